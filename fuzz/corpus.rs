@@ -9,7 +9,7 @@ pub(crate) fn replay(target: &str, more: Vec<PathBuf>, mut harness: impl FnMut(&
     assert!(corpus.len() >= 10, "the corpus of {target} is missing");
     for file in corpus.into_iter().chain(more).chain(files("testdata/regress")) {
         let bytes = fs::read(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-        // Said for whoever sees it fail; passing tests show nothing.
+        // Shown when the test fails.
         println!("{}", file.display());
         harness(&bytes);
     }

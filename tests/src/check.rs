@@ -1,17 +1,17 @@
-//! What must never be on the wire, whatever the story.
+//! Checks of the server's packets that apply to every story.
 
 use ringway_sansio::Transport;
-use ringway_sim::{Fate, Seen, Trace};
+use ringway_sim::{Fate, Trace, TracedPacket};
 use ringway_sip::{HeaderName, Limits, Message, Method, Start};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
-/// Fails when the server sent something that it must not send.
+/// Panics if the server sent a packet that it must not send.
 ///
-/// Every message can be read. Nothing goes to an address that is not in `named`. Who asks a server that keeps
-/// transactions gets one final answer: no other status and no other To tag follows, except further 2xx to an INVITE. A
-/// forwarded request has a hop less, and a branch that no other request from the server has. (One that keeps no state
-/// looks the callee up for each message: a repetition or a CANCEL goes elsewhere when the bindings have changed.)
+/// Every message is well-formed. No packet goes to an address that is not in `named`. The client of a stateful server
+/// gets one final response: no other status and no other To tag follows, except further 2xx to an INVITE. A forwarded
+/// request has Max-Forwards reduced by one, and a branch that no other request from the server has. (A stateless server
+/// looks the callee up for each message: a retransmission or a CANCEL goes elsewhere if the bindings have changed.)
 pub fn wire(trace: &Trace, server: SocketAddr, named: &BTreeSet<SocketAddr>, is_stateful: bool) {
     assert_eq!(trace.forgotten(), 0, "the story is too long to be checked");
     let mut answered = BTreeMap::new();
@@ -21,8 +21,9 @@ pub fn wire(trace: &Trace, server: SocketAddr, named: &BTreeSet<SocketAddr>, is_
             continue;
         }
         let text = String::from_utf8_lossy(&seen.bytes);
-        let message = Message::parse(&seen.bytes, &Limits::default())
-            .unwrap_or_else(|rejected| panic!("the server sent nonsense ({:?}):\n{text}", rejected.reason));
+        let message = Message::parse(&seen.bytes, &Limits::default()).unwrap_or_else(|rejected| {
+            panic!("the server sent an invalid message ({:?}):\n{text}", rejected.reason)
+        });
         if seen.transport == Transport::Udp {
             assert!(named.contains(&seen.to), "nobody named {}:\n{text}", seen.to);
         }
@@ -38,40 +39,46 @@ pub fn wire(trace: &Trace, server: SocketAddr, named: &BTreeSet<SocketAddr>, is_
     }
 }
 
-/// How often the server sent a request with this method, repetitions not counted.
+/// Number of requests with this method that the server sent, without retransmissions.
 pub fn forwarded(trace: &Trace, server: SocketAddr, method: &str) -> usize {
     let start = format!("{method} ");
     let sent = trace.packets().filter(|seen| is_from(seen, server) && seen.first_line().starts_with(&start));
     sent.map(|seen| seen.bytes.clone()).collect::<BTreeSet<_>>().len()
 }
 
-/// The first lines of what arrived at `to`, in the order it was sent.
+/// First lines of the packets that arrived at `to`, in the order of sending.
 pub fn arrived(trace: &Trace, to: SocketAddr) -> Vec<String> {
     let arrived = trace.packets().filter(|seen| seen.to == to && matches!(seen.fate, Fate::Arrives(_)));
-    arrived.map(Seen::first_line).collect()
+    arrived.map(TracedPacket::first_line).collect()
 }
 
-/// What was answered: for each transaction its status and To tag.
+/// Status and To tag of the final response, for each transaction.
 type Answered = BTreeMap<(SocketAddr, Vec<u8>, Vec<u8>), (u16, Vec<u8>)>;
 
-fn one_final_answer(answered: &mut Answered, seen: &Seen, message: &Message<'_>, status: u16) {
+fn one_final_answer(answered: &mut Answered, seen: &TracedPacket, message: &Message<'_>, status: u16) {
     let branch = message.via().branch.unwrap_or_default().to_vec();
     let method = message.cseq().method.as_bytes().to_vec();
     let tag = message.to().tag().unwrap_or_default().to_vec();
     let answer = (status, tag);
     let first = answered.entry((seen.to, branch, method)).or_insert_with(|| answer.clone());
     let both_accept = status / 100 == 2 && first.0 / 100 == 2 && message.cseq().method == Method::Invite;
-    // The registrar keeps no transactions (RFC 3261 §8.2.7): a repetition that others have overtaken is out of order, or
+    // The registrar keeps no transactions (RFC 3261 §8.2.7): a retransmission that others have overtaken is out of order,
+    // or its nonce too old.
     // its nonce too old.
     let is_late = message.cseq().method == Method::Register && matches!(status, 401 | 500);
     let text = String::from_utf8_lossy(&seen.bytes);
     assert!(*first == answer || both_accept || is_late, "{} was answered {first:?} before:\n{text}", seen.to);
 }
 
-/// What was sent under a branch: the URI, Call-ID and CSeq number, which a request shares with its ACK and CANCEL.
+/// URI, Call-ID and CSeq number of a branch's request, which it shares with its ACK and CANCEL.
 type Branches = BTreeMap<Vec<u8>, (Vec<u8>, Vec<u8>, u32)>;
 
-fn one_request_for_a_branch(branches: &mut Branches, seen: &Seen, message: &Message<'_>, is_stateful: bool) {
+fn one_request_for_a_branch(
+    branches: &mut Branches,
+    seen: &TracedPacket,
+    message: &Message<'_>,
+    is_stateful: bool,
+) {
     let text = String::from_utf8_lossy(&seen.bytes);
     let Start::Request { uri, .. } = *message.start() else { return };
     let hops = message.max_forwards();
@@ -83,9 +90,9 @@ fn one_request_for_a_branch(branches: &mut Branches, seen: &Seen, message: &Mess
     let first = branches.entry(branch).or_insert_with(|| what.clone());
     assert_eq!(*first, what, "two requests with one branch:\n{text}");
     let vias: Vec<_> = message.values(HeaderName::Via).collect();
-    assert!(vias.len() >= 2 || is_own, "the way back is missing in\n{text}");
+    assert!(vias.len() >= 2 || is_own, "our Via or the next one is missing in\n{text}");
 }
 
-fn is_from(seen: &Seen, server: SocketAddr) -> bool {
+fn is_from(seen: &TracedPacket, server: SocketAddr) -> bool {
     seen.sender == "server" || seen.from == server
 }

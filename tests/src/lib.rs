@@ -1,10 +1,10 @@
-//! What stories are told with: a server and phones in the simulator.
+//! Support for stories: a server and phones in the simulator.
 //!
-//! Does: [`Story`] runs a story for one seed or many and prints the seed and the wire of one that fails; [`World`] is
-//! the network it happens in, with the real server; a [`Phone`] is a scripted user agent, a softphone the real one
-//! ([`World::softphone`]); [`check`] looks at the wire for what must never be there.
+//! Does: [`Story`] runs a story for one seed or many, and prints seed and packets of one that fails; [`World`] is its
+//! network with the real server; a [`Phone`] is a scripted user agent, a softphone the real one ([`World::softphone`]);
+//! [`check`] has the checks of the sent packets.
 //!
-//! Does not: hold the stories. They are in `stories/`, one file a subject.
+//! Does not: contain the stories. They are in `stories/`, one file a subject.
 //!
 //! Start reading at [`World`].
 #![forbid(unsafe_code)]
@@ -17,6 +17,6 @@ mod softphone;
 mod story;
 mod world;
 
-pub use phone::{Account, Behaviour, Heard, Phone};
+pub use phone::{Account, Behaviour, Phone, PhoneEvent};
 pub use story::Story;
 pub use world::{REALM, World};

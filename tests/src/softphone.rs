@@ -1,4 +1,4 @@
-//! The real user agent in the network, with its program's part played by the story.
+//! The real user agent in the network; the story takes the part of its program.
 
 use crate::World;
 use crate::world::{REALM, SERVER, password};
@@ -13,31 +13,31 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// The user agent as it runs in here.
+/// User agent as a host.
 type Host = Hosted<UserAgent>;
 
-/// A softphone in a world.
+/// Softphone in a world.
 pub(crate) struct Softphone {
     pub(crate) host: HostId,
     user: String,
     address: SocketAddr,
-    told: Rc<RefCell<Vec<AgentEvent>>>,
+    events: Rc<RefCell<Vec<AgentEvent>>>,
 }
 
 impl Softphone {
-    /// What it was told, for a person.
+    /// Received events as text.
     pub(crate) fn report(&self) -> String {
-        format!("{} was told {:?}\n", self.user, self.told.borrow())
+        format!("{}: events {:?}\n", self.user, self.events.borrow())
     }
 }
 
 impl World {
-    /// A softphone of a subscriber, at the server, that has not registered.
+    /// Adds an unregistered softphone of a subscriber, with the server as its registrar.
     pub fn softphone(&mut self, user: &str) -> HostId {
         self.softphone_with(user, Transport::Udp, |_| {})
     }
 
-    /// The same by another transport and with a changed configuration. `sip.example.org` is the server's name.
+    /// Adds a softphone with another transport and configuration. `sip.example.org` is the server's name.
     pub fn softphone_with(
         &mut self,
         user: &str,
@@ -54,11 +54,11 @@ impl World {
         let mut config = Config::new(vec![account], vec![listener(Transport::Udp), listener(Transport::Tcp)]);
         configure(&mut config);
         let seed = Seed::from_number(self.seed()).part(500 + u64::from(number));
-        let agent = UserAgent::new(config, seed, self.sim.now()).expect("the account is good");
-        let told = Rc::new(RefCell::new(Vec::new()));
-        let events = Rc::clone(&told);
+        let agent = UserAgent::new(config, seed, self.sim.now()).expect("the account is valid");
+        let events = Rc::new(RefCell::new(Vec::new()));
+        let log = Rc::clone(&events);
         let node = Hosted::new(vec![agent], move |_, action, effects: &mut Effects| match action {
-            Action::Event(event) => events.borrow_mut().push(event),
+            Action::Event(event) => log.borrow_mut().push(event),
             Action::Resolve { query, host } => {
                 let address = (&*host == "sip.example.org").then_some(SERVER.ip());
                 effects.events.push((Duration::from_millis(20), Event::Resolved { query, address }));
@@ -67,19 +67,19 @@ impl World {
         let listeners = [(Transport::Udp, address), (Transport::Tcp, address)];
         let name = format!("{user}-soft{number}");
         let host = self.sim.add(&name, &listeners, Box::new(node)).expect("the address is free");
-        self.softphones.push(Softphone { host, user: user.into(), address, told });
-        self.name_address(address);
+        self.softphones.push(Softphone { host, user: user.into(), address, events });
+        self.allow_address(address);
         host
     }
 
-    /// A softphone that is registered.
+    /// Adds a registered softphone.
     pub fn registered_softphone(&mut self, user: &str) -> HostId {
         let host = self.softphone(user);
         self.start(host);
         host
     }
 
-    /// Registers a softphone and waits until it is.
+    /// Registers a softphone and waits for the result.
     pub fn start(&mut self, host: HostId) {
         self.agent_do(host, |agent, cx| agent.start(cx));
         let is_registered = |sim: &ringway_sim::Sim| {
@@ -92,7 +92,7 @@ impl World {
         );
     }
 
-    /// Has a softphone do something now.
+    /// Calls the agent of a softphone.
     pub fn agent_do<R>(
         &mut self,
         host: HostId,
@@ -102,41 +102,41 @@ impl World {
         self.sim.call::<Host, _>(host, 0, run).flatten().expect("the host is a softphone")
     }
 
-    /// A softphone's agent, to look inside.
+    /// Agent of a softphone, for inspection.
     pub fn agent(&self, host: HostId) -> &UserAgent {
         self.sim.node::<Host>(host).and_then(|node| node.shards().first()).expect("the host is a softphone")
     }
 
-    /// Has a softphone call, with SRTP where the other side can.
+    /// Starts a call of a softphone, with SRTP if the other side supports it.
     pub fn dial(&mut self, host: HostId, target: &str) -> CallId {
-        let media = self.sound_of(host);
+        let media = self.local_media(host);
         self.agent_do(host, |agent, cx| agent.call(cx, AccountId(0), target, media)).expect("it can call")
     }
 
-    /// Has a softphone answer what rings.
+    /// Answers the ringing call of a softphone.
     pub fn pick_up(&mut self, host: HostId) -> Result<CallId, CallError> {
-        let media = self.sound_of(host);
+        let media = self.local_media(host);
         let call = self.incoming(host).ok_or(CallError::NoCall)?;
         self.agent_do(host, |agent, cx| agent.answer(cx, call, media))?;
         Ok(call)
     }
 
-    /// The last call that came to a softphone.
+    /// Last call that a softphone received.
     pub fn incoming(&self, host: HostId) -> Option<CallId> {
-        self.told(host).iter().rev().find_map(|event| match event {
+        self.agent_events(host).iter().rev().find_map(|event| match event {
             AgentEvent::Incoming { call, .. } => Some(*call),
             _ => None,
         })
     }
 
-    /// Everything a softphone's program was told.
-    pub fn told(&self, host: HostId) -> Vec<AgentEvent> {
-        self.softphone_at(host).told.borrow().clone()
+    /// All events of a softphone's agent.
+    pub fn agent_events(&self, host: HostId) -> Vec<AgentEvent> {
+        self.softphone_at(host).events.borrow().clone()
     }
 
-    /// What a call of a softphone agreed on last.
+    /// Last negotiated media of a softphone's call.
     pub fn agreed(&self, host: HostId, of: CallId) -> Option<MediaParams> {
-        self.told(host).into_iter().rev().find_map(|event| match event {
+        self.agent_events(host).into_iter().rev().find_map(|event| match event {
             AgentEvent::Answered { call, params } | AgentEvent::MediaChanged { call, params }
                 if call == of =>
             {
@@ -146,10 +146,10 @@ impl World {
         })
     }
 
-    /// The status by which a call of a softphone ended.
+    /// Status with which a call of a softphone ended.
     pub fn ended(&self, host: HostId, of: CallId) -> Option<u16> {
         let ends: Vec<u16> = self
-            .told(host)
+            .agent_events(host)
             .into_iter()
             .filter_map(|event| match event {
                 AgentEvent::Ended { call, cause } if call == of => Some(cause.status),
@@ -160,8 +160,8 @@ impl World {
         ends.first().copied()
     }
 
-    /// Where a softphone's sound goes.
-    pub fn sound_of(&self, host: HostId) -> LocalMedia {
+    /// Local media of a softphone.
+    pub fn local_media(&self, host: HostId) -> LocalMedia {
         let suites = vec![CryptoSuite::AeadAes256Gcm, CryptoSuite::AesCm128HmacSha1_80];
         LocalMedia {
             rtp: SocketAddr::new(self.softphone_at(host).address.ip(), 4000),
@@ -174,18 +174,18 @@ impl World {
         }
     }
 
-    /// The address of a softphone.
+    /// Address of a softphone.
     pub fn softphone_address(&self, host: HostId) -> SocketAddr {
         self.softphone_at(host).address
     }
 
-    /// The status codes that arrived at a softphone, in the order they were sent.
+    /// Status codes that arrived at a softphone, in the order of sending.
     pub fn statuses_at(&self, host: HostId) -> Vec<u16> {
         let lines = crate::check::arrived(self.sim.trace(), self.softphone_address(host));
         lines.iter().filter_map(|line| line.strip_prefix("SIP/2.0 ")?.get(..3)?.parse().ok()).collect()
     }
 
-    /// At the end of a story nothing of a softphone's is left but its registration.
+    /// Asserts that no softphone has state left at the end of a story, except its registration.
     pub(crate) fn check_softphones(&self) {
         for softphone in &self.softphones {
             let agent = self.agent(softphone.host);

@@ -1,7 +1,7 @@
-//! A network with the server in it.
+//! Network with the server in it.
 
 use crate::softphone::Softphone;
-use crate::{Account, Behaviour, Heard, Phone, check};
+use crate::{Account, Behaviour, Phone, PhoneEvent, check};
 use ringway_sansio::{Event, Instant, Seed, Transport};
 use ringway_server::auth::Algorithm;
 use ringway_server::{Action, AuthConfig, Config, Listener, Mode, RegistrarConfig, Server};
@@ -12,30 +12,30 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The domain of the server and of its subscribers, and the realm of their passwords.
+/// Domain of the server and of its subscribers, and realm of their passwords.
 pub const REALM: &str = "example.org";
 
-/// A server for [`REALM`] at 10.0.0.1:5060 and the phones a story adds, from 10.0.1.1 on.
+/// Server for [`REALM`] at 10.0.0.1:5060 and the phones of a story, from 10.0.1.1 on.
 pub struct World {
-    /// The network.
+    /// Simulated network.
     pub sim: Sim,
-    /// The server's subscribers and store.
+    /// Subscribers and store of the server.
     pub services: Arc<TestServices>,
-    /// The server in the network.
+    /// Host of the server.
     pub server: HostId,
     seed: u64,
     config: Arc<Config>,
     phones: Vec<HostId>,
     pub(crate) softphones: Vec<Softphone>,
-    /// Addresses that stand in a message or a configuration, or have a host.
+    /// Addresses that occur in a message or a configuration, or have a host.
     named: BTreeSet<SocketAddr>,
 }
 
-/// The server as it runs in here.
+/// Server as a host.
 type RealServer = Server<Arc<TestServices>>;
 
 impl World {
-    /// The number of shards follows from the seed: 1 to 4.
+    /// Creates a world. The number of shards is a function of the seed: 1 to 4.
     pub(crate) fn new(seed: u64, faults: Faults, configure: fn(&mut Config)) -> Self {
         let root = Seed::from_number(seed);
         let services = Arc::new(TestServices::new(LIMITS, &root.part(1), BEGIN));
@@ -49,17 +49,17 @@ impl World {
         Self { sim, services, server, seed, config, phones: Vec::new(), softphones: Vec::new(), named }
     }
 
-    /// A phone of a new subscriber, who gets a password and is not registered yet.
+    /// Adds an unregistered phone of a new subscriber with a password.
     pub fn phone(&mut self, user: &str) -> HostId {
         self.phone_with(user, Transport::Udp, None)
     }
 
-    /// A phone that talks TCP with the server.
+    /// Adds a phone that uses TCP.
     pub fn tcp_phone(&mut self, user: &str) -> HostId {
         self.phone_with(user, Transport::Tcp, None)
     }
 
-    /// A phone that gives `contact` as the address it can be reached at.
+    /// Adds a phone with `contact` as the address of its Contact.
     pub fn phone_with(&mut self, user: &str, transport: Transport, contact: Option<SocketAddr>) -> HostId {
         self.services.subscribe(user, REALM, REALM, &password(user));
         let number = u8::try_from(self.phones.len() + 1).expect("a story has few phones");
@@ -76,25 +76,25 @@ impl World {
         host
     }
 
-    /// A phone that is registered.
+    /// Adds a registered phone.
     pub fn registered(&mut self, user: &str) -> HostId {
         let phone = self.phone(user);
         self.register(phone);
         phone
     }
 
-    /// Registers a phone for an hour and waits until it is.
+    /// Registers a phone for an hour and waits for the result.
     pub fn register(&mut self, phone: HostId) {
         self.phone_do(phone, |phone, now, effects| phone.register(now, 3600, effects));
         let registered = |sim: &Sim| {
             sim.node::<Phone>(phone).is_some_and(|phone| {
-                phone.heard().iter().any(|heard| matches!(heard, Heard::Registered { .. }))
+                phone.events().iter().any(|event| matches!(event, PhoneEvent::Registered { .. }))
             })
         };
         assert!(self.sim.run_until_holds(Duration::from_secs(60), registered), "it does not get registered");
     }
 
-    /// Has a phone do something now.
+    /// Calls a phone.
     pub fn phone_do<R>(
         &mut self,
         phone: HostId,
@@ -103,127 +103,131 @@ impl World {
         self.sim.call::<Phone, R>(phone, 0, run).expect("the host is a phone")
     }
 
-    /// How a phone treats calls from now on.
+    /// Sets the behaviour of a phone for further calls.
     pub fn behave(&mut self, phone: HostId, behaviour: Behaviour) {
         self.phone_do(phone, |phone, _, _| phone.behave(behaviour));
     }
 
-    /// Has a phone call `user` of the domain.
+    /// Starts a call of a phone to `user` of the domain.
     pub fn call(&mut self, phone: HostId, user: &str) {
         let uri = format!("sip:{user}@{REALM}");
         self.phone_do(phone, |phone, now, effects| phone.call(now, &uri, effects));
     }
 
-    /// Has a phone end its last call.
+    /// Ends the last call of a phone.
     pub fn hang_up(&mut self, phone: HostId) {
         self.phone_do(phone, |phone, now, effects| phone.hang_up(now, effects));
     }
 
-    /// Has a phone give up the call it is setting up.
+    /// Cancels the pending call of a phone.
     pub fn cancel(&mut self, phone: HostId) {
         self.phone_do(phone, |phone, now, effects| phone.cancel(now, effects));
     }
 
-    /// Lets seconds pass.
+    /// Advances the clock by seconds.
     pub fn wait(&mut self, seconds: u64) {
         self.sim.run_for(Duration::from_secs(seconds));
     }
 
-    /// Lets milliseconds pass.
+    /// Advances the clock by milliseconds.
     pub fn wait_ms(&mut self, milliseconds: u64) {
         self.sim.run_for(Duration::from_millis(milliseconds));
     }
 
-    /// Everything a phone heard, in order.
-    pub fn heard(&self, phone: HostId) -> Vec<Heard> {
-        self.sim.node::<Phone>(phone).map(Phone::heard).expect("the host is a phone")
+    /// All events of a phone, in order.
+    pub fn events(&self, phone: HostId) -> Vec<PhoneEvent> {
+        self.sim.node::<Phone>(phone).map(Phone::events).expect("the host is a phone")
     }
 
-    /// What a phone heard that has to do with calls.
-    pub fn heard_of_calls(&self, phone: HostId) -> Vec<Heard> {
-        let mut heard = self.heard(phone);
-        heard.retain(|heard| !matches!(heard, Heard::Registered { .. }));
-        heard
+    /// Events of a phone that concern calls.
+    pub fn call_events(&self, phone: HostId) -> Vec<PhoneEvent> {
+        let mut events = self.events(phone);
+        events.retain(|event| !matches!(event, PhoneEvent::Registered { .. }));
+        events
     }
 
-    /// How many of the phone's reports are `wanted`.
-    pub fn count(&self, phone: HostId, wanted: &Heard) -> usize {
-        self.heard(phone).iter().filter(|heard| *heard == wanted).count()
+    /// Number of the phone's events that are `wanted`.
+    pub fn count(&self, phone: HostId, wanted: &PhoneEvent) -> usize {
+        self.events(phone).iter().filter(|event| *event == wanted).count()
     }
 
-    /// The calls each of these phones is in.
+    /// Number of calls of each of these phones.
     pub fn calls_up(&self, phones: &[HostId]) -> Vec<usize> {
         let calls = |&phone| self.sim.node::<Phone>(phone).map(Phone::calls_len);
         phones.iter().map(|phone| calls(phone).expect("the host is a phone")).collect()
     }
 
-    /// The address of a phone.
+    /// Address of a phone.
     pub fn address(&self, phone: HostId) -> SocketAddr {
         self.sim.node::<Phone>(phone).map(Phone::address).expect("the host is a phone")
     }
 
-    /// Requests with this method that the server forwarded, repetitions not counted.
+    /// Number of requests with this method that the server forwarded, without retransmissions.
     pub fn forwarded(&self, method: &str) -> usize {
         check::forwarded(self.sim.trace(), SERVER, method)
     }
 
-    /// The status codes that arrived at a phone, in the order they were sent.
+    /// Status codes that arrived at a phone, in the order of sending.
     pub fn statuses(&self, phone: HostId) -> Vec<u16> {
         let lines = check::arrived(self.sim.trace(), self.address(phone));
         lines.iter().filter_map(|line| line.strip_prefix("SIP/2.0 ")?.get(..3)?.parse().ok()).collect()
     }
 
-    /// Kills the server and starts another with what is stored.
+    /// Kills the server and starts another with the stored bindings.
     pub fn restart_server(&mut self) {
         self.sim.remove(self.server);
         self.services.forget_reservations();
         self.server = add_server(&mut self.sim, self.seed.wrapping_add(1000), &self.config, &self.services);
     }
 
-    /// Calls of the server's that are still under way, over all shards: contexts, server and client transactions.
-    pub fn under_way(&self) -> (usize, usize, usize) {
+    /// Pending work of the server over all shards: contexts, server and client transactions.
+    pub fn pending(&self) -> (usize, usize, usize) {
         let shards = self.shards().iter().map(|shard| (shard.contexts_len(), shard.transactions_len()));
         shards.fold((0, 0, 0), |sum, (contexts, (servers, clients))| {
             (sum.0 + contexts, sum.1 + servers, sum.2 + clients)
         })
     }
 
-    /// The server's shards.
+    /// Shards of the server.
     pub fn shards(&self) -> &[RealServer] {
         self.sim.node::<Hosted<RealServer>>(self.server).map(Hosted::shards).expect("the server is there")
     }
 
-    /// An address that messages may go to although no host was added for it.
-    pub fn name_address(&mut self, address: SocketAddr) {
+    /// Permits packets to an address without a host.
+    pub fn allow_address(&mut self, address: SocketAddr) {
         self.named.insert(address);
     }
 
-    /// The seed this world was made from.
+    /// Seed of this world.
     pub const fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// Lets every timer of every transaction run out, then checks what must hold at the end of any story.
+    /// Advances the clock past every timer of a transaction, then checks the conditions for the end of any story.
     pub(crate) fn settle(&mut self) {
         self.sim.set_faults(Faults::default());
         self.wait(100);
-        assert_eq!(self.under_way(), (0, 0, 0), "contexts, server and client transactions are left");
-        assert_eq!(self.services.reserved_bytes(), 0, "memory is reserved for nothing");
+        assert_eq!(self.pending(), (0, 0, 0), "contexts, server and client transactions are left");
+        assert_eq!(self.services.reserved_bytes(), 0, "memory is still reserved");
         for &phone in &self.phones {
             let phone = self.sim.node::<Phone>(phone).expect("phones stay");
             assert_eq!(phone.transactions_len(), (0, 0), "{} has transactions left", phone.user());
-            assert!(!phone.heard().contains(&Heard::Unreadable), "{} got nonsense", phone.user());
+            assert!(
+                !phone.events().contains(&PhoneEvent::Unreadable),
+                "{} got an invalid message",
+                phone.user()
+            );
         }
         self.check_softphones();
         check::wire(self.sim.trace(), SERVER, &self.named, self.config.stateful);
     }
 
-    /// What was on the wire and what the phones heard, for a person.
+    /// Sent packets and events of the phones, for an error message.
     pub(crate) fn report(&self) -> String {
         let mut text = self.sim.trace().to_string();
         for &host in &self.phones {
             if let Some(phone) = self.sim.node::<Phone>(host) {
-                text.push_str(&format!("{} heard {:?}\n", phone.user(), phone.heard()));
+                text.push_str(&format!("{}: events {:?}\n", phone.user(), phone.events()));
             }
         }
         for softphone in &self.softphones {
@@ -248,7 +252,7 @@ fn add_server(sim: &mut Sim, seed: u64, config: &Arc<Config>, services: &Arc<Tes
         shards[shard].restore(&aor, &record, now).expect("what was stored can be read");
     }
     let listeners = [(Transport::Udp, SERVER), (Transport::Tcp, SERVER)];
-    // Names are looked up in no time at all and never found, except one that is a phone's.
+    // DNS lookups fail at once, except for the name of a phone.
     let host = Hosted::new(shards, |_, action, effects: &mut Effects| match action {
         Action::Resolve { query, host } => {
             let address = (&*host == "phone.example.net").then_some(IpAddr::V4(Ipv4Addr::new(10, 0, 1, 1)));
@@ -295,7 +299,7 @@ pub(crate) fn password(user: &str) -> String {
     format!("secret of {user}")
 }
 
-/// Where the server listens, for UDP and TCP.
+/// Address of the server's listeners, for UDP and TCP.
 pub(crate) const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), 5060);
 const BEGIN: Instant = Instant::from_secs(1_700_000_000);
 const LIMITS: ServiceLimits = ServiceLimits {

@@ -1,7 +1,7 @@
-//! Calls that are given up, and the races of that.
+//! Stories of cancelled calls, and their races.
 
 use ringway_sansio::Transport;
-use ringway_tests::{Behaviour, Heard, Story};
+use ringway_tests::{Behaviour, PhoneEvent, Story};
 use std::cell::Cell;
 
 #[test]
@@ -13,13 +13,13 @@ fn a_ringing_call_is_given_up() {
         world.wait(3);
         world.cancel(alice);
         world.wait(3);
-        assert_eq!(world.heard_of_calls(alice), [Heard::Progress(180), Heard::Refused("INVITE", 487)]);
-        assert_eq!(world.heard_of_calls(bob), [Heard::Called, Heard::Cancelled]);
+        assert_eq!(world.call_events(alice), [PhoneEvent::Progress(180), PhoneEvent::Refused("INVITE", 487)]);
+        assert_eq!(world.call_events(bob), [PhoneEvent::Called, PhoneEvent::Cancelled]);
         assert_eq!(world.forwarded("CANCEL"), 1);
     });
 }
 
-/// The caller has heard nothing but 100, and the server nothing at all from the callee: each waits with its CANCEL.
+/// The caller has got only a 100, and the server no response from the callee: each waits with its CANCEL.
 #[test]
 fn a_call_is_given_up_before_it_rings() {
     Story::new("cancel before ringing").run(|world| {
@@ -29,11 +29,11 @@ fn a_call_is_given_up_before_it_rings() {
         world.wait(1);
         world.cancel(alice);
         world.wait(1);
-        assert_eq!(world.forwarded("CANCEL"), 0, "nothing came from the callee yet");
+        assert_eq!(world.forwarded("CANCEL"), 0, "no response from the callee yet");
         world.wait(3);
         assert_eq!(world.forwarded("CANCEL"), 1);
-        assert_eq!(world.heard(alice).last(), Some(&Heard::Refused("INVITE", 487)));
-        assert_eq!(world.heard_of_calls(bob), [Heard::Called, Heard::Cancelled]);
+        assert_eq!(world.events(alice).last(), Some(&PhoneEvent::Refused("INVITE", 487)));
+        assert_eq!(world.call_events(bob), [PhoneEvent::Called, PhoneEvent::Cancelled]);
     });
 }
 
@@ -46,37 +46,37 @@ fn a_silent_callee_does_not_keep_a_caller_who_gave_up() {
         world.wait(1);
         world.cancel(alice);
         world.wait(40);
-        assert_eq!(world.heard_of_calls(alice), [Heard::Refused("INVITE", 487)]);
+        assert_eq!(world.call_events(alice), [PhoneEvent::Refused("INVITE", 487)]);
         assert_eq!(world.forwarded("CANCEL"), 0, "RFC 3261 §9.1: not before a provisional response");
     });
 }
 
-/// The CANCEL sets out at every millisecond around the answer. Whoever wins, both phones agree in the end: either the
-/// call never was, or it was answered and hung up at once.
+/// The CANCEL is sent at every millisecond around the answer. In each case both phones agree in the end: either there was
+/// no call, or it was answered and ended at once.
 #[test]
 fn a_cancel_and_an_answer_cross() {
     let (given_up, hung_up) = (Cell::new(0), Cell::new(0));
     Story::new("cancel race").run(|world| {
         let (alice, bob) = (world.registered("alice"), world.registered("bob"));
         for offset in 0..30 {
-            let (before_alice, before_bob) = (world.heard(alice).len(), world.heard(bob).len());
+            let (before_alice, before_bob) = (world.events(alice).len(), world.events(bob).len());
             world.call(alice, "bob");
             world.wait_ms(990 + offset);
             world.cancel(alice);
             world.wait(70);
-            let caller = world.heard(alice).split_off(before_alice);
-            let callee = world.heard(bob).split_off(before_bob);
+            let caller = world.events(alice).split_off(before_alice);
+            let callee = world.events(bob).split_off(before_bob);
             match caller.get(1) {
-                Some(Heard::Refused("INVITE", 487)) => {
+                Some(PhoneEvent::Refused("INVITE", 487)) => {
                     given_up.set(given_up.get() + 1);
-                    assert_eq!(callee, [Heard::Called, Heard::Cancelled]);
+                    assert_eq!(callee, [PhoneEvent::Called, PhoneEvent::Cancelled]);
                 }
-                Some(Heard::Answered) => {
+                Some(PhoneEvent::Answered) => {
                     hung_up.set(hung_up.get() + 1);
-                    assert_eq!(caller[2..], [Heard::Accepted("BYE")]);
-                    assert_eq!(callee, [Heard::Called, Heard::Confirmed, Heard::HungUp]);
+                    assert_eq!(caller[2..], [PhoneEvent::Accepted("BYE")]);
+                    assert_eq!(callee, [PhoneEvent::Called, PhoneEvent::Confirmed, PhoneEvent::HungUp]);
                 }
-                other => panic!("neither given up nor answered: {other:?}"),
+                other => panic!("neither cancelled nor answered: {other:?}"),
             }
             assert_eq!(world.calls_up(&[alice, bob]), [0, 0]);
         }
@@ -89,9 +89,9 @@ fn a_cancel_and_an_answer_cross() {
     );
 }
 
-/// Whoever overheard an INVITE must not be able to end the call.
+/// An attacker who has read an INVITE must not be able to cancel the call.
 #[test]
-fn a_cancel_from_elsewhere_finds_nothing() {
+fn a_cancel_from_another_address_has_no_effect() {
     Story::new("foreign cancel").run(|world| {
         let (alice, bob) = (world.registered("alice"), world.registered("bob"));
         let mallory = world.phone_with("mallory", Transport::Udp, None);
@@ -107,7 +107,7 @@ fn a_cancel_from_elsewhere_finds_nothing() {
         world.phone_do(mallory, |phone, _, effects| phone.send_raw(cancel.as_bytes(), effects));
         world.wait(1);
         assert_eq!(world.statuses(mallory), [481]);
-        assert_eq!(world.heard_of_calls(bob), [Heard::Called], "it rings on");
+        assert_eq!(world.call_events(bob), [PhoneEvent::Called], "it still rings");
         world.cancel(alice);
     });
 }

@@ -1,7 +1,7 @@
-//! A user with several phones.
+//! Stories of users with several phones.
 
 use ringway_sim::HostId;
-use ringway_tests::{Behaviour, Heard, Story, World};
+use ringway_tests::{Behaviour, PhoneEvent, Story, World};
 
 #[test]
 fn all_phones_ring_and_the_first_to_answer_gets_the_call() {
@@ -11,7 +11,7 @@ fn all_phones_ring_and_the_first_to_answer_gets_the_call() {
         world.call(alice, "bob");
         world.wait(5);
         assert_eq!(world.calls_up(&[alice, desk, mobile]), [1, 1, 0]);
-        assert_eq!(world.heard_of_calls(mobile), [Heard::Called, Heard::Cancelled]);
+        assert_eq!(world.call_events(mobile), [PhoneEvent::Called, PhoneEvent::Cancelled]);
         assert_eq!((world.forwarded("INVITE"), world.forwarded("CANCEL")), (2, 1));
         world.hang_up(alice);
         world.wait(40);
@@ -21,8 +21,8 @@ fn all_phones_ring_and_the_first_to_answer_gets_the_call() {
     });
 }
 
-/// Two answers within a few milliseconds: the second is on its way when the first cancels it. The caller hears both and
-/// hangs up on the second.
+/// Two answers within a few milliseconds: the second is in transit when the first cancels it. The caller gets both and
+/// ends the second.
 #[test]
 fn two_phones_answer_at_once_and_one_call_is_left() {
     Story::new("two answers").run(|world| {
@@ -33,7 +33,7 @@ fn two_phones_answer_at_once_and_one_call_is_left() {
         world.wait(40);
         let up = world.calls_up(&[alice, desk, mobile]);
         assert!(up == [1, 1, 0] || up == [1, 0, 1], "{up:?}");
-        assert_eq!(world.count(alice, &Heard::Answered), 1);
+        assert_eq!(world.count(alice, &PhoneEvent::Answered), 1);
         world.hang_up(alice);
         world.wait(5);
         assert_eq!(world.calls_up(&[alice, desk, mobile]), [0, 0, 0]);
@@ -41,7 +41,7 @@ fn two_phones_answer_at_once_and_one_call_is_left() {
 }
 
 #[test]
-fn the_best_of_several_failures_is_told() {
+fn the_best_of_several_failures_is_forwarded() {
     for (one, other, expected) in [(486, 486, 486), (486, 480, 486), (404, 503, 404), (500, 486, 486)] {
         Story::new("best failure").run(|world| {
             let (alice, desk, mobile) = three(world);
@@ -49,7 +49,7 @@ fn the_best_of_several_failures_is_told() {
             world.behave(mobile, Behaviour::Refuse(other));
             world.call(alice, "bob");
             world.wait(5);
-            assert_eq!(world.heard_of_calls(alice), [Heard::Refused("INVITE", expected)]);
+            assert_eq!(world.call_events(alice), [PhoneEvent::Refused("INVITE", expected)]);
         });
     }
 }
@@ -62,9 +62,9 @@ fn a_refusal_for_everywhere_ends_the_ringing_of_the_others() {
         world.behave(mobile, Behaviour::Ring);
         world.call(alice, "bob");
         world.wait(5);
-        assert_eq!(world.heard(alice).last(), Some(&Heard::Refused("INVITE", 603)));
-        let mobile_heard = world.heard_of_calls(mobile);
-        assert_eq!(mobile_heard, [Heard::Called, Heard::Cancelled]);
+        assert_eq!(world.events(alice).last(), Some(&PhoneEvent::Refused("INVITE", 603)));
+        let mobile_events = world.call_events(mobile);
+        assert_eq!(mobile_events, [PhoneEvent::Called, PhoneEvent::Cancelled]);
     });
 }
 
@@ -81,8 +81,8 @@ fn a_phone_that_is_switched_off_does_not_spoil_the_others_answer() {
         world.behave(desk, Behaviour::Refuse(486));
         world.call(alice, "bob");
         world.wait(60);
-        let last = world.heard(alice).pop();
-        assert_eq!(last, Some(Heard::Refused("INVITE", 486)), "an answer is better than none");
+        let last = world.events(alice).pop();
+        assert_eq!(last, Some(PhoneEvent::Refused("INVITE", 486)), "a response is better than none");
     });
 }
 
@@ -97,14 +97,14 @@ fn giving_up_a_forked_call_ends_all_ringing() {
         world.cancel(alice);
         world.wait(1);
         for phone in [desk, mobile] {
-            assert_eq!(world.heard_of_calls(phone), [Heard::Called, Heard::Cancelled]);
+            assert_eq!(world.call_events(phone), [PhoneEvent::Called, PhoneEvent::Cancelled]);
         }
-        let refused = Heard::Refused("INVITE", 487);
+        let refused = PhoneEvent::Refused("INVITE", 487);
         assert_eq!(world.count(alice, &refused), 1);
     });
 }
 
-/// A caller, and two phones of the user she calls.
+/// Caller, and two phones of the called user.
 fn three(world: &mut World) -> (HostId, HostId, HostId) {
     (world.registered("alice"), world.registered("bob"), world.registered("bob"))
 }

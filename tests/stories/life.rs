@@ -1,20 +1,20 @@
-//! No story in particular: phones of several users do this and that, at random, on a network that is as random.
+//! Stories of random actions: phones of several users on a network with random faults.
 //!
-//! Nothing is expected of any single call. What must hold is what [`ringway_tests::check`] checks, that both sides of
-//! every call agree in the end, and that the server forgets all of it.
+//! There are no expectations for a single call. The checks of [`ringway_tests::check`] must hold, both sides of every
+//! call must agree in the end, and the server must have no state left.
 
 use ringway_sansio::{Rng, Seed, Transport};
 use ringway_sim::{Faults, HostId};
-use ringway_tests::{Behaviour, Heard, Story, World};
+use ringway_tests::{Behaviour, PhoneEvent, Story, World};
 use std::time::Duration;
 
 #[test]
-fn whatever_phones_do_nothing_is_left_of_it() {
+fn no_state_is_left_after_random_actions() {
     Story::new("life").run(|world| live(world, true));
 }
 
 #[test]
-fn whatever_phones_do_through_a_stateless_proxy() {
+fn random_actions_through_a_stateless_proxy() {
     Story::new("stateless life").configure(|config| config.stateful = false).run(|world| live(world, false));
 }
 
@@ -27,7 +27,7 @@ fn live(world: &mut World, agree: bool) {
         act(world, phone, &mut rng);
         world.wait_ms([0, 5, 100, 3000][rng.below(4) as usize]);
     }
-    // Whatever still rings is ended by timer C, or because somebody loses patience.
+    // Calls that still ring end by timer C or by a CANCEL of the caller.
     world.sim.set_faults(Faults::default());
     world.wait(400);
     for _ in 0..20 {
@@ -37,17 +37,20 @@ fn live(world: &mut World, agree: bool) {
         world.wait(2);
     }
     world.wait(100);
-    let everybody_heard = phones.iter().all(|&phone| {
-        !world.heard(phone).iter().any(|heard| {
-            matches!(heard, Heard::Unanswered(_) | Heard::Refused("BYE", _) | Heard::NeverConfirmed)
+    let everybody_events = phones.iter().all(|&phone| {
+        !world.events(phone).iter().any(|events| {
+            matches!(
+                events,
+                PhoneEvent::Unanswered(_) | PhoneEvent::Refused("BYE", _) | PhoneEvent::NeverConfirmed
+            )
         })
     });
-    if agree && everybody_heard {
+    if agree && everybody_events {
         assert_eq!(world.calls_up(&phones), vec![0; phones.len()]);
     }
 }
 
-/// Five users; one has two phones, one is connected by TCP.
+/// Five users; one has two phones, one uses TCP.
 fn people(world: &mut World) -> Vec<HostId> {
     let mut phones: Vec<HostId> = ["alice", "bob", "bob", "carol"].map(|user| world.registered(user)).into();
     for (user, transport) in [("dave", Transport::Tcp), ("eve", Transport::Udp)] {

@@ -1,7 +1,7 @@
 //! Stories: the real server and scripted phones in the simulator, each for many seeds.
 //!
-//! Told: registration, calls, calls that fail, races, bad networks, forks, TCP, restarts, softphones, and life at random. `RINGWAY_SEED` and
-//! `RINGWAY_SEEDS` choose the seeds; a story that fails prints its own.
+//! Tested: registration, calls, failed calls, races, bad networks, forks, TCP, restarts, softphones, and random actions.
+//! `RINGWAY_SEED` and `RINGWAY_SEEDS` choose the seeds; a story that fails prints its own.
 #![cfg(test)]
 
 mod call;

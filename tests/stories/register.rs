@@ -1,6 +1,6 @@
-//! Registration.
+//! Stories of registration.
 
-use ringway_tests::{Heard, Story, World};
+use ringway_tests::{PhoneEvent, Story, World};
 use std::sync::atomic::Ordering;
 
 #[test]
@@ -9,16 +9,16 @@ fn a_phone_registers_refreshes_and_leaves() {
         let alice = world.phone("alice");
         register(world, alice, 600);
         let contact = |seconds| format!("<sip:alice@10.0.1.1:5060>;expires={seconds}");
-        assert_eq!(world.heard(alice), [registered(&[&contact(600)])]);
-        assert_eq!(world.statuses(alice), [401, 200], "asked for the password once");
+        assert_eq!(world.events(alice), [registered(&[&contact(600)])]);
+        assert_eq!(world.statuses(alice), [401, 200], "one challenge");
         assert_eq!(users(world), 1);
 
         world.wait(300);
         register(world, alice, 900);
-        assert_eq!(world.heard(alice).last(), Some(&registered(&[&contact(900)])));
+        assert_eq!(world.events(alice).last(), Some(&registered(&[&contact(900)])));
 
         register(world, alice, 0);
-        assert_eq!(world.heard(alice).last(), Some(&registered(&[])));
+        assert_eq!(world.events(alice).last(), Some(&registered(&[])));
         assert!(world.services.stored().is_empty());
     });
 }
@@ -31,29 +31,29 @@ fn a_binding_ends_when_it_is_not_refreshed() {
         world.wait(58);
         world.call(alice, "bob");
         world.wait(1);
-        assert_eq!(world.count(bob, &Heard::Called), 1);
+        assert_eq!(world.count(bob, &PhoneEvent::Called), 1);
         world.cancel(alice);
         world.wait(2);
         world.call(alice, "bob");
         world.wait(1);
-        assert_eq!(world.heard(alice).last(), Some(&Heard::Refused("INVITE", 480)));
+        assert_eq!(world.events(alice).last(), Some(&PhoneEvent::Refused("INVITE", 480)));
         assert!(world.services.stored().keys().all(|aor| aor.starts_with(b"alice")), "nor is it stored");
     });
 }
 
 #[test]
-fn a_wrong_password_is_asked_for_again_and_registers_nobody() {
+fn a_wrong_password_is_challenged_again_and_registers_no_contact() {
     Story::new("wrong password").run(|world| {
         let alice = world.phone("alice");
         world.phone_do(alice, |phone, _, _| phone.set_password("guessed"));
         register(world, alice, 600);
-        assert_eq!(world.heard(alice), [Heard::Refused("REGISTER", 401)]);
+        assert_eq!(world.events(alice), [PhoneEvent::Refused("REGISTER", 401)]);
         assert_eq!(users(world), 0);
     });
 }
 
 #[test]
-fn nobody_registers_for_another() {
+fn a_user_cannot_register_another_user() {
     Story::new("another's address").run(|world| {
         let (mallory, _) = (world.phone("mallory"), world.phone("bob"));
         world.phone_do(mallory, |phone, now, effects| {
@@ -61,7 +61,7 @@ fn nobody_registers_for_another() {
             phone.request_outside(now, "REGISTER", "sip:bob@example.org", contact, effects);
         });
         world.wait(1);
-        assert_eq!(world.heard(mallory), [Heard::Refused("REGISTER", 403)]);
+        assert_eq!(world.events(mallory), [PhoneEvent::Refused("REGISTER", 403)]);
         assert_eq!(users(world), 0);
     });
 }
@@ -70,13 +70,15 @@ fn nobody_registers_for_another() {
 fn all_contacts_are_removed_at_once() {
     Story::new("star").run(|world| {
         let (one, two) = (world.registered("bob"), world.registered("bob"));
-        let Some(Heard::Registered { contacts }) = world.heard(two).pop() else { panic!("it is registered") };
+        let Some(PhoneEvent::Registered { contacts }) = world.events(two).pop() else {
+            panic!("no registration")
+        };
         assert_eq!(contacts.len(), 2, "{contacts:?}");
         world.phone_do(one, |phone, now, effects| {
             phone.register_with(now, "Contact: *\r\nExpires: 0\r\n", effects);
         });
         world.wait(1);
-        assert_eq!(world.heard(one).last(), Some(&registered(&[])));
+        assert_eq!(world.events(one).last(), Some(&registered(&[])));
         assert_eq!(users(world), 0);
     });
 }
@@ -87,10 +89,10 @@ fn a_store_that_fails_is_no_success() {
         let alice = world.phone("alice");
         world.services.store_fails.store(true, Ordering::Relaxed);
         register(world, alice, 600);
-        assert_eq!(world.heard(alice), [Heard::Refused("REGISTER", 503)]);
+        assert_eq!(world.events(alice), [PhoneEvent::Refused("REGISTER", 503)]);
         world.services.store_fails.store(false, Ordering::Relaxed);
         register(world, alice, 600);
-        assert!(matches!(world.heard(alice).last(), Some(Heard::Registered { .. })));
+        assert!(matches!(world.events(alice).last(), Some(PhoneEvent::Registered { .. })));
     });
 }
 
@@ -115,8 +117,8 @@ fn register(world: &mut World, phone: ringway_sim::HostId, seconds: u32) {
     world.wait(1);
 }
 
-fn registered(contacts: &[&str]) -> Heard {
-    Heard::Registered { contacts: contacts.iter().map(ToString::to_string).collect() }
+fn registered(contacts: &[&str]) -> PhoneEvent {
+    PhoneEvent::Registered { contacts: contacts.iter().map(ToString::to_string).collect() }
 }
 
 fn users(world: &World) -> usize {

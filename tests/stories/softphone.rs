@@ -1,4 +1,4 @@
-//! The real phone and the real server.
+//! Stories of the real phone and the real server.
 
 use ringway_agent::{Account, AgentEvent, CallId, CallState, InDialogChallenges, Secret};
 use ringway_sansio::Transport;
@@ -10,7 +10,7 @@ use ringway_tests::{Story, World};
 use std::cell::Cell;
 use std::time::Duration;
 
-/// Registered phones of alice and bob, alice's call, and bob's.
+/// Registered phones of alice and bob, with alice's call and bob's.
 fn call(world: &mut World) -> (HostId, CallId, HostId, CallId) {
     let (alice, bob) = (world.registered_softphone("alice"), world.registered_softphone("bob"));
     let (out, inward) = connect(world, alice, bob);
@@ -34,7 +34,7 @@ fn hang_up(world: &mut World, host: HostId, call: CallId) {
     let _ = world.agent_do(host, |agent, cx| agent.hang_up(cx, call));
 }
 
-/// Both sides agree: the key of one is the other's, and what one sends the other hears.
+/// Both sides agree: keys, directions and addresses of each are those of the other.
 fn assert_agreement(world: &World, (one, a): (HostId, CallId), (two, b): (HostId, CallId)) {
     let (a, b) = (world.agreed(one, a).unwrap(), world.agreed(two, b).unwrap());
     let Protection::Sdes { suite, send, receive } = a.protection else { panic!("{:?}", a.protection) };
@@ -43,21 +43,21 @@ fn assert_agreement(world: &World, (one, a): (HostId, CallId), (two, b): (HostId
     };
     assert_eq!((suite, &send, &receive), (other, &their_receive, &their_send));
     assert_eq!(a.direction, b.direction.reversed());
-    assert_eq!((a.remote, b.remote), (world.sound_of(two).rtp, world.sound_of(one).rtp));
+    assert_eq!((a.remote, b.remote), (world.local_media(two).rtp, world.local_media(one).rtp));
 }
 
 #[test]
-fn it_registers_refreshes_and_takes_it_back() {
+fn it_registers_refreshes_and_unregisters() {
     Story::new("softphone registers").run(|world| {
         let alice = world.registered_softphone("alice");
         assert_eq!(world.statuses_at(alice), [401, 200]);
         world.wait(7300);
         let refreshed =
-            world.told(alice).iter().filter(|it| matches!(it, AgentEvent::Registered { .. })).count();
+            world.agent_events(alice).iter().filter(|it| matches!(it, AgentEvent::Registered { .. })).count();
         assert_eq!(refreshed, 3);
         world.agent_do(alice, |agent, cx| agent.shut_down(cx));
         world.wait(2);
-        assert!(matches!(world.told(alice).last(), Some(AgentEvent::Unregistered { .. })));
+        assert!(matches!(world.agent_events(alice).last(), Some(AgentEvent::Unregistered { .. })));
         let bindings: usize = world.shards().iter().map(|shard| shard.location().bindings_len()).sum();
         assert_eq!(bindings, 0);
     });
@@ -77,23 +77,23 @@ fn it_registers_for_as_long_as_the_server_wants() {
     Story::new("softphone 423").run(|world| {
         let alice = world.softphone_with("alice", Transport::Udp, |config| config.accounts[0].expires_s = 30);
         world.start(alice);
-        assert_eq!(world.told(alice).len(), 1);
-        assert!(matches!(world.told(alice)[0], AgentEvent::Registered { expires_s: 60, .. }));
+        assert_eq!(world.agent_events(alice).len(), 1);
+        assert!(matches!(world.agent_events(alice)[0], AgentEvent::Registered { expires_s: 60, .. }));
     });
 }
 
 #[test]
-fn a_wrong_password_is_said_and_not_tried_for_ever() {
+fn a_wrong_password_is_reported_and_not_tried_for_ever() {
     Story::new("softphone wrong password").run(|world| {
         let alice = world.softphone_with("alice", Transport::Udp, |config| {
             config.accounts[0].secret = Secret::Password("wrong".into());
         });
         world.agent_do(alice, |agent, cx| agent.start(cx));
         world.wait(7000);
-        let told = world.told(alice);
+        let events = world.agent_events(alice);
         assert!(
-            matches!(told.as_slice(), [AgentEvent::RegistrationFailed { status: 401, retry_s: None, .. }]),
-            "{told:?}"
+            matches!(events.as_slice(), [AgentEvent::RegistrationFailed { status: 401, retry_s: None, .. }]),
+            "{events:?}"
         );
     });
 }
@@ -109,7 +109,7 @@ fn a_call_with_hold_and_resume_keeps_its_keys() {
             world.wait(1);
             assert_agreement(world, holder, held);
             assert_eq!(world.agreed(holder.0, holder.1).unwrap().direction, Direction::SendOnly);
-            assert!(world.told(held.0).contains(&AgentEvent::HeldByPeer { call: held.1 }));
+            assert!(world.agent_events(held.0).contains(&AgentEvent::HeldByPeer { call: held.1 }));
             world.agent_do(holder.0, |agent, cx| agent.resume(cx, holder.1)).unwrap();
             world.wait(1);
             assert_agreement(world, holder, held);
@@ -145,7 +145,11 @@ fn both_hold_at_once_and_both_get_it() {
         world.agent_do(bob, |agent, cx| agent.hold(cx, inward)).unwrap();
         world.wait(15);
         for (host, call) in [(alice, out), (bob, inward)] {
-            assert!(world.told(host).contains(&AgentEvent::HeldByPeer { call }), "{:?}", world.told(host));
+            assert!(
+                world.agent_events(host).contains(&AgentEvent::HeldByPeer { call }),
+                "{:?}",
+                world.agent_events(host)
+            );
             assert_eq!(world.agreed(host, call).unwrap().direction, Direction::Inactive);
         }
         hang_up(world, alice, out);
@@ -154,7 +158,7 @@ fn both_hold_at_once_and_both_get_it() {
 }
 
 #[test]
-fn whoever_cancels_while_it_is_answered_is_in_no_call() {
+fn a_caller_that_cancels_during_the_answer_has_no_call() {
     Story::new("softphone cancel race").run(|world| {
         let (alice, bob) = (world.registered_softphone("alice"), world.registered_softphone("bob"));
         let out = world.dial(alice, "bob");
@@ -189,7 +193,7 @@ fn all_phones_of_a_user_ring_and_one_gets_the_call() {
         }
         world.wait(1);
         let one = world.pick_up(desk).unwrap();
-        // The second is faster than the CANCEL, sometimes.
+        // The second sometimes answers before the CANCEL.
         world.wait_ms(world.seed() % 6);
         let _ = world.pick_up(mobile);
         world.wait(40);
@@ -210,14 +214,22 @@ fn bob_gives_alice_to_carol() {
         let carol = world.registered_softphone("carol");
         world.agent_do(bob, |agent, cx| agent.transfer(cx, inward, "carol")).unwrap();
         world.wait(1);
-        assert!(world.told(alice).iter().any(|event| matches!(event, AgentEvent::TransferRequested { .. })));
-        let media = world.sound_of(alice);
+        assert!(
+            world
+                .agent_events(alice)
+                .iter()
+                .any(|event| matches!(event, AgentEvent::TransferRequested { .. }))
+        );
+        let media = world.local_media(alice);
         let new = world.agent_do(alice, |agent, cx| agent.accept_transfer(cx, out, media)).unwrap();
         world.wait(1);
         let at_carol = world.pick_up(carol).unwrap();
         world.wait(2);
         assert!(
-            world.told(bob).iter().any(|event| matches!(event, AgentEvent::TransferDone { status: 200, .. }))
+            world
+                .agent_events(bob)
+                .iter()
+                .any(|event| matches!(event, AgentEvent::TransferDone { status: 200, .. }))
         );
         assert_eq!((world.ended(bob, inward), world.ended(alice, out)), (Some(200), Some(200)));
         assert_agreement(world, (alice, new), (carol, at_carol));
@@ -234,9 +246,9 @@ fn twenty_percent_loss_and_the_call_is_made_held_and_ended() {
         reorder_per_mille: 100,
         delay: Duration::from_millis(5)..Duration::from_millis(60),
     };
-    let (told, whole) = (Cell::new(0), Cell::new(0));
+    let (total, whole) = (Cell::new(0), Cell::new(0));
     Story::new("softphone loss").faults(faults).run(|world| {
-        told.set(told.get() + 1);
+        total.set(total.get() + 1);
         let (alice, bob) = (world.registered_softphone("alice"), world.registered_softphone("bob"));
         let out = world.dial(alice, "bob");
         world.wait(10);
@@ -244,7 +256,7 @@ fn twenty_percent_loss_and_the_call_is_made_held_and_ended() {
             hang_up(world, alice, out);
             return world.wait(100);
         };
-        // Whatever is lost, in the end both know the same.
+        // With any losses, both have the same state in the end.
         world.wait(100);
         let both = [(alice, out), (bob, inward)];
         match states(world, &both)[..] {
@@ -264,7 +276,7 @@ fn twenty_percent_loss_and_the_call_is_made_held_and_ended() {
         world.wait(100);
         assert_eq!(states(world, &both), [None; 2]);
     });
-    assert!(whole.get() * 10 >= told.get() * 9, "{whole:?} of {told:?} calls were made, held and ended");
+    assert!(whole.get() * 10 >= total.get() * 9, "{whole:?} of {total:?} calls were made, held and ended");
 }
 
 #[test]
@@ -316,7 +328,7 @@ fn a_server_that_asks_inside_dialogs_gets_its_answer_where_that_is_wanted() {
 }
 
 #[test]
-fn nobody_answers_nobody_is_there_and_nobody_of_that_name() {
+fn timeout_unregistered_and_unknown_users() {
     Story::new("softphone refused").run(|world| {
         let (alice, bob) = (world.registered_softphone("alice"), world.softphone("bob"));
         let absent = world.dial(alice, "bob");

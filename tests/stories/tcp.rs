@@ -1,8 +1,8 @@
-//! Phones that are connected by TCP.
+//! Stories of phones that use TCP.
 
 use ringway_sansio::Transport;
 use ringway_sim::{Faults, HostId};
-use ringway_tests::{Heard, Story, World};
+use ringway_tests::{PhoneEvent, Story, World};
 
 #[test]
 fn calls_between_phones_of_either_transport() {
@@ -19,7 +19,7 @@ fn calls_between_phones_of_either_transport() {
             world.hang_up(by);
             world.wait(5);
             assert_eq!(world.calls_up(&[alice, bob]), [0, 0], "{caller} to {callee}");
-            assert_eq!(world.heard(by).last(), Some(&Heard::Accepted("BYE")));
+            assert_eq!(world.events(by).last(), Some(&PhoneEvent::Accepted("BYE")));
         });
     }
 }
@@ -38,7 +38,7 @@ fn a_request_to_a_binding_goes_by_the_connection_it_was_registered_by() {
     });
 }
 
-/// As behind an address translator: the contact is an address that nobody can send to.
+/// As behind a NAT: the contact is an unreachable address.
 #[test]
 fn a_contact_that_only_its_connection_reaches_is_gone_with_it() {
     Story::new("flow only").run(|world| {
@@ -57,7 +57,7 @@ fn a_contact_that_only_its_connection_reaches_is_gone_with_it() {
         world.wait(1);
         world.call(alice, "bob");
         world.wait(5);
-        assert_eq!(world.heard(alice).last(), Some(&Heard::Refused("INVITE", 480)));
+        assert_eq!(world.events(alice).last(), Some(&PhoneEvent::Refused("INVITE", 480)));
 
         world.register(bob);
         world.wait(1);

@@ -1,6 +1,6 @@
-//! `cargo xtask fuzz`: every target of `fuzz/` for a while, from its committed corpus.
+//! `cargo xtask fuzz`: runs every target of `fuzz/` for some time, from its committed corpus.
 //!
-//! Needs what libFuzzer needs: a nightly toolchain and `cargo install cargo-fuzz`.
+//! Needs a nightly toolchain and `cargo install cargo-fuzz`.
 
 use std::process::Command;
 
@@ -10,7 +10,7 @@ use crate::workspace::{first_line, root, succeed};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// How long each target runs, in seconds
+    /// Seconds for which each target runs
     #[arg(long, default_value_t = 30)]
     seconds: u64,
     /// Only targets whose name contains this
@@ -21,7 +21,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<()> {
     let missing = missing();
     if !missing.is_empty() {
-        bail!("fuzzing needs what is not here: {}", missing.join("; "));
+        bail!("missing for fuzzing: {}", missing.join("; "));
     }
     let mut ran = 0_usize;
     for target in targets()? {
@@ -40,11 +40,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if ran == 0 {
         bail!("no fuzz target has that name");
     }
-    println!("fuzz: {ran} targets found nothing");
+    println!("fuzz: {ran} targets without findings");
     Ok(())
 }
 
-/// The names of the targets, in the order of `fuzz/Cargo.toml`.
+/// Names of the targets, in the order of `fuzz/Cargo.toml`.
 pub(crate) fn targets() -> Result<Vec<String>> {
     let path = root().join("fuzz/Cargo.toml");
     let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -54,7 +54,7 @@ pub(crate) fn targets() -> Result<Vec<String>> {
     Ok(bins.iter().filter_map(|bin| bin.get("name")?.as_str().map(str::to_owned)).collect())
 }
 
-fn missing() -> Vec<&'static str> {
+pub(crate) fn missing() -> Vec<&'static str> {
     let mut missing = Vec::new();
     if first_line(Command::new("cargo").args(["+nightly", "--version"])).is_none() {
         missing.push("a nightly toolchain (`rustup toolchain install nightly`)");

@@ -1,4 +1,4 @@
-//! libsrtp2 as installed, loaded at run time: the peer that Ringway's SRTP is compared with.
+//! Installed libsrtp2, loaded at run time, as a reference for Ringway's SRTP.
 //!
 //! The workspace builds without it. Structures and constants are those of libsrtp 2.x (`srtp.h`, `crypto_types.h`),
 //! whose binary interface is that of `libsrtp2.so.1`.
@@ -10,10 +10,10 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_ulong, c_void};
 use std::ptr;
 use std::sync::OnceLock;
 
-/// The name by which the dynamic linker finds it.
+/// File name for the dynamic linker.
 const SONAME: &str = "libsrtp2.so.1";
 
-/// What must be free behind a packet: `SRTP_MAX_TRAILER_LEN`, and the index of SRTCP.
+/// Free bytes needed behind a packet: `SRTP_MAX_TRAILER_LEN`, and the index of SRTCP.
 pub(crate) const ROOM_BYTES: usize = 16 + 128 + 4;
 
 /// The library, loaded and initialised; it stays loaded for the life of the process.
@@ -28,7 +28,7 @@ pub(crate) struct Library {
 type Call = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_int) -> c_int;
 
 impl Library {
-    /// Loads the library; `LD_LIBRARY_PATH` can name another one than the installed. `None` if there is none.
+    /// Loads the library; `LD_LIBRARY_PATH` can select another one. `None` if it is not installed.
     ///
     /// # Errors
     /// A function is missing, or the library does not initialise.
@@ -40,11 +40,12 @@ impl Library {
     }
 
     fn load_once() -> Result<Option<Self>> {
-        // SAFETY: the library's constructors are trusted as any installed library's.
+        // SAFETY: the library's constructors are trusted like those of any installed library.
         let Ok(library) = (unsafe { libloading::Library::new(SONAME) }) else { return Ok(None) };
         // The functions are called without the handle, so the library is never unloaded.
         let library = Box::leak(Box::new(library));
-        // SAFETY: each function has the type that srtp.h of libsrtp 2 declares, by which the fields are typed.
+        // SAFETY: each function has the type that srtp.h of libsrtp 2 declares, by which the fields are
+        // typed.
         let (functions, init) = unsafe {
             let functions = Self {
                 create: *library.get("srtp_create")?,
@@ -66,7 +67,7 @@ impl Library {
         }
     }
 
-    /// Version, and whose ciphers it was built with.
+    /// Version, and the library that provides its ciphers.
     pub(crate) fn description(&self) -> String {
         // SAFETY: the function returns a string constant of the library, which stays loaded.
         let version = unsafe { CStr::from_ptr((self.version)()) }.to_string_lossy();
@@ -78,7 +79,7 @@ impl Library {
         format!("{version} with {backend}")
     }
 
-    /// A session that protects what it sends, or unprotects what it receives, whatever the SSRC.
+    /// Creates a session that protects sent packets or unprotects received ones, for any SSRC.
     ///
     /// # Errors
     /// The library was built without the suite.
@@ -106,67 +107,70 @@ impl Library {
             next: ptr::null(),
         };
         let mut session = ptr::null_mut();
-        // SAFETY: the policy is of srtp.h's layout, and it and the key, of the length that cipher_key_len says, live
+        // SAFETY: the policy has the layout of srtp.h. It and the key, whose length is cipher_key_len, live
         // through the call, which copies what it needs.
         match unsafe { (self.create)(&raw mut session, &raw const policy) } {
             0 => Ok(Session { library: *self, session }),
-            status => bail!("libsrtp2 makes no session for {}: status {status}", suite.name()),
+            status => bail!("libsrtp2 creates no session for {}: status {status}", suite.name()),
         }
     }
 }
 
-/// What a session does.
+/// Direction of a session.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Side {
     Sender,
     Receiver,
 }
 
-/// One context of libsrtp.
+/// A context of libsrtp.
 pub(crate) struct Session {
     library: Library,
     session: *mut c_void,
 }
 
 impl Session {
-    /// Protects the RTP packet in the first `len` bytes; how long it is now.
+    /// Protects the RTP packet in the first `len` bytes; returns its new length.
     ///
     /// # Errors
-    /// The library's status, or a buffer without [`ROOM_BYTES`] behind the packet or not at a multiple of 4.
+    /// The library's status, or a buffer that is not aligned to 4 bytes or without [`ROOM_BYTES`] behind the
+    /// packet.
     pub(crate) fn protect_rtp(&mut self, buffer: &mut [u8], len: usize) -> Result<usize> {
         self.call(0, buffer, len, ROOM_BYTES)
     }
 
-    /// Checks and decrypts the SRTP packet in the first `len` bytes; how long the RTP packet is.
+    /// Authenticates and decrypts the SRTP packet in the first `len` bytes; returns the length of the RTP
+    /// packet.
     ///
     /// # Errors
-    /// The library's status, or a buffer that is too short or not at a multiple of 4.
+    /// The library's status, or a buffer that is too short or not aligned to 4 bytes.
     pub(crate) fn unprotect_rtp(&mut self, buffer: &mut [u8], len: usize) -> Result<usize> {
         self.call(1, buffer, len, 0)
     }
 
-    /// Protects the RTCP packet in the first `len` bytes; how long it is now.
+    /// Protects the RTCP packet in the first `len` bytes; returns its new length.
     ///
     /// # Errors
-    /// As [`Self::protect_rtp`].
+    /// Same as [`Self::protect_rtp`].
     pub(crate) fn protect_rtcp(&mut self, buffer: &mut [u8], len: usize) -> Result<usize> {
         self.call(2, buffer, len, ROOM_BYTES)
     }
 
-    /// Checks and decrypts the SRTCP packet in the first `len` bytes; how long the RTCP packet is.
+    /// Authenticates and decrypts the SRTCP packet in the first `len` bytes; returns the length of the RTCP
+    /// packet.
     ///
     /// # Errors
-    /// As [`Self::unprotect_rtp`].
+    /// Same as [`Self::unprotect_rtp`].
     pub(crate) fn unprotect_rtcp(&mut self, buffer: &mut [u8], len: usize) -> Result<usize> {
         self.call(3, buffer, len, 0)
     }
 
-    /// With `room` bytes needed behind the packet.
+    /// Calls a function that needs `room` bytes behind the packet.
     fn call(&mut self, which: usize, buffer: &mut [u8], len: usize, room: usize) -> Result<usize> {
         let call = self.library.calls.get(which).ok_or_else(|| anyhow!("no such call"))?;
         let is_aligned = buffer.as_ptr().addr().is_multiple_of(4);
         if !is_aligned || buffer.len() < len.saturating_add(room) {
-            bail!("libsrtp2 needs {room} bytes behind a packet that begins at a multiple of 4");
+            bail!("libsrtp2 needs {room} bytes behind a packet that is aligned to 4 bytes");
         }
         let mut length = c_int::try_from(len)?;
         // SAFETY: the session lives; the buffer is aligned, and long enough for what the call writes behind the packet.
@@ -196,7 +200,7 @@ struct CryptoPolicy {
 }
 
 impl CryptoPolicy {
-    /// Filled by hand: not every build exports a function for every suite.
+    /// Written out, because not every build exports a function for every suite.
     fn new(suite: CryptoSuite, auth_tag_len: c_int) -> Self {
         let cipher_type = match (suite.is_aead(), suite.key_bytes()) {
             (false, 16) => 1,
@@ -208,7 +212,7 @@ impl CryptoPolicy {
         let (auth_type, auth_key_len) = if suite.is_aead() { (0, 0) } else { (3, 20) };
         Self {
             cipher_type,
-            // Key and salt are at most 46 bytes.
+            // Key and salt have at most 46 bytes together.
             cipher_key_len: (suite.key_bytes() + suite.salt_bytes()) as c_int,
             auth_type,
             auth_key_len,

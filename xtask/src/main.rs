@@ -1,10 +1,10 @@
-//! The project's own tasks, run as `cargo xtask …`.
+//! Development tasks, run as `cargo xtask …`.
 //!
-//! Does: everything that checks or measures the project: `ci` (all checks, one command), `tidy` (the house rules),
-//! `sim` (stories from seeds), `fuzz`, `interop` (peers that nobody here wrote), `bench`; `metal` builds, runs and
-//! tries the image that needs no operating system.
+//! Does: checks and measures the project: `ci` (all checks, one command), `long` (the long forms of the suites),
+//! `tidy` (the house rules), `sim` (stories from seeds), `fuzz`, `interop` (other implementations), `bench`; `metal`
+//! builds, runs and tests the image that needs no operating system.
 //!
-//! Does not: anything a user of Ringway needs.
+//! Does not: anything that a user of Ringway needs.
 //!
 //! Start reading at [`ci`].
 
@@ -13,9 +13,11 @@ mod ci;
 mod fuzz;
 mod interop;
 mod libsrtp;
+mod long;
 mod metal;
 mod purity_build;
 mod sim;
+mod steps;
 mod tidy;
 mod workspace;
 
@@ -34,23 +36,26 @@ struct Cli {
 enum Task {
     /// Every check that a change must pass
     Ci(ci::Args),
-    /// The house rules that no compiler checks
+    /// Runs the long forms of the suites, for hours
+    Long(long::Args),
+    /// Checks the house rules that the compiler does not
     Tidy,
-    /// The stories in the simulator, from one seed or many
+    /// Runs the stories in the simulator, from one seed or many
     Sim(sim::Args),
-    /// Every fuzz target for a while
+    /// Runs every fuzz target for some time
     Fuzz(fuzz::Args),
-    /// Real peers against a real server
+    /// Tests Ringway with other implementations
     Interop(interop::Args),
-    /// What an operation costs
+    /// Measures the cost of operations
     Bench(bench::Args),
-    /// Ringway with no operating system: its image, and a PC in QEMU that runs it
+    /// Builds Ringway without an operating system, and runs it in QEMU
     Metal(metal::Args),
 }
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().task {
         Task::Ci(args) => ci::run(&args),
+        Task::Long(args) => long::run(&args),
         Task::Tidy => tidy::run(),
         Task::Sim(args) => sim::run(&args),
         Task::Fuzz(args) => fuzz::run(&args),

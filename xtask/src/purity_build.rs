@@ -1,7 +1,7 @@
-//! `proto/`, and what runs it on bare metal, without an operating system: a compile error, not a habit.
+//! Check that `proto/` and the crates of the image build without an operating system.
 //!
-//! The proof is a build for a target that has no std. Where that target cannot be had, a crate that brings its own
-//! panic handler and uses all of them is checked instead: std anywhere below it brings a second one (E0152).
+//! They are built for a target without std. If that target is not available, a crate with its own panic
+//! handler that uses all of them is checked instead: any dependency on std would add a second one (E0152).
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -12,10 +12,10 @@ use anyhow::{Context, Result, bail};
 
 use crate::workspace::{cargo, root, succeed, target_dir};
 
-/// The crates outside `proto/` that must do without std too: their folders.
+/// Folders of the crates outside `proto/` that must also build without std.
 const PURE_ELSEWHERE: [&str; 4] = ["apps/metal", "apps/settings", "drivers/ethernet", "apps/ui"];
 
-/// A target that has core and alloc and nothing else.
+/// A target that has only core and alloc.
 const BARE: &str = "x86_64-unknown-none";
 
 pub(crate) fn run() -> Result<()> {
@@ -29,13 +29,13 @@ pub(crate) fn run() -> Result<()> {
         println!("purity: {} crates build for {BARE}", crates.len());
         return Ok(());
     }
-    println!("purity: the target {BARE} cannot be had; checking with a second panic handler instead");
+    println!("purity: the target {BARE} is not available; checking with a second panic handler instead");
     check_with_own_panic_handler(&crates)?;
-    println!("purity: nothing below {} crates brings std", crates.len());
+    println!("purity: no dependency of {} crates uses std", crates.len());
     Ok(())
 }
 
-/// Name and folder of every crate in `proto/`, and of those elsewhere that must do without std too.
+/// Name and folder of every crate in `proto/`, and of the others that must build without std.
 fn pure_crates() -> Result<Vec<(String, String)>> {
     let mut folders = Vec::new();
     for entry in std::fs::read_dir(root().join("proto")).context("cannot read the folder proto")? {
@@ -61,7 +61,7 @@ fn pure_crates() -> Result<Vec<(String, String)>> {
     Ok(crates)
 }
 
-/// True where the bare target is installed, or rustup installs it within a minute.
+/// True if the target is installed, or rustup installs it within a minute.
 fn has_bare_target() -> bool {
     let mut command = Command::new("rustup");
     command.args(["target", "add", BARE]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -74,7 +74,7 @@ fn has_bare_target() -> bool {
             Err(_) => break,
         }
     }
-    // It hangs where there is no network; ended already is as good.
+    // It hangs without a network; an error means that it has ended.
     let _ = child.kill();
     let _ = child.wait();
     false
@@ -95,17 +95,17 @@ fn check_with_own_panic_handler(crates: &[(String, String)]) -> Result<()> {
     code.push_str("#[panic_handler]\nfn panic(_: &core::panic::PanicInfo<'_>) -> ! {\n    loop {}\n}\n");
     std::fs::write(folder.join("Cargo.toml"), manifest)?;
     std::fs::write(folder.join("src/lib.rs"), code)?;
-    // The same versions as the workspace's: nothing is looked up anew.
+    // The same versions as the workspace's, so that nothing is resolved again.
     std::fs::copy(root().join("Cargo.lock"), folder.join("Cargo.lock"))?;
     succeed(
         cargo(&["check", "--quiet", "--offline"])
             .current_dir(&folder)
             .env("CARGO_TARGET_DIR", own_target(&folder)),
     )
-    .context("something below brings std (E0152 names it)")
+    .context("a dependency uses std (E0152 names it)")
 }
 
-/// A target folder of its own, so that the check does not wait for another build's lock.
+/// Own target folder, so that the check does not wait for the lock of another build.
 fn own_target(folder: &Path) -> std::path::PathBuf {
     folder.join("target")
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask sim`: the stories in the simulator, from one seed or many.
+//! `cargo xtask sim`: runs the stories in the simulator, from one seed or many.
 
 use anyhow::Result;
 
@@ -6,10 +6,10 @@ use crate::workspace::{cargo, succeed};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The first seed; a failing story prints the seed that shows it again
+    /// First seed; a failing story prints its seed
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// How many seeds, counted up from the first
+    /// Number of seeds, counted up from the first
     #[arg(long, default_value_t = 100)]
     count: u64,
 }

@@ -1,29 +1,29 @@
-//! Where the workspace is, and how its tools are run.
+//! Root of the workspace, and execution of its tools.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-/// The workspace's root: the parent of this crate's folder.
+/// Root folder of the workspace: the parent of this crate's folder.
 pub(crate) fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().unwrap_or(here).to_path_buf()
 }
 
-/// Cargo itself, run in the workspace's root.
+/// Cargo, run in the root folder.
 pub(crate) fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments).current_dir(root());
     command
 }
 
-/// Where cargo puts what it builds.
+/// Cargo's target folder.
 pub(crate) fn target_dir() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |dir| root().join(dir))
 }
 
-/// Runs a command with its output shown; an error unless it succeeds.
+/// Runs a command with its output shown; fails if the command fails.
 pub(crate) fn succeed(command: &mut Command) -> Result<()> {
     let shown = shown(command);
     let status = command.status().with_context(|| format!("cannot start `{shown}`"))?;
@@ -41,7 +41,7 @@ pub(crate) fn built_server() -> Result<PathBuf> {
     program.is_file().then_some(program).context("cargo built no release/ringway")
 }
 
-/// The first line a command prints, or `None` where it cannot be run or fails.
+/// First line of a command's output; `None` if it cannot be run or fails.
 pub(crate) fn first_line(command: &mut Command) -> Option<String> {
     let output = command.output().ok()?;
     if !output.status.success() {
@@ -51,7 +51,7 @@ pub(crate) fn first_line(command: &mut Command) -> Option<String> {
     Some(text.lines().next().unwrap_or_default().to_owned())
 }
 
-/// True where a program of this name can be found in the path.
+/// True if a program of this name is in the path.
 pub(crate) fn has_program(name: &str) -> bool {
     let Some(path) = std::env::var_os("PATH") else { return false };
     std::env::split_paths(&path).any(|folder| folder.join(name).is_file())

@@ -10,7 +10,7 @@
 //!   BYE ---------------------->|---------------->
 //!   <------------------- 200 --|<--------- 200       done
 //! ```
-//! BYE goes out when the ACK has arrived, so that a lost ACK cannot go unseen.
+//! BYE is sent when the ACK has arrived, so that a lost ACK is noticed.
 
 use crate::closed_loop::{Progress, Scenario, Sending};
 use crate::register::{Turn, Walk, socket_of};
@@ -18,18 +18,19 @@ use crate::template::{self, Serial, Template, Values};
 use crate::wire::PHONE_SOCKETS;
 use memchr::memmem::Finder;
 
-/// Calls under way at once: with two messages of a call on the way, less than a socket's default room.
+/// Number of calls in progress at a time: with two messages of a call in transit, less than the default
+/// buffer of a socket.
 const WINDOW: usize = 96;
 
-/// Bytes of the INVITE that the floor sends back in place of a 100.
+/// Number of bytes of the INVITE that the floor sends back instead of a 100.
 pub const TRYING_BYTES: usize = 330;
 
-/// Carrier of the calls.
+/// Server that carries the calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Carried {
     /// A SIP proxy.
     ByProxy,
-    /// The floor: a relay that reads nothing, and sends the start of an INVITE back in place of a 100.
+    /// The floor: a relay that parses nothing, and sends the start of an INVITE back instead of a 100.
     ByFloor,
 }
 
@@ -74,7 +75,7 @@ struct Slot {
     request: Vec<u8>,
     /// The called phone's 200 to the INVITE.
     answer: Vec<u8>,
-    /// The Route headers the caller puts into ACK and BYE.
+    /// Route headers of the caller's ACK and BYE.
     routes: Vec<u8>,
 }
 
@@ -92,7 +93,7 @@ impl InDialog {
 }
 
 impl<'a> Calls<'a> {
-    /// `walk` chooses who is called; each is called by the user before him.
+    /// Creates the scenario. `walk` chooses the called users; the caller is the preceding user.
     pub fn new(walk: &'a mut Walk, ports: [u16; PHONE_SOCKETS], carried: Carried) -> Self {
         Self {
             walk,
@@ -196,7 +197,7 @@ impl Scenario for Calls<'_> {
     }
 
     fn on_message(&mut self, socket: usize, bytes: &[u8], out: &mut Sending<'_>) -> Progress {
-        // Without one it is a late answer to another kind of operation.
+        // Without a serial number it is a late response to another kind of operation.
         let Some(serial) = Serial::find(bytes, &self.call_id) else { return Progress::Nothing };
         let slot = usize::from(serial.slot);
         let Some(state) = self.slots.get(slot) else { return Progress::Unexpected };
@@ -225,8 +226,8 @@ impl Scenario for Calls<'_> {
     }
 }
 
-/// Appends a response up to its own headers: status line, and the headers that RFC 3261 §8.2.6.2 and §12.1.1 have
-/// copied from the request, with our tag in To.
+/// Appends a response up to its own headers: status line, and the headers that are copied from the request
+/// (RFC 3261 §8.2.6.2, §12.1.1), with our tag in To.
 pub fn respond(request: &[u8], status: &[u8], tag: Serial, out: &mut Vec<u8>) {
     out.extend_from_slice(b"SIP/2.0 ");
     out.extend_from_slice(status);
@@ -277,7 +278,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_response_copies_what_the_standard_says() {
+    fn a_response_copies_the_headers_of_the_rfc() {
         let request = b"INVITE sip:b@h SIP/2.0\r\nRecord-Route: <sip:p2;lr>\r\nRecord-Route: <sip:p1;lr>\r\n\
             Via: SIP/2.0/UDP p\r\nVia: SIP/2.0/UDP a\r\nTo: <sip:b@h>\r\nFrom: <sip:a@h>;tag=1\r\n\
             Max-Forwards: 70\r\nCall-ID: 1\r\nCSeq: 1 INVITE\r\n\r\nTo: body";

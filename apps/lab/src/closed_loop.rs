@@ -1,4 +1,4 @@
-//! The closed loop: a window of operations, each begun anew as soon as it is done.
+//! Closed loop: a window of operations, each restarted as soon as it is complete.
 //!
 //! One thread, batches both ways. What an operation is, a [`Scenario`] says; here are only the window, the repeats after a loss and the counting. An answer that a scenario does not expect ends the run:
 //! a figure for something else than what the row says would be worse than none.
@@ -12,14 +12,14 @@ use std::num::NonZero;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Sleep of the generator when no message is there: a fraction of what a window takes any server, so that it always
-/// has work.
+/// Sleep of the generator while no message is queued: a fraction of the time that any server needs for a
+/// window, so that the server always has work.
 const NAP: Duration = Duration::from_micros(40);
 
-/// Time after which a message is sent again.
+/// Time after which a message is retransmitted.
 const REPEAT_AFTER: Duration = Duration::from_millis(200);
 
-/// A server that says nothing for this long is taken for dead.
+/// Time without a message after which the server counts as dead.
 const SILENCE_MAX: Duration = Duration::from_secs(8);
 
 /// Messages that a scenario sends.
@@ -44,39 +44,39 @@ impl Sending<'_> {
 /// Effect of one received message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Progress {
-    /// A repeat, or a message of an operation long over.
+    /// A duplicate, or a message of an operation that is complete.
     Nothing,
     /// The operation of this slot is one step further.
     Step(usize),
     /// The operation of this slot is complete.
     Done(usize),
-    /// Not what this operation gets when all is well.
+    /// Not part of a successful operation.
     Unexpected,
 }
 
-/// One kind of operation, played by the generator for both its ends.
+/// A kind of operation; the generator plays both its ends.
 pub trait Scenario {
-    /// Number of operations under way at once.
+    /// Number of operations in progress at a time.
     fn window(&self) -> usize;
 
-    /// Begins the next operation in `slot`.
+    /// Starts the next operation in `slot`.
     fn begin(&mut self, slot: usize, out: &mut Sending<'_>);
 
-    /// A message came in on a phone socket.
+    /// Handles a message that arrived on a phone socket.
     fn on_message(&mut self, socket: usize, bytes: &[u8], out: &mut Sending<'_>) -> Progress;
 
-    /// Nothing came for a while: the operation in `slot` sends its last message again.
+    /// Retransmits the last message of the operation in `slot`.
     fn repeat(&mut self, slot: usize, out: &mut Sending<'_>);
 }
 
 /// Length of a run.
 #[derive(Clone, Copy, Debug)]
 pub enum Extent {
-    /// So many operations.
+    /// Number of operations.
     Operations(u64),
-    /// So long, after a run-up that is not counted.
+    /// Duration, after a warm-up that is not counted.
     Time {
-        /// Time before the measured part.
+        /// Warm-up before the measured part.
         run_up: Duration,
         /// Length of the measured part.
         measured: Duration,
@@ -94,23 +94,23 @@ pub struct Outcome {
     pub server_ns: u64,
     /// CPU time of this thread in it, in nanoseconds.
     pub generator_ns: u64,
-    /// Messages sent again because nothing came back.
+    /// Number of retransmissions.
     pub repeated: u64,
-    /// Operations completed in all, before and after the measured part too.
+    /// Operations completed in total, including those before and after the measured part.
     pub completed: u64,
 }
 
 /// Runs `scenario` for `extent`; `server_ns` reads the server's CPU counter.
 ///
 /// # Errors
-/// An answer the scenario does not expect, a server that is gone or silent.
+/// An unexpected message, or a server that ended or is silent.
 pub fn drive<W: Wire, S: Scenario>(
     wire: &mut W,
     scenario: &mut S,
     extent: Extent,
     server_ns: &mut dyn FnMut() -> Result<u64>,
 ) -> Result<Outcome> {
-    // What came in since the last run belongs to nobody.
+    // Discards what arrived since the last run.
     while wire.receive(&mut |_, _, _| Ok(()))? > 0 {}
     set_current_timer_slack(NonZero::new(1)).context("ask for timers that are exact")?;
     let mut run = Run::new(scenario.window(), extent);
@@ -140,7 +140,7 @@ struct Run {
     extent: Extent,
     started: Instant,
     now: Instant,
-    /// Time of the last message of each slot; `None`: nothing under way there.
+    /// Time of the last message of each slot; `None` for an idle slot.
     moved: Vec<Option<Instant>>,
     under_way: usize,
     begun: u64,
@@ -150,7 +150,7 @@ struct Run {
     scanned: Instant,
     baseline: Option<Baseline>,
     outcome: Outcome,
-    /// No operation is begun any more.
+    /// Time from which on no operation is started.
     closing: Option<Instant>,
 }
 
@@ -183,7 +183,7 @@ impl Run {
         }
     }
 
-    /// True when everything begun has ended, or will not.
+    /// True if all operations have ended or timed out.
     fn is_over(&self) -> bool {
         match self.closing {
             Some(at) => self.under_way == 0 || self.now.duration_since(at) > Duration::from_secs(2),
@@ -235,7 +235,7 @@ impl Run {
         }
     }
 
-    /// Looks for lost messages, twenty times a second.
+    /// Retransmits lost messages; checked twenty times per second.
     fn repeat_lost<S: Scenario>(&mut self, scenario: &mut S, outbound: &mut [Outbound]) -> Result<()> {
         if self.now.duration_since(self.scanned) < Duration::from_millis(50) {
             return Ok(());

@@ -1,14 +1,14 @@
-//! The phones' side of digest authentication (RFC 7616 §3.4), as cheap as it can be.
+//! Client side of digest authentication (RFC 7616 §3.4), at minimal cost.
 
 use crate::template::DOMAIN;
 use md5::{Digest, Md5};
 use memchr::memmem::Finder;
 use sha2::Sha256;
 
-/// Every user's password.
+/// Password of all users.
 pub const PASSWORD: &str = "correct horse battery";
 
-/// The hash a row is about.
+/// Digest algorithm.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Algorithm {
     /// SHA-256.
@@ -18,7 +18,7 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    /// As `[auth] algorithms` and the challenge write it.
+    /// Name in `[auth] algorithms` and in the challenge.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Sha256 => "SHA-256",
@@ -34,24 +34,24 @@ impl Algorithm {
     }
 }
 
-/// Makes Authorization or Proxy-Authorization headers for one method and URI.
+/// Writer of Authorization or Proxy-Authorization headers for one method and URI.
 pub struct Credentials {
     algorithm: Algorithm,
     header: &'static str,
     uri: String,
-    /// H(A2), the same for every request.
+    /// H(A2), constant for all requests.
     request_hash: Vec<u8>,
     nonce: Finder<'static>,
     opaque: Finder<'static>,
 }
 
 impl Credentials {
-    /// For REGISTER.
+    /// Credentials for REGISTER.
     pub fn new(algorithm: Algorithm) -> Self {
         Self::for_request(algorithm, "Authorization", "REGISTER", &format!("sip:{DOMAIN}"))
     }
 
-    /// For another request; `header` is the one that its challenge asks for.
+    /// Credentials for another request; `header` is the header that its challenge requires.
     pub fn for_request(algorithm: Algorithm, header: &'static str, method: &str, uri: &str) -> Self {
         let mut request_hash = Vec::new();
         algorithm.hex(&[method.as_bytes(), b":", uri.as_bytes()], &mut request_hash);
@@ -59,7 +59,8 @@ impl Credentials {
         Self { algorithm, header, uri: uri.to_owned(), request_hash, nonce, opaque }
     }
 
-    /// Appends the header that answers the challenge in `response`; false when there is none for this algorithm.
+    /// Appends the header for the challenge in `response`; returns false if it has no challenge with this
+    /// algorithm.
     pub fn answer(&self, user: u32, response: &[u8], out: &mut Vec<u8>) -> bool {
         const CNONCE: &[u8] = b"0a4f113b8d21c7e5";
         let name = format!("u{user:07}");
@@ -115,7 +116,7 @@ fn hash<D: Digest>(parts: &[&[u8]]) -> Vec<u8> {
     hasher.finalize().to_vec()
 }
 
-/// The digits fit: every byte has two.
+/// Appends two hexadecimal digits for each byte.
 fn hex(bytes: &[u8], out: &mut Vec<u8>) {
     let at = out.len();
     out.resize(at + 2 * bytes.len(), b'0');

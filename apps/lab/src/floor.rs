@@ -1,8 +1,8 @@
-//! The floor: what the kernel alone costs for the same messages.
+//! Floor: the cost of the same messages in the kernel alone.
 //!
-//! A server that reads nothing of a message but its first letter: it echoes a REGISTER, relays a call between two
-//! phones, or echoes a TCP stream. It runs as a process of its own, as every server measured here does, takes and sends
-//! up to 32 datagrams in a system call, and prints `ready` with its address.
+//! A server that reads only the first letter of a message: it echoes a REGISTER, relays a call between two
+//! phones, or echoes a TCP stream. It runs as a separate process, like all measured servers, receives and
+//! sends up to 32 datagrams in a system call, and prints `ready` with its address.
 
 use crate::call::TRYING_BYTES;
 use crate::sys::{Inbound, Outbound, Wait};
@@ -17,7 +17,7 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream, UdpSo
 use std::os::fd::AsFd;
 use std::str::FromStr;
 
-/// Datagrams in one system call, as a server would choose it.
+/// Maximum number of datagrams in one system call.
 const FLOOR_BATCH: usize = 32;
 
 /// Treatment of messages by the floor.
@@ -25,16 +25,16 @@ const FLOOR_BATCH: usize = 32;
 pub enum Kind {
     /// Sends datagrams back; an ACK gets no answer.
     Echo,
-    /// Carries datagrams between the phones, and sends the start of an INVITE back in place of a 100.
+    /// Relays datagrams between the phones, and sends the start of an INVITE back instead of a 100.
     Relay,
-    /// Only carries them.
+    /// Relays datagrams only.
     RelayStateless,
-    /// Sends the bytes of connections back.
+    /// Echoes the bytes of connections.
     Stream,
 }
 
 impl Kind {
-    /// Every kind with its name on a command line.
+    /// All kinds with their names on a command line.
     const NAMES: [(Self, &'static str); 4] = [
         (Self::Echo, "echo"),
         (Self::Relay, "relay"),
@@ -42,7 +42,7 @@ impl Kind {
         (Self::Stream, "stream"),
     ];
 
-    /// Its name on a command line.
+    /// Name on a command line.
     pub fn name(self) -> &'static str {
         Self::NAMES.iter().find(|(kind, _)| *kind == self).map_or("", |(_, name)| name)
     }
@@ -53,14 +53,14 @@ impl FromStr for Kind {
 
     fn from_str(text: &str) -> Result<Self> {
         let found = Self::NAMES.iter().find(|(_, name)| *name == text);
-        found.map(|(kind, _)| *kind).ok_or_else(|| anyhow!("there is no floor {text:?}"))
+        found.map(|(kind, _)| *kind).ok_or_else(|| anyhow!("unknown floor {text:?}"))
     }
 }
 
-/// Runs until the parent ends it. `phones`: the ports a relay carries between.
+/// Runs until the parent ends it. `phones`: ports between which a relay forwards.
 ///
 /// # Errors
-/// Whatever the sockets say.
+/// An error of the sockets.
 pub fn serve(kind: Kind, phones: &[u16]) -> Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL)).context("ask to end with the parent")?;
     match kind {
@@ -144,7 +144,7 @@ fn echo_streams(listener: &TcpListener) -> Result<()> {
                 continue;
             }
             let Some(stream) = streams.get_mut(&number) else { continue };
-            // A connection that ends, either way, is forgotten: the generator has what it wanted.
+            // The generator closes the connection when it is done.
             let count = stream.read(&mut room).unwrap_or_default();
             if count == 0 || stream.write_all(room.get(..count).unwrap_or_default()).is_err() {
                 streams.remove(&number);

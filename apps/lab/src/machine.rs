@@ -1,4 +1,4 @@
-//! The machine the figures are from, and who else was using it.
+//! Machine that is measured: processors, clocks, CPU time, load.
 
 use anyhow::{Context, Result, anyhow};
 use rustix::process::Pid;
@@ -7,13 +7,13 @@ use rustix::time::{ClockId, clock_gettime};
 use std::fs;
 use std::process::Command;
 
-/// The processor of everything measured.
+/// Processor of the measured server.
 pub const SERVER_CPU: usize = 0;
 
-/// The processor of the generator.
+/// Processor of the generator.
 pub const GENERATOR_CPU: usize = 1;
 
-/// CPU time this thread has used, in nanoseconds.
+/// CPU time of this thread in nanoseconds.
 pub fn thread_cpu_ns() -> u64 {
     clock_ns(ClockId::ThreadCPUTime)
 }
@@ -25,10 +25,10 @@ pub fn clock_ns(clock: ClockId) -> u64 {
         + u64::try_from(time.tv_nsec).unwrap_or_default()
 }
 
-/// Keeps this thread, and what it starts from now on, on one processor.
+/// Pins this thread, and the threads and processes that it starts later, to one processor.
 ///
 /// # Errors
-/// The processor is not there: a machine with one cannot keep server and generator apart.
+/// The processor does not exist: a machine with one processor cannot separate server and generator.
 pub fn pin_to(cpu: usize) -> Result<()> {
     let mut set = CpuSet::new();
     set.set(cpu);
@@ -61,17 +61,17 @@ pub fn resident_bytes(pid: Pid) -> Result<u64> {
         .ok_or_else(|| anyhow!("{path} names no VmRSS"))
 }
 
-/// The machine's own counters at one moment, in clock ticks of all processors.
+/// System-wide counters at one point in time, in clock ticks of all processors.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Ticks {
-    /// Ticks in which somebody ran.
+    /// Ticks in which a process ran.
     pub busy: u64,
-    /// Ticks the hypervisor gave to others.
+    /// Ticks that the hypervisor gave to other guests.
     pub steal: u64,
 }
 
 impl Ticks {
-    /// Reads them now; zeros where the system tells nothing.
+    /// Reads the current counters; zeros if the system does not provide them.
     pub fn now() -> Self {
         let text = fs::read_to_string("/proc/stat").unwrap_or_default();
         let numbers: Vec<u64> = text
@@ -93,7 +93,7 @@ impl Ticks {
     }
 }
 
-/// Clock ticks this process, and every child it has waited for, have used so far.
+/// Clock ticks used by this process and its reaped children.
 pub fn own_ticks() -> u64 {
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let (_, fields) = stat.rsplit_once(')').unwrap_or_default();
@@ -120,14 +120,14 @@ pub fn description() -> String {
     format!("{cpus} × {model}, Linux {}, {}", kernel.trim(), version_of("rustc", &["--version"]))
 }
 
-/// Millions of cycles a second that the processor's counter counts, as the system says.
+/// Frequency of the processor in MHz, as the system reports it.
 pub fn mhz() -> f64 {
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let line = info.lines().find_map(|line| line.strip_prefix("cpu MHz"));
     line.and_then(|rest| rest.trim_start_matches([':', '\t', ' ']).parse().ok()).unwrap_or(f64::NAN)
 }
 
-/// The first line a program prints about itself, or that it is not there.
+/// First line of a program's version output, or a note that it is not installed.
 pub fn version_of(program: &str, arguments: &[&str]) -> String {
     Command::new(program).args(arguments).output().map_or_else(
         |_| format!("{program}: not installed"),

@@ -1,4 +1,4 @@
-//! Readings: the same operation on several servers, turn by turn, so that what disturbs one disturbs all.
+//! Readings: the same operation on several servers in turn, so that disturbances affect all of them.
 
 use crate::closed_loop::Extent;
 use crate::machine::{self, Ticks};
@@ -12,37 +12,37 @@ use std::time::{Duration, Instant};
 pub struct Plan {
     /// Readings of each server.
     pub repeats: u32,
-    /// The measured part of one.
+    /// Length of the measured part of a reading.
     pub measured: Duration,
-    /// The CPU time that is charged.
+    /// CPU time that is counted.
     pub counting: Counting,
 }
 
-/// CPU time that is charged to the operations.
+/// CPU time that is counted for the operations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Counting {
     /// That of the server while it was saturated.
     Saturated,
-    /// Also that until the server was idle again: for a server that writes behind.
+    /// Also the time until the server is idle again, for a server that writes later.
     UntilIdle,
 }
 
-/// One measured stretch.
+/// Result of one measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Reading {
     /// CPU time of the server per operation, in microseconds.
     pub us: f64,
     /// Operations per second of wall time.
     pub rate: f64,
-    /// Share of its processor the server used.
+    /// Share of its processor that the server used.
     pub busy: f64,
-    /// Share of its processor the generator used.
+    /// Share of its processor that the generator used.
     pub generator: f64,
     /// Share of a processor used by neither server nor generator.
     pub others: f64,
-    /// Share of a processor the hypervisor took.
+    /// Share of a processor that the hypervisor took.
     pub steal: f64,
-    /// Messages sent again.
+    /// Number of retransmissions.
     pub repeated: u64,
 }
 
@@ -51,19 +51,19 @@ pub struct Reading {
 pub struct Readings(Vec<Reading>);
 
 impl Readings {
-    /// CPU time per operation, in microseconds: the median.
+    /// Median CPU time per operation in microseconds.
     pub fn us(&self) -> f64 {
         median(self.0.iter().map(|reading| reading.us))
     }
 
-    /// The smallest and the largest.
+    /// Smallest and largest CPU time per operation.
     pub fn range(&self) -> (f64, f64) {
         self.0.iter().fold((f64::INFINITY, 0.0), |(low, high), reading| {
             (f64::min(low, reading.us), f64::max(high, reading.us))
         })
     }
 
-    /// In words, for the log of a run.
+    /// Summary for the log of a run.
     pub fn describe(&self) -> String {
         let (low, high) = self.range();
         format!(
@@ -83,15 +83,16 @@ impl Readings {
 pub struct Contestant<'a> {
     /// Its name in the log of a run.
     pub name: &'static str,
-    /// Or why it could not be started.
+    /// The server, or the error of starting it.
     pub subject: &'a mut Result<Subject>,
-    /// The operation that it does.
+    /// Operation to measure.
     pub operation: Operation,
 }
 
-/// Measures all contestants in turn, forwards and backwards (A B, B A, …); their readings in the order given.
+/// Measures all contestants in turn, forwards and backwards (A B, B A, …). Returns their readings in the same
+/// order.
 ///
-/// One that fails is left out from then on and has its error instead.
+/// A contestant that fails is skipped from then on and has its error instead.
 pub fn measure(contestants: &mut [Contestant<'_>], plan: Plan) -> Vec<Result<Readings>> {
     let mut results: Vec<Result<Readings>> = contestants.iter().map(|_| Ok(Readings::default())).collect();
     for repeat in 0..plan.repeats {
@@ -150,13 +151,14 @@ fn read(subject: &mut Subject, operation: Operation, plan: Plan) -> Result<Readi
     })
 }
 
-/// Waits until the server has been idle for longer than the second within which it writes; its CPU counter then.
+/// Waits until the server has been idle for longer than the second within which it writes; returns its CPU
+/// counter.
 fn until_idle(subject: &Subject) -> Result<u64> {
     const STEP: Duration = Duration::from_millis(250);
     const IDLE_STEPS: u32 = 6;
     let mut last = subject.process.cpu_ns()?;
     let mut idle = 0;
-    // Whatever it still has to do after this long it will never catch up with; the figure shows it.
+    // A backlog that is not written after this time shows in the figure.
     for _ in 0..80 {
         std::thread::sleep(STEP);
         let now = subject.process.cpu_ns()?;

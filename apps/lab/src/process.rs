@@ -1,4 +1,4 @@
-//! A server that runs as a process of its own, is measured from outside, and is always ended.
+//! A server as a separate process: measured through the system, and always ended.
 
 use crate::machine::{self, GENERATOR_CPU, SERVER_CPU};
 use anyhow::{Context, Result, anyhow, bail};
@@ -11,10 +11,10 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Maximum time until a server is ready: it may have a million users to load.
+/// Maximum time until a server is ready, which may have to load a million users.
 const READY_WAIT: Duration = Duration::from_secs(60);
 
-/// Maximum time until a server ends by itself.
+/// Maximum time until a server ends after SIGTERM.
 const END_WAIT: Duration = Duration::from_secs(20);
 
 /// A running server, pinned to [`SERVER_CPU`] with all its threads and children.
@@ -35,7 +35,7 @@ impl Process {
         let mut child = spawned.with_context(|| format!("start {name}"))?;
         let output = child.stdout.take().context("the server's standard output is not there")?;
         let (sender, lines) = mpsc::channel();
-        // Reads to the end, so that the server never waits for somebody to read.
+        // Reads to the end, so that the server never blocks on its standard output.
         thread::spawn(move || {
             for line in BufReader::new(output).lines().map_while(|line| line.ok()) {
                 if sender.send(line).is_err() {
@@ -47,10 +47,10 @@ impl Process {
         Ok(Self { child, pid, name, lines })
     }
 
-    /// Waits for the line that begins with `ready`, and returns it.
+    /// Waits for the line that starts with `ready`, and returns it.
     ///
     /// # Errors
-    /// The server ended, or said nothing in time.
+    /// The server ended, or printed nothing in time.
     pub fn ready(&mut self) -> Result<String> {
         let until = Instant::now() + READY_WAIT;
         loop {
@@ -80,7 +80,7 @@ impl Process {
         family(self.pid)
     }
 
-    /// Words for an error message when the server has ended; empty while it runs.
+    /// Text for an error message if the server has ended; empty while it runs.
     pub fn fate(&mut self) -> &'static str {
         match self.child.try_wait() {
             Ok(Some(_)) => " (it ended)",
@@ -88,16 +88,16 @@ impl Process {
         }
     }
 
-    /// Asks it to end, waits, and insists after a while.
+    /// Sends SIGTERM and waits; kills the server after [`END_WAIT`].
     ///
     /// # Errors
     /// It had to be killed, or ended with an error.
     pub fn stop(&mut self) -> Result<()> {
         let ended = self.end()?;
-        if ended { Ok(()) } else { Err(anyhow!("{} did not end when asked to and was killed", self.name)) }
+        if ended { Ok(()) } else { Err(anyhow!("{} did not end after SIGTERM and was killed", self.name)) }
     }
 
-    /// True when it ended by itself.
+    /// Ends the server; true if it did not have to be killed.
     fn end(&mut self) -> Result<bool> {
         let _ = kill_process(self.pid, Signal::TERM);
         let until = Instant::now() + END_WAIT;
@@ -121,7 +121,7 @@ impl Drop for Process {
     }
 }
 
-/// A process and all below it.
+/// A process and all its descendants.
 fn family(root: Pid) -> Result<Vec<Pid>> {
     let mut parents = Vec::new();
     for entry in fs::read_dir("/proc").context("/proc")? {
@@ -129,7 +129,7 @@ fn family(root: Pid) -> Result<Vec<Pid>> {
         let Some(pid) = name.to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw) else {
             continue;
         };
-        // "pid (name) state parent …": the name may hold anything, the last bracket ends it.
+        // "pid (name) state parent …": the name may contain anything; the last bracket ends it.
         let Ok(stat) = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())) else { continue };
         let parent = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1)?.parse().ok());
         if let Some(parent) = parent.and_then(Pid::from_raw) {

@@ -1,4 +1,4 @@
-//! The operations "redirect" and "not found": INVITE, the final answer, ACK.
+//! The operations "redirect" and "not found": INVITE, final response, ACK.
 
 use crate::call::header_lines;
 use crate::closed_loop::{Progress, Scenario, Sending};
@@ -7,7 +7,7 @@ use crate::template::{self, Serial, Template, Values};
 use crate::wire::PHONE_SOCKETS;
 use memchr::memmem::Finder;
 
-/// INVITEs under way at once: with the ACKs between them they fit into a default receive buffer.
+/// Number of INVITEs in progress at a time: with their ACKs they fit into a default receive buffer.
 const WINDOW: usize = 96;
 
 /// Final response to the INVITE.
@@ -15,7 +15,7 @@ const WINDOW: usize = 96;
 pub enum Ending {
     /// 302 with a registered user's contact.
     Redirected,
-    /// 404: nobody has that name.
+    /// 404 for an unknown user.
     NotFound,
     /// The floor's echo.
     Echo,
@@ -40,7 +40,7 @@ struct Slot {
 }
 
 impl<'a> Refusals<'a> {
-    /// `walk` chooses who is called.
+    /// Creates the scenario. `walk` chooses the called users.
     pub fn new(walk: &'a mut Walk, ports: [u16; PHONE_SOCKETS], ending: Ending) -> Self {
         let prefix = match ending {
             Ending::Redirected | Ending::Echo => 'u',
@@ -66,7 +66,7 @@ impl Scenario for Refusals<'_> {
 
     fn begin(&mut self, slot: usize, out: &mut Sending<'_>) {
         let Turn { user: peer, number, .. } = self.walk.next_turn();
-        // Any user will do as the caller.
+        // Any user can be the caller.
         let user = peer ^ 1;
         let socket = socket_of(user);
         let Some(state) = self.slots.get_mut(slot) else { return };
@@ -84,7 +84,7 @@ impl Scenario for Refusals<'_> {
     }
 
     fn on_message(&mut self, socket: usize, bytes: &[u8], out: &mut Sending<'_>) -> Progress {
-        // Without one it is a late answer to another kind of operation.
+        // Without a serial number it is a late response to another kind of operation.
         let Some(serial) = Serial::find(bytes, &self.call_id) else { return Progress::Nothing };
         let slot = usize::from(serial.slot);
         let Some(state) = self.slots.get(slot) else { return Progress::Unexpected };

@@ -6,19 +6,19 @@ use crate::template::{self, Carrier, Serial, Template, Values};
 use crate::wire::{CONNECTIONS, PHONE_SOCKETS};
 use memchr::memmem::Finder;
 
-/// REGISTERs under way at once over UDP: as many as fit into the receive buffer that a server gets by default.
+/// Number of REGISTERs in progress over UDP: as many as fit into the default receive buffer of a server.
 const WINDOW: usize = 256;
 
-/// The same where every second one carries credentials, for which the kernel needs twice the room.
+/// The same if every second REGISTER has credentials, which take twice the buffer space.
 const WINDOW_CHALLENGED: usize = 128;
 
-/// CSeq numbers of a user in one pass: the second one answers a challenge.
+/// Number of CSeq values of a user in one pass; the second is for the answer to a challenge.
 const CSEQS_PER_PASS: u32 = 2;
 
-/// In which order users are taken: all of them once, far apart from each other, then all again.
+/// Order of the users: all of them once, with a large stride, then all again.
 ///
-/// A server sees no user twice before it has seen all others, which is the worst case for its caches; and every
-/// refresh has a CSeq above the last one of the same Call-ID.
+/// A server processes no user twice before it has processed all others, which is the worst case for its
+/// caches. Every refresh has a higher CSeq than the previous one of the same Call-ID.
 #[derive(Clone, Debug)]
 pub struct Walk {
     users: u32,
@@ -26,27 +26,27 @@ pub struct Walk {
 }
 
 impl Walk {
-    /// A walk over users 0 to `users`.
+    /// Creates a walk over users 0 to `users`.
     pub fn new(users: u32) -> Self {
         Self { users, turn: 0 }
     }
 
-    /// Whose turn is next.
+    /// Next user.
     pub fn next_turn(&mut self) -> Turn {
-        // A prime above any number of users, so that it shares no factor with one.
+        // A prime above any number of users, so that it has no common factor with it.
         const STRIDE: u64 = 7_368_787;
         let users = u64::from(self.users);
-        let (pass, place) = (self.pass(), self.turn % users);
+        let (pass, environment) = (self.pass(), self.turn % users);
         self.turn += 1;
         Turn {
-            user: (place * STRIDE % users) as u32,
+            user: (environment * STRIDE % users) as u32,
             cseq: 1 + pass * CSEQS_PER_PASS,
-            // Room for a second request here, too.
+            // The next number is reserved for a second request.
             number: (self.turn * 2) as u32,
         }
     }
 
-    /// Passes through all users so far.
+    /// Number of complete passes.
     fn pass(&self) -> u32 {
         (self.turn / u64::from(self.users)) as u32
     }
@@ -62,14 +62,14 @@ impl Walk {
 pub struct Turn {
     /// The user.
     pub user: u32,
-    /// The CSeq this user has reached.
+    /// CSeq of the user's next request.
     pub cseq: u32,
-    /// A number no other operation on this server has: branches must not come back, or the server takes a new request
-    /// for a repeat of an old one. The number after it is free too.
+    /// Number that no other operation on this server has: a repeated branch would make a new request a
+    /// retransmission. The following number is reserved as well.
     pub number: u32,
 }
 
-/// The socket of a user's phone, by UDP.
+/// Socket of a user's phone over UDP.
 pub fn socket_of(user: u32) -> usize {
     user as usize % PHONE_SOCKETS
 }
@@ -81,7 +81,7 @@ pub enum Expect {
     Ok,
     /// The request itself, from the floor.
     Echo,
-    /// 401 first, and 200 to the retry.
+    /// 401, then 200 to the retry.
     Challenge(Algorithm),
 }
 
@@ -106,7 +106,7 @@ struct Slot {
 }
 
 impl<'a> Refresh<'a> {
-    /// `ports` are those of the contacts; over TCP there are others to the connections themselves.
+    /// Creates the scenario. `ports` are those of the contacts; TCP connections have others.
     pub fn new(walk: &'a mut Walk, ports: [u16; PHONE_SOCKETS], carrier: Carrier, expect: Expect) -> Self {
         let credentials = match expect {
             Expect::Challenge(algorithm) => Some(Credentials::new(algorithm)),
@@ -125,7 +125,7 @@ impl<'a> Refresh<'a> {
         }
     }
 
-    /// The same with so many REGISTERs under way at once.
+    /// Sets the number of REGISTERs in progress.
     pub fn with_window(self, window: usize) -> Self {
         Self { slots: vec![Slot::default(); window], ..self }
     }
@@ -157,7 +157,7 @@ impl Scenario for Refresh<'_> {
     }
 
     fn on_message(&mut self, socket: usize, bytes: &[u8], out: &mut Sending<'_>) -> Progress {
-        // Without one it is a late message of another kind of operation.
+        // Without a serial number it is a late message of another kind of operation.
         let Some(serial) = Serial::find(bytes, &self.branch) else { return Progress::Nothing };
         let slot = usize::from(serial.slot);
         let Some(state) = self.slots.get_mut(slot) else { return Progress::Unexpected };
@@ -193,9 +193,10 @@ impl Scenario for Refresh<'_> {
     fn repeat(&mut self, slot: usize, out: &mut Sending<'_>) {
         let Some(state) = self.slots.get(slot) else { return };
         match self.carrier {
-            // A connection repeats by itself what was lost.
+            // TCP retransmits lost segments.
             Carrier::Tcp => {}
-            // With few users their next turn may have come meanwhile, and the lost message is too old to be taken.
+            // With few users the next request of a user may have been sent, and the lost one has become too
+            // old.
             Carrier::Udp if self.walk.pass() > (state.values.cseq - 1) / CSEQS_PER_PASS => {
                 self.begin(slot, out)
             }

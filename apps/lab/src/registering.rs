@@ -1,4 +1,4 @@
-//! REGISTERs of many users at a server that somebody else started.
+//! REGISTERs of many users, for a server that was started elsewhere.
 
 use crate::closed_loop::{Extent, drive};
 use crate::digest::Algorithm;
@@ -18,10 +18,10 @@ pub struct Registering {
 }
 
 impl Registering {
-    /// The phones of `users` users, whose server is on `port` of 127.0.0.1.
+    /// Creates the phones of `users` users for a server on `port` of 127.0.0.1.
     ///
     /// # Errors
-    /// There are no sockets for them.
+    /// The sockets cannot be opened.
     pub fn at(port: u16, users: u32) -> Result<Self> {
         let phones = Phones::bind()?;
         phones.connect(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port))?;
@@ -36,11 +36,11 @@ impl Registering {
         write_users(path, users).with_context(|| format!("cannot write {}", path.display()))
     }
 
-    /// So many users register, one after the other and all again, `window` at a time; `with_digest`: after a challenge, with
-    /// MD5. What is lost is sent again.
+    /// Sends `registers` REGISTERs of all users in turn, `window` at a time; with `with_digest` after a
+    /// challenge with MD5. Lost messages are retransmitted.
     ///
     /// # Errors
-    /// An answer that is not expected, or none for a while.
+    /// An unexpected response, or none for some time.
     pub fn run(&mut self, registers: u64, window: usize, with_digest: bool) -> Result<()> {
         let Self { phones, ports, walk } = self;
         let expect = if with_digest { Expect::Challenge(Algorithm::Md5) } else { Expect::Ok };

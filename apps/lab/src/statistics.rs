@@ -1,6 +1,6 @@
-//! Figures of many readings.
+//! Statistics over several readings.
 
-/// Computes the median. Of an even number of values it is the mean of the two in the middle, of none it is not a number.
+/// Median: for an even number of values the mean of the two in the middle, for none NaN.
 pub fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut sorted: Vec<f64> = values.collect();
     sorted.sort_by(f64::total_cmp);

@@ -1,4 +1,4 @@
-//! A server under measurement: Ringway, Kamailio, or the floor; how each is configured and started.
+//! A server under measurement: Ringway, Kamailio or the floor, with its configuration and start.
 
 use crate::call::{Calls, Carried};
 use crate::closed_loop::{Extent, Outcome, drive};
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// A measured operation: all messages of it, both ways.
+/// A measured operation with all its messages in both directions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Operation {
     /// A REGISTER that refreshes a binding, over UDP.
@@ -26,24 +26,24 @@ pub enum Operation {
     RefreshByTcp(Expect),
     /// INVITE, 100, 180, 200, ACK, BYE, 200.
     Call(Carried),
-    /// INVITE, its final answer, ACK.
+    /// INVITE, final response, ACK.
     Refuse(Ending),
 }
 
-/// A running server with the phones that belong to it.
+/// A running server with its phones.
 pub struct Subject {
     /// The server.
     pub process: Process,
     phones: Phones,
     ports: [u16; PHONE_SOCKETS],
-    /// Its address for UDP and TCP (the floor: one of them).
+    /// Address of the server for UDP and TCP (of the floor for one of them).
     address: SocketAddrV4,
     registering: Walk,
     calling: Walk,
 }
 
 impl Subject {
-    /// Runs one kind of operation.
+    /// Runs an operation.
     pub fn run(&mut self, operation: Operation, extent: Extent) -> Result<Outcome> {
         let Self { process, phones, ports, address, registering, calling } = self;
         let mut server_ns = || process.cpu_ns();
@@ -79,16 +79,16 @@ impl Subject {
     }
 }
 
-/// Store of a Ringway.
+/// Store of a Ringway server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Store {
-    /// Nothing on a disk.
+    /// No store on a disk.
     Memory,
-    /// SQLite in this file, relaxed.
+    /// SQLite in this file, with relaxed durability.
     Sqlite(PathBuf),
 }
 
-/// Treatment of an INVITE by a Ringway.
+/// Handling of INVITEs by a Ringway server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Routing {
     /// Proxy with transactions.
@@ -99,7 +99,7 @@ pub enum Routing {
     Redirect,
 }
 
-/// Configuration of a Ringway.
+/// Configuration of a Ringway server.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Number of users, a multiple of four.
@@ -108,12 +108,12 @@ pub struct Settings {
     pub store: Store,
     /// Its routing.
     pub routing: Routing,
-    /// Whom it challenges: nobody, or everybody with this algorithm.
+    /// Algorithm of the challenges for all users; `None` disables authentication.
     pub challenge: Option<Algorithm>,
 }
 
 impl Settings {
-    /// No store, nobody challenged.
+    /// Settings without store and authentication.
     pub fn open(users: u32, routing: Routing) -> Self {
         Self { users, store: Store::Memory, routing, challenge: None }
     }
@@ -141,28 +141,29 @@ impl Settings {
     }
 }
 
-/// Program that a server runs under.
+/// Program under which a server runs.
 #[derive(Clone, Copy, Debug)]
 pub enum Under<'a> {
-    /// Nothing: as users run it.
+    /// None, as users run it.
     Itself,
-    /// callgrind, which writes its counts into this file.
+    /// callgrind, which writes its counts to this file.
     Callgrind(&'a Path),
 }
 
-/// Programs, and the folder for files.
-pub struct Place {
+/// Programs to measure, and a folder for files.
+pub struct Environment {
     /// Ringway's release binary.
     pub ringway: PathBuf,
     /// Kamailio, if it is installed.
     pub kamailio: Option<PathBuf>,
-    /// Makes the command that runs [`floor::serve`](crate::floor::serve); the kind and the phones' ports are appended.
+    /// Creates the command that runs [`floor::serve`](crate::floor::serve); kind and ports of the phones are
+    /// appended.
     pub floor_command: fn() -> Result<Command>,
-    /// A folder for configurations, logs and databases.
+    /// Folder for configurations, logs and databases.
     pub folder: PathBuf,
 }
 
-impl Place {
+impl Environment {
     /// Starts Ringway on a free port.
     pub fn ringway(&self, settings: &Settings, under: Under<'_>) -> Result<Subject> {
         let port = free_port()?;
@@ -170,7 +171,7 @@ impl Place {
         subject(process, port, Phones::bind()?, settings.users)
     }
 
-    /// Ends a Ringway and starts it again, maybe otherwise configured; how long it took to become ready.
+    /// Restarts Ringway, possibly with another configuration; returns the time until it is ready.
     pub fn restart(&self, subject: &mut Subject, settings: &Settings) -> Result<Duration> {
         subject.stop()?;
         let begun = Instant::now();
@@ -178,7 +179,7 @@ impl Place {
         Ok(begun.elapsed())
     }
 
-    /// Imports every user that `settings` speak of; how long it took.
+    /// Imports all users of `settings`; returns the duration.
     pub fn import_users(&self, settings: &Settings) -> Result<Duration> {
         let list = self.folder.join("users.csv");
         write_users(&list, settings.users).with_context(|| list.display().to_string())?;
@@ -188,7 +189,7 @@ impl Place {
         Ok(begun.elapsed())
     }
 
-    /// Runs a command of Ringway to its end; its standard output.
+    /// Runs a command of Ringway to its end; returns its standard output.
     pub fn command(&self, configuration: &Path, arguments: &[&str]) -> Result<Vec<u8>> {
         let mut command = Command::new(&self.ringway);
         command.args(arguments).arg("--config").arg(configuration);
@@ -200,14 +201,14 @@ impl Place {
         Ok(output.stdout)
     }
 
-    /// Starts Kamailio with its location table in memory, one worker, no authentication and no log; its shared memory is
-    /// touched at start, so that no measurement pays for that.
+    /// Starts Kamailio with its location table in memory, one worker, no authentication and no log. Its
+    /// shared memory is touched at the start, so that page faults are not measured.
     pub fn kamailio(&self, program: &Path, users: u32) -> Result<Subject> {
         let port = free_port()?;
         let configuration = self.folder.join("kamailio.cfg");
         fs::write(&configuration, kamailio_configuration(port))
             .with_context(|| configuration.display().to_string())?;
-        // About 1.1 kB for a binding, and room for the transactions of a run.
+        // About 1.1 kB for each binding, and memory for the transactions of a run.
         let shared_mb = 768 + users / 500;
         let mut command = Command::new(program);
         command.arg("-f").arg(&configuration).args(["-DD", "-E", "-x", "tlsf", "-M", "16", "-m"]);
@@ -229,7 +230,7 @@ impl Place {
         let port = line
             .rsplit_once(':')
             .and_then(|(_, port)| port.trim().parse().ok())
-            .with_context(|| format!("the floor said {line:?}, which names no port"))?;
+            .with_context(|| format!("the floor printed {line:?}, which has no port"))?;
         subject(process, port, phones, users)
     }
 
@@ -261,10 +262,10 @@ impl Place {
         Ok(path)
     }
 
-    /// The last line a server wrote to its log.
+    /// Last line of a server's log.
     fn last_words(&self, log: &str) -> String {
         let text = fs::read_to_string(self.folder.join(log)).unwrap_or_default();
-        text.lines().next_back().unwrap_or("it wrote nothing").to_owned()
+        text.lines().next_back().unwrap_or("the log is empty").to_owned()
     }
 }
 
@@ -275,7 +276,7 @@ fn subject(process: Process, port: u16, phones: Phones, users: u32) -> Result<Su
     Ok(Subject { process, phones, ports, address, registering: Walk::new(users), calling: Walk::new(users) })
 }
 
-/// A port that is free for UDP and TCP just now.
+/// A port that is currently free for UDP and TCP.
 pub fn free_port() -> Result<u16> {
     for _ in 0..100 {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("find a free port")?;
@@ -287,7 +288,7 @@ pub fn free_port() -> Result<u16> {
     bail!("found no port that is free for both UDP and TCP")
 }
 
-/// Writes a list of that many users, as `ringway user import` takes it.
+/// Writes a list of `users` users in the format of `ringway user import`.
 pub fn write_users(path: &Path, users: u32) -> std::io::Result<()> {
     let mut file = BufWriter::new(File::create(path)?);
     writeln!(file, "username,password")?;
@@ -297,7 +298,7 @@ pub fn write_users(path: &Path, users: u32) -> std::io::Result<()> {
     file.flush()
 }
 
-/// Asks with OPTIONS until something answers.
+/// Sends OPTIONS until a response arrives.
 fn wait_for_options(server: SocketAddrV4) -> Result<()> {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).context("bind a socket")?;
     socket.connect(server).context("connect a socket")?;
@@ -310,7 +311,7 @@ fn wait_for_options(server: SocketAddrV4) -> Result<()> {
     );
     let until = Instant::now() + Duration::from_secs(60);
     while Instant::now() < until {
-        // Until the server has bound its port, both sending and receiving may be refused.
+        // Until the server has bound its port, sending and receiving may fail.
         let sent = socket.send(question.as_bytes());
         if sent.is_ok() && socket.recv(&mut [0; 2048]).is_ok() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! System calls that no safe crate offers: many datagrams in one call, and real-time priority.
+//! System calls without a safe wrapper: many datagrams in one call, and real-time priority.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -6,34 +6,34 @@ use std::mem;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Datagrams taken or sent by one system call.
+/// Maximum number of datagrams in one system call.
 pub const BATCH: usize = 64;
 
-/// Room for one datagram; longer ones are cut off, which no message of ours is.
+/// Buffer size of one datagram; longer ones, which do not occur, are truncated.
 const DATAGRAM_BYTES_MAX: usize = 2048;
 
-/// At which `ringway` runs its media thread by default.
+/// Default priority of `ringway`'s media thread.
 pub const REAL_TIME_PRIORITY: u8 = 20;
 
-/// Lets this thread run before all that are not real-time (`SCHED_FIFO`), at `priority` 1 to 99.
+/// Sets this thread's real-time priority (`SCHED_FIFO`), 1 to 99.
 ///
 /// # Errors
-/// The process may not: that takes `CAP_SYS_NICE` or a limit on real-time priority.
+/// No permission: it needs `CAP_SYS_NICE` or a limit on real-time priority.
 pub fn set_real_time(priority: u8) -> io::Result<()> {
     let parameter = libc::sched_param { sched_priority: libc::c_int::from(priority) };
-    // SAFETY: `parameter` lives through the call; 0 is the calling thread.
+    // SAFETY: `parameter` is valid during the call; 0 is the calling thread.
     match unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &parameter) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// Behaviour of a receiver when no datagram is there.
+/// Behaviour of a receiver without a queued datagram.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
     /// Waits for the first datagram.
     ForOne,
-    /// Returns at once with none.
+    /// Returns at once without a datagram.
     Never,
 }
 
@@ -51,9 +51,9 @@ impl Default for Inbound {
 }
 
 impl Inbound {
-    /// Makes an empty batch.
+    /// Creates an empty batch.
     pub fn new() -> Self {
-        // SAFETY: sockaddr_in is plain integers, for which zero is a value.
+        // SAFETY: sockaddr_in consists of integers, for which zero is valid.
         let address: libc::sockaddr_in = unsafe { mem::zeroed() };
         Self {
             room: vec![[0; DATAGRAM_BYTES_MAX]; BATCH],
@@ -62,12 +62,13 @@ impl Inbound {
         }
     }
 
-    /// Takes up to `limit` (at most [`BATCH`]) datagrams that wait on an IPv4 `socket`; how many it took.
+    /// Receives up to `limit` (at most [`BATCH`]) queued datagrams from an IPv4 `socket`; returns their
+    /// number.
     ///
     /// # Errors
-    /// The socket's own error, e.g. "connection refused" on a connected socket whose peer is gone.
+    /// The error of the socket, e.g. "connection refused" on a connected socket whose peer is gone.
     pub fn receive(&mut self, socket: BorrowedFd<'_>, limit: usize, wait: Wait) -> io::Result<usize> {
-        // SAFETY: mmsghdr and iovec are plain integers and pointers, for which zero is a value.
+        // SAFETY: mmsghdr and iovec consist of integers and pointers, for which zero is valid.
         let mut headers: [libc::mmsghdr; BATCH] = unsafe { mem::zeroed() };
         // SAFETY: as above.
         let mut pieces: [libc::iovec; BATCH] = unsafe { mem::zeroed() };
@@ -104,7 +105,7 @@ impl Inbound {
         Ok(taken as usize)
     }
 
-    /// The bytes of datagram `index` of the last batch.
+    /// Bytes of datagram `index` of the last batch.
     pub fn bytes(&self, index: usize) -> &[u8] {
         match (self.room.get(index), self.lengths.get(index)) {
             (Some(room), Some(&length)) => room.get(..length).unwrap_or_default(),
@@ -123,7 +124,7 @@ impl Inbound {
     }
 }
 
-/// Datagrams that wait to be sent, behind each other in one arena.
+/// Queue of datagrams to send, in one arena.
 #[derive(Default)]
 pub struct Outbound {
     arena: Vec<u8>,
@@ -137,12 +138,12 @@ struct Waiting {
 }
 
 impl Outbound {
-    /// Makes an empty queue.
+    /// Creates an empty queue.
     pub fn new() -> Self {
         Self { arena: Vec::new(), packets: Vec::new() }
     }
 
-    /// Adds a datagram; without `to` it goes where the socket is connected.
+    /// Adds a datagram; without `to` it is sent to the connected address.
     pub fn push(&mut self, to: Option<SocketAddrV4>, bytes: &[u8]) {
         self.push_with(to, |arena| arena.extend_from_slice(bytes));
     }
@@ -154,12 +155,12 @@ impl Outbound {
         self.packets.push(Waiting { start, end: self.arena.len(), to });
     }
 
-    /// True when nothing waits.
+    /// True if the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.packets.is_empty()
     }
 
-    /// Everything as one run of bytes, for a stream, and forgets it.
+    /// Passes all bytes to `with`, for a stream, and clears the queue.
     pub fn take_bytes(&mut self, with: impl FnOnce(&[u8]) -> io::Result<()>) -> io::Result<()> {
         let result = with(&self.arena);
         self.arena.clear();
@@ -167,10 +168,10 @@ impl Outbound {
         result
     }
 
-    /// Sends everything, in order; waits while the socket's buffer is full.
+    /// Sends everything in order; waits while the socket's buffer is full.
     ///
     /// # Errors
-    /// The socket's own error; what was not sent is forgotten.
+    /// The error of the socket; unsent datagrams are dropped.
     pub fn flush(&mut self, socket: BorrowedFd<'_>) -> io::Result<()> {
         let mut done = 0;
         let mut result = Ok(());
@@ -192,7 +193,7 @@ impl Outbound {
 }
 
 fn send_some(socket: BorrowedFd<'_>, arena: &[u8], packets: &[Waiting]) -> io::Result<usize> {
-    // SAFETY: these are plain integers and pointers, for which zero is a value.
+    // SAFETY: these consist of integers and pointers, for which zero is valid.
     let mut headers: [libc::mmsghdr; BATCH] = unsafe { mem::zeroed() };
     // SAFETY: as above.
     let mut pieces: [libc::iovec; BATCH] = unsafe { mem::zeroed() };

@@ -1,12 +1,12 @@
-//! The messages the generator sends: texts with fields of fixed width, patched in place.
+//! Messages of the generator: texts with fields of fixed width that are overwritten.
 //!
-//! Every field keeps its width, so a message is one copy of the text and a few stores, and its size is the same for
-//! every user: 551 bytes for a REGISTER without credentials, 788 for an INVITE.
+//! Every field keeps its width, so a message is one copy of the text and a few stores, and its length is the
+//! same for all users: 551 bytes for a REGISTER without credentials, 788 for an INVITE.
 
-/// The domain all users live in.
+/// Domain of all users.
 pub const DOMAIN: &str = "example.org";
 
-/// The first CSeq of every Call-ID: high enough that the number of digits never changes.
+/// First CSeq of every Call-ID; the number of digits never changes.
 const CSEQ_BASE: u32 = 1_000_000;
 
 /// Values of the fields of a message.
@@ -16,7 +16,7 @@ pub struct Values {
     pub user: u32,
     /// Called user: `u` and seven digits.
     pub peer: u32,
-    /// Tells the messages of one operation from all others: 12 hexadecimal digits, the first four the slot.
+    /// Identifies the messages of one operation: 12 hexadecimal digits, the first four the slot.
     pub serial: Serial,
     /// Added to a base of seven digits.
     pub cseq: u32,
@@ -36,7 +36,7 @@ pub struct Serial {
 }
 
 impl Serial {
-    /// Its digits, as they stand in branches, tags and Call-IDs.
+    /// Hexadecimal digits, as used in branches, tags and Call-IDs.
     pub fn digits(self) -> [u8; 12] {
         let mut out = [0; 12];
         let number = (u64::from(self.slot) << 32) | u64::from(self.turn);
@@ -44,7 +44,7 @@ impl Serial {
         out
     }
 
-    /// Reads the digits that follow `marker` in `message`.
+    /// Parses the digits after `marker` in `message`.
     pub fn find(message: &[u8], marker: &memchr::memmem::Finder<'_>) -> Option<Self> {
         let at = marker.find(message)? + marker.needle().len();
         let mut number = 0u64;
@@ -65,7 +65,7 @@ enum Field {
     PeerPort,
 }
 
-/// A message with places to fill in.
+/// A message with fields.
 #[derive(Clone, Debug)]
 pub struct Template {
     text: Vec<u8>,
@@ -73,8 +73,8 @@ pub struct Template {
 }
 
 impl Template {
-    /// From a text in which `{user}`, `{peer}`, `{serial}`, `{cseq}`, `{port}` and `{peer_port}` stand for the
-    /// fields. Lines end with `\n` in the text and with CR LF in the message.
+    /// Creates a template from a text in which `{user}`, `{peer}`, `{serial}`, `{cseq}`, `{port}` and
+    /// `{peer_port}` are the fields. Lines end with LF in the text and with CR LF in the message.
     pub fn new(text: &str) -> Self {
         let mut built = Self { text: Vec::with_capacity(text.len()), fields: Vec::new() };
         let mut rest = text;
@@ -102,7 +102,7 @@ impl Template {
         built
     }
 
-    /// Appends the message with `values` in it.
+    /// Appends the message with `values`.
     pub fn write(&self, values: &Values, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(&self.text);
@@ -116,8 +116,8 @@ impl Template {
                 Field::Port => write_decimal(u32::from(values.port), message, at, 5),
                 Field::PeerPort => write_decimal(u32::from(values.peer_port), message, at, 5),
                 Field::Serial => {
-                    if let Some(place) = message.get_mut(at..at + serial.len()) {
-                        place.copy_from_slice(&serial);
+                    if let Some(environment) = message.get_mut(at..at + serial.len()) {
+                        environment.copy_from_slice(&serial);
                     }
                 }
             }
@@ -157,12 +157,12 @@ pub enum Carrier {
     Tcp,
 }
 
-/// A REGISTER of 551 bytes that makes or refreshes one binding; the sender's port is also its contact's.
+/// A REGISTER of 551 bytes that creates or refreshes one binding; the sender's port is also its contact's.
 pub fn register(carrier: Carrier) -> Template {
     Template::new(&register_text(carrier, "\n"))
 }
 
-/// The same up to the place where the credentials go; the blank line is left to the writer.
+/// The same up to the credentials, without the blank line.
 pub fn register_open() -> Template {
     Template::new(&register_text(Carrier::Udp, ""))
 }
@@ -189,7 +189,7 @@ fn register_text(carrier: Carrier, end: &str) -> String {
     )
 }
 
-/// An INVITE of 788 bytes, 243 of them a session description, to `peer` ("u" or a prefix nobody has).
+/// An INVITE of 788 bytes, including an SDP of 243, to `peer` ("u" or a prefix without users).
 pub fn invite(peer_prefix: char) -> Template {
     Template::new(&format!(
         "INVITE sip:{peer_prefix}{{peer}}@{DOMAIN} SIP/2.0\n\
@@ -208,7 +208,7 @@ pub fn invite(peer_prefix: char) -> Template {
     ))
 }
 
-/// The ACK of an INVITE that was refused: same branch, same URI, up to the To header (RFC 3261 §17.1.1.3).
+/// The ACK of a failed INVITE up to the To header: same branch, same URI (RFC 3261 §17.1.1.3).
 pub fn refused_ack_head(peer_prefix: char) -> Template {
     Template::new(&format!(
         "ACK sip:{peer_prefix}{{peer}}@{DOMAIN} SIP/2.0\n\
@@ -218,7 +218,7 @@ pub fn refused_ack_head(peer_prefix: char) -> Template {
     ))
 }
 
-/// The rest of such an ACK, behind the To header.
+/// The rest of such an ACK after the To header.
 pub fn refused_ack_tail() -> Template {
     Template::new("Call-ID: {serial}@127.0.0.1\nCSeq: {cseq} ACK\nContent-Length: 0\n\n")
 }
@@ -228,7 +228,8 @@ pub fn in_dialog_head(method: &str) -> Template {
     Template::new(&format!("{method} sip:u{{peer}}@127.0.0.1:{{peer_port}} SIP/2.0\n"))
 }
 
-/// The rest of a request inside the dialog, behind the Route headers. `letter` keeps the branches of ACK and BYE apart.
+/// The rest of a request inside the dialog after the Route headers. `letter` distinguishes the branches of
+/// ACK and BYE.
 pub fn in_dialog_tail(method: &str, letter: char) -> Template {
     Template::new(&format!(
         "Via: SIP/2.0/UDP 127.0.0.1:{{port}};branch=z9hG4bK{letter}{{serial}};rport\n\

@@ -11,10 +11,10 @@ use std::os::fd::{AsFd, OwnedFd};
 /// The UDP sockets of all phones: phone `n` uses socket `n % PHONE_SOCKETS`.
 pub const PHONE_SOCKETS: usize = 4;
 
-/// The TCP connections of the row that is about them.
+/// Number of TCP connections in the rows over TCP.
 pub const CONNECTIONS: usize = 200;
 
-/// Is given the socket a message came in by, its bytes, and where answers go.
+/// Called with the socket on which a message arrived, its bytes, and the queues for responses.
 pub type OnMessage<'a> = &'a mut dyn FnMut(usize, &[u8], &mut [Outbound]) -> Result<()>;
 
 /// Sockets of either kind.
@@ -22,11 +22,11 @@ pub trait Wire {
     /// Messages to send, by socket.
     fn outbound(&mut self) -> &mut [Outbound];
 
-    /// Sends all of it.
+    /// Sends all queued messages.
     fn flush(&mut self) -> Result<()>;
 
-    /// Hands on the messages that are there, and says how many those were. It never waits: a generator that sleeps on its
-    /// sockets is woken by whoever sends, and that would be charged to a server, and more often to one that is slower.
+    /// Passes on the queued messages and returns their number. It never blocks: waking a generator that
+    /// sleeps on its sockets would be charged to the server, and more often to a slower one.
     fn receive(&mut self, on_message: OnMessage<'_>) -> Result<usize>;
 }
 
@@ -51,7 +51,7 @@ impl Phones {
         Ok(Self { sockets, outbound, inbound: Inbound::new() })
     }
 
-    /// From here on the phones talk to `server` only.
+    /// Connects the phones to `server`.
     pub fn connect(&self, server: SocketAddrV4) -> Result<()> {
         self.sockets
             .iter()
@@ -96,7 +96,7 @@ impl Wire for Phones {
     }
 }
 
-/// Asks for room for a whole window, past the system's default where it may.
+/// Sets the socket's buffers to the size of a whole window, above the system's limit if permitted.
 pub fn large_buffers(socket: &UdpSocket) -> Result<()> {
     const ROOM_BYTES: usize = 4 << 20;
     if sockopt::set_socket_recv_buffer_size_force(socket, ROOM_BYTES).is_err() {
@@ -105,7 +105,7 @@ pub fn large_buffers(socket: &UdpSocket) -> Result<()> {
     sockopt::set_socket_send_buffer_size(socket, ROOM_BYTES).context("enlarge a socket's buffer")
 }
 
-/// TCP connections, with one message under way on each.
+/// TCP connections with one message in transit on each.
 pub struct Connections {
     epoll: OwnedFd,
     streams: Vec<Stream>,
@@ -119,7 +119,7 @@ struct Stream {
 }
 
 impl Connections {
-    /// Opens [`CONNECTIONS`] of them.
+    /// Opens [`CONNECTIONS`] connections.
     pub fn open(server: SocketAddrV4) -> Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).context("create an epoll")?;
         let mut streams = Vec::with_capacity(CONNECTIONS);
@@ -168,7 +168,8 @@ impl Wire for Connections {
             let Some(stream) = self.streams.get_mut(number) else { continue };
             stream.read()?;
             while let Some(end) = memchr::memmem::find(&stream.pending, b"\r\n\r\n") {
-                // What is received here has no body: answers to REGISTER, or the REGISTER itself from the floor.
+                // The received messages have no body: responses to REGISTER, or the REGISTER itself from the
+                // floor.
                 let (message, _) = stream.pending.split_at(end + 4);
                 on_message(number, message, &mut self.outbound)?;
                 stream.pending.drain(..end + 4);

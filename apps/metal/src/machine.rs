@@ -238,7 +238,7 @@ impl<C: Card> Machine<C> {
             BootFile::Settings => self.settings.config_file.clone(),
             BootFile::Users => self.settings.users_file.clone(),
         };
-        let Some(file) = file else { return self.go_on(now, file_kind) };
+        let Some(file) = file else { return self.continue_after(now, file_kind) };
         let host = self.settings.tftp.or(self.station.lease().and_then(|lease| lease.boot_server));
         let Some(host) = host else {
             return self.halt(
@@ -266,7 +266,7 @@ impl<C: Card> Machine<C> {
                 BootFile::Settings => self.read_settings(now, &bytes),
                 BootFile::Users => self.read_users(now, &bytes),
             },
-            Err(error) => self.try_later(now, file_kind, error.to_string()),
+            Err(error) => self.retry_later(now, file_kind, error.to_string()),
         }
     }
 
@@ -283,7 +283,7 @@ impl<C: Card> Machine<C> {
                     self.log(now, Level::Warning, &text);
                 }
                 self.settings = settings;
-                self.go_on(now, BootFile::Settings);
+                self.continue_after(now, BootFile::Settings);
             }
             Err(errors) => self.halt_for(now, &file, &errors),
         }
@@ -300,16 +300,16 @@ impl<C: Card> Machine<C> {
                 self.log(now, Level::Info, &format!("users: {count} from {source}"));
                 self.users.failure = None;
                 self.users.loaded = Some(users);
-                self.go_on(now, BootFile::Users);
+                self.continue_after(now, BootFile::Users);
             }
             Err(error) => {
                 let why = format!("{}:{error}; nobody of this list is taken", self.users.source);
-                self.try_later(now, BootFile::Users, why);
+                self.retry_later(now, BootFile::Users, why);
             }
         }
     }
 
-    fn go_on(&mut self, now: Instant, done: BootFile) {
+    fn continue_after(&mut self, now: Instant, done: BootFile) {
         match done {
             BootFile::Settings => self.fetch(now, BootFile::Users),
             BootFile::Users => self.serve(now),
@@ -352,7 +352,7 @@ impl<C: Card> Machine<C> {
             self.log(now, Level::Warning, text);
         }
         if has_no_users {
-            let text = "there are no users, so nobody can register; give users=FILE, or auth=off";
+            let text = "there are no users, so no phone can register; give users=FILE, or auth=off";
             self.log(now, Level::Warning, text);
         }
         let mut ready = String::from("ready");
@@ -410,7 +410,7 @@ impl<C: Card> Machine<C> {
         }
     }
 
-    fn try_later(&mut self, now: Instant, file_kind: BootFile, why: String) {
+    fn retry_later(&mut self, now: Instant, file_kind: BootFile, why: String) {
         self.log(now, Level::Error, &format!("{why}; trying again in {} s", RETRY.as_secs()));
         if file_kind == BootFile::Users {
             self.users.failure = Some(why);

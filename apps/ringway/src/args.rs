@@ -1,6 +1,6 @@
 //! The command line.
 
-use crate::phone::{AnswerArgs, AudioArgs, CallArgs, DemoArgs, PhoneScreenArgs};
+use crate::phone::{AnswerArgs, AudioArgs, CallArgs, DemoArgs, OptionsArgs, PhoneScreenArgs};
 use clap::error::ErrorKind;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use std::net::SocketAddr;
@@ -15,6 +15,7 @@ const EXAMPLES: &str = "Examples:
   ringway show registrations             registered users and their contacts
   ringway phone                          a phone in this terminal
   ringway call sip:bob@192.0.2.7         call without a screen
+  ringway options sip:192.0.2.7          query the capabilities of a server or a phone
 
 Exit status: 0 done, 1 the operation failed (a call was refused, `check` found errors), 2 bad usage or bad configuration.";
 
@@ -59,6 +60,8 @@ Examples:
     Call(Box<CallArgs>),
     /// Wait for calls and answer them, without a screen
     Answer(Box<AnswerArgs>),
+    /// Ask a phone or a server what it can do, and how long that takes (OPTIONS)
+    Options(Box<OptionsArgs>),
     /// List microphones and loudspeakers; `*` marks the ones that are used by default
     Audio(AudioArgs),
     /// See it work: a server, two phones and a protected call in one process, in a few seconds

@@ -47,6 +47,7 @@ fn run(args: Args) -> Result<(), Failure> {
         Command::Call(call) => phone::call(&call),
         Command::Answer(answer) => phone::answer(&answer),
         Command::Phone(phone) => phone::phone(&phone),
+        Command::Options(options) => phone::options(*options),
         Command::Audio(audio) => phone::audio(&audio),
         Command::Demo(demo) => phone::demo(&demo),
     }

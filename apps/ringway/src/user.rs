@@ -165,7 +165,7 @@ impl Users {
         let removed = self.store.unbind(&user, contact)?;
         let contacts = if removed == 1 { "contact" } else { "contacts" };
         let value = json!({"user": user.to_string(), "result": "unbound", "contacts": removed});
-        self.print(&format!("{removed} permanent {contacts} taken from {user}"), &value)
+        self.print(&format!("{removed} permanent {contacts} removed from {user}"), &value)
     }
 
     /// Parses `NAME`, `NAME@DOMAIN` or `sip:NAME@DOMAIN`.
@@ -178,9 +178,7 @@ impl Users {
         if let (Some(own), Some(domain)) = (own, &args.domain)
             && !own.eq_ignore_ascii_case(domain)
         {
-            return Err(Failure::usage(format!(
-                "{given}: --domain {domain} says otherwise; give the domain once"
-            )));
+            return Err(Failure::usage(format!("{given}: --domain {domain} differs; give the domain once")));
         }
         let domain = own.or(args.domain.as_deref()).unwrap_or(self.domain());
         Ok(UserName::new(name, domain).map_err(StoreError::from)?)

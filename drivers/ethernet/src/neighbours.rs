@@ -13,7 +13,7 @@ use smoltcp::wire::EthernetAddress;
 pub(crate) struct Neighbours {
     entries: BTreeMap<Ipv4Addr, Neighbour>,
     pending: BTreeMap<Ipv4Addr, PendingRequest>,
-    waiting: Vec<Waiting>,
+    waiting: Vec<QueuedDatagram>,
     waiting_bytes: usize,
     /// Stations not stored because the table was full.
     pub(crate) refused: u64,
@@ -35,7 +35,7 @@ struct PendingRequest {
 
 /// A datagram whose next hop has no hardware address yet.
 #[derive(Debug)]
-pub(crate) struct Waiting {
+pub(crate) struct QueuedDatagram {
     next_hop: Ipv4Addr,
     pub(crate) from_port: u16,
     pub(crate) to: SocketAddrV4,
@@ -45,7 +45,7 @@ pub(crate) struct Waiting {
 
 /// Result of a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum NeighbourState {
     At(EthernetAddress),
     /// Older than [`FRESH_FOR`]: usable, but a new ARP request is due.
     Stale(EthernetAddress),
@@ -54,11 +54,11 @@ pub(crate) enum Found {
 
 impl Neighbours {
     /// Looks up the MAC address of a station.
-    pub(crate) fn find(&self, now: Instant, address: Ipv4Addr) -> Found {
+    pub(crate) fn find(&self, now: Instant, address: Ipv4Addr) -> NeighbourState {
         match self.entries.get(&address) {
-            Some(known) if now < known.seen_at + FRESH_FOR => Found::At(known.hardware),
-            Some(known) if now < known.seen_at + KEPT_FOR => Found::Stale(known.hardware),
-            Some(_) | None => Found::Unknown,
+            Some(known) if now < known.seen_at + FRESH_FOR => NeighbourState::At(known.hardware),
+            Some(known) if now < known.seen_at + KEPT_FOR => NeighbourState::Stale(known.hardware),
+            Some(_) | None => NeighbourState::Unknown,
         }
     }
 
@@ -68,7 +68,7 @@ impl Neighbours {
         now: Instant,
         address: Ipv4Addr,
         hardware: EthernetAddress,
-    ) -> impl Iterator<Item = Waiting> + use<> {
+    ) -> impl Iterator<Item = QueuedDatagram> + use<> {
         if self.entries.len() >= NEIGHBOURS_MAX && !self.entries.contains_key(&address) {
             self.make_room(now);
         }
@@ -96,7 +96,7 @@ impl Neighbours {
             return false;
         }
         self.waiting_bytes += payload.len();
-        self.waiting.push(Waiting { next_hop, from_port, to, token, payload: payload.to_vec() });
+        self.waiting.push(QueuedDatagram { next_hop, from_port, to, token, payload: payload.to_vec() });
         true
     }
 
@@ -111,7 +111,7 @@ impl Neighbours {
 
     /// Calls `request` for each address whose request is to be repeated; returns the datagrams of those that never
     /// replied.
-    pub(crate) fn expire(&mut self, now: Instant, mut request: impl FnMut(Ipv4Addr)) -> Vec<Waiting> {
+    pub(crate) fn expire(&mut self, now: Instant, mut request: impl FnMut(Ipv4Addr)) -> Vec<QueuedDatagram> {
         let mut given_up = Vec::new();
         let mut silent = Vec::new();
         for (address, asked) in &mut self.pending {
@@ -138,15 +138,15 @@ impl Neighbours {
     }
 
     /// Removes all entries, for a change of network. Returns the queued datagrams.
-    pub(crate) fn clear(&mut self) -> Vec<Waiting> {
+    pub(crate) fn clear(&mut self) -> Vec<QueuedDatagram> {
         self.entries.clear();
         self.pending.clear();
         self.waiting_bytes = 0;
         core::mem::take(&mut self.waiting)
     }
 
-    fn take_waiting(&mut self, address: Ipv4Addr) -> impl Iterator<Item = Waiting> + use<> {
-        let taken: Vec<Waiting> =
+    fn take_waiting(&mut self, address: Ipv4Addr) -> impl Iterator<Item = QueuedDatagram> + use<> {
+        let taken: Vec<QueuedDatagram> =
             self.waiting.extract_if(.., |waiting| waiting.next_hop == address).collect();
         self.waiting_bytes -= taken.iter().map(|waiting| waiting.payload.len()).sum::<usize>();
         taken.into_iter()
@@ -206,15 +206,15 @@ mod tests {
         let mut table = Neighbours::default();
         let to = SocketAddrV4::new(address(9), 5060);
         assert!(table.begin_request(at(0), address(1)));
-        assert!(!table.begin_request(at(0), address(1)), "asked already");
+        assert!(!table.begin_request(at(0), address(1)), "a request is pending");
         assert!(table.wait(address(1), (5060, to), Token(7), b"one"));
         assert!(table.wait(address(2), (5060, to), Token(8), b"two"));
         let sent: Vec<_> =
             table.learn(at(1), address(1), hardware(1)).map(|waiting| waiting.payload).collect();
         assert_eq!(sent, [b"one"]);
-        assert_eq!(table.find(at(1), address(1)), Found::At(hardware(1)));
-        assert_eq!(table.find(at(70), address(1)), Found::Stale(hardware(1)));
-        assert_eq!(table.find(at(400), address(1)), Found::Unknown);
+        assert_eq!(table.find(at(1), address(1)), NeighbourState::At(hardware(1)));
+        assert_eq!(table.find(at(70), address(1)), NeighbourState::Stale(hardware(1)));
+        assert_eq!(table.find(at(400), address(1)), NeighbourState::Unknown);
     }
 
     #[test]
@@ -240,9 +240,9 @@ mod tests {
             assert_eq!(table.learn(at(0), address(number), hardware(1)).count(), 0);
         }
         assert_eq!((table.len(), table.refused), (NEIGHBOURS_MAX, 5000 - NEIGHBOURS_MAX as u64));
-        assert_eq!(table.find(at(1), address(3)), Found::At(hardware(1)));
+        assert_eq!(table.find(at(1), address(3)), NeighbourState::At(hardware(1)));
         assert_eq!(table.learn(at(61), address(7000), hardware(2)).count(), 0);
-        assert_eq!(table.find(at(61), address(7000)), Found::At(hardware(2)));
+        assert_eq!(table.find(at(61), address(7000)), NeighbourState::At(hardware(2)));
     }
 
     #[test]

@@ -75,7 +75,7 @@ impl<C: Card, N: Node, P: PacedNode> PacedStation<C, N, P> {
             due,
             out: Outbox::with_capacity(ARENA_PACKETS, ARENA_BYTES),
             timeout_from: now,
-            left: DATAGRAMS_PER_BEAT,
+            left: DATAGRAMS_PER_TICK,
             room: Box::new([0; DATAGRAM_BYTES_MAX]),
             counters: PacedCounters::default(),
         });
@@ -91,7 +91,7 @@ impl<C: Card, N: Node, P: PacedNode> PacedStation<C, N, P> {
     pub fn receive(&mut self, now: Instant) -> Worked {
         let Self { station, paced } = self;
         let Some(paced) = paced else { return station.receive(now) };
-        paced.keep_beat(station.wire_mut(), now);
+        paced.run_due_tick(station.wire_mut(), now);
         let worked = station.receive_with(now, paced);
         paced.send(station.wire_mut(), now);
         worked
@@ -100,7 +100,7 @@ impl<C: Card, N: Node, P: PacedNode> PacedStation<C, N, P> {
     /// Runs due ticks and timers of the paced node, then the task Main like [`Station::run`].
     pub fn run(&mut self, now: Instant) {
         if let Some(paced) = &mut self.paced {
-            paced.keep_beat(self.station.wire_mut(), now);
+            paced.run_due_tick(self.station.wire_mut(), now);
             paced.run_timers(now);
             paced.send(self.station.wire_mut(), now);
         }
@@ -158,7 +158,7 @@ impl<C: Card, N: Node, P: PacedNode> PacedStation<C, N, P> {
 
 impl<P: PacedNode> Paced<P> {
     /// Sends the prepared packets if the tick is due, and prepares the next ones.
-    fn keep_beat<C: Card>(&mut self, wire: &mut Wire<C>, now: Instant) {
+    fn run_due_tick<C: Card>(&mut self, wire: &mut Wire<C>, now: Instant) {
         if now < self.due {
             return;
         }
@@ -171,7 +171,7 @@ impl<P: PacedNode> Paced<P> {
         let (due, skipped) = tick_after(self.due, now, self.machine.packet_interval());
         self.due = due;
         self.counters.beats_skipped += skipped;
-        self.left = DATAGRAMS_PER_BEAT;
+        self.left = DATAGRAMS_PER_TICK;
         self.machine.prepare(now, due, &mut self.next);
     }
 
@@ -238,7 +238,7 @@ fn send<C: Card>(
 const DATAGRAM_BYTES_MAX: usize = crate::FRAME_BYTES_MAX;
 
 /// Maximum number of datagrams in one tick: a call needs one or two, and a flood of 25,000/s is cut here.
-const DATAGRAMS_PER_BEAT: usize = 512;
+const DATAGRAMS_PER_TICK: usize = 512;
 
 const ARENA_PACKETS: usize = 16;
 const ARENA_BYTES: usize = 16 << 10;

@@ -232,7 +232,7 @@ impl<C: Card, N: Node> Station<C, N> {
     pub fn resolve(&mut self, now: Instant, query: u64, host: &str) {
         if !self.stack.resolve(query, host) {
             self.wire.counters.lookups_refused += 1;
-            self.tell(now, Event::Resolved { query, address: None });
+            self.deliver_event(now, Event::Resolved { query, address: None });
         }
     }
 
@@ -354,7 +354,7 @@ impl<C: Card, N: Node> Station<C, N> {
 
     fn take_resolved(&mut self, now: Instant) {
         while let Some((query, address)) = self.stack.take_resolved() {
-            self.tell(now, Event::Resolved { query, address });
+            self.deliver_event(now, Event::Resolved { query, address });
         }
     }
 
@@ -365,7 +365,7 @@ impl<C: Card, N: Node> Station<C, N> {
         }
     }
 
-    fn tell(&mut self, now: Instant, event: Event) {
+    fn deliver_event(&mut self, now: Instant, event: Event) {
         if let Some(served) = &mut self.served {
             served.node.on_event(&mut Context::new(now, &mut served.out, &mut served.actions), event);
         }
@@ -377,7 +377,7 @@ impl<C: Card, N: Node> Station<C, N> {
         let reports = core::mem::take(&mut self.streams.reports);
         let has_reports = !(unreachable.is_empty() && reports.is_empty());
         for event in unreachable.into_iter().map(Event::Unreachable).chain(reports) {
-            self.tell(now, event);
+            self.deliver_event(now, event);
         }
         has_reports
     }

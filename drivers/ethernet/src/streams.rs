@@ -109,7 +109,7 @@ impl<F: Framer> Streams<F> {
                 socket.abort();
             }
             counters.note_closing(why);
-            ending.push((stream.handle, now + ENDING));
+            ending.push((stream.handle, now + CLOSE_TIMEOUT));
             reports.push(Event::Closed(stream.id));
             counters.unreported += stream.connection.unreported();
             reports.extend(stream.connection.undelivered().map(Event::Unreachable));
@@ -181,7 +181,7 @@ impl<F: Framer> Streams<F> {
                 }
                 (_, Some(remote)) => {
                     self.waiting.swap_remove(index);
-                    socket.set_timeout(Some(SILENCE));
+                    socket.set_timeout(Some(ACK_TIMEOUT));
                     counters.connections_accepted += 1;
                     self.add(handle, listener, socket_address(remote), Origin::Accepted, now);
                 }
@@ -196,7 +196,7 @@ impl<F: Framer> Streams<F> {
                     return;
                 }
                 let mut socket = new_socket();
-                socket.set_timeout(Some(HANDSHAKE));
+                socket.set_timeout(Some(HANDSHAKE_TIMEOUT));
                 if socket.listen(port).is_ok() {
                     self.waiting.push((listener, stack.sockets.add(socket)));
                 }
@@ -219,7 +219,7 @@ impl<F: Framer> Streams<F> {
         }
         self.next_port = self.next_port.checked_add(1).unwrap_or(DYNAMIC_PORT_MIN);
         let mut socket = new_socket();
-        socket.set_timeout(Some(SILENCE));
+        socket.set_timeout(Some(ACK_TIMEOUT));
         let end = IpEndpoint::new(IpAddress::Ipv4(*remote.ip()), remote.port());
         socket.connect(stack.interface.context(), end, self.next_port).ok()?;
         let handle = stack.sockets.add(socket);
@@ -312,13 +312,13 @@ fn new_socket() -> tcp::Socket<'static> {
 const BACKLOG: usize = 64;
 
 /// Time limit of a handshake, so that incomplete handshakes do not block others for long.
-const HANDSHAKE: smoltcp::time::Duration = smoltcp::time::Duration::from_secs(3);
+const HANDSHAKE_TIMEOUT: smoltcp::time::Duration = smoltcp::time::Duration::from_secs(3);
 
 /// Time limit for a peer's acknowledgement.
-const SILENCE: smoltcp::time::Duration = smoltcp::time::Duration::from_secs(30);
+const ACK_TIMEOUT: smoltcp::time::Duration = smoltcp::time::Duration::from_secs(30);
 
 /// Time limit of an orderly close.
-const ENDING: Duration = Duration::from_secs(10);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Maximum number of TCP connections, including listening and closing sockets.
 pub const CONNECTIONS_MAX: usize = 256;

@@ -3,7 +3,7 @@
 use crate::frame::{
     self, ARP_FRAME_BYTES, Datagram, FRAGMENT_HEADERS_BYTES, LinkAddresses, PAYLOAD_BYTES_MAX, Part,
 };
-use crate::neighbours::{Found, Neighbours};
+use crate::neighbours::{NeighbourState, Neighbours};
 use crate::{Card, Lease, StationCounters};
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, SocketAddrV4};
@@ -75,12 +75,12 @@ impl<C: Card> Wire<C> {
             return self.report(token);
         }
         match self.neighbours.find(now, next_hop) {
-            Found::At(hardware) => self.send_to(hardware, from_port, to, token, payload),
-            Found::Stale(hardware) => {
+            NeighbourState::At(hardware) => self.send_to(hardware, from_port, to, token, payload),
+            NeighbourState::Stale(hardware) => {
                 self.send_to(hardware, from_port, to, token, payload);
                 self.request(now, next_hop);
             }
-            Found::Unknown => {
+            NeighbourState::Unknown => {
                 if self.neighbours.wait(next_hop, (from_port, to), token, payload) {
                     self.request(now, next_hop);
                 } else {

@@ -15,7 +15,7 @@ impl Counter {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
     }
 
-    pub(crate) fn one(&self) {
+    pub(crate) fn increment(&self) {
         self.add(1);
     }
 
@@ -130,15 +130,15 @@ impl Counters {
     pub(crate) fn closed(&self, why: CloseReason) {
         match why {
             CloseReason::Ended => {}
-            CloseReason::NotConnected => self.dial_failures.one(),
-            CloseReason::Framing => self.framing_errors.one(),
-            CloseReason::Slow => self.slow_closes.one(),
-            CloseReason::Idle => self.idle_closes.one(),
-            CloseReason::Unused => self.unused_closes.one(),
-            CloseReason::Unread => self.write_queue_closes.one(),
-            CloseReason::KeepAlives => self.keep_alive_closes.one(),
-            CloseReason::SourceMemory => self.stream_source_closes.one(),
-            CloseReason::Memory => self.stream_memory_closes.one(),
+            CloseReason::NotConnected => self.dial_failures.increment(),
+            CloseReason::Framing => self.framing_errors.increment(),
+            CloseReason::Slow => self.slow_closes.increment(),
+            CloseReason::Idle => self.idle_closes.increment(),
+            CloseReason::Unused => self.unused_closes.increment(),
+            CloseReason::Unread => self.write_queue_closes.increment(),
+            CloseReason::KeepAlives => self.keep_alive_closes.increment(),
+            CloseReason::SourceMemory => self.stream_source_closes.increment(),
+            CloseReason::Memory => self.stream_memory_closes.increment(),
         }
     }
 }
@@ -163,7 +163,7 @@ mod tests {
     fn workers_add_up() {
         let (a, b) = (Counters::default(), Counters::default());
         a.datagrams_in.add(3);
-        b.datagrams_in.one();
+        b.datagrams_in.increment();
         b.held.set(2);
         let mut sum = Counts::default();
         a.add_to(&mut sum);

@@ -125,7 +125,7 @@ impl Bound {
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
     /// A listener could not be bound.
-    #[error("cannot listen on {listener}: {}", in_words(.why))]
+    #[error("cannot listen on {listener}: {}", describe(.why))]
     Listener {
         /// The listener.
         listener: Listen,
@@ -158,7 +158,7 @@ const UNANSWERED: Duration = Duration::from_secs(30);
 /// Idle time before the first TCP keep-alive.
 const PROBE_AFTER: Duration = Duration::from_secs(120);
 
-fn in_words(why: &io::Error) -> String {
+fn describe(why: &io::Error) -> String {
     match why.kind() {
         io::ErrorKind::AddrInUse => {
             "another program listens there; stop it or choose another port".to_owned()

@@ -25,12 +25,12 @@ pub struct OpenConnection {
 /// Open connections of a runtime, for any thread.
 #[derive(Clone)]
 pub struct Connections {
-    workers: Arc<[OfWorker]>,
+    workers: Arc<[WorkerList]>,
 }
 
 impl Connections {
     pub(crate) fn new(workers: usize) -> Self {
-        Self { workers: (0..workers).map(|_| OfWorker::default()).collect() }
+        Self { workers: (0..workers).map(|_| WorkerList::default()).collect() }
     }
 
     /// Returns up to `limit` connections in the order of their numbers, beginning after `after`.
@@ -62,7 +62,7 @@ impl Connections {
 
 #[derive(Default)]
 #[repr(align(128))]
-struct OfWorker {
+struct WorkerList {
     open: Mutex<BTreeMap<u64, OpenConnection>>,
 }
 

@@ -11,8 +11,8 @@ pub fn available_bytes() -> Option<u64> {
 }
 
 /// Makes the allocator keep little of freed memory; to be called once at the start.
-pub fn keep_little() {
-    crate::sys::bound_free_heap();
+pub fn limit_free_heap() {
+    crate::sys::limit_free_heap();
 }
 
 /// Returns freed memory to the system (malloc_trim(3)). The allocator is locked meanwhile.

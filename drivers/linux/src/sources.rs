@@ -59,7 +59,7 @@ impl Sources {
     /// # Errors
     /// The reason for which the connection must be closed: the limit of its source or of all connections is exceeded.
     /// Nothing is changed then.
-    pub(crate) fn hold(&self, address: IpAddr, before: usize, now: usize) -> Result<(), CloseReason> {
+    pub(crate) fn account(&self, address: IpAddr, before: usize, now: usize) -> Result<(), CloseReason> {
         let is_bounded = self.max.load(Ordering::Relaxed) != 0;
         self.change(address, |source| {
             let bytes = source.bytes - before + now;
@@ -79,7 +79,7 @@ impl Sources {
     }
 
     /// Releases the `bytes` of a closed connection with `address`.
-    pub(crate) fn let_go(&self, address: IpAddr, bytes: usize) {
+    pub(crate) fn release(&self, address: IpAddr, bytes: usize) {
         if bytes == 0 {
             return;
         }
@@ -152,18 +152,18 @@ mod tests {
     fn bytes_are_limited_per_source_and_in_total() {
         let memory = Arc::new(MemoryBound::new(40 << 20));
         let sources = Sources::new(100, Some(Arc::clone(&memory)));
-        assert_eq!(sources.hold(ip("192.0.2.1"), 0, 5 << 20), Ok(()));
-        assert_eq!(sources.hold(ip("192.0.2.1"), 0, 3 << 20), Ok(()), "another connection of it");
-        assert_eq!(sources.hold(ip("192.0.2.1"), 3 << 20, (3 << 20) + 1), Err(CloseReason::SourceMemory));
+        assert_eq!(sources.account(ip("192.0.2.1"), 0, 5 << 20), Ok(()));
+        assert_eq!(sources.account(ip("192.0.2.1"), 0, 3 << 20), Ok(()), "another connection of it");
+        assert_eq!(sources.account(ip("192.0.2.1"), 3 << 20, (3 << 20) + 1), Err(CloseReason::SourceMemory));
         for other in 2..=5 {
-            assert_eq!(sources.hold(IpAddr::from([192, 0, 2, other]), 0, 8 << 20), Ok(()));
+            assert_eq!(sources.account(IpAddr::from([192, 0, 2, other]), 0, 8 << 20), Ok(()));
         }
-        assert_eq!(sources.hold(ip("192.0.2.6"), 0, 1), Err(CloseReason::Memory));
+        assert_eq!(sources.account(ip("192.0.2.6"), 0, 1), Err(CloseReason::Memory));
         assert_eq!((memory.used(), sources.lock().len()), (40 << 20, 5), "a refusal takes nothing");
-        sources.let_go(ip("192.0.2.1"), 5 << 20);
-        sources.let_go(ip("192.0.2.1"), 3 << 20);
+        sources.release(ip("192.0.2.1"), 5 << 20);
+        sources.release(ip("192.0.2.1"), 3 << 20);
         for other in 2..=5 {
-            sources.let_go(IpAddr::from([192, 0, 2, other]), 8 << 20);
+            sources.release(IpAddr::from([192, 0, 2, other]), 8 << 20);
         }
         assert_eq!((memory.used(), sources.lock().len()), (0, 0));
     }
@@ -171,11 +171,11 @@ mod tests {
     #[test]
     fn a_source_is_limited_to_a_quarter_unless_sources_have_no_limit() {
         let sources = Sources::new(1, Some(Arc::new(MemoryBound::new(4000))));
-        assert_eq!(sources.hold(ip("192.0.2.1"), 0, 1000), Ok(()));
-        assert_eq!(sources.hold(ip("192.0.2.1"), 1000, 1001), Err(CloseReason::SourceMemory));
+        assert_eq!(sources.account(ip("192.0.2.1"), 0, 1000), Ok(()));
+        assert_eq!(sources.account(ip("192.0.2.1"), 1000, 1001), Err(CloseReason::SourceMemory));
         sources.set_max(0);
-        assert_eq!(sources.hold(ip("192.0.2.1"), 1000, 4000), Ok(()));
-        assert_eq!(sources.hold(ip("192.0.2.1"), 4000, 4001), Err(CloseReason::Memory));
-        sources.let_go(ip("192.0.2.1"), 4000);
+        assert_eq!(sources.account(ip("192.0.2.1"), 1000, 4000), Ok(()));
+        assert_eq!(sources.account(ip("192.0.2.1"), 4000, 4001), Err(CloseReason::Memory));
+        sources.release(ip("192.0.2.1"), 4000);
     }
 }

@@ -132,7 +132,7 @@ impl<F: Framer> Streams<F> {
     pub(crate) fn send(&mut self, id: ConnectionId, token: Token, bytes: &[u8], more: More, now: Instant) {
         let Some(stream) = find(&mut self.slots, id) else { return self.unreachable(token) };
         let written = stream.send(bytes, token, more, &self.common.streams, now);
-        self.counters.stream_messages_out.one();
+        self.counters.stream_messages_out.increment();
         self.wrote(id, written);
         if more == More::None && (written.waits > 0 || written.waited > 0) {
             self.settle(id);
@@ -156,20 +156,20 @@ impl<F: Framer> Streams<F> {
             return self.send(id, token, bytes, more, now);
         }
         if self.connecting >= CONNECTING_MAX || !self.admit() {
-            self.counters.connections_refused.one();
+            self.counters.connections_refused.increment();
             return self.unreachable(token);
         }
         let inserted = connect(flow.remote)
             .and_then(|socket| self.insert(socket, flow.listener, flow.remote, Origin::Dialled, now));
         match inserted {
             Ok(id) => {
-                self.counters.connections_dialled.one();
+                self.counters.connections_dialled.increment();
                 self.connecting += 1;
                 self.dialled.insert(flow.remote, id);
                 self.send(id, token, bytes, more, now);
             }
             Err(_) => {
-                self.counters.dial_failures.one();
+                self.counters.dial_failures.increment();
                 self.common.open.fetch_sub(1, Ordering::Relaxed);
                 self.unreachable(token);
             }
@@ -223,7 +223,7 @@ impl<F: Framer> Streams<F> {
         };
         if batch.keep_alives > 0 {
             self.counters.keep_alives.add(batch.keep_alives as u64);
-            self.counters.stream_messages_out.one();
+            self.counters.stream_messages_out.increment();
         }
         let written = stream.respond(&self.common.streams, now);
         self.wrote(id, written);
@@ -276,7 +276,7 @@ impl<F: Framer> Streams<F> {
             self.common.connections.closed(self.worker, id);
         }
         let remote = flow.remote;
-        self.common.sources.let_go(remote.ip(), accounted);
+        self.common.sources.release(remote.ip(), accounted);
         match connection.origin() {
             Origin::Accepted => self.common.sources.closed(remote.ip()),
             Origin::Dialled => self.forget_dialled(remote, id),
@@ -285,7 +285,7 @@ impl<F: Framer> Streams<F> {
         self.counters.connections_open.set(self.open as u64);
         self.counters.unreachable_unreported.add(connection.unreported());
         for token in connection.undelivered() {
-            self.counters.unreachable.one();
+            self.counters.unreachable.increment();
             self.reports.push(Report::Unreachable(token));
         }
     }
@@ -300,14 +300,14 @@ impl<F: Framer> Streams<F> {
     /// Queues a report that a packet could not be sent.
     pub(crate) fn unreachable(&mut self, token: Token) {
         if token != Token::NONE {
-            self.counters.unreachable.one();
+            self.counters.unreachable.increment();
             self.reports.push(Report::Unreachable(token));
         }
     }
 
     /// Counts and reports a packet that did not fit into another worker's inbox.
     pub(crate) fn inbox_full(&mut self, token: Token) {
-        self.counters.inbox_drops.one();
+        self.counters.inbox_drops.increment();
         self.unreachable(token);
     }
 
@@ -347,19 +347,19 @@ impl<F: Framer> Streams<F> {
     fn accepted(&mut self, socket: TcpStream, listener: usize, peer: SocketAddr, now: Instant) {
         // Dropping the socket closes it.
         if !self.admit() {
-            return self.counters.connections_refused.one();
+            return self.counters.connections_refused.increment();
         }
         if !self.common.sources.admit(peer.ip()) {
             self.common.open.fetch_sub(1, Ordering::Relaxed);
-            return self.counters.connections_over_source.one();
+            return self.counters.connections_over_source.increment();
         }
         let id = ListenerId(u8::try_from(listener).unwrap_or(u8::MAX));
         match self.insert(socket, id, Flow::canonical(peer), Origin::Accepted, now) {
-            Ok(_) => self.counters.connections_accepted.one(),
+            Ok(_) => self.counters.connections_accepted.increment(),
             Err(_) => {
                 self.common.sources.closed(peer.ip());
                 self.common.open.fetch_sub(1, Ordering::Relaxed);
-                self.counters.connections_refused.one();
+                self.counters.connections_refused.increment();
             }
         }
     }
@@ -367,7 +367,7 @@ impl<F: Framer> Streams<F> {
     /// Refuses a connection if no file descriptor is left: closing the spare file permits accepting and closing it, so
     /// that the peer is notified and epoll stops reporting the listener. If that fails too, accepting is paused.
     fn refuse_one(&mut self, listener: usize, now: Instant) {
-        self.counters.connections_refused.one();
+        self.counters.connections_refused.increment();
         self.spare = None;
         let taken = match self.listening.get(listener) {
             Some(Some((socket, _))) => sys::accept(socket.as_fd()).is_ok(),
@@ -441,7 +441,7 @@ impl<F: Framer> Streams<F> {
         let held = stream.connection.held_bytes();
         if held != stream.accounted {
             let address = stream.flow.remote.ip();
-            if let Err(why) = self.common.sources.hold(address, stream.accounted, held) {
+            if let Err(why) = self.common.sources.account(address, stream.accounted, held) {
                 return self.close(id, why);
             }
             stream.accounted = held;
@@ -466,7 +466,7 @@ impl<F> Drop for Streams<F> {
     /// Releases the memory of open connections: the limit may outlive the worker.
     fn drop(&mut self) {
         for stream in self.slots.iter().filter_map(|slot| slot.stream.as_deref()) {
-            self.common.sources.let_go(stream.flow.remote.ip(), stream.accounted);
+            self.common.sources.release(stream.flow.remote.ip(), stream.accounted);
         }
     }
 }

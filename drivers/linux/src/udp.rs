@@ -33,7 +33,7 @@ pub(crate) fn send_all(
             }
             waits_left -= 1;
         } else if error.kind() != ErrorKind::Interrupted {
-            counters.send_errors.one();
+            counters.send_errors.increment();
             if let Some(tag) = sending.skip() {
                 refused(Token(tag));
             }

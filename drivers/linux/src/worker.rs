@@ -232,7 +232,7 @@ impl<N: Node> Worker<N> {
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
                     return;
                 }
-                Err(_) => return self.counters.receive_errors.one(),
+                Err(_) => return self.counters.receive_errors.increment(),
             };
             self.now = self.common.clock.now();
             let mut bytes_in = 0;
@@ -358,7 +358,7 @@ impl<N: Node> Worker<N> {
             total += bytes.len();
             if must_wait(packet) {
                 if !held.keep(required, *now, packet.flow, packet.token, bytes) {
-                    counters.held_drops.one();
+                    counters.held_drops.increment();
                 }
                 continue;
             }
@@ -367,7 +367,7 @@ impl<N: Node> Worker<N> {
                 false => {
                     let listener = usize::from(packet.flow.listener.0);
                     let Some(Some(socket)) = udp.get(listener) else {
-                        counters.send_errors.one();
+                        counters.send_errors.increment();
                         streams.unreachable(packet.token);
                         continue;
                     };

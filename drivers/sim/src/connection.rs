@@ -1,9 +1,9 @@
-//! A connection of any protocol's messages.
+//! Connection of any protocol, as a trait object.
 
 use ringway_sansio::{Framer, Instant, Token};
 use ringway_stream::{Broken, CloseReason, Connection, Layer, StreamLimits};
 
-/// A [`Connection`] whose framer and layer are not named.
+/// [`Connection`] with any framer and layer.
 pub trait SimConnection {
     /// [`Connection::connected`].
     fn connected(&mut self, now: Instant);
@@ -11,7 +11,7 @@ pub trait SimConnection {
     /// [`Connection::receive`].
     fn receive(&mut self, bytes: &[u8], now: Instant);
 
-    /// One message of [`Connection::messages`].
+    /// Next message of [`Connection::messages`].
     fn next_message(&mut self, now: Instant) -> Option<Vec<u8>>;
 
     /// [`Connection::send`].
@@ -54,15 +54,15 @@ pub trait SimConnection {
     /// [`Connection::unwritten_bytes`].
     fn unwritten_bytes(&self) -> usize;
 
-    /// The answer to a keep-alive.
+    /// Answer to a keep-alive.
     fn pong(&self) -> &'static [u8];
 }
 
-/// What a connection writes to in one step.
+/// Socket of a connection for one step.
 pub struct Socket {
-    /// Bytes that it takes yet. `None`: it is broken.
+    /// Number of bytes that it still accepts. `None`: it is broken.
     pub(crate) room: Option<usize>,
-    /// Bytes that it took.
+    /// Accepted bytes.
     pub(crate) taken: Vec<u8>,
 }
 

@@ -1,27 +1,27 @@
-//! What a link does to what it carries.
+//! Faults of a link.
 
 use ringway_sansio::{Instant, Rng};
 use std::ops::Range;
 use std::time::Duration;
 
-/// The faults of a link, in one direction.
+/// Faults of a link in one direction.
 ///
-/// Packets of one link stay in order, whatever delays they draw, except for those that [`Faults::reorder_per_mille`]
-/// picks. A stream loses, doubles and reorders nothing: what would be lost arrives later, and holds up what is behind it.
+/// Packets of one link stay in order for any delays, except those that [`Faults::reorder_per_mille`] selects. A stream
+/// loses, duplicates and reorders nothing: lost segments arrive later and delay those after them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Faults {
-    /// How many of a thousand datagrams never arrive; 1000 cuts the link, for streams too.
+    /// Datagrams of a thousand that are lost; 1000 cuts the link, for streams too.
     pub loss_per_mille: u32,
-    /// How many of a thousand datagrams arrive twice.
+    /// Datagrams of a thousand that arrive twice.
     pub duplicate_per_mille: u32,
-    /// How many of a thousand datagrams are held back so long that later ones overtake them.
+    /// Datagrams of a thousand that are delayed until later ones have overtaken them.
     pub reorder_per_mille: u32,
-    /// How long a packet is on its way; an empty range means its start, always.
+    /// Delay of a packet; an empty range means its start.
     pub delay: Range<Duration>,
 }
 
 impl Default for Faults {
-    /// A good local network: nothing is lost, 1 to 2 ms.
+    /// Good local network: no loss, 1 to 2 ms of delay.
     fn default() -> Self {
         Self {
             loss_per_mille: 0,
@@ -33,7 +33,7 @@ impl Default for Faults {
 }
 
 impl Faults {
-    /// A link that carries nothing.
+    /// Link that carries nothing.
     pub fn cut() -> Self {
         Self { loss_per_mille: 1000, ..Self::default() }
     }
@@ -47,7 +47,7 @@ impl Faults {
         self.delay.start + below(rng, spread)
     }
 
-    /// When datagrams sent at `now` arrive: none, one or two. `last` is when the link's latest one does.
+    /// Arrival times of a datagram sent at `now`: none, one or two. `last` is the latest arrival on the link.
     pub(crate) fn arrivals(&self, now: Instant, last: &mut Instant, rng: &mut Rng) -> Vec<Instant> {
         if rng.chance(self.loss_per_mille) {
             return Vec::new();
@@ -66,7 +66,7 @@ impl Faults {
         arrivals
     }
 
-    /// When bytes of a stream sent at `now` arrive; `None` over a link that is cut.
+    /// Arrival time of a stream's bytes sent at `now`; `None` if the link is cut.
     pub(crate) fn stream_arrival(&self, now: Instant, last: &mut Instant, rng: &mut Rng) -> Option<Instant> {
         if self.is_cut() {
             return None;
@@ -89,11 +89,12 @@ fn below(rng: &mut Rng, duration: Duration) -> Duration {
     Duration::from_nanos(rng.below(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)))
 }
 
-/// Held back by 20 to 220 ms: longer than most answers take, shorter than the first retransmission.
+/// Additional delay of a reordered datagram, 20 to 220 ms: longer than most responses take, shorter than the first
+/// retransmission.
 const OVERTAKEN_MIN: Duration = Duration::from_millis(20);
 const OVERTAKEN_SPREAD: Duration = Duration::from_millis(200);
 
-/// A TCP segment's first retransmission; it doubles. So a segment is late by 6.2 s at most, less than a connection allows for the
-/// rest of a message.
+/// Time until the first retransmission of a TCP segment; each further one takes twice as long. A segment is therefore at
+/// most 6.2 s late, less than the time limit of an incomplete message.
 const STREAM_RETRANSMISSION: Duration = Duration::from_millis(200);
 const STREAM_LOSSES_MAX: usize = 5;

@@ -1,4 +1,4 @@
-//! How machines of different kinds live in one simulation.
+//! Adapter from protocol machines to hosts of a simulation.
 
 use crate::connection::SimConnection;
 use ringway_sansio::{
@@ -8,7 +8,7 @@ use ringway_stream::{Connection, Origin, PassThrough};
 use std::any::Any;
 use std::time::Duration;
 
-/// The key that every simulated host spreads its messages with.
+/// Shard key of every simulated host.
 pub fn shard_key() -> ShardKey {
     ShardKey::new(&Seed::from_number(0))
 }
@@ -17,59 +17,58 @@ pub fn shard_key() -> ShardKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostId(pub(crate) usize);
 
-/// What the simulation runs: one host with one or more shards of whatever is inside. [`Hosted`] makes one of any
-/// [`Node`]; a scripted peer can be one by itself.
+/// Host of a simulation with one or more shards. [`Hosted`] adapts any [`Node`]; a scripted peer implements it directly.
 pub trait SimNode: Any {
-    /// How many shards there are; at least one.
+    /// Number of shards; at least one.
     fn shards(&self) -> u16;
 
-    /// Which of them a message belongs to.
+    /// Shard of a message.
     fn shard_of(&self, bytes: &[u8]) -> u16;
 
-    /// A connection of this protocol's messages that begins now.
+    /// Creates a connection of this protocol, which begins now.
     fn connection(&self, origin: Origin, now: Instant) -> Box<dyn SimConnection>;
 
-    /// A message came for `shard`.
+    /// Handles a message for `shard`.
     fn on_message(&mut self, shard: u16, now: Instant, received: Received<'_>, effects: &mut Effects);
 
-    /// The transport has something to report to `shard`.
+    /// Handles an event of the transport for `shard`.
     fn on_event(&mut self, shard: u16, now: Instant, event: Event, effects: &mut Effects);
 
-    /// The deadline of `shard` has come.
+    /// Handles the deadline of `shard`.
     fn on_timeout(&mut self, shard: u16, now: Instant, effects: &mut Effects);
 
-    /// When `shard` wants to be called next.
+    /// Time of the next necessary call of [`SimNode::on_timeout`] for `shard`.
     fn next_deadline(&self, shard: u16) -> Option<Deadline>;
 }
 
-/// What comes of a call into a host.
+/// Effects of a call into a host.
 #[derive(Debug, Default)]
 pub struct Effects {
-    /// Sent packets.
+    /// Packets to send.
     pub out: Outbox,
-    /// What the same shard is told later: the answer to a look-up, for one.
+    /// Later events for the same shard, for example the result of a DNS lookup.
     pub events: Vec<(Duration, Event)>,
-    /// The connections the host closes, once everything is sent.
+    /// Connections to close after everything is sent.
     pub closes: Vec<ConnectionId>,
 }
 
-/// The shards of a [`Node`], and what answers their wishes.
+/// Shards of a [`Node`], with the handler of their actions.
 pub struct Hosted<N: Node> {
     shards: Vec<N>,
-    grant: Grant<N>,
+    handler: ActionHandler<N>,
     actions: Vec<N::Action>,
 }
 
-/// Does what a machine wishes: keeps what it wants stored, puts the answer to a look-up into [`Effects::events`].
-type Grant<N> = Box<dyn FnMut(Instant, <N as Node>::Action, &mut Effects)>;
+/// Handler of a requested action: stores data, or adds the result of a lookup to [`Effects::events`].
+type ActionHandler<N> = Box<dyn FnMut(Instant, <N as Node>::Action, &mut Effects)>;
 
 impl<N: Node + 'static> Hosted<N> {
-    /// A host of these shards; `grant` is called with each wish, in order.
-    pub fn new(shards: Vec<N>, grant: impl FnMut(Instant, N::Action, &mut Effects) + 'static) -> Self {
-        Self { shards, grant: Box::new(grant), actions: Vec::new() }
+    /// Creates a host of these shards; `handler` is called with each requested action, in order.
+    pub fn new(shards: Vec<N>, handler: impl FnMut(Instant, N::Action, &mut Effects) + 'static) -> Self {
+        Self { shards, handler: Box::new(handler), actions: Vec::new() }
     }
 
-    /// Calls one shard as the driver would, and grants what it wishes. `None`: there is no such shard.
+    /// Calls one shard as a driver would, and handles its actions. `None`: there is no such shard.
     pub fn call<R>(
         &mut self,
         shard: u16,
@@ -80,12 +79,12 @@ impl<N: Node + 'static> Hosted<N> {
         let node = self.shards.get_mut(usize::from(shard))?;
         let result = run(node, &mut Context::new(now, &mut effects.out, &mut self.actions));
         for action in self.actions.drain(..) {
-            (self.grant)(now, action, effects);
+            (self.handler)(now, action, effects);
         }
         Some(result)
     }
 
-    /// The shards, to look inside.
+    /// The shards, for inspection.
     pub fn shards(&self) -> &[N] {
         &self.shards
     }
@@ -121,5 +120,5 @@ impl<N: Node + 'static> SimNode for Hosted<N> {
     }
 }
 
-/// What the other drivers allow by default.
+/// Default of the other drivers.
 const MESSAGE_BYTES_MAX: usize = 65_535;

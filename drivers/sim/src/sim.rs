@@ -1,4 +1,4 @@
-//! The simulation: hosts, links, and what happens next.
+//! Simulation: hosts, links, and the queue of events.
 
 mod streams;
 
@@ -7,7 +7,7 @@ pub use streams::Reading;
 use crate::faults::Faults;
 use crate::host::{Effects, HostId, SimNode};
 use crate::stream::Connections;
-use crate::trace::{Fate, Seen, Trace};
+use crate::trace::{Fate, Trace, TracedPacket};
 use ringway_sansio::{
     ConnectionId, Event, Flow, Instant, ListenerId, Packet, Received, Rng, Seed, Transport,
 };
@@ -19,7 +19,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// A network of hosts whose clock moves from one happening to the next.
+/// Network of hosts whose clock advances from one event to the next.
 pub struct Sim {
     now: Instant,
     rng: Rng,
@@ -29,16 +29,16 @@ pub struct Sim {
     addresses: BTreeMap<(Transport, SocketAddr), (HostId, ListenerId)>,
     faults: Faults,
     links: BTreeMap<(HostId, HostId), Faults>,
-    /// When the last datagram between two addresses arrives.
+    /// Arrival time of the last datagram between two addresses.
     last_arrivals: BTreeMap<(SocketAddr, SocketAddr), Instant>,
     connections: Connections,
     stream_limits: StreamLimits,
-    /// How many of `queue` are [`Happening::Alarm`]s.
+    /// Number of [`SimEvent::Alarm`]s in `queue`.
     alarms: usize,
     trace: Trace,
 }
 
-/// Two hosts cannot listen at one address.
+/// Error of adding a second host with the same address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AddressInUse(pub SocketAddr);
 
@@ -52,28 +52,28 @@ impl std::error::Error for AddressInUse {}
 
 struct Host {
     name: String,
-    /// `None` once it was removed.
+    /// `None` after it was removed.
     node: Option<Box<dyn SimNode>>,
     listeners: Vec<(Transport, SocketAddr)>,
-    /// For each shard, when it will be woken.
+    /// Time of each shard's next wake.
     wakes: Vec<Option<Instant>>,
     reading: Reading,
 }
 
 struct Scheduled {
     at: Instant,
-    /// What was scheduled first happens first.
+    /// Events of the same time occur in the order of scheduling.
     sequence: u64,
-    happening: Happening,
+    event: SimEvent,
 }
 
-enum Happening {
+enum SimEvent {
     Datagram {
         host: HostId,
         flow: Flow,
         bytes: Vec<u8>,
     },
-    /// The handshake of a dialled connection is over.
+    /// The handshake of a dialled connection is complete.
     Connected {
         end: ConnectionId,
     },
@@ -84,14 +84,14 @@ enum Happening {
         end: ConnectionId,
         bytes: Vec<u8>,
     },
-    /// There is room to write again.
+    /// The socket accepts bytes again.
     Writable {
         end: ConnectionId,
     },
     Closed {
         end: ConnectionId,
     },
-    /// A connection's deadline.
+    /// Deadline of a connection.
     Alarm {
         end: ConnectionId,
     },
@@ -107,7 +107,7 @@ enum Happening {
 }
 
 impl Sim {
-    /// An empty network. All chance in it follows from `seed`; its clock starts at `now`.
+    /// Creates an empty network. All its randomness comes from `seed`; its clock starts at `now`.
     pub fn new(seed: &Seed, now: Instant) -> Self {
         Self {
             now,
@@ -126,7 +126,7 @@ impl Sim {
         }
     }
 
-    /// Adds a host that listens at `listeners`, numbered from 0 as its [`ListenerId`]s. The name is for the trace.
+    /// Adds a host with `listeners`, whose [`ListenerId`]s are numbered from 0. The name is for the trace.
     pub fn add(
         &mut self,
         name: &str,
@@ -137,8 +137,8 @@ impl Sim {
             return Err(AddressInUse(taken));
         }
         let id = HostId(self.hosts.len());
-        for (place, &listener) in (0..=u8::MAX).zip(listeners) {
-            self.addresses.insert(listener, (id, ListenerId(place)));
+        for (index, &listener) in (0..=u8::MAX).zip(listeners) {
+            self.addresses.insert(listener, (id, ListenerId(index)));
         }
         let wakes = vec![None; usize::from(node.shards())];
         self.hosts.push(Host {
@@ -149,12 +149,12 @@ impl Sim {
             reading: Reading::AtOnce,
         });
         for shard in self.shards_of(id) {
-            self.arrange_wake(id, shard);
+            self.schedule_wake(id, shard);
         }
         Ok(id)
     }
 
-    /// Takes a host off the network at once, as a crash would: its connections break, its addresses are free.
+    /// Removes a host at once, like a crash: its connections break, its addresses are free.
     pub fn remove(&mut self, host: HostId) -> Option<Box<dyn SimNode>> {
         for end in self.connections.of_host(host) {
             self.close_end(end);
@@ -162,25 +162,25 @@ impl Sim {
         self.vanish(host)
     }
 
-    /// Takes a host off the network at once, as a power failure would: its connections stay half-open, its addresses are free.
+    /// Removes a host at once, like a power failure: its connections stay half-open, its addresses are free.
     pub fn vanish(&mut self, host: HostId) -> Option<Box<dyn SimNode>> {
         self.addresses.retain(|_, (owner, _)| *owner != host);
         self.hosts.get_mut(host.0)?.node.take()
     }
 
-    /// The faults of all links that have none of their own.
+    /// Sets the faults of all links without faults of their own.
     pub fn set_faults(&mut self, faults: Faults) {
         self.faults = faults;
         self.send_lost_again();
     }
 
-    /// The faults of the link from one host to another, from now on.
+    /// Sets the faults of the link from one host to another, from now on.
     pub fn set_link(&mut self, from: HostId, to: HostId, faults: Faults) {
         self.links.insert((from, to), faults);
         self.send_lost_again();
     }
 
-    /// The limits of all connections.
+    /// Sets the limits of all connections.
     pub fn set_stream_limits(&mut self, limits: StreamLimits) {
         self.stream_limits = limits;
     }
@@ -190,12 +190,12 @@ impl Sim {
         self.close_end(connection);
     }
 
-    /// The connections a host has now.
+    /// Current connections of a host.
     pub fn connections(&self, host: HostId) -> Vec<ConnectionId> {
         self.connections.of_host(host)
     }
 
-    /// Calls a host from outside, as its program would; what it sends is sent by `shard`. `None`: it is no `T`.
+    /// Calls a host as its program would; `shard` sends the packets. `None` if it is not a `T`.
     pub fn call<T: SimNode, R>(
         &mut self,
         host: HostId,
@@ -211,38 +211,37 @@ impl Sim {
         result
     }
 
-    /// A host, to look inside. `None`: it is gone, or no `T`.
+    /// Node of a host. `None` if it was removed or is not a `T`.
     pub fn node<T: SimNode>(&self, host: HostId) -> Option<&T> {
         let node: &dyn Any = self.hosts.get(host.0)?.node.as_deref()?;
         node.downcast_ref()
     }
 
-    /// What was on the wire.
+    /// Sent packets.
     pub const fn trace(&self) -> &Trace {
         &self.trace
     }
 
-    /// The time.
+    /// Current time.
     pub const fn now(&self) -> Instant {
         self.now
     }
 
-    /// Lets everything happen that happens up to `until`, and moves the clock there.
+    /// Executes all events up to `until`, and advances the clock to it.
     pub fn run_until(&mut self, until: Instant) {
         while self.step(until) {}
         self.now = self.now.max(until);
     }
 
-    /// The same for a span of time.
+    /// Like [`Sim::run_until`], for a duration.
     pub fn run_for(&mut self, span: Duration) {
         self.run_until(self.now + span);
     }
 
-    /// Runs until nothing is under way and nobody waits for anything, at most for `max`. True when it is so; the clock
-    /// then stands at what happened last.
+    /// Runs until no event is pending, at most for `max`. True if that is reached; the clock is then at the last event.
     pub fn run_until_idle(&mut self, max: Duration) -> bool {
         let until = self.now + max;
-        // Deadlines of connections that nothing happens on do not count.
+        // Deadlines of idle connections do not count.
         while self.queue.len() > self.alarms {
             if !self.step(until) {
                 return false;
@@ -251,7 +250,7 @@ impl Sim {
         true
     }
 
-    /// Runs until `holds` does, at most for `max`; true when it does. It is asked after everything that happens.
+    /// Runs until `holds` returns true, at most for `max`; returns its last result. `holds` is called after each event.
     pub fn run_until_holds(&mut self, max: Duration, mut holds: impl FnMut(&Self) -> bool) -> bool {
         let until = self.now + max;
         loop {
@@ -265,29 +264,29 @@ impl Sim {
         }
     }
 
-    /// Lets the next thing happen, unless it is later than `until`.
+    /// Executes the next event, unless it is later than `until`.
     fn step(&mut self, until: Instant) -> bool {
         if self.queue.peek().is_none_or(|Reverse(next)| next.at > until) {
             return false;
         }
-        let Some(Reverse(Scheduled { at, happening, .. })) = self.queue.pop() else { return false };
+        let Some(Reverse(Scheduled { at, event, .. })) = self.queue.pop() else { return false };
         self.now = self.now.max(at);
-        match happening {
-            Happening::Datagram { host, flow, bytes } => self.deliver(host, flow, &bytes),
-            Happening::Connected { end } => self.connected(end),
-            Happening::Refused { end } => self.fail(end, CloseReason::NotConnected),
-            Happening::Bytes { end, bytes } => self.deliver_bytes(end, &bytes),
-            Happening::Writable { end } => {
+        match event {
+            SimEvent::Datagram { host, flow, bytes } => self.deliver(host, flow, &bytes),
+            SimEvent::Connected { end } => self.connected(end),
+            SimEvent::Refused { end } => self.fail(end, CloseReason::NotConnected),
+            SimEvent::Bytes { end, bytes } => self.deliver_bytes(end, &bytes),
+            SimEvent::Writable { end } => {
                 self.step_connection(end, |now, _, connection, socket| connection.flush(now, socket));
                 self.end_if_answered(end);
             }
-            Happening::Closed { end } => self.peer_closed(end),
-            Happening::Alarm { end } => self.alarm(end),
-            Happening::Report { host, shard, event } => {
+            SimEvent::Closed { end } => self.peer_closed(end),
+            SimEvent::Alarm { end } => self.alarm(end),
+            SimEvent::Report { host, shard, event } => {
                 let now = self.now;
                 self.run(host, shard, |node, effects| node.on_event(shard, now, event, effects));
             }
-            Happening::Wake { host, shard } => self.wake(host, shard, at),
+            SimEvent::Wake { host, shard } => self.wake(host, shard, at),
         }
         true
     }
@@ -309,29 +308,28 @@ impl Sim {
         });
     }
 
-    /// Makes sure that a shard is woken at its deadline. A wake that was arranged for an earlier time stays: it finds
-    /// nothing due and arranges the next.
-    fn arrange_wake(&mut self, host: HostId, shard: u16) {
+    /// Schedules a wake of a shard at its deadline. An earlier wake stays: it finds nothing due and schedules the next.
+    fn schedule_wake(&mut self, host: HostId, shard: u16) {
         let now = self.now;
         let Some(host_entry) = self.hosts.get_mut(host.0) else { return };
         let Some(deadline) = host_entry.node.as_ref().and_then(|node| node.next_deadline(shard)) else {
             return;
         };
         let Some(wake) = host_entry.wakes.get_mut(usize::from(shard)) else { return };
-        // A machine that leaves its deadline in the past must not stop the clock.
+        // A machine with a deadline in the past must not stop the clock.
         let at = if deadline.at > now { deadline.at } else { now + WAKE_AGAIN_MIN };
         if wake.is_none_or(|wake| at < wake) {
             *wake = Some(at);
-            self.schedule(at, Happening::Wake { host, shard });
+            self.schedule(at, SimEvent::Wake { host, shard });
         }
     }
 
-    fn schedule(&mut self, at: Instant, happening: Happening) {
+    fn schedule(&mut self, at: Instant, event: SimEvent) {
         self.sequence += 1;
-        self.queue.push(Reverse(Scheduled { at, sequence: self.sequence, happening }));
+        self.queue.push(Reverse(Scheduled { at, sequence: self.sequence, event }));
     }
 
-    /// Calls into a host and does what comes of it.
+    /// Calls a host and executes the effects.
     fn run(&mut self, id: HostId, shard: u16, call: impl FnOnce(&mut dyn SimNode, &mut Effects)) {
         let Some(node) = self.hosts.get_mut(id.0).and_then(|host| host.node.as_deref_mut()) else { return };
         let mut effects = Effects::default();
@@ -343,14 +341,14 @@ impl Sim {
             }
         }
         for (after, event) in effects.events {
-            self.schedule(self.now + after, Happening::Report { host: id, shard, event });
+            self.schedule(self.now + after, SimEvent::Report { host: id, shard, event });
         }
         for end in effects.closes {
             if self.connections.end(end).is_some_and(|end| end.host == id) {
                 self.close_end(end);
             }
         }
-        self.arrange_wake(id, shard);
+        self.schedule_wake(id, shard);
     }
 
     fn deliver(&mut self, host: HostId, flow: Flow, bytes: &[u8]) {
@@ -366,7 +364,7 @@ impl Sim {
         let to = packet.flow.remote;
         let Some(from) = self.listener(sender, packet.flow.listener, Transport::Udp) else { return };
         let Some(&(host, listener)) = self.addresses.get(&(Transport::Udp, to)) else {
-            self.record(sender, (from, to), Transport::Udp, Fate::Nobody, bytes);
+            self.record(sender, (from, to), Transport::Udp, Fate::NoListener, bytes);
             return;
         };
         let faults = self.link(sender, host).clone();
@@ -376,10 +374,10 @@ impl Sim {
             self.record(sender, (from, to), Transport::Udp, Fate::Lost, bytes);
         }
         for (copy, &at) in arrivals.iter().enumerate() {
-            let fate = if copy == 0 { Fate::Arrives(at) } else { Fate::Doubled(at) };
+            let fate = if copy == 0 { Fate::Arrives(at) } else { Fate::Duplicated(at) };
             self.record(sender, (from, to), Transport::Udp, fate, bytes);
             let flow = Flow::udp(listener, from);
-            self.schedule(at, Happening::Datagram { host, flow, bytes: bytes.to_vec() });
+            self.schedule(at, SimEvent::Datagram { host, flow, bytes: bytes.to_vec() });
         }
     }
 
@@ -393,7 +391,7 @@ impl Sim {
     ) {
         let sender = self.hosts.get(sender.0).map(|host| host.name.clone()).unwrap_or_default();
         let bytes = bytes.to_vec();
-        self.trace.push(Seen { at: self.now, sender, from, to, transport, fate, bytes });
+        self.trace.push(TracedPacket { at: self.now, sender, from, to, transport, fate, bytes });
     }
 
     fn link(&self, from: HostId, to: HostId) -> &Faults {
@@ -430,5 +428,5 @@ impl Ord for Scheduled {
     }
 }
 
-/// A machine that asks to be woken at once, over and over, is woken once a millisecond.
+/// Minimum time between two wakes of a shard with a deadline in the past.
 const WAKE_AGAIN_MIN: Duration = Duration::from_millis(1);

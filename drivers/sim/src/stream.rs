@@ -1,4 +1,4 @@
-//! Stream connections: two ends, each with a number of its own.
+//! Stream connections: two ends, each with its own number.
 
 use crate::connection::{SimConnection, Socket};
 use crate::host::HostId;
@@ -6,34 +6,34 @@ use ringway_sansio::{ConnectionId, Instant, ListenerId, Token};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
-/// One end of a connection.
+/// End of a connection.
 pub(crate) struct End {
     pub(crate) host: HostId,
     pub(crate) listener: ListenerId,
     pub(crate) local: SocketAddr,
     pub(crate) remote: SocketAddr,
-    /// The other end. It exists from the end of the handshake on.
+    /// The other end; it exists after the handshake.
     pub(crate) peer: ConnectionId,
     pub(crate) connection: Box<dyn SimConnection>,
-    /// When the last bytes that are on their way to this end arrive.
+    /// Arrival time of the last bytes in transit to this end.
     pub(crate) last_arrival: Instant,
-    /// Bytes that a cut link keeps from this end.
+    /// Bytes for this end that a cut link holds back.
     pub(crate) lost: Vec<u8>,
-    /// Bytes that arrived while the host does not read.
+    /// Received bytes that the host has not read.
     pub(crate) unread: Vec<u8>,
-    /// True when the peer's end came while the host does not read.
+    /// True if the peer ended the stream while the host does not read.
     pub(crate) is_peer_closed: bool,
-    /// When [`SimConnection::deadline`] is looked at.
+    /// Time of the next check of [`SimConnection::deadline`].
     pub(crate) alarm: Option<Instant>,
-    /// Bytes that it sent and the peer has not read.
+    /// Number of sent bytes that the peer has not read.
     in_flight: usize,
-    /// Shards and tokens of messages; the connection has their places.
+    /// Shards and tokens of messages; the connection's tokens are positions in it.
     senders: Vec<(u16, Token)>,
-    /// Bytes written in all.
+    /// Number of bytes written since the start.
     written: usize,
-    /// What waits to be written, for the trace: each with its end in the stream.
+    /// Queued messages for the trace, each with its end in the stream.
     waiting: VecDeque<(usize, Vec<u8>)>,
-    /// The end of the last of them.
+    /// End of the last of them.
     waiting_end: usize,
 }
 
@@ -65,7 +65,7 @@ impl End {
         }
     }
 
-    /// The token under which the connection keeps the sender of a message.
+    /// Token of a message for the connection.
     pub(crate) fn token_for(&mut self, shard: u16, token: Token) -> Token {
         if token == Token::NONE {
             return token;
@@ -76,22 +76,22 @@ impl End {
 
     /// Shards and tokens of the messages that the connection did not deliver.
     pub(crate) fn undelivered(&mut self) -> Vec<(u16, Token)> {
-        let places = self.connection.undelivered().into_iter();
-        places.filter_map(|place| self.senders.get(place.0 as usize - 1).copied()).collect()
+        let tokens = self.connection.undelivered().into_iter();
+        tokens.filter_map(|token| self.senders.get(token.0 as usize - 1).copied()).collect()
     }
 
-    /// A socket with the room that the window leaves.
+    /// Socket that accepts as many bytes as the window has left.
     pub(crate) fn socket(&self) -> Socket {
         Socket { room: Some(WINDOW_BYTES.saturating_sub(self.in_flight)), taken: Vec::new() }
     }
 
-    /// Notes a message that the connection is about to send.
+    /// Records a message that the connection is about to send.
     pub(crate) fn note_message(&mut self, message: &[u8]) {
         self.waiting_end += message.len();
         self.waiting.push_back((self.waiting_end, message.to_vec()));
     }
 
-    /// Notes keep-alive answers that the connection is about to write.
+    /// Records keep-alive answers that the connection is about to write.
     pub(crate) fn note_pongs(&mut self) {
         let pong = self.connection.pong();
         let end = self.written + self.connection.unwritten_bytes();
@@ -102,7 +102,7 @@ impl End {
         }
     }
 
-    /// Notes that the socket took `count` bytes; what has thereby been written whole.
+    /// Records that the socket accepted `count` bytes; returns the messages that are now completely written.
     pub(crate) fn wrote(&mut self, count: usize) -> Vec<Vec<u8>> {
         self.written += count;
         self.in_flight += count;
@@ -110,12 +110,12 @@ impl End {
         self.waiting.drain(..whole).map(|(_, bytes)| bytes).collect()
     }
 
-    /// What was not written whole.
+    /// Messages that were not completely written.
     pub(crate) fn unwritten(&mut self) -> impl Iterator<Item = Vec<u8>> + use<> {
         std::mem::take(&mut self.waiting).into_iter().map(|(_, bytes)| bytes)
     }
 
-    /// Notes that the peer has read `count` bytes. True when this end has more to write.
+    /// Records that the peer has read `count` bytes. True if this end has more to write.
     pub(crate) fn acknowledged(&mut self, count: usize) -> bool {
         self.in_flight -= count;
         self.connection.unwritten_bytes() > 0
@@ -126,7 +126,7 @@ impl End {
 #[derive(Default)]
 pub(crate) struct Connections {
     ends: BTreeMap<ConnectionId, End>,
-    /// Which connection a host dialled to an address.
+    /// Dialled connection of a host to an address.
     dialled: BTreeMap<(HostId, SocketAddr), ConnectionId>,
     next_id: u64,
     next_port: u16,
@@ -138,7 +138,7 @@ impl Connections {
         ConnectionId(self.next_id)
     }
 
-    /// A port nobody listens at.
+    /// Port without a listener.
     pub(crate) fn ephemeral_port(&mut self) -> u16 {
         self.next_port = self.next_port.wrapping_add(1) % (u16::MAX - EPHEMERAL_FIRST);
         EPHEMERAL_FIRST + self.next_port
@@ -173,12 +173,12 @@ impl Connections {
         Some(end)
     }
 
-    /// The ends of a host.
+    /// Ends of a host.
     pub(crate) fn of_host(&self, host: HostId) -> Vec<ConnectionId> {
         self.ends.iter().filter(|(_, end)| end.host == host).map(|(&id, _)| id).collect()
     }
 
-    /// The ends that a cut link keeps bytes from.
+    /// Ends for which a cut link holds bytes back.
     pub(crate) fn with_lost_bytes(&self) -> Vec<ConnectionId> {
         self.ends.iter().filter(|(_, end)| !end.lost.is_empty()).map(|(&id, _)| id).collect()
     }

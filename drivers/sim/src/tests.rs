@@ -1,7 +1,7 @@
-//! The network under a machine of a few lines: it answers each `ping N` with `pong N`, and can send pings at a pace.
+//! Tests of the network with a small machine: it answers each `ping N` with `pong N`, and can send pings at an interval.
 //!
-//! Tested: rates of the faults, order, the same seed, links, streams and their ends, slow readers, half-open connections, limits,
-//! reports, wakes, crashes.
+//! Tested: rates of the faults, order, equal seeds, links, streams and their ends, slow readers, half-open connections,
+//! limits, reports, wakes, crashes.
 
 use super::*;
 use ringway_sansio::{
@@ -24,7 +24,7 @@ fn a_good_network_delivers_each_datagram_once_and_in_order() {
 }
 
 #[test]
-fn the_same_seed_makes_the_same_trace_and_another_another() {
+fn equal_seeds_give_equal_traces_and_others_do_not() {
     let faults = Faults {
         loss_per_mille: 200,
         duplicate_per_mille: 100,
@@ -42,7 +42,7 @@ fn the_same_seed_makes_the_same_trace_and_another_another() {
 }
 
 #[test]
-fn faults_come_as_often_as_asked_for() {
+fn faults_have_the_configured_rates() {
     let faults =
         Faults { loss_per_mille: 200, duplicate_per_mille: 100, reorder_per_mille: 50, delay: ms(5)..ms(10) };
     let mut net = Net::new(3, faults);
@@ -50,18 +50,18 @@ fn faults_come_as_often_as_asked_for() {
     let seen: Vec<_> = net.sim.trace().packets().filter(|seen| seen.sender == "client").collect();
     let count = |of: fn(&Fate) -> bool| seen.iter().filter(|seen| of(&seen.fate)).count();
     let lost = count(|fate| matches!(fate, Fate::Lost));
-    let doubled = count(|fate| matches!(fate, Fate::Doubled(_)));
+    let duplicated = count(|fate| matches!(fate, Fate::Duplicated(_)));
     let arrived = count(|fate| matches!(fate, Fate::Arrives(_)));
     assert_eq!(lost + arrived, 5000);
     assert!((900..1100).contains(&lost), "{lost}");
-    assert!((330..470).contains(&doubled), "{doubled} of {arrived}");
+    assert!((330..470).contains(&duplicated), "{duplicated} of {arrived}");
     let late = seen.iter().filter(|seen| match seen.fate {
-        Fate::Arrives(at) | Fate::Doubled(at) => at.since(seen.at) >= ms(25),
-        Fate::Lost | Fate::Nobody | Fate::Closed => false,
+        Fate::Arrives(at) | Fate::Duplicated(at) => at.since(seen.at) >= ms(25),
+        Fate::Lost | Fate::NoListener | Fate::Closed => false,
     });
     let late = late.count();
     assert!((150..300).contains(&late), "{late}");
-    let numbers = net.heard();
+    let numbers = net.received_pings();
     let overtaken = numbers.windows(2).filter(|two| two[1] < two[0]).count();
     assert!(overtaken > 100, "{overtaken}");
 }
@@ -71,7 +71,7 @@ fn different_delays_alone_do_not_change_the_order() {
     let faults = Faults { delay: ms(1)..ms(300), ..Faults::default() };
     let mut net = Net::new(5, faults);
     net.ping_udp(500);
-    assert_eq!(net.heard(), (0..500).collect::<Vec<_>>());
+    assert_eq!(net.received_pings(), (0..500).collect::<Vec<_>>());
 }
 
 #[test]
@@ -79,23 +79,23 @@ fn a_link_may_have_faults_of_its_own_in_one_direction() {
     let mut net = Net::new(1, Faults::default());
     net.sim.set_link(net.server, net.client, Faults::cut());
     net.ping_udp(10);
-    assert_eq!((net.heard().len(), net.pongs().len()), (10, 0));
+    assert_eq!((net.received_pings().len(), net.pongs().len()), (10, 0));
     net.sim.set_link(net.server, net.client, Faults::default());
     net.ping_udp(10);
     assert_eq!(net.pongs().len(), 10);
 }
 
 #[test]
-fn a_datagram_to_nobody_is_seen_and_harms_nobody() {
+fn a_datagram_without_a_listener_is_traced_and_dropped() {
     let mut net = Net::new(1, Faults::default());
     net.ping(Flow::udp(ListenerId(0), address("10.9.9.9:1")), 1, Token(9));
     assert!(net.sim.run_until_idle(ms(10_000)));
-    assert_eq!(net.sim.trace().packets().next().map(|seen| seen.fate), Some(Fate::Nobody));
-    assert!(net.client_log.borrow().is_empty(), "as on a real network, nobody tells the sender");
+    assert_eq!(net.sim.trace().packets().next().map(|seen| seen.fate), Some(Fate::NoListener));
+    assert!(net.client_log.borrow().is_empty(), "as on a real network, the sender gets no report");
 }
 
 #[test]
-fn a_stream_arrives_whole_and_in_order_whatever_the_link_does() {
+fn a_stream_arrives_whole_and_in_order_with_any_faults() {
     let faults = Faults {
         loss_per_mille: 300,
         duplicate_per_mille: 300,
@@ -106,7 +106,7 @@ fn a_stream_arrives_whole_and_in_order_whatever_the_link_does() {
         let mut net = Net::new(seed, faults.clone());
         net.ping_tcp(100);
         assert_eq!(net.pongs(), (0..100).collect::<Vec<_>>(), "seed {seed}");
-        assert_eq!(net.sim.connections(net.client).len(), 1, "one connection is used again");
+        assert_eq!(net.sim.connections(net.client).len(), 1, "one connection is reused");
         assert_eq!(net.sim.connections(net.server).len(), 1);
     }
 }
@@ -134,7 +134,7 @@ fn a_closed_connection_is_reported_once_to_every_shard_of_both_ends() {
 }
 
 #[test]
-fn a_connection_to_nobody_is_told_to_who_wants_to_know() {
+fn a_connection_without_a_listener_is_reported_if_there_is_a_token() {
     let mut net = Net::new(1, Faults::default());
     let nowhere = Flow::dial(ListenerId(1), address("10.9.9.9:1"));
     net.ping(nowhere, 1, Token(5));
@@ -170,7 +170,7 @@ fn a_stream_that_cannot_be_cut_is_closed() {
     let mut net = Net::new(1, Faults::default());
     net.send(tcp_flow(), Token::NONE, b"ping 1\nBAD\nping 2\n");
     net.sim.run_for(ms(1000));
-    assert_eq!(net.heard(), [1]);
+    assert_eq!(net.received_pings(), [1]);
     assert!(net.sim.connections(net.client).is_empty());
 }
 
@@ -184,17 +184,17 @@ fn a_keep_alive_is_answered() {
 }
 
 #[test]
-fn a_peer_that_reads_late_gets_everything() {
+fn a_peer_that_reads_late_gets_all_bytes() {
     let mut net = Net::new(1, Faults::default());
     net.ping_tcp(1);
     net.sim.set_reading(net.server, Reading::Paused);
     (0..9000).for_each(|number| net.ping(tcp_flow(), number, Token::NONE));
     net.sim.run_for(ms(20_000));
-    assert_eq!(net.heard(), [0], "more waits than both sockets hold");
+    assert_eq!(net.received_pings(), [0], "more bytes are queued than both sockets hold");
     net.sim.set_reading(net.server, Reading::AtOnce);
     net.sim.run_for(ms(20_000));
     let expected: Vec<_> = [0].into_iter().chain(0..9000).collect();
-    assert_eq!((net.heard(), net.pongs()), (expected.clone(), expected));
+    assert_eq!((net.received_pings(), net.pongs()), (expected.clone(), expected));
 }
 
 #[test]
@@ -218,7 +218,7 @@ fn a_half_open_connection_ends_at_a_limit() {
     net.sim.vanish(net.server);
     net.ping(tcp_flow(), 1, Token(7));
     net.sim.run_for(ms(7_400_000));
-    assert_eq!(net.sim.connections(net.client).len(), 1, "nobody says that the peer is gone");
+    assert_eq!(net.sim.connections(net.client).len(), 1, "the end of the peer is not reported");
     net.sim.run_for(ms(200_000));
     assert!(net.sim.connections(net.client).is_empty(), "the idle time is over");
 }
@@ -245,17 +245,17 @@ fn a_handshake_that_is_lost_ends_at_the_connect_limit() {
 }
 
 #[test]
-fn what_a_cut_link_loses_of_a_stream_arrives_when_it_is_mended() {
+fn bytes_lost_on_a_cut_link_arrive_after_it_is_restored() {
     let mut net = Net::new(1, Faults::default());
     net.ping_tcp(2);
     net.sim.set_link(net.client, net.server, Faults::cut());
     (2..5).for_each(|number| net.ping(tcp_flow(), number, Token::NONE));
     net.sim.run_for(ms(5000));
-    assert_eq!(net.heard(), [0, 1]);
+    assert_eq!(net.received_pings(), [0, 1]);
     net.sim.set_link(net.client, net.server, Faults::default());
     net.ping(tcp_flow(), 5, Token::NONE);
     net.sim.run_for(ms(5000));
-    assert_eq!(net.heard(), [0, 1, 2, 3, 4, 5]);
+    assert_eq!(net.received_pings(), [0, 1, 2, 3, 4, 5]);
 }
 
 #[test]
@@ -265,7 +265,7 @@ fn a_removed_host_is_gone_and_its_address_free() {
     net.ping(udp_flow(), 8, Token::NONE);
     assert!(net.sim.remove(net.server).is_some());
     net.sim.run_for(ms(1000));
-    assert_eq!(net.heard(), [0], "what was under way to it is lost with it");
+    assert_eq!(net.received_pings(), [0], "packets in transit to it are lost");
     assert!(net.client_log.borrow().iter().any(|entry| matches!(entry, Entry::Event(Event::Closed(_)))));
     let log = Log::default();
     let again = Pinger::host(1, &log);
@@ -295,7 +295,7 @@ fn deadlines_are_kept_to_the_nanosecond_and_an_idle_network_stops() {
         net.sim.trace().packets().filter(|seen| seen.sender == "client").map(|seen| seen.at).collect();
     let expected: Vec<_> = (1..=9).map(|tick| BEGIN + every * tick).collect();
     assert_eq!(times, expected);
-    assert!(net.sim.now() < BEGIN + ms(3100), "the clock does not run ahead of what happens");
+    assert!(net.sim.now() < BEGIN + ms(3100), "the clock does not pass the last event");
 }
 
 #[test]
@@ -312,20 +312,20 @@ fn a_machine_whose_deadline_never_moves_does_not_stop_the_clock() {
 }
 
 #[test]
-fn wishes_are_granted_and_their_answers_come_later() {
+fn actions_are_handled_and_their_results_come_later() {
     let mut net = Net::new(1, Faults::default());
-    net.send(udp_flow(), Token::NONE, b"wish 4");
+    net.send(udp_flow(), Token::NONE, b"action 4");
     assert!(
         net.sim.run_until_holds(ms(1000), |sim| {
             sim.trace().packets().any(|seen| seen.bytes == b"granted 4")
         })
     );
-    assert_eq!(net.sim.now().since(BEGIN).as_millis(), 501, "a way of 1 ms and the look-up's 500");
+    assert_eq!(net.sim.now().since(BEGIN).as_millis(), 501, "a delay of 1 ms and the lookup's 500");
     assert!(!net.sim.run_until_holds(ms(10), |_| false));
 }
 
 #[test]
-fn an_inside_can_be_looked_at_only_as_what_it_is() {
+fn a_node_can_be_inspected_as_its_own_type_only() {
     let net = Net::new(1, Faults::default());
     assert!(net.sim.node::<Hosted<Pinger>>(net.client).is_some());
     assert!(net.sim.node::<Hosted<Other>>(net.client).is_none());
@@ -390,12 +390,12 @@ impl Net {
         assert_eq!(sent, Some(()));
     }
 
-    /// The numbers of the pings the server got.
-    fn heard(&self) -> Vec<u32> {
+    /// Numbers of the pings that the server received.
+    fn received_pings(&self) -> Vec<u32> {
         numbers(&self.server_log)
     }
 
-    /// The numbers of the pongs the client got.
+    /// Numbers of the pongs that the client received.
     fn pongs(&self) -> Vec<u32> {
         numbers(&self.client_log)
     }
@@ -455,7 +455,7 @@ impl Node for Pinger {
                 let end = if received.flow.connection.is_some() { "\n" } else { "" };
                 cx.out.send(received.flow, Token::NONE, format!("pong {number}{end}").as_bytes());
             }
-            "wish" => {
+            "action" => {
                 self.asked = Some(received.flow);
                 cx.actions.push(number.into());
             }
@@ -485,7 +485,7 @@ impl Node for Pinger {
     }
 }
 
-/// One message a line; `BAD` ends the stream; `?` is a keep-alive.
+/// Framer with one message a line; `BAD` ends the stream; `?` is a keep-alive.
 struct Lines {
     bytes: Vec<u8>,
     line: Vec<u8>,
@@ -529,7 +529,7 @@ impl Framer for Lines {
     }
 }
 
-/// A machine that is none of the hosts'.
+/// Machine of another type than the hosts'.
 struct Other;
 
 impl Node for Other {

@@ -1,61 +1,61 @@
-//! What was on the wire, for stories that fail and for checkers.
+//! Trace of the sent packets, for failed tests and for checkers.
 
 use ringway_sansio::{Instant, Transport};
 use std::collections::VecDeque;
 use std::fmt;
 use std::net::SocketAddr;
 
-/// The packets of a run in the order they were sent; the oldest are forgotten beyond [`Trace::PACKETS_MAX`].
+/// Packets of a run in the order of sending; the oldest are dropped beyond [`Trace::PACKETS_MAX`].
 #[derive(Debug)]
 pub struct Trace {
     begin: Instant,
-    seen: VecDeque<Seen>,
+    seen: VecDeque<TracedPacket>,
     forgotten: u64,
 }
 
-/// A packet: a datagram, or what a machine wrote to a stream at once.
+/// Sent packet: a datagram, or the bytes that a machine wrote to a stream at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
-    /// When it was sent.
+pub struct TracedPacket {
+    /// Time of sending.
     pub at: Instant,
-    /// The sender's name, as given to [`Sim::add`](crate::Sim::add).
+    /// Name of the sender, as passed to [`Sim::add`](crate::Sim::add).
     pub sender: String,
-    /// Where from: the sender's listener, or its end of the connection.
+    /// Source address: the sender's listener, or its end of the connection.
     pub from: SocketAddr,
-    /// Where to.
+    /// Destination address.
     pub to: SocketAddr,
-    /// How.
+    /// Transport protocol.
     pub transport: Transport,
-    /// What became of it.
+    /// Outcome of sending.
     pub fate: Fate,
-    /// Its bytes.
+    /// Bytes of the packet.
     pub bytes: Vec<u8>,
 }
 
-/// What becomes of a packet.
+/// Outcome of sending a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It arrives then.
+    /// It arrives at this time.
     Arrives(Instant),
-    /// It arrives then, for a second time.
-    Doubled(Instant),
+    /// A copy of it arrives at this time.
+    Duplicated(Instant),
     /// The link loses it.
     Lost,
-    /// No one is at that address.
-    Nobody,
+    /// The destination has no listener.
+    NoListener,
     /// Its connection is closed.
     Closed,
 }
 
 impl Trace {
-    /// How many packets are kept.
+    /// Maximum number of packets in a trace.
     pub const PACKETS_MAX: usize = 20_000;
 
     pub(crate) fn new(begin: Instant) -> Self {
         Self { begin, seen: VecDeque::new(), forgotten: 0 }
     }
 
-    pub(crate) fn push(&mut self, seen: Seen) {
+    pub(crate) fn push(&mut self, seen: TracedPacket) {
         if self.seen.len() >= Self::PACKETS_MAX {
             self.seen.pop_front();
             self.forgotten += 1;
@@ -63,19 +63,19 @@ impl Trace {
         self.seen.push_back(seen);
     }
 
-    /// The packets, oldest first.
-    pub fn packets(&self) -> impl ExactSizeIterator<Item = &Seen> {
+    /// Packets, the oldest first.
+    pub fn packets(&self) -> impl ExactSizeIterator<Item = &TracedPacket> {
         self.seen.iter()
     }
 
-    /// How many packets are no longer in here; a checker that must see all wants 0.
+    /// Number of dropped packets; a checker of all packets needs 0.
     pub const fn forgotten(&self) -> u64 {
         self.forgotten
     }
 }
 
-impl Seen {
-    /// The first line of the message, or what there is of one.
+impl TracedPacket {
+    /// First line of the message, as far as it is complete.
     pub fn first_line(&self) -> String {
         let line = self.bytes.split(|&byte| byte == b'\r' || byte == b'\n').next().unwrap_or_default();
         String::from_utf8_lossy(line).into_owned()
@@ -102,9 +102,9 @@ impl fmt::Display for Trace {
             let arrival = |time: Instant| time.since(self.begin).as_secs_f64();
             match seen.fate {
                 Fate::Arrives(time) => writeln!(f, "  ({:.3})", arrival(time))?,
-                Fate::Doubled(time) => writeln!(f, "  (doubled: {:.3})", arrival(time))?,
+                Fate::Duplicated(time) => writeln!(f, "  (duplicated: {:.3})", arrival(time))?,
                 Fate::Lost => writeln!(f, "  (lost)")?,
-                Fate::Nobody => writeln!(f, "  (nobody is there)")?,
+                Fate::NoListener => writeln!(f, "  (no listener)")?,
                 Fate::Closed => writeln!(f, "  (connection closed)")?,
             }
         }

@@ -5,12 +5,12 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use ringway_sip::{Scheme, Uri, grammar};
 
-/// An account of the configuration is not usable.
+/// Error of an account in the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadAccount {
-    /// Which.
+    /// Index of the account.
     pub account: AccountId,
-    /// Why.
+    /// Reason.
     pub reason: &'static str,
 }
 
@@ -23,17 +23,17 @@ impl core::fmt::Display for BadAccount {
 impl core::error::Error for BadAccount {}
 
 impl Account {
-    /// The address-of-record as a URI; checked by [`check`].
+    /// Address-of-record as a URI; checked by [`check`].
     pub(crate) fn uri(&self) -> Option<Uri<'_>> {
         Uri::parse(self.aor.as_bytes()).ok()
     }
 
-    /// The user part as written; `None` for an address-of-record without one.
+    /// User part as written; `None` for an address-of-record without one.
     pub(crate) fn user(&self) -> Option<&[u8]> {
         self.uri().and_then(|uri| uri.user())
     }
 
-    /// `"Name" <sip:alice@example.org>`, as From and To have it.
+    /// Value of From and To: `"Name" <sip:alice@example.org>`.
     pub(crate) fn name_addr(&self) -> Vec<u8> {
         let mut out = Vec::new();
         if !self.display_name.is_empty() {
@@ -52,7 +52,7 @@ impl Account {
         out
     }
 
-    /// The URI that a person means by `target`: without a scheme `sip:` is prepended, and a user alone is one of the
+    /// Completes the `target` of a call to a URI: without a scheme `sip:` is prepended, and a user alone gets the
     /// account's domain.
     pub(crate) fn full_target(&self, target: &str) -> Result<Vec<u8>, RouteError> {
         let target = target.trim();
@@ -78,7 +78,7 @@ impl Account {
         Ok(uri.into_bytes())
     }
 
-    /// The address-of-record's domain, with its port: what a REGISTER is addressed to (RFC 3261 §10.2).
+    /// Domain of the address-of-record with its port: the Request-URI of a REGISTER (RFC 3261 §10.2).
     pub(crate) fn registrar_uri(&self) -> Vec<u8> {
         let mut out = b"sip:".to_vec();
         if let Some(uri) = self.uri() {
@@ -93,7 +93,7 @@ impl Account {
 }
 
 impl Config {
-    /// The account that a Request-URI is for: the one with its user. A URI without a user is for the first.
+    /// Account of a Request-URI: the one with its user. A URI without a user is for the first.
     pub(crate) fn account_for(&self, uri: &Uri<'_>) -> Option<AccountId> {
         let Some(user) = uri.user() else {
             return (!self.accounts.is_empty()).then_some(AccountId(0));
@@ -109,16 +109,16 @@ impl Config {
     }
 }
 
-/// Refuses accounts that nothing could be sent for.
+/// Refuses accounts without a valid address-of-record.
 pub(crate) fn check(config: &Config) -> Result<(), BadAccount> {
-    for (place, account) in config.accounts.iter().enumerate() {
+    for (index, account) in config.accounts.iter().enumerate() {
         let reason = match account.uri() {
             None => "the address is not a SIP URI like sip:alice@example.org",
             Some(uri) if uri.scheme() != Scheme::Sip => "only sip: addresses are supported yet",
             Some(uri) if !uri.headers().is_empty() => "the address must not have headers",
             Some(_) => continue,
         };
-        return Err(BadAccount { account: AccountId(place), reason });
+        return Err(BadAccount { account: AccountId(index), reason });
     }
     Ok(())
 }

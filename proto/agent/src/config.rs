@@ -1,4 +1,4 @@
-//! What a user agent is told once.
+//! Configuration of a user agent.
 
 use crate::AccountId;
 use alloc::string::String;
@@ -10,101 +10,101 @@ use ringway_sansio::{ListenerId, Transport};
 use ringway_sip::digest::Ha1;
 use ringway_transaction::Timers;
 
-/// All settings of a user agent.
+/// Settings of a user agent.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Who it speaks for, in the order of their [`AccountId`]s.
+    /// Accounts, in the order of their [`AccountId`]s.
     pub accounts: Vec<Account>,
-    /// The driver's listeners, in the order of their [`ListenerId`]s.
+    /// Listeners of the driver, in the order of their [`ListenerId`]s.
     pub listeners: Vec<Listener>,
-    /// The value of User-Agent; empty: none is sent.
+    /// Value of User-Agent; empty: the field is not sent.
     pub user_agent: String,
     /// T1, T2, T4.
     pub timers: Timers,
-    /// How long a call may ring, in either direction: 180 s.
+    /// Maximum duration of ringing, in either direction: 180 s.
     pub ring: Duration,
-    /// Passwords that callers are asked for; `None`: anybody may call.
+    /// Passwords of callers; `None`: callers are not challenged.
     pub caller_auth: Option<CallerAuth>,
-    /// What is done with requests that do not fit a datagram.
+    /// Transport of requests over 1,300 bytes.
     pub large_requests: LargeRequests,
-    /// Whether every message becomes an event.
+    /// Messages that are reported as events.
     pub trace: Trace,
-    /// What a peer can make grow.
+    /// Limits of state that peers can cause.
     pub limits: Limits,
-    /// What is read of a message at most.
+    /// Limits of the parser.
     pub message_limits: ringway_sip::Limits,
 }
 
-/// One listener of the driver.
+/// Listener of the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listener {
-    /// Its transport.
+    /// Transport protocol.
     pub transport: Transport,
-    /// The address peers are told in Via and Contact; never unspecified.
+    /// Address in Via and Contact; never unspecified.
     pub address: SocketAddr,
 }
 
-/// RFC 3261 §18.1.1: a request over 1,300 bytes belongs on a transport that cannot lose a part of it.
+/// Transport of requests over 1,300 bytes (RFC 3261 §18.1.1 requires a congestion-controlled one).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LargeRequests {
-    /// Send it by TCP where a listener has that, and by UDP after all when nobody answers there.
+    /// TCP if a listener has it, and UDP if that fails.
     #[default]
     SwitchToTcp,
-    /// Send it by UDP; IP takes it apart.
+    /// UDP, with IP fragmentation.
     StayOnUdp,
 }
 
-/// Whether every message becomes an event.
+/// Messages that are reported as events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Trace {
-    /// No.
+    /// None.
     #[default]
     Off,
-    /// Its first line does: [`AgentEvent::Message`](crate::AgentEvent::Message). Bodies and credentials never do.
+    /// First lines: [`AgentEvent::Message`](crate::AgentEvent::Message), without bodies and credentials.
     FirstLines,
-    /// All of it does, keys of sound and hashed passwords too: for a person who looks at their own phone, not for a log.
+    /// Whole messages, media keys and digests included: for debugging of the user's own phone, not for a log.
     Whole,
 }
 
-/// One address-of-record and what belongs to it.
+/// Address-of-record and its settings.
 #[derive(Clone, Debug)]
 pub struct Account {
-    /// The address-of-record, `sip:alice@example.org`.
+    /// Address-of-record, `sip:alice@example.org`.
     pub aor: String,
-    /// The name others are shown; may be empty.
+    /// Display name; may be empty.
     pub display_name: String,
-    /// The `username` of digest; `None`: the user of the address-of-record.
+    /// `username` of digest; `None`: the user of the address-of-record.
     pub username: Option<String>,
-    /// What is known of the password.
+    /// Password, or its hash.
     pub secret: Secret,
-    /// The one realm whose challenges are answered. `None`: the realm that the server asks for at the first REGISTER; until
-    /// then, and without a REGISTER, the domain of the address-of-record or the server's host.
+    /// The only realm whose challenges are answered. `None`: the realm of the server's challenge to the first REGISTER;
+    /// before that, and without a REGISTER, the domain of the address-of-record or the server's host.
     pub realm: Option<String>,
-    /// Where all requests outside dialogs go first, REGISTER with them. `None`: REGISTER goes to the domain, calls go to
-    /// the host in the called URI.
+    /// Next hop of all out-of-dialog requests, REGISTER included. `None`: REGISTER goes to the domain, calls go to the
+    /// host in the called URI.
     pub server: Option<ServerAddress>,
-    /// True when [`UserAgent::register`](crate::UserAgent::register) is to be done for it at the start.
+    /// True if [`UserAgent::start`](crate::UserAgent::start) registers it.
     pub register: bool,
-    /// The expiry asked for, in seconds; 3600 is usual.
+    /// Requested expiry in seconds; 3600 is usual.
     pub expires_s: u32,
-    /// The address given in Contact; `None`: the listener's.
+    /// Address in Contact; `None`: the listener's.
     pub contact: Option<SocketAddr>,
-    /// How often CRLF CRLF is sent to the server while registered, to keep a NAT's mapping; `None`: never.
+    /// Interval of keep-alives (CRLF CRLF) to the server while registered, for a NAT; `None`: none are sent.
     pub keep_alive: Option<Duration>,
-    /// What is done with challenges inside dialogs.
+    /// Handling of challenges inside dialogs.
     pub in_dialog: InDialogChallenges,
-    /// Passwords for called phones that challenge (RFC 3261 §22.2), each for the challenges of its realm alone.
+    /// Passwords for called phones that challenge (RFC 3261 §22.2), each only for the challenges of its realm.
     pub peer_credentials: Vec<PeerCredentials>,
 }
 
-/// A password for the challenges of a called phone.
+/// Password for the challenges of a called phone.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PeerCredentials {
-    /// The realm whose challenges it answers.
+    /// Realm of the challenges.
     pub realm: String,
-    /// The `username` of digest.
+    /// `username` of digest.
     pub username: String,
-    /// The password.
+    /// Password.
     pub password: String,
 }
 
@@ -114,35 +114,35 @@ impl fmt::Debug for PeerCredentials {
     }
 }
 
-/// The users who may call, and the realm of their passwords. Other INVITEs get 401 (RFC 3261 §22.2).
+/// Users that may call, and the realm of their passwords. Other INVITEs get 401 (RFC 3261 §22.2).
 #[derive(Clone, Debug)]
 pub struct CallerAuth {
-    /// The realm of the challenges; never the realm of a server, whose passwords callers would answer with.
+    /// Realm of the challenges; never the realm of a server, or callers would send credentials for that.
     pub realm: String,
-    /// User names and H(A1) for this realm.
+    /// User names, and H(A1) for this realm.
     pub users: Vec<(String, Ha1)>,
 }
 
-/// A challenge inside a dialog can come from the other side as well as from the server, and nothing in it tells which.
-/// Whoever answers it hands the other side something to guess the password with.
+/// Handling of challenges inside dialogs. Such a challenge can come from the peer as well as from the server, and the two
+/// cannot be distinguished; credentials for it allow the peer to guess the password offline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum InDialogChallenges {
-    /// It is not answered; the request has failed.
+    /// Not answered; the request has failed.
     #[default]
     Ignored,
-    /// A 407 to a request that was sent to the account's own server is answered, once. For servers that ask inside dialogs
-    /// too.
+    /// A 407 to a request that was sent to the account's server is answered once. For servers that challenge inside
+    /// dialogs too.
     AnsweredAtServer,
 }
 
-/// What is known of a password. Never printed.
+/// Password of an account. Never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Secret {
-    /// Nothing: no challenge is answered.
+    /// None: no challenge is answered.
     None,
-    /// The password itself.
+    /// The password.
     Password(String),
-    /// Only H(A1), for [`Account::realm`]; without that for the domain or the server's host.
+    /// H(A1) only, for [`Account::realm`]; without that for the domain or the server's host.
     Ha1(Ha1),
 }
 
@@ -152,51 +152,51 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// A registrar or outbound proxy.
+/// Registrar or outbound proxy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerAddress {
-    /// An address or a host name.
+    /// Address or host name.
     pub host: String,
     /// `None`: 5060.
     pub port: Option<u16>,
-    /// How it is reached.
+    /// Transport protocol.
     pub transport: Transport,
-    /// How requests are led to it.
+    /// Routing of requests to it.
     pub first_hop: FirstHop,
 }
 
-/// How a request is led to the server.
+/// Routing of a request to the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FirstHop {
-    /// It is sent there and says nothing of it: enough for the domain's own server.
+    /// The request is sent there without a Route: sufficient for the domain's own server.
     #[default]
     Plain,
-    /// It names it in a Route (RFC 3261 §8.1.2): for an outbound proxy.
+    /// The request has a Route with it (RFC 3261 §8.1.2): for an outbound proxy.
     Route,
 }
 
-/// How much a peer can make grow.
+/// Limits of state that peers can cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Calls at once, those that ring with them. Over it: 486.
+    /// Maximum number of calls, ringing ones included. Above it: 486.
     pub calls_max: usize,
-    /// Dialogs that one INVITE of ours may make (RFC 3261 §12.1). Answers that would make more are ignored.
+    /// Maximum number of dialogs of one INVITE (RFC 3261 §12.1). Responses that would create more are ignored.
     pub early_dialogs_max: usize,
-    /// Requests of ours that wait for an answer or for a name.
+    /// Maximum number of requests without a final response.
     pub requests_max: usize,
-    /// Bytes of a body that is looked at. Over it: 513.
+    /// Maximum length of a body in bytes. Above it: 513.
     pub body_bytes_max: usize,
-    /// Entries in a route set. Over it the dialog is refused.
+    /// Maximum number of entries in a route set. Above it the dialog is refused.
     pub routes_max: usize,
-    /// How often one request is sent again with other credentials.
+    /// Maximum number of times that one request is sent again with other credentials.
     pub challenge_rounds_max: u8,
-    /// How often one call follows a redirection (3xx).
+    /// Maximum number of redirections (3xx) of one call.
     pub redirects_max: u8,
-    /// How often one change of a session is tried again after 491.
+    /// Maximum number of retries of one change of a session after 491.
     pub glare_retries_max: u8,
-    /// The longest registration believed, in seconds; also for Min-Expires.
+    /// Maximum expiry that is accepted from a registrar, in seconds; also for Min-Expires.
     pub expires_s_max: u32,
-    /// Transactions.
+    /// Limits of the transactions.
     pub transactions: ringway_transaction::Limits,
 }
 
@@ -218,7 +218,7 @@ impl Default for Limits {
 }
 
 impl Config {
-    /// Settings for these accounts and listeners, everything else as usual.
+    /// Creates settings with these accounts and listeners, and defaults for the rest.
     pub fn new(accounts: Vec<Account>, listeners: Vec<Listener>) -> Self {
         Self {
             accounts,
@@ -234,22 +234,13 @@ impl Config {
         }
     }
 
-    /// The first listener that can send by `transport` to `to`.
+    /// First listener that can send by `transport` to `to`.
     pub(crate) fn listener_for(&self, transport: Transport, to: IpAddr) -> Option<ListenerId> {
-        let fits = |listener: &Listener| {
-            listener.transport == transport && listener.address.is_ipv4() == to.is_ipv4()
-        };
-        // A listener on loopback reaches nothing else.
-        let reaches = |listener: &Listener| !listener.address.ip().is_loopback() || to.is_loopback();
-        self.listeners
-            .iter()
-            .position(|listener| fits(listener) && reaches(listener))
-            .or_else(|| self.listeners.iter().position(fits))
-            .and_then(|place| u8::try_from(place).ok())
-            .map(ListenerId)
+        let listeners = self.listeners.iter().map(|listener| (listener.transport, listener.address));
+        ListenerId::for_peer(listeners, transport, to)
     }
 
-    /// The address of a listener.
+    /// Address of a listener.
     pub(crate) fn address_of(&self, listener: ListenerId) -> Option<SocketAddr> {
         self.listeners.get(usize::from(listener.0)).map(|listener| listener.address)
     }
@@ -260,7 +251,7 @@ impl Config {
 }
 
 impl Account {
-    /// An account without server and password, for direct calls.
+    /// Creates an account without server and password, for direct calls.
     pub fn direct(aor: &str) -> Self {
         Self {
             aor: aor.into(),
@@ -278,7 +269,7 @@ impl Account {
         }
     }
 
-    /// An account at a server.
+    /// Creates an account at a server.
     pub fn at_server(aor: &str, password: &str, server: ServerAddress) -> Self {
         Self {
             secret: Secret::Password(password.into()),

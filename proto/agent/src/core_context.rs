@@ -1,4 +1,4 @@
-//! The argument of every call into the core: registrations and calls.
+//! Argument of every call into the core: registrations and calls.
 
 use crate::context::{AgentContext, Randomness, Shared};
 use crate::draft::{Body, Draft, Purpose};
@@ -8,7 +8,7 @@ use crate::session::NotAcceptable;
 use crate::{Action, AgentEvent, CallId, Config, Counters};
 use alloc::vec::Vec;
 use ringway_sansio::{Context, Flow, Instant, Token};
-use ringway_sip::ResponseWriter;
+use ringway_sip::MessageWriter;
 use ringway_transaction::{ServerId, SlabKey};
 
 /// Argument of every call into the core (RFC 3261 §6: what is above the transactions): the fields of an
@@ -44,14 +44,14 @@ impl CoreContext<'_> {
         self.io.emit(event);
     }
 
-    /// The requests, and the argument for calls into them.
+    /// Requests, and the argument for calls into them.
     fn split(&mut self) -> (&mut Requests, AgentContext<'_>) {
         let io = Context::new(self.io.now, self.io.out, self.io.actions);
         let Self { config, counters, random, requests, .. } = self;
         (requests, AgentContext { io, config, counters, random })
     }
 
-    /// Sends bytes that are no SIP message, such as a keep-alive.
+    /// Sends bytes that are not a SIP message, such as a keep-alive.
     pub(crate) fn send(&mut self, flow: Flow, bytes: &[u8]) {
         self.io.out.send(flow, Token::NONE, bytes);
     }
@@ -107,13 +107,13 @@ impl CoreContext<'_> {
         status: u16,
         phrase: &str,
         to_tag: Option<&[u8]>,
-        add: impl FnOnce(&mut ResponseWriter<'_>, &Config) -> Option<Body>,
+        add: impl FnOnce(&mut MessageWriter<'_>, &Config) -> Option<Body>,
     ) {
         let (requests, mut cx) = self.split();
         requests.respond(&mut cx, incoming, status, phrase, to_tag, add);
     }
 
-    /// Refuses a request with a status alone.
+    /// Refuses a request with a status and a phrase.
     pub(crate) fn refuse(&mut self, incoming: &IncomingRequest<'_, '_>, status: u16, phrase: &str) {
         self.refuse_with(incoming, status, phrase, |_| {});
     }
@@ -124,7 +124,7 @@ impl CoreContext<'_> {
         incoming: &IncomingRequest<'_, '_>,
         status: u16,
         phrase: &str,
-        add: impl FnOnce(&mut ResponseWriter<'_>),
+        add: impl FnOnce(&mut MessageWriter<'_>),
     ) {
         match status {
             481 => self.counters.no_dialog += 1,

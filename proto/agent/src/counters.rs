@@ -1,56 +1,56 @@
-//! What a user agent counts.
+//! Counters of a user agent.
 
 macro_rules! counters {
     ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
-        /// Everything counted; values only grow.
+        /// Counters of a user agent; values only increase.
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         pub struct Counters {
             $($(#[doc = $doc])+ pub $name: u64,)+
         }
 
         impl Counters {
-            /// Tells each counter: its name, what it means, its value.
-            pub fn for_each(&self, mut tell: impl FnMut(&'static str, &'static str, u64)) {
-                $(tell(stringify!($name), concat!($($doc, " ",)+).trim(), self.$name);)+
+            /// Calls `each` with name, description and value of every counter.
+            pub fn for_each(&self, mut each: impl FnMut(&'static str, &'static str, u64)) {
+                $(each(stringify!($name), concat!($($doc, " ",)+).trim(), self.$name);)+
             }
         }
     };
 }
 
 counters! {
-    /// Requests received, repetitions included.
+    /// Requests received, retransmissions included.
     requests,
     /// Responses received.
     responses,
-    /// Messages that could not be read.
+    /// Messages that the parser rejected.
     unreadable,
     /// Keep-alives received.
     keep_alives,
     /// Requests answered with a failure.
     refused,
-    /// Calls refused because there are as many as allowed (486).
+    /// Calls refused because of the limit (486).
     too_many_calls,
-    /// Answers ignored because an INVITE made as many dialogs as allowed.
+    /// Responses ignored because an INVITE has its maximum number of dialogs.
     too_many_early_dialogs,
-    /// Requests not sent because as many wait as allowed.
+    /// Requests not sent because of the limit.
     too_many_requests,
     /// Bodies over the limit (513).
     body_too_large,
     /// Route sets over the limit.
     too_many_routes,
-    /// Requests there was no transaction for (503).
+    /// Requests without a free transaction (503).
     overflow,
-    /// Requests out of order in their dialog, or before its last one is through (500).
+    /// Requests out of order in their dialog, or while another one is pending (500).
     out_of_order,
     /// Requests for dialogs that do not exist (481).
     no_dialog,
-    /// Requests that came by two ways (482).
+    /// Requests received twice on different paths (482).
     merged,
     /// Session descriptions that were refused (400, 488).
     sessions_refused,
     /// Challenges answered with credentials.
     challenges_answered,
-    /// Challenges not answered: of another realm, from elsewhere, inside a dialog, or once too often.
+    /// Challenges not answered: of another realm, from another address, inside a dialog, or too many.
     challenges_ignored,
     /// Challenges of called phones answered with their own credentials.
     peer_challenges_answered,
@@ -62,9 +62,9 @@ counters! {
     caller_passwords_wrong,
     /// INVITEs whose password was not checked because too many were wrong (503).
     callers_slowed,
-    /// Accepted calls whose ACK never came.
+    /// Accepted calls without an ACK.
     acks_missed,
-    /// Answers and ACKs that belong to nothing.
+    /// Responses and ACKs that match no transaction.
     stray,
     /// Second and further dialogs of a forked call, ended at once.
     forks_ended,
@@ -72,12 +72,12 @@ counters! {
     srtp_insisted,
     /// Requests over 1,300 bytes sent by TCP.
     switched_to_tcp,
-    /// Names that could not be looked up.
+    /// Host names without an address.
     names_not_found,
-    /// Resolved names forgotten before their time because there were as many as are kept.
+    /// Resolved names dropped early because of the limit.
     names_displaced,
-    /// Connections forgotten because there were as many as are kept: requests by them are not failed when they end.
+    /// Connections dropped because of the limit: requests on them do not fail at their end.
     connections_displaced,
-    /// Redirections with more contacts than are read.
+    /// Redirections with more contacts than are parsed.
     too_many_contacts,
 }

@@ -1,4 +1,4 @@
-//! A dialog (RFC 3261 §12): what two user agents know of each other, and the way between them.
+//! Dialogs (RFC 3261 §12): state between two user agents, and the route between them.
 
 use crate::draft::{ContactField, Draft, Scope};
 use crate::next_hop::NextHop;
@@ -8,40 +8,40 @@ use alloc::vec::Vec;
 use ringway_sansio::Flow;
 use ringway_sip::{Fields, HeaderName, Message, Method, NameAddr, Uri};
 
-/// One dialog.
+/// State of a dialog.
 #[derive(Clone, Debug)]
 pub(crate) struct Dialog {
     pub(crate) call_id: Vec<u8>,
     pub(crate) local_tag: Vec<u8>,
-    /// Empty as long as nobody has answered.
+    /// Empty before the first response with a tag.
     pub(crate) remote_tag: Vec<u8>,
-    /// Our From, with its tag.
+    /// Local URI with its tag, for From.
     pub(crate) local: Vec<u8>,
-    /// Their To, with its tag once there is one.
+    /// Remote URI with its tag if there is one, for To.
     pub(crate) remote: Vec<u8>,
     pub(crate) local_cseq: u32,
-    /// `None`: nothing has come from there yet.
+    /// `None` before the first request of the peer.
     pub(crate) remote_cseq: Option<u32>,
-    /// The remote target.
+    /// Remote target.
     pub(crate) target: Vec<u8>,
-    /// The route set, first hop first.
+    /// Route set, the first hop first.
     pub(crate) routes: Vec<Vec<u8>>,
-    /// The flow of the other side's last request.
+    /// Flow of the peer's last request.
     pub(crate) peer: Option<Flow>,
 }
 
-/// Why a message makes no dialog.
+/// Error of a message that cannot create a dialog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoDialog {
-    /// There is no Contact, or none that a request can be sent to.
+    /// No Contact, or none that a request can be sent to.
     Contact,
-    /// More routes than allowed, or one that cannot be read.
+    /// Too many Record-Route values, or a malformed one.
     Routes,
-    /// The other side has no tag.
+    /// No remote tag.
     Tag,
 }
 
-/// Where an in-dialog request stands in the order of its dialog (RFC 3261 §12.2.2).
+/// Order of an in-dialog request in its dialog (RFC 3261 §12.2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
     Next,
@@ -49,7 +49,7 @@ pub(crate) enum Order {
 }
 
 impl Dialog {
-    /// The caller's, before anybody has answered.
+    /// Creates the caller's dialog before the first response.
     pub(crate) fn calling(
         call_id: Vec<u8>,
         local_tag: Vec<u8>,
@@ -72,7 +72,7 @@ impl Dialog {
         }
     }
 
-    /// The callee's (RFC 3261 §12.1.1).
+    /// Creates the callee's dialog (RFC 3261 §12.1.1).
     pub(crate) fn called(
         invite: &Message<'_>,
         flow: Flow,
@@ -95,8 +95,8 @@ impl Dialog {
         })
     }
 
-    /// The caller's, as a response to its INVITE makes it (RFC 3261 §12.1.2), or makes it anew out of an early one
-    /// (§13.2.2.4). Without a Contact the other side is where it was before.
+    /// Creates the caller's dialog from a response to its INVITE (RFC 3261 §12.1.2), or updates an early one (§13.2.2.4).
+    /// Without a Contact the remote target is not changed.
     pub(crate) fn answered(&self, response: &Message<'_>, limits: &Limits) -> Result<Self, NoDialog> {
         let remote_tag = response.to().tag().ok_or(NoDialog::Tag)?.to_vec();
         let mut routes = routes_of(response, limits)?;
@@ -110,14 +110,14 @@ impl Dialog {
         })
     }
 
-    /// Takes over where the other side says it is now (RFC 3261 §12.2: a target refresh).
+    /// Updates the remote target from a target refresh (RFC 3261 §12.2).
     pub(crate) fn refresh_target(&mut self, message: &Fields<'_>) {
         if let Some(target) = target_of(message) {
             self.target = target;
         }
     }
 
-    /// Checks and notes the number and the flow of a request that came (never an ACK's or a CANCEL's).
+    /// Checks and notes the CSeq and the flow of a received request, except ACK and CANCEL.
     pub(crate) fn receive(&mut self, cseq: u32, flow: Flow) -> Order {
         self.peer = Some(flow);
         if self.remote_cseq.is_some_and(|last| cseq <= last) {
@@ -127,20 +127,20 @@ impl Dialog {
         Order::Next
     }
 
-    /// A request inside this dialog (RFC 3261 §12.2.1.1), with the next number.
+    /// Draft of a request in this dialog (RFC 3261 §12.2.1.1), with the next CSeq.
     pub(crate) fn draft(&mut self, account: AccountId, method: Method<'static>) -> Result<Draft, RouteError> {
         self.local_cseq = self.local_cseq.saturating_add(1);
         let cseq = self.local_cseq;
         self.draft_numbered(account, method, cseq)
     }
 
-    /// The ACK of a 2xx: it has the number of its INVITE.
+    /// Draft of the ACK of a 2xx, with the CSeq number of its INVITE.
     pub(crate) fn ack(&self, account: AccountId, cseq: u32) -> Result<Draft, RouteError> {
         self.draft_numbered(account, Method::Ack, cseq)
     }
 
-    /// True for a message with this Call-ID and these tags, ours first. Before anybody has answered there is no dialog, and
-    /// a message without a tag belongs to none.
+    /// True for this Call-ID and these tags, the local one first. Without a remote tag there is no dialog, and no message
+    /// belongs to it.
     pub(crate) fn is(&self, call_id: &[u8], local_tag: &[u8], remote_tag: &[u8]) -> bool {
         !remote_tag.is_empty()
             && self.call_id == call_id
@@ -161,7 +161,7 @@ impl Dialog {
             Some(route) if route.uri.is_loose_router() => {
                 (self.target.clone(), self.routes.clone(), NextHop::of_uri(&route.uri)?)
             }
-            // A strict router wants itself in the Request-URI, and the target as the last Route.
+            // A strict router must be in the Request-URI, and the target in the last Route.
             Some(route) => {
                 let mut routes: Vec<_> = self.routes.iter().skip(1).cloned().collect();
                 routes.push([&b"<"[..], &self.target, b">"].concat());
@@ -187,13 +187,13 @@ impl Dialog {
     }
 }
 
-/// The URI of the first Contact, if a request can be sent there.
+/// URI of the first Contact, if a request can be sent to it.
 fn target_of(message: &Fields<'_>) -> Option<Vec<u8>> {
     let contact = NameAddr::parse(message.values(HeaderName::Contact).next()?).ok()?;
     contact.uri.is_sip().then(|| contact.uri.as_bytes().to_vec())
 }
 
-/// The Record-Route values in their order.
+/// Record-Route values in their order.
 fn routes_of(message: &Fields<'_>, limits: &Limits) -> Result<Vec<Vec<u8>>, NoDialog> {
     let mut routes = Vec::new();
     for value in message.values(HeaderName::RecordRoute) {

@@ -4,7 +4,7 @@ use crate::next_hop::NextHop;
 use crate::{AccountId, CallId, Config, QueryId};
 use alloc::vec::Vec;
 use ringway_sansio::Flow;
-use ringway_sip::{HeaderName, Method, RequestWriter, write_host};
+use ringway_sip::{HeaderName, MessageWriter, Method, write_host};
 use ringway_transaction::SlabKey;
 
 /// A request without the header fields that depend on its flow.
@@ -24,7 +24,7 @@ pub(crate) struct Draft {
     pub(crate) body: Option<Body>,
     pub(crate) next_hop: NextHop,
     pub(crate) scope: Scope,
-    /// The flow of the peer's last request in the dialog. A phone that is reachable only by its own connection has that
+    /// Flow of the peer's last request in the dialog. A phone that is reachable only by its own connection has that
     /// connection's address as its contact.
     pub(crate) peer: Option<Flow>,
 }
@@ -38,13 +38,13 @@ pub(crate) enum Scope {
     InDialog,
 }
 
-/// The Contact of a request. Its address depends on the flow.
+/// Contact of a request. Its address depends on the flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ContactField {
     None,
-    /// The local target of a dialog.
+    /// Local target of a dialog.
     Target,
-    /// A binding to register, and its lifetime.
+    /// Binding to register, with its expiry.
     Binding {
         expires_s: u32,
     },
@@ -65,18 +65,18 @@ pub(crate) enum Purpose {
     /// The ACK of a 2xx to the INVITE with this key.
     Ack(SlabKey),
     /// The BYE of a second dialog; its responses are ignored.
-    Nobody,
+    Unowned,
 }
 
 /// Requests of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallRequest {
     Invite,
-    /// A change of the session (RFC 3261 §14).
+    /// Change of the session (RFC 3261 §14).
     Reinvite,
     Bye,
     Refer,
-    /// A NOTIFY to the peer that requested a transfer.
+    /// NOTIFY to the peer that requested a transfer.
     Report,
 }
 
@@ -90,7 +90,7 @@ pub(crate) fn write_request(
     out: &mut Vec<u8>,
 ) {
     let Some(own) = config.address_of(flow.listener) else { return };
-    let mut request = RequestWriter::new(out, draft.method, &draft.uri);
+    let mut request = MessageWriter::request(out, draft.method, &draft.uri);
     request.header_with(HeaderName::Via, |out| {
         out.extend_from_slice(b"SIP/2.0/");
         out.extend_from_slice(flow.transport.via_token().as_bytes());
@@ -136,7 +136,7 @@ pub(crate) fn write_request(
     };
 }
 
-/// Appends the Contact value for requests that are sent back along `flow`.
+/// Appends a Contact value whose address is reachable through `flow`.
 pub(crate) fn write_contact(config: &Config, account: AccountId, flow: Flow, out: &mut Vec<u8>) {
     let account = config.account(account);
     let address = account.and_then(|account| account.contact).or_else(|| config.address_of(flow.listener));

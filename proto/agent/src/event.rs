@@ -1,4 +1,4 @@
-//! What a user agent tells and wishes.
+//! Actions and events of a user agent.
 
 use crate::{AccountId, CallId, QueryId};
 use alloc::boxed::Box;
@@ -9,21 +9,21 @@ use core::time::Duration;
 use ringway_sansio::Flow;
 use ringway_sdp::MediaParams;
 
-/// What is not a packet.
+/// Requested action: anything but a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(
     clippy::large_enum_variant,
     reason = "a phone has few events, and a box would be in every program's way"
 )]
 pub enum Action {
-    /// Look a host name up and answer with [`Event::Resolved`](ringway_sansio::Event::Resolved).
+    /// Look up the address of a host name; the result is [`Event::Resolved`](ringway_sansio::Event::Resolved).
     Resolve {
-        /// The number to answer with.
+        /// Number of the query, for the result.
         query: u64,
-        /// The host name.
+        /// Host name.
         host: Box<str>,
     },
-    /// For the program.
+    /// Event for the program.
     Event(AgentEvent),
 }
 
@@ -33,174 +33,175 @@ impl From<AgentEvent> for Action {
     }
 }
 
-/// What the program is told. Texts that came from a peer have no control characters.
+/// Event for the program. Texts from a peer have no control characters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AgentEvent {
-    /// An account is registered, or still is.
+    /// An account was registered or refreshed.
     Registered {
-        /// Which.
+        /// Registered account.
         account: AccountId,
-        /// For how many seconds.
+        /// Expiry in seconds.
         expires_s: u32,
     },
-    /// An account is not registered (any more).
+    /// An account is not registered, or not any more.
     RegistrationFailed {
-        /// Which.
+        /// Account.
         account: AccountId,
-        /// The status code; 408 when nobody answered, 503 when it could not be sent.
+        /// Status code; 408 after a timeout, 503 if the REGISTER could not be sent.
         status: u16,
-        /// Why, for a person.
+        /// Reason as text for the user.
         reason: String,
-        /// It is tried again after so many seconds; `None`: only [`UserAgent::register`](crate::UserAgent::register) does.
+        /// Time until the next attempt in seconds; `None`: only after
+        /// [`UserAgent::register`](crate::UserAgent::register).
         retry_s: Option<u32>,
     },
-    /// The registration was taken back.
+    /// The binding was removed.
     Unregistered {
-        /// Of which account.
+        /// Account.
         account: AccountId,
     },
-    /// Somebody calls. Ring, answer or reject.
+    /// An INVITE was received. The program rings, answers or rejects.
     Incoming {
-        /// The new call.
+        /// Identifier of the new call.
         call: CallId,
-        /// Who is called.
+        /// Called account.
         account: AccountId,
-        /// The caller's URI, as the caller says.
+        /// URI of the caller in From.
         from: String,
-        /// The URI in To.
+        /// URI in To.
         to: String,
-        /// The caller's name, as the caller says; may be empty.
+        /// Display name in From; may be empty.
         display_name: String,
-        /// The user whose password the caller proved; `None`: callers are not challenged.
+        /// User whose password the caller proved; `None`: callers are not challenged.
         proven_user: Option<String>,
-        /// False: what sound it wants is known only when it has been answered.
+        /// False: the INVITE has no offer, so the media is not negotiated before the ACK.
         has_offer: bool,
-        /// The call that this one takes the place of (RFC 3891). Answering ends that one; a program answers without asking.
+        /// Call that this one replaces (RFC 3891). Answering ends that one; a program answers automatically.
         replaces: Option<CallId>,
     },
-    /// A caller was refused because its password is wrong, or it has none here.
+    /// A caller was refused because its password is wrong, or the user unknown.
     CallerRefused {
-        /// The caller's URI, as the caller says.
+        /// URI of the caller in From.
         from: String,
-        /// The user that it tried to be.
+        /// User name in the credentials.
         user: String,
-        /// Address that the INVITE came from.
+        /// Source address of the INVITE.
         source: SocketAddr,
     },
-    /// A provisional answer came.
+    /// A provisional response was received.
     Progress {
-        /// To which call.
+        /// Identifier of the call.
         call: CallId,
-        /// 101 to 199; 180 means that it rings.
+        /// 101 to 199; 180 is ringing.
         status: u16,
     },
-    /// The other side sends sound although nobody has answered yet.
+    /// The peer sends media before the answer.
     EarlyMedia {
-        /// In which call.
+        /// Identifier of the call.
         call: CallId,
-        /// What was agreed; another dialog of the same call, or the answer, may agree on something else.
+        /// Negotiated media; another early dialog of the call, or the answer, may have other parameters.
         params: MediaParams,
     },
-    /// The call stands, and this is its sound.
+    /// The call is established.
     Answered {
-        /// Which.
+        /// Identifier of the call.
         call: CallId,
-        /// What was agreed.
+        /// Negotiated media.
         params: MediaParams,
     },
-    /// The two sides have agreed anew.
+    /// The media was negotiated again.
     MediaChanged {
-        /// In which call.
+        /// Identifier of the call.
         call: CallId,
-        /// What was agreed.
+        /// Negotiated media.
         params: MediaParams,
     },
-    /// The other side put the call on hold.
+    /// The peer put the call on hold.
     HeldByPeer {
-        /// Which.
+        /// Identifier of the call.
         call: CallId,
     },
-    /// The other side took it up again.
+    /// The peer resumed the call.
     ResumedByPeer {
-        /// Which.
+        /// Identifier of the call.
         call: CallId,
     },
-    /// Our hold or resume was refused, or could not be sent; everything is as before.
+    /// Our hold or resume was refused, or could not be sent; the session is not changed.
     ChangeRefused {
-        /// In which call.
+        /// Identifier of the call.
         call: CallId,
-        /// The status code; 503 when it could not be sent.
+        /// Status code; 503 if it could not be sent.
         status: u16,
-        /// Why, for a person.
+        /// Reason as text for the user.
         reason: String,
     },
-    /// An offer of the other side was refused; everything is as before.
+    /// An offer of the peer was refused; the session is not changed.
     OfferRefused {
-        /// In which call.
+        /// Identifier of the call.
         call: CallId,
-        /// What it was answered.
+        /// Status code of the response.
         status: u16,
-        /// Why, for a person.
+        /// Reason as text for the user.
         reason: String,
     },
-    /// The call is over; its number means nothing any more.
+    /// The call has ended; its identifier is invalid now.
     Ended {
-        /// Which.
+        /// Identifier of the call.
         call: CallId,
-        /// How.
+        /// Cause of the end.
         cause: Ended,
     },
-    /// The other side wants us to call somebody else instead. Accept or reject it.
+    /// The peer requests a call to another target (REFER). The program accepts or rejects it.
     TransferRequested {
-        /// In which call.
+        /// Identifier of the call.
         call: CallId,
-        /// Whom.
+        /// URI of the target.
         target: String,
-        /// Who says so; may be empty.
+        /// Referred-By; may be empty.
         referred_by: String,
     },
-    /// How far the call has come that the other side makes for us.
+    /// Progress of the call that the peer makes for our transfer.
     TransferProgress {
-        /// Our call with it.
+        /// Identifier of our call with it.
         call: CallId,
-        /// The status of its new call.
+        /// Status of its new call.
         status: u16,
     },
-    /// The transfer has come to its end. After a status of 2xx our call with the other side is ended.
+    /// Result of our transfer. After a 2xx our call with the peer is ended.
     TransferDone {
-        /// Our call with it.
+        /// Identifier of our call with it.
         call: CallId,
-        /// The status of its new call, or of the transfer itself when it was refused.
+        /// Status of its new call, or of the response to the REFER if that was refused.
         status: u16,
-        /// Why, for a person.
+        /// Reason as text for the user.
         reason: String,
     },
-    /// A query (OPTIONS) was answered.
+    /// Result of a query (OPTIONS).
     QueryAnswered {
-        /// Which.
+        /// Identifier of the query.
         query: QueryId,
-        /// The status code; 408: nobody answered.
+        /// Status code; 408 after a timeout.
         status: u16,
-        /// The reason phrase.
+        /// Reason phrase.
         reason: String,
         /// Contents of the response; `None`: there was no response.
         abilities: Option<Box<Abilities>>,
     },
     /// A message was sent or received; only with [`Config::trace`](crate::Config::trace).
     Message {
-        /// Which way.
+        /// Direction.
         direction: MessageDirection,
-        /// From or to where.
+        /// Flow of the message.
         flow: Flow,
-        /// Its first line.
+        /// First line.
         line: String,
-        /// Its CSeq, so that a response tells its request.
+        /// Value of CSeq, to match responses to requests.
         cseq: String,
-        /// Its Call-ID.
+        /// Call-ID.
         call_id: String,
-        /// Its length in bytes.
+        /// Length in bytes.
         bytes: usize,
-        /// Itself, as it was on the wire, with [`Trace::Whole`](crate::Trace::Whole); else empty.
+        /// Bytes of the message with [`Trace::Whole`](crate::Trace::Whole); else empty.
         whole: Vec<u8>,
     },
 }
@@ -220,31 +221,31 @@ pub struct Abilities {
     pub round_trip: Duration,
 }
 
-/// Which way a message went.
+/// Direction of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessageDirection {
-    /// From us.
+    /// From this agent.
     Sent,
-    /// To us.
+    /// To this agent.
     Received,
 }
 
-/// How a call ended.
+/// End of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// The status code that ended it; 200 after a BYE, 487 after a CANCEL, 408 when nobody answered.
+    /// Status code of the end; 200 after a BYE, 487 after a CANCEL, 408 after a timeout.
     pub status: u16,
-    /// Why, for a person.
+    /// Reason as text for the user.
     pub reason: String,
-    /// Who ended it.
+    /// Side that ended it.
     pub by: By,
 }
 
-/// Whose doing something is.
+/// Side of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
-    /// Ours.
+    /// This agent.
     Local,
-    /// The other side's.
+    /// The peer.
     Remote,
 }

@@ -1,11 +1,11 @@
-//! A phone's signalling as one protocol machine: registration, dialogs, calls.
+//! Signalling of a phone as one protocol machine: registration, dialogs, calls.
 //!
 //! Does: [`UserAgent`], a [`Node`](ringway_sansio::Node): registration with refresh and back-off, both halves of
 //! digest, calls in and out with early media, forks, hold, glare, transfer and replacement, queries, an outbound proxy or
 //! none.
 //!
-//! Does not: open sockets, read clocks, look up names, or touch a packet of sound. What was agreed on for the sound comes
-//! out as [`ringway_sdp::MediaParams`] in an [`AgentEvent`].
+//! Does not: open sockets, read clocks, resolve names, or process media packets. The negotiated media is returned as
+//! [`ringway_sdp::MediaParams`] in an [`AgentEvent`].
 //!
 //! Start reading at `agent/mod.rs`; then `call/mod.rs` for a call's states, `request/mod.rs` for how a request is sent,
 //! `agent/dispatch.rs` for received requests.

@@ -1,4 +1,4 @@
-//! Where a request goes: the first hop of a URI, and names that were looked up.
+//! Next hop of a request (RFC 3263, without NAPTR and SRV).
 
 use crate::{Account, FirstHop, ServerAddress};
 use alloc::string::String;
@@ -8,7 +8,7 @@ use ringway_sansio::Transport;
 use ringway_sip::{Host, Scheme, Uri};
 use ringway_transaction::may_send_to;
 
-/// The next hop of a request.
+/// Next hop of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NextHop {
     pub(crate) host: String,
@@ -16,18 +16,18 @@ pub(crate) struct NextHop {
     pub(crate) transport: Transport,
 }
 
-/// Why nothing can be sent to a URI.
+/// Error of a URI that no request can be sent to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RouteError {
-    /// It is no URI, or one with headers.
+    /// It is not a URI, or has headers.
     Malformed,
-    /// It is no `sip:` URI.
+    /// It is not a `sip:` URI.
     Scheme,
-    /// It needs TLS, which is not there yet.
+    /// It needs TLS, which is not supported yet.
     Tls,
-    /// It names a transport that is not there.
+    /// Its transport is not supported.
     Transport,
-    /// It names an address that no message may go to: unspecified, broadcast, multicast, port 0.
+    /// No message is sent to its address: unspecified, broadcast, multicast, or port 0.
     Address,
 }
 
@@ -46,8 +46,7 @@ impl core::fmt::Display for RouteError {
 impl core::error::Error for RouteError {}
 
 impl NextHop {
-    /// The hop that a Request-URI or a Route names (RFC 3263 §4 as far as it goes without NAPTR and SRV: UDP and port
-    /// 5060 where nothing else is said).
+    /// Next hop of a Request-URI or a Route (RFC 3263 §4 without NAPTR and SRV: the defaults are UDP and port 5060).
     pub(crate) fn of_uri(uri: &Uri<'_>) -> Result<Self, RouteError> {
         match uri.scheme() {
             Scheme::Sip => {}
@@ -64,11 +63,11 @@ impl NextHop {
         Self { host: host.into(), port, transport }.checked()
     }
 
-    /// The hop to a configured server.
+    /// Next hop of a configured server.
     pub(crate) fn of_server(server: &ServerAddress) -> Result<Self, RouteError> {
         let port = server.port.unwrap_or(server.transport.default_port());
         let text = server.host.as_str();
-        // An IPv6 address may be configured without the brackets it has in a URI.
+        // An IPv6 address may be configured without the brackets of a URI.
         let host = if text.contains(':') && !text.starts_with('[') {
             alloc::format!("[{text}]")
         } else {
@@ -77,7 +76,7 @@ impl NextHop {
         Self { host, port, transport: server.transport }.checked()
     }
 
-    /// The address, when the host is one and no name.
+    /// Address of the host; `None` for a name.
     pub(crate) fn ip(&self) -> Option<IpAddr> {
         Host::parse(self.host.as_bytes()).ok()?.ip().map(|ip| ip.to_canonical())
     }
@@ -93,18 +92,18 @@ impl NextHop {
 }
 
 impl Account {
-    /// Where requests outside dialogs go that the account sends to `uri`.
+    /// Next hop of an out-of-dialog request of the account to `uri`.
     pub(crate) fn next_hop_to(&self, uri: &Uri<'_>) -> Result<NextHop, RouteError> {
         let direct = NextHop::of_uri(uri);
         match &self.server {
-            // The URI is the server's to understand, but what needs TLS on every hop must not go without.
+            // The server interprets the URI, but a request that needs TLS on every hop must not be sent without it.
             Some(server) if direct != Err(RouteError::Tls) => NextHop::of_server(server),
             Some(_) | None => direct,
         }
     }
 }
 
-/// The preloaded Route of the outbound proxy, if configured.
+/// Preloaded Route of the outbound proxy, if configured.
 pub(crate) fn preloaded_route(server: &ServerAddress, next_hop: &NextHop) -> Vec<Vec<u8>> {
     match server.first_hop {
         FirstHop::Plain => Vec::new(),

@@ -39,38 +39,38 @@ enum Timer {
     KeepAlive(AccountId),
 }
 
-/// The registration of one account.
+/// Registration of one account.
 #[derive(Debug)]
 struct Registration {
     state: State,
-    /// The same for the life of the agent (RFC 3261 §10.2).
+    /// Constant for the life of the agent (RFC 3261 §10.2).
     call_id: Vec<u8>,
     local_tag: Vec<u8>,
     cseq: u32,
-    /// What is asked for; a 423 can raise it.
+    /// Requested expiry in seconds; a 423 can raise it.
     expires_s: u32,
     /// Failures since the last success.
     failures: u32,
     timer: TimerKey,
     keep_alive: TimerKey,
-    /// The way to the registrar.
+    /// Flow to the registrar.
     flow: Option<Flow>,
-    /// The connection its last answer came by.
+    /// Connection of its last response.
     connection: Option<ConnectionId>,
 }
 
-/// Named for what is awaited.
+/// State of a registration; see the figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Nothing.
+    /// Not registered.
     Idle,
-    /// The registrar's answer.
+    /// A REGISTER was sent; its response is missing.
     Waiting(SlabKey),
-    /// The time to refresh.
+    /// A binding exists; it is refreshed before it expires.
     Registered,
-    /// The time to try again.
+    /// The last REGISTER failed; it is retried.
     BackingOff,
-    /// The registrar's answer to the removal.
+    /// The removal was sent; its response is missing.
     Removing(SlabKey),
 }
 
@@ -121,7 +121,7 @@ impl Registrations {
         self.accounts.get(account.0).is_some_and(|registration| registration.state == State::Registered)
     }
 
-    /// The next CSeq of an account's registration.
+    /// Next CSeq of an account's registration.
     pub(crate) fn next_cseq(&mut self, account: AccountId) -> Option<u32> {
         self.accounts.get_mut(account.0).map(Registration::next_cseq)
     }
@@ -213,15 +213,15 @@ impl Registrations {
         registration.keep_alive = self.timers.arm(cx.now() + every, Timer::KeepAlive(account));
     }
 
-    /// A connection has ended. An account that registered on it is unreachable, so it registers again soon.
+    /// Handles the end of a connection. An account that registered on it is unreachable, so it registers again soon.
     pub(crate) fn on_closed(&mut self, cx: &mut CoreContext<'_>, connection: ConnectionId) {
-        for (place, registration) in self.accounts.iter_mut().enumerate() {
+        for (index, registration) in self.accounts.iter_mut().enumerate() {
             if registration.connection == Some(connection) {
                 registration.connection = None;
                 if registration.state == State::Registered {
                     self.timers.cancel(registration.timer);
                     let pause = Duration::from_millis(500 + cx.random.rng.below(1500));
-                    registration.timer = self.timers.arm(cx.now() + pause, Timer::Register(AccountId(place)));
+                    registration.timer = self.timers.arm(cx.now() + pause, Timer::Register(AccountId(index)));
                 }
             }
         }
@@ -290,7 +290,7 @@ impl Registrations {
         registration.failures = 0;
         registration.flow = flow;
         let lifetime = Duration::from_secs(u64::from(expires_s));
-        // Time for a whole transaction to fail and another to succeed, but not more often than twice a lifetime.
+        // Enough time for one transaction to fail and another to succeed, but at most two refreshes in a lifetime.
         let margin = (lifetime / 10).max(cx.config.timers.t1 * 70).min(lifetime / 2);
         self.timers.cancel(registration.timer);
         registration.timer = self.timers.arm(cx.now() + (lifetime - margin), Timer::Register(account));
@@ -301,7 +301,7 @@ impl Registrations {
         cx.emit(AgentEvent::Registered { account, expires_s });
     }
 
-    /// 423 (RFC 3261 §10.2.8): once more with what the registrar wants at least, if that is more than before.
+    /// Handles 423 (RFC 3261 §10.2.8): sends REGISTER again with the registrar's minimum, if that is more than before.
     fn on_too_brief(
         &mut self,
         cx: &mut CoreContext<'_>,
@@ -353,7 +353,7 @@ impl Registrations {
     }
 }
 
-/// The lifetime of our binding at the registrar: by its Contact, or by Expires.
+/// Expiry of our binding in a 2xx, in seconds: of its Contact, or of Expires.
 fn granted_s(config: &Config, account: AccountId, flow: Flow, message: &Fields<'_>) -> Option<u32> {
     let mut ours = Vec::new();
     write_contact(config, account, flow, &mut ours);
@@ -365,12 +365,12 @@ fn granted_s(config: &Config, account: AccountId, flow: Flow, message: &Fields<'
     own.or_else(|| message.first(HeaderName::Expires).and_then(grammar::delta_seconds))
 }
 
-/// False for failures that will be the same next time, until a person changes something.
+/// False for failures that are permanent until the user changes the configuration.
 const fn may_pass(status: u16) -> bool {
     matches!(status, 200 | 408 | 480 | 486 | 500..=599)
 }
 
-/// RFC 5626 §4.5: 30 s, doubled with each failure, at most half an hour; between half of that and all of it.
+/// Back-off of RFC 5626 §4.5: 30 s, twice as long after each failure, at most half an hour; random between 50% and 100%.
 fn back_off_s(failures: u32, rng: &mut ringway_sansio::Rng) -> u32 {
     let upper = BACK_OFF_BASE_S.saturating_mul(1_u32.checked_shl(failures.min(16)).unwrap_or(u32::MAX));
     let upper = upper.min(BACK_OFF_S_MAX);
@@ -378,7 +378,7 @@ fn back_off_s(failures: u32, rng: &mut ringway_sansio::Rng) -> u32 {
     upper / 2 + spread
 }
 
-/// The seconds of Retry-After, without its comment and parameters.
+/// Seconds of Retry-After, without its comment and parameters.
 fn retry_after_s(message: &Fields<'_>) -> Option<u32> {
     let value = unfolded(message.first(HeaderName::RetryAfter)?);
     let end = value.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(value.len());
@@ -387,5 +387,5 @@ fn retry_after_s(message: &Fields<'_>) -> Option<u32> {
 
 const BACK_OFF_BASE_S: u32 = 30;
 const BACK_OFF_S_MAX: u32 = 1800;
-/// A registrar cannot silence a phone for longer than a day.
+/// Maximum Retry-After that is accepted: one day.
 const RETRY_AFTER_S_MAX: u32 = 24 * 3600;

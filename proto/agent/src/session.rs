@@ -1,4 +1,4 @@
-//! The one place where signalling meets offer/answer: what a session is, and how a refusal of it is told.
+//! Session of a call: offer/answer for the signalling, and refusals of session descriptions.
 
 use crate::text::unfolded;
 use alloc::string::{String, ToString};
@@ -9,21 +9,21 @@ use ringway_sdp::{
 };
 use ringway_sip::{Fields, HeaderName, grammar};
 
-/// The negotiation of one call.
+/// Negotiation of one call.
 pub(crate) struct Session(OfferAnswer);
 
-/// Why a description of the other side is not taken, as it is told.
+/// Refusal of the peer's session description.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NotAcceptable {
     /// 400, 415, 488, 491 or 513.
     pub(crate) status: u16,
-    /// Why, for a person.
+    /// Reason as text for the user.
     pub(crate) reason: String,
-    /// The Warning code that goes with it.
+    /// Warning code of the response.
     pub(crate) warning: u16,
 }
 
-/// What a message carries.
+/// Session description of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Carried<'m> {
     Nothing,
@@ -36,7 +36,7 @@ impl Session {
         Self(OfferAnswer::new(local, "-", session_id, Entropy::new(&Seed::from_bytes(secrets.bytes()))))
     }
 
-    /// The negotiation of one more dialog that the pending offer has made.
+    /// Negotiation of one more dialog of the pending offer.
     pub(crate) fn fork(&mut self) -> Self {
         Self(self.0.fork())
     }
@@ -45,7 +45,7 @@ impl Session {
         self.0.offer(direction)
     }
 
-    /// The refused first offer once more, where that can help; see [`OfferAnswer::offer_as_savp`].
+    /// The refused first offer again as RTP/SAVP, if that can succeed; see [`OfferAnswer::offer_as_savp`].
     pub(crate) fn offer_as_savp(&mut self) -> Option<Vec<u8>> {
         self.0.offer_as_savp(Direction::SendRecv)
     }
@@ -86,7 +86,7 @@ impl NotAcceptable {
         Self { status: refused.status(), reason: refused.to_string(), warning: refused.warning() }
     }
 
-    /// There is no description where one has to be.
+    /// Refusal of a message without the necessary description.
     pub(crate) fn missing(reason: &str) -> Self {
         Self::new(488, reason)
     }
@@ -96,7 +96,7 @@ impl NotAcceptable {
     }
 }
 
-/// The description in a message, if it has one that we could read.
+/// Session description of a message, if there is a supported one.
 pub(crate) fn carried<'m>(message: &Fields<'m>, body_bytes_max: usize) -> Result<Carried<'m>, NotAcceptable> {
     let body = message.body();
     if body.is_empty() {
@@ -117,7 +117,7 @@ pub(crate) fn carried<'m>(message: &Fields<'m>, body_bytes_max: usize) -> Result
     Ok(Carried::Description(body))
 }
 
-/// Refuses an offer that nobody could answer, before anybody is disturbed.
+/// Refuses a malformed offer before the program is notified.
 pub(crate) fn check_offer(offer: &[u8]) -> Result<(), NotAcceptable> {
     let description = SessionDescription::parse(offer, &Limits::default());
     description.map(|_| ()).map_err(|malformed| NotAcceptable::of(Refused::from(malformed)))

@@ -18,13 +18,17 @@ pub mod dtmf;
 pub mod g711;
 pub mod headset;
 pub mod jitter_buffer;
+mod level;
 pub mod quality;
 pub mod reception;
 pub mod rtcp;
 pub mod rtp;
 pub mod session;
+mod sound;
 pub mod stun;
 mod time_scale;
 pub mod tone;
 
+pub use level::Level;
 pub use session::MediaSession;
+pub use sound::Sound;

@@ -1,10 +1,11 @@
 //! Events of a phone.
 
 use crate::Protection;
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
-use ringway_agent::MessageDirection;
+use ringway_agent::{Abilities, MessageDirection};
 use ringway_sansio::Transport;
 
 /// Number of a call; a phone does not use it again.
@@ -52,6 +53,22 @@ pub enum PhoneEvent {
         name: String,
         /// URI in From.
         uri: String,
+    },
+    /// The caller of the next [`PhoneEvent::Incoming`] proved its password; only where callers are challenged.
+    CallerProven {
+        /// URI in From.
+        uri: String,
+        /// User name of the password.
+        user: String,
+    },
+    /// A caller was refused because its password is wrong or unknown.
+    CallerRefused {
+        /// URI in From.
+        uri: String,
+        /// User name that the caller gave.
+        user: String,
+        /// Source of the INVITE.
+        source: SocketAddr,
     },
     /// Somebody called, and got 486 because there are as many calls as allowed.
     Busy {
@@ -187,6 +204,15 @@ pub enum PhoneEvent {
         status: u16,
         /// Reason for a person.
         reason: String,
+    },
+    /// The response to [`Phone::query_options`](crate::Phone::query_options), or its failure.
+    OptionsAnswered {
+        /// Status code; 408 without a response.
+        status: u16,
+        /// Reason phrase.
+        reason: String,
+        /// Contents of the response; `None`: there was none.
+        abilities: Option<Box<Abilities>>,
     },
     /// A SIP message was sent or received; only with a [`Trace`](ringway_agent::Trace).
     Message(SipMessage),

@@ -7,6 +7,23 @@ use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ListenerId(pub u8);
 
+impl ListenerId {
+    /// The listener for packets to `to`: one with the transport and the address family. A listener on loopback reaches
+    /// nothing else, so it is the last choice for other addresses.
+    pub fn for_peer(
+        listeners: impl Iterator<Item = (Transport, SocketAddr)> + Clone,
+        transport: Transport,
+        to: IpAddr,
+    ) -> Option<Self> {
+        let fits =
+            |(of, address): (Transport, SocketAddr)| of == transport && address.is_ipv4() == to.is_ipv4();
+        let reaches = |address: SocketAddr| !address.ip().is_loopback() || to.is_loopback();
+        let place = listeners.clone().position(|listener| fits(listener) && reaches(listener.1));
+        let place = place.or_else(|| listeners.clone().position(fits));
+        place.and_then(|place| u8::try_from(place).ok()).map(Self)
+    }
+}
+
 /// Number of a stream connection of the driver; never used twice while the program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId(pub u64);

@@ -61,7 +61,7 @@ impl<T> Authenticated<T> {
         Self(subject)
     }
 
-    pub(crate) const fn danger_everyone_is_believed(subject: T) -> Self {
+    pub(crate) const fn danger_without_authentication(subject: T) -> Self {
         Self(subject)
     }
 }

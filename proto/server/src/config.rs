@@ -107,16 +107,8 @@ impl Config {
 
     /// First listener that can send by `transport` to `to`.
     pub(crate) fn listener_for(&self, transport: Transport, to: IpAddr) -> Option<ListenerId> {
-        let fits =
-            |listener: &Listener| listener.transport == transport && listener.bound.is_ipv4() == to.is_ipv4();
-        // A listener on loopback reaches only loopback addresses.
-        let reaches = |listener: &Listener| !listener.bound.ip().is_loopback() || to.is_loopback();
-        self.listeners
-            .iter()
-            .position(|listener| fits(listener) && reaches(listener))
-            .or_else(|| self.listeners.iter().position(fits))
-            .and_then(|index| u8::try_from(index).ok())
-            .map(ListenerId)
+        let listeners = self.listeners.iter().map(|listener| (listener.transport, listener.bound));
+        ListenerId::for_peer(listeners, transport, to)
     }
 
     /// Address of this listener for peers at `remote`.

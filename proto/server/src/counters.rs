@@ -73,7 +73,7 @@ counters! {
     registration_too_large,
     /// Contacts refused because a user has as many as allowed.
     too_many_contacts,
-    /// INVITEs cancelled because nobody answered in time.
+    /// INVITEs cancelled without a final response in time.
     timer_c,
     /// Requests refused because their source, or all sources together, reached their memory limit.
     over_memory,

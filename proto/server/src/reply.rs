@@ -6,7 +6,7 @@ use crate::request::Request;
 use crate::{Action, Aor, CallStep, Services};
 use alloc::vec::Vec;
 use ringway_sansio::{Context, Flow, Token};
-use ringway_sip::{HeaderName, Message, Method, Rejected, ResponseWriter, write_number};
+use ringway_sip::{HeaderName, Message, MessageWriter, Method, Rejected, write_number};
 use ringway_transaction::{Allowance, MatchKey, answer_rejected, reply_flow, to_tag};
 
 impl<S: Services> Env<'_, S> {
@@ -17,7 +17,7 @@ impl<S: Services> Env<'_, S> {
         request: &Request<'_, '_>,
         status: u16,
         phrase: &str,
-        add: impl FnOnce(&mut ResponseWriter<'_>),
+        add: impl FnOnce(&mut MessageWriter<'_>),
     ) {
         let before = self.cx.out.len();
         write_reply(&mut self.cx, &self.keys.tag, request, status, phrase, add);
@@ -37,7 +37,7 @@ impl<S: Services> Env<'_, S> {
         request: &Request<'_, '_>,
         status: u16,
         phrase: &str,
-        add: impl FnOnce(&mut ResponseWriter<'_>),
+        add: impl FnOnce(&mut MessageWriter<'_>),
     ) {
         if request.method == Method::Ack {
             self.counters.stray += 1;
@@ -117,7 +117,7 @@ impl<S: Services> Env<'_, S> {
         let tag = to_tag(&self.keys.tag, message);
         self.cx.out.send_with(reply_flow(message.via(), flow), Token::NONE, |arena| {
             let phrase = "Slow Down";
-            let mut response = ResponseWriter::answer(arena, message, 503, phrase, flow.remote, Some(&tag));
+            let mut response = MessageWriter::answer(arena, message, 503, phrase, flow.remote, Some(&tag));
             response.header_number(HeaderName::RetryAfter, 1);
             let _ = response.finish();
         });
@@ -137,13 +137,13 @@ pub(crate) fn write_reply(
     request: &Request<'_, '_>,
     status: u16,
     phrase: &str,
-    add: impl FnOnce(&mut ResponseWriter<'_>),
+    add: impl FnOnce(&mut MessageWriter<'_>),
 ) {
     let tag = to_tag(tag_key, request.message);
     let flow = reply_flow(request.message.via(), request.flow);
     let (message, source) = (request.message, request.flow.remote);
     cx.out.send_with(flow, Token::NONE, |arena| {
-        let mut response = ResponseWriter::answer(arena, message, status, phrase, source, Some(&tag));
+        let mut response = MessageWriter::answer(arena, message, status, phrase, source, Some(&tag));
         add(&mut response);
         // An unsafe value is not sent: the client retransmits and times out.
         let _ = response.finish();

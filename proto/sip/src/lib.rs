@@ -2,7 +2,7 @@
 //!
 //! Does: parses a message into a borrowed view ([`Message`]), its typed headers ([`header`]) and URIs ([`Uri`]) on
 //! demand; forwards the original bytes with changes ([`Edit`]); writes responses and requests and rejects values with
-//! line breaks ([`ResponseWriter`], [`RequestWriter`]); cuts byte streams into messages ([`StreamFramer`]); parses and
+//! line breaks ([`MessageWriter`]); cuts byte streams into messages ([`StreamFramer`]); parses and
 //! writes digest challenges and credentials ([`digest`]).
 //!
 //! Does not: handle transactions, dialogs, time or sockets. Parsing allocates nothing.
@@ -46,7 +46,7 @@ pub use params::{Param, Params};
 pub use reason::Reason;
 pub use stream::{StreamError, StreamFramer};
 pub use uri::{Host, Scheme, Uri};
-pub use write::{RequestWriter, ResponseWriter, UnsafeText, write_host, write_number};
+pub use write::{MessageWriter, UnsafeText, write_host, write_number};
 
 /// Error: a part of a message does not match the grammar of RFC 3261 §25.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -27,15 +27,7 @@ use core::ops::Deref;
 #[derive(Clone, Debug)]
 pub struct Message<'a> {
     fields: Fields<'a>,
-    start: Start<'a>,
-    via: Via<'a>,
-    /// The rest of the line after the topmost Via: empty, or a comma and further values.
-    after_via: &'a [u8],
-    from: NameAddr<'a>,
-    to: NameAddr<'a>,
-    call_id: &'a [u8],
-    cseq: CSeq<'a>,
-    max_forwards: Option<u8>,
+    mandatory: Mandatory<'a>,
 }
 
 /// The first line.
@@ -80,9 +72,7 @@ impl<'a> Message<'a> {
             None => Mandatory::read(&fields, limits),
         };
         match checked {
-            Ok(Mandatory { start, via, after_via, from, to, call_id, cseq, max_forwards }) => {
-                Ok(Self { fields, start, via, after_via, from, to, call_id, cseq, max_forwards })
-            }
+            Ok(mandatory) => Ok(Self { fields, mandatory }),
             Err(reason) => {
                 // The version is checked first: the rest may follow the grammar of another SIP version.
                 let reason = version_of(fields.start_line()).map_or(Reason::Version, |()| reason);
@@ -93,55 +83,55 @@ impl<'a> Message<'a> {
 
     /// The first line.
     pub const fn start(&self) -> &Start<'a> {
-        &self.start
+        &self.mandatory.start
     }
 
     /// The request's method, or for a response that of its CSeq.
     pub const fn method(&self) -> Method<'a> {
-        match self.start {
+        match self.mandatory.start {
             Start::Request { method, .. } => method,
-            Start::Response { .. } => self.cseq.method,
+            Start::Response { .. } => self.mandatory.cseq.method,
         }
     }
 
     /// The topmost Via.
     pub const fn via(&self) -> &Via<'a> {
-        &self.via
+        &self.mandatory.via
     }
 
     /// The rest of the line after the topmost Via: empty, or a comma and further values.
     pub(crate) const fn after_via(&self) -> &'a [u8] {
-        self.after_via
+        self.mandatory.after_via
     }
 
     /// True when the topmost Via is the only one: the request came from its client and through no other proxy.
     pub const fn has_one_via(&self) -> bool {
-        self.after_via.is_empty() && !self.fields.is_repeated(HeaderName::Via)
+        self.mandatory.after_via.is_empty() && !self.fields.is_repeated(HeaderName::Via)
     }
 
     /// From.
     pub const fn from(&self) -> &NameAddr<'a> {
-        &self.from
+        &self.mandatory.from
     }
 
     /// To.
     pub const fn to(&self) -> &NameAddr<'a> {
-        &self.to
+        &self.mandatory.to
     }
 
     /// Call-ID, compared byte by byte (RFC 3261 §20.8).
     pub const fn call_id(&self) -> &'a [u8] {
-        self.call_id
+        self.mandatory.call_id
     }
 
     /// CSeq.
     pub const fn cseq(&self) -> CSeq<'a> {
-        self.cseq
+        self.mandatory.cseq
     }
 
     /// Max-Forwards, when there is one.
     pub const fn max_forwards(&self) -> Option<u8> {
-        self.max_forwards
+        self.mandatory.max_forwards
     }
 }
 
@@ -153,6 +143,8 @@ impl<'a> Deref for Message<'a> {
     }
 }
 
+/// The parts that every message must have, and Max-Forwards.
+#[derive(Clone, Debug)]
 struct Mandatory<'a> {
     start: Start<'a>,
     via: Via<'a>,

@@ -20,11 +20,11 @@ impl core::fmt::Display for UnsafeText {
 
 impl core::error::Error for UnsafeText {}
 
-/// Writes a response to a request (RFC 3261 §8.2.6): its Vias, From, To, Call-ID, CSeq and Timestamp unchanged, then
-/// the added fields.
+/// Writes a request from parts, or a response to a request (RFC 3261 §8.2.6): its Vias, From, To, Call-ID, CSeq and
+/// Timestamp unchanged, then the added fields.
 ///
 /// ```
-/// use ringway_sip::{HeaderName, Limits, Message, ResponseWriter};
+/// use ringway_sip::{HeaderName, Limits, Message, MessageWriter};
 ///
 /// let bytes = b"OPTIONS sip:bob@example.org SIP/2.0\r\n\
 ///     Via: SIP/2.0/UDP 192.0.2.7:5060;branch=z9hG4bK776asdhds\r\n\
@@ -36,29 +36,36 @@ impl core::error::Error for UnsafeText {}
 /// let request = Message::parse(bytes, &Limits::default()).expect("a valid request");
 /// let source = "192.0.2.7:5060".parse().expect("an address");
 /// let mut out = Vec::new();
-/// let mut response = ResponseWriter::answer(&mut out, &request, 200, "OK", source, Some(b"tag1"));
+/// let mut response = MessageWriter::answer(&mut out, &request, 200, "OK", source, Some(b"tag1"));
 /// response.header(HeaderName::Allow, b"INVITE, ACK, BYE");
 /// response.finish()?;
 /// assert!(out.starts_with(b"SIP/2.0 200 OK\r\n"));
 /// # Ok::<(), ringway_sip::UnsafeText>(())
 /// ```
 #[derive(Debug)]
-pub struct ResponseWriter<'b> {
-    lines: Lines<'b>,
+pub struct MessageWriter<'b> {
+    out: &'b mut Vec<u8>,
+    start: usize,
+    refused: bool,
 }
 
-/// Writes a request from parts.
-#[derive(Debug)]
-pub struct RequestWriter<'b> {
-    lines: Lines<'b>,
-}
+impl<'b> MessageWriter<'b> {
+    /// Begins a request at the end of `out`.
+    pub fn request(out: &'b mut Vec<u8>, method: Method<'_>, uri: &[u8]) -> Self {
+        let mut writer = Self::new(out);
+        writer.refused |= !is_token_str(method.as_bytes()) || breaks_the_start_line(uri);
+        writer.out.extend_from_slice(method.as_bytes());
+        writer.out.push(b' ');
+        writer.out.extend_from_slice(uri);
+        writer.out.extend_from_slice(b" SIP/2.0\r\n");
+        writer
+    }
 
-impl<'b> ResponseWriter<'b> {
     /// Begins a response at the end of `out`.
     ///
     /// `source` is the address that the request came from: it goes into the top Via as `received` and, if the request
     /// has an empty `rport`, as `rport` (RFC 3261 §18.2.1, RFC 3581 §4). `to_tag` is added if To has no tag.
-    pub fn new(
+    pub fn response(
         out: &'b mut Vec<u8>,
         request: &Fields<'_>,
         status: u16,
@@ -66,31 +73,31 @@ impl<'b> ResponseWriter<'b> {
         source: Option<SocketAddr>,
         to_tag: Option<&[u8]>,
     ) -> Self {
-        let mut lines = Lines::status(out, status, phrase);
+        let mut writer = Self::status(out, status, phrase);
         let mut source = source;
         for value in request.lines_of(HeaderName::Via) {
-            lines.out.extend_from_slice(b"Via: ");
+            writer.out.extend_from_slice(b"Via: ");
             match source.take() {
-                Some(source) => write_stamped_line(lines.out, value, source),
-                None => lines.out.extend_from_slice(value),
+                Some(source) => write_stamped_line(writer.out, value, source),
+                None => writer.out.extend_from_slice(value),
             }
-            lines.out.extend_from_slice(b"\r\n");
+            writer.out.extend_from_slice(b"\r\n");
         }
         for name in
             [HeaderName::From, HeaderName::To, HeaderName::CallId, HeaderName::CSeq, HeaderName::Timestamp]
         {
             let Some(value) = request.first(name) else { continue };
-            lines.raw(name.as_bytes(), value);
+            writer.raw(name.as_bytes(), value);
             if let (HeaderName::To, Some(tag)) = (name, to_tag)
                 && !has_tag(value)
             {
-                lines.out.truncate(lines.out.len() - 2);
-                lines.out.extend_from_slice(b";tag=");
-                lines.text(tag);
-                lines.out.extend_from_slice(b"\r\n");
+                writer.out.truncate(writer.out.len() - 2);
+                writer.out.extend_from_slice(b";tag=");
+                writer.text(tag);
+                writer.out.extend_from_slice(b"\r\n");
             }
         }
-        Self { lines }
+        writer
     }
 
     /// Begins a response to a parsed request, without parsing any of it again.
@@ -102,124 +109,27 @@ impl<'b> ResponseWriter<'b> {
         source: SocketAddr,
         to_tag: Option<&[u8]>,
     ) -> Self {
-        let mut lines = Lines::status(out, status, phrase);
-        lines.out.extend_from_slice(b"Via: ");
-        write_stamped_via(lines.out, request.via(), request.after_via(), source);
-        lines.out.extend_from_slice(b"\r\n");
-        request.lines_of(HeaderName::Via).skip(1).for_each(|line| lines.raw(b"Via", line));
-        lines.copy_first(request, HeaderName::From);
-        lines.copy_first(request, HeaderName::To);
+        let mut writer = Self::status(out, status, phrase);
+        writer.out.extend_from_slice(b"Via: ");
+        write_stamped_via(writer.out, request.via(), request.after_via(), source);
+        writer.out.extend_from_slice(b"\r\n");
+        request.lines_of(HeaderName::Via).skip(1).for_each(|line| writer.raw(b"Via", line));
+        writer.copy_first(request, HeaderName::From);
+        writer.copy_first(request, HeaderName::To);
         if let Some(to_tag) = to_tag
             && request.to().tag().is_none()
         {
-            lines.out.truncate(lines.out.len() - 2);
-            lines.out.extend_from_slice(b";tag=");
-            lines.text(to_tag);
-            lines.out.extend_from_slice(b"\r\n");
+            writer.out.truncate(writer.out.len() - 2);
+            writer.out.extend_from_slice(b";tag=");
+            writer.text(to_tag);
+            writer.out.extend_from_slice(b"\r\n");
         }
-        lines.copy_first(request, HeaderName::CallId);
-        lines.copy_first(request, HeaderName::CSeq);
-        lines.copy(request, HeaderName::Timestamp);
-        Self { lines }
+        writer.copy_first(request, HeaderName::CallId);
+        writer.copy_first(request, HeaderName::CSeq);
+        writer.copy(request, HeaderName::Timestamp);
+        writer
     }
 
-    /// Adds a header field.
-    pub fn header(&mut self, name: HeaderName, value: &[u8]) -> &mut Self {
-        self.lines.field(name.as_bytes(), value);
-        self
-    }
-
-    /// Adds a header field with a number.
-    pub fn header_number(&mut self, name: HeaderName, value: u64) -> &mut Self {
-        self.lines.field_number(name.as_bytes(), value);
-        self
-    }
-
-    /// Adds a header field whose value `write` appends.
-    pub fn header_with(&mut self, name: HeaderName, write: impl FnOnce(&mut Vec<u8>)) -> &mut Self {
-        self.lines.field_with(name.as_bytes(), write);
-        self
-    }
-
-    /// Copies every field of this name from `from`.
-    pub fn copy(&mut self, from: &Fields<'_>, name: HeaderName) -> &mut Self {
-        self.lines.copy(from, name);
-        self
-    }
-
-    /// Ends the message, without a body.
-    pub fn finish(self) -> Result<(), UnsafeText> {
-        self.lines.finish(None, b"")
-    }
-
-    /// Ends the message with a body.
-    pub fn finish_with_body(self, content_type: &str, body: &[u8]) -> Result<(), UnsafeText> {
-        self.lines.finish(Some(content_type), body)
-    }
-}
-
-impl<'b> RequestWriter<'b> {
-    /// Begins a request at the end of `out`.
-    pub fn new(out: &'b mut Vec<u8>, method: Method<'_>, uri: &[u8]) -> Self {
-        let mut lines = Lines::new(out);
-        lines.refused |= !is_token_str(method.as_bytes()) || breaks_the_start_line(uri);
-        lines.out.extend_from_slice(method.as_bytes());
-        lines.out.push(b' ');
-        lines.out.extend_from_slice(uri);
-        lines.out.extend_from_slice(b" SIP/2.0\r\n");
-        Self { lines }
-    }
-
-    /// Adds a header field.
-    pub fn header(&mut self, name: HeaderName, value: &[u8]) -> &mut Self {
-        self.lines.field(name.as_bytes(), value);
-        self
-    }
-
-    /// Adds a header field with a number.
-    pub fn header_number(&mut self, name: HeaderName, value: u64) -> &mut Self {
-        self.lines.field_number(name.as_bytes(), value);
-        self
-    }
-
-    /// Adds a header field whose value `write` appends.
-    pub fn header_with(&mut self, name: HeaderName, write: impl FnOnce(&mut Vec<u8>)) -> &mut Self {
-        self.lines.field_with(name.as_bytes(), write);
-        self
-    }
-
-    /// Adds a header field whose name has no [`HeaderName`].
-    pub fn header_named(&mut self, name: &str, value: &[u8]) -> &mut Self {
-        self.lines.refused |= !is_token_str(name.as_bytes());
-        self.lines.field(name.as_bytes(), value);
-        self
-    }
-
-    /// Copies every field of this name from `from`.
-    pub fn copy(&mut self, from: &Fields<'_>, name: HeaderName) -> &mut Self {
-        self.lines.copy(from, name);
-        self
-    }
-
-    /// Ends the message, without a body.
-    pub fn finish(self) -> Result<(), UnsafeText> {
-        self.lines.finish(None, b"")
-    }
-
-    /// Ends the message with a body.
-    pub fn finish_with_body(self, content_type: &str, body: &[u8]) -> Result<(), UnsafeText> {
-        self.lines.finish(Some(content_type), body)
-    }
-}
-
-#[derive(Debug)]
-struct Lines<'b> {
-    out: &'b mut Vec<u8>,
-    start: usize,
-    refused: bool,
-}
-
-impl<'b> Lines<'b> {
     fn new(out: &'b mut Vec<u8>) -> Self {
         let start = out.len();
         Self { out, start, refused: false }
@@ -227,23 +137,69 @@ impl<'b> Lines<'b> {
 
     /// A status code has three digits (RFC 3261 §7.2).
     fn status(out: &'b mut Vec<u8>, status: u16, phrase: &str) -> Self {
-        let mut lines = Self::new(out);
+        let mut writer = Self::new(out);
         let digit = |value: u16| b'0' + (value % 10) as u8;
-        lines.out.extend_from_slice(b"SIP/2.0 ");
-        lines.out.extend_from_slice(&[digit(status / 100), digit(status / 10), digit(status), b' ']);
-        lines.text(phrase.as_bytes());
-        lines.out.extend_from_slice(b"\r\n");
-        lines
+        writer.out.extend_from_slice(b"SIP/2.0 ");
+        writer.out.extend_from_slice(&[digit(status / 100), digit(status / 10), digit(status), b' ']);
+        writer.text(phrase.as_bytes());
+        writer.out.extend_from_slice(b"\r\n");
+        writer
+    }
+
+    /// Adds a header field.
+    pub fn header(&mut self, name: HeaderName, value: &[u8]) -> &mut Self {
+        self.refused |= breaks_out(value);
+        self.raw(name.as_bytes(), value);
+        self
+    }
+
+    /// Adds a header field with a number.
+    pub fn header_number(&mut self, name: HeaderName, value: u64) -> &mut Self {
+        self.name(name.as_bytes());
+        write_number(self.out, value);
+        self.out.extend_from_slice(b"\r\n");
+        self
+    }
+
+    /// Adds a header field whose value `write` appends.
+    pub fn header_with(&mut self, name: HeaderName, write: impl FnOnce(&mut Vec<u8>)) -> &mut Self {
+        self.name(name.as_bytes());
+        let start = self.out.len();
+        write(self.out);
+        self.refused |= self.out.get(start..).is_none_or(breaks_out);
+        self.out.extend_from_slice(b"\r\n");
+        self
+    }
+
+    /// Adds a header field whose name has no [`HeaderName`].
+    pub fn header_named(&mut self, name: &str, value: &[u8]) -> &mut Self {
+        self.refused |= !is_token_str(name.as_bytes()) || breaks_out(value);
+        self.raw(name.as_bytes(), value);
+        self
+    }
+
+    /// Copies every field of this name from `from`.
+    pub fn copy(&mut self, from: &Fields<'_>, name: HeaderName) -> &mut Self {
+        for line in from.indices_of(name).filter_map(|index| from.lines().get(index)) {
+            self.copy_line(line, from.as_bytes(), name);
+        }
+        self
+    }
+
+    /// Ends the message, without a body.
+    pub fn finish(self) -> Result<(), UnsafeText> {
+        self.finish_with(b"")
+    }
+
+    /// Ends the message with a body.
+    pub fn finish_with_body(mut self, content_type: &str, body: &[u8]) -> Result<(), UnsafeText> {
+        self.header(HeaderName::ContentType, content_type.as_bytes());
+        self.finish_with(body)
     }
 
     fn text(&mut self, text: &[u8]) {
         self.refused |= breaks_out(text);
         self.out.extend_from_slice(text);
-    }
-
-    fn field(&mut self, name: &[u8], value: &[u8]) {
-        self.refused |= breaks_out(value);
-        self.raw(name, value);
     }
 
     fn raw(&mut self, name: &[u8], value: &[u8]) {
@@ -257,26 +213,6 @@ impl<'b> Lines<'b> {
         self.refused |= name.is_empty();
         self.out.extend_from_slice(name);
         self.out.extend_from_slice(b": ");
-    }
-
-    fn field_number(&mut self, name: &[u8], value: u64) {
-        self.name(name);
-        write_number(self.out, value);
-        self.out.extend_from_slice(b"\r\n");
-    }
-
-    fn field_with(&mut self, name: &[u8], write: impl FnOnce(&mut Vec<u8>)) {
-        self.name(name);
-        let start = self.out.len();
-        write(self.out);
-        self.refused |= self.out.get(start..).is_none_or(breaks_out);
-        self.out.extend_from_slice(b"\r\n");
-    }
-
-    fn copy(&mut self, from: &Fields<'_>, name: HeaderName) {
-        for line in from.indices_of(name).filter_map(|index| from.lines().get(index)) {
-            self.copy_line(line, from.as_bytes(), name);
-        }
     }
 
     /// Copies a field that is allowed once.
@@ -295,14 +231,11 @@ impl<'b> Lines<'b> {
         }
     }
 
-    fn finish(mut self, content_type: Option<&str>, body: &[u8]) -> Result<(), UnsafeText> {
-        if let Some(content_type) = content_type {
-            self.field(HeaderName::ContentType.as_bytes(), content_type.as_bytes());
-        }
+    fn finish_with(mut self, body: &[u8]) -> Result<(), UnsafeText> {
         if body.is_empty() {
             self.out.extend_from_slice(b"Content-Length: 0\r\n\r\n");
         } else {
-            self.field_number(HeaderName::ContentLength.as_bytes(), body.len() as u64);
+            self.header_number(HeaderName::ContentLength, body.len() as u64);
             self.out.extend_from_slice(b"\r\n");
             self.out.extend_from_slice(body);
         }

@@ -45,7 +45,7 @@ fn respond(old: &str, new: &str, to_tag: Option<&[u8]>) -> String {
     let mut out = Vec::new();
     let message = read(&bytes);
     assert_eq!(
-        ResponseWriter::new(&mut out, &message, 180, "Ringing", Some(source()), to_tag).finish(),
+        MessageWriter::response(&mut out, &message, 180, "Ringing", Some(source()), to_tag).finish(),
         Ok(())
     );
     assert_eq!(read(&out).start(), &Start::Response { status: 180, reason: b"Ringing" });
@@ -125,7 +125,7 @@ fn copies_keep_their_lines() {
     let bytes = request(REQUEST);
     let message = read(&bytes);
     let mut out = Vec::new();
-    let mut response = ResponseWriter::new(&mut out, &message, 200, "OK", None, Some(b"9"));
+    let mut response = MessageWriter::response(&mut out, &message, 200, "OK", None, Some(b"9"));
     response.copy(&message, HeaderName::RecordRoute).copy(&message, HeaderName::Route);
     response.header(HeaderName::Contact, b"<sip:bob@192.0.2.1>").header_number(HeaderName::Expires, u64::MAX);
     response.header_with(HeaderName::Allow, |out| out.extend_from_slice(b"INVITE"));
@@ -146,7 +146,7 @@ fn a_rejected_message_can_be_answered() {
         request("INVITE sip:bob@example.com SIP/2.0\nVia: SIP/2.0/UDP h;branch=z9hG4bKa\nTo: \"x\n\n");
     let rejected = Message::parse(&bytes, &Limits::default()).unwrap_err();
     let mut out = Vec::new();
-    let writer = ResponseWriter::new(&mut out, &rejected.fields, 400, "Bad", Some(source()), None);
+    let writer = MessageWriter::response(&mut out, &rejected.fields, 400, "Bad", Some(source()), None);
     assert_eq!(writer.finish(), Ok(()));
     assert_eq!(
         out,
@@ -157,7 +157,7 @@ fn a_rejected_message_can_be_answered() {
 #[test]
 fn a_request_reads_back() {
     let mut out = b"before".to_vec();
-    let mut writer = RequestWriter::new(&mut out, Method::Other(b"PING"), b"sip:bob@[::1]:5070;lr");
+    let mut writer = MessageWriter::request(&mut out, Method::Other(b"PING"), b"sip:bob@[::1]:5070;lr");
     writer.header(HeaderName::Via, b"SIP/2.0/UDP a;branch=z9hG4bKb").header(HeaderName::CallId, b"x");
     writer.header(HeaderName::From, b"<sip:a@b>;tag=1").header(HeaderName::To, b"<sip:c@d>");
     writer.header_with(HeaderName::CSeq, |out| {
@@ -177,11 +177,11 @@ fn a_request_reads_back() {
 
 /// Runs `set` on a writer for each text that would break out; nothing may be written.
 #[track_caller]
-fn responses_refuse(set: impl Fn(&mut ResponseWriter<'_>, &str)) {
+fn responses_refuse(set: impl Fn(&mut MessageWriter<'_>, &str)) {
     let bytes = request(REQUEST);
     for text in BREAKS {
         let mut out = b"kept".to_vec();
-        let mut writer = ResponseWriter::new(&mut out, &read(&bytes), 200, "OK", None, None);
+        let mut writer = MessageWriter::response(&mut out, &read(&bytes), 200, "OK", None, None);
         set(&mut writer, text);
         assert_eq!(writer.finish(), Err(UnsafeText), "{text:?}");
         assert_eq!(out, b"kept");
@@ -189,10 +189,10 @@ fn responses_refuse(set: impl Fn(&mut ResponseWriter<'_>, &str)) {
 }
 
 #[track_caller]
-fn requests_refuse(set: impl Fn(&mut RequestWriter<'_>, &str)) {
+fn requests_refuse(set: impl Fn(&mut MessageWriter<'_>, &str)) {
     for text in BREAKS {
         let mut out = b"kept".to_vec();
-        let mut writer = RequestWriter::new(&mut out, Method::Options, b"sip:a");
+        let mut writer = MessageWriter::request(&mut out, Method::Options, b"sip:a");
         set(&mut writer, text);
         assert_eq!(writer.finish(), Err(UnsafeText), "{text:?}");
         assert_eq!(out, b"kept");
@@ -210,11 +210,11 @@ fn no_setter_of_a_response_can_be_broken_out_of() {
     let bytes = request(REQUEST);
     for text in BREAKS {
         let mut out = Vec::new();
-        let writer = ResponseWriter::new(&mut out, &read(&bytes), 200, text, None, None);
+        let writer = MessageWriter::response(&mut out, &read(&bytes), 200, text, None, None);
         assert_eq!(writer.finish(), Err(UnsafeText), "phrase {text:?}");
-        let writer = ResponseWriter::new(&mut out, &read(&bytes), 200, "OK", None, Some(text.as_bytes()));
+        let writer = MessageWriter::response(&mut out, &read(&bytes), 200, "OK", None, Some(text.as_bytes()));
         assert_eq!(writer.finish(), Err(UnsafeText), "tag {text:?}");
-        let writer = ResponseWriter::new(&mut out, &read(&bytes), 200, "OK", None, None);
+        let writer = MessageWriter::response(&mut out, &read(&bytes), 200, "OK", None, None);
         assert_eq!(writer.finish_with_body(text, b"x"), Err(UnsafeText), "content type {text:?}");
         assert!(out.is_empty());
     }
@@ -236,11 +236,11 @@ fn no_setter_of_a_request_can_be_broken_out_of() {
     });
     let mut out = Vec::new();
     for text in BREAKS.into_iter().chain(["", "a b", " a", "a\t", "a\x7f"]) {
-        let writer = RequestWriter::new(&mut out, Method::Options, text.as_bytes());
+        let writer = MessageWriter::request(&mut out, Method::Options, text.as_bytes());
         assert_eq!(writer.finish(), Err(UnsafeText), "uri {text:?}");
-        let writer = RequestWriter::new(&mut out, Method::Other(text.as_bytes()), b"sip:a");
+        let writer = MessageWriter::request(&mut out, Method::Other(text.as_bytes()), b"sip:a");
         assert_eq!(writer.finish(), Err(UnsafeText), "method {text:?}");
-        let mut writer = RequestWriter::new(&mut out, Method::Options, b"sip:a");
+        let mut writer = MessageWriter::request(&mut out, Method::Options, b"sip:a");
         writer.header_named(text, b"x");
         assert_eq!(writer.finish(), Err(UnsafeText), "name {text:?}");
         assert!(out.is_empty());
@@ -250,7 +250,7 @@ fn no_setter_of_a_request_can_be_broken_out_of() {
 #[test]
 fn a_name_without_spelling_is_refused() {
     let bytes = request(REQUEST);
-    type Set = fn(&mut ResponseWriter<'_>, &Fields<'_>);
+    type Set = fn(&mut MessageWriter<'_>, &Fields<'_>);
     let all: [(&str, Set); 4] = [
         ("header", |writer, _| _ = writer.header(HeaderName::Other, b"x")),
         ("header_number", |writer, _| _ = writer.header_number(HeaderName::Other, 1)),
@@ -260,7 +260,7 @@ fn a_name_without_spelling_is_refused() {
     for (what, set) in all {
         let mut out = Vec::new();
         let message = read(&bytes);
-        let mut writer = ResponseWriter::new(&mut out, &message, 200, "OK", None, None);
+        let mut writer = MessageWriter::response(&mut out, &message, 200, "OK", None, None);
         set(&mut writer, &message);
         assert_eq!(writer.finish(), Err(UnsafeText), "{what}");
         assert!(out.is_empty());

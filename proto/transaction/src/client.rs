@@ -1,12 +1,12 @@
 //! Stored state of a client transaction, and the ACK and CANCEL that it generates.
 
+use crate::clock::Clock;
 use crate::slab::SlabKey;
 use crate::state::{Step, invite_client, non_invite_client};
 use crate::stored::StoredRequest;
 use alloc::vec::Vec;
-use core::time::Duration;
-use ringway_sansio::{Flow, TimerKey};
-use ringway_sip::{HeaderName, Limits, Message, Method, RequestWriter, Start};
+use ringway_sansio::Flow;
+use ringway_sip::{HeaderName, Limits, Message, MessageWriter, Method, Start};
 
 /// Key of a client transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -34,9 +34,7 @@ pub(crate) struct Client<C> {
     pub(crate) request: StoredRequest,
     /// True if `request` is the ACK of a failed INVITE.
     pub(crate) is_acknowledged: bool,
-    pub(crate) retransmit: TimerKey,
-    pub(crate) wait: TimerKey,
-    pub(crate) interval: Duration,
+    pub(crate) clock: Clock,
     pub(crate) cancel: Cancel,
 }
 
@@ -48,9 +46,7 @@ pub(crate) enum Cancel {
     Wanted,
     Sent {
         state: non_invite_client::State,
-        retransmit: TimerKey,
-        wait: TimerKey,
-        interval: Duration,
+        clock: Clock,
     },
 }
 
@@ -145,7 +141,7 @@ fn write_companion(invite: &[u8], method: Method<'_>, to_of: Option<&Message<'_>
     let Ok(invite) = Message::parse(invite, &Limits::for_own_requests()) else { return };
     let Start::Request { uri, .. } = invite.start() else { return };
     let start = out.len();
-    let mut request = RequestWriter::new(out, method, uri.as_bytes());
+    let mut request = MessageWriter::request(out, method, uri.as_bytes());
     if let Some(via) = invite.values(HeaderName::Via).next() {
         request.header(HeaderName::Via, via);
     }

@@ -2,11 +2,12 @@
 
 use crate::branch::BranchKey;
 use crate::client::{self, Client, ClientId};
+use crate::clock::{Due, Side};
 use crate::config::{Limits, Timers};
 use crate::matching::{MatchKey, Matcher};
 use crate::server::{self, Server};
 use crate::slab::{Slab, SlabKey};
-use crate::state::{Timer, invite_server, non_invite_server};
+use crate::state::{invite_server, non_invite_server};
 use crate::token::{read_token, server_token};
 use alloc::vec::Vec;
 use core::hash::{BuildHasherDefault, Hasher};
@@ -115,20 +116,6 @@ pub struct Counters {
     pub refused_full: u64,
     /// Responses that were not sent because they exceeded the allowance of an unverified address.
     pub unverified_limited: u64,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Due {
-    pub(crate) of: Side,
-    pub(crate) key: SlabKey,
-    pub(crate) timer: Timer,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Side {
-    Server,
-    Client,
-    CancelOfClient,
 }
 
 impl<S: Copy, C: Copy> Transactions<S, C> {

@@ -9,7 +9,7 @@ use alloc::string::String;
 use core::net::SocketAddr;
 use core::time::Duration;
 use ringway_sansio::{ConnectionId, Context, ListenerId, Outbox, Rng, Seed};
-use ringway_sip::ResponseWriter;
+use ringway_sip::MessageWriter;
 
 /// Random requests, responses, retransmissions, CANCELs, broken connections and pauses. Then the user answers all open
 /// requests and time passes. Every transaction must be gone, and each server transaction reported once.
@@ -268,7 +268,7 @@ fn request(is_invite: bool, branch: &str) -> String {
 
 fn write_response(out: &mut Vec<u8>, request: &str, status: u16) {
     let request = Message::parse(request.as_bytes(), &ringway_sip::Limits::default()).unwrap();
-    ResponseWriter::new(out, &request, status, "x", None, Some(b"t")).finish().unwrap();
+    MessageWriter::response(out, &request, status, "x", None, Some(b"t")).finish().unwrap();
 }
 
 #[test]

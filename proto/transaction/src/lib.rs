@@ -20,6 +20,7 @@ mod address;
 mod allowance;
 mod branch;
 mod client;
+mod clock;
 mod config;
 mod layer;
 mod matching;

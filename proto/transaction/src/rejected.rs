@@ -2,7 +2,7 @@
 
 use crate::via::reply_flow;
 use ringway_sansio::{Flow, Outbox, Token};
-use ringway_sip::{HeaderName, Rejected, ResponseWriter, Via, grammar};
+use ringway_sip::{HeaderName, MessageWriter, Rejected, Via, grammar};
 
 /// Answers a rejected request without a transaction. Responses, ACKs and requests without a Via are dropped. `flow` is
 /// the flow of the request; `to_tag` is added if its To has no tag.
@@ -17,7 +17,8 @@ pub fn answer_rejected(rejected: &Rejected<'_>, flow: Flow, to_tag: &[u8], out: 
     let phrase = alloc::format!("{}", rejected.reason);
     let status = rejected.reason.status();
     out.send_with(flow, Token::NONE, |arena| {
-        let response = ResponseWriter::new(arena, fields, status, &phrase, Some(flow.remote), Some(to_tag));
+        let response =
+            MessageWriter::response(arena, fields, status, &phrase, Some(flow.remote), Some(to_tag));
         let _ = response.finish();
     });
 }

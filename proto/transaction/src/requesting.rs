@@ -2,15 +2,15 @@
 
 use crate::branch::{Branch, has_unique, write_unique};
 use crate::client::{self, Cancel, Client, ClientId, Outgoing, write_ack, write_cancel};
-use crate::layer::{Answer, Due, Notice, Side, Transactions, recycle};
+use crate::clock::{Clock, Due, Side};
+use crate::layer::{Answer, Notice, Transactions, recycle};
 use crate::slab::SlabKey;
-use crate::state::{Class, Effect, Timer, invite_client, non_invite_client};
+use crate::state::{Class, Effect, Step, Timer, invite_client, non_invite_client};
 use crate::stored::StoredRequest;
 use crate::token::client_token;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::time::Duration;
-use ringway_sansio::{Context, Flow, Instant, Outbox, TimerKey, Token, Wheel};
+use ringway_sansio::{Context, Flow, Outbox, Token, Wheel};
 use ringway_sip::{Message, Method};
 
 impl<S: Copy, C: Copy> Transactions<S, C> {
@@ -48,24 +48,12 @@ impl<S: Copy, C: Copy> Transactions<S, C> {
             unique,
             request: StoredRequest::new(request),
             is_acknowledged: false,
-            retransmit: TimerKey::NONE,
-            wait: TimerKey::NONE,
-            interval: Duration::ZERO,
+            clock: Clock::STOPPED,
             cancel: Cancel::NotWanted,
         });
-        for &effect in step.effects {
-            match effect {
-                Effect::Start(timer) => self.start_client_timer(cx.now, slot, timer),
-                Effect::Send
-                | Effect::SendAck
-                | Effect::PassUp
-                | Effect::ReportTimeout
-                | Effect::ReportTransportError
-                | Effect::Repeat(_)
-                | Effect::StopRetransmitting
-                | Effect::StopWaiting => {}
-            }
-        }
+        // The request has been sent.
+        let effects = step.effects.strip_prefix(&[Effect::Send]).unwrap_or(step.effects);
+        self.apply_client(cx, slot, &Step { effects, ..step }, None, &mut Vec::new());
         Some(ClientId(slot))
     }
 
@@ -121,22 +109,12 @@ impl<S: Copy, C: Copy> Transactions<S, C> {
         }
         let owner = client.owner;
         let step = client.machine.on(client::Event::Response(class), client.flow.transport.is_reliable());
-        let mut passed = false;
-        for &effect in step.effects {
-            match effect {
-                Effect::PassUp => passed = true,
-                Effect::SendAck => self.send_ack(slot, message, cx.out),
-                Effect::Start(timer) => self.start_client_timer(cx.now, slot, timer),
-                Effect::StopRetransmitting => self.stop_client_timer(slot, true),
-                Effect::StopWaiting => self.stop_client_timer(slot, false),
-                Effect::Send | Effect::Repeat(_) | Effect::ReportTimeout | Effect::ReportTransportError => {}
-            }
-        }
+        let is_passed = self.apply_client(cx, slot, &step, Some(message), &mut Vec::new());
         self.settle_client(slot, step.state);
         if class == Class::Provisional {
             self.send_wanted_cancel(cx, slot);
         }
-        if passed { Answer::Pass { client: ClientId(slot), owner } } else { Answer::Absorbed }
+        if is_passed { Answer::Pass { client: ClientId(slot), owner } } else { Answer::Absorbed }
     }
 
     /// Cancels an INVITE: at once if a provisional response was received, else after the first one (RFC 3261 §9.1).
@@ -186,39 +164,59 @@ impl<S: Copy, C: Copy> Transactions<S, C> {
             return;
         }
         let step = client.machine.on(event, client.flow.transport.is_reliable());
+        self.apply_client(cx, slot, &step, None, notices);
+        self.settle_client(slot, step.state);
+    }
+
+    /// Applies a step of a client transaction; `response` is the message that caused it. Returns true if the response is
+    /// to be passed to the owner.
+    fn apply_client<A>(
+        &mut self,
+        cx: &mut Context<'_, A>,
+        slot: SlabKey,
+        step: &Step<client::Machine>,
+        response: Option<&Message<'_>>,
+        notices: &mut Vec<Notice<C>>,
+    ) -> bool {
+        let Some(client) = self.clients.get_mut(slot) else { return false };
+        let (id, owner) = (ClientId(slot), client.owner);
+        let due = |timer| Due { of: Side::Client, key: slot, timer };
+        let mut is_passed = false;
         for &effect in step.effects {
             match effect {
-                Effect::Send => {
-                    if let Some(client) = self.clients.get(slot) {
-                        self.counters.requests_retransmitted += 1;
-                        let request = &client.request;
-                        cx.out.send_with(client.flow, client_token(self.shard, slot), |arena| {
-                            request.write(arena)
-                        });
-                    }
+                Effect::Start(timer) => {
+                    client.clock.start(&mut self.wheel, cx.now, self.timers.length(timer), due(timer));
                 }
                 Effect::Repeat(timer) => {
-                    if let Some(client) = self.clients.get_mut(slot) {
-                        client.interval = match step.state {
-                            client::Machine::Invite(_) => self.timers.next_interval(timer, client.interval),
-                            client::Machine::NonInvite(state) => {
-                                self.timers.interval_after(timer, client.interval, state)
-                            }
-                        };
-                        let due = Due { of: Side::Client, key: slot, timer };
-                        client.retransmit = self.wheel.arm(cx.now + client.interval, due);
+                    let interval = match step.state {
+                        client::Machine::Invite(_) => self.timers.next_interval(timer, client.clock.interval),
+                        client::Machine::NonInvite(state) => {
+                            self.timers.interval_after(timer, client.clock.interval, state)
+                        }
+                    };
+                    client.clock.repeat(&mut self.wheel, cx.now, interval, due(timer));
+                }
+                Effect::StopRetransmitting => client.clock.stop_retransmission(&mut self.wheel),
+                Effect::StopWaiting => client.clock.stop_waiting(&mut self.wheel),
+                Effect::Send => {
+                    self.counters.requests_retransmitted += 1;
+                    let token = client_token(self.shard, slot);
+                    cx.out.send_with(client.flow, token, |arena| client.request.write(arena));
+                }
+                Effect::SendAck => {
+                    if let Some(response) = response {
+                        send_ack(client, response, cx.out);
                     }
                 }
+                Effect::PassUp => is_passed = true,
                 Effect::ReportTimeout => {
                     self.counters.client_timeouts += 1;
                     notices.push(Notice::ClientTimedOut { client: id, owner });
                 }
                 Effect::ReportTransportError => notices.push(Notice::ClientUnreachable { client: id, owner }),
-                Effect::Start(timer) => self.start_client_timer(cx.now, slot, timer),
-                Effect::SendAck | Effect::PassUp | Effect::StopRetransmitting | Effect::StopWaiting => {}
             }
         }
-        self.settle_client(slot, step.state);
+        is_passed
     }
 
     fn settle_client(&mut self, slot: SlabKey, state: client::Machine) {
@@ -239,51 +237,9 @@ impl<S: Copy, C: Copy> Transactions<S, C> {
 
     fn remove_client(&mut self, slot: SlabKey) {
         if let Some(mut client) = self.clients.remove(slot) {
-            self.wheel.cancel(client.retransmit);
-            self.wheel.cancel(client.wait);
+            client.clock.stop(&mut self.wheel);
             end_cancel(&mut self.wheel, &mut client);
             recycle(&mut self.spare, client.request.take_buffer());
-        }
-    }
-
-    fn start_client_timer(&mut self, now: Instant, slot: SlabKey, timer: Timer) {
-        let length = self.timers.length(timer);
-        let Some(client) = self.clients.get_mut(slot) else { return };
-        let key = self.wheel.arm(now + length, Due { of: Side::Client, key: slot, timer });
-        if timer.is_retransmission() {
-            client.interval = length;
-            client.retransmit = key;
-        } else {
-            self.wheel.cancel(client.wait);
-            client.wait = key;
-        }
-    }
-
-    fn stop_client_timer(&mut self, slot: SlabKey, retransmission: bool) {
-        if let Some(client) = self.clients.get(slot) {
-            self.wheel.cancel(if retransmission { client.retransmit } else { client.wait });
-        }
-    }
-
-    fn send_ack(&mut self, slot: SlabKey, response: &Message<'_>, out: &mut Outbox) {
-        let Some(client) = self.clients.get_mut(slot) else { return };
-        let is_acknowledged = client.is_acknowledged;
-        let request = &client.request;
-        let before = out.len();
-        out.send_with(client.flow, Token::NONE, |arena| match is_acknowledged {
-            true => request.write(arena),
-            false => write_ack(&request.bytes(), response, arena),
-        });
-        // After this the request is only needed for its ACK.
-        if !is_acknowledged && out.len() > before {
-            let mut buffer = client.request.take_buffer();
-            buffer.clear();
-            buffer.extend_from_slice(out.last_bytes());
-            if buffer.capacity() > 2 * buffer.len() {
-                buffer.shrink_to_fit();
-            }
-            client.request = StoredRequest::new(buffer);
-            client.is_acknowledged = true;
         }
     }
 
@@ -295,17 +251,20 @@ impl<S: Copy, C: Copy> Transactions<S, C> {
         cx.out.send_with(client.flow, Token::NONE, |arena| write_cancel(&client.request.bytes(), arena));
         let reliable = client.flow.transport.is_reliable();
         let due = |timer| Due { of: Side::CancelOfClient, key: slot, timer };
-        let interval = self.timers.length(Timer::E);
-        let retransmit =
-            if reliable { TimerKey::NONE } else { self.wheel.arm(cx.now + interval, due(Timer::E)) };
-        let wait = self.wheel.arm(cx.now + self.timers.length(Timer::F), due(Timer::F));
-        client.cancel = Cancel::Sent { state: non_invite_client::State::Trying, retransmit, wait, interval };
-        self.start_client_timer(cx.now, slot, Timer::B);
+        let mut clock = Clock::STOPPED;
+        for timer in [Timer::E, Timer::F] {
+            if !(reliable && timer.is_retransmission()) {
+                clock.start(&mut self.wheel, cx.now, self.timers.length(timer), due(timer));
+            }
+        }
+        client.cancel = Cancel::Sent { state: non_invite_client::State::Trying, clock };
+        let due = Due { of: Side::Client, key: slot, timer: Timer::B };
+        client.clock.start(&mut self.wheel, cx.now, self.timers.length(Timer::B), due);
     }
 
     pub(crate) fn step_cancel<A>(&mut self, cx: &mut Context<'_, A>, slot: SlabKey, event: client::Event) {
         let Some(client) = self.clients.get_mut(slot) else { return };
-        let Cancel::Sent { state, retransmit, wait, interval } = &mut client.cancel else { return };
+        let Cancel::Sent { state, clock } = &mut client.cancel else { return };
         let step = non_invite_client::on(*state, event, client.flow.transport.is_reliable());
         *state = step.state;
         for &effect in step.effects {
@@ -317,14 +276,11 @@ impl<S: Copy, C: Copy> Transactions<S, C> {
                     });
                 }
                 Effect::Repeat(timer) => {
-                    *interval = self.timers.interval_after(timer, *interval, step.state);
+                    let interval = self.timers.interval_after(timer, clock.interval, step.state);
                     let due = Due { of: Side::CancelOfClient, key: slot, timer };
-                    *retransmit = self.wheel.arm(cx.now + *interval, due);
+                    clock.repeat(&mut self.wheel, cx.now, interval, due);
                 }
-                Effect::StopRetransmitting => {
-                    self.wheel.cancel(*retransmit);
-                    self.wheel.cancel(*wait);
-                }
+                Effect::StopRetransmitting => clock.stop(&mut self.wheel),
                 // It ends with its INVITE and needs no other timer.
                 Effect::Start(_)
                 | Effect::SendAck
@@ -339,9 +295,30 @@ impl<S: Copy, C: Copy> Transactions<S, C> {
 
 /// Stops the CANCEL, pending or sent.
 fn end_cancel<C>(wheel: &mut Wheel<Due>, client: &mut Client<C>) {
-    if let Cancel::Sent { retransmit, wait, .. } = client.cancel {
-        wheel.cancel(retransmit);
-        wheel.cancel(wait);
+    if let Cancel::Sent { clock, .. } = client.cancel {
+        clock.stop(wheel);
     }
     client.cancel = Cancel::NotWanted;
+}
+
+/// Sends the ACK of a failed INVITE, which replaces the request.
+fn send_ack<C>(client: &mut Client<C>, response: &Message<'_>, out: &mut Outbox) {
+    let is_acknowledged = client.is_acknowledged;
+    let request = &client.request;
+    let before = out.len();
+    out.send_with(client.flow, Token::NONE, |arena| match is_acknowledged {
+        true => request.write(arena),
+        false => write_ack(&request.bytes(), response, arena),
+    });
+    // After this the request is only needed for its ACK.
+    if !is_acknowledged && out.len() > before {
+        let mut buffer = client.request.take_buffer();
+        buffer.clear();
+        buffer.extend_from_slice(out.last_bytes());
+        if buffer.capacity() > 2 * buffer.len() {
+            buffer.shrink_to_fit();
+        }
+        client.request = StoredRequest::new(buffer);
+        client.is_acknowledged = true;
+    }
 }

@@ -1,13 +1,13 @@
 //! Stored state of a server transaction.
 
 use crate::allowance::Allowance;
+use crate::clock::Clock;
 use crate::matching::MatchKey;
 use crate::slab::SlabKey;
 use crate::state::{Step, invite_server, non_invite_server};
 use alloc::vec::Vec;
 use core::net::SocketAddr;
-use core::time::Duration;
-use ringway_sansio::{Flow, TimerKey};
+use ringway_sansio::Flow;
 
 /// Key of a server transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -26,9 +26,7 @@ pub(crate) struct Server<S> {
     pub(crate) allowance: Option<Allowance>,
     /// Last response, as long as it may be retransmitted.
     pub(crate) last: Vec<u8>,
-    pub(crate) retransmit: TimerKey,
-    pub(crate) wait: TimerKey,
-    pub(crate) interval: Duration,
+    pub(crate) clock: Clock,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

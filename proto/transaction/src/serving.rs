@@ -1,7 +1,8 @@
 //! Server side of [`Transactions`]: received requests and their responses.
 
 use crate::allowance::{Allowance, Origin};
-use crate::layer::{Due, Incoming, Side, Transactions, recycle};
+use crate::clock::{Clock, Due, Side};
+use crate::layer::{Incoming, Transactions, recycle};
 use crate::matching::MatchKey;
 use crate::server::{self, Server, ServerId};
 use crate::slab::SlabKey;
@@ -9,8 +10,7 @@ use crate::state::{Class, Effect, invite_server, non_invite_server};
 use crate::token::server_token;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
-use core::time::Duration;
-use ringway_sansio::{Context, Flow, Instant, TimerKey};
+use ringway_sansio::{Context, Flow, Instant};
 use ringway_sip::{Message, Method};
 
 impl<S: Copy, C: Copy> Transactions<S, C> {
@@ -60,9 +60,7 @@ impl<S: Copy, C: Copy> Transactions<S, C> {
             key,
             allowance: None,
             last: self.spare.pop().unwrap_or_default(),
-            retransmit: TimerKey::NONE,
-            wait: TimerKey::NONE,
-            interval: Duration::ZERO,
+            clock: Clock::STOPPED,
         });
         self.index.insert(key, slot);
         Some(ServerId(slot))
@@ -190,30 +188,18 @@ impl<S: Copy, C: Copy> Transactions<S, C> {
         if step.state == server::Machine::Invite(invite_server::State::Confirmed) {
             recycle(&mut self.spare, core::mem::take(&mut server.last));
         }
+        let due = |timer| Due { of: Side::Server, key: slot, timer };
         for &effect in step.effects {
             match effect {
                 Effect::Start(timer) => {
-                    let length = self.timers.length(timer);
-                    let key = self.wheel.arm(now + length, Due { of: Side::Server, key: slot, timer });
-                    if timer.is_retransmission() {
-                        server.interval = length;
-                        server.retransmit = key;
-                    } else {
-                        self.wheel.cancel(server.wait);
-                        server.wait = key;
-                    }
+                    server.clock.start(&mut self.wheel, now, self.timers.length(timer), due(timer));
                 }
                 Effect::Repeat(timer) => {
-                    server.interval = self.timers.next_interval(timer, server.interval);
-                    let due = Due { of: Side::Server, key: slot, timer };
-                    server.retransmit = self.wheel.arm(now + server.interval, due);
+                    let interval = self.timers.next_interval(timer, server.clock.interval);
+                    server.clock.repeat(&mut self.wheel, now, interval, due(timer));
                 }
-                Effect::StopRetransmitting => {
-                    self.wheel.cancel(server.retransmit);
-                }
-                Effect::StopWaiting => {
-                    self.wheel.cancel(server.wait);
-                }
+                Effect::StopRetransmitting => server.clock.stop_retransmission(&mut self.wheel),
+                Effect::StopWaiting => server.clock.stop_waiting(&mut self.wheel),
                 Effect::ReportTimeout => self.counters.acks_missed += 1,
                 Effect::Send | Effect::SendAck | Effect::PassUp | Effect::ReportTransportError => {}
             }
@@ -226,8 +212,7 @@ impl<S: Copy, C: Copy> Transactions<S, C> {
 
     pub(crate) fn remove_server(&mut self, slot: SlabKey) {
         if let Some(server) = self.servers.remove(slot) {
-            self.wheel.cancel(server.retransmit);
-            self.wheel.cancel(server.wait);
+            server.clock.stop(&mut self.wheel);
             if self.index.get(&server.key) == Some(&slot) {
                 self.index.remove(&server.key);
             }

@@ -1,4 +1,4 @@
-//! From the Commit to the Confirms, as initiator and as responder (RFC 6189 §4.4.1), and the contention of two Commits
+//! States of the key exchange, from the Commit to the Confirms, in both roles (RFC 6189 §4.4.1), and the contention of two Commits
 //! (§4.2).
 
 use crate::CONFIRM_FAILURES_MAX;

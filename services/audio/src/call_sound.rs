@@ -3,6 +3,7 @@
 use crate::pulse::PulseCard;
 use crate::sink::Sink;
 use crate::source::Source;
+use ringway_media::Sound;
 use ringway_media::headset::Headset;
 
 /// Input of a call.
@@ -28,8 +29,19 @@ impl CallSound {
         Self { input, sink, headset: card.map(Headset::new) }
     }
 
-    /// Fills a block with what is to be sent.
-    pub fn capture(&mut self, block: &mut [i16]) {
+    /// Gaps and drops at the sound card, for people; `None` without a card.
+    pub fn card_summary(&self) -> Option<String> {
+        self.headset.as_ref().map(Headset::summary)
+    }
+
+    /// The sink, to be read or [finished](Sink::finish).
+    pub fn into_sink(self) -> Sink {
+        self.sink
+    }
+}
+
+impl Sound for CallSound {
+    fn capture(&mut self, block: &mut [i16]) {
         match (&mut self.input, &mut self.headset) {
             (Input::Source(source), _) => source.fill(block),
             (Input::Microphone, Some(headset)) => headset.capture(block),
@@ -37,16 +49,14 @@ impl CallSound {
         }
     }
 
-    /// Processes a block of received samples.
-    pub fn play(&mut self, block: &[i16]) {
+    fn play(&mut self, block: &[i16]) {
         self.sink.take(block);
         if let Some(headset) = &mut self.headset {
             headset.play(block);
         }
     }
 
-    /// Plays the ringback tone for the length of a block; the sink records the block itself.
-    pub fn play_ringback(&mut self, block: &mut [i16]) {
+    fn play_ringback(&mut self, block: &mut [i16]) {
         self.sink.take(block);
         if let Some(headset) = &mut self.headset {
             headset.fill_ringback(block);
@@ -54,18 +64,7 @@ impl CallSound {
         }
     }
 
-    /// True if the microphone is the input.
-    pub fn sends_microphone(&self) -> bool {
+    fn is_microphone(&self) -> bool {
         matches!(self.input, Input::Microphone)
-    }
-
-    /// Summary of gaps and drops of the sound card; `None` without a card.
-    pub fn card_summary(&self) -> Option<String> {
-        self.headset.as_ref().map(Headset::summary)
-    }
-
-    /// Returns the sink, to be read or [finished](Sink::finish).
-    pub fn into_sink(self) -> Sink {
-        self.sink
     }
 }

@@ -9,7 +9,6 @@
 //! Sound consists of 16-bit samples, 8,000/s, one channel. Start reading at [`CallSound`].
 
 mod call_sound;
-mod level;
 pub mod pulse;
 mod resample;
 mod ringer;
@@ -17,7 +16,6 @@ mod sink;
 mod source;
 
 pub use call_sound::{CallSound, Input};
-pub use level::{Level, Levels};
 pub use ringer::Ringer;
 pub use sink::{Sink, WavRecorder};
 pub use source::{Source, SourceError};

@@ -2,6 +2,7 @@
 //! disk.
 
 use super::*;
+use ringway_media::{Level, Sound};
 use ringway_test_support::tone::share_at;
 use std::path::Path;
 
@@ -144,18 +145,4 @@ fn a_truncated_file_is_played_or_refused() {
         std::fs::write(&cut, &bytes[..length]).unwrap();
         let _ = Source::wav(&cut);
     }
-}
-
-#[test]
-fn levels_are_measured_per_block() {
-    let quiet = Level::of(&[0; 160]);
-    assert_eq!((quiet, quiet.dbfs().round()), (Level::default(), -90.0));
-    let loud = Level::of(&[i16::MIN; 160]);
-    assert_eq!((loud.peak, loud.rms, loud.dbfs()), (32_768, 32_768, 0.0));
-    assert_eq!(Level::of(&[]), Level::default());
-    let levels = Levels::default();
-    let reader = levels.clone();
-    levels.set_captured(loud);
-    levels.set_played(quiet);
-    assert_eq!((reader.captured(), reader.played()), (loud, quiet));
 }

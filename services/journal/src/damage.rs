@@ -89,7 +89,7 @@ impl LostKeys {
     }
 
     /// Removes `key`, because an intact later record was found.
-    pub(crate) fn found_again(&mut self, key: &[u8]) {
+    pub(crate) fn restored(&mut self, key: &[u8]) {
         if !self.keys.is_empty() {
             self.keys.remove(key);
         }

@@ -2,8 +2,8 @@
 
 use crate::disk::open_to_lock;
 use crate::record::{encode_synced, seal};
-use crate::recovery::{self, Open, Recovery};
-use crate::segment::{HEADER_BYTES, Header, Kind, Names};
+use crate::recovery::{self, OpenSegment, Recovery};
+use crate::segment::{FileNames, HEADER_BYTES, Header, Kind};
 use crate::{Disk, DiskFile, JournalError, LocalDisk};
 use std::fs::{File, TryLockError};
 use std::io;
@@ -17,13 +17,13 @@ pub(crate) const COMPACT_SNAPSHOTS: u64 = 2;
 
 /// A journal that was recovered and is open for appending, for [`crate::Writer::start`].
 pub struct Journal {
-    names: Names,
+    names: FileNames,
     disk: Arc<dyn Disk>,
     segment: Box<dyn DiskFile>,
     number: u64,
     /// Intact length of the segment and number of its next record. Bytes after it, left by a failed write, are cut off
     /// before the next write.
-    open: Open,
+    open: OpenSegment,
     needs_cut: bool,
     /// Bytes of the segment that are durable.
     synced: u64,
@@ -63,7 +63,7 @@ impl Journal {
         path: &Path,
         mut on_record: impl FnMut(&[u8], &[u8]),
     ) -> Result<Self, JournalError> {
-        let names = Names::new(path);
+        let names = FileNames::new(path);
         let lock = lock(&names)?;
         let (recovery, position) = recovery::recover(&names, &*disk, &mut on_record)?;
         let file = names.segment(position.segment);
@@ -179,7 +179,7 @@ impl Journal {
         self.needs_snapshot = false;
     }
 
-    pub(crate) fn names(&self) -> &Names {
+    pub(crate) fn names(&self) -> &FileNames {
         &self.names
     }
 
@@ -193,7 +193,7 @@ impl Journal {
     }
 }
 
-fn lock(names: &Names) -> Result<File, JournalError> {
+fn lock(names: &FileNames) -> Result<File, JournalError> {
     let path = names.lock();
     let file = open_to_lock(&path).map_err(JournalError::io(&path, "create the lock file"))?;
     match file.try_lock() {
@@ -207,16 +207,16 @@ fn lock(names: &Names) -> Result<File, JournalError> {
 
 /// Creates segment `number` with its header and makes both durable, so that a segment with records has a valid header.
 fn create_segment(
-    names: &Names,
+    names: &FileNames,
     disk: &dyn Disk,
     number: u64,
     previous_synced: u64,
-) -> io::Result<(Box<dyn DiskFile>, Open)> {
+) -> io::Result<(Box<dyn DiskFile>, OpenSegment)> {
     let mut segment = disk.create(&names.segment(number))?;
     let header = Header::new(Kind::Segment, number, previous_synced)?;
     segment.append(&header.encode())?;
     segment.sync()?;
     disk.sync_folder(names.folder())?;
-    let open = Open { length: HEADER_BYTES as u64, file: header.file.unwrap_or_default(), next: 0 };
+    let open = OpenSegment { length: HEADER_BYTES as u64, file: header.file.unwrap_or_default(), next: 0 };
     Ok((segment, open))
 }

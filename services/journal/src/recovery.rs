@@ -12,8 +12,8 @@
 use crate::damage::{Damage, LostKeys};
 use crate::record::{Format, LostKey, decode};
 use crate::record::{RECORD_BYTES_MAX, Step};
-use crate::scan::{Found, Lost, Scan, Tail, scan};
-use crate::segment::{HEADER_BYTES, Head, Header, Kind, Names, V1_HEADER_BYTES};
+use crate::scan::{Lost, Scan, ScanSink, Tail, scan};
+use crate::segment::{FileNames, HEADER_BYTES, Header, HeaderState, Kind, V1_HEADER_BYTES};
 use crate::{Disk, JournalError, disk};
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -56,7 +56,7 @@ pub(crate) struct Position {
     /// Number of the segment to append to.
     pub(crate) segment: u64,
     /// State of the segment; `None`: it must be created.
-    pub(crate) open: Option<Open>,
+    pub(crate) open: Option<OpenSegment>,
     /// For a segment to be created: intact length of the previous one.
     pub(crate) previous_synced: u64,
     /// Bytes of all earlier segments that are newer than the snapshot.
@@ -70,7 +70,7 @@ pub(crate) struct Position {
 
 /// A segment that can be appended to.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Open {
+pub(crate) struct OpenSegment {
     /// Length of its intact part.
     pub(crate) length: u64,
     /// File number of its records.
@@ -81,7 +81,7 @@ pub(crate) struct Open {
 
 /// Reads the snapshot and the segments in order, and passes every intact record to `on_record`.
 pub(crate) fn recover(
-    names: &Names,
+    names: &FileNames,
     disk: &dyn Disk,
     on_record: &mut dyn FnMut(&[u8], &[u8]),
 ) -> Result<(Recovery, Position), JournalError> {
@@ -140,7 +140,7 @@ pub(crate) fn recover(
 }
 
 struct Reading<'r> {
-    names: &'r Names,
+    names: &'r FileNames,
     found: Recovery,
     on_record: &'r mut dyn FnMut(&[u8], &[u8]),
 }
@@ -154,16 +154,16 @@ struct Snapshot {
 
 struct Segment {
     /// `None`: nothing may be appended, because it is damaged or has an older version.
-    open: Option<Open>,
+    open: Option<OpenSegment>,
     /// Length of its intact part; 0: it has no header.
     good: u64,
     length: u64,
     is_replaced: bool,
 }
 
-impl Found for Reading<'_> {
+impl ScanSink for Reading<'_> {
     fn record(&mut self, key: &[u8], value: &[u8]) {
-        self.found.lost_keys.found_again(key);
+        self.found.lost_keys.restored(key);
         (self.on_record)(key, value);
     }
 
@@ -183,12 +183,12 @@ impl Reading<'_> {
         }
         let mut file = open(path)?;
         let head = Header::read(&mut file, path)?;
-        let has_one_copy = matches!(head, Head::OneCopy(_));
+        let has_one_copy = matches!(head, HeaderState::OneCopy(_));
         let (header, from, format) = match head {
-            Head::Whole(header) | Head::OneCopy(header) if header.kind == Kind::Snapshot => {
+            HeaderState::Whole(header) | HeaderState::OneCopy(header) if header.kind == Kind::Snapshot => {
                 (Some(header), header.length(), header.format())
             }
-            Head::Whole(_) | Head::OneCopy(_) | Head::Missing | Head::Damaged => {
+            HeaderState::Whole(_) | HeaderState::OneCopy(_) | HeaderState::Missing | HeaderState::Damaged => {
                 // Segments older than the snapshot may still exist. Reading them in order results in the same state.
                 (None, V1_HEADER_BYTES as u64, format_without_header(&mut file, path)?)
             }
@@ -218,14 +218,14 @@ impl Reading<'_> {
         let mut file = open(path)?;
         let synced = next.map(|next| self.synced_before(next)).transpose()?.unwrap_or(0);
         let head = Header::read(&mut file, path)?;
-        let has_one_copy = matches!(head, Head::OneCopy(_));
+        let has_one_copy = matches!(head, HeaderState::OneCopy(_));
         let header = match head {
-            Head::Whole(header) | Head::OneCopy(header)
+            HeaderState::Whole(header) | HeaderState::OneCopy(header)
                 if header.kind == Kind::Segment && header.number == number =>
             {
                 Some(header)
             }
-            Head::Missing if next.is_none() => {
+            HeaderState::Missing if next.is_none() => {
                 let length = file.metadata().map_err(JournalError::io(path, "read"))?.len();
                 if length <= HEADER_BYTES as u64 {
                     self.found.torn_bytes += length;
@@ -233,7 +233,9 @@ impl Reading<'_> {
                 }
                 None
             }
-            Head::Whole(_) | Head::OneCopy(_) | Head::Missing | Head::Damaged => None,
+            HeaderState::Whole(_) | HeaderState::OneCopy(_) | HeaderState::Missing | HeaderState::Damaged => {
+                None
+            }
         };
         let (from, format) = match header {
             Some(header) => (header.length(), header.format()),
@@ -247,7 +249,7 @@ impl Reading<'_> {
         self.note_header(path, has_one_copy && !is_damaged && scan.records > 0);
         let open = match format {
             Format::V2 { file: Some(file) } if !is_damaged => {
-                Some(Open { length: scan.good, file, next: scan.next })
+                Some(OpenSegment { length: scan.good, file, next: scan.next })
             }
             Format::V1 | Format::V2 { .. } => None,
         };
@@ -289,8 +291,8 @@ impl Reading<'_> {
     fn synced_before(&self, number: u64) -> Result<u64, JournalError> {
         let path = self.names.segment(number);
         match Header::read(&mut open(&path)?, &path)? {
-            Head::Whole(header) | Head::OneCopy(header) => Ok(header.previous_synced),
-            Head::Missing | Head::Damaged => Ok(0),
+            HeaderState::Whole(header) | HeaderState::OneCopy(header) => Ok(header.previous_synced),
+            HeaderState::Missing | HeaderState::Damaged => Ok(0),
         }
     }
 
@@ -317,7 +319,7 @@ fn keep_aside(disk: &dyn Disk, damage: &mut Damage) {
     if damage.is_missing() {
         return;
     }
-    damage.kept = match Names::kept(&damage.file) {
+    damage.kept = match FileNames::kept(&damage.file) {
         Err(kept) => Ok(kept),
         Ok(Some(name)) => disk.keep(&damage.file, &name).map(|()| name).map_err(|error| error.to_string()),
         Ok(None) => Err("too many damaged files of this name are kept already".to_owned()),

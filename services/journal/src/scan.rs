@@ -12,10 +12,10 @@ const BLOCK_BYTES: usize = 1 << 20;
 /// Number of zeros at the end of a file that count as an incomplete write; no record ends with so many.
 const ZEROS_MIN: usize = 16;
 /// Maximum number of keys that are stored for one gap.
-const GAP_NAMES_MAX: usize = 1_000;
+const GAP_KEYS_MAX: usize = 1_000;
 
 /// Receiver of a scan's results.
-pub(crate) trait Found {
+pub(crate) trait ScanSink {
     /// An intact record.
     fn record(&mut self, key: &[u8], value: &[u8]);
     /// The key of a damaged record.
@@ -61,7 +61,7 @@ pub(crate) fn scan(
     file: &mut File,
     from: u64,
     format: Format,
-    found: &mut dyn Found,
+    found: &mut dyn ScanSink,
 ) -> io::Result<(Scan, Vec<Lost>)> {
     let from = file.seek(SeekFrom::Start(from))?;
     let length = file.metadata()?.len();
@@ -100,7 +100,7 @@ struct Scanner<'f> {
     /// True while the next mark is searched.
     is_searching: bool,
     scan: Scan,
-    found: &'f mut dyn Found,
+    found: &'f mut dyn ScanSink,
 }
 
 struct Gap {
@@ -111,7 +111,7 @@ struct Gap {
     is_cut: bool,
     /// Number of zeros at the end of the scanned part.
     zeros: usize,
-    names: Vec<Lost>,
+    keys: Vec<Lost>,
 }
 
 impl Scanner<'_> {
@@ -141,8 +141,8 @@ impl Scanner<'_> {
                     continue;
                 }
                 Step::Incomplete if rest.is_empty() || !is_end => return used,
-                Step::Incomplete => self.broken(used, None, true),
-                Step::Damaged(lost) => self.broken(used, lost, false),
+                Step::Incomplete => self.damaged(used, None, true),
+                Step::Damaged(lost) => self.damaged(used, lost, false),
             }
             self.count_zeros(rest.get(..1).unwrap_or_default());
             used += 1;
@@ -182,19 +182,18 @@ impl Scanner<'_> {
         let Some(gap) = gap else { return };
         self.scan.damaged_at.get_or_insert(gap.start);
         self.scan.lost += lost;
-        gap.names.iter().for_each(|name| self.found.lost(name.key()));
+        gap.keys.iter().for_each(|name| self.found.lost(name.key()));
     }
 
     /// Handles a position of the block at which no intact record begins.
-    fn broken(&mut self, used: usize, lost: Option<LostKey<'_>>, is_cut: bool) {
+    fn damaged(&mut self, used: usize, lost: Option<LostKey<'_>>, is_cut: bool) {
         let start = self.at + used as u64;
         let is_numbered = matches!(self.format, Format::V2 { .. });
-        let gap =
-            self.gap.get_or_insert_with(|| Gap { start, heads: 0, is_cut, zeros: 0, names: Vec::new() });
+        let gap = self.gap.get_or_insert_with(|| Gap { start, heads: 0, is_cut, zeros: 0, keys: Vec::new() });
         let is_head = is_numbered || gap.start == start;
         gap.heads += u64::from(is_head);
-        if let Some(lost) = lost.filter(|_| is_head && gap.names.len() < GAP_NAMES_MAX) {
-            gap.names.push(Lost { key: lost.key.to_vec(), is_certain: lost.is_certain });
+        if let Some(lost) = lost.filter(|_| is_head && gap.keys.len() < GAP_KEYS_MAX) {
+            gap.keys.push(Lost { key: lost.key.to_vec(), is_certain: lost.is_certain });
         }
     }
 
@@ -212,6 +211,6 @@ impl Scanner<'_> {
         let is_one_record = gap.is_cut && (gap.heads == 1 || !matches!(self.format, Format::V2 { .. }));
         self.scan.tail = if is_zeros || is_one_record { Tail::CutShort } else { Tail::Damaged };
         self.scan.tail_records = gap.heads;
-        (self.scan, gap.names)
+        (self.scan, gap.keys)
     }
 }

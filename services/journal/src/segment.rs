@@ -1,4 +1,4 @@
-//! Names and headers of a journal's files.
+//! FileNames and headers of a journal's files.
 
 use crate::JournalError;
 use crate::record::Format;
@@ -19,14 +19,14 @@ const MAGIC: &[u8; 8] = b"RNGWBIND";
 /// Maximum number of damaged files kept per name.
 const KEPT_MAX: u32 = 16;
 
-/// Names of a journal's files: `BASE` is the snapshot, `BASE.N` the segments, `BASE.new` an incomplete snapshot,
+/// FileNames of a journal's files: `BASE` is the snapshot, `BASE.N` the segments, `BASE.new` an incomplete snapshot,
 /// `BASE.lock` the lock file of a running server, `BASE.damaged-K` and `BASE.N.damaged-K` are kept damaged files.
 #[derive(Clone, Debug)]
-pub(crate) struct Names {
+pub(crate) struct FileNames {
     base: PathBuf,
 }
 
-impl Names {
+impl FileNames {
     pub(crate) fn new(base: &Path) -> Self {
         Self { base: base.to_owned() }
     }
@@ -117,7 +117,7 @@ pub(crate) struct Header {
 
 /// Result of reading a file's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Head {
+pub(crate) enum HeaderState {
     Whole(Header),
     /// One of its two copies is intact.
     OneCopy(Header),
@@ -157,7 +157,7 @@ impl Header {
     ///
     /// # Errors
     /// The file has a later version; a file operation failed.
-    pub(crate) fn read(file: &mut File, path: &Path) -> Result<Head, JournalError> {
+    pub(crate) fn read(file: &mut File, path: &Path) -> Result<HeaderState, JournalError> {
         let mut bytes = Vec::with_capacity(HEADER_BYTES);
         file.seek(SeekFrom::Start(0)).map_err(JournalError::io(path, "read"))?;
         file.by_ref()
@@ -165,23 +165,23 @@ impl Header {
             .read_to_end(&mut bytes)
             .map_err(JournalError::io(path, "read"))?;
         if let Some(header) = bytes.first_chunk().and_then(Self::decode_v1) {
-            return Ok(Head::Whole(header));
+            return Ok(HeaderState::Whole(header));
         }
         // No records are written before the header is durable.
         if bytes.len() < HEADER_BYTES || bytes.iter().all(|byte| *byte == 0) {
-            return Ok(Head::Missing);
+            return Ok(HeaderState::Missing);
         }
         let mut copies = bytes.chunks_exact(COPY_BYTES).map(|copy| copy.first_chunk().and_then(Self::decode));
         match (copies.next().flatten(), copies.next().flatten()) {
-            (Some(header), Some(_)) => return Ok(Head::Whole(header)),
-            (Some(header), None) | (None, Some(header)) => return Ok(Head::OneCopy(header)),
+            (Some(header), Some(_)) => return Ok(HeaderState::Whole(header)),
+            (Some(header), None) | (None, Some(header)) => return Ok(HeaderState::OneCopy(header)),
             (None, None) => {}
         }
         let version = u16::from_le_bytes([bytes[8], bytes[9]]);
         if bytes.starts_with(MAGIC) && version > VERSION {
             return Err(JournalError::Newer { file: path.to_owned(), found: version, known: VERSION });
         }
-        Ok(Head::Damaged)
+        Ok(HeaderState::Damaged)
     }
 
     fn decode(copy: &[u8; COPY_BYTES]) -> Option<Self> {

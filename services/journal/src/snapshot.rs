@@ -5,7 +5,7 @@
 
 use crate::Disk;
 use crate::record::{RECORD_BYTES_MAX, encode, encode_end, seal};
-use crate::segment::{Header, Kind, Names};
+use crate::segment::{FileNames, Header, Kind};
 use crate::shared::Shared;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -38,7 +38,7 @@ impl Snapshots {
     pub(crate) fn start(
         shared: Arc<Shared>,
         disk: Arc<dyn Disk>,
-        names: Names,
+        names: FileNames,
         mut source: SnapshotSource,
     ) -> io::Result<Self> {
         let (begin, requests) = channel();
@@ -76,7 +76,7 @@ impl Snapshots {
 /// Writes a snapshot, renames it, and removes the replaced segments. Returns its length in bytes.
 pub(crate) fn write(
     disk: &dyn Disk,
-    names: &Names,
+    names: &FileNames,
     first_segment: u64,
     source: &mut SnapshotSource,
     stop: &AtomicBool,
@@ -101,7 +101,7 @@ pub(crate) fn write(
 
 fn write_file(
     disk: &dyn Disk,
-    names: &Names,
+    names: &FileNames,
     first_segment: u64,
     source: &mut SnapshotSource,
     stop: &AtomicBool,

@@ -128,17 +128,17 @@ fn a_killed_process_loses_nothing_that_it_reported() {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut told = 0;
+        let mut reported = 0;
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        while told < round * 400 {
+        while reported < round * 400 {
             let line = lines.next().unwrap().unwrap();
-            told = line.strip_prefix("durable ").map_or(told, |number| number.parse().unwrap());
+            reported = line.strip_prefix("durable ").map_or(reported, |number| number.parse().unwrap());
         }
         child.kill().unwrap();
         child.wait().unwrap();
         let values = recover(&path).unwrap().into_values();
         let newest = values.map(|value| String::from_utf8(value).unwrap().parse::<u64>().unwrap()).max();
-        assert!(newest.unwrap() + 1 >= told, "told {told}, found {newest:?}");
+        assert!(newest.unwrap() + 1 >= reported, "reported {reported}, found {newest:?}");
     }
 }
 
@@ -148,20 +148,20 @@ fn strict_numbers_are_reported_in_order_and_only_when_durable() {
     let path = folder.path().join("r.bindings");
     let disk = FakeDisk::new();
     let journal = Journal::recover_on(Arc::new(disk.clone()), &path, |_, _| {}).unwrap();
-    let told = Arc::new(AtomicU64::new(0));
-    let last = Arc::clone(&told);
+    let reported = Arc::new(AtomicU64::new(0));
+    let last = Arc::clone(&reported);
     let synced = disk.clone();
     let on_event = move |event: WriterEvent<'_>| {
         let WriterEvent::Durable(number) = event else { panic!("{event:?}") };
         assert!(number > last.swap(number, Ordering::SeqCst));
-        assert_eq!(synced.unsynced_bytes(), 0, "number {number} was told too early");
+        assert_eq!(synced.unsynced_bytes(), 0, "number {number} was reported too early");
     };
     let writer = Writer::start(journal, Durability::Strict, Box::new(|_| {}), Box::new(on_event)).unwrap();
     for n in 0..200u32 {
         let number = writer.append(&n.to_le_bytes(), b"value");
         assert_eq!(number, u64::from(n) + 1);
     }
-    wait_until("all are reported", || told.load(Ordering::SeqCst) == 200);
+    wait_until("all are reported", || reported.load(Ordering::SeqCst) == 200);
     assert_eq!(writer.durable(), 200);
     assert!(disk.syncs() < 150, "a sync for each record: {}", disk.syncs());
 }
@@ -289,7 +289,7 @@ fn after_a_full_disk_nothing_is_lost() {
     wait_until("it has recovered", || !writer.failed());
     assert_eq!(writer.stats().snapshots, 0, "a full disk alone needs no snapshot");
     let after = put(&writer, &table, "carol", "after");
-    wait_until("it goes on", || writer.durable() == after);
+    wait_until("writing continues", || writer.durable() == after);
     drop(writer);
     assert_eq!(recover(&path).unwrap(), *table.lock().unwrap());
 }
@@ -313,7 +313,7 @@ fn after_a_failed_sync_a_snapshot_repairs_the_loss() {
         wait_until("a snapshot is there", || writer.stats().snapshots == 1);
         wait_until("all is durable", || writer.durable() == 2 && !writer.failed());
         put(&writer, &table, "bob", "after");
-        wait_until("it goes on", || writer.durable() == 3);
+        wait_until("writing continues", || writer.durable() == 3);
         disk.die();
         drop(writer);
         disk.lose_power(1);
@@ -342,7 +342,7 @@ fn a_loss_counts_as_durable_only_with_its_snapshot() {
     begun.recv().unwrap();
     let later = writer.append(b"bob", b"here");
     std::thread::sleep(Duration::from_millis(100));
-    assert_eq!((writer.durable(), writer.failed()), (0, true), "told before the snapshot was there");
+    assert_eq!((writer.durable(), writer.failed()), (0, true), "durable before the snapshot was written");
     open.send(()).unwrap();
     wait_until("it is durable", || writer.durable() == later && !writer.failed());
 }

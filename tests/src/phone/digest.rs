@@ -1,4 +1,4 @@
-//! Answering a digest challenge, as a phone does it: the first algorithm it knows.
+//! Credentials of a phone for a digest challenge, with the first supported algorithm.
 
 use super::Account;
 use base16ct::lower::encode_string as hex;
@@ -7,7 +7,7 @@ use ringway_sip::grammar::{trim, unquote};
 use ringway_sip::{Fields, HeaderName};
 use sha2::{Digest, Sha256};
 
-/// The header line that answers the challenge in a 401 or 407; `None` when there is none to answer.
+/// Header line with credentials for the challenge in a 401 or 407; `None` without a supported challenge.
 pub(super) fn answer(
     account: &Account,
     response: &Fields<'_>,

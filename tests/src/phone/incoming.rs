@@ -1,11 +1,11 @@
-//! What a phone does when it is called.
+//! Incoming requests of a phone.
 
 use super::outgoing::uri_of;
 use super::write::{text, values};
-use super::{Behaviour, Call, CallState, Due, Heard, Phone};
+use super::{Behaviour, Call, CallState, Due, Phone, PhoneEvent};
 use ringway_sansio::{Context, Flow, Instant, TimerKey, Token};
 use ringway_sim::Effects;
-use ringway_sip::{HeaderName, Limits, Message, Method, ResponseWriter};
+use ringway_sip::{HeaderName, Limits, Message, MessageWriter, Method};
 use ringway_transaction::{Incoming, MatchKey, reply_flow};
 use std::time::Duration;
 
@@ -36,13 +36,13 @@ impl Phone {
 
     pub(super) fn on_due(&mut self, now: Instant, due: Due, effects: &mut Effects) {
         match due {
-            Due::Ring(place) => self.respond(now, place, 180, effects),
-            Due::Answer(place) => self.accept(now, place, effects),
-            Due::RepeatOk(place) => self.repeat_ok(now, place, effects),
-            Due::StopRinging(place) => {
-                if self.calls[place].state == CallState::Ringing {
-                    self.calls[place].state = CallState::Over;
-                    self.respond(now, place, 480, effects);
+            Due::Ring(index) => self.respond(now, index, 180, effects),
+            Due::Answer(index) => self.accept(now, index, effects),
+            Due::RetransmitOk(index) => self.retransmit_ok(now, index, effects),
+            Due::StopRinging(index) => {
+                if self.calls[index].state == CallState::Ringing {
+                    self.calls[index].state = CallState::Over;
+                    self.respond(now, index, 480, effects);
                 }
             }
             Due::GiveUp(owner) => {
@@ -53,11 +53,11 @@ impl Phone {
                         .cancel(&mut Context::<()>::new(now, &mut effects.out, &mut Vec::new()), client);
                 }
             }
-            Due::GiveUpAck(place) => {
-                if self.calls[place].state == CallState::Unconfirmed {
-                    self.wheel.cancel(self.calls[place].repeat);
-                    self.heard.push(Heard::NeverConfirmed);
-                    self.bye(now, place, effects);
+            Due::GiveUpAck(index) => {
+                if self.calls[index].state == CallState::Unconfirmed {
+                    self.wheel.cancel(self.calls[index].repeat);
+                    self.events.push(PhoneEvent::NeverConfirmed);
+                    self.bye(now, index, effects);
                 }
             }
         }
@@ -71,7 +71,7 @@ impl Phone {
         flow: Flow,
         effects: &mut Effects,
     ) {
-        self.heard.push(Heard::Called);
+        self.events.push(PhoneEvent::Called);
         let reply = reply_flow(message.via(), flow);
         let port = message.via().port.unwrap_or(5060);
         let owner = Some(self.calls.len());
@@ -94,53 +94,53 @@ impl Phone {
             repeat: TimerKey::NONE,
             repeat_interval: Duration::ZERO,
         });
-        let place = self.calls.len() - 1;
-        self.wheel.arm(now + RINGS_MAX, Due::StopRinging(place));
+        let index = self.calls.len() - 1;
+        self.wheel.arm(now + RINGS_MAX, Due::StopRinging(index));
         match self.behaviour {
             Behaviour::Answer { ring_ms, answer_ms } => {
-                self.wheel.arm(now + Duration::from_millis(ring_ms), Due::Ring(place));
-                self.wheel.arm(now + Duration::from_millis(answer_ms), Due::Answer(place));
+                self.wheel.arm(now + Duration::from_millis(ring_ms), Due::Ring(index));
+                self.wheel.arm(now + Duration::from_millis(answer_ms), Due::Answer(index));
             }
-            Behaviour::Ring => self.respond(now, place, 180, effects),
+            Behaviour::Ring => self.respond(now, index, 180, effects),
             Behaviour::Refuse(status) => {
-                self.calls[place].state = CallState::Over;
-                self.respond(now, place, status, effects);
+                self.calls[index].state = CallState::Over;
+                self.respond(now, index, status, effects);
             }
             Behaviour::KeepTopViaOnly(status) => {
-                self.respond(now, place, 180, effects);
-                self.calls[place].state = CallState::Over;
-                self.respond(now, place, status, effects);
+                self.respond(now, index, 180, effects);
+                self.calls[index].state = CallState::Over;
+                self.respond(now, index, status, effects);
             }
             Behaviour::Silent => {
-                // It has not even noticed.
-                self.heard.pop();
-                self.calls[place].state = CallState::Over;
+                // A silent phone does not report the call.
+                self.events.pop();
+                self.calls[index].state = CallState::Over;
                 self.layer.drop_server(server);
             }
         }
     }
 
-    fn accept(&mut self, now: Instant, place: usize, effects: &mut Effects) {
-        if self.calls[place].state != CallState::Ringing {
+    fn accept(&mut self, now: Instant, index: usize, effects: &mut Effects) {
+        if self.calls[index].state != CallState::Ringing {
             return;
         }
-        self.calls[place].state = CallState::Unconfirmed;
-        self.respond(now, place, 200, effects);
-        let call = &mut self.calls[place];
+        self.calls[index].state = CallState::Unconfirmed;
+        self.respond(now, index, 200, effects);
+        let call = &mut self.calls[index];
         call.last = effects.out.last_bytes().to_vec();
         call.repeat_interval = T1;
-        call.repeat = self.wheel.arm(now + T1, Due::RepeatOk(place));
-        self.wheel.arm(now + 64 * T1, Due::GiveUpAck(place));
+        call.repeat = self.wheel.arm(now + T1, Due::RetransmitOk(index));
+        self.wheel.arm(now + 64 * T1, Due::GiveUpAck(index));
     }
 
-    /// RFC 3261 §13.3.1.4: until the ACK comes, at intervals from T1 to T2.
-    fn repeat_ok(&mut self, now: Instant, place: usize, effects: &mut Effects) {
-        let call = &mut self.calls[place];
+    /// RFC 3261 §13.3.1.4: until the ACK arrives, at intervals from T1 to T2.
+    fn retransmit_ok(&mut self, now: Instant, index: usize, effects: &mut Effects) {
+        let call = &mut self.calls[index];
         if call.state != CallState::Unconfirmed {
             return;
         }
         call.repeat_interval = (call.repeat_interval * 2).min(T2);
-        call.repeat = self.wheel.arm(now + call.repeat_interval, Due::RepeatOk(place));
+        call.repeat = self.wheel.arm(now + call.repeat_interval, Due::RetransmitOk(index));
         let Some(server) = call.server else { return };
         let ok = &call.last;
         self.layer.respond(
@@ -152,12 +152,12 @@ impl Phone {
     }
 
     fn on_ack(&mut self, message: &Message<'_>) {
-        let Some(place) = self.place_of(message) else { return };
-        let call = &mut self.calls[place];
+        let Some(index) = self.index_of(message) else { return };
+        let call = &mut self.calls[index];
         if call.state == CallState::Unconfirmed {
             call.state = CallState::Established;
             self.wheel.cancel(call.repeat);
-            self.heard.push(Heard::Confirmed);
+            self.events.push(PhoneEvent::Confirmed);
         }
     }
 
@@ -169,14 +169,14 @@ impl Phone {
         flow: Flow,
         effects: &mut Effects,
     ) {
-        let Some((_, Some(place), _)) = self.layer.cancelled_by(message) else {
+        let Some((_, Some(index), _)) = self.layer.cancelled_by(message) else {
             return self.answer_at_once(now, key, message, flow, 481, effects);
         };
         self.answer_at_once(now, key, message, flow, 200, effects);
-        if self.calls[place].state == CallState::Ringing {
-            self.calls[place].state = CallState::Over;
-            self.heard.push(Heard::Cancelled);
-            self.respond(now, place, 487, effects);
+        if self.calls[index].state == CallState::Ringing {
+            self.calls[index].state = CallState::Over;
+            self.events.push(PhoneEvent::Cancelled);
+            self.respond(now, index, 487, effects);
         }
     }
 
@@ -188,20 +188,20 @@ impl Phone {
         flow: Flow,
         effects: &mut Effects,
     ) {
-        let Some(place) = self.place_of(message) else {
+        let Some(index) = self.index_of(message) else {
             return self.answer_at_once(now, key, message, flow, 481, effects);
         };
-        let call = &mut self.calls[place];
+        let call = &mut self.calls[index];
         if matches!(call.state, CallState::Established | CallState::Unconfirmed) {
-            self.heard.push(Heard::HungUp);
+            self.events.push(PhoneEvent::HungUp);
         }
         call.state = CallState::Over;
         self.wheel.cancel(call.repeat);
         self.answer_at_once(now, key, message, flow, 200, effects);
     }
 
-    /// The call a request inside a dialog is for.
-    fn place_of(&self, message: &Message<'_>) -> Option<usize> {
+    /// Call of an in-dialog request.
+    fn index_of(&self, message: &Message<'_>) -> Option<usize> {
         let (call_id, to_tag) = (message.call_id(), message.to().tag()?);
         self.calls.iter().position(|call| {
             call.call_id.as_bytes() == call_id
@@ -230,16 +230,16 @@ impl Phone {
             |arena| {
                 let source = Some(flow.remote);
                 let tag = Some(tag.as_bytes());
-                let response = ResponseWriter::new(arena, message, status, "Answer", source, tag);
+                let response = MessageWriter::response(arena, message, status, "Answer", source, tag);
                 response.finish().expect("nothing breaks out");
             },
         );
     }
 
     /// Answers the INVITE of a call.
-    fn respond(&mut self, now: Instant, place: usize, status: u16, effects: &mut Effects) {
+    fn respond(&mut self, now: Instant, index: usize, status: u16, effects: &mut Effects) {
         let contact = format!("<{}>", self.contact_uri());
-        let call = &self.calls[place];
+        let call = &self.calls[index];
         let Some(server) = call.server else { return };
         if status == 180 && call.state != CallState::Ringing {
             return;
@@ -256,7 +256,7 @@ impl Phone {
             |arena| {
                 let source = Some(call.source.remote);
                 let tag = Some(call.local_tag.as_bytes());
-                let mut response = ResponseWriter::new(arena, &message, status, "Answer", source, tag);
+                let mut response = MessageWriter::response(arena, &message, status, "Answer", source, tag);
                 response.copy(&message, HeaderName::RecordRoute);
                 response.header(HeaderName::Contact, contact.as_bytes());
                 response.finish().expect("nothing breaks out");
@@ -264,7 +264,7 @@ impl Phone {
         );
     }
 
-    /// Sends bytes as they are, to see what the server makes of them.
+    /// Sends bytes unchanged.
     pub fn send_raw(&mut self, bytes: &[u8], effects: &mut Effects) {
         let flow = self.flow_to(&format!("sip:{}", self.account.domain));
         effects.out.send(flow, Token::NONE, bytes);
@@ -281,7 +281,7 @@ fn with_top_via_only(message: &[u8]) -> Vec<u8> {
     kept.collect::<String>().into_bytes()
 }
 
-/// Longer than any caller or proxy waits.
+/// Longer than the timeouts of callers and proxies.
 const RINGS_MAX: Duration = Duration::from_secs(240);
 const T1: Duration = Duration::from_millis(500);
 const T2: Duration = Duration::from_secs(4);

@@ -1,7 +1,7 @@
-//! A scripted user agent: registers, calls, answers as it is told to, and writes down what it hears.
+//! Scripted user agent: registers, calls, answers as configured, and records events.
 //!
-//! It is as simple as a correct one can be: one account, no media, requests repeated by `ringway-transaction`, 2xx
-//! repeated and acknowledged by itself (RFC 3261 §13).
+//! It is the simplest correct one: one account, no media, retransmissions by `ringway-transaction`, retransmission and
+//! ACK of a 2xx by the phone (RFC 3261 §13).
 
 mod digest;
 mod incoming;
@@ -20,76 +20,76 @@ use ringway_transaction::{Answer, BranchKey, ClientId, Notice, ServerId, Timers,
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Who uses the phone.
+/// Account of the phone.
 #[derive(Clone, Debug)]
 pub struct Account {
-    /// The user part of the address-of-record.
+    /// User part of the address-of-record.
     pub user: String,
-    /// Its domain.
+    /// Domain of the address-of-record.
     pub domain: String,
-    /// The password.
+    /// Password.
     pub password: String,
 }
 
-/// What a phone does when it is called.
+/// Behaviour of a phone for incoming calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Behaviour {
     /// Rings after some milliseconds and answers later.
     Answer {
-        /// When the 180 goes out.
+        /// Milliseconds until the 180.
         ring_ms: u64,
-        /// When the 200 goes out.
+        /// Milliseconds until the 200.
         answer_ms: u64,
     },
     /// Rings and is never answered.
     Ring,
     /// Refuses with this status.
     Refuse(u16),
-    /// Says nothing at all, as a phone that is switched off.
+    /// Does not respond, like a phone that is switched off.
     Silent,
     /// Rings, then answers with this status; its responses have the topmost Via only.
     KeepTopViaOnly(u16),
 }
 
-/// What a phone heard.
+/// Event of a phone.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Heard {
-    /// Its REGISTER was accepted; the contacts as the registrar lists them.
+pub enum PhoneEvent {
+    /// Its REGISTER was accepted, with the contacts in the response.
     Registered {
         /// Contact values.
         contacts: Vec<String>,
     },
-    /// Its call rings, or makes other progress than 100.
+    /// Provisional response to its INVITE, other than 100.
     Progress(u16),
     /// Its call was answered.
     Answered,
-    /// A second phone answered the same call; it was hung up on.
+    /// A second phone answered the same call; that call was ended.
     AnsweredTwice,
-    /// A request with this method was refused for good.
+    /// A request with this method was refused, not only challenged.
     Refused(&'static str, u16),
     /// A request with this method was accepted, other than INVITE and REGISTER.
     Accepted(&'static str),
-    /// A request with this method was never answered.
+    /// A request with this method timed out.
     Unanswered(&'static str),
-    /// Somebody calls.
+    /// An INVITE was received.
     Called,
-    /// The caller gave up.
+    /// The caller cancelled.
     Cancelled,
-    /// The caller's ACK came.
+    /// The caller's ACK was received.
     Confirmed,
-    /// The caller's ACK never came.
+    /// The caller's ACK was never received.
     NeverConfirmed,
-    /// The other side hung up.
+    /// The other side sent a BYE.
     HungUp,
-    /// Something that is no SIP message.
+    /// The phone received an invalid message.
     Unreadable,
 }
 
-/// A scripted phone.
+/// Scripted phone.
 pub struct Phone {
     account: Account,
     address: SocketAddr,
-    /// Where it says it can be reached.
+    /// Address of its Contact.
     contact: SocketAddr,
     transport: Transport,
     server: SocketAddr,
@@ -99,16 +99,16 @@ pub struct Phone {
     rng: Rng,
     requests: Vec<Request>,
     calls: Vec<Call>,
-    heard: Vec<Heard>,
+    events: Vec<PhoneEvent>,
     register_call_id: String,
     register_cseq: u32,
-    /// A REGISTER has no final answer yet.
+    /// True until the final response to a REGISTER.
     is_registering: bool,
     /// Max-Forwards of its requests.
     hops: u8,
 }
 
-/// A request it sends, with all that is needed to send it once more with credentials. Its place is its owner number.
+/// Sent request with everything for sending it again with credentials. Its index is its owner number.
 struct Request {
     method: &'static str,
     uri: String,
@@ -117,15 +117,15 @@ struct Request {
     call_id: String,
     cseq: u32,
     routes: Vec<String>,
-    /// Header lines of its own.
+    /// Further header lines.
     extra: String,
     client: Option<ClientId>,
     challenged: u32,
-    /// The user gave the call up.
+    /// True if the user cancelled the call.
     is_cancelled: bool,
 }
 
-/// A dialog, or what may become one.
+/// Dialog, or early dialog.
 struct Call {
     call_id: String,
     local_tag: String,
@@ -140,7 +140,7 @@ struct Call {
     invite: Vec<u8>,
     server: Option<ServerId>,
     source: Flow,
-    /// The 200 that is repeated, or the ACK.
+    /// The 200 that is retransmitted, or the ACK.
     last: Vec<u8>,
     repeat: TimerKey,
     repeat_interval: Duration,
@@ -148,11 +148,11 @@ struct Call {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CallState {
-    /// Called, and not answered yet.
+    /// Received, and not answered yet.
     Ringing,
-    /// Answered by us; the ACK is awaited.
+    /// Answered locally; the ACK is missing.
     Unconfirmed,
-    /// Both know.
+    /// Established on both sides.
     Established,
     Over,
 }
@@ -161,11 +161,11 @@ enum CallState {
 enum Due {
     Ring(usize),
     Answer(usize),
-    RepeatOk(usize),
+    RetransmitOk(usize),
     GiveUpAck(usize),
-    /// Nobody picked up.
+    /// The call is not answered.
     StopRinging(usize),
-    /// The caller lost patience; by the request's number.
+    /// The caller cancels; by the request's number.
     GiveUp(usize),
 }
 
@@ -197,7 +197,7 @@ impl Phone {
             rng,
             requests: Vec::new(),
             calls: Vec::new(),
-            heard: Vec::new(),
+            events: Vec::new(),
             register_call_id,
             register_cseq: 0,
             is_registering: false,
@@ -205,42 +205,42 @@ impl Phone {
         }
     }
 
-    /// How it treats calls from now on.
+    /// Sets the behaviour for further calls.
     pub fn behave(&mut self, behaviour: Behaviour) {
         self.behaviour = behaviour;
     }
 
-    /// The password it uses from now on.
+    /// Sets the password for further requests.
     pub fn set_password(&mut self, password: &str) {
         self.account.password = password.into();
     }
 
-    /// Max-Forwards of the requests it sends from now on.
+    /// Sets Max-Forwards of further requests.
     pub fn set_hops(&mut self, hops: u8) {
         self.hops = hops;
     }
 
-    /// The user.
+    /// User part of the account.
     pub fn user(&self) -> &str {
         &self.account.user
     }
 
-    /// Its address.
+    /// Address of the phone.
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Everything it heard.
-    pub fn heard(&self) -> Vec<Heard> {
-        self.heard.clone()
+    /// All its events.
+    pub fn events(&self) -> Vec<PhoneEvent> {
+        self.events.clone()
     }
 
-    /// How many server and client transactions it has.
+    /// Number of server and client transactions.
     pub fn transactions_len(&self) -> (usize, usize) {
         self.layer.len()
     }
 
-    /// How many calls it is in: answered, and not hung up.
+    /// Number of calls that are answered and not ended.
     pub fn calls_len(&self) -> usize {
         let is_up = |call: &&Call| matches!(call.state, CallState::Established | CallState::Unconfirmed);
         self.calls.iter().filter(is_up).count()
@@ -253,7 +253,7 @@ impl Phone {
             };
             if let Some(request) = self.requests.get(owner) {
                 self.is_registering &= request.method != "REGISTER";
-                self.heard.push(Heard::Unanswered(request.method));
+                self.events.push(PhoneEvent::Unanswered(request.method));
             }
         }
         while self.layer.take_gone().is_some() {}
@@ -262,7 +262,7 @@ impl Phone {
         }
     }
 
-    /// The way to a URI: names are the server's.
+    /// Flow to a URI; a host name is the server's.
     fn flow_to(&self, uri: &str) -> Flow {
         let uri = Uri::parse(uri.as_bytes()).expect("phones are given URIs");
         let remote = match uri.host().ip() {
@@ -308,7 +308,7 @@ impl SimNode for Phone {
 
     fn on_message(&mut self, _: u16, now: Instant, received: Received<'_>, effects: &mut Effects) {
         let Ok(message) = Message::parse(received.bytes, &Limits::default()) else {
-            self.heard.push(Heard::Unreadable);
+            self.events.push(PhoneEvent::Unreadable);
             return;
         };
         match *message.start() {
@@ -350,7 +350,7 @@ impl SimNode for Phone {
     }
 
     fn next_deadline(&self, _: u16) -> Option<Deadline> {
-        let own = self.wheel.next_due().map(|at| Deadline { at, reason: "the phone's user acts" });
+        let own = self.wheel.next_due().map(|at| Deadline { at, reason: "an action of the phone's user" });
         [own, self.layer.next_deadline()].into_iter().flatten().min_by_key(|due| due.at)
     }
 }

@@ -1,7 +1,7 @@
-//! What a phone does by itself: register, call, give up, hang up.
+//! Outgoing requests of a phone: REGISTER, INVITE, CANCEL, BYE.
 
 use super::write::{text, values};
-use super::{Call, CallState, Due, Heard, Phone, Request, digest};
+use super::{Call, CallState, Due, Phone, PhoneEvent, Request, digest};
 use ringway_sansio::{Context, Instant, TimerKey, Token};
 use ringway_sim::Effects;
 use ringway_sip::{HeaderName, Message, NameAddr};
@@ -15,7 +15,7 @@ impl Phone {
         self.register_with(now, &contact, effects);
     }
 
-    /// Registers with these header lines instead of its own contact. Not before the last REGISTER was answered (RFC 3261
+    /// Registers with these header lines instead of its own contact. The last REGISTER must have its response (RFC 3261
     /// §10.2).
     pub fn register_with(&mut self, now: Instant, extra: &str, effects: &mut Effects) {
         if self.is_registering {
@@ -45,7 +45,7 @@ impl Phone {
         self.request_outside(now, "INVITE", uri, &contact, effects);
     }
 
-    /// Sends a request that belongs to no dialog, with header lines of its own.
+    /// Sends an out-of-dialog request with further header lines.
     pub fn request_outside(
         &mut self,
         now: Instant,
@@ -71,7 +71,7 @@ impl Phone {
         self.send(now, request, effects);
     }
 
-    /// Gives up the last call it made; one that was answered meanwhile is hung up.
+    /// Cancels its last outgoing call, or ends it if it was answered meanwhile.
     pub fn cancel(&mut self, now: Instant, effects: &mut Effects) {
         self.hang_up(now, effects);
         let Some(request) = self.requests.iter_mut().rev().find(|request| request.method == "INVITE") else {
@@ -83,16 +83,16 @@ impl Phone {
         }
     }
 
-    /// Hangs up its last call, if one is up.
+    /// Ends its last established call.
     pub fn hang_up(&mut self, now: Instant, effects: &mut Effects) {
         let is_up = |call: &Call| matches!(call.state, CallState::Established | CallState::Unconfirmed);
-        if let Some(place) = self.calls.iter().rposition(is_up) {
-            self.bye(now, place, effects);
+        if let Some(index) = self.calls.iter().rposition(is_up) {
+            self.bye(now, index, effects);
         }
     }
 
-    pub(super) fn bye(&mut self, now: Instant, place: usize, effects: &mut Effects) {
-        let call = &mut self.calls[place];
+    pub(super) fn bye(&mut self, now: Instant, index: usize, effects: &mut Effects) {
+        let call = &mut self.calls[index];
         call.state = CallState::Over;
         call.cseq += 1;
         let request = Request {
@@ -130,7 +130,7 @@ impl Phone {
         self.requests.push(request);
     }
 
-    /// A response to the request with number `owner`.
+    /// Handles a response to the request with number `owner`.
     pub(super) fn on_response(
         &mut self,
         now: Instant,
@@ -142,32 +142,32 @@ impl Phone {
         let request = &self.requests[owner];
         match (status, request.method) {
             (100, _) => {}
-            (101..=199, _) => self.heard.push(Heard::Progress(status)),
+            (101..=199, _) => self.events.push(PhoneEvent::Progress(status)),
             (200..=299, "INVITE") => self.on_answered(now, owner, message, effects),
             (200..=299, "REGISTER") => {
                 let contacts = values(message, HeaderName::Contact);
                 self.is_registering = false;
-                self.heard.push(Heard::Registered { contacts });
+                self.events.push(PhoneEvent::Registered { contacts });
             }
-            (200..=299, method) => self.heard.push(Heard::Accepted(method)),
+            (200..=299, method) => self.events.push(PhoneEvent::Accepted(method)),
             (401 | 407, _) if request.challenged < 2 && !request.is_cancelled => {
                 self.try_again(now, owner, message, effects);
             }
             (_, method) => {
                 self.is_registering &= method != "REGISTER";
-                self.heard.push(Heard::Refused(method, status));
+                self.events.push(PhoneEvent::Refused(method, status));
             }
         }
     }
 
-    /// The same request with credentials (RFC 3261 §22.2): a new transaction, CSeq one higher.
+    /// Sends the request again with credentials (RFC 3261 §22.2), in a new transaction with the next CSeq.
     fn try_again(&mut self, now: Instant, owner: usize, message: &Message<'_>, effects: &mut Effects) {
         let request = &self.requests[owner];
         let method = request.method;
         let line = digest::answer(&self.account, message, method, &request.uri, request.challenged + 1);
         let Some(line) = line else {
             self.is_registering &= method != "REGISTER";
-            self.heard.push(Heard::Refused(method, 401));
+            self.events.push(PhoneEvent::Refused(method, 401));
             return;
         };
         let own_lines = request.extra.split_inclusive("\r\n").filter(|line| !line.contains("uthorization: "));
@@ -190,8 +190,8 @@ impl Phone {
         self.send(now, again, effects);
     }
 
-    /// A 2xx: the first makes the dialog, each further one with its tag is acknowledged again, and one with another tag
-    /// is a second phone that answered.
+    /// Handles a 2xx: the first creates the dialog, each further one with its tag is acknowledged again, and one with
+    /// another tag is from a second phone.
     fn on_answered(&mut self, now: Instant, owner: usize, message: &Message<'_>, effects: &mut Effects) {
         let remote_tag = text(message.to().tag().unwrap_or_default());
         let request = &self.requests[owner];
@@ -228,7 +228,7 @@ impl Phone {
         call.last = self.ack_text(&call, cseq, &flow, &branch).into_bytes();
         effects.out.send(flow, Token::NONE, &call.last);
         self.calls.push(call);
-        self.heard.push(if is_second { Heard::AnsweredTwice } else { Heard::Answered });
+        self.events.push(if is_second { PhoneEvent::AnsweredTwice } else { PhoneEvent::Answered });
         if is_second || is_cancelled {
             self.bye(now, self.calls.len() - 1, effects);
         }
@@ -239,10 +239,10 @@ fn next_hop(call: &Call) -> String {
     call.routes.first().map_or_else(|| call.target.clone(), |route| uri_of(route))
 }
 
-/// The URI of a Contact, Route or Record-Route value.
+/// URI of a Contact, Route or Record-Route value.
 pub(super) fn uri_of(value: &str) -> String {
     text(NameAddr::parse(value.as_bytes()).expect("our server writes well-formed values").uri.as_bytes())
 }
 
-/// How long a caller lets it ring; longer than the server does.
+/// Time until a caller cancels; longer than timer C of the server.
 const PATIENCE: Duration = Duration::from_secs(210);

@@ -1,4 +1,4 @@
-//! Writing a phone's messages.
+//! Messages of a phone as text.
 
 use super::{Call, Phone, Request};
 use ringway_sansio::Flow;
@@ -19,7 +19,7 @@ impl Phone {
         text
     }
 
-    /// The ACK of a 2xx, which is a request of its own (RFC 3261 §13.2.2.4).
+    /// ACK of a 2xx, which is a request of its own (RFC 3261 §13.2.2.4).
     pub(super) fn ack_text(&self, call: &Call, cseq: u32, flow: &Flow, branch: &str) -> String {
         let request = Request {
             method: "ACK",
@@ -43,7 +43,7 @@ impl Phone {
     }
 }
 
-/// The values of a header, each as text.
+/// Values of a header field as text.
 pub(super) fn values(message: &Message<'_>, name: HeaderName) -> Vec<String> {
     message.values(name).map(text).collect()
 }

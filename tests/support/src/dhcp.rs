@@ -1,10 +1,10 @@
-//! A DHCP server (RFC 2131) for one client that misbehaves on request. It writes its packets byte by byte, because no library
+//! DHCP server (RFC 2131) for one client, with faults on request. It writes its packets byte by byte, because no library
 //! writes most of them.
 
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
 
-/// Answer to a client that behaves.
+/// Configuration that the server offers to a client.
 #[derive(Clone, Copy, Debug)]
 pub struct Offer {
     /// The client's address.
@@ -22,15 +22,15 @@ pub struct Offer {
 }
 
 impl Offer {
-    /// The broadcast address of the network, which no client can have.
+    /// Broadcast address of the network, which no client can have.
     fn broadcast(&self) -> Ipv4Addr {
         Ipv4Addr::from_bits(self.address.to_bits() | !self.mask.to_bits())
     }
 }
 
-/// A server for one client.
+/// DHCP server for one client.
 pub struct DhcpServer {
-    /// Answer when nothing below applies.
+    /// Offer when no fault below applies.
     pub offer: Offer,
     /// Further options: code and value.
     pub extra: Vec<(u8, Vec<u8>)>,
@@ -40,31 +40,31 @@ pub struct DhcpServer {
     pub deaf_for: u32,
     /// Answers to the first REQUESTs, one each; then all get an address.
     pub first_answers: VecDeque<Answer>,
-    /// Number of answers that are preceded by packets that are none.
+    /// Number of answers that are preceded by invalid packets.
     pub nonsense: u32,
-    /// Kinds of the messages that came (RFC 2132 §9.6).
+    /// Kinds of the received messages (RFC 2132 §9.6).
     pub seen: Vec<u8>,
-    /// The number of the last transaction.
+    /// Number of the last transaction.
     transaction: Vec<u8>,
 }
 
 /// Answer to a REQUEST.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// No.
+    /// DHCPNAK.
     Nak,
-    /// With this address.
+    /// DHCPACK with this address.
     Address(Ipv4Addr),
-    /// With this mask.
+    /// DHCPACK with this mask.
     Mask(Ipv4Addr),
-    /// For so many seconds.
+    /// DHCPACK with this lease in seconds.
     Lease(u32),
-    /// Without saying for how long.
+    /// DHCPACK without a lease.
     NoLease,
 }
 
 impl DhcpServer {
-    /// A server that behaves.
+    /// Creates a server without faults.
     pub fn new(offer: Offer) -> Self {
         Self {
             offer,
@@ -78,7 +78,7 @@ impl DhcpServer {
         }
     }
 
-    /// Number of DISCOVERs that came.
+    /// Number of received DISCOVERs.
     pub fn discovers(&self) -> u32 {
         self.count(DISCOVER)
     }
@@ -112,7 +112,7 @@ impl DhcpServer {
         all
     }
 
-    /// Answers of a stranger who received the client's last question: a NAK, and another address.
+    /// Answers of another server to the client's last message: a NAK, and another address.
     pub fn stray_answers(&self) -> [Vec<u8>; 2] {
         [Answer::Nak, Answer::Address(self.offer.broadcast())].map(|answer| {
             let mut packet = Packet::offer(&self.offer, &self.transaction);
@@ -122,7 +122,7 @@ impl DhcpServer {
     }
 }
 
-/// A packet of the server (RFC 2131 §2).
+/// Packet of the server (RFC 2131 §2).
 #[derive(Clone)]
 struct Packet {
     transaction: Vec<u8>,
@@ -130,7 +130,7 @@ struct Packet {
     server: Ipv4Addr,
     hardware: [u8; 6],
     options: Vec<(u8, Vec<u8>)>,
-    /// Bytes behind the options.
+    /// Bytes after the options.
     end: Vec<u8>,
 }
 
@@ -156,7 +156,7 @@ impl Packet {
         }
     }
 
-    /// Makes the answer to a REQUEST of it.
+    /// Turns the packet into the answer to a REQUEST.
     fn spoil(&mut self, answer: Option<Answer>) {
         self.set(KIND, vec![ACK]);
         match answer {
@@ -200,11 +200,11 @@ impl Packet {
     }
 }
 
-/// Packets like `right` that must not be taken: not this transaction's, not this machine's, addresses that no machine has,
-/// options that lie, and everything cut off.
+/// Packets like `right` that a client must ignore: of another transaction or client, with invalid addresses or options,
+/// and truncated ones.
 fn nonsense(offer: &Offer, right: &Packet) -> Vec<Vec<u8>> {
     let changed = |change: &dyn Fn(&mut Packet)| {
-        // With an address that no machine has: what is taken of these is seen.
+        // With an invalid address, so that a test notices if it is used.
         let mut packet = Packet { address: offer.broadcast(), ..right.clone() };
         change(&mut packet);
         packet.bytes()
@@ -232,7 +232,7 @@ fn nonsense(offer: &Offer, right: &Packet) -> Vec<Vec<u8>> {
     all
 }
 
-/// The kind of message that a client sent.
+/// Kind of a client's message.
 fn kind_of(packet: &[u8]) -> Option<u8> {
     let mut options = packet.get(OPTIONS..)?;
     while let [code, length, rest @ ..] = options {
@@ -246,7 +246,7 @@ fn kind_of(packet: &[u8]) -> Option<u8> {
 
 /// Position of the transaction's number.
 const TRANSACTION: std::ops::Range<usize> = 4..8;
-/// Position of the options, behind [`COOKIE`].
+/// Position of the options, after [`COOKIE`].
 const OPTIONS: usize = 240;
 /// RFC 2131 §3.
 const COOKIE: [u8; 4] = [99, 130, 83, 99];

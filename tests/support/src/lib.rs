@@ -1,9 +1,10 @@
 //! Servers, links and measurements that tests of several crates use.
 //!
-//! Does: answers DHCP and misbehaves on request ([`dhcp`]), measures tones ([`tone`]), connects a station of `ringway-ethernet` to a
-//! host of another stack by a link in memory (feature `ethernet`), and gives a server its surroundings (feature `server`).
+//! Does: answers DHCP and TFTP, with faults on request ([`dhcp`], [`tftp`]), measures tones ([`tone`]), connects a station of
+//! `ringway-ethernet` to a host of another stack by a link in memory (feature `ethernet`), and implements the services of
+//! a server (feature `server`).
 //!
-//! Does not: belong to any program. What only one crate's tests use stays beside those tests.
+//! Does not: belong to any program. Support for the tests of only one crate stays in that crate.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 pub mod dhcp;
@@ -11,4 +12,5 @@ pub mod dhcp;
 pub mod ethernet;
 #[cfg(feature = "server")]
 pub mod services;
+pub mod tftp;
 pub mod tone;

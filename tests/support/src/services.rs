@@ -1,4 +1,4 @@
-//! The server's surroundings in memory.
+//! Services of a server in memory, for tests.
 
 use md5::Md5;
 use ringway_sansio::{Instant, Seed};
@@ -19,9 +19,9 @@ use std::time::Duration;
 pub struct ServiceLimits {
     /// Lifetime of a nonce.
     pub nonce_lifetime: Duration,
-    /// Nonces whose counts are kept.
+    /// Maximum number of nonces with stored counts.
     pub nonces_max: usize,
-    /// Users and sources whose wrong passwords are counted; `None`: they are not.
+    /// Maximum number of users and sources with counted wrong passwords; `None`: not counted.
     pub guesses_max: Option<usize>,
     /// Requests of one source in a second; 0: no limit.
     pub per_second: u32,
@@ -29,24 +29,24 @@ pub struct ServiceLimits {
     pub record_bytes_max: usize,
 }
 
-/// Subscribers, a store and all else that a server needs. It survives the server.
+/// Subscribers, store and all other services of a server. They survive the server.
 pub struct TestServices {
     users: Mutex<Subscribers>,
     windows: Mutex<ReplayWindows>,
     guesses: Mutex<Option<GuessLimits>>,
     rates: Mutex<SourceRates>,
     dialogs: Mutex<DialogExtensions>,
-    /// Number of attempts to log in by their result: proven, wrong, slowed.
+    /// Number of logins by result: proven, wrong, slowed.
     pub logins: Mutex<[usize; 3]>,
-    /// Memory for requests under way.
+    /// Memory for pending requests.
     pub budget: Mutex<MemoryBudget>,
-    /// The last record stored for each address-of-record; empty: it has no bindings any more.
+    /// Last record of each address-of-record; empty: it has no bindings any more.
     pub records: Mutex<BTreeMap<Vec<u8>, Vec<u8>>>,
-    /// Storing fails.
+    /// True: storing fails.
     pub store_fails: AtomicBool,
     /// Maximum length of a record.
     pub record_bytes_max: AtomicUsize,
-    /// Events for a log.
+    /// Log events.
     pub events: Mutex<Vec<String>>,
 }
 
@@ -54,7 +54,7 @@ pub struct TestServices {
 type Subscribers = BTreeMap<(Vec<u8>, Vec<u8>), Ha1>;
 
 impl TestServices {
-    /// Services without subscribers and records.
+    /// Creates services without subscribers and records.
     pub fn new(limits: ServiceLimits, seed: &Seed, now: Instant) -> Self {
         Self {
             users: Mutex::default(),
@@ -78,17 +78,17 @@ impl TestServices {
         lock(&self.users).insert((user.into(), domain.into()), ha1);
     }
 
-    /// Frees all reserved memory, as the end of the server's process does.
+    /// Releases all reserved memory, as at the end of the server's process.
     pub fn forget_reservations(&self) {
         *lock(&self.budget) = MemoryBudget::new(BUDGET_BYTES, &Seed::from_number(0));
     }
 
-    /// Bytes reserved for requests under way.
+    /// Bytes reserved for pending requests.
     pub fn reserved_bytes(&self) -> usize {
         lock(&self.budget).used()
     }
 
-    /// The records of all addresses-of-record that have bindings.
+    /// Records of all addresses-of-record that have bindings.
     pub fn stored(&self) -> BTreeMap<Vec<u8>, Vec<u8>> {
         let mut stored = lock(&self.records).clone();
         stored.retain(|_, record| !record.is_empty());
@@ -174,5 +174,5 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap()
 }
 
-/// Memory for requests under way.
+/// Memory for pending requests.
 const BUDGET_BYTES: usize = 64 << 20;

@@ -1,8 +1,8 @@
-//! Instructions per operation, counted by callgrind: a figure that no other work on the machine can disturb.
+//! Instructions per operation, counted by callgrind: independent of other load on the machine.
 //!
-//! Two runs, of N and of 4 N operations: starting, registering the users and stopping cost both the same, so the
-//! difference belongs to 3 N operations. The counts are recorded in a file of the repository, and `--check` fails when
-//! one has grown.
+//! There are two runs, of N and of 4 N operations. Both have the same cost for the start, the registration of
+//! the users and the stop, so the difference is that of 3 N operations. The counts are recorded in a file of
+//! the repository; `--check` fails if one has grown.
 
 use super::record::Record;
 use anyhow::{Context, Result, bail};
@@ -10,11 +10,11 @@ use ringway_lab::call::Carried;
 use ringway_lab::closed_loop::Extent;
 use ringway_lab::machine;
 use ringway_lab::register::Expect;
-use ringway_lab::subject::{Operation, Place, Routing, Settings, Under};
+use ringway_lab::subject::{Environment, Operation, Routing, Settings, Under};
 use std::fs;
 use std::path::Path;
 
-/// Users that are registered before the counting.
+/// Number of users, registered before the counting.
 const USERS: u32 = 1000;
 
 /// Instructions per operation.
@@ -26,38 +26,38 @@ pub(super) struct Counts {
     pub(super) call: f64,
 }
 
-/// Counts with Ringway's release binary.
+/// Counts the instructions of Ringway's release binary.
 ///
 /// # Errors
 /// valgrind is not installed, or the server does not run under it.
-pub(super) fn count(place: &Place) -> Result<Counts> {
+pub(super) fn count(environment: &Environment) -> Result<Counts> {
     if machine::version_of("valgrind", &["--version"]).contains("not installed") {
         bail!("counting instructions needs valgrind: install the package `valgrind`");
     }
     Ok(Counts {
-        register: slope(place, Operation::Refresh(Expect::Ok), 2000)?,
-        call: slope(place, Operation::Call(Carried::ByProxy), 500)?,
+        register: slope(environment, Operation::Refresh(Expect::Ok), 2000)?,
+        call: slope(environment, Operation::Call(Carried::ByProxy), 500)?,
     })
 }
 
-fn slope(place: &Place, operation: Operation, operations: u64) -> Result<f64> {
-    let few = run(place, operation, operations)?;
-    let many = run(place, operation, 4 * operations)?;
+fn slope(environment: &Environment, operation: Operation, operations: u64) -> Result<f64> {
+    let few = run(environment, operation, operations)?;
+    let many = run(environment, operation, 4 * operations)?;
     Ok(many.saturating_sub(few) as f64 / (3 * operations) as f64)
 }
 
-fn run(place: &Place, operation: Operation, operations: u64) -> Result<u64> {
-    let counts = place.folder.join(format!("callgrind.{operations}.out"));
+fn run(environment: &Environment, operation: Operation, operations: u64) -> Result<u64> {
+    let counts = environment.folder.join(format!("callgrind.{operations}.out"));
     let settings = Settings::open(USERS, Routing::Stateful);
-    let mut subject = place.ringway(&settings, Under::Callgrind(&counts))?;
+    let mut subject = environment.ringway(&settings, Under::Callgrind(&counts))?;
     subject.register_all(Expect::Ok)?;
     subject.run(operation, Extent::Operations(operations))?;
     subject.stop()?;
     let text = fs::read_to_string(&counts).with_context(|| counts.display().to_string())?;
-    total(&text).with_context(|| format!("{} holds no total", counts.display()))
+    total(&text).with_context(|| format!("{} has no total", counts.display()))
 }
 
-/// The sum of all instructions in callgrind's output.
+/// Sum of all instructions in callgrind's output.
 fn total(text: &str) -> Option<u64> {
     text.lines()
         .rev()
@@ -67,13 +67,13 @@ fn total(text: &str) -> Option<u64> {
 }
 
 impl Counts {
-    /// By the names in the record.
+    /// Counts by their names in the record.
     pub(super) fn named(self) -> [(&'static str, f64); 2] {
         [("register", self.register), ("call", self.call)]
     }
 }
 
-/// Where the counts are recorded.
+/// File with the recorded counts.
 pub(super) fn record(workspace: &Path) -> Record {
     Record {
         path: workspace.join("xtask/bench-instructions.toml"),

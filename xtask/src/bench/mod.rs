@@ -1,11 +1,11 @@
-//! `cargo xtask bench`: what Ringway costs, beside what the kernel alone costs and what another server costs.
+//! `cargo xtask bench`: CPU time of Ringway's operations, compared with the kernel alone and with Kamailio.
 //!
-//! Does: start release binaries, load them with `ringway-lab`, read their CPU time, and print or write the
-//! table of BENCHMARKS.md; count instructions; profile a row that misses its target.
+//! Does: starts release binaries, loads them with `ringway-lab`, reads their CPU time, and prints or writes
+//! the table of BENCHMARKS.md; counts instructions; profiles a row that misses its target.
 //!
-//! Does not: measure wall-clock throughput, for which generator and server would need machines of their own.
+//! Does not: measure wall-clock throughput, which needs separate machines for generator and server.
 //!
-//! Start reading at [`rows`]; the load is that of `ringway_lab::closed_loop`.
+//! Start reading at [`rows`]; the load generator is `ringway_lab::closed_loop`.
 
 mod attacks;
 mod instructions;
@@ -21,19 +21,20 @@ mod without_sockets;
 pub(crate) use record::Record;
 pub(crate) use sections::with_section;
 
+use crate::workspace::{cargo, root, succeed, target_dir};
 use anyhow::{Context, Result, bail};
 use report::{Circumstances, Row, Verdict};
 use ringway_lab::measure::{Counting, Plan};
-use ringway_lab::subject::Place;
+use ringway_lab::subject::Environment;
 use ringway_lab::{floor, machine};
 use rows::{Bench, RowName};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Measures what an operation costs in CPU time, and prints the table of BENCHMARKS.md.
+/// Measures the CPU time of operations, and prints the table of BENCHMARKS.md.
 ///
-/// Without names: all rows, in about ten minutes. Fails when something could not be measured; a missed target is said
+/// Without names: all rows, in about ten minutes. Fails when a measurement fails; a missed target is reported
 /// in the table.
 #[derive(clap::Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -47,7 +48,7 @@ pub(crate) struct Args {
     /// Readings of each server; the table has their median
     #[arg(long, default_value_t = 5)]
     repeat: u32,
-    /// A short look: 10 k users in place of 1 M, three readings of a second
+    /// Short run: 10 k users instead of 1 M, three readings of a second
     #[arg(long)]
     quick: bool,
     /// Write BENCHMARKS.md (a run of all rows, or of `without-sockets` alone)
@@ -57,7 +58,7 @@ pub(crate) struct Args {
     command: Option<Special>,
 }
 
-/// What is not a row.
+/// Subcommands other than rows.
 #[derive(clap::Subcommand, Debug)]
 enum Special {
     /// Counts instructions per REGISTER and per call with callgrind
@@ -69,22 +70,22 @@ enum Special {
         #[arg(long, conflicts_with = "check")]
         write: bool,
     },
-    /// Prints the dearest functions of a row
+    /// Prints the most expensive functions of a row
     Profile {
         /// The row
         name: RowName,
-        /// 10 k users in place of 1 M
+        /// 10 k users instead of 1 M
         #[arg(long)]
         quick: bool,
     },
-    /// Attacks a server on loopback: memory, traffic and what it still answers, against their bounds
+    /// Attacks a server on loopback: memory, traffic and served requests, with their bounds
     Attacks(attacks::Args),
-    /// Measures the phone: SRTP beside libsrtp2, the timing and the cost of calls, their set-up
+    /// Measures the phone: SRTP compared with libsrtp2, timing and CPU time of calls, call set-up
     Phone(phone::Args),
-    /// The floor, as a process of its own
+    /// The floor, as a separate process
     #[command(hide = true)]
     Floor {
-        /// What it does with messages
+        /// Treatment of messages
         kind: floor::Kind,
         /// The phones' ports
         phones: Vec<u16>,
@@ -94,84 +95,78 @@ enum Special {
 /// Runs the command.
 ///
 /// # Errors
-/// Something could not be measured; a target that is missed is not an error.
+/// A measurement failed; a missed target is not an error.
 pub(crate) fn run(args: &Args) -> Result<()> {
     if let Some(Special::Floor { kind, phones }) = &args.command {
         return floor::serve(*kind, phones);
+    }
+    if let Some(Special::Instructions { check, write }) = args.command {
+        // Its figures do not depend on the time that the generator takes.
+        build("ringway")?;
+        machine::pin_to(machine::GENERATOR_CPU)?;
+        let folder = tempfile::tempdir().context("make a folder for the run")?;
+        return count_instructions(&environment(folder.path())?, check, write);
     }
     if cfg!(debug_assertions) {
         return run_as_release();
     }
     if let Some(Special::Phone(args)) = &args.command {
-        build(&["ringway"])?;
+        build("ringway")?;
         machine::pin_to(machine::GENERATOR_CPU)?;
-        return phone::run(args, &workspace());
+        return phone::run(args, &root());
     }
     if let Some(Special::Attacks(args)) = &args.command {
-        build(&["ringway"])?;
+        build("ringway")?;
         machine::pin_to(machine::GENERATOR_CPU)?;
-        return attacks::run(args, &workspace());
+        return attacks::run(args, &root());
     }
-    build(&["ringway"])?;
+    build("ringway")?;
     build_in_memory()?;
     machine::pin_to(machine::GENERATOR_CPU)?;
     let folder = tempfile::tempdir().context("make a folder for the run")?;
-    let place = place(folder.path())?;
+    let environment = environment(folder.path())?;
     match &args.command {
-        None => measure_rows(args, place),
-        Some(Special::Instructions { check, write }) => count_instructions(&place, *check, *write),
-        Some(Special::Profile { name, quick }) => profile::print(&bench(args, *quick, place), *name),
-        Some(Special::Attacks(_) | Special::Phone(_) | Special::Floor { .. }) => Ok(()),
+        None => measure_rows(args, environment),
+        Some(Special::Profile { name, quick }) => profile::print(&bench(args, *quick, environment), *name),
+        Some(
+            Special::Instructions { .. } | Special::Attacks(_) | Special::Phone(_) | Special::Floor { .. },
+        ) => Ok(()),
     }
 }
 
-/// The generator must be cheap: builds this program with optimisation and lets that do the work.
+/// The generator must be cheap: builds this program with optimisation and runs that instead.
 fn run_as_release() -> Result<()> {
-    build(&["xtask"])?;
-    let program = workspace().join("target/release/xtask");
+    build("xtask")?;
+    let program = target_dir().join("release/xtask");
     let status = Command::new(&program)
         .args(std::env::args_os().skip(1))
         .status()
         .with_context(|| program.display().to_string())?;
-    // What went wrong it has said itself.
+    // The program has printed its error.
     if status.success() { Ok(()) } else { bail!("the measurement ended with {status}") }
 }
 
-fn build(packages: &[&str]) -> Result<()> {
-    let mut command = Command::new("cargo");
-    command.args(["build", "--release"]).current_dir(workspace());
-    for package in packages {
-        command.args(["-p", package]);
-    }
-    let status = command.status().context("run cargo build")?;
-    if !status.success() {
-        bail!("cargo build --release -p {} failed", packages.join(" -p "));
-    }
-    Ok(())
+fn build(package: &str) -> Result<()> {
+    succeed(&mut cargo(&["build", "--release", "--package", package]))
 }
 
 /// The server without sockets is an example program.
 fn build_in_memory() -> Result<()> {
-    let mut command = Command::new("cargo");
-    command.args(["build", "--release", "-p", "ringway-metal", "--example", without_sockets::PROGRAM]);
-    let status = command.current_dir(workspace()).status().context("run cargo build")?;
-    if !status.success() {
-        bail!("cargo build --release -p ringway-metal --example {} failed", without_sockets::PROGRAM);
-    }
-    Ok(())
+    let example = ["--package", "ringway-metal", "--example", without_sockets::PROGRAM];
+    succeed(cargo(&["build", "--release"]).args(example))
 }
 
-fn measure_rows(args: &Args, place: Place) -> Result<()> {
+fn measure_rows(args: &Args, environment: Environment) -> Result<()> {
     if args.write && !matches!(args.names.as_slice(), [] | [RowName::WithoutSockets]) {
         bail!("--write is for all rows, or for `without-sockets` alone: BENCHMARKS.md has a table of each");
     }
-    let bench = bench(args, args.quick, place);
+    let bench = bench(args, args.quick, environment);
     let (load, begun) = (machine::load_average(), Instant::now());
     let (ticks, own) = (machine::Ticks::now(), machine::own_ticks());
     eprintln!("{}; load average {load}", machine::description());
     let mut rows = bench.rows();
     if args.names.is_empty() {
-        rows.push(instructions_row(&bench.place));
+        rows.push(instructions_row(&bench.environment));
     }
     let now = machine::Ticks::now();
     let percent =
@@ -191,7 +186,7 @@ fn measure_rows(args: &Args, place: Place) -> Result<()> {
     };
     let text = report::render(&rows, &circumstances);
     if args.write {
-        let path = workspace().join("BENCHMARKS.md");
+        let path = root().join("BENCHMARKS.md");
         let before = std::fs::read_to_string(&path).unwrap_or_default();
         let after = match args.names.as_slice() {
             [] => sections::with_sections_of(&text, &before),
@@ -214,13 +209,13 @@ fn measure_rows(args: &Args, place: Place) -> Result<()> {
     }
 }
 
-/// The row about instructions, held against the record.
-fn instructions_row(place: &Place) -> Row {
+/// Row of the instruction counts, compared with the record.
+fn instructions_row(environment: &Environment) -> Row {
     let what = "instructions per REGISTER, per call (callgrind)";
     let target = "no more than 5 % above the record";
-    match instructions::count(place) {
+    match instructions::count(environment) {
         Ok(counts) => {
-            let grown = instructions::record(&workspace()).check(&counts.named());
+            let grown = instructions::record(&root()).check(&counts.named());
             let mut row = Row::single(
                 what,
                 target,
@@ -234,10 +229,10 @@ fn instructions_row(place: &Place) -> Row {
     }
 }
 
-fn count_instructions(place: &Place, check: bool, write: bool) -> Result<()> {
-    let counts = instructions::count(place)?;
+fn count_instructions(environment: &Environment, check: bool, write: bool) -> Result<()> {
+    let counts = instructions::count(environment)?;
     println!("REGISTER {:.0} instructions, call {:.0} instructions", counts.register, counts.call);
-    let record = instructions::record(&workspace());
+    let record = instructions::record(&root());
     if write {
         record.write(&counts.named())?;
     }
@@ -247,7 +242,7 @@ fn count_instructions(place: &Place, check: bool, write: bool) -> Result<()> {
     Ok(())
 }
 
-fn bench(args: &Args, quick: bool, place: Place) -> Bench {
+fn bench(args: &Args, quick: bool, environment: Environment) -> Bench {
     let plan = if quick {
         Plan { repeats: 3, measured: Duration::from_secs(1), counting: Counting::Saturated }
     } else {
@@ -258,13 +253,12 @@ fn bench(args: &Args, quick: bool, place: Place) -> Bench {
         }
     };
     let (users, users_few) = if quick { (10_000, 1000) } else { (1_000_000, 10_000) };
-    Bench { place, plan, users, users_few, wanted: args.names.clone() }
+    Bench { environment, plan, users, users_few, wanted: args.names.clone() }
 }
 
-/// Ringway lies beside this program; Kamailio is where the system has it.
-fn place(folder: &Path) -> Result<Place> {
-    let own = std::env::current_exe().context("find this program")?;
-    let ringway = own.parent().context("find this program's folder")?.join("ringway");
+/// Finds the programs: Ringway in the target folder of cargo, Kamailio in the path.
+fn environment(folder: &Path) -> Result<Environment> {
+    let ringway = target_dir().join("release/ringway");
     if !ringway.exists() {
         bail!("{} is not there: build it with `cargo build --release -p ringway`", ringway.display());
     }
@@ -272,15 +266,11 @@ fn place(folder: &Path) -> Result<Place> {
         .into_iter()
         .map(PathBuf::from)
         .find(|path| path.exists());
-    Ok(Place { ringway, kamailio, floor_command, folder: folder.to_path_buf() })
+    Ok(Environment { ringway, kamailio, floor_command, folder: folder.to_path_buf() })
 }
 
 fn floor_command() -> Result<Command> {
     let mut command = Command::new(std::env::current_exe().context("find this program")?);
     command.args(["bench", "floor"]);
     Ok(command)
-}
-
-fn workspace() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().map(Path::to_path_buf).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! The row "parse": in this process, by this thread's CPU clock, its allocations counted.
+//! Row "parse": measured in this process by the thread's CPU clock, with a count of allocations.
 
 use super::report::Row;
 use anyhow::{Result, anyhow, bail};
@@ -9,19 +9,18 @@ use ringway_sip::{Limits, Message};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-/// What parsing one message may take, in nanoseconds.
+/// Maximum time for parsing a message, in nanoseconds.
 const NS_MAX: f64 = 500.0;
 
-/// Different messages parsed in turn, so that no branch predictor learns one by heart.
+/// Number of different messages parsed in turn, so that the branch predictor cannot learn them.
 const MESSAGES: u32 = 256;
 
-/// What one kind of message costs.
+/// Cost of parsing one kind of message.
 struct Cost {
     ns: f64,
     allocations: u64,
 }
 
-/// The row.
 pub(super) fn row(repeats: u32) -> Row {
     let what = "parse REGISTER 551 B / INVITE 788 B with mandatory checks";
     let target = "≤ 0.5 µs, 0 allocations";
@@ -42,7 +41,7 @@ pub(super) fn row(repeats: u32) -> Row {
     }
 }
 
-/// Parses for a profiler.
+/// Parses repeatedly, for a profiler.
 pub(super) fn repeat_for(duration: Duration) -> Result<()> {
     let begun = Instant::now();
     while begun.elapsed() < duration {
@@ -58,7 +57,7 @@ fn cost(template: &Template, repeats: u32) -> Result<Cost> {
     let messages = messages(template);
     for message in &messages {
         if let Err(rejected) = Message::parse(message, &limits) {
-            bail!("the parser refuses a message of the bench: {:?}", rejected.reason);
+            bail!("the parser rejects a message of the benchmark: {:?}", rejected.reason);
         }
     }
     let mut readings = Vec::new();
@@ -77,7 +76,7 @@ fn cost(template: &Template, repeats: u32) -> Result<Cost> {
         allocations += counted.count_total;
         readings.push(used as f64 / f64::from(ROUNDS * MESSAGES));
     }
-    // The first round warmed the caches.
+    // The first round warms the caches.
     let warm = readings.get(1..).ok_or_else(|| anyhow!("not measured"))?;
     Ok(Cost { ns: median(warm.iter().copied()), allocations })
 }

@@ -1,4 +1,5 @@
-//! Where the time of a row goes: its dearest functions, by sampling, or by callgrind where there is no `perf`.
+//! Profile of a row: its most expensive functions, by sampling with `perf`, or by callgrind if there is no
+//! `perf`.
 
 use super::parse;
 use super::rows::{Bench, RowName};
@@ -12,16 +13,16 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// How many functions are printed.
+/// Number of functions that are printed.
 const FUNCTIONS: usize = 25;
 
-/// Users under callgrind, which is fifty times slower.
+/// Number of users under callgrind, which is fifty times slower.
 const CALLGRIND_USERS: u32 = 1000;
 
-/// Prints the dearest functions of Ringway while it does what the row measures.
+/// Prints the most expensive functions of Ringway during the operation of a row.
 ///
 /// # Errors
-/// The server does not run, or neither profiler does.
+/// The server does not run, or no profiler does.
 pub(super) fn print(bench: &Bench, name: RowName) -> Result<()> {
     let has_perf = machine::version_of("perf", &["--version"]).starts_with("perf version");
     match name.operation() {
@@ -55,17 +56,17 @@ fn sampled(bench: &Bench, name: RowName, operation: Operation) -> Result<()> {
     sampler.print()
 }
 
-/// `perf record`, running beside what it samples.
+/// `perf record`, running beside the sampled processes.
 struct Sampler {
     recorder: Child,
     samples: PathBuf,
-    /// How long there must be something to sample.
+    /// Duration of the sampling.
     duration: Duration,
 }
 
 impl Sampler {
     fn start(bench: &Bench, processes: &[Pid]) -> Result<Self> {
-        let samples = bench.place.folder.join("perf.data");
+        let samples = bench.environment.folder.join("perf.data");
         let members: Vec<String> = processes.iter().map(|pid| pid.as_raw_nonzero().to_string()).collect();
         let seconds = bench.plan.measured.as_secs_f64().max(1.0);
         let recorder = Command::new("perf")
@@ -93,11 +94,11 @@ impl Sampler {
     }
 }
 
-/// Without digest: the users that it needs are not imported here.
+/// Without digest: its users are not imported here.
 fn counted(bench: &Bench, name: RowName, operation: Operation) -> Result<()> {
-    let counts = bench.place.folder.join("callgrind.profile.out");
-    let settings = Settings { challenge: None, ..name.settings(&bench.place, CALLGRIND_USERS) };
-    let mut subject = bench.place.ringway(&settings, Under::Callgrind(&counts))?;
+    let counts = bench.environment.folder.join("callgrind.profile.out");
+    let settings = Settings { challenge: None, ..name.settings(&bench.environment, CALLGRIND_USERS) };
+    let mut subject = bench.environment.ringway(&settings, Under::Callgrind(&counts))?;
     subject.register_all(Expect::Ok)?;
     let operation = match operation {
         Operation::Refresh(_) => Operation::Refresh(Expect::Ok),
@@ -113,7 +114,7 @@ fn counted(bench: &Bench, name: RowName, operation: Operation) -> Result<()> {
     Ok(())
 }
 
-/// Prints the first lines of a report that hold a share.
+/// Prints the first lines of a report that contain a share.
 fn print_report(command: &mut Command) -> Result<()> {
     let output = command.stderr(Stdio::null()).output().context("read the profile")?;
     let text = String::from_utf8_lossy(&output.stdout);

@@ -1,25 +1,24 @@
-//! Instructions per operation, recorded in a file of the repository, so that they cannot grow unseen.
+//! Record of instructions per operation in a file of the repository, so that an increase is noticed.
 
 use anyhow::{Context, Result, bail};
 use ringway_lab::machine;
 use std::fs;
 use std::path::PathBuf;
 
-/// How much a count may grow before it is an error, in percent.
+/// Maximum growth of a count in percent.
 const GROWTH_PERCENT_MAX: f64 = 5.0;
 
 /// A file with counts.
 pub(crate) struct Record {
-    /// The file.
     pub(crate) path: PathBuf,
-    /// What was counted, and how.
+    /// Description of the counts and of the method.
     pub(crate) what: String,
-    /// The command that writes it.
+    /// Command that writes the file.
     pub(crate) written_by: &'static str,
 }
 
 impl Record {
-    /// Writes counts, each with its name.
+    /// Writes the counts with their names.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -37,7 +36,7 @@ impl Record {
         fs::write(&self.path, text).with_context(|| self.path.display().to_string())
     }
 
-    /// Holds counts against the file; a line for each.
+    /// Compares counts with the file and prints a line for each.
     ///
     /// # Errors
     /// A count has grown too much, or is not recorded.

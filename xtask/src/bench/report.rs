@@ -1,20 +1,20 @@
-//! The table, for the screen and for BENCHMARKS.md.
+//! Table of the results, for the terminal and for BENCHMARKS.md.
 
 use anyhow::Result;
 use ringway_lab::machine;
 use ringway_lab::measure::Readings;
 use std::fmt::Write as _;
 
-/// How a row stands to its target.
+/// Result of a row against its target.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Verdict {
     Met,
     Missed,
-    /// It could not be measured.
+    /// The measurement failed.
     Failed,
 }
 
-/// One line of the table; a cell is empty when nothing of that kind was measured.
+/// A row of the table; a cell is empty if it was not measured.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
     pub(super) what: String,
@@ -23,7 +23,7 @@ pub(super) struct Row {
     pub(super) kamailio: String,
     pub(super) ringway: String,
     pub(super) verdict: Verdict,
-    /// More about it, below the table.
+    /// Note below the table.
     pub(super) note: String,
 }
 
@@ -41,7 +41,7 @@ impl Row {
         }
     }
 
-    /// A row with one figure of ours and nothing beside it.
+    /// A row with one figure of Ringway and no comparison.
     pub(super) fn single(what: &str, target: &str, ringway: String, met: bool) -> Self {
         Self {
             what: what.to_owned(),
@@ -77,19 +77,19 @@ impl Row {
     }
 }
 
-/// What the servers of one row needed.
+/// CPU times of the servers of a row.
 pub(super) struct Times<'a> {
     pub(super) floor: Option<&'a Result<Readings>>,
     pub(super) kamailio: Option<&'a Result<Readings>>,
     pub(super) ringway: &'a Result<Readings>,
 }
 
-/// The bounds of a time.
+/// Upper limits of a time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TimeTarget {
     /// Microseconds of CPU per operation.
     pub(super) us_max: f64,
-    /// Times the floor of the same run, where that is asked too.
+    /// Maximum multiple of the floor in the same run, if required.
     pub(super) floors_max: Option<f64>,
 }
 
@@ -120,7 +120,7 @@ fn time_cell(readings: &Readings) -> String {
     format!("{:.2} µs ({low:.2}-{high:.2})", readings.us())
 }
 
-/// How the run was made, for the head of the file.
+/// Circumstances of the run, for the head of the file.
 pub(super) struct Circumstances {
     /// The command line.
     pub(super) command: String,
@@ -130,13 +130,13 @@ pub(super) struct Circumstances {
     pub(super) load: [String; 2],
     /// Share of the machine's time the hypervisor took over the whole run, in percent.
     pub(super) steal_percent: f64,
-    /// How much of one processor other programs used, in percent.
+    /// CPU time of other programs, in percent of one processor.
     pub(super) others_percent: f64,
-    /// What Kamailio says about itself.
+    /// Version line of Kamailio.
     pub(super) kamailio: String,
 }
 
-/// The whole of BENCHMARKS.md.
+/// Renders BENCHMARKS.md.
 pub(super) fn render(rows: &[Row], circumstances: &Circumstances) -> String {
     let mut text = format!(
         "# Benchmarks\n\n\
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missed_and_a_failed_row_say_so() {
+    fn a_missed_and_a_failed_row_are_marked() {
         let rows = [
             Row::single("memory", "≤ 700 bytes", "712 bytes".to_owned(), false),
             Row::failed("call", "≤ 40 µs", &anyhow::anyhow!("no ready line")),

@@ -1,4 +1,4 @@
-//! The rows of the table: which servers each needs, and what it must reach.
+//! Rows of the table, with the servers that each needs and its target.
 
 use super::parse;
 use super::report::{Row, TimeTarget, Times};
@@ -10,12 +10,12 @@ use ringway_lab::floor::Kind;
 use ringway_lab::measure::{Contestant, Counting, Plan, Readings, measure};
 use ringway_lab::refused::Ending;
 use ringway_lab::register::Expect;
-use ringway_lab::subject::{Operation, Place, Routing, Settings, Store, Subject, Under};
+use ringway_lab::subject::{Environment, Operation, Routing, Settings, Store, Subject, Under};
 use std::fs;
 use std::thread;
 use std::time::Duration;
 
-/// A row, by its name on the command line.
+/// Row by its name on the command line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub(crate) enum RowName {
     /// Parsing one message
@@ -24,7 +24,7 @@ pub(crate) enum RowName {
     Register,
     /// Stateful call
     Call,
-    /// INVITE for a name nobody has
+    /// INVITE for an unknown user
     NotFound,
     /// REGISTER over 200 TCP connections
     RegisterTcp,
@@ -45,7 +45,7 @@ pub(crate) enum RowName {
 }
 
 impl RowName {
-    /// What the row measures; parsing is no operation of a server.
+    /// Operation that the row measures; parsing is not an operation of a server.
     pub(super) fn operation(self) -> Option<Operation> {
         match self {
             Self::Parse | Self::WithoutSockets => None,
@@ -60,8 +60,8 @@ impl RowName {
         }
     }
 
-    /// What the row's Ringway is configured like.
-    pub(super) fn settings(self, place: &Place, users: u32) -> Settings {
+    /// Configuration of the row's Ringway.
+    pub(super) fn settings(self, environment: &Environment, users: u32) -> Settings {
         match self {
             Self::Parse
             | Self::Register
@@ -71,11 +71,11 @@ impl RowName {
             | Self::Scale
             | Self::WithoutSockets => Settings::open(users, Routing::Stateful),
             Self::RegisterSqlite => Settings {
-                store: Store::Sqlite(place.folder.join("bindings.db")),
+                store: Store::Sqlite(environment.folder.join("bindings.db")),
                 ..Settings::open(users, Routing::Stateful)
             },
             Self::RegisterDigest | Self::Memory => Settings {
-                store: Store::Sqlite(place.folder.join("subscribers.db")),
+                store: Store::Sqlite(environment.folder.join("subscribers.db")),
                 challenge: Some(Algorithm::Sha256),
                 ..Settings::open(users, Routing::Stateful)
             },
@@ -85,15 +85,15 @@ impl RowName {
     }
 }
 
-/// What all rows share.
+/// Parameters of all rows.
 pub(super) struct Bench {
-    pub(super) place: Place,
+    pub(super) environment: Environment,
     pub(super) plan: Plan,
-    /// How many users are registered where a row says "1 M".
+    /// Number of registered users in rows with "1 M".
     pub(super) users: u32,
-    /// How many where it says "10 k".
+    /// Number of registered users in rows with "10 k".
     pub(super) users_few: u32,
-    /// The rows asked for; empty: all.
+    /// Selected rows; empty for all.
     pub(super) wanted: Vec<RowName>,
 }
 
@@ -101,7 +101,7 @@ const REGISTER: TimeTarget = TimeTarget { us_max: 5.0, floors_max: Some(1.9) };
 const CALL_US_MAX: f64 = 40.0;
 
 impl Bench {
-    /// Measures every wanted row.
+    /// Measures all selected rows.
     pub(super) fn rows(&self) -> Vec<Row> {
         let mut rows = Vec::new();
         if self.wants(RowName::Parse) {
@@ -124,7 +124,7 @@ impl Bench {
         if self.wants(RowName::Redirect) {
             self.redirect(&mut rows);
         }
-        // It has a table of its own.
+        // It has its own table.
         if self.wanted.contains(&RowName::WithoutSockets) {
             rows.extend(self.without_sockets());
         }
@@ -135,7 +135,7 @@ impl Bench {
         self.wanted.is_empty() || self.wanted.contains(&name)
     }
 
-    /// Everything that a server without store and authentication does.
+    /// Rows of a server without store and authentication.
     fn open_server(&self, rows: &mut Vec<Row>) {
         let mut ringway = self.registered(RowName::Register, self.users);
         let mut few = self.wants(RowName::Scale).then(|| self.registered(RowName::Register, self.users_few));
@@ -206,7 +206,7 @@ impl Bench {
         (row, results.factor())
     }
 
-    /// What a call costs when the clearing up of its transactions, up to 32 s later, is counted too.
+    /// CPU time of a call, including the end of its transactions up to 32 s later.
     fn call_with_its_timers(&self) -> Result<f64> {
         const CALLS: u64 = 20_000;
         let mut ringway = self.registered(RowName::Call, self.users_few)?;
@@ -225,7 +225,7 @@ impl Bench {
     fn register_tcp(&self, ringway: &mut Result<Subject>) -> Row {
         let what = format!("REGISTER refresh over 200 TCP connections, {} bindings", self.users_words());
         eprintln!("{what}");
-        let mut floor = self.place.floor(Kind::Stream, self.users_few);
+        let mut floor = self.environment.floor(Kind::Stream, self.users_few);
         let results = measure(
             &mut [
                 contestant("floor", &mut floor, Operation::RefreshByTcp(Expect::Echo)),
@@ -271,10 +271,10 @@ impl Bench {
         }));
         let what = format!("restart with {} bindings: from start to `ready`", self.users_words());
         let target = "≤ 3 s";
-        let settings = RowName::RegisterSqlite.settings(&self.place, self.users);
+        let settings = RowName::RegisterSqlite.settings(&self.environment, self.users);
         let restarted = ringway.and_then(|mut ringway| {
-            let took = self.place.restart(&mut ringway, &settings)?;
-            // A call proves that the bindings are back.
+            let took = self.environment.restart(&mut ringway, &settings)?;
+            // A call proves that the bindings were restored.
             ringway.run(Operation::Call(Carried::ByProxy), Extent::Operations(1000)).map(|_| took)
         });
         rows.push(match restarted {
@@ -303,10 +303,10 @@ impl Bench {
             if algorithm != Algorithm::Sha256 {
                 let settings = Settings {
                     challenge: Some(algorithm),
-                    ..RowName::RegisterDigest.settings(&self.place, self.users)
+                    ..RowName::RegisterDigest.settings(&self.environment, self.users)
                 };
                 ringway = ringway.and_then(|mut subject| {
-                    self.place.restart(&mut subject, &settings)?;
+                    self.environment.restart(&mut subject, &settings)?;
                     Ok(subject)
                 });
             }
@@ -321,21 +321,21 @@ impl Bench {
         self.forget_database("subscribers.db");
     }
 
-    /// A server with all users imported and registered by digest; adds the row about its memory.
+    /// Starts a server with all users imported and registered by digest; adds the row on its memory.
     pub(super) fn subscribed(&self, rows: &mut Vec<Row>) -> Result<Subject> {
         const BYTES_MAX: f64 = 700.0;
         let what = format!("memory for a binding, its subscriber and indexes, at {}", self.users_words());
         let target = "≤ 700 bytes";
         eprintln!("{what}");
-        let settings = RowName::Memory.settings(&self.place, self.users);
+        let settings = RowName::Memory.settings(&self.environment, self.users);
         let made = || -> Result<(Subject, f64, String)> {
-            let mut empty = self.place.ringway(&settings, Under::Itself)?;
+            let mut empty = self.environment.ringway(&settings, Under::Itself)?;
             let before = empty.process.resident_bytes()?;
             empty.stop()?;
-            let import = self.place.import_users(&settings)?;
-            let mut full = self.place.ringway(&settings, Under::Itself)?;
+            let import = self.environment.import_users(&settings)?;
+            let mut full = self.environment.ringway(&settings, Under::Itself)?;
             full.register_all(Expect::Challenge(Algorithm::Sha256))?;
-            // Until what is on its way to the disk has left memory.
+            // Waits until pending writes have left the memory.
             thread::sleep(Duration::from_secs(2));
             let after = full.process.resident_bytes()?;
             let bytes = after.saturating_sub(before) as f64 / f64::from(self.users);
@@ -366,7 +366,7 @@ impl Bench {
         let what = format!("stateless call, {} bindings", self.users_words());
         eprintln!("{what}");
         let mut ringway = self.registered(RowName::CallStateless, self.users);
-        let mut floor = self.place.floor(Kind::RelayStateless, self.users_few);
+        let mut floor = self.environment.floor(Kind::RelayStateless, self.users_few);
         let results = measure(
             &mut [
                 contestant("floor", &mut floor, Operation::Call(Carried::ByFloor)),
@@ -385,7 +385,7 @@ impl Bench {
 
     fn refusal(&self, what: &str, ringway: &mut Result<Subject>, ending: Ending) -> Row {
         eprintln!("{what}");
-        let mut floor = self.place.floor(Kind::Echo, self.users_few);
+        let mut floor = self.environment.floor(Kind::Echo, self.users_few);
         let results = measure(
             &mut [
                 contestant("floor", &mut floor, Operation::Refuse(Ending::Echo)),
@@ -396,17 +396,18 @@ impl Bench {
         row_of_two(what, 6.0, &results)
     }
 
-    /// The row's Ringway with everybody registered.
+    /// Starts the row's Ringway and registers all users.
     pub(super) fn registered(&self, name: RowName, users: u32) -> Result<Subject> {
-        let mut subject = self.place.ringway(&name.settings(&self.place, users), Under::Itself)?;
+        let mut subject =
+            self.environment.ringway(&name.settings(&self.environment, users), Under::Itself)?;
         subject.register_all(Expect::Ok)?;
         Ok(subject)
     }
 
-    /// Kamailio with everybody registered, if it is installed.
+    /// Starts Kamailio, if installed, and registers all users.
     fn kamailio(&self) -> Option<Result<Subject>> {
-        let program = self.place.kamailio.as_ref()?;
-        Some(self.place.kamailio(program, self.users).and_then(|mut subject| {
+        let program = self.environment.kamailio.as_ref()?;
+        Some(self.environment.kamailio(program, self.users).and_then(|mut subject| {
             subject.register_all(Expect::Ok)?;
             Ok(subject)
         }))
@@ -420,7 +421,7 @@ impl Bench {
         few: Option<&mut Result<Subject>>,
         kamailio: Option<&mut Result<Subject>>,
     ) -> Comparison {
-        let mut floor_subject = self.place.floor(floor.0, self.users_few);
+        let mut floor_subject = self.environment.floor(floor.0, self.users_few);
         let (has_few, has_kamailio) = (few.is_some(), kamailio.is_some());
         let mut contestants =
             vec![contestant("floor", &mut floor_subject, floor.1), contestant("ringway", ringway, operation)];
@@ -441,19 +442,19 @@ impl Bench {
         words(self.users)
     }
 
-    /// Makes room for the next row.
+    /// Deletes the database, to free disk space for the next row.
     pub(super) fn forget_database(&self, name: &str) {
-        let Ok(entries) = fs::read_dir(&self.place.folder) else { return };
+        let Ok(entries) = fs::read_dir(&self.environment.folder) else { return };
         for entry in entries.flatten() {
             if entry.file_name().to_string_lossy().starts_with(name) {
-                // The folder goes away at the end in any case.
+                // The folder is deleted at the end in any case.
                 let _ = fs::remove_file(entry.path());
             }
         }
     }
 }
 
-/// What one comparison gave.
+/// Result of a comparison.
 struct Comparison {
     floor: Result<Readings>,
     ringway: Result<Readings>,
@@ -466,7 +467,7 @@ impl Comparison {
         Times { floor: Some(&self.floor), kamailio: self.kamailio.as_ref(), ringway: &self.ringway }
     }
 
-    /// How much dearer an operation is among many users than among few.
+    /// Ratio of the cost of an operation among many users to that among few.
     fn factor(&self) -> Result<f64> {
         let many = self.ringway.as_ref().map_err(|error| anyhow!("{error:#}"))?;
         let few =
@@ -483,7 +484,7 @@ fn contestant<'a>(
     Contestant { name, subject, operation }
 }
 
-/// A row of floor and Ringway.
+/// A row with floor and Ringway.
 fn row_of_two(what: &str, us_max: f64, results: &[Result<Readings>]) -> Row {
     match results {
         [floor, ours] => {
@@ -494,7 +495,7 @@ fn row_of_two(what: &str, us_max: f64, results: &[Result<Readings>]) -> Row {
     }
 }
 
-/// A number of users as the table writes it.
+/// Number of users as written in the table.
 fn words(users: u32) -> String {
     match users {
         1_000_000.. if users.is_multiple_of(1_000_000) => format!("{} M", users / 1_000_000),

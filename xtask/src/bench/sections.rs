@@ -1,15 +1,15 @@
-//! The sections of BENCHMARKS.md: each is written by a command of its own and keeps the others as they are.
+//! Sections of BENCHMARKS.md; each is written by its own command, which keeps the others.
 
-/// The text of a section, its heading (`## …`) included; it goes to the next one.
+/// Text of a section from its heading (`## …`) to the next section.
 pub(crate) fn section_of<'t>(text: &'t str, heading: &str) -> Option<&'t str> {
-    let rest = text.get(place_of(text, heading)?..)?;
+    let rest = text.get(start_of(text, heading)?..)?;
     let end = rest.get(heading.len()..)?.find("\n## ").map_or(rest.len(), |at| at + heading.len() + 1);
     rest.get(..end)
 }
 
-/// `text` with a section in the place of the one with the same heading, or at its end.
+/// `text` with `section` replacing the section with the same heading, or appended.
 pub(crate) fn with_section(text: &str, heading: &str, section: &str) -> String {
-    let (before, after) = match section_of(text, heading).zip(place_of(text, heading)) {
+    let (before, after) = match section_of(text, heading).zip(start_of(text, heading)) {
         Some((old, at)) => (text.get(..at), text.get(at + old.len()..)),
         None => (Some(text), None),
     };
@@ -18,13 +18,13 @@ pub(crate) fn with_section(text: &str, heading: &str, section: &str) -> String {
     format!("{}\n", parts.join("\n\n"))
 }
 
-/// The table at the head of the file, with the sections that the file had before.
+/// The table at the head of the file, followed by the existing sections.
 pub(super) fn with_sections_of(table: &str, before: &str) -> String {
     let sections = before.find("\n## ").and_then(|at| before.get(at..)).unwrap_or_default();
     format!("{}\n{sections}", table.trim_end())
 }
 
-fn place_of(text: &str, heading: &str) -> Option<usize> {
+fn start_of(text: &str, heading: &str) -> Option<usize> {
     if text.starts_with(heading) { Some(0) } else { text.find(&format!("\n{heading}")).map(|at| at + 1) }
 }
 
@@ -36,7 +36,7 @@ mod tests {
     const METAL: &str = "## Without\n";
 
     #[test]
-    fn a_section_takes_the_place_of_the_one_before_and_leaves_the_others() {
+    fn a_section_replaces_its_old_text_and_keeps_the_others() {
         let once = with_section("# Benchmarks\n\n| a |\n", PHONE, "## The phone\n\none\n");
         assert_eq!(once, "# Benchmarks\n\n| a |\n\n## The phone\n\none\n");
         let both = with_section(&once, METAL, "## Without\n\nx\n");

@@ -1,9 +1,10 @@
-//! The rows about the server without sockets: the network loop and the server of the image, over a card that is memory, as a
-//! process of its own; beside them the server with sockets, in the same run.
+//! Rows of the server without sockets: the network loop and the server of the image with a simulated network
+//! card, in its own process, compared with the server with sockets in the same run.
 
 use super::report::Row;
 use super::rows::{Bench, RowName};
-use super::{sections, workspace};
+use super::sections;
+use crate::workspace::target_dir;
 use anyhow::{Context, Result, bail};
 use ringway_lab::digest::Algorithm;
 use ringway_lab::machine::{self, GENERATOR_CPU, SERVER_CPU};
@@ -13,15 +14,15 @@ use ringway_lab::subject::{Operation, Settings, Under};
 use serde_json::Value;
 use std::process::Command;
 
-/// The example of `ringway-metal` that measures itself.
+/// Example of `ringway-metal` that measures itself.
 pub(super) const PROGRAM: &str = "in_memory";
 
 const HEADING: &str = "## Without sockets\n";
 
-/// How many times cheaper than with sockets it must be.
+/// Minimum ratio of the cost with sockets to the cost without.
 const TIMES_CHEAPER: f64 = 4.0;
 
-/// Nanoseconds for a REGISTER, of each run.
+/// Nanoseconds per REGISTER, of each run.
 struct Figures {
     open: Vec<f64>,
     digest: Vec<f64>,
@@ -56,12 +57,12 @@ impl Bench {
             .collect()
     }
 
-    /// The program's figures, one for each repeat.
+    /// Figures that the program prints, one for each repeat.
     fn in_memory(&self) -> Result<Figures> {
-        let program = workspace().join("target/release/examples").join(PROGRAM);
+        let program = target_dir().join("release/examples").join(PROGRAM);
         let mut figures = Figures { open: Vec::new(), digest: Vec::new() };
         for _ in 0..self.plan.repeats {
-            // A child runs where its parent may.
+            // A child inherits the processors of its parent.
             machine::pin_to(SERVER_CPU)?;
             let output = Command::new(&program).output();
             machine::pin_to(GENERATOR_CPU)?;
@@ -77,15 +78,15 @@ impl Bench {
         Ok(figures)
     }
 
-    /// The server with sockets and as many users, nothing on disk.
+    /// Measures the server with sockets and as many users, without a store on disk.
     fn with_sockets(&self, challenge: Option<Algorithm>) -> Result<Readings> {
         let (mut subject, expect) = match challenge {
             None => (self.registered(RowName::WithoutSockets, self.users_few), Expect::Ok),
             Some(algorithm) => {
-                let settings = RowName::RegisterDigest.settings(&self.place, self.users_few);
+                let settings = RowName::RegisterDigest.settings(&self.environment, self.users_few);
                 let settings = Settings { challenge: Some(algorithm), ..settings };
-                let made = self.place.import_users(&settings).and_then(|_| {
-                    let mut subject = self.place.ringway(&settings, Under::Itself)?;
+                let made = self.environment.import_users(&settings).and_then(|_| {
+                    let mut subject = self.environment.ringway(&settings, Under::Itself)?;
                     subject.register_all(Expect::Challenge(algorithm))?;
                     Ok(subject)
                 });
@@ -103,7 +104,7 @@ impl Bench {
     }
 }
 
-/// `file` with these rows, rendered as a table of their own, as its section.
+/// `file` with these rows as its section.
 pub(super) fn with_section(file: &str, rendered: &str) -> String {
     let body = rendered.split_once("\n\n").map_or(rendered, |(_title, body)| body);
     sections::with_section(file, HEADING, &format!("{HEADING}\n{body}"))
@@ -112,7 +113,7 @@ pub(super) fn with_section(file: &str, rendered: &str) -> String {
 fn compared(what: &str, (target, must): (&str, Option<f64>), ours: &[f64], with_sockets: &Readings) -> Row {
     let mut sorted = ours.to_vec();
     sorted.sort_by(f64::total_cmp);
-    let at = |place: usize| sorted.get(place).copied().unwrap_or(f64::NAN);
+    let at = |environment: usize| sorted.get(environment).copied().unwrap_or(f64::NAN);
     let (ns, low, high) = (at(sorted.len() / 2), at(0), at(sorted.len().saturating_sub(1)));
     let times = with_sockets.us() * 1000.0 / ns;
     let cycles = ns * machine::mhz() / 1000.0;

@@ -1,4 +1,4 @@
-//! Sound in files: a tone to send, and whether a recording has that tone in it.
+//! Sound in files: a tone to send, and detection of a tone in a recording.
 
 use std::fs::File;
 use std::io::{BufWriter, Seek, Write};
@@ -7,13 +7,13 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use ringway_test_support::tone::{energy, energy_at};
 
-/// Samples per second of everything here: what G.711 carries.
+/// Sample rate, that of G.711.
 const RATE: u32 = 8000;
 
-/// The RMS of a window that is no noise: 20 dB below a test tone.
+/// Minimum RMS of a window with a tone: 20 dB below a test tone.
 const LOUD: f64 = 0.05;
 
-/// What a tone is looked for in at a time.
+/// Length of the window in which a tone is searched.
 const WINDOW_S: f64 = 0.05;
 
 /// A recording: mono samples between -1 and 1, and their rate in Hz.
@@ -22,13 +22,13 @@ pub(crate) struct Recording {
     rate: f64,
 }
 
-/// A sine at half of full scale, from its beginning on.
+/// A sine at half of full scale.
 pub(crate) struct Tone {
     hz: f64,
     samples: u32,
 }
 
-/// A 16-bit mono WAV file that grows.
+/// A 16-bit mono WAV file that is being written.
 pub(crate) struct Recorder {
     file: BufWriter<File>,
     bytes: u32,
@@ -45,7 +45,7 @@ pub(crate) fn write_tone(path: &Path, hz: f64, seconds: u32) -> Result<()> {
     recorder.finish()
 }
 
-/// Writes the same in both of two channels and without a header, as [`Recording::read_stereo`] reads it.
+/// Writes the same tone in two channels without a header, as [`Recording::read_stereo`] reads it.
 pub(crate) fn write_stereo_tone(path: &Path, hz: f64, seconds: u32) -> Result<()> {
     const SECOND: usize = RATE as usize * 2;
     let mut tone = Tone::new(hz);
@@ -65,7 +65,7 @@ impl Tone {
         Self { hz, samples: 0 }
     }
 
-    /// The next `BYTES` bytes of it: half as many samples.
+    /// The next `BYTES` bytes: half as many samples.
     pub(crate) fn next_bytes<const BYTES: usize>(&mut self) -> [u8; BYTES] {
         let mut bytes = [0; BYTES];
         for pair in bytes.chunks_exact_mut(2) {
@@ -86,14 +86,14 @@ impl Recorder {
         Ok(recorder)
     }
 
-    /// Adds samples: 16 bits, the low byte first.
+    /// Appends 16-bit little-endian samples.
     pub(crate) fn write(&mut self, samples: &[u8]) -> Result<()> {
         self.file.write_all(samples)?;
         self.bytes += u32::try_from(samples.len())?;
         Ok(())
     }
 
-    /// Fills in the lengths.
+    /// Writes the lengths into the header.
     pub(crate) fn finish(mut self) -> Result<()> {
         self.file.rewind()?;
         self.write_header()?;
@@ -118,13 +118,13 @@ impl Recorder {
 }
 
 impl Recording {
-    /// Reads a 16-bit mono WAV file, also one whose lengths were never filled in because its writer was ended.
+    /// Reads a 16-bit mono WAV file, also one whose lengths are missing because its writer was killed.
     pub(crate) fn read(path: &Path) -> Result<Self> {
         let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
         Self::decode(&bytes).with_context(|| format!("{} is not 16-bit mono WAV", path.display()))
     }
 
-    /// Reads both channels of 16 bits without a header, 8,000 samples a second; the left one is taken.
+    /// Reads two channels of 16 bits without a header at 8,000 Hz; the left one is used.
     pub(crate) fn read_stereo(path: &Path) -> Result<Self> {
         let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
         let samples = bytes.chunks_exact(4).map(|frame| sample(&frame[..2])).collect();
@@ -141,8 +141,8 @@ impl Recording {
         (energy(&self.samples) / (self.samples.len().max(1)) as f64).sqrt()
     }
 
-    /// The part of all energy that lies at `hz`: 1 for that tone alone, 0 for silence. By Goertzel's algorithm in
-    /// windows of 50 ms, so that a lost packet moves the phase of one window only.
+    /// Share of the energy at `hz`: 1 for that tone alone, 0 for silence. By Goertzel's algorithm in windows
+    /// of 50 ms, so that a lost packet changes the phase in one window only.
     pub(crate) fn share_at(&self, hz: f64) -> f64 {
         let total = energy(&self.samples);
         if total == 0.0 {
@@ -151,13 +151,13 @@ impl Recording {
         self.windows(WINDOW_S).map(|window| energy_at(window, hz / self.rate)).sum::<f64>() / total
     }
 
-    /// For how many seconds `hz` was heard, and nothing else that mattered.
+    /// Time in seconds during which `hz` dominated.
     fn seconds_of(&self, hz: f64) -> f64 {
         self.moments_of(hz, WINDOW_S, LOUD).len() as f64 * WINDOW_S
     }
 
-    /// When `hz` was heard, and nothing else that mattered: in seconds, the beginnings of windows of `window_s` that have an
-    /// RMS above `least` and hold at least two thirds of their energy there.
+    /// Start times, in seconds, of the windows of `window_s` in which `hz` dominated: an RMS above `least`,
+    /// of which at least two thirds of the energy are at `hz`.
     pub(crate) fn moments_of(&self, hz: f64, window_s: f64, least: f64) -> Vec<f64> {
         let is_it = |window: &[f64]| {
             let total = energy(window);
@@ -215,7 +215,7 @@ impl Recording {
     }
 }
 
-/// The value of two bytes, -1 to 1.
+/// Sample of two bytes, -1 to 1.
 fn sample(pair: &[u8]) -> f64 {
     match *pair {
         [low, high] => f64::from(i16::from_le_bytes([low, high])) / f64::from(i16::MAX),
@@ -228,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tone_is_told_from_another_and_from_silence() {
+    fn a_tone_is_distinguished_from_another_and_from_silence() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("tone.wav");
         write_tone(&file, 440.0, 2).unwrap();
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_wav_is_refused() {
+    fn a_file_that_is_not_wav_is_rejected() {
         assert!(Recording::decode(b"RIFF").is_none());
         assert!(Recording::decode(b"RIFF\0\0\0\0WAVEfmt \xff\xff\xff\xff").is_none());
     }

@@ -1,4 +1,4 @@
-//! baresip: two phones register by digest and call each other, with sound both ways.
+//! baresip: two phones register with digest and call each other, with sound in both directions.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -44,7 +44,7 @@ fn call(stage: &Stage, transport: Transport) -> Result<()> {
     Recording::read(&bob.recording()?)?.expect_tone(440.0, 2.0).context("bob")
 }
 
-/// A baresip that sends a tone and records what it hears. It answers every call.
+/// A baresip that sends a tone and records received sound. It answers every call.
 pub(crate) struct Phone {
     running: Running,
     control: Control,
@@ -53,8 +53,13 @@ pub(crate) struct Phone {
 }
 
 impl Phone {
-    /// Starts baresip, which registers by itself where it has a server, with or without success.
+    /// Starts baresip, which registers automatically if it has a server, with or without success.
     pub(crate) fn start(stage: &Stage, line: Line<'_>) -> Result<Self> {
+        Self::start_with(stage, line, "")
+    }
+
+    /// The same with `more` parameters of its account, each with a semicolon before it.
+    pub(crate) fn start_with(stage: &Stage, line: Line<'_>, more: &str) -> Result<Self> {
         let Line { user, host, transport, .. } = line;
         let home = stage.path(&format!("{user}-baresip"));
         std::fs::create_dir_all(&home)?;
@@ -71,7 +76,7 @@ impl Phone {
             ("@PORT@", port.to_string()),
             ("@CONTROL@", control.to_string()),
             ("@RTP_FIRST@", rtp.to_string()),
-            // It takes one pair at random; from here there is one only.
+            // It selects a pair at random; here there is only one.
             ("@RTP_LAST@", (rtp + 1).to_string()),
             ("@TONE@", tone.display().to_string()),
             ("@MODULES@", modules()?),
@@ -79,7 +84,7 @@ impl Phone {
             ("@DOMAIN@", line.domain(port)),
             ("@REGISTRATION@", registration),
             ("@TRANSPORT@", transport.name().to_owned()),
-            ("@KEYS@", keys(line.keys)?.to_owned()),
+            ("@KEYS@", format!("{}{more}", keys(line.keys)?)),
         ];
         for file in ["config", "accounts"] {
             stage.fill(&format!("baresip/{file}"), &words, &home.join(file))?;
@@ -155,7 +160,7 @@ impl Softphone for Phone {
     }
 }
 
-/// baresip's control port: commands and answers, and events between them.
+/// Control port of baresip: commands and responses, with events between them.
 struct Control {
     stream: TcpStream,
     heard: Arc<Mutex<String>>,
@@ -163,7 +168,7 @@ struct Control {
 }
 
 impl Control {
-    /// baresip serves one client at a time: this connection stays.
+    /// baresip serves one client at a time: this connection is kept.
     fn connect(port: u16) -> Result<Self> {
         let stream = TcpStream::connect(("127.0.0.1", port)).context("baresip has no control port")?;
         let heard = Arc::new(Mutex::new(String::new()));
@@ -178,7 +183,7 @@ impl Control {
         Ok(Self { stream, heard, commands: 0 })
     }
 
-    /// Gives a command and waits for its answer.
+    /// Sends a command and waits for its response.
     fn command(&mut self, name: &str, parameters: &str) -> Result<()> {
         self.commands += 1;
         let token = format!("command-{}", self.commands);
@@ -188,7 +193,7 @@ impl Control {
             .with_context(|| format!("baresip did not answer its command {name}"))
     }
 
-    /// Waits until baresip has said `text`.
+    /// Waits until baresip has sent `text`.
     fn wait_for(&self, text: &str) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
         while !self.heard().contains(text) {
@@ -208,13 +213,13 @@ impl Control {
 fn keys(keys: Keys) -> Result<&'static str> {
     match keys {
         Keys::None => Ok(""),
-        // Which suite is the other side's choice: it offers one only, and takes all that it knows.
+        // The other side selects the suite: it offers only one, and accepts all that it supports.
         Keys::Sdes(_) => Ok(";mediaenc=srtp-mand"),
         Keys::Zrtp => bail!("baresip has no ZRTP"),
     }
 }
 
-/// Where the package puts baresip's modules.
+/// Folder of baresip's modules in the Debian package.
 fn modules() -> Result<String> {
     let places = ["/usr/lib/baresip/modules", "/usr/lib/x86_64-linux-gnu/baresip/modules"];
     let found = places.into_iter().find(|place| std::path::Path::new(place).join("g711.so").is_file());

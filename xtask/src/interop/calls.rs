@@ -1,4 +1,4 @@
-//! SIPp against the server: registrations and calls, open and with digest, over UDP and TCP.
+//! SIPp against the server: registrations and calls, without and with digest, over UDP and TCP.
 
 use anyhow::Result;
 
@@ -7,7 +7,7 @@ use super::server::{Mode, Server, Wanted};
 use super::sipp::{Connections, Sipp, User, succeeded};
 use super::{Scenario, Stage, Transport};
 
-/// How many users do the same thing in one scenario.
+/// Number of users in a scenario.
 const USERS: usize = 20;
 
 /// Registrations and calls by SIPp, in every combination of transport and authentication.
@@ -29,13 +29,13 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
 
 #[derive(Clone, Copy)]
 enum Kind {
-    /// REGISTER only; afterwards the users are registered, or not.
+    /// REGISTER only; then checks whether the users are registered.
     Register {
         scenario: &'static str,
         registered: bool,
     },
     Answered(Mode),
-    /// A call refused with this status; the callee is unknown, or known and not registered.
+    /// A call rejected with this status; the callee is unknown, or not registered.
     Refused(&'static str),
     Redirected,
     RedirectFollowed,
@@ -123,7 +123,7 @@ impl Play<'_> {
         answering.parts = &["unrouted"];
         let mut answering = answering.start(self.stage)?;
         let mut calling = self.sipp("redirect-followed", "caller", &callers, free_port()?, Some(server.port));
-        // SIPp goes to another address over TCP only in this mode.
+        // Only in this mode SIPp connects to another address over TCP.
         calling.connections = Connections::OnePerCall;
         calling.run(self.stage)?;
         succeeded("callee", &mut answering)

@@ -1,7 +1,8 @@
-//! Which of several digest challenges the peers answer: the measurement behind the default of `[auth] algorithms`.
+//! Answers of other implementations to several digest challenges: the measurement behind the default of
+//! `[auth] algorithms`.
 //!
-//! A registrar of a few lines offers lists of algorithms and prints what comes back, as a table. It is not a check of
-//! Ringway, so it runs only when it is asked for: `cargo xtask interop --only digest-order`.
+//! A small registrar offers lists of algorithms; the answers are printed as a table. This does not test
+//! Ringway, so it runs only on request: `cargo xtask interop --only digest-order`.
 
 use std::net::UdpSocket;
 use std::sync::Arc;
@@ -48,7 +49,7 @@ fn table(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
-/// The algorithm that `peer` used against this offer, or `None` where it sent no credentials.
+/// Algorithm that `peer` used for this offer; `None` if it sent no credentials.
 fn answered(stage: &Stage, peer: &str, offer: &[&str]) -> Result<Option<String>> {
     let own = stage.within(&format!("{peer}-{}", offer.join("-")))?;
     let registrar = Registrar::start(offer)?;
@@ -70,7 +71,7 @@ fn answered(stage: &Stage, peer: &str, offer: &[&str]) -> Result<Option<String>>
                 connections: Connections::One,
                 contact: None,
             };
-            // Giving up is one of the two findings, not a failure of the measurement.
+            // Giving up is a valid result of the measurement.
             let _ = sipp.run(&own);
         }
         "baresip" => {
@@ -85,7 +86,7 @@ fn answered(stage: &Stage, peer: &str, offer: &[&str]) -> Result<Option<String>>
     registrar.stop()
 }
 
-/// Answers REGISTER over UDP: 401 with the offer, or 200 to whoever sends credentials.
+/// Answers REGISTER over UDP: 401 with the offer, or 200 if it has credentials.
 struct Registrar {
     port: u16,
     ended: Arc<AtomicBool>,
@@ -113,7 +114,7 @@ impl Registrar {
         Ok(Self { port, ended, thread })
     }
 
-    /// Ends it and tells which algorithm the first credentials named.
+    /// Stops the registrar; returns the algorithm of the first credentials.
     fn stop(self) -> Result<Option<String>> {
         self.ended.store(true, Ordering::Relaxed);
         match self.thread.join() {
@@ -155,13 +156,13 @@ fn serve(socket: &UdpSocket, challenges: &str, ended: &AtomicBool) -> Option<Str
                 "SIP/2.0 401 Unauthorized\r\n{copied}{to};tag=s\r\n{challenges}Content-Length: 0\r\n\r\n"
             ),
         };
-        // A peer that has gone already is no finding.
+        // The peer may have ended.
         let _ = socket.send_to(answer.as_bytes(), peer);
     }
     seen
 }
 
-/// The `algorithm` parameter of credentials; without one it is MD5 (RFC 7616 §3.4).
+/// Value of the `algorithm` parameter of credentials; the default is MD5 (RFC 7616 §3.4).
 fn algorithm(credentials: &str) -> String {
     let parameter = credentials.split(',').find_map(|part| part.trim().strip_prefix("algorithm="));
     parameter.map_or_else(|| "MD5".to_owned(), |value| value.trim_matches('"').to_owned())

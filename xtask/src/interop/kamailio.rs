@@ -1,4 +1,4 @@
-//! Kamailio beside Ringway, as the next hop of calls in both directions.
+//! Kamailio beside Ringway as the next hop of calls in both directions.
 
 use anyhow::Result;
 
@@ -22,7 +22,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
     all
 }
 
-/// A stranger calls through Kamailio a user who is registered, by digest, at Ringway.
+/// A stranger calls, through Kamailio, a user who is registered with digest at Ringway.
 fn inbound(stage: &Stage, transport: Transport) -> Result<()> {
     let play = Play { stage, transport, digest: true };
     let (callers, callees) = (users("stranger", "callee"), users("callee", "stranger"));

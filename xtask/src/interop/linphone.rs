@@ -1,4 +1,4 @@
-//! linphonec registers by digest.
+//! linphonec, which registers with digest.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -26,23 +26,23 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
     Transport::ALL.map(register).into()
 }
 
-/// A linphonec that sends a tone and records what it hears. It answers every call.
+/// A linphonec that sends a tone and records received sound. It answers every call.
 pub(crate) struct Phone {
     running: Running,
     recording: PathBuf,
     messages: PathBuf,
     uri: String,
     keys: Keys,
-    /// Calls that were to end so far.
+    /// Number of calls that should have ended.
     ended: usize,
 }
 
 impl Phone {
-    /// Starts linphonec, which registers by itself where it has a server, with or without success.
+    /// Starts linphonec, which registers automatically if it has a server, with or without success.
     pub(crate) fn start(stage: &Stage, line: Line<'_>) -> Result<Self> {
         let Line { user, host, .. } = line;
         let home = stage.path(&format!("{user}-linphone"));
-        // Without these folders it cannot open its database, and then does nothing.
+        // Without these folders it cannot open its database and does nothing.
         std::fs::create_dir_all(home.join(".local/share/linphone"))?;
         std::fs::create_dir_all(home.join(".config/linphone"))?;
         let (tone, recording) = (home.join("tone.wav"), home.join("heard.wav"));
@@ -86,7 +86,7 @@ impl Phone {
         command.args(["-d", "6", "-l"]).arg(&messages);
         let mut running = Running::start(user, &mut command, &stage.folder)?;
         running.wait_for_output("linphonec>")?;
-        // The key in its file alone does not keep it from offering IPv6.
+        // The key in its file alone does not disable IPv6 in its offers.
         running.type_line("ipv6 disable")?;
         running.type_line("soundcard use files")?;
         running.type_line(&format!("play {}", tone.display()))?;
@@ -95,9 +95,9 @@ impl Phone {
         Ok(Self { running, recording, messages, uri: line.uri(port), keys: line.keys, ended: 0 })
     }
 
-    /// Waits until linphonec says that it is registered.
+    /// Waits until linphonec reports that it is registered.
     pub(crate) fn registered(&mut self) -> Result<()> {
-        // It says so only when it is asked.
+        // It reports that only on request.
         let end = Instant::now() + PATIENCE;
         while Instant::now() < end {
             self.running.type_line("status register")?;
@@ -126,7 +126,7 @@ impl Softphone for Phone {
     fn established(&mut self) -> Result<()> {
         self.running.wait_for_output("Media streams established")?;
         match self.keys {
-            // Of these it says nothing.
+            // It prints nothing about these.
             Keys::None | Keys::Sdes(_) => Ok(()),
             Keys::Zrtp => self.running.wait_for_output("auth token is"),
         }

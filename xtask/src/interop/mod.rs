@@ -1,12 +1,13 @@
-//! `cargo xtask interop`: a real server against peers that nobody here wrote.
+//! `cargo xtask interop`: Ringway with other implementations.
 //!
-//! Each scenario has a folder of its own with the server's configuration, database and log and every peer's message
-//! trace. `--reference` runs the scenarios with others in Ringway's place, Kamailio for the server, baresip or
-//! linphonec for the phone: what fails there is wrong with the scenario.
+//! Each scenario has its own folder with the server's configuration, database and log and the message traces
+//! of all peers. `--reference` runs the scenarios with other programs instead of Ringway: Kamailio for the
+//! server, baresip or linphonec for the phone. A failure then is an error of the scenario.
 
 pub(crate) mod audio;
 mod baresip;
 pub(crate) mod calls;
+mod counting_nat;
 mod digest_order;
 mod kamailio;
 mod linphone;
@@ -34,7 +35,7 @@ use crate::workspace::{built_server, root, target_dir};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// What is tested [default: both]
+    /// Program under test [default: both]
     #[arg(value_enum)]
     group: Option<Group>,
     /// Only scenarios whose name contains this
@@ -46,21 +47,21 @@ pub(crate) struct Args {
     /// Keep the folders of all scenarios, not only of those that failed
     #[arg(long)]
     keep: bool,
-    /// Run with others in Ringway's place, to test the scenarios themselves
+    /// Run with other programs instead of Ringway, to test the scenarios themselves
     #[arg(long)]
     reference: bool,
     /// Test this program instead of building Ringway from this workspace
     #[arg(long, value_name = "PROGRAM", conflicts_with = "reference")]
     server: Option<PathBuf>,
-    /// How long the long call is
+    /// Length of the long call in minutes
     #[arg(long, value_name = "M", default_value_t = 0.4)]
     minutes: f64,
-    /// How many calls of the phone are under way at a time; the server's scenarios run one by one
-    #[arg(long, value_name = "N", default_value_t = 3)]
+    /// Number of phone scenarios that run at a time; the server's scenarios run one by one
+    #[arg(long, value_name = "N", default_value_t = 4)]
     jobs: usize,
 }
 
-/// What is tested.
+/// Program under test.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Group {
     /// `ringway serve`
@@ -69,19 +70,19 @@ enum Group {
     Phone,
 }
 
-/// One thing that is tried with real peers.
+/// A test with real peers.
 pub(crate) struct Scenario {
     name: String,
-    /// Runs with others in Ringway's place too.
+    /// Also runs with other programs instead of Ringway.
     reference: bool,
-    /// Run only when it is asked for by name.
+    /// Runs only if requested by name.
     on_request: bool,
-    /// Mostly waits, so that others may run beside it.
+    /// Mostly waits, so that others may run in parallel.
     is_patient: bool,
     body: Box<Body>,
 }
 
-/// What a scenario does on its stage.
+/// Function that runs a scenario on its stage.
 type Body = dyn Fn(&Stage) -> Result<()> + Send + Sync;
 
 impl Scenario {
@@ -98,7 +99,7 @@ impl Scenario {
         }
     }
 
-    /// The scenario with the machine as the server, called `NAME` and what it was called.
+    /// The scenario with the machine as the server, named `NAME` and its own name.
     pub(crate) fn on(self, name: &str, machine: &Machine) -> Self {
         let (machine, body) = (machine.clone(), self.body);
         let on_machine = move |stage: &Stage| {
@@ -109,29 +110,28 @@ impl Scenario {
         Self { name: format!("{name}/{}", self.name), body: Box::new(on_machine), ..self }
     }
 
-    /// The scenario, which may run beside others.
+    /// Marks the scenario as suitable for parallel runs.
     pub(crate) fn beside_others(self) -> Self {
         Self { is_patient: true, ..self }
     }
 
-    /// What it is called.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 }
 
-/// Which Ringway is tested.
+/// Variant of Ringway under test.
 #[derive(Clone)]
 pub(crate) enum Ringway {
     Program(PathBuf),
-    /// With no operating system, in an emulated PC.
+    /// Without an operating system, in an emulated PC.
     Machine(Machine),
-    /// None: others are in its place.
+    /// Other programs instead of Ringway.
     Others,
 }
 
 impl Ringway {
-    /// The program, where that is what is tested.
+    /// The program, if that is under test.
     pub(crate) fn program(&self) -> Option<&Path> {
         match self {
             Self::Program(program) => Some(program),
@@ -139,10 +139,11 @@ impl Ringway {
         }
     }
 
-    /// The address of this computer as the server sees it, where a phone's Contact must have it.
+    /// Address of this computer as seen by the server, if a phone's Contact must have it.
     ///
-    /// A phone that says 127.0.0.1 is behind NAT, as seen from an emulated PC. Over UDP it is reached where its packets came
-    /// from; over TCP only as long as its connection lasts, and SIPp's ends with its REGISTERs.
+    /// For an emulated PC a phone with 127.0.0.1 as its contact is behind NAT. Over UDP it is reached at its
+    /// source address; over TCP only as long as its connection lasts, and SIPp's connection ends with its
+    /// REGISTERs.
     fn contact_for(&self, transport: Transport) -> Option<&'static str> {
         match (self, transport) {
             (Self::Machine(_), Transport::Tcp) => Some(Machine::HOST),
@@ -151,14 +152,14 @@ impl Ringway {
     }
 }
 
-/// Where one scenario plays: its folder, and which Ringway it is given.
+/// Environment of a scenario: its folder, and the variant of Ringway.
 #[derive(Clone)]
 pub(crate) struct Stage {
-    /// A folder of its own, empty at the start.
+    /// Own folder, empty at the start.
     pub(crate) folder: PathBuf,
-    /// The committed data of the scenarios.
+    /// Committed data of the scenarios.
     data: PathBuf,
-    /// What is kept of it also when all is well.
+    /// Folder for files that are kept also after success.
     evidence: PathBuf,
     ringway: Ringway,
 }
@@ -169,14 +170,14 @@ impl Stage {
         self.folder.join(name)
     }
 
-    /// A stage for a part of the scenario, in a folder inside its own.
+    /// A stage for a part of the scenario, in a subfolder.
     fn within(&self, name: &str) -> Result<Self> {
         let folder = self.path(name);
         std::fs::create_dir_all(&folder)?;
         Ok(Self { folder, ..self.clone() })
     }
 
-    /// Copies the committed file `from`, each word (`@NAME@`) replaced by what it stands for.
+    /// Copies the committed file `from` and replaces each word (`@NAME@`) by its value.
     fn fill(&self, from: &str, words: &[(&str, String)], to: &Path) -> Result<()> {
         let file = self.data.join(from);
         let mut text =
@@ -202,7 +203,7 @@ impl Stage {
     }
 }
 
-/// How SIP travels in a scenario.
+/// Transport of a scenario.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Transport {
     Udp,
@@ -245,9 +246,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     outcome
 }
 
-/// Runs scenarios, those that may run beside others `jobs` at a time and after the others, and prints the result of each;
-/// `what` is their common name. `keeps` all folders, not only of those that failed. Scenarios that failed run a second time
-/// if they are at most [`SECOND_TRIES`].
+/// Runs scenarios, first those that run alone, then the others `jobs` at a time, and prints the result of
+/// each; `what` is their common name. `keeps` all folders, not only of those that failed. If at most
+/// [`SECOND_TRIES`] scenarios failed, they run a second time.
 pub(crate) fn play(
     what: &str,
     scenarios: &[Scenario],
@@ -279,8 +280,8 @@ pub(crate) fn play(
     Ok(())
 }
 
-/// Scenarios that may run a second time after a failure. The peers are programs with races of their own; a fault of
-/// Ringway that shows at every run, or in many scenarios, still fails.
+/// Maximum number of failed scenarios that run a second time. The peers have race conditions of their own; a
+/// fault of Ringway in every run, or in many scenarios, still fails.
 const SECOND_TRIES: usize = 2;
 
 /// Runs scenarios and prints their results.
@@ -288,7 +289,7 @@ struct Runner<'a> {
     keeps: bool,
     ringway: Ringway,
     scratch: &'a Path,
-    /// The names of those that failed; who holds it may print.
+    /// Names of the failed scenarios; its lock also serialises the output.
     failed: Mutex<Vec<String>>,
 }
 
@@ -308,7 +309,7 @@ impl Runner<'_> {
         });
     }
 
-    /// Runs the failed ones of `scenarios` once more, one by one, if they are few. Returns how many had failed.
+    /// Runs the failed ones of `scenarios` once more, one by one, if they are few. Returns their number.
     fn try_again(&self, scenarios: &[Scenario]) -> usize {
         let Ok(mut failed) = self.failed.lock() else { return 0 };
         let count = failed.len();
@@ -334,7 +335,7 @@ impl Runner<'_> {
             ringway: self.ringway.clone(),
             folder,
         };
-        // What an earlier run kept must not pass for this one's.
+        // Removes files of an earlier run.
         let _ = std::fs::remove_dir_all(&stage.evidence);
         let begun = Instant::now();
         let outcome =
@@ -346,7 +347,7 @@ impl Runner<'_> {
             print_traces(&stage.folder);
             failed.push(scenario.name.clone());
         } else if !self.keeps {
-            // What cannot be removed goes with the folder of all of them.
+            // The parent folder is removed at the end.
             let _ = std::fs::remove_dir_all(&stage.folder);
         }
     }
@@ -374,7 +375,7 @@ fn chosen(args: &Args) -> Vec<Scenario> {
     all
 }
 
-/// Where recordings are kept.
+/// Folder of the recordings.
 fn evidence() -> PathBuf {
     target_dir().join("interop")
 }
@@ -388,7 +389,7 @@ fn mark(passed: bool) -> &'static str {
     }
 }
 
-/// The ends of all files a failed scenario left: what the peers sent and got, and what everybody complained of.
+/// Prints the ends of all files of a failed scenario: messages and error output of the peers.
 fn print_traces(folder: &Path) {
     const LINES: usize = 40;
     const WIDTH: usize = 300;

@@ -1,11 +1,12 @@
-//! A NAT of a few lines: a phone inside sends by ports of another address, and who answers there reaches the phone.
+//! A simple NAT: packets of a phone are sent from ports of another address, and answers to these reach the
+//! phone.
 //!
 //! ```text
 //!   phone ◄──► a port at 127.0.0.1 for each host outside ◄──► two ports at 127.0.0.2 ◄──► hosts outside
 //! ```
-//! It maps and filters as RFC 4787 wants it at its best: each port of the phone to the same port towards all, open to all. The
-//! two outer ports are no neighbours. A real one would leave the other side's address as it is; the phone sees a port at
-//! 127.0.0.1 in its place.
+//! It has endpoint-independent mapping and filtering (RFC 4787): each port of the phone is mapped to the same
+//! port for all destinations, and open for all. The two outer ports are not adjacent. A real NAT would not
+//! change the other side's address; here the phone sees a port at 127.0.0.1 instead.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -15,17 +16,17 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-/// It works until this value goes.
+/// The NAT runs until this value is dropped.
 pub(crate) struct Nat {
-    /// Where the phone reaches the host that it was made for.
+    /// Address at which the phone reaches the given host.
     pub(crate) inside: SocketAddr,
-    /// As what the phone's ports are seen outside, in the order in which they send for the first time.
+    /// Mapped addresses of the phone's ports, in the order in which they first send.
     pub(crate) outside: [SocketAddr; 2],
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What passed each of the ports, but to and from the host that the NAT was made for.
+/// Numbers of datagrams through each port, without those of the given host.
 #[derive(Default)]
 struct Shared {
     is_over: AtomicBool,
@@ -33,20 +34,21 @@ struct Shared {
     let_out: [AtomicU32; 2],
 }
 
-/// A port outside, and the phone's port that it stands for, once that has sent something.
+/// An outer port, and the phone's port that is mapped to it, once known.
 struct Port {
     outside: UdpSocket,
     phone: Option<SocketAddr>,
 }
 
-/// Somebody outside, and the socket inside that stands for it.
+/// An outside host, and the inner socket that represents it.
 struct Host {
     remote: SocketAddr,
     inside: UdpSocket,
 }
 
 impl Nat {
-    /// Between a phone, whose addresses it learns, and the world, of which the phone knows `host`.
+    /// Starts a NAT between a phone, whose addresses it learns, and the outside, of which the phone reaches
+    /// `host`.
     pub(crate) fn start(host: SocketAddr) -> Result<Self> {
         let mut ports = [Port::new()?, Port::new()?];
         while ports[1].number()? == ports[0].number()?.wrapping_add(1) {
@@ -61,7 +63,7 @@ impl Nat {
         Ok(Self { inside, outside, shared, thread: Some(thread) })
     }
 
-    /// How many datagrams passed each port, inwards and outwards.
+    /// Numbers of datagrams through each port, inwards and outwards.
     pub(crate) fn passed(&self) -> [(u32, u32); 2] {
         let count = |counts: &[AtomicU32; 2], port: usize| counts[port].load(Ordering::Relaxed);
         [0, 1].map(|port| (count(&self.shared.let_in, port), count(&self.shared.let_out, port)))
@@ -72,7 +74,7 @@ impl Drop for Nat {
     fn drop(&mut self) {
         self.shared.is_over.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // Whatever it said, the scenario is over.
+            // An error of the thread does not matter, because the scenario is over.
             let _ = thread.join();
         }
     }
@@ -118,7 +120,7 @@ fn inwards(port: &Port, hosts: &mut Vec<Host>, let_in: &AtomicU32) {
         }
         let host = hosts.iter().enumerate().find(|(_, host)| host.remote == from);
         let bytes = room.get(..length).unwrap_or_default();
-        // Before the phone has sent anything nobody gets in.
+        // Nothing is forwarded before the phone has sent a packet.
         if let (Some((place, host)), Some(phone)) = (host, port.phone)
             && host.inside.send_to(bytes, phone).is_ok()
             && place > 0
@@ -143,10 +145,10 @@ fn outwards(host: &Host, is_first: bool, ports: &mut [Port; 2], let_out: &[Atomi
     }
 }
 
-/// Where it is seen from outside.
+/// Outer address of the NAT.
 const ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
-/// A STUN server, a peer, and some to spare.
+/// A STUN server, a peer, and some spare ones.
 const HOSTS_MAX: usize = 8;
 
 const LOOK_EVERY: Duration = Duration::from_millis(1);
@@ -157,7 +159,7 @@ mod tests {
     use std::time::Instant;
 
     #[test]
-    fn who_answers_to_the_outer_port_reaches_the_phone() {
+    fn answers_to_the_outer_port_reach_the_phone() {
         let socket = || {
             let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
             socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
@@ -177,7 +179,7 @@ mod tests {
             to.send_to(b"yes", peer_inside).unwrap();
             assert_eq!(peer.recv_from(&mut room).unwrap(), (3, outside));
         }
-        // It counts when it has passed something on.
+        // The counter is increased after forwarding.
         let end = Instant::now() + Duration::from_secs(5);
         while nat.passed() != [(1, 1), (1, 1)] {
             assert!(Instant::now() < end, "{:?}", nat.passed());

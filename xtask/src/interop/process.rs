@@ -1,4 +1,4 @@
-//! Programs under test: started with their output in files, waited for with a limit, ended in any case.
+//! Programs under test: started with their output in files, waited for with a time limit, and always ended.
 
 use std::fs::File;
 use std::io::Write;
@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use ringway_lab::machine::process_cpu_ns;
 use rustix::process::{Pid, Signal, kill_process};
 
-/// A running program. It is ended when this value goes.
+/// A running program, which is ended when this value is dropped.
 pub(crate) struct Running {
     name: String,
     child: Child,
@@ -21,7 +21,8 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts `command`; its output goes to `NAME.out` and `NAME.err` in `folder`. Its standard input stays open.
+    /// Starts `command`; its output goes to `NAME.out` and `NAME.err` in `folder`. Its standard input is a
+    /// pipe.
     pub(crate) fn start(name: &str, command: &mut Command, folder: &Path) -> Result<Self> {
         let out = folder.join(format!("{name}.out"));
         let err = folder.join(format!("{name}.err"));
@@ -32,36 +33,36 @@ impl Running {
         Ok(Self { name: name.to_owned(), child, out, err })
     }
 
-    /// Waits for the program to end by itself.
+    /// Waits for the program to end.
     pub(crate) fn wait(&mut self) -> Result<ExitStatus> {
         self.wait_for(PATIENCE)
     }
 
-    /// The same for a program that takes long.
+    /// Same with another time limit.
     pub(crate) fn wait_for(&mut self, limit: Duration) -> Result<ExitStatus> {
         self.ended_within(limit)?
             .with_context(|| format!("{} did not end within {} s", self.name, limit.as_secs()))
     }
 
-    /// Waits until the program's standard output or error has `text`, and fails when it ends first.
+    /// Waits until the program's output contains `text`; fails if the program ends first.
     pub(crate) fn wait_for_output(&mut self, text: &str) -> Result<()> {
         self.wait_until(text, |output| output.contains(text))
     }
 
-    /// Waits until `is_so` of its output, which means that it said `what`, and fails when the program ends first.
+    /// Waits until its output satisfies `is_so`; `what` names the condition. Fails if the program ends first.
     pub(crate) fn wait_until(&mut self, what: &str, is_so: impl Fn(&str) -> bool) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            // A program that has ended has said all: the order matters.
+            // The status is read first: a program that has ended prints no more.
             let status = self.child.try_wait()?;
             if is_so(&self.output()) {
                 return Ok(());
             }
             if let Some(status) = status {
-                bail!("{} ended ({status}) before it said \"{what}\"", self.name);
+                bail!("{} ended ({status}) before it printed \"{what}\"", self.name);
             }
             if Instant::now() > deadline {
-                bail!("{} did not say \"{what}\" within {} s", self.name, PATIENCE.as_secs());
+                bail!("{} did not print \"{what}\" within {} s", self.name, PATIENCE.as_secs());
             }
             std::thread::sleep(POLL);
         }
@@ -78,27 +79,27 @@ impl Running {
         stdin.write_all(keys.as_bytes()).with_context(|| format!("{} does not read its input", self.name))
     }
 
-    /// True where the program has ended.
+    /// True if the program has ended.
     pub(crate) fn has_ended(&mut self) -> Result<bool> {
         Ok(self.child.try_wait()?.is_some())
     }
 
-    /// Ends the program's standard input.
+    /// Closes the program's standard input.
     pub(crate) fn close_input(&mut self) {
         drop(self.child.stdin.take());
     }
 
-    /// Processor time that its living threads have used, in seconds.
+    /// CPU time of its living threads in seconds.
     pub(crate) fn cpu_s(&self) -> Result<f64> {
         Ok(process_cpu_ns(Pid::from_child(&self.child))? as f64 / 1e9)
     }
 
-    /// Asks the program to end (SIGTERM).
+    /// Sends SIGTERM.
     pub(crate) fn ask_to_end(&mut self) {
         self.signal(Signal::TERM);
     }
 
-    /// Asks the program to end, and insists after a while.
+    /// Sends SIGTERM, and SIGKILL after a while.
     pub(crate) fn stop(&mut self) {
         self.ask_to_end();
         if !matches!(self.ended_within(INSIST_AFTER), Ok(Some(_))) {
@@ -106,14 +107,14 @@ impl Running {
         }
     }
 
-    /// Ends the program at once, without a chance to write anything (SIGKILL).
+    /// Sends SIGKILL, so that the program cannot write anything more.
     pub(crate) fn kill(&mut self) {
-        // Both fail only where the program has ended already, which is what is wanted.
+        // Both fail only if the program has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// All it has printed: standard output, then standard error.
+    /// Its output so far: standard output, then standard error.
     pub(crate) fn output(&self) -> String {
         let read = |path: &Path| std::fs::read(path).unwrap_or_default();
         let mut bytes = read(&self.out);
@@ -138,7 +139,7 @@ impl Running {
         let running = matches!(self.child.try_wait(), Ok(None));
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         if let (true, Some(pid)) = (running, pid) {
-            // It can fail only by the program having just ended.
+            // It fails only if the program has just ended.
             let _ = kill_process(pid, signal);
         }
     }
@@ -150,8 +151,8 @@ impl Drop for Running {
     }
 }
 
-/// A port that is free for UDP and TCP at every address of this machine, even, with its odd neighbour free too (RTP and RTCP). Below the
-/// ports that the kernel gives to clients, and never the same twice in one run.
+/// An even port that is free for UDP and TCP at every address of this machine, with a free odd neighbour (RTP
+/// and RTCP). Below the ephemeral ports of the kernel, and never the same twice in one run.
 pub(crate) fn free_port() -> Result<u16> {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let start = u16::try_from(std::process::id() % 4000)?;
@@ -165,7 +166,7 @@ pub(crate) fn free_port() -> Result<u16> {
     bail!("no free port between 20000 and 28000")
 }
 
-/// Waits until somebody listens at the port, without touching it: a test by binding would be in the listener's way.
+/// Waits until a program listens on the port, without binding it, which would disturb the program.
 pub(crate) fn await_listener(port: u16, tables: [&str; 2]) -> Result<()> {
     let deadline = Instant::now() + PATIENCE;
     let wanted = format!(":{port:04X}");
@@ -188,11 +189,11 @@ fn is_free(port: u16) -> bool {
     UdpSocket::bind(at).is_ok() && TcpListener::bind(at).is_ok()
 }
 
-/// How long a program is waited for that is to do something. Nothing is faster for a shorter time, and machines are slow
-/// when others use them too.
+/// Time limit for an action of a program. It is long, because a busy machine is slow, and a shorter limit
+/// speeds nothing up.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long a program may take to end that is asked to.
+/// Time between SIGTERM and SIGKILL.
 const INSIST_AFTER: Duration = Duration::from_secs(10);
 
 const POLL: Duration = Duration::from_millis(10);

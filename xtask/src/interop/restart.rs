@@ -1,4 +1,4 @@
-//! `kill -9`: who was registered before is registered, and can be called, after.
+//! `kill -9` of the server: users registered before can be called after the restart.
 
 use std::time::Duration;
 
@@ -10,17 +10,17 @@ use super::server::{Server, Wanted};
 use super::sipp::succeeded;
 use super::{Scenario, Stage, Transport};
 
-/// How often the server is killed in one scenario.
+/// Number of kills in a scenario.
 const ROUNDS: u32 = 10;
 
-/// Ten rounds with each promise of durability.
+/// Ten rounds with each setting of `durability`.
 pub(crate) fn scenarios() -> Vec<Scenario> {
     let mut all = vec![
         Scenario::new("restart/kill-9/relaxed", |stage: &Stage| rounds(stage, false)),
         Scenario::new("restart/kill-9/strict", |stage: &Stage| rounds(stage, true)),
     ];
     for scenario in &mut all {
-        // The Kamailio that stands in keeps its bindings in memory only.
+        // Kamailio as the reference keeps its bindings in memory only.
         scenario.reference = false;
     }
     all
@@ -38,7 +38,8 @@ fn rounds(stage: &Stage, strict: bool) -> Result<()> {
     Ok(())
 }
 
-/// Registers twenty users, kills the server as early as its promise allows, and calls all of them after the restart.
+/// Registers twenty users, kills the server as early as its durability permits, and calls all of them after
+/// the restart.
 fn one(stage: &Stage, strict: bool, transport: Transport) -> Result<()> {
     let play = Play { stage, transport, digest: true };
     let (callers, callees) = (users("caller", "callee"), users("callee", "caller"));
@@ -48,7 +49,7 @@ fn one(stage: &Stage, strict: bool, transport: Transport) -> Result<()> {
     let callee_port = free_port()?;
     play.sipp("register", "register", &callees, callee_port, Some(server.port)).run(stage)?;
     if !strict {
-        // "Relaxed" promises that a binding is on disk a second after its 200.
+        // "Relaxed": a binding is on disk a second after its 200.
         std::thread::sleep(Duration::from_millis(1050));
     }
     server.kill();

@@ -1,4 +1,4 @@
-//! The server under test: Ringway, the program or the machine, or Kamailio in its place when the scenarios themselves are
+//! The server under test: Ringway as a program or a machine, or Kamailio when the scenarios themselves are
 //! tested.
 
 use std::fmt::Write as _;
@@ -13,18 +13,18 @@ use anyhow::{Context, Result, bail};
 use super::process::{PATIENCE, Running, free_port};
 use super::{Ringway, Stage};
 
-/// What a scenario asks of the server.
+/// Configuration of the server in a scenario.
 #[derive(Clone, Copy)]
 pub(crate) struct Wanted {
-    /// Digest authentication on.
+    /// Digest authentication is on.
     pub(crate) digest: bool,
-    /// What happens to a call for a user of ours.
+    /// Handling of a call to one of our users.
     pub(crate) mode: Mode,
-    /// Bindings on disk before their 200, or up to a second after it.
+    /// Bindings are on disk before their 200, or up to a second after it.
     pub(crate) strict: bool,
-    /// Where it listens.
+    /// Listening address.
     pub(crate) host: Ipv4Addr,
-    /// What it asks for passwords of.
+    /// Realm of its challenges.
     pub(crate) realm: &'static str,
 }
 
@@ -35,7 +35,7 @@ impl Default for Wanted {
 }
 
 impl Wanted {
-    /// The same as words of a machine's command line.
+    /// Same as words of a machine's command line.
     fn words(&self) -> String {
         let auth = if self.digest { "on" } else { "off" };
         let (mode, stateful) = match self.mode {
@@ -47,7 +47,7 @@ impl Wanted {
     }
 }
 
-/// How the server routes.
+/// Routing mode.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
     Stateful,
@@ -57,7 +57,7 @@ pub(crate) enum Mode {
 
 /// A running server with its configuration.
 pub(crate) struct Server {
-    /// UDP and TCP.
+    /// Port for UDP and TCP.
     pub(crate) port: u16,
     config: PathBuf,
     ringway: Ringway,
@@ -68,12 +68,12 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Configures a server, makes `users` (name and password) and starts it.
+    /// Configures a server, adds `users` (name and password) and starts it.
     pub(crate) fn start(stage: &Stage, wanted: Wanted, users: &[(String, String)]) -> Result<Self> {
         Self::start_one(stage, stage.ringway.clone(), wanted, users)
     }
 
-    /// Starts Kamailio, which takes `secret-NAME` from every user.
+    /// Starts Kamailio, which accepts `secret-NAME` as the password of every user.
     pub(crate) fn start_reference(stage: &Stage, wanted: Wanted) -> Result<Self> {
         Self::start_one(stage, Ringway::Others, wanted, &[])
     }
@@ -132,19 +132,18 @@ impl Server {
         }
     }
 
-    /// Adds a user with the password `secret-NAME` to the running server, by `ringway user add`, and waits the second
-    /// within which the server has promised to see it. The Kamailio that
-    /// stands in takes such a password from everybody.
+    /// Adds a user with the password `secret-NAME` to the running server with `ringway user add`, and waits twice the second
+    /// within which the server reads it, as the machine may be busy. Kamailio accepts such a password for every user.
     pub(crate) fn add_user(&self, name: &str) -> Result<()> {
         if self.ringway.program().is_none() {
             return Ok(());
         }
         self.command(&["user", "add", name, "--password-stdin"], Some(&format!("secret-{name}")))?;
-        std::thread::sleep(std::time::Duration::from_secs(1));
+        std::thread::sleep(Duration::from_secs(2));
         Ok(())
     }
 
-    /// What `ringway show registrations --json` prints; `None` for a server that has no such command.
+    /// Output of `ringway show registrations --json`; `None` for a server without this command.
     pub(crate) fn registrations(&self) -> Result<Option<String>> {
         if self.ringway.program().is_none() {
             return Ok(None);
@@ -236,7 +235,7 @@ listen = "127.0.0.1:{admin_port}"
         self.command(&["user", "import", USERS_FILE], None).map(drop)
     }
 
-    /// Runs one `ringway` command with this server's configuration, and gives back what it printed.
+    /// Runs a `ringway` command with this server's configuration; returns its output.
     fn command(&self, arguments: &[&str], input: Option<&str>) -> Result<String> {
         let shown = arguments.join(" ");
         let program = self.ringway.program().with_context(|| format!("this server has no `{shown}`"))?;
@@ -272,14 +271,14 @@ fn write_users(path: &Path, users: &[(String, String)]) -> Result<()> {
     std::fs::write(path, rows).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Whose users the server has.
+/// Domain of the server's users.
 const DOMAIN: &str = "example.org";
 
-/// What the list of users is called in the server's folder.
+/// File name of the list of users in the server's folder.
 const USERS_FILE: &str = "users.csv";
 
-/// Kamailio in the foreground, logging to standard error. The allocator is the fast one; the default one is for
-/// finding bugs.
+/// Command for Kamailio in the foreground, logging to standard error, with the fast allocator; the default
+/// one is for debugging.
 pub(crate) fn kamailio(config: &Path) -> Command {
     let mut command = Command::new("kamailio");
     command.arg("-f").arg(config).args(["-m", "64", "-M", "8", "-x", "tlsf", "-DD", "-E"]);
@@ -299,7 +298,7 @@ pub(crate) fn await_sip(host: Ipv4Addr, port: u16) -> Result<()> {
              Max-Forwards: 70\r\nFrom: <sip:await@{own}>;tag=1\r\nTo: <sip:{host}:{port}>\r\n\
              Call-ID: await-{attempt}@{own}\r\nCSeq: 1 OPTIONS\r\nContent-Length: 0\r\n\r\n"
         );
-        // Until the server listens, sending and receiving report that nobody is there.
+        // Until the server listens, sending and receiving may fail.
         let _ = socket.send_to(request.as_bytes(), (host, port));
         if socket.recv_from(&mut buffer).is_ok() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! SIPp: scenario files with the parts that this run wants, a list of users, and one process for each role.
+//! SIPp: scenario files with selected parts, a list of users, and one process for each role.
 
 use std::fmt::Write as _;
 use std::process::Command;
@@ -9,38 +9,38 @@ use anyhow::{Result, bail};
 use super::process::{PATIENCE, Running, await_listener};
 use super::{Stage, Transport};
 
-/// A SIPp process to be.
+/// Parameters of a SIPp process.
 pub(crate) struct Sipp<'a> {
-    /// The scenario's file name without `.xml`; also names the traces.
+    /// File name of the scenario without `.xml`, also used for the traces.
     pub(crate) scenario: &'a str,
-    /// What the traces of this process are called.
+    /// Name of this process in the traces.
     pub(crate) role: &'a str,
-    /// The parts marked `<!-- only NAME -->` that stay.
+    /// Names of the parts marked `<!-- only NAME -->` that are kept.
     pub(crate) parts: &'a [&'a str],
-    /// `@NAME@` in the file, and what it becomes.
+    /// Words `@NAME@` in the file, and their values.
     pub(crate) words: &'a [(&'a str, String)],
-    /// One row a call: user, digest keyword, callee.
+    /// One row for each call: user, digest keyword, callee.
     pub(crate) users: &'a [User],
     /// Own port.
     pub(crate) port: u16,
-    /// The server's port, for a caller.
+    /// Port of the server, for a caller.
     pub(crate) server: Option<u16>,
-    /// How SIP travels.
+    /// Transport of SIP.
     pub(crate) transport: Transport,
-    /// Over TCP: a connection for each call, or one for all.
+    /// Connections over TCP.
     pub(crate) connections: Connections,
-    /// What Contact says instead of the own address: the address by which the server reaches it.
+    /// Host in Contact, if the server reaches this process at another address than its own.
     pub(crate) contact: Option<&'static str>,
 }
 
-/// How many TCP connections a SIPp process makes.
+/// Number of TCP connections of a SIPp process.
 #[derive(Clone, Copy)]
 pub(crate) enum Connections {
     One,
     OnePerCall,
 }
 
-/// One row of the list of users: who, the password, and whom it calls.
+/// A row of the list of users: name, password, callee.
 #[derive(Clone)]
 pub(crate) struct User {
     pub(crate) name: String,
@@ -92,13 +92,13 @@ impl Sipp<'_> {
         Ok(running)
     }
 
-    /// Runs SIPp to its end; an error unless every call went as the scenario says.
+    /// Runs SIPp to its end; fails unless every call succeeded.
     pub(crate) fn run(&self, stage: &Stage) -> Result<()> {
         succeeded(self.role, &mut self.start(stage)?)
     }
 }
 
-/// Waits for a SIPp process; an error unless every call went as its scenario says.
+/// Waits for the end of a SIPp process; fails unless every call succeeded.
 pub(crate) fn succeeded(role: &str, sipp: &mut Running) -> Result<()> {
     let status = sipp.wait_for(ALL_CALLS + PATIENCE)?;
     if !status.success() {
@@ -115,7 +115,7 @@ fn rows(users: &[User]) -> Result<String> {
     Ok(rows)
 }
 
-/// The scenario with its words filled in and without the parts that are not wanted.
+/// The scenario with its words filled in, and without the unselected parts.
 fn filled(text: &str, parts: &[&str], words: &[(&str, String)]) -> Result<String> {
     let mut kept = String::new();
     let mut skipping = false;
@@ -151,7 +151,7 @@ fn with_contact(text: &str, host: &str) -> String {
     text.lines().map(|one| line(one) + "\n").collect()
 }
 
-/// How long all calls of a process may take together.
+/// Time limit for all calls of a process.
 const ALL_CALLS: Duration = Duration::from_secs(60);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! A phone that nobody here wrote, whichever it is: what a scenario can have it do, and where it is on the network.
+//! Interface to other implementations of a phone: actions in a scenario, and network settings.
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -7,18 +7,18 @@ use anyhow::Result;
 
 use super::Transport;
 
-/// A running phone that sends a tone and records what it hears.
+/// A running phone that sends a tone and records received sound.
 pub(crate) trait Softphone {
-    /// Where it is called when it has no server.
+    /// URI at which it is called without a server.
     fn uri(&self) -> String;
 
-    /// Calls.
+    /// Starts a call.
     fn dial(&mut self, uri: &str) -> Result<()>;
 
     /// Waits for a call and answers it.
     fn answer(&mut self) -> Result<()>;
 
-    /// Waits until the call stands, and is protected if it is to be.
+    /// Waits until the call is established, and protected if required.
     fn established(&mut self) -> Result<()>;
 
     fn hold(&mut self) -> Result<()>;
@@ -30,41 +30,41 @@ pub(crate) trait Softphone {
 
     fn hang_up(&mut self) -> Result<()>;
 
-    /// Waits until the call is over, whoever ended it.
+    /// Waits until the call has ended.
     fn ended(&mut self) -> Result<()>;
 
-    /// The digits that the other side pressed.
+    /// Digits that were received.
     fn digits(&self) -> String;
 
-    /// The SIP messages that it sent and got.
+    /// SIP messages that it sent and received.
     fn trace(&self) -> Result<String>;
 
-    /// What it says to compare aloud.
+    /// Short authentication string that it displays.
     fn sas(&self) -> Option<String>;
 
-    /// Ends the phone; the WAV file of what it heard.
+    /// Ends the phone; returns the WAV file of the received sound.
     fn recording(&mut self) -> Result<PathBuf>;
 }
 
-/// Where and how a phone is on the network, and what protects its sound.
+/// Network settings and protection of a phone.
 #[derive(Clone, Copy)]
 pub(crate) struct Line<'a> {
-    /// Its name; its password is `secret-NAME`.
+    /// User name; its password is `secret-NAME`.
     pub(crate) user: &'a str,
-    /// The address of this machine that it uses.
+    /// Local address.
     pub(crate) host: Ipv4Addr,
-    /// The port of its server at that address; `None`: it has none, and is called at its own address.
+    /// Port of its server at that address; `None` if it has no server and is called at its own address.
     pub(crate) server: Option<u16>,
     pub(crate) transport: Transport,
     pub(crate) keys: Keys,
-    /// What it sends.
+    /// Frequency of the sent tone.
     pub(crate) tone_hz: f64,
-    /// For how long at most.
+    /// Maximum duration of the tone.
     pub(crate) seconds: u32,
 }
 
 impl<'a> Line<'a> {
-    /// At a server at 127.0.0.1, without protection.
+    /// Settings for a server at 127.0.0.1, without protection.
     pub(crate) const fn at_server(user: &'a str, tone_hz: f64, server: u16, transport: Transport) -> Self {
         Self {
             user,
@@ -77,12 +77,12 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// The domain in its own URI.
+    /// Domain of its URI.
     pub(crate) fn domain(&self, port: u16) -> String {
         self.server.map_or_else(|| format!("{}:{port}", self.host), |_| "example.org".to_owned())
     }
 
-    /// What others call.
+    /// URI at which it is called.
     pub(crate) fn uri(&self, port: u16) -> String {
         let uri = format!("sip:{}@{}", self.user, self.domain(port));
         match (self.server, self.transport) {
@@ -92,12 +92,12 @@ impl<'a> Line<'a> {
     }
 }
 
-/// What protects the sound.
+/// Protection of the media.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keys {
     None,
-    /// SRTP with this suite, its key in the SDP.
+    /// SRTP with this suite and its key in the SDP.
     Sdes(&'static str),
-    /// SRTP with keys agreed on by ZRTP.
+    /// SRTP with keys from ZRTP.
     Zrtp,
 }

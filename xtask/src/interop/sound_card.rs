@@ -1,5 +1,5 @@
-//! A sound card made of two named pipes, for programs that know only ALSA: what they play is recorded, and what they
-//! hear is a tone, both at the pace of real sound.
+//! A sound card of two named pipes, for programs that support only ALSA: their output is recorded, and their
+//! input is a tone, both in real time.
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
@@ -23,11 +23,11 @@ pub(crate) struct SoundCard {
 }
 
 impl SoundCard {
-    /// Puts a card into `home`, which is to be the program's `HOME`: its microphone hears `tone_hz` at 8000 Hz, and what
-    /// its speaker plays at `oversampling` times 8000 Hz goes to `heard.wav` there.
+    /// Adds a card to `home`, the program's `HOME`: the microphone has `tone_hz` at 8,000 Hz, and the
+    /// speaker's output, at `oversampling` times 8,000 Hz, is written to `heard.wav` there.
     ///
-    /// A full pipe has room again when a whole page of it has been read. So a program that plays at 8000 Hz is held up for
-    /// a quarter of a second at a time; one that plays faster, for less.
+    /// A full pipe has space again after a whole page was read. So a program that plays at 8,000 Hz is
+    /// blocked for a quarter of a second at a time; one that plays faster, for less.
     pub(crate) fn insert(home: &Path, tone_hz: f64, oversampling: usize) -> Result<Self> {
         let (speaker, microphone) = (home.join("speaker"), home.join("microphone"));
         for pipe in [&speaker, &microphone] {
@@ -51,7 +51,7 @@ impl SoundCard {
         Ok(Self { recording, is_out, thread: Some(thread) })
     }
 
-    /// Ends the recording; its file.
+    /// Ends the recording; returns its file.
     pub(crate) fn take_out(&mut self) -> Result<PathBuf> {
         self.is_out.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
@@ -63,7 +63,7 @@ impl SoundCard {
 
 impl Drop for SoundCard {
     fn drop(&mut self) {
-        // Who wants to know how the recording ended has taken the card out already.
+        // A caller that needs the result of the recording has called this before.
         let _ = self.take_out();
     }
 }
@@ -71,14 +71,14 @@ impl Drop for SoundCard {
 /// The end of the pipe that a program plays into.
 struct Speaker {
     pipe: File,
-    /// Bytes that are not yet a whole sample at 8000 Hz.
+    /// Bytes of an incomplete sample at 8,000 Hz.
     waiting: Vec<u8>,
     oversampling: usize,
     to: Recorder,
 }
 
 impl Speaker {
-    /// Records up to twenty milliseconds; how many bytes there were.
+    /// Records up to twenty milliseconds; returns the number of bytes.
     fn play(&mut self) -> Result<usize> {
         let mut block = vec![0; BLOCK_BYTES * self.oversampling];
         let length = match self.pipe.read(&mut block) {
@@ -87,7 +87,8 @@ impl Speaker {
             Err(error) => return Err(error).context("speaker"),
         };
         self.waiting.extend_from_slice(block.get(..length).unwrap_or_default());
-        // What was a telephone's sound before has nothing above 4000 Hz: leaving samples out does not distort it.
+        // The sound comes from a telephone call and has nothing above 4,000 Hz, so dropping samples does not
+        // distort it.
         let samples = self.waiting.chunks_exact(2 * self.oversampling);
         let rest = samples.remainder().to_vec();
         for sample in samples {
@@ -98,8 +99,8 @@ impl Speaker {
     }
 }
 
-/// Twenty milliseconds each way every twenty milliseconds. A program that is behind loses what it does not take; one
-/// that is ahead is held up by the full pipe.
+/// Transfers twenty milliseconds in each direction every twenty milliseconds. A program that is slower loses
+/// input; one that is faster is blocked by the full pipe.
 fn run(mut speaker: Speaker, mut microphone: File, mut tone: Tone, is_out: &AtomicBool) -> Result<()> {
     let begun = Instant::now();
     for beat in 1_u32.. {
@@ -118,7 +119,8 @@ fn run(mut speaker: Speaker, mut microphone: File, mut tone: Tone, is_out: &Atom
     speaker.to.finish()
 }
 
-/// Opened both ways, a pipe never ends and opening it waits for nobody. One page is as small as it can be.
+/// Opens a pipe for reading and writing, so that it never ends and opening does not block. Its size is the
+/// minimum, one page.
 fn opened(pipe: &Path) -> Result<File> {
     let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
     let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(pipe)?;
@@ -128,5 +130,5 @@ fn opened(pipe: &Path) -> Result<File> {
 
 const BEAT: Duration = Duration::from_millis(20);
 
-/// Twenty milliseconds of 16-bit samples at 8000 Hz.
+/// Twenty milliseconds of 16-bit samples at 8,000 Hz.
 const BLOCK_BYTES: usize = 320;

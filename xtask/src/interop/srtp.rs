@@ -1,4 +1,4 @@
-//! Ringway's SRTP against libsrtp2, both ways, without a call around it.
+//! Ringway's SRTP with libsrtp2 in both directions, without a call.
 
 use super::Scenario;
 use crate::libsrtp::{Library, ROOM_BYTES, Side};
@@ -8,7 +8,7 @@ use base16ct::lower::decode_vec;
 use ringway_sdp::{CryptoSuite, MasterKey};
 use ringway_srtp::{SrtpReceiver, SrtpSender};
 
-/// The SSRC of all packets.
+/// SSRC of all packets.
 const SSRC: u32 = 0x1234_5678;
 
 pub(super) fn scenarios() -> Vec<Scenario> {
@@ -20,7 +20,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     vec![scenario]
 }
 
-/// Every suite that the library speaks as its RFC says.
+/// Tests every suite that the library implements as its RFC specifies.
 fn every_suite(library: &Library) -> Result<()> {
     for suite in CryptoSuite::ALL {
         let is_aes_192 = suite.key_bytes() == 24;
@@ -37,8 +37,8 @@ fn every_suite(library: &Library) -> Result<()> {
     Ok(())
 }
 
-/// Whether the library makes the packet of the vector that RFC 6188's key derivation leads to. Before 2.8 it takes the
-/// AES-192 master key, with the salt and zeros behind it, for one of AES-256.
+/// True if the library computes the packet of the vector for RFC 6188's key derivation. Before 2.8 it uses
+/// the AES-192 master key, followed by the salt and zeros, as one for AES-256.
 fn speaks_aes_192(library: &Library) -> Result<bool> {
     let path = root().join("testdata/srtp/vectors.json");
     let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
@@ -64,7 +64,7 @@ fn speaks_aes_192(library: &Library) -> Result<bool> {
     Ok(slot.0.get(..len) == Some(srtp.as_slice()))
 }
 
-/// Packets of many lengths, over two wraps of the sequence number, from each to the other.
+/// Sends packets of many lengths, over two wraps of the sequence number, in both directions.
 fn both_ways(library: &Library, suite: CryptoSuite) -> Result<()> {
     both_ways_of(library, suite).with_context(|| format!("{} with {}", suite.name(), library.description()))
 }
@@ -80,7 +80,7 @@ fn both_ways_of(library: &Library, suite: CryptoSuite) -> Result<()> {
     let mut their_receiver = library.session(suite, &key(1), Side::Receiver)?;
     let mut their_sender = library.session(suite, &key(2), Side::Sender)?;
     let mut our_receiver = SrtpReceiver::new(suite, &key(2))?;
-    // Steps of 1 around each wrap, large ones between: what is left out counts as lost.
+    // Steps of 1 around each wrap, large ones between: skipped packets count as lost.
     let mut index = 30_000_u32;
     while index < 3 << 16 {
         let near_wrap = (index + 20) % (1 << 16) < 40;
@@ -109,7 +109,7 @@ fn both_ways_of(library: &Library, suite: CryptoSuite) -> Result<()> {
     Ok(())
 }
 
-/// Room for a packet as libsrtp wants it.
+/// Buffer of a packet, aligned for libsrtp.
 #[repr(align(8))]
 struct Slot([u8; 512 + ROOM_BYTES]);
 

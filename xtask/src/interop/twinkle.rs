@@ -11,7 +11,7 @@ use super::process::{Running, free_port};
 use super::softphone::{Keys, Line, Softphone};
 use super::sound_card::SoundCard;
 
-/// A twinkle that sends a tone and records what it hears.
+/// A twinkle that sends a tone and records received sound.
 pub(crate) struct Phone {
     running: Running,
     card: SoundCard,
@@ -21,7 +21,7 @@ pub(crate) struct Phone {
 }
 
 impl Phone {
-    /// Starts twinkle, which registers by itself where it has a server, with or without success.
+    /// Starts twinkle, which registers automatically if it has a server, with or without success.
     pub(crate) fn start(stage: &Stage, line: Line<'_>) -> Result<Self> {
         if line.keys != Keys::None {
             bail!("twinkle has no SRTP");
@@ -50,7 +50,7 @@ impl Phone {
         for (file, name) in [("twinkle.sys", "twinkle.sys"), ("user.cfg", &format!("{user}.cfg"))] {
             stage.fill(&format!("twinkle/{file}"), &words, &settings.join(name))?;
         }
-        // Without this file it asks for a first user.
+        // Without this file it prompts for a first user.
         std::fs::write(settings.join("twinkle.cfg"), "")?;
         let mut command = Command::new("twinkle-console");
         command.env("HOME", &home).arg(format!("{user}.cfg"));
@@ -125,19 +125,19 @@ impl Softphone for Phone {
     fn recording(&mut self) -> Result<PathBuf> {
         self.running.type_line("quit")?;
         self.running.wait()?;
-        // Its log holds the messages; beside the other traces it is found.
+        // Its log contains the messages; the copy is among the other traces.
         std::fs::copy(&self.log, &self.messages)?;
         self.card.take_out()
     }
 }
 
-/// True once twinkle reads commands. Two of its threads write at once, so other output may stand between the letters
-/// of the first prompt `Twinkle>`; nothing else writes `>` after the local address.
+/// True once twinkle reads commands. Two of its threads write at the same time, so other output may be
+/// between the letters of the first prompt `Twinkle>`; nothing else writes `>` after the local address.
 fn has_prompt(output: &str) -> bool {
     output.split_once("Local IP:").is_some_and(|(_, rest)| rest.contains('>'))
 }
 
-/// An address of this machine that is not its loopback, which twinkle does not use.
+/// An address of this machine other than loopback, which twinkle does not use.
 pub(crate) fn own_address() -> Result<Ipv4Addr> {
     let table = std::fs::read_to_string("/proc/net/fib_trie").context("/proc/net/fib_trie")?;
     let lines: Vec<&str> = table.lines().collect();

@@ -1,7 +1,8 @@
-//! Builds `apps/metal/image` for a machine without an operating system, with the core library of the ordinary target.
+//! Builds `apps/metal/image` for a machine without an operating system, with the core library of the standard
+//! target.
 //!
-//! The flags are given here and nowhere else, so that everything else in the workspace is built as always. The target is
-//! named on the command line, or cargo would give the flags to build scripts too.
+//! The flags are given only here, so that the rest of the workspace is built as usual. The target is named on
+//! the command line, because otherwise cargo would apply the flags to build scripts too.
 
 use std::path::Path;
 
@@ -12,10 +13,10 @@ use crate::workspace::{cargo, root, succeed, target_dir};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Words of the command line that the server's ISO file gives to the image
+    /// Command line of the image in the server's ISO file
     #[arg(long, value_name = "WORDS", default_value = "")]
     append: String,
-    /// The same for the phone's: account=sip:alice@example.org password=… server=ADDRESS …
+    /// The same for the phone: account=sip:alice@example.org password=… server=ADDRESS …
     #[arg(long, value_name = "WORDS", default_value = "")]
     append_phone: String,
     /// Only the ELF file, which needs neither GRUB nor xorriso
@@ -35,7 +36,7 @@ pub(super) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Builds the ELF file and checks that nothing of an operating system is in it.
+/// Builds the ELF file and checks that it does not depend on an operating system.
 pub(super) fn build_elf(image: &Image) -> Result<()> {
     let target = target_dir().join("metal");
     let guard = target.join("no-libc");
@@ -56,12 +57,12 @@ pub(super) fn build_elf(image: &Image) -> Result<()> {
     elf::check(&image.elf)
 }
 
-/// `cargo fmt --check` of the image, which the workspace's does not reach.
+/// `cargo fmt --check` of the image, which is not part of the workspace.
 pub(crate) fn check_format() -> Result<()> {
     succeed(cargo(&["fmt", "--check", "--manifest-path"]).arg(root().join(MANIFEST)))
 }
 
-/// `cargo clippy` of the image with warnings as errors, which the workspace's does not reach.
+/// `cargo clippy` of the image with warnings as errors; the image is not part of the workspace.
 pub(crate) fn check_lints() -> Result<()> {
     let mut clippy =
         cargo(&["clippy", "--quiet", "--release", "--locked", "--target", TARGET, "--manifest-path"]);
@@ -83,7 +84,7 @@ pub(super) fn build_iso(image: &Image, words: &str) -> Result<()> {
     std::fs::copy(&image.elf, folder.join(format!("boot/{}.elf", image.name)))?;
     std::fs::write(folder.join("boot/grub/grub.cfg"), grub_menu(image.name, words))?;
     let mut mkrescue = std::process::Command::new("grub-mkrescue");
-    // Only for a BIOS, and only what this menu needs: that is faster to load as well.
+    // Only for a BIOS and with the modules that the menu needs, which also loads faster.
     mkrescue.args(["-d", GRUB_BIOS, "--locales=", "--fonts=", "--themes=", "--compress=xz"]);
     mkrescue.arg(format!("--install-modules={GRUB_MODULES}")).arg("-o").arg(&image.iso).arg(folder);
     let output = mkrescue.output().context("cannot start grub-mkrescue")?;
@@ -105,10 +106,10 @@ fn flags(guard: &Path) -> Result<Vec<String>> {
     flags.extend(to_linker.map(|argument| format!("-Clink-arg={argument}")));
     flags.push("-Clink-arg=-Wl,-z,max-page-size=4096".into());
     flags.push(format!("-Clink-arg=-Wl,-T{root}/apps/metal/image/link.ld"));
-    // A crate of C's library adds -lc: it finds an empty one, and what it wants from it stays undefined, an error.
+    // A crate's C library adds -lc: it finds an empty one, and an undefined symbol is an error.
     flags.push(format!("-Lnative={}", text(guard)?));
     flags.push("-Clink-arg=-Wl,-Bstatic".into());
-    // Panics name files as they are called in the project, wherever it was built.
+    // Panics have file names relative to the project, wherever it was built.
     flags.push(format!("--remap-path-prefix={root}/="));
     if let Some(registry) = cargo_home() {
         flags.push(format!("--remap-path-prefix={}/registry/src/=", text(&registry)?));
@@ -121,7 +122,7 @@ fn cargo_home() -> Option<std::path::PathBuf> {
     std::env::var_os("CARGO_HOME").map(Into::into).or_else(home)
 }
 
-/// What the linker finds where it looks for the C library.
+/// Writes empty archives for the linker to find instead of the C library.
 fn write_empty_libraries(folder: &Path) -> Result<()> {
     std::fs::create_dir_all(folder)?;
     for name in ["libc.a", "libgcc_s.a"] {
@@ -134,7 +135,7 @@ fn write_empty_libraries(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// GRUB's menu: one entry, taken at once.
+/// GRUB's menu with one entry, started at once.
 fn grub_menu(name: &str, words: &str) -> String {
     let quoted: String =
         words.split_whitespace().map(|word| format!(" '{}'", word.replace('\'', "'\\''"))).collect();
@@ -144,9 +145,9 @@ fn grub_menu(name: &str, words: &str) -> String {
 }
 
 const MANIFEST: &str = "apps/metal/image/Cargo.toml";
-/// The ordinary target: its core library is the one that is always there.
+/// The standard target, whose core library is always installed.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
-/// The image without GRUB has to fit where a boot loader is small.
+/// Maximum size of the image without GRUB, for small boot loaders.
 const ELF_BYTES_MAX: u64 = 1_500_000;
 const EMPTY_ARCHIVE: &[u8] = b"!<arch>\n";
 const GRUB_BIOS: &str = "/usr/lib/grub/i386-pc";
@@ -157,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_reach_grub_as_they_are() {
+    fn words_are_passed_to_grub_unchanged() {
         let menu = grub_menu("ringway-metal", "domains=a.example  auth=off it's");
         assert!(
             menu.contains("multiboot2 /boot/ringway-metal.elf 'domains=a.example' 'auth=off' 'it'\\''s'\n"),

@@ -1,5 +1,5 @@
-//! What must be true of the image's ELF file, read with the crate `object`: linking succeeds with a shared C library inside,
-//! so the linker's word is not enough.
+//! Checks of the image's ELF file, read with the crate `object`. Linking also succeeds with a shared C
+//! library, so a successful link proves nothing.
 
 use std::path::Path;
 
@@ -7,8 +7,8 @@ use anyhow::{Context, Result, bail};
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
 use object::{Endianness, Object, ObjectSymbol, elf};
 
-/// Fails where the file needs a loader or a library, has undefined symbols, or maps something that can be both written
-/// and run.
+/// Fails if the file needs a loader or a library, has undefined symbols, or maps a segment that is both
+/// writable and executable.
 pub(super) fn check(path: &Path) -> Result<()> {
     let data = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     let findings = findings(&data).with_context(|| format!("{} is not an ELF file", path.display()))?;
@@ -18,7 +18,7 @@ pub(super) fn check(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// How many bytes of memory the image takes, its stack and page tables included.
+/// Memory of the image in bytes, including its stack and page tables.
 pub(super) fn memory_bytes(path: &Path) -> Result<u64> {
     let data = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     let file = ElfFile64::<Endianness>::parse(&*data)?;
@@ -35,11 +35,12 @@ fn findings(data: &[u8]) -> Result<Vec<String>> {
     for header in file.elf_header().program_headers(endian, data)? {
         let flags = header.p_flags(endian);
         match header.p_type(endian) {
-            elf::PT_INTERP => findings.push("it names a program interpreter (PT_INTERP)".to_owned()),
+            elf::PT_INTERP => findings.push("it has a program interpreter (PT_INTERP)".to_owned()),
             elf::PT_DYNAMIC => findings.push("it is linked dynamically (PT_DYNAMIC, NEEDED)".to_owned()),
             elf::PT_TLS => findings.push("it has thread-local variables (PT_TLS)".to_owned()),
             elf::PT_LOAD if flags & elf::PF_W != 0 && flags & elf::PF_X != 0 => {
-                findings.push(format!("a segment at {:#x} can be written and run", header.p_vaddr(endian)));
+                findings
+                    .push(format!("a segment at {:#x} is writable and executable", header.p_vaddr(endian)));
             }
             _ => {}
         }
@@ -53,7 +54,7 @@ fn findings(data: &[u8]) -> Result<Vec<String>> {
         findings.push(format!("undefined symbols: {}", undefined.join(", ")));
     }
     if file.symbols().next().is_none() {
-        findings.push("it has no symbols, so nobody can say that none is undefined".to_owned());
+        findings.push("it has no symbols, so undefined ones cannot be excluded".to_owned());
     }
     Ok(findings)
 }
@@ -63,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_of_an_operating_system_is_found_out() {
+    fn a_program_of_an_operating_system_is_rejected() {
         let own = std::fs::read(std::env::current_exe().unwrap()).unwrap();
         let findings = findings(&own).unwrap();
         for what in ["PT_INTERP", "PT_DYNAMIC", "undefined symbols"] {

@@ -1,4 +1,4 @@
-//! A PC in QEMU, its processor emulated (TCG), so that it runs everywhere.
+//! A PC in QEMU with an emulated processor (TCG), so that it runs on every computer.
 
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -8,64 +8,64 @@ use anyhow::{Context, Result, bail};
 
 use super::need;
 
-/// Network cards that the image drives and QEMU has.
+/// Network cards that both the image and QEMU support.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Card {
     /// virtio-net
     Virtio,
-    /// Intel 82540EM; QEMU lets it receive only one second after it was set up
+    /// Intel 82540EM; in QEMU it receives only one second after it was set up
     E1000,
     /// Intel 82574L
     E1000e,
 }
 
-/// What the PC boots from.
+/// Boot medium of the PC.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum BootFrom {
-    /// The ELF file, loaded by QEMU, with these words as its command line.
+    /// ELF file, loaded by QEMU with this command line.
     Kernel(PathBuf, String),
-    /// The ISO file as a CD.
+    /// ISO file as a CD.
     Cd(PathBuf),
-    /// The ISO file as a USB stick.
+    /// ISO file as a USB stick.
     Usb(PathBuf),
 }
 
-/// What the PC is made of.
+/// Configuration of the PC.
 #[derive(Clone, Debug)]
 pub(crate) struct Emulator {
-    /// What it boots from.
+    /// Boot medium.
     pub(crate) boot: BootFrom,
-    /// Its network card.
+    /// Network card.
     pub(crate) card: Card,
-    /// Its memory.
+    /// Memory in MiB.
     pub(crate) memory_mib: u32,
-    /// What its network card is connected to.
+    /// Network of the card.
     pub(crate) network: Network,
 }
 
-/// What a PC's network card is connected to.
+/// Network of the PC's card.
 #[derive(Clone, Debug)]
 pub(crate) enum Network {
-    /// A network that QEMU plays, with a DHCP server; this computer is 10.0.2.2 in it.
+    /// QEMU's user-mode network with a DHCP server; this computer is 10.0.2.2 in it.
     Played {
-        /// The port of 127.0.0.1, UDP and TCP, that is the PC's port 5060.
+        /// Port of 127.0.0.1, UDP and TCP, that is forwarded to the PC's port 5060.
         sip_port: u16,
-        /// More UDP ports of 127.0.0.1 that are the PC's of the same number.
+        /// Further UDP ports of 127.0.0.1 that are forwarded to the same ports of the PC.
         more_ports: Vec<u16>,
-        /// The folder whose files are given away by TFTP, from 10.0.2.2.
+        /// Folder that is served by TFTP from 10.0.2.2.
         tftp: Option<PathBuf>,
     },
     /// A cable: every datagram between two Unix sockets is one Ethernet frame.
     Cable {
-        /// The socket that QEMU makes, where the card hears.
+        /// Socket of QEMU, to which frames for the card are sent.
         card: PathBuf,
-        /// The socket at the other end.
+        /// Socket of the other end.
         other_end: PathBuf,
     },
 }
 
 impl Emulator {
-    /// The command that starts it; where its serial port and its screen go is the caller's to add.
+    /// Command that starts the PC; the caller adds the options for serial port and screen.
     pub(crate) fn command(&self) -> Result<Command> {
         need(QEMU, "qemu-system-x86")?;
         let mut command = Command::new(QEMU);
@@ -90,17 +90,19 @@ impl Emulator {
     }
 }
 
-/// An AC97 sound card whose sound comes from and goes to files: both channels, 16 bits, 8,000 samples a second, no header.
+/// An AC97 sound card whose sound is read from and written to files: two channels, 16 bits, 8,000 samples per
+/// second, no header.
 #[derive(Clone, Debug)]
 pub(crate) struct SoundCard {
-    /// What the microphone hears.
+    /// File that the microphone reads.
     pub(crate) microphone: PathBuf,
-    /// What the loudspeaker plays.
+    /// File that the loudspeaker writes.
     pub(crate) loudspeaker: PathBuf,
 }
 
 impl SoundCard {
-    /// Adds it to a PC. ALSA's own file devices stand for the sound card of this computer; `folder` gets their settings.
+    /// Adds the card to a PC. ALSA's file devices replace the sound card of this computer; their settings are
+    /// written to `folder`.
     pub(crate) fn plug_in(&self, command: &mut Command, folder: &Path) -> Result<()> {
         let devices = folder.join("asound.conf");
         let text = format!(
@@ -109,7 +111,7 @@ impl SoundCard {
             self.microphone, self.loudspeaker
         );
         std::fs::write(&devices, text).with_context(|| format!("cannot write {}", devices.display()))?;
-        // Such a device is always ready: how often QEMU looks, and how much it takes, is the pace.
+        // Such a device is always ready; QEMU's polling interval and block size set the pace.
         let direction = |name: &str, device: &str| {
             format!(
                 "{name}.dev={device},{name}.frequency=8000,{name}.try-poll=off,{name}.buffer-length=10000,\
@@ -128,7 +130,7 @@ impl SoundCard {
 }
 
 impl Network {
-    /// The value of QEMU's option `-netdev`.
+    /// Value of QEMU's option `-netdev`.
     fn option(&self) -> Result<String> {
         match self {
             Self::Played { sip_port, more_ports, tftp } => {
@@ -162,17 +164,17 @@ impl Card {
     }
 }
 
-/// Fails where the port is taken: QEMU would say so less clearly.
+/// Fails if the port is in use; QEMU's message would be less clear.
 pub(crate) fn need_free_port(port: u16) -> Result<()> {
     let at = (Ipv4Addr::LOCALHOST, port);
     let is_free = UdpSocket::bind(at).is_ok() && TcpListener::bind(at).is_ok();
     if !is_free {
-        bail!("port {port} of 127.0.0.1 is taken; name another one with --port");
+        bail!("port {port} of 127.0.0.1 is in use; choose another one with --port");
     }
     Ok(())
 }
 
-/// A file's name as a value of QEMU's options, where a comma is doubled.
+/// A file name as a value of QEMU's options, with commas escaped.
 fn file(path: &Path) -> Result<String> {
     let name = path.to_str().with_context(|| format!("{} is not UTF-8", path.display()))?;
     Ok(name.replace(',', ",,"))

@@ -1,4 +1,5 @@
-//! The image in an emulated PC that a test starts: its serial port is the process's input and output, and a reset ends it.
+//! The image in an emulated PC for tests: its serial port is the process's standard input and output, and a
+//! reset ends the process.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,7 +10,7 @@ use super::emulator::{BootFrom, Card, Emulator, Network};
 use super::{Image, build};
 use crate::interop::process::Running;
 
-/// A PC to be.
+/// Configuration of a PC.
 #[derive(Clone, Debug)]
 pub(crate) struct Machine {
     medium: Medium,
@@ -17,53 +18,53 @@ pub(crate) struct Machine {
     options: Vec<String>,
 }
 
-/// What the image is on.
+/// Boot medium of the image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Medium {
-    /// The ELF file, loaded by QEMU.
+    /// ELF file, loaded by QEMU.
     Kernel,
-    /// The ISO file as a CD.
+    /// ISO file as a CD.
     Cd,
-    /// The ISO file as a USB stick.
+    /// ISO file as a USB stick.
     Usb,
 }
 
 impl Machine {
-    /// The address of this computer in its network.
+    /// Address of this computer in the PC's network.
     pub(crate) const HOST: &'static str = "10.0.2.2";
 
-    /// The file with its settings, in the folder that it fetches from.
+    /// Settings file in the folder served by TFTP.
     pub(crate) const SETTINGS_FILE: &'static str = "ringway.toml";
 
-    /// One that boots from `medium`, with virtio-net.
+    /// A PC that boots from `medium`, with virtio-net.
     pub(crate) const fn new(medium: Medium) -> Self {
         Self { medium, card: Card::Virtio, options: Vec::new() }
     }
 
-    /// The same with another card.
+    /// Same with another network card.
     pub(crate) fn with_card(self, card: Card) -> Self {
         Self { card, ..self }
     }
 
-    /// The same with more of QEMU's options.
+    /// Same with further options for QEMU.
     pub(crate) fn with_options(mut self, options: &[&str]) -> Self {
         self.options.extend(options.iter().map(|&option| option.to_owned()));
         self
     }
 
-    /// Starts it with `words` on its command line; its port 5060 is `port` of 127.0.0.1, and it may fetch the files in
-    /// `folder`. What it says is in `machine.out` there.
+    /// Starts the PC with `words` as its command line; its port 5060 is forwarded from `port` of 127.0.0.1,
+    /// and `folder` is served by TFTP. Its output is in `machine.out` there.
     pub(crate) fn start(&self, folder: &Path, port: u16, words: &str) -> Result<Running> {
         Running::start("machine", &mut self.command(folder, port, words)?, folder)
     }
 
-    /// The command that starts it so. Making an ISO file is done by then.
+    /// Command that starts the PC like that; it has already built the ISO file.
     pub(crate) fn command(&self, folder: &Path, port: u16, words: &str) -> Result<Command> {
         let tftp = Some(folder.to_path_buf());
         self.command_in(Network::Played { sip_port: port, more_ports: Vec::new(), tftp }, folder, words)
     }
 
-    /// The same in any network: a TFTP server in it gives away the files in `folder`.
+    /// Same in any network, in which a TFTP server serves the files in `folder`.
     pub(crate) fn command_in(&self, network: Network, folder: &Path, words: &str) -> Result<Command> {
         std::fs::write(folder.join(Self::SETTINGS_FILE), SETTINGS).context("cannot write settings")?;
         let words = format!("config={} {words}", Self::SETTINGS_FILE);
@@ -83,8 +84,8 @@ impl Machine {
     }
 }
 
-/// As much as `cargo xtask metal run` gives.
+/// Same as in `cargo xtask metal run`.
 const MEMORY_MIB: u32 = 128;
 
-/// All phones of a test have the same address, so it may send much.
+/// All phones of a test have the same address, so the rate limit is off.
 const SETTINGS: &str = "domains = [\"example.org\"]\n[limits]\nper_source_rate = 0\n";

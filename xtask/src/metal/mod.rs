@@ -1,4 +1,4 @@
-//! `cargo xtask metal`: Ringway with no operating system, built as an image and run in an emulated PC.
+//! `cargo xtask metal`: Ringway without an operating system, built as an image and run in an emulated PC.
 
 mod build;
 mod elf;
@@ -22,13 +22,14 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand)]
 enum Task {
-    /// Makes the images of server and phone: an ELF file for `qemu -kernel`, and an ISO file for a CD or a USB stick
+    /// Builds the images of server and phone: an ELF file for `qemu -kernel`, and an ISO file for a CD or a
+    /// USB stick
     Build(build::Args),
     /// Runs the image in QEMU, with SIP on a port of this machine; Ctrl-C ends it
     Run(run::Args),
-    /// Boots the phone's image in QEMU; it registers at a server here, is called and calls
+    /// Boots the phone's image in QEMU; it registers at a local server, receives a call and makes one
     Phone(phone::Args),
-    /// Boots the image in QEMU and tries it: SIPp, bad input, files, faults, times, memory, instructions
+    /// Boots the image in QEMU and tests it: SIPp, bad input, files, faults, times, memory, instructions
     Test(test::Args),
 }
 
@@ -44,23 +45,23 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
 }
 
-/// What a build makes.
+/// Files of a build.
 struct Image {
-    /// The program, by the name of its file.
+    /// Name of the program and of its file.
     name: &'static str,
-    /// The kernel, an ELF file for loaders of Multiboot2 and PVH.
+    /// Kernel, an ELF file for loaders of Multiboot2 and PVH.
     elf: PathBuf,
-    /// The same with GRUB, for a CD or, byte for byte, a USB stick.
+    /// Kernel with GRUB, for a CD or a USB stick.
     iso: PathBuf,
 }
 
 impl Image {
-    /// The server's.
+    /// Files of the server.
     fn paths() -> Self {
         Self::of("ringway-metal")
     }
 
-    /// The phone's.
+    /// Files of the phone.
     fn phone() -> Self {
         Self::of("ringway-metal-phone")
     }
@@ -71,7 +72,7 @@ impl Image {
     }
 }
 
-/// Fails with the package's name where a program is missing.
+/// Fails with the name of the package if a program is missing.
 fn need(program: &str, package: &str) -> Result<()> {
     if !has_program(program) {
         bail!(

@@ -1,5 +1,6 @@
-//! The phone's image in an emulated PC: it registers at a server on this computer, is called by a phone here, and calls one
-//! by a key of its serial line. Each side must have heard the other's tone, with SRTP and without a wrong tag.
+//! The phone's image in an emulated PC: it registers at a server on this computer, receives a call from a
+//! phone here, and calls one by a key on its serial port. Each side must receive the other's tone, with SRTP
+//! and without authentication failures.
 
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::path::Path;
@@ -28,33 +29,33 @@ pub(super) fn run(args: &Args) -> Result<()> {
     let folder = tempfile::Builder::new().prefix("ringway-metal-phone-").tempdir()?;
     let checked = check(folder.path(), &ringway, args.card);
     if checked.is_err() {
-        println!("traces are kept in {}", folder.keep().display());
+        println!("logs are kept in {}", folder.keep().display());
     }
     checked
 }
 
-/// Boots the built image with `card`, and has it call and be called. `ringway`: the program for Linux. What all said is in
-/// `folder`.
+/// Boots the built image with `card`, and tests an incoming and an outgoing call. `ringway` is the program
+/// for Linux. All output is in `folder`.
 pub(crate) fn check(folder: &Path, ringway: &Path, card: Card) -> Result<()> {
-    let place = Place { folder, ringway, own: own_address()?, server: free_port()? };
-    let mut server = place.serve()?;
+    let network = TestNetwork { folder, ringway, own: own_address()?, server: free_port()? };
+    let mut server = network.serve()?;
     server.wait_for_output("ready ")?;
-    let mut machine = place.boot(card)?;
+    let mut machine = network.boot(card)?;
     machine.wait_for_output("account: sip:metal@example.org is registered for ")?;
-    place.is_called(&mut machine).context("the machine is called")?;
-    place.calls(&mut machine).context("the machine calls")
+    network.is_called(&mut machine).context("call to the machine")?;
+    network.calls(&mut machine).context("call from the machine")
 }
 
-struct Place<'a> {
+struct TestNetwork<'a> {
     folder: &'a Path,
     ringway: &'a Path,
-    /// An address of this computer that the emulated PC reaches: its own 127.0.0.1 is another.
+    /// Address of this computer that the emulated PC reaches; its own 127.0.0.1 is another one.
     own: Ipv4Addr,
     server: u16,
 }
 
-impl Place<'_> {
-    /// A server with digest, and its three users.
+impl TestNetwork<'_> {
+    /// Starts a server with digest and three users.
     fn serve(&self) -> Result<Running> {
         let config = self.folder.join("ringway.toml");
         let (own, server, admin) = (self.own, self.server, free_port()?);
@@ -95,7 +96,7 @@ impl Place<'_> {
         Running::start("machine", &mut command, self.folder)
     }
 
-    /// alice, here, calls the machine.
+    /// Tests a call from alice on this computer to the machine.
     fn is_called(&self, machine: &mut Running) -> Result<()> {
         let mut call = self.phone("call", "sip:metal@example.org", "alice");
         call.args(["--from", "sip:alice@example.org", "--duration", "5"]);
@@ -106,13 +107,14 @@ impl Place<'_> {
         expect_summary(machine, 1)
     }
 
-    /// The machine calls bob, who is here, by key 1 of its serial line, and hangs up by another.
+    /// Tests a call from the machine to bob on this computer, started by key 1 on its serial port, and hung
+    /// up by another key.
     fn calls(&self, machine: &mut Running) -> Result<()> {
         let mut answer = self.phone("answer", "", "bob");
         answer.args(["--as", "sip:bob@example.org", "--register", "--count", "1"]);
         let mut bob = self.start(&mut answer, "bob")?;
         bob.wait_for_output("ready ")?;
-        // The first key gives the serial line the page.
+        // The first key shows the page on the serial port.
         machine.type_keys(" ")?;
         machine.wait_for_output("Quick dial")?;
         machine.type_keys("1")?;
@@ -125,7 +127,7 @@ impl Place<'_> {
         expect_summary(machine, 2)
     }
 
-    /// `ringway call` or `ringway answer`, so that it can be judged afterwards.
+    /// Command for `ringway call` or `ringway answer` with JSON output.
     fn phone(&self, command: &str, uri: &str, user: &str) -> Command {
         let mut phone = Command::new(self.ringway);
         phone.arg(command).args((!uri.is_empty()).then_some(uri));
@@ -142,7 +144,8 @@ impl Place<'_> {
         Ok(phone)
     }
 
-    /// The call stood, with SRTP and without a wrong tag, and the machine's tone was heard.
+    /// Checks that the call was established with SRTP and without authentication failures, and that the
+    /// machine's tone was received.
     fn expect(&self, phone: &Running, user: &str) -> Result<()> {
         let said = phone.output();
         let line = said.lines().find(|line| line.starts_with('{'));
@@ -159,11 +162,11 @@ impl Place<'_> {
             bail!("{user} received only {packets} packets in 5 s");
         }
         let heard = Recording::read(&self.folder.join(format!("{user}.wav")))?;
-        heard.expect_tone(f64::from(METAL_HZ), 3.0).with_context(|| format!("what {user} heard"))
+        heard.expect_tone(f64::from(METAL_HZ), 3.0).with_context(|| format!("recording of {user}"))
     }
 }
 
-/// The machine, too, has had SRTP without a wrong tag: its log says so of its `count`th call.
+/// Checks that the machine's log reports SRTP without authentication failures for its `count`th call.
 fn expect_summary(machine: &mut Running, count: usize) -> Result<()> {
     let is_summary =
         |line: &&str| line.contains("sound: ") && line.contains(" with a wrong tag") && line.ends_with('\n');
@@ -185,11 +188,11 @@ fn password(user: &str) -> String {
     format!("secret-{user}")
 }
 
-/// The address that this computer would use towards others. Nothing is sent for it.
+/// Address that this computer would use towards others; nothing is sent.
 fn own_address() -> Result<Ipv4Addr> {
     let missing = "this computer has no address but 127.0.0.1, which the emulated PC cannot reach; connect it to a network";
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
-    // An address for documentation (RFC 5737).
+    // Address for documentation (RFC 5737).
     socket.connect((Ipv4Addr::new(198, 51, 100, 1), 9)).context(missing)?;
     match socket.local_addr()?.ip() {
         IpAddr::V4(own) if !own.is_loopback() && !own.is_unspecified() => Ok(own),
@@ -197,7 +200,7 @@ fn own_address() -> Result<Ipv4Addr> {
     }
 }
 
-/// What the machine sends.
+/// Frequency of the machine's tone.
 const METAL_HZ: u32 = 440;
 
 const MEMORY_MIB: u32 = 64;

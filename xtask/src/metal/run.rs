@@ -1,4 +1,4 @@
-//! The image in an emulated PC, for a person at a terminal.
+//! The image in an emulated PC, for interactive use.
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -14,36 +14,37 @@ pub(crate) struct Args {
     /// The network card
     #[arg(long, value_enum, default_value = "virtio")]
     card: Card,
-    /// The port of 127.0.0.1, UDP and TCP, where the machine is reached
+    /// Port of 127.0.0.1, UDP and TCP, that is forwarded to the machine's SIP port
     #[arg(long, default_value_t = 15060)]
     port: u16,
-    /// Users, as `ringway user import` reads them; served by TFTP from 10.0.2.2, with the word users=users.csv
+    /// File of users, as for `ringway user import`; served by TFTP from 10.0.2.2, with the word
+    /// users=users.csv
     #[arg(long, value_name = "FILE.csv")]
     users: Option<PathBuf>,
-    /// Settings; served by TFTP from 10.0.2.2, with the word config=ringway.toml
+    /// File of settings; served by TFTP from 10.0.2.2, with the word config=ringway.toml
     #[arg(long, value_name = "FILE.toml")]
     settings: Option<PathBuf>,
-    /// Words of the image's command line
+    /// Command line of the image
     #[arg(long, value_name = "WORDS", default_value = "")]
     append: String,
     /// Memory in MiB
     #[arg(long, value_name = "MIB", default_value_t = 128, value_parser = clap::value_parser!(u32).range(8..))]
     memory: u32,
-    /// Boot it from a CD, an ISO file of its own
+    /// Boot it from a CD, with its own ISO file
     #[arg(long, conflicts_with = "usb")]
     iso: bool,
-    /// Boot it from a USB stick, the same file
+    /// Boot it from a USB stick, with the same file
     #[arg(long)]
     usb: bool,
-    /// Run the phone instead of the server; its sound comes to UDP ports 16384 and 16385 of 127.0.0.1
+    /// Run the phone instead of the server; its RTP is forwarded to UDP ports 16384 and 16385 of 127.0.0.1
     #[arg(long, conflicts_with_all = ["users", "settings"])]
     phone: bool,
-    /// With the phone: an AC97 sound card, played and recorded by this audio driver of QEMU, with its options: `alsa`,
+    /// With the phone: an AC97 sound card that uses this audio driver of QEMU, with its options: `alsa`,
     /// `pa`, `wav,path=heard.wav` (which has no microphone)
     #[arg(long, requires = "phone", value_name = "DRIVER")]
     sound: Option<String>,
-    /// Show the PC's screen in this terminal, and write what its serial port says to a file; Alt-2, then `quit` and
-    /// Enter, ends it
+    /// Show the PC's screen in this terminal, and write the output of its serial port to a file; Alt-2, then
+    /// `quit` and Enter, ends it
     #[arg(long)]
     screen: bool,
 }
@@ -55,7 +56,7 @@ pub(super) fn run(args: &Args) -> Result<()> {
         true => (Image::phone(), phone_words(args)),
         false => (Image::paths(), server_words(args)),
     };
-    // The file that `build` made, with its words, is kept: it may be meant for a stick.
+    // The file of `build` with its words is kept, because it may be meant for a USB stick.
     let image = Image { iso: target_dir().join("metal/run.iso"), ..image };
     build::build_elf(&image)?;
     if args.iso || args.usb {
@@ -82,7 +83,7 @@ pub(super) fn run(args: &Args) -> Result<()> {
         let serial = target_dir().join("ringway-metal.log");
         println!("its serial port goes to {}", serial.display());
         command.arg("-serial").arg(format!("file:{}", serial.display()));
-        // Every key, Ctrl-C too, is the machine's; without the monitor nothing would end it.
+        // All keys, including Ctrl-C, go to the machine; without the monitor it could not be ended.
         command.args(["-display", "curses", "-monitor", "vc"]);
     } else {
         command.args([
@@ -94,11 +95,11 @@ pub(super) fn run(args: &Args) -> Result<()> {
             "chardev:serial",
         ]);
     }
-    // In this process's place: what ends this ends the machine, which would otherwise stay, and keep its port.
+    // Replaces this process, so that a signal ends QEMU too, which would otherwise stay and keep its port.
     Err(command.exec()).context("cannot start QEMU")
 }
 
-/// What is given by TFTP is asked for, unless the words say what to do with it.
+/// Words for the files served by TFTP, unless the user's words contain them already.
 fn server_words(args: &Args) -> String {
     let files = [(&args.users, "users", "users.csv"), (&args.settings, "config", "ringway.toml")];
     let mut words = args.append.clone();
@@ -111,7 +112,7 @@ fn server_words(args: &Args) -> String {
     words.trim_start().to_owned()
 }
 
-/// The driver's name comes first, its options after ours.
+/// Value of QEMU's option: the driver's name, our options, the driver's options.
 fn audio_device(driver: &str) -> String {
     match driver.split_once(',') {
         Some((name, options)) => format!("{name},id=sound,{options}"),
@@ -119,12 +120,12 @@ fn audio_device(driver: &str) -> String {
     }
 }
 
-/// Peers on this computer see the phone at the forwarded port.
+/// Words of the phone: peers on this computer reach it at the forwarded port.
 fn phone_words(args: &Args) -> String {
     format!("outside=127.0.0.1:{} {}", args.port, args.append)
 }
 
-/// A folder with nothing but the files that the machine may read.
+/// A folder with only the files that the machine may read.
 fn tftp_folder(args: &Args) -> Result<PathBuf> {
     let folder = target_dir().join("metal/tftp");
     std::fs::create_dir_all(&folder)?;
@@ -144,7 +145,7 @@ fn put(file: Option<&Path>, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Where the phone receives sound, if no word says otherwise.
+/// Default RTP ports of the phone.
 const PHONE_PORTS: [u16; 2] = [16_384, 16_385];
 
 #[cfg(test)]
@@ -163,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_are_given_are_asked_for() {
+    fn words_for_served_files_are_added() {
         assert_eq!(words(&[]), "");
         assert_eq!(words(&["--users", "u.csv"]), "users=users.csv");
         let both = words(&["--users", "u.csv", "--settings", "s.toml", "--append", "auth=on"]);
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_are_said_are_left_as_they_are() {
+    fn given_words_are_not_changed() {
         assert_eq!(words(&["--users", "u.csv", "--append", "users=other.csv"]), "users=other.csv");
         assert_eq!(words(&["--settings", "s.toml", "--append", "config=none"]), "config=none");
     }

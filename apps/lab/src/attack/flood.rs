@@ -8,14 +8,14 @@ use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Sources, each with an address of its own.
+/// Sources, each with its own address.
 pub struct Flood {
     sources: Vec<Source>,
 }
 
 struct Source {
     socket: UdpSocket,
-    /// Used in turn.
+    /// Sent in turn.
     templates: Vec<Template>,
     turn: u32,
 }
@@ -25,14 +25,14 @@ struct Source {
 pub struct Traffic {
     /// Requests sent.
     pub requests: u64,
-    /// Requests that the kernel did not take.
+    /// Requests that could not be sent.
     pub unsent: u64,
     /// Responses received.
     pub responses: u64,
 }
 
 impl Flood {
-    /// Sources 127.0.1.1 and up, each with the texts of `templates`; they go to `server`.
+    /// Creates sources 127.0.1.1 and up, each with the texts of `templates`, which send to `server`.
     pub fn new(
         sources: u8,
         server: SocketAddrV4,
@@ -48,8 +48,8 @@ impl Flood {
         Ok(Self { sources: (1..=sources).map(source).collect::<Result<_>>()? })
     }
 
-    /// Sends `rate` requests a second from each source; What `each` returns, called ten times a second,
-    /// ends a line every five seconds.
+    /// Sends `rate` requests per second from each source. `each` is called ten times per second; its text
+    /// ends the progress line, printed every five seconds.
     pub fn run(
         &mut self,
         what: &str,
@@ -103,7 +103,7 @@ impl Source {
     }
 }
 
-/// Takes everything that waits at a non-blocking socket; how many datagrams that was.
+/// Receives all datagrams queued at a non-blocking socket; returns their number.
 pub fn drain(socket: &UdpSocket, mut each: impl FnMut(&[u8])) -> Result<u64> {
     let mut room = [0; 65_536];
     let mut count = 0;
@@ -117,7 +117,7 @@ pub fn drain(socket: &UdpSocket, mut each: impl FnMut(&[u8])) -> Result<u64> {
     }
 }
 
-/// Waits, with a line every ten seconds that ends with `figures`.
+/// Waits and prints a line every ten seconds that ends with `figures`.
 pub fn wait(what: &str, duration: Duration, mut figures: impl FnMut() -> Result<String>) -> Result<()> {
     let begun = Instant::now();
     while let left = duration.saturating_sub(begun.elapsed())
@@ -129,7 +129,7 @@ pub fn wait(what: &str, duration: Duration, mut figures: impl FnMut() -> Result<
     Ok(())
 }
 
-/// The text of a stranger's request with a body of that many bytes; every one of them is a new transaction.
+/// Text of a stranger's request with a body of `body` bytes; each request is a new transaction.
 pub fn request(method: &str, uri: &str, source: SocketAddrV4, body: usize) -> String {
     format!(
         "{method} {uri} SIP/2.0\nVia: SIP/2.0/UDP {source};branch=z9hG4bKf{{serial}};rport\nMax-Forwards: 70\n\
@@ -146,7 +146,7 @@ fn due(rate: u32, elapsed: Duration) -> u32 {
     u32::try_from(elapsed.as_millis() * u128::from(rate) / 1000).unwrap_or(u32::MAX)
 }
 
-/// Requests that one source sends at once when the generator was late.
+/// Maximum number of requests that one source sends at once after a delay of the generator.
 const BURST_MAX: u32 = 50;
 
 #[cfg(test)]
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_rate_is_kept_however_late_the_generator_looks() {
+    fn the_rate_is_kept_in_spite_of_delays_of_the_generator() {
         assert_eq!(due(195, Duration::ZERO), 0);
         assert_eq!(due(195, Duration::from_millis(100)), 19);
         assert_eq!(due(195, Duration::from_secs(60)), 11_700);

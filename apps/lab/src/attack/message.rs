@@ -47,13 +47,13 @@ pub fn status(message: &[u8]) -> Option<u16> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
-/// The value of the first header line with this name, which must be spelled alike.
+/// Value of the first header line with this name, compared case-sensitively.
 pub fn value<'m>(message: &'m [u8], name: &str) -> Option<&'m str> {
     let line = |line: &'m [u8]| line.strip_prefix(name.as_bytes())?.strip_prefix(b":");
     std::str::from_utf8(header_lines(message).find_map(line)?).ok().map(str::trim)
 }
 
-/// A response with its topmost Via only.
+/// The response with its topmost Via only.
 pub fn with_one_via(response: &[u8]) -> Vec<u8> {
     let end = memchr::memchr(b'\n', response).map_or(0, |at| at + 1);
     let mut cut = response.get(..end).unwrap_or_default().to_vec();

@@ -21,7 +21,7 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Binds a port on `ip`, which no other peer has.
+    /// Binds a port on `ip`, which no other peer uses.
     pub fn bind(ip: Ipv4Addr, server: SocketAddrV4) -> Result<Self> {
         let (socket, address) = bind(ip)?;
         socket.connect(server).context("connect a phone's socket to the server")?;
@@ -29,14 +29,14 @@ impl Peer {
         Ok(Self { socket, address, serial: 0 })
     }
 
-    /// A branch or Call-ID that was not there before.
+    /// A branch or Call-ID that was not used before.
     pub fn fresh(&mut self, prefix: &str) -> String {
         self.serial += 1;
         format!("{prefix}{:x}-{}-{}", u32::from(*self.address.ip()), self.address.port(), self.serial)
     }
 
-    /// Sends a request until its final response (RFC 3261 §17.1), and acknowledges a failed INVITE. Requests that come
-    /// meanwhile are accepted.
+    /// Retransmits a request until its final response (RFC 3261 §17.1), and acknowledges a failed INVITE.
+    /// Requests that arrive meanwhile are accepted.
     pub fn transact(&self, draft: &Draft<'_>) -> Result<Vec<u8>> {
         let request = draft.write(self.address);
         let begun = Instant::now();
@@ -65,10 +65,10 @@ impl Peer {
         bail!("{} {}: no final response in 32 s", draft.method, draft.uri)
     }
 
-    /// The same; `user` answers challenges. Returns the final response and its CSeq.
+    /// Same with credentials of `user` for challenges. Returns the final response and its CSeq.
     pub fn transact_as(&mut self, user: u32, draft: &Draft<'_>) -> Result<(Vec<u8>, u32)> {
         let (mut lines, mut cseq) = (draft.lines.to_owned(), draft.cseq);
-        // A nonce can be stale: then there is a second challenge.
+        // A stale nonce causes a second challenge.
         for _ in 0..3 {
             let branch = self.fresh("z9hG4bK");
             let sent = Draft { branch: &branch, lines: &lines, cseq, ..*draft };
@@ -89,7 +89,7 @@ impl Peer {
         bail!("{} {}: challenged three times", draft.method, draft.uri)
     }
 
-    /// Registers `contacts` (values of Contact) of `user`; `lines` are further header lines.
+    /// Registers `contacts` (values of Contact) for `user`; `lines` are further header lines.
     pub fn register(&mut self, user: u32, contacts: &[String], lines: &str) -> Result<()> {
         let (aor, call_id) = (aor(user), self.fresh("r"));
         let contacts = contacts.iter().map(|contact| format!("Contact: {contact}\r\n"));
@@ -112,7 +112,8 @@ impl Peer {
         }
     }
 
-    /// Calls `callee` and hangs up; the time from INVITE to 200. `caller`: a user with a password, else a stranger.
+    /// Calls `callee` and hangs up; returns the time from INVITE to 200. `caller` is a user with a password,
+    /// or a stranger.
     pub fn call(&mut self, caller: Option<u32>, callee: u32) -> Result<Duration> {
         let begun = Instant::now();
         let from = caller.map_or_else(|| STRANGER.to_owned(), aor);
@@ -180,5 +181,5 @@ pub fn first_line(message: &[u8]) -> String {
     String::from_utf8_lossy(line).into_owned()
 }
 
-/// Address of callers that are no user of the server.
+/// Address of callers that are not users of the server.
 pub const STRANGER: &str = "sip:mallory@elsewhere.example";

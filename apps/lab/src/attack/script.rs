@@ -1,4 +1,4 @@
-//! Contacts with a script: a thread each, which answers until it is dropped.
+//! Scripted contacts: one thread each, which answers until the contact is dropped.
 
 use super::message::{value, with_one_via};
 use crate::call::respond;
@@ -13,14 +13,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Answers of a contact.
+/// Responses of a contact.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Script {
     /// 180 and 200 to INVITE, 200 to everything else.
     Accept,
     /// 486 to INVITE.
     Busy,
-    /// A final response with one Via; every other one after a 180 with all of them.
+    /// A final response with one Via; every second one after a 180 with all Vias.
     OneVia,
 }
 
@@ -33,7 +33,7 @@ pub struct Contact {
 }
 
 impl Contact {
-    /// Binds a port on `ip` and begins to answer.
+    /// Binds a port on `ip` and starts to answer.
     pub fn start(ip: Ipv4Addr, script: Script) -> Result<Self> {
         let (socket, address) = bind(ip)?;
         socket.set_read_timeout(Some(Duration::from_millis(20))).context("set a contact's socket")?;
@@ -85,12 +85,12 @@ struct Accepted {
 }
 
 impl Phone {
-    /// Answers one request, or waits for one for a moment.
+    /// Handles the next request, if one arrives before the time-out.
     fn turn(&mut self) {
         let mut room = [0; 65_536];
-        // A time-out, or an ICMP error about something that was sent before.
+        // A time-out, or an ICMP error for an earlier datagram.
         if let Ok((length, from)) = self.socket.recv_from(&mut room) {
-            // The server's own limits are what is measured: an answer that is lost is lost.
+            // The server's own limits are measured: a lost response is not repeated.
             let _ = self.answer(room.get(..length).unwrap_or_default(), from);
         }
         let now = Instant::now();

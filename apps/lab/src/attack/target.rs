@@ -1,7 +1,7 @@
 //! The server under attack.
 
 use crate::process::Process;
-use crate::subject::{Place, Under, free_port, write_users};
+use crate::subject::{Environment, Under, free_port, write_users};
 use crate::template::DOMAIN;
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -18,14 +18,14 @@ pub struct Target<'p> {
     pub address: SocketAddrV4,
     process: Process,
     configuration: PathBuf,
-    place: &'p Place,
+    environment: &'p Environment,
 }
 
 impl<'p> Target<'p> {
     /// Starts a server on an empty store; `contacts` are its permanent contacts.
-    pub fn start(place: &'p Place, contacts: &[(u32, SocketAddrV4)]) -> Result<Self> {
+    pub fn start(environment: &'p Environment, contacts: &[(u32, SocketAddrV4)]) -> Result<Self> {
         let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, free_port()?);
-        let folder = tempfile::tempdir_in(&place.folder).context("make a folder for a server")?.keep();
+        let folder = tempfile::tempdir_in(&environment.folder).context("make a folder for a server")?.keep();
         let configuration = folder.join("ringway.toml");
         let text = format!(
             "domains = [\"{DOMAIN}\"]\nlisten = [\"udp:{address}\", \"tcp:{address}\"]\nworkers = 2\n\
@@ -36,13 +36,13 @@ impl<'p> Target<'p> {
         fs::write(&configuration, text).with_context(|| configuration.display().to_string())?;
         let list = folder.join("users.csv");
         write_users(&list, USERS).with_context(|| list.display().to_string())?;
-        place.command(&configuration, &["user", "import", &list.to_string_lossy()])?;
+        environment.command(&configuration, &["user", "import", &list.to_string_lossy()])?;
         for (user, contact) in contacts {
             let contact = format!("sip:{}@{contact}", name(*user));
-            place.command(&configuration, &["user", "bind", &name(*user), &contact])?;
+            environment.command(&configuration, &["user", "bind", &name(*user), &contact])?;
         }
-        let process = place.serve(&configuration, Under::Itself)?;
-        Ok(Self { address, process, configuration, place })
+        let process = environment.serve(&configuration, Under::Itself)?;
+        Ok(Self { address, process, configuration, environment })
     }
 
     /// Resident memory in bytes.
@@ -50,13 +50,13 @@ impl<'p> Target<'p> {
         self.process.resident_bytes()
     }
 
-    /// Reads all figures.
+    /// Reads all statistics.
     pub fn stats(&self) -> Result<Stats> {
-        let text = self.place.command(&self.configuration, &["show", "stats", "--json"])?;
+        let text = self.environment.command(&self.configuration, &["show", "stats", "--json"])?;
         Ok(Stats(serde_json::from_slice(&text).context("ringway show stats printed no JSON")?))
     }
 
-    /// Ends it.
+    /// Stops the server.
     ///
     /// # Errors
     /// It had ended before, or had to be killed.
@@ -65,19 +65,19 @@ impl<'p> Target<'p> {
     }
 }
 
-/// Figures by name.
+/// Statistics by name.
 pub struct Stats(Value);
 
 impl Stats {
-    /// The figure with this name.
+    /// Value of a statistic.
     ///
     /// # Errors
-    /// The server has no such figure.
+    /// The server has no statistic with this name.
     pub fn figure(&self, name: &str) -> Result<f64> {
         self.0.get(name).and_then(Value::as_f64).with_context(|| format!("the server has no figure {name}"))
     }
 
-    /// The figures with these names, as text.
+    /// Values of several statistics, as text.
     pub fn text(&self, names: &[&str]) -> String {
         let one = |name: &&str| format!("{name} {}", self.figure(name).unwrap_or(f64::NAN));
         names.iter().map(one).collect::<Vec<_>>().join(", ")

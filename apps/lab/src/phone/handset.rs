@@ -1,4 +1,4 @@
-//! `ringway call` and `ringway answer` as processes: one side of a call each, on a processor of its own.
+//! `ringway call` and `ringway answer` as processes: one side of a call each, pinned to a processor.
 
 use crate::machine;
 use anyhow::{Context, Result, bail};
@@ -18,7 +18,7 @@ pub struct Handset {
 }
 
 impl Handset {
-    /// Starts `ringway` with these arguments, on this processor; `password` goes to its standard input.
+    /// Starts `ringway` with these arguments on this processor; `password` is written to its standard input.
     pub fn start(ringway: &Path, arguments: &[&str], password: &str, cpu: usize) -> Result<Self> {
         let mut command = Command::new(ringway);
         command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -27,19 +27,19 @@ impl Handset {
         machine::pin_to(machine::GENERATOR_CPU)?;
         let mut child = spawned.with_context(|| format!("start {}", ringway.display()))?;
         let mut input = child.stdin.take().context("no standard input")?;
-        // One that needs no password does not read it.
+        // A command without a password does not read it.
         let _ = writeln!(input, "{password}");
         drop(input);
         let errors = child.stderr.take().context("no standard error")?;
         let (tell, lines) = channel();
         std::thread::spawn(move || {
-            // It ends with the process, or when nobody listens any more.
+            // Ends with the process, or when the receiver is dropped.
             BufReader::new(errors).lines().map_while(|line| line.ok()).try_for_each(|line| tell.send(line))
         });
         Ok(Self { child, lines, said: Vec::new() })
     }
 
-    /// The first line on standard error that has `part` in it.
+    /// First line on standard error that contains `part`.
     pub fn line(&mut self, part: &str) -> Result<String> {
         let end = Instant::now() + PATIENCE;
         while let Ok(line) = self.lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
@@ -48,15 +48,15 @@ impl Handset {
                 return Ok(line);
             }
         }
-        bail!("ringway did not say {part:?}, but {:?}", self.said)
+        bail!("ringway did not print {part:?}, but {:?}", self.said)
     }
 
-    /// CPU time of its threads so far, in nanoseconds.
+    /// CPU time of its threads in nanoseconds.
     pub fn cpu_ns(&self) -> Result<u64> {
         machine::process_cpu_ns(Pid::from_child(&self.child))
     }
 
-    /// Waits for its end and reads the results it prints, an object for each call.
+    /// Waits for its end and parses the printed results, one object for each call.
     ///
     /// # Errors
     /// It does not end within `patience`, or fails.
@@ -67,7 +67,7 @@ impl Handset {
                 break status;
             }
             if Instant::now() > end {
-                bail!("ringway does not end; it said {:?}", self.said);
+                bail!("ringway does not end; it printed {:?}", self.said);
             }
             std::thread::sleep(Duration::from_millis(5));
         };
@@ -84,14 +84,14 @@ impl Handset {
 impl Drop for Handset {
     fn drop(&mut self) {
         if matches!(self.child.try_wait(), Ok(None)) {
-            // It has ended meanwhile when that fails.
+            // Fails if it has already ended.
             let _ = self.child.kill();
             let _ = self.child.wait();
         }
     }
 }
 
-/// A number of a result, by its path.
+/// Number in a result, by its path.
 pub fn number(result: &Value, path: &[&str]) -> Result<f64> {
     let found = path.iter().fold(result, |value, field| &value[*field]);
     found.as_f64().with_context(|| format!("{} in {result}", path.join(".")))

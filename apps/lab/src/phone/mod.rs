@@ -1,4 +1,4 @@
-//! Both ends of a phone call as processes, and the machine's own timing beside them.
+//! Both ends of a phone call as processes, and the timing of the machine as a reference.
 
 pub mod handset;
 pub mod sleep_floor;

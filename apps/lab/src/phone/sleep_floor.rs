@@ -1,5 +1,5 @@
-//! Threads that only sleep to each tick, on the same processors and at the same priority as calls. No program on the same
-//! machine can be more punctual.
+//! Threads that only sleep until each tick, on the same processors and with the same priority as calls: the
+//! best timing that a program can have on the machine.
 
 use crate::machine::{GENERATOR_CPU, SERVER_CPU, clock_ns, pin_to};
 use crate::sys;
@@ -8,28 +8,28 @@ use rustix::thread::clock_nanosleep_absolute;
 use rustix::time::{ClockId, Timespec};
 use std::thread::JoinHandle;
 
-/// The threads, one on each processor that the calls use.
+/// Sleeping threads, one on each processor that the calls use.
 pub struct SleepFloor(Vec<JoinHandle<Result<Lateness>>>);
 
-/// Lateness of the ticks; each figure is that of the worst thread.
+/// Lateness of the ticks; each value is that of the worst thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Lateness {
-    /// The longest time from one tick to the next, in milliseconds.
+    /// Maximum time from one tick to the next in milliseconds.
     pub delta_max: f64,
-    /// All but one in a thousand are below it.
+    /// 99.9th percentile of that time.
     pub delta_p999: f64,
-    /// Maximum delay of a tick.
+    /// Maximum delay of a tick in milliseconds.
     pub late_ms: f64,
 }
 
 impl SleepFloor {
-    /// Starts them, for `seconds`.
+    /// Starts the threads for `seconds`.
     pub fn start(seconds: f64) -> Self {
         let count = (seconds * 1000.0 / TICK_MS) as u64;
         let thread = |cpu| {
             std::thread::spawn(move || {
                 pin_to(cpu)?;
-                // Without the right to it a phone has none either, and says so.
+                // Without the permission a phone has no real-time priority either, and prints that.
                 let _ = sys::set_real_time(sys::REAL_TIME_PRIORITY);
                 sleep_to_ticks(count)
             })
@@ -37,7 +37,7 @@ impl SleepFloor {
         Self([SERVER_CPU, GENERATOR_CPU].into_iter().map(thread).collect())
     }
 
-    /// Waits for their end.
+    /// Waits for the end of the threads.
     pub fn end(self) -> Result<Lateness> {
         let mut all = Lateness::default();
         for thread in self.0 {
@@ -57,13 +57,13 @@ impl Lateness {
         }
     }
 
-    /// Of the times at which the ticks came, in nanoseconds from their own first time.
+    /// Lateness of ticks at these times, in nanoseconds from the first tick.
     fn of(came_ns: &[u64]) -> Self {
         let late = |(number, came): (u64, &u64)| came.saturating_sub(number * TICK_NS);
         let late_max = (0..).zip(came_ns).map(late).max().unwrap_or_default();
         let mut deltas: Vec<u64> = came_ns.windows(2).map(|pair| pair[1].saturating_sub(pair[0])).collect();
         deltas.sort_unstable();
-        let at = |place: usize| deltas.get(place).map_or(0.0, |&ns| ms(ns));
+        let at = |environment: usize| deltas.get(environment).map_or(0.0, |&ns| ms(ns));
         let last = deltas.len().saturating_sub(1);
         Self { delta_max: at(last), delta_p999: at(last - last / 1000), late_ms: ms(late_max) }
     }
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_late_tick_is_seen_in_every_figure() {
+    fn a_late_tick_affects_every_figure() {
         let mut came: Vec<u64> = (0..2001).map(|number| number * TICK_NS).collect();
         assert_eq!(Lateness::of(&came), Lateness { delta_max: 20.0, delta_p999: 20.0, late_ms: 0.0 });
         came[700] += 3_000_000;
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn ticks_are_slept_to() {
+    fn a_thread_sleeps_until_each_tick() {
         let lateness = SleepFloor::start(0.2).end().unwrap();
         assert!(lateness.delta_max > 10.0 && lateness.delta_max < 10_000.0, "{lateness:?}");
     }

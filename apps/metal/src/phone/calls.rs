@@ -19,10 +19,11 @@ use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use ringway_agent::{Action, AgentEvent, By, CallError, CallId, Ended, Role, UserAgent};
 use ringway_ethernet::{Card, PacedCounters};
-use ringway_media::session::{self, MediaEvent, MediaSession, SessionConfig, ZrtpSettings};
+use ringway_media::session::{self, MediaEvent, MediaSession, PortRow, SessionConfig, ZrtpSettings};
 use ringway_phone::{CallNumber, Hold, PhoneCommand, PhoneEvent, Protection, SasStatus, Side, SipMessage};
 use ringway_sansio::{Context, Entropy, Instant, Seed};
 use ringway_sdp::{Codec, CryptoSuite, KeyManagement, LocalMedia, MediaParams, SecurityPolicy};
+use ringway_srtp::SrtpSettings;
 use ringway_ui::Level;
 use ringway_zrtp::{SasCheck, ZidCache, ZrtpConfig};
 
@@ -305,7 +306,13 @@ impl<C: Card> PhoneMachine<C> {
         // Whoever says how we look from outside knows better than a STUN server.
         let stun_server = self.stun_server().filter(|_| settings.outside.is_none());
         let zrtp = matches!(settings.srtp, Srtp::Best | Srtp::Zrtp).then(|| zrtp(&seed));
-        let config = SessionConfig { stun_server, zrtp, ..SessionConfig::default() };
+        let config = SessionConfig {
+            stun_server,
+            port_row: PortRow::of(settings.port_row),
+            srtp: SrtpSettings { window_packets: settings.replay_window, ..SrtpSettings::default() },
+            zrtp,
+            ..SessionConfig::default()
+        };
         let session = MediaSession::new(config, seed.part(SESSION), now);
         let policy = policy(settings.srtp, role, session.zrtp_hello_hash());
         let port = settings.rtp_port;

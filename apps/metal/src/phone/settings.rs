@@ -5,10 +5,14 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::{Ipv4Addr, SocketAddrV4};
+use core::ops::RangeInclusive;
+use core::str::FromStr;
+use ringway_media::session::PortRow;
 pub(crate) use ringway_phone::SrtpPolicy as Srtp;
 use ringway_sansio::Transport;
 use ringway_settings::{Addressing, HostPort, NoHost, split_words};
 use ringway_sip::{Scheme, Uri};
+use ringway_srtp::SrtpSettings;
 use ringway_transaction::DEFAULT_PORT;
 
 /// A checked command line.
@@ -39,6 +43,10 @@ pub(crate) struct PhoneSettings {
     pub(crate) sip_port: u16,
     /// Where RTP is received; RTCP at the next one.
     pub(crate) rtp_port: u16,
+    /// Consecutive ports of the other side that are tried while nobody is heard.
+    pub(crate) port_row: u8,
+    /// Size of the replay window of SRTP, in packets.
+    pub(crate) replay_window: usize,
     /// Who is called by `1` to `9`; an empty text: nobody.
     pub(crate) quick: Vec<String>,
 }
@@ -84,6 +92,8 @@ impl Default for PhoneSettings {
             outside: None,
             sip_port: DEFAULT_PORT,
             rtp_port: RTP_PORT,
+            port_row: 0,
+            replay_window: SrtpSettings::WINDOW_PACKETS_MIN,
             quick: Vec::new(),
         }
     }
@@ -170,6 +180,11 @@ impl PhoneSettings {
                 if !self.rtp_port.is_multiple_of(2) {
                     return Err(Refused::Wrong("RTP has an even port and RTCP the next one (RFC 3550 §11)"));
                 }
+            }
+            "port-row" => self.port_row = within(value, &(0..=PortRow::PORTS_MAX), "give 0 to 64 ports")?,
+            "replay-window" => {
+                let range = SrtpSettings::WINDOW_PACKETS_MIN..=SrtpSettings::WINDOW_PACKETS_MAX;
+                self.replay_window = within(value, &range, "give 64 to 32768 packets")?;
             }
             _ => return self.take_quick(key, value),
         }
@@ -280,6 +295,14 @@ fn port(text: &str) -> Result<u16, Refused> {
     number.ok_or(Refused::Wrong("give a port, 1 to 65534"))
 }
 
+fn within<T: FromStr + PartialOrd>(
+    text: &str,
+    range: &RangeInclusive<T>,
+    why: &'static str,
+) -> Result<T, Refused> {
+    text.parse().ok().filter(|number| range.contains(number)).ok_or(Refused::Wrong(why))
+}
+
 const UNKNOWN: &str = "is unknown; docs/phone.md names the words of the phone with no operating system";
 
 /// The first of those that the phone on Linux takes its ports from.
@@ -307,7 +330,7 @@ mod tests {
             "account=sip:alice@example.org realm=asterisk password=secret=1 server=192.0.2.9:5070 transport=tcp srtp=zrtp \
              source=tone:440 answer=auto stun=stun.example.org dial1=sip:bob@example.org dial3=sip:carol@192.0.2.3 \
              rtp=20000 sip=5070 outside=198.51.100.1:15060 name=\"Alice A\" ip=192.0.2.7/24 gateway=192.0.2.1 \
-             dns=192.0.2.1,192.0.2.2 fault=stop",
+             dns=192.0.2.1,192.0.2.2 port-row=8 replay-window=256 fault=stop",
             &["fault"],
         )
         .unwrap_or_else(|wrong| panic!("{wrong:?}"));
@@ -320,6 +343,7 @@ mod tests {
         assert_eq!(settings.source, Source::tone(440));
         assert_eq!(settings.quick, ["sip:bob@example.org", "", "sip:carol@192.0.2.3"]);
         assert_eq!((settings.rtp_port, settings.sip_port), (20_000, 5070));
+        assert_eq!((settings.port_row, settings.replay_window), (8, 256));
         assert_eq!(settings.outside, Some("198.51.100.1:15060".parse().unwrap()));
         assert!(matches!(&settings.addressing, Addressing::Fixed { prefix_bits: 24, name_servers, .. }
             if name_servers.len() == 2));
@@ -341,6 +365,8 @@ mod tests {
             ("dial0=sip:bob@example.org", "unknown"),
             ("rtp=16385", "even"),
             ("sip=0", "1 to 65534"),
+            ("port-row=65", "0 to 64"),
+            ("replay-window=63", "64 to 32768"),
             ("server=a:b:c", "HOST:PORT"),
             ("transport=tls", "udp or tcp"),
             ("ip=192.0.2.1", "no address with a prefix"),

@@ -86,7 +86,8 @@ const SILENCE: u8 = 0xff;
 mod tests {
     use super::*;
     use alloc::vec;
-    use ringway_audio::{Level, Source as LinuxSource};
+    use ringway_audio::Source as LinuxSource;
+    use ringway_media::Level;
 
     #[test]
     fn a_tone_is_the_one_that_linux_sends() {

@@ -17,7 +17,7 @@ pub(crate) enum Ask {
     Params(Box<MediaParams>),
     /// It rings there, or no more: the loudspeaker says so as long as nothing is heard from there.
     RingThere(bool),
-    /// We hold the call, or no more: while we do, the microphone is not for the other side.
+    /// We hold the call, or no more: while we do, the other side hears nothing of us.
     Hold(bool),
     /// Send silence, or no longer.
     Mute(bool),
@@ -154,15 +154,15 @@ impl PacedNode for Stream {
             }
             headset.play(block);
         }
-        // A source goes on while it is not heard.
+        // A recording is not read while nobody hears it. A microphone is, or what it recorded meanwhile would be sent later.
+        let is_heard = !self.is_held && self.session.is_sending();
         match (&mut self.source, &mut self.headset) {
-            (Source::Microphone, Some(headset)) => {
-                headset.capture(block);
-                if self.is_held {
-                    block.fill(0);
-                }
-            }
-            (source, _) => source.fill(block),
+            (Source::Microphone, Some(headset)) => headset.capture(block),
+            (source, _) if is_heard => source.fill(block),
+            (_, _) => {}
+        }
+        if !is_heard {
+            block.fill(0);
         }
         if self.is_muted {
             block.fill(0);

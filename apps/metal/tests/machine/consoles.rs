@@ -94,7 +94,7 @@ fn the_serial_line_shows_the_log_until_a_key_is_pressed() {
     terminal.process(&world.serial[before..]);
     let log = terminal.screen().contents();
     assert!(log.starts_with("The log. Any key shows the screen.\n") && !log.contains("Overview"), "{log}");
-    assert!(log.contains("the lease is gone"), "what was said while the page was there: {log}");
+    assert!(log.contains("the lease is gone"), "logged while the page was shown: {log}");
 }
 
 #[test]

@@ -3,8 +3,13 @@
 use clap::{Args as ClapArgs, ValueEnum};
 use ringway_audio::pulse::Names;
 use ringway_linux::media::PortRange;
+use ringway_media::session::PortRow;
+use ringway_srtp::SrtpSettings;
+use std::fmt::Display;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 /// Arguments of `ringway call`.
 #[derive(Debug, ClapArgs)]
@@ -17,6 +22,8 @@ Examples:
       --from sip:alice@example.org --password-stdin --srtp sdes --duration 10 --json
   echo \"$PASSWORD\" | ringway call sip:600@192.0.2.5 --server 192.0.2.5 --realm asterisk \\
       --from sip:alice@192.0.2.5 --password-stdin --duration 10
+  ringway call sip:bob@192.0.2.7 --peer-realm bob@192.0.2.7 --peer-password-file bob.password
+  ringway call sip:bob@192.0.2.7 --stun stun.example.org --port-row 8 --replay-window 256
 
 Exit status: 0 the call was answered, 1 it was not, 2 bad usage.")]
 pub(crate) struct CallArgs {
@@ -43,6 +50,7 @@ Examples:
       --server 127.0.0.1:5060 --password-stdin --play tone:600 --json
   echo \"$PASSWORD\" | ringway answer --as sip:alice@192.0.2.5 --register \\
       --server 192.0.2.5 --realm asterisk --password-stdin
+  ringway answer --as sip:bob@192.0.2.7 --challenge callers.csv
 
 Exit status: 0 done, 1 a call or the registration failed, 2 bad usage.")]
 pub(crate) struct AnswerArgs {
@@ -55,11 +63,39 @@ pub(crate) struct AnswerArgs {
     /// Let it ring so many seconds before answering
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub(crate) ring_s: u16,
+    /// Challenge callers with 401. FILE lists the users who may call, as `ringway user import` takes it, with the header
+    /// username,password; nobody else may read it (mode 600). The realm is USER@HOST of --as
+    #[arg(long, value_name = "FILE")]
+    pub(crate) challenge: Option<PathBuf>,
     /// Refuse calls with this status instead of answering
     #[arg(long, value_name = "STATUS", value_parser = clap::value_parser!(u16).range(400..700))]
     pub(crate) reject: Option<u16>,
     #[command(flatten)]
     pub(crate) phone: PhoneArgs,
+}
+
+/// Arguments of `ringway options`.
+#[derive(Debug, ClapArgs)]
+#[command(
+    after_help = "It prints the status, Allow, Supported, Accept, User-Agent and the round-trip time. Without --server the request
+goes to the host in the URI. Without a response it fails after 32 s.
+
+Examples:
+  ringway options sip:192.0.2.5
+  ringway options sip:bob@192.0.2.7:5062 --transport tcp --json
+  echo \"$PASSWORD\" | ringway options sip:bob@example.org --server 192.0.2.5 \\
+      --from sip:alice@example.org --password-stdin
+
+Exit status: 0 answered with 2xx, 1 refused or not answered, 2 bad usage."
+)]
+pub(crate) struct OptionsArgs {
+    /// SIP URI to send OPTIONS to
+    pub(crate) uri: String,
+    /// SIP URI of the sender (default: sip:ringway@ and this machine's address)
+    #[arg(long, value_name = "URI")]
+    pub(crate) from: Option<String>,
+    #[command(flatten)]
+    pub(crate) account: AccountArgs,
 }
 
 /// Arguments of `ringway audio`.
@@ -88,9 +124,9 @@ pub(crate) struct DemoArgs {
     pub(crate) json: bool,
 }
 
-/// What both have.
-#[derive(Debug, ClapArgs)]
-pub(crate) struct PhoneArgs {
+/// Account, transport and output of `call`, `answer` and `options`.
+#[derive(Debug, Default, ClapArgs)]
+pub(crate) struct AccountArgs {
     /// Read the password from the first line of standard input
     #[arg(long)]
     pub(crate) password_stdin: bool,
@@ -104,9 +140,16 @@ pub(crate) struct PhoneArgs {
     /// Send everything to this server first
     #[arg(long, value_name = "HOST[:PORT]")]
     pub(crate) server: Option<String>,
-    /// Register there before anything else
-    #[arg(long, requires = "server")]
-    pub(crate) register: bool,
+    /// Answer challenges of the called phone, which have this realm, with the password of --peer-password-file; without it
+    /// no called phone gets an answer
+    #[arg(long, value_name = "REALM", value_parser = realm, requires = "peer_password_file")]
+    pub(crate) peer_realm: Option<String>,
+    /// The password for --peer-realm: the first line of FILE, which nobody else may read (mode 600)
+    #[arg(long, value_name = "FILE", requires = "peer_realm")]
+    pub(crate) peer_password_file: Option<PathBuf>,
+    /// The user name for --peer-realm (default: the user of the URI)
+    #[arg(long, value_name = "NAME", requires = "peer_realm")]
+    pub(crate) peer_username: Option<String>,
     /// How SIP is carried (default: udp, or what the URI says; requests over 1,300 bytes by tcp where that is possible)
     #[arg(long, value_name = "TRANSPORT")]
     pub(crate) transport: Option<TransportArg>,
@@ -114,6 +157,22 @@ pub(crate) struct PhoneArgs {
     /// server)
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) bind: Option<SocketAddr>,
+    /// Print each SIP message's first line to standard error
+    #[arg(long)]
+    pub(crate) trace: bool,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of both `call` and `answer`.
+#[derive(Debug, Default, ClapArgs)]
+pub(crate) struct PhoneArgs {
+    #[command(flatten)]
+    pub(crate) account: AccountArgs,
+    /// Register at --server before anything else
+    #[arg(long, requires = "server")]
+    pub(crate) register: bool,
     /// What must protect the sound (default: SRTP if the other side can; a phone that refuses that offer is called once
     /// more with SRTP alone)
     #[arg(long, value_name = "METHOD")]
@@ -166,15 +225,16 @@ pub(crate) struct PhoneArgs {
     /// Ask this STUN server for the address to be given for sound
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) stun: Option<String>,
+    /// While nobody is heard, send sound also to the N ports after the one that the other side named: for a NAT on its side
+    /// that counts its ports up
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = port_row)]
+    pub(crate) port_row: u8,
+    /// Packets behind the newest one that SRTP still takes, each once (RFC 3711)
+    #[arg(long, value_name = "N", default_value_t = REPLAY_WINDOW_DEFAULT, value_parser = replay_window)]
+    pub(crate) replay_window: u16,
     /// Say how the sound is, once a second, on standard error
     #[arg(long)]
     pub(crate) meter: bool,
-    /// Print each SIP message's first line to standard error
-    #[arg(long)]
-    pub(crate) trace: bool,
-    /// Print the result as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 impl PhoneArgs {
@@ -227,6 +287,32 @@ pub(crate) fn realm(text: &str) -> Result<String, String> {
     }
     Ok(text.to_owned())
 }
+
+/// Number of ports of a row.
+fn port_row(text: &str) -> Result<u8, String> {
+    number_within(text, PORT_ROW)
+}
+
+/// Number of packets of a replay window.
+fn replay_window(text: &str) -> Result<u16, String> {
+    number_within(text, REPLAY_WINDOW)
+}
+
+fn number_within<T: FromStr + PartialOrd + Display>(
+    text: &str,
+    range: RangeInclusive<T>,
+) -> Result<T, String> {
+    let number = text.parse().ok().filter(|number| range.contains(number));
+    number.ok_or_else(|| format!("give a number from {} to {}", range.start(), range.end()))
+}
+
+/// Lengths of a row of ports.
+pub(crate) const PORT_ROW: RangeInclusive<u8> = 0..=PortRow::PORTS_MAX;
+/// Sizes of a replay window in packets.
+pub(crate) const REPLAY_WINDOW: RangeInclusive<u16> =
+    REPLAY_WINDOW_DEFAULT..=SrtpSettings::WINDOW_PACKETS_MAX as u16;
+/// Size of the replay window: the smallest that RFC 3711 §3.3.2 allows.
+pub(crate) const REPLAY_WINDOW_DEFAULT: u16 = SrtpSettings::WINDOW_PACKETS_MIN as u16;
 
 /// As many as `auth.realm` of the server may have.
 const REALM_BYTES_MAX: usize = 255;

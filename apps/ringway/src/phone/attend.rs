@@ -1,221 +1,233 @@
-//! One call that nobody sits in front of: what is done when, until it is over.
+//! A call without a user: its script, and its outcome.
 
 use crate::failure::Failure;
 use crate::output::printable;
-use crate::phone::known_phones::KnownPhones;
-use crate::phone::line::{Line, Told};
-use crate::phone::outcome::{Outcome, Verdict};
+use crate::phone::outcome::{Heard, Outcome, Verdict};
 use crate::phone::script::{Script, Step};
 use crate::phone::settings::ScriptSettings;
 use crate::phone::telephone::Telephone;
-use ringway_agent::{AgentEvent, By, CallId, Ended, MessageDirection, Role};
-use ringway_audio::Levels;
-use ringway_media::session::Report;
+use ringway_agent::Role;
+use ringway_phone::{
+    CallEnd, CallNumber, Digit, Hold, Levels, MediaReport, MessageDirection, PhoneCommand, PhoneEvent,
+    Protection, Side,
+};
 use std::io::Write as _;
 use std::time::{Duration, Instant};
 
-/// A call that is being attended.
+/// A call that is attended to.
 #[derive(Debug)]
 pub(crate) struct Attended {
-    pub(crate) call: CallId,
+    pub(crate) call: CallNumber,
     role: Role,
     peer: String,
     begun: Instant,
+    /// The INVITE was sent: a STUN server may delay it.
+    is_invited: bool,
     answered: Option<Instant>,
     script: Option<Script>,
-    /// Why we ended it, when it was not asked for.
+    /// The error that ends it.
     failure: Option<String>,
-    /// When we ended it before its time.
+    /// When we ended it early.
     cancelled: Option<Instant>,
     status: u16,
-    /// What happens is said aloud.
+    protection: Protection,
+    /// Digits of the peer.
+    digits: String,
+    is_held_by_peer: bool,
+    levels: Option<Levels>,
+    /// Events are written to standard error.
     is_aloud: bool,
-    /// How the sound is too.
+    /// So are the figures.
     is_metered: bool,
 }
 
 impl Attended {
     /// A call that began at `begun`.
-    pub(crate) fn new(call: CallId, role: Role, peer: &str, begun: Instant) -> Self {
+    pub(crate) fn new(call: CallNumber, role: Role, peer: &str, begun: Instant) -> Self {
         Self {
             call,
             role,
             peer: peer.to_owned(),
             begun,
+            is_invited: role == Role::Callee,
             answered: None,
             script: None,
             failure: None,
             cancelled: None,
             status: 0,
+            protection: Protection::None,
+            digits: String::new(),
+            is_held_by_peer: false,
+            levels: None,
             is_aloud: true,
             is_metered: false,
         }
     }
 
-    /// The same, and nothing of it is said aloud.
-    pub(crate) fn quiet(call: CallId, role: Role, peer: &str, begun: Instant) -> Self {
+    /// The same without a word.
+    pub(crate) fn quiet(call: CallNumber, role: Role, peer: &str, begun: Instant) -> Self {
         Self { is_aloud: false, ..Self::new(call, role, peer, begun) }
     }
 
-    /// Takes what its signalling tells; how it ended, when it has.
+    /// Takes an event of the phone; returns the end of the call.
     pub(crate) fn on_event(
         &mut self,
         at: Instant,
-        event: &AgentEvent,
+        event: &PhoneEvent,
         settings: &ScriptSettings,
-    ) -> Option<Ended> {
-        let call = self.call;
+    ) -> Option<CallEnd> {
+        let is_ours = |call: &CallNumber| *call == self.call;
         match event {
-            AgentEvent::Progress { call: of, status } if *of == call => {
-                self.say(&match status {
-                    180 => "it rings there".to_owned(),
-                    status => format!("progress: {status}"),
-                });
+            PhoneEvent::Inviting { call } if is_ours(call) => (self.begun, self.is_invited) = (at, true),
+            PhoneEvent::Ringing { call } if is_ours(call) => self.say("it rings there"),
+            PhoneEvent::Progress { call, status } if is_ours(call) => {
+                self.say(&format!("progress: {status}"));
             }
-            AgentEvent::EarlyMedia { call: of, .. } if *of == call => self.say("sound before the answer"),
-            AgentEvent::Answered { call: of, .. } if *of == call => {
+            PhoneEvent::Early { call } if is_ours(call) => self.say("sound before the answer"),
+            PhoneEvent::Answered { call, .. } if is_ours(call) => {
                 self.answered = Some(at);
                 self.status = 200;
                 self.script = Some(Script::begin(settings, at));
                 self.is_metered = settings.is_metered;
                 self.say(&format!("{} is connected", printable(&self.peer)));
             }
-            AgentEvent::HeldByPeer { call: of } if *of == call => self.say("the other side holds the call"),
-            AgentEvent::ResumedByPeer { call: of } if *of == call => self.say("the other side is back"),
-            AgentEvent::ChangeRefused { call: of, status, reason } if *of == call => {
+            PhoneEvent::Held { call, hold } if is_ours(call) => self.on_held(*hold),
+            PhoneEvent::HoldRefused { call, status, reason } if is_ours(call) => {
                 self.say(&format!("hold or resume failed: {status} {}", printable(reason)));
             }
-            AgentEvent::OfferRefused { call: of, status, reason } if *of == call => {
+            PhoneEvent::OfferRefused { call, status, reason } if is_ours(call) => {
                 self.say(&format!("a change by the other side was refused: {status} {}", printable(reason)));
             }
-            AgentEvent::Ended { call: of, cause } if *of == call => return Some(cause.clone()),
+            PhoneEvent::Secured { call, protection } if is_ours(call) => {
+                self.say(&format!("sound: {protection}"));
+                self.protection = protection.clone();
+            }
+            PhoneEvent::SecurityFailed { call, reason } if is_ours(call) => {
+                self.say(&format!("the call is ended: {}", printable(reason)));
+                self.failure = Some(reason.clone());
+            }
+            PhoneEvent::MediaFailed { call, reason } if is_ours(call) => {
+                // The caller's program ends with it.
+                if self.role == Role::Callee {
+                    self.say(reason);
+                }
+                self.failure = Some(reason.clone());
+            }
+            PhoneEvent::Digit { call, digit } if is_ours(call) => {
+                if self.digits.len() < DIGITS_MAX {
+                    self.digits.push(*digit);
+                }
+                self.say(&format!("key pressed there: {digit}"));
+            }
+            PhoneEvent::DigitNotSent { call, reason } if is_ours(call) => {
+                self.say(&format!("a key was not sent: {reason}"));
+            }
+            PhoneEvent::Levels { call, levels } if is_ours(call) => self.levels = Some(*levels),
+            PhoneEvent::Media { call, report } if is_ours(call) && self.is_metered => {
+                self.say(&meter(report, self.levels));
+            }
+            PhoneEvent::StunFailed { reason } => {
+                self.say(&format!("no public address, the local one is offered: {reason}"));
+            }
+            PhoneEvent::Sound { what } | PhoneEvent::Refused { what } => self.say(what),
+            PhoneEvent::Ended { call, by, status, reason } if is_ours(call) => {
+                return Some(CallEnd { by: *by, status: *status, reason: reason.clone() });
+            }
             _ => {}
         }
         None
     }
 
-    /// Takes what its sound tells; `known` is the memory of other phones, if there is one.
-    pub(crate) fn on_told(
-        &mut self,
-        told: &Told,
-        telephone: &mut Telephone,
-        known: &mut Option<KnownPhones>,
-    ) {
-        match told {
-            Told::Secured(security) => self.say(&format!("sound: {security}")),
-            Told::SecurityFailed(why) => {
-                self.say(&format!("the call is ended: {}", printable(why)));
-                self.failure = Some(why.clone());
-                self.end(telephone);
-            }
-            Told::Digit(digit) => self.say(&format!("key pressed there: {digit}")),
-            Told::DigitNotSent(why) => self.say(&format!("a key was not sent: {why}")),
-            Told::Figures(report) if self.is_metered => {
-                if let Some(line) = telephone.line(self.call) {
-                    self.say(&meter(report, line.levels()));
-                }
-            }
-            Told::Audio(what) => self.say(what),
-            Told::NotMapped(why) => self.say(&format!("no public address, the local one is offered: {why}")),
-            Told::Retain(retained) => {
-                self.complain(known.as_mut().map(|known| known.remember(retained.clone())))
-            }
-            Told::Forget(zid) => self.complain(known.as_mut().map(|known| known.forget(zid))),
-            Told::Figures(_) | Told::Mapped { .. } => {}
-        }
-    }
-
-    /// Does what is due.
-    pub(crate) fn on_time(&mut self, telephone: &mut Telephone) -> Result<(), Failure> {
+    /// Executes the steps of the script that are due.
+    pub(crate) fn on_time(&mut self, telephone: &Telephone) -> Result<(), Failure> {
         let Some(script) = &mut self.script else { return Ok(()) };
+        let call = self.call;
         while let Some(step) = script.due(Instant::now()) {
-            match step {
-                Step::Dtmf(digit) => {
-                    if let Some(line) = telephone.line(self.call) {
-                        line.dtmf(digit);
-                    }
-                }
-                Step::Hold => telephone.hold(self.call)?,
-                Step::Resume => telephone.resume(self.call)?,
-                Step::HangUp => telephone.hang_up(self.call)?,
-            }
+            let command = match step {
+                Step::Dtmf(digit) => Digit::new(digit).map(|digit| PhoneCommand::Dtmf { call, digit }),
+                Step::Hold => Some(PhoneCommand::Hold { call }),
+                Step::Resume => Some(PhoneCommand::Resume { call }),
+                Step::HangUp => Some(PhoneCommand::HangUp { call }),
+            };
+            command.map_or(Ok(()), |command| telephone.command(command))?;
         }
         Ok(())
     }
 
-    /// How long nothing is due.
+    /// Time to the next step.
     pub(crate) fn wait(&self) -> Duration {
         let next = self.script.as_ref().and_then(|script| script.wait(Instant::now()));
         next.map_or(WAIT_MAX, |next| next.min(WAIT_MAX))
     }
 
     /// Ends it now.
-    pub(crate) fn cancel(&mut self, telephone: &mut Telephone) {
+    pub(crate) fn cancel(&mut self, telephone: &Telephone) {
         self.cancelled.get_or_insert_with(Instant::now);
-        self.end(telephone);
+        // A phone without a worker has no calls to end.
+        let _ = telephone.command(PhoneCommand::HangUp { call: self.call });
     }
 
-    /// It cannot be answered; why, for a person.
-    pub(crate) fn fail(&mut self, why: String) {
-        self.failure = Some(why);
-    }
-
-    /// True when it is neither answered nor given up since `ring`.
+    /// True when it is neither answered nor cancelled after `ring`.
     pub(crate) fn rings_longer_than(&self, ring: Duration) -> bool {
-        self.answered.is_none() && self.cancelled.is_none() && self.begun.elapsed() >= ring
+        let is_waiting = self.is_invited && self.answered.is_none() && self.cancelled.is_none();
+        is_waiting && self.begun.elapsed() >= ring
     }
 
-    /// How a call ended that was given up, and that the other side says nothing about: a CANCEL must wait for its first
-    /// answer (RFC 3261 §9.1), we need not.
-    pub(crate) fn given_up(&self) -> Option<Ended> {
+    /// The end of a cancelled call whose peer does not respond: a CANCEL must wait for the first response (RFC 3261 §9.1), we
+    /// need not.
+    pub(crate) fn given_up(&self) -> Option<CallEnd> {
         let cancelled = self.cancelled?;
-        (self.answered.is_none() && cancelled.elapsed() > LAST_WORD).then(|| Ended {
-            status: NOBODY,
+        (self.answered.is_none() && cancelled.elapsed() > LAST_WORD).then(|| CallEnd {
+            status: REQUEST_TIMEOUT,
             reason: "nobody answered".to_owned(),
-            by: By::Local,
+            by: Side::Us,
         })
     }
 
-    /// How it went.
-    pub(crate) fn outcome(
-        mut self,
-        ended: Ended,
-        telephone: &mut Telephone,
-        known: &mut Option<KnownPhones>,
-    ) -> Result<Outcome, Failure> {
-        let closed = telephone.take_line(self.call).map(Line::close).transpose()?;
-        let (heard, last) = closed.unzip();
-        for told in last.unwrap_or_default() {
-            self.on_told(&told, telephone, known);
+    /// The outcome of the call, which has ended.
+    pub(crate) fn outcome(self, end: CallEnd, telephone: &mut Telephone) -> Result<Outcome, Failure> {
+        let heard = telephone.take_heard(self.call).transpose()?;
+        if let Some(card) = heard.as_ref().and_then(|heard| heard.card.as_ref()) {
+            self.say(card);
+        }
+        // Neither an INVITE nor a response to one was sent.
+        if self.role == Role::Caller && end.status == 0 {
+            return Err(Failure::failed(end.reason));
         }
         let verdict = match (&self.failure, self.answered) {
             (Some(_), _) => Verdict::Failed,
             (None, Some(_)) => Verdict::Answered,
-            (None, None) if self.cancelled.is_some() || ended.status == CANCELLED => Verdict::Cancelled,
-            (None, None) => match (self.role, ended.by) {
-                (Role::Caller, By::Remote) | (Role::Callee, By::Local) => Verdict::Rejected,
-                // It could not be sent, nobody answered, or what came was of no use.
-                (Role::Caller, By::Local) | (Role::Callee, By::Remote) => Verdict::Failed,
+            (None, None) if self.cancelled.is_some() || end.status == REQUEST_TERMINATED => {
+                Verdict::Cancelled
+            }
+            (None, None) => match (self.role, end.by) {
+                (Role::Caller, Side::Peer) | (Role::Callee, Side::Us | Side::Failure) => Verdict::Rejected,
+                // It could not be sent, nobody answered, or the answer was of no use.
+                (Role::Caller, Side::Us | Side::Failure) | (Role::Callee, Side::Peer) => Verdict::Failed,
             },
         };
-        let is_plain_end = self.answered.is_some() && ended.status == 200;
-        let reason = self.failure.or((!is_plain_end).then_some(ended.reason));
+        let is_plain_end = self.answered.is_some() && end.status == 200;
+        let reason = self.failure.or((!is_plain_end).then_some(end.reason));
+        let heard = heard.filter(|_| self.answered.is_some());
         Ok(Outcome {
             verdict,
-            status: if self.answered.is_some() { self.status } else { ended.status },
+            status: if self.answered.is_some() { self.status } else { end.status },
             reason,
             peer: self.peer,
             setup: self.answered.map(|answered| answered - self.begun),
             duration: self.answered.map(|answered| answered.elapsed()).unwrap_or_default(),
-            heard: heard.filter(|_| self.answered.is_some()),
+            heard: heard.map(|heard| Heard { security: self.protection, ..heard }.with_digits(self.digits)),
         })
     }
 
-    /// A memory that cannot be written ends no call.
-    fn complain(&self, done: Option<Result<(), String>>) {
-        if let Some(Err(why)) = done {
-            self.say(&why);
+    fn on_held(&mut self, hold: Hold) {
+        let is_held_by_peer = matches!(hold, Hold::Theirs | Hold::Both);
+        match (self.is_held_by_peer, is_held_by_peer) {
+            (false, true) => self.say("the other side holds the call"),
+            (true, false) => self.say("the other side is back"),
+            (false, false) | (true, true) => {}
         }
+        self.is_held_by_peer = is_held_by_peer;
     }
 
     fn say(&self, text: &str) {
@@ -223,66 +235,62 @@ impl Attended {
             say(text);
         }
     }
-
-    fn end(&self, telephone: &mut Telephone) {
-        // It is over already when that fails, and `Ended` is on its way.
-        let _ = telephone.hang_up(self.call);
-    }
 }
 
-/// How the sound is, in one line.
-fn meter(report: &Report, levels: &Levels) -> String {
-    let received = &report.received;
+/// The figures in one line.
+fn meter(report: &MediaReport, levels: Option<Levels>) -> String {
+    let levels = levels.unwrap_or(Levels { sent_db: -96.0, received_db: -96.0 });
     format!(
         "sent {} packets at {:.0} dB; received {} at {:.0} dB, {} lost, delta {:.2} ms, jitter {:.2} ms, MOS {}",
-        report.sent.packets,
-        levels.captured().dbfs(),
-        received.counts.received,
-        levels.played().dbfs(),
-        received.counts.lost(),
-        received.delta_max_ms,
-        received.jitter_last_ms,
+        report.sent_packets,
+        levels.sent_db,
+        report.received_packets,
+        levels.received_db,
+        report.lost_packets,
+        report.delta_ms_max,
+        report.jitter_ms,
         report.mos.map_or("-".to_owned(), |mos| format!("{mos:.2}")),
     )
 }
 
-/// Tells a person; results go to standard output, this does not.
+/// Writes a line to standard error; results go to standard output.
 pub(crate) fn say(text: &str) {
-    // Whoever closed standard error does not want to know; the call goes on.
+    // A closed standard error ends no call.
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
-/// Does what is done with every event, whatever the call: a message is shown, a transfer is refused, because nobody is
-/// there to ask.
-pub(crate) fn on_any(event: &AgentEvent, telephone: &mut Telephone) {
-    if let AgentEvent::TransferRequested { call, target, .. } = event {
-        say(&format!("the other side wants us to call {}: refused", printable(target)));
-        // Who asked may have taken it back meanwhile.
-        let _ = telephone.reject_transfer(*call);
+/// Writes what is told of every call: messages, and transfers, which the phone rejects because there is no user.
+pub(crate) fn say_any(event: &PhoneEvent) {
+    if let PhoneEvent::TransferAsked { to, .. } = event {
+        say(&format!("the other side wants us to call {}: refused", printable(to)));
     }
     say_message(event);
 }
 
-/// Shows a message.
-pub(crate) fn say_message(event: &AgentEvent) {
-    if let AgentEvent::Message { direction, flow, line, cseq, bytes, .. } = event {
-        let way = match direction {
+/// Writes a message.
+pub(crate) fn say_message(event: &PhoneEvent) {
+    if let PhoneEvent::Message(message) = event {
+        let arrow = match message.direction {
             MessageDirection::Sent => "->",
             MessageDirection::Received => "<-",
         };
-        let (transport, peer) = (flow.transport, flow.remote);
-        say(&format!("{way} {transport}:{peer} {} [{}, {bytes} bytes]", printable(line), printable(cseq)));
+        let (transport, peer, length) = (message.transport, message.peer, message.length);
+        let (line, cseq) = (printable(&message.line), printable(&message.cseq));
+        say(&format!("{arrow} {transport}:{peer} {line} [{cseq}, {length} bytes]"));
     }
 }
 
 /// RFC 3261 §21.4.25.
-const CANCELLED: u16 = 487;
+const REQUEST_TERMINATED: u16 = 487;
 
 /// RFC 3261 §21.4.9.
-const NOBODY: u16 = 408;
+const REQUEST_TIMEOUT: u16 = 408;
 
-/// How long the other side has to agree that a call is given up.
+/// Time that the peer has to respond to a CANCEL.
 const LAST_WORD: Duration = Duration::from_secs(1);
 
-/// So that signals are seen soon.
+/// Signals are looked for that often.
 const WAIT_MAX: Duration = Duration::from_millis(100);
+
+/// Digits of the peer that are kept.
+const DIGITS_MAX: usize = 256;

@@ -2,28 +2,35 @@
 
 use crate::failure::Failure;
 use crate::phone::args::CallArgs;
-use crate::phone::attend::{Attended, on_any, say_message};
+use crate::phone::attend::{Attended, say_any, say_message};
 use crate::phone::known_phones::KnownPhones;
 use crate::phone::outcome::{Outcome, Verdict};
 use crate::phone::settings::Settings;
-use crate::phone::telephone::{Happening, Telephone};
+use crate::phone::telephone::{Behaviour, Telephone};
 use crate::phone::{register, tell};
-use ringway_agent::{AgentEvent, Role};
+use ringway_agent::Role;
 use ringway_linux::signals::{Signal, watch};
+use ringway_phone::{IncomingPolicy, TransferPolicy};
 use std::sync::mpsc::Receiver;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// Calls, attends to it, and prints how it went.
+/// Calls, attends to the call, and prints its outcome.
 pub(crate) fn run(args: &CallArgs) -> Result<(), Failure> {
     let settings = Settings::for_call(&args.phone, &args.uri, args.from.as_deref())?.with_audio()?;
-    let mut known = settings.zrtp_cache.as_deref().map(KnownPhones::open).transpose()?;
+    let known = settings.zrtp_cache.as_deref().map(KnownPhones::open).transpose()?;
     let signals = watch().map_err(|error| Failure::failed(format!("cannot take signals: {error}")))?;
     let ring = Duration::from_secs(u64::from(args.ring_s));
-    let mut telephone = Telephone::start(&settings, ring + RING_GRACE)?;
-    let outcome = make(&mut telephone, &settings, (&args.uri, ring), &mut known, &signals);
+    let behaviour = Behaviour {
+        ring: ring + RING_GRACE,
+        incoming: IncomingPolicy::Reject(BUSY_HERE),
+        transfers: TransferPolicy::Reject,
+        calls_max: CALLS_MAX,
+    };
+    let mut telephone = Telephone::start(settings.clone(), behaviour, known)?;
+    let outcome = make(&mut telephone, &settings, (&args.uri, ring), &signals);
     telephone.shut_down().iter().for_each(say_message);
     let outcome = outcome?;
-    tell(&outcome, args.phone.json)?;
+    tell(&outcome, args.phone.account.json)?;
     match outcome.verdict {
         Verdict::Answered => Ok(()),
         Verdict::Rejected | Verdict::Failed | Verdict::Cancelled => Err(Failure::said()),
@@ -34,35 +41,27 @@ fn make(
     telephone: &mut Telephone,
     settings: &Settings,
     (uri, ring): (&str, Duration),
-    known: &mut Option<KnownPhones>,
     signals: &Receiver<Signal>,
 ) -> Result<Outcome, Failure> {
     if settings.register {
         register(telephone, signals)?;
     }
-    let (call, begun) = telephone.call(&target(uri, settings), &settings.media.known_to(known.as_ref()))?;
+    let begun = Instant::now();
+    let call = telephone.call(&settings.target(uri))?;
     let mut attended = Attended::new(call, Role::Caller, uri, begun);
     loop {
-        match telephone.wait(attended.wait())? {
-            Some(Happening::Agent { at, event }) => {
-                on_any(&event, telephone);
-                if let AgentEvent::Incoming { call, .. } = event {
-                    telephone.reject(call, BUSY)?;
-                } else if let Some(ended) = attended.on_event(at, &event, &settings.script) {
-                    return attended.outcome(ended, telephone, known);
-                }
+        if let Some((at, event)) = telephone.wait(attended.wait())? {
+            say_any(&event);
+            if let Some(end) = attended.on_event(at, &event, &settings.script) {
+                return attended.outcome(end, telephone);
             }
-            Some(Happening::Media(call, told)) if call == attended.call => {
-                attended.on_told(&told, telephone, known);
-            }
-            Some(Happening::Media(..)) | None => {}
         }
         attended.on_time(telephone)?;
         if attended.rings_longer_than(ring) {
             attended.cancel(telephone);
         }
-        if let Some(ended) = attended.given_up() {
-            return attended.outcome(ended, telephone, known);
+        if let Some(end) = attended.given_up() {
+            return attended.outcome(end, telephone);
         }
         if let Ok(Signal::Terminate) = signals.try_recv() {
             attended.cancel(telephone);
@@ -70,17 +69,11 @@ fn make(
     }
 }
 
-/// The URI with the transport that was asked for; a server understands it without.
-fn target(uri: &str, settings: &Settings) -> String {
-    let says_so = uri.to_ascii_lowercase().contains(";transport=");
-    if settings.account.server.is_some() || says_so {
-        return uri.to_owned();
-    }
-    format!("{uri}{}", settings.transport.uri_parameter())
-}
-
-/// The agent gives up by itself too, but later than we do.
+/// Time after which the user agent gives up by itself.
 const RING_GRACE: Duration = Duration::from_secs(60);
 
 /// RFC 3261 §21.4.24.
-const BUSY: u16 = 486;
+const BUSY_HERE: u16 = 486;
+
+/// Our call, and incoming ones that are being refused.
+const CALLS_MAX: usize = 8;

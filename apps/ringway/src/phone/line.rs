@@ -1,329 +1,115 @@
-//! A call's sound: a media session with a source and a sink, at a pair of ports, on a thread of its own.
-
-mod stream;
+//! Media of a call on Linux: a [`CallMedia`] with a sound, at a pair of ports, on a thread of its own.
 
 use crate::failure::Failure;
 use crate::phone::audio::Audio;
 use crate::phone::outcome::{Heard, Received, Sent};
-use crate::phone::settings::{MediaSettings, Recording, Wish};
-use ringway_agent::Role;
+use crate::phone::settings::{MediaSettings, Recording};
 use ringway_audio::pulse::AudioEvent;
-use ringway_audio::{CallSound, Levels, Sink, WavRecorder};
+use ringway_audio::{CallSound, Sink, WavRecorder};
 use ringway_linux::Clock;
 use ringway_linux::media::{MediaConfig, MediaPorts, MediaThread, Priority};
-use ringway_media::session::{MediaEvent, MediaSession, Report, SessionConfig, ZrtpSettings};
-use ringway_phone::Protection;
-use ringway_sansio::{Entropy, Seed};
-use ringway_sdp::{LocalMedia, MediaParams, SecurityPolicy};
-use ringway_zrtp::{Retained, SasCheck, Zid, ZidCache, ZrtpConfig};
+use ringway_media::MediaSession;
+use ringway_media::session::Report;
+use ringway_phone::{CallMedia, CallMediaEvent, MediaCommand};
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 use std::sync::mpsc::Receiver;
-use std::time::{Duration, Instant};
-use stream::{Ask, Stream};
 
-/// A call's sound, from outside its thread.
+/// The media thread of a call, from outside.
 pub(crate) struct Line {
-    media: MediaThread<Stream>,
-    levels: Levels,
+    media: MediaThread<CallMedia<CallSound>>,
     /// Events of its sound card.
     card: Option<Receiver<AudioEvent>>,
-    digits: String,
-    security: Protection,
-    codec: Option<&'static str>,
-    /// Where our RTP is received.
     rtp: SocketAddr,
-    /// What was told before anybody asked.
-    untold: VecDeque<Told>,
-    /// Commands that found no room.
-    unasked: VecDeque<Ask>,
-}
-
-/// Whether the other side hears us.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mute {
-    /// It hears silence.
-    On,
-    Off,
-}
-
-/// What a call's sound tells.
-#[derive(Debug)]
-pub(crate) enum Told {
-    /// What protects it now.
-    Secured(Protection),
-    /// What was to protect it did not come about; why, for a person. Nothing is sent or heard.
-    SecurityFailed(String),
-    /// The other side pressed a key.
-    Digit(char),
-    /// A key of ours was not sent; why, for a person.
-    DigitNotSent(String),
-    /// How our port looks from outside.
-    Mapped { local: SocketAddr, mapped: SocketAddr },
-    /// The STUN server did not say; why, for a person.
-    NotMapped(String),
-    /// The sound card's state changed, or its figures after the call; for a person.
-    Audio(String),
-    /// To be remembered of the other phone.
-    Retain(Retained),
-    /// To be forgotten.
-    Forget(Zid),
-    /// How it is, once a second.
-    Figures(Box<Report>),
+    /// Commands that wait for room.
+    commands: VecDeque<MediaCommand>,
 }
 
 impl Line {
-    /// Binds ports at `ip` and begins; until there are parameters nothing is sent or heard. With it comes what is to be
-    /// offered.
+    /// Binds ports at `ip` and runs the session there.
     pub(crate) fn open(
+        session: MediaSession,
         settings: &MediaSettings,
-        role: Role,
+        audio: Option<&Audio>,
         ip: IpAddr,
-        stun: Option<SocketAddr>,
-        seed: Seed,
         clock: Clock,
-    ) -> Result<(Self, LocalMedia), Failure> {
+    ) -> Result<Self, Failure> {
         let ports =
             MediaPorts::bind(ip, settings.ports).map_err(|error| Failure::failed(error.to_string()))?;
         let rtp = ports.rtp_address();
-        let rtcp_port = rtp.port() + 1;
-        let now = clock.now();
-        let known = || settings.zrtp.clone().unwrap_or_else(|| zrtp(&seed));
-        let zrtp = settings.wants_zrtp().then(known);
-        let config = SessionConfig { stun_server: stun, zrtp, ..SessionConfig::default() };
-        let session = MediaSession::new(config, seed.part(SESSION), now);
-        let policy = policy(settings, role, session.zrtp_hello_hash())?;
-        let levels = Levels::default();
-        let (card, events) = settings.audio.as_ref().map(Audio::open).transpose()?.unzip();
+        let (card, events) = audio.map(Audio::open).transpose()?.unzip();
         let sound = CallSound::new(settings.input.clone(), sink(&settings.record)?, card);
-        let stream = Stream::new(session, sound, levels.clone(), now);
-        let media = MediaThread::start(ports, stream, clock, MediaConfig::default())
+        let media = CallMedia::new(session, sound, clock.now());
+        let media = MediaThread::start(ports, media, clock, MediaConfig::default())
             .map_err(|error| Failure::failed(format!("cannot start the media thread: {error}")))?;
-        let mut line = Self {
-            media,
-            levels,
-            card: events,
-            digits: String::new(),
-            security: Protection::None,
-            codec: None,
-            rtp,
-            untold: VecDeque::new(),
-            unasked: VecDeque::new(),
-        };
-        let mut local = LocalMedia {
-            rtp,
-            rtcp_port,
-            codecs: settings.codecs.clone(),
-            ptime_ms: 20,
-            telephone_event: true,
-            policy,
-            rtcp_mux: false,
-        };
-        if stun.is_some()
-            && let Some((rtp, rtcp)) = line.mapped()
-        {
-            local.seen_as(rtp, rtcp);
-        }
-        Ok((line, local))
+        Ok(Self { media, card: events, rtp, commands: VecDeque::new() })
     }
 
-    /// The sound is like this from now on.
-    pub(crate) fn set_params(&mut self, params: MediaParams) {
-        self.codec = Some(params.codec.name());
-        self.ask(Ask::Params(Box::new(params)));
-    }
-
-    /// It rings at the other side: the ringback tone is played until something is heard from there.
-    pub(crate) fn ring_there(&mut self) {
-        self.ask(Ask::RingThere);
-    }
-
-    /// The call is answered: the microphone is on from now on.
-    pub(crate) fn answered(&mut self) {
-        self.ask(Ask::Answered);
-    }
-
-    /// Presses a key.
-    pub(crate) fn dtmf(&mut self, digit: char) {
-        self.ask(Ask::Digit(digit));
-    }
-
-    /// Sends silence, or our sound.
-    pub(crate) fn mute(&mut self, mute: Mute) {
-        self.ask(Ask::Mute(mute));
-    }
-
-    /// People have compared what ZRTP gave them.
-    pub(crate) fn sas_compared(&mut self, check: SasCheck) {
-        self.ask(Ask::Compared(check));
-    }
-
-    /// Where RTP is received.
+    /// Address where RTP is received.
     pub(crate) fn rtp_address(&self) -> SocketAddr {
         self.rtp
     }
 
-    /// How the system lets the thread run that sends.
+    /// Priority that the system gives to the media thread.
     pub(crate) fn priority(&self) -> Priority {
         self.media.priority()
     }
 
-    /// How loud it is, both ways.
-    pub(crate) fn levels(&self) -> &Levels {
-        &self.levels
+    /// Gives a command to the media; commands keep their order while the thread is busy.
+    pub(crate) fn command(&mut self, command: MediaCommand) {
+        self.commands.push_back(command);
+        self.send_commands();
     }
 
-    /// The next thing that its sound tells.
-    pub(crate) fn poll(&mut self) -> Option<Told> {
-        while let Some(ask) = self.unasked.pop_front() {
-            if let Err(ask) = self.media.command(ask) {
-                self.unasked.push_front(ask);
-                break;
-            }
-        }
-        if let Some(told) = self.untold.pop_front() {
-            return Some(told);
-        }
-        if let Some(event) = self.card.as_ref().and_then(|events| events.try_recv().ok()) {
-            return Some(Told::Audio(event.to_string()));
-        }
-        while let Some(heard) = self.media.poll() {
-            match heard {
-                stream::Heard::Figures(report) => return Some(Told::Figures(Box::new(report))),
-                stream::Heard::DigitNotSent(why) => return Some(Told::DigitNotSent(why.to_string())),
-                stream::Heard::Event(event) => {
-                    if let Some(told) = self.told(event) {
-                        return Some(told);
-                    }
-                }
-            }
-        }
-        None
+    /// The next event of the sound card, as a line for a person.
+    pub(crate) fn poll_card(&self) -> Option<String> {
+        Some(self.card.as_ref()?.try_recv().ok()?.to_string())
     }
 
-    /// Ends it: what was heard, with the recording closed, and what it told last, which may have to be remembered.
-    pub(crate) fn close(mut self) -> Result<(Heard, Vec<Told>), Failure> {
-        self.ask(Ask::Leave);
-        let mut last: Vec<Told> = std::iter::from_fn(|| self.poll()).collect();
+    /// The next event of the media.
+    pub(crate) fn poll(&mut self) -> Option<CallMediaEvent> {
+        self.send_commands();
+        self.media.poll()
+    }
+
+    /// Ends it: the last events, and the figures, with the recording closed.
+    pub(crate) fn close(mut self) -> (Vec<CallMediaEvent>, Result<Heard, Failure>) {
+        self.command(MediaCommand::Close);
+        let mut events: Vec<_> = std::iter::from_fn(|| self.poll()).collect();
         let (priority, tally) = (self.media.priority(), self.media.tally());
-        let stream = self.media.stop().ok_or_else(|| Failure::failed("the media thread ended by itself"))?;
-        last.extend(std::iter::from_fn(|| self.poll()));
-        let (report, sound) = stream.into_parts();
-        last.extend(sound.card_summary().map(Told::Audio));
-        let kept = match sound.into_sink() {
-            Sink::Memory(kept) => kept,
-            other => {
-                let finished = other.finish();
-                finished.map_err(|error| Failure::failed(format!("--record: {error}; free some space")))?;
-                Vec::new()
-            }
+        let media = self.media.stop();
+        events.extend(std::iter::from_fn(|| self.media.poll()));
+        let Some(media) = media else {
+            return (events, Err(Failure::failed("the media thread ended by itself")));
         };
-        let heard = Heard {
-            security: self.security,
-            codec: self.codec,
+        let report = media.report();
+        let codec = media.codec();
+        let sound = media.into_sound();
+        let card = sound.card_summary();
+        let kept = match sound.into_sink() {
+            Sink::Memory(kept) => Ok(kept),
+            other => other.finish().map(|()| Vec::new()),
+        };
+        let heard = kept.map(|kept| Heard {
+            codec,
             sent: Sent { packets: report.sent.packets, kbit_s: report.sent.kbit_s },
-            received: received(&report, self.digits),
+            received: received(&report),
             priority,
             counts: tally.counts(),
             kept,
-        };
-        Ok((heard, last))
-    }
-
-    /// How our ports look from outside, that of RTCP with them, when the STUN server says so in time.
-    fn mapped(&mut self) -> Option<(SocketAddr, Option<SocketAddr>)> {
-        let end = Instant::now() + STUN_WITHIN;
-        let mut mapped = None;
-        while Instant::now() < end && !matches!(mapped, Some((_, Some(_)))) {
-            match self.media.poll() {
-                Some(stream::Heard::Event(MediaEvent::StunMapped { rtp, rtcp })) => {
-                    mapped = Some((rtp, rtcp))
-                }
-                Some(stream::Heard::Event(MediaEvent::StunFailed(why))) => {
-                    self.untold.push_back(Told::NotMapped(why.to_string()));
-                    return None;
-                }
-                Some(_) => {}
-                None => std::thread::sleep(Duration::from_millis(2)),
-            }
-        }
-        self.untold.push_back(match mapped {
-            Some((mapped, _)) => Told::Mapped { local: self.rtp, mapped },
-            None => Told::NotMapped("the STUN server does not answer".to_owned()),
+            card,
+            ..Heard::default()
         });
-        mapped
+        (events, heard.map_err(|error| Failure::failed(format!("--record: {error}; free some space"))))
     }
 
-    fn told(&mut self, event: MediaEvent) -> Option<Told> {
-        match event {
-            MediaEvent::Digit(digit) => {
-                if self.digits.len() < DIGITS_MAX {
-                    self.digits.push(digit);
-                }
-                Some(Told::Digit(digit))
-            }
-            MediaEvent::Secured { suite, sas } => {
-                self.security = Protection::new(suite, sas);
-                Some(Told::Secured(self.security.clone()))
-            }
-            MediaEvent::Unprotected => {
-                self.security = Protection::None;
-                Some(Told::Secured(Protection::None))
-            }
-            MediaEvent::SecurityFailed(why) => Some(Told::SecurityFailed(why.to_string())),
-            MediaEvent::PeerNotZrtp => Some(Told::SecurityFailed(
-                "ZRTP: the other phone does not answer it, so the call cannot be protected".to_owned(),
-            )),
-            MediaEvent::StunMapped { rtp, .. } => Some(Told::Mapped { local: self.rtp, mapped: rtp }),
-            MediaEvent::StunFailed(why) => Some(Told::NotMapped(why.to_string())),
-            MediaEvent::Retain(retained) => Some(Told::Retain(retained)),
-            MediaEvent::Forget(zid) => Some(Told::Forget(zid)),
-            MediaEvent::LatchedTo(_) | MediaEvent::PeerLeft => None,
-        }
-    }
-
-    /// In order, also when the thread is busy.
-    fn ask(&mut self, ask: Ask) {
-        self.unasked.push_back(ask);
-        while let Some(ask) = self.unasked.pop_front() {
-            if let Err(ask) = self.media.command(ask) {
-                return self.unasked.push_front(ask);
+    fn send_commands(&mut self) {
+        while let Some(command) = self.commands.pop_front() {
+            if let Err(command) = self.media.command(command) {
+                return self.commands.push_front(command);
             }
         }
-    }
-}
-
-impl MediaSettings {
-    fn wants_zrtp(&self) -> bool {
-        matches!(self.protection, Wish::Opportunistic | Wish::Zrtp)
-    }
-}
-
-/// What protects the sound, as SDP negotiates it.
-fn policy(
-    settings: &MediaSettings,
-    role: Role,
-    hello_hash: Option<[u8; 32]>,
-) -> Result<SecurityPolicy, Failure> {
-    let suites = settings.suites_for(role);
-    Ok(match settings.protection {
-        Wish::None => SecurityPolicy::None,
-        Wish::Sdes => SecurityPolicy::Sdes { suites },
-        Wish::Opportunistic => SecurityPolicy::Opportunistic { suites, hello_hash },
-        Wish::Zrtp => {
-            let hello_hash =
-                hello_hash.ok_or_else(|| Failure::failed("ZRTP cannot be started; use --srtp sdes"))?;
-            SecurityPolicy::Zrtp { hello_hash }
-        }
-    })
-}
-
-/// An identity for this call: without a memory there is none to keep.
-fn zrtp(seed: &Seed) -> ZrtpSettings {
-    let zid: Zid = Entropy::new(&seed.part(ZRTP_IDENTITY)).bytes();
-    ZrtpSettings {
-        config: ZrtpConfig { cache_interval_s: 0, ..ZrtpConfig::new(zid) },
-        cache: ZidCache::default(),
     }
 }
 
@@ -331,13 +117,32 @@ fn sink(record: &Recording) -> Result<Sink, Failure> {
     match record {
         Recording::Nowhere => Ok(Sink::Null),
         Recording::Memory(samples) => Ok(Sink::memory(*samples)),
-        Recording::File(path) => WavRecorder::create(path).map(Sink::Wav).map_err(|error| {
-            Failure::failed(format!("--record {}: {error}; give a file that can be written", path.display()))
-        }),
+        Recording::File(path) => recorder(path),
+        Recording::Folder(folder) => {
+            std::fs::create_dir_all(folder).map_err(|error| {
+                let folder = folder.display();
+                Failure::failed(format!(
+                    "{folder}: cannot make this folder for recordings: {error}; give another"
+                ))
+            })?;
+            // A name of the peer's would let it choose a file. Two calls of the same second have different numbers.
+            let when = jiff::Zoned::now().strftime("%Y-%m-%d-%H%M%S").to_string();
+            let names =
+                (1..=RECORDINGS_OF_A_SECOND).map(|number| folder.join(format!("{when}-{number}.wav")));
+            let free = names.into_iter().find(|path| !path.exists());
+            let full = || Failure::failed(format!("{}: too many recordings", folder.display()));
+            recorder(&free.ok_or_else(full)?)
+        }
     }
 }
 
-fn received(report: &Report, dtmf: String) -> Received {
+fn recorder(path: &Path) -> Result<Sink, Failure> {
+    WavRecorder::create(path).map(Sink::Wav).map_err(|error| {
+        Failure::failed(format!("--record {}: {error}; give a file that can be written", path.display()))
+    })
+}
+
+fn received(report: &Report) -> Received {
     let heard = &report.received;
     Received {
         packets: heard.counts.received,
@@ -360,18 +165,11 @@ fn received(report: &Report, dtmf: String) -> Received {
         after_end: report.refused.after_end,
         concealed: report.sound.concealed_samples / BLOCK_SAMPLES,
         mos: report.mos,
-        dtmf,
+        dtmf: String::new(),
     }
 }
 
-/// Parts of a call's seed.
-const SESSION: u64 = 1;
-const ZRTP_IDENTITY: u64 = 2;
-
-/// How long a call waits for the STUN server.
-const STUN_WITHIN: Duration = Duration::from_secs(3);
-
-/// Keys of the other side that are kept.
-const DIGITS_MAX: usize = 256;
-
 const BLOCK_SAMPLES: u64 = 160;
+
+/// More calls than a phone has at once.
+const RECORDINGS_OF_A_SECOND: u32 = 100;

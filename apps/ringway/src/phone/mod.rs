@@ -1,14 +1,14 @@
 //! The phone: `ringway phone`, `call` and `answer`, and what they share.
 //!
 //! ```text
-//! screen                          a person at a terminal
-//! call.rs, answer.rs, demo.rs     what is done, in order; attend.rs: one call; script.rs: when
+//! screen                        a user at a terminal
+//! call.rs, answer.rs, demo      programs without a user; attend.rs: one call; script.rs: its steps
+//!        │ commands       ▲ events
+//!        v                │
+//!   telephone.rs          the front end of ringway_phone::Phone: a worker thread, and for each call
 //!        │                ▲
-//!        v                │ happenings
-//!   telephone.rs          a UserAgent on a worker, and for each call
-//!        │                ▲
-//!        v                │ what its sound tells
-//!     line.rs             a MediaSession with a source and a sink, on a media thread
+//!        v                │ events of the media
+//!     line.rs             a ringway_phone::CallMedia on a media thread
 //! ```
 
 mod address;
@@ -20,25 +20,27 @@ mod call;
 mod demo;
 mod known_phones;
 mod line;
+mod options;
 mod outcome;
+mod passwords;
 mod private_file;
 mod screen;
 mod script;
 mod settings;
 mod telephone;
 
-pub(crate) use args::{AnswerArgs, AudioArgs, CallArgs, DemoArgs};
+pub(crate) use args::{AnswerArgs, AudioArgs, CallArgs, DemoArgs, OptionsArgs};
 pub(crate) use screen::PhoneScreenArgs;
 
 use crate::failure::Failure;
 use crate::output;
 use attend::{say, say_message};
 use outcome::Outcome;
-use ringway_agent::AgentEvent;
 use ringway_linux::signals::Signal;
+use ringway_phone::PhoneEvent;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
-use telephone::{Happening, Telephone};
+use telephone::Telephone;
 
 /// `ringway call`.
 pub(crate) fn call(args: &CallArgs) -> Result<(), Failure> {
@@ -48,6 +50,11 @@ pub(crate) fn call(args: &CallArgs) -> Result<(), Failure> {
 /// `ringway answer`.
 pub(crate) fn answer(args: &AnswerArgs) -> Result<(), Failure> {
     answer::run(args)
+}
+
+/// `ringway options`.
+pub(crate) fn options(args: OptionsArgs) -> Result<(), Failure> {
+    options::run(args)
 }
 
 /// `ringway phone`.
@@ -65,22 +72,21 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<(), Failure> {
     demo::run(args)
 }
 
-/// Registers, and waits until it is done.
+/// Waits until the account is registered.
 fn register(telephone: &mut Telephone, signals: &Receiver<Signal>) -> Result<(), Failure> {
-    telephone.register()?;
     let end = Instant::now() + REGISTER_WITHIN;
     while Instant::now() < end {
         if let Ok(Signal::Terminate) = signals.try_recv() {
             return Err(Failure::failed("ended by a signal before it was registered"));
         }
-        let Some(Happening::Agent { event, .. }) = telephone.wait(LOOK_EVERY)? else { continue };
+        let Some((_, event)) = telephone.wait(LOOK_EVERY)? else { continue };
         say_message(&event);
         match event {
-            AgentEvent::Registered { expires_s, .. } => {
+            PhoneEvent::Registered { expires_s, .. } => {
                 say(&format!("registered for {expires_s} s"));
                 return Ok(());
             }
-            AgentEvent::RegistrationFailed { status, reason, .. } => {
+            PhoneEvent::RegistrationFailed { status, reason, .. } => {
                 let reason = output::printable(&reason);
                 let advice = match status {
                     401 | 403 | 407 => "check the user and the password",

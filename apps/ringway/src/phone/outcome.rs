@@ -86,6 +86,8 @@ pub(crate) struct Heard {
     pub(crate) received: Received,
     pub(crate) priority: Priority,
     pub(crate) counts: MediaCounts,
+    /// Gaps and drops at the sound card, for a person; `None` without a card.
+    pub(crate) card: Option<String>,
     /// What was kept of it in memory.
     pub(crate) kept: Vec<i16>,
 }
@@ -198,6 +200,12 @@ impl Outcome {
 }
 
 impl Heard {
+    /// The same with the digits of the peer.
+    pub(crate) fn with_digits(mut self, dtmf: String) -> Self {
+        self.received.dtmf = dtmf;
+        self
+    }
+
     /// For people.
     pub(crate) fn lines(&self) -> Vec<String> {
         let Self { security, codec, sent, received, priority, counts, .. } = self;

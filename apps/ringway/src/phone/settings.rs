@@ -3,15 +3,15 @@
 use crate::failure::Failure;
 use crate::password;
 use crate::phone::address::{self, facing};
-use crate::phone::args::{CodecArg, PhoneArgs, SrtpArg, TransportArg};
+use crate::phone::args::{AccountArgs, CodecArg, PhoneArgs, SrtpArg, TransportArg};
 use crate::phone::audio::Audio;
-use crate::phone::known_phones::KnownPhones;
-use ringway_agent::{Account, FirstHop, LargeRequests, Role, Secret, ServerAddress, Trace};
+use crate::phone::passwords;
+use ringway_agent::{Account, CallerAuth, FirstHop, LargeRequests, Secret, ServerAddress, Trace};
 use ringway_audio::pulse::Names;
 use ringway_audio::{Input, Source, SourceError};
 use ringway_linux::media::PortRange;
-use ringway_media::session::ZrtpSettings;
 use ringway_media::stun;
+use ringway_phone::SrtpPolicy;
 use ringway_sansio::Transport;
 use ringway_sdp::{Codec, CryptoSuite};
 use ringway_settings::HostPort;
@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// What a phone without a screen is told.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Settings {
     /// Who it is.
     pub(crate) account: Account,
@@ -42,6 +42,8 @@ pub(crate) struct Settings {
     pub(crate) script: ScriptSettings,
     /// A STUN server.
     pub(crate) stun: Option<SocketAddr>,
+    /// Passwords that callers are asked for; `None`: anybody may call.
+    pub(crate) caller_auth: Option<CallerAuth>,
     /// Where the phones of earlier calls are remembered.
     pub(crate) zrtp_cache: Option<PathBuf>,
     /// Register first.
@@ -53,18 +55,20 @@ pub(crate) struct Settings {
 /// What every call's sound is like.
 #[derive(Clone, Debug)]
 pub(crate) struct MediaSettings {
-    pub(crate) protection: Wish,
+    pub(crate) srtp: SrtpPolicy,
     /// Those asked for; empty: see [`MediaSettings::suites_for`].
     pub(crate) suites: Vec<CryptoSuite>,
     pub(crate) codecs: Vec<Codec>,
     pub(crate) may_downgrade: bool,
     pub(crate) ports: PortRange,
+    /// Consecutive ports of the other side that are tried while nobody is heard.
+    pub(crate) port_row: u8,
+    /// Size of the replay window of SRTP, in packets.
+    pub(crate) replay_window: u16,
     pub(crate) input: Input,
     /// Microphone and loudspeaker.
     pub(crate) audio: Option<Audio>,
     pub(crate) record: Recording,
-    /// Who we are for ZRTP, and whom we know; `None`: somebody new in each call.
-    pub(crate) zrtp: Option<ZrtpSettings>,
 }
 
 /// Where received sound goes.
@@ -72,21 +76,10 @@ pub(crate) struct MediaSettings {
 pub(crate) enum Recording {
     Nowhere,
     File(PathBuf),
+    /// A file for each call in this folder.
+    Folder(PathBuf),
     /// So many samples are kept.
     Memory(usize),
-}
-
-/// What must protect the sound.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wish {
-    /// Whatever the other side can.
-    Opportunistic,
-    /// Nothing may.
-    None,
-    /// Keys in SIP, or no call.
-    Sdes,
-    /// Keys agreed on by the phones, or no call.
-    Zrtp,
 }
 
 /// What is done in a call.
@@ -104,7 +97,7 @@ impl Settings {
     /// Of `ringway call`.
     pub(crate) fn for_call(args: &PhoneArgs, uri: &str, from: Option<&str>) -> Result<Self, Failure> {
         let target = read_uri("the URI to call", uri)?;
-        let peer = match &args.server {
+        let peer = match &args.account.server {
             Some(server) => address::parse(server)?,
             None => HostPort { host: target.host.clone(), port: target.port },
         };
@@ -112,10 +105,15 @@ impl Settings {
         Self::new(args, from, &peer, in_uri, 0)
     }
 
+    /// Of `ringway options`.
+    pub(crate) fn for_options(args: AccountArgs, uri: &str, from: Option<&str>) -> Result<Self, Failure> {
+        Self::for_call(&PhoneArgs { account: args, ..PhoneArgs::default() }, uri, from)
+    }
+
     /// Of `ringway answer`.
     pub(crate) fn for_answer(args: &PhoneArgs, aor: &str) -> Result<Self, Failure> {
         let own = read_uri("--as", aor)?;
-        let (peer, port) = match &args.server {
+        let (peer, port) = match &args.account.server {
             Some(server) => (address::parse(server)?, 0),
             None => (HostPort { host: own.host, port: own.port }, own.port.unwrap_or(DEFAULT_PORT)),
         };
@@ -129,16 +127,16 @@ impl Settings {
         transport_in_uri: Option<Transport>,
         port: u16,
     ) -> Result<Self, Failure> {
-        let transport = transport(args.transport)?.or(transport_in_uri).unwrap_or(Transport::Udp);
+        let transport = transport(args.account.transport)?.or(transport_in_uri).unwrap_or(Transport::Udp);
         let media = MediaSettings::new(args)?;
         let script = ScriptSettings::new(args)?;
         let towards = facing(peer);
-        let (bind, advertised) = match args.bind {
+        let (bind, advertised) = match args.account.bind {
             Some(bind) if bind.ip().is_unspecified() => (bind, towards?),
             Some(bind) => (bind, bind.ip()),
             None => {
                 // A phone that waits for direct calls knows nobody yet; its own name may be no address of this machine.
-                let ip = towards.or_else(|failure| match args.server {
+                let ip = towards.or_else(|failure| match args.account.server {
                     Some(_) => Err(failure),
                     None => facing(&address::outside()),
                 })?;
@@ -157,7 +155,7 @@ impl Settings {
             bind,
             advertised,
             transport,
-            large_requests: match args.transport {
+            large_requests: match args.account.transport {
                 Some(TransportArg::Udp) => LargeRequests::StayOnUdp,
                 Some(TransportArg::Tcp | TransportArg::Tls) | None => LargeRequests::SwitchToTcp,
             },
@@ -165,60 +163,55 @@ impl Settings {
             devices: args.devices(),
             script,
             stun,
+            caller_auth: None,
             zrtp_cache: args.zrtp_cache.clone(),
             register: args.register,
-            trace: if args.trace { Trace::FirstLines } else { Trace::Off },
+            trace: if args.account.trace { Trace::FirstLines } else { Trace::Off },
         })
     }
 }
 
 impl MediaSettings {
     fn new(args: &PhoneArgs) -> Result<Self, Failure> {
-        let protection = match args.srtp {
-            None => Wish::Opportunistic,
-            Some(SrtpArg::None) => Wish::None,
-            Some(SrtpArg::Sdes) => Wish::Sdes,
-            Some(SrtpArg::Zrtp) => Wish::Zrtp,
+        let srtp = match args.srtp {
+            None => SrtpPolicy::Best,
+            Some(SrtpArg::None) => SrtpPolicy::None,
+            Some(SrtpArg::Sdes) => SrtpPolicy::Sdes,
+            Some(SrtpArg::Zrtp) => SrtpPolicy::Zrtp,
             Some(SrtpArg::Dtls) => return Err(not_yet("--srtp dtls", "use sdes or zrtp")),
         };
-        if args.zrtp_cache.is_some() && matches!(protection, Wish::None | Wish::Sdes) {
+        if args.zrtp_cache.is_some() && matches!(srtp, SrtpPolicy::None | SrtpPolicy::Sdes) {
             return Err(Failure::usage("--zrtp-cache is for ZRTP; leave it out, or use --srtp zrtp"));
         }
         Ok(Self {
-            protection,
-            suites: suites(&args.suite, protection)?,
+            srtp,
+            suites: suites(&args.suite, srtp)?,
             codecs: codecs(&args.codec)?,
             may_downgrade: args.allow_downgrade,
             ports: args.rtp_ports,
+            port_row: args.port_row,
+            replay_window: args.replay_window,
             input: input(args)?,
             audio: None,
             record: args.record.clone().map_or(Recording::Nowhere, Recording::File),
-            zrtp: None,
         })
     }
 }
 
 impl Settings {
+    /// The URI with the account's transport; a server needs no such parameter.
+    pub(crate) fn target(&self, uri: &str) -> String {
+        let has_transport = uri.to_ascii_lowercase().contains(";transport=");
+        if self.account.server.is_some() || has_transport {
+            return uri.to_owned();
+        }
+        format!("{uri}{}", self.transport.uri_parameter())
+    }
+
     /// The same with the sound server and the devices looked up, where a sound card is to be used.
     pub(crate) fn with_audio(mut self) -> Result<Self, Failure> {
         self.media.audio = self.devices.as_ref().map(Audio::find).transpose()?;
         Ok(self)
-    }
-}
-
-impl MediaSettings {
-    /// The same for a phone that has a memory of others.
-    pub(crate) fn known_to(&self, known: Option<&KnownPhones>) -> Self {
-        Self { zrtp: known.map(KnownPhones::settings).or_else(|| self.zrtp.clone()), ..self.clone() }
-    }
-
-    /// The suites that a call is made or answered with, the one liked best first.
-    pub(crate) fn suites_for(&self, role: Role) -> Vec<CryptoSuite> {
-        match (self.suites.as_slice(), role) {
-            ([], Role::Caller) => CryptoSuite::OFFERED.to_vec(),
-            ([], Role::Callee) => CryptoSuite::ALL.to_vec(),
-            (asked, Role::Caller | Role::Callee) => asked.to_vec(),
-        }
     }
 }
 
@@ -301,7 +294,7 @@ fn account(
             IpAddr::V6(v6) => format!("sip:ringway@[{v6}]"),
         },
     };
-    let secret = if args.password_stdin {
+    let secret = if args.account.password_stdin {
         let password = password::from_stdin()?;
         if password.is_empty() {
             return Err(Failure::usage("the password on standard input is empty; write it there"));
@@ -310,7 +303,7 @@ fn account(
     } else {
         Secret::None
     };
-    let server = match &args.server {
+    let server = match &args.account.server {
         None => None,
         Some(server) => {
             let HostPort { host, port } = address::parse(server)?;
@@ -318,22 +311,23 @@ fn account(
         }
     };
     Ok(Account {
-        username: args.username.clone(),
+        peer_credentials: passwords::for_peer(&args.account, &own)?.into_iter().collect(),
+        username: args.account.username.clone(),
         secret,
-        realm: args.realm.clone(),
+        realm: args.account.realm.clone(),
         server,
         register: args.register,
         ..Account::direct(&own)
     })
 }
 
-fn suites(names: &[String], protection: Wish) -> Result<Vec<CryptoSuite>, Failure> {
+fn suites(names: &[String], srtp: SrtpPolicy) -> Result<Vec<CryptoSuite>, Failure> {
     let known = || CryptoSuite::ALL.map(CryptoSuite::name).join(", ");
     let one = |name: &String| {
         CryptoSuite::from_name(name)
             .ok_or_else(|| Failure::usage(format!("--suite {name}: no such suite; there are {}", known())))
     };
-    if !names.is_empty() && matches!(protection, Wish::None | Wish::Zrtp) {
+    if !names.is_empty() && matches!(srtp, SrtpPolicy::None | SrtpPolicy::Zrtp) {
         return Err(Failure::usage("--suite is for keys carried by SIP; leave it out, or use --srtp sdes"));
     }
     names.iter().map(one).collect()

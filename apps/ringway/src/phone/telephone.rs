@@ -1,277 +1,284 @@
-//! A phone as a whole: its signalling on a worker, and a media thread for each call.
+//! The front end of [`Phone`] on Linux: a worker thread for it, a media thread for each call.
 //!
-//! Whoever has one asks it for things and then [waits](Telephone::wait) for what happens, on one thread. What was agreed
-//! on for a call's sound goes from the one to the other in here.
+//! Whoever has one gives it commands and [waits](Telephone::wait) for events on one thread, which also carries out the
+//! phone's actions.
 
 use crate::failure::Failure;
-use crate::phone::line::{Line, Told};
-use crate::phone::settings::{MediaSettings, Settings};
+use crate::phone::audio::Audio;
+use crate::phone::known_phones::KnownPhones;
+use crate::phone::line::Line;
+use crate::phone::outcome::Heard;
+use crate::phone::settings::Settings;
 use crate::random;
-use ringway_agent::{
-    AccountId, Action, AgentEvent, CallError, CallId, CallState, Config, Listener, Role, UserAgent,
-};
+use ringway_agent::{Config, Listener};
+use ringway_audio::Ringer;
+use ringway_linux::media::Priority;
 use ringway_linux::{ActionSink, Bound, Clock, Listen, Resolver, Runtime};
-use ringway_sansio::{Context, Event, Transport};
-use ringway_sdp::LocalMedia;
+use ringway_media::MediaSession;
+use ringway_media::session::{PortRow, SessionConfig};
+use ringway_phone::{
+    Action, Call, CallNumber, IncomingPolicy, Phone, PhoneCommand, PhoneConfig, PhoneEvent, PhoneLimits,
+    StunServer, TransferPolicy,
+};
+use ringway_sansio::{Context, Event, Seed, Transport};
+use ringway_srtp::SrtpSettings;
+use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// What happens at a phone.
-#[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "there is one at a time, on the stack")]
-pub(crate) enum Happening {
-    /// In its signalling.
-    Agent {
-        /// When.
-        at: std::time::Instant,
-        /// What.
-        event: AgentEvent,
-    },
-    /// In a call's sound.
-    Media(CallId, Told),
+/// Treatment of calls, which differs between the programs that are phones.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Behaviour {
+    /// Time that a call may ring.
+    pub(crate) ring: Duration,
+    pub(crate) incoming: IncomingPolicy,
+    pub(crate) transfers: TransferPolicy,
+    /// Calls at once.
+    pub(crate) calls_max: usize,
 }
 
 /// A running phone.
 pub(crate) struct Telephone {
-    runtime: Runtime<UserAgent>,
-    events: Receiver<(std::time::Instant, AgentEvent)>,
-    lines: Vec<(CallId, Line)>,
+    runtime: Runtime<Phone>,
+    actions: Receiver<(Instant, Action)>,
+    /// Events that nobody has taken yet.
+    events: VecDeque<(Instant, PhoneEvent)>,
+    lines: Vec<(CallNumber, Line)>,
+    /// Figures of media that are closed.
+    heard: Vec<(CallNumber, Result<Heard, Failure>)>,
+    ringer: Option<Ringer>,
+    settings: Settings,
+    known: Option<KnownPhones>,
     clock: Clock,
-    advertised: IpAddr,
-    stun: Option<SocketAddr>,
 }
 
 impl Telephone {
-    /// Binds its listeners and begins; nothing is registered yet.
-    pub(crate) fn start(settings: &Settings, ring: Duration) -> Result<Self, Failure> {
+    /// Binds its listeners, and registers where its account says so.
+    pub(crate) fn start(
+        settings: Settings,
+        behaviour: Behaviour,
+        known: Option<KnownPhones>,
+    ) -> Result<Self, Failure> {
         let clock = Clock::new();
         let bound = bind(settings.bind)?;
-        let listener = |listen: &Listen| Listener {
-            transport: listen.transport,
-            address: SocketAddr::new(settings.advertised, listen.address.port()),
-        };
-        let mut config =
-            Config::new(vec![settings.account.clone()], bound.addresses().iter().map(listener).collect());
-        config.ring = ring;
-        config.large_requests = settings.large_requests;
-        config.trace = settings.trace;
-        let agent = UserAgent::new(config, random::seed()?, clock.now())
-            .map_err(|error| Failure::usage(error.to_string()))?;
-        let (tell, events) = channel();
+        let config = phone_config(&settings, behaviour, known.as_ref(), bound.addresses());
+        let seed = Seed::from_bytes(random::bytes()?);
+        let phone =
+            Phone::new(config, &seed, clock.now()).map_err(|error| Failure::usage(error.to_string()))?;
+        let (tell, actions) = channel();
         let resolver = start_resolver(&bound, settings.bind.is_ipv4())?;
         let runtime_config = ringway_linux::Config { clock, ..ringway_linux::Config::default() };
-        let sink = Arc::new(Sink { tell, resolver });
-        let runtime = Runtime::start(bound, runtime_config, vec![agent], sink)
+        let runtime = Runtime::start(bound, runtime_config, vec![phone], Arc::new(Sink { tell, resolver }))
             .map_err(|error| Failure::failed(error.to_string()))?;
-        let Settings { advertised, stun, .. } = *settings;
-        Ok(Self { runtime, events, lines: Vec::new(), clock, advertised, stun })
+        let telephone = Self {
+            runtime,
+            actions,
+            events: VecDeque::new(),
+            lines: Vec::new(),
+            heard: Vec::new(),
+            ringer: None,
+            settings,
+            known,
+            clock,
+        };
+        telephone.with_phone(|phone, cx| phone.start(cx))?;
+        Ok(telephone)
     }
 
-    /// Where it listens.
+    /// Addresses that it listens at.
     pub(crate) fn listeners(&self) -> &[Listen] {
         self.runtime.listeners()
     }
 
-    /// Registers its account, and keeps it so.
-    pub(crate) fn register(&mut self) -> Result<(), Failure> {
-        self.ask(|agent, cx| agent.register(cx, ACCOUNT))
+    /// Addresses of RTP, and the priorities of their threads.
+    pub(crate) fn lines(&self) -> impl Iterator<Item = (SocketAddr, Priority)> {
+        self.lines.iter().map(|(_, line)| (line.rtp_address(), line.priority()))
     }
 
-    /// Calls somebody; with the call comes when its INVITE was asked for, which is after a STUN server was waited for.
-    pub(crate) fn call(
-        &mut self,
-        target: &str,
-        media: &MediaSettings,
-    ) -> Result<(CallId, std::time::Instant), Failure> {
-        let (line, local) = self.open_line(media, Role::Caller)?;
-        let begun = std::time::Instant::now();
-        let target = target.to_owned();
-        let may_downgrade = media.may_downgrade;
-        let call = self.ask(move |agent, cx| {
-            let call = agent.call(cx, ACCOUNT, &target, local)?;
-            if may_downgrade {
-                agent.allow_unprotected(call, true)?;
-            }
-            Ok(call)
+    /// Gives a command to the phone.
+    pub(crate) fn command(&self, command: PhoneCommand) -> Result<(), Failure> {
+        self.with_phone(move |phone, cx| phone.command(cx, command))
+    }
+
+    /// Calls a URI.
+    pub(crate) fn call(&self, to: &str) -> Result<CallNumber, Failure> {
+        let to = to.to_owned();
+        let call = self.with_phone(move |phone, cx| {
+            let newest = |phone: &Phone| phone.calls().last().map(Call::number);
+            let before = newest(phone);
+            phone.command(cx, PhoneCommand::Call { to });
+            newest(phone).filter(|call| Some(*call) != before)
         })?;
-        let call = call.map_err(|error: CallError| Failure::failed(format!("cannot call: {error}")))?;
-        self.lines.push((call, line));
-        Ok((call, begun))
+        call.ok_or_else(|| Failure::failed("cannot call: there are too many calls"))
     }
 
-    /// True for a call that rings here.
-    pub(crate) fn is_ringing(&self, call: CallId) -> Result<bool, Failure> {
-        self.ask(move |agent, _| agent.call_state(call) == Some(CallState::Ringing))
+    /// Sends OPTIONS to a URI.
+    pub(crate) fn query_options(&self, to: &str) -> Result<(), Failure> {
+        let to = to.to_owned();
+        let sent = self.with_phone(move |phone, cx| phone.query_options(cx, &to))?;
+        sent.map_err(|error| Failure::failed(format!("cannot ask: {error}")))
     }
 
-    /// Says that it rings.
-    pub(crate) fn ring(&mut self, call: CallId) -> Result<(), Failure> {
-        self.ask_live(call, move |agent, cx| agent.ring(cx, call, 180))
+    /// The URI that is called for one that a user gave.
+    pub(crate) fn target(&self, uri: &str) -> String {
+        self.settings.target(uri)
     }
 
-    /// Answers a call.
-    pub(crate) fn answer(&mut self, call: CallId, media: &MediaSettings) -> Result<(), Failure> {
-        let (line, local) = self.open_line(media, Role::Callee)?;
-        let may_downgrade = media.may_downgrade;
-        self.ask_call(move |agent, cx| {
-            agent.answer(cx, call, local)?;
-            if may_downgrade { agent.allow_unprotected(call, true) } else { Ok(()) }
-        })?;
-        self.lines.push((call, line));
-        Ok(())
+    /// Figures of a call's media, once they are closed.
+    pub(crate) fn take_heard(&mut self, call: CallNumber) -> Option<Result<Heard, Failure>> {
+        let place = self.heard.iter().position(|(of, _)| *of == call)?;
+        Some(self.heard.swap_remove(place).1)
     }
 
-    /// Refuses a call.
-    pub(crate) fn reject(&mut self, call: CallId, status: u16) -> Result<(), Failure> {
-        self.ask_live(call, move |agent, cx| agent.reject(cx, call, status))
-    }
-
-    /// Ends a call, or cancels one that is not answered.
-    pub(crate) fn hang_up(&mut self, call: CallId) -> Result<(), Failure> {
-        self.ask_live(call, move |agent, cx| agent.hang_up(cx, call))
-    }
-
-    /// Puts the other side on hold.
-    pub(crate) fn hold(&mut self, call: CallId) -> Result<(), Failure> {
-        self.ask_live(call, move |agent, cx| agent.hold(cx, call))
-    }
-
-    /// Takes the call up again.
-    pub(crate) fn resume(&mut self, call: CallId) -> Result<(), Failure> {
-        self.ask_live(call, move |agent, cx| agent.resume(cx, call))
-    }
-
-    /// Asks the other side to call somebody else instead of us.
-    pub(crate) fn transfer(&mut self, call: CallId, target: &str) -> Result<(), Failure> {
-        let target = target.to_owned();
-        self.ask_call(move |agent, cx| agent.transfer(cx, call, &target))
-    }
-
-    /// Calls whom the other side names instead.
-    pub(crate) fn accept_transfer(&mut self, call: CallId, media: &MediaSettings) -> Result<CallId, Failure> {
-        let (line, local) = self.open_line(media, Role::Caller)?;
-        let asked = self.ask(move |agent, cx| agent.accept_transfer(cx, call, local))?;
-        let call = asked.map_err(|error| Failure::failed(format!("cannot call: {error}")))?;
-        self.lines.push((call, line));
-        Ok(call)
-    }
-
-    /// Does not call whom the other side names instead.
-    pub(crate) fn reject_transfer(&mut self, call: CallId) -> Result<(), Failure> {
-        self.ask_live(call, move |agent, cx| agent.reject_transfer(cx, call))
-    }
-
-    /// The sound of a call.
-    pub(crate) fn line(&mut self, call: CallId) -> Option<&mut Line> {
-        self.lines.iter_mut().find(|(of, _)| *of == call).map(|(_, line)| line)
-    }
-
-    /// Ends a call's sound, to ask it for what it has seen.
-    pub(crate) fn take_line(&mut self, call: CallId) -> Option<Line> {
-        let place = self.lines.iter().position(|(of, _)| *of == call)?;
-        Some(self.lines.swap_remove(place).1)
-    }
-
-    /// What happens next; `None`: nothing did for so long.
-    pub(crate) fn wait(&mut self, at_most: Duration) -> Result<Option<Happening>, Failure> {
-        let end = std::time::Instant::now() + at_most;
+    /// The next event; `None`: there was none for that long.
+    pub(crate) fn wait(&mut self, at_most: Duration) -> Result<Option<(Instant, PhoneEvent)>, Failure> {
+        let end = Instant::now() + at_most;
         loop {
-            for (call, line) in &mut self.lines {
-                if let Some(told) = line.poll() {
-                    return Ok(Some(Happening::Media(*call, told)));
-                }
+            while let Ok((at, action)) = self.actions.try_recv() {
+                self.carry_out(at, action)?;
+            }
+            self.poll_lines()?;
+            if let Some(event) = self.events.pop_front() {
+                return Ok(Some(event));
             }
             if self.runtime.has_failed() {
                 return Err(Failure::failed("the phone's worker thread ended by itself; start it again"));
             }
-            let left = end.saturating_duration_since(std::time::Instant::now());
-            let step = if self.lines.is_empty() { left.min(LOOK_EVERY_IDLE) } else { left.min(LOOK_EVERY) };
-            match self.events.recv_timeout(step) {
-                Ok((at, event)) => {
-                    self.hand_over(&event);
-                    return Ok(Some(Happening::Agent { at, event }));
-                }
+            let left = end.saturating_duration_since(Instant::now());
+            let step = if self.lines.is_empty() { POLL_EVERY_IDLE } else { POLL_EVERY };
+            match self.actions.recv_timeout(left.min(step)) {
+                Ok((at, action)) => self.carry_out(at, action)?,
                 Err(RecvTimeoutError::Timeout) if left.is_zero() => return Ok(None),
                 Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => {
-                    return Err(Failure::failed("the phone's worker thread is gone; start it again"));
-                }
+                Err(RecvTimeoutError::Disconnected) => return Err(gone()),
             }
         }
     }
 
-    /// Ends calls and the registration, and waits a moment for the others to know. What happened in its signalling
-    /// meanwhile: the answer to a BYE, for one.
-    pub(crate) fn shut_down(mut self) -> Vec<AgentEvent> {
-        // Without a worker there is nobody to tell.
-        let _ = self.ask(|agent, cx| agent.shut_down(cx));
+    /// Ends calls and the registration, waits a moment for the responses, and returns the events of it.
+    pub(crate) fn shut_down(mut self) -> Vec<PhoneEvent> {
+        // Without a worker there is nobody to end them.
+        let _ = self.command(PhoneCommand::Quit);
         self.lines.clear();
-        self.runtime.stop(GRACE, UserAgent::is_done);
-        self.events.try_iter().map(|(_, event)| event).collect()
+        self.runtime.stop(GRACE, Phone::is_done);
+        let last = self.actions.try_iter().filter_map(|(_, action)| match action {
+            Action::Event(event) => Some(event),
+            Action::Resolve { .. }
+            | Action::OpenMedia { .. }
+            | Action::Media { .. }
+            | Action::CloseMedia { .. }
+            | Action::StartRinging
+            | Action::StopRinging
+            | Action::Retain(_)
+            | Action::Forget(_) => None,
+        });
+        self.events.drain(..).map(|(_, event)| event).chain(last).collect()
     }
 
-    /// What was agreed on, from signalling to sound.
-    fn hand_over(&mut self, event: &AgentEvent) {
-        match event {
-            AgentEvent::Progress { call, status: RINGING } => {
-                if let Some(line) = self.line(*call) {
-                    line.ring_there();
+    fn carry_out(&mut self, at: Instant, action: Action) -> Result<(), Failure> {
+        match action {
+            Action::Event(event) => self.events.push_back((at, event)),
+            Action::OpenMedia { call, session } => {
+                let opened = self.open_line(call, *session).map_err(|failure| failure.lines().join("; "));
+                self.with_phone(move |phone, cx| phone.on_media_opened(cx, call, opened))?;
+            }
+            Action::Media { call, command } => {
+                if let Some((_, line)) = self.lines.iter_mut().find(|(of, _)| *of == call) {
+                    line.command(command);
                 }
             }
-            AgentEvent::Answered { call, params } => {
-                if let Some(line) = self.line(*call) {
-                    line.set_params(params.clone());
-                    line.answered();
-                }
+            Action::CloseMedia { call } => self.close_line(call)?,
+            Action::StartRinging => self.ringer = self.audio().and_then(|audio| audio.ring().ok()),
+            Action::StopRinging => self.ringer = None,
+            Action::Retain(retained) => {
+                let stored = self.known.as_mut().map(|known| known.remember(retained));
+                self.complain(stored);
             }
-            AgentEvent::EarlyMedia { call, params } | AgentEvent::MediaChanged { call, params } => {
-                if let Some(line) = self.line(*call) {
-                    line.set_params(params.clone());
-                }
+            Action::Forget(zid) => {
+                let stored = self.known.as_mut().map(|known| known.forget(&zid));
+                self.complain(stored);
             }
-            _ => {}
+            // The sink has passed it on.
+            Action::Resolve { .. } => {}
         }
+        Ok(())
     }
 
-    /// Ports and sound for a call.
-    fn open_line(&self, media: &MediaSettings, role: Role) -> Result<(Line, LocalMedia), Failure> {
-        Line::open(media, role, self.advertised, self.stun, random::seed()?, self.clock)
+    fn open_line(&mut self, call: CallNumber, session: MediaSession) -> Result<SocketAddr, Failure> {
+        let audio = self.audio();
+        let Settings { media, advertised, .. } = &self.settings;
+        let line = Line::open(session, media, audio.as_ref(), *advertised, self.clock)?;
+        let rtp = line.rtp_address();
+        self.lines.push((call, line));
+        Ok(rtp)
     }
 
-    fn ask<R: Send + 'static>(
-        &self,
-        f: impl FnOnce(&mut UserAgent, &mut Context<'_, Action>) -> R + Send + 'static,
-    ) -> Result<R, Failure> {
-        let asked = self.runtime.shards().call(0, f);
-        asked.ok_or_else(|| Failure::failed("the phone's worker thread is gone; start it again"))
-    }
-
-    /// Asks for something that a call which is over needs no more. It may be over before its `Ended` is read here: the
-    /// other side decides when, and that must end no program.
-    fn ask_live(
-        &self,
-        call: CallId,
-        f: impl FnOnce(&mut UserAgent, &mut Context<'_, Action>) -> Result<(), CallError> + Send + 'static,
-    ) -> Result<(), Failure> {
-        self.ask_call(move |agent, cx| match agent.call_state(call) {
-            None | Some(CallState::Leaving) => Ok(()),
-            Some(_) => f(agent, cx),
+    fn close_line(&mut self, call: CallNumber) -> Result<(), Failure> {
+        let place = self.lines.iter().position(|(of, _)| *of == call);
+        let closed = place.map(|place| self.lines.swap_remove(place).1.close());
+        let (events, heard) = closed.unzip();
+        self.heard.extend(heard.map(|heard| (call, heard)));
+        self.with_phone(move |phone, cx| {
+            for event in events.unwrap_or_default() {
+                phone.on_media(cx, call, event);
+            }
+            phone.on_media_closed(cx, call);
         })
     }
 
-    fn ask_call(
+    /// Passes events of the media on to the phone.
+    fn poll_lines(&mut self) -> Result<(), Failure> {
+        let mut polled = Vec::new();
+        for (call, line) in &mut self.lines {
+            while let Some(what) = line.poll_card() {
+                self.events.push_back((Instant::now(), PhoneEvent::Sound { what }));
+            }
+            polled.extend(std::iter::from_fn(|| line.poll()).map(|event| (*call, event)));
+        }
+        if polled.is_empty() {
+            return Ok(());
+        }
+        self.with_phone(move |phone, cx| {
+            for (call, event) in polled {
+                phone.on_media(cx, call, event);
+            }
+        })
+    }
+
+    /// The sound server and its devices; without one a call has no sound of ours, which an event says.
+    fn audio(&mut self) -> Option<Audio> {
+        let Settings { media, devices, .. } = &self.settings;
+        let found = match (&media.audio, devices) {
+            (Some(audio), _) => return Some(audio.clone()),
+            (None, devices) => Audio::find(devices.as_ref()?),
+        };
+        let tell = |failure: Failure| {
+            let what = failure.lines().join("; ");
+            self.events.push_back((Instant::now(), PhoneEvent::Sound { what }));
+        };
+        found.map_err(tell).ok()
+    }
+
+    /// Reports a file of retained secrets that cannot be written; that ends no call.
+    fn complain(&mut self, stored: Option<Result<(), String>>) {
+        if let Some(Err(what)) = stored {
+            self.events.push_back((Instant::now(), PhoneEvent::Refused { what }));
+        }
+    }
+
+    fn with_phone<R: Send + 'static>(
         &self,
-        f: impl FnOnce(&mut UserAgent, &mut Context<'_, Action>) -> Result<(), CallError> + Send + 'static,
-    ) -> Result<(), Failure> {
-        self.ask(f)?.map_err(|error| Failure::failed(error.to_string()))
+        f: impl FnOnce(&mut Phone, &mut Context<'_, Action>) -> R + Send + 'static,
+    ) -> Result<R, Failure> {
+        self.runtime.shards().call(0, f).ok_or_else(gone)
     }
 }
 
-/// Where the agent's wishes go.
+/// Passes actions from the worker on to the thread that has the telephone.
 struct Sink {
-    tell: Sender<(std::time::Instant, AgentEvent)>,
+    tell: Sender<(Instant, Action)>,
     resolver: Resolver,
 }
 
@@ -279,13 +286,20 @@ impl ActionSink<Action> for Sink {
     fn act(&self, _worker: usize, shard: u16, actions: std::vec::Drain<'_, Action>) -> u64 {
         for action in actions {
             match action {
+                // A query that finds no room stays without an answer: the phone gives it up after a while.
                 Action::Resolve { query, host } => {
-                    // A question that is not taken is one that nobody answers: the agent gives it up after a while.
                     self.resolver.ask(shard, query, &host);
                 }
-                Action::Event(event) => {
-                    // It fails when the phone is being ended, and nobody wants to know.
-                    let _ = self.tell.send((std::time::Instant::now(), event));
+                Action::Event(_)
+                | Action::OpenMedia { .. }
+                | Action::Media { .. }
+                | Action::CloseMedia { .. }
+                | Action::StartRinging
+                | Action::StopRinging
+                | Action::Retain(_)
+                | Action::Forget(_) => {
+                    // It fails while the phone is being ended.
+                    let _ = self.tell.send((Instant::now(), action));
                 }
             }
         }
@@ -294,6 +308,41 @@ impl ActionSink<Action> for Sink {
 
     fn stored_through(&self) -> u64 {
         0
+    }
+}
+
+fn phone_config(
+    settings: &Settings,
+    behaviour: Behaviour,
+    known: Option<&KnownPhones>,
+    listening: &[Listen],
+) -> PhoneConfig {
+    let listener = |listen: &Listen| Listener {
+        transport: listen.transport,
+        address: SocketAddr::new(settings.advertised, listen.address.port()),
+    };
+    let mut agent = Config::new(vec![settings.account.clone()], listening.iter().map(listener).collect());
+    agent.ring = behaviour.ring;
+    agent.caller_auth.clone_from(&settings.caller_auth);
+    agent.large_requests = settings.large_requests;
+    agent.trace = settings.trace;
+    let media = &settings.media;
+    PhoneConfig {
+        srtp: media.srtp,
+        suites: media.suites.clone(),
+        allows_downgrade: media.may_downgrade,
+        codecs: media.codecs.clone(),
+        stun: settings.stun.map(|server| StunServer { host: server.ip().to_string(), port: server.port() }),
+        zrtp: known.map(KnownPhones::settings),
+        session: SessionConfig {
+            port_row: PortRow::of(media.port_row),
+            srtp: SrtpSettings { window_packets: media.replay_window.into(), ..SrtpSettings::default() },
+            ..SessionConfig::default()
+        },
+        incoming: behaviour.incoming,
+        transfers: behaviour.transfers,
+        limits: PhoneLimits { calls_max: behaviour.calls_max, ..PhoneLimits::default() },
+        ..PhoneConfig::new(agent)
     }
 }
 
@@ -326,19 +375,17 @@ fn start_resolver(bound: &Bound, is_ipv4: bool) -> Result<Resolver, Failure> {
     Resolver::start(usable, answer).map_err(|error| Failure::failed(format!("cannot start threads: {error}")))
 }
 
-/// A phone without a screen has one.
-const ACCOUNT: AccountId = AccountId(0);
+fn gone() -> Failure {
+    Failure::failed("the phone's worker thread is gone; start it again")
+}
 
-/// RFC 3261 §21.1.2.
-const RINGING: u16 = 180;
+/// How often the media are polled.
+const POLL_EVERY: Duration = Duration::from_millis(20);
 
-/// How often sound is asked what happened in it.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// How often it is checked that the worker still runs.
+const POLL_EVERY_IDLE: Duration = Duration::from_millis(500);
 
-/// How often it is looked whether the worker still runs.
-const LOOK_EVERY_IDLE: Duration = Duration::from_millis(500);
-
-/// How long others have to answer the last BYE and the last REGISTER.
+/// Time for the responses to the last BYE and the last REGISTER.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// Free UDP ports that are tried for TCP too.

@@ -38,7 +38,7 @@ type Node = Server<Arc<SharedServices>>;
 
 /// Runs the server until SIGTERM or SIGINT.
 pub(crate) fn run(config: Config) -> Result<(), Failure> {
-    ringway_linux::memory::keep_little();
+    ringway_linux::memory::limit_free_heap();
     let signals = watch().map_err(|error| Failure::failed(format!("cannot take signals: {error}")))?;
     let store = Store::open(&config.store.url)?;
     let running = Running::start(config, store)?;

@@ -137,7 +137,7 @@ impl Running {
             if let Some(line) = said.lines().find(|line| is_wanted(line)) {
                 return line.to_owned();
             }
-            assert!(!is_over && Instant::now() < end, "it does not say {what:?}, but:\n{said}");
+            assert!(!is_over && Instant::now() < end, "no line {what:?} in:\n{said}");
             std::thread::sleep(POLL_INTERVAL);
         }
     }

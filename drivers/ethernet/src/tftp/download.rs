@@ -233,10 +233,10 @@ impl Download {
                 self.state = State::Receiving(Transfer::plain(from));
                 self.on_packet(now, packet, out)
             }
-            Packet::Error { code, said } if refuses_options(code) => {
+            Packet::Error { code, text } if refuses_options(code) => {
                 // For a plain request this is the answer to an earlier request, or a duplicate: the plain one may still
                 // succeed. If it does not, this is the cause.
-                self.refusal = Some(DownloadFailure::of_error(code, said));
+                self.refusal = Some(DownloadFailure::of_error(code, text));
                 if form == RequestForm::WithOptions {
                     self.state = State::Requested(RequestForm::Plain);
                     self.tries = 0;
@@ -244,7 +244,7 @@ impl Download {
                 }
                 DownloadProgress::Pending
             }
-            Packet::Error { code, said } => self.fail(DownloadFailure::of_error(code, said)),
+            Packet::Error { code, text } => self.fail(DownloadFailure::of_error(code, text)),
             // Packet of an earlier transfer.
             Packet::OptionsAccepted(_) | Packet::Data { .. } | Packet::ForServers => {
                 self.on_other_sender(from, packet, out);
@@ -276,7 +276,7 @@ impl Download {
         let State::Receiving(transfer) = &mut self.state else { return DownloadProgress::Pending };
         let (block, data) = match packet {
             Packet::Data { block, data } => (block, data),
-            Packet::Error { code, said } => return self.fail(DownloadFailure::of_error(code, said)),
+            Packet::Error { code, text } => return self.fail(DownloadFailure::of_error(code, text)),
             Packet::OptionsAccepted(_) => {
                 if transfer.is_at_start {
                     self.repeat_ack(now, out);
@@ -372,19 +372,19 @@ impl Download {
             DownloadFailure::TooLarge { .. } => {
                 (packet::DISK_FULL, "the file is too large for this receiver")
             }
-            DownloadFailure::WrongOption { .. } => (packet::OPTIONS_REFUSED, "this option was not asked for"),
+            DownloadFailure::WrongOption { .. } => (packet::OPTIONS_REFUSED, "option was not requested"),
             DownloadFailure::WrongBlock { .. } => (packet::ILLEGAL_OPERATION, "unexpected block number"),
             DownloadFailure::BlockTooLong { .. } => {
                 (packet::ILLEGAL_OPERATION, "longer than the agreed block size")
             }
-            DownloadFailure::WrongSize { .. } => (packet::NOT_DEFINED, "not as large as tsize said"),
+            DownloadFailure::WrongSize { .. } => (packet::NOT_DEFINED, "size differs from tsize"),
             DownloadFailure::Silent { .. }
             | DownloadFailure::TooSlow { .. }
             | DownloadFailure::UnusableName
             | DownloadFailure::NotFound { .. }
             | DownloadFailure::Refused { .. }
             | DownloadFailure::NoAnswer { .. }
-            | DownloadFailure::UnknownTransfer => (packet::NOT_DEFINED, "the receiver gives up"),
+            | DownloadFailure::UnknownTransfer => (packet::NOT_DEFINED, "transfer aborted by the receiver"),
         };
         out.error(to, code, text);
         self.fail(failure)

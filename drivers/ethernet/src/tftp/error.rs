@@ -25,7 +25,7 @@ impl fmt::Display for DownloadError {
 
 impl core::error::Error for DownloadError {}
 
-/// Cause of a failed download. `said` is the server's text, in visible ASCII, at most 100 bytes.
+/// Cause of a failed download. `text` is the server's text, in visible ASCII, at most 100 bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DownloadFailure {
     /// The file name cannot be requested.
@@ -33,14 +33,14 @@ pub enum DownloadFailure {
     /// The file does not exist (error 1).
     NotFound {
         /// The server's text.
-        said: String,
+        text: String,
     },
     /// The server refused the request.
     Refused {
         /// Error code of RFC 1350 §5 or RFC 2347; servers use 2 for missing permission.
         code: u16,
         /// The server's text.
-        said: String,
+        text: String,
     },
     /// The file is larger than the limit.
     TooLarge {
@@ -104,18 +104,18 @@ impl fmt::Display for DownloadFailure {
             Self::UnusableName => {
                 f.write_str("a file name has 1 to 255 bytes and no control characters; correct the name")
             }
-            Self::NotFound { said } => {
+            Self::NotFound { text } => {
                 write!(
                     f,
                     "there is no such file{}; put it into the server's folder, or correct the name",
-                    Said(said)
+                    ServerText(text)
                 )
             }
-            Self::Refused { code: 2, said } => {
-                write!(f, "the server may not read it{}; make it readable for everybody there", Said(said))
+            Self::Refused { code: 2, text } => {
+                write!(f, "the server is not permitted to read it{}; make it readable for the server", ServerText(text))
             }
-            Self::Refused { code, said } => {
-                write!(f, "the server refuses with error {code}{}; look into the server's log", Said(said))
+            Self::Refused { code, text } => {
+                write!(f, "the server refuses with error {code}{}; see the server's log", ServerText(text))
             }
             Self::TooLarge { bytes: Some(bytes), bytes_max } => {
                 write!(f, "it has {bytes} bytes, and the limit is {bytes_max}; make it smaller")
@@ -148,7 +148,7 @@ impl fmt::Display for DownloadFailure {
                 "the server announced {announced} bytes and sent {received}; try again when the file is not being written"
             ),
             Self::WrongOption { option } => {
-                write!(f, "the server agrees to {option:?}, which was not asked for; {USE_ANOTHER_SERVER}")
+                write!(f, "the server accepted {option:?}, which was not requested; {USE_ANOTHER_SERVER}")
             }
             Self::UnknownTransfer => f.write_str(
                 "the server does not have this transfer any more; try again, or check whether it was restarted",
@@ -159,11 +159,11 @@ impl fmt::Display for DownloadFailure {
 
 impl DownloadFailure {
     /// Converts an ERROR packet (RFC 1350 §5).
-    pub(super) fn of_error(code: u16, said: &[u8]) -> Self {
+    pub(super) fn of_error(code: u16, text: &[u8]) -> Self {
         match code {
-            super::packet::FILE_NOT_FOUND => Self::NotFound { said: visible(said) },
+            super::packet::FILE_NOT_FOUND => Self::NotFound { text: visible(text) },
             super::packet::UNKNOWN_TRANSFER => Self::UnknownTransfer,
-            code => Self::Refused { code, said: visible(said) },
+            code => Self::Refused { code, text: visible(text) },
         }
     }
 }
@@ -175,9 +175,9 @@ pub(super) fn visible(text: &[u8]) -> String {
 }
 
 /// The server's text in brackets; empty if there is none.
-struct Said<'a>(&'a str);
+struct ServerText<'a>(&'a str);
 
-impl fmt::Display for Said<'_> {
+impl fmt::Display for ServerText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.is_empty() { Ok(()) } else { write!(f, " ({:?})", self.0) }
     }

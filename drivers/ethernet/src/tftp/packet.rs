@@ -9,7 +9,7 @@ pub(super) enum Packet<'a> {
     /// DATA: a block of the file.
     Data { block: u16, data: &'a [u8] },
     /// ERROR.
-    Error { code: u16, said: &'a [u8] },
+    Error { code: u16, text: &'a [u8] },
     /// OACK: accepted options.
     OptionsAccepted(Options<'a>),
     /// RRQ, WRQ or ACK, which only servers receive.
@@ -27,10 +27,10 @@ impl<'a> Packet<'a> {
                 Some(Self::Data { block: u16::from_be_bytes(*block), data })
             }
             ERROR => {
-                let (code, text) = rest.split_first_chunk::<2>()?;
+                let (code, rest) = rest.split_first_chunk::<2>()?;
                 // The terminating zero may be missing.
-                let said = text.split(|byte| *byte == 0).next().unwrap_or_default();
-                Some(Self::Error { code: u16::from_be_bytes(*code), said })
+                let text = rest.split(|byte| *byte == 0).next().unwrap_or_default();
+                Some(Self::Error { code: u16::from_be_bytes(*code), text })
             }
             OACK => Options::parse(rest).map(Self::OptionsAccepted),
             _ => None,
@@ -156,6 +156,6 @@ mod tests {
             assert_eq!(Packet::parse(bad), None, "{bad:?}");
         }
         assert_eq!(Packet::parse(b"\0\x03\0\x01"), Some(Packet::Data { block: 1, data: b"" }));
-        assert_eq!(Packet::parse(b"\0\x05\0\x01no"), Some(Packet::Error { code: 1, said: b"no" }));
+        assert_eq!(Packet::parse(b"\0\x05\0\x01no"), Some(Packet::Error { code: 1, text: b"no" }));
     }
 }

@@ -126,7 +126,7 @@ impl Run {
                 ([0, 1, name @ ..], ..=516) => assert!(name.starts_with(b"users.csv\0octet\0")),
                 ([0, 4, high, low], 4) => self.acknowledged = u16::from_be_bytes([*high, *low]),
                 ([0, 5, 0, _, text @ ..], ..=516) => assert_eq!(text.last(), Some(&0)),
-                _ => panic!("what we send is no packet: {bytes:?}"),
+                _ => panic!("sent an invalid packet: {bytes:?}"),
             }
         }
         let is_result = match progress {

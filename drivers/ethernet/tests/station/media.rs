@@ -19,20 +19,20 @@ const BEAT: Duration = Duration::from_millis(20);
 struct Talk {
     session: MediaSession,
     frequency_hz: f64,
-    said: u32,
-    heard: Vec<i16>,
+    sent: u32,
+    received: Vec<i16>,
 }
 
 impl Talk {
     fn new(seed: u64, params: MediaParams, frequency_hz: f64, now: Instant) -> Self {
         let mut session = MediaSession::new(SessionConfig::default(), Seed::from_number(seed), now);
         session.set_params(now, params);
-        Self { session, frequency_hz, said: 0, heard: Vec::new() }
+        Self { session, frequency_hz, sent: 0, received: Vec::new() }
     }
 
     /// Fraction of the last second's energy at one frequency.
     fn share_at(&self, frequency_hz: f64) -> f64 {
-        tone::share_at(&self.heard[self.heard.len() - 8000..], frequency_hz)
+        tone::share_at(&self.received[self.received.len() - 8000..], frequency_hz)
     }
 }
 
@@ -47,10 +47,10 @@ impl PacedNode for Talk {
     fn prepare(&mut self, now: Instant, due: Instant, out: &mut Outbox) {
         let mut block = [0; 160];
         self.session.playout(now, &mut block);
-        self.heard.extend_from_slice(&block);
+        self.received.extend_from_slice(&block);
         for sample in &mut block {
-            self.said += 1;
-            *sample = (8000.0 * (TAU * self.frequency_hz * f64::from(self.said) / 8000.0).sin()) as i16;
+            self.sent += 1;
+            *sample = (8000.0 * (TAU * self.frequency_hz * f64::from(self.sent) / 8000.0).sin()) as i16;
         }
         if let Some((packet, to)) = self.session.prepare(due, &block) {
             out.send(Flow::udp(RTP_PORT, to), Token::NONE, packet);
@@ -226,7 +226,7 @@ fn without_a_paced_node_its_ports_are_closed_and_the_node_is_served() {
     let mut pair = Pair::new();
     pair.pass(Duration::from_millis(100), Duration::from_millis(1));
     let (talk, counters) = pair.ends[0].stop().unwrap();
-    assert!(counters.sent > 4 && talk.heard.len() > 160);
+    assert!(counters.sent > 4 && talk.received.len() > 160);
     let datagrams_in = pair.ends[0].counters().datagrams_in;
     pair.pass(Duration::from_millis(100), Duration::from_millis(1));
     assert_eq!(pair.ends[0].counters().datagrams_in, datagrams_in);

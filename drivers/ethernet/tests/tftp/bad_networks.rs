@@ -1,10 +1,10 @@
 //! Networks that lose, duplicate and delay packets, from seeds.
 
-use super::file;
-use super::network::{Faults, Network};
-use super::server::{FileServer, Options, data, server_port};
+use super::network::{Faults, Network, server_port};
+use super::{file, serving};
 use ringway_ethernet::{DownloadFailure, DownloadLimits};
 use ringway_sansio::{Rng, Seed};
+use ringway_test_support::tftp::{Options, RepeatedAck, TftpServer, data};
 use std::time::Duration;
 
 const SEEDS: u64 = 200;
@@ -21,7 +21,7 @@ fn on_any_network_the_file_is_complete_or_the_server_did_not_answer() {
         };
         let bytes = rng.below(20_000) as usize;
         let options = [Options::Understood, Options::Ignored, Options::Refused(8)][rng.below(3) as usize];
-        let server = FileServer { options, ..FileServer::new(file(bytes)) };
+        let server = TftpServer { options, ..serving(file(bytes)) };
         let mut network = Network::new(server, DownloadLimits::default()).with_faults(faults, seed);
         match network.run() {
             Ok(came) => {
@@ -39,7 +39,7 @@ fn on_any_network_the_file_is_complete_or_the_server_did_not_answer() {
 fn duplication_and_delay_lose_no_file() {
     for seed in 0..SEEDS {
         let faults = Faults { lost: 0, duplicated: 500, late: 100 };
-        let server = FileServer::new(file(8_000));
+        let server = serving(file(8_000));
         let mut network = Network::new(server, DownloadLimits::default()).with_faults(faults, seed);
         assert!(network.run() == Ok(file(8_000)), "seed {seed}");
     }
@@ -48,7 +48,7 @@ fn duplication_and_delay_lose_no_file() {
 #[test]
 fn a_lost_acknowledgement_is_repeated_for_a_retransmitted_block() {
     for lost in 0..=2_u16 {
-        let mut network = Network::new(FileServer::new(file(1_500)), DownloadLimits::default());
+        let mut network = Network::new(serving(file(1_500)), DownloadLimits::default());
         let ack = [[0, 4].as_slice(), &lost.to_be_bytes()].concat();
         let is_sent = |network: &Network| network.sent.last().is_some_and(|(_, _, packet)| *packet == ack);
         while !is_sent(&network) {
@@ -57,13 +57,13 @@ fn a_lost_acknowledgement_is_repeated_for_a_retransmitted_block() {
         network.drop_packets_in_flight();
         let result = network.run();
         assert_eq!(result, Ok(file(1_500)));
-        assert!(network.server.sessions[0].is_complete, "ACK {lost}");
+        assert!(network.server.transfers[0].is_complete, "ACK {lost}");
     }
 }
 
 #[test]
 fn a_duplicate_block_counts_once_and_an_old_one_is_ignored() {
-    let mut network = Network::new(FileServer::new(Vec::new()), DownloadLimits::default());
+    let mut network = Network::new(serving(Vec::new()), DownloadLimits::default());
     network.step();
     let from = server_port(50_000);
     let at = |network: &mut Network, packet: Vec<u8>| {
@@ -91,7 +91,7 @@ fn a_duplicate_block_counts_once_and_an_old_one_is_ignored() {
 
 #[test]
 fn duplicate_blocks_do_not_delay_the_retransmission() {
-    let mut network = Network::new(FileServer::new(file(5_000)), DownloadLimits::default());
+    let mut network = Network::new(serving(file(5_000)), DownloadLimits::default());
     while network.download.received().0 == 0 {
         assert!(network.step());
     }
@@ -105,7 +105,7 @@ fn duplicate_blocks_do_not_delay_the_retransmission() {
 fn a_simple_server_does_not_become_a_sorcerers_apprentice() {
     let blocks = 200;
     for seed in 0..20 {
-        let server = FileServer { is_sorcerers_apprentice: true, ..FileServer::new(file(1_428 * blocks)) };
+        let server = TftpServer { repeated_ack: RepeatedAck::Resends, ..serving(file(1_428 * blocks)) };
         let faults = Faults { lost: 0, duplicated: 20, late: 0 };
         let mut network = Network::new(server, DownloadLimits::default()).with_faults(faults, seed);
         assert!(network.run() == Ok(file(1_428 * blocks)), "seed {seed}");

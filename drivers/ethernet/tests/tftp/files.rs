@@ -1,9 +1,9 @@
 //! Files of every size, from servers that follow the RFCs.
 
 use super::network::{Network, SERVER, START};
-use super::server::{FileServer, Options};
-use super::{failure, fetch, file};
+use super::{failure, fetch, file, serving};
 use ringway_ethernet::{Download, DownloadFailure, DownloadLimits, DownloadOutput};
+use ringway_test_support::tftp::{Options, TftpServer};
 use std::time::Duration;
 
 #[test]
@@ -11,10 +11,10 @@ fn files_of_every_size_around_a_block_arrive_whole() {
     for blocks in [0, 1, 2, 3] {
         for bytes in [-2, -1, 0, 1, 2] {
             let Some(bytes) = (1428 * blocks as usize).checked_add_signed(bytes) else { continue };
-            let (network, result) = fetch(FileServer::new(file(bytes)));
+            let (network, result) = fetch(serving(file(bytes)));
             assert_eq!(result, Ok(file(bytes)), "{bytes}");
             assert_eq!(network.server.sent_of(3), bytes / 1428 + 1, "a short block ends {bytes} bytes");
-            assert!(network.server.sessions[0].is_complete);
+            assert!(network.server.transfers[0].is_complete);
             assert!(network.server.received_errors().is_empty());
         }
     }
@@ -23,7 +23,7 @@ fn files_of_every_size_around_a_block_arrive_whole() {
 #[test]
 fn a_server_without_options_sends_blocks_of_512_bytes() {
     for bytes in [0, 1, 511, 512, 513, 5_000] {
-        let server = FileServer { options: Options::Ignored, ..FileServer::new(file(bytes)) };
+        let server = TftpServer { options: Options::Ignored, ..serving(file(bytes)) };
         let (network, result) = fetch(server);
         assert_eq!(result, Ok(file(bytes)));
         assert_eq!(network.server.sent_of(3), bytes / 512 + 1);
@@ -33,7 +33,7 @@ fn a_server_without_options_sends_blocks_of_512_bytes() {
 #[test]
 fn a_server_that_refuses_options_gets_a_plain_request() {
     for code in [8, 4] {
-        let server = FileServer { options: Options::Refused(code), ..FileServer::new(file(2_000)) };
+        let server = TftpServer { options: Options::Refused(code), ..serving(file(2_000)) };
         let (network, result) = fetch(server);
         assert_eq!(result, Ok(file(2_000)));
         let requests: Vec<_> = network.server.received.iter().filter(|packet| packet[1] == 1).collect();
@@ -46,7 +46,7 @@ fn a_server_that_refuses_options_gets_a_plain_request() {
 fn a_smaller_block_size_is_accepted_and_numbers_wrap_after_65535() {
     let limits = DownloadLimits::default();
     let bytes = 8 * 70_000 + 3;
-    let server = FileServer { block_bytes_max: 8, ..FileServer::new(file(bytes)) };
+    let server = TftpServer { block_bytes_max: 8, ..serving(file(bytes)) };
     let mut network = Network::new(server, limits);
     assert!(network.run() == Ok(file(bytes)), "the file is another one");
     assert_eq!(network.server.sent_of(3), 70_001);
@@ -58,7 +58,7 @@ fn the_largest_file_is_accepted_and_one_byte_more_is_not() {
     let limits = DownloadLimits { file_bytes_max: 10_000, ..DownloadLimits::default() };
     for options in [Options::Understood, Options::Ignored] {
         for (bytes, is_taken) in [(9_999, true), (10_000, true), (10_001, false), (20_000, false)] {
-            let server = FileServer { options, ..FileServer::new(file(bytes)) };
+            let server = TftpServer { options, ..serving(file(bytes)) };
             let mut network = Network::new(server, limits);
             let result = network.run();
             if is_taken {
@@ -68,7 +68,7 @@ fn the_largest_file_is_accepted_and_one_byte_more_is_not() {
             let told = (options == Options::Understood).then_some(bytes as u64);
             let too_large = DownloadFailure::TooLarge { bytes: told, bytes_max: 10_000 };
             assert_eq!(result, Err(too_large));
-            assert_eq!(network.server.received_errors()[0].0, 3, "the server learns that there is no room");
+            assert_eq!(network.server.received_errors()[0].0, 3, "the server gets the error 'disk full'");
             if options == Options::Understood {
                 assert_eq!(network.server.sent_of(3), 0, "not a byte of it was sent");
             }
@@ -78,15 +78,15 @@ fn the_largest_file_is_accepted_and_one_byte_more_is_not() {
 
 #[test]
 fn the_default_limit_is_four_mebibytes() {
-    let (_, result) = fetch(FileServer::new(file(4 << 20)));
-    assert!(result == Ok(file(4 << 20)), "4 MiB are taken");
-    let failure = failure(FileServer::new(file((4 << 20) + 1)));
+    let (_, result) = fetch(serving(file(4 << 20)));
+    assert!(result == Ok(file(4 << 20)), "4 MiB are accepted");
+    let failure = failure(serving(file((4 << 20) + 1)));
     assert_eq!(failure.to_string(), "it has 4194305 bytes, and the limit is 4194304; make it smaller");
 }
 
 #[test]
 fn the_progress_is_readable() {
-    let mut network = Network::new(FileServer::new(file(5_000)), DownloadLimits::default());
+    let mut network = Network::new(serving(file(5_000)), DownloadLimits::default());
     let mut seen = Vec::new();
     while network.step() {
         seen.push(network.download.received());

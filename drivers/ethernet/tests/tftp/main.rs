@@ -8,26 +8,30 @@ mod bad_networks;
 mod files;
 mod network;
 mod refusals;
-mod server;
 mod strangers;
 
 use network::Network;
 use ringway_ethernet::{DownloadFailure, DownloadLimits};
-use server::FileServer;
+use ringway_test_support::tftp::TftpServer;
 
 /// A file whose bytes depend on their offset.
 fn file(bytes: usize) -> Vec<u8> {
     (0..bytes).map(|n| (n ^ (n >> 8) ^ (n >> 16)) as u8).collect()
 }
 
+/// A server with one file.
+fn serving(bytes: Vec<u8>) -> TftpServer {
+    TftpServer::new("users.csv", bytes)
+}
+
 /// Downloads from `server` over a network without faults.
-fn fetch(server: FileServer) -> (Network, Result<Vec<u8>, DownloadFailure>) {
+fn fetch(server: TftpServer) -> (Network, Result<Vec<u8>, DownloadFailure>) {
     let mut network = Network::new(server, DownloadLimits::default());
     let result = network.run();
     (network, result)
 }
 
 /// Failure of a download from `server`.
-fn failure(server: FileServer) -> DownloadFailure {
+fn failure(server: TftpServer) -> DownloadFailure {
     fetch(server).1.unwrap_err()
 }

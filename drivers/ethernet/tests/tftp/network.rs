@@ -1,14 +1,23 @@
 //! Network between a download and its server: time, packets on their way, faults.
 
-use super::server::{FileServer, server_port};
 use ringway_ethernet::{Download, DownloadFailure, DownloadLimits, DownloadOutput, DownloadProgress};
 use ringway_sansio::{Instant, Rng, Seed};
+use ringway_test_support::tftp::{Sent, TftpServer};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
 pub(crate) const SERVER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 1), 69);
 pub(crate) const CLIENT: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 10), 40_000);
 pub(crate) const START: Instant = Instant::from_secs(1_000);
+
+/// A port of the server's host.
+pub(crate) fn server_port(port: u16) -> SocketAddrV4 {
+    SocketAddrV4::new(*SERVER.ip(), port)
+}
+
+/// The requests that a download sends: with options and without.
+const REQUESTS: [&[u8]; 2] =
+    [b"\0\x01users.csv\0octet\0blksize\x001428\0tsize\x000\0", b"\0\x01users.csv\0octet\0"];
 
 /// Faults of the network, each per thousand packets.
 #[derive(Clone, Copy, Default)]
@@ -22,7 +31,7 @@ pub(crate) struct Faults {
 pub(crate) struct Network {
     pub(crate) now: Instant,
     pub(crate) download: Download,
-    pub(crate) server: FileServer,
+    pub(crate) server: TftpServer,
     pub(crate) faults: Faults,
     /// One-way delay.
     pub(crate) delay: Duration,
@@ -35,7 +44,7 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    pub(crate) fn new(server: FileServer, limits: DownloadLimits) -> Self {
+    pub(crate) fn new(server: TftpServer, limits: DownloadLimits) -> Self {
         Self {
             now: START,
             download: Download::new(SERVER, "users.csv", limits, START).unwrap(),
@@ -64,7 +73,7 @@ impl Network {
                     self.arrive(at);
                 }
                 let result = self.result.take();
-                return result.unwrap_or_else(|| panic!("nothing waits any more, and there is no result"));
+                return result.unwrap_or_else(|| panic!("no event is pending, and there is no result"));
             }
         }
         panic!("it never ends: {:?}", self.download);
@@ -74,8 +83,8 @@ impl Network {
     pub(crate) fn step(&mut self) -> bool {
         let Some(deadline) = self.download.next_deadline() else { return false };
         let arrival = self.in_flight.iter().map(|way| way.0).min();
-        let next =
-            [arrival, self.server.next_deadline()].into_iter().flatten().fold(deadline.at, Instant::min);
+        let retransmission = self.server.next_deadline().map(|after| START + after);
+        let next = [arrival, retransmission].into_iter().flatten().fold(deadline.at, Instant::min);
         self.now = self.now.max(next);
         if arrival == Some(next) {
             self.arrive(next);
@@ -84,9 +93,8 @@ impl Network {
             let progress = self.download.on_timeout(self.now, &mut out);
             self.take(progress, &out);
         } else {
-            let mut out = Vec::new();
-            self.server.on_timeout(self.now, &mut out);
-            self.answers(out);
+            let answers = self.server.on_timeout(self.now.since(START));
+            self.answers(answers);
         }
         true
     }
@@ -112,18 +120,20 @@ impl Network {
     fn arrive(&mut self, at: Instant) {
         let place = self.in_flight.iter().position(|way| way.0 == at).unwrap();
         let (_, from, to, packet) = self.in_flight.remove(place);
-        if super::server::is_client(to) {
+        if to == CLIENT {
             self.inject(from, &packet);
-        } else {
-            let mut out = Vec::new();
-            self.server.on_packet(self.now, to, &packet, &mut out);
-            self.answers(out);
+            return;
         }
+        if packet[1] == 1 {
+            assert!(to == SERVER && REQUESTS.contains(&packet.as_slice()), "{packet:?} to {to}");
+        }
+        let answers = self.server.on_packet(self.now.since(START), from.port(), to.port(), &packet);
+        self.answers(answers);
     }
 
-    fn answers(&mut self, out: Vec<(u16, Vec<u8>)>) {
-        for (port, packet) in out {
-            self.send(server_port(port), CLIENT, packet);
+    fn answers(&mut self, answers: Vec<Sent>) {
+        for Sent { from, packet, .. } in answers {
+            self.send(server_port(from), CLIENT, packet);
         }
     }
 

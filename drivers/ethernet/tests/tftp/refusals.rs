@@ -1,55 +1,52 @@
 //! Servers that refuse, announce wrong values or stop answering.
 
-use super::network::{Network, START};
-use super::server::{FileServer, Options, data, server_port};
-use super::{failure, fetch, file};
+use super::network::{Network, START, server_port};
+use super::{failure, fetch, file, serving};
 use ringway_ethernet::{DownloadFailure, DownloadLimits};
 use ringway_sansio::Instant;
+use ringway_test_support::tftp::{Answer, Options, TftpServer, data};
 use std::time::Duration;
 
 fn refusal(code: u16, text: &'static str) -> DownloadFailure {
-    failure(FileServer { refuses_with: Some((code, text)), ..FileServer::new(file(10)) })
+    failure(TftpServer { answer: Answer::Error(code, text), ..serving(file(10)) })
 }
 
 #[test]
 fn the_servers_refusal_is_shown_with_its_text_and_advice() {
     let missing = refusal(1, "File not found");
-    assert_eq!(missing, DownloadFailure::NotFound { said: "File not found".to_owned() });
+    assert_eq!(missing, DownloadFailure::NotFound { text: "File not found".to_owned() });
     assert_eq!(
         missing.to_string(),
         "there is no such file (\"File not found\"); put it into the server's folder, or correct the name"
     );
     assert_eq!(
         refusal(2, "").to_string(),
-        "the server may not read it; make it readable for everybody there"
+        "the server is not permitted to read it; make it readable for the server"
     );
     assert_eq!(
         refusal(0, "disk\x1b[31m\u{e9}").to_string(),
-        "the server refuses with error 0 (\"disk?[31m??\"); look into the server's log",
-        "nothing that moves a cursor reaches a screen"
+        "the server refuses with error 0 (\"disk?[31m??\"); see the server's log",
+        "control characters are replaced"
     );
-    let DownloadFailure::Refused { said, .. } = refusal(7, "0123456789".repeat(50).leak()) else {
+    let DownloadFailure::Refused { text, .. } = refusal(7, "0123456789".repeat(50).leak()) else {
         panic!("an error is a refusal")
     };
-    assert_eq!(said.len(), 100);
+    assert_eq!(text.len(), 100);
 }
 
 #[test]
 fn a_server_that_refuses_every_request_gets_a_limited_number() {
-    let server = FileServer {
-        options: Options::Refused(8),
-        refuses_with: Some((4, "no")),
-        ..FileServer::new(file(10))
-    };
+    let server =
+        TftpServer { options: Options::Refused(8), answer: Answer::Error(4, "no"), ..serving(file(10)) };
     let (network, result) = fetch(server);
-    assert_eq!(result, Err(DownloadFailure::Refused { code: 4, said: "no".to_owned() }));
+    assert_eq!(result, Err(DownloadFailure::Refused { code: 4, text: "no".to_owned() }));
     assert_eq!(network.server.received.len(), 1 + 6, "once with options, and then plainly");
 }
 
 #[test]
 fn late_refusals_of_options_do_not_end_the_plain_request() {
     for code in [8, 4] {
-        let server = FileServer { options: Options::Refused(code), ..FileServer::new(file(2_000)) };
+        let server = TftpServer { options: Options::Refused(code), ..serving(file(2_000)) };
         let mut network = Network::new(server, DownloadLimits::default());
         // Request and refusal take longer than the first timeout, and the refusals are duplicated.
         network.faults.duplicated = 1000;
@@ -66,31 +63,28 @@ fn an_error_in_the_middle_ends_it() {
             *packet = b"\0\x05\0\0disk on fire\0".to_vec();
         }
     };
-    let server = FileServer { spoil, ..FileServer::new(file(10_000)) };
+    let server = TftpServer { spoil, ..serving(file(10_000)) };
     let (network, result) = fetch(server);
-    assert_eq!(result, Err(DownloadFailure::Refused { code: 0, said: "disk on fire".to_owned() }));
+    assert_eq!(result, Err(DownloadFailure::Refused { code: 0, text: "disk on fire".to_owned() }));
     assert!(network.server.received_errors().is_empty(), "an error is not answered");
     let spoil = |packet: &mut Vec<u8>| {
         if packet[3] == 3 {
             *packet = b"\0\x05\0\x05unknown transfer ID\0".to_vec();
         }
     };
-    assert_eq!(
-        failure(FileServer { spoil, ..FileServer::new(file(10_000)) }),
-        DownloadFailure::UnknownTransfer
-    );
+    assert_eq!(failure(TftpServer { spoil, ..serving(file(10_000)) }), DownloadFailure::UnknownTransfer);
 }
 
 #[test]
 fn a_wrong_announced_size_is_detected() {
     let lie = |size: &str| {
-        let server = FileServer { announced_size: Some(size.to_owned()), ..FileServer::new(file(3_000)) };
+        let server = TftpServer { announced_size: Some(size.to_owned()), ..serving(file(3_000)) };
         let (network, result) = fetch(server);
         (result.unwrap_err(), network.server.received_errors())
     };
     let (failure, errors) = lie("2999");
     assert_eq!(failure, DownloadFailure::WrongSize { announced: 2_999, received: 3_000 });
-    assert_eq!(errors, [(0, "not as large as tsize said".to_owned())]);
+    assert_eq!(errors, [(0, "size differs from tsize".to_owned())]);
     assert_eq!(lie("3001").0, DownloadFailure::WrongSize { announced: 3_001, received: 3_000 });
     assert_eq!(lie("0").0, DownloadFailure::WrongSize { announced: 0, received: 1_428 });
     let huge = DownloadFailure::TooLarge { bytes: Some(u64::MAX), bytes_max: 4 << 20 };
@@ -105,18 +99,18 @@ fn a_wrong_announced_size_is_detected() {
 #[test]
 fn options_that_were_not_requested_are_refused() {
     let with = |name, value| {
-        let server = FileServer { option_added: Some((name, value)), ..FileServer::new(file(10)) };
+        let server = TftpServer { option_added: Some((name, value)), ..serving(file(10)) };
         let (network, result) = fetch(server);
-        assert_eq!(network.server.received_errors(), [(8, "this option was not asked for".to_owned())]);
+        assert_eq!(network.server.received_errors(), [(8, "option was not requested".to_owned())]);
         result.unwrap_err().to_string()
     };
-    let fault = "which was not asked for; this is a defect of the server; use another one";
-    assert_eq!(with("timeout", "3"), format!("the server agrees to \"timeout 3\", {fault}"));
-    assert_eq!(with("windowsize", "16"), format!("the server agrees to \"windowsize 16\", {fault}"));
-    assert_eq!(with("", ""), format!("the server agrees to \" \", {fault}"));
+    let fault = "which was not requested; this is a defect of the server; use another one";
+    assert_eq!(with("timeout", "3"), format!("the server accepted \"timeout 3\", {fault}"));
+    assert_eq!(with("windowsize", "16"), format!("the server accepted \"windowsize 16\", {fault}"));
+    assert_eq!(with("", ""), format!("the server accepted \" \", {fault}"));
     // A repeated option is invalid, regardless of case.
-    assert_eq!(with("blksize", "512"), format!("the server agrees to \"blksize 512\", {fault}"));
-    assert_eq!(with("TSIZE", "10"), format!("the server agrees to \"TSIZE 10\", {fault}"));
+    assert_eq!(with("blksize", "512"), format!("the server accepted \"blksize 512\", {fault}"));
+    assert_eq!(with("TSIZE", "10"), format!("the server accepted \"TSIZE 10\", {fault}"));
 }
 
 #[test]
@@ -124,7 +118,7 @@ fn a_block_size_is_at_most_the_requested_one() {
     for (value, is_good) in
         [("1428", true), ("8", true), ("1429", false), ("7", false), ("0", false), ("x", false)]
     {
-        let mut network = Network::new(FileServer::new(file(10)), DownloadLimits::default());
+        let mut network = Network::new(serving(file(10)), DownloadLimits::default());
         network.step();
         let answer = network.inject(server_port(50_000), format!("\0\u{6}blksize\0{value}\0").as_bytes());
         let (_, answer) = answer.unwrap();
@@ -137,19 +131,19 @@ fn a_block_size_is_at_most_the_requested_one() {
 #[test]
 fn too_long_blocks_and_blocks_out_of_sequence_fail_the_download() {
     let spoil = |packet: &mut Vec<u8>| packet.push(0);
-    let too_long = failure(FileServer { spoil, ..FileServer::new(file(10_000)) });
+    let too_long = failure(TftpServer { spoil, ..serving(file(10_000)) });
     assert_eq!(too_long, DownloadFailure::BlockTooLong { bytes: 1_429, agreed: 1_428 });
-    let server = FileServer { spoil, options: Options::Ignored, ..FileServer::new(file(10_000)) };
+    let server = TftpServer { spoil, options: Options::Ignored, ..serving(file(10_000)) };
     assert_eq!(failure(server), DownloadFailure::BlockTooLong { bytes: 513, agreed: 512 });
     let spoil = |packet: &mut Vec<u8>| packet[3] += u8::from(packet[3] > 2);
-    let (network, result) = fetch(FileServer { spoil, ..FileServer::new(file(10_000)) });
+    let (network, result) = fetch(TftpServer { spoil, ..serving(file(10_000)) });
     assert_eq!(result, Err(DownloadFailure::WrongBlock { expected: 3, found: 4 }));
     assert_eq!(network.server.received_errors(), [(4, "unexpected block number".to_owned())]);
 }
 
 #[test]
 fn a_missing_server_gets_six_requests_at_growing_intervals() {
-    let mut network = Network::new(FileServer::new(file(10)), DownloadLimits::default());
+    let mut network = Network::new(serving(file(10)), DownloadLimits::default());
     network.faults.lost = 1000;
     let failure = network.run().unwrap_err();
     assert_eq!(failure, DownloadFailure::NoAnswer { tries: 6 });
@@ -165,10 +159,11 @@ fn a_missing_server_gets_six_requests_at_growing_intervals() {
 
 #[test]
 fn a_server_that_stops_gets_repeated_acknowledgements_and_an_error() {
-    let (network, result) = fetch(FileServer { silent_after: Some(2), ..FileServer::new(file(10_000)) });
+    let (network, result) =
+        fetch(TftpServer { answer: Answer::FallsSilentAfter(2), ..serving(file(10_000)) });
     assert_eq!(result, Err(DownloadFailure::Silent { received: 2 * 1_428, tries: 6 }));
     let (_, _, last) = network.sent.last().unwrap();
-    assert_eq!(last, b"\0\x05\0\0the receiver gives up\0");
+    assert_eq!(last, b"\0\x05\0\0transfer aborted by the receiver\0");
     let reminders: Vec<_> = network.sent.iter().filter(|(_, _, packet)| packet == b"\0\x04\0\x02").collect();
     let first = reminders[0].0;
     let times: Vec<_> = reminders.iter().map(|(at, ..)| at.since(first).as_secs()).collect();
@@ -178,7 +173,7 @@ fn a_server_that_stops_gets_repeated_acknowledgements_and_an_error() {
 #[test]
 fn a_slow_server_is_given_up_after_the_time_limit() {
     let limits = DownloadLimits::default();
-    let mut network = Network::new(FileServer::new(Vec::new()), limits);
+    let mut network = Network::new(serving(Vec::new()), limits);
     network.step();
     network.inject(server_port(50_000), b"\0\x06blksize\x008\0");
     let mut block = 0;

@@ -1,9 +1,9 @@
 //! Packets of other senders, and invalid packets.
 
-use super::file;
-use super::network::{Network, SERVER};
-use super::server::{FileServer, data, server_port};
+use super::network::{Network, SERVER, server_port};
+use super::{file, serving};
 use ringway_ethernet::DownloadLimits;
+use ringway_test_support::tftp::data;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ fn stranger() -> SocketAddrV4 {
 
 /// A download that waits for block 3.
 fn half_way() -> Network {
-    let mut network = Network::new(FileServer::new(file(5_000)), DownloadLimits::default());
+    let mut network = Network::new(serving(file(5_000)), DownloadLimits::default());
     while network.download.received().0 < 2 * 1_428 {
         assert!(network.step());
     }
@@ -47,11 +47,11 @@ fn errors_to_other_senders_are_limited() {
 
 #[test]
 fn only_packets_of_the_server_after_the_request_are_answers() {
-    let mut network = Network::new(FileServer::new(file(5_000)), DownloadLimits::default());
+    let mut network = Network::new(serving(file(5_000)), DownloadLimits::default());
     let forged = data(1, b"forged");
     assert!(
         network.inject(server_port(50_000), &forged).unwrap().1.starts_with(b"\0\x05\0\x05"),
-        "not asked yet"
+        "no request was sent yet"
     );
     network.step();
     assert!(network.inject(stranger(), &forged).unwrap().1.starts_with(b"\0\x05\0\x05"));
@@ -63,14 +63,14 @@ fn only_packets_of_the_server_after_the_request_are_answers() {
 
 #[test]
 fn a_request_that_was_answered_twice_makes_one_transfer() {
-    let mut network = Network::new(FileServer::new(file(5_000)), DownloadLimits::default());
+    let mut network = Network::new(serving(file(5_000)), DownloadLimits::default());
     network.faults.duplicated = 1000;
     assert_eq!(network.run(), Ok(file(5_000)));
     assert!(
         network.server.received_errors().iter().any(|(code, _)| *code == 5),
         "the second one gets an error"
     );
-    assert_eq!(network.server.sessions.len(), 1);
+    assert_eq!(network.server.transfers.len(), 1);
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn truncated_packets_are_ignored_at_every_length() {
     // Before the first answer: truncated options are invalid; a truncated block is a short block.
     for packet in &whole[1..2] {
         for length in 3..packet.len() - 1 {
-            let mut network = Network::new(FileServer::new(file(5_000)), DownloadLimits::default());
+            let mut network = Network::new(serving(file(5_000)), DownloadLimits::default());
             network.step();
             let answer = network.inject(server_port(50_000), &packet[..length]);
             if packet[..length].iter().filter(|byte| **byte == 0).count() % 2 == 0 || packet[length - 1] != 0
@@ -132,7 +132,7 @@ fn requests_acknowledgements_and_unknown_codes_of_the_server_have_no_effect() {
 
 #[test]
 fn after_the_end_only_the_last_block_is_acknowledged_again_and_not_for_long() {
-    let mut network = Network::new(FileServer::new(file(10)), DownloadLimits::default());
+    let mut network = Network::new(serving(file(10)), DownloadLimits::default());
     while network.result().is_none() {
         assert!(network.step());
     }

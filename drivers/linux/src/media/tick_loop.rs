@@ -109,16 +109,16 @@ impl<C, R> TickLoop<C, R> {
     }
 
     /// Counts a tick; returns the time of the next one.
-    fn after_tick(&self, now: Instant, due: Instant, beat: Duration) -> Instant {
+    fn after_tick(&self, now: Instant, due: Instant, interval: Duration) -> Instant {
         let Counters { beats, beats_skipped, beats_late, late_ns_max, .. } = &self.shared.counters;
         let late = now.since(due);
         let late_ns = u64::try_from(late.as_nanos()).unwrap_or(u64::MAX);
-        beats.one();
+        beats.increment();
         late_ns_max.set(late_ns_max.read().max(late_ns));
         if late > LATE {
-            beats_late.one();
+            beats_late.increment();
         }
-        let (next, skipped) = tick_after(due, now, beat);
+        let (next, skipped) = tick_after(due, now, interval);
         beats_skipped.add(skipped);
         next
     }
@@ -157,7 +157,7 @@ impl<C, R> TickLoop<C, R> {
             Ok(count) => count,
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => 0,
             Err(_) => {
-                counters.receive_errors.one();
+                counters.receive_errors.increment();
                 0
             }
         };
@@ -166,13 +166,13 @@ impl<C, R> TickLoop<C, R> {
         for index in 0..count {
             let Some(datagram) = batch.datagram(index) else { continue };
             if !datagram.is_whole {
-                counters.too_long.one();
+                counters.too_long.increment();
                 continue;
             }
             let age = match datagram.arrived {
                 Some(stamp) => wall.duration_since(stamp).unwrap_or_default(),
                 None => {
-                    counters.unstamped.one();
+                    counters.unstamped.increment();
                     Duration::ZERO
                 }
             };
@@ -183,7 +183,7 @@ impl<C, R> TickLoop<C, R> {
         }
         let left_after = left.saturating_sub(count);
         if left > 0 && left_after == 0 {
-            counters.floods.one();
+            counters.floods.increment();
             self.set_interest(Interest::Nothing);
         }
         left_after
@@ -195,7 +195,7 @@ impl<C, R> TickLoop<C, R> {
         for (packet, bytes) in out.packets() {
             let socket = self.sockets.iter().find(|(id, _)| *id == packet.flow.listener);
             let sent = socket.is_some_and(|(_, socket)| socket.send_to(bytes, packet.flow.remote).is_ok());
-            if sent { counters.sent.one() } else { counters.send_errors.one() }
+            if sent { counters.sent.increment() } else { counters.send_errors.increment() }
         }
         out.clear();
     }
@@ -204,7 +204,7 @@ impl<C, R> TickLoop<C, R> {
         for _ in 0..REPORTS_PER_TURN {
             let Some(report) = machine.poll_report(now) else { return };
             if self.reports.push(report).is_err() {
-                self.shared.counters.reports_dropped.one();
+                self.shared.counters.reports_dropped.increment();
             }
         }
     }

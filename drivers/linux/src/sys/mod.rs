@@ -15,7 +15,7 @@ mod stamped;
 pub use datagrams::{BATCH_MAX, DATAGRAM_BYTES_MAX, ReceiveBatch, SendBatch, Sending, Wait};
 pub use epoll::{Epoll, EventFd, Interest, Ready, ReadyList, Timer};
 pub use process::{
-    bound_free_heap, lock_memory, monotonic, raise_open_files, set_nice, set_real_time, set_timer_slack,
+    limit_free_heap, lock_memory, monotonic, raise_open_files, set_nice, set_real_time, set_timer_slack,
     trim_heap,
 };
 pub use socket::{accept, set_buffers, wait_writable};

@@ -58,7 +58,7 @@ pub fn lock_memory() -> io::Result<()> {
 /// Makes glibc's allocator return free memory at the end of a heap from 1 MiB on, and map blocks from 128 KiB on
 /// separately (mallopt(3)). Otherwise both thresholds grow with the largest freed block, and memory of a flood is not
 /// returned.
-pub fn bound_free_heap() {
+pub fn limit_free_heap() {
     #[cfg(target_env = "gnu")]
     // SAFETY: no pointers; the values are in the documented ranges.
     unsafe {

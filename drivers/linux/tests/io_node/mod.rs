@@ -108,7 +108,7 @@ impl Node for Talker {
 
     fn next_deadline(&self) -> Option<Deadline> {
         let at = self.timers.iter().map(|&(at, _)| at).min()?;
-        Some(Deadline { at, reason: "a message asked for it" })
+        Some(Deadline { at, reason: "requested by a message" })
     }
 }
 

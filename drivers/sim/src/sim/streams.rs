@@ -1,6 +1,6 @@
-//! The stream connections of a simulation: handshakes, bytes under way, deadlines, ends.
+//! Stream connections of a simulation: handshakes, bytes in transit, deadlines, ends.
 
-use super::{Happening, Host, Sim};
+use super::{Host, Sim, SimEvent};
 use crate::connection::{SimConnection, Socket};
 use crate::host::HostId;
 use crate::stream::End;
@@ -10,17 +10,17 @@ use ringway_stream::{CloseReason, Origin, StreamLimits};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// When a host reads what its connections deliver.
+/// Reading of the bytes that a host's connections deliver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reading {
     /// At once.
     AtOnce,
-    /// Not at all. Its peers can send as much as the buffers take.
+    /// Not at all. Its peers can send as much as the buffers hold.
     Paused,
 }
 
 impl Sim {
-    /// Has a host stop reading from its connections, or go on.
+    /// Stops or continues the reading of a host's connections.
     pub fn set_reading(&mut self, host: HostId, reading: Reading) {
         let Some(entry) = self.hosts.get_mut(host.0) else { return };
         entry.reading = reading;
@@ -55,7 +55,7 @@ impl Sim {
         });
     }
 
-    /// A packet's connection is gone; its shard is told a little later.
+    /// Reports that a packet's connection is closed, a little later.
     fn report_unreachable(&mut self, sender: HostId, shard: u16, packet: &Packet, bytes: &[u8]) {
         let remote = packet.flow.remote;
         let from = self.listener(sender, packet.flow.listener, Transport::Tcp).unwrap_or(remote);
@@ -63,11 +63,11 @@ impl Sim {
         if packet.token != Token::NONE {
             let delay = self.faults.draw_delay(&mut self.rng);
             let event = Event::Unreachable(packet.token);
-            self.schedule(self.now + delay, Happening::Report { host: sender, shard, event });
+            self.schedule(self.now + delay, SimEvent::Report { host: sender, shard, event });
         }
     }
 
-    /// A connection to `remote`. It is refused if nobody listens there or the link is cut.
+    /// Dials a connection to `remote`. It is refused if there is no listener or the link is cut.
     fn dial(&mut self, dialler: HostId, listener: ListenerId, remote: SocketAddr) -> Option<ConnectionId> {
         let host = self.hosts.get(dialler.0)?;
         let own = host.listeners.get(usize::from(listener.0))?.1;
@@ -82,18 +82,18 @@ impl Sim {
             Some(host) => {
                 let faults = self.link(dialler, host).clone();
                 let handshake = faults.draw_delay(&mut self.rng) + faults.draw_delay(&mut self.rng);
-                self.schedule(self.now + handshake, Happening::Connected { end: near });
+                self.schedule(self.now + handshake, SimEvent::Connected { end: near });
             }
             None => {
                 let delay = self.faults.draw_delay(&mut self.rng);
-                self.schedule(self.now + delay, Happening::Refused { end: near });
+                self.schedule(self.now + delay, SimEvent::Refused { end: near });
             }
         }
         self.watch(near);
         Some(near)
     }
 
-    /// Both ends of a dialled connection are connected, if somebody listens at its address still.
+    /// Completes the handshake of a dialled connection, if its address still has a listener.
     pub(super) fn connected(&mut self, near: ConnectionId) {
         let Some(end) = self.connections.end(near) else { return };
         let (dialler, far, local, remote) = (end.host, end.peer, end.local, end.remote);
@@ -118,7 +118,7 @@ impl Sim {
         });
     }
 
-    /// Has a connection write, carries what it wrote, and closes it if it must be.
+    /// Lets a connection write, carries the bytes, and closes it if necessary.
     pub(super) fn step_connection(
         &mut self,
         id: ConnectionId,
@@ -144,7 +144,7 @@ impl Sim {
         }
     }
 
-    /// Puts bytes on their way to `id`, in pieces. What a cut link loses is sent again when it no longer is.
+    /// Sends bytes to `id`, in segments. Bytes that a cut link loses are sent again after it is restored.
     fn carry(&mut self, sender: HostId, id: ConnectionId, mut bytes: &[u8]) -> Fate {
         let Some(host) = self.connections.end(id).map(|end| end.host) else { return Fate::Closed };
         let faults = self.link(sender, host).clone();
@@ -159,7 +159,7 @@ impl Sim {
             let (piece, rest) = bytes.split_at(cut.min(bytes.len()));
             bytes = rest;
             if let Some(at) = faults.stream_arrival(self.now, &mut last, &mut self.rng) {
-                self.schedule(at, Happening::Bytes { end: id, bytes: piece.to_vec() });
+                self.schedule(at, SimEvent::Bytes { end: id, bytes: piece.to_vec() });
             }
         }
         if let Some(end) = self.connections.end_mut(id) {
@@ -183,7 +183,7 @@ impl Sim {
         match self.hosts.get(end.host.0) {
             Some(Host { node: Some(_), reading: Reading::AtOnce, .. }) => self.read(id, bytes),
             Some(Host { node: Some(_), reading: Reading::Paused, .. }) => end.unread.extend_from_slice(bytes),
-            // The host is gone, and nobody acknowledges the bytes.
+            // The host was removed: nothing acknowledges the bytes.
             Some(Host { node: None, .. }) | None => {}
         }
     }
@@ -196,7 +196,7 @@ impl Sim {
         end.connection.receive(bytes, self.now);
         if self.connections.end_mut(peer).is_some_and(|peer| peer.acknowledged(bytes.len())) {
             let delay = self.faults.draw_delay(&mut self.rng);
-            self.schedule(self.now + delay, Happening::Writable { end: peer });
+            self.schedule(self.now + delay, SimEvent::Writable { end: peer });
         }
         loop {
             let Some(end) = self.connections.end_mut(id) else { return };
@@ -220,7 +220,7 @@ impl Sim {
             return;
         }
         end.connection.peer_ended(self.now);
-        // What waits finds a closed socket.
+        // Queued bytes find a closed socket.
         self.step_connection(id, |now, _, connection, socket| connection.flush(now, socket));
         self.end_if_answered(id);
     }
@@ -238,14 +238,14 @@ impl Sim {
         }
     }
 
-    /// Makes sure that a connection's deadline is looked at.
+    /// Schedules the deadline of a connection.
     fn watch(&mut self, id: ConnectionId) {
         let Some(end) = self.connections.end_mut(id) else { return };
         let (at, _) = end.connection.deadline(&self.stream_limits);
         if end.alarm.is_none_or(|alarm| at < alarm) {
             end.alarm = Some(at);
             self.alarms += 1;
-            self.schedule(at, Happening::Alarm { end: id });
+            self.schedule(at, SimEvent::Alarm { end: id });
         }
     }
 
@@ -255,7 +255,7 @@ impl Sim {
         if self.hosts.get(end.host.0).is_none_or(|host| host.node.is_none()) {
             return;
         }
-        // One that was arranged for a later time finds nothing due.
+        // A later alarm finds nothing due.
         let (at, why) = end.connection.deadline(&self.stream_limits);
         if at <= self.now {
             self.fail(id, why);
@@ -265,16 +265,16 @@ impl Sim {
         }
     }
 
-    /// Closes one end: its host is told now, the peer's when what is under way has arrived.
+    /// Closes one end: its host gets the event now, the peer's after the bytes in transit have arrived.
     pub(super) fn close_end(&mut self, id: ConnectionId) {
         let Some(mut end) = self.connections.remove(id) else { return };
         if let Some(peer) = self.connections.end_mut(end.peer) {
             let at = peer.last_arrival.max(self.now) + CLOSE_DELAY;
             peer.last_arrival = at;
-            self.schedule(at, Happening::Closed { end: end.peer });
+            self.schedule(at, SimEvent::Closed { end: end.peer });
         }
         let (now, is_connected) = (self.now, end.connection.is_connected());
-        let fate = if is_connected { Fate::Closed } else { Fate::Nobody };
+        let fate = if is_connected { Fate::Closed } else { Fate::NoListener };
         for message in end.unwritten() {
             self.record(end.host, (end.local, end.remote), Transport::Tcp, fate, &message);
         }
@@ -291,5 +291,5 @@ impl Sim {
     }
 }
 
-/// A close is not faster than the wire.
+/// Delay of a close, at least that of the bytes before it.
 const CLOSE_DELAY: Duration = Duration::from_millis(1);

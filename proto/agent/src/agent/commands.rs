@@ -1,4 +1,4 @@
-//! The program's commands for calls and queries.
+//! Commands of the program for calls and queries.
 
 use crate::call::Calls;
 use crate::core_context::CoreContext;
@@ -26,7 +26,7 @@ impl UserAgent {
         self.calls.iter()
     }
 
-    /// Makes a call. `target` is a SIP URI; without a scheme `sip:` is prepended, and a user alone is one of the account's
+    /// Starts a call. `target` is a SIP URI; without a scheme `sip:` is prepended, and a user alone is one of the account's
     /// domain. `media` is the local address and capabilities; it is offered in the INVITE.
     pub fn call(
         &mut self,
@@ -78,7 +78,7 @@ impl UserAgent {
         self.run(cx, |calls, cx| calls.resume(cx, call))
     }
 
-    /// Sets whether a protected call may become unprotected if the peer offers that. The default is no.
+    /// Allows or forbids that a protected call becomes unprotected if the peer offers that. The default is to forbid it.
     pub fn allow_unprotected(&mut self, call: CallId, allowed: bool) -> Result<(), CallError> {
         self.calls.allow_unprotected(call, allowed)
     }

@@ -35,7 +35,7 @@ impl UserAgent {
         if uri.scheme() != Scheme::Sip {
             return cx.refuse(incoming, 416, "Unsupported URI Scheme");
         }
-        if !understands(cx, incoming) {
+        if !supports_extensions(cx, incoming) {
             return;
         }
         match method {
@@ -77,8 +77,8 @@ fn on_options(calls: &mut Calls, cx: &mut CoreContext<'_>, incoming: &IncomingRe
     });
 }
 
-/// RFC 3261 §8.2.2.3: refuses what requires something that is not here.
-fn understands(cx: &mut CoreContext<'_>, incoming: &IncomingRequest<'_, '_>) -> bool {
+/// Refuses a request that requires an unsupported extension with 420 (RFC 3261 §8.2.2.3). False if it was refused.
+fn supports_extensions(cx: &mut CoreContext<'_>, incoming: &IncomingRequest<'_, '_>) -> bool {
     let foreign: Vec<Vec<u8>> = incoming
         .message
         .values(HeaderName::Require)

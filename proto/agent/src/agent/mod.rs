@@ -1,4 +1,4 @@
-//! The user agent: owns the components, and passes inputs and effects between them.
+//! User agent: owns the components, and passes inputs and effects between them.
 
 mod commands;
 mod dispatch;
@@ -16,7 +16,7 @@ use ringway_sansio::{Context, Deadline, Event, Flow, Instant, Node, Received, Se
 use ringway_sip::{HeaderName, Message, Start};
 use ringway_transaction::{SipFramer, SlabKey, Transactions};
 
-/// A phone's signalling for one or more accounts: registrations, calls, queries.
+/// Signalling of a phone for one or more accounts: registrations, calls, queries.
 ///
 /// Commands of the program are methods; results are reported as [`Action::Event`]. All take a [`Context`], like the
 /// methods of [`Node`].
@@ -29,6 +29,9 @@ pub struct UserAgent {
 
 impl UserAgent {
     /// Creates an idle user agent. `seed` is its only source of randomness; media keys are derived from it too.
+    ///
+    /// # Errors
+    /// An account has no valid address-of-record.
     pub fn new(config: Config, seed: Seed, now: Instant) -> Result<Self, BadAccount> {
         crate::account::check(&config)?;
         let mut shared = Shared::new(config, &seed);
@@ -38,11 +41,11 @@ impl UserAgent {
         Ok(Self { shared, requests, registrations, calls })
     }
 
-    /// Registers every account whose configuration says so.
+    /// Registers every account with [`Account::register`](crate::Account::register).
     pub fn start(&mut self, cx: &mut Context<'_, Action>) {
-        for place in 0..self.shared.config.accounts.len() {
-            if self.shared.config.accounts.get(place).is_some_and(|account| account.register) {
-                self.register(cx, AccountId(place));
+        for index in 0..self.shared.config.accounts.len() {
+            if self.shared.config.accounts.get(index).is_some_and(|account| account.register) {
+                self.register(cx, AccountId(index));
             }
         }
     }
@@ -68,51 +71,51 @@ impl UserAgent {
         self.registrations.is_registered(account)
     }
 
-    /// Ends every call and registration; nothing new is begun or taken after it. [`UserAgent::is_idle`] tells when all
-    /// is done; a program that does not want to wait for others' answers stops after a second or two.
+    /// Ends every call and registration, and refuses new ones. [`UserAgent::is_done`] is true after the last response; a
+    /// program need not wait longer than a second or two for it.
     pub fn shut_down(&mut self, cx: &mut Context<'_, Action>) {
         let added_from = cx.out.len();
         self.shared.is_stopping = true;
         let core = &mut CoreContext::new(&mut self.shared, &mut self.requests, cx);
         self.calls.end_all(core);
-        for place in 0..core.config.accounts.len() {
-            self.registrations.remove(core, AccountId(place));
+        for index in 0..core.config.accounts.len() {
+            self.registrations.remove(core, AccountId(index));
         }
         self.settle(cx, added_from);
     }
 
-    /// True when nothing is under way: no call, and no request that waits for an answer.
+    /// True if there is no call, no request without a final response, and no unanswered server transaction.
     pub fn is_idle(&self) -> bool {
         self.calls.len() == 0 && self.requests.is_done() && self.requests.transactions().is_idle()
     }
 
-    /// True when nobody waits for anybody: no call, and no request of ours without its answer. Unlike with
-    /// [`UserAgent::is_idle`], transactions may still be kept for repetitions; a program that ends need not wait for them.
+    /// True if there is no call, and no request of ours without a final response. Unlike with [`UserAgent::is_idle`],
+    /// received requests may still be unanswered.
     pub fn is_done(&self) -> bool {
         self.calls.len() == 0 && self.requests.is_done()
     }
 
-    /// The settings.
+    /// Settings of the agent.
     pub const fn config(&self) -> &Config {
         &self.shared.config
     }
 
-    /// What was counted.
+    /// Counters since the start.
     pub const fn counters(&self) -> &Counters {
         &self.shared.counters
     }
 
-    /// The transactions, for listings.
+    /// Transaction layer, for listings.
     pub const fn transactions(&self) -> &Transactions<Option<CallId>, SlabKey> {
         self.requests.transactions()
     }
 
-    /// How many calls and how many requests there are.
+    /// Number of calls and of requests.
     pub fn len(&self) -> (usize, usize) {
         (self.calls.len(), self.requests.len())
     }
 
-    /// True when there is neither a call nor a request.
+    /// True if there is neither a call nor a request.
     pub fn is_empty(&self) -> bool {
         self.len() == (0, 0)
     }
@@ -137,19 +140,19 @@ impl UserAgent {
                 let abilities = self.requests.abilities(cx.now, key, answer);
                 cx.emit(AgentEvent::QueryAnswered { query, status, reason, abilities });
             }
-            Purpose::Query(_) | Purpose::Ack(_) | Purpose::Nobody => {}
+            Purpose::Query(_) | Purpose::Ack(_) | Purpose::Unowned => {}
         }
         if is_final && !is_accepted {
             self.requests.forget(key);
         }
     }
 
-    /// The next CSeq of the dialog or registration of a request; `None`: it has neither.
+    /// Next CSeq of the dialog or registration of a request; `None`: it has neither.
     fn next_cseq(&mut self, purpose: Purpose) -> Option<u32> {
         match purpose {
             Purpose::Register(account) => self.registrations.next_cseq(account),
             Purpose::Call(call, _) => self.calls.next_cseq(call),
-            Purpose::Query(_) | Purpose::Ack(_) | Purpose::Nobody => None,
+            Purpose::Query(_) | Purpose::Ack(_) | Purpose::Unowned => None,
         }
     }
 
@@ -174,7 +177,7 @@ impl UserAgent {
         if let (Purpose::Register(account), Some(connection)) = (purpose, flow.connection) {
             self.registrations.note_connection(account, connection);
         }
-        // A call that was given up is not made again with credentials.
+        // A cancelled INVITE is not sent again with credentials.
         let is_given_up =
             matches!(purpose, Purpose::Call(call, CallRequest::Invite) if !self.calls.is_calling(call));
         let challenges = if is_given_up { Challenges::Ignored } else { Challenges::Answered };

@@ -1,5 +1,5 @@
-//! A 2xx to an INVITE, from us, until its ACK (RFC 3261 §13.3.1.4). It is this layer that sends it again, over reliable
-//! transports too, because only the ACK says that it arrived.
+//! A sent 2xx to an INVITE, until its ACK (RFC 3261 §13.3.1.4). This layer retransmits it, over reliable transports too,
+//! because only the ACK confirms it end-to-end.
 //!
 //! ```text
 //!   2xx sent ── T1, doubling up to T2: sent again ──┐
@@ -13,27 +13,27 @@ use core::time::Duration;
 use ringway_sansio::TimerKey;
 use ringway_transaction::ServerId;
 
-/// A 2xx without its ACK yet.
+/// Sent 2xx without its ACK.
 #[derive(Debug)]
 pub(super) struct Acceptance {
     pub(super) server: ServerId,
     pub(super) response: Vec<u8>,
-    /// The INVITE's number, which its ACK has too.
+    /// CSeq number of the INVITE and of its ACK.
     pub(super) cseq: u32,
     pub(super) accepting: Accepting,
-    /// The 2xx had the offer.
+    /// True if the 2xx has the offer.
     pub(super) awaits_answer: bool,
     pub(super) interval: Duration,
     pub(super) repeat: TimerKey,
     pub(super) give_up: TimerKey,
 }
 
-/// What was accepted.
+/// Purpose of the accepted INVITE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Accepting {
-    /// The call.
+    /// New call.
     Call,
-    /// A change of it.
+    /// Change of an established call.
     Change,
 }
 

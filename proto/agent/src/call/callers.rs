@@ -1,7 +1,7 @@
 //! Authentication of callers by digest: user-to-user authentication (RFC 3261 §22.2).
 //!
-//! Nothing is kept of an INVITE without proof: the 401 and its To tag follow from the request and the time. Used nonce counts
-//! are kept of proven passwords only; wrong passwords are counted for each user and each source, with a limit.
+//! An INVITE without proof leaves no state: the 401 and its To tag are functions of the request and the time. Used nonce counts
+//! are stored for proven passwords only; wrong passwords are counted for each user and each source, with a limit.
 
 use crate::context::Shared;
 use crate::core_context::CoreContext;
@@ -16,13 +16,13 @@ use ringway_auth::{
 };
 use ringway_sansio::{Instant, Seed};
 use ringway_sip::digest::Challenge;
-use ringway_sip::{HeaderName, Message, ResponseWriter, Uri};
+use ringway_sip::{HeaderName, Message, MessageWriter, Uri};
 use ringway_transaction::{Allowance, reply_flow, to_tag};
 
 /// Challenges the INVITEs of callers, and checks their credentials.
 pub(crate) struct CallerAuthenticator {
     nonces: NonceMaker,
-    /// Key of the numbers that stand for requests in a replay window.
+    /// Key of the hashes that identify requests in a replay window.
     request_key: [u8; 16],
     tag_key: [u8; 16],
     used: ReplayWindows,
@@ -43,7 +43,7 @@ impl CallerAuthenticator {
         }
     }
 
-    /// The user whose password the INVITE proves; `None`: it was answered.
+    /// User whose password the INVITE proves; `None`: it was answered.
     pub(crate) fn authenticate(
         &mut self,
         cx: &mut CoreContext<'_>,
@@ -92,7 +92,7 @@ impl CallerAuthenticator {
         None
     }
 
-    /// True for the ACK of a response of ours.
+    /// True for the ACK of a response of this authenticator.
     pub(crate) fn is_acknowledged_by(&self, ack: &Message<'_>) -> bool {
         ack.to().tag().is_some_and(|tag| tag == to_tag(&self.tag_key, ack))
     }
@@ -124,14 +124,14 @@ impl CallerAuthenticator {
         incoming: &IncomingRequest<'_, '_>,
         status: u16,
         phrase: &str,
-        add: impl FnOnce(&mut ResponseWriter<'_>),
+        add: impl FnOnce(&mut MessageWriter<'_>),
     ) {
         let (message, flow) = (incoming.message, incoming.flow);
         let tag = to_tag(&self.tag_key, message);
         let config = cx.config;
         let bytes_max = Allowance::generated_max(message.as_bytes().len());
         cx.send_at_most(bytes_max, reply_flow(message.via(), flow), |arena| {
-            let response = ResponseWriter::answer(arena, message, status, phrase, flow.remote, Some(&tag));
+            let response = MessageWriter::answer(arena, message, status, phrase, flow.remote, Some(&tag));
             finish(response, config, |response, _| {
                 add(response);
                 None
@@ -140,7 +140,7 @@ impl CallerAuthenticator {
     }
 }
 
-/// The users of a [`CallerAuth`], and what is remembered of their logins.
+/// Users of a [`CallerAuth`], and the state of their logins.
 struct CallerLogins<'a> {
     config: &'a Config,
     auth: &'a CallerAuth,
@@ -165,23 +165,23 @@ impl Logins for CallerLogins<'_> {
         self.guesses.on_login(now, login, result);
     }
 
-    /// True for an address-of-record of ours: a proxy puts our contact in its place (RFC 3261 §16.6).
+    /// True for the address-of-record of an account: a proxy replaces it by our contact (RFC 3261 §16.6).
     fn is_other_name(&self, uri: &Uri<'_>) -> bool {
         self.config.account_for(uri).is_some()
     }
 }
 
-/// RFC 8760 §2.4: the best first.
-const ALGORITHMS: [Algorithm; 2] = [Algorithm::Sha256, Algorithm::Md5];
+/// Only MD5, which all phones support: docs/decisions/0003-digest-order.md.
+const ALGORITHMS: [Algorithm; 1] = [Algorithm::Md5];
 
-/// How long a nonce is good: longer than a person takes to type a password.
+/// Lifetime of a nonce: longer than a user needs to type a password.
 const NONCE_LIFETIME: Duration = Duration::from_secs(300);
 
-/// Nonces of proven passwords that are remembered.
+/// Maximum number of stored nonces.
 const NONCES_MAX: usize = 1024;
 
-/// Pairs of a user and a source that proved its password that are remembered.
+/// Maximum number of stored pairs of a user and a source with a proven password.
 const PROOFS_MAX: usize = 1024;
 
-/// Retry-After for a caller whose password was not checked, in seconds.
+/// Retry-After in seconds of a 503 after too many wrong passwords.
 const SLOWED_RETRY_S: u64 = 10;

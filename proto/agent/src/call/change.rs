@@ -8,10 +8,9 @@
 //!      └────────────────────── Waiting ◄────┘ 491
 //! ```
 //!
-//! What cannot be sent is told as a refusal too, with 503.
+//! A change that cannot be sent is reported as a refusal, with 503.
 //!
-//! The program says what it wants, not what is to be sent: whatever was under way, [`Calls::reconcile`] brings the two
-//! together when it may.
+//! The program sets the wanted state, not the request: [`Calls::reconcile`] sends a change as soon as no other is pending.
 
 use crate::call::acceptance::{Acceptance, Accepting};
 use crate::call::outgoing::abilities;
@@ -26,7 +25,7 @@ use crate::{AgentEvent, By, CallError, CallId, CallState, Role};
 use alloc::vec::Vec;
 use core::time::Duration;
 use ringway_sdp::{Direction, MediaParams};
-use ringway_sip::{HeaderName, Message, Method, ResponseWriter};
+use ringway_sip::{HeaderName, Message, MessageWriter, Method};
 use ringway_transaction::{ServerId, SlabKey};
 
 impl Calls {
@@ -40,7 +39,7 @@ impl Calls {
         self.want_hold(cx, call, false)
     }
 
-    /// Sets whether a protected call may become unprotected if the peer offers that. The default is no.
+    /// Allows or forbids that a protected call becomes unprotected if the peer offers that. The default is to forbid it.
     pub(crate) fn allow_unprotected(&mut self, call: CallId, allowed: bool) -> Result<(), CallError> {
         let call = self.call_mut(call).ok_or(CallError::NoCall)?;
         call.session.as_mut().ok_or(CallError::WrongState)?.allow_unprotected(allowed);
@@ -57,7 +56,7 @@ impl Calls {
         Ok(())
     }
 
-    /// Sends the change that is wanted, if there is one and none is under way.
+    /// Sends the wanted change, if there is one and none is pending.
     pub(super) fn reconcile(&mut self, cx: &mut CoreContext<'_>, id: CallId) {
         self.offer_again(cx, id, 0);
     }
@@ -155,11 +154,11 @@ impl Calls {
             Ok(params) => {
                 call.hold.reached = hold;
                 let is_held = !params.direction.sends();
-                self.tell_changed(cx, id, params);
+                self.report_changed(cx, id, params);
                 self.note_peer_hold(cx, id, is_held);
                 self.reconcile(cx, id);
             }
-            // An accepted offer whose answer cannot be taken leaves the two sides with different ideas of the call.
+            // The peer has accepted the offer, so with an unacceptable answer the two sides have different sessions.
             Err(why) => {
                 cx.counters.sessions_refused += 1;
                 self.leave(cx, id, why.status, &why.reason, By::Local);
@@ -167,7 +166,7 @@ impl Calls {
         }
     }
 
-    /// RFC 3261 §14.1: who made the call waits longer, so that the two do not meet again.
+    /// Schedules the retry after glare (RFC 3261 §14.1): the caller waits longer, so that the two do not collide again.
     fn on_glare(&mut self, cx: &mut CoreContext<'_>, id: CallId) {
         let (retries_max, units) = (cx.config.limits.glare_retries_max, cx.random.rng.next_u64());
         let Some(call) = self.call_mut(id) else { return };
@@ -207,11 +206,11 @@ impl Calls {
     }
 
     /// Reports a new agreement on media.
-    pub(super) fn tell_changed(&mut self, cx: &mut CoreContext<'_>, id: CallId, params: MediaParams) {
+    pub(super) fn report_changed(&mut self, cx: &mut CoreContext<'_>, id: CallId, params: MediaParams) {
         cx.emit(AgentEvent::MediaChanged { call: id, params });
     }
 
-    /// Notes whether the peer holds the call: its description does not receive.
+    /// Notes if the peer holds the call: its description does not receive.
     pub(super) fn note_peer_hold(&mut self, cx: &mut CoreContext<'_>, id: CallId, is_held: bool) {
         let Some(call) = self.call_mut(id) else { return };
         if call.hold.by_peer != is_held {
@@ -242,19 +241,19 @@ impl Calls {
             (CallState::Leaving | CallState::Cancelling, _) => {
                 return cx.refuse(incoming, 481, "Call/Transaction Does Not Exist");
             }
-            (CallState::Calling | CallState::Ringing, _) => return self.ask_later(cx, incoming),
+            (CallState::Calling | CallState::Ringing, _) => return self.refuse_until_later(cx, incoming),
             (CallState::Accepted | CallState::Established, Reoffer::Sent { .. }) => {
                 return cx.refuse(incoming, 491, "Request Pending");
             }
             (CallState::Accepted | CallState::Established, _) if awaits_answer => {
-                return self.ask_later(cx, incoming);
+                return self.refuse_until_later(cx, incoming);
             }
             (CallState::Accepted | CallState::Established, Reoffer::Nothing | Reoffer::Waiting { .. }) => {}
         }
-        // Before anything changes: what there is no room for changes nothing.
+        // Before anything changes: without a transaction the session must not change.
         let Some(server) = cx.begin(incoming, Some(id)) else { return };
         let incoming = &IncomingRequest { server: Some(server), ..*incoming };
-        // Whoever sends a new INVITE has had our answer to the last one, whatever became of its ACK.
+        // The sender of a new INVITE has our response to the last one, even if its ACK is lost.
         if self.end_acceptance(id).is_some()
             && let Some(call) = self.call_mut(id)
         {
@@ -269,7 +268,7 @@ impl Calls {
         }
     }
 
-    /// Answers the offer of a request, or makes one if it has none. `true`: ours has no answer yet.
+    /// Answers the offer of a request, or creates one if it has none; then the second value is true.
     pub(super) fn negotiate(
         &mut self,
         cx: &mut CoreContext<'_>,
@@ -287,7 +286,7 @@ impl Calls {
                 let (body, params) = session.answer(offer, wanted)?;
                 call.hold.reached = call.hold.wanted;
                 let is_held = !params.direction.sends();
-                self.tell_changed(cx, id, params);
+                self.report_changed(cx, id, params);
                 self.note_peer_hold(cx, id, is_held);
                 Ok((body, false))
             }
@@ -306,7 +305,7 @@ impl Calls {
         call.dialog.refresh_target(incoming.message);
         let (account, flow) = (call.account, incoming.flow);
         let mut bytes = Vec::new();
-        let mut response = ResponseWriter::answer(&mut bytes, incoming.message, 200, "OK", flow.remote, None);
+        let mut response = MessageWriter::answer(&mut bytes, incoming.message, 200, "OK", flow.remote, None);
         add_contact(&mut response, cx.config, account, flow);
         add_abilities(&mut response);
         if !cx.config.user_agent.is_empty() {
@@ -329,19 +328,19 @@ impl Calls {
             CallState::Leaving | CallState::Cancelling => {
                 return cx.refuse(incoming, 481, "Call/Transaction Does Not Exist");
             }
-            // The first offer and answer are not through.
+            // The first offer/answer exchange is pending.
             CallState::Calling | CallState::Ringing if has_offer => {
-                return self.ask_later(cx, incoming);
+                return self.refuse_until_later(cx, incoming);
             }
             CallState::Accepted | CallState::Established if has_offer && is_pending => {
                 return cx.refuse(incoming, 491, "Request Pending");
             }
             CallState::Accepted | CallState::Established if has_offer && awaits_answer => {
-                return self.ask_later(cx, incoming);
+                return self.refuse_until_later(cx, incoming);
             }
             CallState::Calling | CallState::Ringing | CallState::Accepted | CallState::Established => {}
         }
-        // Before anything changes: what there is no room for changes nothing.
+        // Before anything changes: without a transaction the session must not change.
         let Some(server) = cx.begin(incoming, None) else { return };
         let incoming = &IncomingRequest { server: Some(server), ..*incoming };
         let body = match has_offer.then(|| self.negotiate(cx, incoming, id)).transpose() {
@@ -356,7 +355,7 @@ impl Calls {
             }
         };
         let Some(call) = self.call_mut(id) else { return };
-        // RFC 3261 §12.2.2: the target of the dialog that it came in. Before the answer there may be several.
+        // RFC 3261 §12.2.2: the target of the request's dialog. Before the answer there may be several dialogs.
         call.dialog_of(incoming.message).refresh_target(incoming.message);
         let account = call.account;
         cx.respond(incoming, 200, "OK", None, |response, config| {
@@ -366,8 +365,12 @@ impl Calls {
         });
     }
 
-    /// Refuses an offer while another is not answered yet (RFC 3261 §14.2).
-    pub(super) fn ask_later(&mut self, cx: &mut CoreContext<'_>, incoming: &IncomingRequest<'_, '_>) {
+    /// Refuses an offer while another one is pending (RFC 3261 §14.2).
+    pub(super) fn refuse_until_later(
+        &mut self,
+        cx: &mut CoreContext<'_>,
+        incoming: &IncomingRequest<'_, '_>,
+    ) {
         let after_s = cx.random.rng.below(11);
         cx.refuse_with(incoming, 500, "Another Request Is Pending", |response| {
             response.header_number(HeaderName::RetryAfter, after_s);

@@ -3,7 +3,7 @@
 use crate::RouteError;
 use alloc::string::String;
 
-/// Why a call cannot be made, answered, or changed.
+/// Error of a command for a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallError {
     /// There is no such account.
@@ -12,22 +12,22 @@ pub enum CallError {
     NoCall,
     /// The call is not in a state for this.
     WrongState,
-    /// There are as many calls as allowed.
+    /// The maximum number of calls is reached.
     TooManyCalls,
     /// The agent is shutting down.
     Stopping,
     /// Nothing can be sent to this URI.
     Route(RouteError),
-    /// The request could not be sent; why, for a person.
+    /// The request could not be sent; the reason as text for the user.
     NotSent(&'static str),
-    /// The other side's session description is not acceptable; the call was refused with this status.
+    /// The peer's session description is not acceptable; the call was refused with this status.
     Refused {
         /// 400 or 488.
         status: u16,
-        /// Why, for a person.
+        /// Reason as text for the user.
         reason: String,
     },
-    /// This is no status code that a call can be refused with, or ring with.
+    /// The status code is not valid for this command.
     BadStatus,
 }
 

@@ -1,4 +1,4 @@
-//! Received calls (RFC 3261 §13.3), from the INVITE to the ACK.
+//! Incoming calls (RFC 3261 §13.3), from the INVITE to the ACK.
 
 use crate::call::acceptance::{Acceptance, Accepting};
 use crate::call::state::{Call, Unanswered};
@@ -17,12 +17,12 @@ use core::ops::Range;
 use core::time::Duration;
 use ringway_sansio::Flow;
 use ringway_sdp::{Direction, LocalMedia, MediaParams};
-use ringway_sip::{HeaderName, Message, Params, ResponseWriter, digest, grammar};
+use ringway_sip::{HeaderName, Message, MessageWriter, Params, digest, grammar};
 
-/// The call that a Replaces header names (RFC 3891 §3).
+/// Call of a Replaces header field (RFC 3891 §3).
 enum Replaced {
-    /// There is no such header.
-    Nobody,
+    /// There is no such header field.
+    None,
     Call(CallId),
     Refused(u16, &'static str),
 }
@@ -58,13 +58,13 @@ impl Calls {
             return cx.refuse_session(incoming, &why);
         }
         let replaces = match self.replaced_by(incoming.message, account) {
-            Replaced::Nobody => None,
+            Replaced::None => None,
             Replaced::Call(call) => Some(call),
             Replaced::Refused(status, phrase) => {
                 return cx.refuse(incoming, status, phrase);
             }
         };
-        // The call that takes another's place may be one more, until it has taken it.
+        // A call that replaces another may exceed the limit by one, until the other ends.
         if self.live_count() >= cx.config.limits.calls_max + usize::from(replaces.is_some()) {
             cx.counters.too_many_calls += 1;
             return cx.refuse(incoming, 486, "Busy Here");
@@ -81,7 +81,7 @@ impl Calls {
         }
     }
 
-    /// RFC 3261 §8.2.2.2: the same request has come by another way before.
+    /// True for a merged request: it was received before on another path (RFC 3261 §8.2.2.2).
     fn is_merged(&self, message: &Message<'_>) -> bool {
         self.calls.iter().any(|(_, call)| {
             call.role == Role::Callee
@@ -93,7 +93,7 @@ impl Calls {
 
     fn replaced_by(&self, message: &Message<'_>, account: AccountId) -> Replaced {
         let mut lines = message.lines_of(HeaderName::Replaces);
-        let Some(line) = lines.next() else { return Replaced::Nobody };
+        let Some(line) = lines.next() else { return Replaced::None };
         let at = line.iter().position(|&byte| byte == b';').unwrap_or(line.len());
         let (call_id, params) = line.split_at_checked(at).unwrap_or((line, b""));
         let (Ok(params), None) = (Params::parse(params), lines.next()) else {
@@ -118,7 +118,7 @@ impl Calls {
             CallState::Accepted | CallState::Established | CallState::Calling => {
                 Replaced::Call(CallId::from_key(key))
             }
-            // RFC 3891 §3: only who made the early dialog may be taken out of it.
+            // RFC 3891 §3: an early dialog can only be replaced at its caller.
             CallState::Ringing | CallState::Cancelling => {
                 Replaced::Refused(481, "Call/Transaction Does Not Exist")
             }
@@ -224,7 +224,7 @@ impl Calls {
             id,
             Acceptance::new(server, response, cseq, Accepting::Call, awaits_answer),
         );
-        self.tell_answered(cx, id, params);
+        self.report_answered(cx, id, params);
         self.end_replaced(cx, id);
         Ok(())
     }
@@ -249,7 +249,7 @@ impl Calls {
         if statuses.contains(&status) { Ok(()) } else { Err(CallError::BadStatus) }
     }
 
-    fn tell_answered(&mut self, cx: &mut CoreContext<'_>, call: CallId, params: Option<MediaParams>) {
+    fn report_answered(&mut self, cx: &mut CoreContext<'_>, call: CallId, params: Option<MediaParams>) {
         let Some(params) = params else { return };
         let is_held = !params.direction.sends();
         cx.emit(AgentEvent::Answered { call, params });
@@ -269,12 +269,12 @@ impl Calls {
         self.respond_to_invite(cx, id, why.status, phrase_of(why.status), |response| {
             write_refusal(response, why, &agent);
         });
-        self.tell_ended(cx, id, why.status, &why.reason, By::Local);
+        self.report_ended(cx, id, why.status, &why.reason, By::Local);
         self.drop_call(id);
         CallError::Refused { status: why.status, reason: why.reason.clone() }
     }
 
-    /// RFC 3891 §3: who is replaced is hung up on when the replacement is answered.
+    /// Ends the replaced call after the replacement was answered (RFC 3891 §3).
     fn end_replaced(&mut self, cx: &mut CoreContext<'_>, id: CallId) {
         if let Some(old) = self.call_mut(id).and_then(|call| call.replaces.take()) {
             self.end_call(cx, old, None);
@@ -288,7 +288,7 @@ impl Calls {
         id: CallId,
         status: u16,
         phrase: &str,
-        add: impl FnOnce(&mut ResponseWriter<'_>),
+        add: impl FnOnce(&mut MessageWriter<'_>),
     ) {
         let Some(unanswered) = self.call_at(id).and_then(|call| call.unanswered.as_ref()) else { return };
         let (server, flow) = (unanswered.server, unanswered.flow);
@@ -312,7 +312,7 @@ impl Calls {
         status: u16,
         phrase: &str,
         bytes: &mut Vec<u8>,
-        add: impl FnOnce(&mut ResponseWriter<'_>, &Config) -> Option<Body>,
+        add: impl FnOnce(&mut MessageWriter<'_>, &Config) -> Option<Body>,
     ) {
         let Some(call) = self.call_at(id) else { return };
         let Some(unanswered) = &call.unanswered else { return };
@@ -322,14 +322,14 @@ impl Calls {
         let source = unanswered.flow.remote;
         // RFC 3261 §8.2.6.2: a 100 needs no tag.
         let tag = (status != 100).then_some(call.dialog.local_tag.as_slice());
-        let mut response = ResponseWriter::answer(bytes, &message, status, phrase, source, tag);
+        let mut response = MessageWriter::answer(bytes, &message, status, phrase, source, tag);
         if (101..300).contains(&status) {
             response.copy(&message, HeaderName::RecordRoute);
         }
         finish(response, config, add);
     }
 
-    /// Sends the 2xx, and again until its ACK is received.
+    /// Sends the 2xx, and starts its retransmission until the ACK.
     pub(super) fn begin_acceptance(
         &mut self,
         cx: &mut CoreContext<'_>,
@@ -338,7 +338,7 @@ impl Calls {
     ) {
         cx.send_response(acceptance.server, 200, &acceptance.response);
         acceptance.interval = cx.config.timers.t1;
-        acceptance.repeat = self.timers.arm(cx.now() + acceptance.interval, Timer::RepeatSuccess(id));
+        acceptance.repeat = self.timers.arm(cx.now() + acceptance.interval, Timer::RetransmitSuccess(id));
         acceptance.give_up = self.timers.arm(cx.now() + cx.config.timers.t1 * 64, Timer::GiveUpOnAck(id));
         self.end_acceptance(id);
         if let Some(call) = self.call_mut(id) {
@@ -346,17 +346,17 @@ impl Calls {
         }
     }
 
-    pub(super) fn repeat_success(&mut self, cx: &mut CoreContext<'_>, id: CallId) {
+    pub(super) fn retransmit_success(&mut self, cx: &mut CoreContext<'_>, id: CallId) {
         let t2 = cx.config.timers.t2;
         let Some(acceptance) = self.calls.get_mut(id.key()).and_then(|call| call.acceptance.as_mut()) else {
             return;
         };
         cx.send_response(acceptance.server, 200, &acceptance.response);
         acceptance.interval = (acceptance.interval * 2).min(t2);
-        acceptance.repeat = self.timers.arm(cx.now() + acceptance.interval, Timer::RepeatSuccess(id));
+        acceptance.repeat = self.timers.arm(cx.now() + acceptance.interval, Timer::RetransmitSuccess(id));
     }
 
-    /// RFC 3261 §13.3.1.4: without an ACK the call is over, and the other side is told.
+    /// Ends a call whose 2xx got no ACK, with BYE (RFC 3261 §13.3.1.4).
     pub(super) fn give_up_on_ack(&mut self, cx: &mut CoreContext<'_>, id: CallId) {
         if self.call_at(id).is_some_and(|call| call.acceptance.is_some()) {
             cx.counters.acks_missed += 1;
@@ -380,7 +380,7 @@ impl Calls {
         };
         let Some(acceptance) = self.end_acceptance(id) else { return };
         if self.call_state(id) == Some(CallState::Leaving) {
-            // The call was ended before; after the ACK the BYE may be sent (RFC 3261 §15).
+            // The call was ended before; the BYE may be sent after the ACK (RFC 3261 §15).
             return self.send_bye(cx, id);
         }
         if let Some(call) = self.call_mut(id).filter(|call| call.state == CallState::Accepted) {
@@ -400,8 +400,8 @@ impl Calls {
         Some(acceptance)
     }
 
-    /// The answer to the offer that our 2xx had. Without one there is no session to speak of, and a call that cannot be
-    /// agreed on is ended (RFC 3261 §14.2).
+    /// Handles the answer to the offer in our 2xx. Without an acceptable one there is no session, and the call is ended
+    /// (RFC 3261 §14.2).
     fn on_answer_in_ack(
         &mut self,
         cx: &mut CoreContext<'_>,
@@ -433,7 +433,7 @@ impl Calls {
     }
 }
 
-/// The Expires of an INVITE (RFC 3261 §13.3.1).
+/// Expires of an INVITE (RFC 3261 §13.3.1).
 fn expires_of(message: &Message<'_>) -> Option<Duration> {
     let seconds = message.first(HeaderName::Expires).and_then(grammar::delta_seconds)?;
     Some(Duration::from_secs(u64::from(seconds.max(1))))

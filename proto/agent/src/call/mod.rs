@@ -1,4 +1,4 @@
-//! A call: an INVITE, the dialogs it makes, the session in them, and its end.
+//! Calls: an INVITE, its dialogs, their session, and its end.
 //!
 //! ```text
 //!   call()                                             INVITE
@@ -63,7 +63,7 @@ enum Timer {
     /// The call was not answered in time.
     Ring(CallId),
     /// Retransmission of a 2xx without ACK.
-    RepeatSuccess(CallId),
+    RetransmitSuccess(CallId),
     /// The ACK was not received in time.
     GiveUpOnAck(CallId),
     /// A change of the session is tried again after a 491.
@@ -94,7 +94,7 @@ impl Calls {
         self.call_at(call).map(|call| call.state)
     }
 
-    /// Who called; `None`: it has ended.
+    /// Our role in a call; `None`: it has ended.
     pub(crate) fn call_role(&self, call: CallId) -> Option<Role> {
         self.call_at(call).map(|call| call.role)
     }
@@ -112,7 +112,7 @@ impl Calls {
         self.calls.iter().filter(|(_, call)| call.state != CallState::Leaving).count()
     }
 
-    /// The call whose dialog a request belongs to.
+    /// Call of an in-dialog request.
     fn call_of(&self, message: &Message<'_>) -> Option<CallId> {
         let local_tag = message.to().tag()?;
         let remote_tag = message.from().tag().unwrap_or_default();
@@ -124,7 +124,7 @@ impl Calls {
         found.map(|(key, _)| CallId::from_key(key))
     }
 
-    /// The call of an in-dialog request with the next CSeq; `None` if it was refused.
+    /// Call of an in-dialog request with the next CSeq; `None` if it was refused.
     fn call_in_order(
         &mut self,
         cx: &mut CoreContext<'_>,
@@ -143,14 +143,14 @@ impl Calls {
         Some(id)
     }
 
-    /// The next CSeq of a call's dialog.
+    /// Next CSeq of a call's dialog.
     pub(crate) fn next_cseq(&mut self, id: CallId) -> Option<u32> {
         let dialog = &mut self.call_mut(id)?.dialog;
         dialog.local_cseq = dialog.local_cseq.saturating_add(1);
         Some(dialog.local_cseq)
     }
 
-    /// The account of the call that an in-dialog request belongs to; `None` if it was refused.
+    /// Account of the call of an in-dialog request; `None` if it was refused.
     pub(crate) fn account_in_order(
         &mut self,
         cx: &mut CoreContext<'_>,
@@ -172,7 +172,7 @@ impl Calls {
             CallRequest::Invite => self.on_invite_answer(cx, id, key, answer),
             CallRequest::Reinvite => self.on_reinvite_answer(cx, id, key, answer),
             CallRequest::Bye | CallRequest::Refer | CallRequest::Report if answer.status < 200 => {}
-            // The call has ended whatever the response is.
+            // The call has ended with any response.
             CallRequest::Bye => {
                 self.calls.remove(id.key());
             }
@@ -192,7 +192,7 @@ impl Calls {
         while let Some(timer) = self.timers.expire(cx.now()) {
             match timer {
                 Timer::Ring(id) => self.on_ring_timeout(cx, id),
-                Timer::RepeatSuccess(id) => self.repeat_success(cx, id),
+                Timer::RetransmitSuccess(id) => self.retransmit_success(cx, id),
                 Timer::GiveUpOnAck(id) => self.give_up_on_ack(cx, id),
                 Timer::Glare(id) => self.on_glare_timer(cx, id),
                 Timer::Transfer(id) => {
@@ -243,7 +243,7 @@ impl Calls {
     /// Handles CANCEL (RFC 3261 §9.2). After the final response it has no effect; the caller sends BYE.
     pub(crate) fn on_cancel(&mut self, cx: &mut CoreContext<'_>, incoming: &IncomingRequest<'_, '_>) {
         let found = cx.requests.cancelled_by(incoming.message);
-        // A stranger who has seen a branch must not end the call: a CANCEL takes the way of its INVITE.
+        // An attacker who has read a branch must not end the call: a CANCEL comes from the address of its INVITE.
         let found = found.filter(|(_, flow)| flow.remote.ip() == incoming.flow.remote.ip());
         let Some((call, _)) = found else {
             return cx.refuse(incoming, 481, "Call/Transaction Does Not Exist");
@@ -260,7 +260,7 @@ impl Calls {
     /// Handles a REFER.
     pub(crate) fn on_refer(&mut self, cx: &mut CoreContext<'_>, incoming: &IncomingRequest<'_, '_>) {
         if incoming.message.to().tag().is_none() {
-            // Outside a dialog anybody could make this phone call a third party.
+            // An out-of-dialog REFER would let any sender make this phone call a third party.
             return cx.refuse(incoming, 403, "Refer Only Inside A Call");
         }
         let Some(id) = self.call_in_order(cx, incoming) else { return };
@@ -295,7 +295,7 @@ impl Calls {
         call.refer(cx, &mut self.timers, target)
     }
 
-    /// Makes the call that the peer of a call requested.
+    /// Starts the call that the peer of a call requested.
     pub(crate) fn accept_transfer(
         &mut self,
         cx: &mut CoreContext<'_>,
@@ -327,7 +327,7 @@ impl Calls {
         }
     }
 
-    /// Handles the final response to our REFER. A success says only that the peer will try.
+    /// Handles the final response to our REFER. A 2xx only means that the peer will try.
     fn on_refer_answer(&mut self, cx: &mut CoreContext<'_>, id: CallId, answer: &Answer<'_, '_>) {
         if (200..300).contains(&answer.status) {
             return;
@@ -346,12 +346,12 @@ impl Calls {
         }
     }
 
-    /// The identifier of the next call that is inserted.
+    /// Identifier of the next call that is inserted.
     fn next_id(&self) -> CallId {
         CallId::from_key(self.calls.next_key())
     }
 
-    /// RFC 3261 §9.1. The CANCEL waits for a provisional answer; until the INVITE's final one the call is not over.
+    /// Cancels a call (RFC 3261 §9.1). The CANCEL waits for a provisional response; the call ends with the INVITE's final one.
     fn cancel_call(&mut self, cx: &mut CoreContext<'_>, id: CallId) {
         let Some(call) = self.call_mut(id) else { return };
         call.state = CallState::Cancelling;
@@ -362,7 +362,7 @@ impl Calls {
             Cancelled::Sent => {}
             Cancelled::Unsent => {
                 self.report_progress(cx, id, 487);
-                self.tell_ended(cx, id, 487, "cancelled", By::Local);
+                self.report_ended(cx, id, 487, "cancelled", By::Local);
                 self.drop_call(id);
             }
         }
@@ -372,24 +372,24 @@ impl Calls {
     fn decline(&mut self, cx: &mut CoreContext<'_>, id: CallId, status: u16, by: By) {
         let phrase = phrase_of(status);
         self.respond_to_invite(cx, id, status, phrase, |_| {});
-        self.tell_ended(cx, id, status, phrase, by);
+        self.report_ended(cx, id, status, phrase, by);
         self.drop_call(id);
     }
 
-    /// Ends a call that stands: tells the program, and the other side by BYE. A callee may not send that before the ACK has
-    /// come (RFC 3261 §15).
+    /// Ends an established call: reports it to the program, and sends BYE. A callee must not send BYE before the ACK (RFC
+    /// 3261 §15).
     fn leave(&mut self, cx: &mut CoreContext<'_>, id: CallId, status: u16, reason: &str, by: By) {
         let Some(call) = self.call_mut(id).filter(|call| call.state != CallState::Leaving) else { return };
         call.state = CallState::Leaving;
         let must_wait = call.acceptance.is_some();
         self.stop_changes(id);
-        self.tell_ended(cx, id, status, reason, by);
+        self.report_ended(cx, id, status, reason, by);
         if !must_wait {
             self.send_bye(cx, id);
         }
     }
 
-    /// Sends the BYE of a call that was left. When it cannot be sent the call is gone at once.
+    /// Sends the BYE of an ended call. If it cannot be sent, the call is removed at once.
     fn send_bye(&mut self, cx: &mut CoreContext<'_>, id: CallId) {
         let Some(call) = self.call_mut(id) else { return };
         let account = call.account;
@@ -406,10 +406,10 @@ impl Calls {
     fn on_peer_left(&mut self, cx: &mut CoreContext<'_>, id: CallId) {
         match self.call_state(id) {
             Some(CallState::Ringing) => self.decline(cx, id, 487, By::Remote),
-            // A callee may not say BYE before its answer, and another fork may still answer: the INVITE's own end counts.
+            // A callee must not send BYE before its answer, and another fork may still answer: the INVITE continues.
             Some(CallState::Calling | CallState::Cancelling | CallState::Leaving) | None => {}
             Some(CallState::Accepted | CallState::Established) => {
-                self.tell_ended(cx, id, 200, "the other side hung up", By::Remote);
+                self.report_ended(cx, id, 200, "the other side hung up", By::Remote);
                 self.drop_call(id);
             }
         }
@@ -424,7 +424,7 @@ impl Calls {
         }
     }
 
-    /// Stops the timers of what could still change in a call.
+    /// Stops the timers of pending changes and transfers of a call.
     fn stop_changes(&mut self, id: CallId) {
         self.stop_reoffer(id);
         if let Some(call) = self.calls.get_mut(id.key()) {
@@ -433,16 +433,16 @@ impl Calls {
         }
     }
 
-    fn tell_ended(&mut self, cx: &mut CoreContext<'_>, call: CallId, status: u16, reason: &str, by: By) {
+    fn report_ended(&mut self, cx: &mut CoreContext<'_>, call: CallId, status: u16, reason: &str, by: By) {
         cx.emit(AgentEvent::Ended { call, cause: Ended { status, reason: reason.into(), by } });
     }
 
-    /// RFC 3261 §12.2.1.2: an answer to a request inside a dialog that says the dialog is gone. True when it does.
+    /// Ends a call after a response that terminates the dialog (RFC 3261 §12.2.1.2). True if it does.
     fn ends_dialog(&mut self, cx: &mut CoreContext<'_>, id: CallId, answer: &Answer<'_, '_>) -> bool {
         match answer.status {
             481 => {
                 if self.call_state(id).is_some_and(|state| state != CallState::Leaving) {
-                    self.tell_ended(cx, id, 481, &answer.reason, By::Remote);
+                    self.report_ended(cx, id, 481, &answer.reason, By::Remote);
                 }
                 self.drop_call(id);
                 true

@@ -1,4 +1,4 @@
-//! Calls that we make (RFC 3261 §13.2): the INVITE, the dialogs of its responses, and the one that is kept.
+//! Outgoing calls (RFC 3261 §13.2): the INVITE, the dialogs of its responses, and the established one.
 
 use crate::call::state::{Call, Early, Invitation};
 use crate::call::{Calls, Timer};
@@ -6,8 +6,8 @@ use crate::core_context::CoreContext;
 use crate::dialog::Dialog;
 use crate::draft::{Body, CallRequest, ContactField, Draft, Purpose, Scope};
 use crate::next_hop::{NextHop, preloaded_route};
-use crate::request::Answer;
 use crate::request::reply::{ALLOW, SUPPORTED};
+use crate::request::{Answer, NotSent};
 use crate::session::{Carried, NotAcceptable, SDP, Session, carried};
 use crate::text::unfolded;
 use crate::{AccountId, AgentEvent, By, CallError, CallId, CallState, Role, RouteError};
@@ -17,7 +17,7 @@ use ringway_sip::{HeaderName, Message, Method, NameAddr, Uri};
 use ringway_transaction::SlabKey;
 
 impl Calls {
-    /// Makes a call. `target` is completed by [`Account::full_target`](crate::Account).
+    /// Starts a call. `target` is completed by [`Account::full_target`](crate::Account).
     pub(crate) fn call(
         &mut self,
         cx: &mut CoreContext<'_>,
@@ -62,7 +62,10 @@ impl Calls {
         draft.routes = routes.unwrap_or_default();
         draft.fields.extend(invitation.fields);
         self.calls.insert(call);
-        self.submit_invite(cx, id, draft)?;
+        if let Err(why) = self.submit_invite(cx, id, draft) {
+            self.calls.remove(id.key());
+            return Err(CallError::NotSent(why.reason()));
+        }
         let ring = self.timers.arm(cx.now() + cx.config.ring, Timer::Ring(id));
         if let Some(call) = self.call_mut(id) {
             call.ring = ring;
@@ -70,22 +73,15 @@ impl Calls {
         Ok(id)
     }
 
-    fn submit_invite(&mut self, cx: &mut CoreContext<'_>, id: CallId, draft: Draft) -> Result<(), CallError> {
-        match cx.submit(draft, Purpose::Call(id, CallRequest::Invite)) {
-            Ok(key) => {
-                if let Some(call) = self.call_mut(id) {
-                    call.invite = Some(key);
-                }
-                Ok(())
-            }
-            Err(why) => {
-                self.calls.remove(id.key());
-                Err(CallError::NotSent(why.reason()))
-            }
+    fn submit_invite(&mut self, cx: &mut CoreContext<'_>, id: CallId, draft: Draft) -> Result<(), NotSent> {
+        let key = cx.submit(draft, Purpose::Call(id, CallRequest::Invite))?;
+        if let Some(call) = self.call_mut(id) {
+            call.invite = Some(key);
         }
+        Ok(())
     }
 
-    /// True for a call that is still wanted and not answered.
+    /// True for an outgoing call that is neither answered nor cancelled.
     pub(crate) fn is_calling(&self, call: CallId) -> bool {
         self.call_state(call) == Some(CallState::Calling)
     }
@@ -118,8 +114,8 @@ impl Calls {
         }
         let Some(call) = self.call_mut(id) else { return };
         let Some(tag) = message.to().tag() else { return };
-        let place = match call.early.iter().position(|early| early.dialog.remote_tag == tag) {
-            Some(place) => place,
+        let index = match call.early.iter().position(|early| early.dialog.remote_tag == tag) {
+            Some(index) => index,
             None if call.early.len() >= limits.early_dialogs_max => {
                 cx.counters.too_many_early_dialogs += 1;
                 return;
@@ -130,10 +126,10 @@ impl Calls {
                 call.early.len() - 1
             }
         };
-        // A preview: the final answer has the last word (RFC 3261 §13.2.1), so one that cannot be read is passed over.
+        // The final response decides (RFC 3261 §13.2.1), so an unacceptable early description is ignored.
         let Ok(Carried::Description(body)) = carried(message, limits.body_bytes_max) else { return };
         let Some(session) = call.session.as_mut().map(Session::fork) else { return };
-        let Some(early) = call.early.get_mut(place) else { return };
+        let Some(early) = call.early.get_mut(index) else { return };
         if let Ok(params) = accept(session, body)
             && early.agreed.as_ref().is_none_or(|(_, known)| known != &params.1)
         {
@@ -143,7 +139,7 @@ impl Calls {
         }
     }
 
-    /// A 2xx with a tag that has not been acknowledged yet.
+    /// Handles a 2xx of a dialog that is not acknowledged yet.
     fn on_success(&mut self, cx: &mut CoreContext<'_>, id: CallId, key: SlabKey, message: &Message<'_>) {
         let acks = cx.requests.ack_count(key);
         if acks >= cx.config.limits.early_dialogs_max {
@@ -154,10 +150,10 @@ impl Calls {
             Some(CallState::Calling) => self.establish(cx, id, key, message),
             Some(CallState::Cancelling) => {
                 self.acknowledge_and_leave(cx, key, message);
-                self.tell_ended(cx, id, 487, "cancelled", By::Local);
+                self.report_ended(cx, id, 487, "cancelled", By::Local);
                 self.drop_call(id);
             }
-            // Another fork has answered first, or the call is over.
+            // Another fork has answered first, or the call has ended.
             _ => {
                 cx.counters.forks_ended += 1;
                 self.acknowledge_and_leave(cx, key, message);
@@ -170,12 +166,12 @@ impl Calls {
         let Some(call) = self.call_mut(id) else { return };
         let tag = message.to().tag().unwrap_or_default();
         let early = call.early.iter().position(|early| early.dialog.remote_tag == tag);
-        let early = early.map(|place| call.early.swap_remove(place));
+        let early = early.map(|index| call.early.swap_remove(index));
         let before = early.as_ref().map_or(&call.dialog, |early| &early.dialog);
         let Ok(mut dialog) = before.answered(message, &limits) else {
-            // Nothing can be sent in it, so nothing is: the other side gives up without our ACK.
+            // No request can be sent in it: the peer times out without our ACK.
             cx.counters.too_many_routes += 1;
-            self.tell_ended(cx, id, 400, "the answer makes no dialog", By::Local);
+            self.report_ended(cx, id, 400, "the answer makes no dialog", By::Local);
             return self.drop_call(id);
         };
         // The INVITE may have been sent again since that dialog began.
@@ -215,7 +211,7 @@ impl Calls {
         }
     }
 
-    /// Sends ACK and BYE in a dialog that is not wanted.
+    /// Sends ACK and BYE in the dialog of an unwanted 2xx.
     fn acknowledge_and_leave(&mut self, cx: &mut CoreContext<'_>, key: SlabKey, message: &Message<'_>) {
         let Some(draft) = cx.requests.draft(key) else { return };
         let (account, cseq) = (draft.account, draft.cseq);
@@ -236,7 +232,7 @@ impl Calls {
             cx.acknowledge(key, &dialog.remote_tag, ack);
         }
         if let Ok(bye) = dialog.draft(account, Method::Bye) {
-            let _ = cx.submit(bye, Purpose::Nobody);
+            let _ = cx.submit(bye, Purpose::Unowned);
         }
     }
 
@@ -257,17 +253,17 @@ impl Calls {
         }
         self.report_progress(cx, id, answer.status);
         match state {
-            CallState::Cancelling => self.tell_ended(cx, id, 487, "cancelled", By::Local),
+            CallState::Cancelling => self.report_ended(cx, id, 487, "cancelled", By::Local),
             _ => {
                 let by = if answer.message.is_some() { By::Remote } else { By::Local };
-                self.tell_ended(cx, id, answer.status, &answer.reason, by);
+                self.report_ended(cx, id, answer.status, &answer.reason, by);
             }
         }
         self.drop_call(id);
     }
 
     /// Follows a redirection (RFC 3261 §8.1.3.4) to the best contact that a request can be sent to, without credentials.
-    /// True when the call goes on.
+    /// True if the call continues.
     fn redirect(&mut self, cx: &mut CoreContext<'_>, id: CallId, message: &Message<'_>) -> bool {
         let has_more = message.values(HeaderName::Contact).nth(CONTACTS_MAX).is_some();
         cx.counters.too_many_contacts += u64::from(has_more);
@@ -288,8 +284,8 @@ impl Calls {
         self.invite_again(cx, id, draft)
     }
 
-    /// Calls once more with an offer of RTP/SAVP (RFC 3261 §8.1.3.5). RFC 8643 offers optional SRTP as RTP/AVP, which phones
-    /// that insist on SRTP refuse: 488, pjsua 406. True when the call goes on.
+    /// Calls again with an offer of RTP/SAVP (RFC 3261 §8.1.3.5). RFC 8643 offers optional SRTP as RTP/AVP, which phones
+    /// that insist on SRTP refuse: 488, pjsua 406. True if the call continues.
     fn insist_on_srtp(&mut self, cx: &mut CoreContext<'_>, id: CallId) -> bool {
         let Some(old) = self.call_at(id).and_then(|call| call.invite) else { return false };
         let Some(mut draft) = cx.requests.draft(old).cloned() else { return false };
@@ -300,24 +296,16 @@ impl Calls {
         self.invite_again(cx, id, draft)
     }
 
-    /// Sends a changed INVITE in place of one that was refused: the same call, with the next CSeq. True when it was sent.
+    /// Sends a changed INVITE after a refused one: the same call, with the next CSeq. True if it was sent.
     fn invite_again(&mut self, cx: &mut CoreContext<'_>, id: CallId, mut draft: Draft) -> bool {
         let Some(call) = self.call_mut(id) else { return false };
         call.early.clear();
         call.dialog.local_cseq = call.dialog.local_cseq.saturating_add(1);
         draft.cseq = call.dialog.local_cseq;
-        match cx.submit(draft, Purpose::Call(id, CallRequest::Invite)) {
-            Ok(key) => {
-                if let Some(call) = self.call_mut(id) {
-                    call.invite = Some(key);
-                }
-                true
-            }
-            Err(_) => false,
-        }
+        self.submit_invite(cx, id, draft).is_ok()
     }
 
-    /// The call was not answered in time.
+    /// Ends a call that was not answered in time.
     pub(super) fn on_ring_timeout(&mut self, cx: &mut CoreContext<'_>, id: CallId) {
         match self.call_state(id) {
             Some(CallState::Calling) => self.end_call(cx, id, None),
@@ -330,7 +318,7 @@ impl Calls {
     }
 }
 
-/// An INVITE, the first or another one, with an offer.
+/// Draft of an INVITE or re-INVITE with an offer.
 pub(super) fn invite_draft(call: &Call, next_hop: NextHop, body: Body) -> Draft {
     let dialog = &call.dialog;
     Draft {
@@ -351,7 +339,7 @@ pub(super) fn invite_draft(call: &Call, next_hop: NextHop, body: Body) -> Draft 
     }
 }
 
-/// What every INVITE of ours says that we can do.
+/// Capabilities in every INVITE.
 pub(super) fn abilities() -> Vec<(HeaderName, Vec<u8>)> {
     alloc::vec![(HeaderName::Allow, ALLOW.to_vec()), (HeaderName::Supported, SUPPORTED.to_vec())]
 }
@@ -361,7 +349,7 @@ fn accept(mut session: Session, body: &[u8]) -> Result<(Session, MediaParams), N
     Ok((session, params))
 }
 
-/// The contact with the greatest q that is not where the call went already.
+/// Contact with the greatest q that is not the target of the call already.
 fn best_contact(message: &Message<'_>, but: &[u8]) -> Option<(Vec<u8>, NextHop)> {
     let mut best: Option<(u16, Vec<u8>, NextHop)> = None;
     for value in message.values(HeaderName::Contact).take(CONTACTS_MAX) {
@@ -379,5 +367,5 @@ fn best_contact(message: &Message<'_>, but: &[u8]) -> Option<(Vec<u8>, NextHop)>
     best.map(|(_, uri, next_hop)| (uri, next_hop))
 }
 
-/// Contacts of a redirection that are looked at.
+/// Maximum number of contacts of a redirection that are parsed.
 const CONTACTS_MAX: usize = 16;

@@ -29,7 +29,7 @@ pub(super) enum Report {
     Last,
 }
 
-/// The target of a referral, and additional header fields of the INVITE.
+/// Target of a referral, and additional header fields of the INVITE.
 type Target = (Vec<u8>, Vec<(HeaderName, Vec<u8>)>);
 
 impl Call {
@@ -151,7 +151,7 @@ fn target_of(message: &Message<'_>) -> Result<Target, (u16, &'static str)> {
     Ok((uri.as_bytes().get(..end).unwrap_or_default().to_vec(), fields))
 }
 
-/// The value of `Replaces` among a URI's headers, escapes undone.
+/// Value of `Replaces` in a URI's headers, without escapes.
 fn replaces_in(headers: &[u8]) -> Option<Vec<u8>> {
     let field = headers
         .split(|&byte| byte == b'&')

@@ -1,4 +1,4 @@
-//! A call's state.
+//! State of a call.
 
 use crate::call::acceptance::Acceptance;
 use crate::dialog::Dialog;
@@ -13,30 +13,30 @@ use ringway_transaction::{ServerId, SlabKey};
 /// State of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallState {
-    /// We call; nobody has answered.
+    /// Outgoing call without an answer.
     Calling,
-    /// We have given up calling; the other side must still agree.
+    /// Cancelled outgoing call; the final response is missing.
     Cancelling,
-    /// We are called; the program must decide.
+    /// Incoming call; the program must answer or reject it.
     Ringing,
-    /// We have answered; the other side has not said that it knows.
+    /// Answered incoming call; the ACK is missing.
     Accepted,
-    /// It stands.
+    /// Established on both sides.
     Established,
-    /// It is over; the other side must still agree.
+    /// Ended; the BYE or its response is pending.
     Leaving,
 }
 
-/// Who called.
+/// Our role in a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// We did.
+    /// We called.
     Caller,
-    /// The other side did.
+    /// The peer called.
     Callee,
 }
 
-/// One call.
+/// Call with its dialogs and session.
 #[derive(Debug)]
 pub(super) struct Call {
     pub(super) id: CallId,
@@ -44,45 +44,45 @@ pub(super) struct Call {
     pub(super) role: Role,
     pub(super) state: CallState,
     pub(super) dialog: Dialog,
-    /// `None`: a call that rings here, and nobody has said yet where its sound goes.
+    /// `None` for a ringing incoming call: the program has not set its local media.
     pub(super) session: Option<Session>,
-    /// The caller's dialogs before the answer.
+    /// Early dialogs of an outgoing call.
     pub(super) early: Vec<Early>,
-    /// The caller's INVITE.
+    /// INVITE of an outgoing call.
     pub(super) invite: Option<SlabKey>,
-    /// The callee's INVITE.
+    /// INVITE of a ringing incoming call.
     pub(super) unanswered: Option<Unanswered>,
     pub(super) acceptance: Option<Acceptance>,
     pub(super) reoffer: Reoffer,
     pub(super) hold: Hold,
     pub(super) transfer: Option<Transfer>,
     pub(super) referral: Option<Referral>,
-    /// The call that this one takes the place of when it is answered.
+    /// Call that this one replaces when it is answered.
     pub(super) replaces: Option<CallId>,
-    /// The call whose other side asked for this one.
+    /// Call whose peer requested this one (REFER).
     pub(super) referred_by: Option<CallId>,
     pub(super) ring: TimerKey,
     pub(super) redirects: u8,
-    /// The last provisional status that was told.
+    /// Last provisional status that was reported.
     pub(super) progress: u16,
 }
 
-/// Who keeps a call on hold.
+/// Hold of a call by either side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Hold {
-    /// The program wants it.
+    /// Requested by the program.
     pub(super) wanted: bool,
-    /// The other side has agreed.
+    /// Accepted by the peer.
     pub(super) reached: bool,
-    /// The other side keeps us on hold.
+    /// The peer holds the call.
     pub(super) by_peer: bool,
 }
 
-/// A dialog that a provisional answer has made.
+/// Early dialog: created by a provisional response.
 #[derive(Debug)]
 pub(super) struct Early {
     pub(super) dialog: Dialog,
-    /// What its description was answered with, should the final answer bring none.
+    /// Media negotiated with its description, used if the final response has none.
     pub(super) agreed: Option<(Session, MediaParams)>,
 }
 
@@ -90,52 +90,52 @@ pub(super) struct Early {
 #[derive(Debug)]
 pub(super) struct Invitation {
     pub(super) account: AccountId,
-    /// A SIP URI without headers.
+    /// SIP URI without headers.
     pub(super) target: Vec<u8>,
     pub(super) fields: Vec<(HeaderName, Vec<u8>)>,
     pub(super) referred_by: Option<CallId>,
 }
 
-/// The INVITE of a call that is not answered.
+/// INVITE of a call that is not answered.
 #[derive(Debug)]
 pub(super) struct Unanswered {
     pub(super) server: ServerId,
-    /// As received; the responses are made from it.
+    /// Received bytes; the responses are generated from them.
     pub(super) request: Vec<u8>,
     pub(super) flow: Flow,
     pub(super) cseq: u32,
 }
 
-/// A change of ours.
+/// Change of the session by us.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Reoffer {
-    /// None is under way.
+    /// No change is pending.
     #[default]
     Nothing,
-    /// An INVITE waits for its answer.
+    /// A re-INVITE waits for its response.
     Sent {
-        /// Whether it puts the call on hold.
+        /// True if it puts the call on hold.
         hold: bool,
         retries: u8,
     },
-    /// It met one of the other side's, and is tried again (RFC 3261 §14.1).
+    /// Glare (491): it is retried after a timer (RFC 3261 §14.1).
     Waiting { timer: TimerKey, retries: u8 },
 }
 
-/// A transfer that we requested.
+/// Transfer requested by us.
 #[derive(Debug)]
 pub(super) struct Transfer {
     pub(super) timer: TimerKey,
 }
 
-/// A transfer that the peer requested.
+/// Transfer requested by the peer.
 #[derive(Debug)]
 pub(super) struct Referral {
-    /// The URI to call, without headers.
+    /// URI to call, without headers.
     pub(super) target: Vec<u8>,
     /// Additional header fields of the INVITE: `Referred-By`, `Replaces`.
     pub(super) fields: Vec<(HeaderName, Vec<u8>)>,
-    /// True once the program has accepted.
+    /// True after the program has accepted.
     pub(super) is_accepted: bool,
     pub(super) timer: TimerKey,
 }
@@ -165,7 +165,7 @@ impl Call {
         }
     }
 
-    /// The dialog that a request belongs to: one of the early ones, each with numbers of its own, or the call's.
+    /// Dialog of a request: one of the early dialogs, which have their own CSeq, or the call's.
     pub(super) fn dialog_of(&mut self, message: &Message<'_>) -> &mut Dialog {
         let tag = message.from().tag().unwrap_or_default();
         let early = self.early.iter_mut().find(|early| early.dialog.remote_tag == tag);

@@ -1,12 +1,12 @@
-//! Answering challenges (RFC 7616, RFC 8760, RFC 3261 §22), and above all not answering them.
+//! Credentials for challenges (RFC 7616, RFC 8760, RFC 3261 §22), and the challenges that get none.
 //!
 //! Credentials are bound to three things: the account's realm, the account's server (the address that the request was
-//! really sent to), and the kind of request. A challenge that comes from a call made directly, from a host that is not
-//! the server, of another realm, or (unless configured) inside a dialog gets nothing: whoever sends it wants to guess
-//! the password with our answer, or to use it in our name.
+//! really sent to), and the kind of request. A challenge in a direct call, from a host that is not the server, of another
+//! realm, or (unless configured) inside a dialog gets no credentials: an attacker could guess the password offline with
+//! them, or use them in our name.
 //!
 //! A called phone may challenge too (RFC 3261 §22.2). It gets an answer only if the account has credentials for its realm
-//! ([`PeerCredentials`]); they are for the one request that it challenged.
+//! ([`PeerCredentials`](crate::PeerCredentials)); they are for the one request that it challenged.
 //!
 //! The account's realm is the configured one. Without one it is learnt from the first challenge to a REGISTER, which no
 //! callee can send, and kept as long as the agent lives; before that it is the account's domain or its server's host.
@@ -30,7 +30,7 @@ use ringway_transaction::SlabKey;
 enum Area {
     /// REGISTER.
     Registrar,
-    /// All else.
+    /// Any other method.
     Proxy,
 }
 
@@ -44,9 +44,9 @@ impl Area {
 #[derive(Debug)]
 pub(super) struct AccountCredentials {
     pub(super) wallet: Wallet,
-    /// The resolved address of the account's server; credentials go nowhere else.
+    /// Resolved address of the account's server; credentials are sent to no other address.
     pub(super) server: Option<SocketAddr>,
-    /// The realm of the first challenge to a REGISTER that was answered, unescaped.
+    /// Realm of the first answered challenge to a REGISTER, without escapes.
     realm: Option<Vec<u8>>,
 }
 
@@ -56,7 +56,7 @@ impl AccountCredentials {
     }
 }
 
-/// Challenges that were answered once and whose nonces are good for more (RFC 7616 §3.3).
+/// Answered challenges whose nonces can be used again (RFC 7616 §3.3).
 #[derive(Debug)]
 pub(super) struct Wallet {
     known: Vec<Known>,
@@ -65,30 +65,30 @@ pub(super) struct Wallet {
 #[derive(Debug)]
 struct Known {
     area: Area,
-    /// The field that answers it.
+    /// Header field of its credentials.
     field: HeaderName,
-    /// As written, escapes in place.
+    /// As received, with escapes.
     realm: Vec<u8>,
     nonce: Vec<u8>,
     opaque: Option<Vec<u8>>,
     algorithm: Algorithm,
     names_algorithm: bool,
     has_qop: bool,
-    /// Requests sent with this nonce.
+    /// Number of requests with this nonce.
     count: u32,
     ha1: Ha1,
 }
 
-/// An answer to the challenge of a called phone.
+/// Credentials for the challenge of a called phone.
 #[derive(Debug)]
 pub(super) struct PeerAnswer {
-    /// As it stands between quotes.
+    /// Quoted form without the quotes.
     username: Vec<u8>,
     known: Known,
 }
 
 impl PeerAnswer {
-    /// The header field of the credentials.
+    /// Header field of the credentials.
     pub(super) fn write(
         &mut self,
         method: Method<'_>,
@@ -99,7 +99,7 @@ impl PeerAnswer {
     }
 }
 
-/// A challenge that is to be answered.
+/// Challenge that gets credentials.
 enum Judged {
     /// With the account's own password.
     Own(Known),
@@ -107,43 +107,43 @@ enum Judged {
     Peer(PeerAnswer),
 }
 
-/// Why a challenge gets no answer.
+/// Reason for not answering a challenge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Unanswered {
-    /// It did not come from the account's server.
+    /// It is not from the account's server.
     NotOurServer,
-    /// It came inside a dialog.
+    /// It is inside a dialog.
     InDialog,
     /// None of its challenges is for the account's realm.
     OtherRealm {
-        /// The realm of the first challenge.
+        /// Realm of the first challenge.
         asked: String,
-        /// The account's realm; `None`: neither configured nor learnt.
+        /// Realm of the account; `None`: neither configured nor learnt.
         own: Option<String>,
     },
-    /// Nothing in it that we can compute.
+    /// It has no supported algorithm.
     Unsupported,
-    /// There is no password.
+    /// The account has no password.
     NoSecret,
-    /// The credentials were given and refused.
+    /// The credentials were refused.
     Refused,
 }
 
 impl Unanswered {
-    /// In words, for a person.
+    /// Reason as text for the user.
     pub(super) fn reason(&self) -> String {
         match self {
             Self::NotOurServer => "asked for a password by something that is not our server; \
-                 for a called phone that asks give --peer-credentials"
+                 if it is the called phone, give its realm and password: --peer-realm, --peer-password-file"
                 .into(),
             Self::InDialog => "asked for a password inside a call".into(),
             Self::OtherRealm { asked, own: None } => alloc::format!(
                 "asked for a password of realm \"{asked}\", which is neither the account's domain nor its server; \
-                 if it is the server's realm, give --realm \"{asked}\" (phone.toml: realm)"
+                 if it is the server's realm, give --realm \"{asked}\" (phone.toml: realm); if the called phone's, --peer-realm"
             ),
             Self::OtherRealm { asked, own: Some(own) } => alloc::format!(
                 "asked for a password of realm \"{asked}\", but the account's realm is \"{own}\"; \
-                 --realm (phone.toml: realm) sets another"
+                 --realm (phone.toml: realm) sets another, --peer-realm is for that of a called phone"
             ),
             Self::Unsupported => "asked for a password in a way that is not supported".into(),
             Self::NoSecret => "asked for a password, and none is known".into(),
@@ -172,7 +172,7 @@ impl Wallet {
         }
     }
 
-    /// Puts a challenge in place of what was known for its field.
+    /// Stores a challenge; it replaces the last one of its header field.
     fn learn(&mut self, known: Known) {
         self.known.retain(|old| old.area != known.area || old.field != known.field);
         self.known.push(known);
@@ -180,7 +180,7 @@ impl Wallet {
 }
 
 impl Known {
-    /// The header field of the next request with this nonce.
+    /// Header field of the next request with this nonce.
     fn next(
         &mut self,
         username: &[u8],
@@ -215,7 +215,7 @@ impl Known {
 }
 
 impl Requests {
-    /// Judges the challenge of a 401 or 407. `Ok`: the request is to be sent again, with credentials.
+    /// Handles the challenge of a 401 or 407. `Ok`: the request must be sent again, with credentials.
     pub(super) fn answer_challenge(
         &mut self,
         cx: &mut AgentContext<'_>,
@@ -262,8 +262,8 @@ impl Requests {
         let request = self.active.get(key).ok_or(Unanswered::NotOurServer)?;
         let account = config.account(request.draft.account).ok_or(Unanswered::NotOurServer)?;
         let credentials = self.credentials.get(request.draft.account.0).ok_or(Unanswered::NotOurServer)?;
-        // A callee sees the branch of an INVITE and could answer it past the server (RFC 3581 §4: responses come from
-        // where the request went).
+        // A callee has the branch of an INVITE and could respond without the server (RFC 3581 §4: responses come from the
+        // destination of the request).
         if request.flow.is_none_or(|flow| flow.remote != source) {
             return Err(Unanswered::NotOurServer);
         }
@@ -292,7 +292,7 @@ impl Requests {
             Some((peer, chosen)) => (Some(peer), chosen),
             None => (None, own?),
         };
-        // A nonce that was new to this request and is not merely stale: the password is wrong.
+        // The nonce was new to this request, and it is not stale: the password is wrong.
         let was_answered = request.answered.contains(&answers);
         if (was_answered && !challenge.is_stale) || request.rounds >= config.limits.challenge_rounds_max {
             return Err(Unanswered::Refused);
@@ -320,24 +320,24 @@ impl Requests {
     }
 }
 
-/// The realms whose challenges one request answers.
+/// Realms whose challenges get credentials.
 struct Realms<'a> {
     account: &'a Account,
-    /// The realm of the first challenge to a REGISTER that was answered.
+    /// Realm of the first answered challenge to a REGISTER.
     learnt: Option<&'a [u8]>,
     area: Area,
 }
 
-/// How well a realm fits; less is better.
+/// Rank of a realm; less is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Fit {
     Own,
-    /// Only the registrar can ask for it.
+    /// Only the registrar can have it.
     AtRegistrar,
 }
 
 impl Realms<'_> {
-    /// The challenge of the best realm.
+    /// Challenge of the best realm.
     fn choose<'m>(
         &self,
         message: &Message<'m>,
@@ -357,7 +357,7 @@ impl Realms<'_> {
         match (&self.account.realm, self.learnt, &self.account.secret) {
             (Some(own), _, _) => (own.as_bytes() == realm).then_some(Fit::Own),
             (None, Some(learnt), _) if learnt == realm => Some(Fit::Own),
-            // An outbound proxy and the registrar behind it may have a realm each.
+            // An outbound proxy and the registrar after it may have different realms.
             (None, Some(_), _) => at_registrar.filter(|_| self.is_server(realm)),
             (None, None, _) if self.is_server(realm) => Some(Fit::Own),
             (None, None, Secret::Password(_)) => at_registrar,
@@ -365,12 +365,12 @@ impl Realms<'_> {
         }
     }
 
-    /// The one realm of the account, if there is one.
+    /// Only realm of the account, if it is configured or learnt.
     fn one(&self) -> Option<&[u8]> {
         self.account.realm.as_deref().map(str::as_bytes).or(self.learnt)
     }
 
-    /// True for the domain of the address-of-record, and for the host of the server as it is configured.
+    /// True for the domain of the address-of-record, and for the configured host of the server.
     fn is_server(&self, realm: &[u8]) -> bool {
         let domain = self.account.uri().is_some_and(|uri: Uri<'_>| uri.host().equals(realm));
         let server = self.account.server.as_ref();
@@ -378,14 +378,14 @@ impl Realms<'_> {
     }
 }
 
-/// Why a response has no challenge that fits.
+/// Error of a response without a suitable challenge.
 enum NoChallenge<'m> {
-    /// The realm of the first one.
+    /// Realm of the first challenge.
     OtherRealm(&'m [u8]),
     Unsupported,
 }
 
-/// The challenge whose realm fits best by `fit_of`; of its challenges SHA-256 before MD5, whatever their order.
+/// Challenge with the best realm by `fit_of`; of several SHA-256 before MD5, in any order.
 fn strongest<'m>(
     message: &Message<'m>,
     asks: HeaderName,
@@ -427,7 +427,7 @@ fn ha1_for(account: &Account, challenge: &ReceivedChallenge<'_>) -> Option<Ha1> 
     }
 }
 
-/// The user name as it goes into the hash.
+/// User name in the digest.
 fn plain_username_of(account: &Account) -> Option<Vec<u8>> {
     match &account.username {
         Some(name) => Some(name.as_bytes().to_vec()),
@@ -439,12 +439,12 @@ fn plain_username_of(account: &Account) -> Option<Vec<u8>> {
     }
 }
 
-/// The user name as it stands between quotes.
+/// User name in quoted form without the quotes.
 fn username_of(account: &Account) -> Option<Vec<u8>> {
     plain_username_of(account).map(|plain| quoted(&plain))
 }
 
-/// With `\` before what needs it between quotes.
+/// Escapes a text for a quoted string.
 fn quoted(plain: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(plain.len());
     for &byte in plain {
@@ -456,5 +456,5 @@ fn quoted(plain: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Challenges of one response that are looked at.
+/// Maximum number of challenges of one response that are parsed.
 const CHALLENGES_MAX: usize = 16;

@@ -40,7 +40,7 @@ mod sending;
 pub(crate) struct Requests {
     transactions: Transactions<Option<CallId>, SlabKey>,
     active: Slab<Request>,
-    /// By account.
+    /// By index of the account.
     credentials: Vec<AccountCredentials>,
     names: ResolvedNames,
     peers: Peers,
@@ -59,15 +59,15 @@ struct Request {
     purpose: Purpose,
     /// `None` during a lookup.
     client: Option<ClientId>,
-    /// The flow it was sent to.
+    /// Flow that it was sent to.
     flow: Option<Flow>,
-    /// The connection it was sent on, if known: see [`Peers`].
+    /// Connection that it was sent on, if known: see [`Peers`].
     connection: Option<ConnectionId>,
-    /// When it was sent for the last time, retransmissions not counted.
+    /// Time of the last sending, without retransmissions.
     sent_at: Instant,
     /// Number of challenges it was sent again for.
     rounds: u8,
-    /// Fields whose challenges it has answered.
+    /// Header fields of the challenges that it has answered.
     answered: SmallVec<[HeaderName; 2]>,
     /// Credentials for the challenge of a called phone.
     peer_credentials: Option<PeerAnswer>,
@@ -79,7 +79,7 @@ struct Request {
     timer: TimerKey,
 }
 
-/// The ACK of one 2xx, for retransmission with each retransmitted 2xx.
+/// ACK of one 2xx, for retransmission with each retransmitted 2xx.
 #[derive(Debug)]
 struct Ack {
     remote_tag: Vec<u8>,
@@ -118,7 +118,7 @@ pub(crate) struct Failure {
 pub(crate) struct Answer<'m, 'a> {
     pub(crate) status: u16,
     pub(crate) reason: String,
-    /// `None`: no response; the status stands for the failure (RFC 3261 §8.1.3.1).
+    /// `None`: no response; the status is that of the failure (RFC 3261 §8.1.3.1).
     pub(crate) message: Option<&'m Message<'a>>,
 }
 
@@ -133,11 +133,11 @@ pub(crate) enum Outcome<'m, 'a> {
     Answer(Answer<'m, 'a>),
 }
 
-/// Whether challenges to a request may be answered.
+/// Permission to answer challenges to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Challenges {
     Answered,
-    /// For a call that was cancelled: it must not be tried again.
+    /// For a cancelled call: its INVITE must not be sent again.
     Ignored,
 }
 
@@ -150,7 +150,7 @@ pub(crate) enum Cancelled {
     Unsent,
 }
 
-/// Why a request was not sent.
+/// Reason for not sending a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotSent {
     /// No listener has the transport and the address family.
@@ -295,7 +295,7 @@ impl Requests {
         self.active.get(key).map(|request| &request.draft)
     }
 
-    /// The flow that a request was sent to.
+    /// Flow that a request was sent to.
     pub(crate) fn flow(&self, key: SlabKey) -> Option<Flow> {
         self.active.get(key).and_then(|request| request.flow)
     }
@@ -354,7 +354,7 @@ impl Requests {
         Some((key, request.purpose))
     }
 
-    /// Handles a response that [`Requests::receive_response`] has found the request of.
+    /// Handles a response whose request [`Requests::receive_response`] has found.
     pub(crate) fn on_answer<'m, 'a>(
         &mut self,
         cx: &mut AgentContext<'_>,
@@ -365,7 +365,7 @@ impl Requests {
     ) -> Outcome<'m, 'a> {
         let Some(request) = self.active.get(key) else { return Outcome::Handled };
         let is_accepted_invite = request.draft.method == Method::Invite && (200..300).contains(&status);
-        if is_accepted_invite && self.repeat_ack(cx, key, message) {
+        if is_accepted_invite && self.retransmit_ack(cx, key, message) {
             return Outcome::Handled;
         }
         let mut reason = match *message.start() {
@@ -404,12 +404,12 @@ impl Requests {
         }
     }
 
-    /// The transport could not deliver what has this token.
+    /// Handles the report that the packet with this token could not be sent.
     pub(crate) fn on_unreachable(&mut self, cx: &mut AgentContext<'_>, token: Token) {
         self.transactions.unreachable(&mut cx.io, token, &mut self.notices);
     }
 
-    /// A connection has ended: requests that were sent on it fail at once (RFC 3261 §8.1.3.1). A request on a connection
+    /// Handles the end of a connection: requests that were sent on it fail at once (RFC 3261 §8.1.3.1). A request on a connection
     /// without any response yet fails with [`Event::Unreachable`](ringway_sansio::Event::Unreachable).
     pub(crate) fn on_closed(&mut self, connection: ConnectionId) {
         self.peers.forget(connection);
@@ -450,7 +450,7 @@ impl Requests {
         [self.transactions.next_deadline(), own].into_iter().flatten().min_by_key(|due| due.at)
     }
 
-    /// Takes the next failure of which the owner is to be notified.
+    /// Takes the next failure of which the owner must be notified.
     pub(crate) fn next_failure(&mut self, cx: &mut AgentContext<'_>) -> Option<Failure> {
         self.handle_notices(cx);
         while let Some(failure) = self.failures.pop_front() {
@@ -482,7 +482,7 @@ impl Requests {
         while self.transactions.take_gone().is_some() {}
     }
 
-    /// False for a transaction whose request has been sent again in another one.
+    /// False for a transaction whose request was sent again in another one.
     fn is_current(&self, client: ClientId, owner: SlabKey) -> bool {
         self.active.get(owner).is_some_and(|request| request.client == Some(client))
     }

@@ -1,4 +1,4 @@
-//! Addresses of names that were resolved.
+//! Cache of resolved host names.
 
 use alloc::string::String;
 use alloc::vec::Vec;

@@ -8,10 +8,10 @@ use crate::text::text;
 use crate::{AccountId, CallId, Config};
 use alloc::vec::Vec;
 use ringway_sansio::{Flow, Token};
-use ringway_sip::{HeaderName, Message, Method, Rejected, ResponseWriter, Uri};
+use ringway_sip::{HeaderName, Message, MessageWriter, Method, Rejected, Uri};
 use ringway_transaction::{DEFAULT_PORT, Incoming, MatchKey, ServerId, answer_rejected, reply_flow};
 
-/// A received request.
+/// Received request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct IncomingRequest<'m, 'a> {
     pub(crate) message: &'m Message<'a>,
@@ -19,9 +19,9 @@ pub(crate) struct IncomingRequest<'m, 'a> {
     pub(crate) uri: Uri<'a>,
     pub(crate) flow: Flow,
     pub(crate) key: MatchKey,
-    /// Its transaction, if that was started before the response was known.
+    /// Its transaction, if that was started before the response.
     pub(crate) server: Option<ServerId>,
-    /// The user whose password it proves.
+    /// User whose password it proves.
     pub(crate) proven_user: Option<&'m str>,
 }
 
@@ -46,7 +46,7 @@ impl Requests {
             cx.io.out.send_with(flow, Token::NONE, |arena| {
                 let source = incoming.flow.remote;
                 let busy =
-                    ResponseWriter::answer(arena, incoming.message, 503, "Too Busy", source, Some(&tag));
+                    MessageWriter::answer(arena, incoming.message, 503, "Too Busy", source, Some(&tag));
                 let _ = busy.finish();
             });
         }
@@ -62,15 +62,14 @@ impl Requests {
         status: u16,
         phrase: &str,
         to_tag: Option<&[u8]>,
-        add: impl FnOnce(&mut ResponseWriter<'_>, &Config) -> Option<Body>,
+        add: impl FnOnce(&mut MessageWriter<'_>, &Config) -> Option<Body>,
     ) {
         let Some(id) = self.begin(cx, incoming, None) else { return };
         let tag = to_tag.map_or_else(|| cx.random.new_tag(), <[u8]>::to_vec);
         let config = cx.config;
         let was_sent = self.transactions.respond(&mut cx.io, id, status, |arena| {
             let source = incoming.flow.remote;
-            let response =
-                ResponseWriter::answer(arena, incoming.message, status, phrase, source, Some(&tag));
+            let response = MessageWriter::answer(arena, incoming.message, status, phrase, source, Some(&tag));
             finish(response, config, add);
         });
         if !was_sent {
@@ -98,12 +97,12 @@ impl Requests {
         self.transactions.respond(&mut cx.io, server, status, |arena| arena.extend_from_slice(response));
     }
 
-    /// The call and the flow of the INVITE that a CANCEL is for.
+    /// Call and flow of the INVITE that a CANCEL is for.
     pub(crate) fn cancelled_by(&self, cancel: &Message<'_>) -> Option<(Option<CallId>, Flow)> {
         self.transactions.cancelled_by(cancel).map(|(_, call, flow)| (call, flow))
     }
 
-    /// Handles a message that cannot be parsed. A request is refused if it can be answered at all.
+    /// Handles a message that the parser rejected. A request is refused if a response to it is possible.
     pub(crate) fn on_rejected(&mut self, cx: &mut AgentContext<'_>, rejected: &Rejected<'_>, flow: Flow) {
         cx.counters.unreadable += 1;
         let tag = cx.random.new_tag();
@@ -111,7 +110,7 @@ impl Requests {
     }
 }
 
-/// The warn-agent of a Warning: our address.
+/// Warn-agent of a Warning: the local address.
 pub(crate) fn warning_agent(config: &Config, flow: Flow) -> Vec<u8> {
     let mut agent = Vec::new();
     if let Some(address) = config.address_of(flow.listener) {
@@ -120,11 +119,11 @@ pub(crate) fn warning_agent(config: &Config, flow: Flow) -> Vec<u8> {
     agent
 }
 
-/// Ends an answer: who we are, what `add` adds, and the body it gives.
+/// Completes a response: User-Agent, the header fields of `add`, and its body.
 pub(crate) fn finish(
-    mut response: ResponseWriter<'_>,
+    mut response: MessageWriter<'_>,
     config: &Config,
-    add: impl FnOnce(&mut ResponseWriter<'_>, &Config) -> Option<Body>,
+    add: impl FnOnce(&mut MessageWriter<'_>, &Config) -> Option<Body>,
 ) {
     if !config.user_agent.is_empty() {
         response.header(HeaderName::UserAgent, config.user_agent.as_bytes());
@@ -135,25 +134,20 @@ pub(crate) fn finish(
     };
 }
 
-/// Adds where we are reached, to an answer that makes or keeps a dialog.
-pub(crate) fn add_contact(
-    response: &mut ResponseWriter<'_>,
-    config: &Config,
-    account: AccountId,
-    flow: Flow,
-) {
+/// Adds the Contact of a response that creates or refreshes a dialog.
+pub(crate) fn add_contact(response: &mut MessageWriter<'_>, config: &Config, account: AccountId, flow: Flow) {
     response.header_with(HeaderName::Contact, |out| write_contact(config, account, flow, out));
 }
 
-/// Adds what this phone can do (RFC 3261 §11.2).
-pub(crate) fn add_abilities(response: &mut ResponseWriter<'_>) {
+/// Adds the capabilities of this phone (RFC 3261 §11.2).
+pub(crate) fn add_abilities(response: &mut MessageWriter<'_>) {
     response.header(HeaderName::Allow, ALLOW);
     response.header(HeaderName::Supported, SUPPORTED);
     response.header(HeaderName::AllowEvents, b"refer");
 }
 
-/// Adds to a 4xx what it takes to be accepted.
-pub(crate) fn write_refusal(response: &mut ResponseWriter<'_>, why: &NotAcceptable, agent: &[u8]) {
+/// Adds Accept and Warning to a 4xx.
+pub(crate) fn write_refusal(response: &mut MessageWriter<'_>, why: &NotAcceptable, agent: &[u8]) {
     if why.status == 415 {
         response.header(HeaderName::Accept, SDP.as_bytes());
         response.header_with(HeaderName::Warning, |out| write_warning(why, agent, out));
@@ -164,7 +158,7 @@ pub(crate) fn write_refusal(response: &mut ResponseWriter<'_>, why: &NotAcceptab
     }
 }
 
-/// `399 host:port "why"` (RFC 3261 §20.43).
+/// Appends a Warning value: `399 host:port "reason"` (RFC 3261 §20.43).
 fn write_warning(why: &NotAcceptable, agent: &[u8], out: &mut Vec<u8>) {
     ringway_sip::write_number(out, u64::from(why.warning));
     out.push(b' ');
@@ -174,7 +168,7 @@ fn write_warning(why: &NotAcceptable, agent: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// The usual phrase of a status we answer with.
+/// Reason phrase of a status code.
 pub(crate) const fn phrase_of(status: u16) -> &'static str {
     match status {
         180 => "Ringing",
@@ -202,7 +196,7 @@ pub(crate) const fn phrase_of(status: u16) -> &'static str {
     }
 }
 
-/// The methods that are understood here.
+/// Supported methods.
 pub(crate) const ALLOW: &[u8] = b"INVITE, ACK, CANCEL, BYE, OPTIONS, REFER, NOTIFY, UPDATE";
-/// The extensions that are understood here (RFC 3891).
+/// Supported extensions (RFC 3891).
 pub(crate) const SUPPORTED: &[u8] = b"replaces";

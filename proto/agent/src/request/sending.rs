@@ -1,4 +1,4 @@
-//! Sending: route, flow, credentials, ACKs.
+//! Sending of requests: next hop, flow, credentials, ACKs.
 
 use crate::context::AgentContext;
 use crate::draft::{Draft, Purpose, Scope, write_request};
@@ -13,7 +13,7 @@ use ringway_sip::{Message, Method};
 use ringway_transaction::{Outgoing, SlabKey};
 
 impl Requests {
-    /// The transport could not deliver a request.
+    /// Handles a request that the transport could not deliver.
     pub(super) fn on_undelivered(&mut self, cx: &mut AgentContext<'_>, key: SlabKey) {
         let Some(request) = self.active.get_mut(key) else { return };
         if request.switched == Switched::ToTcp {
@@ -29,7 +29,7 @@ impl Requests {
         self.fail(key, 503, "it could not be sent there, or the connection ended without an answer");
     }
 
-    /// Sends the ACK of a 2xx. It is kept with the INVITE, which has it sent again.
+    /// Sends the ACK of a 2xx. It is stored with the INVITE for retransmission.
     pub(crate) fn acknowledge(
         &mut self,
         cx: &mut AgentContext<'_>,
@@ -39,13 +39,13 @@ impl Requests {
     ) {
         if let Some(request) = self.active.get_mut(invite) {
             request.acks.push(Ack { remote_tag: remote_tag.to_vec(), flow: None, bytes: Vec::new() });
-            // What cannot be sent is not acknowledged, and the other side gives up by itself.
+            // If the ACK cannot be sent, the peer times out.
             let _ = self.submit(cx, draft, Purpose::Ack(invite));
         }
     }
 
-    /// True for a 2xx that is acknowledged already; the ACK is sent again.
-    pub(super) fn repeat_ack(
+    /// Retransmits the ACK of a retransmitted 2xx. False for a 2xx that is not acknowledged yet.
+    pub(super) fn retransmit_ack(
         &mut self,
         cx: &mut AgentContext<'_>,
         key: SlabKey,
@@ -70,7 +70,7 @@ impl Requests {
         }
     }
 
-    /// Looks the next hop up, or sends.
+    /// Starts a lookup of the next hop, or sends if its address is known.
     pub(super) fn route(&mut self, cx: &mut AgentContext<'_>, key: SlabKey) -> Result<(), NotSent> {
         let Some(request) = self.active.get_mut(key) else { return Ok(()) };
         let next_hop = request.draft.next_hop.clone();
@@ -135,7 +135,7 @@ impl Requests {
         let Some(request) = self.active.remove(key) else { return Ok(()) };
         self.timers.cancel(request.timer);
         let Some(invite) = self.active.get_mut(invite) else { return Ok(()) };
-        // RFC 3261 §13.2.2.4: the INVITE's credentials, but only where those went.
+        // RFC 3261 §13.2.2.4: with the INVITE's credentials, but only to the INVITE's destination.
         let goes_there = invite.flow.is_some_and(|sent| sent.remote == flow.remote);
         let credentials = if goes_there { invite.credentials.as_slice() } else { &[] };
         let mut bytes = Vec::new();
@@ -193,7 +193,7 @@ impl Requests {
     }
 }
 
-/// RFC 3261 §18.1.1: the TCP flow for a request that is too large for UDP.
+/// TCP flow for a request that is too large for UDP (RFC 3261 §18.1.1).
 fn too_large_for(config: &Config, request: &Request, flow: Flow) -> Option<Flow> {
     if flow.transport.is_reliable()
         || request.switched == Switched::BackToUdp
@@ -207,13 +207,13 @@ fn too_large_for(config: &Config, request: &Request, flow: Flow) -> Option<Flow>
     (bytes.len() > DATAGRAM_BYTES_MAX).then(|| Flow::dial(listener, flow.remote))
 }
 
-/// The tag in a From or To of ours.
+/// Tag in a From or To value.
 fn tag_of(value: &[u8]) -> Vec<u8> {
     let parsed = ringway_sip::NameAddr::parse(value).ok();
     parsed.and_then(|value| value.tag()).unwrap_or_default().to_vec()
 }
 
-/// RFC 3261 §18.1.1: where the path's MTU is not known.
+/// Maximum for an unknown path MTU (RFC 3261 §18.1.1).
 const DATAGRAM_BYTES_MAX: usize = 1300;
-/// About what the transactions write.
+/// Approximate length of a branch.
 const BRANCH_BYTES: usize = 62;

@@ -1,4 +1,4 @@
-//! Calls that come.
+//! Tests of incoming calls.
 
 use crate::harness::{
     ALICE, PEER, Sent, Table, in_dialog, invite, invite_with, media, media_with, sdp, sdp_with,
@@ -55,7 +55,7 @@ fn a_call_from_ringing_to_the_end() {
 }
 
 #[test]
-fn the_200_is_repeated_until_the_ack_and_then_never() {
+fn the_200_is_retransmitted_until_the_ack_and_then_never() {
     let mut table = Table::direct();
     let call = table.ringing(&invite("c", 1, Some(&offer())));
     let ok = accept(&mut table, call);
@@ -142,7 +142,7 @@ fn a_call_can_be_refused_with_any_failure_and_no_other_status() {
 }
 
 #[test]
-fn a_caller_who_cancels_gets_two_answers() {
+fn a_caller_who_cancels_gets_two_responses() {
     let mut table = Table::direct();
     let text = invite("c", 1, Some(&offer()));
     let call = table.ringing(&text);
@@ -192,19 +192,19 @@ fn a_second_call_waits_and_one_too_many_is_busy() {
 }
 
 #[test]
-fn the_same_invite_by_two_ways_rings_once() {
+fn a_merged_invite_rings_once() {
     let mut table = Table::direct();
     let text = invite("c", 1, Some(&offer()));
     table.ringing(&text);
     table.receive(PEER, &text);
-    assert_eq!(table.only().line(), "SIP/2.0 100 Trying", "a repetition");
+    assert_eq!(table.only().line(), "SIP/2.0 100 Trying", "a retransmission");
     table.receive(PEER, &text.replace("branch=z9hG4bK", "branch=z9hG4bKother"));
     assert_eq!(table.only().line(), "SIP/2.0 482 Loop Detected");
     assert!(table.events().is_empty());
 }
 
 #[test]
-fn what_cannot_be_a_call_is_refused_without_disturbing_anybody() {
+fn an_invalid_invite_is_refused_without_an_event() {
     let ok = offer();
     let cases: Vec<(String, &str)> = vec![
         (invite("c", 1, Some(&ok)).replacen("sip:alice@", "sip:nobody@", 1), "404"),
@@ -238,7 +238,7 @@ fn what_cannot_be_a_call_is_refused_without_disturbing_anybody() {
 }
 
 #[test]
-fn what_cannot_be_agreed_on_is_refused_when_it_is_answered() {
+fn an_unacceptable_offer_is_refused_at_the_answer() {
     let mut table = Table::direct();
     let policy = SecurityPolicy::Sdes { suites: vec![CryptoSuite::AesCm128HmacSha1_80] };
     let call = table.ringing(&invite("c", 1, Some(&offer())));
@@ -297,7 +297,7 @@ fn a_call_that_replaces_another_ends_it_when_it_is_answered() {
 }
 
 #[test]
-fn a_held_call_is_told_from_the_start() {
+fn a_held_call_is_reported_from_the_start() {
     let mut table = Table::direct();
     let call = table.ringing(&invite("c", 1, Some(&sdp_with("10.0.0.2", 7000, "a=sendonly\r\n"))));
     accept(&mut table, call);

@@ -1,4 +1,4 @@
-//! Callers that must prove a password, and called phones that ask for one.
+//! Tests of callers that must prove a password, and of called phones that challenge.
 
 use crate::harness::{
     ALICE, OWN, PEER, SERVER, Sent, Table, account_at_server, answer, in_dialog, invite, media, sdp,
@@ -15,12 +15,12 @@ fn challenging() -> Table {
     })
 }
 
-/// An INVITE without proof.
+/// INVITE without credentials.
 fn bare(call_id: &str) -> String {
     invite(call_id, 1, Some(&sdp("10.0.0.2", 7000)))
 }
 
-/// The next INVITE of the same call, with credentials for the challenge.
+/// Next INVITE of the same call, with credentials for the challenge.
 fn proving(call_id: &str, challenge: &Sent, password: &str, uri: &str) -> String {
     let line = challenge.field("WWW-Authenticate").unwrap();
     let challenge = ReceivedChallenge::all(line.as_bytes()).next().unwrap();
@@ -57,7 +57,8 @@ fn an_invite_without_proof_is_challenged_and_leaves_nothing() {
     assert_eq!(first.line(), "SIP/2.0 401 Unauthorized");
     let challenges: Vec<&str> =
         first.text.lines().filter(|line| line.starts_with("WWW-Authenticate: ")).collect();
-    assert!(challenges[0].contains("algorithm=SHA-256") && challenges[1].contains("algorithm=MD5"));
+    assert_eq!(challenges.len(), 1, "a second one is the end for baresip: {challenges:?}");
+    assert!(challenges[0].contains("algorithm=MD5"), "{challenges:?}");
     assert!(challenges[0].contains("realm=\"alice@example.org\""), "{challenges:?}");
     table.receive(PEER, &bare("c1"));
     assert_eq!(table.only().field("To"), first.field("To"));
@@ -86,7 +87,7 @@ fn a_proven_caller_rings_and_is_named() {
         let ok = table.only();
         table.receive(PEER, &in_dialog("ACK", 2, &ok, "", None));
         table.receive(PEER, &in_dialog("INVITE", 3, &ok, "", Some(&sdp("10.0.0.2", 7000))));
-        assert_eq!(table.only().line(), "SIP/2.0 200 OK", "inside the call nobody is asked again");
+        assert_eq!(table.only().line(), "SIP/2.0 200 OK", "requests inside the call are not challenged");
     }
 }
 
@@ -115,7 +116,7 @@ fn credentials_of_another_uri_time_or_call_prove_nothing() {
 }
 
 #[test]
-fn wrong_passwords_are_told_and_soon_not_checked() {
+fn wrong_passwords_are_reported_and_soon_not_checked() {
     let mut table = challenging();
     let mut told = 0;
     for number in 0..25 {
@@ -157,7 +158,7 @@ fn challenge_of(realm: &str) -> String {
     format!("WWW-Authenticate: Digest realm=\"{realm}\",nonce=\"n1\",algorithm=SHA-256,qop=\"auth\"\r\n")
 }
 
-/// True when the request proves the password for the called phone.
+/// True if the request proves the password for the called phone.
 fn proves_to_peer(request: &Sent) -> bool {
     let Some(value) = request.field("Authorization") else { return false };
     let given = Credentials::parse(value.as_bytes()).unwrap().unwrap();
@@ -175,7 +176,7 @@ fn a_called_phone_is_answered_in_the_realm_that_there_is_a_password_for() {
     let [ack, second] = sent.as_slice() else { panic!("{sent:?}") };
     assert!(ack.line().starts_with("ACK ") && proves_to_peer(second));
     assert_eq!(second.field("CSeq"), Some("2 INVITE"));
-    // The next call to somebody else does not offer it.
+    // The next call to another target does not have it.
     let (_, other) = direct.call("sip:carol@10.0.0.3:5060");
     assert!(other.field("Authorization").is_none());
     direct.receive(PEER, &answer(second, 401, "b", &challenge_of("bob@example.org"), None));

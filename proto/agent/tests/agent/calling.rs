@@ -1,4 +1,4 @@
-//! Calls that the agent makes.
+//! Tests of outgoing calls.
 
 use crate::harness::{
     ALICE, PEER, Sent, Table, account_at_server, answer, in_dialog, media, media_with, sdp, sdp_with,
@@ -62,7 +62,7 @@ fn the_other_side_hangs_up() {
     assert_eq!((cause.status, cause.by), (200, By::Remote));
     assert_eq!(table.agent.call_state(call), None);
     table.receive(PEER, &in_dialog("BYE", 1, &invite, "", None));
-    assert_eq!(table.only().line(), "SIP/2.0 200 OK", "a repetition has the same answer");
+    assert_eq!(table.only().line(), "SIP/2.0 200 OK", "a retransmission gets the same response");
     table.receive(PEER, &in_dialog("OPTIONS", 2, &invite, "", None));
     assert_eq!(table.only().line(), "SIP/2.0 481 Call/Transaction Does Not Exist");
 }
@@ -82,7 +82,7 @@ fn byes_that_cross_are_both_answered() {
 }
 
 #[test]
-fn early_media_is_told_and_the_answer_has_the_last_word() {
+fn early_media_is_reported_and_the_answer_decides() {
     let mut table = Table::direct();
     let (_, invite) = table.call(&bob());
     table.receive(PEER, &answer(&invite, 183, "bob", &contact(PEER), Some(&sdp("10.0.0.2", 7000))));
@@ -246,7 +246,7 @@ fn optional_srtp() -> SecurityPolicy {
     SecurityPolicy::Opportunistic { suites: vec![CryptoSuite::AesCm128HmacSha1_80], hello_hash: None }
 }
 
-/// Calls with this protection and is refused once; the INVITE, and the next one if there is one.
+/// A call with this protection that is refused once: the INVITE, and the next one if there is one.
 fn refused_once(table: &mut Table, policy: SecurityPolicy, status: u16) -> (CallId, Sent, Option<Sent>) {
     let target = format!("sip:bob@{PEER}");
     let media = media_with(policy);
@@ -287,7 +287,7 @@ fn a_phone_that_insists_on_srtp_is_called_again_with_savp() {
         let second = second.unwrap();
         assert!(first.body().contains(" RTP/AVP ") && second.body().contains(" RTP/SAVP "), "{second:?}");
         assert!(second.body().contains("a=crypto:1 AES_CM_128_HMAC_SHA1_80 "));
-        // RFC 3261 §8.1.3.5: the same but for CSeq and branch.
+        // RFC 3261 §8.1.3.5: equal except for CSeq and branch.
         for field in ["Call-ID", "From", "To", "Contact"] {
             assert_eq!(first.field(field), second.field(field));
         }
@@ -432,7 +432,7 @@ fn record_routes_are_followed_loosely_and_strictly() {
 }
 
 #[test]
-fn what_a_person_types_becomes_a_uri_or_a_clear_word() {
+fn a_typed_target_becomes_a_uri_or_a_clear_error() {
     let mut table = Table::with(account_at_server(), |_| {});
     let invited = |table: &mut Table, target: &str| -> Sent { table.call(target).1 };
     assert_eq!(invited(&mut table, "bob").line(), "INVITE sip:bob@example.org SIP/2.0");
@@ -487,7 +487,7 @@ fn forks_count_their_requests_each_for_itself() {
         table.receive(PEER, &from(tag, "OPTIONS", cseq));
         assert_eq!(table.only().line(), line, "{tag} {cseq}");
     }
-    // A callee must not say BYE now; another fork may still answer.
+    // A callee must not send BYE now; another fork may still answer.
     table.receive(PEER, &from("one", "BYE", 10));
     table.sent();
     assert_eq!(table.agent.call_state(call), Some(CallState::Calling));
@@ -497,7 +497,7 @@ fn forks_count_their_requests_each_for_itself() {
     assert_eq!(table.only().line(), "SIP/2.0 200 OK");
 }
 
-/// An UPDATE of the fork `tag`: it is at `contact` now.
+/// UPDATE of the fork `tag`, with `contact` as its new target.
 fn moved(invite: &Sent, tag: &str, cseq: u32, contact: &str) -> String {
     in_dialog("UPDATE", cseq, invite, "", None)
         .replace(";tag=bob", tag)
@@ -507,7 +507,7 @@ fn moved(invite: &Sent, tag: &str, cseq: u32, contact: &str) -> String {
 
 #[test]
 fn an_update_before_the_answer_moves_the_target_of_its_own_dialog_alone() {
-    // Who answers, with which Contact, and where it then is.
+    // The fork that answers, its Contact, and its last target.
     for (tag, said, place) in [
         ("one", None, "10.0.0.7:5060"),
         ("two", None, "10.0.0.4:5060"),

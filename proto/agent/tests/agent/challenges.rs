@@ -1,4 +1,4 @@
-//! Who gets our credentials, and above all who does not.
+//! Tests of challenges: the ones that get credentials, and above all those that do not.
 
 use crate::harness::{ALICE, PEER, SERVER, Sent, Table, account_at_server, answer, in_dialog};
 use ringway_agent::{Account, AgentEvent, By, Config, Ha1, InDialogChallenges, Secret};
@@ -24,7 +24,7 @@ fn register(table: &mut Table) -> Sent {
     table.only()
 }
 
-/// True when the credentials in this field are alice's.
+/// True if the credentials in this field are alice's.
 fn proves(request: &Sent, field: &str, method: &str) -> bool {
     let value = request.field(field).unwrap();
     let given = Credentials::parse(value.as_bytes()).unwrap().unwrap();
@@ -40,7 +40,7 @@ fn is_silent(table: &mut Table) -> bool {
 }
 
 #[test]
-fn sha_256_is_chosen_whatever_the_order_and_the_next_request_counts_on() {
+fn sha_256_is_chosen_in_any_order_and_the_next_request_counts_on() {
     let mut table = Table::at_server();
     let first = register(&mut table);
     assert!(first.field("Authorization").is_none());
@@ -120,7 +120,7 @@ fn a_server_that_finds_every_nonce_stale_is_given_up() {
     panic!("it goes on for ever");
 }
 
-/// A proxy's challenge to an INVITE, and what became of the call: the next INVITE, or the reason of its end.
+/// Challenge of a proxy to an INVITE, and the result: the next INVITE, or the reason of the call's end.
 fn challenged_call(table: &mut Table, realm: &str) -> Result<Sent, String> {
     let (_, first) = table.call("sip:bob@example.org");
     table.receive(SERVER, &answer(&first, 407, "p", &proxy(realm, "p1", ""), None));
@@ -133,7 +133,7 @@ fn challenged_call(table: &mut Table, realm: &str) -> Result<Sent, String> {
     }
 }
 
-/// Registers with a server whose realm is this.
+/// Registration with a server that has this realm.
 fn registered(table: &mut Table, realm: &str) {
     let first = register(table);
     table.receive(SERVER, &answer(&first, 401, "r", &both(realm), None));
@@ -149,7 +149,7 @@ fn the_realm_is_learnt_from_the_challenge_to_register_and_calls_are_proved_in_it
     registered(&mut table, "asterisk");
     let invite = challenged_call(&mut table, "asterisk").unwrap();
     assert!(proves(&invite, "Proxy-Authorization", "INVITE"));
-    // A callee behind the server would collect material for guessing with these.
+    // A callee after the server could guess the password offline with these.
     for realm in ["example.org", "10.0.0.9", "ASTERISK", "evil.example"] {
         let mut table = Table::at_server();
         registered(&mut table, "asterisk");
@@ -256,7 +256,7 @@ fn a_call_through_the_server_proves_itself_to_the_proxy_and_keeps_its_dialog() {
     let ack = table.only();
     assert_eq!((ack.field("CSeq"), ack.to().as_str()), (Some("2 ACK"), SERVER));
     assert!(matches!(table.events().as_slice(), [AgentEvent::Answered { .. }]));
-    // The next one need not be asked.
+    // The next request needs no challenge.
     table.ask(|agent, cx| agent.hang_up(cx, call)).unwrap();
     assert!(is_silent(&mut table), "the other side sees what is in a dialog");
     table.events();
@@ -295,12 +295,12 @@ fn a_call_without_a_server_never_gets_credentials() {
 
 #[test]
 fn an_attacker_who_challenges_our_bye_gets_nothing() {
-    // Called directly by the attacker, with an account whose server is elsewhere; and through the server.
+    // Called directly by the attacker, with an account at another server; and through the server.
     for (target, from) in [(format!("sip:bob@{PEER}"), PEER), ("sip:bob@example.org".to_string(), SERVER)] {
         let account =
             if from == PEER { Account { server: None, ..account_at_server() } } else { account_at_server() };
         let mut table = Table::with(account, |_| {});
-        // The server is known, from a registration.
+        // The server is known from a registration.
         if from == SERVER {
             let request = register(&mut table);
             table.receive(SERVER, &answer(&request, 401, "r", &both("example.org"), None));
@@ -326,7 +326,7 @@ fn an_attacker_who_challenges_our_bye_gets_nothing() {
 }
 
 #[test]
-fn an_attacker_who_calls_us_and_challenges_what_we_send_gets_nothing() {
+fn an_attacker_who_calls_us_and_challenges_our_requests_gets_nothing() {
     let mut table = Table::at_server();
     let (call, ok) = table.answered();
     table.ask(|agent, cx| agent.hold(cx, call)).unwrap();

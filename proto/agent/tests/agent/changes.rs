@@ -1,4 +1,4 @@
-//! Hold, resume, and changes that the other side wants.
+//! Tests of hold, resume, and changes by the peer.
 
 use crate::harness::{ALICE, PEER, Sent, Table, answer, in_dialog, invite, media, media_with, sdp, sdp_with};
 use ringway_agent::{Account, Action, AgentEvent, CallId, CallState, Ended};
@@ -85,7 +85,7 @@ fn a_refused_change_leaves_everything_as_it_was() {
 }
 
 #[test]
-fn a_hold_that_no_request_can_be_made_for_is_told_and_the_call_stays() {
+fn a_hold_that_no_request_can_be_made_for_is_reported_and_the_call_stays() {
     let unusable = [
         ("sips:bob@10.0.0.2", "TLS"),
         ("sip:bob@10.0.0.2;transport=sctp", "transport"),
@@ -115,7 +115,7 @@ fn a_hold_that_no_request_can_be_made_for_is_told_and_the_call_stays() {
             };
             assert!(*of == call && reason.contains(why), "{contact}: {reason}");
             assert_eq!(table.agent.call_state(call), Some(CallState::Established));
-            // Where the other side says that it is somewhere else, it can be asked.
+            // After a target refresh by the peer the request can be sent.
             table.receive(PEER, &in_dialog("UPDATE", 2, &ok, "", None));
             table.sent();
             assert!(table.events().is_empty());
@@ -146,7 +146,7 @@ fn a_hold_that_finds_no_room_leaves_the_session_as_it_was() {
         assert!(matches!(table.events().as_slice(), [AgentEvent::ChangeRefused { status: 503, .. }]));
         table.receive(PEER, &answer(&query, 200, "carol", "", None));
         table.events();
-        // The next description that the other side sees is one version further (RFC 3264 §8).
+        // The next description that the peer receives has the next version (RFC 3264 §8).
         table.receive(PEER, &in_dialog("INVITE", 1, &first, "", Some(&sdp("10.0.0.2", 7000))));
         let ok = table.only();
         assert_eq!((ok.line(), version(&ok)), ("SIP/2.0 200 OK", version(&first) + 1));
@@ -162,7 +162,7 @@ fn a_hold_that_finds_no_room_leaves_the_session_as_it_was() {
 }
 
 #[test]
-fn a_hold_whose_name_leads_nowhere_leaves_the_session_as_it_was() {
+fn a_hold_whose_host_name_is_unknown_leaves_the_session_as_it_was() {
     let mut table = Table::direct();
     let (call, first) = table.established(&format!("sip:bob@{PEER}"));
     let named =
@@ -195,14 +195,14 @@ fn a_change_of_the_other_side_that_finds_no_room_leaves_the_session_as_it_was() 
         assert_eq!(table.events(), [], "{method} {body:?}");
         assert_eq!(table.agent.counters().overflow, 1);
         table.pass_s(33);
-        // Ours is the next in order, and goes where the last one that was taken said.
+        // Our request has the next CSeq, and goes to the target of the last accepted request.
         hold(&mut table, call);
         let change = table.only();
         assert_eq!((version(&change), change.to().as_str()), (version(&first) + 1, PEER));
         accept(&mut table, &change, "a=recvonly\r\n");
         assert_eq!(changed_to(&mut table), Direction::SendOnly);
         table.sent();
-        // And so is theirs.
+        // So does the peer's.
         table.receive(PEER, &in_dialog("INVITE", 3, &first, "", Some(&sdp("10.0.0.2", 7000))));
         let ok = table.only();
         assert_eq!((ok.line(), version(&ok)), ("SIP/2.0 200 OK", version(&change) + 1));
@@ -273,7 +273,7 @@ fn the_other_side_holds_and_resumes() {
     let events = table.events();
     assert!(matches!(events.as_slice(), [AgentEvent::MediaChanged { .. }, AgentEvent::ResumedByPeer { .. }]));
     table.sent();
-    // Its ACK is lost, and the next change comes nonetheless.
+    // Its ACK is lost, and the next change arrives nevertheless.
     table.receive(PEER, &in_dialog("INVITE", 3, &first, "", Some(&sdp("10.0.0.2", 7002))));
     assert_eq!(table.only().line(), "SIP/2.0 200 OK");
 }

@@ -1,4 +1,4 @@
-//! An agent on a table: what it is given, what it sends, what it tells.
+//! Agent with its input, its packets and its events.
 
 use ringway_agent::{
     Account, AccountId, Action, AgentEvent, CallId, Config, Listener, ServerAddress, UserAgent,
@@ -8,11 +8,11 @@ use ringway_sdp::{Codec, LocalMedia, SecurityPolicy};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Where the agent is.
+/// Address of the agent.
 pub(crate) const OWN: &str = "10.0.0.1:5060";
-/// Where its server is.
+/// Address of its server.
 pub(crate) const SERVER: &str = "10.0.0.9:5060";
-/// Where somebody else is.
+/// Address of another host.
 pub(crate) const PEER: &str = "10.0.0.2:5060";
 
 pub(crate) const ALICE: AccountId = AccountId(0);
@@ -24,7 +24,7 @@ pub(crate) struct Table {
     pub(crate) actions: Vec<Action>,
 }
 
-/// One packet that the agent sent.
+/// Packet that the agent sent.
 #[derive(Clone, Debug)]
 pub(crate) struct Sent {
     pub(crate) flow: Flow,
@@ -36,7 +36,7 @@ impl Sent {
         self.text.lines().next().unwrap_or_default()
     }
 
-    /// The first value of a header field.
+    /// First value of a header field.
     pub(crate) fn field(&self, name: &str) -> Option<&str> {
         let start = format!("{name}: ");
         self.text
@@ -55,12 +55,12 @@ impl Sent {
 }
 
 impl Table {
-    /// An account without a server.
+    /// Account without a server.
     pub(crate) fn direct() -> Self {
         Self::with(Account::direct("sip:alice@example.org"), |_| {})
     }
 
-    /// An account at a server, not registered yet.
+    /// Account at a server, not registered yet.
     pub(crate) fn at_server() -> Self {
         Self::with(account_at_server(), |_| {})
     }
@@ -74,7 +74,7 @@ impl Table {
         Self { agent, now, out: Outbox::new(), actions: Vec::new() }
     }
 
-    /// Calls the agent; what it sends and tells is there afterwards.
+    /// Calls the agent, and stores its packets and events.
     pub(crate) fn ask<R>(&mut self, run: impl FnOnce(&mut UserAgent, &mut Context<'_, Action>) -> R) -> R {
         run(&mut self.agent, &mut Context::new(self.now, &mut self.out, &mut self.actions))
     }
@@ -91,7 +91,7 @@ impl Table {
         self.ask(|agent, cx| agent.on_event(cx, event));
     }
 
-    /// Lets time pass, deadline by deadline.
+    /// Advances the clock, deadline by deadline.
     pub(crate) fn pass(&mut self, span: Duration) {
         let until = self.now + span;
         while let Some(due) = self.agent.next_deadline().filter(|due| due.at <= until) {
@@ -105,7 +105,7 @@ impl Table {
         self.pass(Duration::from_secs(seconds));
     }
 
-    /// What was sent since the last time it was asked for.
+    /// Packets since the last call.
     pub(crate) fn sent(&mut self) -> Vec<Sent> {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let sent =
@@ -114,19 +114,19 @@ impl Table {
         sent
     }
 
-    /// The one packet that was sent.
+    /// The only packet since the last call.
     pub(crate) fn only(&mut self) -> Sent {
         let mut sent = self.sent();
         assert_eq!(sent.len(), 1, "{sent:#?}");
         sent.remove(0)
     }
 
-    /// The first lines of what was sent.
+    /// First lines of the packets since the last call.
     pub(crate) fn lines(&mut self) -> Vec<String> {
         self.sent().iter().map(|sent| sent.line().to_string()).collect()
     }
 
-    /// What was told since the last time it was asked for.
+    /// Events since the last call.
     pub(crate) fn events(&mut self) -> Vec<AgentEvent> {
         let events = self.actions.drain(..).filter_map(|action| match action {
             Action::Event(event) => Some(event),
@@ -135,13 +135,13 @@ impl Table {
         events.collect()
     }
 
-    /// Calls `target`, and gives the INVITE.
+    /// Starts a call to `target`, and returns the INVITE.
     pub(crate) fn call(&mut self, target: &str) -> (CallId, Sent) {
         let call = self.ask(|agent, cx| agent.call(cx, ALICE, target, media())).unwrap();
         (call, self.only())
     }
 
-    /// A call that we made and that stands; the INVITE is given.
+    /// Establishes an outgoing call, and returns the INVITE.
     pub(crate) fn established(&mut self, target: &str) -> (CallId, Sent) {
         let (call, invite) = self.call(target);
         let from = invite.to();
@@ -152,7 +152,7 @@ impl Table {
         (call, invite)
     }
 
-    /// A call from the peer that rings here.
+    /// Receives a call that rings.
     pub(crate) fn ringing(&mut self, text: &str) -> CallId {
         self.receive(PEER, text);
         assert_eq!(self.only().line(), "SIP/2.0 100 Trying");
@@ -161,7 +161,7 @@ impl Table {
         *call
     }
 
-    /// A call from the peer that stands; its 200 is given.
+    /// Establishes an incoming call, and returns its 200.
     pub(crate) fn answered(&mut self) -> (CallId, Sent) {
         let call = self.ringing(&invite("in1", 1, Some(&sdp("10.0.0.2", 7000))));
         self.ask(|agent, cx| agent.answer(cx, call, media())).unwrap();
@@ -190,7 +190,7 @@ pub(crate) fn server_address() -> ServerAddress {
     }
 }
 
-/// Sound without protection.
+/// Local media without protection.
 pub(crate) fn media() -> LocalMedia {
     media_with(SecurityPolicy::None)
 }
@@ -207,7 +207,7 @@ pub(crate) fn media_with(policy: SecurityPolicy) -> LocalMedia {
     }
 }
 
-/// A description of plain PCMU.
+/// Session description with PCMU only.
 pub(crate) fn sdp(address: &str, port: u16) -> String {
     sdp_with(address, port, "a=sendrecv\r\n")
 }
@@ -219,7 +219,7 @@ pub(crate) fn sdp_with(address: &str, port: u16, attributes: &str) -> String {
     )
 }
 
-/// A response to what the agent sent. `fields` are whole lines.
+/// Response to a packet of the agent. `fields` are whole lines.
 pub(crate) fn answer(request: &Sent, status: u16, tag: &str, fields: &str, body: Option<&str>) -> String {
     let mut text = format!("SIP/2.0 {status} Reason {status}\r\n");
     for line in request.text.lines().skip(1).take_while(|line| !line.is_empty()) {
@@ -240,7 +240,7 @@ pub(crate) fn answer(request: &Sent, status: u16, tag: &str, fields: &str, body:
     finish(text, body)
 }
 
-/// An INVITE of the peer for alice.
+/// INVITE of the peer for alice.
 pub(crate) fn invite(call_id: &str, cseq: u32, body: Option<&str>) -> String {
     invite_with(call_id, cseq, "", body)
 }
@@ -254,8 +254,8 @@ pub(crate) fn invite_with(call_id: &str, cseq: u32, fields: &str, body: Option<&
     finish(text, body)
 }
 
-/// A request of the peer inside the dialog that this message of the agent belongs to: a request that it sent and that
-/// was answered with tag `bob`, or a response that it gave.
+/// In-dialog request of the peer. The dialog is that of this message of the agent: a request that was answered with tag
+/// `bob`, or a response.
 pub(crate) fn in_dialog(method: &str, cseq: u32, of: &Sent, fields: &str, body: Option<&str>) -> String {
     let is_response = of.line().starts_with("SIP/2.0");
     let (ours, theirs) = if is_response { ("To", "From") } else { ("From", "To") };

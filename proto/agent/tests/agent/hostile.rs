@@ -1,4 +1,4 @@
-//! What strangers send.
+//! Tests with malformed messages and messages of strangers.
 
 use crate::harness::{PEER, Table, answer, in_dialog, invite, invite_with, sdp, udp};
 use ringway_agent::CallState;

@@ -1,4 +1,4 @@
-//! One user agent against peers that are a script, on a virtual clock.
+//! Tests of one user agent with scripted peers, on a virtual clock.
 #![cfg(test)]
 
 mod called;

@@ -1,4 +1,4 @@
-//! Registration: kept, refreshed, refused, taken back.
+//! Tests of registration: refresh, refusals, removal.
 
 use crate::harness::{ALICE, SERVER, Sent, Table, account_at_server, answer};
 use ringway_agent::{Account, AgentEvent, FirstHop, Secret};
@@ -18,7 +18,7 @@ fn accept(table: &mut Table, request: &Sent, expires_s: u32) {
 }
 
 #[test]
-fn a_register_says_who_where_and_for_how_long() {
+fn a_register_has_address_contact_and_expiry() {
     let mut table = Table::at_server();
     let request = register(&mut table);
     assert_eq!((request.line(), request.to().as_str()), ("REGISTER sip:example.org SIP/2.0", SERVER));
@@ -54,7 +54,7 @@ fn a_registrar_that_wants_longer_gets_it_once() {
     let second = table.only();
     assert!(second.field("Contact").unwrap().ends_with(";expires=7200"));
     table.receive(SERVER, &answer(&second, 423, "r", "Min-Expires: 7200\r\n", None));
-    assert!(table.sent().is_empty(), "the same wish again would go round for ever");
+    assert!(table.sent().is_empty(), "the same expiry again would be refused again");
     assert!(matches!(table.events().as_slice(), [AgentEvent::RegistrationFailed { status: 423, .. }]));
 }
 
@@ -98,7 +98,7 @@ fn failures_that_may_pass_are_tried_again_later_and_later() {
 }
 
 #[test]
-fn retry_after_is_heeded() {
+fn retry_after_is_respected() {
     let mut table = Table::at_server();
     let first = register(&mut table);
     table.receive(SERVER, &answer(&first, 503, "r", "Retry-After: 100 (busy);duration=9\r\n", None));
@@ -126,7 +126,7 @@ fn failures_that_stay_are_not_tried_again() {
 }
 
 #[test]
-fn it_is_taken_back_at_the_end() {
+fn it_is_removed_at_the_end() {
     let mut table = Table::at_server();
     let first = register(&mut table);
     accept(&mut table, &first, 600);
@@ -156,7 +156,7 @@ fn a_lost_connection_is_made_again() {
     assert_eq!(table.events(), [AgentEvent::Registered { account: ALICE, expires_s: 600 }]);
     table.event(Event::Closed(ConnectionId(5)));
     table.pass_s(10);
-    assert!(table.sent().is_empty(), "another connection is none of its business");
+    assert!(table.sent().is_empty(), "another connection has no effect");
     table.event(Event::Closed(ConnectionId(4)));
     table.pass_s(3);
     assert_eq!(table.only().field("CSeq"), Some("2 REGISTER"));

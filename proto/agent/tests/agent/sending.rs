@@ -1,4 +1,4 @@
-//! How requests find their way: names, transports, sizes, queries, and what is traced.
+//! Tests of the sending of requests: host names, transports, sizes, queries, and the trace.
 
 use crate::harness::{ALICE, OWN, PEER, SERVER, Table, account_at_server, answer, invite, media, sdp};
 use ringway_agent::{
@@ -41,7 +41,7 @@ fn a_name_is_looked_up_once_and_then_known_for_a_while() {
 }
 
 #[test]
-fn a_name_that_nobody_knows_ends_the_call() {
+fn an_unknown_host_name_ends_the_call() {
     for answered in [true, false] {
         let mut table = Table::direct();
         let target = "sip:bob@nowhere.example";
@@ -58,7 +58,7 @@ fn a_name_that_nobody_knows_ends_the_call() {
         ));
         assert!(table.agent.is_empty());
     }
-    // A name that leads to everybody is as good as none.
+    // A name with a broadcast address counts as unknown.
     let mut table = Table::direct();
     table.ask(|agent, cx| agent.call(cx, ALICE, "sip:b@x.example", media())).unwrap();
     let query = resolve(&mut table);
@@ -90,13 +90,13 @@ fn the_uri_chooses_the_transport() {
     assert_eq!(invite.field("Contact"), Some("<sip:alice@10.0.0.1:5060;transport=tcp>"));
 }
 
-/// A caller whose name makes its INVITE larger than a datagram should be.
+/// Account whose name makes its INVITE larger than the datagram limit.
 fn large() -> Account {
     Account { display_name: "x".repeat(1300), ..Account::direct("sip:alice@example.org") }
 }
 
 #[test]
-fn large_requests_go_by_tcp_and_by_udp_when_nobody_is_there() {
+fn large_requests_go_by_tcp_and_by_udp_if_that_fails() {
     let mut table = Table::with(large(), |_| {});
     let (_, invite) = table.call(&format!("sip:bob@{PEER}"));
     assert_eq!(invite.flow.transport, Transport::Tcp);
@@ -132,7 +132,7 @@ fn a_peer_that_cannot_be_reached_ends_the_call() {
     assert!(table.agent.is_empty());
 }
 
-/// What the peer's TCP connection of this number brings.
+/// Flow of the peer's TCP connection with this number.
 fn by_tcp(number: u64, from: &str) -> Flow {
     Flow { connection: Some(ConnectionId(number)), ..Flow::dial(ListenerId(1), from.parse().unwrap()) }
 }
@@ -145,7 +145,7 @@ fn a_connection_that_ends_during_an_invite_ends_the_call_at_once() {
         table.receive_bytes(by_tcp(4, PEER), answer(&invite, status, "b", "", None).as_bytes());
         table.events();
         table.event(Event::Closed(ConnectionId(5)));
-        assert!(table.events().is_empty(), "another connection is none of its business");
+        assert!(table.events().is_empty(), "another connection has no effect");
         table.event(Event::Closed(ConnectionId(4)));
         let events = table.events();
         let [AgentEvent::Ended { call: ended, cause }] = events.as_slice() else { panic!("{events:?}") };
@@ -231,7 +231,7 @@ fn a_cancelled_invite_ends_with_its_connection_and_an_answered_one_does_not() {
 }
 
 #[test]
-fn queries_are_asked_and_answered() {
+fn queries_are_sent_and_answered() {
     let mut table = Table::direct();
     let target = format!("sip:bob@{PEER}");
     let query = table.ask(|agent, cx| agent.query(cx, ALICE, &target)).unwrap();

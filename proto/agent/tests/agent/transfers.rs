@@ -1,4 +1,4 @@
-//! Blind transfer, from both sides.
+//! Tests of blind transfer, on both sides.
 
 use crate::harness::{PEER, Sent, Table, answer, in_dialog, media, sdp};
 use ringway_agent::{Account, AgentEvent, CallError, CallId, CallState};
@@ -69,7 +69,7 @@ fn a_transfer_that_fails_leaves_our_call() {
 }
 
 #[test]
-fn reports_that_nobody_asked_for_are_refused() {
+fn unexpected_reports_are_refused() {
     let mut table = Table::direct();
     let (_, invite) = table.established(&format!("sip:bob@{PEER}"));
     table.receive(PEER, &report(&invite, 1, "active", "SIP/2.0 200 OK\r\n"));
@@ -87,7 +87,7 @@ fn asked(table: &mut Table, refer_to: &str) -> (CallId, Sent) {
 }
 
 #[test]
-fn who_is_asked_calls_and_reports() {
+fn the_transferee_calls_and_reports() {
     let mut table = Table::direct();
     let (call, _) =
         asked(&mut table, "<sip:carol@10.0.0.7?Replaces=x%40y%3Bto-tag%3D1%3Bfrom-tag%3D2&Evil=1>");
@@ -139,7 +139,7 @@ fn a_transfer_that_is_rejected_or_not_decided_is_reported() {
 }
 
 #[test]
-fn a_transfer_that_there_is_no_room_to_answer_is_nobodys_business() {
+fn a_transfer_without_a_free_transaction_is_not_reported() {
     let mut table = Table::with(Account::direct("sip:alice@example.org"), |config| {
         config.limits.transactions.servers_max = 0;
     });
@@ -149,7 +149,7 @@ fn a_transfer_that_there_is_no_room_to_answer_is_nobodys_business() {
 }
 
 #[test]
-fn what_cannot_be_called_is_refused_and_strangers_cannot_make_us_call() {
+fn invalid_targets_and_refers_of_strangers_are_refused() {
     for (refer_to, status) in [
         ("<tel:+1>", "416"),
         ("<sips:c@x>", "416"),

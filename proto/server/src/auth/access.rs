@@ -79,7 +79,7 @@ pub(crate) enum LiveMark {
         /// Side that it is for.
         to: Side,
         /// True if its next hop is that side, or a host name whose address is compared after its lookup.
-        leads_there: bool,
+        reaches_side: bool,
     },
 }
 
@@ -95,9 +95,9 @@ pub(crate) struct Facts<'a> {
     /// The source address is in `[auth] trusted`.
     pub(crate) is_trusted: bool,
     /// `[auth] enabled`.
-    pub(crate) asks_passwords: bool,
+    pub(crate) requires_passwords: bool,
     /// `[auth] in_dialog`.
-    pub(crate) asks_in_dialog: bool,
+    pub(crate) challenges_in_dialog: bool,
     /// `[auth] strangers`.
     pub(crate) strangers: Strangers,
 }
@@ -106,8 +106,8 @@ pub(crate) struct Facts<'a> {
 pub(crate) fn decide(facts: &Facts<'_>) -> Access {
     match facts.mark {
         Some(LiveMark::Accepted) if facts.to_us => return forward(Reach::OurUsers, Sender::Trusted),
-        Some(LiveMark::Dialog { to, leads_there: true }) if !is_asked_in_dialog(facts) => {
-            let sender = match (facts.is_trusted, facts.asks_passwords) {
+        Some(LiveMark::Dialog { to, reaches_side: true }) if !is_challenged_in_dialog(facts) => {
+            let sender = match (facts.is_trusted, facts.requires_passwords) {
                 (true, _) => Sender::Trusted,
                 (false, false) => Sender::Believed,
                 (false, true) => Sender::InDialog,
@@ -120,7 +120,7 @@ pub(crate) fn decide(facts: &Facts<'_>) -> Access {
         return decide_unchallengeable(facts);
     }
     if facts.from_us {
-        return match (facts.is_trusted, facts.asks_passwords) {
+        return match (facts.is_trusted, facts.requires_passwords) {
             (true, _) => forward(Reach::Anywhere, Sender::Trusted),
             (false, false) => forward(Reach::Anywhere, Sender::Believed),
             (false, true) => Access::Challenge(Grant::new(Reach::Anywhere, Sender::Proven)),
@@ -132,7 +132,7 @@ pub(crate) fn decide(facts: &Facts<'_>) -> Access {
     if facts.is_trusted {
         return forward(Reach::OurUsers, Sender::Trusted);
     }
-    if !facts.asks_passwords {
+    if !facts.requires_passwords {
         return forward(Reach::OurUsers, Sender::Believed);
     }
     match (facts.strangers, facts.method) {
@@ -146,9 +146,9 @@ pub(crate) fn decide(facts: &Facts<'_>) -> Access {
 }
 
 /// `[auth] in_dialog`. A caller outside `domains` has no password; its mark is sufficient.
-fn is_asked_in_dialog(facts: &Facts<'_>) -> bool {
-    facts.asks_in_dialog
-        && facts.asks_passwords
+fn is_challenged_in_dialog(facts: &Facts<'_>) -> bool {
+    facts.challenges_in_dialog
+        && facts.requires_passwords
         && facts.from_us
         && !facts.is_trusted
         && !matches!(facts.method, Method::Ack | Method::Cancel)
@@ -156,7 +156,7 @@ fn is_asked_in_dialog(facts: &Facts<'_>) -> bool {
 
 /// ACK and CANCEL cannot be challenged (RFC 3261 §22.1), so a From in `domains` proves nothing here.
 fn decide_unchallengeable(facts: &Facts<'_>) -> Access {
-    let sender = match (facts.is_trusted, facts.asks_passwords) {
+    let sender = match (facts.is_trusted, facts.requires_passwords) {
         (true, _) => Sender::Trusted,
         (false, false) => Sender::Believed,
         (false, true) => Sender::Stranger,
@@ -207,8 +207,8 @@ mod tests {
             to_us: true,
             mark: None,
             is_trusted: false,
-            asks_passwords: true,
-            asks_in_dialog: false,
+            requires_passwords: true,
+            challenges_in_dialog: false,
             strangers: Strangers::Call,
         }
     }
@@ -256,11 +256,11 @@ mod tests {
     fn a_mark_reaches_its_side_and_nothing_else() {
         for name in ["ACK", "BYE", "INFO", "UPDATE", "PRACK", "INVITE", "REFER", "NOTIFY", "MESSAGE"] {
             let method = Method::from_bytes(name.as_bytes());
-            for asks_in_dialog in [false, true] {
-                let there = Some(LiveMark::Dialog { to: SIDE, leads_there: true });
-                let request = Facts { mark: there, to_us: false, asks_in_dialog, ..facts(method) };
+            for challenges_in_dialog in [false, true] {
+                let there = Some(LiveMark::Dialog { to: SIDE, reaches_side: true });
+                let request = Facts { mark: there, to_us: false, challenges_in_dialog, ..facts(method) };
                 assert_eq!(reach(decide(&request)), Some(Reach::Side(SIDE)), "{name}");
-                let elsewhere = Some(LiveMark::Dialog { to: SIDE, leads_there: false });
+                let elsewhere = Some(LiveMark::Dialog { to: SIDE, reaches_side: false });
                 assert_eq!(reach(decide(&Facts { mark: elsewhere, ..request })), None, "{name}");
             }
         }
@@ -269,12 +269,17 @@ mod tests {
     #[test]
     fn nothing_is_relayed_from_strangers_to_strangers() {
         for is_trusted in [false, true] {
-            for asks_passwords in [false, true] {
+            for requires_passwords in [false, true] {
                 for strangers in [Strangers::Call, Strangers::None, Strangers::All] {
                     for name in ["INVITE", "ACK", "CANCEL", "BYE", "MESSAGE"] {
                         let method = Method::from_bytes(name.as_bytes());
-                        let plain =
-                            Facts { to_us: false, is_trusted, asks_passwords, strangers, ..facts(method) };
+                        let plain = Facts {
+                            to_us: false,
+                            is_trusted,
+                            requires_passwords,
+                            strangers,
+                            ..facts(method)
+                        };
                         assert_eq!(reach(decide(&plain)), None, "{name}");
                     }
                 }

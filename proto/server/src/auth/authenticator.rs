@@ -9,7 +9,7 @@ use core::time::Duration;
 use ringway_auth::{Logins, Outcome, Verifier, request_mark};
 use ringway_sansio::{Instant, Seed};
 use ringway_sip::digest::{Challenge, Credentials, Ha1, unescape};
-use ringway_sip::{HeaderName, ResponseWriter, Uri};
+use ringway_sip::{HeaderName, MessageWriter, Uri};
 
 /// Authenticates the senders of requests.
 ///
@@ -61,7 +61,7 @@ impl Authenticator {
         aor: &'p Aor,
     ) -> Option<Authenticated<&'p Aor>> {
         if !env.config.auth.enabled {
-            return Some(Authenticated::danger_everyone_is_believed(aor));
+            return Some(Authenticated::danger_without_authentication(aor));
         }
         let user = self.authenticate(env, request, HeaderName::Authorization, aor.domain())?;
         is_address_of(env, request, &user, aor).then(|| Authenticated::proven_by_digest(aor))
@@ -110,7 +110,7 @@ impl Authenticator {
             Outcome::Slowed { user } => {
                 env.counters.slowed_logins += 1;
                 observe_login(env, request, &user, LoginRefusal::Slowed);
-                let retry = |response: &mut ResponseWriter<'_>| {
+                let retry = |response: &mut MessageWriter<'_>| {
                     response.header_number(HeaderName::RetryAfter, SLOWED_RETRY_S);
                 };
                 env.refuse(request, 503, "Too Many Wrong Passwords", retry);

@@ -30,21 +30,21 @@ pub(crate) fn live_mark(
                 Side::Connection(_, target) if made_s < env.started_s => Side::Contact(target),
                 other => other,
             };
-            let leads_there = leads_to(env, to, routed);
+            let reaches_side = reaches(env, to, routed);
             let is_refresh = matches!(
                 request.method,
                 Method::Invite | Method::Update | Method::Subscribe | Method::Notify
             );
-            if leads_there && is_refresh && !mark.is_younger_than(now, lifetime / 2) {
+            if reaches_side && is_refresh && !mark.is_younger_than(now, lifetime / 2) {
                 env.services.extend_dialog(now, id, now + lifetime);
             }
-            Some(LiveMark::Dialog { to, leads_there })
+            Some(LiveMark::Dialog { to, reaches_side })
         }
     }
 }
 
 /// True if a request goes to this side of its dialog; the address of a host name is compared after its lookup.
-fn leads_to<S>(env: &Env<'_, S>, side: Side, routed: &Routed<'_>) -> bool {
+fn reaches<S>(env: &Env<'_, S>, side: Side, routed: &Routed<'_>) -> bool {
     match (side, hop_of(env.config, routed.next_route.as_ref().unwrap_or(&routed.uri))) {
         (Side::Address(..) | Side::Connection(..), _) | (Side::Contact(_), NextHop::Name { .. }) => true,
         (Side::Named { name, .. }, NextHop::Name { host, port, transport }) => {

@@ -114,7 +114,7 @@ impl Binding {
     /// ones. An ephemeral port may belong to another program after the end of the connection.
     pub(crate) fn kind_of(config: &Config, contact: &Uri<'_>, source: &Flow) -> Kind {
         let ip = source.remote.ip();
-        let over_connection = source.transport.is_stream() && means(contact, source.transport);
+        let over_connection = source.transport.is_stream() && has_transport(contact, source.transport);
         let own_port = source.remote.port();
         let has_connections_port =
             over_connection && own_port >= EPHEMERAL_PORTS_MIN && contact.port() == Some(own_port);
@@ -133,7 +133,7 @@ impl Binding {
 }
 
 /// False for a contact with another `transport` parameter than `transport`.
-pub(crate) fn means(contact: &Uri<'_>, transport: Transport) -> bool {
+pub(crate) fn has_transport(contact: &Uri<'_>, transport: Transport) -> bool {
     contact.params().value(b"transport").is_none_or(|name| Transport::from_token(name) == Some(transport))
 }
 

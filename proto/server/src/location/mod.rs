@@ -5,7 +5,7 @@ mod change;
 mod record;
 mod table;
 
-pub(crate) use binding::{Binding, Kind, Text, means};
+pub(crate) use binding::{Binding, Kind, Text, has_transport};
 pub(crate) use change::{Change, Room, SaveError};
 pub use record::BadRecord;
 pub(crate) use table::Saved;

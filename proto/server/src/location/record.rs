@@ -44,7 +44,7 @@ pub(crate) fn write(bindings: &[Binding], out: &mut Vec<u8>) {
     }
 }
 
-/// Number of bytes that [`write`] appends for a binding with this text.
+/// Number of bytes that [`write()`] appends for a binding with this text.
 pub(crate) fn bytes_of(text: &Text<'_>) -> usize {
     FIXED_BYTES + text.uri.len() + text.params.len() + text.call_id.len()
 }

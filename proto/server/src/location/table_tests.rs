@@ -40,7 +40,7 @@ fn register(
     let expires = (!removes).then_some(known.expires);
     let contact = Uri::parse(known.contact.as_bytes()).unwrap();
     let change = Change { contact, text, q: 1000, expires, kind: known.kind };
-    let proof = Authenticated::danger_everyone_is_believed(&aor);
+    let proof = Authenticated::danger_without_authentication(&aor);
     let flow = Flow { connection: known.connection, ..flow(known.connection.map(|one| one.0)) };
     let saved = table.save(&proof, &[change], known.cseq, flow, now, ROOM);
 
@@ -197,7 +197,7 @@ fn permanent_contacts_are_kept_next_to_registered_ones() {
     table.set_permanent(b"u@d", &[b"sip:a@h", b"no URI", b"sip:b@h;transport=tcp"]);
     assert_eq!(table.bindings_len(), 2);
     let aor = Aor::new(b"u", b"d");
-    let proof = Authenticated::danger_everyone_is_believed(&aor);
+    let proof = Authenticated::danger_without_authentication(&aor);
     assert_eq!(table.clear(&proof, b"1", 9, now, ROOM), Ok(false));
     register(&mut table, &mut model, "u", &known, false, now);
     assert_eq!(table.lookup(b"u@d", now).count(), 3, "the same contact may be both");

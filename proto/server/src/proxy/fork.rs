@@ -14,7 +14,7 @@ use crate::{Action, CallStep, LogEvent, Services};
 use alloc::boxed::Box;
 use core::net::{IpAddr, SocketAddr};
 use ringway_sansio::{Context, Flow, TimerKey};
-use ringway_sip::{HeaderName, Message, Method, ResponseWriter, Start};
+use ringway_sip::{HeaderName, Message, MessageWriter, Method, Start};
 use ringway_transaction::{Allowance, DEFAULT_PORT, Outgoing, SlabKey, reply_flow};
 
 impl Proxy {
@@ -53,7 +53,7 @@ impl Proxy {
             // RFC 3261 §16.2: at once, so that the caller stops retransmitting.
             let source = request.flow.remote;
             transactions.respond(&mut env.cx, server, 100, |arena| {
-                let _ = ResponseWriter::answer(arena, message, 100, "Trying", source, None).finish();
+                let _ = MessageWriter::answer(arena, message, 100, "Trying", source, None).finish();
             });
         }
         for target in targets.list() {

@@ -66,7 +66,7 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         for _ in 0..self.routed.own_routes {
             edit.pop_first(HeaderName::Route);
         }
-        self.step_aside_for_strict_router(&mut edit);
+        self.rewrite_for_strict_router(&mut edit);
         match message.max_forwards() {
             Some(hops) => edit.set_number(HeaderName::MaxForwards, u64::from(hops.saturating_sub(1))),
             None => edit.set_number(HeaderName::MaxForwards, MAX_FORWARDS),
@@ -77,9 +77,9 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
             false => edit.push_number_first(HeaderName::MaxBreadth, u64::from(share.breadth)),
         }
         self.remove_own_credentials(&mut edit);
-        self.remove_claims(&mut edit);
+        self.remove_untrusted_fields(&mut edit);
         self.record_route(&mut edit);
-        if self.config.is_own_address(self.flow.remote) && self.goes_to_ourselves() {
+        if self.config.is_own_address(self.flow.remote) && self.goes_to_this_server() {
             let host = self.config.sent_by(self.flow.listener, self.flow.remote.ip());
             edit.push_first(HeaderName::Route, |out| {
                 let transport = self.flow.transport;
@@ -107,7 +107,7 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
     }
 
     /// RFC 3261 §16.6 step 6: a next hop without `lr` becomes the Request-URI, which moves to the last Route.
-    fn step_aside_for_strict_router(&self, edit: &mut Edit<'_, '_>) {
+    fn rewrite_for_strict_router(&self, edit: &mut Edit<'_, '_>) {
         let Some(next) = self.routed.next_route.filter(|next| !next.is_loose_router()) else { return };
         let uri = edit.request_uri().to_vec();
         edit.pop_first(HeaderName::Route);
@@ -136,7 +136,7 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
 
     /// RFC 3325 §5: removes identity header fields of a sender that is not believed, and those that change ringing and
     /// display of the called phone.
-    fn remove_claims(&self, edit: &mut Edit<'_, '_>) {
+    fn remove_untrusted_fields(&self, edit: &mut Edit<'_, '_>) {
         if self.request.grant.sender.is_believed() {
             return;
         }
@@ -205,7 +205,7 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         }
     }
 
-    fn goes_to_ourselves(&self) -> bool {
+    fn goes_to_this_server(&self) -> bool {
         let is_for_users = match self.target.keeps_uri {
             true => self.config.domain_of(&self.routed.uri).is_some(),
             false => Uri::parse(self.targets.uri(self.target))

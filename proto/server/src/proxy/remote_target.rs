@@ -27,8 +27,8 @@ pub(super) fn record(config: &Config, key: &[u8; 16], response: &Response<'_, '_
     let (message, responder) = (response.message, response.flow);
     if !message.has(HeaderName::RecordRoute)
         || message.to().tag().is_none()
-        || !makes_dialog(message)
-        || response.sent_to.is_some_and(|sent_to| is_usual(message, sent_to))
+        || !creates_dialog(message)
+        || response.sent_to.is_some_and(|sent_to| names_next_hop(message, sent_to))
         || config.is_own_address(responder.remote)
     {
         return;
@@ -50,7 +50,7 @@ pub(super) fn record(config: &Config, key: &[u8; 16], response: &Response<'_, '_
 
 /// True if the Contact is the address of the next hop, and no proxy after us recorded its route: the mark already has
 /// this address.
-fn is_usual(message: &Message<'_>, sent_to: &Flow) -> bool {
+fn names_next_hop(message: &Message<'_>, sent_to: &Flow) -> bool {
     let is_ours = |route: &[u8]| memchr::memmem::find(route, b";rw=").is_some();
     let contact = message.first(HeaderName::Contact).and_then(|value| NameAddr::parse(value).ok());
     message.values(HeaderName::RecordRoute).next().is_some_and(is_ours)
@@ -58,7 +58,7 @@ fn is_usual(message: &Message<'_>, sent_to: &Flow) -> bool {
 }
 
 /// True for a response after which the caller sends requests in the dialog: a 2xx, or a reliable 1xx (RFC 3262).
-fn makes_dialog(message: &Message<'_>) -> bool {
+fn creates_dialog(message: &Message<'_>) -> bool {
     match message.start() {
         Start::Response { status: 200..=299, .. } => true,
         Start::Response { .. } => message.has(HeaderName::RSeq),

@@ -8,7 +8,7 @@ use crate::{CallStep, Services};
 use alloc::vec::Vec;
 use core::time::Duration;
 use ringway_sansio::{Instant, TimerKey};
-use ringway_sip::{Edit, HeaderName, Message, ResponseWriter};
+use ringway_sip::{Edit, HeaderName, Message, MessageWriter};
 use ringway_transaction::{ServerId, SlabKey, to_tag};
 
 impl Proxy {
@@ -220,7 +220,7 @@ impl Proxy {
         }
         let tag = to_tag(&env.keys.tag, &message);
         let was_sent = transactions.respond(&mut env.cx, server, status, |arena| {
-            let response = ResponseWriter::answer(arena, &message, status, phrase, source, Some(&tag));
+            let response = MessageWriter::answer(arena, &message, status, phrase, source, Some(&tag));
             let _ = response.finish();
         });
         end_unanswered(transactions, server, status, was_sent);

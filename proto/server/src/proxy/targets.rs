@@ -1,7 +1,7 @@
 //! Target set of a request (RFC 3261 §16.5).
 
 use super::breadth::Share;
-use crate::location::{Binding, Kind, means};
+use crate::location::{Binding, Kind, has_transport};
 use crate::route::Routed;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -140,7 +140,7 @@ fn flow_of(binding: &Binding) -> Option<Flow> {
         Kind::Permanent => None,
         Kind::FlowOnly => Some(binding.flow),
         Kind::Dialable if transport.is_stream() && binding.flow.connection.is_some() => {
-            Uri::parse(binding.uri()).is_ok_and(|uri| means(&uri, transport)).then_some(binding.flow)
+            Uri::parse(binding.uri()).is_ok_and(|uri| has_transport(&uri, transport)).then_some(binding.flow)
         }
         Kind::Dialable => None,
     }

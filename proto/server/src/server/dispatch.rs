@@ -225,8 +225,8 @@ fn accept_caller(
         to_us: parties.to_us,
         mark: live_mark(env, request, routed),
         is_trusted: env.config.is_trusted(request.flow.remote.ip()),
-        asks_passwords: env.config.auth.enabled,
-        asks_in_dialog: env.config.auth.in_dialog,
+        requires_passwords: env.config.auth.enabled,
+        challenges_in_dialog: env.config.auth.in_dialog,
         strangers: env.config.auth.strangers,
     };
     match decide(&facts) {

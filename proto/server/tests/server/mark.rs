@@ -27,14 +27,14 @@ fn rings(world: &mut World) -> (Sent, Sent) {
     let call = Request { lines: vec![format!("Contact: <sip:eve@{STRANGER}>")], ..call };
     let got = forwarded(world.udp(STRANGER, &call));
     let ringing = got.answer(180, &["Contact: <sip:bob@192.0.2.20>"]);
-    let heard = only(world.udp(BOB, &ringing));
-    (got, heard)
+    let ringing = only(world.udp(BOB, &ringing));
+    (got, ringing)
 }
 
 /// Request of the stranger with the mark of its dialog.
-fn with_mark(method: &str, target: &str, cseq: u32, heard: &Sent) -> Request {
-    let mut request = request(method, target).from(EVE).to(&heard.header("To")).cseq(cseq);
-    request.lines = vec![format!("Route: {}", heard.header("Record-Route"))];
+fn with_mark(method: &str, target: &str, cseq: u32, ringing: &Sent) -> Request {
+    let mut request = request(method, target).from(EVE).to(&ringing.header("To")).cseq(cseq);
+    request.lines = vec![format!("Route: {}", ringing.header("Record-Route"))];
     request
 }
 
@@ -53,17 +53,17 @@ fn a_mark_is_no_relay() {
     ];
     for in_dialog in [false, true] {
         let mut world = world(|config| config.auth.in_dialog = in_dialog);
-        let (_, heard) = rings(&mut world);
+        let (_, ringing) = rings(&mut world);
         let mut cseq = 1;
         for method in methods {
             for target in targets {
                 cseq += 1;
-                let sent = world.udp(STRANGER, &with_mark(method, target, cseq, &heard));
+                let sent = world.udp(STRANGER, &with_mark(method, target, cseq, &ringing));
                 assert!(requests(sent).is_empty(), "{method} to {target}, in_dialog = {in_dialog}");
                 assert!(world.lookups.is_empty());
                 // A further Route does not change the next hop either.
                 cseq += 1;
-                let mut routed = with_mark(method, "sip:bob@192.0.2.20", cseq, &heard);
+                let mut routed = with_mark(method, "sip:bob@192.0.2.20", cseq, &ringing);
                 routed.lines.push(format!("Route: <{target};lr>"));
                 assert!(requests(world.udp(STRANGER, &routed)).is_empty(), "{method} by Route to {target}");
             }
@@ -75,11 +75,11 @@ fn a_mark_is_no_relay() {
 fn a_mark_reaches_the_other_side_with_every_method() {
     for in_dialog in [false, true] {
         let mut world = world(|config| config.auth.in_dialog = in_dialog);
-        let (_, heard) = rings(&mut world);
+        let (_, ringing) = rings(&mut world);
         for (cseq, method) in
             (2..).zip(["PRACK", "UPDATE", "INFO", "INVITE", "REFER", "NOTIFY", "BYE", "ACK"])
         {
-            let sent = world.udp(STRANGER, &with_mark(method, "sip:bob@192.0.2.20", cseq, &heard));
+            let sent = world.udp(STRANGER, &with_mark(method, "sip:bob@192.0.2.20", cseq, &ringing));
             assert_eq!(forwarded(sent).to(), BOB, "{method}");
         }
     }
@@ -96,9 +96,9 @@ fn a_strangers_contact_is_not_dialled() {
         };
         let got = forwarded(world.udp(STRANGER, &call));
         let answer = got.answer(200, &["Contact: <sip:bob@192.0.2.20>"]);
-        let heard = only(world.udp(BOB, &answer));
+        let ringing = only(world.udp(BOB, &answer));
         let mut bye = request("BYE", contact).to(&got.header("From")).cseq(2);
-        bye.from = heard.header("To");
+        bye.from = ringing.header("To");
         bye.via = format!("SIP/2.0/UDP {BOB};rport;branch=z9hG4bK");
         bye.lines = vec![format!("Route: {}", got.header("Record-Route"))];
         // It goes to the destination of the responses to the caller.
@@ -109,16 +109,16 @@ fn a_strangers_contact_is_not_dialled() {
 #[test]
 fn a_mark_expires_unless_the_dialog_is_refreshed() {
     let mut world = world(|config| config.dialog_lifetime = Duration::from_secs(1000));
-    let (_, heard) = rings(&mut world);
-    let update = |cseq| with_mark("UPDATE", "sip:bob@192.0.2.20", cseq, &heard);
-    let info = |cseq| with_mark("INFO", "sip:bob@192.0.2.20", cseq, &heard);
+    let (_, ringing) = rings(&mut world);
+    let update = |cseq| with_mark("UPDATE", "sip:bob@192.0.2.20", cseq, &ringing);
+    let info = |cseq| with_mark("INFO", "sip:bob@192.0.2.20", cseq, &ringing);
     world.pass(Duration::from_secs(900));
     assert_eq!(forwarded(world.udp(STRANGER, &update(2))).to(), BOB, "a target refresh");
     world.pass(Duration::from_secs(900));
     assert_eq!(forwarded(world.udp(STRANGER, &info(3))).to(), BOB, "it was refreshed");
     world.pass(Duration::from_secs(200));
     for (cseq, method) in (4..).zip(["INFO", "BYE", "INVITE", "ACK"]) {
-        let late = with_mark(method, "sip:bob@192.0.2.20", cseq, &heard);
+        let late = with_mark(method, "sip:bob@192.0.2.20", cseq, &ringing);
         assert!(requests(world.udp(STRANGER, &late)).is_empty(), "{method} after the end");
     }
 }
@@ -128,9 +128,9 @@ fn a_user_of_ours_reaches_a_moved_remote_target_with_its_password() {
     let mut world = world(|_| {});
     let call = invite("sip:bob@example.org");
     let got = forwarded(proven(&mut world, ALICE, &call, "alice"));
-    let heard = only(world.udp(BOB, &got.answer(200, &["Contact: <sip:bob@192.0.2.20>"])));
-    let mut bye = request("BYE", "sip:bob@192.0.2.77").to(&heard.header("To")).cseq(9);
-    bye.lines = vec![format!("Route: {}", heard.header("Record-Route"))];
+    let ringing = only(world.udp(BOB, &got.answer(200, &["Contact: <sip:bob@192.0.2.20>"])));
+    let mut bye = request("BYE", "sip:bob@192.0.2.77").to(&ringing.header("To")).cseq(9);
+    bye.lines = vec![format!("Route: {}", ringing.header("Record-Route"))];
     assert_eq!(statuses(&world.udp(ALICE, &bye)), [407]);
     assert_eq!(forwarded(proven(&mut world, ALICE, &bye.cseq(10), "alice")).to(), "192.0.2.77:5060");
 }
@@ -149,14 +149,14 @@ fn the_remote_target_of_a_trunk_may_be_another_public_address() {
             let call = invite("sip:gw@192.0.2.77");
             let got = forwarded(proven(&mut world, ALICE, &call, "alice"));
             let answer = got.answer(200, &[&format!("Contact: <{contact}>")]);
-            let heard = only(world.udp("192.0.2.77:5060", &answer));
-            let mut ack = request("ACK", contact).to(&heard.header("To")).cseq(got_cseq(&got));
-            ack.lines = vec![format!("Route: {}", heard.header("Record-Route"))];
+            let ringing = only(world.udp("192.0.2.77:5060", &answer));
+            let mut ack = request("ACK", contact).to(&ringing.header("To")).cseq(got_cseq(&got));
+            ack.lines = vec![format!("Route: {}", ringing.header("Record-Route"))];
             let sent = world.udp(ALICE, &ack);
             assert_eq!(!requests(sent).is_empty(), reached, "{contact}, stateful = {stateful}");
             // The trunk still has its first mark.
             let mut bye = request("BYE", &format!("sip:alice@{ALICE}")).to(&got.header("From")).cseq(3);
-            bye.from = heard.header("To");
+            bye.from = ringing.header("To");
             bye.lines = vec![format!("Route: {}", got.header("Record-Route"))];
             assert_eq!(forwarded(world.udp("192.0.2.77:5060", &bye)).to(), ALICE);
         }
@@ -178,10 +178,10 @@ fn the_remote_target_of_a_trunk_may_be_a_host_name() {
     ] {
         for (stateful, method) in [(true, "ACK"), (false, "ACK"), (true, "BYE"), (false, "BYE")] {
             let mut world = world(|config| config.stateful = stateful);
-            let (got, heard) = call_to_name(&mut world);
+            let (got, ringing) = call_to_name(&mut world);
             let to_name = |uri: &str, cseq| Request {
-                lines: vec![format!("Route: {}", heard.header("Record-Route"))],
-                ..request(method, uri).to(&heard.header("To")).cseq(cseq)
+                lines: vec![format!("Route: {}", ringing.header("Record-Route"))],
+                ..request(method, uri).to(&ringing.header("To")).cseq(cseq)
             };
             for (cseq, other) in
                 (7..).zip(["sip:gw@other.example.net:5062", "sip:gw@a.example.net", "sip:gw@192.0.2.78:5062"])
@@ -205,8 +205,8 @@ fn the_remote_target_of_a_trunk_may_be_a_host_name() {
 fn call_to_name(world: &mut World) -> (Sent, Sent) {
     let got = forwarded(proven(world, ALICE, &invite("sip:gw@192.0.2.77"), "alice"));
     let answer = got.answer(200, &["Contact: <sip:gw@a.example.net:5062>"]);
-    let heard = only(world.udp("192.0.2.77:5060", &answer));
-    (got, heard)
+    let ringing = only(world.udp("192.0.2.77:5060", &answer));
+    (got, ringing)
 }
 
 /// In a private network a name reaches the private address at which the callee was called, and no other.
@@ -216,8 +216,8 @@ fn the_name_of_a_private_host_leads_to_where_it_was_called() {
         let mut world = world(|_| {});
         world.server.set_permanent_contacts(b"bob@example.org", &[b"sip:bob@10.0.0.5"]);
         let got = forwarded(world.udp(STRANGER, &invite("sip:bob@example.org").from(EVE)));
-        let heard = only(world.udp("10.0.0.5:5060", &got.answer(200, &["Contact: <sip:bob@pbx.lan>"])));
-        assert!(world.udp(STRANGER, &with_mark("ACK", "sip:bob@pbx.lan", 1, &heard)).is_empty());
+        let ringing = only(world.udp("10.0.0.5:5060", &got.answer(200, &["Contact: <sip:bob@pbx.lan>"])));
+        assert!(world.udp(STRANGER, &with_mark("ACK", "sip:bob@pbx.lan", 1, &ringing)).is_empty());
         assert_eq!(!requests(world.resolve("pbx.lan", Some(address))).is_empty(), reached, "{address}");
     }
 }
@@ -275,12 +275,12 @@ fn a_response_from_elsewhere_is_dropped() {
 #[test]
 fn refusals_of_a_mark_holder_keep_nothing() {
     let mut world = world(|_| {});
-    let (_, heard) = rings(&mut world);
+    let (_, ringing) = rings(&mut world);
     let before = world.server.transactions_len();
     for cseq in 2..2000 {
-        let sent = world.udp(STRANGER, &with_mark("INVITE", "sip:x@192.0.2.77", cseq, &heard));
+        let sent = world.udp(STRANGER, &with_mark("INVITE", "sip:x@192.0.2.77", cseq, &ringing));
         assert_eq!(only(sent).status(), 403);
-        let broad = with_mark("INVITE", "sip:bob@192.0.2.20", cseq + 5000, &heard).line("Max-Breadth: 0");
+        let broad = with_mark("INVITE", "sip:bob@192.0.2.20", cseq + 5000, &ringing).line("Max-Breadth: 0");
         assert_eq!(only(world.udp(STRANGER, &broad)).status(), 440);
     }
     assert_eq!(world.server.transactions_len(), before);
@@ -344,13 +344,13 @@ fn a_connection_of_before_a_restart_is_not_one_of_now() {
         ..invite("sip:carol@example.org").from(EVE)
     };
     let got = forwarded(world.udp(STRANGER, &call));
-    let heard = only(world.tcp(
+    let ringing = only(world.tcp(
         5,
         "192.0.2.30:40000",
         &got.answer(200, &["Contact: <sip:carol@10.0.0.30;transport=tcp>"]),
     ));
-    let mut bye = request("BYE", "sip:carol@10.0.0.30;transport=tcp").from(EVE).to(&heard.header("To"));
-    bye.lines = heard.headers("Record-Route").iter().rev().map(|route| format!("Route: {route}")).collect();
+    let mut bye = request("BYE", "sip:carol@10.0.0.30;transport=tcp").from(EVE).to(&ringing.header("To"));
+    bye.lines = ringing.headers("Record-Route").iter().rev().map(|route| format!("Route: {route}")).collect();
     let mut later = World::closed_restarted(world.now + Duration::from_secs(5));
     assert!(requests(later.udp(STRANGER, &bye.clone().cseq(2))).is_empty(), "after the restart");
     let sent = forwarded(world.udp(STRANGER, &bye.cseq(3)));
@@ -361,9 +361,9 @@ fn a_connection_of_before_a_restart_is_not_one_of_now() {
 #[test]
 fn requests_in_dialogs_of_a_trusted_proxy_are_not_counted_as_a_strangers() {
     let mut world = world(|config| config.auth.trusted = vec!["203.0.113.0/24".parse().unwrap()]);
-    let (_, heard) = rings(&mut world);
+    let (_, ringing) = rings(&mut world);
     for cseq in 2..6000 {
-        let bye = with_mark("BYE", "sip:bob@192.0.2.20", cseq, &heard);
+        let bye = with_mark("BYE", "sip:bob@192.0.2.20", cseq, &ringing);
         let bye = bye.line("P-Asserted-Identity: <sip:x@example.net>");
         let sent = forwarded(world.udp(STRANGER, &bye));
         assert_eq!((sent.to().as_str(), sent.headers("P-Asserted-Identity").len()), (BOB, 1));

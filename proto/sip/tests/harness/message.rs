@@ -1,8 +1,8 @@
 //! A message: whatever is accepted can be read in every part, is forwarded as it came, and can be answered.
 
 use ringway_sip::{
-    Contact, Contacts, Edit, EditSpace, Fields, HeaderName, Limits, Message, NameAddr, Reason, Rejected,
-    ResponseWriter, Uri, Via, digest, peek_header, peek_last_header,
+    Contact, Contacts, Edit, EditSpace, Fields, HeaderName, Limits, Message, MessageWriter, NameAddr, Reason,
+    Rejected, Uri, Via, digest, peek_header, peek_last_header,
 };
 
 /// Reads `data` as a datagram.
@@ -107,9 +107,11 @@ fn can_be_answered(message: &Message<'_>) {
     }
     let source = ([192, 0, 2, 1], 5060).into();
     let mut out = Vec::new();
-    assert!(ResponseWriter::new(&mut out, message, 200, "OK", Some(source), Some(b"new")).finish().is_ok());
+    assert!(
+        MessageWriter::response(&mut out, message, 200, "OK", Some(source), Some(b"new")).finish().is_ok()
+    );
     let mut answer = Vec::new();
-    assert!(ResponseWriter::answer(&mut answer, message, 200, "OK", source, Some(b"new")).finish().is_ok());
+    assert!(MessageWriter::answer(&mut answer, message, 200, "OK", source, Some(b"new")).finish().is_ok());
     if message.lines_of(HeaderName::Timestamp).count() < 2 {
         assert_eq!(answer, out, "the short way writes the same");
     }

@@ -3,7 +3,7 @@
 use core::net::SocketAddr;
 use core::time::Duration;
 use ringway_sansio::{ConnectionId, Context, Flow, Instant, ListenerId, Outbox, Token};
-use ringway_sip::{Message, ResponseWriter, Start};
+use ringway_sip::{Message, MessageWriter, Start};
 use ringway_transaction::{
     Answer, BranchKey, ClientId, Incoming, Limits, Notice, Outgoing, ServerId, Timers, Transactions,
 };
@@ -210,7 +210,7 @@ pub(crate) fn ack_of(invite: &str) -> String {
 pub(crate) fn response(request: &str, status: u16) -> String {
     let request = parse(request);
     let mut out = Vec::new();
-    let writer = ResponseWriter::new(&mut out, &request, status, "Reason", None, Some(b"b1"));
+    let writer = MessageWriter::response(&mut out, &request, status, "Reason", None, Some(b"b1"));
     writer.finish().expect("the header values are valid");
     as_text(&out)
 }

@@ -1,4 +1,4 @@
-//! A cable in memory with a card at one end and another stack's host at the other.
+//! Cable in memory with a card at one end and another stack's host at the other.
 
 use ringway_ethernet::{Card, CardCounters, FRAME_BYTES_MAX};
 use ringway_sansio::Instant;
@@ -20,12 +20,12 @@ pub const OWN_HARDWARE: [u8; 6] = [2, 0, 0, 0, 0, 1];
 /// Hardware address of the host.
 pub const PEER_HARDWARE: [u8; 6] = [2, 0, 0, 0, 0, 2];
 
-/// Frames on their way in one direction.
+/// Frames in transit in one direction.
 pub type Frames = Rc<RefCell<VecDeque<Vec<u8>>>>;
 
-/// The station's end of the cable.
+/// Station's end of the cable.
 pub struct Plug {
-    /// Frames on their way to the station.
+    /// Frames in transit to the station.
     pub incoming: Frames,
     /// Frames that the station sent.
     pub outgoing: Frames,
@@ -34,14 +34,14 @@ pub struct Plug {
 }
 
 impl Plug {
-    /// The end of a cable for a card with this hardware address.
+    /// Creates the end of a cable for a card with this hardware address.
     pub fn new(incoming: &Frames, outgoing: &Frames, hardware: [u8; 6]) -> Self {
         let (incoming, outgoing) = (Rc::clone(incoming), Rc::clone(outgoing));
         Self { incoming, outgoing, hardware, counters: CardCounters::default() }
     }
 }
 
-/// A cable: the card's end, and the frames on their way to it and from it.
+/// Creates a cable: the card's end, and the frames in transit to it and from it.
 pub fn cable() -> (Plug, Frames, Frames) {
     let (incoming, outgoing) = (Frames::default(), Frames::default());
     (Plug::new(&incoming, &outgoing, OWN_HARDWARE), incoming, outgoing)
@@ -78,7 +78,7 @@ impl Card for Plug {
     }
 }
 
-/// A host of another stack at the other end.
+/// Host of another stack at the other end.
 pub struct Host {
     interface: Interface,
     sockets: SocketSet<'static>,
@@ -91,7 +91,7 @@ struct End {
 }
 
 impl Host {
-    /// A host at [`PEER`] that takes `incoming` from the cable and gives it `outgoing`.
+    /// Creates a host at [`PEER`] that receives `incoming` and sends `outgoing`.
     pub fn at(incoming: &Frames, outgoing: &Frames, now: Instant) -> Self {
         let mut end = End { incoming: Rc::clone(incoming), outgoing: Rc::clone(outgoing) };
         let hardware = HardwareAddress::Ethernet(EthernetAddress(PEER_HARDWARE));
@@ -121,7 +121,7 @@ impl Host {
         self.sockets.get_mut::<udp::Socket<'_>>(socket).send_slice(bytes, to).unwrap();
     }
 
-    /// Takes a datagram that arrived, and its sender.
+    /// Takes a received datagram, and its sender.
     pub fn received(&mut self, socket: SocketHandle) -> Option<(Vec<u8>, SocketAddr)> {
         let (bytes, from) = self.sockets.get_mut::<udp::Socket<'_>>(socket).recv().ok()?;
         Some((bytes.to_vec(), SocketAddr::new(from.endpoint.addr.into(), from.endpoint.port)))
@@ -150,12 +150,12 @@ impl Host {
         handle
     }
 
-    /// A TCP socket.
+    /// TCP socket of a handle.
     pub fn tcp(&mut self, handle: SocketHandle) -> &mut tcp::Socket<'static> {
         self.sockets.get_mut(handle)
     }
 
-    /// Takes the text that arrived on a TCP socket.
+    /// Takes the received text of a TCP socket.
     pub fn read(&mut self, handle: SocketHandle) -> String {
         let mut text = Vec::new();
         while self.tcp(handle).can_recv() {
@@ -164,7 +164,7 @@ impl Host {
         String::from_utf8(text).unwrap()
     }
 
-    /// Lets the host do its work.
+    /// Lets the host process its frames.
     pub fn poll(&mut self, now: Instant) {
         self.interface.poll(time(now), &mut self.end, &mut self.sockets);
     }
@@ -213,7 +213,7 @@ impl TxToken for Given<'_> {
     }
 }
 
-/// RFC 1035 §4.1: the question again, with one address or with the error that there is no such name.
+/// DNS response (RFC 1035 §4.1): the question, with one address or with the error that there is no such name.
 pub fn name_answer(question: &[u8], address: Option<Ipv4Addr>) -> Vec<u8> {
     let mut answer = question.to_vec();
     answer[2] = 0x81;

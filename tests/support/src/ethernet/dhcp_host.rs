@@ -1,4 +1,4 @@
-//! A DHCP server on a link.
+//! DHCP server on a link.
 
 use crate::dhcp::{DhcpServer, Offer};
 use crate::ethernet::cable::{OWN, OWN_HARDWARE, PEER, PEER_HARDWARE};
@@ -9,16 +9,16 @@ use smoltcp::wire::{
 };
 use std::net::Ipv4Addr;
 
-/// The host at [`PEER`] as a DHCP server.
+/// Host at [`PEER`] as a DHCP server.
 pub struct DhcpHost {
-    /// The server.
+    /// DHCP server.
     pub dhcp: DhcpServer,
-    /// The frame with the last question.
+    /// Frame with the client's last message.
     pub asked: Vec<u8>,
 }
 
 impl DhcpHost {
-    /// A server that offers `address` for ten minutes, with itself as gateway and name server.
+    /// Creates a server that offers `address` for ten minutes, with itself as gateway and name server.
     pub fn new(address: Ipv4Addr) -> Self {
         let mask = Ipv4Addr::new(255, 255, 255, 0);
         let offer =
@@ -26,7 +26,7 @@ impl DhcpHost {
         Self { dhcp: DhcpServer::new(offer), asked: Vec::new() }
     }
 
-    /// Answers a frame that is for a DHCP server or asks for its hardware address.
+    /// Answers a frame for a DHCP server, or an ARP request for its hardware address.
     pub fn answer(&mut self, frame: &[u8]) -> Option<Vec<u8>> {
         if let Some(reply) = arp_reply(frame) {
             return Some(reply);
@@ -37,7 +37,7 @@ impl DhcpHost {
     }
 }
 
-/// A client that renews its lease asks for the server's hardware address first.
+/// A client that renews its lease requests the server's hardware address first.
 fn arp_reply(frame: &[u8]) -> Option<Vec<u8>> {
     if frame[12..14] != [8, 6] || frame[38..42] != PEER.octets() {
         return None;

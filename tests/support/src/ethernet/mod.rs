@@ -1,4 +1,4 @@
-//! A link in memory between a station of `ringway-ethernet` and a host of another stack.
+//! Link in memory between a station of `ringway-ethernet` and a host of another stack.
 
 pub mod cable;
 pub mod dhcp_host;

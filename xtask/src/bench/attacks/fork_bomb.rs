@@ -1,4 +1,4 @@
-//! An INVITE to accounts that are registered at each other.
+//! Fork bomb: an INVITE to accounts whose contacts are each other.
 
 use super::super::report::Row;
 use anyhow::{Context, Result};
@@ -6,22 +6,22 @@ use ringway_lab::attack::flood::wait;
 use ringway_lab::attack::message::Draft;
 use ringway_lab::attack::peer::{Peer, STRANGER};
 use ringway_lab::attack::target::{Target, aor, name};
-use ringway_lab::subject::Place;
+use ringway_lab::subject::Environment;
 use ringway_lab::template::DOMAIN;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-pub(super) fn rows(place: &Place, counted_for: Duration) -> Result<Vec<Row>> {
-    let target = Target::start(place, &[])?;
+pub(super) fn rows(environment: &Environment, counted_for: Duration) -> Result<Vec<Row>> {
+    let target = Target::start(environment, &[])?;
     let mut registrant = Peer::bind(Ipv4Addr::new(127, 0, 2, 1), target.address)?;
     let mut stranger = Peer::bind(Ipv4Addr::new(127, 0, 1, 1), target.address)?;
     let (mut rows, mut first) = (Vec::new(), 0);
     for accounts in [1, 10] {
         for account in 0..accounts {
             let contacts: Vec<String> = (0..CONTACTS)
-                .map(|place| {
-                    let other = name(first + (account + place) % accounts);
-                    format!("<sip:{}@{DOMAIN};p={place}>", spelled(&other, 1 + account * 3 + place))
+                .map(|index| {
+                    let other = name(first + (account + index) % accounts);
+                    format!("<sip:{}@{DOMAIN};p={index}>", spelled(&other, 1 + account * 3 + index))
                 })
                 .collect();
             registrant.register(first + account, &contacts, "")?;
@@ -53,7 +53,8 @@ pub(super) fn rows(place: &Place, counted_for: Duration) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// A spelling of `user` that RFC 3261 §19.1.4 compares as equal: the letters whose bit is set in `mask` are escaped.
+/// A spelling of `user` that is equal by RFC 3261 §19.1.4: the letters whose bit is set in `mask` are
+/// escaped.
 fn spelled(user: &str, mask: u32) -> String {
     let letter = |(at, letter): (usize, char)| match mask >> at & 1 {
         1 => format!("%{:02x}", u32::from(letter)),

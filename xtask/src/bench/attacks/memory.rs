@@ -1,4 +1,4 @@
-//! Large INVITEs to a user with ten silent contacts.
+//! Memory: large INVITEs to a user with ten silent contacts.
 
 use super::super::report::Row;
 use anyhow::{Result, anyhow};
@@ -7,7 +7,7 @@ use ringway_lab::attack::peer::Peer;
 use ringway_lab::attack::script::{Contact, Script, bind};
 use ringway_lab::attack::target::{Target, aor};
 use ringway_lab::statistics::median;
-use ringway_lab::subject::Place;
+use ringway_lab::subject::Environment;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -17,13 +17,13 @@ const VICTIM: u32 = 0;
 const CALLEE: u32 = 1;
 const CALLER: u32 = 2;
 
-pub(super) fn rows(place: &Place, flood_for: Duration) -> Result<Vec<Row>> {
+pub(super) fn rows(environment: &Environment, flood_for: Duration) -> Result<Vec<Row>> {
     let silent = (0..10).map(|_| bind(Ipv4Addr::LOCALHOST)).collect::<Result<Vec<_>>>()?;
     let callee = Contact::start(Ipv4Addr::new(127, 0, 2, 1), Script::Accept)?;
     let mut contacts: Vec<(u32, SocketAddrV4)> =
         silent.iter().map(|(_, address)| (VICTIM, *address)).collect();
     contacts.push((CALLEE, callee.address));
-    let target = Target::start(place, &contacts)?;
+    let target = Target::start(environment, &contacts)?;
     let idle = target.resident_bytes()?;
     let is_over = AtomicBool::new(false);
     let (server, mut highest) = (target.address, idle);
@@ -58,7 +58,7 @@ pub(super) fn rows(place: &Place, flood_for: Duration) -> Result<Vec<Row>> {
         highest <= RESIDENT_MAX,
     );
     peak.note = format!(
-        "memory: {} INVITEs, {} not taken by the kernel; {figures}",
+        "memory: {} INVITEs, {} not accepted by the kernel; {figures}",
         traffic.requests, traffic.unsent
     );
     let after = Row::single(
@@ -70,7 +70,7 @@ pub(super) fn rows(place: &Place, flood_for: Duration) -> Result<Vec<Row>> {
     Ok(vec![peak, calls, after])
 }
 
-/// Calls the callee, in turn as a user with a password and as a stranger.
+/// Calls the callee alternately as a user with a password and as a stranger.
 fn call_until(is_over: &AtomicBool, server: SocketAddrV4) -> Result<Row> {
     let mut user = Peer::bind(Ipv4Addr::new(127, 0, 2, 2), server)?;
     let mut stranger = Peer::bind(Ipv4Addr::new(127, 0, 2, 3), server)?;
@@ -102,9 +102,10 @@ fn megabytes(bytes: u64) -> String {
 
 const SOURCES: u8 = 20;
 const RATE: u32 = 195;
-/// With the header 60 kB.
+/// 60 kB with the header.
 const BODY_BYTES: usize = 59_500;
-/// An INVITE that is neither answered nor acknowledged ends after 2 · 64·T1 (timers B and H): those of a short flood by then.
+/// An INVITE without a response ends after 2 · 64·T1 (timers B and H); those of a short flood have ended by
+/// then.
 const SETTLED_AFTER: Duration = Duration::from_secs(60);
 const CALL_EVERY: Duration = Duration::from_millis(500);
 const RESIDENT_MAX: u64 = 256_000_000;

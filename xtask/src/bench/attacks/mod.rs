@@ -1,9 +1,9 @@
 //! `cargo xtask bench attacks`: attacks on a running server, by callers without a password and by accounts.
 //!
-//! Does: start `ringway serve` with authentication on and default limits, send each attack from addresses of 127.0.0.0/8,
-//! and compare what the server keeps, sends and still answers with its bounds.
+//! Does: starts `ringway serve` with authentication and default limits, sends each attack from addresses of
+//! 127.0.0.0/8, and compares the server's memory, traffic and answered requests with their bounds.
 //!
-//! Does not: send anything but loopback traffic. Malformed messages are `cargo xtask fuzz`.
+//! Does not: send anything but loopback traffic. Malformed messages are tested by `cargo xtask fuzz`.
 //!
 //! Start reading at [`Attack::rows`]; one module for each attack.
 
@@ -14,10 +14,10 @@ mod reflection;
 mod shards;
 
 use super::report::{Row, Verdict};
-use super::{place, with_section};
+use super::{environment, with_section};
 use anyhow::{Context, Result, bail};
 use ringway_lab::machine;
-use ringway_lab::subject::Place;
+use ringway_lab::subject::Environment;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
@@ -63,7 +63,7 @@ struct Plan {
     memory: Duration,
     /// Flood of requests to the contact that answers with one Via.
     leak: Duration,
-    /// From one INVITE to the count of datagrams.
+    /// Time from the INVITE to the count of datagrams.
     fork_bomb: Duration,
     /// Flood of small INVITEs.
     shards: Duration,
@@ -72,17 +72,17 @@ struct Plan {
 /// Runs the command.
 ///
 /// # Errors
-/// A bound was missed, or something could not be measured.
+/// A bound was missed, or a measurement failed.
 pub(super) fn run(args: &Args, workspace: &Path) -> Result<()> {
     let load = machine::load_average();
     eprintln!("{}; load average {load}", machine::description());
     let folder = tempfile::tempdir().context("make a folder for the run")?;
-    let place = place(folder.path())?;
+    let environment = environment(folder.path())?;
     let plan = Plan::new(args);
     let chosen = if args.names.is_empty() { Attack::ALL.to_vec() } else { args.names.clone() };
     let mut rows = Vec::new();
     for attack in chosen {
-        let measured = attack.rows(&place, plan);
+        let measured = attack.rows(&environment, plan);
         let measured =
             measured.unwrap_or_else(|error| vec![Row::failed(attack.name(), "to be measured", &error)]);
         for row in &measured {
@@ -112,14 +112,14 @@ pub(super) fn run(args: &Args, workspace: &Path) -> Result<()> {
 impl Attack {
     const ALL: [Self; 5] = [Self::Memory, Self::Leak, Self::ForkBomb, Self::Shards, Self::Reflection];
 
-    /// Runs the attack against a server of its own.
-    fn rows(self, place: &Place, plan: Plan) -> Result<Vec<Row>> {
+    /// Runs the attack against its own server.
+    fn rows(self, environment: &Environment, plan: Plan) -> Result<Vec<Row>> {
         match self {
-            Self::Memory => memory::rows(place, plan.memory),
-            Self::Leak => leak::rows(place, plan.leak),
-            Self::ForkBomb => fork_bomb::rows(place, plan.fork_bomb),
-            Self::Shards => shards::rows(place, plan.shards),
-            Self::Reflection => reflection::rows(place),
+            Self::Memory => memory::rows(environment, plan.memory),
+            Self::Leak => leak::rows(environment, plan.leak),
+            Self::ForkBomb => fork_bomb::rows(environment, plan.fork_bomb),
+            Self::Shards => shards::rows(environment, plan.shards),
+            Self::Reflection => reflection::rows(environment),
         }
     }
 
@@ -183,7 +183,7 @@ const fn word(verdict: Verdict) -> &'static str {
     }
 }
 
-/// Where the section begins.
+/// Heading of the section.
 const HEADING: &str = "## Under attack\n";
 
 #[cfg(test)]

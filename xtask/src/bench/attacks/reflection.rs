@@ -1,4 +1,5 @@
-//! Requests whose source address may be forged: bytes that the server sends there, and whether anybody else gets any.
+//! Reflection: requests whose source address may be forged; counts the bytes that the server sends to that
+//! source and to third parties.
 
 use super::super::report::Row;
 use anyhow::{Context, Result};
@@ -7,7 +8,7 @@ use ringway_lab::attack::message::{Draft, status};
 use ringway_lab::attack::peer::{Peer, STRANGER};
 use ringway_lab::attack::script::{Contact, Script, T1, bind};
 use ringway_lab::attack::target::{Target, aor};
-use ringway_lab::subject::Place;
+use ringway_lab::subject::Environment;
 use ringway_lab::template::DOMAIN;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::time::Duration;
@@ -16,9 +17,9 @@ const BUSY: u32 = 0;
 const CALLER: u32 = 1;
 const ACCOUNT: u32 = 2;
 
-pub(super) fn rows(place: &Place) -> Result<Vec<Row>> {
+pub(super) fn rows(environment: &Environment) -> Result<Vec<Row>> {
     let busy = Contact::start(Ipv4Addr::new(127, 0, 2, 1), Script::Busy)?;
-    let target = Target::start(place, &[(BUSY, busy.address)])?;
+    let target = Target::start(environment, &[(BUSY, busy.address)])?;
     let server = target.address;
     let (nobody, domain) = (format!("sip:nobody@{DOMAIN}"), format!("sip:{DOMAIN}"));
     let (called, caller) = (aor(BUSY), aor(CALLER));
@@ -44,7 +45,7 @@ pub(super) fn rows(place: &Place) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// A request that is never followed by anything, and what came back.
+/// A request without any follow-up, and its responses.
 struct Forged {
     peer: Peer,
     what: &'static str,
@@ -93,7 +94,7 @@ struct Reflected {
     datagrams: usize,
     bytes: usize,
     last_status: Option<u16>,
-    /// Length of the first final response.
+    /// Length of the first final response in bytes.
     first_final: usize,
 }
 
@@ -107,7 +108,8 @@ impl Reflected {
         }
     }
 
-    /// Bytes that the server generated, and those it forwarded. A retransmission of what it forwarded is generated.
+    /// Numbers of bytes that the server generated and forwarded. A retransmission of a forwarded response
+    /// counts as generated.
     const fn split(self, is_forwarded: bool) -> (usize, usize) {
         let forwarded = if is_forwarded { self.first_final } else { 0 };
         (self.bytes - forwarded, forwarded)
@@ -118,11 +120,11 @@ fn is_within(received: usize, generated: usize, forwarded: usize) -> bool {
     generated <= (3 * received).max(800) && forwarded <= 10 * received
 }
 
-/// An address that an account names in its contact and in a second Via, without being there.
+/// An address in the contact and in a second Via of an account, where the account is not.
 struct ThirdParty {
     socket: UdpSocket,
     registered: Result<()>,
-    /// It stays bound: what is sent over its flow arrives.
+    /// Stays bound to receive what is sent over its flow.
     account: Peer,
 }
 

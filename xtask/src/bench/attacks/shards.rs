@@ -1,4 +1,4 @@
-//! Small INVITEs, most of them to users that do not exist, while other users register and are asked with OPTIONS.
+//! Shards: small INVITEs, most of them to unknown users, while other users register and receive OPTIONS.
 
 use super::super::report::Row;
 use anyhow::{Result, anyhow, bail};
@@ -8,20 +8,20 @@ use ringway_lab::attack::peer::{Peer, first_line};
 use ringway_lab::attack::script::bind;
 use ringway_lab::attack::target::{Target, aor};
 use ringway_lab::statistics::median;
-use ringway_lab::subject::Place;
+use ringway_lab::subject::Environment;
 use ringway_lab::template::DOMAIN;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::thread;
 use std::time::{Duration, Instant};
 
 const VICTIM: u32 = 0;
-/// The first of the users that are to be served.
+/// First of the users that must be served.
 const FIRST: u32 = 100;
 
-pub(super) fn rows(place: &Place, flood_for: Duration) -> Result<Vec<Row>> {
+pub(super) fn rows(environment: &Environment, flood_for: Duration) -> Result<Vec<Row>> {
     let silent = (0..10).map(|_| bind(Ipv4Addr::LOCALHOST)).collect::<Result<Vec<_>>>()?;
     let contacts: Vec<(u32, SocketAddrV4)> = silent.iter().map(|(_, address)| (VICTIM, *address)).collect();
-    let target = Target::start(place, &contacts)?;
+    let target = Target::start(environment, &contacts)?;
     let templates = |source| {
         let unknown = request("INVITE", &format!("sip:x{{peer}}@{DOMAIN}"), source, 0);
         let known = request("INVITE", &aor(VICTIM), source, 0);
@@ -55,11 +55,11 @@ pub(super) fn rows(place: &Place, flood_for: Duration) -> Result<Vec<Row>> {
     Ok(vec![row])
 }
 
-/// Registers each user and asks it with OPTIONS; milliseconds of those that were answered, and the errors of the others.
+/// Registers each user and sends it OPTIONS; returns the durations in milliseconds, and the errors.
 fn serve_all(server: SocketAddrV4, flood_for: Duration) -> Result<(Vec<f64>, Vec<anyhow::Error>)> {
     let mut phone = Peer::bind(Ipv4Addr::new(127, 0, 2, 2), server)?;
     let (mut times_ms, mut errors) = (Vec::new(), Vec::new());
-    // The flood is under way first, and does not end before the last user.
+    // Starts during the flood and ends before it.
     thread::sleep(flood_for / 4);
     for user in FIRST..FIRST + USERS {
         let begun = Instant::now();

@@ -1,7 +1,8 @@
-//! The rows "call": how exactly packets leave and arrive, what SRTP changes about it, and what a call costs.
+//! Rows "call": accuracy of packet times, the effect of SRTP on it, and CPU time of a call.
 //!
-//! A call with SRTP and one without run at the same time, each between two processes on two processors, so that whatever
-//! else the machine does hits them alike; beside them threads that only sleep to each beat, as the floor. Both sides judge what they receive by the kernel's time stamps.
+//! A call with SRTP and one without run at the same time, each between two processes on two processors, so
+//! that other load affects both. Threads that only sleep until each tick run beside them as the floor. Both
+//! sides measure what they receive by the kernel's timestamps.
 
 use super::super::report::Verdict;
 use super::table::PhoneRow;
@@ -19,16 +20,16 @@ struct Timing {
     delta_max: f64,
     delta_mean: f64,
     jitter_mean: f64,
-    /// All but one in a thousand deltas are below it.
+    /// 99.9th percentile of the deltas.
     delta_p999: f64,
     packets: f64,
     lost: f64,
 }
 
-/// What a call of so many packets was like: with the worse of both directions in every figure.
+/// Result of a call of this many packets; every figure is the worse one of both directions.
 struct Measured {
     timing: Timing,
-    /// Share of a processor, of the side that called.
+    /// Share of a processor used by the calling side.
     cpu: f64,
     priority: String,
     suite: String,
@@ -41,7 +42,7 @@ const JITTER_MEAN_MS: f64 = 0.05;
 const DIFFERENCE_MS: f64 = 0.05;
 const CPU_PERCENT: f64 = 0.5;
 
-/// The rows, from calls of so many packets each way.
+/// Measures calls of `packets` packets in each direction.
 pub(super) fn rows(ringway: &Path, packets: u32) -> Vec<PhoneRow> {
     let what =
         format!("call of {packets} packets each way on loopback: max delta / mean delta / mean jitter");
@@ -51,7 +52,7 @@ pub(super) fn rows(ringway: &Path, packets: u32) -> Vec<PhoneRow> {
             format!("{what}, SRTP"),
             format!("≤ {DELTA_MAX_MS} / 20.00 ± {DELTA_MEAN_OFF_MS} / ≤ {JITTER_MEAN_MS} ms"),
         ),
-        ("what SRTP changes about each of them".to_owned(), format!("≤ {DIFFERENCE_MS} ms")),
+        ("effect of SRTP on each of them".to_owned(), format!("≤ {DIFFERENCE_MS} ms")),
         ("CPU of one side of a call with SRTP".to_owned(), format!("≤ {CPU_PERCENT} % of a core")),
     ];
     match measure(ringway, packets) {
@@ -76,7 +77,7 @@ fn judge(
     let mut first = row(
         timing,
         format!(
-            "at the same time: a thread that only sleeps to each beat (the floor), max {:.3} ms; without SRTP {}",
+            "at the same time: a thread that only sleeps until each tick (the floor), max {:.3} ms; without SRTP {}",
             floor.delta_max,
             plain.timing.words()
         ),
@@ -85,7 +86,7 @@ fn judge(
     );
     first.notes.push(format!(
         "calls: {}, at {} priority, every packet's time by the kernel, the worse of both directions; 99.9 % of the deltas \
-         are below {:.3} ms (without SRTP {:.3} ms), the latest beat was {:.3} ms behind its time (without SRTP {:.3} ms); \
+         are below {:.3} ms (without SRTP {:.3} ms), the latest tick was {:.3} ms late (without SRTP {:.3} ms); \
          {} packets lost",
         protected.suite,
         protected.priority,
@@ -96,8 +97,8 @@ fn judge(
         protected.timing.lost
     ));
     first.notes.push(format!(
-        "floor: two threads at the same priority, one on each processor, that do nothing at all but sleep to the beats of the \
-         same minutes: 99.9 % of their deltas are below {:.3} ms, their latest beat was {:.3} ms behind its time",
+        "floor: two threads with the same priority, one on each processor, that only sleep until each tick during the same \
+         minutes: 99.9 % of their deltas are below {:.3} ms, their latest tick was {:.3} ms late",
         floor.delta_p999, floor.late_ms
     ));
     let [max, mean, jitter] = changes;
@@ -150,7 +151,7 @@ impl Timing {
             && self.lost == 0.0
     }
 
-    /// What is worse here than there: negative is better.
+    /// Increase of each figure over `other`; negative is better.
     fn changes_from(&self, other: &Self) -> [f64; 3] {
         [
             self.delta_max - other.delta_max,
@@ -164,11 +165,11 @@ impl Timing {
     }
 }
 
-/// A call without SRTP and one with it, and the floor, at the same time.
+/// Runs a call without SRTP, one with it, and the floor at the same time.
 fn measure(ringway: &Path, packets: u32) -> Result<([Measured; 2], Lateness)> {
     let seconds = f64::from(packets) * TICK_MS / 1000.0;
     let plain = Pair::start(ringway, &["--srtp", "none"], seconds)?;
-    // Half a beat apart, so that neither sends when the other does.
+    // Half a tick apart, so that they do not send at the same time.
     std::thread::sleep(Duration::from_millis(10));
     let protected = Pair::start(ringway, &["--srtp", "sdes", "--suite", "AES_CM_128_HMAC_SHA1_80"], seconds)?;
     let beats = SleepFloor::start(seconds);
@@ -178,7 +179,7 @@ fn measure(ringway: &Path, packets: u32) -> Result<([Measured; 2], Lateness)> {
     Ok((measured, beats.end()?))
 }
 
-/// What of a processor each calling side uses while the calls stand.
+/// Share of a processor that each calling side uses during the calls.
 fn watch(plain: &Pair, protected: &Pair, seconds: f64) -> Result<[f64; 2]> {
     let window = Duration::from_secs_f64(seconds * 0.8);
     let begun = Instant::now();
@@ -189,7 +190,7 @@ fn watch(plain: &Pair, protected: &Pair, seconds: f64) -> Result<[f64; 2]> {
     Ok([share(before[0], after[0]), share(before[1], after[1])])
 }
 
-/// Both sides of a call that stands.
+/// Both sides of an established call.
 struct Pair {
     alice: Handset,
     bob: Handset,
@@ -244,7 +245,7 @@ impl Pair {
     }
 }
 
-/// Packets of the first moment are before the call stands on both sides.
+/// Packets of the first moments are sent before the call is established on both sides.
 const MARGIN_S: f64 = 0.2;
 
 #[cfg(test)]
@@ -252,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_worse_of_both_directions_is_judged() {
+    fn the_worse_of_both_directions_counts() {
         let good = Timing {
             delta_max: 20.1,
             delta_mean: 20.0,

@@ -1,10 +1,11 @@
-//! `cargo xtask bench phone`: what the phone costs, and how well it keeps time.
+//! `cargo xtask bench phone`: CPU time and packet timing of the phone.
 //!
-//! Does: measure each row in turn, and print the phone's table or write it into BENCHMARKS.md behind the server's.
+//! Does: measures each row in turn, and prints the phone's table or writes it into BENCHMARKS.md after the
+//! server's.
 //!
-//! Does not: judge the server; those rows are `cargo xtask bench` without a name.
+//! Does not: measure the server; those rows are `cargo xtask bench` without a name.
 //!
-//! Start reading at [`rows`]: a new measurement is a module here and a line there.
+//! Start reading at [`rows`]; a new measurement is a module here and a line there.
 
 mod call;
 mod setup;
@@ -12,17 +13,17 @@ mod srtp;
 mod table;
 
 use super::report::Verdict;
-use super::{place, with_section};
+use super::{environment, with_section};
 use anyhow::{Context, Result, bail};
 use ringway_lab::machine;
-use ringway_lab::subject::Place;
+use ringway_lab::subject::Environment;
 use std::path::Path;
 use table::PhoneRow;
 
 /// Measures the phone.
 #[derive(clap::Args, Debug)]
 pub(super) struct Args {
-    /// A short look: a tenth of the packets
+    /// Short run: a tenth of the packets
     #[arg(long)]
     quick: bool,
     /// Write the phone's table into BENCHMARKS.md
@@ -33,13 +34,13 @@ pub(super) struct Args {
 /// Runs the command.
 ///
 /// # Errors
-/// Something could not be measured; a target that is missed is not an error.
+/// A measurement failed; a missed target is not an error.
 pub(super) fn run(args: &Args, workspace: &Path) -> Result<()> {
     let load = machine::load_average();
     eprintln!("{}; load average {load}", machine::description());
     let folder = tempfile::tempdir().context("make a folder for the run")?;
-    let place = place(folder.path())?;
-    let rows = rows(args, &place);
+    let environment = environment(folder.path())?;
+    let rows = rows(args, &environment);
     let circumstances = table::Circumstances {
         command: format!("cargo xtask {}", std::env::args().skip(1).collect::<Vec<_>>().join(" ")),
         load: [load, machine::load_average()],
@@ -63,11 +64,11 @@ pub(super) fn run(args: &Args, workspace: &Path) -> Result<()> {
     }
 }
 
-/// Every row, in the order of the table.
-fn rows(args: &Args, place: &Place) -> Vec<PhoneRow> {
+/// All rows, in the order of the table.
+fn rows(args: &Args, environment: &Environment) -> Vec<PhoneRow> {
     let (batches, packets, calls) = if args.quick { (200, 1000, 5) } else { (2000, 10_000, 30) };
     let mut rows = srtp::rows(batches);
-    rows.extend(call::rows(&place.ringway, packets));
-    rows.push(setup::row(&place.ringway, &place.folder, calls));
+    rows.extend(call::rows(&environment.ringway, packets));
+    rows.push(setup::row(&environment.ringway, &environment.folder, calls));
     rows
 }

@@ -1,4 +1,4 @@
-//! The row "call set-up": from the first INVITE to the answer, through the server, with digest and SDES.
+//! Row "call set-up": time from the first INVITE to the answer, through the server, with digest and SDES.
 
 use super::super::report::Verdict;
 use super::table::PhoneRow;
@@ -15,7 +15,7 @@ use std::time::Duration;
 const WHAT: &str = "call set-up through the server on loopback, digest, SDES: INVITE to 200";
 const SETUP_MS: f64 = 5.0;
 
-/// The row, from so many calls.
+/// Measures `calls` calls.
 pub(super) fn row(ringway: &Path, folder: &Path, calls: u32) -> PhoneRow {
     eprintln!("{WHAT}");
     let target = format!("≤ {SETUP_MS} ms more than the signalling's own round trips");
@@ -76,7 +76,7 @@ fn measure(ringway: &Path, folder: &Path, calls: u32) -> Result<Vec<f64>> {
 }
 
 fn write_configuration(folder: &Path) -> Result<(std::path::PathBuf, u16)> {
-    // Free by UDP and TCP now; nothing else on the machine takes ports this fast.
+    // Free for UDP and TCP now; no other process is expected to take it in the meantime.
     let socket = UdpSocket::bind("127.0.0.1:0").context("a free port")?;
     let port = socket.local_addr()?.port();
     let admin = TcpListener::bind("127.0.0.1:0").context("a free port")?.local_addr()?.port();
@@ -107,5 +107,5 @@ fn add_user(ringway: &Path, configuration: &Path, user: &str) -> Result<()> {
 
 const PASSWORD: &str = "builder";
 
-/// How long a short call may take.
+/// Maximum duration of a short call.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -1,6 +1,6 @@
-//! The rows "SRTP": one packet protected and unprotected, beside libsrtp2, by this thread's CPU clock.
+//! Rows "SRTP": protecting and unprotecting a packet, compared with libsrtp2, by the thread's CPU clock.
 //!
-//! Both take their turns batch by batch, so that whatever else the machine does hits them alike.
+//! Both alternate batch by batch, so that other load affects both.
 
 use super::super::report::Verdict;
 use super::table::PhoneRow;
@@ -13,23 +13,23 @@ use ringway_srtp::{Probe, SrtpReceiver, SrtpSender, Step};
 use std::hint::black_box;
 use std::time::Instant;
 
-/// Packets between two looks at the clock.
+/// Number of packets between two readings of the clock.
 const BATCH: usize = 256;
 
-/// Bytes of sound in a packet: 20 ms of G.711.
+/// Payload length in bytes: 20 ms of G.711.
 const PAYLOAD_BYTES: usize = 160;
 
-/// The packet with its header.
+/// Packet length with its header.
 const RTP_BYTES: usize = 12 + PAYLOAD_BYTES;
 
-/// One packet in so many is timed step by step.
+/// One of this many packets is timed step by step.
 const SAMPLED: usize = 64;
 
-/// What a row must reach.
+/// Targets of a row.
 struct Target {
     suite: CryptoSuite,
     ns_max: f64,
-    /// How many times as long libsrtp2 must take, where that is asked.
+    /// Minimum ratio of libsrtp2's time to ours, if required.
     libsrtp_times_min: Option<f64>,
 }
 
@@ -39,7 +39,7 @@ const TARGETS: [Target; 3] = [
     Target { suite: CryptoSuite::AeadAes128Gcm, ns_max: 210.0, libsrtp_times_min: None },
 ];
 
-/// The rows, from so many batches each.
+/// Measures `batches` batches for each suite.
 pub(super) fn rows(batches: usize) -> Vec<PhoneRow> {
     TARGETS.iter().map(|target| row(target, batches)).collect()
 }
@@ -68,7 +68,7 @@ impl Target {
     }
 }
 
-/// Nanoseconds a packet, of each batch.
+/// Nanoseconds per packet, of each batch.
 #[derive(Default)]
 struct Times {
     protect: Vec<f64>,
@@ -87,8 +87,8 @@ impl Times {
     }
 }
 
-/// Between which times half of the batches lie. The extremes are the clock's: time taken from this processor is noticed
-/// late.
+/// Range of the middle half of the batches. The extremes come from the clock: time of other processes is
+/// accounted late.
 fn middle_half(times: &[f64]) -> String {
     let mut sorted = times.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -96,13 +96,13 @@ fn middle_half(times: &[f64]) -> String {
     format!("{:.0}-{:.0}", at(1), at(3))
 }
 
-/// What one suite costs.
+/// Result for one suite.
 struct Measured {
     ours: Times,
     allocations: u64,
     libsrtp: Option<(String, Times)>,
     steps: [StepTimes; 2],
-    /// Making a sender: deriving the keys of SRTP and SRTCP.
+    /// Time to create a sender: key derivation for SRTP and SRTCP.
     derivation_us: f64,
 }
 
@@ -115,7 +115,7 @@ impl Measured {
         let beside = match &self.libsrtp {
             None => {
                 if target.libsrtp_times_min.is_some() {
-                    notes.push(format!("{what}: judged without libsrtp2, which is not installed"));
+                    notes.push(format!("{what}: measured without libsrtp2, which is not installed"));
                 }
                 "libsrtp2 not installed".to_owned()
             }
@@ -123,7 +123,7 @@ impl Measured {
                 let [their_protect, their_unprotect] = times.medians();
                 let times_as_fast = (their_protect / protect).min(their_unprotect / unprotect);
                 ringway = format!("{ringway}, {times_as_fast:.1} × as fast");
-                // The bound is against the library as Debian builds it.
+                // The bound applies to the library as built by Debian.
                 let bound = target.libsrtp_times_min.filter(|_| name.ends_with("NSS"));
                 met &= bound.is_none_or(|least| times_as_fast >= least);
                 format!("{name}: {}", times.words())
@@ -143,7 +143,7 @@ impl Measured {
     }
 }
 
-/// Room for a packet as libsrtp wants it.
+/// Buffer of a packet, aligned for libsrtp.
 #[repr(align(8))]
 #[derive(Clone)]
 struct Slot([u8; RTP_BYTES + ROOM_BYTES]);
@@ -180,7 +180,7 @@ fn measure(suite: CryptoSuite, batches: usize) -> Result<Measured> {
             }
             None => None,
         };
-        // The first batch warmed the caches.
+        // The first batch warms the caches.
         if batch > 0 {
             our_times.protect.push(protect);
             our_times.unprotect.push(unprotect);
@@ -203,7 +203,7 @@ fn measure(suite: CryptoSuite, batches: usize) -> Result<Measured> {
     })
 }
 
-/// Packets whose sequence numbers follow each other over all batches, and so wrap every 256 of them.
+/// Fills in packets with consecutive sequence numbers over all batches, so that they wrap every 256 batches.
 fn fill(slots: &mut [Slot], batch: usize) {
     for (number, slot) in (batch * BATCH..).zip(slots) {
         slot.0.fill(0x55);
@@ -247,7 +247,7 @@ fn per_packet(begun: u64, between: u64, ended: u64) -> (f64, f64) {
     (each(between.saturating_sub(begun)), each(ended.saturating_sub(between)))
 }
 
-/// Nanoseconds that each step took, in every packet looked at.
+/// Nanoseconds of each step, for every sampled packet.
 #[derive(Default)]
 struct StepTimes([Vec<f64>; Step::ALL.len()]);
 
@@ -272,11 +272,11 @@ const fn name_of(step: Step) -> &'static str {
     }
 }
 
-/// Looks at the clock when a step ends.
+/// Probe that reads the clock at the end of each step.
 struct Clock {
     last: Instant,
     ns: [f64; Step::ALL.len()],
-    /// What one look costs.
+    /// Time of one reading of the clock, in nanoseconds.
     look_ns: f64,
 }
 
@@ -345,7 +345,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_short_look_measures_every_row_without_allocating() {
+    fn a_short_run_measures_every_row_without_allocating() {
         for row in rows(4) {
             assert_ne!(row.verdict, Verdict::Failed, "{row:?}");
             assert!(row.ringway.contains(" 0 allocations"), "{row:?}");

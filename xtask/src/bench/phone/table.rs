@@ -1,23 +1,23 @@
-//! The phone's table: a section of BENCHMARKS.md, behind the server's.
+//! Table of the phone: a section of BENCHMARKS.md after the server's.
 
 use super::super::report::Verdict;
 use ringway_lab::machine;
 use std::fmt::Write as _;
 
-/// Where the section begins.
+/// Heading of the section.
 pub(super) const HEADING: &str = "## The phone\n";
 
 /// One line of the table.
 #[derive(Clone, Debug)]
 pub(super) struct PhoneRow {
     pub(super) what: String,
-    /// What it must reach, in words.
+    /// Target, as text.
     pub(super) target: String,
-    /// What another implementation needed in the same run; empty: nothing was compared.
+    /// Result of another implementation in the same run; empty if there is none.
     pub(super) beside: String,
     pub(super) ringway: String,
     pub(super) verdict: Verdict,
-    /// More about it, below the table.
+    /// Notes below the table.
     pub(super) notes: Vec<String>,
 }
 
@@ -35,7 +35,7 @@ impl PhoneRow {
     }
 }
 
-/// How the run was made.
+/// Circumstances of the run.
 pub(super) struct Circumstances {
     /// The command line.
     pub(super) command: String,
@@ -43,13 +43,13 @@ pub(super) struct Circumstances {
     pub(super) load: [String; 2],
 }
 
-/// The section.
+/// Renders the section.
 pub(super) fn render(rows: &[PhoneRow], circumstances: &Circumstances) -> String {
     let mut text = format!(
         "{HEADING}\n\
          Written by `{}`; every figure below was measured in that one run.\n\n\
-         - CPU time of the thread that does it (`CLOCK_THREAD_CPUTIME_ID`); medians, and in brackets where the middle \
-         half of the readings lies; allocations as its allocator counts them.\n\
+         - CPU time of the thread that does it (`CLOCK_THREAD_CPUTIME_ID`); medians, and in brackets the range of the \
+         middle half of the readings; allocations as its allocator counts them.\n\
          - libsrtp2: the one that is installed, and whose ciphers it was built with; `LD_LIBRARY_PATH` names another \
          build.\n\
          - machine: {}\n\
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failed_row_says_why() {
+    fn a_failed_row_has_its_error() {
         let circumstances =
             Circumstances { command: "cargo xtask bench phone".into(), load: ["0".into(), "1".into()] };
         let rows = [PhoneRow::failed("protect", "≤ 330 ns", &anyhow::anyhow!("no key"))];

@@ -1,4 +1,4 @@
-//! Several calls between the same two phones with ZRTP: each has to know the other by the secrets of the calls before.
+//! Several calls between the same two phones with ZRTP: each must continue the retained secrets.
 
 use std::net::Ipv4Addr;
 use std::process::Command;
@@ -11,7 +11,7 @@ use super::super::softphone::{Keys, Line, Softphone};
 use super::super::{Scenario, Stage, Transport, linphone};
 use super::call::Caller;
 
-/// With linphone, which remembers too.
+/// With linphone, which retains secrets too.
 pub(crate) fn scenarios() -> Vec<Scenario> {
     let mut scenario = Scenario::new("phone/linphone/known-again/zrtp", known_again);
     scenario.reference = false;
@@ -36,7 +36,7 @@ fn known_again(stage: &Stage) -> Result<()> {
 }
 
 fn call(stage: &Stage, caller: Caller, peer: &mut linphone::Phone) -> Result<Value> {
-    let program = stage.ringway.program().context("no other phone stands in here")?;
+    let program = stage.ringway.program().context("only Ringway's program can run this scenario")?;
     let mut command = Command::new(program);
     let uri = format!("sip:alice@127.0.0.1:{}", free_port()?);
     match caller {

@@ -1,4 +1,4 @@
-//! One call between Ringway's phone, or a stand-in, and a peer.
+//! One call between Ringway's phone, or a substitute, and a peer.
 
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -12,22 +12,22 @@ use super::super::softphone::{Keys, Line, Softphone};
 use super::super::{Stage, Transport, baresip, linphone, twinkle};
 use super::subject::{Plan, Subject};
 
-/// A call to be.
+/// Parameters of a call.
 pub(crate) struct Call {
     pub(crate) name: String,
     pub(crate) peer: Peer,
     pub(crate) caller: Caller,
     pub(crate) route: Route,
     pub(crate) keys: Keys,
-    /// Who puts it on hold.
+    /// Side that holds the call.
     pub(crate) holder: Side,
-    /// How often.
+    /// Number of holds.
     pub(crate) holds: u32,
-    /// How long they talk before and after each hold.
+    /// Time before and after each hold.
     pub(crate) talk: Duration,
 }
 
-/// Who the other side is.
+/// Implementation of the other side.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Peer {
     Baresip,
@@ -35,14 +35,14 @@ pub(crate) enum Peer {
     Twinkle,
 }
 
-/// Who calls.
+/// Side that calls.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Caller {
     Phone,
     Peer,
 }
 
-/// How SIP goes between them.
+/// Path of SIP between them.
 #[derive(Clone, Copy)]
 pub(crate) enum Route {
     Direct(Transport),
@@ -50,7 +50,7 @@ pub(crate) enum Route {
     Kamailio(Transport),
 }
 
-/// One of the two.
+/// One of the two sides.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Side {
     Phone,
@@ -66,7 +66,7 @@ impl Peer {
         }
     }
 
-    /// Starts it and waits until it can be called.
+    /// Starts it and waits until it accepts calls.
     fn start(self, stage: &Stage, line: Line<'_>) -> Result<Box<dyn Softphone>> {
         Ok(match self {
             Self::Baresip => {
@@ -116,20 +116,20 @@ impl Route {
 }
 
 impl Call {
-    /// Before a hold and after it, in most calls. So much longer than a hold that silence after it shows, also where
-    /// starting and stopping take long.
+    /// Time before and after a hold in most calls. It is so much longer than a hold that silence after the
+    /// hold is noticed, even if starting and stopping take long.
     pub(crate) const TALK: Duration = Duration::from_millis(2500);
 
-    /// True where another phone can be in the place of Ringway's.
+    /// True if another phone can replace Ringway's.
     pub(crate) fn has_stand_in(&self) -> bool {
         match (self.peer, self.keys) {
-            // It offers one suite only.
+            // It offers only one suite.
             (Peer::Baresip, Keys::Sdes(suite)) => suite == "AES_CM_128_HMAC_SHA1_80",
             (Peer::Baresip | Peer::Linphone | Peer::Twinkle, _) => true,
         }
     }
 
-    /// Makes the call, and checks what both sides saw and heard.
+    /// Makes the call, and checks traces and recordings of both sides.
     pub(crate) fn play(&self, stage: &Stage) -> Result<()> {
         let host = if self.peer == Peer::Twinkle { twinkle::own_address()? } else { Ipv4Addr::LOCALHOST };
         let server = self.route.server(stage, host)?;
@@ -167,8 +167,8 @@ impl Call {
         checked
     }
 
-    /// From the answer to the end: keys are pressed, the call is held and taken up. Each time counts from when the phone
-    /// has seen what was before, so that no part is shorter than it should be.
+    /// Runs the call from the answer to its end: digits are sent, the call is held and resumed. Each time
+    /// starts when the phone has seen the previous event, so that no part is too short.
     fn talk(&self, phone: &mut Subject<'_>, peer: &mut dyn Softphone) -> Result<()> {
         std::thread::sleep(PRESS_AFTER);
         phone.press()?;
@@ -203,9 +203,13 @@ impl Call {
         let (digits, sas, trace) = (peer.digits(), peer.sas(), peer.trace()?);
         let heard_by_peer = kept(stage, &peer.recording().context("the peer")?, "heard-by-peer.wav")?;
         let heard_by_phone = kept(stage, &phone.recording()?, "heard-by-phone.wav")?;
-        heard_by_peer.expect_tone(PHONE_HZ, self.audible_s(Side::Phone, stage)).context("the peer heard")?;
-        heard_by_phone.expect_tone(PEER_HZ, self.audible_s(Side::Peer, stage)).context("the phone heard")?;
-        // Twinkle's trace cuts long messages off, but its answer is there.
+        heard_by_peer
+            .expect_tone(PHONE_HZ, self.audible_s(Side::Phone, stage))
+            .context("recording of the peer")?;
+        heard_by_phone
+            .expect_tone(PEER_HZ, self.audible_s(Side::Peer, stage))
+            .context("recording of the phone")?;
+        // Twinkle truncates long messages in its trace, but its answer is there.
         let held = trace.matches("a=sendonly").count().max(trace.matches("a=recvonly").count());
         if held < self.holds as usize {
             bail!("the call was to be put on hold {} times, and was {held} times", self.holds);
@@ -216,18 +220,17 @@ impl Call {
         phone.check(stage, sas.as_deref(), PEER_DIGIT, &self.faults())
     }
 
-    /// For how many seconds at least `side` must be heard by the other one.
+    /// Minimum time in seconds for which `side` must be audible at the other side.
     ///
-    /// A call with one silent part has so much sound at most, and a good one so much at least: a third of the way between
-    /// them tells them apart and leaves the rest to starting and stopping on a busy machine. Where that is more than half
-    /// a part, half a part.
+    /// The threshold is a third of the way from a call with one silent part to a good call, which leaves the
+    /// rest for delays of a busy machine; but at most half a part.
     fn audible_s(&self, side: Side, stage: &Stage) -> f64 {
         let parts = f64::from(self.holds) + 1.0;
         let (talk, held) = (self.talk.as_secs_f64(), HOLD.as_secs_f64() * f64::from(self.holds));
         let (least_on_hold, most_on_hold) = match (side, self.holder) {
             // Twinkle plays nothing while it is held.
             (Side::Phone, Side::Phone) if self.peer == Peer::Twinkle => (0.0, 0.0),
-            // Who holds may be heard meanwhile: Ringway's phone is, the others as they like.
+            // The holding side may send sound: Ringway's phone does, the others may.
             (Side::Phone, Side::Phone) if stage.ringway.program().is_some() => (held, held),
             (Side::Phone, Side::Phone) | (Side::Peer, Side::Peer) => (0.0, held),
             (Side::Phone, Side::Peer) | (Side::Peer, Side::Phone) => (0.0, 0.0),
@@ -237,8 +240,8 @@ impl Call {
         (silent + (good - silent) / 3.0).min(good - talk / 2.0)
     }
 
-    /// How many packets of this peer at most the phone must refuse, by what it counts them as. Not one of them is sound:
-    /// that would be missing in the numbers of the others, and `lost`.
+    /// Maximum numbers of packets of this peer that the phone may discard, by counter. None of them is audio:
+    /// that would be missing in the other numbers, and in `lost`.
     fn faults(&self) -> Vec<(&'static str, u32)> {
         let (auth_failures, replays) = match (self.peer, self.keys) {
             (Peer::Baresip, Keys::Sdes("AES_CM_128_HMAC_SHA1_32")) => (self.reports_of_baresip(), 0),
@@ -250,27 +253,28 @@ impl Call {
         };
         let mut faults = vec![("lost", 0), ("auth_failures", auth_failures), ("replays", replays)];
         if self.peer != Peer::Linphone {
-            // It tells another address of the machine than it sends STUN from until its first sound shows where it is.
+            // Until its first audio packet, its signalled address differs from that of its STUN requests.
             faults.push(("strangers", 0));
         }
         faults
     }
 
-    /// baresip 1.0 (libre 1.1) gives its SRTCP a tag of 32 bits where the suite has one for SRTP; it must have 80 bits there
-    /// too (RFC 3711 §5.2, RFC 4568 §6.2). Nobody else can open a single such packet. Read with the longer tag, its flag
-    /// for encryption is a random bit, so that each is a failed authentication or wrong in another way by chance. It sends
-    /// two at each change of the call, and one every five seconds.
+    /// baresip 1.0 (libre 1.1) uses an SRTCP tag of 32 bits with suites that have one for SRTP; it must have
+    /// 80 bits there (RFC 3711 §5.2, RFC 4568 §6.2). No other implementation can authenticate such a packet.
+    /// Read with the longer tag, its E flag is a random bit, so each packet is counted as a failed
+    /// authentication or as another error. It sends two at each change of the call, and one every five
+    /// seconds.
     fn reports_of_baresip(&self) -> u32 {
         let regular = self.length().as_secs() / 5 + 2;
         4 * self.holds + u32::try_from(regular).unwrap_or(u32::MAX)
     }
 
-    /// When it is put on hold, from the answer on.
+    /// Times of the holds, from the answer on.
     fn hold_times(&self) -> Vec<Duration> {
         (0..self.holds).map(|held| self.talk * (held + 1) + HOLD * held).collect()
     }
 
-    /// From the answer to the end.
+    /// Time from the answer to the end.
     fn length(&self) -> Duration {
         self.talk * (self.holds + 1) + HOLD * self.holds
     }
@@ -281,7 +285,7 @@ fn kept(stage: &Stage, wav: &Path, name: &str) -> Result<Recording> {
     Recording::read(wav)
 }
 
-/// How long a hold lasts.
+/// Duration of a hold.
 pub(crate) const HOLD: Duration = Duration::from_millis(1000);
 
 const PHONE: &str = "alice";
@@ -289,11 +293,11 @@ const PEER: &str = "bob";
 const PHONE_HZ: f64 = 600.0;
 const PEER_HZ: f64 = 1000.0;
 
-/// What the phone presses, and what the peer does.
+/// Digits that the phone sends, and the one of the peer.
 const DIGITS: &str = "5#";
 const PEER_DIGIT: char = '7';
 const PRESS_AFTER: Duration = Duration::from_millis(500);
 
-/// linphone sends the end of a digit three times under one number. At each change of the call it begins its SRTCP anew
-/// under the same key, so that a report has a number that was there before.
+/// linphone sends the end of a digit three times with the same sequence number. At each change of the call it
+/// restarts its SRTCP under the same key, so that an index is repeated.
 const REPEATS_OF_LINPHONE: u32 = 2;

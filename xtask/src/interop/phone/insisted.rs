@@ -1,4 +1,4 @@
-//! Calls of the phone as it is without options to phones on which SRTP is mandatory: they refuse its first offer.
+//! Calls of the phone with default options to phones that require SRTP: they reject its first offer.
 
 use std::net::Ipv4Addr;
 use std::process::Command;
@@ -41,9 +41,10 @@ fn scenario(name: String, body: impl Fn(&Stage) -> Result<()> + Send + Sync + 's
     scenario
 }
 
-/// The phone calls with nothing said about SRTP: one refused INVITE, one that is answered, and sound both ways.
+/// The phone calls without SRTP options: one rejected INVITE, one that is answered, and sound in both
+/// directions.
 fn called(stage: &Stage, transport: Transport, peer: &mut dyn Softphone) -> Result<()> {
-    let program = stage.ringway.program().context("no other phone stands in here")?;
+    let program = stage.ringway.program().context("only Ringway's program can run this scenario")?;
     let heard_by_phone = stage.path("heard-by-phone.wav");
     let mut command = Command::new(program);
     command.args(["call", &peer.uri(), "--from", "sip:alice@127.0.0.1", "--bind", "127.0.0.1:0"]);
@@ -66,10 +67,10 @@ fn called(stage: &Stage, transport: Transport, peer: &mut dyn Softphone) -> Resu
         "the phone's first offer was refused {refusals} times, not once:\n{}",
         output.trim()
     );
-    Recording::read(&heard_by_phone)?.expect_tone(PEER_HZ, 1.5).context("the phone heard")?;
+    Recording::read(&heard_by_phone)?.expect_tone(PEER_HZ, 1.5).context("recording of the phone")?;
     Recording::read(&peer.recording().context("the peer")?)?
         .expect_tone(PHONE_HZ, 1.5)
-        .context("the peer heard")
+        .context("recording of the peer")
 }
 
 const fn line(transport: Transport, suite: &'static str) -> Line<'static> {

@@ -1,12 +1,15 @@
-//! `cargo xtask interop phone`: Ringway's phone in calls with phones that nobody here wrote.
+//! `cargo xtask interop phone`: calls of Ringway's phone with other implementations.
 //!
-//! Every peer is called and calls: directly, through Ringway's server, and through Kamailio, over UDP and TCP. In every
-//! call both sides send a tone and record what they hear, one of them presses keys, and one of them puts the call on hold
-//! and takes it up again. What was heard is kept as evidence.
+//! Every peer is called and calls: directly, through Ringway's server, and through Kamailio, over UDP and
+//! TCP. In every call both sides send a tone and record received sound, one of them sends digits, and one of
+//! them holds and resumes the call. The recordings are kept.
 
 mod again;
 mod call;
+mod challenged;
 mod insisted;
+mod options;
+mod port_row;
 mod realm;
 mod refused;
 mod sound;
@@ -19,7 +22,7 @@ use super::softphone::Keys;
 use super::{Scenario, Stage, Transport};
 use call::{Call, Caller, Peer, Route, Side};
 
-/// Every peer by every way in both directions, one call that is long, and calls that must not be.
+/// All peers by all routes in both directions, one long call, and calls that must fail.
 pub(crate) fn scenarios(long: Duration) -> Vec<Scenario> {
     let mut all: Vec<Call> = Vec::new();
     for (peer, outgoing, incoming) in PEERS {
@@ -43,11 +46,14 @@ pub(crate) fn scenarios(long: Duration) -> Vec<Scenario> {
     scenarios.extend(insisted::scenarios());
     scenarios.extend(realm::scenarios());
     scenarios.extend(stun::scenarios());
+    scenarios.extend(port_row::scenarios());
+    scenarios.extend(challenged::scenarios());
+    scenarios.extend(options::scenarios());
     scenarios.extend(sound::scenarios());
     scenarios
 }
 
-/// With four holds that part it evenly.
+/// A call with four holds at equal intervals.
 fn long_call(length: Duration) -> Call {
     Call {
         name: "phone/long-call".to_owned(),
@@ -86,7 +92,7 @@ const ROUTES: [(&str, Route); 6] = [
     ("kamailio-tcp", Route::Kamailio(Transport::Tcp)),
 ];
 
-/// Each peer with what protects calls to it, and calls from it: as many as there are, one a route.
+/// Each peer with the protection of calls to it and of calls from it, one for each route.
 const PEERS: [(Peer, &[Keys], &[Keys]); 3] = [
     (Peer::Baresip, &[TAG_80, TAG_32, TAG_32, TAG_80, GCM_128, GCM_256], &[TAG_80]),
     (

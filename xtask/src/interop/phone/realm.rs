@@ -9,7 +9,7 @@ use super::super::process::Running;
 use super::super::server::{Server, Wanted};
 use super::super::{Scenario, Stage, Transport};
 
-/// By UDP and TCP.
+/// Over UDP and TCP.
 pub(crate) fn scenarios() -> Vec<Scenario> {
     let scenario = |transport: Transport| {
         let name = format!("phone/realm-of-kamailio/{}", transport.name());
@@ -21,7 +21,8 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
     Transport::ALL.map(scenario).into()
 }
 
-/// Both phones register. Calls are challenged: proved in the learnt realm, in the pinned one, and in no other.
+/// Both phones register. Calls are challenged, and authenticated with the learnt realm, the pinned one, and
+/// no other.
 fn calls(stage: &Stage, transport: Transport) -> Result<()> {
     let server = Server::start_reference(stage, Wanted { realm: REALM, ..Wanted::default() })?;
     let address = format!("127.0.0.1:{}", server.port);
@@ -55,7 +56,7 @@ fn calls(stage: &Stage, transport: Transport) -> Result<()> {
     Ok(())
 }
 
-/// A phone of Ringway's at the server; `name` is that of its files.
+/// A phone of Ringway with the server; `name` is that of its files.
 fn phone(
     stage: &Stage,
     transport: Transport,
@@ -63,7 +64,7 @@ fn phone(
     server: &str,
     arguments: &[&str],
 ) -> Result<Running> {
-    let program = stage.ringway.program().context("no other phone stands in here")?;
+    let program = stage.ringway.program().context("only Ringway's program can run this scenario")?;
     let mut command = Command::new(program);
     command.args(arguments).args(["--server", server, "--transport", transport.name()]);
     command.args(["--bind", "127.0.0.1:0", "--password-stdin", "--trace", "--json"]);

@@ -1,4 +1,4 @@
-//! Calls that must not come about: what one side insists on, the other does not have.
+//! Calls that must fail, because one side requires a protection that the other does not have.
 
 use std::net::Ipv4Addr;
 use std::process::Command;
@@ -10,7 +10,7 @@ use super::super::process::{Running, free_port};
 use super::super::softphone::{Keys, Line, Softphone};
 use super::super::{Scenario, Stage, Transport, baresip};
 
-/// With baresip, which insists too.
+/// With baresip, which requires its protection too.
 pub(crate) fn scenarios() -> Vec<Scenario> {
     vec![
         scenario("phone/refused/called-without-srtp", |stage| called(stage, Keys::None, "sdes")),
@@ -26,7 +26,7 @@ fn scenario(name: &str, body: fn(&Stage) -> Result<()>) -> Scenario {
     scenario
 }
 
-/// baresip has `keys`; the phone that it calls insists on `srtp`.
+/// baresip has `keys`; the called phone requires `srtp`.
 fn called(stage: &Stage, keys: Keys, srtp: &str) -> Result<()> {
     let mut peer = baresip::Phone::start(stage, line(keys))?;
     let port = free_port()?;
@@ -44,7 +44,7 @@ fn called(stage: &Stage, keys: Keys, srtp: &str) -> Result<()> {
     Ok(())
 }
 
-/// baresip insists on `keys`; the phone calls with `arguments`.
+/// baresip requires `keys`; the phone calls with `arguments`.
 fn calls(stage: &Stage, keys: Keys, arguments: &[&str]) -> Result<()> {
     let peer = baresip::Phone::start(stage, line(keys))?;
     let mut command = ringway(stage)?;
@@ -73,7 +73,7 @@ fn line(keys: Keys) -> Line<'static> {
 }
 
 fn ringway(stage: &Stage) -> Result<Command> {
-    stage.ringway.program().map(Command::new).context("no other phone stands in here")
+    stage.ringway.program().map(Command::new).context("only Ringway's program can run this scenario")
 }
 
 const SDES: Keys = Keys::Sdes("AES_CM_128_HMAC_SHA1_80");

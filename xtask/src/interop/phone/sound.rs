@@ -1,7 +1,7 @@
-//! Microphone and loudspeaker: a PulseAudio daemon without hardware, whose null sinks stand for the devices.
+//! Microphone and loudspeaker: a PulseAudio daemon without hardware, whose null sinks replace the devices.
 //!
-//! A sink's monitor is a source, so a tone that is played into the sink `mic` is what the phone's microphone captures,
-//! and the monitor of `speaker` records what the phone plays.
+//! A sink's monitor is a source, so a tone that is played into the sink `mic` is captured by the phone's
+//! microphone, and the monitor of `speaker` records the phone's output.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -29,7 +29,8 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
     ]
 }
 
-/// The caller hears the ringback tone until the answer and then the other side, which hears the microphone.
+/// The caller plays the ringback tone until the answer and then the other side's sound, and sends the
+/// microphone.
 fn calls(stage: &Stage) -> Result<()> {
     let daemon = Daemon::start(stage, "first")?;
     let other = ["--ring-s", "3", "--count", "1", "--play", "tone:1000", "--record", "heard.wav"];
@@ -39,7 +40,7 @@ fn calls(stage: &Stage) -> Result<()> {
     ends_well(&mut bob)?;
     let summary = alice.output();
     ensure!(summary.contains("sound server: loudspeaker "), "no figures of the sound card: {summary}");
-    Recording::read(&stage.path("heard.wav"))?.expect_tone(MICROPHONE_HZ, 2.0).context("bob heard")?;
+    Recording::read(&stage.path("heard.wav"))?.expect_tone(MICROPHONE_HZ, 2.0).context("recording of bob")?;
     expect_in_turn(&daemon.played(stage)?, 425.0, 1000.0).context("alice's loudspeaker")
 }
 
@@ -52,11 +53,13 @@ fn called(stage: &Stage) -> Result<()> {
     let mut alice = call(stage, Command::new(program(stage)?), &uri, &other)?;
     ends_well(&mut alice)?;
     ends_well(&mut bob)?;
-    Recording::read(&stage.path("heard.wav"))?.expect_tone(MICROPHONE_HZ, 2.0).context("alice heard")?;
+    Recording::read(&stage.path("heard.wav"))?
+        .expect_tone(MICROPHONE_HZ, 2.0)
+        .context("recording of alice")?;
     expect_in_turn(&daemon.played(stage)?, 800.0, 440.0).context("bob's loudspeaker")
 }
 
-/// A sound server that ends takes no call with it, and is used again when it is back.
+/// The end of the sound server does not end the call, and it is used again when it is back.
 fn server_lost(stage: &Stage) -> Result<()> {
     let first = Daemon::start(stage, "first")?;
     let other = ["--count", "1", "--play", "tone:1000", "--record", "heard.wav"];
@@ -73,10 +76,10 @@ fn server_lost(stage: &Stage) -> Result<()> {
     alice.ask_to_end();
     ends_well(&mut alice)?;
     ends_well(&mut bob)?;
-    Recording::read(&stage.path("heard.wav"))?.expect_tone(MICROPHONE_HZ, 1.0).context("bob heard")
+    Recording::read(&stage.path("heard.wav"))?.expect_tone(MICROPHONE_HZ, 1.0).context("recording of bob")
 }
 
-/// Devices are listed and chosen by name; what is not there is said.
+/// Devices are listed and selected by name; a missing one is reported.
 fn devices(stage: &Stage) -> Result<()> {
     let run = |args: &[&str], server: &str| -> Result<(Option<i32>, String)> {
         let Output { status, stdout, stderr } =
@@ -106,7 +109,7 @@ fn devices(stage: &Stage) -> Result<()> {
 /// A sound server with a tone at its microphone and a recorder at its loudspeaker.
 struct Daemon {
     server: String,
-    /// What the loudspeaker plays.
+    /// Recording of the loudspeaker.
     recording: PathBuf,
     running: Running,
     _tone: Running,
@@ -114,7 +117,7 @@ struct Daemon {
 }
 
 impl Daemon {
-    /// Starts it at a socket that is the same for all of a scenario's.
+    /// Starts it on a socket that is the same for the whole scenario.
     fn start(stage: &Stage, name: &str) -> Result<Self> {
         let socket = stage.path("pulse.socket");
         let server = format!("unix:{}", socket.display());
@@ -155,7 +158,7 @@ impl Daemon {
         Ok(daemon)
     }
 
-    /// The phone under test, at this server.
+    /// Command of the phone under test, with this server.
     fn phone(&self, stage: &Stage) -> Result<Command> {
         let mut command = Command::new(program(stage)?);
         command.env("PULSE_SERVER", &self.server);
@@ -166,13 +169,13 @@ impl Daemon {
         Recording::read(&self.recording)
     }
 
-    /// What the loudspeaker played so far, which is kept.
+    /// Recording of the loudspeaker so far, which is kept.
     fn played(&self, stage: &Stage) -> Result<Recording> {
         stage.keep(&self.recording, "loudspeaker.wav")?;
         self.recording()
     }
 
-    /// Waits until a tone was played for so many seconds.
+    /// Waits until a tone was played for this many seconds.
     fn played_until(&self, stage: &Stage, hz: f64, seconds: f64) -> Result<()> {
         let is_played = || Ok(self.recording()?.expect_tone(hz, seconds).is_ok());
         self.wait_until(&format!("{hz} Hz at the loudspeaker"), is_played)?;
@@ -190,7 +193,7 @@ impl Daemon {
         bail!("{what}: not within {} s", PATIENCE.as_secs())
     }
 
-    /// Ends it without a warning.
+    /// Kills it.
     fn crash(mut self) {
         self.running.kill();
     }
@@ -216,10 +219,10 @@ fn await_server(stage: &Stage, server: &str, running: &mut Running) -> Result<()
 }
 
 fn program(stage: &Stage) -> Result<&Path> {
-    stage.ringway.program().context("no other phone stands in here")
+    stage.ringway.program().context("only Ringway's program can run this scenario")
 }
 
-/// Starts `ringway answer`; where it is called.
+/// Starts `ringway answer`; returns its address too.
 fn answer(stage: &Stage, mut command: Command, more: &[&str]) -> Result<(Running, String)> {
     let address = format!("127.0.0.1:{}", free_port()?);
     let uri = format!("sip:bob@{address}");
@@ -242,7 +245,7 @@ fn ends_well(phone: &mut Running) -> Result<()> {
     Ok(())
 }
 
-/// Fails unless `first` is there, then `second` for two seconds, and `first` no more.
+/// Fails unless `first` is present, then `second` for two seconds, and `first` no more.
 fn expect_in_turn(heard: &Recording, first: f64, second: f64) -> Result<()> {
     let moments = |hz| heard.moments_of(hz, WINDOW_S, LOUD);
     let seconds = moments(first).len() as f64 * WINDOW_S;
@@ -256,13 +259,13 @@ fn expect_in_turn(heard: &Recording, first: f64, second: f64) -> Result<()> {
 
 const DEVICES: [&str; 4] = ["--audio-in", "mic.monitor", "--audio-out", "speaker"];
 
-/// What the microphone captures.
+/// Frequency of the tone at the microphone.
 const MICROPHONE_HZ: f64 = 600.0;
 
 /// A quarter of one of the two tones of a ring.
 const WINDOW_S: f64 = 0.0125;
 
-/// The RMS above which a tone is heard; the ring has 0.088.
+/// Minimum RMS of a tone; the ring has 0.088.
 const LOUD: f64 = 0.05;
 
 const POLL: Duration = Duration::from_millis(50);

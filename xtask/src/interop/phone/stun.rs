@@ -1,4 +1,4 @@
-//! A phone behind a NAT that asks coturn how it is seen from outside.
+//! A phone behind a NAT that queries coturn for its mapped address.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::Command;
@@ -12,7 +12,7 @@ use super::super::process::{Running, await_listener, free_port};
 use super::super::softphone::{Keys, Line, Softphone};
 use super::super::{Scenario, Stage, Transport, baresip};
 
-/// baresip is called and calls, and sends its sound to where coturn sees the phone.
+/// baresip is called and calls, and sends its RTP to the address that coturn reported.
 pub(crate) fn scenarios() -> Vec<Scenario> {
     let scenario = |name: &str, body: fn(&Stage) -> Result<()>| {
         let mut scenario = Scenario::new(name, body);
@@ -73,7 +73,7 @@ impl World {
     }
 
     fn phone(&self, stage: &Stage) -> Result<Command> {
-        stage.ringway.program().map(Command::new).context("no other phone stands in here")
+        stage.ringway.program().map(Command::new).context("only Ringway's program can run this scenario")
     }
 
     fn options(&self, stage: &Stage, mut command: Command) -> Result<Running> {
@@ -82,7 +82,7 @@ impl World {
         Running::start("alice", &mut command, &stage.folder)
     }
 
-    /// Both talk for a while, each through the NAT, and the phone hangs up.
+    /// Both send sound through the NAT for a while, and the phone hangs up.
     fn talk(&self, stage: &Stage, mut phone: Running, peer: &mut baresip::Phone) -> Result<()> {
         phone.wait_for_output("is connected")?;
         std::thread::sleep(TALK);
@@ -106,8 +106,8 @@ impl World {
         ensure!(reports_in > 0, "no RTCP came in by the NAT");
         let seconds = TALK.as_secs_f64() / 2.0;
         let heard = Recording::read(&stage.path("heard-by-phone.wav"))?;
-        heard.expect_tone(LINE.tone_hz, seconds).context("the phone heard")?;
-        Recording::read(&peer.recording()?)?.expect_tone(600.0, seconds).context("the peer heard")
+        heard.expect_tone(LINE.tone_hz, seconds).context("recording of the phone")?;
+        Recording::read(&peer.recording()?)?.expect_tone(600.0, seconds).context("recording of the peer")
     }
 }
 
@@ -121,5 +121,5 @@ const LINE: Line<'static> = Line {
     seconds: 20,
 };
 
-/// RTCP comes every five seconds or so.
+/// RTCP is sent about every five seconds.
 const TALK: Duration = Duration::from_secs(8);

@@ -1,4 +1,4 @@
-//! The phone under test: `ringway call` or `ringway answer`, or another phone in its place.
+//! The phone under test: `ringway call` or `ringway answer`, or another phone instead.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -12,16 +12,16 @@ use super::super::process::{Running, free_port};
 use super::super::softphone::{Keys, Line, Softphone};
 use super::super::{Stage, baresip, linphone};
 
-/// What the phone is to do in its call. Ringway's is told before it begins.
+/// Actions of the phone in its call. Ringway's phone gets them at its start.
 pub(crate) struct Plan<'a> {
     pub(crate) line: Line<'a>,
-    /// What it presses.
+    /// Digits to send.
     pub(crate) digits: &'static str,
-    /// When it puts the call on hold, from the answer on.
+    /// Times of the holds, from the answer on.
     pub(crate) holds: Vec<Duration>,
-    /// How long each hold lasts.
+    /// Duration of each hold.
     pub(crate) hold: Duration,
-    /// When it hangs up; `None`: the other side does.
+    /// Time of the hang-up; `None` if the other side hangs up.
     pub(crate) ends: Option<Duration>,
 }
 
@@ -30,9 +30,9 @@ pub(crate) struct Subject<'a> {
     stage: &'a Stage,
     plan: Plan<'a>,
     phone: Phone,
-    /// How many INVITEs of its own were to be agreed to so far.
+    /// Number of its INVITEs that should have been answered so far.
     agreed: usize,
-    /// How often the peer was to hold the call so far.
+    /// Number of holds by the peer so far.
     held: usize,
 }
 
@@ -47,7 +47,7 @@ impl<'a> Subject<'a> {
         Self { stage, plan, phone: Phone::Unused, agreed: 0, held: 0 }
     }
 
-    /// Calls.
+    /// Starts a call.
     pub(crate) fn dial(&mut self, uri: &str) -> Result<()> {
         self.agreed += 1;
         self.phone = match self.stage.ringway.program() {
@@ -66,7 +66,7 @@ impl<'a> Subject<'a> {
         Ok(())
     }
 
-    /// Gets ready to be called; where.
+    /// Starts accepting calls; returns its URI.
     pub(crate) fn wait_for_calls(&mut self) -> Result<String> {
         let line = self.plan.line;
         let (phone, uri) = match self.stage.ringway.program() {
@@ -119,30 +119,30 @@ impl<'a> Subject<'a> {
         })
     }
 
-    /// Puts the call on hold, or waits until it has done so by itself.
+    /// Holds the call, or waits until the phone has done so.
     pub(crate) fn hold(&mut self) -> Result<()> {
         self.stand_in_does(Softphone::hold)?;
         self.has_changed()
     }
 
-    /// Takes the call up again, or waits until it has done so by itself.
+    /// Resumes the call, or waits until the phone has done so.
     pub(crate) fn resume(&mut self) -> Result<()> {
         self.stand_in_does(Softphone::resume)?;
         self.has_changed()
     }
 
-    /// Waits until it knows that the peer holds the call.
+    /// Waits until the phone has noticed that the peer holds the call.
     pub(crate) fn is_held(&mut self) -> Result<()> {
         self.held += 1;
         self.says("holds the call", self.held)
     }
 
-    /// Waits until it knows that the peer has taken the call up again.
+    /// Waits until the phone has noticed that the peer has resumed the call.
     pub(crate) fn is_resumed(&mut self) -> Result<()> {
         self.says("is back", self.held)
     }
 
-    /// Hangs up, unless it does so by itself.
+    /// Hangs up, or leaves that to the phone.
     pub(crate) fn hang_up(&mut self) -> Result<()> {
         if let (Phone::Ringway(running), None) = (&mut self.phone, self.plan.ends) {
             running.ask_to_end();
@@ -164,7 +164,7 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// The WAV file of what it heard.
+    /// WAV file of the received sound.
     pub(crate) fn recording(&mut self) -> Result<PathBuf> {
         match &mut self.phone {
             Phone::StandIn(phone) => phone.recording(),
@@ -172,8 +172,8 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// What it says about the call, against what the call was: `sas` is what the peer says to compare, `digit` what it
-    /// pressed, and `faults` how often at most what may have happened.
+    /// Compares the phone's result with the call: `sas` is the peer's string, `digit` the one it sent, and
+    /// `faults` the maximum values of counters.
     pub(crate) fn check(
         &self,
         stage: &Stage,
@@ -239,7 +239,7 @@ impl<'a> Subject<'a> {
         command.args(["--rtp-ports", &format!("{port}-{}", port + 1)]);
         command.args(["--dtmf", digits, "--json", "--trace"]);
         match line.keys {
-            // What it does unless told otherwise must leave such a peer in peace; without a server it is told.
+            // The default must not disturb such a peer; without a server the option is given.
             Keys::None if line.server.is_some() => &mut command,
             Keys::None => command.args(["--srtp", "none"]),
             Keys::Sdes(suite) => command.args(["--srtp", "sdes", "--suite", suite]),
@@ -263,12 +263,12 @@ impl<'a> Subject<'a> {
         Ok(running)
     }
 
-    /// Waits until one more change that the phone wanted was agreed to.
+    /// Waits until one more re-INVITE of the phone was answered with 200.
     fn has_changed(&mut self) -> Result<()> {
         self.agreed += 1;
         let wanted = self.agreed;
         let Phone::Ringway(running) = &mut self.phone else { return Ok(()) };
-        // Each by its number: on a busy machine the same one may come twice.
+        // By sequence numbers, because a message may be retransmitted on a busy machine.
         let agreed = |line: &str| {
             let (answer, rest) = line.strip_prefix("<- ")?.split_once(" [")?;
             let (cseq, _) = rest.split_once(" INVITE,")?;
@@ -278,7 +278,7 @@ impl<'a> Subject<'a> {
         running.wait_until(&format!("{wanted} times 200 to its INVITEs"), has).context("the phone")
     }
 
-    /// Waits until Ringway's phone has said something so often.
+    /// Waits until Ringway's phone has printed a text this many times.
     fn says(&mut self, text: &str, times: usize) -> Result<()> {
         let Phone::Ringway(running) = &mut self.phone else { return Ok(()) };
         running.wait_until(text, |output| output.matches(text).count() >= times).context("the phone")
@@ -288,7 +288,7 @@ impl<'a> Subject<'a> {
         self.stage.path("heard-by-phone.wav")
     }
 
-    /// Another phone that can do what this call needs.
+    /// Another phone that supports this call.
     fn stand_in(&self) -> Result<Box<dyn Softphone>> {
         let line = self.plan.line;
         Ok(match line.keys {
@@ -305,7 +305,7 @@ impl<'a> Subject<'a> {
         })
     }
 
-    /// Ringway's phone has been told before what to do when.
+    /// Ringway's phone got its actions at its start.
     fn stand_in_does(
         &mut self,
         what: impl FnOnce(&mut (dyn Softphone + 'static)) -> Result<()>,

@@ -1,4 +1,4 @@
-//! What strangers may send: whatever it is, the machine goes on and answers OPTIONS.
+//! Bad input over IP: the machine must keep running and answer OPTIONS.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpStream, UdpSocket};
@@ -23,7 +23,7 @@ pub(super) fn checks() -> Vec<Scenario> {
     CHECKS.into_iter().map(check).collect()
 }
 
-/// What is done to a machine that serves.
+/// Function that tests a serving machine.
 type Body = fn(&mut Booted) -> Result<()>;
 
 const CHECKS: [(&str, Body); 6] = [
@@ -35,7 +35,7 @@ const CHECKS: [(&str, Body); 6] = [
     ("300-connections", connections),
 ];
 
-/// The messages of RFC 4475, each in one datagram.
+/// Sends the messages of RFC 4475, each in one datagram.
 fn torture(machine: &mut Booted) -> Result<()> {
     let socket = socket(machine)?;
     let mut sent = 0;
@@ -53,7 +53,7 @@ fn torture(machine: &mut Booted) -> Result<()> {
     Ok(())
 }
 
-/// A message that is cut off, after every byte.
+/// Sends a message truncated after every byte.
 fn truncated(machine: &mut Booted) -> Result<()> {
     let socket = socket(machine)?;
     let whole = std::fs::read(root().join("testdata/rfc4475/wsinv.dat"))?;
@@ -77,7 +77,8 @@ fn empty(machine: &mut Booted) -> Result<()> {
     Ok(())
 }
 
-/// A datagram of 20 KB, which comes in fragments, and one whose answer goes out in fragments. Both are answered.
+/// Tests a datagram of 20 KB, which arrives in fragments, and one whose response is sent in fragments. Both
+/// must be answered.
 fn fragments(machine: &mut Booted) -> Result<()> {
     let socket = socket(machine)?;
     let long = format!("X-Long: {}\r\n", "a".repeat(20_000));
@@ -93,7 +94,7 @@ fn fragments(machine: &mut Booted) -> Result<()> {
     bail!("OPTIONS of 20 KB is answered with {:?}", answer.lines().next().unwrap_or_default());
 }
 
-/// Connections that send no SIP, or not all of it, and stay or go.
+/// Tests connections that send no SIP, or incomplete messages, and stay open or close.
 fn streams(machine: &mut Booted) -> Result<()> {
     let unended = format!("INVITE sip:a@example.org SIP/2.0\r\nX: {}", "a".repeat(200_000));
     let negative = "OPTIONS sip:example.org SIP/2.0\r\nContent-Length: -1\r\n\r\n".repeat(50);
@@ -115,7 +116,7 @@ fn streams(machine: &mut Booted) -> Result<()> {
     for (what, bytes) in garbage {
         for stays in [false, true] {
             let mut stream = connect(machine.at)?;
-            // Whoever sends no SIP is cut off, maybe in the midst of it.
+            // The machine closes connections without SIP, possibly while they send.
             let _ = stream.write_all(bytes);
             if stays {
                 staying.push(stream);
@@ -127,13 +128,14 @@ fn streams(machine: &mut Booted) -> Result<()> {
     Ok(())
 }
 
-/// More connections at once than there may be: those that found room are served, and when they go others find it.
+/// Tests more connections than the maximum: those within it are served, and after they have closed others are
+/// accepted.
 fn connections(machine: &mut Booted) -> Result<()> {
     let mut streams = connected(machine.at, 300)?;
     machine.answers("300 connections at once")?;
     let mut answered = 0;
     for (number, stream) in (100..).zip(&mut streams) {
-        // QEMU takes every connection, and ends those that the machine refused.
+        // QEMU accepts every connection, and closes those that the machine refuses.
         answered += usize::from(asked_by_tcp(stream, number).is_ok());
     }
     machine.answers("OPTIONS by each of 300 connections")?;
@@ -152,7 +154,7 @@ fn socket(machine: &Booted) -> Result<UdpSocket> {
     Ok(socket)
 }
 
-/// What comes back for a request, which is sent again when nothing does.
+/// Response to a request, which is retransmitted.
 fn asked(socket: &UdpSocket, request: &str) -> Result<String> {
     let mut room = vec![0; 65_536];
     for _ in 0..3 {
@@ -164,8 +166,8 @@ fn asked(socket: &UdpSocket, request: &str) -> Result<String> {
     bail!("no answer to a request of {} bytes", request.len());
 }
 
-/// That many connections. QEMU takes them one by one, and who comes meanwhile tries again after a second: so they come a
-/// little apart, and some wait while others are made.
+/// Opens `count` connections. QEMU accepts them one by one, and one that comes meanwhile is retried after a
+/// second, so they are opened with a short interval and partly in parallel.
 fn connected(at: SocketAddrV4, count: usize) -> Result<Vec<TcpStream>> {
     let one = |_| {
         std::thread::sleep(APART);
@@ -189,7 +191,7 @@ fn connect(at: SocketAddrV4) -> Result<TcpStream> {
     Ok(stream)
 }
 
-/// OPTIONS over a connection of its own is answered, as soon as there is room for one.
+/// Sends OPTIONS over its own connection until one is accepted and answered.
 fn answered_by_tcp(at: SocketAddrV4) -> Result<()> {
     let until = Instant::now() + Duration::from_secs(10);
     loop {
@@ -212,12 +214,12 @@ fn asked_by_tcp(stream: &mut TcpStream, number: u32) -> Result<()> {
     Ok(())
 }
 
-/// How many connections are being made at a time.
+/// Number of connections that are opened at a time.
 const CONNECTING: usize = 4;
 const APART: Duration = Duration::from_millis(5);
-/// As `testdata/rfc4475` has them.
+/// Number of messages in `testdata/rfc4475`.
 const RFC_4475_MESSAGES: u32 = 50;
-/// What the machine has room for (`CONNECTIONS_MAX` of `drivers/ethernet`).
+/// Capacity of the machine (`CONNECTIONS_MAX` of `drivers/ethernet`).
 const CONNECTIONS_MAX: usize = 256;
-/// On a computer that is busy the first are idle for too long before the last one is made.
+/// On a busy computer the first connections time out before the last one is opened.
 const CONNECTIONS_SERVED_MIN: usize = 100;

@@ -1,4 +1,4 @@
-//! How long it takes from starting QEMU to an address from DHCP.
+//! Boot time: from the start of QEMU to a DHCP lease.
 
 use std::time::Instant;
 
@@ -17,7 +17,7 @@ pub(super) fn checks() -> Vec<Scenario> {
         .collect()
 }
 
-/// A way to boot, and how fast it is to be.
+/// Boot medium with its time limit.
 #[derive(Clone, Copy)]
 struct Kind {
     name: &'static str,
@@ -27,7 +27,8 @@ struct Kind {
 }
 
 impl Kind {
-    /// Fails only where QEMU needed twice the goal in processor time too: the computer may have other things to do.
+    /// Measures the boot time. Fails only if QEMU also needed twice the goal in CPU time, because the
+    /// computer may be busy.
     fn measure(self, stage: &Stage) -> Result<()> {
         let Self { name, medium, tries, goal_s } = self;
         let mut command = Machine::new(medium).command(&stage.folder, free_port()?, "auth=off")?;

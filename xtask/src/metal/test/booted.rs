@@ -1,4 +1,4 @@
-//! A machine that runs in a check.
+//! A running machine in a check.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
@@ -10,28 +10,28 @@ use crate::interop::Stage;
 use crate::interop::process::{Running, free_port};
 use crate::interop::server::await_sip;
 
-/// A machine, and where its port 5060 is.
+/// A machine with the address of its port 5060.
 pub(super) struct Booted {
     pub(super) running: Running,
     pub(super) at: SocketAddrV4,
 }
 
 impl Booted {
-    /// Starts a machine in the check's folder, and waits until it serves.
+    /// Starts a machine in the check's folder, and waits until it is ready.
     pub(super) fn serving(machine: &Machine, stage: &Stage, words: &str) -> Result<Self> {
         let mut booted = Self::start(machine, stage, words)?;
         booted.running.wait_for_output("ready ")?;
         Ok(booted)
     }
 
-    /// The same without waiting.
+    /// Same without waiting.
     pub(super) fn start(machine: &Machine, stage: &Stage, words: &str) -> Result<Self> {
         let port = free_port()?;
         let running = machine.start(&stage.folder, port, words)?;
         Ok(Self { running, at: SocketAddrV4::new(Ipv4Addr::LOCALHOST, port) })
     }
 
-    /// An error unless it still runs and answers OPTIONS over UDP, after what `what` says.
+    /// Checks that the machine still runs and answers OPTIONS over UDP; `what` names the preceding action.
     pub(super) fn answers(&mut self, what: &str) -> Result<()> {
         if self.running.has_ended()? {
             bail!("the machine ended after {what}");
@@ -39,13 +39,13 @@ impl Booted {
         await_sip(*self.at.ip(), self.at.port()).with_context(|| format!("after {what}"))
     }
 
-    /// All it has said on its serial line.
+    /// Output on its serial port so far.
     pub(super) fn said(&self) -> String {
         self.running.output()
     }
 }
 
-/// OPTIONS for the machine itself, with more header fields, each with its end of line; `number` tells it from others.
+/// OPTIONS for the machine itself, with further header lines; `number` distinguishes requests.
 pub(super) fn options(transport: &str, number: u32, more: &str) -> String {
     format!(
         "OPTIONS sip:example.org SIP/2.0\r\nVia: SIP/2.0/{transport} 127.0.0.1:5062;rport;branch=z9hG4bK-test-{number}\r\n\
@@ -54,5 +54,5 @@ pub(super) fn options(transport: &str, number: u32, more: &str) -> String {
     )
 }
 
-/// How long one answer is waited for.
+/// Time limit for a response.
 pub(super) const ANSWER_TIME: Duration = Duration::from_secs(2);

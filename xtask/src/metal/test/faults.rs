@@ -1,4 +1,4 @@
-//! Faults on purpose: the machine says what and where, then resets.
+//! Provoked faults: the machine reports the fault and its location, then resets.
 
 use std::time::Instant;
 
@@ -20,7 +20,7 @@ pub(super) fn checks() -> Vec<Scenario> {
     all
 }
 
-/// The machine says these words, and ends QEMU with this exit status.
+/// Checks that the machine prints these texts and ends QEMU with this exit status.
 fn stopped(stage: &Stage, command_line: &str, exit: i32, words: &[&str]) -> Result<()> {
     let machine =
         Machine::new(Medium::Kernel).with_options(&["-device", "isa-debug-exit,iobase=0xf4,iosize=1"]);
@@ -38,7 +38,7 @@ fn stopped(stage: &Stage, command_line: &str, exit: i32, words: &[&str]) -> Resu
     Ok(())
 }
 
-/// After its last words the machine resets itself, and with `-no-reboot` QEMU ends then.
+/// Checks that the machine resets after its last message; with `-no-reboot` QEMU then ends.
 fn reset(stage: &Stage) -> Result<()> {
     let mut machine = Booted::start(&Machine::new(Medium::Kernel), stage, "provoke=null")?;
     machine.running.wait_for_output("The machine resets in 3 seconds.")?;
@@ -51,7 +51,7 @@ fn reset(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
-/// What `provoke` of the image knows, QEMU's exit status, and what is said.
+/// Arguments of `provoke` in the image, QEMU's exit status, and expected output.
 const FAULTS: [(&str, i32, &[&str]); 9] = [
     ("panic", PANIC, &["panic at ", "src/provoke.rs:", ": provoked"]),
     ("null", EXCEPTION, &["exception 14 (page fault)", " at rip 0x", "a null pointer", "rax "]),
@@ -63,6 +63,6 @@ const FAULTS: [(&str, i32, &[&str]); 9] = [
     ("divide", EXCEPTION, &["exception 0 (divide error)", " at rip 0x"]),
     ("memory", PANIC, &["panic at ", "allocation"]),
 ];
-/// `isa-debug-exit` makes `2 * code + 1` of what `fault.rs` of the image writes.
+/// `isa-debug-exit` returns `2 * code + 1` of the value that `fault.rs` of the image writes.
 const PANIC: i32 = 2 * 0x20 + 1;
 const EXCEPTION: i32 = 2 * 0x21 + 1;

@@ -1,4 +1,4 @@
-//! What the checks measured, said as they go and, when asked for, written into BENCHMARKS.md.
+//! Figures measured by the checks: printed, and on request written into BENCHMARKS.md.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -10,7 +10,7 @@ use super::super::{Image, bytes_of};
 use crate::bench::with_section;
 use crate::workspace::root;
 
-/// One line of the table.
+/// A row of the table.
 struct Figure {
     what: String,
     goal: String,
@@ -18,7 +18,7 @@ struct Figure {
     is_met: bool,
 }
 
-/// Says a figure beside what it is to be.
+/// Prints a figure with its goal and adds it to the table.
 pub(super) fn note(what: impl Into<String>, goal: impl Into<String>, got: impl Into<String>, is_met: bool) {
     let figure = Figure { what: what.into(), goal: goal.into(), got: got.into(), is_met };
     let verdict = if is_met { "" } else { ": missed" };
@@ -26,7 +26,7 @@ pub(super) fn note(what: impl Into<String>, goal: impl Into<String>, got: impl I
     NOTED.lock().unwrap_or_else(PoisonError::into_inner).push(figure);
 }
 
-/// Writes what was said into BENCHMARKS.md.
+/// Writes the figures into BENCHMARKS.md.
 pub(super) fn write() -> Result<()> {
     let size = bytes_of(&Image::paths().elf)?;
     note("the image without GRUB", "≤ 1.5 MB", format!("{:.2} MB", size as f64 / 1e6), size <= 1_500_000);
@@ -46,7 +46,7 @@ pub(super) fn write() -> Result<()> {
     fs::write(&path, with_section(&before, HEADING, &section)).with_context(|| path.display().to_string())
 }
 
-/// Where the section begins.
+/// Heading of the section.
 const HEADING: &str = "## Without an operating system\n";
 
 static NOTED: Mutex<Vec<Figure>> = Mutex::new(Vec::new());

@@ -1,4 +1,4 @@
-//! What an administrator has in the TFTP server's folder: nothing yet, a list with a mistake, then the right one.
+//! Files on the TFTP server: missing, with an error, then valid.
 
 use anyhow::{Context, Result, bail};
 
@@ -10,7 +10,7 @@ pub(super) fn checks() -> Vec<Scenario> {
     vec![Scenario::new("files/missing-wrong-right", missing_wrong_right).beside_others()]
 }
 
-/// Each time the machine says what is wrong and tries again, and of a wrong list it takes nobody.
+/// The machine reports each error and retries, and takes no user of an invalid list.
 fn missing_wrong_right(stage: &Stage) -> Result<()> {
     let mut machine = Booted::start(&Machine::new(Medium::Kernel), stage, "users=users.csv auth=on")?;
     said(
@@ -30,7 +30,7 @@ fn missing_wrong_right(stage: &Stage) -> Result<()> {
     machine.answers("all of it")
 }
 
-/// Waits until a line has all these words, however blanks are set.
+/// Waits for a line that contains all these words, with any spacing.
 fn said(machine: &mut Booted, what: &str, words: &[&str]) -> Result<()> {
     let words: Vec<String> = words.iter().map(|words| words.replace(' ', "")).collect();
     let has_all = |line: &str| {

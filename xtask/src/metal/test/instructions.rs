@@ -1,7 +1,8 @@
-//! Instructions of a REGISTER in the image, from the look into the card's ring to the bell.
+//! Instructions of a REGISTER in the image, from reading the card's receive ring to notifying the card.
 //!
-//! With `-icount shift=0,sleep=off` the emulated processor's time-stamp counter counts instructions, and the image says what
-//! its counter says: the same on every computer, however busy. One REGISTER at a time, each another user's.
+//! With `-icount shift=0,sleep=off` the time-stamp counter of the emulated processor counts instructions, and
+//! the image prints it: the same result on every computer, however busy. One REGISTER at a time, each of
+//! another user.
 
 use anyhow::{Context, Result, bail};
 
@@ -35,14 +36,14 @@ fn count(stage: &Stage, writes: bool) -> Result<()> {
     if writes { record.write(&counts) } else { record.check(&counts) }
 }
 
-/// The median of operations that refresh a binding.
+/// Median of operations that refresh a binding.
 fn one(stage: &Stage, with_digest: bool) -> Result<f64> {
     Registering::write_users(&stage.path("users.csv"), USERS)?;
     let machine = Machine::new(Medium::Kernel).with_options(&["-icount", "shift=0,sleep=off"]);
     let auth = if with_digest { "auth=on measure=2" } else { "auth=off measure=1" };
     let words = format!("users=users.csv algorithms=MD5 {auth}");
     let mut machine = Booted::serving(&machine, stage, &words)?;
-    // The image says one line for a thousand operations; the first thousand makes the bindings.
+    // The image prints one line for each thousand operations; the first thousand create the bindings.
     let mut phones = Registering::at(machine.at.port(), USERS)?;
     phones.run(u64::from(USERS) * LINES, 1, with_digest)?;
     machine.running.wait_until("measure: ", |said| figures(said).len() >= LINES as usize - 1)?;
@@ -55,7 +56,7 @@ fn one(stage: &Stage, with_digest: bool) -> Result<f64> {
     Ok(last)
 }
 
-/// The medians of all lines that the image has said.
+/// Medians of all lines that the image has printed.
 fn figures(said: &str) -> Vec<f64> {
     said.lines()
         .filter_map(|line| {
@@ -65,7 +66,7 @@ fn figures(said: &str) -> Vec<f64> {
 }
 
 const USERS: u32 = 1000;
-/// How many thousands.
+/// Number of thousands.
 const LINES: u64 = 3;
 const GOALS: [f64; 2] = [9_000.0, 20_000.0];
 

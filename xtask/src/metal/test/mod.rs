@@ -1,7 +1,7 @@
-//! `cargo xtask metal test`: the image in an emulated PC, tried as an administrator and as strangers would.
+//! `cargo xtask metal test`: tests of the image in an emulated PC.
 //!
-//! Times are measured first, of one machine alone; everything else runs beside others. Nothing waits for ever: a machine that says or
-//! answers nothing for 30 seconds has failed.
+//! Times are measured first, with one machine alone; all other checks run in parallel. A machine that prints
+//! or answers nothing for 30 seconds has failed.
 
 mod bad_input;
 mod boot;
@@ -32,7 +32,7 @@ pub(crate) struct Args {
     /// Keep the folders of all checks, not only of those that failed
     #[arg(long)]
     keep: bool,
-    /// How many machines run at a time, where no time is measured
+    /// Number of machines that run at a time, where no time is measured
     #[arg(long, value_name = "N", default_value_t = 2)]
     jobs: usize,
     /// Write docs/pictures/metal-screen.png and docs/pictures/metal-boot.txt
@@ -41,7 +41,7 @@ pub(crate) struct Args {
     /// Write the figures into BENCHMARKS.md (all checks, on a quiet machine)
     #[arg(long, conflicts_with = "only")]
     benchmarks: bool,
-    /// Write xtask/metal-instructions.toml instead of holding the counts against it
+    /// Write xtask/metal-instructions.toml instead of comparing the counts with it
     #[arg(long)]
     write: bool,
 }
@@ -68,7 +68,7 @@ pub(super) fn run(args: &Args) -> Result<()> {
 fn checks(args: &Args) -> Vec<Scenario> {
     let kernel = Machine::new(Medium::Kernel);
     let mut all = boot::checks();
-    // Those that take longest come first, so that the others run beside them.
+    // The longest checks start first, so that the others run beside them.
     all.extend(files::checks());
     all.extend(wire::checks());
     all.extend(instructions::checks(args.write));
@@ -76,7 +76,7 @@ fn checks(args: &Args) -> Vec<Scenario> {
     all.extend(sound_card::checks());
     all.extend(bad_input::checks());
     all.extend(faults::checks());
-    // A phone behind NAT whose connection has ended is nowhere, so nobody is redirected to it.
+    // A phone behind NAT is not reachable after its connection has ended, so calls are not redirected to it.
     let is_possible = |name: &str| !(name.starts_with("sipp/redirect") && name.contains("/tcp/"));
     all.extend(calls_on("kernel", &kernel, is_possible));
     for (name, medium) in [("cd", Medium::Cd), ("usb", Medium::Usb)] {
@@ -88,7 +88,7 @@ fn checks(args: &Args) -> Vec<Scenario> {
     all
 }
 
-/// The calls by SIPp with the machine as the server, those with a name that is wanted.
+/// SIPp scenarios with the machine as the server, filtered by name.
 fn calls_on(name: &str, machine: &Machine, is_wanted: impl Fn(&str) -> bool) -> Vec<Scenario> {
     let wanted = calls::scenarios().into_iter().filter(|scenario| is_wanted(scenario.name()));
     wanted.map(|scenario| scenario.on(name, machine).beside_others()).collect()

@@ -1,4 +1,4 @@
-//! The administrator's screen: the machine's memory as its page says it, and pictures.
+//! The administrator's screen: memory figures on its page, and screenshots.
 
 use std::io::{Read, Write};
 use std::num::NonZero;
@@ -25,7 +25,7 @@ pub(super) fn checks(makes_pictures: bool) -> Vec<Scenario> {
     ]
 }
 
-/// 10,000 users come by TFTP, register with digest, and fit.
+/// Checks that 10,000 users, read by TFTP and registered with digest, fit into memory.
 fn memory(stage: &Stage) -> Result<()> {
     Registering::write_users(&stage.path("users.csv"), USERS)?;
     let words = "users=users.csv auth=on algorithms=MD5";
@@ -56,7 +56,7 @@ fn memory(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
-/// The first page with some users and some traffic, as a PC shows it.
+/// Checks the first page with some users and traffic, as a PC shows it.
 fn screen(stage: &Stage, makes_pictures: bool) -> Result<()> {
     Registering::write_users(&stage.path("users.csv"), 40)?;
     let monitor = stage.path("monitor");
@@ -74,10 +74,10 @@ fn screen(stage: &Stage, makes_pictures: bool) -> Result<()> {
     let picture = target_dir().join("metal/screen.ppm");
     let mut monitor = UnixStream::connect(&monitor).context("cannot reach QEMU's monitor")?;
     shoot(&mut monitor, &picture, "ppm")?;
-    let (width, height, colours) = looks(&std::fs::read(&picture)?).context("no picture in PPM")?;
+    let (width, height, colours) = looks(&std::fs::read(&picture)?).context("not a PPM image")?;
     println!("          {} has {width} x {height} points in {colours} colours", picture.display());
     if (width, height) != (720, 400) || colours < 4 {
-        bail!("that is no page of text in colours");
+        bail!("not a page of coloured text");
     }
     if makes_pictures {
         shoot(&mut monitor, &root().join("docs/pictures/metal-screen.png"), "png")?;
@@ -86,7 +86,7 @@ fn screen(stage: &Stage, makes_pictures: bool) -> Result<()> {
     Ok(())
 }
 
-/// Waits until the page on the serial line has what is looked for, which is called `what`.
+/// Waits until the page on the serial port has the wanted content; `what` names it.
 pub(super) fn on_page<T>(machine: &Running, what: &str, look: impl Fn(&str) -> Option<T>) -> Result<T> {
     let until = Instant::now() + PATIENCE;
     loop {
@@ -103,12 +103,12 @@ pub(super) fn on_page<T>(machine: &Running, what: &str, look: impl Fn(&str) -> O
     }
 }
 
-/// The row of a page that begins with a word.
+/// Row of a page that starts with a word.
 fn row<'a>(page: &'a str, word: &str) -> Option<&'a str> {
     page.lines().find(|row| row.trim_start().starts_with(word))
 }
 
-/// The first two figures of a row, in MiB.
+/// First two figures of a row, in MiB.
 fn figures_mib(row: &str) -> Option<(f64, f64)> {
     let mut words = row.split_whitespace().skip(1);
     let mut figure = || {
@@ -122,17 +122,17 @@ fn figures_mib(row: &str) -> Option<(f64, f64)> {
     Some((figure()?, figure()?))
 }
 
-/// Has QEMU write its screen into a file.
+/// Writes QEMU's screen into a file.
 fn shoot(monitor: &mut UnixStream, to: &Path, format: &str) -> Result<()> {
     if to.exists() {
         std::fs::remove_file(to)?;
     }
     monitor.set_read_timeout(Some(PATIENCE))?;
-    // The monitor's prompt comes at its start, and again when the picture is written.
+    // The monitor prints its prompt at its start, and again when the file is written.
     await_prompt(monitor)?;
     writeln!(monitor, "screendump \"{}\" -f {format}", to.display())?;
     await_prompt(monitor)?;
-    // For the next one.
+    // Requests another prompt for the next call.
     writeln!(monitor)?;
     if !to.exists() {
         bail!("QEMU wrote no {}", to.display());
@@ -150,9 +150,9 @@ fn await_prompt(monitor: &mut UnixStream) -> Result<()> {
     Ok(())
 }
 
-/// Width, height and the number of colours of a picture in PPM.
+/// Width, height and number of colours of a PPM image.
 fn looks(ppm: &[u8]) -> Option<(usize, usize, usize)> {
-    // P6, width, height, the greatest value, and the points.
+    // P6, width, height, maximum value, pixels.
     let mut parts = ppm.splitn(5, u8::is_ascii_whitespace).skip(1);
     let mut number = || std::str::from_utf8(parts.next()?).ok()?.parse().ok();
     let (width, height, _) = (number()?, number()?, number()?);
@@ -168,14 +168,14 @@ fn with_commas(number: u32) -> String {
     parts.join(",")
 }
 
-/// The text screen of a PC.
+/// Text screen of a PC.
 const ROWS: NonZero<u16> = NonZero::new(25).unwrap();
 const COLUMNS: NonZero<u16> = NonZero::new(80).unwrap();
 const USERS: u32 = 10_000;
-/// REGISTERs under way at once: QEMU's network has little room.
+/// Number of REGISTERs in progress: QEMU's network has small buffers.
 const WINDOW: usize = 32;
 const MEMORY_MIB_MAX: f64 = 32.0;
-/// How long users register before the page is looked at, so that something is on it.
+/// Time during which users register before the page is read.
 const TRAFFIC_TIME: Duration = Duration::from_secs(3);
 const PICTURE_TIME: Duration = Duration::from_secs(20);
 

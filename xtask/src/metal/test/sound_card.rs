@@ -1,4 +1,4 @@
-//! The phone's image with a sound card: it rings, plays what it hears and sends what its microphone hears.
+//! The phone's image with a sound card: ringing, playback and microphone.
 
 use std::path::Path;
 use std::process::Command;
@@ -18,10 +18,10 @@ pub(super) fn checks() -> Vec<Scenario> {
     vec![Scenario::new(NAME, answered_by_a_person).beside_others()]
 }
 
-/// The name of the check that needs the phone's image.
+/// Name of the check that needs the phone's image.
 pub(super) const NAME: &str = "phone/sound-card";
 
-/// Somebody calls; it rings until Ctrl-A, and then each side hears the other's tone.
+/// Checks an incoming call: it rings until Ctrl-A, then each side receives the other's tone.
 fn answered_by_a_person(stage: &Stage) -> Result<()> {
     let microphone = stage.path("microphone.raw");
     write_stereo_tone(&microphone, MICROPHONE_HZ, MICROPHONE_S)?;
@@ -48,15 +48,15 @@ fn answered_by_a_person(stage: &Stage) -> Result<()> {
     }
 
     let heard = Recording::read(&stage.path("caller.wav"))?;
-    heard.expect_tone(MICROPHONE_HZ, 2.0).context("what the caller heard of the microphone")?;
+    heard.expect_tone(MICROPHONE_HZ, 2.0).context("microphone tone at the caller")?;
     let played = Recording::read_stereo(&sound.loudspeaker)?;
     expect_ring(&played)?;
-    played.expect_tone(CALLER_HZ, 2.0).context("what the loudspeaker played of the caller")
+    played.expect_tone(CALLER_HZ, 2.0).context("caller's tone at the loudspeaker")
 }
 
-/// It rang with both tones, a second at most in the time that it had, and no more once the caller was heard.
+/// Checks that the ring had both tones, lasted at most a second, and stopped when the caller's sound started.
 fn expect_ring(played: &Recording) -> Result<()> {
-    // Each tone lasts 50 ms, wherever these windows of 10 ms begin.
+    // Each tone lasts 50 ms and covers at least these windows of 10 ms.
     let moments = |hz: f64| played.moments_of(hz, 0.01, 0.03);
     let answered = moments(CALLER_HZ).first().copied().context("the caller was not heard")?;
     for hz in [800.0, 1000.0] {
@@ -81,7 +81,7 @@ fn boot(folder: &Path, port: u16, sound: &SoundCard) -> Result<Running> {
     Running::start("machine", &mut command, folder)
 }
 
-/// By the program for Linux.
+/// Starts `ringway call` of the program for Linux.
 fn call(port: u16, stage: &Stage) -> Result<Running> {
     let mut call = Command::new(target_dir().join("release/ringway"));
     call.args(["call", &format!("sip:phone@127.0.0.1:{port}"), "--bind", "127.0.0.1:0", "--srtp", "sdes"]);
@@ -89,7 +89,7 @@ fn call(port: u16, stage: &Stage) -> Result<Running> {
     Running::start("caller", call.arg(stage.path("caller.wav")), &stage.folder)
 }
 
-/// It stood, with SRTP.
+/// Checks that the call was established with SRTP.
 fn expect_call(said: &str) -> Result<()> {
     let line = said.lines().find(|line| line.starts_with('{')).context("it printed no JSON")?;
     let outcome: Value = serde_json::from_str(line)?;
@@ -102,7 +102,7 @@ fn expect_call(said: &str) -> Result<()> {
 
 const CALLER_HZ: f64 = 1600.0;
 const MICROPHONE_HZ: f64 = 600.0;
-/// Longer than anything here takes.
+/// Longer than the whole check.
 const MICROPHONE_S: u32 = 120;
 const RINGING_TIME: Duration = Duration::from_millis(1500);
 const MEMORY_MIB: u32 = 64;

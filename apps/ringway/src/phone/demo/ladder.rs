@@ -1,7 +1,7 @@
 //! The message ladder: who sent what to whom, in the order of time.
 
 use crate::output::printable;
-use ringway_agent::{AgentEvent, MessageDirection};
+use ringway_phone::{MessageDirection, PhoneEvent};
 use std::time::{Duration, Instant};
 
 /// A phone of the demo.
@@ -24,10 +24,10 @@ impl Ladder {
     }
 
     /// Notes what a phone told, if it is a message.
-    pub(super) fn note(&mut self, who: Who, at: Instant, event: &AgentEvent) {
-        if let AgentEvent::Message { direction, line, .. } = event {
-            let text = short(line);
-            self.rungs.push((at.saturating_duration_since(self.begun), who, *direction, text));
+    pub(super) fn note(&mut self, who: Who, at: Instant, event: &PhoneEvent) {
+        if let PhoneEvent::Message(message) = event {
+            let text = short(&message.line);
+            self.rungs.push((at.saturating_duration_since(self.begun), who, message.direction, text));
         }
     }
 
@@ -76,19 +76,22 @@ const WIDTH: usize = 26;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ringway_sansio::{Flow, ListenerId};
+    use ringway_phone::SipMessage;
+    use ringway_sansio::Transport;
 
     #[test]
     fn rungs_are_in_the_order_of_time_and_all_as_wide() {
         let mut ladder = Ladder::new();
-        let message = |direction, line: &str| AgentEvent::Message {
-            direction,
-            flow: Flow::udp(ListenerId(0), "127.0.0.1:5060".parse().unwrap()),
-            line: line.to_owned(),
-            cseq: String::new(),
-            call_id: String::new(),
-            bytes: 1,
-            whole: Vec::new(),
+        let message = |direction, line: &str| {
+            PhoneEvent::Message(SipMessage {
+                direction,
+                transport: Transport::Udp,
+                peer: "127.0.0.1:5060".parse().unwrap(),
+                line: line.to_owned(),
+                cseq: String::new(),
+                length: 1,
+                bytes: Vec::new(),
+            })
         };
         let later = ladder.begun + Duration::from_millis(5);
         let invite = message(MessageDirection::Received, "INVITE sip:bob@example.org SIP/2.0");

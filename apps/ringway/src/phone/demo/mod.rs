@@ -7,18 +7,18 @@ use crate::config::Config;
 use crate::failure::Failure;
 use crate::output;
 use crate::password;
-use crate::phone::args::DemoArgs;
+use crate::phone::args::{DemoArgs, REPLAY_WINDOW_DEFAULT};
 use crate::phone::attend::Attended;
 use crate::phone::outcome::{Outcome, Verdict};
-use crate::phone::settings::{MediaSettings, Recording, ScriptSettings, Settings, Wish};
-use crate::phone::telephone::{Happening, Telephone};
+use crate::phone::settings::{MediaSettings, Recording, ScriptSettings, Settings};
+use crate::phone::telephone::{Behaviour, Telephone};
 use crate::serve::Running;
 use ladder::{Ladder, Who};
 use likeness::likeness;
-use ringway_agent::{Account, AgentEvent, FirstHop, LargeRequests, Role, Secret, ServerAddress, Trace};
+use ringway_agent::{Account, FirstHop, LargeRequests, Role, Secret, ServerAddress, Trace};
 use ringway_audio::{Input, SAMPLE_RATE_HZ, Source};
 use ringway_linux::media::PortRange;
-use ringway_phone::Protection;
+use ringway_phone::{IncomingPolicy, PhoneCommand, PhoneEvent, Protection, SrtpPolicy, TransferPolicy};
 use ringway_sansio::Transport;
 use ringway_sdp::Codec;
 use ringway_store::{Store, StoreError, UserName};
@@ -82,10 +82,16 @@ struct Talk {
 /// Registers both, calls, talks, hangs up.
 fn talk(server: SocketAddr, password: &str, ladder: &mut Ladder) -> Result<Talk, Failure> {
     let (of_alice, of_bob) = (settings("alice", server, password), settings("bob", server, password));
-    let mut alice = Telephone::start(&of_alice, RING)?;
-    let mut bob = Telephone::start(&of_bob, RING)?;
-    let mut demo =
-        Demo { ladder, of_alice, of_bob, calling: None, called: None, ended: (None, None), registered: 0 };
+    let mut alice = Telephone::start(of_alice.clone(), BEHAVIOUR, None)?;
+    let mut bob = Telephone::start(of_bob, BEHAVIOUR, None)?;
+    let mut demo = Demo {
+        ladder,
+        script: of_alice.script,
+        calling: None,
+        called: None,
+        ended: (None, None),
+        registered: 0,
+    };
     let done = demo.run(&mut alice, &mut bob);
     alice.shut_down();
     bob.shut_down();
@@ -94,8 +100,8 @@ fn talk(server: SocketAddr, password: &str, ladder: &mut Ladder) -> Result<Talk,
 
 struct Demo<'a> {
     ladder: &'a mut Ladder,
-    of_alice: Settings,
-    of_bob: Settings,
+    /// Script of alice.
+    script: ScriptSettings,
     /// Alice's side of the call, and bob's.
     calling: Option<Attended>,
     called: Option<Attended>,
@@ -105,8 +111,6 @@ struct Demo<'a> {
 
 impl Demo<'_> {
     fn run(&mut self, alice: &mut Telephone, bob: &mut Telephone) -> Result<Talk, Failure> {
-        alice.register()?;
-        bob.register()?;
         let end = Instant::now() + PATIENCE;
         while Instant::now() < end {
             self.step(Who::Alice, alice)?;
@@ -124,10 +128,8 @@ impl Demo<'_> {
     /// The last messages, for the ladder.
     fn note_rest(&mut self, alice: &mut Telephone, bob: &mut Telephone) -> Result<(), Failure> {
         for (who, telephone) in [(Who::Alice, alice), (Who::Bob, bob)] {
-            while let Some(happening) = telephone.wait(REST)? {
-                if let Happening::Agent { at, event } = happening {
-                    self.ladder.note(who, at, &event);
-                }
+            while let Some((at, event)) = telephone.wait(REST)? {
+                self.ladder.note(who, at, &event);
             }
         }
         Ok(())
@@ -135,25 +137,16 @@ impl Demo<'_> {
 
     /// What one of them does next.
     fn step(&mut self, who: Who, telephone: &mut Telephone) -> Result<(), Failure> {
-        let happening = telephone.wait(TURN)?;
-        match happening {
-            Some(Happening::Agent { at, event }) => {
-                self.ladder.note(who, at, &event);
-                self.on_event(who, at, &event, telephone)?;
-            }
-            Some(Happening::Media(_, told)) => {
-                if let Some(attended) = self.side(who) {
-                    attended.on_told(&told, telephone, &mut None);
-                }
-            }
-            None => {}
+        if let Some((at, event)) = telephone.wait(TURN)? {
+            self.ladder.note(who, at, &event);
+            self.on_event(who, at, &event, telephone)?;
         }
         if let Some(attended) = self.side(who) {
             attended.on_time(telephone)?;
         }
         if who == Who::Alice && self.registered == 2 && self.calling.is_none() && self.ended.0.is_none() {
-            let (call, begun) = telephone.call(BOB, &self.of_alice.media)?;
-            self.calling = Some(Attended::quiet(call, Role::Caller, "bob", begun));
+            let call = telephone.call(BOB)?;
+            self.calling = Some(Attended::quiet(call, Role::Caller, "bob", Instant::now()));
         }
         Ok(())
     }
@@ -162,23 +155,22 @@ impl Demo<'_> {
         &mut self,
         who: Who,
         at: Instant,
-        event: &AgentEvent,
+        event: &PhoneEvent,
         telephone: &mut Telephone,
     ) -> Result<(), Failure> {
         match event {
-            AgentEvent::Registered { .. } => self.registered += 1,
-            AgentEvent::RegistrationFailed { status, reason, .. } => {
+            PhoneEvent::Registered { .. } => self.registered += 1,
+            PhoneEvent::RegistrationFailed { status, reason, .. } => {
                 return Err(Failure::failed(format!("the demo's phones cannot register: {status} {reason}")));
             }
-            AgentEvent::Incoming { call, .. } => {
+            PhoneEvent::Incoming { call, .. } => {
                 self.called = Some(Attended::quiet(*call, Role::Callee, "alice", at));
-                telephone.ring(*call)?;
-                telephone.answer(*call, &self.of_bob.media)?;
+                telephone.command(PhoneCommand::Answer { call: *call })?;
             }
             _ => {}
         }
         let script = match who {
-            Who::Alice => self.of_alice.script.clone(),
+            Who::Alice => self.script.clone(),
             Who::Bob => ScriptSettings::default(),
         };
         let Some(ended) = self.side(who).and_then(|side| side.on_event(at, event, &script)) else {
@@ -188,7 +180,7 @@ impl Demo<'_> {
             Who::Alice => self.calling.take(),
             Who::Bob => self.called.take(),
         };
-        let outcome = side.map(|side| side.outcome(ended, telephone, &mut None)).transpose()?;
+        let outcome = side.map(|side| side.outcome(ended, telephone)).transpose()?;
         match who {
             Who::Alice => self.ended.0 = outcome,
             Who::Bob => self.ended.1 = outcome,
@@ -263,15 +255,16 @@ fn settings(name: &str, server: SocketAddr, password: &str) -> Settings {
         ..Account::direct(&format!("sip:{name}@{DOMAIN}"))
     };
     let media = MediaSettings {
-        protection: Wish::Sdes,
+        srtp: SrtpPolicy::Sdes,
         suites: Vec::new(),
         codecs: vec![Codec::Pcmu],
         may_downgrade: false,
         ports: PortRange::default(),
+        port_row: 0,
+        replay_window: REPLAY_WINDOW_DEFAULT,
         input: Input::Source(Source::speech_like()),
         audio: None,
         record: Recording::Memory(SAMPLES),
-        zrtp: None,
     };
     Settings {
         account,
@@ -283,11 +276,19 @@ fn settings(name: &str, server: SocketAddr, password: &str) -> Settings {
         devices: None,
         script: ScriptSettings { duration: Some(TALK), ..ScriptSettings::default() },
         stun: None,
+        caller_auth: None,
         zrtp_cache: None,
         register: true,
         trace: Trace::FirstLines,
     }
 }
+
+const BEHAVIOUR: Behaviour = Behaviour {
+    ring: Duration::from_secs(10),
+    incoming: IncomingPolicy::Ask,
+    transfers: TransferPolicy::Reject,
+    calls_max: 1,
+};
 
 const DOMAIN: &str = "localhost";
 const BOB: &str = "sip:bob@localhost";
@@ -307,9 +308,6 @@ const TALK: Duration = Duration::from_secs(5);
 
 /// How long the whole may take.
 const PATIENCE: Duration = Duration::from_secs(14);
-
-/// How long it may ring.
-const RING: Duration = Duration::from_secs(10);
 
 /// How long one phone is listened to before the other.
 const TURN: Duration = Duration::from_millis(2);

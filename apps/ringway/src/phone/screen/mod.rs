@@ -2,10 +2,10 @@
 //!
 //! Start reading at [`run`].
 
-mod desk;
 mod run;
 pub(crate) mod settings;
+mod setup;
 mod terminal;
-mod wire;
+mod worker;
 
 pub(crate) use run::{PhoneScreenArgs, run};

@@ -1,8 +1,8 @@
 //! `ringway phone`, from its start to its end.
 
-use super::desk::Desk;
 use super::settings::{self, Settings, password};
 use super::terminal::Screen;
+use super::worker::PhoneHandle;
 use crate::failure::Failure;
 use clap::Args as ClapArgs;
 use ringway_linux::signals::{Signal, watch};
@@ -47,8 +47,9 @@ pub(crate) fn run(args: &PhoneScreenArgs) -> Result<(), Failure> {
     let signals = watch().map_err(|error| Failure::failed(format!("cannot take signals: {error}")))?;
     let (tell, events) = channel();
     let tell_phone = tell.clone();
-    let desk =
-        Desk::open(file, &settings, move |event: PhoneEvent| tell_phone.send(Event::Phone(event)).is_ok())?;
+    let phone = PhoneHandle::open(file, &settings, move |event: PhoneEvent| {
+        tell_phone.send(Event::Phone(event)).is_ok()
+    })?;
     let mut model = Model::new(settings.pages, Host::System { file: file.display().to_string() });
     let mut effects = Vec::new();
     match why_asked {
@@ -57,8 +58,9 @@ pub(crate) fn run(args: &PhoneScreenArgs) -> Result<(), Failure> {
     }
     let screen = Screen::enter(tell)
         .map_err(|error| Failure::failed(format!("cannot take over the terminal: {error}; check TERM")))?;
-    let ended = Sitting { model, screen, desk: &desk, file: file.to_owned(), effects }.sit(&events, &signals);
-    let closed = desk.close();
+    let ended =
+        Sitting { model, screen, phone: &phone, file: file.to_owned(), effects }.sit(&events, &signals);
+    let closed = phone.close();
     ended.and(closed)
 }
 
@@ -80,7 +82,7 @@ fn kept_password(settings: &Settings, file: &Path) -> Result<(Secret, Option<Str
 struct Sitting<'d> {
     model: Model,
     screen: Screen,
-    desk: &'d Desk,
+    phone: &'d PhoneHandle,
     file: PathBuf,
     effects: Vec<Effect>,
 }
@@ -110,7 +112,7 @@ impl Sitting<'_> {
             if let Some(thread) = self.screen.panicked() {
                 return Err(Failure::failed(format!("the phone ends: {thread} panicked; please report it")));
             }
-            if self.desk.is_gone() {
+            if self.phone.is_gone() {
                 return Ok(());
             }
         }
@@ -121,11 +123,11 @@ impl Sitting<'_> {
         for effect in std::mem::take(&mut self.effects) {
             let done = match effect {
                 Effect::SignIn { account, password } => {
-                    self.desk.sign_in(account, password);
+                    self.phone.sign_in(account, password);
                     Ok(())
                 }
                 Effect::Phone(command) => {
-                    self.desk.command(command);
+                    self.phone.command(command);
                     Ok(())
                 }
                 Effect::Save(settings) => settings::save(&settings, &self.file),

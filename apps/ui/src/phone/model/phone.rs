@@ -61,7 +61,12 @@ impl Model {
                 self.refuse(now, &reason);
             }
             // The call list has the call already, and nobody needs to be asked about one that got 486.
-            PhoneEvent::Inviting { .. } | PhoneEvent::Progress { .. } | PhoneEvent::Busy { .. } => {}
+            PhoneEvent::Inviting { .. }
+            | PhoneEvent::Progress { .. }
+            | PhoneEvent::Busy { .. }
+            | PhoneEvent::CallerProven { .. }
+            | PhoneEvent::CallerRefused { .. }
+            | PhoneEvent::OptionsAnswered { .. } => {}
             PhoneEvent::Ended { call, by, status, reason } => self.end(now, call, by, status, &reason),
             PhoneEvent::Ringing { call }
             | PhoneEvent::Early { call }
@@ -143,6 +148,9 @@ impl Model {
             | PhoneEvent::Inviting { .. }
             | PhoneEvent::Progress { .. }
             | PhoneEvent::Busy { .. }
+            | PhoneEvent::CallerProven { .. }
+            | PhoneEvent::CallerRefused { .. }
+            | PhoneEvent::OptionsAnswered { .. }
             | PhoneEvent::HoldRefused { .. }
             | PhoneEvent::SecurityFailed { .. }
             | PhoneEvent::MediaFailed { .. }

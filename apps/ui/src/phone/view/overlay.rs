@@ -45,7 +45,7 @@ const HELP: [&str; 38] = [
     "  k             show or hide SRTP keys in a message",
     "",
     "The lock says what protects the sound now: none;",
-    "SDES over plain SIP (weak); SDES over TLS; ZRTP",
+    "SDES over plain SIP (weak); ZRTP",
     "with the SAS that you read to each other.",
 ];
 

@@ -1,4 +1,4 @@
-//! DHCP servers that are silent, refuse, or lie.
+//! DHCP servers that are silent, refuse, or send invalid answers.
 
 use std::net::Ipv4Addr;
 
@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use super::super::super::machine::{Machine, Medium};
 use super::frames::EVERYBODY;
 use super::host::Host;
-use super::{Wired, in_a_hurry};
+use super::{CabledMachine, with_fast_clock};
 use crate::interop::{Scenario, Stage};
 use ringway_test_support::dhcp::Answer;
 
@@ -18,17 +18,17 @@ pub(super) fn checks() -> Vec<Scenario> {
     ]
 }
 
-/// Nobody answers for a while: the machine says so, goes on asking, and serves when it is heard.
+/// Checks a silent server: the machine reports it, continues with DISCOVERs, and serves after an answer.
 fn silence(stage: &Stage) -> Result<()> {
     let deaf = |host: &mut Host| {
         host.dhcp.deaf_for = DEAF_FOR;
         host.dhcp.first_answers = [Answer::NoLease].into();
     };
-    let mut machine = Wired::start(&in_a_hurry(), stage, "auth=off", deaf)?;
+    let mut machine = CabledMachine::start(&with_fast_clock(), stage, "auth=off", deaf)?;
     machine.until_said("network: asking for an address by DHCP")?;
     machine.until_said("network: nobody answers DHCP yet")?;
     if machine.running.output().contains(LEASED) {
-        bail!("the machine has an address that nobody gave it");
+        bail!("the machine has an address without a lease");
     }
     machine.until_said("ready ")?;
     let asked = machine.host.dhcp.discovers();
@@ -38,16 +38,16 @@ fn silence(stage: &Stage) -> Result<()> {
     machine.answers("a DHCP server that was silent")
 }
 
-/// A NAK, then everything that a server can say wrong, then an address that is taken back when it is to be renewed: in the end
-/// the machine has the address that it was given, and serves.
+/// A NAK, then all invalid answers, then a lease whose renewal is refused: in the end the machine has its
+/// assigned address and serves.
 fn refusals(stage: &Stage) -> Result<()> {
-    let liar = |host: &mut Host| {
+    let invalid = |host: &mut Host| {
         host.dhcp.nonsense = NONSENSE;
         host.dhcp.first_answers = ANSWERS.into();
     };
-    let mut machine = Wired::start(&Machine::new(Medium::Kernel), stage, "auth=off", liar)?;
+    let mut machine = CabledMachine::start(&Machine::new(Medium::Kernel), stage, "auth=off", invalid)?;
     machine.until_said("ready ")?;
-    machine.answers("a DHCP server that lies")?;
+    machine.answers("invalid answers of a DHCP server")?;
     machine.until_said("the lease is gone; asking for another address")?;
     let leases = |said: &str| said.matches("ready ").count();
     let before = leases(&machine.running.output());
@@ -60,25 +60,25 @@ fn refusals(stage: &Stage) -> Result<()> {
     }
     let wrong = said.lines().find(|line| line.contains(LEASED) && !line.contains("network: 10.77.0.2/16 "));
     if let Some(line) = wrong {
-        bail!("the machine took an address that no machine can have: {line}");
+        bail!("the machine took an address that is not valid for a host: {line}");
     }
     Ok(())
 }
 
-/// Whoever has an address does not lose it by answers that it did not ask for.
-fn expect_bound(machine: &mut Wired) -> Result<()> {
+/// Checks that the machine keeps its address after unsolicited answers.
+fn expect_bound(machine: &mut CabledMachine) -> Result<()> {
     let asked = machine.host.dhcp.discovers();
     for answer in machine.host.dhcp.stray_answers() {
         machine.host.send_by_dhcp(&answer)?;
     }
-    machine.answers("a NAK that nobody asked for")?;
+    machine.answers("an unsolicited NAK")?;
     if machine.host.dhcp.discovers() > asked {
-        bail!("the machine lost its address by an answer that it did not ask for");
+        bail!("the machine lost its address after an unsolicited answer");
     }
     Ok(())
 }
 
-/// What the REQUESTs get, one each. Only the last but one is a lease that can be used, and it is not renewed.
+/// Answers to REQUESTs, one each. Only the last but one is a usable lease, and it is not renewed.
 const ANSWERS: [Answer; 11] = [
     Answer::Nak,
     Answer::Mask(Ipv4Addr::UNSPECIFIED),
@@ -93,10 +93,10 @@ const ANSWERS: [Answer; 11] = [
     Answer::Nak,
 ];
 
-/// Answers to DISCOVERs and REQUESTs that come behind much that is none.
+/// Number of invalid datagrams before each answer.
 const NONSENSE: u32 = 4;
 
 const LEASED: &str = " by DHCP from ";
 
-/// DISCOVERs that get no answer, one a second.
+/// Number of DISCOVERs without an answer, one per second.
 const DEAF_FOR: u32 = 8;

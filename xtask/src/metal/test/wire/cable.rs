@@ -1,6 +1,6 @@
 //! A cable to the machine's network card: every datagram between two Unix sockets is one Ethernet frame.
 //!
-//! Nothing is lost on it unnoticed: a card that takes no more frames makes the sender wait.
+//! No frame is lost silently: a card that accepts no more frames blocks the sender.
 
 use std::collections::VecDeque;
 use std::io::ErrorKind;
@@ -14,18 +14,18 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::super::super::emulator::Network;
 use crate::interop::process::PATIENCE;
 
-/// Our end of it.
+/// Our end of the cable.
 pub(super) struct Cable {
     socket: UnixDatagram,
     card: PathBuf,
     other_end: PathBuf,
-    /// Frames that came while others were sent.
+    /// Frames that arrived while others were sent.
     arrived: VecDeque<Vec<u8>>,
     room: Vec<u8>,
 }
 
 impl Cable {
-    /// Our end, in a check's folder; a card is not there yet.
+    /// Creates our end in a check's folder, without a card.
     pub(super) fn in_folder(folder: &Path) -> Result<Self> {
         let (card, other_end) = (folder.join("card"), folder.join("cable"));
         let socket = UnixDatagram::bind(&other_end)
@@ -35,15 +35,15 @@ impl Cable {
         Ok(Self { socket, card, other_end, arrived: VecDeque::new(), room })
     }
 
-    /// What QEMU is told of it.
+    /// Network configuration for QEMU.
     pub(super) fn network(&self) -> Network {
         Network::Cable { card: self.card.clone(), other_end: self.other_end.clone() }
     }
 
-    /// Sends a frame, and waits while the card is busy.
+    /// Sends a frame; waits while the card is busy.
     pub(super) fn send(&mut self, frame: &[u8]) -> Result<()> {
         if frame.is_empty() {
-            bail!("QEMU takes an empty datagram for the end of the cable");
+            bail!("QEMU treats an empty datagram as the end of the cable");
         }
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -55,7 +55,7 @@ impl Cable {
             if Instant::now() > deadline {
                 bail!("the machine's card took no frame for {} s", PATIENCE.as_secs());
             }
-            // The machine may wait for its own frames to be taken.
+            // The machine may be blocked on its own frames.
             self.await_frame(BUSY_WAIT)?;
             while let Some(frame) = self.take()? {
                 self.arrived.push_back(frame);
@@ -63,7 +63,7 @@ impl Cable {
         }
     }
 
-    /// The next frame from the machine, waited for so long.
+    /// Next frame from the machine, if one arrives in this time.
     pub(super) fn receive(&mut self, wait: Duration) -> Result<Option<Vec<u8>>> {
         if let Some(frame) = self.arrived.pop_front() {
             return Ok(Some(frame));
@@ -90,8 +90,8 @@ impl Cable {
     }
 }
 
-/// How long a card that takes no frame is left alone.
+/// Time to wait for a card that accepts no frame.
 const BUSY_WAIT: Duration = Duration::from_micros(200);
 
-/// Longer than any frame of the machine's.
+/// Longer than any frame of the machine.
 const DATAGRAM_BYTES_MAX: usize = 65_536;

@@ -3,11 +3,12 @@
 use std::fmt::Write as _;
 
 use anyhow::{Result, bail};
+use ringway_test_support::tftp::{Answer, TftpServer};
 
 use super::super::super::machine::{Machine, Medium};
 use super::host::Host;
-use super::tftp::{Answer, TftpServer};
-use super::{Wired, in_a_hurry};
+use super::tftp::TftpLink;
+use super::{CabledMachine, with_fast_clock};
 use crate::interop::{Scenario, Stage};
 
 pub(super) fn checks() -> Vec<Scenario> {
@@ -20,17 +21,17 @@ pub(super) fn checks() -> Vec<Scenario> {
 /// The first request is lost, blocks come twice, late, or only when they are asked for again, and strangers send others: the list is whole all the same.
 fn bad_link(stage: &Stage) -> Result<()> {
     let set = |host: &mut Host| {
-        host.tftp = server();
-        host.tftp.is_on_a_bad_link = true;
+        host.tftp = TftpLink::to(server());
+        host.tftp.is_bad = true;
         host.tftp.lost = LOST.to_vec();
-        host.tftp.first_answers = [Answer::Silence].into();
+        host.tftp.server.first_answers = [Answer::Silence].into();
     };
-    let mut machine = Wired::start(&Machine::new(Medium::Kernel), stage, WORDS, set)?;
+    let mut machine = CabledMachine::start(&Machine::new(Medium::Kernel), stage, WORDS, set)?;
     machine.until_said("ready ")?;
     machine.answers("a list over a bad link")?;
     expect_users(&machine, 2)?;
     let tftp = &machine.host.tftp;
-    let (repeated, told) = (tftp.repeated, tftp.strangers_told);
+    let (repeated, told) = (tftp.server.resent, tftp.strangers_told);
     if !tftp.lost.is_empty() || repeated == 0 || told == 0 {
         bail!(
             "{repeated} blocks were asked for again, strangers were told {told} times: that was no bad link"
@@ -43,10 +44,10 @@ fn bad_link(stage: &Stage) -> Result<()> {
 /// and has nobody; then it has all.
 fn errors(stage: &Stage) -> Result<()> {
     let set = |host: &mut Host| {
-        host.tftp = server();
-        host.tftp.first_answers = FAILURES.iter().map(|(answer, _)| *answer).collect();
+        host.tftp = TftpLink::to(server());
+        host.tftp.server.first_answers = FAILURES.iter().map(|(answer, _)| *answer).collect();
     };
-    let mut machine = Wired::start(&in_a_hurry(), stage, WORDS, set)?;
+    let mut machine = CabledMachine::start(&with_fast_clock(), stage, WORDS, set)?;
     for (number, (_, words)) in (1..).zip(FAILURES) {
         machine.until(words, |said| {
             let mut lines = said.lines().filter(|line| line.contains("trying again in 10 s"));
@@ -63,8 +64,8 @@ fn errors(stage: &Stage) -> Result<()> {
 }
 
 /// All users are there, and the list was asked for at least so often.
-fn expect_users(machine: &Wired, requests_min: u32) -> Result<()> {
-    let (said, requests) = (machine.running.output(), machine.host.tftp.requests);
+fn expect_users(machine: &CabledMachine, requests_min: u32) -> Result<()> {
+    let (said, requests) = (machine.running.output(), machine.host.tftp.server.requests);
     if !said.contains(&format!("users: {USERS} from tftp://10.77.0.1/{LIST}")) {
         bail!("the machine does not say that it has {USERS} users");
     }
@@ -80,7 +81,7 @@ fn server() -> TftpServer {
         // It cannot fail.
         let _ = writeln!(list, "user{user:04},secret-{user:04}");
     }
-    TftpServer::with(LIST, list.into_bytes())
+    TftpServer::new(LIST, list.into_bytes())
 }
 
 /// How a server fails, and what the machine says of it.

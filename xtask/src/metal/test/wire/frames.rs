@@ -1,4 +1,4 @@
-//! Frames for the machine, whole and right, so that a check can spoil one thing; and what its own frames say.
+//! Valid frames for the machine, for a check to modify, and a parser for the machine's frames.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -9,63 +9,63 @@ use smoltcp::wire::{
     UdpRepr,
 };
 
-/// The address that the machine gets.
+/// Address of the machine.
 pub(super) const MACHINE: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
-/// The card that QEMU makes first.
+/// Hardware address of QEMU's first card.
 pub(super) const MACHINE_HARDWARE: [u8; 6] = [0x52, 0x54, 0, 0x12, 0x34, 0x56];
-/// The host at our end: DHCP, TFTP, the gateway, and a phone.
+/// The host at our end: DHCP, TFTP, gateway, and a phone.
 pub(super) const HOST: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
-/// Its card.
+/// Hardware address of the host.
 pub(super) const HOST_HARDWARE: [u8; 6] = [2, 0x77, 0, 0, 0, 1];
-/// Of the network that both are in.
+/// Network mask.
 pub(super) const MASK: Ipv4Addr = Ipv4Addr::new(255, 255, 0, 0);
-/// Everybody in it.
+/// Broadcast address of the network.
 pub(super) const EVERYBODY: Ipv4Addr = Ipv4Addr::new(10, 77, 255, 255);
-/// All cards of a link.
+/// Ethernet broadcast address.
 pub(super) const ALL_CARDS: [u8; 6] = [0xff; 6];
 
-/// What a frame of the machine's is.
+/// Content of a frame from the machine.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Heard<'f> {
-    /// The question who has an address.
+pub(super) enum Received<'f> {
+    /// ARP request for an address.
     WhoHas(Ipv4Addr),
     Datagram {
         from: SocketAddrV4,
         to: SocketAddrV4,
         bytes: &'f [u8],
     },
-    /// ICMP's answer to an echo request.
+    /// ICMP echo reply.
     Echo {
         to: Ipv4Addr,
         number: u16,
         bytes: &'f [u8],
     },
-    /// A connection that was asked for is taken.
+    /// SYN-ACK for a connection to this address.
     Accepted(SocketAddrV4),
     Other,
 }
 
-/// Reads a frame; what is damaged is `Other`.
-pub(super) fn read(frame: &[u8]) -> Heard<'_> {
-    let Ok(ethernet) = EthernetFrame::new_checked(frame) else { return Heard::Other };
+/// Parses a frame; a damaged one is `Other`.
+pub(super) fn read(frame: &[u8]) -> Received<'_> {
+    let Ok(ethernet) = EthernetFrame::new_checked(frame) else { return Received::Other };
     match ethernet.ethertype() {
         EthernetProtocol::Arp => read_arp(ethernet.payload()),
-        EthernetProtocol::Ipv4 => read_ip(ethernet.payload()).unwrap_or(Heard::Other),
-        EthernetProtocol::Ipv6 | EthernetProtocol::Unknown(_) => Heard::Other,
+        EthernetProtocol::Ipv4 => read_ip(ethernet.payload()).unwrap_or(Received::Other),
+        EthernetProtocol::Ipv6 | EthernetProtocol::Unknown(_) => Received::Other,
     }
 }
 
-fn read_arp(payload: &[u8]) -> Heard<'_> {
+fn read_arp(payload: &[u8]) -> Received<'_> {
     let repr = ArpPacket::new_checked(payload).and_then(|packet| ArpRepr::parse(&packet));
     match repr {
         Ok(ArpRepr::EthernetIpv4 { operation: ArpOperation::Request, target_protocol_addr, .. }) => {
-            Heard::WhoHas(target_protocol_addr)
+            Received::WhoHas(target_protocol_addr)
         }
-        _ => Heard::Other,
+        _ => Received::Other,
     }
 }
 
-fn read_ip(payload: &[u8]) -> Option<Heard<'_>> {
+fn read_ip(payload: &[u8]) -> Option<Received<'_>> {
     let packet = Ipv4Packet::new_checked(payload).ok().filter(Ipv4Packet::verify_checksum)?;
     let (from, to) = (packet.src_addr(), packet.dst_addr());
     match packet.next_header() {
@@ -74,7 +74,7 @@ fn read_ip(payload: &[u8]) -> Option<Heard<'_>> {
             if !datagram.verify_checksum(&from.into(), &to.into()) {
                 return None;
             }
-            Some(Heard::Datagram {
+            Some(Received::Datagram {
                 from: SocketAddrV4::new(from, datagram.src_port()),
                 to: SocketAddrV4::new(to, datagram.dst_port()),
                 bytes: datagram.payload(),
@@ -84,7 +84,7 @@ fn read_ip(payload: &[u8]) -> Option<Heard<'_>> {
             let echo = Icmpv4Packet::new_checked(packet.payload()).ok()?;
             match Icmpv4Repr::parse(&echo, &ChecksumCapabilities::default()).ok()? {
                 Icmpv4Repr::EchoReply { seq_no, data, .. } => {
-                    Some(Heard::Echo { to, number: seq_no, bytes: data })
+                    Some(Received::Echo { to, number: seq_no, bytes: data })
                 }
                 _ => None,
             }
@@ -93,13 +93,13 @@ fn read_ip(payload: &[u8]) -> Option<Heard<'_>> {
             let segment = TcpPacket::new_checked(packet.payload()).ok()?;
             let is_taken =
                 segment.syn() && segment.ack() && segment.verify_checksum(&from.into(), &to.into());
-            is_taken.then(|| Heard::Accepted(SocketAddrV4::new(to, segment.dst_port())))
+            is_taken.then(|| Received::Accepted(SocketAddrV4::new(to, segment.dst_port())))
         }
         _ => None,
     }
 }
 
-/// A frame with this content.
+/// A frame with this payload.
 pub(super) fn frame(to: [u8; 6], from: [u8; 6], kind: EthernetProtocol, payload: &[u8]) -> Vec<u8> {
     let mut frame = [&to[..], &from, &[0, 0], payload].concat();
     EthernetFrame::new_unchecked(&mut frame).set_ethertype(kind);
@@ -111,7 +111,7 @@ pub(super) fn to_machine(packet: &[u8]) -> Vec<u8> {
     frame(MACHINE_HARDWARE, HOST_HARDWARE, EthernetProtocol::Ipv4, packet)
 }
 
-/// ARP from `address` at the card `hardware`, about `target`.
+/// An ARP packet from `address` at the card `hardware`, for `target`.
 pub(super) fn arp(
     operation: ArpOperation,
     (address, hardware): (Ipv4Addr, [u8; 6]),
@@ -130,12 +130,12 @@ pub(super) fn arp(
     frame(to, hardware, EthernetProtocol::Arp, &payload)
 }
 
-/// An IPv4 packet (RFC 791 §3.1) that is no fragment.
+/// An IPv4 packet (RFC 791 §3.1) without fragmentation.
 pub(super) fn ip(from: Ipv4Addr, to: Ipv4Addr, protocol: IpProtocol, payload: &[u8]) -> Vec<u8> {
     fragment((from, to), protocol, 0, (0, false), payload)
 }
 
-/// A fragment: of which packet, where in it in bytes, and whether more follow.
+/// A fragment with its packet identifier, offset in bytes and more-fragments flag.
 pub(super) fn fragment(
     (from, to): (Ipv4Addr, Ipv4Addr),
     protocol: IpProtocol,
@@ -176,12 +176,12 @@ pub(super) fn udp(from: SocketAddrV4, to: SocketAddrV4, payload: &[u8]) -> Vec<u
     bytes
 }
 
-/// A datagram to the machine, in its frame.
+/// A UDP datagram to the machine, in its frame.
 pub(super) fn datagram(from: SocketAddrV4, to: SocketAddrV4, payload: &[u8]) -> Vec<u8> {
     to_machine(&ip(*from.ip(), *to.ip(), IpProtocol::Udp, &udp(from, to, payload)))
 }
 
-/// ICMP's echo request (RFC 792).
+/// An ICMP echo request (RFC 792).
 pub(super) fn echo(number: u16, payload: &[u8]) -> Vec<u8> {
     let repr = Icmpv4Repr::EchoRequest { ident: 0x77, seq_no: number, data: payload };
     let mut bytes = vec![0; repr.buffer_len()];
@@ -189,7 +189,7 @@ pub(super) fn echo(number: u16, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The segment that asks the machine's SIP port for a connection (RFC 9293 §3.5).
+/// A SYN to the machine's SIP port (RFC 9293 §3.5).
 pub(super) fn syn(from: SocketAddrV4) -> Vec<u8> {
     let repr = TcpRepr {
         src_port: from.port(),
@@ -199,7 +199,7 @@ pub(super) fn syn(from: SocketAddrV4) -> Vec<u8> {
         ack_number: None,
         window_len: 1024,
         window_scale: None,
-        // A cut one is not made whole by the zeros that a card fills short frames up with.
+        // With an option, so that the padding of short frames cannot complete a truncated segment.
         max_seg_size: Some(1460),
         sack_permitted: false,
         sack_ranges: [None; 3],
@@ -216,8 +216,8 @@ pub(super) fn syn(from: SocketAddrV4) -> Vec<u8> {
     bytes
 }
 
-/// Where the machine takes SIP.
+/// SIP port of the machine.
 pub(super) const SIP_PORT: u16 = 5060;
 
-/// A header without options.
+/// Length of an IPv4 header without options.
 pub(super) const IP_BYTES: usize = 20;

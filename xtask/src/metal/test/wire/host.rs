@@ -1,5 +1,5 @@
-//! The network at our end of the cable: one card with a few hosts behind it, which answers ARP, serves DHCP and TFTP, and
-//! asks the machine by SIP. It works in the caller's thread, while the caller waits for something.
+//! Hosts at our end of the cable: one card that answers ARP for a few addresses, serves DHCP and TFTP, and
+//! sends SIP requests. They run in the caller's thread while it waits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -7,31 +7,34 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use ringway_test_support::dhcp::{DhcpServer, Offer};
+use ringway_test_support::tftp::TftpServer;
 use smoltcp::wire::ArpOperation;
 
 use super::super::booted::options;
 use super::cable::Cable;
-use super::frames::{self, ALL_CARDS, HOST, HOST_HARDWARE, Heard, MACHINE, MACHINE_HARDWARE, MASK, SIP_PORT};
-use super::tftp::{MALLORY, TftpServer};
+use super::frames::{
+    self, ALL_CARDS, HOST, HOST_HARDWARE, MACHINE, MACHINE_HARDWARE, MASK, Received, SIP_PORT,
+};
+use super::tftp::{MALLORY, TftpLink};
 
-/// Our end of the cable, and what was heard there.
+/// Our end of the cable, and what was received there.
 pub(super) struct Host {
     pub(super) cable: Cable,
     pub(super) dhcp: DhcpServer,
-    pub(super) tftp: TftpServer,
-    /// The status that each request got, by its number.
+    pub(super) tftp: TftpLink,
+    /// Status of each request, by its number.
     pub(super) statuses: BTreeMap<u32, u16>,
-    /// Echo replies: to whom, their numbers, what they carry.
+    /// Echo replies: destination, number, payload.
     pub(super) echoes: Vec<(Ipv4Addr, u16, Vec<u8>)>,
-    /// Who was taken a connection of.
+    /// Addresses whose connections were accepted.
     pub(super) accepted: BTreeSet<SocketAddrV4>,
-    /// The addresses that the machine asked for and nobody here has.
-    pub(super) asked_in_vain: BTreeSet<Ipv4Addr>,
-    /// The number of the last request.
+    /// Addresses in ARP requests of the machine that no host has.
+    pub(super) unknown_addresses: BTreeSet<Ipv4Addr>,
+    /// Number of the last request.
     number: u32,
 }
 
-/// The machine's address.
+/// Lease for the machine.
 const OFFER: Offer = Offer {
     address: MACHINE,
     hardware: MACHINE_HARDWARE,
@@ -46,32 +49,32 @@ impl Host {
         Self {
             cable,
             dhcp: DhcpServer::new(OFFER),
-            tftp: TftpServer::default(),
+            tftp: TftpLink::to(TftpServer::default()),
             statuses: BTreeMap::new(),
             echoes: Vec::new(),
             accepted: BTreeSet::new(),
-            asked_in_vain: BTreeSet::new(),
+            unknown_addresses: BTreeSet::new(),
             number: 0,
         }
     }
 
-    /// Takes a frame, waited for so long, and does what it asks for. False: none came.
+    /// Handles a frame, if one arrives in this time; returns false otherwise.
     pub(super) fn turn(&mut self, wait: Duration) -> Result<bool> {
         let Some(frame) = self.cable.receive(wait)? else { return Ok(false) };
-        // What goes to other cards is not for us: whoever takes our address has our answers.
+        // Frames to other cards are ignored, which happens after our address was claimed by another card.
         if frame.starts_with(&HOST_HARDWARE) || frame.starts_with(&ALL_CARDS) {
             self.on_frame(&frame)?;
         }
         Ok(true)
     }
 
-    /// Takes all frames that are there.
+    /// Handles all frames that have arrived.
     pub(super) fn take_all(&mut self) -> Result<()> {
         while self.turn(Duration::ZERO)? {}
         Ok(())
     }
 
-    /// Takes frames until it is so. False: it is not, after so long.
+    /// Handles frames until the condition is true; returns false after the time limit.
     pub(super) fn turn_until(&mut self, limit: Duration, is_so: impl Fn(&Self) -> bool) -> Result<bool> {
         let deadline = Instant::now() + limit;
         while !is_so(self) {
@@ -83,19 +86,19 @@ impl Host {
         Ok(true)
     }
 
-    /// The number and the text of an OPTIONS request that was never asked before.
+    /// Number and text of a new OPTIONS request.
     pub(super) fn options(&mut self) -> (u32, String) {
         self.number += 1;
         (self.number, options("UDP", self.number, ""))
     }
 
-    /// Asks who has the machine's address, as a host does that was not heard of for a while: so it says where it is itself.
+    /// Sends an ARP request for the machine's address, which also announces `address`.
     pub(super) fn announce(&mut self, address: Ipv4Addr) -> Result<()> {
         self.cable.send(&frames::arp(ArpOperation::Request, (address, HOST_HARDWARE), MACHINE))
     }
 
-    /// OPTIONS from one of our addresses is answered with 200.
-    pub(super) fn asks(&mut self, from: Ipv4Addr) -> Result<()> {
+    /// Checks that OPTIONS from one of our addresses is answered with 200.
+    pub(super) fn expect_answer(&mut self, from: Ipv4Addr) -> Result<()> {
         for _ in 0..TRIES {
             let (number, request) = self.options();
             self.cable.send(&frames::datagram(phone(from), machine(), request.as_bytes()))?;
@@ -109,7 +112,7 @@ impl Host {
         bail!("OPTIONS is not answered");
     }
 
-    /// Sends what a DHCP server says.
+    /// Sends an answer of the DHCP server.
     pub(super) fn send_by_dhcp(&mut self, answer: &[u8]) -> Result<()> {
         let server = SocketAddrV4::new(HOST, DHCP_SERVER);
         let everybody = SocketAddrV4::new(Ipv4Addr::BROADCAST, DHCP_CLIENT);
@@ -118,24 +121,24 @@ impl Host {
 
     fn on_frame(&mut self, frame: &[u8]) -> Result<()> {
         match frames::read(frame) {
-            Heard::WhoHas(address) if [HOST, OTHER_PHONE, MALLORY].contains(&address) => {
+            Received::WhoHas(address) if [HOST, OTHER_PHONE, MALLORY].contains(&address) => {
                 let reply = frames::arp(ArpOperation::Reply, (address, HOST_HARDWARE), MACHINE);
                 self.cable.send(&reply)
             }
-            Heard::WhoHas(address) => {
-                self.asked_in_vain.insert(address);
+            Received::WhoHas(address) => {
+                self.unknown_addresses.insert(address);
                 Ok(())
             }
-            Heard::Datagram { from, to, bytes } => self.on_datagram(from, to, bytes),
-            Heard::Echo { to, number, bytes } => {
+            Received::Datagram { from, to, bytes } => self.on_datagram(from, to, bytes),
+            Received::Echo { to, number, bytes } => {
                 self.echoes.push((to, number, bytes.to_vec()));
                 Ok(())
             }
-            Heard::Accepted(by) => {
+            Received::Accepted(by) => {
                 self.accepted.insert(by);
                 Ok(())
             }
-            Heard::Other => Ok(()),
+            Received::Other => Ok(()),
         }
     }
 
@@ -160,35 +163,35 @@ impl Host {
     }
 }
 
-/// The port of the machine that takes SIP.
+/// SIP address of the machine.
 pub(super) fn machine() -> SocketAddrV4 {
     SocketAddrV4::new(MACHINE, SIP_PORT)
 }
 
-/// The port of a host of ours that asks.
+/// SIP address of one of our hosts.
 pub(super) fn phone(address: Ipv4Addr) -> SocketAddrV4 {
     SocketAddrV4::new(address, 5062)
 }
 
-/// Which request a response is for, by its Call-ID, and its status.
+/// Number of the request that a response belongs to, by its Call-ID, and its status.
 fn number_and_status(text: &str) -> Option<(u32, u16)> {
     let status = text.strip_prefix("SIP/2.0 ")?.split(' ').next()?.parse().ok()?;
     let call_id = text.lines().find_map(|line| line.strip_prefix("Call-ID: test-"))?;
     Some((call_id.parse().ok()?, status))
 }
 
-/// A phone that the machine never heard of by ARP.
+/// A phone without an entry in the machine's ARP table.
 pub(super) const OTHER_PHONE: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 9);
 
 /// RFC 2131 §4.1.
 pub(super) const DHCP_SERVER: u16 = 67;
 pub(super) const DHCP_CLIENT: u16 = 68;
 
-/// How long an answer is waited for, and how often it is asked again, as a phone does.
+/// Time limit for a response, and number of attempts, as of a phone.
 const ANSWER_TIME: Duration = Duration::from_secs(2);
 const TRIES: u32 = 5;
 
-/// How long one frame is waited for.
+/// Time to wait for one frame.
 pub(super) const TURN: Duration = Duration::from_millis(5);
 
 #[cfg(test)]
@@ -196,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn responses_are_told_apart() {
+    fn responses_are_matched_to_requests() {
         let text = "SIP/2.0 200 OK\r\nCall-ID: test-7\r\n\r\n";
         assert_eq!(number_and_status(text), Some((7, 200)));
         assert_eq!(number_and_status("SIP/2.0 400 Bad Request\r\nCall-ID: other\r\n\r\n"), None);

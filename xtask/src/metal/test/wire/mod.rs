@@ -1,8 +1,10 @@
-//! A network in our hands: the machine's card is at one end of a cable, and at the other is a host that does what no honest
-//! network does.
+//! A network under control of the test: the machine's card is at one end of a cable, and at the other a host
+//! that sends invalid frames.
 //!
-//! Does: frames that are cut, false or too many, ARP floods, DHCP that is silent or lies, TFTP that fails. Does not: what QEMU's own
-//! network can send too, which the other checks have.
+//! Does: truncated, forged and excess frames, ARP floods, DHCP servers that are silent or send invalid
+//! answers, failing TFTP servers.
+//!
+//! Does not: what QEMU's own network can send too; other checks do that.
 
 mod addresses;
 mod cable;
@@ -29,29 +31,29 @@ pub(super) fn checks() -> Vec<Scenario> {
     all
 }
 
-/// A machine at the other end of the cable.
-struct Wired {
+/// A machine on the cable.
+struct CabledMachine {
     running: Running,
     host: Host,
 }
 
-impl Wired {
-    /// Starts a machine in the check's folder, in a network that `set` prepares.
+impl CabledMachine {
+    /// Starts a machine in the check's folder, in a network that `set` configures.
     fn start(machine: &Machine, stage: &Stage, words: &str, set: impl FnOnce(&mut Host)) -> Result<Self> {
         let mut host = Host::new(Cable::in_folder(&stage.folder)?);
         set(&mut host);
         let mut command = machine.command_in(host.cable.network(), &stage.folder, words)?;
         let settings = std::fs::read(stage.path(Machine::SETTINGS_FILE))?;
-        host.tftp.files.insert(Machine::SETTINGS_FILE.to_owned(), settings);
+        host.tftp.server.files.insert(Machine::SETTINGS_FILE.to_owned(), settings);
         Ok(Self { running: Running::start("machine", &mut command, &stage.folder)?, host })
     }
 
-    /// Serves the machine's network until the machine has said this.
+    /// Serves the machine's network until the machine has printed this.
     fn until_said(&mut self, text: &str) -> Result<()> {
         self.until(text, |said| said.contains(text))
     }
 
-    /// The same until `is_so` of what it has said, which is called `what`.
+    /// Same until its output satisfies `is_so`; `what` names the condition.
     fn until(&mut self, what: &str, is_so: impl Fn(&str) -> bool) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
         let mut next_look = Instant::now();
@@ -73,9 +75,9 @@ impl Wired {
         }
     }
 
-    /// An error unless the machine still runs, and answers OPTIONS of the host, after what `what` says.
+    /// Checks that the machine still runs and answers OPTIONS of the host; `what` names the preceding action.
     fn answers(&mut self, what: &str) -> Result<()> {
-        let outcome = self.host.announce(frames::HOST).and_then(|()| self.host.asks(frames::HOST));
+        let outcome = self.host.announce(frames::HOST).and_then(|()| self.host.expect_answer(frames::HOST));
         if self.running.has_ended()? {
             bail!("the machine ended after {what}");
         }
@@ -83,8 +85,8 @@ impl Wired {
     }
 }
 
-/// A machine whose clock runs faster than ours by some times: so long waits are short. Each of its instructions takes 128 ns of
-/// its time.
-fn in_a_hurry() -> Machine {
+/// A machine whose clock is several times faster than ours, so that long waits are short. Each of its
+/// instructions takes 128 ns of its time.
+fn with_fast_clock() -> Machine {
     Machine::new(Medium::Kernel).with_options(&["-icount", "shift=7,sleep=off"])
 }

@@ -1,4 +1,4 @@
-//! Frames that no honest host sends: whatever they are, the machine goes on, answers OPTIONS, and does not answer them.
+//! Invalid frames: the machine must keep running, answer OPTIONS, and not answer these frames.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -8,7 +8,7 @@ use smoltcp::wire::{ArpOperation, EthernetProtocol, IpProtocol, Ipv4Packet};
 use super::super::super::emulator::Card;
 use super::super::super::machine::{Machine, Medium};
 use super::super::screen::on_page;
-use super::Wired;
+use super::CabledMachine;
 use super::frames::{self, ALL_CARDS, EVERYBODY, HOST, HOST_HARDWARE, IP_BYTES, MACHINE, MACHINE_HARDWARE};
 use super::host::{DHCP_CLIENT, DHCP_SERVER, Host, OTHER_PHONE, machine, phone};
 use crate::interop::{Scenario, Stage};
@@ -25,16 +25,16 @@ pub(super) fn checks() -> Vec<Scenario> {
     all
 }
 
-fn serving(stage: &Stage, card: Card) -> Result<Wired> {
+fn serving(stage: &Stage, card: Card) -> Result<CabledMachine> {
     let machine = Machine::new(Medium::Kernel).with_card(card);
-    let mut machine = Wired::start(&machine, stage, "auth=off", |_| {})?;
+    let mut machine = CabledMachine::start(&machine, stage, "auth=off", |_| {})?;
     machine.until_said("ready ")?;
     machine.answers("its start")?;
     Ok(machine)
 }
 
-/// ARP from 20,000 stations, and from some that claim the machine's address or the host's: the table fills and no more, and a
-/// phone that found no room in it is served too.
+/// ARP from 20,000 stations, some of which claim the machine's or the host's address: the table fills up to
+/// its limit, and a phone without an entry is served too.
 fn arp_flood(stage: &Stage) -> Result<()> {
     let mut machine = serving(stage, Card::Virtio)?;
     for number in 0..STATIONS {
@@ -56,17 +56,17 @@ fn arp_flood(stage: &Stage) -> Result<()> {
             machine.answers(&format!("{} frames of ARP", number + 1))?;
         }
     }
-    machine.host.asks(OTHER_PHONE).context("from a phone that found no room in the table")?;
-    // At most, now, and how often there was no room.
+    machine.host.expect_answer(OTHER_PHONE).context("from a phone that found no room in the table")?;
+    // Maximum, current number, and number of rejected entries.
     let is_full = |figures: &[u32]| matches!(figures, [1024, 1024, refused, ..] if *refused > 0);
     let figures = limit(&mut machine, "stations of this link", is_full)?;
     println!("          20,000 stations: at most, known now, times there was no room: {figures:?}");
     machine.answers("all of it")
 }
 
-/// The figures that the machine's page has of a limit, once they are as they should be: a page that is being drawn, or is from
-/// a moment ago, may have others.
-fn limit(machine: &mut Wired, name: &str, is_so: impl Fn(&[u32]) -> bool) -> Result<Vec<u32>> {
+/// Figures of a limit on the machine's page, once they satisfy `is_so`; a page that is being drawn, or an
+/// older one, may have others.
+fn limit(machine: &mut CabledMachine, name: &str, is_so: impl Fn(&[u32]) -> bool) -> Result<Vec<u32>> {
     machine.running.type_keys(" ")?;
     on_page(&machine.running, "the pages", |page| page.contains("Limits").then_some(()))?;
     machine.running.type_keys("3")?;
@@ -77,7 +77,7 @@ fn limit(machine: &mut Wired, name: &str, is_so: impl Fn(&[u32]) -> bool) -> Res
     })
 }
 
-/// Groups of frames, and OPTIONS after each.
+/// Sends groups of frames, and OPTIONS after each.
 fn every_frame(stage: &Stage, card: Card) -> Result<()> {
     let mut machine = serving(stage, card)?;
     whole(&mut machine)?;
@@ -93,8 +93,9 @@ fn every_frame(stage: &Stage, card: Card) -> Result<()> {
     Ok(())
 }
 
-/// A datagram, a connection and an echo request that are as they should be are answered: so the checks below would see it.
-fn whole(machine: &mut Wired) -> Result<()> {
+/// Checks that a valid datagram, connection and echo request are answered, so that the checks below would
+/// notice answers.
+fn whole(machine: &mut CabledMachine) -> Result<()> {
     let host = &mut machine.host;
     let from = SocketAddrV4::new(HOST, HONEST_PORT);
     host.cable.send(&frames::to_machine(&frames::ip(HOST, MACHINE, IpProtocol::Tcp, &frames::syn(from))))?;
@@ -118,40 +119,41 @@ fn whole(machine: &mut Wired) -> Result<()> {
     machine.answers("fragments, a connection, an echo request")
 }
 
-/// None of these requests is answered, no connection is taken and no echo is heard, and nobody is looked for that cannot be.
+/// Checks that none of these requests is answered, no connection accepted and no echo sent, and that the
+/// machine sends no ARP request for an invalid address.
 fn expect_silence(host: &Host, unanswerable: &[u32]) -> Result<()> {
     if let Some(number) = unanswerable.iter().find(|number| host.statuses.contains_key(number)) {
-        let place = unanswerable.iter().position(|other| other == number).unwrap_or_default();
-        bail!("request {} of {} is answered", place + 1, unanswerable.len());
+        let index = unanswerable.iter().position(|other| other == number).unwrap_or_default();
+        bail!("request {} of {} is answered", index + 1, unanswerable.len());
     }
-    // What is not acknowledged is sent again for a while, to whoever may have a connection.
+    // Unacknowledged segments are retransmitted to the owner of the honest connection.
     if let Some(by) = host.accepted.iter().find(|by| by.port() != HONEST_PORT) {
         bail!("a connection of {by} is taken");
     }
     if let Some((to, number, _)) = host.echoes.first() {
         bail!("the echo request {number} is answered to {to}");
     }
-    match host.asked_in_vain.first() {
+    match host.unknown_addresses.first() {
         Some(address) => bail!("the machine looks for {address}"),
         None => Ok(()),
     }
 }
 
-/// Sends frames; gives back the numbers of requests that must get no answer.
+/// Sends frames; returns the numbers of requests that must not be answered.
 type Group = fn(&mut Host) -> Result<Vec<u32>>;
 
 const GROUPS: [(&str, Group); 8] = [
-    ("frames that are cut", cut),
-    ("frames that are too long", too_long),
-    ("IP headers that lie", ip_lies),
-    ("UDP lengths that lie", udp_lies),
+    ("truncated frames", cut),
+    ("oversized frames", too_long),
+    ("invalid IP headers", invalid_ip),
+    ("invalid UDP lengths", invalid_udp),
     ("wrong checksums", checksums),
-    ("senders that nobody can be", senders),
+    ("frames with an invalid source address", senders),
     ("noise", noise),
     ("fragments", fragments),
 ];
 
-/// Frames of each kind, cut after every byte.
+/// Frames of each kind, truncated after every byte.
 fn cut(host: &mut Host) -> Result<Vec<u32>> {
     let (number, request) = host.options();
     let (from_dhcp, to_dhcp) =
@@ -172,7 +174,7 @@ fn cut(host: &mut Host) -> Result<Vec<u32>> {
     Ok(vec![number])
 }
 
-/// Beyond what Ethernet carries (IEEE 802.3), as far as QEMU takes it.
+/// Frames longer than the maximum of Ethernet (IEEE 802.3), up to QEMU's limit.
 fn too_long(host: &mut Host) -> Result<Vec<u32>> {
     let mut numbers = Vec::new();
     for bytes in
@@ -189,8 +191,8 @@ fn too_long(host: &mut Host) -> Result<Vec<u32>> {
     Ok(numbers)
 }
 
-/// Versions, header lengths, total lengths and protocols, each with the checksum that fits.
-fn ip_lies(host: &mut Host) -> Result<Vec<u32>> {
+/// Versions, header lengths, total lengths and protocols, each with a valid checksum.
+fn invalid_ip(host: &mut Host) -> Result<Vec<u32>> {
     let mut numbers = Vec::new();
     let mut with = |change: &dyn Fn(&mut Vec<u8>)| {
         let (number, request) = host.options();
@@ -216,8 +218,8 @@ fn ip_lies(host: &mut Host) -> Result<Vec<u32>> {
     Ok(numbers)
 }
 
-/// Lengths that are shorter than a header or longer than the packet.
-fn udp_lies(host: &mut Host) -> Result<Vec<u32>> {
+/// Lengths below that of a header or above that of the packet.
+fn invalid_udp(host: &mut Host) -> Result<Vec<u32>> {
     let mut numbers = Vec::new();
     let whole = host.options().1.len() as u16 + 8;
     for length in [0, 1, 7, 8, 9, whole - 1, whole + 1, whole + 8, 1500, 0x7fff, 0xffff] {
@@ -230,7 +232,7 @@ fn udp_lies(host: &mut Host) -> Result<Vec<u32>> {
             }
             host.cable.send(&frames::to_machine(&frames::ip(HOST, MACHINE, IpProtocol::Udp, &datagram)))?;
         }
-        // Without a checksum a datagram that ends early is another datagram, and may have an answer.
+        // Without a checksum a shorter datagram is another valid one, and may be answered.
         if !(8..whole).contains(&length) {
             numbers.push(number);
         }
@@ -238,7 +240,7 @@ fn udp_lies(host: &mut Host) -> Result<Vec<u32>> {
     Ok(numbers)
 }
 
-/// One bit of a checksum is wrong.
+/// Checksums with one flipped bit.
 fn checksums(host: &mut Host) -> Result<Vec<u32>> {
     let mut numbers = Vec::new();
     for bit in 0..16 {
@@ -265,7 +267,7 @@ fn checksums(host: &mut Host) -> Result<Vec<u32>> {
     Ok(numbers)
 }
 
-/// RFC 1122 §3.2.1.3: nobody sends from these addresses; and nobody sends to one address by a frame for all cards.
+/// Invalid source addresses (RFC 1122 §3.2.1.3), and broadcast frames to a unicast address.
 fn senders(host: &mut Host) -> Result<Vec<u32>> {
     let mut numbers = Vec::new();
     for sender in NOBODY {
@@ -279,7 +281,7 @@ fn senders(host: &mut Host) -> Result<Vec<u32>> {
         ] {
             let packet = frames::ip(sender, MACHINE, protocol, &payload);
             host.cable.send(&frames::to_machine(&packet))?;
-            // In two fragments, which go another way in the machine.
+            // In two fragments, which another part of the machine handles.
             for piece in pieces(sender, protocol, 0x4000, &payload, 8) {
                 host.cable.send(&frames::to_machine(&piece))?;
             }
@@ -296,9 +298,9 @@ fn senders(host: &mut Host) -> Result<Vec<u32>> {
     Ok(numbers)
 }
 
-/// Frames of chance, and good ones with a few bytes changed.
+/// Random frames, and valid ones with a few modified bytes.
 fn noise(host: &mut Host) -> Result<Vec<u32>> {
-    let mut chance = Chance(SEED);
+    let mut rng = Rng(SEED);
     let request = host.options().1;
     let packet = |protocol, payload: &[u8]| frames::to_machine(&frames::ip(HOST, MACHINE, protocol, payload));
     let good = [
@@ -310,46 +312,46 @@ fn noise(host: &mut Host) -> Result<Vec<u32>> {
     ];
     for number in 0..NOISE {
         let mut frame = if number % 2 == 0 {
-            let bytes = 14 + chance.below(1501);
-            let mut frame: Vec<u8> = (0..bytes).map(|_| chance.next() as u8).collect();
-            let kind: [u8; 2] = if chance.below(4) == 0 { [8, 6] } else { [8, 0] };
+            let bytes = 14 + rng.below(1501);
+            let mut frame: Vec<u8> = (0..bytes).map(|_| rng.next() as u8).collect();
+            let kind: [u8; 2] = if rng.below(4) == 0 { [8, 6] } else { [8, 0] };
             frame.splice(..14, [&MACHINE_HARDWARE[..], &HOST_HARDWARE, &kind].concat());
             frame
         } else {
-            good.get(chance.below(good.len())).cloned().unwrap_or_default()
+            good.get(rng.below(good.len())).cloned().unwrap_or_default()
         };
-        for _ in 0..=chance.below(3) {
-            let place = chance.below(frame.len());
-            set(&mut frame, place, chance.next() as u8);
+        for _ in 0..=rng.below(3) {
+            let index = rng.below(frame.len());
+            set(&mut frame, index, rng.next() as u8);
         }
         host.cable.send(&frame)?;
     }
-    // A byte that does not matter may have been changed: answers are no fault.
+    // A byte without effect may have been modified: answers are not an error.
     host.announce(HOST)?;
-    host.asks(HOST)?;
+    host.expect_answer(HOST)?;
     host.echoes.clear();
-    host.asked_in_vain.clear();
+    host.unknown_addresses.clear();
     Ok(Vec::new())
 }
 
-/// Fragments (RFC 791 §3.2) that overlap, that end beyond the longest packet, and that never become whole.
+/// Fragments (RFC 791 §3.2) that overlap, that exceed the maximum packet, and that are never completed.
 fn fragments(host: &mut Host) -> Result<Vec<u32>> {
     let (number, request) = host.options();
     let datagram = frames::udp(phone(HOST), machine(), request.as_bytes());
     let ends = (HOST, MACHINE);
-    let mut send = |ident, place, payload: &[u8], protocol| {
-        host.cable.send(&frames::to_machine(&frames::fragment(ends, protocol, ident, place, payload)))
+    let mut send = |ident, index, payload: &[u8], protocol| {
+        host.cable.send(&frames::to_machine(&frames::fragment(ends, protocol, ident, index, payload)))
     };
     for (ident, protocol) in (1..).zip([IpProtocol::Udp, IpProtocol::Tcp, IpProtocol::Icmp, IpProtocol::Igmp])
     {
         let (first, rest) = datagram.split_at(200);
         send(ident, (0, true), first, protocol)?;
-        // Inside of what is there, across its end with other bytes, nothing at all, and no multiple of 8.
+        // Inside of a received fragment, across its end with other bytes, empty, and not a multiple of 8.
         send(ident, (8, true), first.get(8..64).unwrap_or_default(), protocol)?;
         send(ident, (160, true), &[b'y'; 80], protocol)?;
         send(ident, (240, true), &[], protocol)?;
         send(ident, (240, true), rest.get(40..47).unwrap_or_default(), protocol)?;
-        // Two ends, and an end beyond the longest packet.
+        // Two ends, and an end beyond the maximum packet.
         send(ident, (160, false), &[b'z'; 16], protocol)?;
         send(ident, (65_528, false), &[b'z'; 1400], protocol)?;
         send(ident, (65_528, true), &[b'z'; 1400], protocol)?;
@@ -361,12 +363,13 @@ fn fragments(host: &mut Host) -> Result<Vec<u32>> {
     Ok(vec![number])
 }
 
-/// Echo requests come back as they were, and those to everybody are not answered: nobody is flooded by way of us.
+/// Checks that echo requests are answered unchanged, and those to broadcast addresses are not, so that the
+/// machine cannot be used to amplify.
 fn icmp(stage: &Stage) -> Result<()> {
     let mut machine = serving(stage, Card::Virtio)?;
     let host = &mut machine.host;
     for (number, bytes) in (1..).zip([0, 1, 8, 56, 1000, 1472]) {
-        let payload: Vec<u8> = (0..bytes).map(|place: usize| place as u8).collect();
+        let payload: Vec<u8> = (0..bytes).map(|index: usize| index as u8).collect();
         let echo = frames::echo(number, &payload);
         host.cable.send(&frames::to_machine(&frames::ip(HOST, MACHINE, IpProtocol::Icmp, &echo)))?;
         let answer = (HOST, number, payload);
@@ -393,10 +396,10 @@ fn options_in_fragments(host: &mut Host) -> (u32, Vec<Vec<u8>>) {
     (number, pieces.iter().map(|piece| frames::to_machine(piece)).collect())
 }
 
-/// A packet in two fragments, the first with so many bytes, a multiple of 8.
+/// A packet in two fragments, the first with `first` bytes, a multiple of 8.
 fn pieces(from: Ipv4Addr, protocol: IpProtocol, ident: u16, payload: &[u8], first: u16) -> [Vec<u8>; 2] {
     let (head, rest) = payload.split_at(usize::from(first).min(payload.len()));
-    let piece = |place, part: &[u8]| frames::fragment((from, MACHINE), protocol, ident, place, part);
+    let piece = |index, part: &[u8]| frames::fragment((from, MACHINE), protocol, ident, index, part);
     [piece((0, true), head), piece((first, false), rest)]
 }
 
@@ -412,10 +415,10 @@ fn set_u16(bytes: &mut [u8], at: usize, value: u16) {
     set(bytes, at + 1, low);
 }
 
-/// Chance that is the same in every run (SplitMix64, by Sebastiano Vigna).
-struct Chance(u64);
+/// Random numbers that are the same in every run (SplitMix64, by Sebastiano Vigna).
+struct Rng(u64);
 
-impl Chance {
+impl Rng {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -423,13 +426,13 @@ impl Chance {
         mixed ^ mixed >> 31
     }
 
-    /// A number below `end`, which is not 0.
+    /// A random number below `end`, which is not 0.
     fn below(&mut self, end: usize) -> usize {
         (self.next() % end as u64) as usize
     }
 }
 
-/// No machine has these.
+/// Addresses that no host can have.
 const NOBODY: [Ipv4Addr; 7] = [
     Ipv4Addr::BROADCAST,
     EVERYBODY,
@@ -443,11 +446,12 @@ const NOBODY: [Ipv4Addr; 7] = [
 const STATIONS: u32 = 20_000;
 const NOISE: u32 = 4000;
 const SEED: u64 = 4475;
-/// Packets whose fragments never become whole.
+/// Number of packets that are never completed.
 const UNENDED: u16 = 1000;
 
-/// Frames that the machine must find damaged. A card pads the shortest and drops the longest.
+/// Minimum number of frames that the machine must count as damaged. A card pads the shortest and drops the
+/// longest.
 const DAMAGED_MIN: u32 = 3000;
-/// Of connections that may be taken.
+/// Source port of the connections that may be accepted.
 const HONEST_PORT: u16 = 7001;
 const ETHERNET_BYTES: usize = 14;

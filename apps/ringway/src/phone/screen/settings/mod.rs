@@ -32,11 +32,15 @@ pub(crate) struct Settings {
     pub(crate) play: String,
     /// Folder for the received sound, a WAV file for each call; `None`: it is not recorded.
     pub(crate) record: Option<PathBuf>,
+    /// Size of the replay window of SRTP, in packets.
+    pub(crate) replay_window: u16,
     /// `[audio]`: the devices; `None`: no sound card is used.
     pub(crate) audio: Option<Names>,
     /// Local address of SIP; port 0 takes a free one. `None`: the address towards the server, any port; without a
     /// server, port 5060.
     pub(crate) bind: Option<SocketAddr>,
+    /// Consecutive ports of the peer that are tried while nothing is received.
+    pub(crate) port_row: u8,
 }
 
 impl Settings {

@@ -8,6 +8,7 @@ use ringway_phone::SrtpPolicy;
 use ringway_sansio::Transport;
 use ringway_ui::phone::{Account, Contact, PasswordPlace, Registration, complete_uri, is_host_port};
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 /// More would not fit a screen, nor a memory.
@@ -16,16 +17,30 @@ const TEXT_CHARS_MAX: usize = 255;
 /// Value of `play` for the microphone, which is the default; silence where there is no sound card.
 pub(crate) const MICROPHONE: &str = "microphone";
 
+/// The rest of `[call]`.
+struct Sound {
+    play: String,
+    record: Option<PathBuf>,
+    replay_window: u16,
+}
+
+/// `[network]`
+struct Network {
+    bind: Option<SocketAddr>,
+    stun: Option<String>,
+    port_row: u8,
+}
+
 pub(super) fn read(text: &str, file: &Path) -> Result<Settings, Vec<ConfigError>> {
     let name = file.display().to_string();
     read_document(text, Some(&name), |reader, top| {
         let account = account(reader, top);
-        let (srtp, play, record) = call(reader, top);
+        let (srtp, Sound { play, record, replay_window }) = call(reader, top);
         let audio = audio(reader, top);
-        let (bind, stun) = network(reader, top);
+        let Network { bind, stun, port_row } = network(reader, top);
         let contacts = contacts(reader, top);
         let pages = ringway_ui::phone::Settings { account, srtp, stun, contacts };
-        Settings { pages, play, record, audio, bind }
+        Settings { pages, play, record, replay_window, audio, bind, port_row }
     })
 }
 
@@ -88,14 +103,23 @@ fn password(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) -> PasswordP
     })
 }
 
-fn call(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> (SrtpPolicy, String, Option<PathBuf>) {
+fn call(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> (SrtpPolicy, Sound) {
     let mut section = top.section(reader, "call");
     let words = SrtpPolicy::ALL.map(|srtp| (srtp.name(), srtp));
     let srtp = word(reader, &mut section, "srtp", SrtpPolicy::Best, &words, &["dtls"]);
-    let play = plain(reader, &mut section, "play").unwrap_or_else(|| MICROPHONE.to_owned());
-    let record = plain(reader, &mut section, "record").filter(|text| !text.is_empty()).map(Into::into);
+    let sound = Sound {
+        play: plain(reader, &mut section, "play").unwrap_or_else(|| MICROPHONE.to_owned()),
+        record: plain(reader, &mut section, "record").filter(|text| !text.is_empty()).map(Into::into),
+        replay_window: number(
+            reader,
+            &mut section,
+            "replay_window",
+            args::REPLAY_WINDOW_DEFAULT,
+            &args::REPLAY_WINDOW,
+        ),
+    };
     section.finish(reader);
-    (srtp, play, record)
+    (srtp, sound)
 }
 
 fn audio(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> Option<Names> {
@@ -107,7 +131,7 @@ fn audio(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> Option<Names> {
     is_enabled.then_some(names)
 }
 
-fn network(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> (Option<SocketAddr>, Option<String>) {
+fn network(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> Network {
     let mut section = top.section(reader, "network");
     let mut bind = None;
     if let Some((text, at)) = section.text(reader, "bind") {
@@ -120,8 +144,20 @@ fn network(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> (Option<Socket
         }
     }
     let stun = host(reader, &mut section, "stun");
+    let port_row = number(reader, &mut section, "port_row", 0, &args::PORT_ROW);
     section.finish(reader);
-    (bind, stun)
+    Network { bind, stun, port_row }
+}
+
+fn number<T: Copy + Into<u32> + TryFrom<u32>>(
+    reader: &mut Reader<'_>,
+    section: &mut Section<'_, '_>,
+    key: &'static str,
+    default: T,
+    range: &RangeInclusive<T>,
+) -> T {
+    let within = (*range.start()).into()..=(*range.end()).into();
+    T::try_from(section.number(reader, key, default.into(), within)).unwrap_or(default)
 }
 
 fn contacts(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> Vec<Contact> {

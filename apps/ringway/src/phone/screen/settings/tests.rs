@@ -51,11 +51,13 @@ fn every_key_is_read() {
         srtp = "zrtp"
         play = "tone:440"
         record = "heard"
+        replay_window = 256
         [audio]
         in = "headset"
         [network]
         bind = "192.0.2.7:5062"
         stun = "stun.example.org"
+        port_row = 8
         [[contact]]
         name = "Bob"
         uri = "bob@example.org"
@@ -78,6 +80,7 @@ fn every_key_is_read() {
     assert_eq!(settings.audio, Some(Names { microphone: Some("headset".into()), loudspeaker: None }));
     assert_eq!(settings.bind, "192.0.2.7:5062".parse().ok());
     assert_eq!(settings.pages.stun.as_deref(), Some("stun.example.org"));
+    assert_eq!((settings.replay_window, settings.port_row), (256, 8));
     let bob = Contact { name: "Bob".into(), uri: "sip:bob@example.org".into(), quick: Some(9) };
     assert_eq!(settings.pages.contacts, [bob]);
 }
@@ -116,6 +119,8 @@ fn errors_name_key_and_line() {
             "phone.toml:3: [account] password: is not the password",
         ),
         ("[network]\nbind = \"here\"", "phone.toml:2: [network] bind: \"here\" is no address"),
+        ("[network]\nport_row = 65", "phone.toml:2: [network] port_row: "),
+        ("[call]\nreplay_window = 63", "phone.toml:2: [call] replay_window: "),
         ("[network]\nstun = \"a b\"", "phone.toml:2: [network] stun: \"a b\" is no host"),
         ("contact = 1", "phone.toml:1: contact: is a list of sections"),
         ("[[contact]]\nname = \"B\"", "phone.toml:1: [contact] uri: is missing"),

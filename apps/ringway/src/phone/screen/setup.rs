@@ -1,0 +1,57 @@
+//! Settings of `ringway phone`: from `phone.toml` and the login to those of a telephone.
+
+use super::settings;
+use crate::failure::Failure;
+use crate::phone::args::{AccountArgs, PhoneArgs, TransportArg};
+use crate::phone::settings::{Recording, Settings};
+use clap::ValueEnum;
+use ringway_agent::Trace;
+use ringway_ui::phone::{Account, Registration, Secret};
+use std::path::Path;
+
+/// Reads `phone.toml` as the options of `ringway answer`: what they refuse is refused here.
+pub(super) fn phone_settings(
+    file: &Path,
+    of: &settings::Settings,
+    account: &Account,
+    password: &Secret,
+) -> Result<Settings, Failure> {
+    let args = PhoneArgs {
+        account: AccountArgs {
+            username: account.auth_user.clone(),
+            realm: account.realm.clone(),
+            server: account.server.clone(),
+            transport: TransportArg::from_str(account.transport.name(), false).ok(),
+            bind: of.bind,
+            ..AccountArgs::default()
+        },
+        register: account.registration == Registration::Wanted,
+        replay_window: of.replay_window,
+        audio: of.audio.is_some(),
+        audio_in: of.audio.as_ref().and_then(|names| names.microphone.clone()),
+        audio_out: of.audio.as_ref().and_then(|names| names.loudspeaker.clone()),
+        // Without a sound card nothing is sent.
+        play: Some(of.play.clone()).filter(|play| play != settings::MICROPHONE),
+        stun: of.pages.stun.clone(),
+        port_row: of.port_row,
+        ..PhoneArgs::default()
+    };
+    let mut settings = Settings::for_answer(&args, &account.uri).map_err(|failure| named(file, &failure))?;
+    settings.account.display_name.clone_from(&account.name);
+    if *password != Secret::default() {
+        settings.account.secret = ringway_agent::Secret::Password(password.0.clone());
+    }
+    settings.trace = Trace::Whole;
+    settings.media.srtp = of.pages.srtp;
+    if let Some(folder) = &of.record {
+        settings.media.record = Recording::Folder(folder.clone());
+    }
+    Ok(settings)
+}
+
+/// A refusal of an option, told as one of the file.
+fn named(file: &Path, failure: &Failure) -> Failure {
+    let lines =
+        failure.lines().iter().map(|line| format!("{}: {}", file.display(), line.trim_start_matches("--")));
+    Failure::usage(lines.collect::<Vec<_>>().join("; "))
+}

@@ -1,0 +1,233 @@
+//! Events of the user agent.
+
+use crate::call::Origin;
+use crate::commands::BUSY_HERE;
+use crate::phone::Phone;
+use crate::{
+    Action, Call, CallEnd, CallNumber, IncomingPolicy, MediaCommand, Phase, PhoneEvent, Side, SipMessage,
+    TransferPolicy, TransferStep,
+};
+use alloc::boxed::Box;
+use alloc::string::String;
+use ringway_agent::{AgentEvent, By, CallId, Ended};
+use ringway_sansio::Context;
+use ringway_sdp::{MediaParams, Protection};
+
+impl Phone {
+    /// Handles an event of the user agent.
+    pub(crate) fn on_agent_event(&mut self, cx: &mut Context<'_, Action>, event: AgentEvent) {
+        match event {
+            AgentEvent::Registered { expires_s, .. } => cx.emit(PhoneEvent::Registered { expires_s }),
+            AgentEvent::RegistrationFailed { status, reason, retry_s, .. } => {
+                cx.emit(PhoneEvent::RegistrationFailed { status, reason, retry_s });
+            }
+            AgentEvent::Unregistered { .. } => cx.emit(PhoneEvent::Unregistered),
+            AgentEvent::Message { direction, flow, line, cseq, bytes, whole, .. } => {
+                cx.emit(PhoneEvent::Message(SipMessage {
+                    direction,
+                    transport: flow.transport,
+                    peer: flow.remote,
+                    line,
+                    cseq,
+                    length: bytes,
+                    bytes: whole,
+                }));
+            }
+            AgentEvent::Incoming { call, from, display_name, proven_user, replaces, .. } => {
+                if let Some(user) = proven_user {
+                    cx.emit(PhoneEvent::CallerProven { uri: from.clone(), user });
+                }
+                self.on_incoming(cx, call, display_name, from, replaces.is_some());
+            }
+            AgentEvent::Progress { call, .. }
+            | AgentEvent::EarlyMedia { call, .. }
+            | AgentEvent::Answered { call, .. }
+            | AgentEvent::MediaChanged { call, .. }
+            | AgentEvent::HeldByPeer { call }
+            | AgentEvent::ResumedByPeer { call }
+            | AgentEvent::ChangeRefused { call, .. }
+            | AgentEvent::OfferRefused { call, .. }
+            | AgentEvent::Ended { call, .. }
+            | AgentEvent::TransferRequested { call, .. }
+            | AgentEvent::TransferProgress { call, .. }
+            | AgentEvent::TransferDone { call, .. } => {
+                if let Some(number) = self.number_of(call) {
+                    self.on_call_event(cx, number, event);
+                }
+            }
+            AgentEvent::CallerRefused { from: uri, user, source } => {
+                cx.emit(PhoneEvent::CallerRefused { uri, user, source });
+            }
+            AgentEvent::QueryAnswered { status, reason, abilities, .. } => {
+                cx.emit(PhoneEvent::OptionsAnswered { status, reason, abilities });
+            }
+        }
+    }
+
+    /// Handles an event of a call.
+    fn on_call_event(&mut self, cx: &mut Context<'_, Action>, call: CallNumber, event: AgentEvent) {
+        let is_ending = self.call(call).is_none_or(|call| call.phase == Phase::Ending);
+        match event {
+            AgentEvent::Ended { cause, .. } => self.on_ended(cx, call, cause),
+            AgentEvent::TransferProgress { status, .. } => {
+                cx.emit(PhoneEvent::Transfer { call, step: TransferStep::Trying { status } });
+            }
+            AgentEvent::TransferDone { status: 200..300, .. } => {
+                cx.emit(PhoneEvent::Transfer { call, step: TransferStep::Done });
+            }
+            AgentEvent::TransferDone { status, reason, .. } => {
+                cx.emit(PhoneEvent::Transfer { call, step: TransferStep::Failed { status, reason } });
+            }
+            // A call that we have ended changes no more.
+            _ if is_ending => {}
+            AgentEvent::Progress { status: RINGING, .. } => {
+                // A 180 behind a 183 with sound takes nothing back.
+                if let Some(call) = self.call_mut(call)
+                    && let Phase::Calling(_) = call.phase
+                {
+                    call.phase = Phase::RingsThere;
+                }
+                self.media(cx, call, MediaCommand::Ringback);
+                cx.emit(PhoneEvent::Ringing { call });
+            }
+            AgentEvent::Progress { status, .. } => cx.emit(PhoneEvent::Progress { call, status }),
+            AgentEvent::EarlyMedia { params, .. } => {
+                if let Some(call) = self.call_mut(call) {
+                    call.phase = Phase::EarlyMedia;
+                }
+                self.set_params(cx, call, params);
+                cx.emit(PhoneEvent::Early { call });
+            }
+            AgentEvent::Answered { params, .. } => self.on_answered(cx, call, params),
+            AgentEvent::MediaChanged { params, .. } => {
+                let receives = params.direction.receives();
+                self.set_params(cx, call, params);
+                // Where neither side sends, it may be the peer that holds.
+                self.set_hold(cx, call, |call| Some(call.wants_hold && !receives), None);
+            }
+            AgentEvent::HeldByPeer { .. } => self.set_hold(cx, call, |_| None, Some(true)),
+            AgentEvent::ResumedByPeer { .. } => self.set_hold(cx, call, |_| None, Some(false)),
+            AgentEvent::ChangeRefused { status, reason, .. } => {
+                self.on_change_refused(cx, call, status, reason);
+            }
+            AgentEvent::OfferRefused { status, reason, .. } => {
+                cx.emit(PhoneEvent::OfferRefused { call, status, reason });
+            }
+            AgentEvent::TransferRequested { target, .. } => self.on_transfer_requested(cx, call, target),
+            AgentEvent::Registered { .. }
+            | AgentEvent::RegistrationFailed { .. }
+            | AgentEvent::Unregistered { .. }
+            | AgentEvent::Incoming { .. }
+            | AgentEvent::CallerRefused { .. }
+            | AgentEvent::QueryAnswered { .. }
+            | AgentEvent::Message { .. } => {}
+        }
+    }
+
+    fn on_incoming(
+        &mut self,
+        cx: &mut Context<'_, Action>,
+        id: CallId,
+        name: String,
+        uri: String,
+        has_replaces: bool,
+    ) {
+        let replaces = has_replaces && self.config.transfers == TransferPolicy::Ask;
+        if self.calls.len() >= self.config.limits.calls_max && !replaces {
+            self.counters.busy += 1;
+            // A call that is over already needs no response.
+            let _ = self.with_agent(cx, |agent, cx| agent.reject(cx, id, BUSY_HERE));
+            return cx.emit(PhoneEvent::Busy { name, uri });
+        }
+        let call = self.new_number();
+        self.calls
+            .push(Call { id: Some(id), ..Call::new(call, Origin::Incoming, name.clone(), uri.clone()) });
+        cx.emit(PhoneEvent::Incoming { call, name, uri });
+        match self.config.incoming {
+            // RFC 3891 §3: the user has answered the replaced call already.
+            _ if replaces => self.answer(cx, call),
+            IncomingPolicy::Ask => {
+                self.signal(cx, call, |agent, cx, id| agent.ring(cx, id, RINGING));
+            }
+            IncomingPolicy::Answer => self.answer(cx, call),
+            IncomingPolicy::Reject(status) => self.reject(cx, call, status),
+        }
+    }
+
+    fn on_answered(&mut self, cx: &mut Context<'_, Action>, number: CallNumber, params: MediaParams) {
+        let Some(call) = self.call_mut(number) else { return };
+        call.phase = Phase::Talking(cx.now);
+        call.talking_since = Some(cx.now);
+        let codec = params.codec.name().into();
+        let is_securing = matches!(params.protection, Protection::Zrtp { .. });
+        call.is_securing = is_securing;
+        self.set_params(cx, number, params);
+        self.media(cx, number, MediaCommand::Answered);
+        cx.emit(PhoneEvent::Answered { call: number, codec });
+        if is_securing {
+            cx.emit(PhoneEvent::Securing { call: number });
+        }
+    }
+
+    fn on_change_refused(
+        &mut self,
+        cx: &mut Context<'_, Action>,
+        number: CallNumber,
+        status: u16,
+        reason: String,
+    ) {
+        let Some(call) = self.call_mut(number) else { return };
+        call.wants_hold = call.is_held_by_us();
+        let command = if call.wants_hold { MediaCommand::Hold } else { MediaCommand::Resume };
+        self.media(cx, number, command);
+        cx.emit(PhoneEvent::HoldRefused { call: number, status, reason });
+    }
+
+    fn on_transfer_requested(&mut self, cx: &mut Context<'_, Action>, number: CallNumber, to: String) {
+        let Some(call) = self.call_mut(number) else { return };
+        call.transfer_target = Some(to.clone());
+        cx.emit(PhoneEvent::TransferAsked { call: number, to });
+        if self.config.transfers == TransferPolicy::Reject {
+            self.signal(cx, number, |agent, cx, id| agent.reject_transfer(cx, id));
+        }
+    }
+
+    fn on_ended(&mut self, cx: &mut Context<'_, Action>, number: CallNumber, cause: Ended) {
+        let Some(call) = self.call(number) else { return };
+        let Ended { status, reason, by } = cause;
+        let by = match by {
+            _ if call.has_failed => Side::Failure,
+            _ if call.is_ended_by_us() => Side::Us,
+            By::Remote => Side::Peer,
+            // After a transfer the user agent hangs up, as it was asked to.
+            By::Local if status == OK => Side::Us,
+            By::Local => Side::Failure,
+        };
+        self.end_call(cx, number, CallEnd { by, status, reason });
+    }
+
+    fn set_params(&mut self, cx: &mut Context<'_, Action>, number: CallNumber, params: MediaParams) {
+        if let Some(call) = self.call_mut(number) {
+            call.codec = params.codec.name();
+        }
+        self.media(cx, number, MediaCommand::Params(Box::new(params)));
+    }
+
+    fn set_hold(
+        &mut self,
+        cx: &mut Context<'_, Action>,
+        number: CallNumber,
+        ours: impl FnOnce(&Call) -> Option<bool>,
+        theirs: Option<bool>,
+    ) {
+        let Some(call) = self.call_mut(number) else { return };
+        let ours = ours(call);
+        if call.set_hold(ours, theirs) {
+            cx.emit(PhoneEvent::Held { call: number, hold: call.hold });
+        }
+    }
+}
+
+/// RFC 3261 §21.1.2, §21.2.1.
+const RINGING: u16 = 180;
+const OK: u16 = 200;

@@ -1,0 +1,101 @@
+//! `cargo xtask long`: the long forms of the suites, for a night or before a release.
+
+use std::process::Command;
+
+use anyhow::{Result, bail};
+
+use crate::fuzz;
+use crate::steps::{Choice, Outcome};
+use crate::workspace::{cargo, succeed};
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    steps: Choice<Step>,
+    /// Seeds of each story and of each media session over a bad network
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    seeds: u64,
+    /// Seconds of each fuzz target
+    #[arg(long, value_name = "S", default_value_t = 600)]
+    fuzz_seconds: u64,
+    /// Runs of all scenarios with other phones and servers
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    rounds: u32,
+    /// Minutes of the long call; SRTP's sequence number rolls over within 22
+    #[arg(long, value_name = "M", default_value_t = 30)]
+    call_minutes: u32,
+    /// Seconds of the longest flood
+    #[arg(long, value_name = "S", default_value_t = 600)]
+    flood_seconds: u64,
+}
+
+/// The steps, in their order.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Step {
+    /// All suites with optimization, as the programs of users have it
+    Release,
+    /// Stories and media sessions from many seeds
+    Stories,
+    /// Every fuzz target
+    Fuzz,
+    /// A call with four holds in which SRTP's sequence number rolls over
+    Call,
+    /// `cargo xtask interop` several times
+    Interop,
+    /// Floods, leaks and reflection against a server on loopback
+    Attacks,
+    /// Timing and cost of the phone, SRTP beside libsrtp2
+    Phone,
+}
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    args.steps.run("long", |step| args.run_step(*step))
+}
+
+impl Args {
+    fn run_step(&self, step: Step) -> Result<Outcome> {
+        match step {
+            Step::Release => succeed(&mut cargo(&["test", "--workspace", "--release"]))?,
+            Step::Stories => {
+                let packages = ["--package", "ringway-tests", "--package", "ringway-media"];
+                let mut stories = cargo(&["test", "--release"]);
+                succeed(stories.args(packages).env("RINGWAY_SEEDS", self.seeds.to_string()))?;
+            }
+            Step::Fuzz => {
+                let missing = fuzz::missing();
+                if !missing.is_empty() {
+                    return Ok(Outcome::Skipped(missing.join("; ")));
+                }
+                xtask(&["fuzz", "--seconds", &self.fuzz_seconds.to_string()])?;
+            }
+            Step::Call => {
+                let minutes = self.call_minutes.to_string();
+                xtask(&["interop", "phone", "--only", "long-call", "--minutes", &minutes])?;
+            }
+            Step::Interop => self.interop()?,
+            Step::Attacks => xtask(&["bench", "attacks", "--seconds", &self.flood_seconds.to_string()])?,
+            Step::Phone => xtask(&["bench", "phone"])?,
+        }
+        Ok(Outcome::Passed)
+    }
+
+    /// Runs all rounds, also after one that failed.
+    fn interop(&self) -> Result<()> {
+        let mut failed = Vec::new();
+        for round in 1..=self.rounds {
+            println!("-- round {round} of {}", self.rounds);
+            if xtask(&["interop"]).is_err() {
+                failed.push(round.to_string());
+            }
+        }
+        if !failed.is_empty() {
+            bail!("rounds {} of {} failed", failed.join(", "), self.rounds);
+        }
+        Ok(())
+    }
+}
+
+/// Runs a task in a process of its own.
+fn xtask(arguments: &[&str]) -> Result<()> {
+    succeed(Command::new(std::env::current_exe()?).args(arguments))
+}
