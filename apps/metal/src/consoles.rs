@@ -6,7 +6,7 @@
 
 use crate::serial_log::SerialLog;
 use ringway_sansio::Instant;
-use ringway_ui::{Cells, Charset, Key, Ps2Keys, SerialKeys, Terminal, Typed, Vga};
+use ringway_ui::{Cells, Key, Ps2Keys, SerialKeys, Terminal, Typed, Vga};
 
 pub(crate) struct Consoles {
     /// Current page.
@@ -33,7 +33,7 @@ impl Consoles {
             cells: Cells::new(),
             log: SerialLog::new(now),
             vga: Vga::new(),
-            terminal: Terminal::serial(Charset::Utf8, spare_row),
+            terminal: Terminal::serial(spare_row),
             serial_keys: SerialKeys::default(),
             keyboard: Ps2Keys::default(),
             serial: Serial::Log,

@@ -7,9 +7,7 @@ use ringway_ui::admin::{
     Admin, Authentication, Change, Facts, Limit, Memory, Mode, Prefix, RegistrationSource, Row, Totals,
     Users, What,
 };
-use ringway_ui::{
-    Address, Card, Cells, Charset, Key, Level, Network, SPARE_ROW, SerialKeys, Source, Terminal, Typed,
-};
+use ringway_ui::{Address, Card, Cells, Key, Level, Network, SPARE_ROW, SerialKeys, Source, Terminal, Typed};
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Command, Stdio};
@@ -34,7 +32,7 @@ fn show() -> io::Result<()> {
     let began = server.now;
     let mut admin = Admin::new(server.now);
     let (mut cells, mut terminal, mut keys) =
-        (Cells::new(), Terminal::serial(Charset::Utf8, SPARE_ROW), SerialKeys::default());
+        (Cells::new(), Terminal::serial(SPARE_ROW), SerialKeys::default());
     loop {
         server.now = began + started.elapsed();
         server.happens(&mut admin);

@@ -46,20 +46,6 @@ pub(crate) fn character(code: u8) -> char {
     }
 }
 
-/// The character for an ASCII terminal.
-pub(crate) fn ascii(c: char) -> u8 {
-    match character(similar(c)) {
-        c @ ' '..='~' => c as u8,
-        '─' | '═' => b'-',
-        '│' | '║' => b'|',
-        '█' | '▓' | '■' => b'#',
-        '▄' | '▒' => b'=',
-        '░' | '·' => b'.',
-        c if ('╔'..='╬').contains(&c) || "┌┐└┘├┤┬┴┼".contains(c) => b'+',
-        _ => UNKNOWN,
-    }
-}
-
 const FIRST_HIGH: usize = 0x80;
 
 /// 0x80 to 0xfe. The last, 0xff, is left out: it looks like a blank.
@@ -101,13 +87,5 @@ mod tests {
         for value in (0..0x20).chain([0x7f, 0xff]) {
             assert_eq!(character(value), '?', "{value:#x}");
         }
-    }
-
-    #[test]
-    fn ascii_is_ascii() {
-        for value in 0..=0xff {
-            assert!((0x20..=0x7e).contains(&ascii(character(value))), "{value:#x}");
-        }
-        assert_eq!(['┌', '─', '█', 'é'].map(ascii), *b"+-#?");
     }
 }

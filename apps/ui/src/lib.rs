@@ -40,6 +40,6 @@ pub use keys::{Key, Ps2Keys, SerialKeys, Typed};
 pub use log::{Level, Log};
 pub use network::{Address, Card, Network, Source};
 pub use style::Style;
-pub use terminal::{Charset, Terminal};
+pub use terminal::Terminal;
 pub use vga::Vga;
 pub use window::SPARE_ROW;

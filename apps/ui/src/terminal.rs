@@ -4,26 +4,15 @@
 //! next step continues. Only cells that look different are sent; a cell that changed twice meanwhile is sent once.
 
 use crate::cells::{Cell, Cells};
-use crate::cp437;
 use crate::style::{Palette, Style};
 use alloc::boxed::Box;
 use alloc::vec;
 use core::fmt::{self, Write as _};
 use core::ops::Range;
 
-/// Character set of the terminal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Charset {
-    /// Unicode, as UTF-8.
-    Utf8,
-    /// ASCII: lines are drawn with `-`, `|` and `+`, letters with accents are `?`.
-    Ascii,
-}
-
 /// A terminal, and the cells that it shows as far as they are known.
 #[derive(Clone, Debug)]
 pub struct Terminal {
-    charset: Charset,
     palette: Palette,
     /// Visible cells, as [`Cell::look`] gives them; `None`: unknown.
     shown: Box<[Option<Cell>]>,
@@ -61,13 +50,12 @@ impl Terminal {
 
     /// A terminal at a serial line, in an unknown state, for a PC's screen. Until it reports its size it counts as 24
     /// rows: `spare_row` is left out there.
-    pub fn serial(charset: Charset, spare_row: usize) -> Self {
+    pub fn serial(spare_row: usize) -> Self {
         Self {
             spare_row: Some(spare_row),
             rows: ROWS_MIN,
             columns: Cells::COLUMNS,
             start: Start::ClearAndAsk,
-            charset,
             palette: Palette::Pc,
             ..Self::local()
         }
@@ -76,7 +64,6 @@ impl Terminal {
     /// The user's terminal, in its own colours. It has the size of the cells.
     pub fn local() -> Self {
         Self {
-            charset: Charset::Utf8,
             palette: Palette::Own,
             shown: Box::default(),
             rows: usize::MAX,
@@ -249,10 +236,7 @@ impl Terminal {
             }
             self.style = Some(cell.style());
         }
-        match self.charset {
-            Charset::Ascii => self.waiting.byte(cp437::ascii(cell.character())),
-            Charset::Utf8 => cell.characters().for_each(|c| self.waiting.value(c)),
-        }
+        cell.characters().for_each(|c| self.waiting.value(c));
     }
 
     /// True when the terminal's style is this cell's. A blank has no character to be coloured.

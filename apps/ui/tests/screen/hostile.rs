@@ -5,7 +5,7 @@ use ringway_phone::{CallNumber, PhoneEvent};
 use ringway_sansio::Transport;
 use ringway_ui::admin::{Authentication, Change, Limit, Users, What};
 use ringway_ui::phone::{self, Event, Host, Machine, Model, Now, Settings};
-use ringway_ui::{Cells, Charset, Key, Level, SPARE_ROW, Terminal, Vga};
+use ringway_ui::{Cells, Key, Level, SPARE_ROW, Terminal, Vga};
 use std::time::Duration;
 
 /// Text that wants out of its field.
@@ -33,7 +33,7 @@ fn assert_harmless(cells: &Cells) {
     Vga::new().draw(cells, |place, word| {
         assert!(place < Cells::COUNT && word & 0x8000 == 0, "no cell blinks");
     });
-    let (mut terminal, mut out, mut sent) = (Terminal::serial(Charset::Utf8, SPARE_ROW), [0; 64], Vec::new());
+    let (mut terminal, mut out, mut sent) = (Terminal::serial(SPARE_ROW), [0; 64], Vec::new());
     loop {
         let count = terminal.step(cells, &mut out);
         sent.extend_from_slice(&out[..count]);

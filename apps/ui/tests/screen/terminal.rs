@@ -1,7 +1,7 @@
 //! Output of a terminal's bytes, as the emulator vt100 shows it.
 
 use crate::scene::Scene;
-use ringway_ui::{Cells, Charset, Key, SPARE_ROW, SerialKeys, Style, Terminal, Typed};
+use ringway_ui::{Cells, Key, SPARE_ROW, SerialKeys, Style, Terminal, Typed};
 
 /// A terminal and its emulator.
 struct Line {
@@ -15,7 +15,7 @@ struct Line {
 impl Line {
     fn new(rows: u16) -> Self {
         let size = |count: u16| std::num::NonZero::new(count).unwrap();
-        let mut terminal = Terminal::serial(Charset::Utf8, SPARE_ROW);
+        let mut terminal = Terminal::serial(SPARE_ROW);
         terminal.set_size(rows, 80);
         Self { terminal, emulator: vt100::Parser::new(size(rows), size(80), 0), bytes: 0, unread: Vec::new() }
     }
@@ -219,21 +219,6 @@ fn all_is_drawn_again_on_request() {
     line.terminal.redraw();
     line.settle(&cells, 64);
     line.assert_all(&cells);
-}
-
-#[test]
-fn a_terminal_without_unicode_gets_ascii() {
-    let (mut scene, mut terminal) = (Scene::new(), Terminal::serial(Charset::Ascii, SPARE_ROW));
-    scene.minute();
-    let cells = scene.press(&[Key::Char('?')]).clone();
-    let mut out = [0; 64];
-    loop {
-        let count = terminal.step(&cells, &mut out);
-        assert!(out[..count].iter().all(u8::is_ascii));
-        if count == 0 {
-            break;
-        }
-    }
 }
 
 #[test]

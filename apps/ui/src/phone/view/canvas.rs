@@ -3,7 +3,6 @@
 use crate::cells::Cells;
 use crate::style::Style;
 use crate::text;
-use alloc::format;
 
 /// A rectangle of the screen; positions in it count from its own corner.
 pub(super) struct Canvas<'c> {
@@ -49,24 +48,16 @@ impl<'c> Canvas<'c> {
         self.put(x, y, &text::cut(text, room), style)
     }
 
-    /// A line across.
+    /// A line across the screen.
     pub(super) fn rule(&mut self, y: usize) {
-        self.put(0, y, &"─".repeat(self.columns), Style::Quiet);
+        self.cells.rule(self.y + y, Style::Quiet);
     }
 
     /// An empty box with a border and a title in the middle; gives its inside.
     pub(super) fn window(&mut self, columns: usize, rows: usize, title: &str) -> Canvas<'_> {
         let (columns, rows) = (columns.min(self.columns), rows.min(self.rows));
         let (x, y) = ((self.columns - columns) / 2, (self.rows - rows) / 2);
-        let inner = columns.saturating_sub(2);
-        let mut frame = self.part(x, y, columns, rows);
-        let title = text::cut(&format!(" {title} "), inner);
-        let rest = "─".repeat(inner.saturating_sub(text::width(&title)));
-        frame.put(0, 0, &format!("┌{title}{rest}┐"), Style::Strong);
-        for row in 1..rows.saturating_sub(1) {
-            frame.put(0, row, &format!("│{}│", " ".repeat(inner)), Style::Strong);
-        }
-        frame.put(0, rows.saturating_sub(1), &format!("└{}┘", "─".repeat(inner)), Style::Strong);
+        self.cells.frame(self.x + x, self.y + y, columns, rows, Style::Strong, title);
         self.part(x + 2, y + 1, columns.saturating_sub(4), rows.saturating_sub(2))
     }
 
