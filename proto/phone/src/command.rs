@@ -18,7 +18,7 @@ pub enum PhoneCommand {
         /// Which.
         call: CallNumber,
     },
-    /// Refuse a ringing call with 486.
+    /// Refuse a ringing call with [`PhoneConfig::reject_status`](crate::PhoneConfig::reject_status).
     Reject {
         /// Which.
         call: CallNumber,

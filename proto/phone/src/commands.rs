@@ -18,7 +18,7 @@ impl Phone {
             PhoneCommand::Register => self.register(cx),
             PhoneCommand::Call { to } => self.start_call(cx, Origin::Command, to),
             PhoneCommand::Answer { call } => self.answer(cx, call),
-            PhoneCommand::Reject { call } => self.reject(cx, call, BUSY_HERE),
+            PhoneCommand::Reject { call } => self.reject(cx, call, self.config.reject_status),
             PhoneCommand::HangUp { call } => self.hang_up(cx, call),
             PhoneCommand::Hold { call } => self.hold(cx, call, true),
             PhoneCommand::Resume { call } => self.hold(cx, call, false),

@@ -28,6 +28,9 @@ pub struct PhoneConfig {
     pub session: SessionConfig,
     /// Treatment of incoming calls.
     pub incoming: IncomingPolicy,
+    /// Status of [`PhoneCommand::Reject`](crate::PhoneCommand::Reject): 486 refuses for this phone, 603 for all phones of the
+    /// user.
+    pub reject_status: u16,
     /// Treatment of transfers that a peer requests.
     pub transfers: TransferPolicy,
     /// Limits.
@@ -93,6 +96,7 @@ impl PhoneConfig {
             zrtp: None,
             session: SessionConfig::default(),
             incoming: IncomingPolicy::Ask,
+            reject_status: 486,
             transfers: TransferPolicy::Reject,
             limits: PhoneLimits::default(),
         }

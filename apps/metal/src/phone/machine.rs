@@ -1,12 +1,10 @@
 //! The phone as a machine: from the first DHCP packet to an account that can be called, and what its keys do.
 
 use super::Headset;
-use super::call::{Call, Phase};
 use super::pages::Pages;
-use super::settings::{Answer, PhoneSettings, Srtp};
-use super::signalling::{STUN_QUERY, Signalling};
+use super::settings::{Answer, PhoneSettings};
+use super::sound::MachineSound;
 use super::source::Source;
-use super::stream::Stream;
 use crate::consoles::Consoles;
 use crate::machine::guessable_seed;
 use crate::network::{fixed_lease, lease_in_words};
@@ -15,34 +13,39 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
-use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use core::net::{Ipv4Addr, SocketAddr};
 use core::time::Duration;
-use ringway_agent::{
-    Account, AccountId, Action, Config, FirstHop, LargeRequests, Listener, Secret, ServerAddress, Trace,
-    UserAgent,
-};
+use ringway_agent::{Account, Config, FirstHop, LargeRequests, Listener, Secret, ServerAddress, Trace};
 use ringway_ethernet::{Card, Change, Lease, PacedStation, Port, Station, Worked};
+use ringway_media::session::{PortRow, SessionConfig};
 use ringway_media::stun;
 use ringway_media::tone::Ringing;
-use ringway_phone::{NetworkFacts, PhoneEvent};
+use ringway_phone::{
+    CallMedia, CallNumber, Hold, IncomingPolicy, NetworkFacts, Phone, PhoneConfig, PhoneEvent, PhoneLimits,
+    SrtpPolicy, StunServer,
+};
 use ringway_sansio::{Entropy, Instant, Transport};
 use ringway_settings::HostPort;
+use ringway_srtp::SrtpSettings;
 use ringway_ui::phone::{PasswordPlace, Registration, SPARE_ROW};
 use ringway_ui::{Key, Level};
 
 /// A phone on one network card.
 pub struct PhoneMachine<C> {
-    pub(super) station: PacedStation<C, Signalling, Stream>,
+    pub(super) station: PacedStation<C, Phone, CallMedia<MachineSound>>,
     pub(super) hardware: Hardware,
     pub(super) settings: PhoneSettings,
     /// What the other side hears.
     pub(super) source: Source,
     /// Loudspeaker and microphone; in a call they are its stream's.
     pub(super) headset: Option<Headset>,
-    is_registered: bool,
-    pub(super) call: Option<Call>,
-    /// Number of calls so far.
-    pub(super) calls: u64,
+    pub(super) is_registered: bool,
+    /// The call that the media belong to.
+    pub(super) media_call: Option<CallNumber>,
+    /// Sides that hold it.
+    pub(super) hold: Hold,
+    /// It rings at the loudspeaker.
+    pub(super) is_ringing: bool,
     pub(super) pages: Pages,
     pub(super) consoles: Consoles,
     /// Our address-of-record.
@@ -52,8 +55,6 @@ pub struct PhoneMachine<C> {
     /// Why it cannot be used.
     pub(super) halted: Option<String>,
     pub(super) entropy: Entropy,
-    /// The STUN server; `None`: there is none, or it is being looked up.
-    stun: Option<SocketAddr>,
 }
 
 impl<C: Card> PhoneMachine<C> {
@@ -77,8 +78,9 @@ impl<C: Card> PhoneMachine<C> {
             source,
             headset,
             is_registered: false,
-            call: None,
-            calls: 0,
+            media_call: None,
+            hold: Hold::None,
+            is_ringing: false,
             pages: Pages::new(&settings, now),
             consoles: Consoles::new(now, SPARE_ROW),
             own: settings.account.clone().unwrap_or_default(),
@@ -86,7 +88,6 @@ impl<C: Card> PhoneMachine<C> {
             leased_at: now,
             halted: None,
             entropy: Entropy::new(&seed.part(2)),
-            stun: None,
             settings,
         };
         for word in &wrong {
@@ -111,19 +112,8 @@ impl<C: Card> PhoneMachine<C> {
         while let Some(change) = self.station.station_mut().take_change() {
             self.on_change(now, change);
         }
-        let actions: Vec<Action> = self.station.station_mut().take_actions().collect();
-        for action in actions {
-            match action {
-                Action::Resolve { query, host } => self.station.station_mut().resolve(now, query, &host),
-                Action::Event(event) => self.on_agent(now, event),
-            }
-        }
-        while let Some(heard) = self.station.poll_report(now) {
-            self.on_heard(now, heard);
-        }
-        self.mind_stun(now);
-        self.mind_mapping(now);
-        if let (Some(Call { phase: Phase::RingsHere, .. }), Some(headset)) = (&self.call, &mut self.headset) {
+        self.run_phone(now);
+        if let (true, Some(headset)) = (self.is_ringing, &mut self.headset) {
             headset.ring(Ringing::Here);
         }
     }
@@ -182,30 +172,6 @@ impl<C: Card> PhoneMachine<C> {
         self.consoles.log.say(now, level, text);
     }
 
-    pub(super) fn on_registered(&mut self, now: Instant, expires_s: u32) {
-        if !self.is_registered {
-            self.say(now, &format!("account: {} is registered for {expires_s} s", self.own));
-        }
-        self.is_registered = true;
-        self.pages.on_phone(now, PhoneEvent::Registered { expires_s });
-    }
-
-    pub(super) fn on_not_registered(
-        &mut self,
-        now: Instant,
-        status: u16,
-        reason: String,
-        retry_s: Option<u32>,
-    ) {
-        self.warn(now, &format!("account: {} is NOT registered: {status} {reason}", self.own));
-        self.is_registered = false;
-        self.pages.on_phone(now, PhoneEvent::RegistrationFailed { status, reason, retry_s });
-    }
-
-    pub(super) const fn stun_server(&self) -> Option<SocketAddr> {
-        self.stun
-    }
-
     fn on_key(&mut self, now: Instant, key: Key) {
         for command in self.pages.on_key(now, key) {
             self.on_command(now, command);
@@ -214,7 +180,7 @@ impl<C: Card> PhoneMachine<C> {
 
     fn begin(&mut self, now: Instant) {
         if self.hardware.seed.is_none()
-            && (self.settings.srtp != Srtp::None || self.settings.password.is_some())
+            && (self.settings.srtp != SrtpPolicy::None || self.settings.password.is_some())
         {
             return self.halt(
                 now,
@@ -270,9 +236,8 @@ impl<C: Card> PhoneMachine<C> {
 
     /// Ends what belongs to an address that is gone.
     fn leave(&mut self, now: Instant) {
-        self.drop_call(now);
+        self.drop_calls(now);
         self.station.station_mut().stop_serving();
-        self.stun = None;
         self.is_registered = false;
         self.pages.on_phone(now, PhoneEvent::Unregistered);
     }
@@ -289,21 +254,13 @@ impl<C: Card> PhoneMachine<C> {
             transport: port.transport,
             address: SocketAddr::from((address, port.number)),
         };
-        let registers = account.register;
-        let mut config = Config::new([account].into(), ports.iter().map(listener).collect());
-        if settings.transport == Some(Transport::Udp) {
-            config.large_requests = LargeRequests::StayOnUdp;
-        }
-        config.trace = Trace::Whole;
-        let message_bytes_max = MESSAGE_BYTES_MAX;
+        let config = phone_config(settings, account, ports.iter().map(listener).collect());
         let seed = ringway_sansio::Seed::from_bytes(self.entropy.bytes());
-        let agent = match UserAgent::new(config, seed, now) {
-            Ok(agent) => agent,
+        let phone = match Phone::new(config, &seed, now) {
+            Ok(phone) => phone,
             Err(why) => return self.halt(now, why.to_string()),
         };
-        let station = self.station.station_mut();
-        station.serve(Signalling::new(agent), ports, message_bytes_max);
-        station.call(now, |node, cx| node.agent.start(cx));
+        self.station.station_mut().serve(phone, ports, MESSAGE_BYTES_MAX);
         let listening = vec![
             ("SIP udp".into(), SocketAddr::from((address, number))),
             ("SIP tcp".into(), SocketAddr::from((address, number))),
@@ -312,44 +269,12 @@ impl<C: Card> PhoneMachine<C> {
         let addresses = vec![(self.hardware.card_name.into(), address.into())];
         let facts = NetworkFacts { addresses, listening, timing: String::new() };
         self.pages.on_phone(now, PhoneEvent::Network(facts));
-        self.pages.on_phone(now, if registers { PhoneEvent::Registering } else { PhoneEvent::Unregistered });
-        self.look_up_stun(now);
+        self.station.station_mut().call(now, Phone::start);
         let text = format!(
             "ready udp:{address}:{number} tcp:{address}:{number}, sound at udp:{address}:{}",
             self.settings.rtp_port
         );
         self.say(now, &text);
-    }
-
-    fn look_up_stun(&mut self, now: Instant) {
-        let Some(server) = &self.settings.stun else { return };
-        match server.address() {
-            Some(ip) => self.on_stun_server(now, Some(ip)),
-            None => {
-                let host = server.host.clone();
-                self.station.station_mut().resolve(now, STUN_QUERY, &host);
-            }
-        }
-    }
-
-    /// Takes what came of looking the STUN server up.
-    fn mind_stun(&mut self, now: Instant) {
-        if let Some(Some(found)) = self.station.station_mut().call(now, |node, _| node.take_stun()) {
-            self.on_stun_server(now, found);
-        }
-    }
-
-    fn on_stun_server(&mut self, now: Instant, found: Option<IpAddr>) {
-        let Some(HostPort { host, port }) = &self.settings.stun else { return };
-        match found {
-            Some(ip @ IpAddr::V4(_)) => {
-                self.stun = Some(SocketAddr::new(ip, port.unwrap_or(stun::DEFAULT_PORT)));
-            }
-            Some(IpAddr::V6(_)) | None => {
-                let text = format!("stun: no address is known for {host}; our own address is offered");
-                self.warn(now, &text);
-            }
-        }
     }
 
     fn halt(&mut self, now: Instant, why: String) {
@@ -361,6 +286,35 @@ impl<C: Card> PhoneMachine<C> {
     fn stay_halted(&mut self, now: Instant, why: String) {
         self.log(now, Level::Error, "the phone does not start; correct it, and start the machine again");
         self.halted = Some(why);
+    }
+}
+
+fn phone_config(settings: &PhoneSettings, account: Account, listeners: Vec<Listener>) -> PhoneConfig {
+    let mut agent = Config::new([account].into(), listeners);
+    if settings.transport == Some(Transport::Udp) {
+        agent.large_requests = LargeRequests::StayOnUdp;
+    }
+    agent.trace = Trace::Whole;
+    // Whoever says how we look from outside knows better than a STUN server.
+    let stun = settings.stun.as_ref().filter(|_| settings.outside.is_none());
+    PhoneConfig {
+        srtp: settings.srtp,
+        stun: stun.map(|HostPort { host, port }| StunServer {
+            host: host.clone(),
+            port: port.unwrap_or(stun::DEFAULT_PORT),
+        }),
+        session: SessionConfig {
+            port_row: PortRow::of(settings.port_row),
+            srtp: SrtpSettings { window_packets: settings.replay_window, ..SrtpSettings::default() },
+            ..SessionConfig::default()
+        },
+        incoming: match settings.answer {
+            Answer::Auto => IncomingPolicy::Answer,
+            Answer::Ask => IncomingPolicy::Ask,
+        },
+        reject_status: DECLINE,
+        limits: PhoneLimits { calls_max: 1, ..PhoneLimits::default() },
+        ..PhoneConfig::new(agent)
     }
 }
 
@@ -402,8 +356,8 @@ fn shown_account(settings: &PhoneSettings, account: &Account) -> ringway_ui::pho
     }
 }
 
-/// The account there is.
-pub(super) const ACCOUNT: AccountId = AccountId(0);
+/// RFC 3261 §21.6.2.
+const DECLINE: u16 = 603;
 
 /// A SIP message, as on Linux.
 const MESSAGE_BYTES_MAX: usize = 65_535;

@@ -3,18 +3,16 @@
 //! Does: takes an address, registers, calls and is called with SRTP, with a sound card, or without one sending a tone, a recorded
 //! voice or what it hears ([`PhoneMachine`]).
 //!
-//! Does not: drive the sound card ([`SoundCard`]), take echoes out, hold two calls, transfer, or remember anything when it is switched off.
+//! Does not: drive the sound card ([`SoundCard`]), take echoes out, have two calls, or remember anything when it is switched off.
 //!
-//! Start reading at `machine.rs`; then `calls.rs` for what a call goes through.
+//! Start reading at `machine.rs`; then `events.rs`; the telephone itself is `ringway_phone::Phone`.
 
-mod call;
-mod calls;
+mod events;
 mod machine;
 mod pages;
 mod settings;
-mod signalling;
+mod sound;
 mod source;
-mod stream;
 mod view;
 
 pub use machine::PhoneMachine;

@@ -1,12 +1,10 @@
 //! The pages of the phone: events go in, commands come out.
 
 use super::settings::PhoneSettings;
-use super::source::decibels;
-use super::stream::Stream;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
-use ringway_phone::{CallNumber, Levels, MediaReport, PhoneCommand, PhoneEvent};
+use ringway_phone::{PhoneCommand, PhoneEvent};
 use ringway_sansio::Instant;
 use ringway_ui::phone::{self, Contact, Effect, Event, Host, Machine, Model, Now, Settings};
 use ringway_ui::{Cells, Key, Level};
@@ -16,10 +14,6 @@ pub(super) struct Pages {
     model: Model,
     started: Instant,
     due_at: Instant,
-    /// Time of the next figures of a call's media.
-    report_at: Instant,
-    /// Packets received and lost in that call at the last figures.
-    counted: (CallNumber, u64, u64),
 }
 
 impl Pages {
@@ -31,13 +25,7 @@ impl Pages {
         let contacts = (1..=9).zip(&settings.quick).filter_map(contact).collect();
         let stun = settings.stun.as_ref().map(|server| server.host.clone());
         let pages = Settings { account: None, srtp: settings.srtp, stun, contacts };
-        Self {
-            model: Model::new(pages, Host::Machine),
-            started: now,
-            due_at: now,
-            report_at: now,
-            counted: (CallNumber(0), 0, 0),
-        }
+        Self { model: Model::new(pages, Host::Machine), started: now, due_at: now }
     }
 
     /// True while letters are text.
@@ -89,38 +77,6 @@ impl Pages {
         phone::draw(&self.model, moment, Some(machine), cells);
     }
 
-    /// Passes the figures of a call's media to the pages.
-    pub(super) fn on_media(&mut self, now: Instant, call: CallNumber, stream: &Stream) {
-        let (ours, theirs) = stream.levels();
-        let levels = Levels { sent_db: decibels(ours) as f32, received_db: decibels(theirs) as f32 };
-        self.on_phone(now, PhoneEvent::Levels { call, levels });
-        if self.counted.0 == call && now < self.report_at {
-            return;
-        }
-        self.report_at = now + SECOND;
-        let report = stream.report();
-        let heard = &report.received;
-        let (received, lost) = (heard.counts.received, heard.counts.lost());
-        let before = core::mem::replace(&mut self.counted, (call, received, lost));
-        let (before_received, before_lost) = if before.0 == call { (before.1, before.2) } else { (0, 0) };
-        let missed = lost.saturating_sub(before_lost);
-        let expected = missed + received.saturating_sub(before_received);
-        let report = MediaReport {
-            sent_packets: report.sent.packets,
-            received_packets: received,
-            lost_packets: lost,
-            delta_ms: stream.delta_ms() as f32,
-            delta_ms_max: heard.delta_max_ms as f32,
-            jitter_ms: heard.jitter_last_ms as f32,
-            jitter_ms_max: heard.jitter_max_ms as f32,
-            loss_percent: 100.0 * missed as f32 / expected.max(1) as f32,
-            mos: report.mos.map(|mos| mos as f32),
-            auth_failures: report.refused.auth_failures,
-            replays: report.refused.replays,
-        };
-        self.on_phone(now, PhoneEvent::Media { call, report });
-    }
-
     fn moment(&self, now: Instant) -> Now {
         Now { elapsed: now.since(self.started), wall: None }
     }
@@ -134,4 +90,3 @@ fn user_of(uri: &str) -> &str {
 
 /// Time between two drawings without a key.
 const REFRESH: Duration = Duration::from_millis(250);
-const SECOND: Duration = Duration::from_secs(1);

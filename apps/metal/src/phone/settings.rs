@@ -8,7 +8,7 @@ use core::net::{Ipv4Addr, SocketAddrV4};
 use core::ops::RangeInclusive;
 use core::str::FromStr;
 use ringway_media::session::PortRow;
-pub(crate) use ringway_phone::SrtpPolicy as Srtp;
+use ringway_phone::SrtpPolicy;
 use ringway_sansio::Transport;
 use ringway_settings::{Addressing, HostPort, NoHost, split_words};
 use ringway_sip::{Scheme, Uri};
@@ -32,7 +32,7 @@ pub(crate) struct PhoneSettings {
     pub(crate) transport: Option<Transport>,
     /// `None`: where there is a server or a password.
     pub(crate) register: Option<bool>,
-    pub(crate) srtp: Srtp,
+    pub(crate) srtp: SrtpPolicy,
     /// `None`: the microphone where there is one and a person answers, else the recorded voice.
     pub(crate) source: Option<Source>,
     pub(crate) answer: Answer,
@@ -85,7 +85,7 @@ impl Default for PhoneSettings {
             server: None,
             transport: None,
             register: None,
-            srtp: Srtp::Best,
+            srtp: SrtpPolicy::Best,
             source: None,
             answer: Answer::Ask,
             stun: None,
@@ -165,7 +165,7 @@ impl PhoneSettings {
                 self.register = one_of(value, &words, "give on or off")?;
             }
             "srtp" => {
-                let words = Srtp::ALL.map(|srtp| (srtp.name(), srtp));
+                let words = SrtpPolicy::ALL.map(|srtp| (srtp.name(), srtp));
                 self.srtp = one_of(value, &words, "give best, sdes, zrtp or none")?;
             }
             "answer" => {
@@ -339,7 +339,7 @@ mod tests {
         assert_eq!(settings.realm.as_deref(), Some("asterisk"));
         let server = HostPort { host: "192.0.2.9".to_string(), port: Some(5070) };
         assert_eq!((settings.server.clone(), settings.transport), (Some(server), Some(Transport::Tcp)));
-        assert_eq!((settings.srtp, settings.answer), (Srtp::Zrtp, Answer::Auto));
+        assert_eq!((settings.srtp, settings.answer), (SrtpPolicy::Zrtp, Answer::Auto));
         assert_eq!(settings.source, Source::tone(440));
         assert_eq!(settings.quick, ["sip:bob@example.org", "", "sip:carol@192.0.2.3"]);
         assert_eq!((settings.rtp_port, settings.sip_port), (20_000, 5070));

@@ -3,7 +3,6 @@
 use super::Headset;
 use super::machine::PhoneMachine;
 use super::source::Source;
-use super::stream::Stream;
 use crate::network::network;
 use alloc::format;
 use alloc::string::String;
@@ -20,14 +19,10 @@ impl<C: Card> PhoneMachine<C> {
             return false;
         }
         let is_up = self.station.station_mut().is_up();
-        let Self { station, hardware, source, headset, call, pages, consoles, .. } = self;
-        let stream = station.machine();
-        if let (Some(call), Some(stream)) = (call, stream.filter(|stream| stream.params().is_some())) {
-            pages.on_media(now, call.number, stream);
-        }
+        let Self { station, hardware, source, headset, pages, consoles, .. } = self;
         let link = (station.station().card().address(), is_up);
         let (uptime, lease_age) = (now.since(self.started), now.since(self.leased_at));
-        let headset = headset.as_ref().or(stream.and_then(Stream::headset));
+        let headset = headset.as_ref().or(station.machine().and_then(|media| media.sound().headset()));
         let machine = Machine {
             network: network(hardware, link, station.station().lease(), uptime, lease_age),
             sound: &sound_in_words(source, headset),
