@@ -9,9 +9,9 @@ pub trait Sound {
     /// Takes a block of received sound.
     fn play(&mut self, block: &[i16]);
 
-    /// Takes a block of received sound, and plays the ringback tone instead of it.
+    /// Takes a block of received sound, and plays the ringback tone instead.
     fn play_ringback(&mut self, block: &mut [i16]);
 
-    /// True when the source is a microphone: it continues while its sound is not sent. Any other source pauses.
+    /// True if the source is a microphone, which continues while its samples are not sent. Other sources pause.
     fn is_microphone(&self) -> bool;
 }

@@ -39,7 +39,7 @@ pub(crate) struct Settings {
     /// Local address of SIP; port 0 takes a free one. `None`: the address towards the server, any port; without a
     /// server, port 5060.
     pub(crate) bind: Option<SocketAddr>,
-    /// Consecutive ports of the peer that are tried while nothing is received.
+    /// Consecutive ports of the other side that are tried while no packet arrives.
     pub(crate) port_row: u8,
 }
 

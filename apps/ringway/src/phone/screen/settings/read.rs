@@ -7,9 +7,8 @@ use ringway_audio::pulse::Names;
 use ringway_phone::SrtpPolicy;
 use ringway_sansio::Transport;
 use ringway_ui::phone::{Account, Contact, PasswordPlace, Registration, complete_uri, is_host_port};
-use std::net::SocketAddr;
 use std::ops::RangeInclusive;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// More would not fit a screen, nor a memory.
 const CONTACTS_MAX: usize = 10_000;
@@ -17,30 +16,23 @@ const TEXT_CHARS_MAX: usize = 255;
 /// Value of `play` for the microphone, which is the default; silence where there is no sound card.
 pub(crate) const MICROPHONE: &str = "microphone";
 
-/// The rest of `[call]`.
-struct Sound {
-    play: String,
-    record: Option<PathBuf>,
-    replay_window: u16,
-}
-
-/// `[network]`
-struct Network {
-    bind: Option<SocketAddr>,
-    stun: Option<String>,
-    port_row: u8,
-}
-
 pub(super) fn read(text: &str, file: &Path) -> Result<Settings, Vec<ConfigError>> {
     let name = file.display().to_string();
     read_document(text, Some(&name), |reader, top| {
-        let account = account(reader, top);
-        let (srtp, Sound { play, record, replay_window }) = call(reader, top);
-        let audio = audio(reader, top);
-        let Network { bind, stun, port_row } = network(reader, top);
-        let contacts = contacts(reader, top);
-        let pages = ringway_ui::phone::Settings { account, srtp, stun, contacts };
-        Settings { pages, play, record, replay_window, audio, bind, port_row }
+        let mut settings = Settings {
+            pages: ringway_ui::phone::Settings { account: account(reader, top), ..Default::default() },
+            play: String::new(),
+            record: None,
+            replay_window: 0,
+            audio: None,
+            bind: None,
+            port_row: 0,
+        };
+        call(reader, top, &mut settings);
+        settings.audio = audio(reader, top);
+        network(reader, top, &mut settings);
+        settings.pages.contacts = contacts(reader, top);
+        settings
     })
 }
 
@@ -103,23 +95,15 @@ fn password(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) -> PasswordP
     })
 }
 
-fn call(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> (SrtpPolicy, Sound) {
+fn call(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, settings: &mut Settings) {
     let mut section = top.section(reader, "call");
     let words = SrtpPolicy::ALL.map(|srtp| (srtp.name(), srtp));
-    let srtp = word(reader, &mut section, "srtp", SrtpPolicy::Best, &words, &["dtls"]);
-    let sound = Sound {
-        play: plain(reader, &mut section, "play").unwrap_or_else(|| MICROPHONE.to_owned()),
-        record: plain(reader, &mut section, "record").filter(|text| !text.is_empty()).map(Into::into),
-        replay_window: number(
-            reader,
-            &mut section,
-            "replay_window",
-            args::REPLAY_WINDOW_DEFAULT,
-            &args::REPLAY_WINDOW,
-        ),
-    };
+    settings.pages.srtp = word(reader, &mut section, "srtp", SrtpPolicy::Best, &words, &["dtls"]);
+    settings.play = plain(reader, &mut section, "play").unwrap_or_else(|| MICROPHONE.to_owned());
+    settings.record = plain(reader, &mut section, "record").filter(|text| !text.is_empty()).map(Into::into);
+    settings.replay_window =
+        number(reader, &mut section, "replay_window", args::REPLAY_WINDOW_DEFAULT, &args::REPLAY_WINDOW);
     section.finish(reader);
-    (srtp, sound)
 }
 
 fn audio(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> Option<Names> {
@@ -131,22 +115,20 @@ fn audio(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> Option<Names> {
     is_enabled.then_some(names)
 }
 
-fn network(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> Network {
+fn network(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, settings: &mut Settings) {
     let mut section = top.section(reader, "network");
-    let mut bind = None;
     if let Some((text, at)) = section.text(reader, "bind") {
         match text.parse() {
-            Ok(address) => bind = Some(address),
+            Ok(address) => settings.bind = Some(address),
             Err(_) => {
                 let message = format!("{text:?} is no address; write ADDRESS:PORT, as \"0.0.0.0:5060\"");
                 reader.error(at, section.path("bind"), message);
             }
         }
     }
-    let stun = host(reader, &mut section, "stun");
-    let port_row = number(reader, &mut section, "port_row", 0, &args::PORT_ROW);
+    settings.pages.stun = host(reader, &mut section, "stun");
+    settings.port_row = number(reader, &mut section, "port_row", 0, &args::PORT_ROW);
     section.finish(reader);
-    Network { bind, stun, port_row }
 }
 
 fn number<T: Copy + Into<u32> + TryFrom<u32>>(

@@ -77,10 +77,10 @@ fn every_key_is_read() {
     assert_eq!(settings.pages.account, Some(account));
     assert_eq!(settings.pages.srtp, SrtpPolicy::Zrtp);
     assert_eq!((settings.play.as_str(), settings.record), ("tone:440", Some("heard".into())));
+    assert_eq!((settings.replay_window, settings.port_row), (256, 8));
     assert_eq!(settings.audio, Some(Names { microphone: Some("headset".into()), loudspeaker: None }));
     assert_eq!(settings.bind, "192.0.2.7:5062".parse().ok());
     assert_eq!(settings.pages.stun.as_deref(), Some("stun.example.org"));
-    assert_eq!((settings.replay_window, settings.port_row), (256, 8));
     let bob = Contact { name: "Bob".into(), uri: "sip:bob@example.org".into(), quick: Some(9) };
     assert_eq!(settings.pages.contacts, [bob]);
 }
