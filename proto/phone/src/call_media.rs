@@ -252,3 +252,7 @@ impl<S: Sound> PacedNode for CallMedia<S> {
 
 const LEVELS_EVERY: Duration = Duration::from_millis(100);
 const REPORT_EVERY: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+#[path = "call_media_tests.rs"]
+mod tests;

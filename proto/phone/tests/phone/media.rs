@@ -1,0 +1,147 @@
+//! Media: opened, mapped, protected, closed.
+
+use crate::world::{ALICE, BOB, World};
+use ringway_media::session::{MediaEvent, Sas, SecurityFailure, ZrtpSettings};
+use ringway_phone::{
+    CallMediaEvent, CryptoSuite, Phase, PhoneCommand, PhoneEvent, Protection, SasStatus, Side, SrtpPolicy,
+    StunServer,
+};
+use ringway_sansio::Instant;
+use ringway_zrtp::{Continuity, Retained, ZidCache, ZrtpConfig};
+use std::time::Duration;
+
+fn with_stun() -> World {
+    World::new(|place, config| {
+        if place == ALICE {
+            config.stun = Some(StunServer { host: "192.0.2.99".to_owned(), port: 3478 });
+        }
+    })
+}
+
+#[test]
+fn the_invite_waits_three_seconds_for_the_stun_server() {
+    let mut world = with_stun();
+    let call = world.call(ALICE, BOB);
+    assert_eq!(world.stations[ALICE].phone.call(call).unwrap().phase(), Phase::Mapping);
+    world.pass(Duration::from_millis(2_990));
+    assert!(!world.stations[ALICE].events.contains(&PhoneEvent::Inviting { call }));
+    world.pass(Duration::from_millis(20));
+    let events = world.events(ALICE);
+    let reason = "the STUN server does not answer".to_owned();
+    assert!(events.contains(&PhoneEvent::StunFailed { reason }), "{events:?}");
+    assert!(events.contains(&PhoneEvent::Inviting { call }));
+}
+
+#[test]
+fn mapped_ports_are_offered_at_once() {
+    let mut world = with_stun();
+    let call = world.call(ALICE, BOB);
+    let mapped = |rtcp: Option<&str>| {
+        let rtcp = rtcp.map(|address| address.parse().unwrap());
+        let event = MediaEvent::StunMapped { rtp: "198.51.100.1:40000".parse().unwrap(), rtcp };
+        CallMediaEvent::Session(event)
+    };
+    world.media(ALICE, call, mapped(None));
+    assert_eq!(world.stations[ALICE].phone.call(call).unwrap().phase(), Phase::Mapping);
+    world.media(ALICE, call, mapped(Some("198.51.100.1:40001")));
+    let events = world.events(ALICE);
+    let seen = PhoneEvent::StunMapped {
+        local: "192.0.2.1:4000".parse().unwrap(),
+        mapped: "198.51.100.1:40000".parse().unwrap(),
+    };
+    assert_eq!(events.iter().filter(|event| **event == seen).count(), 1, "{events:?}");
+    assert!(events.contains(&PhoneEvent::Inviting { call }));
+}
+
+#[test]
+fn a_call_that_waits_for_the_stun_server_is_given_up_without_an_invite() {
+    let mut world = with_stun();
+    let call = world.call(ALICE, BOB);
+    world.command(ALICE, PhoneCommand::HangUp { call });
+    let reason = "given up".to_owned();
+    let end = PhoneEvent::Ended { call, by: Side::Us, status: 487, reason };
+    assert_eq!(world.events(ALICE).last(), Some(&end));
+    world.pass(Duration::from_secs(10));
+    assert!(world.events(BOB).iter().all(|event| !matches!(event, PhoneEvent::Incoming { .. })));
+}
+
+#[test]
+fn media_that_cannot_be_opened_end_the_call_at_both_ends() {
+    let mut world = World::new(|_, _| {});
+    world.stations[ALICE].opening = Some(Err("no port is free".to_owned()));
+    let call = world.call(ALICE, BOB);
+    let reason = "no port is free".to_owned();
+    let events = world.events(ALICE);
+    assert!(events.contains(&PhoneEvent::MediaFailed { call, reason: reason.clone() }));
+    assert_eq!(events.last(), Some(&PhoneEvent::Ended { call, by: Side::Failure, status: 0, reason }));
+    world.stations[BOB].opening = Some(Err("no port is free".to_owned()));
+    world.stations[ALICE].opening = Some(Ok("192.0.2.1:4000".parse().unwrap()));
+    world.talking(ALICE, BOB);
+    let ended = |event: &PhoneEvent| match event {
+        PhoneEvent::Ended { by, status, .. } => Some((*by, *status)),
+        _ => None,
+    };
+    assert_eq!(world.events(ALICE).iter().find_map(ended), Some((Side::Peer, 500)));
+    assert_eq!(world.events(BOB).iter().find_map(ended), Some((Side::Failure, 500)));
+}
+
+#[test]
+fn a_call_without_its_protection_is_ended() {
+    let mut world = World::new(|_, config| config.srtp = SrtpPolicy::Zrtp);
+    let (call, _) = world.talking(ALICE, BOB);
+    assert!(world.stations[ALICE].phone.call(call).unwrap().is_securing());
+    world.events(ALICE);
+    world.media(ALICE, call, CallMediaEvent::Session(MediaEvent::SecurityFailed(SecurityFailure::ZrtpLeft)));
+    let events = world.events(ALICE);
+    assert!(matches!(events.first(), Some(PhoneEvent::SecurityFailed { .. })), "{events:?}");
+    assert!(matches!(events.last(), Some(PhoneEvent::Ended { by: Side::Failure, .. })), "{events:?}");
+}
+
+#[test]
+fn less_protection_than_required_is_no_call() {
+    let mut world = World::new(|place, config| {
+        config.srtp = if place == ALICE { SrtpPolicy::Sdes } else { SrtpPolicy::None };
+    });
+    world.talking(ALICE, BOB);
+    let refused = |event: &PhoneEvent| matches!(event, PhoneEvent::Ended { status: 488, .. });
+    assert!(world.events(ALICE).iter().any(refused) && world.events(BOB).iter().any(refused));
+}
+
+#[test]
+fn a_comparison_is_believed_and_secrets_are_stored_with_an_identity() {
+    let zrtp = || ZrtpSettings { config: ZrtpConfig::new([7; 12]), cache: ZidCache::default() };
+    let mut world = World::new(|place, config| config.zrtp = (place == ALICE).then(zrtp));
+    let (call, called) = world.talking(ALICE, BOB);
+    let suite = CryptoSuite::AesCm128HmacSha1_80;
+    let sas = Sas {
+        text: "pdo8".to_owned(),
+        is_verified: true,
+        continuity: Continuity::Broken,
+        is_hello_announced: true,
+        peer_client: String::new(),
+        peer_discloses: false,
+    };
+    let retained = Retained {
+        zid: [1; 12],
+        rs1: [1; 32],
+        rs2: None,
+        sas_verified: false,
+        expires_at: Instant::FAR,
+        used_at: Instant::from_secs(1),
+    };
+    world.media(ALICE, call, CallMediaEvent::Session(MediaEvent::Secured { suite, sas: Some(sas) }));
+    let protection = |status| Protection::Zrtp { suite, sas: "pdo8".to_owned(), status };
+    let broken = PhoneEvent::Secured { call, protection: protection(SasStatus::Broken) };
+    assert_eq!(world.events(ALICE).last(), Some(&broken));
+    world.command(ALICE, PhoneCommand::MarkSasVerified { call });
+    assert_eq!(
+        world.stations[ALICE].phone.call(call).unwrap().protection(),
+        &protection(SasStatus::Compared)
+    );
+    for (at, call) in [(ALICE, call), (BOB, called)] {
+        world.media(at, call, CallMediaEvent::Session(MediaEvent::Retain(retained.clone())));
+    }
+    assert_eq!((world.stations[ALICE].stored, world.stations[BOB].stored), (1, 0));
+    world.media(ALICE, call, CallMediaEvent::Session(MediaEvent::Unprotected));
+    assert_eq!(world.stations[ALICE].phone.call(call).unwrap().protection(), &Protection::None);
+}
