@@ -118,6 +118,9 @@ impl<C: Card> PhoneMachine<C> {
 
     fn on_event(&mut self, now: Instant, event: PhoneEvent) {
         self.log_event(now, &event);
+        if let Some(observer) = &mut self.observer {
+            observer(&event);
+        }
         // A requested transfer is rejected already: there is nothing to ask the user.
         if !matches!(event, PhoneEvent::TransferAsked { .. }) {
             self.pages.on_phone(now, event);

@@ -9,6 +9,7 @@ use crate::consoles::Consoles;
 use crate::machine::guessable_seed;
 use crate::network::{fixed_lease, lease_in_words};
 use crate::{Hardware, Memory};
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec;
@@ -21,14 +22,17 @@ use ringway_media::session::{PortRow, SessionConfig};
 use ringway_media::stun;
 use ringway_media::tone::Ringing;
 use ringway_phone::{
-    CallMedia, CallNumber, Hold, IncomingPolicy, NetworkFacts, Phone, PhoneConfig, PhoneEvent, PhoneLimits,
-    SrtpPolicy, StunServer,
+    CallMedia, CallNumber, Hold, IncomingPolicy, NetworkFacts, Phone, PhoneCommand, PhoneConfig, PhoneEvent,
+    PhoneLimits, SrtpPolicy, StunServer,
 };
 use ringway_sansio::{Entropy, Instant, Transport};
 use ringway_settings::HostPort;
 use ringway_srtp::SrtpSettings;
 use ringway_ui::phone::{PasswordPlace, Registration, SPARE_ROW};
 use ringway_ui::{Key, Level};
+
+/// Function that gets the events of the phone.
+pub(super) type Observer = Box<dyn FnMut(&PhoneEvent)>;
 
 /// A phone on one network card.
 pub struct PhoneMachine<C> {
@@ -47,6 +51,8 @@ pub struct PhoneMachine<C> {
     /// It rings at the loudspeaker.
     pub(super) is_ringing: bool,
     pub(super) pages: Pages,
+    /// Gets every event.
+    pub(super) observer: Option<Observer>,
     pub(super) consoles: Consoles,
     /// Our address-of-record.
     pub(super) own: String,
@@ -82,6 +88,7 @@ impl<C: Card> PhoneMachine<C> {
             hold: Hold::None,
             is_ringing: false,
             pages: Pages::new(&settings, now),
+            observer: None,
             consoles: Consoles::new(now, SPARE_ROW),
             own: settings.account.clone().unwrap_or_default(),
             started: now,
@@ -121,6 +128,16 @@ impl<C: Card> PhoneMachine<C> {
     /// Sends what the last frames made.
     pub fn flush(&mut self) {
         self.station.flush();
+    }
+
+    /// Gives a command to the phone, as a key does.
+    pub fn command(&mut self, now: Instant, command: PhoneCommand) {
+        self.on_command(now, command);
+    }
+
+    /// Passes every event of the phone to `observer` from now on.
+    pub fn observe(&mut self, observer: impl FnMut(&PhoneEvent) + 'static) {
+        self.observer = Some(Box::new(observer));
     }
 
     /// The card.

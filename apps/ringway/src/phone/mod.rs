@@ -24,6 +24,8 @@ mod options;
 mod outcome;
 mod passwords;
 mod private_file;
+#[cfg(test)]
+mod replay;
 mod screen;
 mod script;
 mod settings;
