@@ -228,10 +228,11 @@ impl Call {
         let parts = f64::from(self.holds) + 1.0;
         let (talk, held) = (self.talk.as_secs_f64(), HOLD.as_secs_f64() * f64::from(self.holds));
         let (least_on_hold, most_on_hold) = match (side, self.holder) {
-            // Twinkle plays nothing while it is held.
-            (Side::Phone, Side::Phone) if self.peer == Peer::Twinkle => (0.0, 0.0),
-            // The holding side may send sound: Ringway's phone does, the others may.
-            (Side::Phone, Side::Phone) if stage.ringway.program().is_some() => (held, held),
+            // Twinkle plays nothing while it is held; Ringway's phone sends silence while it holds.
+            (Side::Phone, Side::Phone) if self.peer == Peer::Twinkle || stage.ringway.program().is_some() => {
+                (0.0, 0.0)
+            }
+            // Others may send sound while they hold.
             (Side::Phone, Side::Phone) | (Side::Peer, Side::Peer) => (0.0, held),
             (Side::Phone, Side::Peer) | (Side::Peer, Side::Phone) => (0.0, 0.0),
         };
