@@ -23,7 +23,7 @@ pub enum Phase {
     RingsHere,
     /// The front end opens ports and sound.
     Opening,
-    /// The STUN server is asked for the mapped ports.
+    /// A STUN query for the mapped ports is pending.
     Mapping,
     /// The INVITE was sent at this time.
     Calling(Instant),
@@ -71,7 +71,7 @@ pub(crate) enum Media {
 /// The end of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallEnd {
-    /// Who ended it.
+    /// Side that ended it.
     pub by: Side,
     /// Status code; 200 after a BYE, 0 when no INVITE was sent.
     pub status: u16,

@@ -18,7 +18,7 @@ pub enum MediaCommand {
     Ringback,
     /// The call is answered: the peer may hear the source.
     Answered,
-    /// We hold the call: the peer hears silence.
+    /// We hold the call: the peer receives silence.
     Hold,
     /// We do not hold the call.
     Resume,
@@ -63,7 +63,7 @@ pub struct CallMedia<S> {
     before: Totals,
 }
 
-/// Totals of the report before, from which the last second is told.
+/// Totals of the report before, for the figures of the last second.
 #[derive(Clone, Copy, Debug, Default)]
 struct Totals {
     received: u64,
@@ -116,7 +116,7 @@ impl<S: Sound> CallMedia<S> {
 
     fn capture(&mut self, block: &mut [i16]) {
         let is_heard = self.is_answered && !self.is_held && self.session.is_sending();
-        // A file pauses while nobody hears it. A microphone does not, or what it captured meanwhile would be sent later.
+        // A file pauses while it is not sent. A microphone does not, or what it captured meanwhile would be sent later.
         if is_heard || self.is_answered && self.sound.is_microphone() {
             self.sound.capture(block);
         }

@@ -15,54 +15,54 @@ pub enum PhoneCommand {
     },
     /// Answer a ringing call.
     Answer {
-        /// Which.
+        /// Number of the call.
         call: CallNumber,
     },
     /// Refuse a ringing call with [`PhoneConfig::reject_status`](crate::PhoneConfig::reject_status).
     Reject {
-        /// Which.
+        /// Number of the call.
         call: CallNumber,
     },
     /// End a call: CANCEL or BYE, and 603 for a ringing one.
     HangUp {
-        /// Which.
+        /// Number of the call.
         call: CallNumber,
     },
     /// Put a call on hold.
     Hold {
-        /// Which.
+        /// Number of the call.
         call: CallNumber,
     },
     /// End our hold of a call.
     Resume {
-        /// Which.
+        /// Number of the call.
         call: CallNumber,
     },
     /// Send silence instead of the call's source.
     Mute {
-        /// Which.
+        /// Number of the call.
         call: CallNumber,
     },
     /// End [`PhoneCommand::Mute`].
     Unmute {
-        /// Which.
+        /// Number of the call.
         call: CallNumber,
     },
     /// Transfer the peer without asking the target first (RFC 3515).
     Transfer {
-        /// Which.
+        /// Number of the call.
         call: CallNumber,
         /// URI of the target.
         to: String,
     },
     /// Accept the transfer that the peer requested: call the target.
     AcceptTransfer {
-        /// Which.
+        /// Number of the call.
         call: CallNumber,
     },
     /// Reject the transfer that the peer requested.
     RejectTransfer {
-        /// Which.
+        /// Number of the call.
         call: CallNumber,
     },
     /// Send a digit (RFC 4733).

@@ -19,7 +19,7 @@ pub struct PhoneConfig {
     pub allows_downgrade: bool,
     /// Codecs, best first.
     pub codecs: Vec<Codec>,
-    /// STUN server that is asked for the mapped media ports of each call.
+    /// STUN server for the mapped media ports of each call.
     pub stun: Option<StunServer>,
     /// ZRTP identity and the retained secrets of earlier calls. `None`: each call has a new identity, and nothing is
     /// retained.
@@ -51,7 +51,7 @@ pub enum IncomingPolicy {
 /// Treatment of transfers that a peer requests: REFER (RFC 3515), and INVITE with Replaces (RFC 3891).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransferPolicy {
-    /// The user is asked about a REFER; a call that replaces another is answered at once.
+    /// The user decides about a REFER; a call that replaces another is answered at once.
     Ask,
     /// A REFER is rejected; a call that replaces another is treated like any call.
     Reject,

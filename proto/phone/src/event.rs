@@ -42,7 +42,7 @@ pub enum PhoneEvent {
     },
     /// The INVITE of an outgoing call was sent.
     Inviting {
-        /// Which.
+        /// Number of the call.
         call: CallNumber,
     },
     /// Somebody calls.
@@ -79,7 +79,7 @@ pub enum PhoneEvent {
     },
     /// The peer rings (180).
     Ringing {
-        /// Which call.
+        /// Number of the call.
         call: CallNumber,
     },
     /// Another provisional response than 100 and 180.
@@ -91,12 +91,12 @@ pub enum PhoneEvent {
     },
     /// The peer described sound of a call that is not answered yet.
     Early {
-        /// Which call.
+        /// Number of the call.
         call: CallNumber,
     },
     /// The call is established.
     Answered {
-        /// Which.
+        /// Number of the call.
         call: CallNumber,
         /// Encoding name.
         codec: String,
@@ -115,7 +115,7 @@ pub enum PhoneEvent {
     },
     /// The call cannot be protected as negotiated. Nothing is sent or played, and the phone ends the call.
     SecurityFailed {
-        /// Which.
+        /// Number of the call.
         call: CallNumber,
         /// Reason for a person.
         reason: String,
@@ -136,14 +136,14 @@ pub enum PhoneEvent {
     },
     /// Neither ports nor sound could be opened for a call; it ends.
     MediaFailed {
-        /// Which.
+        /// Number of the call.
         call: CallNumber,
         /// Reason for a person.
         reason: String,
     },
     /// Sides that hold the call.
     Held {
-        /// Which.
+        /// Number of the call.
         call: CallNumber,
         /// The sides.
         hold: Hold,
@@ -196,9 +196,9 @@ pub enum PhoneEvent {
     },
     /// The call is over.
     Ended {
-        /// Which.
+        /// Number of the call.
         call: CallNumber,
-        /// Who ended it.
+        /// Side that ended it.
         by: Side,
         /// Status code; 200 after a BYE, 0 when no INVITE was sent.
         status: u16,

@@ -1,87 +1,8 @@
-//! The rules of language in the folders that have been swept: first lines of doc comments, and words with a plainer term.
+//! The rules of language: first lines of doc comments, and words with a plainer term.
 //!
 //! Only prose is checked: comments, strings and documents, not identifiers. `docs/glossary.md` lists our own terms.
 
 use super::File;
-
-/// Folders and files whose text follows the rules. A folder is added here when its text has been rewritten.
-const SWEPT: &[&str] = &[
-    "ARCHITECTURE.md",
-    "BENCHMARKS.md",
-    "CONTRIBUTING.md",
-    "README.md",
-    "SECURITY.md",
-    "apps/lab/",
-    "apps/metal/examples/",
-    "apps/metal/image/",
-    "apps/metal/src/consoles.rs",
-    "apps/metal/src/counted_node.rs",
-    "apps/metal/src/lib.rs",
-    "apps/metal/src/machine.rs",
-    "apps/metal/src/network.rs",
-    "apps/metal/src/program.rs",
-    "apps/metal/src/serial_log.rs",
-    "apps/metal/src/services.rs",
-    "apps/metal/src/view.rs",
-    "apps/metal/tests/machine/",
-    "apps/ringway/src/args.rs",
-    "apps/ringway/src/check.rs",
-    "apps/ringway/src/config/",
-    "apps/ringway/src/failure.rs",
-    "apps/ringway/src/log.rs",
-    "apps/ringway/src/main.rs",
-    "apps/ringway/src/output.rs",
-    "apps/ringway/src/password.rs",
-    "apps/ringway/src/random.rs",
-    "apps/ringway/src/serve/",
-    "apps/ringway/src/show.rs",
-    "apps/ringway/src/user.rs",
-    "apps/ringway/tests/commands.rs",
-    "apps/ringway/tests/log.rs",
-    "apps/ringway/tests/phone_screen.rs",
-    "apps/ringway/tests/program/",
-    "apps/ringway/tests/restart.rs",
-    "apps/ringway/tests/scripted_peer/",
-    "apps/settings/",
-    "apps/ui/",
-    "docs/decisions/",
-    "docs/glossary.md",
-    "docs/metal.md",
-    "docs/phone.md",
-    "docs/rfc-coverage.md",
-    "docs/user-guide.md",
-    "drivers/ethernet/",
-    "drivers/linux/",
-    "drivers/sim/",
-    "fuzz/",
-    "proto/agent/",
-    "proto/auth/",
-    "proto/media/",
-    "proto/sansio/",
-    "proto/sdp/",
-    "proto/server/",
-    "proto/sip/",
-    "proto/srtp/",
-    "proto/stream/",
-    "proto/transaction/",
-    "proto/users/",
-    "proto/zrtp/",
-    "services/admin/",
-    "services/audio/",
-    "services/journal/",
-    "services/store/",
-    "tests/",
-    "xtask/src/bench/",
-    "xtask/src/ci.rs",
-    "xtask/src/fuzz.rs",
-    "xtask/src/interop/",
-    "xtask/src/libsrtp.rs",
-    "xtask/src/main.rs",
-    "xtask/src/purity_build.rs",
-    "xtask/src/sim.rs",
-    "xtask/src/tidy/",
-    "xtask/src/workspace.rs",
-];
 
 /// First words that make a doc comment a question instead of a statement.
 const QUESTIONS: [&str; 9] = ["What", "How", "Where", "Whether", "When", "Why", "Who", "Whose", "Which"];
@@ -125,9 +46,6 @@ const WORDS: [(&str, &str); 30] = [
 const IDIOMS: [&str; 3] = [concat!("in pla", "ce"), concat!("take pla", "ce"), concat!("takes pla", "ce")];
 
 pub(super) fn findings(file: &File) -> Vec<String> {
-    if !SWEPT.iter().any(|swept| file.path.starts_with(swept)) {
-        return Vec::new();
-    }
     if file.is_rust() { code_findings(file) } else { document_findings(file) }
 }
 
@@ -238,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn identifiers_longer_words_idioms_and_other_folders_are_not() {
+    fn identifiers_longer_words_and_idioms_are_not() {
         let word = WORDS[2].0;
         for text in [
             format!("let {word} = '\"'; {word}(\"\");\n"),
@@ -247,6 +165,5 @@ mod tests {
         ] {
             assert!(findings(&file("proto/sip/a.rs", &text)).is_empty(), "{text}");
         }
-        assert!(findings(&file("proto/other/a.rs", &format!("// {word}\n/// How.\n"))).is_empty());
     }
 }

@@ -142,7 +142,7 @@ impl<C: Card> PhoneMachine<C> {
             PhoneEvent::Calling { to, .. } => self.say(now, &format!("call: calling {to}")),
             PhoneEvent::Incoming { uri, .. } => self.say(now, &format!("call: {uri} calls")),
             PhoneEvent::Busy { uri, .. } => {
-                self.say(now, &format!("call: {uri} calls too, and is told that we are busy"));
+                self.say(now, &format!("call: {uri} calls too, and gets 486 Busy Here"));
             }
             PhoneEvent::Ringing { .. } => self.say(now, "call: it rings there"),
             PhoneEvent::Progress { .. } => self.say(now, "call: it goes on there"),
@@ -177,7 +177,7 @@ impl<C: Card> PhoneMachine<C> {
                 self.warn(now, &format!("call: {reason}"));
             }
             PhoneEvent::StunMapped { mapped, .. } => {
-                self.say(now, &format!("stun: our port for sound looks like {mapped} from outside"));
+                self.say(now, &format!("stun: our port for sound is mapped to {mapped}"));
             }
             PhoneEvent::StunFailed { reason } => {
                 self.warn(now, &format!("stun: {reason}; our own address is offered"));

@@ -39,7 +39,7 @@ pub struct PhoneMachine<C> {
     pub(super) station: PacedStation<C, Phone, CallMedia<MachineSound>>,
     pub(super) hardware: Hardware,
     pub(super) settings: PhoneSettings,
-    /// What the other side hears.
+    /// Sound that is sent.
     pub(super) source: Source,
     /// Loudspeaker and microphone; in a call they are its stream's.
     pub(super) headset: Option<Headset>,
@@ -58,7 +58,7 @@ pub struct PhoneMachine<C> {
     pub(super) own: String,
     pub(super) started: Instant,
     pub(super) leased_at: Instant,
-    /// Why it cannot be used.
+    /// Reason for which it cannot be used.
     pub(super) halted: Option<String>,
     pub(super) entropy: Entropy,
 }
@@ -164,8 +164,8 @@ impl<C: Card> PhoneMachine<C> {
         }
     }
 
-    /// Draws what is due, and tells each word of VGA's text memory that changed: its place and its value. Right before a
-    /// beat it does nothing: the screen can wait, and sound cannot.
+    /// Draws what is due, and passes each changed word of VGA's text memory to `put`: its index and its value. Right before a
+    /// tick it does nothing: the screen can wait, and sound cannot.
     pub fn draw(&mut self, now: Instant, put: impl FnMut(usize, u16)) {
         if self.station.next_beat().is_some_and(|beat| beat.since(now) < DRAWING) {
             return;
@@ -312,7 +312,7 @@ fn phone_config(settings: &PhoneSettings, account: Account, listeners: Vec<Liste
         agent.large_requests = LargeRequests::StayOnUdp;
     }
     agent.trace = Trace::Whole;
-    // Whoever says how we look from outside knows better than a STUN server.
+    // A configured public address is preferred to a STUN server.
     let stun = settings.stun.as_ref().filter(|_| settings.outside.is_none());
     PhoneConfig {
         srtp: settings.srtp,
@@ -379,5 +379,5 @@ const DECLINE: u16 = 603;
 /// A SIP message, as on Linux.
 const MESSAGE_BYTES_MAX: usize = 65_535;
 
-/// What drawing a page and telling VGA of it takes at most, on a slow machine.
+/// Maximum time for drawing a page and writing it to VGA, on a slow machine.
 const DRAWING: Duration = Duration::from_millis(3);

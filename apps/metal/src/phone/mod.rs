@@ -1,7 +1,7 @@
 //! The phone as a machine of its own: an account, one call at a time, its sound, and a screen.
 //!
 //! Does: takes an address, registers, calls and is called with SRTP, with a sound card, or without one sending a tone, a recorded
-//! voice or what it hears ([`PhoneMachine`]).
+//! voice or the received sound ([`PhoneMachine`]).
 //!
 //! Does not: drive the sound card ([`SoundCard`]), take echoes out, have two calls, or remember anything when it is switched off.
 //!

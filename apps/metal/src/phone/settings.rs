@@ -39,19 +39,19 @@ pub(crate) struct PhoneSettings {
     pub(crate) stun: Option<HostPort>,
     /// By which address others reach us, where a router leads our ports there. Its port is SIP's.
     pub(crate) outside: Option<SocketAddrV4>,
-    /// Where SIP is received.
+    /// Port of SIP.
     pub(crate) sip_port: u16,
-    /// Where RTP is received; RTCP at the next one.
+    /// Port of RTP; RTCP uses the next one.
     pub(crate) rtp_port: u16,
     /// Consecutive ports of the other side that are tried while nobody is heard.
     pub(crate) port_row: u8,
     /// Size of the replay window of SRTP, in packets.
     pub(crate) replay_window: usize,
-    /// Who is called by `1` to `9`; an empty text: nobody.
+    /// URIs of the quick dial keys `1` to `9`; empty: none.
     pub(crate) quick: Vec<String>,
 }
 
-/// Who answers calls.
+/// Answering of calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// The machine, at once.
@@ -236,7 +236,7 @@ impl NetworkWords {
     }
 }
 
-/// Why a word was not taken.
+/// Reason for which a word was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
     /// It is none of ours.

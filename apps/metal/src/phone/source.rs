@@ -1,17 +1,17 @@
-//! What the other side hears: a microphone, a tone, a recorded voice, or itself.
+//! Sources of the sent sound: a microphone, a tone, a recorded voice, or the received sound.
 
 use ringway_media::g711;
 use ringway_media::tone::Tone;
 use ringway_sdp::Codec;
 
-/// Where sound to be sent comes from. Blocks are of 16-bit samples, 8,000 a second.
+/// Source of the sent sound. Blocks are of 16-bit samples, 8,000 a second.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Source {
     /// A pure tone.
     Tone(Tone),
     /// The sound card's.
     Microphone,
-    /// What is heard goes back.
+    /// The received sound.
     Echo,
     /// The recording, again and again.
     Voice {

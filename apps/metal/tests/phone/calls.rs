@@ -15,7 +15,7 @@ fn registered(words: &[&str]) -> Network {
     network
 }
 
-/// What the last call's sound was like, as the log says it.
+/// Quality of the last call's sound, as logged.
 fn summary(network: &Network, phone: usize) -> String {
     network.phones[phone].line("sound: ").to_owned()
 }

@@ -1,4 +1,4 @@
-//! A machine that knows names, answers STUN, and speaks SIP as the test tells it to.
+//! A machine that answers DNS and STUN, and sends SIP under the control of the test.
 
 use crate::network::{HELPER, SERVER};
 use ringway_ethernet::Port;
@@ -7,7 +7,7 @@ use ringway_sansio::{Context, Deadline, Event, ListenerId, Node, Received, Token
 use ringway_test_support::ethernet::cable::name_answer;
 use std::net::SocketAddr;
 
-/// How every port for RTP looks from outside.
+/// Mapped address of every RTP port.
 pub(crate) const MAPPED: &str = "198.51.100.9:40000";
 /// And every port for RTCP, which is the odd one.
 pub(crate) const RTCP_MAPPED: &str = "198.51.100.9:41414";

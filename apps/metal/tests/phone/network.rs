@@ -168,7 +168,7 @@ impl Network {
         self.codes(phone, &[0x3a + number]);
     }
 
-    /// What a phone's screen shows.
+    /// Text of a phone's screen.
     pub(crate) fn screen(&mut self, phone: usize) -> String {
         // It is drawn four times a second.
         self.pass_ms(260);
@@ -196,7 +196,7 @@ impl Network {
 }
 
 impl Phone {
-    /// What the serial line said so far.
+    /// Output of the serial line so far.
     pub(crate) fn log(&self) -> String {
         String::from_utf8_lossy(&self.serial).into_owned()
     }

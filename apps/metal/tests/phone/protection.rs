@@ -1,4 +1,4 @@
-//! What protects a call, and how our port looks from outside.
+//! Protection of calls, and mapped ports.
 
 use crate::helper::MAPPED;
 use crate::network::{ALICE, BOB, Network, phone_ip};
@@ -29,7 +29,7 @@ fn with_zrtp_both_screens_show_the_same_string_and_nobody_on_the_cable_hears_the
     assert!(sas(&here).len() >= 4 && here.contains("read it to each other"), "{here}");
     network.press(ALICE, 'v');
     assert!(network.screen(ALICE).contains("compared: nobody sits between you"));
-    // What lies on the cable is no tone.
+    // The packets on the cable contain no tone.
     assert!(network.tap.share_at(phone_ip(ALICE), 440.0) < 0.1);
     network.hang_up(ALICE);
     network.wait(ALICE, "a wrong tag");
@@ -61,7 +61,7 @@ fn a_call_is_not_made_with_less_protection_than_one_side_asks_for() {
 #[test]
 fn a_stun_server_by_name_says_what_is_offered() {
     let mut network = talking("stun=stun.example.org", "");
-    network.wait(ALICE, &format!("looks like {MAPPED} from outside"));
+    network.wait(ALICE, &format!("is mapped to {MAPPED}"));
     network.wait(ALICE, "connected");
     let invite = network.tap.messages("INVITE").next().unwrap().to_owned();
     assert!(invite.contains("c=IN IP4 198.51.100.9\r\n") && invite.contains("m=audio 40000 "), "{invite}");

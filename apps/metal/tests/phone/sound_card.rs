@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::f64::consts::TAU;
 use std::rc::Rc;
 
-/// A card whose microphone hears 700 Hz.
+/// A card whose microphone delivers 700 Hz.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Card(Rc<RefCell<State>>);
 
@@ -34,7 +34,7 @@ impl Card {
         state.microphone.drain(..excess);
     }
 
-    /// What it was given to play since it was last asked.
+    /// Sound that it got to play since the last call.
     fn played(&self) -> Vec<i16> {
         std::mem::take(&mut self.0.borrow_mut().played)
     }

@@ -1,4 +1,4 @@
-//! Somebody who hears the cable: reads SIP, and with the keys in it the sound (which is why that is called weak).
+//! An eavesdropper on the cable: reads SIP, and with the keys in it the sound, which is why that is called weak.
 
 use ringway_media::g711;
 use ringway_media::rtp::RtpPacket;

@@ -1,4 +1,4 @@
-//! Which of this machine's addresses a peer sees.
+//! Address of this machine that a peer sees.
 
 use crate::failure::Failure;
 use ringway_settings::HostPort;
@@ -9,7 +9,7 @@ pub(crate) fn parse(text: &str) -> Result<HostPort, Failure> {
     text.parse().map_err(|why| Failure::usage(format!("{text:?} is no host: {why}")))
 }
 
-/// Somebody outside, whoever it is. The address is one for documentation.
+/// An address outside of the local networks; it is reserved for documentation.
 pub(crate) fn outside() -> HostPort {
     HostPort { host: Ipv4Addr::new(192, 0, 2, 1).to_string(), port: None }
 }
@@ -42,7 +42,7 @@ pub(crate) fn facing(peer: &HostPort) -> Result<IpAddr, Failure> {
         })
 }
 
-/// Where nothing but the way matters.
+/// Port of a destination of which only the route matters.
 const ANY_PORT: u16 = 9;
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ Exit status: 0 the call was answered, 1 it was not, 2 bad usage.")]
 pub(crate) struct CallArgs {
     /// Whom to call: a SIP URI
     pub(crate) uri: String,
-    /// Who calls: a SIP URI (default: sip:ringway@ and this machine's address)
+    /// SIP URI of the caller (default: sip:ringway@ and this machine's address)
     #[arg(long, value_name = "URI")]
     pub(crate) from: Option<String>,
     /// Give up after so many seconds without an answer
@@ -54,7 +54,7 @@ Examples:
 
 Exit status: 0 done, 1 a call or the registration failed, 2 bad usage.")]
 pub(crate) struct AnswerArgs {
-    /// Who is called: a SIP URI
+    /// SIP URI of the callee
     #[arg(long = "as", value_name = "URI")]
     pub(crate) aor: String,
     /// Exit after so many calls (default: go on until SIGTERM)
@@ -150,10 +150,10 @@ pub(crate) struct AccountArgs {
     /// The user name for --peer-realm (default: the user of the URI)
     #[arg(long, value_name = "NAME", requires = "peer_realm")]
     pub(crate) peer_username: Option<String>,
-    /// How SIP is carried (default: udp, or what the URI says; requests over 1,300 bytes by tcp where that is possible)
+    /// Transport of SIP (default: udp, or the one of the URI; requests over 1,300 bytes by tcp where that is possible)
     #[arg(long, value_name = "TRANSPORT")]
     pub(crate) transport: Option<TransportArg>,
-    /// Where SIP is received; port 0 takes a free one (default: the address towards the peer; answer: port 5060 without a
+    /// Local address of SIP; port 0 takes a free one (default: the address towards the peer; answer: port 5060 without a
     /// server)
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) bind: Option<SocketAddr>,
@@ -173,7 +173,7 @@ pub(crate) struct PhoneArgs {
     /// Register at --server before anything else
     #[arg(long, requires = "server")]
     pub(crate) register: bool,
-    /// What must protect the sound (default: SRTP if the other side can; a phone that refuses that offer is called once
+    /// Required protection of the sound (default: SRTP if the other side can; a phone that refuses that offer is called once
     /// more with SRTP alone)
     #[arg(long, value_name = "METHOD")]
     pub(crate) srtp: Option<SrtpArg>,
@@ -216,7 +216,7 @@ pub(crate) struct PhoneArgs {
     /// Put the call on hold so many seconds after the answer; several with commas
     #[arg(long, value_name = "SECONDS", value_delimiter = ',', value_parser = seconds)]
     pub(crate) hold_at: Vec<f64>,
-    /// How long each hold lasts
+    /// Duration of each hold
     #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = seconds)]
     pub(crate) hold_s: f64,
     /// Ports for sound: a range with an even port and the next one in it
@@ -245,7 +245,7 @@ impl PhoneArgs {
     }
 }
 
-/// How SIP is carried.
+/// Transport of SIP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum TransportArg {
     Udp,
@@ -254,7 +254,7 @@ pub(crate) enum TransportArg {
     Tls,
 }
 
-/// What must protect the sound.
+/// Required protection of the sound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SrtpArg {
     /// Nothing may
@@ -267,7 +267,7 @@ pub(crate) enum SrtpArg {
     Dtls,
 }
 
-/// How sound is coded.
+/// Codec of the sound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CodecArg {
     #[value(name = "PCMU")]

@@ -27,7 +27,7 @@ pub(crate) struct Attended {
     script: Option<Script>,
     /// The error that ends it.
     failure: Option<String>,
-    /// When we ended it early.
+    /// Time at which we ended it early.
     cancelled: Option<Instant>,
     status: u16,
     protection: Protection,
@@ -64,7 +64,7 @@ impl Attended {
         }
     }
 
-    /// The same without a word.
+    /// The same silently.
     pub(crate) fn quiet(call: CallNumber, role: Role, peer: &str, begun: Instant) -> Self {
         Self { is_aloud: false, ..Self::new(call, role, peer, begun) }
     }
@@ -259,7 +259,7 @@ pub(crate) fn say(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
-/// Writes what is told of every call: messages, and transfers, which the phone rejects because there is no user.
+/// Writes the events of every call: messages, and transfers, which the phone rejects because there is no user.
 pub(crate) fn say_any(event: &PhoneEvent) {
     if let PhoneEvent::TransferAsked { to, .. } = event {
         say(&format!("the other side wants us to call {}: refused", printable(to)));

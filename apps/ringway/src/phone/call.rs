@@ -69,7 +69,7 @@ fn make(
     }
 }
 
-/// Time after which the user agent gives up by itself.
+/// Time after which the user agent gives up.
 const RING_GRACE: Duration = Duration::from_secs(60);
 
 /// RFC 3261 §21.4.24.

@@ -13,7 +13,7 @@ use ringway_zrtp::{Retained, Zid, ZidCache, ZrtpConfig};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-/// What the first line says.
+/// Text of the first line.
 const HEAD: &str = "ringway-zrtp 1";
 /// All that [`ZidCache::ENTRIES_MAX`] phones take, and more.
 const BYTES_MAX: u64 = 512 << 10;
@@ -61,7 +61,7 @@ impl KnownPhones {
         self.save()
     }
 
-    /// What a call's ZRTP begins with.
+    /// Initial ZRTP state of a call.
     pub(crate) fn settings(&self) -> ZrtpSettings {
         ZrtpSettings { config: ZrtpConfig::new(self.zid), cache: self.cache.clone() }
     }

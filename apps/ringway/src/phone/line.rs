@@ -16,7 +16,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::mpsc::Receiver;
 
-/// The media thread of a call, from outside.
+/// Handle of a call's media thread.
 pub(crate) struct Line {
     media: MediaThread<CallMedia<CallSound>>,
     /// Events of its sound card.
@@ -81,7 +81,7 @@ impl Line {
         let media = self.media.stop();
         events.extend(std::iter::from_fn(|| self.media.poll()));
         let Some(media) = media else {
-            return (events, Err(Failure::failed("the media thread ended by itself")));
+            return (events, Err(Failure::failed("the media thread ended unexpectedly")));
         };
         let report = media.report();
         let codec = media.codec();

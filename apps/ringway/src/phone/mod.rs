@@ -94,7 +94,7 @@ fn register(telephone: &mut Telephone, signals: &Receiver<Signal>) -> Result<(),
                     401 | 403 | 407 => "check the user and the password",
                     404 => "check the user's name and domain",
                     408 | 503 => "check --server and the network",
-                    _ => "ask whoever runs the server",
+                    _ => "ask the operator of the server",
                 };
                 return Err(Failure::failed(format!("not registered: {status} {reason}; {advice}")));
             }

@@ -1,4 +1,4 @@
-//! How a call went: as one JSON object for programs, and in a few lines for people.
+//! Result of a call: as one JSON object for programs, and in a few lines for people.
 
 use crate::output::printable;
 use ringway_linux::media::{MediaCounts, Priority};
@@ -6,14 +6,14 @@ use ringway_phone::{CryptoSuite, Protection, SasStatus};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// How a call went.
+/// Result of a call.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     /// In one word.
     pub(crate) verdict: Verdict,
     /// The status code that answered or ended it.
     pub(crate) status: u16,
-    /// Why it did not stand, or why it ended other than by hanging up.
+    /// Reason for which it was not established, or ended other than by hanging up.
     pub(crate) reason: Option<String>,
     /// The other side.
     pub(crate) peer: String,
@@ -21,14 +21,14 @@ pub(crate) struct Outcome {
     pub(crate) setup: Option<Duration>,
     /// From the answer to the end.
     pub(crate) duration: Duration,
-    /// What its sound was like; `None`: it had none.
+    /// Figures of its sound; `None`: it had none.
     pub(crate) heard: Option<Heard>,
 }
 
 /// A call's fate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It stood.
+    /// It was established.
     Answered,
     /// The other side, or we, did not want it.
     Rejected,
@@ -77,7 +77,7 @@ const fn continuity_name(status: SasStatus) -> &'static str {
     }
 }
 
-/// What a call's sound was like.
+/// Figures of a call's sound.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Heard {
     pub(crate) security: Protection,
@@ -88,7 +88,7 @@ pub(crate) struct Heard {
     pub(crate) counts: MediaCounts,
     /// Gaps and drops at the sound card, for a person; `None` without a card.
     pub(crate) card: Option<String>,
-    /// What was kept of it in memory.
+    /// Part of it that was kept in memory.
     pub(crate) kept: Vec<i16>,
 }
 

@@ -8,7 +8,7 @@ use std::path::Path;
 /// Its owner reads and writes it, nobody else.
 pub(crate) const MODE: u32 = 0o600;
 
-/// Puts `bytes` in the place of `file`, all or nothing.
+/// Replaces the content of `file` by `bytes` atomically.
 pub(crate) fn replace(file: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     let mut fresh = file.as_os_str().to_owned();
     fresh.push(".new");

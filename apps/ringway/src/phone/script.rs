@@ -1,4 +1,4 @@
-//! What a phone without a screen does in a call, and when.
+//! Timed commands of a phone without a screen.
 
 use crate::phone::settings::ScriptSettings;
 use std::collections::VecDeque;
@@ -17,7 +17,7 @@ pub(crate) enum Step {
     HangUp,
 }
 
-/// What is left to do in a call, in order.
+/// Remaining commands of a call, in order.
 #[derive(Debug)]
 pub(crate) struct Script {
     begun: Instant,
@@ -48,14 +48,14 @@ impl Script {
         self.steps.pop_front().map(|(_, step)| step)
     }
 
-    /// How long until the next.
+    /// Time until the next command.
     pub(crate) fn wait(&self, now: Instant) -> Option<Duration> {
         let (at, _) = self.steps.front()?;
         Some((self.begun + *at).saturating_duration_since(now))
     }
 }
 
-/// When the first digit is sent: the other side should have begun to listen.
+/// Time of the first digit: the other side should receive by then.
 const DTMF_AFTER: Duration = Duration::from_millis(500);
 
 /// A digit and the pause after it.

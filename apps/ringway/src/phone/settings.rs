@@ -21,38 +21,38 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What a phone without a screen is told.
+/// Settings of a phone without a screen.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    /// Who it is.
+    /// Account.
     pub(crate) account: Account,
-    /// Where SIP is received.
+    /// Local address of SIP.
     pub(crate) bind: SocketAddr,
-    /// The address peers are told, of the family of `bind`.
+    /// Address that is sent to peers, of the family of `bind`.
     pub(crate) advertised: IpAddr,
-    /// How our own requests are carried.
+    /// Transport of our own requests.
     pub(crate) transport: Transport,
-    /// What is done with requests that do not fit a datagram.
+    /// Treatment of requests that do not fit a datagram.
     pub(crate) large_requests: LargeRequests,
-    /// What every call's sound is like.
+    /// Sound of every call.
     pub(crate) media: MediaSettings,
     /// Microphone and loudspeaker to be used; `None`: none.
     pub(crate) devices: Option<Names>,
-    /// What is done in a call.
+    /// Timed commands of a call.
     pub(crate) script: ScriptSettings,
     /// A STUN server.
     pub(crate) stun: Option<SocketAddr>,
-    /// Passwords that callers are asked for; `None`: anybody may call.
+    /// Passwords of callers; `None`: anybody may call.
     pub(crate) caller_auth: Option<CallerAuth>,
-    /// Where the phones of earlier calls are remembered.
+    /// File of the phones of earlier calls.
     pub(crate) zrtp_cache: Option<PathBuf>,
     /// Register first.
     pub(crate) register: bool,
-    /// What is told of messages.
+    /// Trace of messages.
     pub(crate) trace: Trace,
 }
 
-/// What every call's sound is like.
+/// Sound of every call.
 #[derive(Clone, Debug)]
 pub(crate) struct MediaSettings {
     pub(crate) srtp: SrtpPolicy,
@@ -71,7 +71,7 @@ pub(crate) struct MediaSettings {
     pub(crate) record: Recording,
 }
 
-/// Where received sound goes.
+/// Recording of the received sound.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Recording {
     Nowhere,
@@ -82,7 +82,7 @@ pub(crate) enum Recording {
     Memory(usize),
 }
 
-/// What is done in a call.
+/// Timed commands of a call.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ScriptSettings {
     pub(crate) duration: Option<Duration>,
@@ -135,7 +135,7 @@ impl Settings {
             Some(bind) if bind.ip().is_unspecified() => (bind, towards?),
             Some(bind) => (bind, bind.ip()),
             None => {
-                // A phone that waits for direct calls knows nobody yet; its own name may be no address of this machine.
+                // A phone that waits for direct calls has no peer yet; its own name may be no address of this machine.
                 let ip = towards.or_else(|failure| match args.account.server {
                     Some(_) => Err(failure),
                     None => facing(&address::outside()),

@@ -1,6 +1,6 @@
 //! The front end of [`Phone`] on Linux: a worker thread for it, a media thread for each call.
 //!
-//! Whoever has one gives it commands and [waits](Telephone::wait) for events on one thread, which also carries out the
+//! Its owner gives it commands and [waits](Telephone::wait) for events on one thread, which also carries out the
 //! phone's actions.
 
 use crate::failure::Failure;
@@ -144,7 +144,7 @@ impl Telephone {
                 return Ok(Some(event));
             }
             if self.runtime.has_failed() {
-                return Err(Failure::failed("the phone's worker thread ended by itself; start it again"));
+                return Err(Failure::failed("the phone's worker thread ended unexpectedly; start it again"));
             }
             let left = end.saturating_duration_since(Instant::now());
             let step = if self.lines.is_empty() { POLL_EVERY_IDLE } else { POLL_EVERY };
@@ -379,10 +379,10 @@ fn gone() -> Failure {
     Failure::failed("the phone's worker thread is gone; start it again")
 }
 
-/// How often the media are polled.
+/// Polling interval of the media.
 const POLL_EVERY: Duration = Duration::from_millis(20);
 
-/// How often it is checked that the worker still runs.
+/// Interval of the check that the worker still runs.
 const POLL_EVERY_IDLE: Duration = Duration::from_millis(500);
 
 /// Time for the responses to the last BYE and the last REGISTER.

@@ -1,4 +1,4 @@
-//! How like two sounds are, whatever the delay between them.
+//! Similarity of two sounds, independent of the delay between them.
 
 /// The correlation of two sounds' loudness over time at the delay where it is highest: 1 for the same sound, about 0 for
 /// sounds that have nothing to do with each other. Coding, a lost packet and a shift of some milliseconds change it little.

@@ -73,7 +73,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
     }
 }
 
-/// How the call went for each.
+/// Result of the call at each phone.
 struct Talk {
     alice: Outcome,
     bob: Outcome,
@@ -135,7 +135,7 @@ impl Demo<'_> {
         Ok(())
     }
 
-    /// What one of them does next.
+    /// Next event of one of them.
     fn step(&mut self, who: Who, telephone: &mut Telephone) -> Result<(), Failure> {
         if let Some((at, event)) = telephone.wait(TURN)? {
             self.ladder.note(who, at, &event);
@@ -196,7 +196,7 @@ impl Demo<'_> {
     }
 }
 
-/// What is wrong with the call.
+/// Faults of the call.
 fn findings(alice: &Outcome, bob: &Outcome, alike: f64) -> Vec<String> {
     let mut findings = Vec::new();
     for (who, outcome) in [("alice", alice), ("bob", bob)] {
@@ -227,7 +227,7 @@ fn findings(alice: &Outcome, bob: &Outcome, alike: f64) -> Vec<String> {
     findings
 }
 
-/// A server in memory that knows alice and bob.
+/// A server in memory with the users alice and bob.
 fn start_server(password: &str) -> Result<Running, Failure> {
     let config = Config::parse(SERVER, None)
         .map_err(|errors| Failure::configuration(errors.iter().map(ToString::to_string).collect()))?;
@@ -303,19 +303,19 @@ url = "memory:"
 listen = "127.0.0.1:0"
 "#;
 
-/// How long they talk.
+/// Duration of the talk.
 const TALK: Duration = Duration::from_secs(5);
 
-/// How long the whole may take.
+/// Maximum duration of the demonstration.
 const PATIENCE: Duration = Duration::from_secs(14);
 
-/// How long one phone is listened to before the other.
+/// Time for which one phone is polled before the other.
 const TURN: Duration = Duration::from_millis(2);
 
-/// How long the last messages may take.
+/// Maximum time for the last messages.
 const REST: Duration = Duration::from_millis(50);
 
-/// What is compared, at most.
+/// Maximum length of the compared sound.
 const SAMPLES: usize = 10 * SAMPLE_RATE_HZ as usize;
 
 /// Of 250.

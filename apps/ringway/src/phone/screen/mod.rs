@@ -1,6 +1,6 @@
 //! The terminal interface of `ringway phone`: the pages of `ringway-ui` in a terminal, and the phone behind them.
 //!
-//! Start reading at [`run`].
+//! Start reading at [`mod@run`].
 
 mod run;
 pub(crate) mod settings;

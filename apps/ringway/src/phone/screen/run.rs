@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
-/// What is shown is never older than this.
+/// Maximum age of the shown state.
 const TICK: Duration = Duration::from_millis(250);
-/// Events between two drawings: whoever floods us with messages must not stop the drawing.
+/// Events between two drawings: a flood of messages must not stop the drawing.
 const EVENTS_MAX: usize = 500;
 
 /// Arguments of `ringway phone`.

@@ -99,7 +99,7 @@ impl Screen {
         self.panicked.lock().ok()?.clone()
     }
 
-    /// True when reading keys has ended by itself: the terminal is gone.
+    /// True when reading keys has ended: the terminal is gone.
     pub(super) fn is_gone(&self) -> bool {
         self.reader.as_ref().is_none_or(JoinHandle::is_finished)
     }

@@ -101,7 +101,7 @@ impl<T: Fn(PhoneEvent) -> bool> PhoneWorker<T> {
             match self.run_once(requests) {
                 Ok(true) => {}
                 Ok(false) => break,
-                // A request that failed, or a telephone that has ended: the user is told, and may sign in again.
+                // A request that failed, or a telephone that has ended: the user gets a message, and may sign in again.
                 Err(failure) => {
                     if !(self.tell)(PhoneEvent::Refused { what: failure.lines().join("; ") }) {
                         break;
@@ -193,7 +193,7 @@ impl<T: Fn(PhoneEvent) -> bool> PhoneWorker<T> {
         closed.map(|()| is_read)
     }
 
-    /// Reports that the telephone has ended by itself, and its calls with it.
+    /// Reports that the telephone has ended unexpectedly, and its calls with it.
     fn break_off(&mut self, failure: &Failure) {
         self.telephone = None;
         let reason = failure.lines().join("; ");

@@ -18,7 +18,7 @@ pub(super) fn checks() -> Vec<Scenario> {
     ]
 }
 
-/// The first request is lost, blocks come twice, late, or only when they are asked for again, and strangers send others: the list is whole all the same.
+/// Loses the first request, duplicates and delays blocks or sends them only at the second request, and adds blocks of strangers: the list must be complete.
 fn bad_link(stage: &Stage) -> Result<()> {
     let set = |host: &mut Host| {
         host.tftp = TftpLink::to(server());
@@ -84,7 +84,7 @@ fn server() -> TftpServer {
     TftpServer::new(LIST, list.into_bytes())
 }
 
-/// How a server fails, and what the machine says of it.
+/// Failures of a server, and the machine's messages about them.
 const FAILURES: [(Answer, &str); 4] = [
     (Answer::Error(1, "File not found"), "there is no such file"),
     (Answer::Error(2, "Access violation"), "Access violation"),

@@ -25,7 +25,7 @@ pub(super) struct TftpLink {
 pub(super) type Datagram = (SocketAddrV4, u16, Vec<u8>);
 
 impl TftpLink {
-    /// A good link to a server that does not repeat blocks by itself, whose files have many of them.
+    /// A good link to a server that does not retransmit blocks, whose files have many of them.
     pub(super) fn to(server: TftpServer) -> Self {
         Self {
             server: TftpServer { block_bytes_max: 512, repeated_ack: RepeatedAck::Resends, ..server },

@@ -20,7 +20,7 @@ use ringway_audio::pulse::Names;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-/// What is read, and made, without `--config`.
+/// File that is read, or created, without `--config`.
 pub(crate) const DEFAULT_FILE: &str = "phone.toml";
 
 /// A checked `phone.toml`.
@@ -51,7 +51,7 @@ impl Settings {
             .map_err(|errors| Failure::configuration(errors.iter().map(ConfigError::to_string).collect()))
     }
 
-    /// Reads text that stands in `file`. All errors are given, by line.
+    /// Parses the text of `file`. Returns all errors, by line.
     pub(crate) fn parse(text: &str, file: &Path) -> Result<Self, Vec<ConfigError>> {
         read::read(text, file)
     }

@@ -7,7 +7,7 @@ use ringway_ui::phone::{PasswordPlace, Secret};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// What others of this machine's keyrings are told apart by.
+/// Name that separates these entries of the keyring from those of other programs.
 const SERVICE: &str = "ringway-phone";
 /// A longer file holds no password.
 const PASSWORD_BYTES_MAX: u64 = 1024;

@@ -191,7 +191,7 @@ fn word<T: Copy>(
     if let Some((_, meaning)) = words.iter().find(|(word, _)| *word == text) {
         return *meaning;
     }
-    let wrong = if later.contains(&text) { "cannot be had: not in this version yet" } else { "is unknown" };
+    let wrong = if later.contains(&text) { "is not supported in this build" } else { "is unknown" };
     let known: Vec<_> = words.iter().map(|(word, _)| format!("{word:?}")).collect();
     reader.error(at, section.path(key), format!("{text:?} {wrong}; give one of {}", known.join(", ")));
     default

@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, value};
 
-/// What a new file begins with.
+/// Start of a new file.
 const HEAD: &str =
     "# The phone of `ringway phone`. The login screen and the contacts screen write here; comments stay.\n\n";
 

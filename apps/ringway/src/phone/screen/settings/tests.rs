@@ -1,4 +1,4 @@
-//! `phone.toml`, its errors, writing it back, and the password's places.
+//! `phone.toml`, its errors, writing it back, and the storage of the password.
 
 use super::*;
 use ringway_audio::pulse::Names;
@@ -102,7 +102,10 @@ fn errors_name_key_and_line() {
     let found = errors(text);
     assert!(found[0].starts_with("phone.toml:3: [account] transprot: unknown key"), "{found:?}");
     assert!(found[1].starts_with("phone.toml:4: [cal]: unknown key"), "{found:?}");
-    assert!(found[2].starts_with("phone.toml:7: [call] srtp: \"dtls\" cannot be had"), "{found:?}");
+    assert!(
+        found[2].starts_with("phone.toml:7: [call] srtp: \"dtls\" is not supported in this build"),
+        "{found:?}"
+    );
     for (text, wanted) in [
         ("[account]\nname = \"A\"", "phone.toml:1: [account] uri: is missing"),
         (
@@ -112,7 +115,7 @@ fn errors_name_key_and_line() {
         ("[account]\nuri = \"sips:a@b\"", "phone.toml:2: [account] uri: \"sips:a@b\": sips: needs TLS"),
         (
             "[account]\nuri = \"a@b\"\ntransport = \"tls\"",
-            "phone.toml:3: [account] transport: \"tls\" cannot be had",
+            "phone.toml:3: [account] transport: \"tls\" is not supported in this build",
         ),
         (
             "[account]\nuri = \"a@b\"\npassword = \"hunter2\"",
