@@ -88,7 +88,7 @@ impl Process {
         }
     }
 
-    /// Sends SIGTERM and waits; kills the server after [`END_WAIT`].
+    /// Sends SIGTERM and waits; kills the server after `END_WAIT`.
     ///
     /// # Errors
     /// It had to be killed, or ended with an error.

@@ -56,7 +56,7 @@ pub(crate) struct Settings {
 #[derive(Clone, Debug)]
 pub(crate) struct MediaSettings {
     pub(crate) srtp: SrtpPolicy,
-    /// Those asked for; empty: see [`MediaSettings::suites_for`].
+    /// Requested suites; empty: the common ones are offered, all accepted.
     pub(crate) suites: Vec<CryptoSuite>,
     pub(crate) codecs: Vec<Codec>,
     pub(crate) may_downgrade: bool,
