@@ -89,7 +89,7 @@ const FAILURES: [(Answer, &str); 4] = [
     (Answer::Error(1, "File not found"), "there is no such file"),
     (Answer::Error(2, "Access violation"), "Access violation"),
     (Answer::ForgetsAfter(9), "does not have this transfer any more"),
-    (Answer::FallsSilentAfter(9), "silent"),
+    (Answer::FallsSilentAfter(9), "stopped sending after"),
 ];
 
 const USERS: u32 = 1000;
