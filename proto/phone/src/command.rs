@@ -6,8 +6,6 @@ use alloc::string::String;
 /// A command to a phone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PhoneCommand {
-    /// Register the account and keep it registered.
-    Register,
     /// Call a SIP URI.
     Call {
         /// Request-URI.

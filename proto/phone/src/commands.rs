@@ -15,7 +15,6 @@ impl Phone {
     /// Carries out a command. A command for a call that is over does nothing: the peer may have ended it meanwhile.
     pub fn command(&mut self, cx: &mut Context<'_, Action>, command: PhoneCommand) {
         match command {
-            PhoneCommand::Register => self.register(cx),
             PhoneCommand::Call { to } => self.start_call(cx, Origin::Command, to),
             PhoneCommand::Answer { call } => self.answer(cx, call),
             PhoneCommand::Reject { call } => self.reject(cx, call, self.config.reject_status),

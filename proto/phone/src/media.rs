@@ -256,7 +256,7 @@ impl Phone {
         }
         match self.with_agent(cx, |agent, cx| agent.answer(cx, id, local)) {
             Ok(()) => self.allow_downgrade(cx, number),
-            // Where the caller's offer is at fault, the user agent has refused it.
+            // The user agent has already refused an offer that is at fault.
             Err(error) if self.agent.call_state(id) != Some(CallState::Ringing) => {
                 cx.emit(PhoneEvent::Refused { what: error.to_string() });
             }

@@ -59,10 +59,10 @@ impl Phone {
 
     /// Registers the account where it says so, and resolves the STUN server.
     pub fn start(&mut self, cx: &mut Context<'_, Action>) {
-        if let Some(StunServer { host, port }) = self.config.stun.clone() {
+        if let Some(StunServer { host, .. }) = &self.config.stun {
             match host.trim_matches(['[', ']']).parse::<IpAddr>() {
-                Ok(ip) => self.on_stun_resolved(cx, Some(ip), &host, port),
-                Err(_) => cx.emit(Action::Resolve { query: STUN_QUERY, host: host.into() }),
+                Ok(ip) => self.on_stun_resolved(cx, Some(ip)),
+                Err(_) => cx.emit(Action::Resolve { query: STUN_QUERY, host: host.clone().into() }),
             }
         }
         match self.account().is_some_and(|account| account.register) {
@@ -188,16 +188,11 @@ impl Phone {
         cx.emit(PhoneEvent::Ended { call: number, by, status, reason });
     }
 
-    fn on_stun_resolved(
-        &mut self,
-        cx: &mut Context<'_, Action>,
-        address: Option<IpAddr>,
-        host: &str,
-        port: u16,
-    ) {
+    fn on_stun_resolved(&mut self, cx: &mut Context<'_, Action>, address: Option<IpAddr>) {
+        let Some(StunServer { host, port }) = &self.config.stun else { return };
         let is_ipv4 = self.config.agent.listeners.first().is_none_or(|listener| listener.address.is_ipv4());
         match address.filter(|ip| ip.is_ipv4() == is_ipv4) {
-            Some(ip) => self.stun = Some(SocketAddr::new(ip, port)),
+            Some(ip) => self.stun = Some(SocketAddr::new(ip, *port)),
             None => {
                 let reason = format!("no address is known for {host}");
                 cx.emit(PhoneEvent::StunFailed { reason });
@@ -220,11 +215,9 @@ impl Node for Phone {
     }
 
     fn on_event(&mut self, cx: &mut Context<'_, Action>, event: Event) {
-        match (event, self.config.stun.clone()) {
-            (Event::Resolved { query: STUN_QUERY, address }, Some(StunServer { host, port })) => {
-                self.on_stun_resolved(cx, address, &host, port);
-            }
-            (event, _) => self.with_agent(cx, |agent, cx| agent.on_event(cx, event)),
+        match event {
+            Event::Resolved { query: STUN_QUERY, address } => self.on_stun_resolved(cx, address),
+            event => self.with_agent(cx, |agent, cx| agent.on_event(cx, event)),
         }
         self.settle(cx);
     }

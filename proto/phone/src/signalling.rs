@@ -102,7 +102,7 @@ impl Phone {
             AgentEvent::MediaChanged { params, .. } => {
                 let receives = params.direction.receives();
                 self.set_params(cx, call, params);
-                // Where neither side sends, it may be the peer that holds.
+                // If neither side sends, the hold may be the peer's.
                 self.set_hold(cx, call, |call| Some(call.wants_hold && !receives), None);
             }
             AgentEvent::HeldByPeer { .. } => self.set_hold(cx, call, |_| None, Some(true)),

@@ -42,7 +42,7 @@ impl Sound for MachineSound {
     fn capture(&mut self, block: &mut [i16]) {
         match (&mut self.source, &mut self.headset) {
             (Source::Microphone, Some(headset)) => {
-                // What the card captured before the answer is not for the peer.
+                // Samples captured before the answer are not sent.
                 if !self.is_capturing {
                     headset.start();
                     self.is_capturing = true;

@@ -163,16 +163,9 @@ impl Telephone {
         let _ = self.command(PhoneCommand::Quit);
         self.lines.clear();
         self.runtime.stop(GRACE, Phone::is_done);
-        let last = self.actions.try_iter().filter_map(|(_, action)| match action {
-            Action::Event(event) => Some(event),
-            Action::Resolve { .. }
-            | Action::OpenMedia { .. }
-            | Action::Media { .. }
-            | Action::CloseMedia { .. }
-            | Action::StartRinging
-            | Action::StopRinging
-            | Action::Retain(_)
-            | Action::Forget(_) => None,
+        let last = self.actions.try_iter().filter_map(|(_, action)| {
+            let Action::Event(event) = action else { return None };
+            Some(event)
         });
         self.events.drain(..).map(|(_, event)| event).chain(last).collect()
     }
@@ -285,22 +278,12 @@ struct Sink {
 impl ActionSink<Action> for Sink {
     fn act(&self, _worker: usize, shard: u16, actions: std::vec::Drain<'_, Action>) -> u64 {
         for action in actions {
-            match action {
-                // A query that finds no room stays without an answer: the phone gives it up after a while.
-                Action::Resolve { query, host } => {
-                    self.resolver.ask(shard, query, &host);
-                }
-                Action::Event(_)
-                | Action::OpenMedia { .. }
-                | Action::Media { .. }
-                | Action::CloseMedia { .. }
-                | Action::StartRinging
-                | Action::StopRinging
-                | Action::Retain(_)
-                | Action::Forget(_) => {
-                    // It fails while the phone is being ended.
-                    let _ = self.tell.send((Instant::now(), action));
-                }
+            if let Action::Resolve { query, host } = action {
+                // A query that finds no room gets no answer: the phone abandons it after a while.
+                self.resolver.ask(shard, query, &host);
+            } else {
+                // It fails while the phone is being ended.
+                let _ = self.tell.send((Instant::now(), action));
             }
         }
         0
