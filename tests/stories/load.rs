@@ -106,7 +106,7 @@ fn an_unknown_user_is_a_success_of_that_scenario_and_a_failure_of_a_call() {
 fn attempts_start_on_time_though_nobody_answers() {
     Story::new("load: silence").run(|world| {
         world.sim.vanish(world.server);
-        let config = world.load_config(1, "user", Classic::Register);
+        let config = world.load_config(1, "user", Classic::Options);
         let reports = world.run_load(config, 20.0, 5, 40);
         assert!((60..140).contains(&reports.len()), "the rate does not depend on responses");
         assert!(all(Outcome::TimedOut, &reports), "{:?}", outcomes(&reports));
@@ -121,10 +121,17 @@ fn attempts_start_on_time_though_nobody_answers() {
 
 #[test]
 fn starts_above_the_limit_are_counted() {
-    Story::new("load: limit").run(|world| {
+    for (classic, attempts_max) in [(Classic::Options, 10), (Classic::Register, 1_000)] {
+        // A REGISTER waits for the last one of its user, and there are ten users.
+        starts_are_limited(classic, attempts_max);
+    }
+}
+
+fn starts_are_limited(classic: Classic, attempts_max: usize) {
+    Story::new("load: limit").run(move |world| {
         world.sim.vanish(world.server);
-        let mut config = world.load_config(1, "user", Classic::Register);
-        config.attempts_max = 10;
+        let mut config = world.load_config(1, "user", classic);
+        config.attempts_max = attempts_max;
         config.arrivals = Some(ringway_load::Arrivals::new(
             100.0,
             ringway_load::Spacing::Fixed,

@@ -35,8 +35,8 @@ pub enum Classic {
         /// Time between 180 and 200.
         ring: Length,
     },
-    /// The receiver of a MESSAGE.
-    AnswerMessage,
+    /// The receiver of single requests of a method.
+    AnswerSingle(&'static str),
 }
 
 /// Reason why a built-in scenario cannot be built; a test shows that it never occurs.
@@ -82,8 +82,8 @@ impl Classic {
                 [invited(CALLEE, 302)?, invited("[next_url]", 200)?, established(talk)?].concat()
             }
             Self::Answer { ring } => answer(ring)?,
-            Self::AnswerMessage => {
-                alloc::vec![request("MESSAGE", false), send(&response("200 OK", TAG, "", ""))?]
+            Self::AnswerSingle(method) => {
+                alloc::vec![request(method, false), send(&response("200 OK", TAG, "", ""))?]
             }
         };
         Scenario::new(steps).map_err(ClassicError::Scenario)
@@ -218,9 +218,9 @@ mod tests {
             Classic::Options,
             Classic::Message,
             Classic::Answer { ring: second },
-            Classic::AnswerMessage,
+            Classic::AnswerSingle("MESSAGE"),
         ] {
-            let is_callee = matches!(classic, Classic::Answer { .. } | Classic::AnswerMessage);
+            let is_callee = matches!(classic, Classic::Answer { .. } | Classic::AnswerSingle(_));
             assert_eq!(classic.scenario().unwrap().is_caller(), !is_callee, "{classic:?}");
         }
     }

@@ -138,6 +138,14 @@ impl Scenario {
         matches!(self.steps.first(), Some(Step::Send(_)))
     }
 
+    /// True if a keyword of a sent message fulfils `test`.
+    pub(crate) fn has(&self, test: impl Fn(&Keyword) -> bool) -> bool {
+        self.steps.iter().any(|step| match step {
+            Step::Send(send) => send.template.has(&test),
+            Step::Receive(_) | Step::Pause(_) => false,
+        })
+    }
+
     /// Method of the request that begins an attempt of a callee.
     pub(crate) fn first_received(&self) -> Option<&[u8]> {
         match self.steps.first() {

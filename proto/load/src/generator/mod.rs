@@ -6,7 +6,7 @@ mod sending;
 use self::sending::Sent;
 use crate::attempt::{Attempt, Invite, Times};
 use crate::scenario::{Received as Expected, Step};
-use crate::template::Kind;
+use crate::template::{Keyword, Kind};
 use crate::{Config, ConnectionUse, Outcome, Report};
 use alloc::sync::Arc;
 use alloc::vec;
@@ -32,14 +32,27 @@ pub struct Generator {
     /// Attempts of a callee with the keyed hash of their Call-ID.
     by_call_id: HashTable<(u64, SlabKey)>,
     wheel: Wheel<(SlabKey, Timer)>,
-    /// Number of requests of each user.
-    user_cseqs: Vec<u32>,
+    /// State of each user of a caller.
+    users: Vec<UserState>,
+    /// Index of the next user.
+    next_user: u32,
+    /// True if the scenario has a Call-ID for each user, so that a user has one attempt at a time.
+    is_one_each: bool,
     rng: Rng,
     /// Number in all Call-IDs of this generator.
     run: u64,
     hash_key: [u8; 16],
     counters: Counters,
     notices: Vec<Notice<Owner>>,
+}
+
+/// State of a user.
+#[derive(Clone, Copy, Debug, Default)]
+struct UserState {
+    /// Number of requests that are counted for the user, such as REGISTER.
+    cseq: u32,
+    /// True while an attempt is open.
+    is_busy: bool,
 }
 
 /// Requested action: an attempt has ended.
@@ -54,7 +67,8 @@ pub enum Action {
 pub struct Counters {
     /// Attempts that were started.
     pub started: u64,
-    /// Planned attempts that were not started because [`Config::attempts_max`] was reached.
+    /// Planned attempts that were not started because [`Config::attempts_max`] was reached, or because the users of a scenario
+    /// with one Call-ID for each had attempts pending.
     pub dropped: u64,
     /// Requests sent, without retransmissions.
     pub requests: u64,
@@ -92,13 +106,16 @@ impl Generator {
         let limits = ringway_transaction::Limits { servers_max: usize::MAX, clients_max: usize::MAX };
         let transactions = Transactions::new(0, config.timers, limits, key(1), BranchKey::new(key(2)), now);
         let users = if config.scenario.is_caller() { config.users.count() as usize } else { 0 };
+        let is_one_each = config.scenario.has(|word| *word == Keyword::UserCallId);
         Self {
             config,
             transactions,
             attempts: Slab::default(),
             by_call_id: HashTable::new(),
             wheel: Wheel::new(now),
-            user_cseqs: vec![0; users],
+            users: vec![UserState::default(); users],
+            next_user: 0,
+            is_one_each,
             rng,
             run,
             hash_key: key(3),
@@ -163,17 +180,31 @@ impl Generator {
             let Some(arrivals) = &mut self.config.arrivals else { return };
             let Some(planned) = arrivals.take_due(cx.now, &mut self.rng) else { return };
             let turn = arrivals.taken() - 1;
-            if self.attempts.len() >= self.config.attempts_max || self.config.locals.is_empty() {
+            let is_room = self.attempts.len() < self.config.attempts_max && !self.config.locals.is_empty();
+            let Some(user) = self.take_user().filter(|_| is_room) else {
                 self.counters.dropped += 1;
                 continue;
-            }
-            let user = (turn % u64::from(self.config.users.count())) as u32;
+            };
             let flow = self.flow_of(user, turn);
             self.counters.started += 1;
             let times = Times::new(planned, cx.now);
             let key = self.attempts.insert(Attempt::new(self.counters.started, user, flow, times));
             self.advance(cx, key);
         }
+    }
+
+    /// Next user who may begin an attempt. RFC 3261 §10.2: a user sends no REGISTER while another one is pending.
+    fn take_user(&mut self) -> Option<u32> {
+        for _ in 0..USERS_TRIED_MAX {
+            let user = self.next_user;
+            self.next_user = (user + 1) % self.config.users.count();
+            let state = self.users.get_mut(user as usize)?;
+            if !(self.is_one_each && state.is_busy) {
+                state.is_busy = true;
+                return Some(user);
+            }
+        }
+        None
     }
 
     /// Flow of a user's requests to the server.
@@ -323,6 +354,9 @@ impl Generator {
         if let Some(sent) = &attempt.unacknowledged {
             self.wheel.cancel(sent.timer);
         }
+        if let Some(user) = self.users.get_mut(attempt.user as usize) {
+            user.is_busy = false;
+        }
         if let Some(hash) = attempt.call_id_hash
             && let Ok(entry) = self.by_call_id.find_entry(hash, |entry| entry.1 == key)
         {
@@ -416,5 +450,7 @@ fn find(steps: &[Step], from: usize, is_expected: impl Fn(&Expected) -> bool) ->
     None
 }
 
+/// Number of users in a row that are tried for one that has no attempt pending.
+const USERS_TRIED_MAX: usize = 64;
 /// Maximum number of attempts that one call starts.
 const STARTS_MAX: usize = 64;

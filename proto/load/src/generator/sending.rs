@@ -40,9 +40,9 @@ impl Generator {
         if method != Method::Ack {
             attempt.cseq += 1;
             self.counters.requests += 1;
-            if let Some(number) = self.user_cseqs.get_mut(attempt.user as usize) {
-                *number += u32::from(template.has(|word| *word == Keyword::UserCSeq));
-                user_cseq = *number;
+            if let Some(user) = self.users.get_mut(attempt.user as usize) {
+                user.cseq += u32::from(template.has(|word| *word == Keyword::UserCSeq));
+                user_cseq = user.cseq;
             }
         }
         if method == Method::Bye {
