@@ -8,6 +8,7 @@ mod call;
 mod cancel;
 mod fork;
 mod life;
+mod load;
 mod network;
 mod refused;
 mod register;

@@ -1,5 +1,6 @@
 //! The command line.
 
+use crate::lab::LabArgs;
 use crate::phone::{AnswerArgs, AudioArgs, CallArgs, DemoArgs, OptionsArgs, PhoneScreenArgs};
 use clap::error::ErrorKind;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
@@ -64,6 +65,8 @@ Examples:
     Options(Box<OptionsArgs>),
     /// List microphones and loudspeakers; `*` marks the ones that are used by default
     Audio(AudioArgs),
+    /// Offer load to a SIP server and measure it
+    Lab(LabArgs),
     /// See it work: a server, two phones and a protected call in one process, in a few seconds
     Demo(DemoArgs),
 }
