@@ -1,7 +1,7 @@
 //! Tests with malformed messages and messages of strangers.
 
 use crate::harness::{PEER, Table, answer, in_dialog, invite, invite_with, sdp, udp};
-use ringway_agent::CallState;
+use ringway_agent::{AgentEvent, CallState};
 use ringway_sansio::{Rng, Seed};
 
 #[test]
@@ -148,4 +148,41 @@ fn requests_without_end_meet_limits() {
     assert_eq!(table.agent.calls().count(), table.agent.config().limits.calls_max);
     table.pass_s(300);
     assert_eq!(table.agent.transactions().len(), (0, 0));
+}
+
+#[test]
+fn transfers_of_a_peer_do_not_use_up_our_requests() {
+    let mut table = Table::direct();
+    let (call, first) = table.established(&format!("sip:bob@{PEER}"));
+    for cseq in 1..200 {
+        let refer = in_dialog("REFER", cseq, &first, "Refer-To: <sip:c@10.0.0.7>\r\n", None);
+        table.receive(PEER, &refer);
+        let _ = table.ask(|agent, cx| agent.reject_transfer(cx, call));
+    }
+    // The call, the INVITE that is kept for late 2xx, and its unanswered NOTIFYs.
+    assert!(table.agent.len().1 < 10, "{:?}", table.agent.len());
+    let refused = table.lines().iter().filter(|line| line.starts_with("SIP/2.0 491")).count();
+    assert!(refused > 190, "{refused}");
+    table.pass_s(40);
+    table.sent();
+    table.receive(PEER, &in_dialog("REFER", 200, &first, "Refer-To: <sip:c@10.0.0.7>\r\n", None));
+    assert_eq!(table.sent()[0].line(), "SIP/2.0 202 Accepted");
+}
+
+#[test]
+fn calls_that_end_at_once_do_not_use_up_our_requests() {
+    let mut table = Table::direct();
+    for number in 0..200 {
+        table.receive(PEER, &invite(&format!("c{number}"), 1, None));
+        table.sent();
+        let Some(AgentEvent::Incoming { call, .. }) = table.events().pop() else { continue };
+        let media = crate::harness::media();
+        table.ask(|agent, cx| agent.answer(cx, call, media)).unwrap();
+        let ok = table.only();
+        // Without the answer to our offer the call ends; the BYE is not answered.
+        table.receive(PEER, &in_dialog("ACK", 1, &ok, "", None));
+    }
+    assert!(table.agent.len().1 < 32, "{:?}", table.agent.len());
+    assert!(table.agent.counters().too_many_calls > 150);
+    table.call("sip:carol@10.0.0.3");
 }
