@@ -273,7 +273,7 @@ impl Calls {
             write_refusal(response, why, &agent);
         });
         self.report_ended(cx, id, why.status, &why.reason, By::Local);
-        self.drop_call(id);
+        self.drop_call(cx, id);
         CallError::Refused { status: why.status, reason: why.reason.clone() }
     }
 
