@@ -310,6 +310,11 @@ impl Requests {
         self.active.get(key).is_some_and(|request| request.client.is_none() && request.rounds == 0)
     }
 
+    /// Number of requests for this purpose.
+    pub(crate) fn count_of(&self, purpose: Purpose) -> usize {
+        self.active.iter().filter(|(_, request)| request.purpose == purpose).count()
+    }
+
     /// Number of requests that are kept.
     pub(crate) fn len(&self) -> usize {
         self.active.len()
