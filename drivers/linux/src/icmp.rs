@@ -38,12 +38,12 @@ impl IcmpErrors {
         let Some(Some(socket)) = sockets.get(usize::from(listener.0)) else { return 0 };
         let count = self.batch.receive(socket.as_fd());
         for error in (0..count).filter_map(|index| self.batch.error(index)) {
+            counters.icmp_errors.increment();
             if error.is_unreachable {
                 let flow = Flow::udp(listener, Flow::canonical(error.to));
                 each(IcmpError { flow, quoted: error.quoted });
             }
         }
-        counters.icmp_errors.add(count as u64);
         self.left = self.left.saturating_sub(count);
         if self.left == 0 && !self.is_paused {
             counters.icmp_pauses.increment();
