@@ -331,9 +331,11 @@ fn a_refused_call_is_reported_and_fails() {
 fn unreachable_and_unanswered_calls_are_failures() {
     let free = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let uri = format!("sip:bob@{}", free.local_addr().unwrap());
+    let begun = Instant::now();
     let alice = alice(&uri, &["--ring-s", "1"]);
     let value = alice.json();
     assert_eq!(alice.status, 1);
+    assert!(begun.elapsed() < Duration::from_secs(20), "it waits for timer B: 32 s");
     assert!(value["result"] == "failed" || value["result"] == "cancelled", "{value:#}");
     let (bob, uri) = bob(&["--ring-s", "30"]);
     let alice = self::alice(&uri, &["--ring-s", "1"]);
