@@ -108,6 +108,8 @@ pub struct Counters {
     pub requests_absorbed: u64,
     /// Client transactions without a final response in time.
     pub client_timeouts: u64,
+    /// Client transactions that an ICMP error ended.
+    pub icmp_failures: u64,
     /// Failed INVITEs without an ACK in time.
     pub acks_missed: u64,
     /// Responses that belong to no request of ours.
