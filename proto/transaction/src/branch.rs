@@ -6,8 +6,8 @@
 
 use alloc::vec::Vec;
 use core::hash::Hasher;
-use core::net::IpAddr;
-use ringway_sansio::{Flow, PartHasher};
+use core::net::{IpAddr, SocketAddr};
+use ringway_sansio::{Flow, PartHasher, Transport};
 use ringway_sip::{HeaderName, Message, Via, hex16, read_hex, write_hex};
 use siphasher::sip::SipHasher13;
 
@@ -21,13 +21,22 @@ pub enum Branch {
         /// Its slab key there.
         key: crate::SlabKey,
     },
-    /// Statelessly forwarded request that was received on this connection (0: by datagram).
-    Stateless {
-        /// Number of the connection.
-        connection: u64,
-        /// Keyed hash of the next hop; see [`BranchKey::target_of`].
-        target: u32,
-    },
+    /// A statelessly forwarded request.
+    Stateless(StatelessBranch),
+}
+
+/// Content of the branch of a statelessly forwarded request, and the destination of its responses, which the branch
+/// confirms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StatelessBranch {
+    /// Number of the connection that the request was received on; 0: by datagram.
+    pub connection: u64,
+    /// Keyed hash of the next hop; see [`BranchKey::target_of`].
+    pub target: u32,
+    /// Transport of the next Via.
+    pub transport: Transport,
+    /// Address of the next Via; see [`reply_address`](crate::reply_address).
+    pub reply: SocketAddr,
 }
 
 /// Writes and verifies branches; all shards of a server have the same.
@@ -61,7 +70,7 @@ impl BranchKey {
     pub fn write_stateless(
         &self,
         request: &Message<'_>,
-        reply: core::net::SocketAddr,
+        reply: SocketAddr,
         connection: u64,
         target: &Flow,
         out: &mut Vec<u8>,
@@ -109,7 +118,8 @@ impl BranchKey {
         if *rest.first_chunk()? != hex16(check) {
             return None;
         }
-        Some(Branch::Stateless { connection, target })
+        let transport = Transport::from_token(next.transport)?;
+        Some(Branch::Stateless(StatelessBranch { connection, target, transport, reply }))
     }
 
     /// Client transaction of a branch whose fields are these.
@@ -135,7 +145,7 @@ impl BranchKey {
         &self,
         message: &Message<'_>,
         via: &Via<'_>,
-        reply: core::net::SocketAddr,
+        reply: SocketAddr,
         (connection, target): (u64, u32),
     ) -> u64 {
         let mut hash = PartHasher::new(SipHasher13::new_with_key(&self.key));

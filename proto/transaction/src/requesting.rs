@@ -77,9 +77,7 @@ impl<S: Copy, C: Copy> Transactions<S, C> {
     ) -> Answer<C> {
         let slot = match self.branch_key.read(message) {
             Some(Branch::Transaction { shard, key }) if shard == self.shard => key,
-            Some(Branch::Stateless { connection, target }) => {
-                return Answer::Stateless { connection, target };
-            }
+            Some(Branch::Stateless(branch)) => return Answer::Stateless(branch),
             Some(Branch::Transaction { .. }) | None => {
                 self.counters.stray_responses += 1;
                 return Answer::Stray;

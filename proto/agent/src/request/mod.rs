@@ -340,7 +340,7 @@ impl Requests {
         let (client, key) = match self.transactions.receive_response(&mut cx.io, message, status, |_| true) {
             ringway_transaction::Answer::Pass { client, owner } => (client, owner),
             ringway_transaction::Answer::Absorbed => return None,
-            ringway_transaction::Answer::Stateless { .. }
+            ringway_transaction::Answer::Stateless(_)
             | ringway_transaction::Answer::Elsewhere
             | ringway_transaction::Answer::Stray => {
                 cx.counters.stray += 1;

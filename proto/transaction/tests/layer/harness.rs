@@ -249,3 +249,6 @@ pub(crate) fn as_text(bytes: &[u8]) -> String {
 
 /// A whole millisecond, like timers.
 const BEGIN: Instant = Instant::from_secs(1_700_000_000);
+
+/// Time in milliseconds after the end of timers D and I to M within which a transaction is removed.
+pub(crate) const REMOVAL_MS: u64 = 32;
