@@ -466,7 +466,9 @@ impl<N: Node> Worker<N> {
     /// Timeout of the next wait; the sleep is announced if it is not zero.
     fn begin_sleep(&self) -> Duration {
         let now = self.common.clock.now();
-        let until = self.next_deadline().min(now + SLEEP_MAX);
+        let deadline = self.next_deadline();
+        // Held packets are checked for their time limit; all else that ends a sleep has a deadline or an event.
+        let until = if self.held.is_empty() { deadline } else { deadline.min(now + HELD_CHECK_INTERVAL) };
         if until <= now || !self.streams.reports.is_empty() || self.common.phase() == Phase::Ending {
             return Duration::ZERO;
         }
@@ -544,7 +546,8 @@ const BATCHES_PER_TURN: usize = 8;
 
 const FLUSH_ROUNDS: usize = 8;
 
-const SLEEP_MAX: Duration = Duration::from_millis(250);
+/// Interval at which packets that wait for the store are checked.
+const HELD_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Capacity above which an outbox is freed.
 const KEPT_ARENA_BYTES: usize = 8 << 20;
