@@ -37,7 +37,7 @@ const BUFFER_KEPT_BYTES: usize = 4 << 20;
 /// Moment at which a record counts as stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// The record is appended; it is durable within 1 s, and written within 250 ms.
+    /// The record is appended; it is durable within 1 s.
     #[default]
     Relaxed,
     /// The record is durable.
