@@ -37,7 +37,7 @@ impl Phone {
                 if let Some(user) = proven_user {
                     cx.emit(PhoneEvent::CallerProven { uri: from.clone(), user });
                 }
-                self.on_incoming(cx, call, display_name, from, replaces.is_some());
+                self.on_incoming(cx, call, display_name, from, replaces);
             }
             AgentEvent::Progress { call, .. }
             | AgentEvent::EarlyMedia { call, .. }
@@ -130,9 +130,12 @@ impl Phone {
         id: CallId,
         name: String,
         uri: String,
-        has_replaces: bool,
+        replaces: Option<CallId>,
     ) {
-        let replaces = has_replaces && self.config.transfers == TransferPolicy::Ask;
+        let replaced = self.calls.iter().find(|call| call.id.is_some() && call.id == replaces);
+        // Who can read the signalling can replace a call, with another one that is not protected.
+        let replaces = self.config.transfers == TransferPolicy::Ask
+            && replaced.is_some_and(|call| call.protection == crate::Protection::None && !call.is_securing);
         if self.calls.len() >= self.config.limits.calls_max && !replaces {
             self.counters.busy += 1;
             // A call that is over already needs no response.
@@ -144,7 +147,7 @@ impl Phone {
             .push(Call { id: Some(id), ..Call::new(call, Origin::Incoming, name.clone(), uri.clone()) });
         cx.emit(PhoneEvent::Incoming { call, name, uri });
         match self.config.incoming {
-            // RFC 3891 §3: the user has answered the replaced call already.
+            // RFC 3891 §3: the user has accepted the replaced call already.
             _ if replaces => self.answer(cx, call),
             IncomingPolicy::Ask => {
                 self.signal(cx, call, |agent, cx, id| agent.ring(cx, id, RINGING));
