@@ -9,9 +9,9 @@ use crate::{
 };
 use alloc::boxed::Box;
 use alloc::string::String;
-use ringway_agent::{AgentEvent, By, CallId, Ended};
+use ringway_agent::{AgentEvent, By, CallId, CallState, Ended};
 use ringway_sansio::Context;
-use ringway_sdp::{MediaParams, Protection};
+use ringway_sdp::{Direction, MediaParams, Protection};
 
 impl Phone {
     /// Handles an event of the user agent.
@@ -164,12 +164,46 @@ impl Phone {
         let codec = params.codec.name().into();
         let is_securing = matches!(params.protection, Protection::Zrtp { .. });
         call.is_securing = is_securing;
-        self.set_params(cx, number, params);
+        // The source of the INVITE may be forged, and its SDP may name a victim: only the ACK shows that the caller has our 200.
+        let is_confirmed =
+            self.call(number).and_then(|call| call.id).is_none_or(|id| self.is_acknowledged(id));
+        let awaits_ack = (!is_confirmed && params.direction.sends()).then(|| params.clone());
+        let direction = match (is_confirmed, params.direction.receives()) {
+            (true, _) => params.direction,
+            (false, true) => Direction::RecvOnly,
+            (false, false) => Direction::Inactive,
+        };
+        self.set_params(cx, number, MediaParams { direction, ..params });
+        if let Some(call) = self.call_mut(number) {
+            call.awaits_ack = awaits_ack;
+        }
         self.media(cx, number, MediaCommand::Answered);
         cx.emit(PhoneEvent::Answered { call: number, codec });
         if is_securing {
             cx.emit(PhoneEvent::Securing { call: number });
         }
+    }
+
+    /// Lets the media of answered calls send after the ACK.
+    pub(crate) fn release_media(&mut self, cx: &mut Context<'_, Action>) {
+        let is_released = |phone: &Self, call: &Call| {
+            call.awaits_ack.is_some() && call.id.is_none_or(|id| phone.is_acknowledged(id))
+        };
+        while let Some(call) = self.calls.iter().find(|call| is_released(self, call)) {
+            let (number, wants_hold) = (call.number, call.wants_hold);
+            let params = self.call_mut(number).and_then(|call| call.awaits_ack.take());
+            if let Some(params) = params {
+                self.set_params(cx, number, params);
+            }
+            if wants_hold {
+                self.media(cx, number, MediaCommand::Hold);
+            }
+        }
+    }
+
+    /// False for an incoming call whose 200 has no ACK yet.
+    fn is_acknowledged(&self, id: CallId) -> bool {
+        self.agent.call_state(id) != Some(CallState::Accepted)
     }
 
     fn on_change_refused(
@@ -212,6 +246,7 @@ impl Phone {
     fn set_params(&mut self, cx: &mut Context<'_, Action>, number: CallNumber, params: MediaParams) {
         if let Some(call) = self.call_mut(number) {
             call.codec = params.codec.name();
+            call.awaits_ack = None;
         }
         self.media(cx, number, MediaCommand::Params(Box::new(params)));
     }

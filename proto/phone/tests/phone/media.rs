@@ -3,8 +3,8 @@
 use crate::world::{ALICE, BOB, World};
 use ringway_media::session::{MediaEvent, Sas, SecurityFailure, ZrtpSettings};
 use ringway_phone::{
-    CallMediaEvent, CryptoSuite, Phase, PhoneCommand, PhoneEvent, Protection, SasStatus, Side, SrtpPolicy,
-    StunServer,
+    CallMediaEvent, CryptoSuite, MediaCommand, Phase, PhoneCommand, PhoneEvent, Protection, SasStatus, Side,
+    SrtpPolicy, StunServer,
 };
 use ringway_sansio::{Flow, Instant, ListenerId, Node, Received};
 use ringway_zrtp::{Continuity, Retained, ZidCache, ZrtpConfig};
@@ -204,4 +204,25 @@ fn a_protected_call_is_not_replaced_without_the_user() {
         let is_ringing = phone.call(number).unwrap().phase() == Phase::RingsHere;
         assert_eq!(is_ringing, is_protected, "the new call");
     }
+}
+
+#[test]
+fn nothing_is_sent_to_the_address_in_an_invite_before_the_ack() {
+    let mut world = World::new(|_, config| {
+        config.incoming = ringway_phone::IncomingPolicy::Answer;
+        config.agent.trace = ringway_agent::Trace::Whole;
+    });
+    from_stranger(&mut world, BOB, "INVITE", "");
+    let sends = |world: &World| {
+        let sends = |command: &(_, MediaCommand)| match &command.1 {
+            MediaCommand::Params(params) => Some((params.direction.sends(), params.direction.receives())),
+            _ => None,
+        };
+        world.stations[BOB].commands.iter().filter_map(sends).collect::<Vec<_>>()
+    };
+    world.pass(Duration::from_secs(20));
+    assert_eq!(sends(&world), [(false, true)]);
+    let (_, tag) = of_our_answer(&world, BOB, "To:");
+    from_stranger(&mut world, BOB, "ACK", &format!(";tag={tag}"));
+    assert_eq!(sends(&world), [(false, true), (true, true)]);
 }
