@@ -103,8 +103,8 @@ pub(crate) fn pad(text: &str, columns: usize) -> String {
 /// Accents and vowel signs that may stand on one letter; more are left out.
 const MARKS_MAX: usize = 2;
 
-/// Controls, format characters (Unicode's Cc, Cf, Zl, Zp), and selectors that change how wide a letter is drawn.
-fn is_obeyed(c: char) -> bool {
+/// True for control and format characters (Unicode's Cc, Cf, Zl, Zp), and for selectors that change the width of a letter.
+pub fn is_obeyed(c: char) -> bool {
     c.is_control()
         || matches!(c,
             '\u{ad}' | '\u{34f}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}'
