@@ -141,8 +141,9 @@ impl Simulation {
             self.now += self.sync_takes;
         }
         let durable = self.writer.durable();
-        while let Some((_, at)) = self.open.pop_front_if(|(number, _)| *number <= durable) {
-            self.slowest = self.slowest.max(self.now - at);
+        while let Some(&(_, arrived)) = self.open.front().filter(|(number, _)| *number <= durable) {
+            self.slowest = self.slowest.max(self.now - arrived);
+            self.open.pop_front();
         }
         // They are in the buffer when the sync ends.
         self.take_arrivals();
@@ -190,7 +191,8 @@ impl Simulation {
 
     /// Appends the records that have arrived.
     fn take_arrivals(&mut self) {
-        while let Some(arrived) = self.arrivals.pop_front_if(|arrival| *arrival <= self.now) {
+        while let Some(&arrived) = self.arrivals.front().filter(|arrival| **arrival <= self.now) {
+            self.arrivals.pop_front();
             self.append_since(arrived, &VALUE);
         }
     }
