@@ -52,9 +52,6 @@ pub enum Mismatch {
 }
 
 impl Refused {
-    /// Number of [`Refused::index`] values.
-    pub const COUNT: usize = 15;
-
     /// SIP status code of the response: 400 for a malformed body, 488 for an unacceptable offer (RFC 3261
     /// §13.3.1.3), 491 while our own offer is pending.
     pub const fn status(&self) -> u16 {
@@ -93,27 +90,6 @@ impl Refused {
             | Self::Crypto
             | Self::Downgrade
             | Self::Mismatch(_) => 399,
-        }
-    }
-
-    /// Index of this reason in a table of counters.
-    pub const fn index(&self) -> usize {
-        match self {
-            Self::Malformed(malformed) if malformed.fault.is_limit() => 1,
-            Self::Malformed(_) => 0,
-            Self::OfferPending => 2,
-            Self::NoOffer => 3,
-            Self::NoAudio => 4,
-            Self::Rejected => 5,
-            Self::Transport => 6,
-            Self::Address => 7,
-            Self::Codec => 8,
-            Self::Dtls => 9,
-            Self::ProtectionUnwanted => 10,
-            Self::Unprotected => 11,
-            Self::Crypto => 12,
-            Self::Downgrade => 13,
-            Self::Mismatch(_) => 14,
         }
     }
 }

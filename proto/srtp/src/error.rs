@@ -19,10 +19,6 @@ pub enum KeyError {
     MkiTooLong,
     /// The lifetime is 0 or above the suite's maximum (RFC 4568 §6.1).
     Lifetime,
-    /// With several keys, the MKIs must differ and have one length above 0 (RFC 4568 §6.1).
-    MkiMismatch,
-    /// The receiver already holds [`MASTER_KEYS_MAX`](ringway_sdp::MASTER_KEYS_MAX) keys.
-    TooManyKeys,
 }
 
 impl fmt::Display for KeyError {
@@ -32,10 +28,6 @@ impl fmt::Display for KeyError {
             Self::SaltLength { expected } => write!(f, "the SRTP master salt must have {expected} bytes"),
             Self::MkiTooLong => f.write_str("the master key identifier is longer than 128 bytes"),
             Self::Lifetime => f.write_str("the key's lifetime must be 1 to 2^48 packets"),
-            Self::MkiMismatch => {
-                f.write_str("several keys need different master key identifiers of the same length")
-            }
-            Self::TooManyKeys => f.write_str("too many master keys at a time"),
         }
     }
 }
@@ -91,7 +83,7 @@ pub enum UnprotectError {
     TooOld,
     /// The tag does not match the packet.
     AuthenticationFailed,
-    /// The E flag does not match the negotiated SRTCP encryption (RFC 4568 §6.3.2).
+    /// SRTCP without the E flag; unencrypted SRTCP is never negotiated (RFC 4568 §6.3.2).
     WrongEncryption,
     /// The key has protected its maximum number of packets (RFC 4568 §6.1).
     LifetimeOver,
@@ -107,7 +99,7 @@ impl fmt::Display for UnprotectError {
             Self::Replayed => "the packet was received before",
             Self::TooOld => "the packet is older than the replay window",
             Self::AuthenticationFailed => "the packet's authentication failed",
-            Self::WrongEncryption => "the packet's RTCP encryption is not the negotiated one",
+            Self::WrongEncryption => "the RTCP packet is not encrypted",
             Self::LifetimeOver => "the lifetime of the packet's key is over",
             Self::TooManySsrcs => "too many SSRCs with one SRTP key",
         })
