@@ -38,31 +38,42 @@ pub struct CryptoLine {
 ///
 /// [`Self::UnknownSuite`] and [`Self::UnsupportedParameter`] are valid lines that another implementation
 /// might support; the others are invalid. No error affects other lines.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CryptoLineError {
     /// Longer than [`LINE_BYTES_MAX`].
+    #[error("the crypto line is too long")]
     TooLong,
     /// Characters other than those of RFC 4568 §9.1, or fewer than three fields.
+    #[error("the crypto line is not `tag suite inline:key`")]
     Malformed,
     /// The tag is not a number of one to nine digits.
+    #[error("the tag is not a number of one to nine digits")]
     Tag,
     /// The suite is not supported.
+    #[error("the crypto suite is not supported")]
     UnknownSuite,
     /// The key method is not `inline:`.
+    #[error("the key is not given `inline:`")]
     KeyMethod,
     /// The key is not base64, or does not have the length that the suite needs.
+    #[error("the key is not base64 of the suite's length")]
     Key,
     /// The lifetime is 0, has a leading zero, or exceeds the suite's maximum.
+    #[error("the key's lifetime is not 1 to 2^48 packets")]
     Lifetime,
     /// The MKI has no length, a length outside 1 to 128, or does not fit its length.
+    #[error("the master key identifier does not fit its length of 1 to 128 bytes")]
     Mki,
     /// More than one key: the sender could change to a key that is not tracked.
+    #[error("the line has several keys")]
     SeveralKeys,
     /// A known session parameter is invalid or occurs twice.
+    #[error("a session parameter has an invalid value")]
     Parameter,
     /// An unsupported session parameter that changes the protection: a key derivation rate, no encryption, no
     /// authentication, error correction after encryption or with its own key, or an unknown one that must not
     /// be ignored (RFC 4568 §6.3.7).
+    #[error("a session parameter is not supported")]
     UnsupportedParameter,
 }
 
@@ -124,26 +135,6 @@ impl fmt::Debug for CryptoLine {
         write!(f, "CryptoLine({} {})", self.tag, self.suite.name())
     }
 }
-
-impl fmt::Display for CryptoLineError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::TooLong => "the crypto line is too long",
-            Self::Malformed => "the crypto line is not `tag suite inline:key`",
-            Self::Tag => "the tag is not a number of one to nine digits",
-            Self::UnknownSuite => "the crypto suite is not supported",
-            Self::KeyMethod => "the key is not given `inline:`",
-            Self::Key => "the key is not base64 of the suite's length",
-            Self::Lifetime => "the key's lifetime is not 1 to 2^48 packets",
-            Self::Mki => "the master key identifier does not fit its length of 1 to 128 bytes",
-            Self::SeveralKeys => "the line has several keys",
-            Self::Parameter => "a session parameter has an invalid value",
-            Self::UnsupportedParameter => "a session parameter is not supported",
-        })
-    }
-}
-
-impl core::error::Error for CryptoLineError {}
 
 /// Largest number of nine digits.
 const TAG_MAX: u32 = 999_999_999;

@@ -42,21 +42,14 @@ pub struct UserRow<'a> {
 }
 
 /// A row that is wrong. The file's name is not part of it: the caller prints it first.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{line}: {detail}")]
 pub struct BadRow {
     /// The line that it begins in, from 1.
     pub line: u64,
     /// The fault, and the remedy.
     pub detail: String,
 }
-
-impl fmt::Display for BadRow {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.line, self.detail)
-    }
-}
-
-impl core::error::Error for BadRow {}
 
 /// Indexes of the columns.
 #[derive(Clone, Copy)]
