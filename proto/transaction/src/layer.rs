@@ -1,6 +1,6 @@
 //! Transactions of one shard.
 
-use crate::branch::BranchKey;
+use crate::branch::{BranchKey, StatelessBranch};
 use crate::client::{Client, ClientId};
 use crate::clock::{Due, Side};
 use crate::config::{Limits, Timers};
@@ -65,13 +65,8 @@ pub enum Answer<C> {
     },
     /// Retransmission, or response to a CANCEL.
     Absorbed,
-    /// Response to a statelessly forwarded request, which was received on this connection (0: by datagram).
-    Stateless {
-        /// Number of the connection.
-        connection: u64,
-        /// Keyed hash of the next hop of the request; see [`BranchKey::target_of`].
-        target: u32,
-    },
+    /// Response to a statelessly forwarded request.
+    Stateless(StatelessBranch),
     /// Response from another address than the next hop of the request.
     Elsewhere,
     /// Response that belongs to no request of ours.
@@ -108,6 +103,8 @@ ringway_sansio::counters! {
         requests_absorbed,
         /// Requests without a response in time.
         client_timeouts,
+        /// Requests that an ICMP error ended.
+        icmp_failures,
         /// Failed INVITEs without an ACK.
         acks_missed,
         /// Responses that match no request of this server.

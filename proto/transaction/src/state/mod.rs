@@ -62,6 +62,11 @@ impl Timer {
     pub const fn is_retransmission(self) -> bool {
         matches!(self, Self::A | Self::E | Self::G)
     }
+
+    /// True for the timers after which a transaction is removed and nothing else happens. They may fire late.
+    pub const fn only_removes(self) -> bool {
+        matches!(self, Self::D | Self::I | Self::J | Self::K | Self::L | Self::M)
+    }
 }
 
 /// Event of a client transaction.
