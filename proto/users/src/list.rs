@@ -23,7 +23,7 @@ pub struct UserList {
     ends: [usize; COLUMNS_MAX + 1],
     fields: usize,
     /// Position of the row.
-    start: Option<Place>,
+    start: Option<Position>,
     /// Number of bytes read.
     bytes: u64,
 }
@@ -61,7 +61,7 @@ struct Columns {
 }
 
 #[derive(Clone, Copy)]
-struct Place {
+struct Position {
     line: u64,
     byte: u64,
 }
@@ -90,12 +90,12 @@ impl UserList {
     pub fn next(&mut self, bytes: &mut &[u8]) -> Result<Option<UserRow<'_>>, BadRow> {
         let is_end = bytes.is_empty();
         while self.read(bytes) {
-            let start = self.start.take().unwrap_or(Place { line: self.core.line(), byte: self.bytes });
+            let start = self.start.take().unwrap_or(Position { line: self.core.line(), byte: self.bytes });
             let bad = |detail| BadRow { line: start.line, detail };
             match self.columns {
                 None => self.columns = Some(self.header().map_err(bad)?),
                 Some(columns) => {
-                    let Place { line, byte } = start;
+                    let Position { line, byte } = start;
                     let (user, password) = self.row(columns).map_err(bad)?;
                     return Ok(Some(UserRow { line, byte, user, password }));
                 }
@@ -113,7 +113,7 @@ impl UserList {
         let is_end = bytes.is_empty();
         if self.start.is_none() {
             self.skip_ends_of_lines(bytes);
-            self.start = (!bytes.is_empty()).then(|| Place { line: self.core.line(), byte: self.bytes });
+            self.start = (!bytes.is_empty()).then(|| Position { line: self.core.line(), byte: self.bytes });
             (self.text_bytes, self.fields) = (0, 0);
         }
         // Of a row with too many fields only their number is reported.

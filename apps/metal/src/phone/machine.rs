@@ -141,7 +141,7 @@ impl<C: Card> Program<C> for PhoneMachine<C> {
 
     fn draw(&mut self, now: Instant, put: impl FnMut(usize, u16)) {
         // Right before a tick the screen can wait, and sound cannot.
-        if self.station.next_beat().is_some_and(|beat| beat.since(now) < DRAWING) {
+        if self.station.next_tick().is_some_and(|tick| tick.since(now) < DRAWING) {
             return;
         }
         if let Some(key) = self.consoles.idle(now, self.pages.takes_text()) {

@@ -76,7 +76,7 @@ impl Line {
     pub(crate) fn close(mut self) -> (Vec<CallMediaEvent>, Result<Heard, Failure>) {
         self.command(MediaCommand::Close);
         let mut events: Vec<_> = std::iter::from_fn(|| self.poll()).collect();
-        let (priority, tally) = (self.media.priority(), self.media.tally());
+        let (priority, counters) = (self.media.priority(), self.media.counters());
         let media = self.media.stop();
         events.extend(std::iter::from_fn(|| self.media.poll()));
         let Some(media) = media else {
@@ -94,7 +94,7 @@ impl Line {
             codec,
             report,
             priority,
-            counts: tally.counts(),
+            counts: counters.counts(),
             kept,
             card,
             ..Heard::default()

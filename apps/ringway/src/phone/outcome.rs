@@ -113,8 +113,8 @@ impl Outcome {
                 "kbit_s": rounded(sent.kbit_s),
                 "priority": heard.priority.to_string(),
                 "late_ms_max": rounded(heard.counts.late_ns_max as f64 / 1e6),
-                "late_beats": heard.counts.beats_late,
-                "skipped_beats": heard.counts.beats_skipped,
+                "late_beats": heard.counts.ticks_late,
+                "skipped_beats": heard.counts.ticks_skipped,
                 "errors": heard.counts.send_errors,
             },
             "received": {

@@ -3,7 +3,7 @@
 use super::Node;
 use super::services::SharedServices;
 use ringway_admin::{Call, Connection, Page, Registration, Stat, Stats, View, page_over_shards};
-use ringway_linux::{Clock, Connections, Runtime, Shards, Tally};
+use ringway_linux::{Clock, Connections, CountersReader, Runtime, Shards};
 use ringway_sansio::ConnectionId;
 use ringway_server::RegistrationRef;
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 pub(super) struct ServerView {
     shards: Shards<Node>,
     connections: Connections,
-    tally: Tally,
+    counters: CountersReader,
     services: Arc<SharedServices>,
     clock: Clock,
 }
@@ -22,7 +22,7 @@ impl ServerView {
         Self {
             shards: runtime.shards(),
             connections: runtime.connections(),
-            tally: runtime.tally(),
+            counters: runtime.counters(),
             services,
             clock,
         }
@@ -99,7 +99,7 @@ impl View for ServerView {
                 age_s: now.since(connection.since).as_secs(),
             })
             .collect();
-        Page { items, total: self.tally.counts().connections_open, next }
+        Page { items, total: self.counters.counts().connections_open, next }
     }
 
     fn stats(&self) -> Stats {
@@ -130,7 +130,7 @@ impl View for ServerView {
         for (name, (help, value)) in sums {
             stats.push(Stat::counter(name, help, value));
         }
-        stats.extend(self.tally.counts().each().map(|(name, value)| {
+        stats.extend(self.counters.counts().each().map(|(name, value)| {
             Stat::counter(name, "Counted by the packet driver; see the user guide.", value)
         }));
         stats.extend(self.store_stats());
