@@ -114,13 +114,8 @@ impl Phone {
                 cx.emit(PhoneEvent::OfferRefused { call, status, reason });
             }
             AgentEvent::TransferRequested { target, .. } => self.on_transfer_requested(cx, call, target),
-            AgentEvent::Registered { .. }
-            | AgentEvent::RegistrationFailed { .. }
-            | AgentEvent::Unregistered { .. }
-            | AgentEvent::Incoming { .. }
-            | AgentEvent::CallerRefused { .. }
-            | AgentEvent::QueryAnswered { .. }
-            | AgentEvent::Message { .. } => {}
+            // `on_agent_event` handles the events that are not about one call.
+            _ => {}
         }
     }
 
