@@ -130,9 +130,8 @@ impl Phone {
         id: CallId,
         name: String,
         uri: String,
-        has_replaces: bool,
+        replaces: bool,
     ) {
-        let replaces = has_replaces && self.config.transfers == TransferPolicy::Ask;
         if self.calls.len() >= self.config.limits.calls_max && !replaces {
             self.counters.busy += 1;
             // A call that is over already needs no response.
