@@ -129,8 +129,8 @@ impl Phone {
     ) {
         let replaced = self.calls.iter().find(|call| call.id.is_some() && call.id == replaces);
         // Who can read the signalling can replace a call, with another one that is not protected.
-        let replaces = self.config.transfers == TransferPolicy::Ask
-            && replaced.is_some_and(|call| call.protection == crate::Protection::None && !call.is_securing);
+        let replaces =
+            replaced.is_some_and(|call| call.protection == crate::Protection::None && !call.is_securing);
         if self.calls.len() >= self.config.limits.calls_max && !replaces {
             self.counters.busy += 1;
             // A call that is over already needs no response.
