@@ -41,10 +41,8 @@ pub(super) fn rows(point: &Point, readings: &[Readings]) -> Vec<Row> {
         readings.faults().into_iter().map(move |fault| format!("{name}: {fault}"))
     });
     let faults: Vec<String> = faults.collect();
-    if let (Some(row), false) = (rows.first_mut(), faults.is_empty()) {
-        if row.note.is_empty() {
-            row.note = format!("{what}, readings that do not count: {}", faults.join("; "));
-        }
+    if let Some(row) = rows.first_mut().filter(|row| row.note.is_empty() && !faults.is_empty()) {
+        row.note = format!("{what}, readings that do not count: {}", faults.join("; "));
     }
     rows
 }
