@@ -28,12 +28,14 @@ counters! {
     keep_alives,
     /// Requests answered with a failure.
     refused,
-    /// Calls refused because of the limit (486).
+    /// Calls refused because of the limit of calls, or of calls that end (486).
     too_many_calls,
     /// Responses ignored because an INVITE has its maximum number of dialogs.
     too_many_early_dialogs,
     /// Requests not sent because of the limit.
     too_many_requests,
+    /// Reports on a transfer not sent, and REFERs refused (491), because too many reports are not answered.
+    too_many_reports,
     /// Bodies over the limit (513).
     body_too_large,
     /// Route sets over the limit.

@@ -65,7 +65,10 @@ impl Calls {
             }
         };
         // A call that replaces another may exceed the limit by one, until the other ends.
-        if self.live_count() >= cx.config.limits.calls_max + usize::from(replaces.is_some()) {
+        let live = self.live_count();
+        let is_full = live >= cx.config.limits.calls_max + usize::from(replaces.is_some());
+        // Each call that ends holds a BYE until the peer responds to it.
+        if is_full || self.calls.len().saturating_sub(live) >= LEAVING_MAX {
             cx.counters.too_many_calls += 1;
             return cx.refuse(incoming, 486, "Busy Here");
         }
@@ -270,7 +273,7 @@ impl Calls {
             write_refusal(response, why, &agent);
         });
         self.report_ended(cx, id, why.status, &why.reason, By::Local);
-        self.drop_call(id);
+        self.drop_call(cx, id);
         CallError::Refused { status: why.status, reason: why.reason.clone() }
     }
 
@@ -438,3 +441,6 @@ fn expires_of(message: &Message<'_>) -> Option<Duration> {
     let seconds = message.first(HeaderName::Expires).and_then(grammar::delta_seconds)?;
     Some(Duration::from_secs(u64::from(seconds.max(1))))
 }
+
+/// Number of calls without a response to their BYE at which further INVITEs are refused.
+const LEAVING_MAX: usize = 16;

@@ -151,7 +151,7 @@ impl Calls {
             Some(CallState::Cancelling) => {
                 self.acknowledge_and_leave(cx, key, message);
                 self.report_ended(cx, id, 487, "cancelled", By::Local);
-                self.drop_call(id);
+                self.drop_call(cx, id);
             }
             // Another fork has answered first, or the call has ended.
             _ => {
@@ -172,7 +172,7 @@ impl Calls {
             // No request can be sent in it: the peer times out without our ACK.
             cx.counters.too_many_routes += 1;
             self.report_ended(cx, id, 400, "the answer makes no dialog", By::Local);
-            return self.drop_call(id);
+            return self.drop_call(cx, id);
         };
         // The INVITE may have been sent again since that dialog began.
         dialog.local_cseq = call.dialog.local_cseq;
@@ -259,7 +259,7 @@ impl Calls {
                 self.report_ended(cx, id, answer.status, &answer.reason, by);
             }
         }
-        self.drop_call(id);
+        self.drop_call(cx, id);
     }
 
     /// Follows a redirection (RFC 3261 §8.1.3.4) to the best contact that a request can be sent to, without credentials.
@@ -305,15 +305,13 @@ impl Calls {
         self.submit_invite(cx, id, draft).is_ok()
     }
 
-    /// Ends a call that was not answered in time.
+    /// Ends a call, or a change of one, that was not answered in time.
     pub(super) fn on_ring_timeout(&mut self, cx: &mut CoreContext<'_>, id: CallId) {
         match self.call_state(id) {
             Some(CallState::Calling) => self.end_call(cx, id, None),
             Some(CallState::Ringing) => self.end_call(cx, id, Some(480)),
-            Some(
-                CallState::Cancelling | CallState::Accepted | CallState::Established | CallState::Leaving,
-            )
-            | None => {}
+            Some(CallState::Established) => self.give_up_change(cx, id),
+            Some(CallState::Cancelling | CallState::Accepted | CallState::Leaving) | None => {}
         }
     }
 }
