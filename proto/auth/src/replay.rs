@@ -108,14 +108,14 @@ impl ReplayWindows {
     }
 }
 
-/// Hash that places nonces in the order of their numbers. Clients use them in about the order in which they were made, so
-/// that the next nonce is beside the last one in memory; at random places each would miss the caches. Nobody can choose
+/// Hash that puts nonces in the order of their numbers. Clients use them in about the order in which they were made, so
+/// that the next nonce is beside the last one in memory; at random positions each would miss the caches. Nobody can choose
 /// the keys: they are numbers of ours, under a MAC.
 type InOrder = BuildHasherDefault<OrderHasher>;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct OrderHasher {
-    place: u64,
+    position: u64,
     all: u64,
 }
 
@@ -133,20 +133,20 @@ impl Hasher for OrderHasher {
 
     /// Number in its shard.
     fn write_u32(&mut self, value: u32) {
-        self.place = self.place.wrapping_add(u64::from(value));
+        self.position = self.position.wrapping_add(u64::from(value));
         self.all ^= u64::from(value) << 32;
     }
 
-    /// Shard. Each begins at a place of its own, because their numbers are about the same.
+    /// Shard. Each begins at a position of its own, because their numbers are about the same.
     fn write_u16(&mut self, value: u16) {
-        self.place = self.place.wrapping_add(u64::from(value).wrapping_mul(MIX));
+        self.position = self.position.wrapping_add(u64::from(value).wrapping_mul(MIX));
         self.all ^= u64::from(value);
     }
 
-    /// The table compares the upper seven bits before it compares keys; the lower ones are the place.
+    /// The table compares the upper seven bits before it compares keys; the lower ones are the position.
     fn finish(&self) -> u64 {
         let tag = self.all.wrapping_mul(MIX);
-        (tag & TAG_BITS) | (self.place & !TAG_BITS)
+        (tag & TAG_BITS) | (self.position & !TAG_BITS)
     }
 }
 
