@@ -1,7 +1,7 @@
 //! Interface between the image and a program.
 
 use crate::{Hardware, Memory};
-use ringway_ethernet::{Card, Worked};
+use ringway_ethernet::Worked;
 use ringway_sansio::Instant;
 
 /// Program of a machine: its two tasks and its consoles. No method blocks.
