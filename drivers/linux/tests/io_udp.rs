@@ -22,7 +22,7 @@ fn flows_get_their_own_answers_and_spread_over_the_workers() {
         }
     }
     until("the counts", || runtime.counts().datagrams_out == 1200);
-    let by_worker: Vec<_> = runtime.tally().by_worker().iter().map(|counts| counts.datagrams_in).collect();
+    let by_worker: Vec<_> = runtime.counters().by_worker().iter().map(|counts| counts.datagrams_in).collect();
     assert!(by_worker.iter().all(|&count| count > 0), "{by_worker:?}");
     assert_eq!(by_worker.iter().sum::<u64>(), 1200);
     for shard in 0..4 {
@@ -80,6 +80,42 @@ fn a_failed_packet_is_reported_to_its_shard_and_stops_no_other() {
     assert_eq!(events(&runtime, 3), told);
     assert!((0..3).all(|shard| events(&runtime, shard).is_empty()), "no other shard gets a report");
     assert_eq!((runtime.counts().send_errors, runtime.counts().unreachable), (3, 3));
+}
+
+#[test]
+fn an_icmp_error_is_reported_to_the_shard_of_its_packet_and_stops_no_other() {
+    for listen in ["udp:127.0.0.1:0", "udp:[::1]:0"] {
+        let runtime = start(&[listen], 2, 4, Config::default());
+        let closed = closed_port(address(&runtime, 0));
+        let clients: Vec<_> = (0..8).map(|_| client(address(&runtime, 0))).collect();
+        let begun = Instant::now();
+        let text = format!("3 closed {closed}");
+        for _ in 0..20 {
+            for socket in &clients {
+                socket.send(text.as_bytes()).unwrap();
+                socket.send(b"1 echo").unwrap();
+            }
+            for socket in &clients {
+                let mut both = [receive(socket), receive(socket)];
+                both.sort();
+                assert_eq!(both, ["1 echo", "after\n"], "a packet to another address was lost");
+            }
+        }
+        let seen = |shard| runtime.shards().with_shard(shard, |node| node.icmp.clone()).unwrap();
+        until("the errors", || !seen(3).is_empty());
+        assert!(begun.elapsed() < Duration::from_secs(5));
+        assert!(seen(3).iter().all(|error| *error == (closed, text.clone())));
+        assert!([0, 1, 2].into_iter().all(|shard| seen(shard).is_empty()));
+        let counts = runtime.counts();
+        assert_eq!((counts.send_errors, counts.unreachable, counts.receive_errors), (0, 0, 0));
+        assert!(counts.icmp_errors > 0 && events(&runtime, 3).is_empty());
+    }
+}
+
+/// Port of `address` that nobody has.
+fn closed_port(mut address: std::net::SocketAddr) -> std::net::SocketAddr {
+    address.set_port(0);
+    std::net::UdpSocket::bind(address).unwrap().local_addr().unwrap()
 }
 
 #[test]

@@ -25,6 +25,8 @@ pub struct Config {
     pub ring: Duration,
     /// Passwords of callers; `None`: callers are not challenged.
     pub caller_auth: Option<CallerAuth>,
+    /// Takes INVITEs with Replaces (RFC 3891); otherwise `replaces` is not announced and the field is ignored.
+    pub takes_replaces: bool,
     /// Transport of requests over 1,300 bytes.
     pub large_requests: LargeRequests,
     /// Messages that are reported as events.
@@ -142,8 +144,6 @@ pub enum Secret {
     None,
     /// The password.
     Password(String),
-    /// H(A1) only, for [`Account::realm`]; without that for the domain or the server's host.
-    Ha1(Ha1),
 }
 
 impl fmt::Debug for Secret {
@@ -161,18 +161,6 @@ pub struct ServerAddress {
     pub port: Option<u16>,
     /// Transport protocol.
     pub transport: Transport,
-    /// Routing of requests to it.
-    pub first_hop: FirstHop,
-}
-
-/// Routing of a request to the server.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum FirstHop {
-    /// The request is sent there without a Route: sufficient for the domain's own server.
-    #[default]
-    Plain,
-    /// The request has a Route with it (RFC 3261 §8.1.2): for an outbound proxy.
-    Route,
 }
 
 /// Limits of state that peers can cause.
@@ -227,6 +215,7 @@ impl Config {
             timers: Timers::default(),
             ring: Duration::from_secs(180),
             caller_auth: None,
+            takes_replaces: true,
             large_requests: LargeRequests::default(),
             trace: Trace::default(),
             limits: Limits::default(),
@@ -238,6 +227,11 @@ impl Config {
     pub(crate) fn listener_for(&self, transport: Transport, to: IpAddr) -> Option<ListenerId> {
         let listeners = self.listeners.iter().map(|listener| (listener.transport, listener.address));
         ListenerId::for_peer(listeners, transport, to)
+    }
+
+    /// Supported extensions.
+    pub(crate) fn supported(&self) -> Option<&'static [u8]> {
+        self.takes_replaces.then_some(b"replaces")
     }
 
     /// Address of a listener.

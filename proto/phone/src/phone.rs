@@ -1,12 +1,14 @@
 //! The phone: owns the user agent, its calls and what belongs to them.
 
 use crate::call::{History, Mapping, Media};
-use crate::{Action, Call, CallEnd, CallNumber, PastCall, Phase, PhoneConfig, PhoneEvent, StunServer};
+use crate::{
+    Action, Call, CallEnd, CallNumber, PastCall, Phase, PhoneConfig, PhoneEvent, StunServer, TransferPolicy,
+};
 use alloc::format;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use ringway_agent::{Account, AccountId, BadAccount, CallId, UserAgent};
-use ringway_sansio::{Context, Deadline, Entropy, Event, Instant, Node, Received, Seed, ShardKey};
+use ringway_sansio::{Context, Deadline, Entropy, Event, IcmpError, Instant, Node, Received, Seed, ShardKey};
 
 /// A telephone with one account: signalling, calls, their media and protection.
 ///
@@ -41,7 +43,9 @@ pub struct PhoneCounters {
 
 impl Phone {
     /// A phone that is not registered yet: see [`Phone::start`]. `seed` is its only source of randomness.
-    pub fn new(config: PhoneConfig, seed: &Seed, now: Instant) -> Result<Self, BadAccount> {
+    pub fn new(mut config: PhoneConfig, seed: &Seed, now: Instant) -> Result<Self, BadAccount> {
+        // A phone that rejects transfers has no room for a call that replaces another.
+        config.agent.takes_replaces = config.transfers == TransferPolicy::Ask;
         let agent = UserAgent::new(config.agent.clone(), seed.part(AGENT), now)?;
         Ok(Self {
             agent,
@@ -133,6 +137,7 @@ impl Phone {
                 }
             }
         }
+        self.release_media(cx);
         let is_ringing = matches!(self.calls.as_slice(), [Call { phase: Phase::RingsHere, .. }]);
         if is_ringing != self.is_ringing {
             self.is_ringing = is_ringing;
@@ -219,6 +224,15 @@ impl Node for Phone {
             Event::Resolved { query: STUN_QUERY, address } => self.on_stun_resolved(cx, address),
             event => self.with_agent(cx, |agent, cx| agent.on_event(cx, event)),
         }
+        self.settle(cx);
+    }
+
+    fn shard_of_quoted(quoted: &[u8], shards: u16) -> Option<u16> {
+        UserAgent::shard_of_quoted(quoted, shards)
+    }
+
+    fn on_icmp_error(&mut self, cx: &mut Context<'_, Action>, error: IcmpError<'_>) {
+        self.with_agent(cx, |agent, cx| agent.on_icmp_error(cx, error));
         self.settle(cx);
     }
 

@@ -40,6 +40,8 @@ pub enum SasStatus {
     Compared,
     /// The peer does not have the secret of an earlier call: it lost the secret, or somebody is between the phones.
     Broken,
+    /// The users compared the SAS in this call, and it differs: somebody is between the phones.
+    Different,
 }
 
 impl Protection {
@@ -93,6 +95,7 @@ impl fmt::Display for Protection {
                         f,
                         "SRTP {suite} by ZRTP, NOT with the phone of earlier calls; compare by voice: {sas}"
                     ),
+                    SasStatus::Different => write!(f, "SRTP {suite} by ZRTP, SAS DIFFERS: {sas}"),
                 }
             }
         }
@@ -134,16 +137,9 @@ impl SrtpPolicy {
 }
 
 /// The error of parsing an [`SrtpPolicy`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("give best, sdes, zrtp or none")]
 pub struct UnknownSrtpPolicy;
-
-impl fmt::Display for UnknownSrtpPolicy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("give best, sdes, zrtp or none")
-    }
-}
-
-impl core::error::Error for UnknownSrtpPolicy {}
 
 impl FromStr for SrtpPolicy {
     type Err = UnknownSrtpPolicy;

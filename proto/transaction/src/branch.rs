@@ -105,14 +105,7 @@ impl BranchKey {
     pub fn read(&self, response: &Message<'_>) -> Option<Branch> {
         let branch = response.via().branch?;
         if let Some(fields) = branch.strip_prefix(TRANSACTION) {
-            let (named, rest) = fields.split_at_checked(20)?;
-            if *rest.first_chunk()? != hex16(self.check(named)) {
-                return None;
-            }
-            let shard = u16::try_from(read_hex(named.get(..4)?)?).ok()?;
-            let index = u32::try_from(read_hex(named.get(4..12)?)?).ok()?;
-            let generation = u32::try_from(read_hex(named.get(12..)?)?).ok()?;
-            return Some(Branch::Transaction { shard, key: crate::SlabKey { index, generation } });
+            return self.read_transaction(fields);
         }
         let fields = branch.strip_prefix(STATELESS)?;
         let (connection, rest) = fields.split_at_checked(16)?;
@@ -127,6 +120,25 @@ impl BranchKey {
         }
         let transport = Transport::from_token(next.transport)?;
         Some(Branch::Stateless(StatelessBranch { connection, target, transport, reply }))
+    }
+
+    /// Client transaction of a branch whose fields are these.
+    fn read_transaction(&self, fields: &[u8]) -> Option<Branch> {
+        let (named, rest) = fields.split_at_checked(20)?;
+        if *rest.first_chunk()? != hex16(self.check(named)) {
+            return None;
+        }
+        let shard = u16::try_from(read_hex(named.get(..4)?)?).ok()?;
+        let index = u32::try_from(read_hex(named.get(4..12)?)?).ok()?;
+        let generation = u32::try_from(read_hex(named.get(12..)?)?).ok()?;
+        Some(Branch::Transaction { shard, key: crate::SlabKey { index, generation } })
+    }
+
+    /// Client transaction that sent the request which begins with `quoted`, and the rest of `quoted` from its branch on. The
+    /// request may be cut off.
+    pub(crate) fn read_quoted<'q>(&self, quoted: &'q [u8]) -> Option<(Branch, &'q [u8])> {
+        let branch = quoted.get(memchr::memmem::find(quoted, TRANSACTION)?..)?;
+        Some((self.read_transaction(branch.strip_prefix(TRANSACTION)?)?, branch))
     }
 
     fn stateless_check(
@@ -175,6 +187,11 @@ pub(crate) fn write_unique(unique: u64, out: &mut Vec<u8>) {
 pub(crate) fn has_unique(branch: &[u8], unique: u64) -> bool {
     let at = TRANSACTION.len() + 20 + 16;
     branch.get(at) == Some(&b'.') && branch.get(at + 1..at + 17) == Some(&hex16(unique))
+}
+
+/// Shard of a request of ours that begins with `quoted`. `None` for a response, and for a request without a client transaction.
+pub fn shard_of_quoted(quoted: &[u8]) -> Option<u16> {
+    if quoted.starts_with(b"SIP/") { None } else { shard_of_response(quoted) }
 }
 
 /// Shard of a response, from the branch of its first Via, without parsing the message. `None` if this is not the branch

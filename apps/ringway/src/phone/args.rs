@@ -1,9 +1,14 @@
 //! The command line of `ringway call` and `ringway answer`.
 
-use clap::{Args as ClapArgs, ValueEnum};
+use clap::Args as ClapArgs;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use ringway_audio::SAMPLE_RATE_HZ;
 use ringway_audio::pulse::Names;
 use ringway_linux::media::PortRange;
 use ringway_media::session::PortRow;
+use ringway_phone::SrtpPolicy;
+use ringway_sansio::Transport;
+use ringway_sdp::Codec;
 use ringway_srtp::SrtpSettings;
 use std::fmt::Display;
 use std::net::SocketAddr;
@@ -52,7 +57,8 @@ Examples:
       --server 192.0.2.5 --realm asterisk --password-stdin
   ringway answer --as sip:bob@192.0.2.7 --challenge callers.csv
 
-Exit status: 0 done, 1 a call or the registration failed, 2 bad usage.")]
+Exit status: 0 done: each call was answered, rejected by --reject, or cancelled by its caller;
+1 a call or the registration failed; 2 bad usage.")]
 pub(crate) struct AnswerArgs {
     /// SIP URI of the callee
     #[arg(long = "as", value_name = "URI")]
@@ -78,7 +84,7 @@ pub(crate) struct AnswerArgs {
 #[derive(Debug, ClapArgs)]
 #[command(
     after_help = "It prints the status, Allow, Supported, Accept, User-Agent and the round-trip time. Without --server the request
-goes to the host in the URI. Without a response it fails after 32 s.
+goes to the host in the URI. Without a response it fails after 32 s, or within a second if the port is closed.
 
 Examples:
   ringway options sip:192.0.2.5
@@ -151,8 +157,8 @@ pub(crate) struct AccountArgs {
     #[arg(long, value_name = "NAME", requires = "peer_realm")]
     pub(crate) peer_username: Option<String>,
     /// Transport of SIP (default: udp, or the one of the URI; requests over 1,300 bytes by tcp where that is possible)
-    #[arg(long, value_name = "TRANSPORT")]
-    pub(crate) transport: Option<TransportArg>,
+    #[arg(long, value_name = "TRANSPORT", value_parser = transport())]
+    pub(crate) transport: Option<Transport>,
     /// Local address of SIP; port 0 takes a free one (default: the address towards the peer; answer: port 5060 without a
     /// server)
     #[arg(long, value_name = "ADDR:PORT")]
@@ -175,8 +181,8 @@ pub(crate) struct PhoneArgs {
     pub(crate) register: bool,
     /// Required protection of the sound (default: SRTP if the other side can; a phone that refuses that offer is called once
     /// more with SRTP alone)
-    #[arg(long, value_name = "METHOD")]
-    pub(crate) srtp: Option<SrtpArg>,
+    #[arg(long, value_name = "METHOD", value_parser = srtp())]
+    pub(crate) srtp: Option<SrtpPolicy>,
     /// The SRTP suite; again for others, the one liked best first (default: offers the three
     /// best known, takes all)
     #[arg(long, value_name = "SUITE")]
@@ -189,8 +195,8 @@ pub(crate) struct PhoneArgs {
     #[arg(long)]
     pub(crate) allow_downgrade: bool,
     /// The codec; again for others, the one liked best first (default: PCMU, PCMA)
-    #[arg(long, value_name = "CODEC", ignore_case = true)]
-    pub(crate) codec: Vec<CodecArg>,
+    #[arg(long, value_name = "CODEC", ignore_case = true, value_parser = codec())]
+    pub(crate) codec: Vec<Codec>,
     /// Use the microphone and the loudspeaker of this session's sound server (PulseAudio or PipeWire), and ring there
     #[arg(long)]
     pub(crate) audio: bool,
@@ -200,11 +206,12 @@ pub(crate) struct PhoneArgs {
     /// The loudspeaker, as `ringway audio` lists it; means --audio
     #[arg(long, value_name = "NAME")]
     pub(crate) audio_out: Option<String>,
-    /// Sound to send: FILE.wav once, tone:HZ, speech, silence, or microphone (default: microphone with --audio, else
+    /// Sound to send: FILE.wav (PCM, floating point, µ-law or A-law) once, tone:HZ, speech, silence, or microphone (default: microphone with --audio, else
     /// silence)
     #[arg(long, value_name = "WHAT")]
     pub(crate) play: Option<String>,
-    /// Write what is received to a 16-bit WAV file
+    /// Write what is received after the answer to a 16-bit WAV file; `answer` numbers those of further calls: heard.wav,
+    /// heard-2.wav
     #[arg(long, value_name = "FILE.wav")]
     pub(crate) record: Option<PathBuf>,
     /// Hang up so many seconds after the answer (default: when the other side does, or on SIGTERM)
@@ -245,39 +252,35 @@ impl PhoneArgs {
     }
 }
 
-/// Transport of SIP.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum TransportArg {
-    Udp,
-    Tcp,
-    #[value(hide = true)]
-    Tls,
+fn transport() -> impl TypedValueParser<Value = Transport> {
+    let known = Transport::ALL.map(|transport| PossibleValue::new(transport.name()));
+    words(known, ["tls"], "use udp or tcp", Transport::from_name)
 }
 
-/// Required protection of the sound.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum SrtpArg {
-    /// Nothing may
-    None,
-    /// Keys carried by SIP: as secret as SIP itself is
-    Sdes,
-    /// Keys agreed on by the two phones, with words to compare
-    Zrtp,
-    #[value(hide = true)]
-    Dtls,
+fn srtp() -> impl TypedValueParser<Value = SrtpPolicy> {
+    let known = [
+        PossibleValue::new("none").help("Nothing may"),
+        PossibleValue::new("sdes").help("Keys carried by SIP: as secret as SIP itself is"),
+        PossibleValue::new("zrtp").help("Keys agreed on by the two phones, with words to compare"),
+    ];
+    words(known, ["dtls"], "use sdes or zrtp", |word| word.parse().ok())
 }
 
-/// Codec of the sound.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum CodecArg {
-    #[value(name = "PCMU")]
-    Pcmu,
-    #[value(name = "PCMA")]
-    Pcma,
-    #[value(name = "G722", hide = true)]
-    G722,
-    #[value(name = "opus", hide = true)]
-    Opus,
+fn codec() -> impl TypedValueParser<Value = Codec> {
+    let known = [Codec::Pcmu, Codec::Pcma].map(|codec| PossibleValue::new(codec.name()));
+    words(known, ["G722", "opus"], "use PCMU or PCMA", |name| Codec::from_name(name, SAMPLE_RATE_HZ))
+}
+
+/// Parser of one of the `known` words. Those of later versions are recognized, but not in the help.
+fn words<T: Clone + Send + Sync + 'static>(
+    known: impl IntoIterator<Item = PossibleValue>,
+    later: impl IntoIterator<Item = &'static str>,
+    instead: &'static str,
+    read: fn(&str) -> Option<T>,
+) -> impl TypedValueParser<Value = T> {
+    let later = later.into_iter().map(|word| PossibleValue::new(word).hide(true));
+    PossibleValuesParser::new(known.into_iter().chain(later))
+        .try_map(move |word| read(&word).ok_or_else(|| format!("it is not supported yet; {instead}")))
 }
 
 /// A realm as digest authentication writes it, without the quotes around it.

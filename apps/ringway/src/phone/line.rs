@@ -2,18 +2,17 @@
 
 use crate::failure::Failure;
 use crate::phone::audio::Audio;
-use crate::phone::outcome::{Heard, Received, Sent};
+use crate::phone::outcome::Heard;
 use crate::phone::settings::{MediaSettings, Recording};
 use ringway_audio::pulse::AudioEvent;
 use ringway_audio::{CallSound, Sink, WavRecorder};
 use ringway_linux::Clock;
 use ringway_linux::media::{MediaConfig, MediaPorts, MediaThread, Priority};
 use ringway_media::MediaSession;
-use ringway_media::session::Report;
 use ringway_phone::{CallMedia, CallMediaEvent, MediaCommand};
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::Receiver;
 
 /// Handle of a call's media thread.
@@ -27,19 +26,19 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// Binds ports at `ip` and runs the session there.
+    /// Binds ports at `ip` and runs the session there. `number` counts the calls of this program from 1.
     pub(crate) fn open(
         session: MediaSession,
         settings: &MediaSettings,
         audio: Option<&Audio>,
-        ip: IpAddr,
+        (ip, number): (IpAddr, u32),
         clock: Clock,
     ) -> Result<Self, Failure> {
         let ports =
             MediaPorts::bind(ip, settings.ports).map_err(|error| Failure::failed(error.to_string()))?;
         let rtp = ports.rtp_address();
         let (card, events) = audio.map(Audio::open).transpose()?.unzip();
-        let sound = CallSound::new(settings.input.clone(), sink(&settings.record)?, card);
+        let sound = CallSound::new(settings.input.clone(), sink(&settings.record, number)?, card);
         let media = CallMedia::new(session, sound, clock.now());
         let media = MediaThread::start(ports, media, clock, MediaConfig::default())
             .map_err(|error| Failure::failed(format!("cannot start the media thread: {error}")))?;
@@ -77,7 +76,7 @@ impl Line {
     pub(crate) fn close(mut self) -> (Vec<CallMediaEvent>, Result<Heard, Failure>) {
         self.command(MediaCommand::Close);
         let mut events: Vec<_> = std::iter::from_fn(|| self.poll()).collect();
-        let (priority, tally) = (self.media.priority(), self.media.tally());
+        let (priority, counters) = (self.media.priority(), self.media.counters());
         let media = self.media.stop();
         events.extend(std::iter::from_fn(|| self.media.poll()));
         let Some(media) = media else {
@@ -93,10 +92,9 @@ impl Line {
         };
         let heard = kept.map(|kept| Heard {
             codec,
-            sent: Sent { packets: report.sent.packets, kbit_s: report.sent.kbit_s },
-            received: received(&report),
+            report,
             priority,
-            counts: tally.counts(),
+            counts: counters.counts(),
             kept,
             card,
             ..Heard::default()
@@ -113,11 +111,25 @@ impl Line {
     }
 }
 
-fn sink(record: &Recording) -> Result<Sink, Failure> {
+/// The file of call `number`: `heard.wav`, `heard-2.wav`, and so on.
+fn numbered(path: &Path, number: u32) -> PathBuf {
+    if number <= 1 {
+        return path.to_owned();
+    }
+    let mut name = path.file_stem().unwrap_or_default().to_owned();
+    name.push(format!("-{number}"));
+    if let Some(extension) = path.extension() {
+        name.push(".");
+        name.push(extension);
+    }
+    path.with_file_name(name)
+}
+
+fn sink(record: &Recording, number: u32) -> Result<Sink, Failure> {
     match record {
         Recording::Nowhere => Ok(Sink::Null),
         Recording::Memory(samples) => Ok(Sink::memory(*samples)),
-        Recording::File(path) => recorder(path),
+        Recording::File(path) => recorder(&numbered(path, number)),
         Recording::Folder(folder) => {
             std::fs::create_dir_all(folder).map_err(|error| {
                 let folder = folder.display();
@@ -142,34 +154,18 @@ fn recorder(path: &Path) -> Result<Sink, Failure> {
     })
 }
 
-fn received(report: &Report) -> Received {
-    let heard = &report.received;
-    Received {
-        packets: heard.counts.received,
-        lost: heard.counts.lost(),
-        reordered: heard.counts.reordered,
-        duplicates: heard.counts.duplicates,
-        max_delta_ms: heard.delta_max_ms,
-        mean_delta_ms: heard.delta_mean_ms,
-        p999_delta_ms: heard.delta_p999_ms,
-        max_jitter_ms: heard.jitter_max_ms,
-        mean_jitter_ms: heard.jitter_mean_ms,
-        mean_difference_ms: heard.difference_mean_ms,
-        max_skew_ms: heard.skew_max_ms,
-        drift_ppm: heard.drift_ppm,
-        kbit_s: heard.kbit_s,
-        auth_failures: report.refused.auth_failures,
-        replays: report.refused.replays,
-        strangers: report.refused.strangers,
-        early: report.refused.early,
-        after_end: report.refused.after_end,
-        concealed: report.sound.concealed_samples / BLOCK_SAMPLES,
-        mos: report.mos,
-        dtmf: String::new(),
-    }
-}
-
-const BLOCK_SAMPLES: u64 = 160;
-
 /// More calls than a phone has at once.
 const RECORDINGS_OF_A_SECOND: u32 = 100;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn recordings_after_the_first_are_numbered() {
+        let name = |path: &str, number| numbered(Path::new(path), number).display().to_string();
+        assert_eq!(name("in/heard.wav", 1), "in/heard.wav");
+        assert_eq!(name("in/heard.wav", 2), "in/heard-2.wav");
+        assert_eq!(name("heard", 12), "heard-12");
+    }
+}

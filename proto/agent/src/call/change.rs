@@ -18,8 +18,8 @@ use crate::call::state::Reoffer;
 use crate::call::{Calls, Timer};
 use crate::core_context::CoreContext;
 use crate::draft::{Body, CallRequest, ContactField, Purpose};
-use crate::request::Answer;
 use crate::request::reply::{IncomingRequest, add_abilities, add_contact};
+use crate::request::{Answer, Cancelled};
 use crate::session::{Carried, NotAcceptable, SDP, carried};
 use crate::{AgentEvent, By, CallError, CallId, CallState, Role};
 use alloc::vec::Vec;
@@ -69,7 +69,7 @@ impl Calls {
     }
 
     fn offer_again(&mut self, cx: &mut CoreContext<'_>, id: CallId, retries: u8) {
-        let Some(call) = self.call_mut(id) else { return };
+        let Some(call) = self.calls.get_mut(id.key()) else { return };
         let is_free = call.state == CallState::Established
             && call.acceptance.is_none()
             && call.reoffer == Reoffer::Nothing;
@@ -88,11 +88,30 @@ impl Calls {
         let direction = if hold { Direction::SendOnly } else { Direction::SendRecv };
         draft.body = Some(Body { content_type: SDP, bytes: session.offer(direction) });
         draft.contact = ContactField::Target;
-        draft.fields = abilities();
+        draft.fields = abilities(cx.config);
         call.reoffer = Reoffer::Sent { hold, retries };
-        if let Err(why) = cx.submit(draft, Purpose::Call(id, CallRequest::Reinvite)) {
+        match cx.submit(draft, Purpose::Call(id, CallRequest::Reinvite)) {
+            Ok(key) => {
+                call.invite = Some(key);
+                self.timers.cancel(call.ring);
+                call.ring = self.timers.arm(cx.now() + cx.config.ring, Timer::Ring(id));
+            }
+            Err(why) => {
+                self.retract_offer(id);
+                self.refuse_change(cx, id, 503, why.reason());
+            }
+        }
+    }
+
+    /// Cancels a change that has no final response in time: after a provisional one its transaction has no limit (RFC 3261
+    /// §17.1.1.2).
+    pub(super) fn give_up_change(&mut self, cx: &mut CoreContext<'_>, id: CallId) {
+        let Some(call) = self.call_mut(id) else { return };
+        if let (Reoffer::Sent { .. }, Some(key)) = (call.reoffer, call.invite)
+            && cx.cancel(key) == Cancelled::Unsent
+        {
             self.retract_offer(id);
-            self.refuse_change(cx, id, 503, why.reason());
+            self.refuse_change(cx, id, 408, "the change was not sent in time");
         }
     }
 
@@ -223,12 +242,17 @@ impl Calls {
         }
     }
 
-    pub(super) fn stop_reoffer(&mut self, id: CallId) {
-        if let Some(call) = self.calls.get_mut(id.key())
-            && let Reoffer::Waiting { timer, .. } = call.reoffer
-        {
-            self.timers.cancel(timer);
-            call.reoffer = Reoffer::Nothing;
+    /// Stops the change of a call that ends: its retry, or its transaction.
+    pub(super) fn stop_reoffer(&mut self, cx: &mut CoreContext<'_>, id: CallId) {
+        let Some(call) = self.calls.get_mut(id.key()) else { return };
+        match core::mem::take(&mut call.reoffer) {
+            Reoffer::Nothing => {}
+            Reoffer::Waiting { timer, .. } => {
+                self.timers.cancel(timer);
+            }
+            Reoffer::Sent { .. } => {
+                let _ = call.invite.map(|key| cx.cancel(key));
+            }
         }
     }
 
@@ -307,7 +331,7 @@ impl Calls {
         let mut bytes = Vec::new();
         let mut response = MessageWriter::answer(&mut bytes, incoming.message, 200, "OK", flow.remote, None);
         add_contact(&mut response, cx.config, account, flow);
-        add_abilities(&mut response);
+        add_abilities(&mut response, cx.config);
         if !cx.config.user_agent.is_empty() {
             response.header(HeaderName::UserAgent, cx.config.user_agent.as_bytes());
         }
@@ -360,7 +384,7 @@ impl Calls {
         let account = call.account;
         cx.respond(incoming, 200, "OK", None, |response, config| {
             add_contact(response, config, account, incoming.flow);
-            add_abilities(response);
+            add_abilities(response, config);
             body.map(|bytes| Body { content_type: SDP, bytes })
         });
     }

@@ -57,7 +57,11 @@ impl Calls {
         if let Err(why) = checked {
             return cx.refuse_session(incoming, &why);
         }
-        let replaces = match self.replaced_by(incoming.message, account) {
+        let replaced = match cx.config.takes_replaces {
+            true => self.replaced_by(incoming.message, account),
+            false => Replaced::None,
+        };
+        let replaces = match replaced {
             Replaced::None => None,
             Replaced::Call(call) => Some(call),
             Replaced::Refused(status, phrase) => {
@@ -65,7 +69,10 @@ impl Calls {
             }
         };
         // A call that replaces another may exceed the limit by one, until the other ends.
-        if self.live_count() >= cx.config.limits.calls_max + usize::from(replaces.is_some()) {
+        let live = self.live_count();
+        let is_full = live >= cx.config.limits.calls_max + usize::from(replaces.is_some());
+        // Each call that ends holds a BYE until the peer responds to it.
+        if is_full || self.calls.len().saturating_sub(live) >= LEAVING_MAX {
             cx.counters.too_many_calls += 1;
             return cx.refuse(incoming, 486, "Busy Here");
         }
@@ -211,7 +218,7 @@ impl Calls {
         let mut response = Vec::new();
         self.write_to_invite(cx.config, id, 200, "OK", &mut response, |response, config| {
             add_contact(response, config, account, flow);
-            add_abilities(response);
+            add_abilities(response, config);
             Some(Body { content_type: SDP, bytes: body })
         });
         self.timers.cancel(ring);
@@ -270,7 +277,7 @@ impl Calls {
             write_refusal(response, why, &agent);
         });
         self.report_ended(cx, id, why.status, &why.reason, By::Local);
-        self.drop_call(id);
+        self.drop_call(cx, id);
         CallError::Refused { status: why.status, reason: why.reason.clone() }
     }
 
@@ -438,3 +445,6 @@ fn expires_of(message: &Message<'_>) -> Option<Duration> {
     let seconds = message.first(HeaderName::Expires).and_then(grammar::delta_seconds)?;
     Some(Duration::from_secs(u64::from(seconds.max(1))))
 }
+
+/// Number of calls without a response to their BYE at which further INVITEs are refused.
+const LEAVING_MAX: usize = 16;

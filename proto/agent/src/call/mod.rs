@@ -60,7 +60,7 @@ pub(crate) struct Calls {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Timer {
-    /// The call was not answered in time.
+    /// The call, or our change of it, was not answered in time.
     Ring(CallId),
     /// Retransmission of a 2xx without ACK.
     RetransmitSuccess(CallId),
@@ -363,7 +363,7 @@ impl Calls {
             Cancelled::Unsent => {
                 self.report_progress(cx, id, 487);
                 self.report_ended(cx, id, 487, "cancelled", By::Local);
-                self.drop_call(id);
+                self.drop_call(cx, id);
             }
         }
     }
@@ -373,7 +373,7 @@ impl Calls {
         let phrase = phrase_of(status);
         self.respond_to_invite(cx, id, status, phrase, |_| {});
         self.report_ended(cx, id, status, phrase, by);
-        self.drop_call(id);
+        self.drop_call(cx, id);
     }
 
     /// Ends an established call: reports it to the program, and sends BYE. A callee must not send BYE before the ACK (RFC
@@ -382,7 +382,7 @@ impl Calls {
         let Some(call) = self.call_mut(id).filter(|call| call.state != CallState::Leaving) else { return };
         call.state = CallState::Leaving;
         let must_wait = call.acceptance.is_some();
-        self.stop_changes(id);
+        self.stop_changes(cx, id);
         self.report_ended(cx, id, status, reason, by);
         if !must_wait {
             self.send_bye(cx, id);
@@ -398,7 +398,7 @@ impl Calls {
             Err(_) => false,
         };
         if !sent {
-            self.drop_call(id);
+            self.drop_call(cx, id);
         }
     }
 
@@ -410,23 +410,23 @@ impl Calls {
             Some(CallState::Calling | CallState::Cancelling | CallState::Leaving) | None => {}
             Some(CallState::Accepted | CallState::Established) => {
                 self.report_ended(cx, id, 200, "the other side hung up", By::Remote);
-                self.drop_call(id);
+                self.drop_call(cx, id);
             }
         }
     }
 
     /// Removes a call and its timers.
-    fn drop_call(&mut self, id: CallId) {
+    fn drop_call(&mut self, cx: &mut CoreContext<'_>, id: CallId) {
         self.end_acceptance(id);
-        self.stop_changes(id);
+        self.stop_changes(cx, id);
         if let Some(call) = self.calls.remove(id.key()) {
             self.timers.cancel(call.ring);
         }
     }
 
-    /// Stops the timers of pending changes and transfers of a call.
-    fn stop_changes(&mut self, id: CallId) {
-        self.stop_reoffer(id);
+    /// Stops the pending changes and transfers of a call.
+    fn stop_changes(&mut self, cx: &mut CoreContext<'_>, id: CallId) {
+        self.stop_reoffer(cx, id);
         if let Some(call) = self.calls.get_mut(id.key()) {
             call.stop_transfer(&mut self.timers);
             call.stop_referral(&mut self.timers);
@@ -444,7 +444,7 @@ impl Calls {
                 if self.call_state(id).is_some_and(|state| state != CallState::Leaving) {
                     self.report_ended(cx, id, 481, &answer.reason, By::Remote);
                 }
-                self.drop_call(id);
+                self.drop_call(cx, id);
                 true
             }
             408 => {

@@ -2,11 +2,12 @@
 
 use crate::call::state::{Call, Early, Invitation};
 use crate::call::{Calls, Timer};
+use crate::config::Config;
 use crate::core_context::CoreContext;
 use crate::dialog::Dialog;
 use crate::draft::{Body, CallRequest, ContactField, Draft, Purpose, Scope};
-use crate::next_hop::{NextHop, preloaded_route};
-use crate::request::reply::{ALLOW, SUPPORTED};
+use crate::next_hop::NextHop;
+use crate::request::reply::ALLOW;
 use crate::request::{Answer, NotSent};
 use crate::session::{Carried, NotAcceptable, SDP, Session, carried};
 use crate::text::unfolded;
@@ -48,7 +49,6 @@ impl Calls {
         let account = cx.config.account(invitation.account).ok_or(CallError::NoAccount)?;
         let uri = Uri::parse(&invitation.target).map_err(|_| CallError::Route(RouteError::Malformed))?;
         let next_hop = account.next_hop_to(&uri).map_err(CallError::Route)?;
-        let routes = account.server.as_ref().map(|server| preloaded_route(server, &next_hop));
         let to = [b"<", &invitation.target[..], b">"].concat();
         let target = invitation.target.clone();
         let dialog = Dialog::calling(call_id, local_tag, &account.name_addr(), to, target);
@@ -58,8 +58,7 @@ impl Calls {
         let mut call = Call::new(id, invitation.account, Role::Caller, CallState::Calling, dialog);
         call.session = Some(session);
         call.referred_by = invitation.referred_by;
-        let mut draft = invite_draft(&call, next_hop, body);
-        draft.routes = routes.unwrap_or_default();
+        let mut draft = invite_draft(cx.config, &call, next_hop, body);
         draft.fields.extend(invitation.fields);
         self.calls.insert(call);
         if let Err(why) = self.submit_invite(cx, id, draft) {
@@ -151,7 +150,7 @@ impl Calls {
             Some(CallState::Cancelling) => {
                 self.acknowledge_and_leave(cx, key, message);
                 self.report_ended(cx, id, 487, "cancelled", By::Local);
-                self.drop_call(id);
+                self.drop_call(cx, id);
             }
             // Another fork has answered first, or the call has ended.
             _ => {
@@ -172,7 +171,7 @@ impl Calls {
             // No request can be sent in it: the peer times out without our ACK.
             cx.counters.too_many_routes += 1;
             self.report_ended(cx, id, 400, "the answer makes no dialog", By::Local);
-            return self.drop_call(id);
+            return self.drop_call(cx, id);
         };
         // The INVITE may have been sent again since that dialog began.
         dialog.local_cseq = call.dialog.local_cseq;
@@ -259,7 +258,7 @@ impl Calls {
                 self.report_ended(cx, id, answer.status, &answer.reason, by);
             }
         }
-        self.drop_call(id);
+        self.drop_call(cx, id);
     }
 
     /// Follows a redirection (RFC 3261 §8.1.3.4) to the best contact that a request can be sent to, without credentials.
@@ -305,21 +304,19 @@ impl Calls {
         self.submit_invite(cx, id, draft).is_ok()
     }
 
-    /// Ends a call that was not answered in time.
+    /// Ends a call, or a change of one, that was not answered in time.
     pub(super) fn on_ring_timeout(&mut self, cx: &mut CoreContext<'_>, id: CallId) {
         match self.call_state(id) {
             Some(CallState::Calling) => self.end_call(cx, id, None),
             Some(CallState::Ringing) => self.end_call(cx, id, Some(480)),
-            Some(
-                CallState::Cancelling | CallState::Accepted | CallState::Established | CallState::Leaving,
-            )
-            | None => {}
+            Some(CallState::Established) => self.give_up_change(cx, id),
+            Some(CallState::Cancelling | CallState::Accepted | CallState::Leaving) | None => {}
         }
     }
 }
 
 /// Draft of an INVITE or re-INVITE with an offer.
-pub(super) fn invite_draft(call: &Call, next_hop: NextHop, body: Body) -> Draft {
+pub(super) fn invite_draft(config: &Config, call: &Call, next_hop: NextHop, body: Body) -> Draft {
     let dialog = &call.dialog;
     Draft {
         account: call.account,
@@ -331,7 +328,7 @@ pub(super) fn invite_draft(call: &Call, next_hop: NextHop, body: Body) -> Draft 
         call_id: dialog.call_id.clone(),
         cseq: dialog.local_cseq,
         contact: ContactField::Target,
-        fields: abilities(),
+        fields: abilities(config),
         body: Some(body),
         next_hop,
         scope: Scope::OutsideDialog,
@@ -340,8 +337,9 @@ pub(super) fn invite_draft(call: &Call, next_hop: NextHop, body: Body) -> Draft 
 }
 
 /// Capabilities in every INVITE.
-pub(super) fn abilities() -> Vec<(HeaderName, Vec<u8>)> {
-    alloc::vec![(HeaderName::Allow, ALLOW.to_vec()), (HeaderName::Supported, SUPPORTED.to_vec())]
+pub(super) fn abilities(config: &Config) -> Vec<(HeaderName, Vec<u8>)> {
+    let supported = config.supported().map(|supported| (HeaderName::Supported, supported.to_vec()));
+    [(HeaderName::Allow, ALLOW.to_vec())].into_iter().chain(supported).collect()
 }
 
 fn accept(mut session: Session, body: &[u8]) -> Result<(Session, MediaParams), NotAcceptable> {

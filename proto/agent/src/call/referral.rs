@@ -40,7 +40,10 @@ impl Call {
         timers: &mut Wheel<Timer>,
         incoming: &IncomingRequest<'_, '_>,
     ) {
-        if self.state != CallState::Established || self.referral.is_some() {
+        // A peer that does not answer our reports must not use up the requests of this phone.
+        let is_full = self.reports_pending(cx) >= REPORTS_PENDING_MAX;
+        cx.counters.too_many_reports += u64::from(is_full);
+        if self.state != CallState::Established || self.referral.is_some() || is_full {
             return cx.refuse(incoming, 491, "Request Pending");
         }
         let account = self.account;
@@ -103,6 +106,10 @@ impl Call {
         if self.referral.is_none() {
             return;
         }
+        if report == Report::More && self.reports_pending(cx) >= REPORTS_PENDING_MAX {
+            cx.counters.too_many_reports += 1;
+            return;
+        }
         if let Ok(mut draft) = self.dialog.draft(self.account, Method::Notify) {
             let phrase = if status == 100 { "Trying" } else { phrase_of(status) };
             let line = alloc::format!("SIP/2.0 {status} {phrase}\r\n");
@@ -122,6 +129,11 @@ impl Call {
         if report == Report::Last {
             self.stop_referral(timers);
         }
+    }
+
+    /// Number of reports that the peer has not answered.
+    fn reports_pending(&self, cx: &CoreContext<'_>) -> usize {
+        cx.requests.count_of(Purpose::Call(self.id, CallRequest::Report))
     }
 }
 
@@ -160,6 +172,9 @@ fn replaces_in(headers: &[u8]) -> Option<Vec<u8>> {
     grammar::unescape_into(field.get(9..)?, &mut value);
     Some(unfolded(&value))
 }
+
+/// Number of unanswered reports of a call at which reports on progress are left out, and another REFER is refused.
+const REPORTS_PENDING_MAX: usize = 4;
 
 /// Time for the program's decision.
 const DECISION: Duration = Duration::from_secs(60);

@@ -48,7 +48,7 @@ pub(super) struct Call {
     pub(super) session: Option<Session>,
     /// Early dialogs of an outgoing call.
     pub(super) early: Vec<Early>,
-    /// INVITE of an outgoing call.
+    /// Last INVITE that we sent.
     pub(super) invite: Option<SlabKey>,
     /// INVITE of a ringing incoming call.
     pub(super) unanswered: Option<Unanswered>,
@@ -61,6 +61,7 @@ pub(super) struct Call {
     pub(super) replaces: Option<CallId>,
     /// Call whose peer requested this one (REFER).
     pub(super) referred_by: Option<CallId>,
+    /// Limit of the time to the answer of the call, then of our last change.
     pub(super) ring: TimerKey,
     pub(super) redirects: u8,
     /// Last provisional status that was reported.

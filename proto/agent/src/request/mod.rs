@@ -25,7 +25,7 @@ use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
-use ringway_sansio::{ConnectionId, Deadline, Flow, Instant, TimerKey, Token, Wheel};
+use ringway_sansio::{ConnectionId, Deadline, Flow, IcmpError, Instant, TimerKey, Token, Wheel};
 use ringway_sip::{HeaderName, Message, Method, Start};
 use ringway_transaction::{BranchKey, ClientId, Notice, Slab, SlabKey, Transactions, may_send_to};
 use smallvec::SmallVec;
@@ -310,6 +310,11 @@ impl Requests {
         self.active.get(key).is_some_and(|request| request.client.is_none() && request.rounds == 0)
     }
 
+    /// Number of requests for this purpose.
+    pub(crate) fn count_of(&self, purpose: Purpose) -> usize {
+        self.active.iter().filter(|(_, request)| request.purpose == purpose).count()
+    }
+
     /// Number of requests that are kept.
     pub(crate) fn len(&self) -> usize {
         self.active.len()
@@ -407,6 +412,11 @@ impl Requests {
     /// Handles the report that the packet with this token could not be sent.
     pub(crate) fn on_unreachable(&mut self, cx: &mut AgentContext<'_>, token: Token) {
         self.transactions.unreachable(&mut cx.io, token, &mut self.notices);
+    }
+
+    /// Handles an ICMP error for a datagram.
+    pub(crate) fn on_icmp_error(&mut self, cx: &mut AgentContext<'_>, error: IcmpError<'_>) {
+        self.transactions.icmp_error(&mut cx.io, error, &mut self.notices);
     }
 
     /// Handles the end of a connection: requests that were sent on it fail at once (RFC 3261 §8.1.3.1). A request on a connection

@@ -9,7 +9,9 @@ use crate::{AccountId, CallId, Config};
 use alloc::vec::Vec;
 use ringway_sansio::{Flow, Token};
 use ringway_sip::{HeaderName, Message, MessageWriter, Method, Rejected, Uri};
-use ringway_transaction::{DEFAULT_PORT, Incoming, MatchKey, ServerId, answer_rejected, reply_flow};
+use ringway_transaction::{
+    Allowance, DEFAULT_PORT, Incoming, MatchKey, ServerId, answer_rejected, reply_flow,
+};
 
 /// Received request.
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +51,11 @@ impl Requests {
                     MessageWriter::answer(arena, incoming.message, 503, "Too Busy", source, Some(&tag));
                 let _ = busy.finish();
             });
+        }
+        // The source of a datagram may be forged.
+        if let Some(id) = id.filter(|_| !flow.transport.is_stream()) {
+            let allowance = Allowance::for_request(incoming.message.as_bytes().len());
+            self.transactions.limit(id, allowance);
         }
         id
     }
@@ -94,7 +101,12 @@ impl Requests {
         status: u16,
         response: &[u8],
     ) {
-        self.transactions.respond(&mut cx.io, server, status, |arena| arena.extend_from_slice(response));
+        let write = |arena: &mut Vec<u8>| arena.extend_from_slice(response);
+        // A 2xx to an INVITE is retransmitted until its ACK, so it has the larger allowance.
+        match status {
+            200..=299 => self.transactions.forward(&mut cx.io, server, status, write),
+            _ => self.transactions.respond(&mut cx.io, server, status, write),
+        };
     }
 
     /// Call and flow of the INVITE that a CANCEL is for.
@@ -140,9 +152,11 @@ pub(crate) fn add_contact(response: &mut MessageWriter<'_>, config: &Config, acc
 }
 
 /// Adds the capabilities of this phone (RFC 3261 §11.2).
-pub(crate) fn add_abilities(response: &mut MessageWriter<'_>) {
+pub(crate) fn add_abilities(response: &mut MessageWriter<'_>, config: &Config) {
     response.header(HeaderName::Allow, ALLOW);
-    response.header(HeaderName::Supported, SUPPORTED);
+    if let Some(supported) = config.supported() {
+        response.header(HeaderName::Supported, supported);
+    }
     response.header(HeaderName::AllowEvents, b"refer");
 }
 
@@ -198,5 +212,3 @@ pub(crate) const fn phrase_of(status: u16) -> &'static str {
 
 /// Supported methods.
 pub(crate) const ALLOW: &[u8] = b"INVITE, ACK, CANCEL, BYE, OPTIONS, REFER, NOTIFY, UPDATE";
-/// Supported extensions (RFC 3891).
-pub(crate) const SUPPORTED: &[u8] = b"replaces";

@@ -385,3 +385,30 @@ fn an_answer_to_our_change_that_drops_srtp_ends_the_call() {
     );
     assert!(matches!(table.events().as_slice(), [AgentEvent::Ended { .. }]));
 }
+
+#[test]
+fn a_change_that_is_never_answered_ends_with_its_call() {
+    for does_ring_on in [false, true] {
+        let mut table = Table::direct();
+        let (call, _) = table.established(&format!("sip:bob@{PEER}"));
+        table.ask(|agent, cx| agent.hold(cx, call)).unwrap();
+        let change = table.only();
+        table.receive(PEER, &answer(&change, 180, "bob", "", None));
+        if does_ring_on {
+            // The change is given up, so that another one is possible.
+            table.pass_s(190);
+            let cancel = table.sent().remove(0);
+            assert!(cancel.line().starts_with("CANCEL "), "{cancel:?}");
+            table.receive(PEER, &answer(&change, 487, "bob", "", None));
+            assert!(matches!(table.events().as_slice(), [AgentEvent::ChangeRefused { status: 487, .. }]));
+            table.sent();
+            table.ask(|agent, cx| agent.hold(cx, call)).unwrap();
+            let change = table.only();
+            table.receive(PEER, &answer(&change, 180, "bob", "", None));
+        }
+        table.ask(|agent, cx| agent.hang_up(cx, call)).unwrap();
+        table.pass_s(100);
+        assert_eq!(table.agent.len(), (0, 0), "{does_ring_on}");
+        assert_eq!(table.agent.transactions().len(), (0, 0), "{does_ring_on}");
+    }
+}

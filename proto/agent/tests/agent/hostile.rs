@@ -1,7 +1,7 @@
 //! Tests with malformed messages and messages of strangers.
 
 use crate::harness::{PEER, Table, answer, in_dialog, invite, invite_with, sdp, udp};
-use ringway_agent::CallState;
+use ringway_agent::{AgentEvent, CallState};
 use ringway_sansio::{Rng, Seed};
 
 #[test]
@@ -148,4 +148,75 @@ fn requests_without_end_meet_limits() {
     assert_eq!(table.agent.calls().count(), table.agent.config().limits.calls_max);
     table.pass_s(300);
     assert_eq!(table.agent.transactions().len(), (0, 0));
+}
+
+#[test]
+fn transfers_of_a_peer_do_not_use_up_our_requests() {
+    let mut table = Table::direct();
+    let (call, first) = table.established(&format!("sip:bob@{PEER}"));
+    for cseq in 1..200 {
+        let refer = in_dialog("REFER", cseq, &first, "Refer-To: <sip:c@10.0.0.7>\r\n", None);
+        table.receive(PEER, &refer);
+        let _ = table.ask(|agent, cx| agent.reject_transfer(cx, call));
+    }
+    // The call, the INVITE that is kept for late 2xx, and its unanswered NOTIFYs.
+    assert!(table.agent.len().1 < 10, "{:?}", table.agent.len());
+    let refused = table.lines().iter().filter(|line| line.starts_with("SIP/2.0 491")).count();
+    assert!(refused > 190, "{refused}");
+    table.pass_s(40);
+    table.sent();
+    table.receive(PEER, &in_dialog("REFER", 200, &first, "Refer-To: <sip:c@10.0.0.7>\r\n", None));
+    assert_eq!(table.sent()[0].line(), "SIP/2.0 202 Accepted");
+}
+
+#[test]
+fn calls_that_end_at_once_do_not_use_up_our_requests() {
+    let mut table = Table::direct();
+    for number in 0..200 {
+        table.receive(PEER, &invite(&format!("c{number}"), 1, None));
+        table.sent();
+        let Some(AgentEvent::Incoming { call, .. }) = table.events().pop() else { continue };
+        let media = crate::harness::media();
+        table.ask(|agent, cx| agent.answer(cx, call, media)).unwrap();
+        let ok = table.only();
+        // Without the answer to our offer the call ends; the BYE is not answered.
+        table.receive(PEER, &in_dialog("ACK", 1, &ok, "", None));
+    }
+    assert!(table.agent.len().1 < 32, "{:?}", table.agent.len());
+    assert!(table.agent.counters().too_many_calls > 150);
+    table.call("sip:carol@10.0.0.3");
+}
+
+#[test]
+fn a_forged_source_gets_little_more_than_was_sent() {
+    let far = "10.6.6.6:5060";
+    let many = ["x"; 300].join(",");
+    let texts = [
+        invite("a", 1, None).replace("sip:alice@", "sip:nobody@"),
+        invite_with("b", 1, &format!("Require: {many}\r\n"), None),
+        invite("c", 1, None).replace("INVITE", "OPTIONS"),
+        invite("d", 1, None).replace("INVITE", "INFO"),
+    ];
+    for text in texts {
+        let mut table = Table::direct();
+        table.receive(far, &text);
+        table.pass_s(100);
+        let bytes: usize = table.sent().iter().map(|sent| sent.text.len()).sum();
+        assert!(bytes <= (3 * text.len()).max(800), "{bytes} bytes for {}: {text}", text.len());
+    }
+    // A call that rings, and then is answered.
+    for is_answered in [false, true] {
+        let mut table = Table::direct();
+        let text = invite("e", 1, Some(&sdp("10.0.0.2", 7000)));
+        let call = table.ringing(&text);
+        table.ask(|agent, cx| agent.ring(cx, call, 180)).unwrap();
+        match is_answered {
+            false => table.ask(|agent, cx| agent.reject(cx, call, 486)).unwrap(),
+            true => table.ask(|agent, cx| agent.answer(cx, call, crate::harness::media())).unwrap(),
+        }
+        table.pass_s(31);
+        let bytes: usize = table.sent().iter().map(|sent| sent.text.len()).sum();
+        let factor = if is_answered { 13 } else { 3 };
+        assert!(bytes <= factor * text.len(), "{is_answered}: {bytes} bytes for {}", text.len());
+    }
 }

@@ -10,7 +10,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::time::Duration;
-use ringway_phone::{CallNumber, Hold, PhoneEvent, Protection, SasStatus, Side, TransferStep};
+use ringway_phone::{CallNumber, Hold, PhoneCommand, PhoneEvent, Protection, SasStatus, Side, TransferStep};
 
 impl Model {
     pub(super) fn on_phone(&mut self, now: Now, event: PhoneEvent, effects: &mut Vec<Effect>) {
@@ -67,7 +67,10 @@ impl Model {
             | PhoneEvent::CallerProven { .. }
             | PhoneEvent::CallerRefused { .. }
             | PhoneEvent::OptionsAnswered { .. } => {}
-            PhoneEvent::Ended { call, by, status, reason } => self.end(now, call, by, status, &reason),
+            PhoneEvent::Ended { call, by, status, reason } => {
+                self.end(now, call, by, status, &reason);
+                self.keep_past_calls(effects);
+            }
             PhoneEvent::Ringing { call }
             | PhoneEvent::Early { call }
             | PhoneEvent::Answered { call, .. }
@@ -114,17 +117,7 @@ impl Model {
                 call.hold = hold;
                 call.asked = None;
             }
-            PhoneEvent::Transfer { step, .. } => {
-                let text = match step {
-                    TransferStep::Trying { status } => format!("under way: {status}"),
-                    TransferStep::Done => "done: they talk to each other now".to_owned(),
-                    TransferStep::Failed { status, reason } => {
-                        told = Some((Weight::Failed, format!("transfer of {who}: {status} {reason}")));
-                        format!("failed: {status} {reason}")
-                    }
-                };
-                call.transfer = Shown::new(&text, REASON_CHARS_MAX);
-            }
+            PhoneEvent::Transfer { step, .. } => told = transfer(call, step),
             PhoneEvent::TransferAsked { to, .. } => call.asks_for = Some(Shown::new(&to, URI_CHARS_MAX)),
             PhoneEvent::OfferRefused { status, reason, .. } => {
                 let text = format!("refused a change that {who} wanted: {status} {reason}");
@@ -132,30 +125,8 @@ impl Model {
             }
             PhoneEvent::Digit { digit, .. } => call.note_digit_received(digit),
             // A 180 that comes behind a 183 or a 200 changes nothing; the others are not about one call.
-            PhoneEvent::Ringing { .. } | PhoneEvent::Early { .. } => {}
-            PhoneEvent::Registering
-            | PhoneEvent::Registered { .. }
-            | PhoneEvent::RegistrationFailed { .. }
-            | PhoneEvent::Unregistered
-            | PhoneEvent::Calling { .. }
-            | PhoneEvent::Incoming { .. }
-            | PhoneEvent::Ended { .. }
-            | PhoneEvent::Message(_)
-            | PhoneEvent::Network(_)
-            | PhoneEvent::StunMapped { .. }
-            | PhoneEvent::StunFailed { .. }
-            | PhoneEvent::Sound { .. }
-            | PhoneEvent::Inviting { .. }
-            | PhoneEvent::Progress { .. }
-            | PhoneEvent::Busy { .. }
-            | PhoneEvent::CallerProven { .. }
-            | PhoneEvent::CallerRefused { .. }
-            | PhoneEvent::OptionsAnswered { .. }
-            | PhoneEvent::HoldRefused { .. }
-            | PhoneEvent::SecurityFailed { .. }
-            | PhoneEvent::MediaFailed { .. }
-            | PhoneEvent::DigitNotSent { .. }
-            | PhoneEvent::Refused { .. } => {}
+            // `on_phone` handles the events that are not about one call.
+            _ => {}
         }
         if let Some((weight, text)) = told {
             self.tell(now, weight, &text);
@@ -189,6 +160,9 @@ impl Model {
         call.asked = None;
         let who = call.party.short();
         let text = match (after, call.origin, by) {
+            _ if call.is_transferred => {
+                format!("transfer done: {who} talks to {} now; this call is over", call.transfer_to)
+            }
             (Some(_), _, Side::Peer) => format!("{who} has hung up"),
             (None, Origin::Theirs, Side::Peer | Side::Failure) => format!("missed call from {who}"),
             (None, Origin::Ours, Side::Peer) => format!("{who} did not take the call: {status} {reason}"),
@@ -218,12 +192,40 @@ impl Model {
         self.last = Some(call);
     }
 
+    /// Ends the program: live calls are over, and are kept in the history.
+    pub fn quit(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        while let Some(number) = self.calls.first().map(|call| call.number) {
+            self.end(now, number, Side::Us, 0, "");
+            self.keep_past_calls(effects);
+        }
+        effects.extend([Effect::Phone(PhoneCommand::Quit), Effect::Leave]);
+    }
+
     /// The other side; a contact's name is better than what it calls itself.
     fn party(&self, name: &str, uri: &str) -> Party {
         let plain = uri.split([';', '?']).next().unwrap_or(uri);
         let known = self.settings.contacts.iter().find(|contact| contact.uri.eq_ignore_ascii_case(plain));
         Party::new(known.map_or(name, |contact| &contact.name), uri)
     }
+}
+
+/// Takes the progress of our transfer, and gives the notice about it.
+fn transfer(call: &mut Call, step: TransferStep) -> Option<(Weight, String)> {
+    let (who, to) = (call.party.short(), &call.transfer_to);
+    let (text, notice) = match step {
+        TransferStep::Trying { status } => (format!("under way: {status}"), None),
+        TransferStep::Done => (
+            format!("done: they talk to {to} now"),
+            Some((Weight::Note, format!("transfer done: {who} talks to {to} now"))),
+        ),
+        TransferStep::Failed { status, reason } => (
+            format!("failed: {status} {reason}"),
+            Some((Weight::Failed, format!("transfer of {who}: {status} {reason}"))),
+        ),
+    };
+    call.is_transferred = matches!(&notice, Some((Weight::Note, _)));
+    call.transfer = Shown::new(&text, REASON_CHARS_MAX);
+    notice
 }
 
 /// Takes the protection of a call, and gives the notice about it.
