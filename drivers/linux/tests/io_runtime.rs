@@ -1,5 +1,6 @@
 //! The runtime without its sockets. Tested: packets held for the store, sleeping workers, events and calls of other
 //! threads, errors at start, stopping with and without grace, a node that panics.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod io_node;
 
