@@ -38,7 +38,7 @@ impl Model {
                 self.shown = Some(call);
                 self.go(Screen::Call);
             }
-            PhoneEvent::Incoming { call, name, uri } => {
+            PhoneEvent::Incoming { call, name, uri, .. } => {
                 self.begin(Call::new(call, Origin::Theirs, self.party(&name, &uri), now));
                 self.ring_due = Some(now.elapsed);
                 self.ring(now, effects);

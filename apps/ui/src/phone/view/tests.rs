@@ -123,6 +123,7 @@ fn who_calls_is_seen_on_every_screen() {
         call: CallNumber(2),
         name: "Eve".into(),
         uri: "sip:eve@example.net".into(),
+        bypasses_server: false,
     });
     for key in 2..=8 {
         scene.press(Key::Function(key));
@@ -254,7 +255,12 @@ fn nothing_from_the_network_reaches_the_terminal_raw() {
             .repeat(20);
     let mut scene = Scene::new();
     let call = CallNumber(1);
-    scene.phone(PhoneEvent::Incoming { call, name: evil.clone(), uri: format!("sip:{evil}@x") });
+    scene.phone(PhoneEvent::Incoming {
+        call,
+        name: evil.clone(),
+        uri: format!("sip:{evil}@x"),
+        bypasses_server: false,
+    });
     scene.phone(PhoneEvent::Answered { call, codec: evil.clone() });
     let suite = CryptoSuite::AesCm128HmacSha1_80;
     scene.secured(call, Protection::Zrtp { suite, sas: evil.clone(), status: SasStatus::FirstCall });
@@ -280,7 +286,12 @@ fn nothing_from_the_network_reaches_the_terminal_raw() {
     scene.message(MessageDirection::Received, "");
     scene.event(Event::NotSaved(evil.clone()));
     let rings = CallNumber(2);
-    scene.phone(PhoneEvent::Incoming { call: rings, name: evil.clone(), uri: evil.clone() });
+    scene.phone(PhoneEvent::Incoming {
+        call: rings,
+        name: evil.clone(),
+        uri: evil.clone(),
+        bypasses_server: false,
+    });
     let over = CallNumber(3);
     scene.phone(PhoneEvent::Calling { call: over, to: evil.clone() });
     scene.phone(PhoneEvent::Ended { call: over, by: Side::Peer, status: 999, reason: evil.clone() });
@@ -315,6 +326,7 @@ fn wide_letters_keep_columns_in_line() {
         call: CallNumber(1),
         name: "山田太郎".repeat(20),
         uri: "sip:山@x".into(),
+        bypasses_server: false,
     });
     scene.press(Key::Function(4));
     let banner = scene.line(">>");
