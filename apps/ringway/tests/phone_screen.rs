@@ -191,7 +191,7 @@ fn a_person_signs_in_calls_and_leaves() {
     assert!(settings.contains("uri = \"sip:alice@localhost\"") && settings.contains("file:phone.password"));
 
     phone.press("bob\r");
-    phone.shows(&["talking, PCMU", "SDES over plain SIP (weak)", "satisfied", "0 lost"]);
+    phone.shows(&["talking, PCMU", "ZRTP  AES", "satisfied", "0 lost"]);
     bob.says("is connected");
     phone.press("5");
     bob.says("key pressed there: 5");
@@ -207,7 +207,7 @@ fn a_person_signs_in_calls_and_leaves() {
     phone.picture("call-waiting");
     phone.press("\x12");
     carol.says("486");
-    phone.shows(&["SDES over plain SIP (weak)"]);
+    phone.shows(&["ZRTP  AES"]);
     phone.pause_for_picture();
     phone.picture("call");
 
