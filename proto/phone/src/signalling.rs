@@ -205,8 +205,9 @@ impl Phone {
     fn on_ended(&mut self, cx: &mut Context<'_, Action>, number: CallNumber, cause: Ended) {
         let Some(call) = self.call(number) else { return };
         let Ended { status, reason, by } = cause;
+        let reason = call.failure.clone().unwrap_or(reason);
         let by = match by {
-            _ if call.has_failed => Side::Failure,
+            _ if call.failure.is_some() => Side::Failure,
             _ if call.is_ended_by_us() => Side::Us,
             By::Remote => Side::Peer,
             // After a transfer the user agent hangs up, as it was asked to.

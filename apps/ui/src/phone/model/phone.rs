@@ -187,6 +187,7 @@ impl Model {
         let reason = Shown::new(reason, REASON_CHARS_MAX);
         call.phase = Phase::Over { after, by, status, reason: reason.clone() };
         call.asked = None;
+        call.is_securing = false;
         let who = call.party.short();
         let text = match (after, call.origin, by) {
             (Some(_), _, Side::Peer) => format!("{who} has hung up"),
