@@ -13,6 +13,7 @@ use ringway_media::session::Report;
 use ringway_phone::{CallMedia, CallMediaEvent, MediaCommand};
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::mpsc::Receiver;
 
@@ -119,7 +120,8 @@ fn sink(record: &Recording) -> Result<Sink, Failure> {
         Recording::Memory(samples) => Ok(Sink::memory(*samples)),
         Recording::File(path) => recorder(path),
         Recording::Folder(folder) => {
-            std::fs::create_dir_all(folder).map_err(|error| {
+            // A conversation is for its two sides only. A folder that is there already keeps its mode.
+            std::fs::DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder).map_err(|error| {
                 let folder = folder.display();
                 Failure::failed(format!(
                     "{folder}: cannot make this folder for recordings: {error}; give another"
@@ -170,6 +172,9 @@ fn received(report: &Report) -> Received {
 }
 
 const BLOCK_SAMPLES: u64 = 160;
+
+/// Mode of a new folder for recordings.
+const FOLDER_MODE: u32 = 0o700;
 
 /// More calls than a phone has at once.
 const RECORDINGS_OF_A_SECOND: u32 = 100;
