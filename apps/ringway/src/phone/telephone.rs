@@ -329,6 +329,11 @@ fn phone_config(
     }
 }
 
+/// Checks that a phone can listen at `address`.
+pub(crate) fn check_address(address: SocketAddr) -> Result<(), Failure> {
+    bind(address).map(drop)
+}
+
 /// One address by both transports, at the same port where that is free.
 fn bind(address: SocketAddr) -> Result<Bound, Failure> {
     let failed = |error: ringway_linux::BindError| Failure::failed(error.to_string());
