@@ -12,11 +12,13 @@
 
 pub mod check;
 
+mod load;
 mod phone;
 mod softphone;
 mod story;
 mod world;
 
+pub use load::Load;
 pub use phone::{Account, Behaviour, Phone, PhoneEvent};
 pub use story::Story;
 pub use world::{REALM, World};

@@ -173,6 +173,12 @@ impl World {
         lines.iter().filter_map(|line| line.strip_prefix("SIP/2.0 ")?.get(..3)?.parse().ok()).collect()
     }
 
+    /// Kills a scripted phone: its port is closed, its bindings stay.
+    pub fn crash(&mut self, phone: HostId) {
+        self.sim.remove(phone);
+        self.phones.retain(|&other| other != phone);
+    }
+
     /// Kills the server and starts another with the stored bindings.
     pub fn restart_server(&mut self) {
         self.sim.remove(self.server);

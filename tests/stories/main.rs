@@ -1,13 +1,15 @@
 //! Stories: the real server and scripted phones in the simulator, each for many seeds.
 //!
-//! Tested: registration, calls, failed calls, races, bad networks, forks, TCP, restarts, softphones, and random actions.
+//! Tested: registration, calls, failed calls, races, bad networks, ICMP errors, forks, TCP, restarts, softphones, and random actions.
 //! `RINGWAY_SEED` and `RINGWAY_SEEDS` choose the seeds; a story that fails prints its own.
 #![cfg(test)]
 
 mod call;
 mod cancel;
 mod fork;
+mod icmp;
 mod life;
+mod load;
 mod network;
 mod refused;
 mod register;

@@ -25,7 +25,12 @@ const SILENCE_MAX: Duration = Duration::from_secs(8);
 /// Messages that a scenario sends.
 pub struct Sending<'a>(&'a mut [Outbound]);
 
-impl Sending<'_> {
+impl<'a> Sending<'a> {
+    /// Sends through these queues, one for each phone socket.
+    pub(crate) fn to(outbound: &'a mut [Outbound]) -> Self {
+        Self(outbound)
+    }
+
     /// Sends one message from a phone socket.
     pub fn send(&mut self, socket: usize, bytes: &[u8]) {
         if let Some(outbound) = self.0.get_mut(socket) {
@@ -197,7 +202,7 @@ impl Run {
         }
         self.begun += 1;
         self.under_way += 1;
-        scenario.begin(slot, &mut Sending(outbound));
+        scenario.begin(slot, &mut Sending::to(outbound));
         self.touch(slot, Some(self.now));
     }
 
@@ -209,7 +214,7 @@ impl Run {
         outbound: &mut [Outbound],
     ) -> Result<()> {
         self.heard = self.now;
-        match scenario.on_message(socket, bytes, &mut Sending(outbound)) {
+        match scenario.on_message(socket, bytes, &mut Sending::to(outbound)) {
             Progress::Nothing => {}
             Progress::Step(slot) => self.touch(slot, Some(self.now)),
             Progress::Done(slot) => {
@@ -253,7 +258,7 @@ impl Run {
             let Some(Some(moved)) = self.moved.get(slot).copied() else { continue };
             if self.now.duration_since(moved) >= REPEAT_AFTER {
                 self.repeated += 1;
-                scenario.repeat(slot, &mut Sending(outbound));
+                scenario.repeat(slot, &mut Sending::to(outbound));
                 self.touch(slot, Some(self.now));
             }
         }

@@ -2,7 +2,10 @@
 //!
 //! A server that reads only the first letter of a message: it echoes a REGISTER, relays a call between two
 //! phones, or echoes a TCP stream. It runs as a separate process, like all measured servers, receives and
-//! sends up to 32 datagrams in a system call, and prints `ready` with its address.
+//! sends up to 32 datagrams in a system call, and prints `ready` with its address. The kinds in [`blocking`] are for
+//! SIPp at ordinary rates: one message in each system call.
+
+mod blocking;
 
 use crate::call::TRYING_BYTES;
 use crate::sys::{Inbound, Outbound, Wait};
@@ -31,15 +34,30 @@ pub enum Kind {
     RelayStateless,
     /// Echoes the bytes of connections.
     Stream,
+    /// Sends datagrams back with blocking recvfrom and sendto.
+    BlockingEcho,
+    /// Relays datagrams between two ports with blocking recvfrom and sendto, and answers an INVITE with a 100.
+    BlockingRelay,
+    /// The same without the 100.
+    BlockingRelayStateless,
+    /// Echoes the bytes of connections with blocking read and write.
+    BlockingStream,
+    /// Relays the bytes of connections with blocking read and write, and answers an INVITE with a 100.
+    BlockingStreamRelay,
 }
 
 impl Kind {
     /// All kinds with their names on a command line.
-    const NAMES: [(Self, &'static str); 4] = [
+    const NAMES: [(Self, &'static str); 9] = [
         (Self::Echo, "echo"),
         (Self::Relay, "relay"),
         (Self::RelayStateless, "relay-stateless"),
         (Self::Stream, "stream"),
+        (Self::BlockingEcho, "blocking-echo"),
+        (Self::BlockingRelay, "blocking-relay"),
+        (Self::BlockingRelayStateless, "blocking-relay-stateless"),
+        (Self::BlockingStream, "blocking-stream"),
+        (Self::BlockingStreamRelay, "blocking-stream-relay"),
     ];
 
     /// Name on a command line.
@@ -64,18 +82,27 @@ impl FromStr for Kind {
 pub fn serve(kind: Kind, phones: &[u16]) -> Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL)).context("ask to end with the parent")?;
     match kind {
-        Kind::Echo | Kind::Relay | Kind::RelayStateless => {
-            let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).context("bind the floor's socket")?;
-            large_buffers(&socket)?;
-            ready("udp", socket.local_addr().context("read the floor's port")?);
-            carry_datagrams(&socket, kind, phones)
-        }
-        Kind::Stream => {
-            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("bind the floor's socket")?;
-            ready("tcp", listener.local_addr().context("read the floor's port")?);
-            echo_streams(&listener)
-        }
+        Kind::Echo | Kind::Relay | Kind::RelayStateless => carry_datagrams(&bound_socket()?, kind, phones),
+        Kind::Stream => echo_streams(&bound_listener()?),
+        Kind::BlockingEcho => blocking::echo(&bound_socket()?),
+        Kind::BlockingRelay => blocking::relay(&bound_socket()?, phones, true),
+        Kind::BlockingRelayStateless => blocking::relay(&bound_socket()?, phones, false),
+        Kind::BlockingStream => blocking::echo_streams(&bound_listener()?),
+        Kind::BlockingStreamRelay => blocking::relay_streams(&bound_listener()?, phones),
     }
+}
+
+fn bound_socket() -> Result<UdpSocket> {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).context("bind the floor's socket")?;
+    large_buffers(&socket)?;
+    ready("udp", socket.local_addr().context("read the floor's port")?);
+    Ok(socket)
+}
+
+fn bound_listener() -> Result<TcpListener> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("bind the floor's socket")?;
+    ready("tcp", listener.local_addr().context("read the floor's port")?);
+    Ok(listener)
 }
 
 fn ready(transport: &str, address: SocketAddr) {
@@ -97,8 +124,8 @@ fn carry_datagrams(socket: &UdpSocket, kind: Kind, phones: &[u16]) -> Result<()>
                     relay(bytes, sender, phones, &mut outbound);
                 }
                 Kind::Relay | Kind::RelayStateless => relay(bytes, sender, phones, &mut outbound),
-                Kind::Echo | Kind::Stream if bytes.starts_with(b"A") => {}
-                Kind::Echo | Kind::Stream => outbound.push(Some(sender), bytes),
+                _ if bytes.starts_with(b"A") => {}
+                _ => outbound.push(Some(sender), bytes),
             }
         }
         outbound.flush(socket.as_fd()).context("send from the floor's socket")?;

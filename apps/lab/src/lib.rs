@@ -1,20 +1,23 @@
 //! Load for SIP servers, and measurements of them.
 //!
-//! Does: plays both ends of REGISTERs and calls in a closed loop ([`closed_loop`]), starts the server under load as a
-//! process of its own ([`subject`]) and reads its CPU time and memory ([`process`], [`machine`]), compares servers turn by
-//! turn ([`measure`]); sends floods and misbehaving calls ([`attack`]); runs both ends of a phone call ([`phone`]).
+//! Does: offers load at a rate, in an open loop ([`load`]); plays both ends of REGISTERs and calls in a closed loop
+//! ([`closed_loop`]); starts the server under load as a process of its own ([`subject`]) and reads its CPU time and memory
+//! ([`process`], [`machine`]), compares servers turn by turn ([`measure`]); sends floods and misbehaving calls ([`attack`]);
+//! runs both ends of a phone call ([`phone`]). [`open_loop`] measures the delay of REGISTERs alone.
 //!
-//! Does not: offer load at a fixed rate, judge results, or write reports: those are the rows of `cargo xtask bench`.
+//! Does not: judge results or write reports: those are the rows of `cargo xtask bench`.
 //!
-//! Start reading at [`closed_loop::drive`].
+//! Start reading at [`load::run`] and [`closed_loop::drive`].
 
 pub mod attack;
 pub mod call;
 pub mod closed_loop;
 pub mod digest;
 pub mod floor;
+pub mod load;
 pub mod machine;
 pub mod measure;
+pub mod open_loop;
 pub mod phone;
 pub mod process;
 pub mod refused;

@@ -17,6 +17,15 @@ const READY_WAIT: Duration = Duration::from_secs(60);
 /// Maximum time until a server ends after SIGTERM.
 const END_WAIT: Duration = Duration::from_secs(20);
 
+/// CPU time of a process and all its children, in nanoseconds.
+///
+/// # Errors
+/// There is no such process.
+pub fn cpu_ns_of(pid: u32) -> Result<u64> {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).context("not the number of a process")?;
+    family(pid)?.into_iter().map(machine::process_cpu_ns).sum()
+}
+
 /// A running server, pinned to [`SERVER_CPU`] with all its threads and children.
 pub struct Process {
     child: Child,

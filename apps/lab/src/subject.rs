@@ -4,6 +4,7 @@ use crate::call::{Calls, Carried};
 use crate::closed_loop::{Extent, Outcome, drive};
 use crate::digest::{Algorithm, PASSWORD};
 use crate::floor::Kind;
+use crate::open_loop::{Delays, Pace, drive_at};
 use crate::process::Process;
 use crate::refused::{Ending, Refusals};
 use crate::register::{Expect, Refresh, Walk};
@@ -64,6 +65,18 @@ impl Subject {
             }
         };
         outcome.with_context(|| format!("{operation:?}{}", process.fate()))
+    }
+
+    /// Sends REGISTERs over UDP at `pace`; returns their delays.
+    pub fn delays(&mut self, expect: Expect, pace: Pace) -> Result<Delays> {
+        let mut scenario = Refresh::new(&mut self.registering, self.ports, Carrier::Udp, expect);
+        let delays = drive_at(&mut self.phones, &mut scenario, pace);
+        delays.with_context(|| format!("{pace:?}{}", self.process.fate()))
+    }
+
+    /// Port of the server.
+    pub fn port(&self) -> u16 {
+        self.address.port()
     }
 
     /// Registers every user once.
@@ -201,12 +214,13 @@ impl Environment {
         Ok(output.stdout)
     }
 
-    /// Starts Kamailio with its location table in memory, one worker, no authentication and no log. Its
-    /// shared memory is touched at the start, so that page faults are not measured.
-    pub fn kamailio(&self, program: &Path, users: u32) -> Result<Subject> {
-        let port = free_port()?;
-        let configuration = self.folder.join("kamailio.cfg");
-        fs::write(&configuration, kamailio_configuration(port))
+    /// Starts Kamailio with its location table in memory, one worker for the transport and no log; of `settings` it has the
+    /// users, the routing and whether it authenticates (with MD5). Its shared memory is touched at the start, so that page
+    /// faults are not measured.
+    pub fn kamailio(&self, program: &Path, settings: &Settings, carrier: Carrier) -> Result<Subject> {
+        let (port, users) = (free_port()?, settings.users);
+        let configuration = self.folder.join(format!("kamailio-{port}.cfg"));
+        fs::write(&configuration, kamailio_configuration(port, settings, carrier))
             .with_context(|| configuration.display().to_string())?;
         // About 1.1 kB for each binding, and memory for the transactions of a run.
         let shared_mb = 768 + users / 500;
@@ -219,12 +233,22 @@ impl Environment {
         subject(process, port, Phones::bind()?, users)
     }
 
-    /// Starts the floor.
+    /// Starts the floor for the phones of the generator.
     pub fn floor(&self, kind: Kind, users: u32) -> Result<Subject> {
         let phones = Phones::bind()?;
+        let ports = phones.ports()?;
+        self.start_floor(kind, &ports, phones, users)
+    }
+
+    /// Starts the floor for phones of another program at these ports.
+    pub fn floor_between(&self, kind: Kind, ports: &[u16]) -> Result<Subject> {
+        self.start_floor(kind, ports, Phones::bind()?, 1)
+    }
+
+    fn start_floor(&self, kind: Kind, ports: &[u16], phones: Phones, users: u32) -> Result<Subject> {
         let mut command = (self.floor_command)()?;
         command.arg(kind.name());
-        command.args(phones.ports()?.map(|port| port.to_string()));
+        command.args(ports.iter().map(u16::to_string));
         let mut process = Process::start("floor", &mut command, &self.folder.join("floor.log"))?;
         let line = process.ready()?;
         let port = line
@@ -321,7 +345,24 @@ fn wait_for_options(server: SocketAddrV4) -> Result<()> {
     bail!("the server at {server} did not answer OPTIONS")
 }
 
-fn kamailio_configuration(port: u16) -> String {
+fn kamailio_configuration(port: u16, settings: &Settings, carrier: Carrier) -> String {
+    let transports = match carrier {
+        Carrier::Udp => "disable_tcp=yes".to_owned(),
+        Carrier::Tcp => format!("tcp_children=1\nlisten=tcp:127.0.0.1:{port}"),
+    };
+    let forward = match settings.routing {
+        Routing::Stateless => "forward();",
+        Routing::Stateful | Routing::Redirect => "t_relay();",
+    };
+    let (auth, check) = match settings.challenge {
+        None => ("", String::new()),
+        Some(_) => (
+            "loadmodule \"auth.so\"\n",
+            format!(
+                "if (!pv_www_authenticate(\"{DOMAIN}\", \"{PASSWORD}\", \"0\")) {{ www_challenge(\"{DOMAIN}\", \"1\"); exit; }}"
+            ),
+        ),
+    };
     format!(
         r#"#!KAMAILIO
 debug=-1
@@ -330,7 +371,7 @@ fork=yes
 children=1
 shm_force_alloc=yes
 auto_aliases=no
-disable_tcp=yes
+{transports}
 listen=udp:127.0.0.1:{port}
 alias="{DOMAIN}"
 loadmodule "tm.so"
@@ -341,22 +382,22 @@ loadmodule "maxfwd.so"
 loadmodule "siputils.so"
 loadmodule "usrloc.so"
 loadmodule "registrar.so"
-modparam("usrloc", "db_mode", 0)
+{auth}modparam("usrloc", "db_mode", 0)
 modparam("usrloc", "hash_size", 16)
 modparam("registrar", "max_expires", 7200)
 request_route {{
     if (!mf_process_maxfwd_header("10")) {{ sl_send_reply("483", "Too Many Hops"); exit; }}
-    if (method == "REGISTER") {{ save("location"); exit; }}
+    if (method == "REGISTER") {{ {check} save("location"); exit; }}
     if (method == "OPTIONS" && uri==myself) {{ sl_send_reply("200", "OK"); exit; }}
     if (has_totag()) {{
-        if (loose_route()) {{ t_relay(); exit; }}
+        if (loose_route()) {{ {forward} exit; }}
         if (method == "ACK") {{ if (t_check_trans()) {{ t_relay(); }} exit; }}
         sl_send_reply("404", "Not here");
         exit;
     }}
     if (method == "INVITE") {{ record_route(); }}
     if (!lookup("location")) {{ sl_send_reply("404", "Not Found"); exit; }}
-    t_relay();
+    {forward}
 }}
 "#
     )

@@ -1,6 +1,6 @@
 //! Node wrapper that counts requests and responses.
 
-use ringway_sansio::{Context, Deadline, Event, Node, Outbox, Received};
+use ringway_sansio::{Context, Deadline, Event, IcmpError, Node, Outbox, Received};
 
 /// Wraps a node and counts its requests and responses.
 #[derive(Debug)]
@@ -73,6 +73,16 @@ impl<N: Node> Node for CountedNode<N> {
     fn on_event(&mut self, cx: &mut Context<'_, N::Action>, event: Event) {
         let before = cx.out.len();
         self.node.on_event(cx, event);
+        self.note_sent(cx.out, before);
+    }
+
+    fn shard_of_quoted(quoted: &[u8], shards: u16) -> Option<u16> {
+        N::shard_of_quoted(quoted, shards)
+    }
+
+    fn on_icmp_error(&mut self, cx: &mut Context<'_, N::Action>, error: IcmpError<'_>) {
+        let before = cx.out.len();
+        self.node.on_icmp_error(cx, error);
         self.note_sent(cx.out, before);
     }
 

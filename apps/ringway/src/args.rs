@@ -1,5 +1,6 @@
 //! The command line.
 
+use crate::lab::LabArgs;
 use crate::phone::{AnswerArgs, AudioArgs, CallArgs, DemoArgs, OptionsArgs, PhoneScreenArgs};
 use clap::error::ErrorKind;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
@@ -64,6 +65,8 @@ Examples:
     Options(Box<OptionsArgs>),
     /// List microphones and loudspeakers; `*` marks the ones that are used by default
     Audio(AudioArgs),
+    /// Offer load to a SIP server and measure it
+    Lab(LabArgs),
     /// See it work: a server, two phones and a protected call in one process, in a few seconds
     Demo(DemoArgs),
 }
@@ -230,4 +233,48 @@ pub(crate) fn parse() -> Result<Args, ExitCode> {
             ExitCode::from(2)
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    const DOCUMENTS: &str = concat!(
+        include_str!("../../../README.md"),
+        include_str!("../../../docs/user-guide.md"),
+        include_str!("../../../docs/phone.md"),
+    );
+
+    /// True if the documents have `text` and no letter, digit or hyphen behind it.
+    fn is_documented(text: &str) -> bool {
+        let ends = |rest: &str| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '-');
+        DOCUMENTS.match_indices(text).any(|(at, _)| ends(&DOCUMENTS[at + text.len()..]))
+    }
+
+    fn collect_undocumented(command: &clap::Command, path: &str, missing: &mut Vec<String>) {
+        for arg in command.get_arguments().filter(|arg| !arg.is_hide_set()) {
+            let Some(long) = arg.get_long().filter(|long| !matches!(*long, "help" | "version")) else {
+                continue;
+            };
+            if !is_documented(&format!("--{long}")) {
+                missing.push(format!("{path} --{long}"));
+            }
+        }
+        for sub in command.get_subcommands().filter(|sub| sub.get_name() != "help") {
+            let path = format!("{path} {}", sub.get_name());
+            if !is_documented(&path) {
+                missing.push(path.clone());
+            }
+            collect_undocumented(sub, &path, missing);
+        }
+    }
+
+    #[test]
+    fn every_command_and_option_is_documented() {
+        let mut missing = Vec::new();
+        collect_undocumented(&Args::command(), "ringway", &mut missing);
+        assert!(missing.is_empty(), "not in README.md, docs/user-guide.md or docs/phone.md: {missing:#?}");
+        assert!(!is_documented("--pass") && !is_documented("ringway users"));
+    }
 }

@@ -66,6 +66,7 @@ impl From<StoreError> for Failure {
             | StoreError::Newer { .. }
             | StoreError::Journal(_)
             | StoreError::Io { .. }
+            | StoreError::Locked { .. }
             | StoreError::Database { .. }
             | StoreError::Random(_)
             | StoreError::Exists(_)

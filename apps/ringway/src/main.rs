@@ -9,6 +9,7 @@ mod args;
 mod check;
 mod config;
 mod failure;
+mod lab;
 mod log;
 mod output;
 mod password;
@@ -49,6 +50,7 @@ fn run(args: Args) -> Result<(), Failure> {
         Command::Phone(phone) => phone::phone(&phone),
         Command::Options(options) => phone::options(*options),
         Command::Audio(audio) => phone::audio(&audio),
+        Command::Lab(lab) => lab::run(lab),
         Command::Demo(demo) => phone::demo(&demo),
     }
 }

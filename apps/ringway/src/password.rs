@@ -7,11 +7,14 @@ use std::io::{self, BufRead, Read};
 /// for typed input and for an open pipe.
 pub(crate) fn from_stdin() -> Result<String, Failure> {
     let mut text = String::new();
-    io::stdin()
-        .lock()
-        .take(PASSWORD_BYTES_MAX + LINE_END_BYTES_MAX)
-        .read_line(&mut text)
-        .map_err(|error| Failure::failed(format!("cannot read the password from standard input: {error}")))?;
+    io::stdin().lock().take(PASSWORD_BYTES_MAX + LINE_END_BYTES_MAX).read_line(&mut text).map_err(
+        |error| match error.kind() {
+            io::ErrorKind::InvalidData => {
+                Failure::usage("the password on standard input is not valid UTF-8; send it in UTF-8")
+            }
+            _ => Failure::failed(format!("cannot read the password from standard input: {error}")),
+        },
+    )?;
     let line = text.strip_suffix('\n').unwrap_or(&text);
     let password = line.strip_suffix('\r').unwrap_or(line);
     if password.len() as u64 > PASSWORD_BYTES_MAX {

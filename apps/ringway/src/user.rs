@@ -24,9 +24,10 @@ pub(crate) fn run(args: UserArgs) -> Result<(), Failure> {
             config.source()
         )));
     }
+    let is_new = matches!(&config.store.url, StoreUrl::Sqlite(file) if !file.exists());
     if let StoreUrl::Sqlite(file) = &config.store.url
         && needs_users(&args.command)
-        && !file.exists()
+        && is_new
     {
         return Err(Failure::failed(format!(
             "{}: there is no database and therefore no user; create it with `ringway user add NAME`, or give its configuration with \
@@ -35,15 +36,16 @@ pub(crate) fn run(args: UserArgs) -> Result<(), Failure> {
         )));
     }
     let users = Users { store: Store::open(&config.store.url)?, config, is_json: args.json };
-    match args.command {
-        UserCommand::Add(password) => users.add(&password),
-        UserCommand::Import { file } => users.import(&file),
-        UserCommand::List => users.list(),
-        UserCommand::Passwd(password) => users.passwd(&password),
-        UserCommand::Remove(name) => users.remove(&name),
-        UserCommand::Bind { user, contact } => users.bind(&user, &contact),
-        UserCommand::Unbind { user, contact } => users.unbind(&user, contact.as_deref()),
+    users.execute(args.command)?;
+    if is_new {
+        let file = users.store.file();
+        let file = file.canonicalize().unwrap_or_else(|_| file.to_owned());
+        eprintln!(
+            "ringway: note: {}: this database is new; a server reads it if it runs in the same folder or its [store] url is this file",
+            file.display()
+        );
     }
+    Ok(())
 }
 
 /// True for a command that shows or changes existing users.
@@ -63,6 +65,18 @@ struct Users {
 }
 
 impl Users {
+    fn execute(&self, command: UserCommand) -> Result<(), Failure> {
+        match command {
+            UserCommand::Add(password) => self.add(&password),
+            UserCommand::Import { file } => self.import(&file),
+            UserCommand::List => self.list(),
+            UserCommand::Passwd(password) => self.passwd(&password),
+            UserCommand::Remove(name) => self.remove(&name),
+            UserCommand::Bind { user, contact } => self.bind(&user, &contact),
+            UserCommand::Unbind { user, contact } => self.unbind(&user, contact.as_deref()),
+        }
+    }
+
     fn add(&self, args: &PasswordArgs) -> Result<(), Failure> {
         let user = self.name(&args.user)?;
         let (password, is_generated) = password(args)?;
@@ -96,7 +110,8 @@ impl Users {
             self.warn_of_foreign_domain(domain);
         }
         let users = imported.users;
-        self.print(&format!("{users} users imported"), &json!({"imported": users}))
+        let noun = if users == 1 { "user" } else { "users" };
+        self.print(&format!("{users} {noun} imported"), &json!({"imported": users}))
     }
 
     fn list(&self) -> Result<(), Failure> {

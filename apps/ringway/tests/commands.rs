@@ -229,8 +229,30 @@ fn without_a_database_no_user_is_listed_or_changed() {
         assert!(error.contains("ringway.db") && error.contains("user add"), "{args:?}: {error}");
     }
     assert!(fs::read_dir(path).unwrap().next().is_none(), "a file was made");
-    ringway(path, &["user", "add", "alice"]).ok();
-    assert_eq!(users(path), ["alice@localhost"]);
+    let first = ringway(path, &["user", "add", "alice"]);
+    let database = path.canonicalize().unwrap().join("ringway.db");
+    assert!(first.err.contains("this database is new") && first.err.contains(database.to_str().unwrap()));
+    first.ok();
+    assert_eq!(ringway(path, &["user", "add", "bob"]).err, "", "it exists now");
+    assert_eq!(users(path), ["alice@localhost", "bob@localhost"]);
+}
+
+#[test]
+fn a_file_that_is_not_utf_8_has_its_own_error() {
+    let folder = folder();
+    let add = ["user", "add", "alice", "--password-stdin"];
+    let (phone, mut input) = Running::start_and_keep_input(folder.path(), &add, "");
+    std::io::Write::write_all(&mut input, b"wonder\xff\n").unwrap();
+    let error = phone.done().refused(2);
+    assert!(error.contains("UTF-8"), "{error}");
+    let callers = folder.path().join("callers.csv");
+    fs::write(&callers, b"username,password\nalice,wonder\xff\n").unwrap();
+    fs::set_permissions(&callers, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    let answer = ["answer", "--as", "sip:bob@127.0.0.1", "--challenge", "callers.csv"];
+    let error = ringway(folder.path(), &answer).refused(2);
+    assert!(error.contains("callers.csv: ") && error.contains("UTF-8"), "{error}");
+    fs::write(folder.path().join("one.csv"), "username,password\ncarol,wonderland\n").unwrap();
+    assert!(ringway(folder.path(), &["user", "import", "one.csv"]).ok().starts_with("1 user imported"));
 }
 
 #[test]

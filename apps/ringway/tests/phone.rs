@@ -331,14 +331,31 @@ fn a_refused_call_is_reported_and_fails() {
 fn unreachable_and_unanswered_calls_are_failures() {
     let free = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let uri = format!("sip:bob@{}", free.local_addr().unwrap());
+    let begun = Instant::now();
     let alice = alice(&uri, &["--ring-s", "1"]);
     let value = alice.json();
     assert_eq!(alice.status, 1);
+    assert!(begun.elapsed() < Duration::from_secs(20), "it waits for timer B: 32 s");
     assert!(value["result"] == "failed" || value["result"] == "cancelled", "{value:#}");
     let (bob, uri) = bob(&["--ring-s", "30"]);
     let alice = self::alice(&uri, &["--ring-s", "1"]);
     assert_eq!((alice.status, &alice.json()["result"]), (1, &"cancelled".into()), "{alice:?}");
     assert_eq!(bob.done().json()["result"], "cancelled");
+}
+
+#[test]
+fn a_closed_port_is_reported_at_once() {
+    // No other test binds a port of this address.
+    let port = std::net::UdpSocket::bind("127.0.0.9:0").unwrap().local_addr().unwrap();
+    let uri = format!("sip:bob@{port}");
+    let begun = Instant::now();
+    let alice = alice(&uri, &[]);
+    let value = alice.json();
+    assert_eq!((alice.status, &value["result"], &value["status"]), (1, &"failed".into(), &503.into()));
+    let options = ringway(&["options", &uri, "--json"]);
+    assert_eq!((options.status, &options.json()["status"]), (1, &503.into()), "{options:?}");
+    // Timer B and F are 32 s each.
+    assert!(begun.elapsed() < Duration::from_secs(20), "it waits for timers");
 }
 
 /// A STUN server that answers is tested by `xtask interop`.
@@ -408,6 +425,29 @@ fn through_the_server_with_digest() {
     let args = ["call", "sip:carol@example.org", "--from", "sip:alice@example.org", "--server", &address];
     let unknown = start(&[&args[..], &["--password-stdin", "--json"]].concat(), "secret\n").done();
     assert_eq!((unknown.status, &unknown.json()["status"]), (1, &404.into()), "{unknown:?}");
+}
+
+#[test]
+fn a_call_to_a_closed_port_behind_the_server_fails_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("ringway.toml");
+    let text = format!(
+        "domains = [\"example.org\"]\nlisten = [\"udp:127.0.0.1:0\"]\nworkers = 2\n[store]\nurl = \"sqlite://{}\"\n\
+         [admin]\nlisten = \"127.0.0.1:0\"\n",
+        file(&folder, "ringway.db")
+    );
+    std::fs::write(&config, text).unwrap();
+    let config = config.to_str().unwrap();
+    let closed = std::net::UdpSocket::bind("127.0.0.9:0").unwrap().local_addr().unwrap();
+    let bind = ["user", "bind", "bob", &format!("sip:bob@{closed}"), "--config", config];
+    assert_eq!(ringway(&bind).status, 0);
+    let server = start(&["serve", "--config", config], "");
+    let begun = Instant::now();
+    let call = ringway(&["call", "sip:bob@example.org", "--server", &server.address(), "--json"]);
+    assert_eq!((call.status, &call.json()["status"]), (1, &480.into()), "{call:?}");
+    assert!(begun.elapsed() < Duration::from_secs(20), "it waits for timer B: 32 s");
+    let options = ringway(&["options", &format!("sip:{}", server.address()), "--json"]);
+    assert_eq!(options.json()["user_agent"], "Ringway", "without a version");
 }
 
 #[test]

@@ -73,6 +73,10 @@ counters! {
     send_errors,
     /// Datagrams dropped because the socket's buffer remained full.
     send_drops,
+    /// ICMP errors received for datagrams.
+    icmp_errors,
+    /// Times that a worker discarded ICMP errors for the rest of a second, because of their limit.
+    icmp_pauses,
     /// Messages received on streams.
     stream_messages_in,
     /// Bytes read from streams.

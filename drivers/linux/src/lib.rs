@@ -15,6 +15,7 @@ mod clock;
 mod config;
 mod counters;
 mod held;
+mod icmp;
 mod inbox;
 mod listen;
 mod listing;

@@ -17,10 +17,12 @@ pub(crate) fn send_all(
     mut refused: impl FnMut(Token),
 ) {
     let mut waits_left = WAITS_MAX;
+    let mut tries_left = TRIES_MAX;
     while sending.left() > 0 {
         let error = match sending.send(socket) {
             Ok(sent) => {
                 counters.datagrams_out.add(sent as u64);
+                tries_left = TRIES_MAX;
                 continue;
             }
             Err(error) => error,
@@ -33,6 +35,12 @@ pub(crate) fn send_all(
             }
             waits_left -= 1;
         } else if error.kind() != ErrorKind::Interrupted {
+            // An ICMP error for an earlier packet makes one call fail; a refusal of this packet repeats itself.
+            tries_left -= 1;
+            if tries_left > 0 {
+                continue;
+            }
+            tries_left = TRIES_MAX;
             counters.send_errors.increment();
             if let Some(tag) = sending.skip() {
                 refused(Token(tag));
@@ -44,6 +52,9 @@ pub(crate) fn send_all(
 
 /// Maximum duration of one wait for buffer space.
 const WAIT: Duration = Duration::from_millis(2);
+
+/// Number of failures after which a packet is refused. So many ICMP errors do not arrive between as many calls.
+const TRIES_MAX: u32 = 5;
 
 /// Maximum number of waits in one batch.
 const WAITS_MAX: u32 = 4;

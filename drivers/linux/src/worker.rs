@@ -7,6 +7,7 @@
 use crate::action::ActionSink;
 use crate::counters::Counters;
 use crate::held::{Held, MarkedPackets};
+use crate::icmp::IcmpErrors;
 use crate::inbox::{Command, Commands, Inbox};
 use crate::listen::{ListenSocket, WORKERS_MAX};
 use crate::shard::{Shards, shard_of_token};
@@ -70,6 +71,7 @@ pub(crate) struct Worker<N: Node> {
     /// By listener; `None` for stream listeners.
     udp: Vec<Option<UdpSocket>>,
     receive: ReceiveBatch,
+    icmp: IcmpErrors,
     send: SendBatch,
     streams: Streams<N::Framer>,
     batch: Batch<N::Action>,
@@ -153,6 +155,7 @@ impl<N: Node> Worker<N> {
         Self {
             index,
             receive: ReceiveBatch::new(common.datagram_batch),
+            icmp: IcmpErrors::new(&udp, now),
             send: SendBatch::new(common.datagram_batch),
             common,
             counters,
@@ -181,6 +184,7 @@ impl<N: Node> Worker<N> {
                 inbox.awake();
             }
             self.now = self.common.clock.now();
+            self.icmp.refill(&self.udp, self.now);
             for index in 0..ready.len() {
                 if let Some(ready) = ready.at(index) {
                     self.on_ready(ready);
@@ -217,7 +221,12 @@ impl<N: Node> Worker<N> {
         }
         let listener = (ready.token & !OTHER) as usize;
         match self.udp.get(listener) {
-            Some(Some(_)) => self.read_datagrams(listener),
+            Some(Some(_)) => {
+                if ready.error {
+                    self.take_icmp_errors(listener);
+                }
+                self.read_datagrams(listener);
+            }
             Some(None) => self.streams.accept(listener, self.now),
             None => {}
         }
@@ -232,7 +241,13 @@ impl<N: Node> Worker<N> {
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
                     return;
                 }
-                Err(_) => return self.counters.receive_errors.increment(),
+                Err(_) => {
+                    // An ICMP error makes one call fail.
+                    if self.take_icmp_errors(listener) == 0 {
+                        self.counters.receive_errors.increment();
+                    }
+                    return;
+                }
             };
             self.now = self.common.clock.now();
             let mut bytes_in = 0;
@@ -251,6 +266,20 @@ impl<N: Node> Worker<N> {
                 return;
             }
         }
+    }
+
+    /// Passes ICMP errors of a datagram socket to their shards; returns their number.
+    fn take_icmp_errors(&mut self, listener: usize) -> usize {
+        let id = ListenerId(u8::try_from(listener).unwrap_or(u8::MAX));
+        let Self { icmp, udp, nodes, batch, now, counters, .. } = self;
+        let shards = nodes.shards.len() as u16;
+        let count = icmp.take(udp, id, counters, |error| {
+            if let Some(shard) = N::shard_of_quoted(error.quoted, shards) {
+                nodes.call(batch, *now, shard, |node, cx| node.on_icmp_error(cx, error));
+            }
+        });
+        self.flush();
+        count
     }
 
     fn read_stream(&mut self, id: ConnectionId) {
@@ -437,7 +466,9 @@ impl<N: Node> Worker<N> {
     /// Timeout of the next wait; the sleep is announced if it is not zero.
     fn begin_sleep(&self) -> Duration {
         let now = self.common.clock.now();
-        let until = self.next_deadline().min(now + SLEEP_MAX);
+        let deadline = self.next_deadline();
+        // Held packets are checked for their time limit; all else that ends a sleep has a deadline or an event.
+        let until = if self.held.is_empty() { deadline } else { deadline.min(now + HELD_CHECK_INTERVAL) };
         if until <= now || !self.streams.reports.is_empty() || self.common.phase() == Phase::Ending {
             return Duration::ZERO;
         }
@@ -515,7 +546,8 @@ const BATCHES_PER_TURN: usize = 8;
 
 const FLUSH_ROUNDS: usize = 8;
 
-const SLEEP_MAX: Duration = Duration::from_millis(250);
+/// Interval at which packets that wait for the store are checked.
+const HELD_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Capacity above which an outbox is freed.
 const KEPT_ARENA_BYTES: usize = 8 << 20;

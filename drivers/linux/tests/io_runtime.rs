@@ -1,5 +1,5 @@
-//! The runtime without its sockets. Tested: packets held for the store, events and calls of other threads, errors at
-//! start, stopping with and without grace, a node that panics.
+//! The runtime without its sockets. Tested: packets held for the store, sleeping workers, events and calls of other
+//! threads, errors at start, stopping with and without grace, a node that panics.
 
 mod io_node;
 
@@ -38,7 +38,7 @@ fn waking_the_inboxes_releases_held_packets_at_once() {
     let config = Config { marked_packets: MarkedPackets::HoldUntilStored, ..Config::default() };
     let runtime = start_with(&["udp:127.0.0.1:0"], 1, 1, config, Arc::clone(&sink));
     let socket = client(address(&runtime, 0));
-    // Without a wake-up a worker sleeps for up to 250 ms. The median is used, because a thread may not have been
+    // Without a wake-up a worker checks held packets every 250 ms. The median is used, because a thread may not have been
     // scheduled.
     let mut waits: Vec<_> = (1..=9)
         .map(|number| {
@@ -54,6 +54,47 @@ fn waking_the_inboxes_releases_held_packets_at_once() {
         .collect();
     waits.sort_unstable();
     assert!(waits[4] < Duration::from_millis(60), "{waits:?}");
+}
+
+/// Times that the threads of this process whose names begin with `prefix` went to sleep.
+fn sleeps_of(prefix: &str) -> u64 {
+    let mut sleeps = 0;
+    for task in std::fs::read_dir("/proc/self/task").unwrap().flatten() {
+        let status = std::fs::read_to_string(task.path().join("status")).unwrap_or_default();
+        let field = |name| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+        if field("Name:").is_some_and(|name| name.starts_with(prefix)) {
+            sleeps += field("voluntary_ctxt_switches:").map_or(0, |number| number.parse::<u64>().unwrap());
+        }
+    }
+    sleeps
+}
+
+/// Runs in a process of its own: the threads of other tests have the same names.
+#[test]
+#[ignore = "run by the test below"]
+fn idle_workers_sleep() {
+    let runtime = start(&["udp:127.0.0.1:0", "tcp:127.0.0.1:0"], 2, 16, Config::default());
+    let socket = client(address(&runtime, 0));
+    for shard in 0..16 {
+        socket.send(format!("{shard} echo").as_bytes()).unwrap();
+        assert_eq!(receive(&socket), format!("{shard} echo"));
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    let before = sleeps_of("worker-");
+    std::thread::sleep(Duration::from_secs(2));
+    let sleeps = sleeps_of("worker-") - before;
+    assert!(before > 0 && sleeps <= 2, "two idle workers went to sleep {sleeps} times");
+    socket.send(b"1 timer 100").unwrap();
+    assert_eq!(receive(&socket), "fired\n");
+}
+
+#[test]
+fn idle_workers_do_not_wake_up() {
+    let output = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "idle_workers_sleep", "--ignored"])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }
 
 #[test]

@@ -83,6 +83,42 @@ fn a_failed_packet_is_reported_to_its_shard_and_stops_no_other() {
 }
 
 #[test]
+fn an_icmp_error_is_reported_to_the_shard_of_its_packet_and_stops_no_other() {
+    for listen in ["udp:127.0.0.1:0", "udp:[::1]:0"] {
+        let runtime = start(&[listen], 2, 4, Config::default());
+        let closed = closed_port(address(&runtime, 0));
+        let clients: Vec<_> = (0..8).map(|_| client(address(&runtime, 0))).collect();
+        let begun = Instant::now();
+        let text = format!("3 closed {closed}");
+        for _ in 0..20 {
+            for socket in &clients {
+                socket.send(text.as_bytes()).unwrap();
+                socket.send(b"1 echo").unwrap();
+            }
+            for socket in &clients {
+                let mut both = [receive(socket), receive(socket)];
+                both.sort();
+                assert_eq!(both, ["1 echo", "after\n"], "a packet to another address was lost");
+            }
+        }
+        let seen = |shard| runtime.shards().with_shard(shard, |node| node.icmp.clone()).unwrap();
+        until("the errors", || !seen(3).is_empty());
+        assert!(begun.elapsed() < Duration::from_secs(5));
+        assert!(seen(3).iter().all(|error| *error == (closed, text.clone())));
+        assert!([0, 1, 2].into_iter().all(|shard| seen(shard).is_empty()));
+        let counts = runtime.counts();
+        assert_eq!((counts.send_errors, counts.unreachable, counts.receive_errors), (0, 0, 0));
+        assert!(counts.icmp_errors > 0 && events(&runtime, 3).is_empty());
+    }
+}
+
+/// Port of `address` that nobody has.
+fn closed_port(mut address: std::net::SocketAddr) -> std::net::SocketAddr {
+    address.set_port(0);
+    std::net::UdpSocket::bind(address).unwrap().local_addr().unwrap()
+}
+
+#[test]
 fn more_packets_than_one_call_takes_are_all_sent() {
     let runtime = start(&["udp:127.0.0.1:0"], 1, 1, Config::default());
     let socket = client(address(&runtime, 0));

@@ -2,7 +2,8 @@
 
 use crate::connection::SimConnection;
 use ringway_sansio::{
-    ConnectionId, Context, Deadline, Event, Framer, Instant, Node, Outbox, Received, Seed, ShardKey,
+    ConnectionId, Context, Deadline, Event, Framer, IcmpError, Instant, Node, Outbox, Received, Seed,
+    ShardKey,
 };
 use ringway_stream::{Connection, Origin, PassThrough};
 use std::any::Any;
@@ -33,6 +34,14 @@ pub trait SimNode: Any {
 
     /// Handles an event of the transport for `shard`.
     fn on_event(&mut self, shard: u16, now: Instant, event: Event, effects: &mut Effects);
+
+    /// Shard of the datagram that an ICMP error quotes. `None`: the error has no effect.
+    fn shard_of_quoted(&self, _quoted: &[u8]) -> Option<u16> {
+        None
+    }
+
+    /// Handles an ICMP error for `shard`.
+    fn on_icmp_error(&mut self, _shard: u16, _now: Instant, _error: IcmpError<'_>, _effects: &mut Effects) {}
 
     /// Handles the deadline of `shard`.
     fn on_timeout(&mut self, shard: u16, now: Instant, effects: &mut Effects);
@@ -109,6 +118,14 @@ impl<N: Node + 'static> SimNode for Hosted<N> {
 
     fn on_event(&mut self, shard: u16, now: Instant, event: Event, effects: &mut Effects) {
         self.call(shard, now, effects, |node, cx| node.on_event(cx, event));
+    }
+
+    fn shard_of_quoted(&self, quoted: &[u8]) -> Option<u16> {
+        N::shard_of_quoted(quoted, SimNode::shards(self))
+    }
+
+    fn on_icmp_error(&mut self, shard: u16, now: Instant, error: IcmpError<'_>, effects: &mut Effects) {
+        self.call(shard, now, effects, |node, cx| node.on_icmp_error(cx, error));
     }
 
     fn on_timeout(&mut self, shard: u16, now: Instant, effects: &mut Effects) {

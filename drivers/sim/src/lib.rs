@@ -20,7 +20,7 @@ mod trace;
 pub use connection::{SimConnection, Socket};
 pub use faults::Faults;
 pub use host::{Effects, HostId, Hosted, SimNode, shard_key};
-pub use sim::{AddressInUse, Reading, Sim};
+pub use sim::{AddressInUse, ClosedPorts, Reading, Sim};
 pub use trace::{Fate, Trace, TracedPacket};
 
 #[cfg(test)]

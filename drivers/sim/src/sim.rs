@@ -9,7 +9,7 @@ use crate::host::{Effects, HostId, SimNode};
 use crate::stream::Connections;
 use crate::trace::{Fate, Trace, TracedPacket};
 use ringway_sansio::{
-    ConnectionId, Event, Flow, Instant, ListenerId, Packet, Received, Rng, Seed, Transport,
+    ConnectionId, Event, Flow, IcmpError, Instant, ListenerId, Packet, Received, Rng, Seed, Transport,
 };
 use ringway_stream::{CloseReason, StreamLimits};
 use std::any::Any;
@@ -33,6 +33,7 @@ pub struct Sim {
     last_arrivals: BTreeMap<(SocketAddr, SocketAddr), Instant>,
     connections: Connections,
     stream_limits: StreamLimits,
+    closed_ports: ClosedPorts,
     /// Number of [`SimEvent::Alarm`]s in `queue`.
     alarms: usize,
     trace: Trace,
@@ -49,6 +50,15 @@ impl fmt::Display for AddressInUse {
 }
 
 impl std::error::Error for AddressInUse {}
+
+/// Fate of datagrams for addresses that no host has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClosedPorts {
+    /// They are lost, as behind a firewall.
+    Silent,
+    /// The sender gets an ICMP error, as from Linux.
+    IcmpError,
+}
 
 struct Host {
     name: String,
@@ -76,6 +86,11 @@ enum SimEvent {
     /// The handshake of a dialled connection is complete.
     Connected {
         end: ConnectionId,
+    },
+    IcmpError {
+        host: HostId,
+        flow: Flow,
+        quoted: Vec<u8>,
     },
     Refused {
         end: ConnectionId,
@@ -121,6 +136,7 @@ impl Sim {
             last_arrivals: BTreeMap::new(),
             connections: Connections::default(),
             stream_limits: StreamLimits::default(),
+            closed_ports: ClosedPorts::Silent,
             alarms: 0,
             trace: Trace::new(now),
         }
@@ -183,6 +199,16 @@ impl Sim {
     /// Sets the limits of all connections.
     pub fn set_stream_limits(&mut self, limits: StreamLimits) {
         self.stream_limits = limits;
+    }
+
+    /// Sets what happens to datagrams for addresses that no host has.
+    pub fn set_closed_ports(&mut self, closed_ports: ClosedPorts) {
+        self.closed_ports = closed_ports;
+    }
+
+    /// Delivers an ICMP error to `host` at once, as a stranger may forge it: for a datagram of `flow` that began with `quoted`.
+    pub fn send_icmp_error(&mut self, host: HostId, flow: Flow, quoted: &[u8]) {
+        self.schedule(self.now, SimEvent::IcmpError { host, flow, quoted: quoted.to_vec() });
     }
 
     /// Closes a connection, given either of its ends.
@@ -273,6 +299,7 @@ impl Sim {
         self.now = self.now.max(at);
         match event {
             SimEvent::Datagram { host, flow, bytes } => self.deliver(host, flow, &bytes),
+            SimEvent::IcmpError { host, flow, quoted } => self.deliver_icmp_error(host, flow, &quoted),
             SimEvent::Connected { end } => self.connected(end),
             SimEvent::Refused { end } => self.fail(end, CloseReason::NotConnected),
             SimEvent::Bytes { end, bytes } => self.deliver_bytes(end, &bytes),
@@ -360,12 +387,21 @@ impl Sim {
         });
     }
 
+    fn deliver_icmp_error(&mut self, host: HostId, flow: Flow, quoted: &[u8]) {
+        let now = self.now;
+        let Some(node) = self.hosts.get(host.0).and_then(|host| host.node.as_ref()) else { return };
+        let Some(shard) = node.shard_of_quoted(quoted) else { return };
+        self.run(host, shard, |node, effects| {
+            node.on_icmp_error(shard, now, IcmpError { flow, quoted }, effects);
+        });
+    }
+
     fn send_datagram(&mut self, sender: HostId, packet: &Packet, bytes: &[u8]) {
         let to = packet.flow.remote;
         let Some(from) = self.listener(sender, packet.flow.listener, Transport::Udp) else { return };
         let Some(&(host, listener)) = self.addresses.get(&(Transport::Udp, to)) else {
             self.record(sender, (from, to), Transport::Udp, Fate::NoListener, bytes);
-            return;
+            return self.answer_closed_port(sender, packet.flow, bytes);
         };
         let faults = self.link(sender, host).clone();
         let last = self.last_arrivals.entry((from, to)).or_default();
@@ -378,6 +414,19 @@ impl Sim {
             self.record(sender, (from, to), Transport::Udp, fate, bytes);
             let flow = Flow::udp(listener, from);
             self.schedule(at, SimEvent::Datagram { host, flow, bytes: bytes.to_vec() });
+        }
+    }
+
+    fn answer_closed_port(&mut self, sender: HostId, flow: Flow, bytes: &[u8]) {
+        if self.closed_ports == ClosedPorts::Silent {
+            return;
+        }
+        // As lossy as the other links: the error travels like a datagram.
+        let mut last = Instant::default();
+        let faults = self.faults.clone();
+        for at in faults.arrivals(self.now, &mut last, &mut self.rng) {
+            let quoted = bytes.get(..QUOTED_BYTES).unwrap_or(bytes).to_vec();
+            self.schedule(at, SimEvent::IcmpError { host: sender, flow, quoted });
         }
     }
 
@@ -427,6 +476,10 @@ impl Ord for Scheduled {
         (self.at, self.sequence).cmp(&(other.at, other.sequence))
     }
 }
+
+/// Bytes of a datagram that an ICMP error of Linux quotes: 576 without two IP headers and those of ICMP and UDP (RFC 1812
+/// §4.3.2.3).
+const QUOTED_BYTES: usize = 520;
 
 /// Minimum time between two wakes of a shard with a deadline in the past.
 const WAKE_AGAIN_MIN: Duration = Duration::from_millis(1);

@@ -6,7 +6,7 @@ use alloc::format;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use ringway_agent::{Account, AccountId, BadAccount, CallId, UserAgent};
-use ringway_sansio::{Context, Deadline, Entropy, Event, Instant, Node, Received, Seed, ShardKey};
+use ringway_sansio::{Context, Deadline, Entropy, Event, IcmpError, Instant, Node, Received, Seed, ShardKey};
 
 /// A telephone with one account: signalling, calls, their media and protection.
 ///
@@ -219,6 +219,15 @@ impl Node for Phone {
             Event::Resolved { query: STUN_QUERY, address } => self.on_stun_resolved(cx, address),
             event => self.with_agent(cx, |agent, cx| agent.on_event(cx, event)),
         }
+        self.settle(cx);
+    }
+
+    fn shard_of_quoted(quoted: &[u8], shards: u16) -> Option<u16> {
+        UserAgent::shard_of_quoted(quoted, shards)
+    }
+
+    fn on_icmp_error(&mut self, cx: &mut Context<'_, Action>, error: IcmpError<'_>) {
+        self.with_agent(cx, |agent, cx| agent.on_icmp_error(cx, error));
         self.settle(cx);
     }
 

@@ -95,6 +95,18 @@ pub struct Received<'a> {
     pub bytes: &'a [u8],
 }
 
+/// ICMP error that a network reported for a datagram: nobody listens at its port, or no path leads there.
+///
+/// Anybody can forge one, and a peer behind NAT may get those of others. So `quoted` proves who sent it: a machine acts only
+/// if it contains a secret of the datagram, and never on the addresses alone.
+#[derive(Clone, Copy, Debug)]
+pub struct IcmpError<'a> {
+    /// Flow that the datagram was sent on.
+    pub flow: Flow,
+    /// First bytes of the datagram, as many as the error quotes: usually 520, from some systems none.
+    pub quoted: &'a [u8],
+}
+
 /// Event of a transport other than received bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {

@@ -28,7 +28,7 @@ mod wheel;
 
 pub use context::Context;
 pub use entropy::Entropy;
-pub use flow::{ConnectionId, Event, Flow, ListenerId, Received, Token, source_of};
+pub use flow::{ConnectionId, Event, Flow, IcmpError, ListenerId, Received, Token, source_of};
 pub use memory::MemoryBound;
 pub use node::{Framer, FramingError, Node, ShardKey};
 pub use outbox::{Outbox, Packet};

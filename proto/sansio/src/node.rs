@@ -1,6 +1,6 @@
 //! Trait of protocol machines that messages and timers drive.
 
-use crate::{Context, Deadline, Event, Received, Seed};
+use crate::{Context, Deadline, Event, IcmpError, Received, Seed};
 
 /// Sans-I/O protocol machine: takes messages, events and the current time, and returns packets and requested actions. It
 /// performs no I/O and never blocks.
@@ -24,6 +24,15 @@ pub trait Node {
 
     /// Handles an event of the transport.
     fn on_event(&mut self, cx: &mut Context<'_, Self::Action>, event: Event);
+
+    /// Index, below `shards`, of the shard that sent the datagram which begins with `quoted`. `None`: an ICMP error with this
+    /// quotation has no effect, so that the driver can drop it.
+    fn shard_of_quoted(_quoted: &[u8], _shards: u16) -> Option<u16> {
+        None
+    }
+
+    /// Handles an ICMP error for a datagram of this node.
+    fn on_icmp_error(&mut self, _cx: &mut Context<'_, Self::Action>, _error: IcmpError<'_>) {}
 
     /// Performs everything that is due at the time of the context. An early call has no effect.
     fn on_timeout(&mut self, cx: &mut Context<'_, Self::Action>);

@@ -10,7 +10,7 @@ use crate::proxy::{BranchId, Proxy, RingingCall, Transactions};
 use crate::{Action, Config, Counters, Services};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use ringway_sansio::{Context, Deadline, Event, Flow, Instant, Node, Received, Seed};
+use ringway_sansio::{Context, Deadline, Event, Flow, IcmpError, Instant, Node, Received, Seed};
 use ringway_sip::{Message, Start};
 use ringway_transaction::{BranchKey, Notice};
 
@@ -174,6 +174,15 @@ impl<S: Services> Node for Server<S> {
                 self.proxy.on_resolved(env, &mut self.transactions, query, address);
             }
         }
+        self.apply_notices(cx);
+    }
+
+    fn shard_of_quoted(quoted: &[u8], shards: u16) -> Option<u16> {
+        ringway_transaction::shard_of_quoted(quoted).map(|shard| shard % shards.max(1))
+    }
+
+    fn on_icmp_error(&mut self, cx: &mut Context<'_, Action>, error: IcmpError<'_>) {
+        self.transactions.icmp_error(cx, error, &mut self.notices);
         self.apply_notices(cx);
     }
 

@@ -6,8 +6,8 @@
 
 use alloc::vec::Vec;
 use core::hash::Hasher;
-use core::net::IpAddr;
-use ringway_sansio::{Flow, PartHasher};
+use core::net::{IpAddr, SocketAddr};
+use ringway_sansio::{Flow, PartHasher, Transport};
 use ringway_sip::{HeaderName, Message, Via, hex16, read_hex, write_hex};
 use siphasher::sip::SipHasher13;
 
@@ -21,13 +21,22 @@ pub enum Branch {
         /// Its slab key there.
         key: crate::SlabKey,
     },
-    /// Statelessly forwarded request that was received on this connection (0: by datagram).
-    Stateless {
-        /// Number of the connection.
-        connection: u64,
-        /// Keyed hash of the next hop; see [`BranchKey::target_of`].
-        target: u32,
-    },
+    /// A statelessly forwarded request.
+    Stateless(StatelessBranch),
+}
+
+/// Content of the branch of a statelessly forwarded request, and the destination of its responses, which the branch
+/// confirms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StatelessBranch {
+    /// Number of the connection that the request was received on; 0: by datagram.
+    pub connection: u64,
+    /// Keyed hash of the next hop; see [`BranchKey::target_of`].
+    pub target: u32,
+    /// Transport of the next Via.
+    pub transport: Transport,
+    /// Address of the next Via; see [`reply_address`](crate::reply_address).
+    pub reply: SocketAddr,
 }
 
 /// Writes and verifies branches; all shards of a server have the same.
@@ -61,7 +70,7 @@ impl BranchKey {
     pub fn write_stateless(
         &self,
         request: &Message<'_>,
-        reply: core::net::SocketAddr,
+        reply: SocketAddr,
         connection: u64,
         target: &Flow,
         out: &mut Vec<u8>,
@@ -96,14 +105,7 @@ impl BranchKey {
     pub fn read(&self, response: &Message<'_>) -> Option<Branch> {
         let branch = response.via().branch?;
         if let Some(fields) = branch.strip_prefix(TRANSACTION) {
-            let (named, rest) = fields.split_at_checked(20)?;
-            if *rest.first_chunk()? != hex16(self.check(named)) {
-                return None;
-            }
-            let shard = u16::try_from(read_hex(named.get(..4)?)?).ok()?;
-            let index = u32::try_from(read_hex(named.get(4..12)?)?).ok()?;
-            let generation = u32::try_from(read_hex(named.get(12..)?)?).ok()?;
-            return Some(Branch::Transaction { shard, key: crate::SlabKey { index, generation } });
+            return self.read_transaction(fields);
         }
         let fields = branch.strip_prefix(STATELESS)?;
         let (connection, rest) = fields.split_at_checked(16)?;
@@ -116,14 +118,34 @@ impl BranchKey {
         if *rest.first_chunk()? != hex16(check) {
             return None;
         }
-        Some(Branch::Stateless { connection, target })
+        let transport = Transport::from_token(next.transport)?;
+        Some(Branch::Stateless(StatelessBranch { connection, target, transport, reply }))
+    }
+
+    /// Client transaction of a branch whose fields are these.
+    fn read_transaction(&self, fields: &[u8]) -> Option<Branch> {
+        let (named, rest) = fields.split_at_checked(20)?;
+        if *rest.first_chunk()? != hex16(self.check(named)) {
+            return None;
+        }
+        let shard = u16::try_from(read_hex(named.get(..4)?)?).ok()?;
+        let index = u32::try_from(read_hex(named.get(4..12)?)?).ok()?;
+        let generation = u32::try_from(read_hex(named.get(12..)?)?).ok()?;
+        Some(Branch::Transaction { shard, key: crate::SlabKey { index, generation } })
+    }
+
+    /// Client transaction that sent the request which begins with `quoted`, and the rest of `quoted` from its branch on. The
+    /// request may be cut off.
+    pub(crate) fn read_quoted<'q>(&self, quoted: &'q [u8]) -> Option<(Branch, &'q [u8])> {
+        let branch = quoted.get(memchr::memmem::find(quoted, TRANSACTION)?..)?;
+        Some((self.read_transaction(branch.strip_prefix(TRANSACTION)?)?, branch))
     }
 
     fn stateless_check(
         &self,
         message: &Message<'_>,
         via: &Via<'_>,
-        reply: core::net::SocketAddr,
+        reply: SocketAddr,
         (connection, target): (u64, u32),
     ) -> u64 {
         let mut hash = PartHasher::new(SipHasher13::new_with_key(&self.key));
@@ -165,6 +187,11 @@ pub(crate) fn write_unique(unique: u64, out: &mut Vec<u8>) {
 pub(crate) fn has_unique(branch: &[u8], unique: u64) -> bool {
     let at = TRANSACTION.len() + 20 + 16;
     branch.get(at) == Some(&b'.') && branch.get(at + 1..at + 17) == Some(&hex16(unique))
+}
+
+/// Shard of a request of ours that begins with `quoted`. `None` for a response, and for a request without a client transaction.
+pub fn shard_of_quoted(quoted: &[u8]) -> Option<u16> {
+    if quoted.starts_with(b"SIP/") { None } else { shard_of_response(quoted) }
 }
 
 /// Shard of a response, from the branch of its first Via, without parsing the message. `None` if this is not the branch

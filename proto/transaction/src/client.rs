@@ -87,6 +87,14 @@ impl Machine {
         }
     }
 
+    /// True before the first response.
+    pub(crate) fn is_unanswered(self) -> bool {
+        matches!(
+            self,
+            Self::Invite(invite_client::State::Calling) | Self::NonInvite(non_invite_client::State::Trying)
+        )
+    }
+
     /// True after a final response to an INVITE.
     pub(crate) fn is_answered(self) -> bool {
         match self {

@@ -40,7 +40,8 @@ impl Clock {
             self.repeat(wheel, now, length, due);
         } else {
             wheel.cancel(self.state);
-            self.state = wheel.arm(now + length, due);
+            let at = now + length;
+            self.state = wheel.arm(if due.timer.only_removes() { rounded_up(at) } else { at }, due);
         }
     }
 
@@ -64,3 +65,13 @@ impl Clock {
         self.stop_waiting(wheel);
     }
 }
+
+/// Next multiple of [`REMOVAL_INTERVAL`].
+const fn rounded_up(at: Instant) -> Instant {
+    let interval = REMOVAL_INTERVAL.as_nanos() as u64;
+    Instant::from_nanos(at.as_nanos().div_ceil(interval).saturating_mul(interval))
+}
+
+/// Interval at which transactions that only absorb retransmissions are removed. A wake-up costs more than the removal:
+/// one for each of them would cost a server more than forwarding a message.
+const REMOVAL_INTERVAL: Duration = Duration::from_millis(32);

@@ -1,6 +1,6 @@
 //! Transactions of one shard.
 
-use crate::branch::BranchKey;
+use crate::branch::{BranchKey, StatelessBranch};
 use crate::client::{self, Client, ClientId};
 use crate::clock::{Due, Side};
 use crate::config::{Limits, Timers};
@@ -65,13 +65,8 @@ pub enum Answer<C> {
     },
     /// Retransmission, or response to a CANCEL.
     Absorbed,
-    /// Response to a statelessly forwarded request, which was received on this connection (0: by datagram).
-    Stateless {
-        /// Number of the connection.
-        connection: u64,
-        /// Keyed hash of the next hop of the request; see [`BranchKey::target_of`].
-        target: u32,
-    },
+    /// Response to a statelessly forwarded request.
+    Stateless(StatelessBranch),
     /// Response from another address than the next hop of the request.
     Elsewhere,
     /// Response that belongs to no request of ours.
@@ -108,6 +103,8 @@ pub struct Counters {
     pub requests_absorbed: u64,
     /// Client transactions without a final response in time.
     pub client_timeouts: u64,
+    /// Client transactions that an ICMP error ended.
+    pub icmp_failures: u64,
     /// Failed INVITEs without an ACK in time.
     pub acks_missed: u64,
     /// Responses that belong to no request of ours.

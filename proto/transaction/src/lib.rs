@@ -37,7 +37,7 @@ mod via;
 
 pub use address::{DEFAULT_PORT, may_send_to};
 pub use allowance::Allowance;
-pub use branch::{Branch, BranchKey, shard_of_response};
+pub use branch::{Branch, BranchKey, StatelessBranch, shard_of_quoted, shard_of_response};
 pub use client::{ClientId, Outgoing};
 pub use config::{Limits, Timers};
 pub use layer::{Answer, Counters, Incoming, Notice, Transactions};

@@ -10,7 +10,7 @@ use crate::stored::StoredRequest;
 use crate::token::client_token;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use ringway_sansio::{Context, Flow, Outbox, Token, Wheel};
+use ringway_sansio::{Context, Flow, IcmpError, Outbox, Token, Wheel};
 use ringway_sip::{Message, Method};
 
 impl<S: Copy, C: Copy> Transactions<S, C> {
@@ -77,9 +77,7 @@ impl<S: Copy, C: Copy> Transactions<S, C> {
     ) -> Answer<C> {
         let slot = match self.branch_key.read(message) {
             Some(Branch::Transaction { shard, key }) if shard == self.shard => key,
-            Some(Branch::Stateless { connection, target }) => {
-                return Answer::Stateless { connection, target };
-            }
+            Some(Branch::Stateless(branch)) => return Answer::Stateless(branch),
             Some(Branch::Transaction { .. }) | None => {
                 self.counters.stray_responses += 1;
                 return Answer::Stray;
@@ -143,6 +141,32 @@ impl<S: Copy, C: Copy> Transactions<S, C> {
     /// Ends a client transaction without a notice, because its connection is closed.
     pub fn drop_client(&mut self, id: ClientId) {
         self.remove_client(id.0);
+    }
+
+    /// Handles an ICMP error (RFC 3261 §18.4): the transaction of the quoted request fails with a transport error.
+    ///
+    /// The request must be quoted with its branch, which only those can do who saw it, and have been sent to the address of
+    /// the error; no response may have been received. The error of the first transmission is ignored, so that a peer that is
+    /// just starting gets the retransmission after T1.
+    pub fn icmp_error<A>(
+        &mut self,
+        cx: &mut Context<'_, A>,
+        error: IcmpError<'_>,
+        notices: &mut Vec<Notice<C>>,
+    ) {
+        let Some((Branch::Transaction { shard, key }, branch)) = self.branch_key.read_quoted(error.quoted)
+        else {
+            return;
+        };
+        let Some(client) = self.clients.get_mut(key).filter(|_| shard == self.shard) else { return };
+        if has_unique(branch, client.unique)
+            && client.flow == error.flow
+            && client.machine.is_unanswered()
+            && client.clock.interval > self.timers.t1
+        {
+            self.counters.icmp_failures += 1;
+            self.step_client_alone(cx, key, client::Event::TransportError, notices);
+        }
     }
 
     /// Runs a step of a client transaction for a timer or a transport error.

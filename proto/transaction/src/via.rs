@@ -3,7 +3,7 @@
 use crate::address::{DEFAULT_PORT, may_send_to};
 use core::net::{IpAddr, SocketAddr};
 use ringway_sansio::Flow;
-use ringway_sip::Via;
+use ringway_sip::{Host, Via};
 
 /// Flow of the responses to a request with this top Via that was received on `source`.
 ///
@@ -30,11 +30,21 @@ pub fn stamped_address(via: &Via<'_>, source: SocketAddr) -> SocketAddr {
 /// host name, port 0, and an address that no message is sent to (see [`may_send_to`]).
 pub fn reply_address(via: &Via<'_>) -> Option<SocketAddr> {
     let ip = match via.received() {
-        Some(text) => core::str::from_utf8(text).ok()?.trim_matches(['[', ']']).parse::<IpAddr>().ok()?,
+        Some(text) => received_ip(text)?,
         None => via.host.ip()?,
     };
     let port = via.rport().or(via.port).unwrap_or(DEFAULT_PORT);
     if !may_send_to(ip) || port == 0 { None } else { Some(Flow::canonical(SocketAddr::new(ip, port))) }
+}
+
+/// Address in `received`: an IPv6 address has brackets or not.
+fn received_ip(text: &[u8]) -> Option<IpAddr> {
+    if let Ok(host) = Host::parse(text)
+        && let Some(ip) = host.ip()
+    {
+        return Some(ip);
+    }
+    core::str::from_utf8(text).ok()?.trim_matches(['[', ']']).parse().ok()
 }
 
 #[cfg(test)]

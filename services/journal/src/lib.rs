@@ -12,6 +12,7 @@ mod damage;
 mod disk;
 mod error;
 mod journal;
+mod pace;
 mod record;
 mod recovery;
 mod scan;

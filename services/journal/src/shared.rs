@@ -22,8 +22,10 @@ pub(crate) struct Shared {
     pub(crate) damaged_files: u64,
 }
 
+/// Value of [`Pending::wake_from`] with which an append wakes nobody.
+pub(crate) const WAKE_NEVER: usize = usize::MAX;
+
 /// Records that the journal's thread has not taken yet.
-#[derive(Default)]
 pub(crate) struct Pending {
     /// Unsealed records.
     pub(crate) bytes: Vec<u8>,
@@ -33,11 +35,41 @@ pub(crate) struct Pending {
     pub(crate) dropped: u64,
     /// Records refused because they were too long.
     pub(crate) refused: u64,
-    /// True while the journal's thread waits to be woken.
-    pub(crate) sleeping: bool,
+    /// Length of `bytes` from which an appending thread wakes the journal's thread; [`WAKE_NEVER`]: that thread is awake,
+    /// or wakes up by itself.
+    pub(crate) wake_from: usize,
+    /// Times that an appending thread woke the journal's thread.
+    pub(crate) wakes: u64,
     pub(crate) stop: bool,
     /// Result of a finished snapshot: its length.
     pub(crate) snapshot: Option<io::Result<u64>>,
+}
+
+impl Default for Pending {
+    fn default() -> Self {
+        Self {
+            bytes: Vec::new(),
+            last: 0,
+            dropped: 0,
+            refused: 0,
+            wake_from: WAKE_NEVER,
+            wakes: 0,
+            stop: false,
+            snapshot: None,
+        }
+    }
+}
+
+impl Pending {
+    /// True if the journal's thread must be woken after an append.
+    pub(crate) fn take_wake(&mut self) -> bool {
+        let is_due = self.wake_from != WAKE_NEVER && self.bytes.len() >= self.wake_from;
+        if is_due {
+            self.wake_from = WAKE_NEVER;
+            self.wakes += 1;
+        }
+        is_due
+    }
 }
 
 impl Shared {

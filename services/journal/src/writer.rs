@@ -1,11 +1,12 @@
 //! Writing end of the journal: a buffer in memory, to which threads append under a short lock.
 //!
-//! An appending thread makes no system call, except that the first record after a pause wakes the journal's thread.
-//! That thread takes the whole buffer and writes it at once.
+//! An appending thread makes no system call, except that it wakes the journal's thread with the first record after a
+//! pause, with the record that fills the buffer to a limit, and with [`Durability::Strict`]. The journal's thread takes
+//! the whole buffer and writes it at once; `pace.rs` says when.
 //!
 //! Guarantees of [`Durability`]:
-//! - relaxed: a record is durable within 1 s. It is written after some milliseconds, and survives the death of the
-//!   process from then on; it is synced twice a second, and survives a power failure from then on.
+//! - relaxed: a record is durable within 1 s. It is written within 250 ms, and survives the death of the process from
+//!   then on; it is synced twice a second, and survives a power failure from then on.
 //! - strict: [`Writer::durable`] reaches a record's number when the record is durable, never before. While the disk
 //!   fails it does not advance, and [`Writer::failed`] is true.
 
@@ -77,6 +78,12 @@ impl Writer {
         Ok(Self { shared: Some(shared), thread: Mutex::new(Some(thread)) })
     }
 
+    /// Creates a writer whose thread the test replaces.
+    #[cfg(test)]
+    pub(crate) fn without_thread(shared: Arc<Shared>) -> Self {
+        Self { shared: Some(shared), thread: Mutex::new(None) }
+    }
+
     /// Creates a writer that stores nothing. Its record numbers are 0, which is always durable.
     pub fn memory() -> Self {
         Self { shared: None, thread: Mutex::new(None) }
@@ -110,12 +117,9 @@ impl Writer {
         fill(&mut batch);
         drop(batch);
         let number = pending.last;
-        let wake = pending.sleeping;
-        if wake {
-            pending.sleeping = false;
-        }
+        let is_wake_due = pending.take_wake();
         drop(pending);
-        if wake {
+        if is_wake_due {
             shared.wake.notify_one();
         }
         number
@@ -142,6 +146,7 @@ impl Writer {
             dropped: pending.dropped,
             refused: pending.refused,
             waiting_bytes: pending.bytes.len() as u64,
+            wakes: pending.wakes,
             writes: counted(&shared.writes),
             written_bytes: counted(&shared.written_bytes),
             syncs: counted(&shared.syncs),
@@ -183,6 +188,8 @@ pub struct WriterStats {
     pub refused: u64,
     /// Bytes in the buffer.
     pub waiting_bytes: u64,
+    /// Times that an appending thread woke the journal's thread.
+    pub wakes: u64,
     /// Writes, each of a whole batch.
     pub writes: u64,
     /// Bytes written.

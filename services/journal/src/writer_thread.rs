@@ -1,7 +1,7 @@
 //! The journal's thread: writes and syncs the buffer, starts snapshots, and handles disk failures.
 //!
 //! ```text
-//!            buffer not empty                      due (relaxed: every 500 ms; strict: at once)
+//!            buffer due (see `pace.rs`)            due (relaxed: every 500 ms; strict: at once)
 //!   wait ------------------------> write ---------------------------------------------------> sync -> durable
 //!     ^                              | error: reported once, retried         error: what was written since the last
 //!     +--- all written ---<----------+ every second, `failed`                sync may be gone -> new segment, snapshot
@@ -13,7 +13,8 @@
 //! because the table contains their state: after the snapshot they could only restore an older state of a key.
 
 use crate::Journal;
-use crate::shared::{Pending, Shared};
+use crate::pace::{Next, Pace, Waiting};
+use crate::shared::{Pending, Shared, WAKE_NEVER};
 use crate::snapshot::Snapshots;
 use std::io::{self, ErrorKind};
 use std::mem;
@@ -21,10 +22,6 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Relaxed: time during which records are collected before they are written.
-const COLLECT_TIME: Duration = Duration::from_millis(2);
-/// Relaxed: interval of the syncs.
-const SYNC_INTERVAL: Duration = Duration::from_millis(500);
 /// Time after a failure until the next try.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// Delay after a failed snapshot, at first and at most.
@@ -40,7 +37,7 @@ const BUFFER_KEPT_BYTES: usize = 4 << 20;
 /// Moment at which a record counts as stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// The record is appended; it is durable within 1 s.
+    /// The record is appended; it is durable within 1 s, and written within 250 ms.
     #[default]
     Relaxed,
     /// The record is durable.
@@ -65,7 +62,7 @@ pub enum WriterEvent<'a> {
 pub(crate) struct WriterThread {
     shared: Arc<Shared>,
     journal: Journal,
-    durability: Durability,
+    pace: Pace,
     snapshots: Snapshots,
     on_event: Box<dyn Fn(WriterEvent<'_>) + Send>,
     /// Batch that is being written, and the number of its last record.
@@ -74,7 +71,6 @@ pub(crate) struct WriterThread {
     /// Number of the last written record.
     written: u64,
     durable: u64,
-    synced_at: Instant,
     /// Time of the next try while writing fails.
     retry_at: Option<Instant>,
     failing_since: Option<Instant>,
@@ -98,16 +94,15 @@ impl WriterThread {
         on_event: Box<dyn Fn(WriterEvent<'_>) + Send>,
     ) -> Self {
         Self {
+            pace: Pace::new(durability, shared.buffer_bytes_max),
             shared,
             journal,
-            durability,
             snapshots,
             on_event,
             batch: Vec::new(),
             batch_last: 0,
             written: 0,
             durable: 0,
-            synced_at: Instant::now(),
             retry_at: None,
             failing_since: None,
             losses: 0,
@@ -123,59 +118,64 @@ impl WriterThread {
     /// Runs until it is stopped.
     pub(crate) fn run(&mut self) {
         while !self.wait_for_work() {
-            if self.durability == Durability::Relaxed && self.batch.is_empty() {
-                std::thread::sleep(COLLECT_TIME);
-            }
-            self.run_once();
+            self.run_once(Instant::now());
         }
         self.finish();
     }
 
     /// Waits until there is work. True: stop.
     fn wait_for_work(&mut self) -> bool {
-        let deadline = self.next_deadline();
         let shared = Arc::clone(&self.shared);
         let mut pending = shared.lock();
         loop {
-            let is_appended = !pending.bytes.is_empty() || pending.last > self.batch_last;
-            let is_work = pending.snapshot.is_some() || (self.retry_at.is_none() && is_appended);
-            if pending.stop || is_work {
-                break;
-            }
-            pending.sleeping = self.retry_at.is_none();
-            pending = match deadline {
-                None => shared.wake.wait(pending).unwrap_or_else(PoisonError::into_inner),
-                Some(deadline) => {
-                    let left = deadline.saturating_duration_since(Instant::now());
-                    if left.is_zero() {
-                        break;
-                    }
-                    shared.wake.wait_timeout(pending, left).unwrap_or_else(PoisonError::into_inner).0
+            let now = Instant::now();
+            let Next::Sleep { until, .. } = self.next(&mut pending, now) else { return pending.stop };
+            let wake = &shared.wake;
+            pending = match until {
+                None => wake.wait(pending).unwrap_or_else(PoisonError::into_inner),
+                Some(until) => {
+                    let left = until.saturating_duration_since(now);
+                    wake.wait_timeout(pending, left).unwrap_or_else(PoisonError::into_inner).0
                 }
             };
         }
-        pending.sleeping = false;
-        pending.stop
+    }
+
+    /// Decides whether there is work at `now`, and sets the buffer length at which an append wakes this thread.
+    pub(crate) fn next(&mut self, pending: &mut Pending, now: Instant) -> Next {
+        let next = if pending.stop || pending.snapshot.is_some() {
+            Next::Work
+        } else if self.retry_at.is_some() {
+            Next::undisturbed().or_at(now, self.next_deadline(now))
+        } else {
+            let is_appended = !pending.bytes.is_empty() || pending.last > self.batch_last;
+            let waiting = Waiting { bytes: pending.bytes.len(), is_appended };
+            self.pace.next(now, waiting).or_at(now, self.next_deadline(now))
+        };
+        pending.wake_from = match next {
+            Next::Work => WAKE_NEVER,
+            Next::Sleep { wake_from, .. } => wake_from,
+        };
+        next
     }
 
     /// Time of the next work if nothing is appended.
-    fn next_deadline(&self) -> Option<Instant> {
+    fn next_deadline(&self, now: Instant) -> Option<Instant> {
         let is_unsynced = self.written > self.durable && !self.has_loss();
-        let sync = (is_unsynced && self.retry_at.is_none()).then(|| self.synced_at + SYNC_INTERVAL);
+        let sync = (is_unsynced && self.retry_at.is_none()).then(|| self.pace.sync_at().unwrap_or(now));
         let is_wanted = (self.has_loss() || self.journal.wants_snapshot()) && self.retry_at.is_none();
-        let snapshot = self.snapshot_retry_at.or_else(|| is_wanted.then(Instant::now));
+        let snapshot = self.snapshot_retry_at.or_else(|| is_wanted.then_some(now));
         let snapshot = snapshot.filter(|_| self.losses_in_snapshot.is_none());
         [sync, self.retry_at, snapshot].into_iter().flatten().min()
     }
 
     /// Does all work that is due.
-    fn run_once(&mut self) {
-        let now = Instant::now();
+    pub(crate) fn run_once(&mut self, now: Instant) {
         self.end_snapshot(now);
         if self.retry_at.is_none_or(|retry| now >= retry) {
             self.retry_at = None;
             self.begin_snapshot_if_due(now);
-            if let Err(error) = self.write().and_then(|()| self.sync_if_due(now)) {
+            if let Err(error) = self.write(now).and_then(|()| self.sync_if_due(now)) {
                 self.fail(now, &error);
             }
         }
@@ -186,13 +186,16 @@ impl WriterThread {
     }
 
     /// Writes the batch that failed before, if there is one, and then the buffer.
-    fn write(&mut self) -> io::Result<()> {
+    fn write(&mut self, now: Instant) -> io::Result<()> {
         self.write_batch()?;
         let shared = Arc::clone(&self.shared);
         let mut pending = shared.lock();
         self.note_dropped(&pending);
         mem::swap(&mut self.batch, &mut pending.bytes);
-        self.batch_last = pending.last;
+        let last = mem::replace(&mut self.batch_last, pending.last);
+        if pending.last > last {
+            self.pace.taken(now);
+        }
         drop(pending);
         self.write_batch()
     }
@@ -228,18 +231,15 @@ impl WriterThread {
     }
 
     fn sync_if_due(&mut self, now: Instant) -> io::Result<()> {
-        let is_due = match self.durability {
-            Durability::Strict => true,
-            Durability::Relaxed => now >= self.synced_at + SYNC_INTERVAL,
-        };
+        let is_due = self.stopping || self.pace.is_sync_due(now);
         if self.has_loss() || self.written <= self.durable || !is_due {
             return Ok(());
         }
-        self.synced_at = now;
-        self.sync()
+        self.sync(now)
     }
 
-    fn sync(&mut self) -> io::Result<()> {
+    fn sync(&mut self, now: Instant) -> io::Result<()> {
+        self.pace.sync_begins(now);
         if let Err(error) = self.journal.sync() {
             self.losses += 1;
             return Err(error);
@@ -274,7 +274,7 @@ impl WriterThread {
         }
         if self.has_loss() {
             self.discard_waiting();
-        } else if let Err(error) = self.sync() {
+        } else if let Err(error) = self.sync(now) {
             self.fail(now, &error);
             return;
         }
@@ -358,8 +358,7 @@ impl WriterThread {
         let is_kept = loop {
             self.retry_at = None;
             self.snapshot_retry_at = None;
-            self.synced_at = Instant::now().checked_sub(SYNC_INTERVAL).unwrap_or(self.synced_at);
-            self.run_once();
+            self.run_once(Instant::now());
             let is_kept = self.retry_at.is_none() && !self.has_loss() && self.written <= self.durable;
             if is_kept || Instant::now() >= deadline {
                 break is_kept;

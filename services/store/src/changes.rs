@@ -5,8 +5,12 @@ use super::{Store, StoreError, SubscriberRow};
 use ringway_users::Ha1;
 use rusqlite::{Connection, params};
 
-/// Maximum number of changes that one query returns.
-const CHANGES_MAX: i64 = 10_000;
+/// Changes after a number, at most 10,000. The limit is a literal and the number has a unary `+`: SQLite compiles a
+/// statement anew for each execution if the plan may depend on a bound value, and a server runs it ten times a second.
+const CHANGES_AFTER: &str = "
+    SELECT c.seq, c.kind, c.name, c.domain, s.name, s.domain, s.realm, s.ha1_md5, s.ha1_sha256
+    FROM changed c LEFT JOIN subscriber s ON s.domain = c.domain AND s.name = c.name
+    WHERE c.seq > +?1 ORDER BY c.seq LIMIT 10000";
 
 /// A changed user with its new state.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,14 +61,10 @@ impl Store {
 }
 
 fn read(connection: &Connection, seq: u64) -> rusqlite::Result<Vec<Change>> {
-    let mut statement = connection.prepare_cached(
-        "SELECT c.seq, c.kind, c.name, c.domain, s.name, s.domain, s.realm, s.ha1_md5, s.ha1_sha256
-         FROM changed c LEFT JOIN subscriber s ON s.domain = c.domain AND s.name = c.name
-         WHERE c.seq > ?1 ORDER BY c.seq LIMIT ?2",
-    )?;
+    let mut statement = connection.prepare_cached(CHANGES_AFTER)?;
     let mut contacts = connection
         .prepare_cached("SELECT contact FROM contact WHERE domain = ?1 AND name = ?2 ORDER BY contact")?;
-    let mut rows = statement.query(params![i64::try_from(seq).unwrap_or(i64::MAX), CHANGES_MAX])?;
+    let mut rows = statement.query(params![i64::try_from(seq).unwrap_or(i64::MAX)])?;
     let mut changes = Vec::new();
     while let Some(row) = rows.next()? {
         let (name, domain): (String, String) = (row.get(2)?, row.get(3)?);

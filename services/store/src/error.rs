@@ -47,6 +47,15 @@ pub enum StoreError {
         /// Error of the system.
         source: io::Error,
     },
+    /// Another program held a lock for the time that a query waits.
+    #[error(
+        "{}: locked by another program; end its transaction (for example that of an open sqlite3), and try again",
+        file.display()
+    )]
+    Locked {
+        /// Path of the database.
+        file: PathBuf,
+    },
     /// A query failed.
     #[error("{}: {source}; check the file's permissions and the free space on the disk, and try again", file.display())]
     Database {

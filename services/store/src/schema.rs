@@ -65,6 +65,7 @@ pub(super) fn from_sqlite(file: &Path, source: rusqlite::Error) -> StoreError {
         Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
             StoreError::Corrupt { file, detail: source.to_string() }
         }
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Locked { file },
         Some(_) | None => StoreError::Database { file, source },
     }
 }
@@ -109,4 +110,21 @@ fn create(connection: &mut Connection, file: &Path) -> Result<(), StoreError> {
 
 fn pragma(connection: &Connection, name: &str) -> rusqlite::Result<i64> {
     connection.pragma_query_value(None, name, |row| row.get(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_locked_database_is_reported_as_such() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("r.db");
+        let [one, two] = [Connection::open(&file).unwrap(), Connection::open(&file).unwrap()];
+        one.execute_batch("BEGIN IMMEDIATE").unwrap();
+        two.busy_timeout(Duration::ZERO).unwrap();
+        let error = from_sqlite(&file, two.execute_batch("BEGIN IMMEDIATE").unwrap_err());
+        assert!(matches!(error, StoreError::Locked { .. }), "{error}");
+        assert!(error.to_string().contains("locked by another program"), "{error}");
+    }
 }

@@ -9,6 +9,7 @@
 
 mod attacks;
 mod instructions;
+mod ordinary;
 mod parse;
 mod phone;
 mod profile;
@@ -80,6 +81,8 @@ enum Special {
     },
     /// Attacks a server on loopback: memory, traffic and served requests, with their bounds
     Attacks(attacks::Args),
+    /// Measures the CPU time at ordinary rates, beside Kamailio and a bare echo, with SIPp as load
+    Ordinary(ordinary::Args),
     /// Measures the phone: SRTP compared with libsrtp2, timing and CPU time of calls, call set-up
     Phone(phone::Args),
     /// The floor, as a separate process
@@ -115,6 +118,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         machine::pin_to(machine::GENERATOR_CPU)?;
         return phone::run(args, &root());
     }
+    if let Some(Special::Ordinary(args)) = &args.command {
+        build("ringway")?;
+        machine::pin_to(machine::GENERATOR_CPU)?;
+        return ordinary::run(args, &root());
+    }
     if let Some(Special::Attacks(args)) = &args.command {
         build("ringway")?;
         machine::pin_to(machine::GENERATOR_CPU)?;
@@ -129,7 +137,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         None => measure_rows(args, environment),
         Some(Special::Profile { name, quick }) => profile::print(&bench(args, *quick, environment), *name),
         Some(
-            Special::Instructions { .. } | Special::Attacks(_) | Special::Phone(_) | Special::Floor { .. },
+            Special::Instructions { .. }
+            | Special::Attacks(_)
+            | Special::Ordinary(_)
+            | Special::Phone(_)
+            | Special::Floor { .. },
         ) => Ok(()),
     }
 }

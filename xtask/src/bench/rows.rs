@@ -11,6 +11,7 @@ use ringway_lab::measure::{Contestant, Counting, Plan, Readings, measure};
 use ringway_lab::refused::Ending;
 use ringway_lab::register::Expect;
 use ringway_lab::subject::{Environment, Operation, Routing, Settings, Store, Subject, Under};
+use ringway_lab::template::Carrier;
 use std::fs;
 use std::thread;
 use std::time::Duration;
@@ -407,7 +408,8 @@ impl Bench {
     /// Starts Kamailio, if installed, and registers all users.
     fn kamailio(&self) -> Option<Result<Subject>> {
         let program = self.environment.kamailio.as_ref()?;
-        Some(self.environment.kamailio(program, self.users).and_then(|mut subject| {
+        let settings = Settings::open(self.users, Routing::Stateful);
+        Some(self.environment.kamailio(program, &settings, Carrier::Udp).and_then(|mut subject| {
             subject.register_all(Expect::Ok)?;
             Ok(subject)
         }))

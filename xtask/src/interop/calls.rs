@@ -154,6 +154,7 @@ impl Play<'_> {
             transport: self.transport,
             connections: Connections::One,
             contact: self.stage.ringway.contact_for(self.transport),
+            load: None,
         }
     }
 }

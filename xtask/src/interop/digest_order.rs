@@ -70,6 +70,7 @@ fn answered(stage: &Stage, peer: &str, offer: &[&str]) -> Result<Option<String>>
                 transport: Transport::Udp,
                 connections: Connections::One,
                 contact: None,
+                load: None,
             };
             // Giving up is a valid result of the measurement.
             let _ = sipp.run(&own);

@@ -165,6 +165,12 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
+    /// A stage in `folder` for peers of a server that another command has started.
+    pub(crate) fn outside(folder: PathBuf) -> Self {
+        let (data, evidence) = (root().join("tests/interop"), evidence());
+        Self { folder, data, evidence, ringway: Ringway::Others }
+    }
+
     /// A path inside the scenario's folder.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
@@ -213,7 +219,7 @@ pub(crate) enum Transport {
 impl Transport {
     const ALL: [Self; 2] = [Self::Udp, Self::Tcp];
 
-    const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Udp => "udp",
             Self::Tcp => "tcp",

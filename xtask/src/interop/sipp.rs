@@ -1,10 +1,11 @@
 //! SIPp: scenario files with selected parts, a list of users, and one process for each role.
 
 use std::fmt::Write as _;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
 use super::process::{PATIENCE, Running, await_listener};
 use super::{Stage, Transport};
@@ -31,6 +32,27 @@ pub(crate) struct Sipp<'a> {
     pub(crate) connections: Connections,
     /// Host in Contact, if the server reaches this process at another address than its own.
     pub(crate) contact: Option<&'static str>,
+    /// Load at a fixed rate, without a trace of the messages; without it, a test of one call for each user.
+    pub(crate) load: Option<Load>,
+}
+
+/// Load at a fixed rate.
+#[derive(Clone, Copy)]
+pub(crate) struct Load {
+    /// Calls a second.
+    pub(crate) rate: u32,
+    /// Number of calls; a callee answers until it is stopped.
+    pub(crate) calls: usize,
+}
+
+/// Statistics of a SIPp process that has ended.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Statistics {
+    pub(crate) successful: u64,
+    pub(crate) failed: u64,
+    pub(crate) retransmissions: u64,
+    /// Calls a second from start to end.
+    pub(crate) rate: f64,
 }
 
 /// Number of TCP connections of a SIPp process.
@@ -49,7 +71,7 @@ pub(crate) struct User {
 }
 
 impl Sipp<'_> {
-    /// Starts SIPp with one call for each user.
+    /// Starts SIPp.
     pub(crate) fn start(&self, stage: &Stage) -> Result<Running> {
         let text = std::fs::read_to_string(stage.data.join(format!("sipp/{}.xml", self.scenario)))?;
         let file = stage.path(&format!("{}.xml", self.role));
@@ -57,39 +79,59 @@ impl Sipp<'_> {
         std::fs::write(&file, self.contact.map_or(text.clone(), |host| with_contact(&text, host)))?;
         let list = stage.path(&format!("{}.csv", self.role));
         std::fs::write(&list, rows(self.users)?)?;
-        let calls = self.users.len().to_string();
         let mut command = Command::new("sipp");
         if let Some(server) = self.server {
             command.arg(format!("127.0.0.1:{server}"));
         }
         command.arg("-sf").arg(&file).arg("-inf").arg(&list);
-        command.args([
-            "-i",
-            "127.0.0.1",
-            "-p",
-            &self.port.to_string(),
-            "-m",
-            &calls,
-            "-l",
-            &calls,
-            "-r",
-            "100",
-        ]);
+        command.args(["-i", "127.0.0.1", "-p", &self.port.to_string(), "-nostdin"]);
+        self.add_amount(&mut command, stage);
         match (self.transport, self.connections) {
             (Transport::Udp, _) => command.args(["-t", "u1"]),
             (Transport::Tcp, Connections::One) => command.args(["-t", "t1"]),
             (Transport::Tcp, Connections::OnePerCall) => command.args(["-t", "tn", "-max_socket", "500"]),
         };
         let (all, one) = (ALL_CALLS.as_secs().to_string(), PATIENCE.as_millis().to_string());
-        command.args(["-nostdin", "-timeout", &all, "-timeout_error", "-recv_timeout", &one]);
+        command.args(["-timeout", &all, "-timeout_error", "-recv_timeout", &one]);
         command.arg("-trace_err").arg("-error_file").arg(stage.path(&format!("{}-sipp.err", self.role)));
-        command.arg("-trace_msg").arg("-message_file").arg(stage.path(&format!("{}.messages", self.role)));
         let running = Running::start(self.role, &mut command, &stage.folder)?;
         if self.server.is_none() {
             let tables = if self.transport == Transport::Udp { ["udp", "udp6"] } else { ["tcp", "tcp6"] };
             await_listener(self.port, tables)?;
         }
         Ok(running)
+    }
+
+    /// Adds the number of calls, their rate, and the trace.
+    fn add_amount(&self, command: &mut Command, stage: &Stage) {
+        let Some(load) = self.load else {
+            let calls = self.users.len().to_string();
+            command.args(["-m", &calls, "-l", &calls, "-r", "100"]);
+            command
+                .arg("-trace_msg")
+                .arg("-message_file")
+                .arg(stage.path(&format!("{}.messages", self.role)));
+            return;
+        };
+        let calls = load.calls.to_string();
+        command.args(["-l", &calls, "-r", &load.rate.to_string()]);
+        if self.server.is_some() {
+            command.args(["-m", &calls]);
+        }
+        command.arg("-trace_stat").arg("-stf").arg(self.statistics_file(stage));
+    }
+
+    /// Runs SIPp under load to its end, which does not depend on the success of calls.
+    pub(crate) fn play(&self, stage: &Stage) -> Result<Statistics> {
+        let file = self.statistics_file(stage);
+        let _ = std::fs::remove_file(&file);
+        self.start(stage)?.wait_for(ALL_CALLS + PATIENCE)?;
+        let text = std::fs::read_to_string(&file).with_context(|| format!("{}: no statistics", self.role))?;
+        statistics(&text).with_context(|| format!("{} has no statistics", file.display()))
+    }
+
+    fn statistics_file(&self, stage: &Stage) -> PathBuf {
+        stage.path(&format!("{}.statistics", self.role))
     }
 
     /// Runs SIPp to its end; fails unless every call succeeded.
@@ -105,6 +147,21 @@ pub(crate) fn succeeded(role: &str, sipp: &mut Running) -> Result<()> {
         bail!("{role}: SIPp counted failed calls ({status})");
     }
     Ok(())
+}
+
+/// The last line of a statistics file; its first line has the names of the columns.
+fn statistics(text: &str) -> Option<Statistics> {
+    let (names, last) = (text.lines().next()?, text.lines().next_back()?);
+    let column = |name: &str| {
+        let at = names.split(';').position(|column| column == name)?;
+        last.split(';').nth(at)?.trim().parse::<f64>().ok()
+    };
+    Some(Statistics {
+        successful: column("SuccessfulCall(C)")? as u64,
+        failed: column("FailedCall(C)")? as u64,
+        retransmissions: column("Retransmissions(C)")? as u64,
+        rate: column("CallRate(C)")?,
+    })
 }
 
 fn rows(users: &[User]) -> Result<String> {
@@ -166,6 +223,15 @@ mod tests {
         assert_eq!(filled(text, &["digest"], &words).unwrap(), "a\nb\nd 404\n");
         assert_eq!(filled(text, &["open"], &words).unwrap(), "a\nc\nd 404\n");
         assert!(filled(text, &[], &[]).is_err());
+    }
+
+    #[test]
+    fn the_last_line_of_the_statistics_counts() {
+        let text =
+            "SuccessfulCall(C);FailedCall(C);CallRate(C);Retransmissions(C);\n1;0;9;0;\n6000;2;2998.5;7;\n";
+        let expected = Statistics { successful: 6000, failed: 2, retransmissions: 7, rate: 2998.5 };
+        assert_eq!(statistics(text), Some(expected));
+        assert_eq!(statistics("SuccessfulCall(C);\n"), None);
     }
 
     #[test]

@@ -61,6 +61,7 @@ fn findings(root: &Path) -> Result<Vec<String>> {
     }
     findings.extend(modules::findings(&files));
     findings.extend(links::where_is_findings(root, &files));
+    findings.extend(links::contents_findings(&files));
     findings.extend(purity::crate_findings(root, &files)?);
     Ok(findings)
 }

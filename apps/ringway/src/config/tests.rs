@@ -51,6 +51,28 @@ fn errors(text: &str) -> Vec<String> {
     }
 }
 
+/// Keys that the error of an unknown key lists.
+fn known_keys(text: &str) -> Option<Vec<String>> {
+    let list =
+        errors(text).into_iter().find_map(|error| Some(error.split_once("give one of: ")?.1.to_owned()))?;
+    Some(list.split(", ").map(str::to_owned).collect())
+}
+
+#[test]
+fn every_key_is_documented() {
+    const GUIDE: &str = include_str!("../../../../docs/user-guide.md");
+    let mut keys = Vec::new();
+    for name in known_keys("no_key = 1").unwrap() {
+        match known_keys(&format!("[{name}]\nno_key = 1")) {
+            Some(of_section) => keys.extend(of_section.iter().map(|key| format!("{name}.{key}"))),
+            None => keys.push(name),
+        }
+    }
+    assert!(keys.len() > 25 && keys.contains(&"auth.nonce_lifetime_s".to_owned()), "{keys:?}");
+    let missing: Vec<_> = keys.iter().filter(|key| !GUIDE.contains(&format!("| `{key}` |"))).collect();
+    assert!(missing.is_empty(), "not in docs/user-guide.md: {missing:?}");
+}
+
 #[test]
 fn an_empty_configuration_has_the_documented_defaults() {
     let config = Config::parse("", None).unwrap();

@@ -78,7 +78,7 @@ pub(crate) struct AnswerArgs {
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "It prints the status, Allow, Supported, Accept, User-Agent and the round-trip time.
 Without --server the request goes to the host in the URI. Without a response it
-fails after 32 s.
+fails after 32 s, or within a second if the port is closed.
 
 Examples:
   ringway options sip:192.0.2.5

@@ -28,7 +28,10 @@ pub(crate) fn replace(file: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
 /// Reads a file of at most `bytes_max`, `None` where there is none. The error is one line; `what` says what it should hold.
 pub(crate) fn read(file: &Path, what: &str, bytes_max: u64) -> Result<Option<String>, String> {
     let name = file.display();
-    let unreadable = |error| format!("{name}: cannot read {what}: {error}; check the file");
+    let unreadable = |error: io::Error| match error.kind() {
+        ErrorKind::InvalidData => format!("{name}: {what} is not valid UTF-8; save the file as UTF-8"),
+        _ => format!("{name}: cannot read {what}: {error}; check the file"),
+    };
     let open = match File::open(file) {
         Ok(open) => open,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),

@@ -61,6 +61,7 @@ const LIMITS: &[&str] = &[
     "connections_over_source",
     "connections_refused",
     "held_drops",
+    "icmp_pauses",
     "inbox_drops",
     "keep_alive_closes",
     "log_lines_dropped",

@@ -400,8 +400,8 @@ fn warn_of_few_files(wanted: usize, possible: usize) {
 /// Minimum amount of memory released by requests for which the allocator's heap is trimmed.
 const TRIM_BYTES_MIN: usize = 16 << 20;
 
-/// Interval of checks for changes by `ringway user`.
-const FOLLOW_INTERVAL: Duration = Duration::from_millis(100);
+/// Interval of checks for changes by `ringway user`, which are promised within a second.
+const FOLLOW_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Lifetime of an unused connection (no registration, no call) after its last message.
 const UNUSED_MAX: Duration = Duration::from_secs(60);

@@ -202,6 +202,7 @@ fn transaction_stats(counters: &ringway_transaction::Counters) -> Stats {
             counters.requests_absorbed,
         ),
         Stat::counter("client_timeouts", "Requests without a response in time.", counters.client_timeouts),
+        Stat::counter("icmp_failures", "Requests that an ICMP error ended.", counters.icmp_failures),
         Stat::counter(
             "responses_limited",
             "Responses suppressed by the allowance of an unverified address.",
@@ -226,6 +227,7 @@ fn add(sum: &mut ringway_transaction::Counters, one: &ringway_transaction::Count
     sum.responses_retransmitted += one.responses_retransmitted;
     sum.requests_absorbed += one.requests_absorbed;
     sum.client_timeouts += one.client_timeouts;
+    sum.icmp_failures += one.icmp_failures;
     sum.acks_missed += one.acks_missed;
     sum.stray_responses += one.stray_responses;
     sum.refused_full += one.refused_full;

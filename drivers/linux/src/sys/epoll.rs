@@ -27,6 +27,8 @@ pub struct Ready {
     pub read: bool,
     /// Writable, or with an error that writing returns.
     pub write: bool,
+    /// With an error. Of a datagram socket: ICMP errors are queued.
+    pub error: bool,
 }
 
 /// A level-triggered epoll: events are reported until they are handled.
@@ -134,6 +136,7 @@ impl ReadyList {
             token: event.u64,
             read: flags & (libc::EPOLLIN | libc::EPOLLRDHUP | broken) != 0,
             write: flags & (libc::EPOLLOUT | broken) != 0,
+            error: flags & libc::EPOLLERR != 0,
         })
     }
 }

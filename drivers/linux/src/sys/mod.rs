@@ -1,4 +1,4 @@
-//! System calls that neither std nor `socket2` offers: batches of datagrams, time stamps, epoll, eventfd, timers,
+//! System calls that neither std nor `socket2` offers: batches of datagrams, ICMP errors, time stamps, epoll, eventfd, timers,
 //! real-time priority.
 //!
 //! All functions are safe; the kernel's requirements are guaranteed inside. Only this folder of the crate contains
@@ -7,6 +7,7 @@
 
 mod datagrams;
 mod epoll;
+mod icmp;
 mod name;
 mod process;
 mod socket;
@@ -14,6 +15,7 @@ mod stamped;
 
 pub use datagrams::{BATCH_MAX, DATAGRAM_BYTES_MAX, ReceiveBatch, SendBatch, Sending, Wait};
 pub use epoll::{Epoll, EventFd, Interest, Ready, ReadyList, Timer};
+pub use icmp::{IcmpBatch, QueuedIcmp, queue_icmp_errors};
 pub use process::{
     limit_free_heap, lock_memory, monotonic, raise_open_files, set_nice, set_real_time, set_timer_slack,
     trim_heap,

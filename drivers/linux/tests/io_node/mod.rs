@@ -4,8 +4,8 @@
 
 use ringway_linux::{ActionSink, Bound, Config, Listen, Runtime};
 use ringway_sansio::{
-    ConnectionId, Context, Deadline, Event, Flow, Framer, FramingError, Instant, ListenerId, Node, Received,
-    Token,
+    ConnectionId, Context, Deadline, Event, Flow, Framer, FramingError, IcmpError, Instant, ListenerId, Node,
+    Received, Seed, Token,
 };
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -19,6 +19,8 @@ pub(crate) struct Talker {
     pub(crate) shard: u16,
     pub(crate) events: Vec<Event>,
     pub(crate) received: Vec<String>,
+    /// ICMP errors: destination and quoted bytes.
+    pub(crate) icmp: Vec<(SocketAddr, String)>,
     timers: Vec<(Instant, Flow)>,
 }
 
@@ -69,6 +71,12 @@ impl Node for Talker {
                 cx.out.send(to, token, b"datagram");
                 cx.out.send(flow, Token::NONE, b"after\n");
             }
+            // closed ADDRESS
+            "closed" => {
+                let to = Flow::udp(flow.listener, argument().parse().unwrap());
+                cx.out.send(to, Token::NONE, received.bytes);
+                cx.out.send(flow, Token::NONE, b"after\n");
+            }
             // flood COUNT BYTES TOKEN
             "flood" => {
                 let count: usize = argument().parse().unwrap();
@@ -95,6 +103,14 @@ impl Node for Talker {
 
     fn on_event(&mut self, _: &mut Context<'_, String>, event: Event) {
         self.events.push(event);
+    }
+
+    fn shard_of_quoted(quoted: &[u8], shards: u16) -> Option<u16> {
+        Some(Self::shard_of(&ringway_sansio::ShardKey::new(&Seed::from_number(0)), quoted, shards))
+    }
+
+    fn on_icmp_error(&mut self, _: &mut Context<'_, String>, error: IcmpError<'_>) {
+        self.icmp.push((error.flow.remote, String::from_utf8_lossy(error.quoted).into_owned()));
     }
 
     fn on_timeout(&mut self, cx: &mut Context<'_, String>) {

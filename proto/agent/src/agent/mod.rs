@@ -12,7 +12,7 @@ use crate::request::{Answer, Challenges, Failure, Outcome, Requests};
 use crate::text::text;
 use crate::{AccountId, Action, AgentEvent, BadAccount, CallId, Config, Counters, MessageDirection, Trace};
 use alloc::vec::Vec;
-use ringway_sansio::{Context, Deadline, Event, Flow, Instant, Node, Received, Seed};
+use ringway_sansio::{Context, Deadline, Event, Flow, IcmpError, Instant, Node, Received, Seed};
 use ringway_sip::{HeaderName, Message, Start};
 use ringway_transaction::{SipFramer, SlabKey, Transactions};
 
@@ -277,6 +277,16 @@ impl Node for UserAgent {
                 self.requests.on_resolved(&mut self.shared.lend(cx), query, address);
             }
         }
+        self.settle(cx, added_from);
+    }
+
+    fn shard_of_quoted(quoted: &[u8], _shards: u16) -> Option<u16> {
+        ringway_transaction::shard_of_quoted(quoted).map(|_| 0)
+    }
+
+    fn on_icmp_error(&mut self, cx: &mut Context<'_, Action>, error: IcmpError<'_>) {
+        let added_from = cx.out.len();
+        self.requests.on_icmp_error(&mut self.shared.lend(cx), error);
         self.settle(cx, added_from);
     }
 

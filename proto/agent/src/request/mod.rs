@@ -26,7 +26,7 @@ use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
-use ringway_sansio::{ConnectionId, Deadline, Flow, Instant, TimerKey, Token, Wheel};
+use ringway_sansio::{ConnectionId, Deadline, Flow, IcmpError, Instant, TimerKey, Token, Wheel};
 use ringway_sip::{HeaderName, Message, Method, Start};
 use ringway_transaction::{BranchKey, ClientId, Notice, Slab, SlabKey, Transactions, may_send_to};
 use smallvec::SmallVec;
@@ -341,7 +341,7 @@ impl Requests {
         let (client, key) = match self.transactions.receive_response(&mut cx.io, message, status, |_| true) {
             ringway_transaction::Answer::Pass { client, owner } => (client, owner),
             ringway_transaction::Answer::Absorbed => return None,
-            ringway_transaction::Answer::Stateless { .. }
+            ringway_transaction::Answer::Stateless(_)
             | ringway_transaction::Answer::Elsewhere
             | ringway_transaction::Answer::Stray => {
                 cx.counters.stray += 1;
@@ -417,6 +417,11 @@ impl Requests {
     /// Handles the report that the packet with this token could not be sent.
     pub(crate) fn on_unreachable(&mut self, cx: &mut AgentContext<'_>, token: Token) {
         self.transactions.unreachable(&mut cx.io, token, &mut self.notices);
+    }
+
+    /// Handles an ICMP error for a datagram.
+    pub(crate) fn on_icmp_error(&mut self, cx: &mut AgentContext<'_>, error: IcmpError<'_>) {
+        self.transactions.icmp_error(&mut cx.io, error, &mut self.notices);
     }
 
     /// Handles the end of a connection: requests that were sent on it fail at once (RFC 3261 §8.1.3.1). A request on a connection

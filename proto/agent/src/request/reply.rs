@@ -10,7 +10,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use ringway_sansio::{Flow, Token};
 use ringway_sip::{HeaderName, Message, MessageWriter, Method, Rejected, Uri, digest, grammar};
-use ringway_transaction::{DEFAULT_PORT, Incoming, MatchKey, ServerId, answer_rejected, reply_flow};
+use ringway_transaction::{
+    Allowance, DEFAULT_PORT, Incoming, MatchKey, ServerId, answer_rejected, reply_flow,
+};
 
 /// Received request.
 #[derive(Clone, Copy, Debug)]
@@ -50,6 +52,11 @@ impl Requests {
                     MessageWriter::answer(arena, incoming.message, 503, "Too Busy", source, Some(&tag));
                 let _ = busy.finish();
             });
+        }
+        // The source of a datagram may be forged.
+        if let Some(id) = id.filter(|_| !flow.transport.is_stream()) {
+            let allowance = Allowance::for_request(incoming.message.as_bytes().len());
+            self.transactions.limit(id, allowance);
         }
         id
     }
@@ -95,7 +102,12 @@ impl Requests {
         status: u16,
         response: &[u8],
     ) {
-        self.transactions.respond(&mut cx.io, server, status, |arena| arena.extend_from_slice(response));
+        let write = |arena: &mut Vec<u8>| arena.extend_from_slice(response);
+        // A 2xx to an INVITE is retransmitted until its ACK, so it has the larger allowance.
+        match status {
+            200..=299 => self.transactions.forward(&mut cx.io, server, status, write),
+            _ => self.transactions.respond(&mut cx.io, server, status, write),
+        };
     }
 
     /// Call and flow of the INVITE that a CANCEL is for.

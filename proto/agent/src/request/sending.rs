@@ -16,17 +16,22 @@ impl Requests {
     /// Handles a request that the transport could not deliver.
     pub(super) fn on_undelivered(&mut self, cx: &mut AgentContext<'_>, key: SlabKey) {
         let Some(request) = self.active.get_mut(key) else { return };
+        let flow = request.flow;
         if request.switched == Switched::ToTcp {
             request.switched = Switched::BackToUdp;
             request.client = None;
-            let remote = request.flow.map(|flow| flow.remote);
-            if let Some(remote) = remote
+            if let Some(remote) = flow.map(|flow| flow.remote)
                 && self.transmit(cx, key, remote).is_ok()
             {
                 return;
             }
         }
-        self.fail(key, 503, "it could not be sent there, or the connection ended without an answer");
+        let is_stream = flow.is_none_or(|flow| flow.transport.is_stream());
+        let reason = match is_stream {
+            true => "it could not be sent there, or the connection ended without an answer",
+            false => "the port is closed, or the host is unreachable",
+        };
+        self.fail(key, 503, reason);
     }
 
     /// Sends the ACK of a 2xx. It is stored with the INVITE for retransmission.

@@ -275,3 +275,37 @@ fn the_address_of_the_registration_is_the_servers() {
     assert!(!bypasses(&mut table, tcp("10.0.0.9:40000"), "connection of the server"));
     assert!(bypasses(&mut table, tcp("10.0.0.3:5060"), "connection of another host"));
 }
+
+#[test]
+fn a_forged_source_gets_little_more_than_was_sent() {
+    let far = "10.6.6.6:5060";
+    let many = ["x"; 300].join(",");
+    let texts = [
+        invite("a", 1, None).replace("sip:alice@", "sip:nobody@"),
+        invite_with("b", 1, &format!("Require: {many}\r\n"), None),
+        invite("c", 1, None).replace("INVITE", "OPTIONS"),
+        invite("d", 1, None).replace("INVITE", "INFO"),
+    ];
+    for text in texts {
+        let mut table = Table::direct();
+        table.receive(far, &text);
+        table.pass_s(100);
+        let bytes: usize = table.sent().iter().map(|sent| sent.text.len()).sum();
+        assert!(bytes <= (3 * text.len()).max(800), "{bytes} bytes for {}: {text}", text.len());
+    }
+    // A call that rings, and then is answered.
+    for is_answered in [false, true] {
+        let mut table = Table::direct();
+        let text = invite("e", 1, Some(&sdp("10.0.0.2", 7000)));
+        let call = table.ringing(&text);
+        table.ask(|agent, cx| agent.ring(cx, call, 180)).unwrap();
+        match is_answered {
+            false => table.ask(|agent, cx| agent.reject(cx, call, 486)).unwrap(),
+            true => table.ask(|agent, cx| agent.answer(cx, call, crate::harness::media())).unwrap(),
+        }
+        table.pass_s(31);
+        let bytes: usize = table.sent().iter().map(|sent| sent.text.len()).sum();
+        let factor = if is_answered { 13 } else { 3 };
+        assert!(bytes <= factor * text.len(), "{is_answered}: {bytes} bytes for {}", text.len());
+    }
+}

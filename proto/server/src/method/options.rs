@@ -14,5 +14,7 @@ pub(crate) fn on_options(env: &mut Env<'_, impl Services>, request: &Request<'_,
     env.reply(request, 200, "OK", |response| {
         response.header_with(HeaderName::Allow, write_allow);
         response.header(HeaderName::Accept, b"application/sdp");
+        // RFC 3261 §20.35: without a version, which would tell an attacker which weaknesses to try.
+        response.header(HeaderName::Server, b"Ringway");
     });
 }

@@ -14,9 +14,9 @@ use crate::route::{NextHop, preprocess};
 use crate::{Config, Services};
 use alloc::boxed::Box;
 use core::net::{IpAddr, SocketAddr};
-use ringway_sansio::{ConnectionId, Flow, Instant, Token, Transport};
-use ringway_sip::{Edit, HeaderName, Message, Method, Start, Via};
-use ringway_transaction::{reply_address, stamped_address};
+use ringway_sansio::{ConnectionId, Flow, Instant, Token};
+use ringway_sip::{Edit, HeaderName, Message, Method, Start};
+use ringway_transaction::{StatelessBranch, stamped_address};
 
 impl Proxy {
     /// Forwards to the first target. The branch is a function of the request, so that its retransmissions, its ACK and
@@ -115,20 +115,15 @@ impl Proxy {
         env: &mut Env<'_, impl Services>,
         transactions: &Transactions,
         response: &Response<'_, '_>,
-        (connection, target): (u64, u32),
+        branch: &StatelessBranch,
     ) {
         let (message, source) = (response.message, response.flow);
-        let is_from_target = transactions.branch_key().is_from_target(source, target);
+        let is_from_target = transactions.branch_key().is_from_target(source, branch.target);
         if !is_from_target && !env.config.is_trusted(source.remote.ip()) {
             env.counters.responses_from_elsewhere += 1;
             return;
         }
-        let next = message.values(HeaderName::Via).nth(1).map(Via::parse);
-        let flow = match next {
-            Some(Ok(via)) => flow_to_via(env.config, &via, connection),
-            Some(Err(_)) | None => None,
-        };
-        let Some(flow) = flow else {
+        let Some(flow) = flow_to_client(env.config, branch) else {
             env.counters.stray += 1;
             return;
         };
@@ -145,12 +140,11 @@ impl Proxy {
     }
 }
 
-/// Flow to the client of a Via.
-fn flow_to_via(config: &Config, via: &Via<'_>, connection: u64) -> Option<Flow> {
-    let remote = reply_address(via)?;
-    let transport = Transport::from_token(via.transport)?;
+/// Flow to the client of a statelessly forwarded request.
+fn flow_to_client(config: &Config, branch: &StatelessBranch) -> Option<Flow> {
+    let (transport, remote) = (branch.transport, branch.reply);
     let listener = config.listener_for(transport, remote.ip())?;
-    let connection = (connection != 0).then_some(ConnectionId(connection));
+    let connection = (branch.connection != 0).then_some(ConnectionId(branch.connection));
     // A response uses the connection of its request. A request that came by datagram with TCP in its Via has none, and a
     // new connection would go to an address that an attacker can choose.
     if transport.is_stream() && connection.is_none() {

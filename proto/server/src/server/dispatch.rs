@@ -129,9 +129,8 @@ impl<S: Services> Server<S> {
                 self.proxy.on_branch_response(env, &mut self.transactions, owner, &response);
             }
             Answer::Absorbed => {}
-            Answer::Stateless { connection, target } => {
-                let to = (connection, target);
-                self.proxy.forward_stateless_response(env, &self.transactions, &response, to);
+            Answer::Stateless(branch) => {
+                self.proxy.forward_stateless_response(env, &self.transactions, &response, &branch);
             }
             Answer::Elsewhere => env.counters.responses_from_elsewhere += 1,
             Answer::Stray => env.counters.stray += 1,

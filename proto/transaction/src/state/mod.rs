@@ -63,6 +63,11 @@ impl Timer {
         matches!(self, Self::A | Self::E | Self::G)
     }
 
+    /// True for the timers after which a transaction is removed and nothing else happens. They may fire late.
+    pub const fn only_removes(self) -> bool {
+        matches!(self, Self::D | Self::I | Self::J | Self::K | Self::L | Self::M)
+    }
+
     /// Name of the timer and the event it waits for, for logs.
     pub const fn reason(self) -> &'static str {
         match self {

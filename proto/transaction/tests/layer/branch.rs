@@ -2,8 +2,8 @@
 
 use crate::harness::{Line, ack_of, as_text, incoming, parse, response};
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
-use ringway_sansio::{Flow, ListenerId};
-use ringway_transaction::{Answer, Branch, BranchKey, reply_address, shard_of_response};
+use ringway_sansio::{Flow, ListenerId, Transport};
+use ringway_transaction::{Answer, Branch, BranchKey, StatelessBranch, reply_address, shard_of_response};
 
 #[test]
 fn a_retransmission_the_ack_and_the_cancel_have_the_branch_of_their_request() {
@@ -46,7 +46,7 @@ fn its_response_is_recognised_and_has_the_connection_of_the_request() {
         let forwarded = forward(&invite, connection);
         for status in [100, 180, 200, 486] {
             let response = response(&forwarded, status);
-            assert_eq!(line.answer(&response), Answer::Stateless { connection, target: target() });
+            assert_eq!(line.answer(&response), Answer::Stateless(stateless_branch(connection)));
             assert_eq!(shard_of_response(response.as_bytes()), None, "any shard can forward it");
         }
     }
@@ -59,7 +59,7 @@ fn its_response_is_recognised_and_has_the_connection_of_the_request() {
 fn a_response_whose_next_via_was_changed_is_refused() {
     let mut line = Line::new();
     let good = response(&forward(&received("INVITE"), 5), 200);
-    assert_eq!(line.answer(&good), Answer::Stateless { connection: 5, target: target() });
+    assert_eq!(line.answer(&good), Answer::Stateless(stateless_branch(5)));
     let connection = "z9hG4bK.s0000000000000005";
     assert!(good.contains(connection));
     for (old, new) in [
@@ -93,7 +93,7 @@ fn both_kinds_of_branch_read_back_as_what_was_written() {
     assert!(matches!(key.read(&parse(&ok)), Some(Branch::Transaction { shard: 0x1234, .. })));
     assert_eq!(shard_of_response(ok.as_bytes()), Some(0x1234));
     let ok = response(&forward(&received("OPTIONS"), 77), 200);
-    assert_eq!(key.read(&parse(&ok)), Some(Branch::Stateless { connection: 77, target: target() }));
+    assert_eq!(key.read(&parse(&ok)), Some(Branch::Stateless(stateless_branch(77))));
 }
 
 /// Request whose top Via is stamped with its source.
@@ -105,8 +105,11 @@ fn received(method: &str) -> String {
 const TARGET: Flow =
     Flow::udp(ListenerId(0), SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 44)), 5060));
 
-fn target() -> u32 {
-    BranchKey::new(KEY).target_of(&TARGET)
+/// Content of the branch of [`received`], sent to [`TARGET`].
+fn stateless_branch(connection: u64) -> StatelessBranch {
+    let target = BranchKey::new(KEY).target_of(&TARGET);
+    let reply = SocketAddr::from(([192, 0, 2, 1], 40000));
+    StatelessBranch { connection, target, transport: Transport::Udp, reply }
 }
 
 fn reply(request: &str) -> SocketAddr {

@@ -1,6 +1,6 @@
 //! Tests of client transactions: schedules, ACK, responses that are passed up, and ends.
 
-use crate::harness::{Line, first_line, header, outgoing, parse, response, tcp, udp};
+use crate::harness::{Line, REMOVAL_MS, first_line, header, outgoing, parse, response, tcp, udp};
 use core::time::Duration;
 use ringway_sansio::Token;
 use ringway_transaction::{Answer, BranchKey, Limits, Notice, Timers, shard_of_response};
@@ -77,7 +77,7 @@ fn t2_and_t4_are_settable() {
     line.answer(&response(&sent[0].text, 200));
     line.pass(199);
     assert_eq!(line.layer.len(), (0, 1), "timer K still runs");
-    line.pass(1);
+    line.pass(REMOVAL_MS);
     line.assert_empty();
 }
 
@@ -212,7 +212,7 @@ fn the_answer_to_a_request_is_passed_up_once_and_absorbed_until_timer_k() {
     assert_eq!(line.answer(&ok), Answer::Pass { client, owner: 7 });
     line.pass(4999);
     assert_eq!(line.answer(&ok), Answer::Absorbed);
-    line.pass(1);
+    line.pass(REMOVAL_MS);
     line.assert_empty();
     assert_eq!(line.answer(&ok), Answer::Stray);
     assert!(line.take_sent().is_empty());

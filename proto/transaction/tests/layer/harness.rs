@@ -2,7 +2,7 @@
 
 use core::net::SocketAddr;
 use core::time::Duration;
-use ringway_sansio::{ConnectionId, Context, Flow, Instant, ListenerId, Outbox, Token};
+use ringway_sansio::{ConnectionId, Context, Flow, IcmpError, Instant, ListenerId, Outbox, Token};
 use ringway_sip::{Message, MessageWriter, Start};
 use ringway_transaction::{
     Answer, BranchKey, ClientId, Incoming, Limits, Notice, Outgoing, ServerId, Timers, Transactions,
@@ -110,6 +110,14 @@ impl Line {
     pub(crate) fn unreachable(&mut self, token: Token) {
         let mut notices = Vec::new();
         self.with_context(|layer, cx| layer.unreachable(cx, token, &mut notices));
+        let at = self.ms();
+        self.notices.extend(notices.into_iter().map(|notice| (at, notice)));
+    }
+
+    /// Receives an ICMP error.
+    pub(crate) fn icmp(&mut self, flow: Flow, quoted: &[u8]) {
+        let mut notices = Vec::new();
+        self.with_context(|layer, cx| layer.icmp_error(cx, IcmpError { flow, quoted }, &mut notices));
         let at = self.ms();
         self.notices.extend(notices.into_iter().map(|notice| (at, notice)));
     }
@@ -241,3 +249,6 @@ pub(crate) fn as_text(bytes: &[u8]) -> String {
 
 /// A whole millisecond, like timers.
 const BEGIN: Instant = Instant::from_secs(1_700_000_000);
+
+/// Time in milliseconds after the end of timers D and I to M within which a transaction is removed.
+pub(crate) const REMOVAL_MS: u64 = 32;

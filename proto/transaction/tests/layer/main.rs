@@ -9,5 +9,6 @@ mod branch;
 mod cancel;
 mod client;
 mod harness;
+mod icmp;
 mod matching;
 mod server;

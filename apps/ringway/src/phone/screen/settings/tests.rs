@@ -36,6 +36,31 @@ fn errors(text: &str) -> Vec<String> {
 }
 
 #[test]
+fn every_key_is_documented() {
+    const GUIDE: &str = include_str!("../../../../../../docs/phone.md");
+    let known_keys = |text: &str| {
+        let list =
+            errors(text).into_iter().find_map(|error| Some(error.split_once("give one of: ")?.1.to_owned()));
+        list.map(|list| list.split(", ").map(str::to_owned).collect::<Vec<_>>()).unwrap()
+    };
+    let mut documented = 0;
+    for section in known_keys("no_key = 1") {
+        let header = if section == "contact" { format!("[[{section}]]") } else { format!("[{section}]") };
+        let text =
+            GUIDE.split_once(&format!("\n{header}\n")).map(|(_, rest)| rest.split("\n[").next().unwrap());
+        let text = text.unwrap_or_else(|| panic!("docs/phone.md has no {header}"));
+        for key in known_keys(&format!("{header}\nno_key = 1")) {
+            assert!(
+                format!("\n{text}").contains(&format!("\n{key} = ")),
+                "docs/phone.md has no {key} in {header}"
+            );
+            documented += 1;
+        }
+    }
+    assert!(documented > 18);
+}
+
+#[test]
 fn every_key_is_read() {
     let text = r#"
         [account]

@@ -1,0 +1,140 @@
+//! Conditions under which a run fails: `p99>50ms`, `success<99.9%`.
+
+use super::{Delay, Statistics};
+use std::time::Duration;
+
+/// Condition under which a run fails.
+///
+/// ```
+/// use ringway_lab::load::Criterion;
+///
+/// let slow: Criterion = "p99>50ms".parse()?;
+/// assert_eq!(slow.to_string(), "p99>50ms");
+/// assert!("p99>50".parse::<Criterion>().is_err());
+/// # Ok::<(), ringway_lab::load::CriterionError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Criterion {
+    text: String,
+    value: Value,
+    is_above: bool,
+    limit: f64,
+}
+
+/// Value that is compared. Delays are in seconds, shares from 0 to 1.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Value {
+    /// Percentile of the response time.
+    Percentile(f64),
+    Success,
+    /// Retransmissions for each request.
+    Retransmissions,
+    /// 99th percentile of the generator's lag.
+    Lag,
+}
+
+/// A condition that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CriterionError(String);
+
+impl std::fmt::Display for CriterionError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "`{}` is not a condition; write for example p99>50ms, p99.9>1s, success<99.9%, retransmissions>1% or lag>1ms",
+            self.0
+        )
+    }
+}
+
+impl std::error::Error for CriterionError {}
+
+impl std::str::FromStr for Criterion {
+    type Err = CriterionError;
+
+    fn from_str(text: &str) -> Result<Self, CriterionError> {
+        let read = || {
+            let text: String = text.chars().filter(|letter| !letter.is_whitespace()).collect();
+            let at = text.find(['<', '>'])?;
+            let (name, rest) = text.split_at_checked(at)?;
+            let (is_above, limit) = (rest.starts_with('>'), rest.get(1..)?);
+            let (value, limit) = match name {
+                "success" => (Value::Success, share(limit)?),
+                "retransmissions" => (Value::Retransmissions, share(limit)?),
+                "lag" => (Value::Lag, seconds(limit)?),
+                _ => {
+                    let percentile: f64 = name.strip_prefix('p')?.parse().ok()?;
+                    (0.0..=100.0).contains(&percentile).then_some(())?;
+                    (Value::Percentile(percentile), seconds(limit)?)
+                }
+            };
+            Some(Self { value, is_above, limit, text })
+        };
+        read().ok_or_else(|| CriterionError(text.to_owned()))
+    }
+}
+
+impl std::fmt::Display for Criterion {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl Criterion {
+    /// True if the run fails by this condition. A delay without a value fails: there was no response.
+    pub fn is_met(&self, statistics: &Statistics) -> bool {
+        let seconds = |delay: Option<Duration>| delay.map(|delay| delay.as_secs_f64());
+        let value = match self.value {
+            Value::Percentile(percentile) => seconds(statistics.percentile(Delay::Response, percentile)),
+            Value::Lag => seconds(statistics.percentile(Delay::Lag, 99.0)),
+            Value::Success => Some(statistics.successes() as f64 / (statistics.ended() as f64).max(1.0)),
+            Value::Retransmissions => {
+                let counters = statistics.counters();
+                Some(counters.retransmissions as f64 / (counters.requests as f64).max(1.0))
+            }
+        };
+        match value {
+            Some(value) if self.is_above => value > self.limit,
+            Some(value) => value < self.limit,
+            None => true,
+        }
+    }
+}
+
+fn share(text: &str) -> Option<f64> {
+    let share: f64 = text.strip_suffix('%')?.parse().ok()?;
+    (0.0..=100.0).contains(&share).then_some(share / 100.0)
+}
+
+fn seconds(text: &str) -> Option<f64> {
+    let units = [("ms", 1e-3), ("us", 1e-6), ("µs", 1e-6), ("s", 1.0)];
+    let (number, unit) = units.iter().find_map(|(name, unit)| Some((text.strip_suffix(name)?, unit)))?;
+    let number: f64 = number.parse().ok()?;
+    (number.is_finite() && number >= 0.0).then_some(number * unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conditions_are_read_or_refused() {
+        for good in ["p50>1ms", "p99.9 > 200us", "p100>1s", "success<99.9%", "lag>1ms", "retransmissions>0%"]
+        {
+            assert!(good.parse::<Criterion>().is_ok(), "{good}");
+        }
+        for bad in
+            ["", "p99", "p99>", "p101>1ms", "p99>5", "success<2", "success<101%", "x>1ms", "p99>-1ms", ">1s"]
+        {
+            assert!(bad.parse::<Criterion>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_run_without_responses_fails_every_limit_of_delay() {
+        let empty = Statistics::default();
+        assert!("p99>50ms".parse::<Criterion>().unwrap().is_met(&empty));
+        assert!("success<99%".parse::<Criterion>().unwrap().is_met(&empty));
+        assert!(!"retransmissions>1%".parse::<Criterion>().unwrap().is_met(&empty));
+    }
+}

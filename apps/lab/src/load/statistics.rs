@@ -1,0 +1,269 @@
+//! Results of a run.
+
+use super::{Counters, Outcome};
+use hdrhistogram::Histogram;
+use ringway_load::Report;
+use std::collections::{BTreeMap, HashMap};
+use std::thread::ThreadId;
+use std::time::Duration;
+
+/// Outcomes and delays of the callers' attempts.
+#[derive(Clone, Debug)]
+pub struct Statistics {
+    outcomes: BTreeMap<String, u64>,
+    delays: [Histogram<u64>; 5],
+    late: u64,
+    threads: HashMap<ThreadId, OfThread>,
+}
+
+/// Measured delay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delay {
+    /// Planned start to the final response: includes every wait that a caller would have noticed.
+    Response,
+    /// First send to the final response.
+    Service,
+    /// First send to the first response other than 100 (RFC 6076: session request delay).
+    FirstResponse,
+    /// BYE to its response (RFC 6076: session disconnect delay).
+    Disconnect,
+    /// Planned start to first send: the generator's own delay.
+    Lag,
+}
+
+impl Delay {
+    /// All delays.
+    pub const ALL: [Self; 5] =
+        [Self::Response, Self::Service, Self::FirstResponse, Self::Disconnect, Self::Lag];
+
+    /// Name in results.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Response => "response",
+            Self::Service => "service",
+            Self::FirstResponse => "first_response",
+            Self::Disconnect => "disconnect",
+            Self::Lag => "lag",
+        }
+    }
+}
+
+/// Condition of the generator itself during a run.
+#[derive(Clone, Copy, Debug)]
+pub struct Health {
+    /// 99th percentile of [`Delay::Lag`].
+    pub lag_p99: Duration,
+    /// CPU time of the generator's busiest thread, as a share of the wall time.
+    pub cpu_share: f64,
+    /// Planned attempts that were not started.
+    pub dropped: u64,
+    /// Packets to addresses that nothing may be sent to.
+    pub refused_packets: u64,
+}
+
+impl Health {
+    /// Reason why the results say more about the generator than about the server.
+    pub fn bottleneck(&self) -> Option<String> {
+        if self.dropped > 0 {
+            return Some(format!("{} planned attempts were not started", self.dropped));
+        }
+        if self.lag_p99 > LAG_P99_MAX {
+            let lag = self.lag_p99.as_secs_f64() * 1e3;
+            return Some(format!("attempts started up to {lag:.1} ms late (99th percentile)"));
+        }
+        (self.cpu_share > CPU_SHARE_MAX)
+            .then(|| format!("a thread of the generator used {:.0} % of a processor", self.cpu_share * 100.0))
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct OfThread {
+    counters: Counters,
+    open: usize,
+    cpu_ns: u64,
+    wall: Duration,
+    refused: u64,
+}
+
+impl Default for Statistics {
+    fn default() -> Self {
+        Self {
+            outcomes: BTreeMap::new(),
+            delays: std::array::from_fn(|_| histogram()),
+            late: 0,
+            threads: HashMap::new(),
+        }
+    }
+}
+
+impl Statistics {
+    pub(crate) fn add(&mut self, report: &Report) {
+        let name = match report.outcome {
+            Outcome::Status(status) => status.to_string(),
+            other => other.name().to_owned(),
+        };
+        *self.outcomes.entry(name).or_default() += 1;
+        let lag = report.lag();
+        self.late += u64::from(lag > LATE);
+        let values = [
+            report.final_response.map(|delay| delay + lag),
+            report.final_response,
+            report.first_response,
+            report.disconnect,
+            Some(lag),
+        ];
+        for (histogram, value) in self.delays.iter_mut().zip(values) {
+            if let Some(value) = value {
+                histogram.saturating_record(u64::try_from(value.as_micros()).unwrap_or(u64::MAX));
+            }
+        }
+    }
+
+    pub(crate) fn set_thread(
+        &mut self,
+        thread: ThreadId,
+        counters: impl Iterator<Item = Counters>,
+        open: usize,
+        cpu_ns: u64,
+        wall: Duration,
+        refused: u64,
+    ) {
+        let mut sum = Counters::default();
+        for (index, counters) in counters.enumerate() {
+            if index == 0 {
+                (sum.started, sum.dropped) = (counters.started, counters.dropped);
+            }
+            sum.requests += counters.requests;
+            sum.retransmissions += counters.retransmissions;
+            sum.malformed += counters.malformed;
+            sum.stray += counters.stray;
+        }
+        self.threads.insert(thread, OfThread { counters: sum, open, cpu_ns, wall, refused });
+    }
+
+    /// Number of attempts with each outcome: `success`, a status code, or another name of an [`Outcome`].
+    pub fn outcomes(&self) -> &BTreeMap<String, u64> {
+        &self.outcomes
+    }
+
+    /// Outcomes other than success.
+    pub fn failures(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.outcomes.iter().map(|(name, &count)| (name.as_str(), count)).filter(|(name, _)| *name != SUCCESS)
+    }
+
+    /// Number of successful attempts.
+    pub fn successes(&self) -> u64 {
+        self.outcomes.get(SUCCESS).copied().unwrap_or(0)
+    }
+
+    /// Number of ended attempts.
+    pub fn ended(&self) -> u64 {
+        self.outcomes.values().sum()
+    }
+
+    /// Number of open attempts.
+    pub fn open(&self) -> usize {
+        self.threads.values().map(|thread| thread.open).sum()
+    }
+
+    /// Number of attempts that started more than 1 ms after their planned time.
+    pub const fn late(&self) -> u64 {
+        self.late
+    }
+
+    /// Percentile (0 to 100) of a delay; `None` without values.
+    pub fn percentile(&self, delay: Delay, percentile: f64) -> Option<Duration> {
+        let histogram = self.delays.get(delay as usize).filter(|histogram| !histogram.is_empty())?;
+        Some(Duration::from_micros(histogram.value_at_percentile(percentile)))
+    }
+
+    /// Counters of all threads.
+    pub fn counters(&self) -> Counters {
+        self.threads.values().fold(Counters::default(), |sum, thread| Counters {
+            started: sum.started + thread.counters.started,
+            dropped: sum.dropped + thread.counters.dropped,
+            requests: sum.requests + thread.counters.requests,
+            retransmissions: sum.retransmissions + thread.counters.retransmissions,
+            malformed: sum.malformed + thread.counters.malformed,
+            stray: sum.stray + thread.counters.stray,
+        })
+    }
+
+    /// CPU time of the generator's threads.
+    pub fn generator_cpu(&self) -> Duration {
+        Duration::from_nanos(self.threads.values().map(|thread| thread.cpu_ns).sum())
+    }
+
+    /// Condition of the generator.
+    pub fn health(&self) -> Health {
+        let share = |thread: &OfThread| thread.cpu_ns as f64 / (thread.wall.as_nanos() as f64).max(1.0);
+        Health {
+            lag_p99: self.percentile(Delay::Lag, 99.0).unwrap_or_default(),
+            cpu_share: self.threads.values().map(share).fold(0.0, f64::max),
+            dropped: self.counters().dropped,
+            refused_packets: self.threads.values().map(|thread| thread.refused).sum(),
+        }
+    }
+}
+
+/// Histogram of microseconds up to an hour, with three significant digits.
+fn histogram() -> Histogram<u64> {
+    let bounded = Histogram::new_with_bounds(1, 3_600_000_000, 3);
+    // The bounds are valid; the other constructor takes any value and needs more memory.
+    bounded
+        .unwrap_or_else(|_| Histogram::new(3).unwrap_or_else(|_| unreachable!("three digits are permitted")))
+}
+
+const SUCCESS: &str = Outcome::Success.name();
+/// Lag from which on a start counts as late.
+const LATE: Duration = Duration::from_millis(1);
+/// Largest 99th percentile of the lag of a valid run.
+const LAG_P99_MAX: Duration = Duration::from_millis(1);
+/// Largest CPU share of a thread in a valid run.
+const CPU_SHARE_MAX: f64 = 0.8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ringway_sansio::Instant;
+
+    fn report(outcome: Outcome, lag_us: u64, response_us: u64) -> Report {
+        let planned = Instant::from_secs(1);
+        let started = planned + Duration::from_micros(lag_us);
+        let response = Duration::from_micros(response_us);
+        Report {
+            planned,
+            started,
+            ended: started + response,
+            outcome,
+            first_response: None,
+            final_response: Some(response),
+            disconnect: None,
+        }
+    }
+
+    #[test]
+    fn the_response_time_counts_from_the_planned_start() {
+        let mut statistics = Statistics::default();
+        for _ in 0..99 {
+            statistics.add(&report(Outcome::Success, 0, 200));
+        }
+        statistics.add(&report(Outcome::Status(503), 5_000, 200));
+        let ms = |delay, percentile| statistics.percentile(delay, percentile).map(|time| time.as_micros());
+        assert_eq!((ms(Delay::Service, 100.0), ms(Delay::Response, 50.0)), (Some(200), Some(200)));
+        assert!(ms(Delay::Response, 100.0).is_some_and(|time| (5_190..5_210).contains(&time)));
+        assert_eq!(ms(Delay::Disconnect, 50.0), None);
+        assert_eq!((statistics.successes(), statistics.late(), statistics.ended()), (99, 1, 100));
+        assert_eq!(statistics.failures().collect::<Vec<_>>(), [("503", 1)]);
+    }
+
+    #[test]
+    fn a_generator_that_is_late_busy_or_drops_is_the_bottleneck() {
+        let good =
+            Health { lag_p99: Duration::from_micros(80), cpu_share: 0.5, dropped: 0, refused_packets: 0 };
+        assert_eq!(good.bottleneck(), None);
+        assert!(Health { lag_p99: Duration::from_millis(2), ..good }.bottleneck().is_some());
+        assert!(Health { cpu_share: 0.9, ..good }.bottleneck().is_some());
+        assert!(Health { dropped: 1, ..good }.bottleneck().is_some());
+    }
+}

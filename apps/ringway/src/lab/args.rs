@@ -1,0 +1,141 @@
+//! Arguments of `ringway lab`.
+
+use clap::{Args as ClapArgs, Subcommand, ValueEnum};
+use ringway_lab::load::{Criterion, Flow};
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Arguments of `ringway lab`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct LabArgs {
+    /// Command of the lab.
+    #[command(subcommand)]
+    pub(crate) command: LabCommand,
+}
+
+/// Commands of the lab.
+#[derive(Debug, Subcommand)]
+pub(crate) enum LabCommand {
+    /// Offer one load to a server, in an open loop
+    #[command(
+        after_help = "The attempts start at planned times, however slowly the server responds, and the response time counts from the
+planned time. A result is marked invalid if the generator was the bottleneck. docs/lab.md explains it.
+
+Conditions of --fail-if: p50 to p100 of the response time (p99>50ms, p99.9>1s), success<99.9%, retransmissions>1%, lag>1ms.
+
+Examples:
+  ringway lab load 127.0.0.1:5060 --scenario register --rate 1000 --sources 20
+  ringway lab load 127.0.0.1:5060 --scenario call --rate 100 --users 500 --talk 5s --password-file lab.password
+  ringway lab load 127.0.0.1:5060 --rate 3000 --pid $(pidof kamailio | cut -d' ' -f1) --json
+  ringway lab load 127.0.0.1:5060 --rate 500 --fail-if 'p99>50ms' --fail-if 'success<99.9%'
+
+Exit status: 0 done, 1 a condition of --fail-if holds or the run failed, 2 bad usage."
+    )]
+    Load(Box<LoadArgs>),
+}
+
+/// Arguments of `ringway lab load`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct LoadArgs {
+    /// Address of the server; loopback, unless --allow-remote permits another one
+    #[arg(value_name = "HOST:PORT")]
+    pub(crate) target: String,
+    /// Kind of attempts
+    #[arg(long, value_enum, default_value_t = ScenarioArg::Register)]
+    pub(crate) scenario: ScenarioArg,
+    /// Attempts a second
+    #[arg(long, value_name = "N", default_value_t = 100.0)]
+    pub(crate) rate: f64,
+    /// Exponentially distributed intervals between attempts in place of equal ones
+    #[arg(long)]
+    pub(crate) poisson: bool,
+    /// Seconds during which attempts are started
+    #[arg(long, value_name = "N", default_value_t = 10.0)]
+    pub(crate) seconds: f64,
+    /// Number of users; a call needs as many more, who are called
+    #[arg(long, value_name = "N", default_value_t = 100, conflicts_with = "users_file")]
+    pub(crate) users: u32,
+    /// Name of the users before their number
+    #[arg(long, value_name = "TEXT", default_value = "u")]
+    pub(crate) prefix: String,
+    /// Digits of the users' numbers
+    #[arg(long, value_name = "N", default_value_t = 7)]
+    pub(crate) digits: usize,
+    /// File with a user a line, `name` or `name,password`; for calls the second half is called
+    #[arg(long, value_name = "FILE")]
+    pub(crate) users_file: Option<PathBuf>,
+    /// File with the password of all users
+    #[arg(long, value_name = "FILE", conflicts_with = "users_file")]
+    pub(crate) password_file: Option<PathBuf>,
+    /// Domain of the users
+    #[arg(long, value_name = "DOMAIN", default_value = "localhost")]
+    pub(crate) domain: String,
+    /// Ring time of calls: a time (2s, 500ms), a range (1s-3s), or a mean (~3s, exponential)
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = super::times::length)]
+    pub(crate) ring: ringway_lab::load::Length,
+    /// Talk time of calls
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = super::times::length)]
+    pub(crate) talk: ringway_lab::load::Length,
+    /// First local address
+    #[arg(long, value_name = "ADDRESS", default_value_t = Ipv4Addr::LOCALHOST)]
+    pub(crate) local: Ipv4Addr,
+    /// Local addresses, from the first one on: hosts that a server with a limit for each source tells apart
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) sources: u8,
+    /// Sockets for each local address, of each thread and side
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) sockets: u8,
+    /// Threads
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) threads: u32,
+    /// Timer T1, from which the retransmission timers follow
+    #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = super::times::duration)]
+    pub(crate) t1: Duration,
+    /// Host besides loopback that load may be sent to
+    #[arg(long, value_name = "HOST")]
+    pub(crate) allow_remote: Vec<IpAddr>,
+    /// Process of the server, whose CPU time for each attempt is measured, with its children
+    #[arg(long, value_name = "PID")]
+    pub(crate) pid: Option<u32>,
+    /// Condition under which the exit status is 1
+    #[arg(long, value_name = "CONDITION")]
+    pub(crate) fail_if: Vec<Criterion>,
+    /// Print JSON Lines: a record for each second and one for the result
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Kind of attempts.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum ScenarioArg {
+    /// Create or refresh a binding
+    Register,
+    /// Remove a binding
+    Logout,
+    /// Call between two users; both sides are played
+    Call,
+    /// Call of an unknown user: 404
+    CallNotFound,
+    /// Call through a redirect server
+    Redirect,
+    /// OPTIONS to a user; both sides are played
+    Options,
+    /// MESSAGE between two users; both sides are played
+    Message,
+}
+
+impl ScenarioArg {
+    /// The kind of attempts.
+    pub(crate) const fn flow(self) -> Flow {
+        match self {
+            Self::Register => Flow::Register,
+            Self::Logout => Flow::Logout,
+            Self::Call => Flow::Call,
+            Self::CallNotFound => Flow::CallNotFound,
+            Self::Redirect => Flow::Redirect,
+            Self::Options => Flow::Options,
+            Self::Message => Flow::Message,
+        }
+    }
+}

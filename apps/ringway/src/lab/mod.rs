@@ -1,0 +1,18 @@
+//! `ringway lab`: load and measurements of SIP servers.
+
+mod args;
+mod load;
+mod times;
+mod view;
+
+pub(crate) use args::LabArgs;
+
+use crate::failure::Failure;
+use args::LabCommand;
+
+/// Runs a command of the lab.
+pub(crate) fn run(args: LabArgs) -> Result<(), Failure> {
+    match args.command {
+        LabCommand::Load(load) => load::run(&load),
+    }
+}

@@ -1,0 +1,74 @@
+//! Answer to a challenge (RFC 7616 §3.4, RFC 3261 §22).
+
+use crate::Users;
+use alloc::vec::Vec;
+use ringway_sip::digest::{Algorithm, Credentials, Ha1, ReceivedChallenge, unescape};
+use ringway_sip::{HeaderName, Message, hex16};
+
+/// Challenge that can be answered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Answerable<'a> {
+    challenge: ReceivedChallenge<'a>,
+    algorithm: Algorithm,
+    is_proxy: bool,
+}
+
+impl<'a> Answerable<'a> {
+    /// The strongest challenge of a 401 or 407 that can be answered.
+    pub(crate) fn of(message: &Message<'a>) -> Option<Self> {
+        let mut best: Option<Self> = None;
+        for (name, is_proxy) in [(HeaderName::WwwAuthenticate, false), (HeaderName::ProxyAuthenticate, true)]
+        {
+            for challenge in message.lines_of(name).flat_map(ReceivedChallenge::all).take(CHALLENGES_MAX) {
+                let algorithm = challenge.algorithm.map_or(Some(Algorithm::Md5), Algorithm::from_name);
+                let Some(algorithm) = algorithm.filter(|_| challenge.offers_auth() != Some(false)) else {
+                    continue;
+                };
+                let is_stronger = algorithm == Algorithm::Sha256
+                    && best.is_some_and(|best| best.algorithm == Algorithm::Md5);
+                if best.is_none() || is_stronger {
+                    best = Some(Self { challenge, algorithm, is_proxy });
+                }
+            }
+        }
+        best
+    }
+
+    /// Appends the header line, without its end. `request_line` is the first line of the request.
+    pub(crate) fn write(
+        &self,
+        users: &Users,
+        user: u32,
+        request_line: &[u8],
+        cnonce: u64,
+        out: &mut Vec<u8>,
+    ) {
+        let mut words = request_line.split(|&byte| byte == b' ');
+        let (method, uri) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+        let mut name = Vec::new();
+        users.write_name(user, &mut name);
+        let has_qop = self.challenge.offers_auth() == Some(true);
+        let cnonce = hex16(cnonce);
+        let mut credentials = Credentials {
+            username: &name,
+            realm: self.challenge.realm,
+            nonce: self.challenge.nonce,
+            uri,
+            response: b"",
+            algorithm: self.challenge.algorithm,
+            cnonce: has_qop.then_some(&cnonce),
+            qop: has_qop.then_some(b"auth"),
+            nc: has_qop.then_some(b"00000001"),
+            opaque: self.challenge.opaque,
+        };
+        let ha1 = Ha1::new(&name, &unescape(self.challenge.realm), users.password(user).as_bytes());
+        let mut hex = [0; 64];
+        credentials.response = self.algorithm.response(&ha1, method, &credentials, &mut hex);
+        let header: &[u8] = if self.is_proxy { b"Proxy-Authorization: " } else { b"Authorization: " };
+        out.extend_from_slice(header);
+        credentials.write(out);
+    }
+}
+
+/// Maximum number of challenges read in a response.
+const CHALLENGES_MAX: usize = 8;

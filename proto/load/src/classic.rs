@@ -1,0 +1,227 @@
+//! Built-in scenarios.
+
+use crate::Length;
+use crate::scenario::{Receive, Received, Scenario, ScenarioError, Send, Step};
+use crate::template::{Template, TemplateError};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// Built-in scenario. Each request that is challenged is sent again with credentials.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Classic {
+    /// REGISTER of a new or refreshed binding.
+    Register,
+    /// REGISTER with Expires 0.
+    Logout,
+    /// Call: INVITE, ACK after the 200, pause, BYE.
+    Call {
+        /// Time between ACK and BYE.
+        talk: Length,
+    },
+    /// Call of an unknown user: 404.
+    CallNotFound,
+    /// Call that a redirect server answers with 302, and that follows its Contact.
+    Redirect {
+        /// Time between ACK and BYE.
+        talk: Length,
+    },
+    /// OPTIONS.
+    Options,
+    /// MESSAGE.
+    Message,
+    /// The called side of a call: 180, pause, 200, until the BYE.
+    Answer {
+        /// Time between 180 and 200.
+        ring: Length,
+    },
+    /// The receiver of single requests of a method.
+    AnswerSingle(&'static str),
+}
+
+/// Reason why a built-in scenario cannot be built; a test shows that it never occurs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClassicError {
+    /// A message.
+    Template(TemplateError),
+    /// The steps.
+    Scenario(ScenarioError),
+}
+
+impl core::fmt::Display for ClassicError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Template(error) => error.fmt(f),
+            Self::Scenario(error) => error.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for ClassicError {}
+
+impl From<TemplateError> for ClassicError {
+    fn from(error: TemplateError) -> Self {
+        Self::Template(error)
+    }
+}
+
+impl Classic {
+    /// Steps of the scenario.
+    ///
+    /// # Errors
+    /// None that occur.
+    pub fn scenario(self) -> Result<Scenario, ClassicError> {
+        let steps = match self {
+            Self::Register => exchange(&register(3600), 200)?,
+            Self::Logout => exchange(&register(0), 200)?,
+            Self::Options => exchange(&single("OPTIONS", ""), 200)?,
+            Self::Message => exchange(&single("MESSAGE", TEXT), 200)?,
+            Self::CallNotFound => invited(CALLEE, 404)?,
+            Self::Call { talk } => [invited(CALLEE, 200)?, established(talk)?].concat(),
+            Self::Redirect { talk } => {
+                [invited(CALLEE, 302)?, invited("[next_url]", 200)?, established(talk)?].concat()
+            }
+            Self::Answer { ring } => answer(ring)?,
+            Self::AnswerSingle(method) => {
+                alloc::vec![request(method, false), send(&response("200 OK", TAG, "", ""))?]
+            }
+        };
+        Scenario::new(steps).map_err(ClassicError::Scenario)
+    }
+}
+
+/// A request and its final response.
+fn exchange(text: &str, status: u16) -> Result<Vec<Step>, ClassicError> {
+    let message = Received::Response(status);
+    Ok(alloc::vec![send(text)?, Step::Receive(Receive { message, is_optional: false, is_challenge: false }),])
+}
+
+fn invited(uri: &str, status: u16) -> Result<Vec<Step>, ClassicError> {
+    let mut steps = exchange(&invite(uri), status)?;
+    steps.push(send(&ack())?);
+    Ok(steps)
+}
+
+fn established(talk: Length) -> Result<Vec<Step>, ClassicError> {
+    let mut steps = alloc::vec![Step::Pause(talk)];
+    steps.extend(exchange(&in_dialog("BYE", "[authentication]\n"), 200)?);
+    Ok(steps)
+}
+
+fn answer(ring: Length) -> Result<Vec<Step>, ClassicError> {
+    let contact = "Contact: <sip:callee@[local_ip]:[local_port];transport=[transport]>\n";
+    let with_session = format!("{contact}Content-Type: application/sdp\n");
+    Ok(alloc::vec![
+        request("INVITE", false),
+        send(&response("180 Ringing", TAG, contact, ""))?,
+        Step::Pause(ring),
+        send(&response("200 OK", TAG, &with_session, SESSION))?,
+        // A BYE can overtake the ACK, or the ACK be lost.
+        request("ACK", true),
+        request("BYE", false),
+        send(&response("200 OK", "", "", ""))?,
+    ])
+}
+
+fn send(text: &str) -> Result<Step, TemplateError> {
+    Ok(Step::Send(Send { template: Template::parse(text)? }))
+}
+
+fn request(method: &str, is_optional: bool) -> Step {
+    let message = Received::Request(method.as_bytes().into());
+    Step::Receive(Receive { message, is_optional, is_challenge: false })
+}
+
+fn register(expires: u32) -> String {
+    format!(
+        "REGISTER sip:[domain] SIP/2.0\n{VIA}\
+         From: <sip:[user]@[domain]>;tag=r[call_number]\n\
+         To: <sip:[user]@[domain]>\n\
+         Call-ID: [user_call_id]\n\
+         CSeq: [user_cseq] REGISTER\n\
+         Contact: <sip:[user]@[local_ip]:[local_port];transport=[transport]>\n\
+         Expires: {expires}\n[authentication]\n{AGENT}\n"
+    )
+}
+
+/// Head, up to the CSeq, of a request outside a dialog.
+fn opening(method: &str, uri: &str) -> String {
+    format!(
+        "{method} {uri} SIP/2.0\n{VIA}\
+         From: <sip:[user]@[domain]>;tag=c[call_number]\n\
+         To: <sip:[peer]@[domain]>\n\
+         Call-ID: [call_id]\n\
+         CSeq: [cseq] {method}\n"
+    )
+}
+
+fn single(method: &str, body: &str) -> String {
+    let content = if body.is_empty() { "" } else { "Content-Type: text/plain\n" };
+    let opening = opening(method, CALLEE);
+    format!("{opening}[authentication]\n{content}{AGENT}\n{body}")
+}
+
+fn invite(uri: &str) -> String {
+    let opening = opening("INVITE", uri);
+    format!(
+        "{opening}Contact: <sip:[user]@[local_ip]:[local_port];transport=[transport]>\n\
+         [authentication]\nAllow: INVITE, ACK, BYE, CANCEL, OPTIONS\n{AGENT}Content-Type: application/sdp\n\n{SESSION}"
+    )
+}
+
+fn ack() -> String {
+    in_dialog("ACK", "")
+}
+
+fn in_dialog(method: &str, authentication: &str) -> String {
+    format!(
+        "{method} [next_url] SIP/2.0\n{VIA}[routes]\n\
+         From: <sip:[user]@[domain]>;tag=c[call_number]\n\
+         To: <sip:[peer]@[domain]>[peer_tag_param]\n\
+         Call-ID: [call_id]\n\
+         CSeq: [cseq] {method}\n{authentication}\n"
+    )
+}
+
+/// `tag` is for a response to a request outside a dialog; another one has the tag already.
+fn response(line: &str, tag: &str, headers: &str, body: &str) -> String {
+    format!(
+        "SIP/2.0 {line}\n[last_Via:]\n[last_Record-Route:]\n[last_From:]\n[last_To:]{tag}\n\
+         [last_Call-ID:]\n[last_CSeq:]\n{headers}\n{body}"
+    )
+}
+
+const CALLEE: &str = "sip:[peer]@[domain]";
+const VIA: &str =
+    "Via: SIP/2.0/[transport] [local_ip]:[local_port];branch=[branch];rport\nMax-Forwards: 70\n";
+const TAG: &str = ";tag=d[call_number]";
+const AGENT: &str = "User-Agent: Ringway lab\n";
+const TEXT: &str = "Attempt [call_number]\n";
+const SESSION: &str = "v=0\no=- [call_number] 1 IN IP[media_ip_type] [media_ip]\ns=-\nc=IN IP[media_ip_type] [media_ip]\nt=0 0\n\
+    m=audio [media_port] RTP/AVP 0 8 101\na=rtpmap:0 PCMU/8000\na=rtpmap:8 PCMA/8000\n\
+    a=rtpmap:101 telephone-event/8000\na=ptime:20\n";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::time::Duration;
+
+    #[test]
+    fn every_scenario_is_one() {
+        let second = Length::Fixed(Duration::from_secs(1));
+        for classic in [
+            Classic::Register,
+            Classic::Logout,
+            Classic::Call { talk: second },
+            Classic::CallNotFound,
+            Classic::Redirect { talk: second },
+            Classic::Options,
+            Classic::Message,
+            Classic::Answer { ring: second },
+            Classic::AnswerSingle("MESSAGE"),
+        ] {
+            let is_callee = matches!(classic, Classic::Answer { .. } | Classic::AnswerSingle(_));
+            assert_eq!(classic.scenario().unwrap().is_caller(), !is_callee, "{classic:?}");
+        }
+    }
+}

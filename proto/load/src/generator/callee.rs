@@ -1,0 +1,185 @@
+//! Received requests: the side of the callee, and requests of a peer inside a caller's dialog.
+
+use super::{Action, Generator, Owner, find};
+use crate::Outcome;
+use crate::attempt::{Attempt, Invite, Times, read_call_id};
+use crate::scenario::Received as Expected;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::hash::Hasher;
+use ringway_sansio::{Context, Flow};
+use ringway_sip::{HeaderName, Limits, Message, MessageWriter, Method};
+use ringway_transaction::{Incoming, MatchKey, SlabKey, reply_flow};
+use siphasher::sip::SipHasher13;
+
+impl Generator {
+    pub(super) fn on_request(&mut self, cx: &mut Context<'_, Action>, flow: Flow, message: &Message<'_>) {
+        let found = match self.transactions.receive_request(cx, message) {
+            Incoming::New(found) => found,
+            Incoming::Absorbed | Incoming::AckOfSuccess(_) => return,
+        };
+        if message.method() == Method::Cancel {
+            return self.on_cancel(cx, found, flow, message);
+        }
+        let key = self.attempt_of(message.call_id());
+        match key {
+            Some(key) => self.on_request_of(cx, key, found, flow, message),
+            None if message.method() == Method::Ack => self.counters.stray += 1,
+            None => self.on_first_request(cx, found, flow, message),
+        }
+    }
+
+    /// Answers a CANCEL, and its INVITE with 487 (RFC 3261 §9.2).
+    fn on_cancel(
+        &mut self,
+        cx: &mut Context<'_, Action>,
+        found: MatchKey,
+        flow: Flow,
+        message: &Message<'_>,
+    ) {
+        let Some((server, owner, _)) = self.transactions.cancelled_by(message) else {
+            return self.refuse(cx, found, flow, message, 481, "Call/Transaction Does Not Exist");
+        };
+        self.refuse(cx, found, flow, message, 200, "OK");
+        let Some(attempt) = self.attempts.get(owner).filter(|attempt| attempt.server == Some(server)) else {
+            return;
+        };
+        let invite = Message::parse(&attempt.last, &Limits::default());
+        if let Ok(invite) = invite.as_ref().map_err(drop)
+            && !self.transactions.is_answered(server)
+        {
+            self.transactions.respond(cx, server, 487, |arena| {
+                write_refusal(invite, 487, "Request Terminated", flow, arena);
+            });
+            self.end(cx, owner, Outcome::Cancelled);
+        }
+    }
+
+    /// Handles a request outside all attempts: it begins one, or gets 481.
+    fn on_first_request(
+        &mut self,
+        cx: &mut Context<'_, Action>,
+        found: MatchKey,
+        flow: Flow,
+        message: &Message<'_>,
+    ) {
+        let is_first = self.config.scenario.first_received() == Some(message.method().as_bytes());
+        let is_room = self.attempts.len() < self.config.attempts_max;
+        if !is_first || !is_room || message.to().tag().is_some() {
+            let (status, phrase) = match is_first && !is_room {
+                true => (503, "Service Unavailable"),
+                false => (481, "Call/Transaction Does Not Exist"),
+            };
+            self.counters.stray += 1;
+            self.counters.dropped += u64::from(is_first && !is_room);
+            return self.refuse(cx, found, flow, message, status, phrase);
+        }
+        self.counters.started += 1;
+        let user = (self.counters.started % u64::from(self.config.users.count())) as u32;
+        let flow_back = Flow { connection: None, remote: self.config.remote, ..flow };
+        let times = Times::new(cx.now, cx.now);
+        let mut attempt = Attempt::new(self.counters.started, user, flow_back, times);
+        let hash = self.hash_of(message.call_id());
+        attempt.call_id_hash = Some(hash);
+        let key = self.attempts.insert(attempt);
+        self.by_call_id.insert_unique(hash, (hash, key), |entry| entry.0);
+        self.on_request_of(cx, key, found, flow, message);
+    }
+
+    fn on_request_of(
+        &mut self,
+        cx: &mut Context<'_, Action>,
+        key: SlabKey,
+        found: MatchKey,
+        flow: Flow,
+        message: &Message<'_>,
+    ) {
+        let Some(attempt) = self.attempts.get_mut(key) else { return };
+        let method = message.method();
+        let is_ack = method == Method::Ack;
+        if is_ack && let Some(sent) = attempt.unacknowledged.take() {
+            self.wheel.cancel(sent.timer);
+        }
+        let scenario = Arc::clone(&self.config.scenario);
+        let is_expected = |expected: &Expected| match expected {
+            Expected::Request(name) => **name == *method.as_bytes(),
+            Expected::Response(_) => false,
+        };
+        let Some((place, is_optional)) = find(scenario.steps(), attempt.step, is_expected) else {
+            if !is_ack {
+                self.refuse(cx, found, flow, message, 500, "Server Internal Error");
+                self.end(cx, key, Outcome::Request);
+            }
+            return;
+        };
+        if !is_ack {
+            let is_invite = method == Method::Invite;
+            let reply = reply_flow(message.via(), flow);
+            let port = message.via().port.unwrap_or(flow.transport.default_port());
+            attempt.server = self.transactions.start_server(found, is_invite, reply, port, key);
+            if is_invite {
+                attempt.invite = Invite::Pending;
+            }
+        }
+        if scenario.needs_dialog(place + 1) {
+            attempt.keep_dialog(message);
+        }
+        if scenario.needs_last(place + 1) && !attempt.keep_last(message) {
+            return self.end(cx, key, Outcome::Malformed);
+        }
+        if !is_optional {
+            attempt.step = place + 1;
+            self.advance(cx, key);
+        }
+    }
+
+    /// Sends a final response outside all attempts.
+    fn refuse(
+        &mut self,
+        cx: &mut Context<'_, Action>,
+        found: MatchKey,
+        flow: Flow,
+        message: &Message<'_>,
+        status: u16,
+        phrase: &str,
+    ) {
+        let is_invite = message.method() == Method::Invite;
+        let reply = reply_flow(message.via(), flow);
+        let port = message.via().port.unwrap_or(flow.transport.default_port());
+        let Some(server) = self.transactions.start_server(found, is_invite, reply, port, NOBODY) else {
+            return;
+        };
+        self.transactions.respond(cx, server, status, |arena| {
+            write_refusal(message, status, phrase, flow, arena);
+        });
+    }
+
+    /// Attempt with this Call-ID: written by this generator, or received by it.
+    fn attempt_of(&self, call_id: &[u8]) -> Option<SlabKey> {
+        if self.config.scenario.is_caller() {
+            let (key, number) = read_call_id(call_id, self.run)?;
+            return self.attempts.get(key).filter(|attempt| attempt.number == number).map(|_| key);
+        }
+        let hash = self.hash_of(call_id);
+        self.by_call_id.find(hash, |entry| entry.0 == hash).map(|entry| entry.1)
+    }
+
+    fn hash_of(&self, call_id: &[u8]) -> u64 {
+        let mut hash = SipHasher13::new_with_key(&self.hash_key);
+        hash.write(call_id);
+        hash.finish()
+    }
+}
+
+/// Appends a response without content.
+fn write_refusal(request: &Message<'_>, status: u16, phrase: &str, flow: Flow, out: &mut Vec<u8>) {
+    let start = out.len();
+    let mut response = MessageWriter::answer(out, request, status, phrase, flow.remote, Some(b"refused"));
+    response.header(HeaderName::ContentLength, b"0");
+    if response.finish().is_err() {
+        out.truncate(start);
+    }
+}
+
+/// Owner of transactions outside all attempts.
+const NOBODY: Owner = SlabKey { index: u32::MAX, generation: 0 };

@@ -1,0 +1,126 @@
+//! Sending of requests and responses for an attempt.
+
+use super::{Action, Generator, Timer};
+use crate::attempt::{Attempt, Filling, Invite, Unacknowledged};
+use crate::authentication::Answerable;
+use crate::template::{Keyword, Template};
+use crate::{Config, Outcome};
+use ringway_sansio::{Context, Token};
+use ringway_sip::{Limits, Message, Method};
+use ringway_transaction::{Outgoing, SlabKey};
+
+/// Result of a step that sends.
+pub(super) enum Sent {
+    Yes,
+    Failed(Outcome),
+}
+
+impl Generator {
+    pub(super) fn send_request(
+        &mut self,
+        cx: &mut Context<'_, Action>,
+        key: SlabKey,
+        method: &[u8],
+        template: &Template,
+    ) -> Sent {
+        let Some(attempt) = self.attempts.get_mut(key) else { return Sent::Yes };
+        let method = Method::from_bytes(method);
+        if method == Method::Ack && attempt.invite == Invite::Refused {
+            // The transaction layer has sent it (RFC 3261 §17.1.1.3).
+            return Sent::Yes;
+        }
+        if template.has(|word| *word == Keyword::NextUrl) && !attempt.has_next_url() {
+            return Sent::Failed(Outcome::Malformed);
+        }
+        let is_answer = attempt.is_challenged && template.has(|word| *word == Keyword::Authentication);
+        if is_answer && !can_answer(attempt, &self.config) {
+            return Sent::Failed(Outcome::Challenge);
+        }
+        let mut user_cseq = 0;
+        if method != Method::Ack {
+            attempt.cseq += 1;
+            self.counters.requests += 1;
+            if let Some(user) = self.users.get_mut(attempt.user as usize) {
+                user.cseq += u32::from(template.has(|word| *word == Keyword::UserCSeq));
+                user_cseq = user.cseq;
+            }
+        }
+        if method == Method::Bye {
+            attempt.times.bye.get_or_insert(cx.now);
+        }
+        let flow = match template.has(|word| *word == Keyword::NextUrl) {
+            true => attempt.dialog_flow(),
+            false => attempt.flow,
+        };
+        let random = self.rng.next_u64();
+        let filling = Filling { config: &self.config, run: self.run, key, attempt, user_cseq, random };
+        if method == Method::Ack {
+            let mut branch = b"z9hG4bKack".to_vec();
+            ringway_sip::write_hex(&mut branch, random, 16);
+            cx.out.send_with(flow, Token::NONE, |arena| {
+                template.write(&mut |word, start, out| filling.fill(word, &branch, start, out), arena);
+            });
+            attempt.ack.clear();
+            attempt.ack.extend_from_slice(cx.out.last_bytes());
+            return Sent::Yes;
+        }
+        let outgoing = Outgoing { flow, is_invite: method == Method::Invite, owner: key };
+        let client = self.transactions.start_client(cx, outgoing, |arena, branch| {
+            template.write(&mut |word, start, out| filling.fill(word, branch, start, out), arena);
+        });
+        attempt.client = client;
+        attempt.is_challenged = false;
+        if method == Method::Invite {
+            attempt.invite = Invite::Pending;
+        }
+        if client.is_some() { Sent::Yes } else { Sent::Failed(Outcome::Full) }
+    }
+
+    pub(super) fn send_response(
+        &mut self,
+        cx: &mut Context<'_, Action>,
+        key: SlabKey,
+        status: u16,
+        template: &Template,
+    ) -> Sent {
+        let Some(attempt) = self.attempts.get_mut(key) else { return Sent::Yes };
+        let Some(server) = attempt.server else { return Sent::Failed(Outcome::Malformed) };
+        let random = self.rng.next_u64();
+        let filling = Filling { config: &self.config, run: self.run, key, attempt, user_cseq: 0, random };
+        let is_sent = self.transactions.respond(cx, server, status, |arena| {
+            template.write(&mut |word, start, out| filling.fill(word, b"", start, out), arena);
+        });
+        if is_sent && attempt.invite == Invite::Pending && status >= 200 {
+            attempt.note_invite_final(status);
+            if status < 300
+                && let Some(flow) = self.transactions.reply_flow_of(server)
+            {
+                let interval = self.config.timers.t1;
+                let timer = self.wheel.arm(cx.now + interval, (key, Timer::Success));
+                let until = cx.now + 64 * self.config.timers.t1;
+                let bytes = cx.out.last_bytes().to_vec();
+                attempt.unacknowledged = Some(Unacknowledged { flow, bytes, interval, until, timer }.into());
+            }
+        }
+        Sent::Yes
+    }
+
+    /// Sends the last request again, with credentials (RFC 3261 §22.2).
+    pub(super) fn retry(&mut self, cx: &mut Context<'_, Action>, key: SlabKey, challenge: &Message<'_>) {
+        let Some(attempt) = self.attempts.get_mut(key) else { return };
+        attempt.step = attempt.request_step;
+        attempt.retried_step = Some(attempt.request_step);
+        attempt.is_challenged = true;
+        attempt.client = None;
+        if !attempt.keep_last(challenge) {
+            return self.end(cx, key, Outcome::Malformed);
+        }
+        self.advance(cx, key);
+    }
+}
+
+fn can_answer(attempt: &Attempt, config: &Config) -> bool {
+    let challenge = Message::parse(&attempt.last, &Limits::default());
+    !config.users.password(attempt.user).is_empty()
+        && challenge.is_ok_and(|message| Answerable::of(&message).is_some())
+}

@@ -1,0 +1,363 @@
+//! Messages with SIPp's keywords in brackets.
+//!
+//! A text is split once, so that a message costs one copy for each literal and each keyword. A line that consists of
+//! keywords only and becomes empty is left out, as SIPp does with `[routes]` and `[last_Record-Route:]`.
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+use ringway_sip::write_number;
+
+/// Keyword of a message text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Keyword {
+    /// `[user]`, `[field0]`: name of the user whose attempt it is.
+    User,
+    /// `[peer]`, `[service]`: name of the called user.
+    Peer,
+    /// `[domain]`: domain of the users.
+    Domain,
+    /// `[remote_ip]`.
+    RemoteIp,
+    /// `[remote_port]`.
+    RemotePort,
+    /// `[transport]`: `UDP` or `TCP`.
+    Transport,
+    /// `[local_ip]`.
+    LocalIp,
+    /// `[local_port]`.
+    LocalPort,
+    /// `[local_ip_type]`, `[media_ip_type]`: `4` or `6`.
+    IpType,
+    /// `[media_ip]`.
+    MediaIp,
+    /// `[media_port]`.
+    MediaPort,
+    /// `[branch]`: branch of the transaction; mandatory in the Via of a request.
+    Branch,
+    /// `[call_id]`: Call-ID of the attempt.
+    CallId,
+    /// `[call_number]`: number of the attempt, from 1 on.
+    CallNumber,
+    /// `[user_call_id]`: Call-ID that is the same for all attempts of a user, for REGISTER (RFC 3261 §10.2).
+    UserCallId,
+    /// `[cseq]`: number of requests of the attempt so far.
+    CSeq,
+    /// `[user_cseq]`: number of requests of the user so far.
+    UserCSeq,
+    /// `[pid]`: number of the run.
+    Run,
+    /// `[len]`: length of the body.
+    Length,
+    /// `[peer_tag_param]`: `;tag=…` of the peer once it is received.
+    PeerTag,
+    /// `[routes]`: Route lines of the dialog.
+    Routes,
+    /// `[next_url]`: URI in the Contact of the last response that is not provisional.
+    NextUrl,
+    /// `[authentication]`: Authorization or Proxy-Authorization line.
+    Authentication,
+    /// `[last_NAME:]`: all lines of this name in the last message.
+    Last(Box<str>),
+}
+
+/// Reason why a text is refused, with its line, counted from 1.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TemplateError {
+    /// A keyword that does not exist.
+    UnknownKeyword(usize, Box<str>),
+    /// A bracket without its end.
+    Unclosed(usize),
+    /// A request without `[branch]`: no response could be matched.
+    NoBranch,
+    /// The first line is neither a request line nor a status line.
+    FirstLine,
+    /// The text has more than [`Template::BYTES_MAX`] bytes.
+    TooLong,
+}
+
+impl core::fmt::Display for TemplateError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::UnknownKeyword(line, name) => {
+                write!(f, "line {line}: unknown keyword `[{name}]`; remove it or write the value itself")
+            }
+            Self::Unclosed(line) => write!(f, "line {line}: `[` without `]`"),
+            Self::NoBranch => f.write_str("the request has no `[branch]`; add `;branch=[branch]` to its Via"),
+            Self::FirstLine => {
+                f.write_str("the first line is neither `METHOD URI SIP/2.0` nor `SIP/2.0 STATUS REASON`")
+            }
+            Self::TooLong => write!(f, "the message has more than {} bytes", Template::BYTES_MAX),
+        }
+    }
+}
+
+impl core::error::Error for TemplateError {}
+
+/// Kind of a message, from its first line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Request(Box<[u8]>),
+    Response(u16),
+}
+
+/// Message text, split into literal bytes and keywords.
+///
+/// ```
+/// use ringway_load::{Keyword, Template};
+///
+/// let options = Template::parse(
+///     "OPTIONS sip:[domain] SIP/2.0\nVia: SIP/2.0/[transport] [local_ip]:[local_port];branch=[branch]\n\
+///      [routes]\nCall-ID: [call_id]\n\n",
+/// )?;
+/// assert!(options.has(|keyword| *keyword == Keyword::Routes));
+/// # Ok::<(), ringway_load::TemplateError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Template {
+    head: Vec<Piece>,
+    body: Vec<Piece>,
+    pub(crate) kind: Kind,
+}
+
+#[derive(Clone, Debug)]
+enum Piece {
+    Text(Box<[u8]>),
+    Keyword(Keyword),
+}
+
+impl Template {
+    /// Maximum length of a text in bytes.
+    pub const BYTES_MAX: usize = 16 << 10;
+
+    /// Splits a text. Lines end with LF or CR LF; leading white space of a line is removed; a Content-Length is added if there is none.
+    ///
+    /// # Errors
+    /// A text that no message can be made of.
+    pub fn parse(text: &str) -> Result<Self, TemplateError> {
+        if text.len() > Self::BYTES_MAX {
+            return Err(TemplateError::TooLong);
+        }
+        let (head, body) = sections(text);
+        let kind = kind_of(&head).ok_or(TemplateError::FirstLine)?;
+        let head_lines = head.lines().count();
+        let head = pieces(&head, 1)?;
+        let template = Self { head, body: pieces(&body, head_lines + 2)?, kind };
+        match template.kind {
+            Kind::Request(_) if !template.has(|keyword| *keyword == Keyword::Branch) => {
+                Err(TemplateError::NoBranch)
+            }
+            Kind::Request(_) | Kind::Response(_) => Ok(template),
+        }
+    }
+
+    /// True if a keyword of the text fulfils `test`.
+    pub fn has(&self, test: impl Fn(&Keyword) -> bool) -> bool {
+        self.head.iter().chain(&self.body).any(|piece| match piece {
+            Piece::Keyword(keyword) => test(keyword),
+            Piece::Text(_) => false,
+        })
+    }
+
+    /// Appends the message; `fill` appends the value of a keyword. It also gets the position of the first line.
+    pub(crate) fn write(&self, fill: &mut dyn FnMut(&Keyword, usize, &mut Vec<u8>), out: &mut Vec<u8>) {
+        let start = out.len();
+        // The length of the body comes before it: the body is written first, and moved behind the head.
+        write_pieces(&self.body, 0, fill, out);
+        let head_start = out.len();
+        let body_bytes = head_start - start;
+        write_pieces(&self.head, body_bytes, fill, out);
+        out.extend_from_slice(b"\r\n");
+        if body_bytes > 0
+            && let Some(message) = out.get_mut(start..)
+        {
+            message.rotate_left(head_start - start);
+        }
+    }
+}
+
+fn write_pieces(
+    pieces: &[Piece],
+    body_bytes: usize,
+    fill: &mut dyn FnMut(&Keyword, usize, &mut Vec<u8>),
+    out: &mut Vec<u8>,
+) {
+    let start = out.len();
+    let mut is_empty_line = false;
+    for piece in pieces {
+        match piece {
+            Piece::Text(text) => {
+                let skipped = if is_empty_line && text.starts_with(b"\r\n") { 2 } else { 0 };
+                out.extend_from_slice(text.get(skipped..).unwrap_or_default());
+                is_empty_line = false;
+            }
+            Piece::Keyword(Keyword::Length) => write_number(out, body_bytes as u64),
+            Piece::Keyword(keyword) => {
+                let before = out.len();
+                let is_at_start = out.ends_with(b"\r\n");
+                fill(keyword, start, out);
+                is_empty_line = out.len() == before && (is_at_start || is_empty_line);
+            }
+        }
+    }
+}
+
+/// Head with a Content-Length and body, lines without indentation and with CR LF.
+fn sections(text: &str) -> (String, String) {
+    let text = text.trim_start_matches(['\r', '\n', ' ', '\t']);
+    let (mut head, mut body) = (String::new(), String::new());
+    let mut is_body = false;
+    let mut has_length = false;
+    for line in text.lines().map(str::trim) {
+        if line.is_empty() && !is_body {
+            is_body = true;
+            continue;
+        }
+        let name = line.split(':').next().unwrap_or_default().trim_end();
+        has_length |=
+            !is_body && (name.eq_ignore_ascii_case("Content-Length") || name.eq_ignore_ascii_case("l"));
+        let section = if is_body { &mut body } else { &mut head };
+        section.push_str(line);
+        section.push_str("\r\n");
+    }
+    if !has_length {
+        head.push_str("Content-Length: [len]\r\n");
+    }
+    // Empty lines at the end belong to the file, not to the body.
+    while body.ends_with("\r\n\r\n") || body == "\r\n" {
+        body.truncate(body.len() - 2);
+    }
+    (head, body)
+}
+
+fn kind_of(head: &str) -> Option<Kind> {
+    let line = head.lines().next()?;
+    if let Some(status) = line.strip_prefix("SIP/2.0 ") {
+        let status = status.split(' ').next()?.parse().ok()?;
+        return (100..700).contains(&status).then_some(Kind::Response(status));
+    }
+    let (method, rest) = line.split_once(' ')?;
+    let is_token = !method.is_empty() && method.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    (is_token && rest.ends_with(" SIP/2.0")).then(|| Kind::Request(method.as_bytes().into()))
+}
+
+fn pieces(text: &str, first_line: usize) -> Result<Vec<Piece>, TemplateError> {
+    let mut pieces = Vec::new();
+    let mut rest = text;
+    while let Some((before, bracketed)) = rest.split_once('[') {
+        if !before.is_empty() {
+            pieces.push(Piece::Text(before.as_bytes().into()));
+        }
+        let read = text.len() - bracketed.len();
+        let line = first_line + text.get(..read).map_or(0, |read| read.matches('\n').count());
+        let named = bracketed.split_once(']').filter(|(name, _)| !name.contains('\n'));
+        let (name, after) = named.ok_or(TemplateError::Unclosed(line))?;
+        let unknown = || TemplateError::UnknownKeyword(line, name.chars().take(40).collect());
+        let keyword = keyword(name).ok_or_else(unknown)?;
+        pieces.push(Piece::Keyword(keyword));
+        rest = after;
+    }
+    if !rest.is_empty() {
+        pieces.push(Piece::Text(rest.as_bytes().into()));
+    }
+    Ok(pieces)
+}
+
+fn keyword(name: &str) -> Option<Keyword> {
+    Some(match name {
+        "user" | "field0" => Keyword::User,
+        "peer" | "service" => Keyword::Peer,
+        "domain" => Keyword::Domain,
+        "remote_ip" => Keyword::RemoteIp,
+        "remote_port" => Keyword::RemotePort,
+        "transport" => Keyword::Transport,
+        "local_ip" => Keyword::LocalIp,
+        "local_port" => Keyword::LocalPort,
+        "local_ip_type" | "media_ip_type" => Keyword::IpType,
+        "media_ip" => Keyword::MediaIp,
+        "media_port" => Keyword::MediaPort,
+        "branch" => Keyword::Branch,
+        "call_id" => Keyword::CallId,
+        "call_number" => Keyword::CallNumber,
+        "user_call_id" => Keyword::UserCallId,
+        "cseq" => Keyword::CSeq,
+        "user_cseq" => Keyword::UserCSeq,
+        "pid" => Keyword::Run,
+        "len" => Keyword::Length,
+        "peer_tag_param" => Keyword::PeerTag,
+        "routes" => Keyword::Routes,
+        "next_url" => Keyword::NextUrl,
+        "authentication" => Keyword::Authentication,
+        _ => {
+            let name = name.strip_prefix("last_")?.strip_suffix(':')?;
+            let is_token =
+                !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+            return is_token.then(|| Keyword::Last(name.into()));
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::format;
+
+    fn filled(text: &str) -> String {
+        let template = Template::parse(text).unwrap();
+        let mut out = b"kept".to_vec();
+        let mut fill = |keyword: &Keyword, _: usize, out: &mut Vec<u8>| match keyword {
+            Keyword::Branch => out.extend_from_slice(b"z9hG4bK1"),
+            Keyword::User => out.extend_from_slice(b"alice"),
+            Keyword::MediaPort => out.extend_from_slice(b"4000"),
+            _ => {}
+        };
+        template.write(&mut fill, &mut out);
+        let text = String::from_utf8(out).unwrap();
+        text.strip_prefix("kept").unwrap().into()
+    }
+
+    #[test]
+    fn keywords_are_filled_and_empty_lines_left_out() {
+        let text = "\n   OPTIONS sip:x SIP/2.0\n   Via: v;branch=[branch]\n   [routes]\n   [last_Via:][authentication]\n   From: [user][peer_tag_param]\n\n";
+        assert_eq!(
+            filled(text),
+            "OPTIONS sip:x SIP/2.0\r\nVia: v;branch=z9hG4bK1\r\nFrom: alice\r\nContent-Length: 0\r\n\r\n"
+        );
+    }
+
+    #[test]
+    fn the_length_is_that_of_the_filled_body() {
+        let text = "INVITE sip:x SIP/2.0\r\nVia: v;branch=[branch]\r\nl: [len]\r\n\r\nm=audio [media_port]\r\na=x\r\n\r\n";
+        assert_eq!(
+            filled(text),
+            "INVITE sip:x SIP/2.0\r\nVia: v;branch=z9hG4bK1\r\nl: 19\r\n\r\nm=audio 4000\r\na=x\r\n"
+        );
+    }
+
+    #[test]
+    fn a_response_needs_no_branch_and_gives_its_status() {
+        let template = Template::parse("SIP/2.0 180 Ringing\n[last_Via:]\n").unwrap();
+        assert_eq!(template.kind, Kind::Response(180));
+        assert!(template.has(|keyword| *keyword == Keyword::Last("Via".into())));
+    }
+
+    #[test]
+    fn bad_texts_are_refused_with_their_line() {
+        let request = "BYE sip:x SIP/2.0\nVia: v;branch=[branch]\n";
+        let bad = |text: String| Template::parse(&text).unwrap_err();
+        assert_eq!(
+            bad(format!("{request}To: [nobody]\n")),
+            TemplateError::UnknownKeyword(3, "nobody".into())
+        );
+        assert_eq!(bad(format!("{request}To: [user\n]\n")), TemplateError::Unclosed(3));
+        assert_eq!(
+            bad(format!("{request}\nline\n[last_:]")),
+            TemplateError::UnknownKeyword(6, "last_:".into())
+        );
+        assert_eq!(bad("BYE sip:x SIP/2.0\n".into()), TemplateError::NoBranch);
+        for first in ["", "BYE", "BYE sip:x HTTP/1.1", "SIP/2.0 99 x", "SIP/2.0 x", "B[E sip:x SIP/2.0"] {
+            assert_eq!(bad(first.into()), TemplateError::FirstLine, "{first}");
+        }
+        assert_eq!(bad("x".repeat(Template::BYTES_MAX + 1)), TemplateError::TooLong);
+    }
+}

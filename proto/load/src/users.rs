@@ -1,0 +1,176 @@
+//! Users that a generator plays.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use ringway_sip::write_number;
+
+/// Users by a rule or from a list.
+///
+/// ```
+/// use ringway_load::Users;
+///
+/// let users = Users::by_rule("u", 7, 0, 1_000, "secret")?;
+/// let mut name = Vec::new();
+/// users.write_name(42, &mut name);
+/// assert_eq!(name, b"u0000042");
+/// # Ok::<(), ringway_load::UsersError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Users(Names);
+
+/// Line of a list of users.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct User {
+    /// User part of the URI, escaped as it is sent.
+    pub name: Box<str>,
+    /// Password; empty for none.
+    pub password: Box<str>,
+}
+
+/// Reason why users are refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UsersError {
+    /// There is no user.
+    Empty,
+    /// A name has a character that a SIP URI must escape.
+    Name,
+    /// More than 9 digits, or numbers that do not fit into the digits.
+    Digits,
+}
+
+impl core::fmt::Display for UsersError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Self::Empty => "there is no user",
+            Self::Name => "a user name is empty or has a character that a SIP URI must escape",
+            Self::Digits => "the numbers of the users do not fit into the digits (9 at most)",
+        })
+    }
+}
+
+impl core::error::Error for UsersError {}
+
+#[derive(Clone, Debug)]
+enum Names {
+    Rule { prefix: Box<str>, digits: usize, first: u32, count: u32, password: Box<str> },
+    List(Vec<User>),
+}
+
+impl Users {
+    /// `count` users: `prefix` and a number of `digits` digits from `first` on, all with one password.
+    ///
+    /// # Errors
+    /// No user; a prefix that is not a user part; numbers that do not fit.
+    pub fn by_rule(
+        prefix: &str,
+        digits: usize,
+        first: u32,
+        count: u32,
+        password: &str,
+    ) -> Result<Self, UsersError> {
+        let last = first.checked_add(count).ok_or(UsersError::Digits)?;
+        let capacity = 10_u64.checked_pow(digits as u32).filter(|_| digits <= 9);
+        if capacity.is_none_or(|capacity| u64::from(last) > capacity) {
+            return Err(UsersError::Digits);
+        }
+        if count == 0 {
+            return Err(UsersError::Empty);
+        }
+        if !(is_user_part(prefix) || prefix.is_empty() && digits > 0) {
+            return Err(UsersError::Name);
+        }
+        Ok(Self(Names::Rule { prefix: prefix.into(), digits, first, count, password: password.into() }))
+    }
+
+    /// Users of a list, in its order.
+    ///
+    /// # Errors
+    /// No user; a name that is not a user part.
+    pub fn from_list(list: Vec<User>) -> Result<Self, UsersError> {
+        if list.is_empty() {
+            return Err(UsersError::Empty);
+        }
+        if u32::try_from(list.len()).is_err() {
+            return Err(UsersError::Digits);
+        }
+        if !list.iter().all(|user| is_user_part(&user.name)) {
+            return Err(UsersError::Name);
+        }
+        Ok(Self(Names::List(list)))
+    }
+
+    /// Number of users; at least 1.
+    pub fn count(&self) -> u32 {
+        match &self.0 {
+            Names::Rule { count, .. } => *count,
+            Names::List(list) => u32::try_from(list.len()).unwrap_or(u32::MAX),
+        }
+    }
+
+    /// Appends the name of a user. `index` counts from 0 and wraps around.
+    pub fn write_name(&self, index: u32, out: &mut Vec<u8>) {
+        match &self.0 {
+            Names::Rule { prefix, digits, first, count, .. } => {
+                out.extend_from_slice(prefix.as_bytes());
+                let number = first + index % count;
+                let width = (number.checked_ilog10().unwrap_or(0) + 1) as usize;
+                out.extend(core::iter::repeat_n(b'0', digits.saturating_sub(width)));
+                if *digits > 0 {
+                    write_number(out, u64::from(number));
+                }
+            }
+            Names::List(list) => {
+                if let Some(user) = list.get(index as usize % list.len()) {
+                    out.extend_from_slice(user.name.as_bytes());
+                }
+            }
+        }
+    }
+
+    /// Password of a user; empty for none.
+    pub fn password(&self, index: u32) -> &str {
+        match &self.0 {
+            Names::Rule { password, .. } => password,
+            Names::List(list) => list.get(index as usize % list.len()).map_or("", |user| &user.password),
+        }
+    }
+}
+
+/// RFC 3261 §25: unreserved and user-unreserved characters, and escapes.
+fn is_user_part(text: &str) -> bool {
+    let is_good = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.!~*'()&=+$,;?/%".contains(&byte);
+    !text.is_empty() && text.bytes().all(is_good)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    fn name(users: &Users, index: u32) -> Vec<u8> {
+        let mut out = Vec::new();
+        users.write_name(index, &mut out);
+        out
+    }
+
+    #[test]
+    fn a_rule_pads_and_wraps_around() {
+        let users = Users::by_rule("u", 4, 8, 3, "p").unwrap();
+        let names: Vec<_> = (0..4).map(|index| name(&users, index)).collect();
+        assert_eq!(names, [&b"u0008"[..], b"u0009", b"u0010", b"u0008"]);
+        assert_eq!(name(&Users::by_rule("alice", 0, 0, 1, "").unwrap(), 0), b"alice");
+    }
+
+    #[test]
+    fn bad_users_are_refused() {
+        assert_eq!(Users::by_rule("u", 2, 99, 2, "").unwrap_err(), UsersError::Digits);
+        assert_eq!(Users::by_rule("u", 10, 0, 2, "").unwrap_err(), UsersError::Digits);
+        assert_eq!(Users::by_rule("u", 2, 0, 0, "").unwrap_err(), UsersError::Empty);
+        assert_eq!(Users::by_rule("u@x", 2, 0, 1, "").unwrap_err(), UsersError::Name);
+        assert_eq!(Users::from_list(vec![]).unwrap_err(), UsersError::Empty);
+        let user = |name: &str| User { name: name.into(), password: "".into() };
+        assert_eq!(Users::from_list(vec![user("a"), user("b\r\n")]).unwrap_err(), UsersError::Name);
+        let users = Users::from_list(vec![user("a"), user("b")]).unwrap();
+        assert_eq!((name(&users, 3), users.count()), (b"b".to_vec(), 2));
+    }
+}

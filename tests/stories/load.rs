@@ -1,0 +1,172 @@
+//! Stories of the load generator against the real server.
+
+use ringway_load::{Classic, Length, Outcome, Report};
+use ringway_server::Mode;
+use ringway_sim::Faults;
+use ringway_tests::{Load, Story, World};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+const TALK: Length = Length::Exponential(Duration::from_secs(3));
+
+/// Outcomes with their number.
+fn outcomes(reports: &[Report]) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for report in reports {
+        *counts.entry(format!("{:?}", report.outcome)).or_default() += 1;
+    }
+    counts
+}
+
+fn all(outcome: Outcome, reports: &[Report]) -> bool {
+    !reports.is_empty() && reports.iter().all(|report| report.outcome == outcome)
+}
+
+/// Registers users `callee0` to `callee9` at the generator 9 and lets it answer their calls.
+fn callees(world: &mut World) -> Load {
+    let config = world.load_config(9, "callee", Classic::Register);
+    let registered = world.run_load(config, 1.0, 30, 10);
+    assert_eq!(world.services.stored().len(), 10);
+    assert!(all(Outcome::Success, &registered), "{:?}", outcomes(&registered));
+    let ring = Length::Uniform(Duration::ZERO, Duration::from_secs(1));
+    let config = world.load_config(9, "callee", Classic::Answer { ring });
+    world.load(config)
+}
+
+#[test]
+fn users_register_again_and_again_and_log_out() {
+    Story::new("load: register").run(|world| {
+        let config = world.load_config(1, "user", Classic::Register);
+        let reports = world.run_load(config, 20.0, 5, 10);
+        assert!(reports.len() > 60 && all(Outcome::Success, &reports), "{:?}", outcomes(&reports));
+        assert_eq!(world.services.stored().len(), 10);
+        let config = world.load_config(1, "user", Classic::Logout);
+        assert!(all(Outcome::Success, &world.run_load(config, 10.0, 4, 10)));
+        assert!(world.services.stored().is_empty());
+    });
+}
+
+#[test]
+fn calls_go_through_a_network_that_loses_messages() {
+    let faults = Faults { loss_per_mille: 50, ..Faults::default() };
+    Story::new("load: calls").faults(faults).run(|world| {
+        let callees = callees(world);
+        let config = world.load_config(1, "caller", Classic::Call { talk: TALK });
+        let reports = world.run_load(config, 5.0, 10, 120);
+        let successful = reports.iter().filter(|report| report.outcome == Outcome::Success).count();
+        assert!(successful * 100 >= reports.len() * 98, "{:?}", outcomes(&reports));
+        assert!(reports.iter().all(|report| report.first_response <= report.final_response));
+        assert!(world.load_counters(&callees).retransmissions > 0);
+        world.end_load(callees);
+    });
+}
+
+#[test]
+fn calls_succeed_without_record_routes_and_with_a_stateless_proxy() {
+    for configure in [(|config| config.record_route = false) as fn(&mut ringway_server::Config), |config| {
+        config.stateful = false
+    }] {
+        Story::new("load: direct").configure(configure).run(|world| {
+            let callees = callees(world);
+            let config = world.load_config(1, "caller", Classic::Call { talk: TALK });
+            let reports = world.run_load(config, 5.0, 5, 60);
+            assert!(all(Outcome::Success, &reports), "{:?}", outcomes(&reports));
+            assert!(reports.iter().all(|report| report.disconnect.is_some()));
+            let answered = callees.reports();
+            assert!(all(Outcome::Success, &answered) && answered.len() == reports.len());
+            world.end_load(callees);
+        });
+    }
+}
+
+#[test]
+fn a_redirect_is_followed() {
+    Story::new("load: redirect").configure(|config| config.mode = Mode::Redirect).run(|world| {
+        let callees = callees(world);
+        let config = world.load_config(1, "caller", Classic::Redirect { talk: TALK });
+        let reports = world.run_load(config, 5.0, 5, 60);
+        assert!(all(Outcome::Success, &reports), "{:?}", outcomes(&reports));
+        world.end_load(callees);
+    });
+}
+
+#[test]
+fn an_unknown_user_is_a_success_of_that_scenario_and_a_failure_of_a_call() {
+    Story::new("load: not found").run(|world| {
+        let config = world.load_config(1, "caller", Classic::CallNotFound);
+        let reports = world.run_load(config, 5.0, 5, 60);
+        assert!(all(Outcome::Success, &reports), "{:?}", outcomes(&reports));
+        let config = world.load_config(1, "caller", Classic::Call { talk: TALK });
+        let reports = world.run_load(config, 5.0, 5, 60);
+        assert!(all(Outcome::Status(404), &reports), "{:?}", outcomes(&reports));
+    });
+}
+
+#[test]
+fn attempts_start_on_time_though_nobody_answers() {
+    Story::new("load: silence").run(|world| {
+        world.sim.vanish(world.server);
+        let config = world.load_config(1, "user", Classic::Options);
+        let reports = world.run_load(config, 20.0, 5, 40);
+        assert!((60..140).contains(&reports.len()), "the rate does not depend on responses");
+        assert!(all(Outcome::TimedOut, &reports), "{:?}", outcomes(&reports));
+        for report in &reports {
+            assert!(report.lag() < Duration::from_millis(2), "{report:?}");
+            let length = report.ended.since(report.started);
+            assert!((31.9..32.2).contains(&length.as_secs_f64()), "timer F is 64·T1: {length:?}");
+        }
+        world.restart_server();
+    });
+}
+
+#[test]
+fn starts_above_the_limit_are_counted() {
+    for (classic, attempts_max) in [(Classic::Options, 10), (Classic::Register, 1_000)] {
+        // A REGISTER waits for the last one of its user, and there are ten users.
+        starts_are_limited(classic, attempts_max);
+    }
+}
+
+fn starts_are_limited(classic: Classic, attempts_max: usize) {
+    Story::new("load: limit").run(move |world| {
+        world.sim.vanish(world.server);
+        let mut config = world.load_config(1, "user", classic);
+        config.attempts_max = attempts_max;
+        config.arrivals = Some(ringway_load::Arrivals::new(
+            100.0,
+            ringway_load::Spacing::Fixed,
+            world.sim.now(),
+            Duration::from_secs(1),
+        ));
+        let load = world.load(config);
+        world.wait(40);
+        let counters = world.load_counters(&load);
+        assert_eq!((counters.started, counters.dropped), (10, 90));
+        world.end_load(load);
+        world.restart_server();
+    });
+}
+
+#[test]
+fn an_aborted_run_leaves_nothing_behind() {
+    Story::new("load: abort").run(|world| {
+        let callees = callees(world);
+        let mut config = world.load_config(1, "caller", Classic::Call { talk: TALK });
+        config.arrivals = Some(ringway_load::Arrivals::new(
+            20.0,
+            ringway_load::Spacing::Fixed,
+            world.sim.now(),
+            Duration::from_secs(60),
+        ));
+        let load = world.load(config);
+        world.wait_ms(1_200);
+        world.load_do(&load, |generator, cx| generator.abort(cx));
+        world.wait(1);
+        let reports = load.reports();
+        assert_eq!(world.load_counters(&load).started, reports.len() as u64);
+        assert!(reports.iter().any(|report| report.outcome == Outcome::Stopped));
+        world.wait(200);
+        world.end_load(load);
+        world.end_load(callees);
+    });
+}
