@@ -63,6 +63,11 @@ impl Cell {
         if self.is_covered() { 0 } else { width_of(self.letter) }
     }
 
+    /// True for a letter whose columns differ from terminal to terminal: wide letters, emoji, letters with marks.
+    pub(crate) fn has_uncertain_width(&self) -> bool {
+        self.width() > 1 || self.letter >= '\u{2600}' || self.marks.iter().any(|c| *c != Self::COVERED_LETTER)
+    }
+
     /// The visible part of it: blanks of one background look alike.
     pub(crate) const fn look(self) -> Self {
         match self.letter {
@@ -142,7 +147,7 @@ impl Cells {
 
     /// Writes text of any script from the left; what does not fit is left out. Gives the column behind it. Characters
     /// that a terminal would obey are shown as U+FFFD.
-    pub(crate) fn letters(&mut self, x: usize, y: usize, columns: usize, style: Style, text: &str) -> usize {
+    pub fn letters(&mut self, x: usize, y: usize, columns: usize, style: Style, text: &str) -> usize {
         let mut field = self.field(x, y, columns, style);
         for c in text.chars() {
             if !field.letter(c) {

@@ -136,7 +136,8 @@ impl Terminal {
             self.put(cell);
             // After the last column the cursor's position depends on the terminal.
             let is_last = column + cell.width() >= self.columns.min(self.cells_columns);
-            self.cursor = (!is_last).then_some(index + cell.width());
+            let is_known = !is_last && !cell.has_uncertain_width();
+            self.cursor = is_known.then_some(index + cell.width());
             return true;
         }
         self.place_cursor(cells)

@@ -4,7 +4,7 @@
 use alloc::borrow::ToOwned;
 use alloc::string::String;
 use core::fmt;
-use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+use unicode_width::UnicodeWidthChar;
 
 /// Text with nothing in it that a terminal would obey. There is no other way to make one than [`Shown::new`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -19,6 +19,9 @@ impl Shown {
             if index == chars_max {
                 shown.push('…');
                 break;
+            }
+            if is_joiner(c) {
+                continue;
             }
             if is_obeyed(c) {
                 marks = 0;
@@ -68,9 +71,9 @@ pub(crate) fn width_of(c: char) -> usize {
     if c.is_ascii() { 1 } else { c.width().unwrap_or(0) }
 }
 
-/// Number of columns of `text`.
+/// Number of columns of `text`: the sum of its characters, because each has cells of its own.
 pub(crate) fn width(text: &str) -> usize {
-    text.width()
+    text.chars().map(width_of).sum()
 }
 
 /// `text` in at most `columns`; what is cut is marked with `…`.
@@ -81,7 +84,7 @@ pub(crate) fn cut(text: &str, columns: usize) -> String {
     let mut short = String::new();
     let mut used = 1;
     for c in text.chars() {
-        used += c.width().unwrap_or(0);
+        used += width_of(c);
         if used > columns {
             break;
         }
@@ -102,6 +105,11 @@ pub(crate) fn pad(text: &str, columns: usize) -> String {
 
 /// Accents and vowel signs that may stand on one letter; more are left out.
 const MARKS_MAX: usize = 2;
+
+/// Variation selectors and the zero-width joiner of emoji. Without them each part of a cluster is drawn separately.
+fn is_joiner(c: char) -> bool {
+    matches!(c, '\u{fe00}'..='\u{fe0f}' | '\u{200d}')
+}
 
 /// Controls, format characters (Unicode's Cc, Cf, Zl, Zp), and selectors that change how wide a letter is drawn.
 fn is_obeyed(c: char) -> bool {
@@ -152,6 +160,11 @@ mod tests {
         assert_eq!(cut("山田太郎", 5), "山田…");
         assert_eq!(pad("山田太郎", 6), "山田… ");
         assert_eq!(pad("ab", 4), "ab  ");
+        // Each character of a cluster has columns of its own, as in the cells.
+        for (name, columns) in [("👍🏽", 4), ("🇩🇪", 2), ("❤\u{fe0f}", 1), ("👩\u{200d}🔬", 4), ("한글", 4)]
+        {
+            assert_eq!(width(Shown::new(name, 10).as_str()), columns, "{name}");
+        }
         assert_eq!(
             (cut("abc", 3).as_str(), cut("abc", 2).as_str(), cut("abc", 0).as_str()),
             ("abc", "a…", "")

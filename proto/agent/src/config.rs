@@ -25,6 +25,8 @@ pub struct Config {
     pub ring: Duration,
     /// Passwords of callers; `None`: callers are not challenged.
     pub caller_auth: Option<CallerAuth>,
+    /// Takes INVITEs with Replaces (RFC 3891); otherwise `replaces` is not announced and the field is ignored.
+    pub takes_replaces: bool,
     /// Transport of requests over 1,300 bytes.
     pub large_requests: LargeRequests,
     /// Messages that are reported as events.
@@ -235,6 +237,7 @@ impl Config {
             timers: Timers::default(),
             ring: Duration::from_secs(180),
             caller_auth: None,
+            takes_replaces: true,
             large_requests: LargeRequests::default(),
             trace: Trace::default(),
             limits: Limits::default(),
@@ -246,6 +249,11 @@ impl Config {
     pub(crate) fn listener_for(&self, transport: Transport, to: IpAddr) -> Option<ListenerId> {
         let listeners = self.listeners.iter().map(|listener| (listener.transport, listener.address));
         ListenerId::for_peer(listeners, transport, to)
+    }
+
+    /// Supported extensions.
+    pub(crate) fn supported(&self) -> Option<&'static [u8]> {
+        self.takes_replaces.then_some(b"replaces")
     }
 
     /// Address of a listener.

@@ -59,6 +59,10 @@ pub struct Reception {
     sources: u64,
     /// Expected and received packets at the last receiver report.
     reported: (u64, u64),
+    /// The source is not expected to send, because of a hold.
+    is_paused: bool,
+    /// No packet arrived since the pause.
+    is_after_pause: bool,
 }
 
 /// Statistics that depend on the timestamps of one source.
@@ -90,10 +94,13 @@ pub struct ReceptionReport {
     pub counts: SequenceCounts,
     /// Number of changes of the SSRC.
     pub source_changes: u64,
-    /// Maximum time between two packets in milliseconds, except before a packet that starts a talk spurt.
+    /// Maximum time between two packets in milliseconds, except before a packet that starts a talk spurt,
+    /// and during a pause.
     pub delta_max_ms: f64,
     /// Mean of these times.
     pub delta_mean_ms: f64,
+    /// Number of these times.
+    pub deltas: u64,
     /// 99.9th percentile of these times; accurate to 0.02 ms up to 64 ms.
     pub delta_p999_ms: f64,
     /// Maximum interarrival jitter J (RFC 3550 §6.4.1) in milliseconds.
@@ -121,6 +128,13 @@ impl Reception {
         Self::default()
     }
 
+    /// Sets whether the source pauses, because of a hold. The times before packets during and right after a pause are not
+    /// counted, because no packet was due.
+    pub fn set_paused(&mut self, is_paused: bool) {
+        self.is_paused = is_paused;
+        self.is_after_pause |= is_paused;
+    }
+
     /// Counts a packet and classifies its sequence number.
     pub fn on_packet(&mut self, arrival: &Arrival) -> PacketOrder {
         let is_first = self.first_at.is_none();
@@ -135,7 +149,8 @@ impl Reception {
             matches!(order, PacketOrder::Reordered(_) | PacketOrder::Duplicate(_) | PacketOrder::Stray);
         let previous = self.last_at.unwrap_or(arrival.at);
         let moved = if order == PacketOrder::Stray { None } else { self.timing.on_packet(arrival) };
-        if !is_first && !arrival.marker && !is_backwards {
+        let is_after_pause = core::mem::replace(&mut self.is_after_pause, self.is_paused);
+        if !is_first && !arrival.marker && !is_backwards && !is_after_pause {
             self.deltas.add(arrival.at.since(previous));
             if let Some(difference_ms) = moved {
                 self.jitters += 1;
@@ -196,6 +211,7 @@ impl Reception {
             source_changes: self.sources.saturating_sub(1),
             delta_max_ms: self.deltas.max_ms(),
             delta_mean_ms: self.deltas.mean_ms(),
+            deltas: self.deltas.count(),
             delta_p999_ms: self.deltas.quantile_ms(999, 1000),
             jitter_max_ms: self.jitter_max_ms,
             jitter_mean_ms: mean(self.jitter_sum_ms, self.jitters),

@@ -6,6 +6,9 @@ pub trait Sound {
     /// Fills a block with the next samples to send. The block holds what was just played, for a source that sends it back.
     fn capture(&mut self, block: &mut [i16]);
 
+    /// The call was answered.
+    fn on_answered(&mut self) {}
+
     /// Takes a block of received sound.
     fn play(&mut self, block: &[i16]);
 

@@ -68,6 +68,7 @@ pub struct CallMedia<S> {
 struct Totals {
     received: u64,
     lost: u64,
+    deltas: u64,
     deltas_ms: f64,
 }
 
@@ -130,11 +131,14 @@ impl<S: Sound> CallMedia<S> {
         let heard = &report.received;
         let (received, lost) = (heard.counts.received, heard.counts.lost());
         let before = self.before;
-        self.before = Totals { received, lost, deltas_ms: heard.delta_mean_ms * received as f64 };
+        let (deltas, deltas_ms) = (heard.deltas, heard.delta_mean_ms * heard.deltas as f64);
+        self.before = Totals { received, lost, deltas, deltas_ms };
         let fresh = received.saturating_sub(before.received);
         let missed = lost.saturating_sub(before.lost);
-        let delta_ms =
-            if fresh == 0 { 0.0 } else { (self.before.deltas_ms - before.deltas_ms) / fresh as f64 };
+        let delta_ms = match deltas.saturating_sub(before.deltas) {
+            0 => 0.0,
+            fresh => (deltas_ms - before.deltas_ms) / fresh as f64,
+        };
         let loss = if fresh + missed == 0 { 0.0 } else { missed as f64 / (fresh + missed) as f64 };
         MediaReport {
             sent_packets: report.sent.packets,
@@ -197,7 +201,10 @@ impl<S: Sound> PacedNode for CallMedia<S> {
                 self.session.set_params(now, *params);
             }
             MediaCommand::Ringback => self.rings_there = true,
-            MediaCommand::Answered => (self.rings_there, self.is_answered) = (false, true),
+            MediaCommand::Answered => {
+                (self.rings_there, self.is_answered) = (false, true);
+                self.sound.on_answered();
+            }
             MediaCommand::Hold => self.is_held = true,
             MediaCommand::Resume => self.is_held = false,
             MediaCommand::Mute => self.is_muted = true,

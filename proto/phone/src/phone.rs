@@ -1,7 +1,9 @@
 //! The phone: owns the user agent, its calls and what belongs to them.
 
 use crate::call::{History, Mapping, Media};
-use crate::{Action, Call, CallEnd, CallNumber, PastCall, Phase, PhoneConfig, PhoneEvent, StunServer};
+use crate::{
+    Action, Call, CallEnd, CallNumber, PastCall, Phase, PhoneConfig, PhoneEvent, StunServer, TransferPolicy,
+};
 use alloc::format;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
@@ -41,7 +43,9 @@ pub struct PhoneCounters {
 
 impl Phone {
     /// A phone that is not registered yet: see [`Phone::start`]. `seed` is its only source of randomness.
-    pub fn new(config: PhoneConfig, seed: &Seed, now: Instant) -> Result<Self, BadAccount> {
+    pub fn new(mut config: PhoneConfig, seed: &Seed, now: Instant) -> Result<Self, BadAccount> {
+        // A phone that rejects transfers has no room for a call that replaces another.
+        config.agent.takes_replaces = config.transfers == TransferPolicy::Ask;
         let agent = UserAgent::new(config.agent.clone(), seed.part(AGENT), now)?;
         Ok(Self {
             agent,

@@ -141,9 +141,8 @@ impl Phone {
         cx: &mut Context<'_, Action>,
         incoming: Call,
         event: PhoneEvent,
-        has_replaces: bool,
+        replaces: bool,
     ) {
-        let replaces = has_replaces && self.config.transfers == TransferPolicy::Ask;
         let Call { number: call, id, .. } = incoming;
         if self.calls.len() >= self.config.limits.calls_max && !replaces {
             self.counters.busy += 1;

@@ -20,13 +20,16 @@ pub enum Input {
 pub struct CallSound {
     input: Input,
     sink: Sink,
+    /// The sink takes nothing before.
+    is_answered: bool,
     headset: Option<Headset<PulseCard>>,
 }
 
 impl CallSound {
-    /// Combines an input, a sink, and a sound card, which plays what the sink records.
+    /// Combines an input, a sink, and a sound card, which plays what the sink records. The sink takes sound from the answer
+    /// on.
     pub fn new(input: Input, sink: Sink, card: Option<PulseCard>) -> Self {
-        Self { input, sink, headset: card.map(Headset::new) }
+        Self { input, sink, is_answered: false, headset: card.map(Headset::new) }
     }
 
     /// Gaps and drops at the sound card, for people; `None` without a card.
@@ -49,15 +52,20 @@ impl Sound for CallSound {
         }
     }
 
+    fn on_answered(&mut self) {
+        self.is_answered = true;
+    }
+
     fn play(&mut self, block: &[i16]) {
-        self.sink.take(block);
+        if self.is_answered {
+            self.sink.take(block);
+        }
         if let Some(headset) = &mut self.headset {
             headset.play(block);
         }
     }
 
     fn play_ringback(&mut self, block: &mut [i16]) {
-        self.sink.take(block);
         if let Some(headset) = &mut self.headset {
             headset.fill_ringback(block);
             headset.play(block);

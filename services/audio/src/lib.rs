@@ -9,6 +9,7 @@
 //! Sound consists of 16-bit samples, 8,000/s, one channel. Start reading at [`CallSound`].
 
 mod call_sound;
+mod g711_file;
 pub mod pulse;
 mod resample;
 mod ringer;

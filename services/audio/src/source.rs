@@ -1,6 +1,7 @@
 //! Sound sources: a file, a tone, speech-like sound, silence.
 
 use super::SAMPLE_RATE_HZ;
+use super::g711_file::G711File;
 use super::resample::to_telephone;
 use ringway_media::tone::Tone;
 use std::f64::consts::TAU;
@@ -39,16 +40,23 @@ impl Source {
         Self(Kind::Samples { samples: syllables().into(), next: 0, is_loop: true })
     }
 
-    /// Plays a WAV file once, then silence: 8 to 32 bits or floating point, 4,000 to 384,000 Hz, any number of
+    /// Plays a WAV file once, then silence: 8 to 32 bits, floating point, µ-law or A-law, 4,000 to 384,000 Hz, any number of
     /// channels, at most 60 million samples per channel. It is read and converted here, so that the media thread only
     /// copies.
     pub fn wav(path: &Path) -> Result<Self, SourceError> {
         let failed = |why: hound::Error| SourceError::File { path: path.display().to_string(), why };
+        let refused = |what| SourceError::Unusable { path: path.display().to_string(), what };
+        if let Some(file) = G711File::read(path, FRAMES_MAX) {
+            if !RATES_HZ.contains(&file.rate_hz) {
+                return Err(refused(BAD_RATE));
+            }
+            let mixed = mix(file.samples().map(Ok), file.channels).map_err(failed)?;
+            return Ok(Self::samples(to_telephone(&mixed, file.rate_hz)));
+        }
         let mut reader = hound::WavReader::open(path).map_err(failed)?;
         let spec = reader.spec();
-        let refused = |what| SourceError::Unusable { path: path.display().to_string(), what };
         if !RATES_HZ.contains(&spec.sample_rate) || spec.channels == 0 {
-            return Err(refused("its rate is not between 4,000 and 384,000 Hz"));
+            return Err(refused(BAD_RATE));
         }
         if reader.duration() > FRAMES_MAX {
             return Err(refused(
@@ -162,6 +170,8 @@ fn syllables() -> Vec<i16> {
 }
 
 const SPEECH_AMPLITUDE: f64 = 3000.0;
+
+const BAD_RATE: &str = "its rate is not between 4,000 and 384,000 Hz";
 
 /// Supported rates in Hz.
 const RATES_HZ: std::ops::RangeInclusive<u32> = 4_000..=384_000;

@@ -2,7 +2,7 @@
 //! disk.
 
 use super::*;
-use ringway_media::{Level, Sound};
+use ringway_media::{Level, Sound, g711};
 use ringway_test_support::tone::share_at;
 use std::path::Path;
 
@@ -57,6 +57,10 @@ fn the_recording_equals_the_played_sound() {
         Sink::Wav(WavRecorder::create(&path).unwrap()),
         None,
     );
+    // Ringing is not recorded.
+    pair.play(&[7; 160]);
+    pair.play_ringback(&mut [7; 160]);
+    pair.on_answered();
     for _ in 0..100 {
         let mut block = [0; 160];
         pair.capture(&mut block);
@@ -71,12 +75,70 @@ fn the_recording_equals_the_played_sound() {
     assert_eq!(take(&mut Source::wav(&path).unwrap().looped(), 20_000)[16_000..], sent[..4000]);
 }
 
+/// A WAV file with this format tag; `extensible`: as a sub-format.
+fn g711_file(tag: u16, extensible: bool, channels: u16, coded: &[u8]) -> Vec<u8> {
+    let mut format = Vec::new();
+    let (outer, rate) = (if extensible { 0xfffe } else { tag }, 8000_u32);
+    for field in [outer, channels] {
+        format.extend(field.to_le_bytes());
+    }
+    format.extend(rate.to_le_bytes());
+    format.extend((rate * u32::from(channels)).to_le_bytes());
+    format.extend([channels.to_le_bytes(), 8_u16.to_le_bytes()].concat());
+    if extensible {
+        format.extend([22, 0, 8, 0, 0, 0, 0, 0]);
+        format.extend(tag.to_le_bytes());
+        format.extend(*b"\0\0\0\0\x10\0\x80\0\0\xaa\0\x38\x9b\x71");
+    } else {
+        format.extend([0, 0]);
+    }
+    let mut file = b"RIFF\0\0\0\0WAVE".to_vec();
+    for (name, body) in [(b"fmt ", format.as_slice()), (b"odd ", b"x"), (b"data", coded)] {
+        file.extend(name);
+        file.extend((body.len() as u32).to_le_bytes());
+        file.extend(body);
+        file.extend(vec![0; body.len() % 2]);
+    }
+    file
+}
+
+#[test]
+fn files_of_mulaw_and_alaw_are_played() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.wav");
+    let sound = take(&mut Source::tone(440).unwrap(), 8000);
+    let codes: [(u16, fn(i16) -> u8, fn(u8) -> i16); 2] =
+        [(7, g711::mulaw_encode, g711::mulaw_decode), (6, g711::alaw_encode, g711::alaw_decode)];
+    for (tag, encode, decode) in codes {
+        let coded: Vec<u8> = sound.iter().map(|sample| encode(*sample)).collect();
+        let expected: Vec<i16> = coded.iter().map(|byte| decode(*byte)).collect();
+        for extensible in [false, true] {
+            std::fs::write(&path, g711_file(tag, extensible, 1, &coded)).unwrap();
+            let played = take(&mut Source::wav(&path).unwrap(), 8000);
+            let is_near = |(a, b): (&i16, &i16)| (i32::from(*a) - i32::from(*b)).abs() <= 1;
+            assert!(played.iter().zip(&expected).all(is_near), "{tag}");
+            let stereo: Vec<u8> = coded.iter().flat_map(|byte| [*byte; 2]).collect();
+            std::fs::write(&path, g711_file(tag, extensible, 2, &stereo)).unwrap();
+            assert_eq!(take(&mut Source::wav(&path).unwrap(), 8000), played);
+        }
+    }
+    // Whatever is cut off or wrong is refused or played as far as it is there.
+    let whole = g711_file(7, true, 1, &[0x55; 100]);
+    for length in 0..whole.len() {
+        std::fs::write(&path, &whole[..length]).unwrap();
+        let _ = Source::wav(&path);
+    }
+    std::fs::write(&path, g711_file(7, false, 0, &[0x55; 100])).unwrap();
+    assert!(Source::wav(&path).is_err());
+}
+
 #[test]
 fn memory_stores_up_to_its_capacity() {
     let mut pair = CallSound::new(Input::Microphone, Sink::memory(200), None);
     let mut block = [1; 160];
     pair.capture(&mut block);
     assert_eq!(block, [0; 160], "without a card the microphone is silent");
+    pair.on_answered();
     pair.play(&[1; 160]);
     pair.play(&[2; 160]);
     let Sink::Memory(kept) = pair.into_sink() else { panic!("it is the sink it was") };

@@ -52,7 +52,8 @@ Examples:
       --server 192.0.2.5 --realm asterisk --password-stdin
   ringway answer --as sip:bob@192.0.2.7 --challenge callers.csv
 
-Exit status: 0 done, 1 a call or the registration failed, 2 bad usage.")]
+Exit status: 0 done: each call was answered, rejected by --reject, or cancelled by its caller;
+1 a call or the registration failed; 2 bad usage.")]
 pub(crate) struct AnswerArgs {
     /// SIP URI of the callee
     #[arg(long = "as", value_name = "URI")]
@@ -199,11 +200,12 @@ pub(crate) struct PhoneArgs {
     /// The loudspeaker, as `ringway audio` lists it; means --audio
     #[arg(long, value_name = "NAME")]
     pub(crate) audio_out: Option<String>,
-    /// Sound to send: FILE.wav once, tone:HZ, speech, silence, or microphone (default: microphone with --audio, else
+    /// Sound to send: FILE.wav (PCM, floating point, µ-law or A-law) once, tone:HZ, speech, silence, or microphone (default: microphone with --audio, else
     /// silence)
     #[arg(long, value_name = "WHAT")]
     pub(crate) play: Option<String>,
-    /// Write what is received to a 16-bit WAV file
+    /// Write what is received after the answer to a 16-bit WAV file; `answer` numbers those of further calls: heard.wav,
+    /// heard-2.wav
     #[arg(long, value_name = "FILE.wav")]
     pub(crate) record: Option<PathBuf>,
     /// Hang up so many seconds after the answer (default: when the other side does, or on SIGTERM)

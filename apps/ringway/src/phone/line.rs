@@ -14,7 +14,7 @@ use ringway_phone::{CallMedia, CallMediaEvent, MediaCommand};
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::DirBuilderExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::Receiver;
 
 /// Handle of a call's media thread.
@@ -28,19 +28,19 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// Binds ports at `ip` and runs the session there.
+    /// Binds ports at `ip` and runs the session there. `number` counts the calls of this program from 1.
     pub(crate) fn open(
         session: MediaSession,
         settings: &MediaSettings,
         audio: Option<&Audio>,
-        ip: IpAddr,
+        (ip, number): (IpAddr, u32),
         clock: Clock,
     ) -> Result<Self, Failure> {
         let ports =
             MediaPorts::bind(ip, settings.ports).map_err(|error| Failure::failed(error.to_string()))?;
         let rtp = ports.rtp_address();
         let (card, events) = audio.map(Audio::open).transpose()?.unzip();
-        let sound = CallSound::new(settings.input.clone(), sink(&settings.record)?, card);
+        let sound = CallSound::new(settings.input.clone(), sink(&settings.record, number)?, card);
         let media = CallMedia::new(session, sound, clock.now());
         let media = MediaThread::start(ports, media, clock, MediaConfig::default())
             .map_err(|error| Failure::failed(format!("cannot start the media thread: {error}")))?;
@@ -114,11 +114,25 @@ impl Line {
     }
 }
 
-fn sink(record: &Recording) -> Result<Sink, Failure> {
+/// The file of call `number`: `heard.wav`, `heard-2.wav`, and so on.
+fn numbered(path: &Path, number: u32) -> PathBuf {
+    if number <= 1 {
+        return path.to_owned();
+    }
+    let mut name = path.file_stem().unwrap_or_default().to_owned();
+    name.push(format!("-{number}"));
+    if let Some(extension) = path.extension() {
+        name.push(".");
+        name.push(extension);
+    }
+    path.with_file_name(name)
+}
+
+fn sink(record: &Recording, number: u32) -> Result<Sink, Failure> {
     match record {
         Recording::Nowhere => Ok(Sink::Null),
         Recording::Memory(samples) => Ok(Sink::memory(*samples)),
-        Recording::File(path) => recorder(path),
+        Recording::File(path) => recorder(&numbered(path, number)),
         Recording::Folder(folder) => {
             // A conversation is for its two sides only. A folder that is there already keeps its mode.
             std::fs::DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder).map_err(|error| {
@@ -178,3 +192,16 @@ const FOLDER_MODE: u32 = 0o700;
 
 /// More calls than a phone has at once.
 const RECORDINGS_OF_A_SECOND: u32 = 100;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn recordings_after_the_first_are_numbered() {
+        let name = |path: &str, number| numbered(Path::new(path), number).display().to_string();
+        assert_eq!(name("in/heard.wav", 1), "in/heard.wav");
+        assert_eq!(name("in/heard.wav", 2), "in/heard-2.wav");
+        assert_eq!(name("heard", 12), "heard-12");
+    }
+}

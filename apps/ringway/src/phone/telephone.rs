@@ -46,6 +46,7 @@ pub(crate) struct Telephone {
     /// Events that nobody has taken yet.
     events: VecDeque<(Instant, PhoneEvent)>,
     lines: Vec<(CallNumber, Line)>,
+    lines_opened: u32,
     /// Figures of media that are closed.
     heard: Vec<(CallNumber, Result<Heard, Failure>)>,
     ringer: Option<Ringer>,
@@ -77,6 +78,7 @@ impl Telephone {
             actions,
             events: VecDeque::new(),
             lines: Vec::new(),
+            lines_opened: 0,
             heard: Vec::new(),
             ringer: None,
             settings,
@@ -202,7 +204,9 @@ impl Telephone {
     fn open_line(&mut self, call: CallNumber, session: MediaSession) -> Result<SocketAddr, Failure> {
         let audio = self.audio();
         let Settings { media, advertised, .. } = &self.settings;
-        let line = Line::open(session, media, audio.as_ref(), *advertised, self.clock)?;
+        self.lines_opened += 1;
+        let place = (*advertised, self.lines_opened);
+        let line = Line::open(session, media, audio.as_ref(), place, self.clock)?;
         let rtp = line.rtp_address();
         self.lines.push((call, line));
         Ok(rtp)

@@ -92,6 +92,23 @@ fn it_shows_every_page() {
 }
 
 #[test]
+fn columns_do_not_depend_on_the_width_that_a_terminal_gives_to_wide_letters() {
+    let mut line = Line::new(25);
+    let mut cells = Cells::new();
+    // The emulator draws some of these letters narrower than the cells.
+    for (y, name) in ["山田太郎", "👍🏽 Zoë", "🇩🇪 e\u{301}", "☎ home"].into_iter().enumerate()
+    {
+        cells.letters(2, y, 20, Style::Plain, name);
+        cells.letters(30, y, 20, Style::Plain, "sip:aligned@x");
+    }
+    line.settle(&cells, 64);
+    for y in 0..4 {
+        let row: String = (30..43).map(|x| line.emulator.screen().cell(y, x).unwrap().contents()).collect();
+        assert_eq!(row, "sip:aligned@x");
+    }
+}
+
+#[test]
 fn it_catches_up_with_what_changes_meanwhile() {
     // A linear congruential generator: the same sequence in each run.
     let mut chance = 1_u64;

@@ -2,7 +2,7 @@
 
 use crate::call::Calls;
 use crate::core_context::CoreContext;
-use crate::request::reply::{ALLOW, IncomingRequest, SUPPORTED, add_abilities, add_contact};
+use crate::request::reply::{ALLOW, IncomingRequest, add_abilities, add_contact};
 use crate::text::unfolded;
 use crate::{Action, UserAgent};
 use alloc::vec::Vec;
@@ -71,7 +71,7 @@ fn on_options(calls: &mut Calls, cx: &mut CoreContext<'_>, incoming: &IncomingRe
     };
     cx.respond(incoming, 200, "OK", None, |response, config| {
         add_contact(response, config, account, incoming.flow);
-        add_abilities(response);
+        add_abilities(response, config);
         response.header(HeaderName::Accept, b"application/sdp, message/sipfrag");
         None
     });
@@ -82,7 +82,7 @@ fn supports_extensions(cx: &mut CoreContext<'_>, incoming: &IncomingRequest<'_, 
     let foreign: Vec<Vec<u8>> = incoming
         .message
         .values(HeaderName::Require)
-        .filter(|option| !option.eq_ignore_ascii_case(SUPPORTED))
+        .filter(|option| !cx.config.supported().is_some_and(|known| option.eq_ignore_ascii_case(known)))
         .map(unfolded)
         .collect();
     if foreign.is_empty() {

@@ -88,7 +88,7 @@ impl Calls {
         let direction = if hold { Direction::SendOnly } else { Direction::SendRecv };
         draft.body = Some(Body { content_type: SDP, bytes: session.offer(direction) });
         draft.contact = ContactField::Target;
-        draft.fields = abilities();
+        draft.fields = abilities(cx.config);
         call.reoffer = Reoffer::Sent { hold, retries };
         match cx.submit(draft, Purpose::Call(id, CallRequest::Reinvite)) {
             Ok(key) => {
@@ -331,7 +331,7 @@ impl Calls {
         let mut bytes = Vec::new();
         let mut response = MessageWriter::answer(&mut bytes, incoming.message, 200, "OK", flow.remote, None);
         add_contact(&mut response, cx.config, account, flow);
-        add_abilities(&mut response);
+        add_abilities(&mut response, cx.config);
         if !cx.config.user_agent.is_empty() {
             response.header(HeaderName::UserAgent, cx.config.user_agent.as_bytes());
         }
@@ -384,7 +384,7 @@ impl Calls {
         let account = call.account;
         cx.respond(incoming, 200, "OK", None, |response, config| {
             add_contact(response, config, account, incoming.flow);
-            add_abilities(response);
+            add_abilities(response, config);
             body.map(|bytes| Body { content_type: SDP, bytes })
         });
     }

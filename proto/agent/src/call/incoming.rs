@@ -63,7 +63,11 @@ impl Calls {
         if let Err(why) = checked {
             return cx.refuse_session(incoming, &why);
         }
-        let replaces = match self.replaced_by(incoming.message, account) {
+        let replaced = match cx.config.takes_replaces {
+            true => self.replaced_by(incoming.message, account),
+            false => Replaced::None,
+        };
+        let replaces = match replaced {
             Replaced::None => None,
             Replaced::Call(call) => Some(call),
             Replaced::Refused(status, phrase) => {
@@ -245,7 +249,7 @@ impl Calls {
         let mut response = Vec::new();
         self.write_to_invite(cx.config, id, 200, "OK", &mut response, |response, config| {
             add_contact(response, config, account, flow);
-            add_abilities(response);
+            add_abilities(response, config);
             Some(Body { content_type: SDP, bytes: body })
         });
         self.timers.cancel(ring);

@@ -2,11 +2,12 @@
 
 use crate::call::state::{Call, Early, Invitation};
 use crate::call::{Calls, Timer};
+use crate::config::Config;
 use crate::core_context::CoreContext;
 use crate::dialog::Dialog;
 use crate::draft::{Body, CallRequest, ContactField, Draft, Purpose, Scope};
 use crate::next_hop::{NextHop, preloaded_route};
-use crate::request::reply::{ALLOW, SUPPORTED};
+use crate::request::reply::ALLOW;
 use crate::request::{Answer, NotSent};
 use crate::session::{Carried, NotAcceptable, SDP, Session, carried};
 use crate::text::unfolded;
@@ -58,7 +59,7 @@ impl Calls {
         let mut call = Call::new(id, invitation.account, Role::Caller, CallState::Calling, dialog);
         call.session = Some(session);
         call.referred_by = invitation.referred_by;
-        let mut draft = invite_draft(&call, next_hop, body);
+        let mut draft = invite_draft(cx.config, &call, next_hop, body);
         draft.routes = routes.unwrap_or_default();
         draft.fields.extend(invitation.fields);
         self.calls.insert(call);
@@ -320,7 +321,7 @@ impl Calls {
 }
 
 /// Draft of an INVITE or re-INVITE with an offer.
-pub(super) fn invite_draft(call: &Call, next_hop: NextHop, body: Body) -> Draft {
+pub(super) fn invite_draft(config: &Config, call: &Call, next_hop: NextHop, body: Body) -> Draft {
     let dialog = &call.dialog;
     Draft {
         account: call.account,
@@ -332,7 +333,7 @@ pub(super) fn invite_draft(call: &Call, next_hop: NextHop, body: Body) -> Draft 
         call_id: dialog.call_id.clone(),
         cseq: dialog.local_cseq,
         contact: ContactField::Target,
-        fields: abilities(),
+        fields: abilities(config),
         body: Some(body),
         next_hop,
         scope: Scope::OutsideDialog,
@@ -341,8 +342,9 @@ pub(super) fn invite_draft(call: &Call, next_hop: NextHop, body: Body) -> Draft 
 }
 
 /// Capabilities in every INVITE.
-pub(super) fn abilities() -> Vec<(HeaderName, Vec<u8>)> {
-    alloc::vec![(HeaderName::Allow, ALLOW.to_vec()), (HeaderName::Supported, SUPPORTED.to_vec())]
+pub(super) fn abilities(config: &Config) -> Vec<(HeaderName, Vec<u8>)> {
+    let supported = config.supported().map(|supported| (HeaderName::Supported, supported.to_vec()));
+    [(HeaderName::Allow, ALLOW.to_vec())].into_iter().chain(supported).collect()
 }
 
 fn accept(mut session: Session, body: &[u8]) -> Result<(Session, MediaParams), NotAcceptable> {

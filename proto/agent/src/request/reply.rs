@@ -153,9 +153,11 @@ pub(crate) fn add_contact(response: &mut MessageWriter<'_>, config: &Config, acc
 }
 
 /// Adds the capabilities of this phone (RFC 3261 §11.2).
-pub(crate) fn add_abilities(response: &mut MessageWriter<'_>) {
+pub(crate) fn add_abilities(response: &mut MessageWriter<'_>, config: &Config) {
     response.header(HeaderName::Allow, ALLOW);
-    response.header(HeaderName::Supported, SUPPORTED);
+    if let Some(supported) = config.supported() {
+        response.header(HeaderName::Supported, supported);
+    }
     response.header(HeaderName::AllowEvents, b"refer");
 }
 
@@ -217,5 +219,3 @@ pub(crate) const fn phrase_of(status: u16) -> &'static str {
 
 /// Supported methods.
 pub(crate) const ALLOW: &[u8] = b"INVITE, ACK, CANCEL, BYE, OPTIONS, REFER, NOTIFY, UPDATE";
-/// Supported extensions (RFC 3891).
-pub(crate) const SUPPORTED: &[u8] = b"replaces";

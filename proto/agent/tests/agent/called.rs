@@ -3,7 +3,7 @@
 use crate::harness::{
     ALICE, PEER, Sent, Table, in_dialog, invite, invite_with, media, media_with, sdp, sdp_with,
 };
-use ringway_agent::{AgentEvent, By, CallError, CallId, CallState, Ended};
+use ringway_agent::{Account, AgentEvent, By, CallError, CallId, CallState, Ended};
 use ringway_sdp::{CryptoSuite, SecurityPolicy};
 
 fn offer() -> String {
@@ -297,6 +297,27 @@ fn a_call_that_replaces_another_ends_it_when_it_is_answered() {
     let early = format!("Replaces: in1;to-tag={ours};from-tag=b;early-only\r\n");
     table.receive(PEER, &invite_with("new", 1, &early, Some(&offer())));
     assert_eq!(table.only().line(), "SIP/2.0 486 Busy Here");
+}
+
+#[test]
+fn replaces_is_neither_announced_nor_taken_where_it_is_switched_off() {
+    let mut table =
+        Table::with(Account::direct("sip:alice@example.org"), |config| config.takes_replaces = false);
+    let (_, ok) = table.answered();
+    assert_eq!(ok.field("Supported"), None);
+    let ours = ok.field("To").unwrap().split("tag=").nth(1).unwrap().to_string();
+    let replaces = format!("Replaces: in1;to-tag={ours};from-tag=b\r\n");
+    let required = format!("{replaces}Require: replaces\r\n");
+    table.receive(PEER, &invite_with("new", 1, &required, Some(&offer())));
+    let refused = table.only();
+    assert_eq!(
+        (refused.line(), refused.field("Unsupported")),
+        ("SIP/2.0 420 Bad Extension", Some("replaces"))
+    );
+    // Without Require the field is an unknown one: another call.
+    table.receive(PEER, &invite_with("new2", 1, &replaces, Some(&offer())));
+    let events = table.events();
+    assert!(matches!(events.as_slice(), [AgentEvent::Incoming { replaces: None, .. }]), "{events:?}");
 }
 
 #[test]

@@ -35,6 +35,10 @@ impl DeltaHistogram {
         self.max_ns = self.max_ns.max(nanos);
     }
 
+    pub(super) const fn count(&self) -> u64 {
+        self.count
+    }
+
     pub(super) fn max_ms(&self) -> f64 {
         self.max_ns as f64 / 1e6
     }

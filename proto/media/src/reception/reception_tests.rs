@@ -17,6 +17,26 @@ fn near(value: f64, expected: f64) {
     assert!((value - expected).abs() < 1e-6, "{value}, expected {expected}");
 }
 
+#[test]
+fn a_hold_is_no_delta() {
+    let mut reception = Reception::new();
+    let receive = |reception: &mut Reception, packets: &[(f64, u16)]| {
+        for (at_ms, number) in packets {
+            reception.on_packet(&arrival(*at_ms, *number, 160 * u32::from(*number)));
+        }
+    };
+    receive(&mut reception, &[(0.0, 0), (20.0, 1), (40.0, 2)]);
+    reception.set_paused(true);
+    // One on its way, and one that comes before our answer to the end of the hold.
+    receive(&mut reception, &[(60.0, 3), (5060.0, 4)]);
+    reception.set_paused(false);
+    receive(&mut reception, &[(5080.0, 5), (5105.0, 6)]);
+    let report = reception.report();
+    near(report.delta_max_ms, 25.0);
+    near(report.delta_mean_ms, (20.0 + 20.0 + 25.0) / 3.0);
+    assert_eq!(report.deltas, 3);
+}
+
 /// Computed by hand with Wireshark's formulas: arrivals 0, 20, 45, 60, 80 for timestamps every 20 ms.
 /// D: 0, 5, -5, 0. J: 0, 5/16 = 0.3125, 0.3125 + 4.6875/16 = 0.60546875, 0.60546875 · 15/16 = 0.567626953125.
 #[test]

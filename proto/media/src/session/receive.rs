@@ -77,6 +77,7 @@ impl Incoming {
             self.buffer.on_new_source();
         }
         self.is_heard = is_heard;
+        self.reception.set_paused(!is_heard);
     }
 
     /// Handles a packet of the peer; `pressed` is called for each digit.

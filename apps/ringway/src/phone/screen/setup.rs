@@ -45,7 +45,8 @@ pub(super) fn phone_settings(
     settings.trace = Trace::Whole;
     settings.media.srtp = of.pages.srtp;
     if let Some(folder) = &of.record {
-        settings.media.record = Recording::Folder(folder.clone());
+        // Like every other path in the file.
+        settings.media.record = Recording::Folder(file.parent().unwrap_or(Path::new("")).join(folder));
     }
     Ok(settings)
 }
@@ -78,4 +79,21 @@ fn named(file: &Path, failure: &Failure) -> Failure {
     let lines =
         failure.lines().iter().map(|line| format!("{}: {}", file.display(), line.trim_start_matches("--")));
     Failure::usage(lines.collect::<Vec<_>>().join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_relative_folder_for_recordings_is_beside_the_file() {
+        let file = Path::new("/etc/alice/phone.toml");
+        for (record, folder) in [("calls", "/etc/alice/calls"), ("/var/calls", "/var/calls")] {
+            let text = format!("[account]\nuri = \"sip:alice@127.0.0.1\"\n[call]\nrecord = \"{record}\"\n");
+            let of = settings::Settings::parse(&text, file).unwrap();
+            let account = of.pages.account.clone().unwrap();
+            let made = phone_settings(file, &of, &account, &Secret::default()).unwrap();
+            assert_eq!(made.media.record, Recording::Folder(folder.into()));
+        }
+    }
 }
