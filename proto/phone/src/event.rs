@@ -241,6 +241,8 @@ pub enum PhoneEvent {
     Sound {
         /// One line for a person.
         what: String,
+        /// False: silence is sent, or nothing is heard, until the next such event.
+        is_working: bool,
     },
 }
 

@@ -63,9 +63,10 @@ impl Line {
         self.send_commands();
     }
 
-    /// The next event of the sound card, as a line for a person.
-    pub(crate) fn poll_card(&self) -> Option<String> {
-        Some(self.card.as_ref()?.try_recv().ok()?.to_string())
+    /// The next event of the sound card, as a line for a person; true if it works again.
+    pub(crate) fn poll_card(&self) -> Option<(String, bool)> {
+        let event = self.card.as_ref()?.try_recv().ok()?;
+        Some((event.to_string(), matches!(event, AudioEvent::Restored(_))))
     }
 
     /// The next event of the media.

@@ -256,6 +256,8 @@ pub struct Model {
     pub(crate) chosen: usize,
     pub(crate) network: NetworkFacts,
     pub(crate) mapping: Mapping,
+    /// Failure of the sound card during the present calls.
+    pub(crate) sound_failure: Option<Shown>,
     pub(crate) ladder: Ladder,
     /// Only on a machine without an operating system.
     pub(crate) log: Log,
@@ -289,6 +291,7 @@ impl Model {
             chosen: 0,
             network: NetworkFacts::default(),
             mapping: Mapping::Unknown,
+            sound_failure: None,
             log: Log::new(),
             ring_due: None,
         }
