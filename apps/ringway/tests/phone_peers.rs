@@ -129,12 +129,12 @@ fn numbers_out_of_their_range_are_refused_with_the_range() {
 fn a_server_answers_options_without_an_account_and_a_challenge_says_what_to_give() {
     let folder = tempfile::tempdir().unwrap();
     let settings =
-        "domains = [\"127.0.0.1\"]\nlisten = [\"udp:127.0.0.1:0\"]\n[store]\npath = \"ringway.db\"\n";
+        "domains = [\"127.0.0.1\"]\nlisten = [\"udp:127.0.0.1:0\"]\n[admin]\nlisten = \"127.0.0.1:0\"\n";
     std::fs::write(folder.path().join("ringway.toml"), settings).unwrap();
     let server = Running::start(folder.path(), &["serve"], "");
-    let uri = format!("sip:{}", server.address());
-    let there = ringway(&["options", &uri, "--json"]);
-    assert_eq!((there.status, &there.json()["status"]), (0, &200.into()), "{there:?}");
+    let uri = format!("sip:bob@{}", server.address());
+    let nobody = ringway(&["options", &uri, "--json"]);
+    assert_eq!((nobody.status, &nobody.json()["status"]), (1, &404.into()), "there is no bob: {nobody:?}");
     // A user of the server has to prove it.
     let asked = ringway(&["options", &uri, "--from", "sip:ringway@127.0.0.1", "--json"]);
     assert_eq!((asked.status, &asked.json()["status"]), (1, &407.into()), "{asked:?}");

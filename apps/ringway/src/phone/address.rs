@@ -72,10 +72,8 @@ mod tests {
         assert_eq!(failure.lines(), ["nosuch.invalid"]);
         let online = || Ok(IpAddr::V4(Ipv4Addr::LOCALHOST));
         assert!(facing_or(Err(Failure::failed("nosuch.invalid")), online).is_ok());
-        let unresolved = resolve(&parse("nosuch.invalid").unwrap()).unwrap_err();
-        assert!(
-            unresolved.lines()[0].starts_with("nosuch.invalid: the name cannot be resolved"),
-            "{unresolved:?}"
-        );
+        let nobody = HostPort { host: "a..b".to_owned(), port: None };
+        let unresolved = resolve(&nobody).unwrap_err();
+        assert!(unresolved.lines()[0].starts_with("a..b: the name cannot be resolved"), "{unresolved:?}");
     }
 }
