@@ -527,6 +527,7 @@ fn wrong_usage_is_reported_in_one_line() {
     for (args, word) in [
         (&["call"][..], "URI"),
         (&["call", "bob"], "sip:bob@example.org"),
+        (&["call", "sip:ünï@127.0.0.1"], "write sip:%C3%BCn%C3%AF@127.0.0.1"),
         (&["call", "sip:b@127.0.0.1", "--suite", "DES"], "AES_CM_128_HMAC_SHA1_80"),
         (&["call", "sip:b@127.0.0.1", "--srtp", "none", "--suite", "AEAD_AES_128_GCM"], "--suite"),
         (&["call", "sip:b@127.0.0.1", "--srtp", "sdes", "--zrtp-cache", "z"], "--zrtp-cache"),

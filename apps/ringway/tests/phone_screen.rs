@@ -33,6 +33,7 @@ const F4: &str = "\x1bOS";
 const F5: &str = "\x1b[15~";
 const F6: &str = "\x1b[17~";
 const F7: &str = "\x1b[18~";
+const F9: &str = "\x1b[20~";
 
 /// `ringway phone` in a terminal of 80 by 24 cells.
 struct Terminal {
@@ -203,7 +204,7 @@ fn a_person_signs_in_calls_and_leaves() {
 
     let call = ["call", "sip:alice@localhost", "--from", "sip:carol@localhost", "--server", &address];
     let carol = Running::start(folder.path(), &[&call[..], &["--password-stdin"]].concat(), "carol");
-    phone.shows(&[">> ", "sip:carol@localhost", "calls", "Ctrl-A answer"]);
+    phone.shows(&[">> ", "sip:carol@localhost", "calls", "Enter answer"]);
     phone.picture("call-waiting");
     phone.press("\x12");
     carol.says("486");
@@ -230,6 +231,29 @@ fn a_person_signs_in_calls_and_leaves() {
     phone.press("q");
     assert_eq!(phone.ends(), 0);
     assert!(phone.is_restored());
+
+    // The next start has the calls of this one.
+    assert_eq!(mode("phone.calls"), 0o600);
+    let mut phone = Terminal::open(folder.path());
+    phone.shows(&["registered, "]);
+    phone.press(F4);
+    phone.shows(&["sip:bob@localhost", "sip:carol@localhost", "rejected by you"]);
+    phone.press("q");
+    assert_eq!(phone.ends(), 0);
+}
+
+#[test]
+fn a_server_that_cannot_be_resolved_is_not_saved() {
+    let folder = tempdir().unwrap();
+    let mut phone = Terminal::open(folder.path());
+    phone.shows(&["Welcome"]);
+    for keys in ["alice@localhost", DOWN, DOWN, "no-such-server.invalid", ENTER] {
+        phone.press(keys);
+    }
+    phone.shows(&["nothing is saved: ", "no-such-server.invalid", "[F8 Account]"]);
+    assert!(!folder.path().join("phone.toml").exists());
+    phone.press("\x11");
+    assert_eq!(phone.ends(), 0);
 }
 
 #[test]
@@ -281,8 +305,8 @@ fn a_verified_sas_is_recognised_in_the_next_call() {
     let mut strings = Vec::new();
     for round in 0..2 {
         alice.press(&format!("{bob_at}\r"));
-        bob.shows(&[">> ", "alice", "calls"]);
-        bob.press("\x01");
+        bob.shows(&[">> ", "alice", "calls", "Enter answer"]);
+        bob.press(ENTER);
         if round == 0 {
             let strings = [&alice, &bob].map(|phone| sas(phone, "v: it is equal"));
             assert_eq!(strings[0], strings[1]);
@@ -338,10 +362,10 @@ fn a_transfer_is_executed_when_the_user_agrees() {
     alice.press("t");
     alice.shows(&["Transfer"]);
     alice.press(&format!("carol@{carol_at}\r"));
-    bob.shows(&["sends you to", "Ctrl-A call there"]);
-    bob.press("\x01");
+    bob.shows(&["sends you to", "F9 call there"]);
+    bob.press(F9);
     carol.says("is connected");
-    alice.shows(&["over: "]);
+    alice.shows(&["over: transferred to sip:carol@", "transfer done: "]);
     bob.shows(&["carol@", "talking, PCMU"]);
     bob.press("m");
     bob.shows(&["MUTED"]);

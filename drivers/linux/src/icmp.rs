@@ -9,8 +9,8 @@ use std::time::Duration;
 
 /// Takes ICMP errors from the sockets, at most [`ERRORS_PER_S_MAX`] a second.
 ///
-/// Anybody can send errors for any port of ours. Beyond the limit the kernel is told to discard them until the second is
-/// over, so that they cost nothing.
+/// Anybody can send errors for any port of ours. Beyond the limit the kernel discards them until the second is over, so
+/// that they cost nothing.
 pub(crate) struct IcmpErrors {
     batch: IcmpBatch,
     /// Begin of the second that `left` is for.

@@ -116,14 +116,15 @@ impl Phone {
         self.media(cx, number, MediaCommand::Digit(digit.face()));
     }
 
-    /// The media session takes the comparison as it is, and reports nothing.
+    /// Records the last comparison, also after the opposite one. The media session reports nothing about it.
     fn mark_sas(&mut self, cx: &mut Context<'_, Action>, number: CallNumber, check: SasCheck) {
         let Some(call) = self.call_mut(number) else { return };
         let Protection::Zrtp { status, .. } = &mut call.protection else { return };
-        if check == SasCheck::Matches {
-            *status = SasStatus::Compared;
-            cx.emit(PhoneEvent::Secured { call: number, protection: call.protection.clone() });
-        }
+        *status = match check {
+            SasCheck::Matches => SasStatus::Compared,
+            SasCheck::Differs => SasStatus::Different,
+        };
+        cx.emit(PhoneEvent::Secured { call: number, protection: call.protection.clone() });
         self.media(cx, number, MediaCommand::Compared(check));
     }
 

@@ -40,6 +40,8 @@ pub enum SasStatus {
     Compared,
     /// The peer does not have the secret of an earlier call: it lost the secret, or somebody is between the phones.
     Broken,
+    /// The users compared the SAS in this call, and it differs: somebody is between the phones.
+    Different,
 }
 
 impl Protection {
@@ -93,6 +95,7 @@ impl fmt::Display for Protection {
                         f,
                         "SRTP {suite} by ZRTP, NOT with the phone of earlier calls; compare by voice: {sas}"
                     ),
+                    SasStatus::Different => write!(f, "SRTP {suite} by ZRTP, SAS DIFFERS: {sas}"),
                 }
             }
         }

@@ -7,11 +7,13 @@ use std::path::Path;
 
 /// A WAV file with one byte a sample.
 pub(crate) struct G711File {
-    decode: fn(u8) -> i16,
+    decode: Decoder,
     pub(crate) channels: u16,
     pub(crate) rate_hz: u32,
     coded: Vec<u8>,
 }
+
+type Decoder = fn(u8) -> i16;
 
 impl G711File {
     /// Reads a file, at most `frames_max` frames of it. `None`: it is another kind of file, or cannot be read.
@@ -54,13 +56,13 @@ impl G711File {
 }
 
 /// Decoder, channels and rate of a format chunk; `None`: it is not G.711.
-fn format_of(body: &[u8]) -> Option<(fn(u8) -> i16, u16, u32)> {
+fn format_of(body: &[u8]) -> Option<(Decoder, u16, u32)> {
     let short = |at: usize| Some(u16::from_le_bytes(body.get(at..at + 2)?.try_into().ok()?));
     let tag = match short(0)? {
         EXTENSIBLE => short(SUB_FORMAT)?,
         tag => tag,
     };
-    let decode: fn(u8) -> i16 = match tag {
+    let decode: Decoder = match tag {
         ALAW => g711::alaw_decode,
         MULAW => g711::mulaw_decode,
         _ => return None,

@@ -75,6 +75,9 @@ fn the_recording_equals_the_played_sound() {
     assert_eq!(take(&mut Source::wav(&path).unwrap().looped(), 20_000)[16_000..], sent[..4000]);
 }
 
+/// Format tag, encoder and decoder.
+type G711 = (u16, fn(i16) -> u8, fn(u8) -> i16);
+
 /// A WAV file with this format tag; `extensible`: as a sub-format.
 fn g711_file(tag: u16, extensible: bool, channels: u16, coded: &[u8]) -> Vec<u8> {
     let mut format = Vec::new();
@@ -107,7 +110,7 @@ fn files_of_mulaw_and_alaw_are_played() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.wav");
     let sound = take(&mut Source::tone(440).unwrap(), 8000);
-    let codes: [(u16, fn(i16) -> u8, fn(u8) -> i16); 2] =
+    let codes: [G711; 2] =
         [(7, g711::mulaw_encode, g711::mulaw_decode), (6, g711::alaw_encode, g711::alaw_decode)];
     for (tag, encode, decode) in codes {
         let coded: Vec<u8> = sound.iter().map(|sample| encode(*sample)).collect();

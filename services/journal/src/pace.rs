@@ -10,7 +10,6 @@
 //! record ends the ticks. An idle thread has no timer.
 
 use crate::shared::WAKE_NEVER;
-use crate::writer_thread::Durability;
 use std::time::{Duration, Instant};
 
 /// Relaxed: interval at which the buffer is taken and written. A record that is only in the buffer is lost when the
@@ -21,6 +20,16 @@ pub(crate) const TICK: Duration = Duration::from_millis(250);
 pub(crate) const TAKE_BYTES: usize = 256 << 10;
 /// Relaxed: interval of the syncs. The rest of the second in which a record must be durable is for the sync itself.
 pub(crate) const SYNC_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Moment at which a record counts as stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// The record is appended; it is durable within 1 s, and written within 250 ms.
+    #[default]
+    Relaxed,
+    /// The record is durable.
+    Strict,
+}
 
 /// Times of the last take and of the last sync.
 #[derive(Clone, Copy, Debug)]

@@ -154,10 +154,15 @@ impl Simulation {
     }
 
     fn append(&mut self, value: &[u8]) {
+        self.append_since(self.now, value);
+    }
+
+    /// Appends a record that arrived at `arrived`, possibly during a sync.
+    fn append_since(&mut self, arrived: Instant, value: &[u8]) {
         let wakes = self.stats().wakes;
         let number = self.writer.append(KEY, value);
-        self.open.push_back((number, self.now));
-        self.buffered.push_back(self.now);
+        self.open.push_back((number, arrived));
+        self.buffered.push_back(arrived);
         self.largest_buffer = self.largest_buffer.max(self.stats().waiting_bytes);
         if self.stats().wakes > wakes {
             self.wake_ups += 1;
@@ -171,7 +176,7 @@ impl Simulation {
         let interval = Duration::from_secs(1) / per_second;
         for n in 0..(duration.as_nanos() / interval.as_nanos()) as u32 {
             self.advance_to(begun + interval * n);
-            self.append(&VALUE);
+            self.append_since(begun + interval * n, &VALUE);
         }
         self.advance_to(begun + duration);
     }

@@ -36,7 +36,7 @@ pub(crate) struct Pending {
     /// Records refused because they were too long.
     pub(crate) refused: u64,
     /// Length of `bytes` from which an appending thread wakes the journal's thread; [`WAKE_NEVER`]: that thread is awake,
-    /// or wakes up by itself.
+    /// or wakes up by its own timer.
     pub(crate) wake_from: usize,
     /// Times that an appending thread woke the journal's thread.
     pub(crate) wakes: u64,

@@ -5,15 +5,17 @@
 //! the whole buffer and writes it at once; `pace.rs` says when.
 //!
 //! Guarantees of [`Durability`]:
-//! - relaxed: a record is durable within 1 s. It is written within 250 ms, and survives the death of the process from
-//!   then on; it is synced twice a second, and survives a power failure from then on.
+//! - relaxed: a record is durable within 1 s. It is written within 250 ms, or after a sync that takes longer, and
+//!   survives the death of the process from then on; it is synced twice a second, and survives a power failure from
+//!   then on.
 //! - strict: [`Writer::durable`] reaches a record's number when the record is durable, never before. While the disk
 //!   fails it does not advance, and [`Writer::failed`] is true.
 
+use crate::pace::Durability;
 use crate::record::{RECORD_HEADER_BYTES, encode};
 use crate::shared::{Pending, Shared};
 use crate::snapshot::Snapshots;
-use crate::writer_thread::{Durability, WriterEvent, WriterThread};
+use crate::writer_thread::{WriterEvent, WriterThread};
 use crate::{Journal, SnapshotSource};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};

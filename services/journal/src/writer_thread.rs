@@ -13,7 +13,7 @@
 //! because the table contains their state: after the snapshot they could only restore an older state of a key.
 
 use crate::Journal;
-use crate::pace::{Next, Pace, Waiting};
+use crate::pace::{Durability, Next, Pace, Waiting};
 use crate::shared::{Pending, Shared, WAKE_NEVER};
 use crate::snapshot::Snapshots;
 use std::io::{self, ErrorKind};
@@ -33,16 +33,6 @@ const STOP_WAIT_MAX: Duration = Duration::from_secs(3);
 const STOP_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 /// A buffer that is larger than this after a write is freed.
 const BUFFER_KEPT_BYTES: usize = 4 << 20;
-
-/// Moment at which a record counts as stored.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Durability {
-    /// The record is appended; it is durable within 1 s, and written within 250 ms.
-    #[default]
-    Relaxed,
-    /// The record is durable.
-    Strict,
-}
 
 /// Report of the journal's thread.
 #[derive(Debug)]

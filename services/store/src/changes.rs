@@ -6,7 +6,7 @@ use ringway_users::Ha1;
 use rusqlite::{Connection, params};
 
 /// Changes after a number, at most 10,000. The limit is a literal and the number has a unary `+`: SQLite compiles a
-/// statement anew for each execution if the plan may depend on a bound value, and a server runs it ten times a second.
+/// statement anew for each execution if the plan may depend on a bound value, and a server runs it twice a second.
 const CHANGES_AFTER: &str = "
     SELECT c.seq, c.kind, c.name, c.domain, s.name, s.domain, s.realm, s.ha1_md5, s.ha1_sha256
     FROM changed c LEFT JOIN subscriber s ON s.domain = c.domain AND s.name = c.name

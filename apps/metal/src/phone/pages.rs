@@ -58,6 +58,7 @@ impl Pages {
             | Effect::Save(_)
             | Effect::KeepPassword { .. }
             | Effect::ForgetPassword { .. }
+            | Effect::KeepCalls
             | Effect::Bell
             | Effect::Leave => None,
         };

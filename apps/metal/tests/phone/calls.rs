@@ -126,7 +126,7 @@ fn a_call_rings_until_somebody_answers_or_refuses_and_a_second_one_is_told_that_
     let screen = network.screen(BOB);
     assert!(
         screen.contains("calls ")
-            && screen.contains("Ctrl-A answer")
+            && screen.contains("Enter answer")
             && screen.contains("sip:alice@example.org"),
         "{screen}"
     );

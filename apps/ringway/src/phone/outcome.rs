@@ -73,7 +73,7 @@ const fn continuity_name(status: SasStatus) -> &'static str {
     match status {
         SasStatus::FirstCall => "first_call",
         SasStatus::Continued | SasStatus::Compared => "continued",
-        SasStatus::Broken => "broken",
+        SasStatus::Broken | SasStatus::Different => "broken",
     }
 }
 

@@ -17,6 +17,7 @@ use ringway_sdp::{Codec, CryptoSuite};
 use ringway_settings::HostPort;
 use ringway_sip::{Scheme, Uri};
 use ringway_transaction::DEFAULT_PORT;
+use ringway_ui::phone::escaped_user;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -257,6 +258,9 @@ struct Target {
 fn read_uri(what: &str, text: &str) -> Result<Target, Failure> {
     let wrong =
         |why: &str| Failure::usage(format!("{what}: {text:?} {why}; write for example sip:bob@example.org"));
+    if let Some(escaped) = escaped_user(text) {
+        return Err(Failure::usage(format!("{what}: {text:?}: a user part is ASCII; write {escaped}")));
+    }
     let uri = Uri::parse(text.as_bytes()).map_err(|_| wrong("is no URI"))?;
     match uri.scheme() {
         Scheme::Sip => {}

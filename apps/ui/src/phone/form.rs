@@ -95,8 +95,13 @@ impl Form {
                     *chosen = (*chosen + words.len().saturating_sub(1)) % words.len().max(1);
                     true
                 }
-                // A letter typed at a choice is not for the screen behind it.
-                Key::Char(_) => true,
+                // Any other letter typed at a choice is not for the screen behind it.
+                Key::Char(c) => {
+                    if let Some(place) = words.iter().position(|word| word.starts_with(c)) {
+                        *chosen = place;
+                    }
+                    true
+                }
                 _ => false,
             },
             None => false,

@@ -18,9 +18,9 @@ mod scene;
 mod settings;
 mod view;
 
-pub use model::{Effect, Event, Host, Model};
+pub use model::{Effect, Event, Host, Model, PAST_CALLS_BYTES_MAX};
 pub use moment::{Now, WallTime};
 pub use settings::{
-    Account, Contact, PasswordPlace, Registration, Secret, Settings, complete_uri, is_host_port,
+    Account, Contact, PasswordPlace, Registration, Secret, Settings, complete_uri, escaped_user, is_host_port,
 };
 pub use view::{Machine, SPARE_ROW, draw};

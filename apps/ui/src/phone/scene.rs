@@ -78,6 +78,11 @@ impl Scene {
         self.event(Event::Phone(event));
     }
 
+    /// The program calls a method of the model.
+    pub(crate) fn on_model(&mut self, call: impl FnOnce(&mut Model, Now, &mut Vec<Effect>)) {
+        call(&mut self.model, self.now, &mut self.effects);
+    }
+
     pub(crate) fn press(&mut self, key: Key) {
         self.event(Event::Key(key));
     }
@@ -102,6 +107,7 @@ impl Scene {
                 Effect::Save(_)
                 | Effect::KeepPassword { .. }
                 | Effect::ForgetPassword { .. }
+                | Effect::KeepCalls
                 | Effect::Bell
                 | Effect::Leave
                 | Effect::SignIn { .. } => None,

@@ -1,6 +1,6 @@
 //! Settings that the pages show and change.
 
-use alloc::borrow::ToOwned;
+use alloc::borrow::{Cow, ToOwned};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -111,14 +111,14 @@ impl fmt::Debug for Secret {
 ///
 /// # Errors
 /// One line for the user, if it is no SIP URI.
-pub fn complete_uri(text: &str, own: Option<&str>) -> Result<String, &'static str> {
+pub fn complete_uri(text: &str, own: Option<&str>) -> Result<String, Cow<'static, str>> {
     let text = text.trim();
     let lower = text.to_ascii_lowercase();
     if lower.starts_with("sips:") {
-        return Err("sips: needs TLS, which this version does not have yet; call the sip: address");
+        return Err("sips: needs TLS, which this version does not have yet; call the sip: address".into());
     }
     if lower.starts_with("tel:") {
-        return Err("tel: cannot be called; write the number alone, or sip:NUMBER@HOST");
+        return Err("tel: cannot be called; write the number alone, or sip:NUMBER@HOST".into());
     }
     let uri = if lower.starts_with("sip:") {
         text.to_owned()
@@ -133,6 +133,9 @@ pub fn complete_uri(text: &str, own: Option<&str>) -> Result<String, &'static st
         // In a URI the hash key is escaped (RFC 3261 §25.1: it is no `user-unreserved`).
         format!("sip:{}@{host}", user.replace('#', "%23"))
     };
+    if let Some(escaped) = escaped_user(&uri) {
+        return Err(format!("a user part is ASCII; write {escaped}").into());
+    }
     let example = "this is no SIP address; write for example bob@example.org or sip:bob@192.0.2.7:5060";
     match ringway_sip::Uri::parse(uri.as_bytes()) {
         Ok(parsed)
@@ -140,8 +143,21 @@ pub fn complete_uri(text: &str, own: Option<&str>) -> Result<String, &'static st
         {
             Ok(uri)
         }
-        Ok(_) | Err(_) => Err(example),
+        Ok(_) | Err(_) => Err(example.into()),
     }
+}
+
+/// The URI with the characters of its user part %-escaped that are not ASCII (RFC 3261 §25.1); `None`: there are none.
+pub fn escaped_user(uri: &str) -> Option<String> {
+    let (user, host) = uri.rsplit_once('@').filter(|(user, _)| !user.is_ascii())?;
+    let mut escaped = String::new();
+    for byte in user.bytes() {
+        match byte.is_ascii_graphic() {
+            true => escaped.push(byte.into()),
+            false => escaped.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    Some(format!("{escaped}@{host}"))
 }
 
 /// True for `HOST` or `HOST:PORT`, with an IPv6 address in brackets.
@@ -176,5 +192,12 @@ mod tests {
             assert!(complete_uri(text, own).is_err(), "{text}: {:?}", complete_uri(text, own));
         }
         assert!(complete_uri("bob", None).is_err());
+        for (text, advice) in [
+            ("ünï", "sip:%C3%BCn%C3%AF@example.org"),
+            ("sip:山@[2001:db8::1]", "sip:%E5%B1%B1@[2001:db8::1]"),
+        ] {
+            assert!(complete_uri(text, own).unwrap_err().contains(advice), "{text}");
+            assert_eq!(complete_uri(advice, None).as_deref(), Ok(advice), "the advice is accepted");
+        }
     }
 }

@@ -138,11 +138,17 @@ fn a_comparison_is_believed_and_secrets_are_stored_with_an_identity() {
     let protection = |status| Protection::Zrtp { suite, sas: "pdo8".to_owned(), status };
     let broken = PhoneEvent::Secured { call, protection: protection(SasStatus::Broken) };
     assert_eq!(world.events(ALICE).last(), Some(&broken));
-    world.command(ALICE, PhoneCommand::MarkSasVerified { call });
-    assert_eq!(
-        world.stations[ALICE].phone.call(call).unwrap().protection(),
-        &protection(SasStatus::Compared)
-    );
+    // The last comparison counts: the user may correct a wrong key.
+    for (command, status) in [
+        (PhoneCommand::MarkSasVerified { call }, SasStatus::Compared),
+        (PhoneCommand::MarkSasDifferent { call }, SasStatus::Different),
+        (PhoneCommand::MarkSasVerified { call }, SasStatus::Compared),
+    ] {
+        world.command(ALICE, command);
+        assert_eq!(world.stations[ALICE].phone.call(call).unwrap().protection(), &protection(status));
+        let secured = PhoneEvent::Secured { call, protection: protection(status) };
+        assert_eq!(world.events(ALICE).last(), Some(&secured));
+    }
     for (at, call) in [(ALICE, call), (BOB, called)] {
         world.media(at, call, CallMediaEvent::Session(MediaEvent::Retain(retained.clone())));
     }

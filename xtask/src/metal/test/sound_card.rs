@@ -21,7 +21,7 @@ pub(super) fn checks() -> Vec<Scenario> {
 /// Name of the check that needs the phone's image.
 pub(super) const NAME: &str = "phone/sound-card";
 
-/// Checks an incoming call: it rings until Ctrl-A, then each side receives the other's tone.
+/// Checks an incoming call: it rings until Enter, then each side receives the other's tone.
 fn answered_by_a_person(stage: &Stage) -> Result<()> {
     let microphone = stage.path("microphone.raw");
     write_stereo_tone(&microphone, MICROPHONE_HZ, MICROPHONE_S)?;
@@ -34,9 +34,9 @@ fn answered_by_a_person(stage: &Stage) -> Result<()> {
     machine.wait_for_output("microphone sent, sound played (Intel 82801AA AC97)")?;
 
     let mut caller = call(port, stage)?;
-    machine.wait_for_output("Ctrl-A answer")?;
+    machine.wait_for_output("Enter answer")?;
     std::thread::sleep(RINGING_TIME);
-    machine.type_keys("\x01")?;
+    machine.type_keys("\r")?;
     caller.wait()?;
     expect_call(&caller.output())?;
     machine.type_keys("\x11")?;

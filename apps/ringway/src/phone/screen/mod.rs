@@ -2,6 +2,8 @@
 //!
 //! Start reading at [`mod@run`].
 
+mod calls;
+mod input;
 mod run;
 pub(crate) mod settings;
 mod setup;

@@ -1,5 +1,7 @@
 //! `ringway phone`, from its start to its end.
 
+use super::calls;
+use super::input::Input;
 use super::settings::{self, Settings, password};
 use super::setup;
 use super::terminal::Screen;
@@ -7,7 +9,6 @@ use super::worker::PhoneHandle;
 use crate::failure::Failure;
 use clap::Args as ClapArgs;
 use ringway_linux::signals::{Signal, watch};
-use ringway_phone::PhoneEvent;
 use ringway_ui::phone::{Effect, Event, Host, Model, PasswordPlace, Registration, Secret};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -49,19 +50,23 @@ pub(crate) fn run(args: &PhoneScreenArgs) -> Result<(), Failure> {
     let signals = watch().map_err(|error| Failure::failed(format!("cannot take signals: {error}")))?;
     let (tell, events) = channel();
     let tell_phone = tell.clone();
-    let phone = PhoneHandle::open(file, &settings, move |event: PhoneEvent| {
-        tell_phone.send(Event::Phone(event)).is_ok()
-    })?;
+    let phone = PhoneHandle::open(file, &settings, move |input| tell_phone.send(input).is_ok())?;
     let mut model = Model::new(settings.pages, Host::System { file: file.display().to_string() });
     let mut effects = Vec::new();
     match why_asked {
         Some(why) => model.ask_password(&why),
         None => model.sign_in(password, &mut effects),
     }
+    let calls = calls::beside(file);
+    let read = calls::read(&calls, &mut model);
+    let calls = read.is_ok().then_some(calls);
+    if let Ok(Some(notice)) | Err(notice) = read {
+        let _ = tell.send(Input::Event(Event::NotSaved(notice)));
+    }
     let screen = Screen::enter(tell)
         .map_err(|error| Failure::failed(format!("cannot take over the terminal: {error}; check TERM")))?;
-    let ended =
-        Sitting { model, screen, phone: &phone, file: file.to_owned(), effects }.sit(&events, &signals);
+    let ended = Sitting { model, screen, phone: &phone, file: file.to_owned(), calls, effects }
+        .sit(&events, &signals);
     let closed = phone.close();
     ended.and(closed)
 }
@@ -86,11 +91,13 @@ struct Sitting<'d> {
     screen: Screen,
     phone: &'d PhoneHandle,
     file: PathBuf,
+    /// File of the history; `None`: it cannot be read, and is not written.
+    calls: Option<PathBuf>,
     effects: Vec<Effect>,
 }
 
 impl Sitting<'_> {
-    fn sit(mut self, events: &Receiver<Event>, signals: &Receiver<Signal>) -> Result<(), Failure> {
+    fn sit(mut self, inputs: &Receiver<Input>, signals: &Receiver<Signal>) -> Result<(), Failure> {
         loop {
             if self.act()? {
                 return Ok(());
@@ -99,17 +106,23 @@ impl Sitting<'_> {
             self.screen
                 .draw(&self.model, now)
                 .map_err(|error| Failure::failed(format!("cannot write to the terminal: {error}")))?;
-            let first = match events.recv_timeout(TICK) {
-                Ok(event) => event,
-                Err(RecvTimeoutError::Timeout) => Event::Tick,
+            let first = match inputs.recv_timeout(TICK) {
+                Ok(input) => input,
+                Err(RecvTimeoutError::Timeout) => Input::Event(Event::Tick),
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
             };
-            for event in std::iter::once(first).chain(events.try_iter()).take(EVENTS_MAX) {
-                self.model.update(self.screen.now(), event, &mut self.effects);
+            for input in std::iter::once(first).chain(inputs.try_iter()).take(EVENTS_MAX) {
+                let now = self.screen.now();
+                match input {
+                    Input::Event(event) => self.model.update(now, event, &mut self.effects),
+                    Input::SignedIn => self.model.on_signed_in(now, &mut self.effects),
+                    Input::NotSignedIn(why) => self.model.on_not_signed_in(now, &why),
+                }
             }
             // SIGHUP says that the terminal is gone.
             if signals.try_recv().is_ok() || self.screen.is_gone() {
-                return Ok(());
+                self.model.quit(self.screen.now(), &mut self.effects);
+                return self.act().map(|_| ());
             }
             if let Some(thread) = self.screen.panicked() {
                 return Err(Failure::failed(format!("the phone ends: {thread} panicked; please report it")));
@@ -124,8 +137,8 @@ impl Sitting<'_> {
     fn act(&mut self) -> Result<bool, Failure> {
         for effect in std::mem::take(&mut self.effects) {
             let done = match effect {
-                Effect::SignIn { account, password } => {
-                    self.phone.sign_in(account, password);
+                Effect::SignIn { account, password, stun } => {
+                    self.phone.sign_in(account, password, stun);
                     Ok(())
                 }
                 Effect::Phone(command) => {
@@ -134,8 +147,19 @@ impl Sitting<'_> {
                 }
                 Effect::Save(settings) => settings::save(&settings, &self.file),
                 Effect::KeepPassword { place, uri, password } => {
-                    password::keep(&place, &self.file, &uri, &password)
+                    let kept = password::keep(&place, &self.file, &uri, &password);
+                    match (kept, place) {
+                        (Err(why), PasswordPlace::Keyring) => {
+                            self.model.on_keyring_failed(self.screen.now(), &why, &mut self.effects);
+                            Ok(())
+                        }
+                        (kept, _) => kept,
+                    }
                 }
+                Effect::KeepCalls => match &self.calls {
+                    Some(file) => calls::write(file, &self.model.past_calls()),
+                    None => Ok(()),
+                },
                 Effect::ForgetPassword { place, uri } => password::forget(&place, &self.file, &uri),
                 Effect::Bell => {
                     self.screen.ring().map_err(|error| format!("cannot write to the terminal: {error}"))

@@ -1,5 +1,6 @@
 //! The user's terminal: taken over at the start, restored at the end, whatever the end is.
 
+use super::input::Input;
 use crossterm::event::{
     DisableBracketedPaste, EnableBracketedPaste, KeyCode, KeyEvent, KeyEventKind, KeyModifiers,
 };
@@ -35,7 +36,7 @@ impl Screen {
     }
 
     /// Takes the terminal over; keys go to `keys`. A panic in any thread restores it before the message is written.
-    pub(super) fn enter(keys: Sender<Event>) -> io::Result<Self> {
+    pub(super) fn enter(keys: Sender<Input>) -> io::Result<Self> {
         let is_over = Arc::new(AtomicBool::new(false));
         let panicked = Arc::new(Mutex::new(None));
         note_panics(panicked.clone());
@@ -143,7 +144,7 @@ fn note_panics(panicked: Arc<Mutex<Option<String>>>) {
     }));
 }
 
-fn read_keys(keys: &Sender<Event>, is_over: &AtomicBool) {
+fn read_keys(keys: &Sender<Input>, is_over: &AtomicBool) {
     while !is_over.load(Ordering::Relaxed) {
         let event = match input::poll(LOOK_EVERY) {
             Ok(false) => continue,
@@ -159,7 +160,7 @@ fn read_keys(keys: &Sender<Event>, is_over: &AtomicBool) {
             Err(_) => return,
         };
         if let Some(event) = event
-            && keys.send(event).is_err()
+            && keys.send(Input::Event(event)).is_err()
         {
             return;
         }

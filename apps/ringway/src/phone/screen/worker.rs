@@ -1,6 +1,7 @@
 //! The telephone's thread: takes commands of the screen and passes events to it, because signing in and out waits for the
 //! network, and the screen must not.
 
+use super::input::Input;
 use super::settings::Settings;
 use super::setup;
 use crate::failure::Failure;
@@ -10,7 +11,7 @@ use ringway_linux::Listen;
 use ringway_phone::{
     CallNumber, IncomingPolicy, NetworkFacts, PhoneCommand, PhoneEvent, Side, TransferPolicy,
 };
-use ringway_ui::phone::{Account, Secret};
+use ringway_ui::phone::{Account, Event, Secret};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
@@ -34,7 +35,7 @@ pub(super) struct PhoneHandle {
 
 /// A request of the screen.
 enum Request {
-    SignIn { account: Account, password: Secret },
+    SignIn { account: Account, password: Secret, stun: Option<String> },
     Phone(PhoneCommand),
 }
 
@@ -43,7 +44,7 @@ impl PhoneHandle {
     pub(super) fn open(
         file: &Path,
         settings: &Settings,
-        tell: impl Fn(PhoneEvent) -> bool + Send + 'static,
+        tell: impl Fn(Input) -> bool + Send + 'static,
     ) -> Result<Self, Failure> {
         let (requests, from) = channel();
         let worker = PhoneWorker {
@@ -51,6 +52,7 @@ impl PhoneHandle {
             settings: settings.clone(),
             tell,
             telephone: None,
+            in_use: None,
             calls: Vec::new(),
         };
         // A file that cannot be read is a reason not to start.
@@ -63,8 +65,8 @@ impl PhoneHandle {
     }
 
     /// Uses this account from now on.
-    pub(super) fn sign_in(&self, account: Account, password: Secret) {
-        let _ = self.requests.send(Request::SignIn { account, password });
+    pub(super) fn sign_in(&self, account: Account, password: Secret, stun: Option<String>) {
+        let _ = self.requests.send(Request::SignIn { account, password, stun });
     }
 
     /// Gives a command to the telephone.
@@ -91,11 +93,13 @@ struct PhoneWorker<T> {
     settings: Settings,
     tell: T,
     telephone: Option<Telephone>,
+    /// Settings of the telephone.
+    in_use: Option<crate::phone::settings::Settings>,
     /// Calls that are not over.
     calls: Vec<CallNumber>,
 }
 
-impl<T: Fn(PhoneEvent) -> bool> PhoneWorker<T> {
+impl<T: Fn(Input) -> bool> PhoneWorker<T> {
     fn run(mut self, requests: &Receiver<Request>) {
         loop {
             match self.run_once(requests) {
@@ -103,7 +107,7 @@ impl<T: Fn(PhoneEvent) -> bool> PhoneWorker<T> {
                 Ok(false) => break,
                 // A request that failed, or a telephone that has ended: the user gets a message, and may sign in again.
                 Err(failure) => {
-                    if !(self.tell)(PhoneEvent::Refused { what: failure.lines().join("; ") }) {
+                    if !self.tell(PhoneEvent::Refused { what: failure.lines().join("; ") }) {
                         break;
                     }
                 }
@@ -141,7 +145,16 @@ impl<T: Fn(PhoneEvent) -> bool> PhoneWorker<T> {
 
     fn take(&mut self, request: Request) -> Result<(), Failure> {
         match request {
-            Request::SignIn { account, password } => self.sign_in(&account, &password),
+            Request::SignIn { account, password, stun } => {
+                self.settings.pages.stun = stun;
+                let event = match self.sign_in(&account, &password) {
+                    Ok(()) => Input::SignedIn,
+                    Err(failure) => Input::NotSignedIn(failure.lines().join("; ")),
+                };
+                (self.tell)(event);
+                self.tell_network();
+                Ok(())
+            }
             Request::Phone(command) => {
                 let Some(telephone) = &self.telephone else {
                     return Err(Failure::failed("the phone is not signed in; F8 does that"));
@@ -154,15 +167,32 @@ impl<T: Fn(PhoneEvent) -> bool> PhoneWorker<T> {
         }
     }
 
+    /// Uses another account. The old one stays in use until server and STUN server of the new one are resolved, and is
+    /// used again if the telephone does not start with the new one.
     fn sign_in(&mut self, account: &Account, password: &Secret) -> Result<(), Failure> {
+        let settings = setup::phone_settings(&self.file, &self.settings, account, password)?;
         if let Some(old) = self.telephone.take() {
             old.shut_down();
         }
         self.calls.clear();
-        let settings = setup::phone_settings(&self.file, &self.settings, account, password)?;
+        let started = self.start(settings.clone());
+        match (&started, self.in_use.clone()) {
+            (Ok(()), _) => self.in_use = Some(settings),
+            // The failure that counts is the first one.
+            (Err(_), Some(old)) => drop(self.start(old)),
+            (Err(_), None) => {}
+        }
+        started
+    }
+
+    fn start(&mut self, settings: crate::phone::settings::Settings) -> Result<(), Failure> {
         self.telephone = Some(Telephone::start(settings, BEHAVIOUR, Some(self.known_phones()?))?);
-        self.tell_network();
         Ok(())
+    }
+
+    /// Passes an event of the telephone to the screen; false: nobody reads it any more.
+    fn tell(&self, event: PhoneEvent) -> bool {
+        (self.tell)(Input::Event(Event::Phone(event)))
     }
 
     fn known_phones(&self) -> Result<KnownPhones, Failure> {
@@ -186,7 +216,7 @@ impl<T: Fn(PhoneEvent) -> bool> PhoneWorker<T> {
             }
             _ => false,
         };
-        let is_read = (self.tell)(event);
+        let is_read = self.tell(event);
         if has_network_changed {
             self.tell_network();
         }
@@ -197,10 +227,11 @@ impl<T: Fn(PhoneEvent) -> bool> PhoneWorker<T> {
     fn break_off(&mut self, failure: &Failure) {
         self.telephone = None;
         let reason = failure.lines().join("; ");
-        for call in self.calls.drain(..) {
-            (self.tell)(PhoneEvent::Ended { call, by: Side::Failure, status: 0, reason: reason.clone() });
+        for call in std::mem::take(&mut self.calls) {
+            let reason = reason.clone();
+            self.tell(PhoneEvent::Ended { call, by: Side::Failure, status: 0, reason });
         }
-        (self.tell)(PhoneEvent::RegistrationFailed { status: 503, reason, retry_s: None });
+        self.tell(PhoneEvent::RegistrationFailed { status: 503, reason, retry_s: None });
     }
 
     /// Reports the addresses, which change when a call begins or ends.
@@ -217,6 +248,6 @@ impl<T: Fn(PhoneEvent) -> bool> PhoneWorker<T> {
             facts.listening.push(("RTP".to_owned(), rtp));
             facts.timing = format!("every packet at its time, thread priority: {priority}");
         }
-        (self.tell)(PhoneEvent::Network(facts));
+        self.tell(PhoneEvent::Network(facts));
     }
 }

@@ -1,7 +1,7 @@
 //! A call, and its entry in the history.
 
 use crate::phone::moment::Now;
-use crate::text::Shown;
+use crate::text::{Shown, cut, width};
 use alloc::borrow::ToOwned;
 use alloc::collections::VecDeque;
 use alloc::format;
@@ -14,7 +14,7 @@ pub(super) const NAME_CHARS_MAX: usize = 128;
 pub(in crate::phone) const URI_CHARS_MAX: usize = 256;
 pub(super) const REASON_CHARS_MAX: usize = 256;
 /// Mark of a call that bypasses the account's server.
-const DIRECT: &str = "(direct)";
+pub(super) const DIRECT: &str = "(direct)";
 /// Seconds that a sparkline remembers.
 const SERIES_MAX: usize = 300;
 /// Fall of a meter from one event to the next, at most.
@@ -61,7 +61,7 @@ impl Party {
 
     /// A caller who bypasses the account's server; nobody verified the URI.
     pub(super) fn direct(name: &str, uri: &str) -> Self {
-        let party = Self::new(&format!("{DIRECT} {name}"), uri);
+        let party = Self::new(&format!("{DIRECT} {}", name.trim()), uri);
         Self { label: Shown::new(&format!("{DIRECT} {uri}"), URI_CHARS_MAX), ..party }
     }
 
@@ -73,6 +73,15 @@ impl Party {
     /// `Bob <sip:bob@example.org>`
     pub(crate) fn whole(&self) -> String {
         if self.name.is_empty() { self.uri.to_string() } else { format!("{} <{}>", self.name, self.uri) }
+    }
+
+    /// The same in `columns`: the name is cut before the URI, because a name proves nothing.
+    pub(crate) fn within(&self, columns: usize) -> String {
+        let room = columns.saturating_sub(width(self.uri.as_str()) + 3);
+        if self.name.is_empty() || room == 0 {
+            return cut(self.uri.as_str(), columns);
+        }
+        format!("{} <{}>", cut(self.name.as_str(), room), self.uri)
     }
 
     /// The name of a contact, else the URI: anybody can claim a name.
@@ -130,6 +139,10 @@ pub(crate) struct Call {
     pub(crate) digits_sent: String,
     pub(crate) digits_received: String,
     pub(crate) transfer: Shown,
+    /// Target of our transfer.
+    pub(crate) transfer_to: Shown,
+    /// They talk to the target.
+    pub(crate) is_transferred: bool,
     /// Whom the other side wants us to call instead.
     pub(crate) asks_for: Option<Shown>,
 }
@@ -159,6 +172,8 @@ impl Call {
             digits_sent: String::new(),
             digits_received: String::new(),
             transfer: Shown::default(),
+            transfer_to: Shown::default(),
+            is_transferred: false,
             asks_for: None,
         }
     }
@@ -250,14 +265,18 @@ pub(crate) struct PastCall {
     pub(crate) at: Now,
     pub(crate) talked: Option<Duration>,
     pub(crate) outcome: Outcome,
-    /// Protection at its end.
-    pub(crate) lock: Protection,
+    /// Protection at its end, as [`lock_name`] names it.
+    pub(crate) lock: &'static str,
 }
 
 /// Outcome of a call of the history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Talked,
+    /// We transferred it.
+    Transferred {
+        to: Shown,
+    },
     /// They called, and nobody answered.
     Missed,
     /// We refused it.
@@ -276,6 +295,7 @@ impl PastCall {
     pub(super) fn of(call: &Call) -> Option<Self> {
         let Phase::Over { after, by, status, reason } = &call.phase else { return None };
         let outcome = match (call.origin, after, by) {
+            (_, Some(_), _) if call.is_transferred => Outcome::Transferred { to: call.transfer_to.clone() },
             (_, Some(_), _) => Outcome::Talked,
             (Origin::Theirs, None, Side::Us) => Outcome::Rejected,
             (Origin::Theirs, None, Side::Peer | Side::Failure) => Outcome::Missed,
@@ -290,7 +310,20 @@ impl PastCall {
             at: call.began,
             talked: *after,
             outcome,
-            lock: call.lock.clone(),
+            lock: lock_name(&call.lock),
         })
     }
 }
+
+/// Protection of a call, in fixed words.
+pub(crate) const fn lock_name(lock: &Protection) -> &'static str {
+    let [none, sdes, zrtp] = LOCKS;
+    match lock {
+        Protection::None => none,
+        Protection::Sdes { .. } => sdes,
+        Protection::Zrtp { .. } => zrtp,
+    }
+}
+
+/// Names of the kinds of protection.
+pub(super) const LOCKS: [&str; 3] = ["none", "SDES over plain SIP (weak)", "ZRTP"];

@@ -1,13 +1,13 @@
 //! Functions of the keys.
 
-use super::call::Asked;
+use super::call::{Asked, URI_CHARS_MAX};
 use super::{Effect, Host, Model, Overlay, Screen, Weight, contacts, login};
 use crate::keys::Key;
 use crate::phone::field::Field;
 use crate::phone::form::Pressed;
 use crate::phone::moment::Now;
-use crate::phone::settings::Secret;
-use crate::phone::settings::{Account, complete_uri};
+use crate::phone::settings::complete_uri;
+use crate::text::Shown;
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
 use alloc::format;
@@ -21,14 +21,18 @@ const PAGE: usize = 10;
 impl Model {
     pub(super) fn on_key(&mut self, now: Now, key: Key, effects: &mut Vec<Effect>) {
         match key {
-            Key::Ctrl('c' | 'q') => return self.leave(effects),
-            Key::Ctrl('a') => return self.answer(effects),
+            Key::Ctrl('c' | 'q') => return self.leave(now, effects),
+            // Ctrl-A is the prefix of GNU screen.
+            Key::Ctrl('a') | Key::Function(9) => return self.answer(effects),
             Key::Ctrl('r') => return self.reject(effects),
             Key::Ctrl('x') => return self.hang_up(effects),
             _ => {}
         }
         if self.overlay.is_some() {
             return self.on_overlay_key(now, key, effects);
+        }
+        if key == Key::Enter && self.enter_answers() {
+            return self.answer(effects);
         }
         let screens = self.host.screens();
         let last_screen = screens.len() - 1;
@@ -81,7 +85,7 @@ impl Model {
         }
         match (self.screen, key) {
             (_, Key::Char('?')) => self.overlay = Some(Overlay::Help { top: 0 }),
-            (_, Key::Char('q')) => self.leave(effects),
+            (_, Key::Char('q')) => self.leave(now, effects),
             (_, Key::Char('a')) => self.answer(effects),
             (_, Key::Char('r')) => self.reject(effects),
             (Screen::Contacts, key) => self.on_contacts_key(now, key, effects),
@@ -139,33 +143,9 @@ impl Model {
                         Some("calls are live; hang up before you change the account".to_owned());
                     return;
                 }
-                self.settings.stun = login.stun;
-                self.change_account(login.account, login.password, effects);
-                self.login = login::form(&self.settings);
-                self.go(Screen::Keypad);
-                if let Host::System { file } = &self.host {
-                    let text = format!("saved in {file}");
-                    self.tell(now, Weight::Note, &text);
-                }
+                self.try_account(now, login, effects);
             }
         }
-    }
-
-    /// An empty password is the one that the same account had.
-    fn change_account(&mut self, account: Account, typed: Secret, effects: &mut Vec<Effect>) {
-        let uri = account.uri.clone();
-        let before = self.settings.account.replace(account.clone());
-        effects.push(Effect::Save(Box::new(self.settings.clone())));
-        let is_same = before.as_ref().is_some_and(|before| before.uri == uri);
-        let password = if is_same && typed == Secret::default() { self.password.clone() } else { typed };
-        if let Some(before) = before.filter(|before| !is_same || before.password != account.password) {
-            effects.push(Effect::ForgetPassword { place: before.password, uri: before.uri });
-        }
-        if password != Secret::default() {
-            let place = account.password.clone();
-            effects.push(Effect::KeepPassword { place, uri, password: password.clone() });
-        }
-        self.sign_in(password, effects);
     }
 
     fn on_contacts_key(&mut self, now: Now, key: Key, effects: &mut Vec<Effect>) {
@@ -253,13 +233,8 @@ impl Model {
             Key::Char('t') if is_talking => {
                 self.overlay = Some(Overlay::Transfer { call: number, to: Field::default(), error: None });
             }
-            Key::Char('v') => self.mark_verified(now, number, effects),
-            Key::Char('V') => {
-                if matches!(call.lock, Protection::Zrtp { .. }) {
-                    effects.push(Effect::Phone(PhoneCommand::MarkSasDifferent { call: number }));
-                    self.tell(now, Weight::Careful, "somebody sits between you: say nothing secret, hang up");
-                }
-            }
+            Key::Char('v') => self.mark_sas(now, number, SasStatus::Compared, effects),
+            Key::Char('V') => self.mark_sas(now, number, SasStatus::Different, effects),
             Key::Char(face) => {
                 if let Some(digit) = Digit::new(face).filter(|_| is_talking) {
                     effects.push(Effect::Phone(PhoneCommand::Dtmf { call: number, digit }));
@@ -284,7 +259,7 @@ impl Model {
             },
             Overlay::Leave => {
                 if matches!(key, Key::Char('y') | Key::Enter) {
-                    effects.extend([Effect::Phone(PhoneCommand::Quit), Effect::Leave]);
+                    self.quit(now, effects);
                 }
                 None
             }
@@ -324,6 +299,9 @@ impl Model {
             Key::Escape => None,
             Key::Enter => match complete_uri(&to.text(), self.own_uri()) {
                 Ok(uri) => {
+                    if let Some(call) = self.call_mut(call) {
+                        call.transfer_to = Shown::new(&uri, URI_CHARS_MAX);
+                    }
                     effects.push(Effect::Phone(PhoneCommand::Transfer { call, to: uri }));
                     None
                 }
@@ -341,8 +319,8 @@ impl Model {
         let uri = match complete_uri(text, self.own_uri()) {
             Ok(uri) => uri,
             Err(why) => {
+                self.tell(now, Weight::Failed, &why);
                 self.address_error = Some(why);
-                self.tell(now, Weight::Failed, why);
                 return false;
             }
         };
@@ -413,6 +391,17 @@ impl Model {
         }
     }
 
+    /// True while Enter answers: a call rings, and on this page Enter has no other function now.
+    pub(crate) fn enter_answers(&self) -> bool {
+        let Some(number) = self.ringing_to_answer() else { return false };
+        match self.screen {
+            Screen::Keypad => self.address.is_empty(),
+            Screen::Calls => self.calls.get(self.chosen).is_some_and(|call| call.number == number),
+            Screen::Call | Screen::Network | Screen::Log => true,
+            Screen::Contacts | Screen::Ladder | Screen::Account => false,
+        }
+    }
+
     /// The ringing call that the user means.
     fn ringing_to_answer(&self) -> Option<CallNumber> {
         let waits = |call: &&super::Call| call.rings_here() && call.asked.is_none();
@@ -471,31 +460,40 @@ impl Model {
         effects.push(Effect::Phone(command));
     }
 
-    fn mark_verified(&mut self, now: Now, number: CallNumber, effects: &mut Vec<Effect>) {
-        let lock = self.call(number).map(|call| call.lock.clone()).unwrap_or_default();
-        match lock {
-            Protection::Zrtp {
-                status: SasStatus::FirstCall | SasStatus::Continued | SasStatus::Broken,
-                ..
-            } => {
-                effects.push(Effect::Phone(PhoneCommand::MarkSasVerified { call: number }));
+    /// Records the comparison of the SAS; the last one counts, so that a wrong key can be corrected.
+    fn mark_sas(&mut self, now: Now, call: CallNumber, marked: SasStatus, effects: &mut Vec<Effect>) {
+        let Some(Protection::Zrtp { status, .. }) = self.call(call).map(|call| &call.lock) else {
+            return self.tell(now, Weight::Note, "there is no SAS to compare: only ZRTP has one");
+        };
+        let is_recorded = *status == marked;
+        let (command, weight, text) = match marked {
+            SasStatus::Different => (
+                PhoneCommand::MarkSasDifferent { call },
+                Weight::Careful,
+                "the SAS differs, somebody sits between you: say nothing secret, hang up",
+            ),
+            _ if is_recorded => {
+                return self.tell(now, Weight::Note, "the SAS is compared already; V: it is not equal");
             }
-            Protection::Zrtp { status: SasStatus::Compared, .. } => {
-                self.tell(now, Weight::Note, "the SAS of this call is compared already");
-            }
-            Protection::None | Protection::Sdes { .. } => {
-                self.tell(now, Weight::Note, "there is no SAS to compare: only ZRTP has one");
-            }
+            _ => (
+                PhoneCommand::MarkSasVerified { call },
+                Weight::Note,
+                "recorded: the SAS is equal, nobody sits between you",
+            ),
+        };
+        if !is_recorded {
+            effects.push(Effect::Phone(command));
         }
+        self.tell(now, weight, text);
     }
 
-    fn leave(&mut self, effects: &mut Vec<Effect>) {
+    fn leave(&mut self, now: Now, effects: &mut Vec<Effect>) {
         if self.host == Host::Machine {
             return;
         }
         // Pressed twice, it is meant.
         if self.calls.is_empty() || self.overlay == Some(Overlay::Leave) {
-            effects.extend([Effect::Phone(PhoneCommand::Quit), Effect::Leave]);
+            self.quit(now, effects);
         } else {
             self.overlay = Some(Overlay::Leave);
         }

@@ -1,12 +1,19 @@
 //! The account page's form.
 
+use super::call::REASON_CHARS_MAX;
+use super::{Effect, Host, Model, Registered, Screen, Weight};
 use crate::phone::field::Field;
 use crate::phone::form::{Entry, Form, choice};
+use crate::phone::moment::Now;
 use crate::phone::settings::Secret;
 use crate::phone::settings::{Account, PasswordPlace, Registration, Settings, complete_uri, is_host_port};
+use crate::text::Shown;
 use alloc::borrow::ToOwned;
+use alloc::boxed::Box;
+use alloc::format;
 use alloc::string::String;
 use alloc::vec;
+use alloc::vec::Vec;
 use ringway_sansio::Transport;
 
 const ADDRESS: usize = 0;
@@ -56,6 +63,76 @@ pub(super) fn form(settings: &Settings) -> Form {
     form
 }
 
+impl Model {
+    /// Signs in to the account of the form. It is saved once that succeeded. An empty password is the one that the same
+    /// account had.
+    pub(super) fn try_account(&mut self, now: Now, mut login: Login, effects: &mut Vec<Effect>) {
+        let before = self.settings.account.as_ref();
+        let is_same = before.is_some_and(|before| before.uri == login.account.uri);
+        if is_same && login.password == Secret::default() {
+            login.password = self.password.clone();
+        }
+        effects.push(Effect::SignIn {
+            account: login.account.clone(),
+            password: login.password.clone(),
+            stun: login.stun.clone(),
+        });
+        self.pending = Some(login);
+        self.tell(now, Weight::Note, "signing in…");
+    }
+
+    /// Saves the account that is in use now, if it is a new one. Its events come after this.
+    pub fn on_signed_in(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        self.registered = Registered::No;
+        let Some(Login { account, stun, password }) = self.pending.take() else { return };
+        let (uri, place) = (account.uri.clone(), account.password.clone());
+        self.settings.stun = stun;
+        let before = self.settings.account.replace(account);
+        effects.push(Effect::Save(Box::new(self.settings.clone())));
+        if let Some(before) = before.filter(|before| before.uri != uri || before.password != place) {
+            effects.push(Effect::ForgetPassword { place: before.password, uri: before.uri });
+        }
+        if password != Secret::default() {
+            effects.push(Effect::KeepPassword { place, uri, password: password.clone() });
+        }
+        self.password = password;
+        self.login = form(&self.settings);
+        if self.screen == Screen::Account {
+            self.go(Screen::Keypad);
+        }
+        if let Host::System { file } = &self.host {
+            let text = format!("saved in {file}");
+            self.tell(now, Weight::Note, &text);
+        }
+    }
+
+    /// Shows why an account cannot be used, such as for a server that cannot be resolved. A new one is not saved, and its form
+    /// is shown again; the former account, if there was one, is still in use.
+    pub fn on_not_signed_in(&mut self, now: Now, why: &str) {
+        self.tell(now, Weight::Failed, why);
+        let reason = Shown::new(why, REASON_CHARS_MAX);
+        if self.pending.take().is_some() {
+            self.login.error = Some(format!("nothing is saved: {reason}"));
+            self.go(Screen::Account);
+        } else {
+            self.registered = Registered::Failed { reason, retry_at: None };
+        }
+    }
+
+    /// Keeps the password in a file instead of the keyring.
+    pub fn on_keyring_failed(&mut self, now: Now, why: &str, effects: &mut Vec<Effect>) {
+        let Some(account) = &mut self.settings.account else { return };
+        let place = PasswordPlace::File(PASSWORD_FILE.to_owned());
+        account.password = place.clone();
+        let (uri, password) = (account.uri.clone(), self.password.clone());
+        effects.push(Effect::Save(Box::new(self.settings.clone())));
+        effects.push(Effect::KeepPassword { place, uri, password });
+        self.login = form(&self.settings);
+        let text = format!("the password is in the file {PASSWORD_FILE} (mode 600): {why}");
+        self.tell(now, Weight::Careful, &text);
+    }
+}
+
 /// The values of a valid form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Login {
@@ -69,6 +146,10 @@ pub(super) fn read(form: &mut Form, settings: &Settings) -> Option<Login> {
     form.error = None;
     let uri = match complete_uri(&form.text(ADDRESS), None) {
         Ok(uri) if uri.contains('@') => uri,
+        Err(why) if form.text(ADDRESS).contains('@') => {
+            form.complain(ADDRESS, why);
+            return None;
+        }
         Ok(_) | Err(_) => {
             form.complain(ADDRESS, "this is no SIP address; write for example alice@example.org");
             return None;
@@ -107,4 +188,150 @@ pub(super) fn read(form: &mut Form, settings: &Settings) -> Option<Login> {
         password,
     };
     Some(Login { account, stun: host(STUN), password: Secret(form.text(PASSWORD)) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keys::Key;
+    use crate::phone::scene::Scene;
+
+    #[test]
+    fn the_first_start_asks_who_one_is_and_saves_it() {
+        let mut scene = Scene::with(Settings::default());
+        assert_eq!(scene.model.screen, Screen::Account);
+        scene.types("alice@example.org");
+        scene.press(Key::Down);
+        scene.types("secret?");
+        scene.press(Key::Down);
+        scene.types("192.0.2.10:5060");
+        scene.press(Key::Down);
+        scene.press(Key::Right);
+        scene.press(Key::Enter);
+        let tried = scene.effects();
+        let [Effect::SignIn { account, .. }] = tried.as_slice() else { panic!("{tried:?}") };
+        assert_eq!(scene.model.screen, Screen::Account, "it is saved once it works");
+        scene.on_model(Model::on_signed_in);
+        let effects = scene.effects();
+        let [Effect::Save(settings), Effect::KeepPassword { place, uri, password }] = effects.as_slice()
+        else {
+            panic!("{effects:?}");
+        };
+        assert_eq!(settings.account.as_ref(), Some(account));
+        assert_eq!((uri.as_str(), password), ("sip:alice@example.org", &Secret("secret?".to_owned())));
+        assert_eq!((place, &account.password), (&PasswordPlace::Keyring, &PasswordPlace::Keyring));
+        assert_eq!(account.server.as_deref(), Some("192.0.2.10:5060"));
+        assert_eq!(
+            (account.transport, account.registration),
+            (ringway_sansio::Transport::Tcp, Registration::Wanted)
+        );
+        assert_eq!(scene.model.screen, Screen::Keypad);
+        assert!(!format!("{tried:?} {effects:?}").contains("secret?"), "a password is never printed");
+    }
+
+    #[test]
+    fn changing_the_account_keeps_the_password_unless_it_is_another_one() {
+        let mut scene = Scene::new();
+        let mut effects = Vec::new();
+        let kept = Secret("kept".to_owned());
+        scene.model.sign_in(kept.clone(), &mut effects);
+        assert!(matches!(effects.as_slice(), [Effect::SignIn { password, .. }] if *password == kept));
+        scene.press(Key::Function(8));
+        // The last field: from asking to the file.
+        scene.press(Key::Up);
+        scene.press(Key::BackTab);
+        scene.press(Key::Left);
+        scene.press(Key::Enter);
+        scene.on_model(Model::on_signed_in);
+        let effects = scene.effects();
+        let [
+            _,
+            _,
+            Effect::ForgetPassword { place: PasswordPlace::Ask, .. },
+            Effect::KeepPassword { place, password, .. },
+        ] = effects.as_slice()
+        else {
+            panic!("{effects:?}");
+        };
+        assert_eq!((place.text().as_str(), password), ("file:phone.password", &kept));
+        // Another account has another password.
+        scene.press(Key::Function(8));
+        scene.press(Key::Up);
+        scene.press(Key::Ctrl('u'));
+        scene.types("dan@example.org");
+        scene.press(Key::Enter);
+        scene.on_model(Model::on_signed_in);
+        let effects = scene.effects();
+        let [Effect::SignIn { account, password, .. }, _, Effect::ForgetPassword { uri, .. }] =
+            effects.as_slice()
+        else {
+            panic!("{effects:?}");
+        };
+        assert_eq!((uri.as_str(), account.uri.as_str()), ("sip:alice@example.org", "sip:dan@example.org"));
+        assert_eq!(password, &Secret::default());
+    }
+
+    #[test]
+    fn a_wrong_account_is_said_at_its_field() {
+        let mut scene = Scene::with(Settings::default());
+        scene.types("not an address");
+        scene.press(Key::Enter);
+        assert!(scene.model.login.error.as_ref().unwrap().contains("alice@example.org"));
+        assert_eq!((scene.model.login.focus, scene.effects()), (0, vec![]));
+        scene.press(Key::Ctrl('u'));
+        scene.types("sip:alice@example.org");
+        scene.press(Key::Down);
+        scene.press(Key::Down);
+        scene.types("host:99999");
+        scene.press(Key::Up);
+        scene.press(Key::Enter);
+        assert_eq!((scene.model.login.focus, scene.effects()), (2, vec![]));
+    }
+
+    #[test]
+    fn an_account_that_cannot_be_used_is_not_saved_and_the_old_one_stays() {
+        let mut scene = Scene::new();
+        let before = scene.model.settings.clone();
+        scene.press(Key::Function(8));
+        for key in [Key::Down, Key::Ctrl('u')] {
+            scene.press(key);
+        }
+        scene.types("nowhere.invalid");
+        scene.press(Key::Enter);
+        let tried = scene.effects();
+        let [Effect::SignIn { account, .. }] = tried.as_slice() else { panic!("{tried:?}") };
+        assert_eq!(account.server.as_deref(), Some("nowhere.invalid"));
+        scene.press(Key::Function(2));
+        scene.on_model(|model, now, _| {
+            model.on_not_signed_in(now, "cannot resolve nowhere.invalid; check the name")
+        });
+        assert_eq!((scene.effects(), &scene.model.settings), (vec![], &before));
+        assert!(scene.shows("! nothing is saved: cannot resolve nowhere.invalid; check the name"));
+        assert_eq!(scene.model.login.text(2), "nowhere.invalid", "the form keeps what was typed");
+        // At the start there is nothing to be saved.
+        let mut scene = Scene::new();
+        scene.on_model(|model, now, _| model.on_not_signed_in(now, "cannot resolve nowhere.invalid"));
+        assert!(scene.line("Ringway").contains("NOT REGISTERED: cannot resolve"), "{:#?}", scene.lines());
+    }
+
+    #[test]
+    fn a_password_that_the_keyring_does_not_keep_goes_into_a_file_and_that_is_said() {
+        let mut scene = Scene::new();
+        let secret = Secret("kept".to_owned());
+        scene.model.sign_in(secret.clone(), &mut Vec::new());
+        scene.on_model(|model, now, effects| {
+            model.on_keyring_failed(now, "the stored password cannot be read back", effects);
+        });
+        let effects = scene.effects();
+        let [Effect::Save(settings), Effect::KeepPassword { place, password, .. }] = effects.as_slice()
+        else {
+            panic!("{effects:?}");
+        };
+        assert_eq!(
+            (settings.account.as_ref().map(|account| &account.password), password),
+            (Some(place), &secret)
+        );
+        assert_eq!(place, &PasswordPlace::File("phone.password".to_owned()));
+        assert!(scene.shows("careful: the password is in the file phone.password (mode 600): the stored"));
+    }
 }

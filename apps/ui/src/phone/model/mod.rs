@@ -10,12 +10,14 @@ mod contacts;
 mod keys;
 mod ladder;
 mod login;
+mod past;
 mod phone;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use call::{Asked, Call, Origin, Outcome, PastCall, Phase, Series};
+pub(crate) use call::{Asked, Call, Origin, Outcome, PastCall, Phase, Series, lock_name};
 pub(crate) use ladder::{Ladder, Rung};
+pub use past::PAST_CALLS_BYTES_MAX;
 
 use super::field::Field;
 use super::form::Form;
@@ -25,12 +27,14 @@ use super::settings::{Account, PasswordPlace, Settings};
 use crate::keys::Key;
 use crate::log::{Level, Log};
 use crate::text::Shown;
+use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 use core::time::Duration;
+use login::Login;
 use ringway_phone::{CallNumber, NetworkFacts, PhoneCommand, PhoneEvent};
 
 /// Time after which a notice goes.
@@ -57,18 +61,21 @@ pub enum Event {
 /// An output of the model: something for the program to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Use this account from now on, and register it if it is to be registered.
+    /// Use this account from now on, and register it if it is to be registered; then call [`Model::on_signed_in`] or
+    /// [`Model::on_not_signed_in`].
     SignIn {
         /// The account.
         account: Account,
         /// Its password; empty: there is none.
         password: Secret,
+        /// STUN server, `HOST[:PORT]`.
+        stun: Option<String>,
     },
     /// A command to the phone.
     Phone(PhoneCommand),
     /// Save the settings.
     Save(Box<Settings>),
-    /// Save a password.
+    /// Save a password; if the keyring fails, call [`Model::on_keyring_failed`].
     KeepPassword {
         /// Storage of the password.
         place: PasswordPlace,
@@ -84,6 +91,8 @@ pub enum Effect {
         /// URI of its account.
         uri: String,
     },
+    /// Keep the history of calls: [`Model::past_calls`].
+    KeepCalls,
     /// Ring the terminal's bell: somebody calls.
     Bell,
     /// End the program.
@@ -177,7 +186,7 @@ pub(crate) enum Overlay {
     /// Question before leaving with live calls.
     Leave,
     /// Target of a transfer.
-    Transfer { call: CallNumber, to: Field, error: Option<&'static str> },
+    Transfer { call: CallNumber, to: Field, error: Option<Cow<'static, str>> },
     /// A contact, new (`None`) or by its index.
     Contact { at: Option<usize>, form: Form },
     /// Question before a contact is deleted.
@@ -236,9 +245,11 @@ pub struct Model {
     pub(crate) registered: Registered,
     /// Of the account in use.
     password: Secret,
+    /// A login that is not in use yet; nothing of it is saved.
+    pending: Option<Login>,
     pub(crate) login: Form,
     pub(crate) address: Field,
-    pub(crate) address_error: Option<&'static str>,
+    pub(crate) address_error: Option<Cow<'static, str>>,
     /// Dialled addresses, the newest first.
     dialled: Vec<String>,
     /// Index of the one in the address line.
@@ -277,6 +288,7 @@ impl Model {
             notice: None,
             registered: Registered::No,
             password: Secret::default(),
+            pending: None,
             login: login::form(&settings),
             settings,
             address: Field::default(),
@@ -315,7 +327,7 @@ impl Model {
     pub fn sign_in(&mut self, password: Secret, effects: &mut Vec<Effect>) {
         if let Some(account) = self.settings.account.clone() {
             self.password = password.clone();
-            effects.push(Effect::SignIn { account, password });
+            effects.push(Effect::SignIn { account, password, stun: self.settings.stun.clone() });
         }
     }
 
@@ -329,6 +341,27 @@ impl Model {
         self.login = login::form(&self.settings);
         self.login.error = Some(Shown::new(why, NOTICE_CHARS_MAX).to_string());
         self.screen = Screen::Account;
+    }
+
+    /// The history as text, newest first, at most [`PAST_CALLS_BYTES_MAX`] bytes.
+    pub fn past_calls(&self) -> String {
+        past::text_of(&self.history)
+    }
+
+    /// Sets the history, and returns the number of lines that are no calls and were left out.
+    pub fn set_past_calls(&mut self, text: &str) -> usize {
+        let (mut history, wrong) = past::calls_of(text, self.host.limits().past_calls);
+        for past in &mut history {
+            past.party = self.party(past.party.name.as_str(), &past.party.address);
+        }
+        self.history = history;
+        wrong
+    }
+
+    fn keep_past_calls(&self, effects: &mut Vec<Effect>) {
+        if self.host.can_save() {
+            effects.push(Effect::KeepCalls);
+        }
     }
 
     /// Adds a line to the log.

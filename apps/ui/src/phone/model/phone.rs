@@ -2,7 +2,7 @@
 
 use super::call::{Call, Origin, PastCall, Phase, REASON_CHARS_MAX, URI_CHARS_MAX};
 use super::{Effect, Mapping, Model, Overlay, Registered, Screen, Weight};
-use crate::phone::model::call::{NAME_CHARS_MAX, Party};
+use crate::phone::model::call::{DIRECT, NAME_CHARS_MAX, Party};
 use crate::phone::moment::Now;
 use crate::text::Shown;
 use alloc::borrow::ToOwned;
@@ -10,7 +10,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::time::Duration;
-use ringway_phone::{CallNumber, Hold, PhoneEvent, Protection, SasStatus, Side, TransferStep};
+use ringway_phone::{CallNumber, Hold, PhoneCommand, PhoneEvent, Protection, SasStatus, Side, TransferStep};
 
 impl Model {
     pub(super) fn on_phone(&mut self, now: Now, event: PhoneEvent, effects: &mut Vec<Effect>) {
@@ -74,7 +74,10 @@ impl Model {
             | PhoneEvent::CallerProven { .. }
             | PhoneEvent::CallerRefused { .. }
             | PhoneEvent::OptionsAnswered { .. } => {}
-            PhoneEvent::Ended { call, by, status, reason } => self.end(now, call, by, status, &reason),
+            PhoneEvent::Ended { call, by, status, reason } => {
+                self.end(now, call, by, status, &reason);
+                self.keep_past_calls(effects);
+            }
             PhoneEvent::Ringing { call }
             | PhoneEvent::Early { call }
             | PhoneEvent::Answered { call, .. }
@@ -121,17 +124,7 @@ impl Model {
                 call.hold = hold;
                 call.asked = None;
             }
-            PhoneEvent::Transfer { step, .. } => {
-                let text = match step {
-                    TransferStep::Trying { status } => format!("under way: {status}"),
-                    TransferStep::Done => "done: they talk to each other now".to_owned(),
-                    TransferStep::Failed { status, reason } => {
-                        told = Some((Weight::Failed, format!("transfer of {who}: {status} {reason}")));
-                        format!("failed: {status} {reason}")
-                    }
-                };
-                call.transfer = Shown::new(&text, REASON_CHARS_MAX);
-            }
+            PhoneEvent::Transfer { step, .. } => told = transfer(call, step),
             PhoneEvent::TransferAsked { to, .. } => call.asks_for = Some(Shown::new(&to, URI_CHARS_MAX)),
             PhoneEvent::OfferRefused { status, reason, .. } => {
                 let text = format!("refused a change that {who} wanted: {status} {reason}");
@@ -197,6 +190,9 @@ impl Model {
         call.is_securing = false;
         let who = call.party.short();
         let text = match (after, call.origin, by) {
+            _ if call.is_transferred => {
+                format!("transfer done: {who} talks to {} now; this call is over", call.transfer_to)
+            }
             (Some(_), _, Side::Peer) => format!("{who} has hung up"),
             (None, Origin::Theirs, Side::Peer | Side::Failure) => format!("missed call from {who}"),
             (None, Origin::Ours, Side::Peer) => format!("{who} did not take the call: {status} {reason}"),
@@ -232,12 +228,43 @@ impl Model {
         self.last = Some(call);
     }
 
+    /// Ends the program: live calls are over, and are kept in the history.
+    pub fn quit(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        while let Some(number) = self.calls.first().map(|call| call.number) {
+            self.end(now, number, Side::Us, 0, "");
+            self.keep_past_calls(effects);
+        }
+        effects.extend([Effect::Phone(PhoneCommand::Quit), Effect::Leave]);
+    }
+
     /// The other side; a contact's name is better than what it calls itself.
-    fn party(&self, name: &str, uri: &str) -> Party {
+    pub(super) fn party(&self, name: &str, uri: &str) -> Party {
+        if let Some(name) = name.strip_prefix(DIRECT) {
+            return Party::direct(name, uri);
+        }
         let plain = uri.split([';', '?']).next().unwrap_or(uri);
         let known = self.settings.contacts.iter().find(|contact| contact.uri.eq_ignore_ascii_case(plain));
         known.map_or_else(|| Party::new(name, uri), |contact| Party::contact(&contact.name, uri))
     }
+}
+
+/// Takes the progress of our transfer, and gives the notice about it.
+fn transfer(call: &mut Call, step: TransferStep) -> Option<(Weight, String)> {
+    let (who, to) = (call.party.short(), &call.transfer_to);
+    let (text, notice) = match step {
+        TransferStep::Trying { status } => (format!("under way: {status}"), None),
+        TransferStep::Done => (
+            format!("done: they talk to {to} now"),
+            Some((Weight::Note, format!("transfer done: {who} talks to {to} now"))),
+        ),
+        TransferStep::Failed { status, reason } => (
+            format!("failed: {status} {reason}"),
+            Some((Weight::Failed, format!("transfer of {who}: {status} {reason}"))),
+        ),
+    };
+    call.is_transferred = matches!(&notice, Some((Weight::Note, _)));
+    call.transfer = Shown::new(&text, REASON_CHARS_MAX);
+    notice
 }
 
 /// Takes the protection of a call, and gives the notice about it.

@@ -5,7 +5,6 @@
 
 use super::*;
 use crate::phone::scene::{LADDER, Scene};
-use crate::phone::settings::{PasswordPlace, Registration};
 use PhoneCommand as Do;
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -20,95 +19,6 @@ use ringway_sansio::Transport;
 
 fn zrtp(status: SasStatus) -> Protection {
     Protection::Zrtp { suite: CryptoSuite::AesCm128HmacSha1_80, sas: "jf4k".to_owned(), status }
-}
-
-#[test]
-fn the_first_start_asks_who_one_is_and_saves_it() {
-    let mut scene = Scene::with(Settings::default());
-    assert_eq!(scene.model.screen, Screen::Account);
-    scene.types("alice@example.org");
-    scene.press(Key::Down);
-    scene.types("secret?");
-    scene.press(Key::Down);
-    scene.types("192.0.2.10:5060");
-    scene.press(Key::Down);
-    scene.press(Key::Right);
-    scene.press(Key::Enter);
-    let effects = scene.effects();
-    let [
-        Effect::Save(settings),
-        Effect::KeepPassword { place, uri, password },
-        Effect::SignIn { account, .. },
-    ] = effects.as_slice()
-    else {
-        panic!("{effects:?}");
-    };
-    assert_eq!(settings.account.as_ref(), Some(account));
-    assert_eq!((uri.as_str(), password), ("sip:alice@example.org", &Secret("secret?".to_owned())));
-    assert_eq!((place, &account.password), (&PasswordPlace::Keyring, &PasswordPlace::Keyring));
-    assert_eq!(account.server.as_deref(), Some("192.0.2.10:5060"));
-    assert_eq!(
-        (account.transport, account.registration),
-        (ringway_sansio::Transport::Tcp, Registration::Wanted)
-    );
-    assert_eq!(scene.model.screen, Screen::Keypad);
-    assert!(!format!("{:?}", effects).contains("secret?"), "a password is never printed");
-}
-
-#[test]
-fn changing_the_account_keeps_the_password_unless_it_is_another_one() {
-    let mut scene = Scene::new();
-    let mut effects = Vec::new();
-    let kept = Secret("kept".to_owned());
-    scene.model.sign_in(kept.clone(), &mut effects);
-    assert!(matches!(effects.as_slice(), [Effect::SignIn { password, .. }] if *password == kept));
-    scene.press(Key::Function(8));
-    // The last field: from asking to the file.
-    scene.press(Key::Up);
-    scene.press(Key::BackTab);
-    scene.press(Key::Left);
-    scene.press(Key::Enter);
-    let effects = scene.effects();
-    let [
-        _,
-        Effect::ForgetPassword { place: PasswordPlace::Ask, .. },
-        Effect::KeepPassword { place, password, .. },
-        _,
-    ] = effects.as_slice()
-    else {
-        panic!("{effects:?}");
-    };
-    assert_eq!((place.text().as_str(), password), ("file:phone.password", &kept));
-    // Another account has another password.
-    scene.press(Key::Function(8));
-    scene.press(Key::Up);
-    scene.press(Key::Ctrl('u'));
-    scene.types("dan@example.org");
-    scene.press(Key::Enter);
-    let effects = scene.effects();
-    let [_, Effect::ForgetPassword { uri, .. }, Effect::SignIn { account, password }] = effects.as_slice()
-    else {
-        panic!("{effects:?}");
-    };
-    assert_eq!((uri.as_str(), account.uri.as_str()), ("sip:alice@example.org", "sip:dan@example.org"));
-    assert_eq!(password, &Secret::default());
-}
-
-#[test]
-fn a_wrong_account_is_said_at_its_field() {
-    let mut scene = Scene::with(Settings::default());
-    scene.types("not an address");
-    scene.press(Key::Enter);
-    assert!(scene.model.login.error.as_ref().unwrap().contains("alice@example.org"));
-    assert_eq!((scene.model.login.focus, scene.effects()), (0, vec![]));
-    scene.press(Key::Ctrl('u'));
-    scene.types("sip:alice@example.org");
-    scene.press(Key::Down);
-    scene.press(Key::Down);
-    scene.types("host:99999");
-    scene.press(Key::Up);
-    scene.press(Key::Enter);
-    assert_eq!((scene.model.login.focus, scene.effects()), (2, vec![]));
 }
 
 #[test]
@@ -171,6 +81,7 @@ fn who_calls_is_rejected_missed_or_answered() {
     scene.press(Key::Ctrl('a'));
     assert_eq!(scene.commands(), [], "it is rejected already");
     scene.phone(PhoneEvent::Ended { call: first, by: Side::Us, status: 486, reason: String::new() });
+    assert!(matches!(scene.effects().as_slice(), [Effect::KeepCalls]));
     scene.wait_ms(9000);
     scene.event(Event::Tick);
     assert_eq!(scene.effects(), [], "nobody calls any more");
@@ -303,8 +214,98 @@ fn the_sas_is_marked_once_and_only_where_there_is_one() {
     scene.secured(call, zrtp(SasStatus::Broken));
     assert!(scene.model.notice.as_ref().unwrap().text.as_str().contains("compare the SAS"));
     scene.press(Key::Char('v'));
-    scene.press(Key::Char('V'));
-    assert_eq!(scene.commands(), [Do::MarkSasVerified { call }, Do::MarkSasDifferent { call }]);
+    assert_eq!(scene.commands(), [Do::MarkSasVerified { call }]);
+}
+
+#[test]
+fn the_last_comparison_of_the_sas_is_what_the_page_and_the_notice_say() {
+    let notice = |scene: &Scene| scene.model.notice.as_ref().unwrap().text.as_str().to_owned();
+    let (equal, differs) = (('v', SasStatus::Compared), ('V', SasStatus::Different));
+    for order in [[equal, differs], [differs, equal], [differs, differs]] {
+        let mut scene = Scene::new();
+        let call = scene.talk_to(1, "sip:bob@example.org");
+        scene.secured(call, zrtp(SasStatus::FirstCall));
+        for (key, status) in order {
+            scene.press(Key::Char(key));
+            if !scene.commands().is_empty() {
+                scene.secured(call, zrtp(status));
+            }
+        }
+        let (line, notice) = (scene.line("SAS jf4k"), notice(&scene));
+        if order[1] == equal {
+            assert!(line.contains("compared: nobody sits between you"), "{line}");
+            assert!(notice.contains("the SAS is equal"), "{notice}");
+        } else {
+            assert!(line.ends_with("DIFFERS: somebody sits between you; v: it is equal"), "{line}");
+            assert!(notice.contains("the SAS differs"), "{notice}");
+        }
+    }
+}
+
+#[test]
+fn enter_answers_where_it_has_no_other_function_and_f9_everywhere() {
+    for page in 2..=8 {
+        let mut scene = Scene::new();
+        scene.press(Key::Function(page));
+        let call = scene.bob_calls(1);
+        let answer = [Do::Answer { call }];
+        // On the contacts, the ladder and the account page Enter has a function.
+        let enter_answers = !matches!(page, 3 | 7 | 8);
+        assert_eq!(scene.line(">>").contains("Enter answer"), enter_answers, "F{page}");
+        assert_eq!(scene.line(">>").contains("F9 answer"), !enter_answers, "F{page}");
+        scene.press(Key::Enter);
+        assert_eq!(scene.commands() == answer, enter_answers, "F{page}");
+        if !enter_answers {
+            scene.press(Key::Function(9));
+            assert_eq!(scene.commands(), answer, "F{page}");
+        }
+        scene.press(Key::Enter);
+        assert_eq!(scene.commands(), [], "it is answered once");
+    }
+    let mut scene = Scene::new();
+    scene.types("carol");
+    scene.bob_calls(1);
+    assert!(scene.line(">>").contains("F9 answer"));
+    scene.press(Key::Enter);
+    assert_eq!(
+        scene.commands(),
+        [Do::Call { to: "sip:carol@example.org".to_owned() }],
+        "a typed text is sent"
+    );
+}
+
+#[test]
+fn a_digit_in_the_contact_box_chooses_the_quick_dial_key() {
+    let mut scene = Scene::new();
+    scene.press(Key::Function(3));
+    scene.press(Key::Char('n'));
+    scene.types("Dan 2");
+    scene.press(Key::Down);
+    scene.types("dan2");
+    scene.press(Key::Down);
+    scene.types("7x");
+    scene.press(Key::Enter);
+    let dan = scene.model.settings.contacts.last().unwrap();
+    assert_eq!((dan.name.as_str(), dan.uri.as_str(), dan.quick), ("Dan 2", "sip:dan2@example.org", Some(7)));
+}
+
+#[test]
+fn a_successful_transfer_is_shown_as_one_to_the_end() {
+    let mut scene = Scene::new();
+    let call = scene.talk_to(1, "sip:bob@example.org");
+    scene.press(Key::Char('t'));
+    scene.types("carol");
+    scene.press(Key::Enter);
+    let to = "sip:carol@example.org".to_owned();
+    assert_eq!(scene.commands(), [Do::Transfer { call, to }]);
+    scene.phone(PhoneEvent::Transfer { call, step: TransferStep::Trying { status: 100 } });
+    scene.phone(PhoneEvent::Transfer { call, step: TransferStep::Done });
+    assert!(scene.shows("transfer done: Bob talks to sip:carol@example.org now"), "{:#?}", scene.lines());
+    scene.phone(PhoneEvent::Ended { call, by: Side::Us, status: 200, reason: String::new() });
+    assert!(scene.shows("over: transferred to sip:carol@example.org"), "{:#?}", scene.lines());
+    assert!(scene.shows("transfer done: Bob talks to sip:carol@example.org now; this call is over"));
+    scene.press(Key::Function(4));
+    assert!(scene.line("Bob").contains("transferred to sip:carol@example.org"));
 }
 
 #[test]
@@ -437,7 +438,8 @@ fn leaving_while_a_call_is_live_is_asked() {
     assert_eq!(scene.effects(), []);
     scene.press(Key::Ctrl('c'));
     scene.press(Key::Char('y'));
-    assert_eq!(scene.effects(), [Effect::Phone(Do::Quit), Effect::Leave]);
+    assert_eq!(scene.effects(), [Effect::KeepCalls, Effect::Phone(Do::Quit), Effect::Leave]);
+    assert!(scene.model.past_calls().contains("sip:bob@example.org"), "{}", scene.model.past_calls());
     let mut idle = Scene::new();
     idle.press(Key::Ctrl('q'));
     assert_eq!(idle.effects(), [Effect::Phone(Do::Quit), Effect::Leave]);

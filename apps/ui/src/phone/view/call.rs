@@ -1,7 +1,7 @@
 //! The call page: the peer, the protection, the sound.
 
 use super::canvas::Canvas;
-use crate::phone::model::{Asked, Call, Model, Phase, Series};
+use crate::phone::model::{Asked, Call, Model, Phase, Series, lock_name};
 use crate::phone::moment::Now;
 use crate::phone::moment::clock;
 use crate::style::Style;
@@ -21,7 +21,7 @@ const FIGURES_COLUMNS: usize = 32;
 
 pub(super) fn draw(canvas: &mut Canvas<'_>, model: &Model, now: Now) {
     let Some(call) = model.shown_call() else {
-        canvas.put_cut(0, 1, "No call. F2 makes one; Ctrl-A answers who calls.", Style::Quiet);
+        canvas.put_cut(0, 1, "No call. F2 makes one; F9 answers who calls.", Style::Quiet);
         return;
     };
     let count = match model.calls.iter().position(|other| other.number == call.number) {
@@ -65,11 +65,12 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, model: &Model, now: Now) {
 /// State of a call, in words.
 pub(super) fn state(call: &Call, now: Now) -> String {
     let mut words = vec![match &call.phase {
-        Phase::RingsHere => "rings here: a answers, r rejects".to_owned(),
+        Phase::RingsHere => "rings here: Enter answers, r rejects".to_owned(),
         Phase::Calling => format!("calling, {} s", now.elapsed.saturating_sub(call.began.elapsed).as_secs()),
         Phase::RingsThere => "rings there".to_owned(),
         Phase::Early => "rings there, with sound".to_owned(),
         Phase::Talking { .. } => "talking".to_owned(),
+        Phase::Over { .. } if call.is_transferred => format!("over: transferred to {}", call.transfer_to),
         Phase::Over { after, by, status, reason } => match (after, by) {
             (Some(_), Side::Us) => "over: you hung up".to_owned(),
             (Some(_), Side::Peer) => "over: they hung up".to_owned(),
@@ -98,15 +99,6 @@ pub(super) fn state(call: &Call, now: Now) -> String {
     words.join(", ")
 }
 
-/// Protection of a call, in fixed words.
-pub(super) fn lock_name(lock: &Protection) -> &'static str {
-    match lock {
-        Protection::None => "none",
-        Protection::Sdes { .. } => "SDES over plain SIP (weak)",
-        Protection::Zrtp { .. } => "ZRTP",
-    }
-}
-
 fn lock(canvas: &mut Canvas<'_>, call: &Call, row: usize) {
     canvas.put(0, row, "Lock", Style::Quiet);
     let (style, suite, meaning) = match &call.lock {
@@ -129,9 +121,16 @@ fn lock(canvas: &mut Canvas<'_>, call: &Call, row: usize) {
             suite.name(),
             format!("SAS {sas}  UNKNOWN PHONE: compare; v: it is equal, V: it is not"),
         ),
-        Protection::Zrtp { suite, sas, status: SasStatus::Compared } => {
-            (Style::Good, suite.name(), format!("SAS {sas}  compared: nobody sits between you"))
-        }
+        Protection::Zrtp { suite, sas, status: SasStatus::Different } => (
+            Style::Bad,
+            suite.name(),
+            format!("SAS {sas}  DIFFERS: somebody sits between you; v: it is equal"),
+        ),
+        Protection::Zrtp { suite, sas, status: SasStatus::Compared } => (
+            Style::Good,
+            suite.name(),
+            format!("SAS {sas}  compared: nobody sits between you; V: it is not equal"),
+        ),
     };
     let end = canvas.put(VALUE_X, row, lock_name(&call.lock), style);
     canvas.put_cut(end + 2, row, suite, Style::Quiet);

@@ -35,7 +35,7 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, model: &Model) {
     let (text, column) = model.address.window(room);
     canvas.put(ADDRESS_X, 1, &pad(&text, room), Style::Field);
     canvas.set_cursor(ADDRESS_X + column, 1);
-    match model.address_error {
+    match &model.address_error {
         Some(error) => canvas.put_cut(ADDRESS_X, 2, &format!("! {error}"), Style::Warning),
         None => canvas.put_cut(ADDRESS_X, 2, &meaning(model), Style::Quiet),
     };
@@ -43,7 +43,7 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, model: &Model) {
         canvas.put(1, row, line, Style::Plain);
     }
     canvas.put(LIST_X, 4, "Quick dial", Style::Strong);
-    canvas.put(LIST_X + 12, 4, "Alt and the digit", Style::Quiet);
+    canvas.put(LIST_X + 12, 4, "digit and Enter, or Alt and digit", Style::Quiet);
     for key in 1..=9_u8 {
         let row = 5 + usize::from(key);
         match model.settings.contacts.iter().find(|contact| contact.quick == Some(key)) {
@@ -81,6 +81,6 @@ fn meaning(model: &Model) -> String {
     };
     match complete_uri(&text, model.own_uri()) {
         Ok(uri) => format!("Enter calls {} ({srtp})", Shown::new(&uri, 256)),
-        Err(why) => why.to_owned(),
+        Err(why) => why.into_owned(),
     }
 }

@@ -2,7 +2,7 @@
 
 use super::call;
 use super::canvas::Canvas;
-use crate::phone::model::{Call, Model, Origin, Outcome, PastCall};
+use crate::phone::model::{Call, Model, Origin, Outcome, PastCall, lock_name};
 use crate::phone::moment::Now;
 use crate::phone::moment::clock;
 use crate::style::Style;
@@ -42,13 +42,14 @@ pub(super) fn calls(canvas: &mut Canvas<'_>, model: &Model, now: Now) {
 
 fn live_line(call: &Call, now: Now) -> String {
     let when = format!("NOW {}", call.talked(now).map(clock).unwrap_or_default());
-    let how = format!("{}; {}", call::state(call, now), call::lock_name(&call.lock));
+    let how = format!("{}; {}", call::state(call, now), lock_name(&call.lock));
     line(&when, call.origin, call.party.short(), &how)
 }
 
 fn past_line(past: &PastCall) -> String {
     let how = match (&past.outcome, past.talked) {
-        (Outcome::Talked, Some(talked)) => format!("{}; {}", clock(talked), call::lock_name(&past.lock)),
+        (Outcome::Talked, Some(talked)) => format!("{}; {}", clock(talked), past.lock),
+        (Outcome::Transferred { to }, _) => format!("transferred to {to}"),
         (Outcome::Talked, None) => "talked".to_owned(),
         (Outcome::Missed, _) => "MISSED".to_owned(),
         (Outcome::Rejected, _) => "rejected by you".to_owned(),

@@ -137,7 +137,7 @@ fn tabs(canvas: &mut Canvas<'_>, model: &Model) {
 /// An incoming call, or a notice.
 fn notice(canvas: &mut Canvas<'_>, model: &Model) {
     let row = canvas.rows() - 2;
-    let mut alarm = |text: &str, keys: &str| {
+    let alarm = |canvas: &mut Canvas<'_>, text: &str, keys: &str| {
         let room = canvas.columns().saturating_sub(width(keys));
         canvas.put(0, row, &format!("{}{keys}", pad(text, room)), Style::Alarm);
     };
@@ -146,15 +146,18 @@ fn notice(canvas: &mut Canvas<'_>, model: &Model) {
             0 | 1 => String::new(),
             count => format!(" (+{})", count - 1),
         };
-        alarm(
-            &format!(" >> {} calls", call.party.whole()),
-            &format!("{more}  Ctrl-A answer  Ctrl-R reject "),
-        );
+        let key = if model.overlay.is_none() && model.enter_answers() { "Enter" } else { "F9" };
+        let keys = format!("{more}  {key} answer  Ctrl-R reject ");
+        let room = canvas.columns().saturating_sub(width(&keys) + 4);
+        // The address is more important than the verb.
+        let verb = if width(call.party.uri.as_str()) + 6 > room { "" } else { " calls" };
+        let who = call.party.within(room - width(verb));
+        alarm(canvas, &format!(" >> {who}{verb}"), &keys);
     } else if let Some((call, target)) =
         model.transfer_asked().and_then(|call| Some((call, call.asks_for.as_ref()?)))
     {
         let text = format!(" >> {} sends you to {target}", call.party.short());
-        alarm(&text, "  Ctrl-A call there  Ctrl-R no ");
+        alarm(canvas, &text, "  F9 call there  Ctrl-R no ");
     } else if let Some(notice) = &model.notice {
         let (word, style) = match notice.weight {
             Weight::Note => ("", Style::Plain),
@@ -183,7 +186,7 @@ fn help_line(model: &Model) -> String {
     let keys = match (model.screen, &model.overlay) {
         (_, Some(_)) => "Esc back",
         (Screen::Keypad, None) => {
-            "Enter call  Up/Down dialled before  Alt-1..9 quick dial  F1 help  Ctrl-Q quit"
+            "Enter call  1..9 Enter quick dial  Up/Down dialled before  F1 help  Ctrl-Q quit"
         }
         (Screen::Contacts, None) if !model.host.can_save() => "Enter call  ? help",
         (Screen::Contacts, None) => {
@@ -192,7 +195,7 @@ fn help_line(model: &Model) -> String {
         (Screen::Calls, None) => "Enter open or call again  x hang up  s save as contact  ? help  q quit",
         (Screen::Call, None) => match model.shown_call() {
             Some(call) if call.is_over() => "Enter call again  ? help  q quit",
-            Some(call) if call.rings_here() => "a answer  r reject  n next call  ? help  q quit",
+            Some(call) if call.rings_here() => "Enter answer  r reject  n next call  ? help  q quit",
             Some(call) if !call.is_talking() => "x give up  n next call  ? help  q quit",
             Some(call) if matches!(call.lock, Protection::Zrtp { .. }) => {
                 "h hold  m mute  t transfer  v SAS equal  0-9*# keys  n next  x hang up  ? help"

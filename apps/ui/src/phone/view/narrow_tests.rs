@@ -30,6 +30,10 @@ fn a_caller_who_bypasses_the_server_is_marked_even_with_a_contacts_address() {
     let lines = scene.lines();
     assert!(lines[4].contains("in   Bob                  rejected"), "{}", lines[4]);
     assert!(lines[5].contains("in   (direct) sip:bob@ex… rejected"), "{}", lines[5]);
+    let mut next = Scene::new();
+    assert_eq!(next.model.set_past_calls(&scene.model.past_calls()), 0);
+    next.press(Key::Function(4));
+    assert_eq!(next.lines()[4..6], lines[4..6], "the file keeps the mark");
 }
 
 #[test]

@@ -8,15 +8,19 @@ use crate::text::{Shown, pad};
 use alloc::borrow::ToOwned;
 use alloc::format;
 
-const HELP: [&str; 38] = [
+/// Columns of the help; they fit the smallest window.
+pub(super) const HELP_COLUMNS: usize = super::COLUMNS_MIN - 4;
+
+pub(super) const HELP: [&str; 40] = [
     "Everywhere",
-    "  F1            this help (? too, where nothing is typed)",
-    "  F2 … F8       the screens; Tab and Shift-Tab go through them",
-    "  Ctrl-A        answer; another call is put on hold first",
+    "  F1            this help (? where nothing is typed)",
+    "  F2 … F8       the pages; Tab: the next one",
+    "  F9, Ctrl-A    answer; another call is held first",
+    "  Enter         answer, where it has no other function",
     "  Ctrl-R        reject a call, or a requested transfer",
     "  Ctrl-X        hang up",
-    "  Alt-1 … 9     quick dial",
-    "  Ctrl-Q        leave (q too, where nothing is typed)",
+    "  Alt-1 … 9     quick dial, as F2, the digit, Enter",
+    "  Ctrl-Q        leave (q where nothing is typed)",
     "",
     "Keypad",
     "  Enter         call; a lone digit is a quick dial key",
@@ -25,7 +29,7 @@ const HELP: [&str; 38] = [
     "",
     "Contacts",
     "  Enter call, n new, e edit, d delete",
-    "  1 … 9         give this quick dial key, 0 takes it away",
+    "  1 … 9         give this quick dial key, 0 removes it",
     "",
     "Calls",
     "  Enter         show a live call, or call again",
@@ -35,7 +39,8 @@ const HELP: [&str; 38] = [
     "  h             hold, and take back",
     "  m             mute, and unmute",
     "  t             transfer to somebody else",
-    "  v, V          you compared the SAS: it is equal, it is not",
+    "  v, V          you compared the SAS: equal, not equal;",
+    "                the last one counts",
     "  0-9 * # A-D   press a key of the telephone",
     "  n             next call; h there swaps the two",
     "  x             hang up",
@@ -54,7 +59,7 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, model: &Model, overlay: &Overlay) {
     match overlay {
         Overlay::Help { top } => {
             let rows = canvas.rows().saturating_sub(4);
-            let mut inside = canvas.window(64, rows, "Help: Up and Down scroll, Esc closes");
+            let mut inside = canvas.window(HELP_COLUMNS + 4, rows, "Help: Up and Down scroll, Esc closes");
             let last = HELP.len().saturating_sub(inside.rows());
             for (row, line) in (0..inside.rows()).zip(HELP.iter().skip((*top).min(last))) {
                 let style = if line.starts_with(' ') { Style::Plain } else { Style::Strong };

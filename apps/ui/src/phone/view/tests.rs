@@ -2,11 +2,12 @@
 //!
 //! Tested: every screen and overlay, all locks, small and large windows, and texts that would like to run the terminal.
 
+use super::{help_line, overlay};
 use crate::keys::Key;
 use crate::phone::model::Event;
 use crate::phone::scene::{LADDER, Scene, lines};
 use crate::phone::settings::Settings;
-use crate::text::is_typeable;
+use crate::text::{is_typeable, width};
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::String;
@@ -128,15 +129,82 @@ fn who_calls_is_seen_on_every_screen() {
     for key in 2..=8 {
         scene.press(Key::Function(key));
         let banner = scene.line(">>");
-        assert_eq!(banner, " >> Eve <sip:eve@example.net> calls                Ctrl-A answer  Ctrl-R reject");
+        let answer = if matches!(key, 3 | 4 | 7 | 8) { "   F9" } else { "Enter" };
+        assert_eq!(
+            banner,
+            format!(" >> Eve <sip:eve@example.net> calls                 {answer} answer  Ctrl-R reject")
+        );
     }
     scene.bob_calls(3);
     assert!(scene.line(">>").contains("(+1)"));
     scene.press(Key::Function(5));
     assert!(scene.line("Bob").ends_with("call 1 of 3, n shows the next"));
     scene.press(Key::Char('n'));
-    assert!(scene.shows("rings here: a answers, r rejects"));
-    assert!(scene.lines()[23].contains("a answer  r reject"));
+    assert!(scene.shows("rings here: Enter answers, r rejects"));
+    assert!(scene.lines()[23].contains("Enter answer  r reject"));
+}
+
+#[test]
+fn the_address_of_who_calls_is_seen_behind_any_name() {
+    for name in ["Robert ".repeat(20), "山田太郎".repeat(9), "👍🏽 Zoë 🇩🇪".repeat(7)] {
+        let mut scene = Scene::new();
+        let uri = "sip:mallory@example.net".to_owned();
+        scene.phone(PhoneEvent::Incoming {
+            call: CallNumber(1),
+            name: name.clone(),
+            uri,
+            bypasses_server: false,
+        });
+        for columns in [60, 80, 132] {
+            let cells = scene.cells(columns, 24);
+            let banner = cells.row_text(22);
+            assert!(columns == 60 || banner.contains("… <sip:mallory@example.net> calls"), "{banner}");
+            assert!(banner.contains("sip:mallory@example.net"), "{columns}: {banner}");
+            assert!(banner.trim_end().ends_with("Enter answer  Ctrl-R reject"), "{columns}: {banner}");
+            assert_eq!(width(&banner), columns, "{banner}");
+        }
+    }
+}
+
+#[test]
+fn columns_behind_wide_letters_are_aligned() {
+    let mut settings = crate::phone::scene::settings();
+    for (contact, name) in settings.contacts.iter_mut().zip(["山田太郎", "👍🏽 Zoë 🇩🇪", "عمر"])
+    {
+        contact.name = name.to_owned();
+    }
+    let mut scene = Scene::with(settings);
+    scene.press(Key::Function(3));
+    let cells = scene.cells(80, 24);
+    for row in 4..7 {
+        let text = cells.row_text(row);
+        let before = text.split("sip:").next().unwrap();
+        assert_eq!(width(before), 34, "{text}");
+    }
+}
+
+#[test]
+fn no_line_of_help_is_cut_in_80_columns() {
+    let mut scene = Scene::new();
+    for line in overlay::HELP {
+        assert!(width(line) <= overlay::HELP_COLUMNS, "{line}");
+    }
+    scene.press(Key::Function(1));
+    assert!(lines(&scene.cells(60, 48)).iter().any(|line| line.contains("the last one counts")));
+    scene.press(Key::Escape);
+    let whole = |scene: &Scene| {
+        let line = help_line(&scene.model);
+        assert!(width(&line) <= 80, "{line}");
+    };
+    for key in 2..=8 {
+        scene.press(Key::Function(key));
+        whole(&scene);
+    }
+    scene.bob_calls(1);
+    scene.press(Key::Function(5));
+    whole(&scene);
+    scene.talk_to(2, "sip:bob@example.org");
+    whole(&scene);
 }
 
 #[test]
@@ -145,7 +213,7 @@ fn a_transfer_that_is_asked_for_is_shown() {
     scene.phone(PhoneEvent::TransferAsked { call, to: "sip:carol@example.org".into() });
     assert_eq!(
         scene.line(">>"),
-        " >> Bob sends you to sip:carol@example.org         Ctrl-A call there  Ctrl-R no"
+        " >> Bob sends you to sip:carol@example.org             F9 call there  Ctrl-R no"
     );
 }
 
@@ -230,7 +298,7 @@ fn overlays_lie_over_the_screen() {
     scene.phone(PhoneEvent::Transfer { call, step: TransferStep::Trying { status: 180 } });
     assert_eq!(scene.line("Transfer"), " Transfer  under way: 180");
     scene.press(Key::Char('?'));
-    assert!(scene.shows("answer; another call is put on hold first"));
+    assert!(scene.shows("answer; another call is held first"));
     for _ in 0..10 {
         scene.press(Key::PageDown);
     }
@@ -331,10 +399,8 @@ fn wide_letters_keep_columns_in_line() {
     scene.press(Key::Function(4));
     let banner = scene.line(">>");
     assert_eq!(crate::text::width(&banner), 79, "{banner}");
-    assert!(
-        banner.ends_with("…  Ctrl-A answer  Ctrl-R reject")
-            || banner.ends_with("…   Ctrl-A answer  Ctrl-R reject")
-    );
+    assert!(banner.contains("… <sip:山@x> calls"), "{banner}");
+    assert!(banner.ends_with("  Enter answer  Ctrl-R reject"), "{banner}");
 }
 
 #[test]

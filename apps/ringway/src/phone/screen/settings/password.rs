@@ -28,24 +28,34 @@ pub(crate) fn read(place: &PasswordPlace, config: &Path, uri: &str) -> Result<Op
     }
 }
 
-/// Saves the password of the account `uri`.
+/// Saves the password of the account `uri`, and reads it back.
 ///
 /// # Errors
 /// One line for the user.
 pub(crate) fn keep(place: &PasswordPlace, config: &Path, uri: &str, password: &Secret) -> Result<(), String> {
     match place {
-        PasswordPlace::Ask => Ok(()),
+        PasswordPlace::Ask => return Ok(()),
         PasswordPlace::File(name) => {
             let path = beside(config, name);
-            private_file::replace(&path, format!("{}\n", password.0).as_bytes(), private_file::MODE).map_err(
-                |error| format!("{}: cannot write the password: {error}; check the folder", path.display()),
-            )
+            private_file::replace(&path, format!("{}\n", password.0).as_bytes(), private_file::MODE)
+                .map_err(|error| {
+                    format!("{}: cannot write the password: {error}; check the folder", path.display())
+                })?;
         }
-        PasswordPlace::Keyring if password.0.is_empty() => Ok(()),
+        PasswordPlace::Keyring if password.0.is_empty() => return Ok(()),
         PasswordPlace::Keyring => {
-            entry(uri)?.set_password(&password.0).map_err(|error| keyring_failed(&error))
+            entry(uri)?.set_password(&password.0).map_err(|error| keyring_failed(&error))?;
         }
     }
+    is_kept(&read(place, config, uri)?, password)
+}
+
+/// Compares what was read back: a keyring may accept a password and not give it back.
+fn is_kept(read_back: &Option<Secret>, password: &Secret) -> Result<(), String> {
+    if read_back.as_ref() == Some(password) {
+        return Ok(());
+    }
+    Err("the stored password cannot be read back; store it elsewhere".to_owned())
 }
 
 /// Removes the password of the account `uri`, if it is there.
