@@ -78,6 +78,9 @@ impl Party {
     /// The same in `columns`: the name is cut before the URI, because a name proves nothing.
     pub(crate) fn within(&self, columns: usize) -> String {
         let room = columns.saturating_sub(width(self.uri.as_str()) + 3);
+        if self.is_direct() && room < DIRECT.len() {
+            return cut(self.label.as_str(), columns);
+        }
         if self.name.is_empty() || room == 0 {
             return cut(self.uri.as_str(), columns);
         }
