@@ -48,7 +48,7 @@ impl World {
         let number = u8::try_from(self.softphones.len() + 1).expect("a story has few softphones");
         let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 2, number)), 5060);
         let host = "sip.example.org".into();
-        let server = ServerAddress { host, port: None, transport, first_hop: Default::default() };
+        let server = ServerAddress { host, port: None, transport };
         let account = Account::at_server(&format!("sip:{user}@{REALM}"), &password(user), server);
         let listener = |transport| Listener { transport, address };
         let mut config = Config::new(vec![account], vec![listener(Transport::Udp), listener(Transport::Tcp)]);

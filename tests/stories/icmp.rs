@@ -79,7 +79,7 @@ fn forged_errors_for_answered_requests_change_nothing() {
     });
 }
 
-/// A stranger who has every byte of a pending request but its branch.
+/// A stranger who has all of a pending request but its branch.
 #[test]
 fn forged_errors_with_guessed_branches_change_nothing() {
     Story::new("forged errors, guessed").run(|world| {

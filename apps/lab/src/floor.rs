@@ -2,7 +2,7 @@
 //!
 //! A server that reads only the first letter of a message: it echoes a REGISTER, relays a call between two
 //! phones, or echoes a TCP stream. It runs as a separate process, like all measured servers, receives and
-//! sends up to 32 datagrams in a system call, and prints `ready` with its address. The kinds in [`blocking`] are for
+//! sends up to 32 datagrams in a system call, and prints `ready` with its address. The blocking kinds are for
 //! SIPp at ordinary rates: one message in each system call.
 
 mod blocking;

@@ -13,7 +13,7 @@ use crate::consoles::Consoles;
 use crate::counted_node::CountedNode;
 use crate::network::{fixed_lease, lease_in_words};
 use crate::services::MemoryServices;
-use crate::{Hardware, Memory};
+use crate::{Hardware, Memory, Program};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
@@ -93,9 +93,10 @@ pub(crate) struct Delays {
     pub(crate) last: Duration,
 }
 
-impl<C: Card> Machine<C> {
-    /// Creates a machine that starts at `now`. Errors in the command line are shown on its screen.
-    pub fn new(card: C, command_line: &str, hardware: Hardware, now: Instant) -> Self {
+impl<C: Card> Program<C> for Machine<C> {
+    const HAS_SOUND: bool = false;
+
+    fn start(card: C, command_line: &str, hardware: Hardware, now: Instant) -> Self {
         let seed = hardware.seed.unwrap_or_else(|| guessable_seed(&card, now));
         let (settings, errors) = match MachineSettings::read(command_line, None) {
             Ok(settings) => (settings, Vec::new()),
@@ -135,16 +136,13 @@ impl<C: Card> Machine<C> {
         machine
     }
 
-    /// Task Receive: processes one frame from the card up to the reply.
-    pub fn receive(&mut self, now: Instant) -> Worked {
+    fn receive(&mut self, now: Instant) -> Worked {
         let worked = self.station.receive(now);
         self.queue_delay.note(now, worked);
         worked
     }
 
-    /// Task Main: all other work. To be called when [`Machine::receive`] returns [`Worked::Begun`], and at least every
-    /// millisecond.
-    pub fn run(&mut self, now: Instant, memory: Memory) {
+    fn run(&mut self, now: Instant, memory: Memory) {
         self.memory = memory;
         self.station.run(now);
         while let Some(change) = self.station.take_change() {
@@ -169,11 +167,37 @@ impl<C: Card> Machine<C> {
         self.check_memory(now);
     }
 
-    /// Notifies the card of written frames.
-    pub fn flush(&mut self) {
+    fn flush(&mut self) {
         self.station.flush();
     }
 
+    fn on_serial_byte(&mut self, now: Instant, byte: u8) {
+        if let Some(key) = self.consoles.on_serial_byte(now, byte, self.admin.takes_text()) {
+            self.admin.on_key(now, key);
+        }
+    }
+
+    fn on_scan_code(&mut self, now: Instant, byte: u8) {
+        if let Some(key) = self.consoles.on_scan_code(byte) {
+            self.admin.on_key(now, key);
+        }
+    }
+
+    fn draw(&mut self, now: Instant, put: impl FnMut(usize, u16)) {
+        if let Some(key) = self.consoles.idle(now, self.admin.takes_text()) {
+            self.admin.on_key(now, key);
+        }
+        if self.draw_page(now) {
+            self.consoles.draw(put);
+        }
+    }
+
+    fn serial_output(&mut self, room: &mut [u8]) -> usize {
+        self.consoles.serial_output(room)
+    }
+}
+
+impl<C: Card> Machine<C> {
     /// The card.
     pub fn card(&self) -> &C {
         self.station.card()

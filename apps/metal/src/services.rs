@@ -54,7 +54,7 @@ impl MemoryServices {
     ) -> Self {
         Self(Rc::new(Inner {
             users,
-            windows: RefCell::new(ReplayWindows::new(NONCES_MAX, nonce_lifetime, &seed.part(1), now)),
+            windows: RefCell::new(ReplayWindows::new(NONCES_MAX, nonce_lifetime, now)),
             budget: RefCell::new(MemoryBudget::new(MEMORY_BYTES_MAX, &seed.part(5))),
             dialogs: RefCell::new(DialogExtensions::new(&seed.part(4))),
             guesses: RefCell::new(GuessLimits::new(PROOFS_MAX, &seed.part(3), now)),

@@ -17,36 +17,6 @@ use ringway_ui::admin::{
 };
 
 impl<C: Card> Machine<C> {
-    /// Processes a byte of the serial line.
-    pub fn on_serial_byte(&mut self, now: Instant, byte: u8) {
-        if let Some(key) = self.consoles.on_serial_byte(now, byte, self.admin.takes_text()) {
-            self.admin.on_key(now, key);
-        }
-    }
-
-    /// Processes a byte of the keyboard controller (scan code set 1).
-    pub fn on_scan_code(&mut self, now: Instant, byte: u8) {
-        if let Some(key) = self.consoles.on_scan_code(byte) {
-            self.admin.on_key(now, key);
-        }
-    }
-
-    /// Draws the page if due, and passes each changed word of VGA's text memory to `put`: its index and its value.
-    pub fn draw(&mut self, now: Instant, put: impl FnMut(usize, u16)) {
-        if let Some(key) = self.consoles.idle(now, self.admin.takes_text()) {
-            self.admin.on_key(now, key);
-        }
-        if self.draw_page(now) {
-            self.consoles.draw(put);
-        }
-    }
-
-    /// Writes pending output of the serial line into `room`, whose length is what the line accepts now; returns the
-    /// number of bytes.
-    pub fn serial_output(&mut self, room: &mut [u8]) -> usize {
-        self.consoles.serial_output(room)
-    }
-
     /// Draws the page if due. False: it was not due.
     pub(crate) fn draw_page(&mut self, now: Instant) -> bool {
         let is_up = self.station.is_up();
@@ -213,7 +183,7 @@ impl<'m, C: Card> View<'m, C> {
         if let (Some(node), Some(services)) = (self.station.node(), self.services) {
             let server = node.inner();
             let (servers, clients) = server.transactions_len();
-            let full = server.transaction_counters().refused_full;
+            let full = server.transaction_counters().transactions_refused;
             limits.push(limited("server transactions", servers, TRANSACTIONS_MAX, full));
             limits.push(limited("client transactions", clients, TRANSACTIONS_MAX, full));
             let (nonces, most, evicted) = services.nonces();

@@ -2,7 +2,6 @@
 
 use alloc::format;
 use alloc::string::{String, ToString};
-use core::fmt;
 use core::net::{IpAddr, Ipv6Addr};
 use core::str::FromStr;
 use ringway_sip::Host;
@@ -17,16 +16,9 @@ pub struct HostPort {
 }
 
 /// A text that is no [`HostPort`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("write HOST or HOST:PORT, like 192.0.2.7:5060 or [::1]:5060")]
 pub struct NoHost;
-
-impl fmt::Display for NoHost {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("write HOST or HOST:PORT, like 192.0.2.7:5060 or [::1]:5060")
-    }
-}
-
-impl core::error::Error for NoHost {}
 
 impl FromStr for HostPort {
     type Err = NoHost;

@@ -41,5 +41,6 @@ pub use log::{Level, Log};
 pub use network::{Address, Card, Network, Source};
 pub use style::Style;
 pub use terminal::Terminal;
+pub use text::is_obeyed;
 pub use vga::Vga;
 pub use window::SPARE_ROW;

@@ -127,8 +127,8 @@ fn is_joiner(c: char) -> bool {
     matches!(c, '\u{fe00}'..='\u{fe0f}' | '\u{200d}')
 }
 
-/// Controls, format characters (Unicode's Cc, Cf, Zl, Zp), and selectors that change how wide a letter is drawn.
-fn is_obeyed(c: char) -> bool {
+/// True for control and format characters (Unicode's Cc, Cf, Zl, Zp), and for selectors that change the width of a letter.
+pub fn is_obeyed(c: char) -> bool {
     c.is_control()
         || matches!(c,
             '\u{ad}' | '\u{34f}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}'

@@ -22,11 +22,11 @@ pub struct PacedStation<C, N: Node, P> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacedCounters {
     /// Ticks run.
-    pub beats: u64,
+    pub ticks: u64,
     /// Ticks of these that were more than 1 ms late.
-    pub beats_late: u64,
+    pub ticks_late: u64,
     /// Ticks skipped because the program polled too late.
-    pub beats_skipped: u64,
+    pub ticks_skipped: u64,
     /// Maximum delay of a tick.
     pub late_max: Duration,
     /// Datagrams received on the two ports.
@@ -131,7 +131,7 @@ impl<C: Card, N: Node, P: PacedNode> PacedStation<C, N, P> {
     }
 
     /// Time of the next tick.
-    pub fn next_beat(&self) -> Option<Instant> {
+    pub fn next_tick(&self) -> Option<Instant> {
         self.paced.as_ref().map(|paced| paced.due)
     }
 
@@ -165,12 +165,12 @@ impl<P: PacedNode> Paced<P> {
         send(&mut self.next, self.ports, wire, &mut self.counters, now);
         wire.card.flush();
         let late = now.since(self.due);
-        self.counters.beats += 1;
-        self.counters.beats_late += u64::from(late > LATE);
+        self.counters.ticks += 1;
+        self.counters.ticks_late += u64::from(late > LATE);
         self.counters.late_max = self.counters.late_max.max(late);
         let (due, skipped) = tick_after(self.due, now, self.machine.packet_interval());
         self.due = due;
-        self.counters.beats_skipped += skipped;
+        self.counters.ticks_skipped += skipped;
         self.left = DATAGRAMS_PER_TICK;
         self.machine.prepare(now, due, &mut self.next);
     }

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use core::net::{SocketAddr, SocketAddrV4};
 use core::time::Duration;
 use ringway_sansio::{ConnectionId, Event, Flow, Framer, Instant, ListenerId, Token, Transport};
-use ringway_stream::{Broken, CloseReason, Connection, Origin, PassThrough, StreamLimits};
+use ringway_stream::{CloseReason, Connection, Origin, PassThrough, StreamLimits, WriteFailed};
 use smoltcp::iface::SocketHandle;
 use smoltcp::socket::tcp;
 use smoltcp::wire::{IpAddress, IpEndpoint};
@@ -294,7 +294,7 @@ impl<F: Framer> Stream<F> {
         let socket = stack.sockets.get_mut::<tcp::Socket<'_>>(self.handle);
         self.connection.flush(now, |bytes| match socket.may_send() {
             true => Ok(socket.send_slice(bytes).unwrap_or(0)),
-            false => Err(Broken),
+            false => Err(WriteFailed),
         });
     }
 }

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 /// Takes ICMP errors from the sockets, at most [`ERRORS_PER_S_MAX`] a second.
 ///
-/// Anybody can send errors for any port of ours. Beyond the limit the kernel discards them until the second is over, so
-/// that they cost nothing.
+/// Anybody can send errors for any port of ours. Beyond the limit the kernel discards them until the second is over, so that
+/// they cost nothing.
 pub(crate) struct IcmpErrors {
     batch: IcmpBatch,
     /// Begin of the second that `left` is for.
@@ -23,7 +23,7 @@ impl IcmpErrors {
     /// Begins with the errors of `sockets`. Where the kernel refuses, requests to closed ports time out.
     pub(crate) fn new(sockets: &[Option<UdpSocket>], now: Instant) -> Self {
         switch(sockets, true);
-        Self { batch: IcmpBatch::new(), since: now, left: ERRORS_PER_S_MAX, is_paused: false }
+        Self { batch: IcmpBatch::new(ERRORS_PER_CALL), since: now, left: ERRORS_PER_S_MAX, is_paused: false }
     }
 
     /// Takes one batch of errors of a listener's socket and passes those that concern a transport user (RFC 3261 §18.4) to
@@ -76,6 +76,8 @@ fn switch(sockets: &[Option<UdpSocket>], is_on: bool) {
 
 /// Maximum number of errors that a worker takes in a second.
 pub(crate) const ERRORS_PER_S_MAX: usize = 1000;
+
+const ERRORS_PER_CALL: usize = 16;
 
 const SECOND: Duration = Duration::from_secs(1);
 

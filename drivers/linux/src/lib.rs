@@ -2,8 +2,8 @@
 //!
 //! Does: runs any [`ringway_sansio::Node`] on worker threads over UDP and TCP ([`Runtime`]) and a
 //! [`ringway_sansio::PacedNode`] on a media thread ([`media`]), provides their clock ([`Clock`]), resolves host names
-//! ([`Resolver`]), and receives the process's signals ([`signals`]). [`Shards`], [`Connections`] and [`Tally`] are
-//! handles for other threads.
+//! ([`Resolver`]), and receives the process's signals ([`signals`]). [`Shards`], [`Connections`] and
+//! [`CountersReader`] are handles for other threads.
 //!
 //! Does not: interpret SIP; store anything; serve the admin API; look up SRV or NAPTR records; support TLS or
 //! WebSocket.
@@ -44,6 +44,6 @@ pub use listen::{BindError, Bound, Listen, ListenError};
 pub use listing::{Connections, OpenConnection};
 pub use resolve::Resolver;
 pub use ringway_stream::StreamLimits;
-pub use runtime::{Runtime, StartError, Tally};
+pub use runtime::{CountersReader, Runtime, StartError};
 pub use shard::{Shards, shard_of_token};
 pub use trace::{Direction, MessageTrace};

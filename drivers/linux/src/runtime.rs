@@ -104,7 +104,7 @@ impl<N: Node> Runtime<N> {
 
     /// Sum of the counters of all workers.
     pub fn counts(&self) -> Counts {
-        self.tally().counts()
+        self.counters().counts()
     }
 
     /// Maximum number of open connections: as configured, or lower if the limit of open files requires it.
@@ -124,8 +124,8 @@ impl<N: Node> Runtime<N> {
     }
 
     /// Handle to the counters, independent of borrows of the runtime.
-    pub fn tally(&self) -> Tally {
-        Tally { counters: self.counters.clone() }
+    pub fn counters(&self) -> CountersReader {
+        CountersReader { counters: self.counters.clone() }
     }
 
     /// True if a worker has failed: a node panicked, or epoll returned an error. Data received by its sockets is lost;
@@ -187,11 +187,11 @@ pub enum StartError {
 
 /// Reads the counters of a runtime from any thread, also after its end.
 #[derive(Clone)]
-pub struct Tally {
+pub struct CountersReader {
     counters: Vec<Arc<Counters>>,
 }
 
-impl Tally {
+impl CountersReader {
     /// Sum of the counters of all workers.
     pub fn counts(&self) -> Counts {
         let mut sum = Counts::default();

@@ -2,7 +2,7 @@
 
 use crate::sys::Interest;
 use ringway_sansio::{Flow, Framer, Instant, TimerKey, Token};
-use ringway_stream::{Broken, CloseReason, Connection, Origin, PassThrough, StreamLimits};
+use ringway_stream::{CloseReason, Connection, Origin, PassThrough, StreamLimits, WriteFailed};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 
@@ -131,11 +131,11 @@ impl<F: Framer> Stream<F> {
 }
 
 /// Writes to the socket; returns the number of accepted bytes, 0 if the buffer is full.
-fn write_some(socket: &mut TcpStream, bytes: &[u8]) -> Result<usize, Broken> {
+fn write_some(socket: &mut TcpStream, bytes: &[u8]) -> Result<usize, WriteFailed> {
     match socket.write(bytes) {
         Ok(count) => Ok(count),
         Err(error) if is_transient(&error) => Ok(0),
-        Err(_) => Err(Broken),
+        Err(_) => Err(WriteFailed),
     }
 }
 

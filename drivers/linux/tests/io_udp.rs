@@ -22,7 +22,7 @@ fn flows_get_their_own_answers_and_spread_over_the_workers() {
         }
     }
     until("the counts", || runtime.counts().datagrams_out == 1200);
-    let by_worker: Vec<_> = runtime.tally().by_worker().iter().map(|counts| counts.datagrams_in).collect();
+    let by_worker: Vec<_> = runtime.counters().by_worker().iter().map(|counts| counts.datagrams_in).collect();
     assert!(by_worker.iter().all(|&count| count > 0), "{by_worker:?}");
     assert_eq!(by_worker.iter().sum::<u64>(), 1200);
     for shard in 0..4 {

@@ -1,7 +1,7 @@
 //! Connection of any protocol, as a trait object.
 
 use ringway_sansio::{Framer, Instant, Token};
-use ringway_stream::{Broken, CloseReason, Connection, Layer, StreamLimits};
+use ringway_stream::{CloseReason, Connection, Layer, StreamLimits, WriteFailed};
 
 /// [`Connection`] with any framer and layer.
 pub trait SimConnection {
@@ -67,8 +67,8 @@ pub struct Socket {
 }
 
 impl Socket {
-    fn write(&mut self, bytes: &[u8]) -> Result<usize, Broken> {
-        let room = self.room.ok_or(Broken)?;
+    fn write(&mut self, bytes: &[u8]) -> Result<usize, WriteFailed> {
+        let room = self.room.ok_or(WriteFailed)?;
         let (taken, _) = bytes.split_at(bytes.len().min(room));
         self.taken.extend_from_slice(taken);
         self.room = Some(room - taken.len());

@@ -6,21 +6,14 @@ use alloc::vec::Vec;
 use ringway_sip::{Scheme, Uri, grammar};
 
 /// Error of an account in the configuration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("account {}: {reason}", .account.0 + 1)]
 pub struct BadAccount {
     /// Index of the account.
     pub account: AccountId,
     /// Reason.
     pub reason: &'static str,
 }
-
-impl core::fmt::Display for BadAccount {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "account {}: {}", self.account.0 + 1, self.reason)
-    }
-}
-
-impl core::error::Error for BadAccount {}
 
 impl Account {
     /// Address-of-record as a URI; checked by [`check`].

@@ -144,8 +144,6 @@ pub enum Secret {
     None,
     /// The password.
     Password(String),
-    /// H(A1) only, for [`Account::realm`]; without that for the domain or the server's host.
-    Ha1(Ha1),
 }
 
 impl fmt::Debug for Secret {
@@ -163,18 +161,6 @@ pub struct ServerAddress {
     pub port: Option<u16>,
     /// Transport protocol.
     pub transport: Transport,
-    /// Routing of requests to it.
-    pub first_hop: FirstHop,
-}
-
-/// Routing of a request to the server.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum FirstHop {
-    /// The request is sent there without a Route: sufficient for the domain's own server.
-    #[default]
-    Plain,
-    /// The request has a Route with it (RFC 3261 §8.1.2): for an outbound proxy.
-    Route,
 }
 
 /// Limits of state that peers can cause.

@@ -35,8 +35,8 @@ pub use account::BadAccount;
 pub use agent::UserAgent;
 pub use call::{CallError, CallState, Role};
 pub use config::{
-    Account, CallerAuth, Config, FirstHop, InDialogChallenges, LargeRequests, Limits, Listener,
-    PeerCredentials, Secret, ServerAddress, Trace,
+    Account, CallerAuth, Config, InDialogChallenges, LargeRequests, Limits, Listener, PeerCredentials,
+    Secret, ServerAddress, Trace,
 };
 pub use counters::Counters;
 pub use event::{Abilities, Action, AgentEvent, By, Ended, MessageDirection};

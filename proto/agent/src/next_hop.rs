@@ -1,8 +1,7 @@
 //! Next hop of a request (RFC 3263, without NAPTR and SRV).
 
-use crate::{Account, FirstHop, ServerAddress};
+use crate::{Account, ServerAddress};
 use alloc::string::String;
-use alloc::vec::Vec;
 use core::net::IpAddr;
 use ringway_sansio::Transport;
 use ringway_sip::{Host, Scheme, Uri};
@@ -17,33 +16,24 @@ pub(crate) struct NextHop {
 }
 
 /// Error of a URI that no request can be sent to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RouteError {
     /// It is not a URI, or has headers.
+    #[error("this is not a SIP URI like sip:bob@example.org")]
     Malformed,
     /// It is not a `sip:` URI.
+    #[error("only sip: URIs can be called")]
     Scheme,
     /// It needs TLS, which is not supported yet.
+    #[error("sips: and transport=tls need TLS, which is not supported yet; use sip:")]
     Tls,
     /// Its transport is not supported.
+    #[error("the URI's transport is not supported; use udp or tcp")]
     Transport,
     /// No message is sent to its address: unspecified, broadcast, multicast, or port 0.
+    #[error("no message can be sent to this address")]
     Address,
 }
-
-impl core::fmt::Display for RouteError {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str(match self {
-            Self::Malformed => "this is not a SIP URI like sip:bob@example.org",
-            Self::Scheme => "only sip: URIs can be called",
-            Self::Tls => "sips: and transport=tls need TLS, which is not supported yet; use sip:",
-            Self::Transport => "the URI's transport is not supported; use udp or tcp",
-            Self::Address => "no message can be sent to this address",
-        })
-    }
-}
-
-impl core::error::Error for RouteError {}
 
 impl NextHop {
     /// Next hop of a Request-URI or a Route (RFC 3263 §4 without NAPTR and SRV: the defaults are UDP and port 5060).
@@ -99,19 +89,6 @@ impl Account {
             // The server interprets the URI, but a request that needs TLS on every hop must not be sent without it.
             Some(server) if direct != Err(RouteError::Tls) => NextHop::of_server(server),
             Some(_) | None => direct,
-        }
-    }
-}
-
-/// Preloaded Route of the outbound proxy, if configured.
-pub(crate) fn preloaded_route(server: &ServerAddress, next_hop: &NextHop) -> Vec<Vec<u8>> {
-    match server.first_hop {
-        FirstHop::Plain => Vec::new(),
-        FirstHop::Route => {
-            let parameter = next_hop.transport.uri_parameter();
-            alloc::vec![
-                alloc::format!("<sip:{}:{}{parameter};lr>", next_hop.host, next_hop.port).into_bytes()
-            ]
         }
     }
 }

@@ -14,7 +14,7 @@
 use crate::context::Shared;
 use crate::core_context::CoreContext;
 use crate::draft::{ContactField, Draft, Purpose, Scope, write_contact};
-use crate::next_hop::{NextHop, preloaded_route};
+use crate::next_hop::NextHop;
 use crate::request::Answer;
 use crate::text::{hex, unfolded};
 use crate::{AccountId, AgentEvent, Config};
@@ -274,12 +274,10 @@ impl Registrations {
         let target = Uri::parse(&uri).map_err(|_| String::from("the domain is not one"))?;
         let next_hop = account.next_hop_to(&target).map_err(|why| alloc::format!("{why}"))?;
         let address = account.name_addr();
-        let routes =
-            account.server.as_ref().map(|server| preloaded_route(server, &next_hop)).unwrap_or_default();
         let draft = Draft {
             account: id,
             method: Method::Register,
-            routes,
+            routes: Vec::new(),
             from: [&address[..], b";tag=", &registration.local_tag].concat(),
             to: address,
             call_id: registration.call_id.clone(),

@@ -1,10 +1,10 @@
 //! Nonce counts that were used.
 
 use crate::NonceId;
-use crate::SeededHash;
+use core::hash::{BuildHasherDefault, Hasher};
 use core::time::Duration;
 use hashbrown::HashMap;
-use ringway_sansio::{Instant, Seed};
+use ringway_sansio::Instant;
 
 /// Nonce counts that proved a password, so that none is accepted twice.
 ///
@@ -13,8 +13,8 @@ use ringway_sansio::{Instant, Seed};
 /// is therefore bounded and no replay is accepted; at worst a client is challenged once more.
 #[derive(Debug)]
 pub struct ReplayWindows {
-    young: HashMap<NonceId, Window, SeededHash>,
-    old: HashMap<NonceId, Window, SeededHash>,
+    young: HashMap<NonceId, Window, InOrder>,
+    old: HashMap<NonceId, Window, InOrder>,
     young_since: Instant,
     /// Nonces created up to this time are only accepted if they are found.
     forgotten_through: Instant,
@@ -47,11 +47,10 @@ struct Window {
 
 impl ReplayWindows {
     /// Creates it empty. Nonces created before `now` are stale, because their counts are not known.
-    pub fn new(nonces_max: usize, nonce_lifetime: Duration, seed: &Seed, now: Instant) -> Self {
-        let hash = SeededHash::new(seed);
+    pub fn new(nonces_max: usize, nonce_lifetime: Duration, now: Instant) -> Self {
         Self {
-            young: HashMap::with_hasher(hash),
-            old: HashMap::with_hasher(hash),
+            young: HashMap::default(),
+            old: HashMap::default(),
             young_since: now,
             forgotten_through: now - Duration::from_millis(1),
             generation_life: nonce_lifetime / 2 + Duration::from_secs(1),
@@ -109,6 +108,54 @@ impl ReplayWindows {
     }
 }
 
+/// Hash that puts nonces in the order of their numbers. Clients use them in about the order in which they were made, so
+/// that the next nonce is beside the last one in memory; at random positions each would miss the caches. Nobody can choose
+/// the keys: they are numbers of ours, under a MAC.
+type InOrder = BuildHasherDefault<OrderHasher>;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct OrderHasher {
+    position: u64,
+    all: u64,
+}
+
+impl Hasher for OrderHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.all = self.all.wrapping_mul(MIX).wrapping_add(u64::from(byte));
+        }
+    }
+
+    /// Time of creation.
+    fn write_u64(&mut self, value: u64) {
+        self.all ^= value;
+    }
+
+    /// Number in its shard.
+    fn write_u32(&mut self, value: u32) {
+        self.position = self.position.wrapping_add(u64::from(value));
+        self.all ^= u64::from(value) << 32;
+    }
+
+    /// Shard. Each begins at a position of its own, because their numbers are about the same.
+    fn write_u16(&mut self, value: u16) {
+        self.position = self.position.wrapping_add(u64::from(value).wrapping_mul(MIX));
+        self.all ^= u64::from(value);
+    }
+
+    /// The table compares the upper seven bits before it compares keys; the lower ones are the position.
+    fn finish(&self) -> u64 {
+        let tag = self.all.wrapping_mul(MIX);
+        (tag & TAG_BITS) | (self.position & !TAG_BITS)
+    }
+}
+
+/// Upper seven bits.
+const TAG_BITS: u64 = 0x7f << 57;
+
+/// 2^64 divided by the golden ratio.
+const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
+
 impl Window {
     fn take(&mut self, now: Instant, count: u32, request: u64) -> NonceUse {
         if count == 0 {
@@ -150,7 +197,7 @@ mod tests {
     #[test]
     fn a_count_is_accepted_once_in_any_order_within_the_window() {
         let start = Instant::from_secs(1000);
-        let mut windows = ReplayWindows::new(100, Duration::from_secs(300), &Seed::from_number(1), start);
+        let mut windows = ReplayWindows::new(100, Duration::from_secs(300), start);
         let nonce = nonce(start, 1);
         for (count, expected) in [
             (1, NonceUse::First),
@@ -176,7 +223,7 @@ mod tests {
     #[test]
     fn a_retransmission_is_not_a_replay() {
         let start = Instant::from_secs(1000);
-        let mut windows = ReplayWindows::new(100, Duration::from_secs(300), &Seed::from_number(1), start);
+        let mut windows = ReplayWindows::new(100, Duration::from_secs(300), start);
         let nonce = nonce(start, 1);
         assert_eq!(windows.use_count(start, nonce, 1, 7), NonceUse::First);
         assert_eq!(windows.use_count(start + Duration::from_secs(32), nonce, 1, 7), NonceUse::Repeated);
@@ -187,7 +234,7 @@ mod tests {
     #[test]
     fn no_replay_is_accepted_after_nonces_are_dropped() {
         let start = Instant::from_secs(1000);
-        let mut windows = ReplayWindows::new(20, Duration::from_secs(300), &Seed::from_number(1), start);
+        let mut windows = ReplayWindows::new(20, Duration::from_secs(300), start);
         for number in 0..1000 {
             let now = start + Duration::from_millis(number);
             assert_eq!(windows.use_count(now, nonce(now, number as u32), 1, 1), NonceUse::First, "{number}");
@@ -204,7 +251,7 @@ mod tests {
     #[test]
     fn a_nonce_from_before_a_restart_is_stale() {
         let start = Instant::from_secs(1000);
-        let mut windows = ReplayWindows::new(20, Duration::from_secs(300), &Seed::from_number(1), start);
+        let mut windows = ReplayWindows::new(20, Duration::from_secs(300), start);
         let before = nonce(start - Duration::from_secs(1), 1);
         assert_eq!(windows.use_count(start, before, 1, 1), NonceUse::Forgotten);
     }

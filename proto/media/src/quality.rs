@@ -7,8 +7,6 @@ use ringway_sdp::Codec;
 pub struct Impairments {
     /// Codec of the stream.
     pub codec: Codec,
-    /// Concealment of lost packets.
-    pub concealment: Concealment,
     /// Share of packets that were lost or arrived too late, 0 to 1 of those expected.
     pub loss: f64,
     /// Burst ratio (G.107 §7.3): mean length of a loss burst divided by that of random loss at this rate. 1
@@ -18,21 +16,12 @@ pub struct Impairments {
     pub delay_ms: f64,
 }
 
-/// Concealment of lost packets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Concealment {
-    /// Silence.
-    None,
-    /// Repeated wave form (G.711 Appendix I, or equivalent).
-    WaveForm,
-}
-
 /// Transmission rating factor R, 0 to 100; [`R_BEST`] without impairments.
 pub fn rating(impairments: &Impairments) -> f64 {
     let delay = impairments.delay_ms.max(0.0);
     // Delay has little effect up to 177.3 ms, where it starts to disturb turn-taking.
     let delay_impairment = 0.024 * delay + 0.11 * (delay - 177.3).max(0.0);
-    let (equipment, robustness) = equipment(impairments.codec, impairments.concealment);
+    let (equipment, robustness) = equipment(impairments.codec);
     let loss_percent = 100.0 * impairments.loss.clamp(0.0, 1.0);
     let burst_ratio = impairments.burst_ratio.clamp(1.0, BURST_RATIO_MAX);
     // G.107 §7.3: Ie,eff = Ie + (95 - Ie) · Ppl / (Ppl / BurstR + Bpl).
@@ -60,11 +49,11 @@ pub fn burst_ratio(lost: u64, bursts: u64, expected: u64) -> f64 {
     (mean_burst * (1.0 - loss)).clamp(1.0, BURST_RATIO_MAX)
 }
 
-/// Impairment of the equipment Ie and packet-loss robustness Bpl (G.113 Appendix I).
-const fn equipment(codec: Codec, concealment: Concealment) -> (f64, f64) {
-    match (codec, concealment) {
-        (Codec::Pcmu | Codec::Pcma, Concealment::None) => (0.0, 4.3),
-        (Codec::Pcmu | Codec::Pcma, Concealment::WaveForm) => (0.0, 25.1),
+/// Impairment of the equipment Ie and packet-loss robustness Bpl (G.113 Appendix I), with lost packets concealed by a
+/// repeated wave form (G.711 Appendix I, or equivalent).
+const fn equipment(codec: Codec) -> (f64, f64) {
+    match codec {
+        Codec::Pcmu | Codec::Pcma => (0.0, 25.1),
     }
 }
 
@@ -77,24 +66,22 @@ const BURST_RATIO_MAX: f64 = 8.0;
 mod tests {
     use super::*;
 
-    fn score(loss: f64, burst_ratio: f64, delay_ms: f64, concealment: Concealment) -> f64 {
-        let impairments = Impairments { codec: Codec::Pcmu, concealment, loss, burst_ratio, delay_ms };
+    fn score(loss: f64, burst_ratio: f64, delay_ms: f64) -> f64 {
+        let impairments = Impairments { codec: Codec::Pcmu, loss, burst_ratio, delay_ms };
         mean_opinion_score(rating(&impairments))
     }
 
     #[test]
     fn no_loss_and_no_delay_give_the_maximum() {
-        assert_eq!((score(0.0, 1.0, 0.0, Concealment::WaveForm) * 100.0).round(), 441.0);
+        assert_eq!((score(0.0, 1.0, 0.0) * 100.0).round(), 441.0);
     }
 
-    /// 5 % random loss: Ie,eff = 95 · 5 / (5 + 25.1) = 15.78, R = 77.42; without concealment 95 · 5 / 9.3 = 51.08,
-    /// R = 42.12. 300 ms of delay: Id = 7.2 + 13.5 = 20.7, R = 72.5.
+    /// 5 % random loss: Ie,eff = 95 · 5 / (5 + 25.1) = 15.78, R = 77.42. 300 ms of delay: Id = 7.2 + 13.5 = 20.7, R = 72.5.
     #[test]
     fn it_agrees_with_the_formula_computed_by_hand() {
         let near = |value: f64, expected: f64| assert!((value - expected).abs() < 0.01, "{value} {expected}");
-        near(score(0.05, 1.0, 0.0, Concealment::WaveForm), mean_opinion_score(77.419));
-        near(score(0.05, 1.0, 0.0, Concealment::None), mean_opinion_score(42.125));
-        near(score(0.0, 1.0, 300.0, Concealment::WaveForm), mean_opinion_score(72.503));
+        near(score(0.05, 1.0, 0.0), mean_opinion_score(77.419));
+        near(score(0.0, 1.0, 300.0), mean_opinion_score(72.503));
         near(mean_opinion_score(77.419), 3.92);
         near(mean_opinion_score(42.125), 2.17);
     }
@@ -103,13 +90,13 @@ mod tests {
     fn more_impairment_is_never_better_and_the_score_is_in_range() {
         let mut last = 5.0;
         for percent in 0..=100 {
-            let now = score(f64::from(percent) / 100.0, 1.0, 20.0, Concealment::WaveForm);
+            let now = score(f64::from(percent) / 100.0, 1.0, 20.0);
             assert!(now <= last && (1.0..=4.5).contains(&now), "{percent} %: {now}");
             last = now;
         }
-        assert!(score(0.05, 3.0, 0.0, Concealment::WaveForm) < score(0.05, 1.0, 0.0, Concealment::WaveForm));
-        assert!(score(0.0, 1.0, 1e9, Concealment::WaveForm) >= 1.0);
-        assert!(score(f64::INFINITY, f64::INFINITY, f64::INFINITY, Concealment::None) >= 1.0);
+        assert!(score(0.05, 3.0, 0.0) < score(0.05, 1.0, 0.0));
+        assert!(score(0.0, 1.0, 1e9) >= 1.0);
+        assert!(score(f64::INFINITY, f64::INFINITY, f64::INFINITY) >= 1.0);
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod sequence;
 
 pub use sequence::{PacketOrder, SequenceCounts};
 
+use crate::rtcp::ReportBlock;
 use delta::DeltaHistogram;
 use ringway_sansio::Instant;
 use sequence::SequenceTracker;
@@ -171,7 +172,7 @@ impl Reception {
 
     /// Data for the report block of the current source (RFC 3550 §6.4.1, §A.3); the fraction lost counts from
     /// the previous call. `None` before the first packet.
-    pub fn receiver_report(&mut self) -> Option<SourceReception> {
+    pub fn receiver_report(&mut self) -> Option<ReportBlock> {
         let ssrc = self.ssrc?;
         let counts = self.sequence.counts();
         let (expected_before, received_before) = self.reported;
@@ -179,12 +180,13 @@ impl Reception {
         let expected = counts.expected.saturating_sub(expected_before);
         let lost = expected.saturating_sub(counts.received.saturating_sub(received_before));
         let fraction = (lost << 8).checked_div(expected).unwrap_or(0).min(255);
-        Some(SourceReception {
+        Some(ReportBlock {
             ssrc,
             fraction_lost: fraction as u8,
             cumulative_lost: i32::try_from(counts.lost()).unwrap_or(i32::MAX),
             highest_sequence: self.sequence.highest(),
             jitter: (self.timing.jitter_ms * f64::from(self.timing.clock_hz) / 1000.0) as u32,
+            ..ReportBlock::default()
         })
     }
 
@@ -232,22 +234,6 @@ impl Reception {
         self.ssrc = Some(ssrc);
         self.sources += 1;
     }
-}
-
-/// Reception of the current source, for a report block. [`ReportBlock`](crate::rtcp::ReportBlock) adds the
-/// times of its sender reports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SourceReception {
-    /// SSRC of the source.
-    pub ssrc: u32,
-    /// Fraction lost since the previous report, in 1/256.
-    pub fraction_lost: u8,
-    /// Cumulative number of packets lost.
-    pub cumulative_lost: i32,
-    /// Extended highest sequence number.
-    pub highest_sequence: u32,
-    /// Interarrival jitter in ticks.
-    pub jitter: u32,
 }
 
 impl Timing {

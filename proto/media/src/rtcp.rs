@@ -1,6 +1,5 @@
 //! RTCP (RFC 3550 §6): parsing and writing of compound packets, and the report interval.
 
-use core::fmt;
 use core::time::Duration;
 use ringway_sansio::{Instant, Rng};
 
@@ -136,33 +135,24 @@ impl<'a> Sources<'a> {
 }
 
 /// Reason why a datagram is not a valid compound packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RtcpError {
     /// Shorter than a header.
+    #[error("an RTCP packet shorter than a header")]
     Short,
     /// A version other than 2.
+    #[error("an RTCP packet of a version other than 2")]
     Version,
     /// The first packet is not a report (RFC 3550 §6.1).
+    #[error("an RTCP packet that does not begin with a report")]
     FirstPacket,
     /// A packet is longer than the datagram, or shorter than its count requires.
+    #[error("an RTCP packet whose lengths do not fit")]
     Length,
     /// Padding of a packet that is not the last, or of a wrong length.
+    #[error("an RTCP packet whose padding does not fit")]
     Padding,
 }
-
-impl fmt::Display for RtcpError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Short => "an RTCP packet shorter than a header",
-            Self::Version => "an RTCP packet of a version other than 2",
-            Self::FirstPacket => "an RTCP packet that does not begin with a report",
-            Self::Length => "an RTCP packet whose lengths do not fit",
-            Self::Padding => "an RTCP packet whose padding does not fit",
-        })
-    }
-}
-
-impl core::error::Error for RtcpError {}
 
 /// Contents of a report of ours.
 #[derive(Clone, Copy, Debug)]

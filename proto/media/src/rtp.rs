@@ -1,7 +1,5 @@
 //! RTP packets (RFC 3550 §5): validated view of a packet, header writer, and demultiplexing of a media port.
 
-use core::fmt;
-
 /// Variable fields of an RTP header. Written as 12 bytes without CSRCs, extension or padding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RtpHeader {
@@ -118,33 +116,24 @@ impl<'a> RtpPacket<'a> {
 }
 
 /// Reason why a datagram is not a valid RTP packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RtpError {
     /// Shorter than 12 bytes.
+    #[error("an RTP packet of under 12 bytes")]
     Short,
     /// A version other than 2.
+    #[error("an RTP packet of a version other than 2")]
     Version,
     /// Ends within the list of CSRCs.
+    #[error("an RTP packet that ends within its contributing sources")]
     Csrc,
     /// Ends within the header extension.
+    #[error("an RTP packet that ends within its header extension")]
     Extension,
     /// The padding is longer than the packet, or its length is 0.
+    #[error("an RTP packet whose padding does not fit")]
     Padding,
 }
-
-impl fmt::Display for RtpError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Short => "an RTP packet of under 12 bytes",
-            Self::Version => "an RTP packet of a version other than 2",
-            Self::Csrc => "an RTP packet that ends within its contributing sources",
-            Self::Extension => "an RTP packet that ends within its header extension",
-            Self::Padding => "an RTP packet whose padding does not fit",
-        })
-    }
-}
-
-impl core::error::Error for RtpError {}
 
 /// Protocol of a datagram on a media port, by its first bytes (RFC 7983 §7, RFC 5761 §4, RFC 6189 §5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

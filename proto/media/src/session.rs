@@ -20,7 +20,7 @@ mod srtp_state;
 mod stun_mapping;
 mod timed;
 
-pub use config::{PortRow, SessionConfig, SessionLimits, SymmetricRtp, ZrtpSettings};
+pub use config::{PortRow, SessionConfig, SessionLimits, ZrtpSettings};
 pub use control::RemoteReception;
 pub use event::{MediaEvent, Sas, SecurityFailure};
 pub use report::{Refused, Report, SentReport};
@@ -135,7 +135,7 @@ impl MediaSession {
             // An unspecified address is an old form of hold (RFC 3264 §8.4): the peer has not moved.
             Some(latch) if is_reachable(remote) => latch.on_signalled(remote),
             Some(_) => {}
-            None => self.latch = Some(Latch::new(self.config.symmetric, remote)),
+            None => self.latch = Some(Latch::new(remote)),
         }
         self.set_protection(now, &params.protection);
         if has_moved {
@@ -349,34 +349,21 @@ impl fmt::Debug for MediaSession {
 }
 
 /// Reason why digits were not queued.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DigitsError {
     /// The peer does not support telephone events, or there is no call.
+    #[error("the other phone does not support DTMF (telephone-event) in this call")]
     NotAgreed,
     /// Not a DTMF digit.
+    #[error("{0:?} is not a DTMF digit: use 0-9, *, #, A-D")]
     NoDigit(char),
     /// The queue has too little room.
+    #[error("too many digits queued: the last {dropped} were not accepted")]
     TooMany {
         /// Number of digits that do not fit.
         dropped: usize,
     },
 }
-
-impl fmt::Display for DigitsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotAgreed => {
-                f.write_str("the other phone does not support DTMF (telephone-event) in this call")
-            }
-            Self::NoDigit(other) => write!(f, "{other:?} is not a DTMF digit: use 0-9, *, #, A-D"),
-            Self::TooMany { dropped } => {
-                write!(f, "too many digits queued: the last {dropped} were not accepted")
-            }
-        }
-    }
-}
-
-impl core::error::Error for DigitsError {}
 
 /// True for an address to which packets can be sent.
 fn is_reachable(address: SocketAddr) -> bool {

@@ -7,7 +7,7 @@ use core::net::SocketAddr;
 use core::time::Duration;
 use ringway_agent::{CallId, Role};
 use ringway_sansio::Instant;
-use ringway_sdp::{LocalMedia, SecurityPolicy};
+use ringway_sdp::{LocalMedia, MediaParams, SecurityPolicy};
 
 /// Progress of a call.
 ///
@@ -91,6 +91,8 @@ pub struct Call {
     pub(crate) phase: Phase,
     pub(crate) talking_since: Option<Instant>,
     pub(crate) media: Media,
+    /// Negotiated media that sends, until the ACK of our 200.
+    pub(crate) awaits_ack: Option<MediaParams>,
     pub(crate) policy: SecurityPolicy,
     pub(crate) mapping: Option<Mapping>,
     pub(crate) rtp: Option<SocketAddr>,
@@ -127,6 +129,7 @@ impl Call {
             },
             talking_since: None,
             media: Media::Closed,
+            awaits_ack: None,
             policy: SecurityPolicy::None,
             mapping: None,
             rtp: None,

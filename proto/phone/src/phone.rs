@@ -137,6 +137,7 @@ impl Phone {
                 }
             }
         }
+        self.release_media(cx);
         let is_ringing = matches!(self.calls.as_slice(), [Call { phase: Phase::RingsHere, .. }]);
         if is_ringing != self.is_ringing {
             self.is_ringing = is_ringing;

@@ -137,16 +137,9 @@ impl SrtpPolicy {
 }
 
 /// The error of parsing an [`SrtpPolicy`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("give best, sdes, zrtp or none")]
 pub struct UnknownSrtpPolicy;
-
-impl fmt::Display for UnknownSrtpPolicy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("give best, sdes, zrtp or none")
-    }
-}
-
-impl core::error::Error for UnknownSrtpPolicy {}
 
 impl FromStr for SrtpPolicy {
     type Err = UnknownSrtpPolicy;

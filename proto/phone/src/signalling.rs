@@ -9,9 +9,9 @@ use crate::{
 };
 use alloc::boxed::Box;
 use alloc::string::String;
-use ringway_agent::{AgentEvent, By, CallId, Ended};
+use ringway_agent::{AgentEvent, By, CallId, CallState, Ended};
 use ringway_sansio::Context;
-use ringway_sdp::{MediaParams, Protection};
+use ringway_sdp::{Direction, MediaParams, Protection};
 
 impl Phone {
     /// Handles an event of the user agent.
@@ -49,7 +49,7 @@ impl Phone {
                 let incoming =
                     PhoneEvent::Incoming { call, name: name.clone(), uri: uri.clone(), bypasses_server };
                 let call = Call { id: Some(id), ..Call::new(call, Origin::Incoming, name, uri) };
-                self.on_incoming(cx, call, incoming, replaces.is_some());
+                self.on_incoming(cx, call, incoming, replaces);
             }
             AgentEvent::Progress { call, .. }
             | AgentEvent::EarlyMedia { call, .. }
@@ -126,13 +126,8 @@ impl Phone {
                 cx.emit(PhoneEvent::OfferRefused { call, status, reason });
             }
             AgentEvent::TransferRequested { target, .. } => self.on_transfer_requested(cx, call, target),
-            AgentEvent::Registered { .. }
-            | AgentEvent::RegistrationFailed { .. }
-            | AgentEvent::Unregistered { .. }
-            | AgentEvent::Incoming { .. }
-            | AgentEvent::CallerRefused { .. }
-            | AgentEvent::QueryAnswered { .. }
-            | AgentEvent::Message { .. } => {}
+            // `on_agent_event` handles the events that are not about one call.
+            _ => {}
         }
     }
 
@@ -141,9 +136,13 @@ impl Phone {
         cx: &mut Context<'_, Action>,
         incoming: Call,
         event: PhoneEvent,
-        replaces: bool,
+        replaces: Option<CallId>,
     ) {
         let Call { number: call, id, .. } = incoming;
+        let replaced = self.calls.iter().find(|call| call.id.is_some() && call.id == replaces);
+        // Who can read the signalling can replace a call, with another one that is not protected.
+        let replaces =
+            replaced.is_some_and(|call| call.protection == crate::Protection::None && !call.is_securing);
         if self.calls.len() >= self.config.limits.calls_max && !replaces {
             self.counters.busy += 1;
             // A call that is over already needs no response.
@@ -153,7 +152,7 @@ impl Phone {
         self.calls.push(incoming);
         cx.emit(event);
         match self.config.incoming {
-            // RFC 3891 §3: the user has answered the replaced call already.
+            // RFC 3891 §3: the user has accepted the replaced call already.
             _ if replaces => self.answer(cx, call),
             IncomingPolicy::Ask => {
                 self.signal(cx, call, |agent, cx, id| agent.ring(cx, id, RINGING));
@@ -170,12 +169,46 @@ impl Phone {
         let codec = params.codec.name().into();
         let is_securing = matches!(params.protection, Protection::Zrtp { .. });
         call.is_securing = is_securing;
-        self.set_params(cx, number, params);
+        // The source of the INVITE may be forged, and its SDP may name a victim: only the ACK shows that the caller has our 200.
+        let is_confirmed =
+            self.call(number).and_then(|call| call.id).is_none_or(|id| self.is_acknowledged(id));
+        let awaits_ack = (!is_confirmed && params.direction.sends()).then(|| params.clone());
+        let direction = match (is_confirmed, params.direction.receives()) {
+            (true, _) => params.direction,
+            (false, true) => Direction::RecvOnly,
+            (false, false) => Direction::Inactive,
+        };
+        self.set_params(cx, number, MediaParams { direction, ..params });
+        if let Some(call) = self.call_mut(number) {
+            call.awaits_ack = awaits_ack;
+        }
         self.media(cx, number, MediaCommand::Answered);
         cx.emit(PhoneEvent::Answered { call: number, codec });
         if is_securing {
             cx.emit(PhoneEvent::Securing { call: number });
         }
+    }
+
+    /// Lets the media of answered calls send after the ACK.
+    pub(crate) fn release_media(&mut self, cx: &mut Context<'_, Action>) {
+        let is_released = |phone: &Self, call: &Call| {
+            call.awaits_ack.is_some() && call.id.is_none_or(|id| phone.is_acknowledged(id))
+        };
+        while let Some(call) = self.calls.iter().find(|call| is_released(self, call)) {
+            let (number, wants_hold) = (call.number, call.wants_hold);
+            let params = self.call_mut(number).and_then(|call| call.awaits_ack.take());
+            if let Some(params) = params {
+                self.set_params(cx, number, params);
+            }
+            if wants_hold {
+                self.media(cx, number, MediaCommand::Hold);
+            }
+        }
+    }
+
+    /// False for an incoming call whose 200 has no ACK yet.
+    fn is_acknowledged(&self, id: CallId) -> bool {
+        self.agent.call_state(id) != Some(CallState::Accepted)
     }
 
     fn on_change_refused(
@@ -219,6 +252,7 @@ impl Phone {
     fn set_params(&mut self, cx: &mut Context<'_, Action>, number: CallNumber, params: MediaParams) {
         if let Some(call) = self.call_mut(number) {
             call.codec = params.codec.name();
+            call.awaits_ack = None;
         }
         self.media(cx, number, MediaCommand::Params(Box::new(params)));
     }

@@ -97,8 +97,8 @@ pub struct Received<'a> {
 
 /// ICMP error that a network reported for a datagram: nobody listens at its port, or no path leads there.
 ///
-/// Anybody can forge one, and a peer behind NAT may get those of others. So `quoted` proves who sent it: a machine acts only
-/// if it contains a secret of the datagram, and never on the addresses alone.
+/// Anybody can forge one. So a machine acts only if `quoted` contains a secret of the datagram, and never on the addresses
+/// alone.
 #[derive(Clone, Copy, Debug)]
 pub struct IcmpError<'a> {
     /// Flow that the datagram was sent on.

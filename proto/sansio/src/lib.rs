@@ -14,6 +14,7 @@
 extern crate alloc;
 
 mod context;
+mod counters;
 mod entropy;
 mod flow;
 mod memory;

@@ -98,16 +98,9 @@ pub trait Framer {
 }
 
 /// Reason why a stream cannot be cut into messages any more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub struct FramingError(
     /// Text for a log.
     pub &'static str,
 );
-
-impl core::fmt::Display for FramingError {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str(self.0)
-    }
-}
-
-impl core::error::Error for FramingError {}

@@ -1,6 +1,6 @@
 //! Handling of the peer's answers to our offers (RFC 3264 §7).
 
-use crate::answer::{allowed_towards, disabled, ptime_ms, remote};
+use crate::answer::{allowed_towards, disabled, params, ptime_ms, remote};
 use crate::formats::Formats;
 use crate::offer_answer::PendingOffer;
 use crate::{MediaDescription, MediaParams, Mismatch, OfferAnswer, Refused, SessionDescription};
@@ -49,21 +49,17 @@ impl OfferAnswer {
         let mut receive = pending.formats.clone();
         receive.codecs.retain(|(_, codec)| theirs.codecs.iter().any(|(_, other)| other == codec));
         receive.telephone_event = receive.telephone_event.filter(|_| theirs.telephone_event.is_some());
-        let (payload_type, codec) = *theirs.codecs.first().ok_or(Refused::Codec)?;
         let rtcp_mux = self.local.rtcp_mux && section.has_rtcp_mux() && theirs.allow_rtcp_mux();
         let direction = answer.direction_of(section).reversed().and(pending.direction);
-        Ok(MediaParams {
-            remote: remote.rtp,
-            remote_rtcp: if rtcp_mux { remote.rtp } else { remote.rtcp },
+        let direction = direction.and(allowed_towards(remote));
+        params(
+            &theirs,
+            receive,
+            remote,
             rtcp_mux,
-            codec,
-            payload_type,
-            receive: receive.codecs,
-            telephone_event: theirs.telephone_event,
-            receive_telephone_event: receive.telephone_event,
-            ptime_ms: ptime_ms(section, self.local.ptime_ms),
-            direction: direction.and(allowed_towards(remote)),
+            ptime_ms(section, self.local.ptime_ms),
+            direction,
             protection,
-        })
+        )
     }
 }

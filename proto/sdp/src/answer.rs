@@ -1,7 +1,7 @@
 //! Answers to the peer's offers (RFC 3264 §6).
 
 use crate::formats::Formats;
-use crate::offer::{RtcpMux, crypto_attribute};
+use crate::offer::crypto_attribute;
 use crate::protect::{ChosenProtection, choose, zrtp_attribute};
 use crate::sdes::CryptoLine;
 use crate::{
@@ -54,18 +54,17 @@ impl OfferAnswer {
         let direction = offer.direction_of(section).reversed().and(wanted);
         let direction = direction.and(allowed_towards(candidate.remote));
         let (protection, line) = self.own_protection(candidate.chosen)?;
-        let mux = RtcpMux::from(
-            self.local.rtcp_mux && section.has_rtcp_mux() && candidate.formats.allow_rtcp_mux(),
-        );
+        let rtcp_mux = self.local.rtcp_mux && section.has_rtcp_mux() && candidate.formats.allow_rtcp_mux();
         let ptime_ms = ptime_ms(section, self.local.ptime_ms);
-        let params = params(&candidate.formats, candidate.remote, mux, ptime_ms, direction, protection)
-            .ok_or(Refused::Codec)?;
+        let receive = candidate.formats.clone();
+        let params =
+            params(&candidate.formats, receive, candidate.remote, rtcp_mux, ptime_ms, direction, protection)?;
 
         self.note_formats_of(section, &candidate.formats);
         self.sections = offer.media.iter().map(MediaDescription::disabled).collect();
         self.slot = candidate.slot;
         self.profile = candidate.profile;
-        let mut own = self.own_section(&candidate.formats, ptime_ms, mux);
+        let mut own = self.own_section(&candidate.formats, ptime_ms, rtcp_mux);
         own.protocol.clone_from(&section.protocol);
         own.attributes.extend(line);
         if let Protection::Zrtp { .. } = &params.protection {
@@ -161,25 +160,26 @@ impl OfferAnswer {
     }
 }
 
-/// Parameters for the media session, with the same payload types in both directions.
-fn params(
-    formats: &Formats,
+/// Parameters for the media session: sound is sent in the first of the formats `send`.
+pub(crate) fn params(
+    send: &Formats,
+    receive: Formats,
     remote: Remote,
-    mux: RtcpMux,
+    rtcp_mux: bool,
     ptime_ms: u16,
     direction: Direction,
     protection: Protection,
-) -> Option<MediaParams> {
-    let (payload_type, codec) = *formats.codecs.first()?;
-    Some(MediaParams {
+) -> Result<MediaParams, Refused> {
+    let (payload_type, codec) = *send.codecs.first().ok_or(Refused::Codec)?;
+    Ok(MediaParams {
         remote: remote.rtp,
-        remote_rtcp: if mux == RtcpMux::Shared { remote.rtp } else { remote.rtcp },
-        rtcp_mux: mux == RtcpMux::Shared,
+        remote_rtcp: if rtcp_mux { remote.rtp } else { remote.rtcp },
+        rtcp_mux,
         codec,
         payload_type,
-        receive: formats.codecs.clone(),
-        telephone_event: formats.telephone_event,
-        receive_telephone_event: formats.telephone_event,
+        receive: receive.codecs,
+        telephone_event: send.telephone_event,
+        receive_telephone_event: receive.telephone_event,
         ptime_ms,
         direction,
         protection,

@@ -77,7 +77,7 @@ pub use crypto_suite::CryptoSuite;
 pub use description::{Origin, SessionDescription};
 pub use limits::Limits;
 pub use malformed::{Fault, Malformed};
-pub use master_key::{MASTER_KEYS_MAX, MKI_BYTES_MAX, MasterKey, SRTP_PACKETS_MAX};
+pub use master_key::{MKI_BYTES_MAX, MasterKey, SRTP_PACKETS_MAX};
 pub use media::MediaDescription;
 pub use media_attributes::{RtcpAttribute, RtpMap};
 pub use offer_answer::{LocalMedia, OfferAnswer};

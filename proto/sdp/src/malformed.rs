@@ -1,9 +1,8 @@
 //! Errors of parsing a description.
 
-use core::fmt;
-
 /// First fault of a description.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("SDP line {line}: {}", .fault.words())]
 pub struct Malformed {
     /// Line number, from 1.
     pub line: usize,
@@ -89,11 +88,3 @@ impl Fault {
         }
     }
 }
-
-impl fmt::Display for Malformed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SDP line {}: {}", self.line, self.fault.words())
-    }
-}
-
-impl core::error::Error for Malformed {}

@@ -26,8 +26,5 @@ impl fmt::Debug for MasterKey {
 /// Maximum length of a master key identifier, in bytes (RFC 4568 §6.1).
 pub const MKI_BYTES_MAX: usize = 128;
 
-/// Maximum number of master keys of one direction, which differ in their MKI.
-pub const MASTER_KEYS_MAX: usize = 8;
-
 /// Maximum number of SRTP packets that a master key protects (RFC 3711 §9.2).
 pub const SRTP_PACKETS_MAX: u64 = 1 << 48;

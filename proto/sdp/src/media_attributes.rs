@@ -50,11 +50,6 @@ impl MediaDescription {
         self.of_payload_type("rtpmap", payload_type).next().is_some()
     }
 
-    /// Format parameters of `payload_type` (`a=fmtp`), not parsed.
-    pub fn fmtp(&self, payload_type: u8) -> Option<&[u8]> {
-        self.of_payload_type("fmtp", payload_type).next()
-    }
-
     /// Preferred packet length in milliseconds, rounded down; `None` if absent or 0.
     pub fn ptime_ms(&self) -> Option<u16> {
         self.milliseconds("ptime")
@@ -93,11 +88,6 @@ impl MediaDescription {
                 _ => None,
             }
         })
-    }
-
-    /// SSRC that the section announces first (RFC 5576 §4.1).
-    pub fn ssrc(&self) -> Option<u32> {
-        self.values("ssrc").find_map(|value| number(fields(value).next()?))
     }
 
     fn milliseconds(&self, name: &str) -> Option<u16> {

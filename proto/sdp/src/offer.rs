@@ -18,7 +18,7 @@ impl OfferAnswer {
         let formats = self.own_formats();
         let lines = self.own_lines();
         let offered = OfferedProtection { lines, profile: self.profile };
-        let mut section = self.own_section(&formats, self.local.ptime_ms, RtcpMux::from(self.local.rtcp_mux));
+        let mut section = self.own_section(&formats, self.local.ptime_ms, self.local.rtcp_mux);
         section.attributes.extend(offered.lines.iter().filter_map(crypto_attribute));
         // ZRTP starts in plain RTP (RFC 6189 §8).
         let hello_hash = self.local.policy.hello_hash().filter(|_| !self.profile.is_secure());
@@ -56,7 +56,7 @@ impl OfferAnswer {
     }
 
     /// Our section with its first line, formats and ports.
-    pub(crate) fn own_section(&self, formats: &Formats, ptime_ms: u16, mux: RtcpMux) -> MediaDescription {
+    pub(crate) fn own_section(&self, formats: &Formats, ptime_ms: u16, rtcp_mux: bool) -> MediaDescription {
         let (port, profile) = (self.local.rtp.port(), self.profile.name().as_bytes());
         let mut section = MediaDescription::new(b"audio", port, profile, formats.list());
         formats.describe(&mut section.attributes);
@@ -64,9 +64,8 @@ impl OfferAnswer {
         if self.local.rtcp_port != port.wrapping_add(1) {
             section.attributes.push(Attribute::with("rtcp", format!("{}", self.local.rtcp_port)));
         }
-        match mux {
-            RtcpMux::Shared => section.attributes.push(Attribute::flag("rtcp-mux")),
-            RtcpMux::Separate => {}
+        if rtcp_mux {
+            section.attributes.push(Attribute::flag("rtcp-mux"));
         }
         section
     }
@@ -108,19 +107,6 @@ impl OfferAnswer {
                 None => line,
             })
             .collect()
-    }
-}
-
-/// Multiplexing of RTP and RTCP on one port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RtcpMux {
-    Shared,
-    Separate,
-}
-
-impl From<bool> for RtcpMux {
-    fn from(is_shared: bool) -> Self {
-        if is_shared { Self::Shared } else { Self::Separate }
     }
 }
 

@@ -157,14 +157,6 @@ impl OfferAnswer {
         self.downgrade = downgrade;
     }
 
-    /// Sets a new local address for the next offer or answer. It also renews the keys, because the peer
-    /// cannot tell whether the receiver at the new address has the old rollover counters (RFC 4568 §7.1.4).
-    pub fn relocate(&mut self, rtp: SocketAddr, rtcp_port: u16) {
-        self.local.rtp = Flow::canonical(rtp);
-        self.local.rtcp_port = rtcp_port;
-        self.renew_keys();
-    }
-
     /// Renews the send keys in the next offer or answer, for a key at the end of its lifetime.
     pub fn renew_keys(&mut self) {
         self.keys.clear();

@@ -118,7 +118,7 @@ impl OfferedProtection {
         if values.next().is_some() {
             return Err(mismatch);
         }
-        let answered = usable_line(value).ok_or(mismatch)?;
+        let answered = CryptoLine::parse(value).map_err(|_| mismatch)?;
         let is_same = |line: &&CryptoLine| line.tag == answered.tag && line.suite == answered.suite;
         let offered = self.lines.iter().find(is_same).ok_or(mismatch)?;
         if self.lines.iter().any(|line| line.key.key == answered.key.key) {
@@ -174,14 +174,8 @@ fn in_order<T>(first: KeyManagement, sdes: Option<T>, zrtp: Option<T>) -> Option
 
 /// First valid and supported line, in the offerer's order (RFC 4568 §5.1.2).
 fn first_line(section: &MediaDescription, suites: &[CryptoSuite]) -> Option<CryptoLine> {
-    let mut lines = section.values("crypto").filter_map(usable_line);
+    let mut lines = section.values("crypto").filter_map(|value| CryptoLine::parse(value).ok());
     lines.find(|line| suites.contains(&line.suite))
-}
-
-/// Parses a valid key line with one key. Lines with several keys are not supported, because packets could
-/// change to a key that is not tracked.
-fn usable_line(value: &[u8]) -> Option<CryptoLine> {
-    CryptoLine::parse(value).ok().filter(|line| line.more_keys.is_empty())
 }
 
 /// Reason why a section has no usable key.

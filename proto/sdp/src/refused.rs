@@ -1,60 +1,75 @@
 //! Reasons to reject an offer or an answer.
 
 use crate::Malformed;
-use core::fmt;
 
 /// Reason why an offer or an answer is not accepted. An earlier agreement stays in force.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// The body is not a valid description, or exceeds a limit.
-    Malformed(Malformed),
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
     /// An offer arrived while our own is pending (RFC 3261 §14.2).
+    #[error("our own offer is still pending")]
     OfferPending,
     /// An answer arrived without a pending offer.
+    #[error("an answer without an offer")]
     NoOffer,
     /// No audio section is in use.
+    #[error("no audio is offered")]
     NoAudio,
     /// The answer rejects the audio with port 0.
+    #[error("the peer rejected the audio")]
     Rejected,
     /// A protocol other than RTP, or several ports.
+    #[error("the audio is not carried by RTP")]
     Transport,
     /// A host name, a multicast group, or an address of another family than ours.
+    #[error("no address that media can be sent to")]
     Address,
     /// No common codec.
+    #[error("no codec in common: only PCMU and PCMA are supported")]
     Codec,
     /// Keys from DTLS, which is not supported.
+    #[error("DTLS-SRTP is not supported yet; SDES and ZRTP are")]
     Dtls,
     /// The offer requires SRTP, which is disabled by policy.
+    #[error("SRTP is disabled")]
     ProtectionUnwanted,
     /// The offer has no protection, which is required by policy.
+    #[error("SRTP is required")]
     Unprotected,
     /// No `a=crypto` line with a supported suite and parameters.
+    #[error("no SRTP crypto suite in common")]
     Crypto,
     /// The protection of the call would be removed.
+    #[error("this would remove the SRTP protection of the call")]
     Downgrade,
     /// The answer does not match the offer.
+    #[error(transparent)]
     Mismatch(Mismatch),
 }
 
 /// Mismatch between an answer and its offer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Mismatch {
     /// Different number of media sections (RFC 3264 §6).
+    #[error("the answer has another number of media sections")]
     Sections,
     /// Different media type of a section.
+    #[error("the answer changes a section's medium")]
     Medium,
     /// Different protocol in an `m=` line.
+    #[error("the answer changes the RTP profile")]
     Profile,
     /// A key for a suite or tag that was not offered, or more than one key (RFC 4568 §5.1.3).
+    #[error("the answer has an SRTP key that does not match the offer")]
     Crypto,
     /// Our own key, which would encrypt two streams with the same key stream (RFC 4568 §7.1.2).
+    #[error("the peer sends our own SRTP key back")]
     KeyReused,
 }
 
 impl Refused {
-    /// Number of [`Refused::index`] values.
-    pub const COUNT: usize = 15;
-
     /// SIP status code of the response: 400 for a malformed body, 488 for an unacceptable offer (RFC 3261
     /// §13.3.1.3), 491 while our own offer is pending.
     pub const fn status(&self) -> u16 {
@@ -95,59 +110,4 @@ impl Refused {
             | Self::Mismatch(_) => 399,
         }
     }
-
-    /// Index of this reason in a table of counters.
-    pub const fn index(&self) -> usize {
-        match self {
-            Self::Malformed(malformed) if malformed.fault.is_limit() => 1,
-            Self::Malformed(_) => 0,
-            Self::OfferPending => 2,
-            Self::NoOffer => 3,
-            Self::NoAudio => 4,
-            Self::Rejected => 5,
-            Self::Transport => 6,
-            Self::Address => 7,
-            Self::Codec => 8,
-            Self::Dtls => 9,
-            Self::ProtectionUnwanted => 10,
-            Self::Unprotected => 11,
-            Self::Crypto => 12,
-            Self::Downgrade => 13,
-            Self::Mismatch(_) => 14,
-        }
-    }
 }
-
-impl From<Malformed> for Refused {
-    fn from(malformed: Malformed) -> Self {
-        Self::Malformed(malformed)
-    }
-}
-
-impl fmt::Display for Refused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let words = match self {
-            Self::Malformed(malformed) => return malformed.fmt(f),
-            Self::OfferPending => "our own offer is still pending",
-            Self::NoOffer => "an answer without an offer",
-            Self::NoAudio => "no audio is offered",
-            Self::Rejected => "the peer rejected the audio",
-            Self::Transport => "the audio is not carried by RTP",
-            Self::Address => "no address that media can be sent to",
-            Self::Codec => "no codec in common: only PCMU and PCMA are supported",
-            Self::Dtls => "DTLS-SRTP is not supported yet; SDES and ZRTP are",
-            Self::ProtectionUnwanted => "SRTP is disabled",
-            Self::Unprotected => "SRTP is required",
-            Self::Crypto => "no SRTP crypto suite in common",
-            Self::Downgrade => "this would remove the SRTP protection of the call",
-            Self::Mismatch(Mismatch::Sections) => "the answer has another number of media sections",
-            Self::Mismatch(Mismatch::Medium) => "the answer changes a section's medium",
-            Self::Mismatch(Mismatch::Profile) => "the answer changes the RTP profile",
-            Self::Mismatch(Mismatch::Crypto) => "the answer has an SRTP key that does not match the offer",
-            Self::Mismatch(Mismatch::KeyReused) => "the peer sends our own SRTP key back",
-        };
-        f.write_str(words)
-    }
-}
-
-impl core::error::Error for Refused {}

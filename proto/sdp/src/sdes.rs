@@ -6,13 +6,13 @@
 //!
 //! Start reading at [`CryptoLine::parse`].
 
-use crate::{CryptoSuite, MASTER_KEYS_MAX, MKI_BYTES_MAX, MasterKey, SRTP_PACKETS_MAX};
+use crate::{CryptoSuite, MKI_BYTES_MAX, MasterKey, SRTP_PACKETS_MAX};
 use alloc::string::String;
 use alloc::vec::Vec;
 use base64ct::{Base64, Base64Unpadded, Encoding};
 use core::fmt::{self, Write as _};
 
-/// Maximum length of an `a=crypto` value in bytes: enough for all keys of a line with the longest MKI.
+/// Maximum length of an `a=crypto` value in bytes: enough for a key with the longest MKI and all parameters.
 pub const LINE_BYTES_MAX: usize = 4096;
 
 /// Maximum number of session parameters of a line.
@@ -21,59 +21,66 @@ pub const PARAMETERS_MAX: usize = 16;
 /// Maximum length of key and salt in bytes, that of AES-256 in counter mode.
 const KEY_AND_SALT_BYTES_MAX: usize = 46;
 
-/// An `a=crypto` attribute: suite, keys and parameters of the packets that its sender sends.
+/// An `a=crypto` attribute: suite and key of the packets that its sender sends.
 #[derive(Clone, PartialEq, Eq)]
 pub struct CryptoLine {
     /// Tag, by which an answer refers to the line: 0 to 999,999,999 (RFC 4568 §4.1).
     pub tag: u32,
-    /// Crypto suite of all keys.
+    /// Crypto suite of the key.
     pub suite: CryptoSuite,
     /// Name of the suite as written; `None` for [`CryptoSuite::name`].
     pub suite_name: Option<String>,
-    /// First key.
+    /// Master key.
     pub key: MasterKey,
-    /// Further keys, which differ in their MKI: up to [`MASTER_KEYS_MAX`] including the first.
-    pub more_keys: Vec<MasterKey>,
-    /// Replay window in packets that the sender recommends (RFC 4568 §6.3.6); a receiver may use another.
-    pub window_packets: Option<u32>,
 }
 
 /// Reason why a line is unusable.
 ///
 /// [`Self::UnknownSuite`] and [`Self::UnsupportedParameter`] are valid lines that another implementation
 /// might support; the others are invalid. No error affects other lines.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CryptoLineError {
     /// Longer than [`LINE_BYTES_MAX`].
+    #[error("the crypto line is too long")]
     TooLong,
     /// Characters other than those of RFC 4568 §9.1, or fewer than three fields.
+    #[error("the crypto line is not `tag suite inline:key`")]
     Malformed,
     /// The tag is not a number of one to nine digits.
+    #[error("the tag is not a number of one to nine digits")]
     Tag,
     /// The suite is not supported.
+    #[error("the crypto suite is not supported")]
     UnknownSuite,
     /// The key method is not `inline:`.
+    #[error("the key is not given `inline:`")]
     KeyMethod,
     /// The key is not base64, or does not have the length that the suite needs.
+    #[error("the key is not base64 of the suite's length")]
     Key,
     /// The lifetime is 0, has a leading zero, or exceeds the suite's maximum.
+    #[error("the key's lifetime is not 1 to 2^48 packets")]
     Lifetime,
     /// The MKI has no length, a length outside 1 to 128, or does not fit its length.
+    #[error("the master key identifier does not fit its length of 1 to 128 bytes")]
     Mki,
-    /// Several keys without distinct MKIs of one length, or more than [`MASTER_KEYS_MAX`].
+    /// More than one key: the sender could change to a key that is not tracked.
+    #[error("the line has several keys")]
     SeveralKeys,
     /// A known session parameter is invalid or occurs twice.
+    #[error("a session parameter has an invalid value")]
     Parameter,
     /// An unsupported session parameter that changes the protection: a key derivation rate, no encryption, no
     /// authentication, error correction after encryption or with its own key, or an unknown one that must not
     /// be ignored (RFC 4568 §6.3.7).
+    #[error("a session parameter is not supported")]
     UnsupportedParameter,
 }
 
 impl CryptoLine {
     /// Creates a line with one key and no session parameters.
     pub fn new(tag: u32, suite: CryptoSuite, key: MasterKey) -> Self {
-        Self { tag, suite, suite_name: None, key, more_keys: Vec::new(), window_packets: None }
+        Self { tag, suite, suite_name: None, key }
     }
 
     /// Parses the value of an `a=crypto` attribute.
@@ -96,9 +103,12 @@ impl CryptoLine {
         let name = suite;
         let suite = CryptoSuite::from_name(name).ok_or(CryptoLineError::UnknownSuite)?;
         let suite_name = (name != suite.name()).then(|| String::from(name));
-        let (key, more_keys) = keys_of(suite, keys)?;
-        let window_packets = parameters(parts)?;
-        Ok(Self { tag, suite, suite_name, key, more_keys, window_packets })
+        if keys.contains(';') {
+            return Err(CryptoLineError::SeveralKeys);
+        }
+        let key = key_of(suite, keys)?;
+        check_parameters(parts)?;
+        Ok(Self { tag, suite, suite_name, key })
     }
 
     /// Appends the value of the `a=crypto` attribute.
@@ -110,50 +120,21 @@ impl CryptoLine {
         if self.tag > TAG_MAX {
             return Err(CryptoLineError::Tag);
         }
-        check_several(&self.key, &self.more_keys)?;
         let name = self.suite_name.as_deref().unwrap_or(self.suite.name());
         // The name of another suite would make the keys invalid, and an invalid name could break the line.
         if CryptoSuite::from_name(name) != Some(self.suite) {
             return Err(CryptoLineError::UnknownSuite);
         }
-        let written = write!(out, "{} {name} ", self.tag);
-        written.map_err(|_| CryptoLineError::TooLong)?;
-        for (at, key) in core::iter::once(&self.key).chain(&self.more_keys).enumerate() {
-            out.push_str(if at == 0 { "inline:" } else { ";inline:" });
-            write_key(self.suite, key, out)?;
-        }
-        if let Some(window) = self.window_packets {
-            write!(out, " WSH={window}").map_err(|_| CryptoLineError::TooLong)?;
-        }
-        Ok(())
+        write!(out, "{} {name} inline:", self.tag).map_err(|_| CryptoLineError::TooLong)?;
+        write_key(self.suite, &self.key, out)
     }
 }
 
 impl fmt::Debug for CryptoLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "CryptoLine({} {}, {} keys)", self.tag, self.suite.name(), 1 + self.more_keys.len())
+        write!(f, "CryptoLine({} {})", self.tag, self.suite.name())
     }
 }
-
-impl fmt::Display for CryptoLineError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::TooLong => "the crypto line is too long",
-            Self::Malformed => "the crypto line is not `tag suite inline:key`",
-            Self::Tag => "the tag is not a number of one to nine digits",
-            Self::UnknownSuite => "the crypto suite is not supported",
-            Self::KeyMethod => "the key is not given `inline:`",
-            Self::Key => "the key is not base64 of the suite's length",
-            Self::Lifetime => "the key's lifetime is not 1 to 2^48 packets",
-            Self::Mki => "the master key identifier does not fit its length of 1 to 128 bytes",
-            Self::SeveralKeys => "several keys need different master key identifiers of the same length",
-            Self::Parameter => "a session parameter has an invalid value",
-            Self::UnsupportedParameter => "a session parameter is not supported",
-        })
-    }
-}
-
-impl core::error::Error for CryptoLineError {}
 
 /// Largest number of nine digits.
 const TAG_MAX: u32 = 999_999_999;
@@ -163,34 +144,6 @@ fn tag_of(text: &str) -> Result<u32, CryptoLineError> {
     match (text.len(), digits(text)) {
         (1..=9, Some(number)) => u32::try_from(number).map_err(|_| CryptoLineError::Tag),
         _ => Err(CryptoLineError::Tag),
-    }
-}
-
-/// Parses key-params into the first key and the others (RFC 4568 §9.1).
-fn keys_of(suite: CryptoSuite, text: &str) -> Result<(MasterKey, Vec<MasterKey>), CryptoLineError> {
-    let mut keys = text.split(';').map(|key| key_of(suite, key));
-    let first = keys.next().ok_or(CryptoLineError::Malformed)??;
-    let mut more = Vec::new();
-    for key in keys {
-        if more.len() + 1 >= MASTER_KEYS_MAX {
-            return Err(CryptoLineError::SeveralKeys);
-        }
-        more.push(key?);
-    }
-    check_several(&first, &more)?;
-    Ok((first, more))
-}
-
-/// RFC 4568 §6.1: several keys must have MKIs of one length, and these must differ.
-fn check_several(first: &MasterKey, more: &[MasterKey]) -> Result<(), CryptoLineError> {
-    let fits = |(at, key): (usize, &MasterKey)| {
-        let mut before = core::iter::once(first).chain(more.iter().take(at));
-        !key.mki.is_empty() && before.all(|other| other.mki.len() == key.mki.len() && other.mki != key.mki)
-    };
-    if more.len() < MASTER_KEYS_MAX && more.iter().enumerate().all(fits) {
-        Ok(())
-    } else {
-        Err(CryptoLineError::SeveralKeys)
     }
 }
 
@@ -272,9 +225,8 @@ fn mki_of(text: &str) -> Result<Vec<u8>, CryptoLineError> {
     Ok(mki)
 }
 
-/// Parses the session parameters (RFC 4568 §6.3); returns the recommended replay window.
-fn parameters<'a>(parts: impl Iterator<Item = &'a str>) -> Result<Option<u32>, CryptoLineError> {
-    let mut window_packets = None;
+/// Checks the session parameters (RFC 4568 §6.3). The recommended replay window (WSH) may be ignored (§6.3.6).
+fn check_parameters<'a>(parts: impl Iterator<Item = &'a str>) -> Result<(), CryptoLineError> {
     let mut seen: Vec<&str> = Vec::new();
     for part in parts {
         let (name, value) = match part.split_once('=') {
@@ -302,8 +254,7 @@ fn parameters<'a>(parts: impl Iterator<Item = &'a str>) -> Result<Option<u32>, C
             ("WSH", Some(window)) => {
                 let window =
                     number_without_leading_zero(window).and_then(|window| u32::try_from(window).ok());
-                window_packets =
-                    Some(window.filter(|window| *window >= 64).ok_or(CryptoLineError::Parameter)?);
+                window.filter(|window| *window >= 64).ok_or(CryptoLineError::Parameter)?;
             }
             (
                 "KDR"
@@ -320,7 +271,7 @@ fn parameters<'a>(parts: impl Iterator<Item = &'a str>) -> Result<Option<u32>, C
             _ => return Err(CryptoLineError::UnsupportedParameter),
         }
     }
-    Ok(window_packets)
+    Ok(())
 }
 
 fn write_key(suite: CryptoSuite, key: &MasterKey, out: &mut String) -> Result<(), CryptoLineError> {

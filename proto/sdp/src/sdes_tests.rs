@@ -45,11 +45,7 @@ fn the_lines_of_rfc_4568_are_parsed() {
         "2 AES_CM_128_HMAC_SHA1_80 inline:MTIzNDU2Nzg5QUJDREUwMTIzNDU2Nzg5QUJjZGVm|2^20|1:4;\
          inline:QUJjZGVmMTIzNDU2Nzg5QUJDREUwMTIzNDU2Nzg5|2^20|2:4",
     );
-    let line = line.unwrap();
-    assert_eq!(line.more_keys.len(), 1);
-    assert_eq!(line.more_keys[0].mki, [0, 0, 0, 2]);
-    assert_eq!(written(&line).matches("inline:").count(), 2);
-    assert_eq!(parse(&written(&line)).unwrap(), line);
+    assert_eq!(line, Err(CryptoLineError::SeveralKeys));
     let f8 = "2 F8_128_HMAC_SHA1_80 inline:MTIzNDU2Nzg5QUJDREUwMTIzNDU2Nzg5QUJjZGVm";
     assert_eq!(parse(f8), Err(CryptoLineError::UnknownSuite));
 }
@@ -177,28 +173,18 @@ fn an_mki_fits_its_length() {
 }
 
 #[test]
-fn several_keys_need_identifiers() {
+fn several_keys_are_rejected() {
     let other = "inline:YUJDZGVmZ2hpSktMbW9QUXJzVHVWd3l6MTIzNDU2";
-    assert!(with_key(&format!("|1:4;{other}|2:4")).is_ok());
-    for info in [
-        format!(";{other}"),
-        format!("|1:4;{other}"),
-        format!(";{other}|2:4"),
-        format!("|1:4;{other}|2:3"),
-        format!("|1:4;{other}|1:4"),
-    ] {
+    for info in [format!("|1:4;{other}|2:4"), format!(";{other}"), ";".into()] {
         assert_eq!(with_key(&info), Err(CryptoLineError::SeveralKeys), "{info}");
     }
-    let many: String = (2..=9).map(|mki| format!(";{other}|{mki}:4")).collect();
-    assert_eq!(with_key(&format!("|1:4{many}")), Err(CryptoLineError::SeveralKeys));
-    assert_eq!(with_key(";"), Err(CryptoLineError::KeyMethod));
 }
 
 #[test]
-fn session_parameters_are_honoured_ignored_or_refused() {
-    let parameter = |text: &str| with_key(&format!(" {text}")).map(|line| line.window_packets);
-    assert_eq!(parameter("WSH=64"), Ok(Some(64)));
-    assert_eq!(parameter("KDR=0 FEC_ORDER=FEC_SRTP  -X -Y=1\tWSH=1024"), Ok(Some(1024)));
+fn session_parameters_are_ignored_or_refused() {
+    let parameter = |text: &str| with_key(&format!(" {text}")).map(|_| ());
+    assert_eq!(parameter("WSH=64"), Ok(()));
+    assert_eq!(parameter("KDR=0 FEC_ORDER=FEC_SRTP  -X -Y=1\tWSH=1024"), Ok(()));
     for unsupported in [
         "KDR=1",
         "KDR=24",
@@ -274,24 +260,21 @@ fn a_key_of_a_wrong_length_is_not_written() {
     assert_eq!(write(MasterKey { mki: vec![0; 4], ..good.clone() }), Some(CryptoLineError::Mki));
     let endless = MasterKey { lifetime_packets: Some(SRTP_PACKETS_MAX + 1), ..good.clone() };
     assert_eq!(write(endless), Some(CryptoLineError::Lifetime));
-    let mut two = CryptoLine::new(1, CryptoSuite::AesCm128HmacSha1_80, good.clone());
-    two.more_keys.push(good);
-    assert_eq!(two.write(&mut String::new()), Err(CryptoLineError::SeveralKeys));
 }
 
 #[test]
 fn debug_output_contains_no_key() {
     let line = with_key("|2^20|1:4").unwrap();
     let printed = format!("{line:?} {:?}", line.key);
-    assert_eq!(printed, "CryptoLine(1 AES_CM_128_HMAC_SHA1_80, 1 keys) MasterKey(..)");
+    assert_eq!(printed, "CryptoLine(1 AES_CM_128_HMAC_SHA1_80) MasterKey(..)");
     assert!(CryptoLineError::Key.to_string().contains("base64"));
 }
 
 #[test]
 fn mutated_lines_never_panic_and_parsed_lines_are_written_again() {
-    let line = format!("1 AES_CM_128_HMAC_SHA1_80 {KEY}|2^20|1:4;{KEY}|77|2:4 WSH=128 -X=1");
+    let line = format!("1 AES_CM_128_HMAC_SHA1_80 {KEY}|2^20|1:4 WSH=128 -X=1");
     let mut accepted = 0;
-    for seed in 0..20_000 {
+    for seed in 0..25_000 {
         let mut rng = Rng::new(&Seed::from_number(seed));
         let mut bytes = line.clone().into_bytes();
         for _ in 0..=rng.below(3) {

@@ -2,91 +2,75 @@
 
 use ringway_sip::Reason;
 
-macro_rules! counters {
-    ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
-        /// Counters of one shard; values only increase.
-        #[derive(Clone, Debug, Default, PartialEq, Eq)]
-        pub struct Counters {
-            $($(#[doc = $doc])+ pub $name: u64,)+
-            /// Messages that the parser rejected, by [`Reason::index`].
-            pub rejected: [u64; Reason::COUNT],
-        }
-
-        impl Counters {
-            /// Calls `each` with name, description and value of every counter.
-            pub fn for_each(&self, mut each: impl FnMut(&'static str, &'static str, u64)) {
-                $(each(stringify!($name), concat!($($doc, " ",)+).trim(), self.$name);)+
-                for ((name, meaning), value) in REJECTED.iter().zip(self.rejected) {
-                    each(name, meaning, value);
-                }
-            }
-        }
-    };
-}
-
-counters! {
-    /// Requests received, retransmissions included.
-    requests,
-    /// Responses received.
-    responses,
-    /// Requests over a source's rate, not parsed.
-    over_rate,
-    /// REGISTER requests that changed bindings.
-    registered,
-    /// Requests answered with a challenge.
-    challenged,
-    /// Passwords proven.
-    authenticated,
-    /// Passwords that were wrong, or of users that do not exist.
-    wrong_passwords,
-    /// Passwords not checked because too many of this user or from this source were wrong (503).
-    slowed_logins,
-    /// Passwords proven for the server's own URI instead of the Request-URI, which SIPp does.
-    digest_uri_server,
-    /// Credentials refused because they were for another Request-URI (400).
-    digest_uri_other,
-    /// Requests refused because the user may not do this (403).
-    forbidden,
-    /// Requests of callers without a password that the policy for strangers does not let through.
-    strangers_refused,
-    /// Responses without a transaction that were not sent because they were over the allowance of an unverified address.
-    unverified_limited,
-    /// Requests forwarded, each branch counted.
-    forwarded,
-    /// Requests answered with the user's contacts (302).
-    redirected,
-    /// Requests for users that do not exist (404).
-    not_found,
-    /// Requests for users without a binding (480).
-    not_registered,
-    /// Requests answered by this server with any other failure.
-    refused,
-    /// Requests with Max-Forwards 0, or that came back to this server too often (483).
-    too_many_hops,
-    /// Requests with more targets than their Max-Breadth (440).
-    too_broad,
-    /// Requests that came back unchanged (482).
-    loops,
-    /// REGISTER requests refused because the store failed.
-    store_refusals,
-    /// REGISTER requests refused because the record is too long for the store.
-    registration_too_large,
-    /// Contacts refused because a user has as many as allowed.
-    too_many_contacts,
-    /// INVITEs cancelled without a final response in time.
-    timer_c,
-    /// Requests refused because their source, or all sources together, reached their memory limit.
-    over_memory,
-    /// Requests refused because too many strangers' requests for the same user are pending.
-    over_user_requests,
-    /// Requests without a free transaction or DNS lookup.
-    overflow,
-    /// Responses and ACKs that match no transaction and were dropped.
-    stray,
-    /// Responses from another address than the next hop of their request, dropped.
-    responses_from_elsewhere,
-    /// Responses to a forwarded request without a Via below ours; a final one counts as a failed branch (502).
-    without_next_via,
+ringway_sansio::counters! {
+    /// Counters of one shard; values only increase.
+    pub struct Counters {
+        /// Requests received, retransmissions included.
+        requests,
+        /// Responses received.
+        responses,
+        /// Requests over a source's rate, not parsed.
+        over_rate,
+        /// REGISTER requests that changed bindings.
+        registered,
+        /// Requests answered with a challenge.
+        challenged,
+        /// Passwords proven.
+        authenticated,
+        /// Passwords that were wrong, or of users that do not exist.
+        wrong_passwords,
+        /// Passwords not checked because too many of this user or from this source were wrong (503).
+        slowed_logins,
+        /// Passwords proven for the server's own URI instead of the Request-URI, which SIPp does.
+        digest_uri_server,
+        /// Credentials refused because they were for another Request-URI (400).
+        digest_uri_other,
+        /// Requests refused because the user may not do this (403).
+        forbidden,
+        /// Requests of callers without a password that the policy for strangers does not let through.
+        strangers_refused,
+        /// Responses without a transaction that were not sent because they were over the allowance of an unverified address.
+        unverified_limited,
+        /// Requests forwarded, each branch counted.
+        forwarded,
+        /// Requests answered with the user's contacts (302).
+        redirected,
+        /// Requests for users that do not exist (404).
+        not_found,
+        /// Requests for users without a binding (480).
+        not_registered,
+        /// Requests answered by this server with any other failure.
+        refused,
+        /// Requests with Max-Forwards 0, or that came back to this server too often (483).
+        too_many_hops,
+        /// Requests with more targets than their Max-Breadth (440).
+        too_broad,
+        /// Requests that came back unchanged (482).
+        loops,
+        /// REGISTER requests refused because the store failed.
+        store_refusals,
+        /// REGISTER requests refused because the record is too long for the store.
+        registration_too_large,
+        /// Contacts refused because a user has as many as allowed.
+        too_many_contacts,
+        /// INVITEs cancelled without a final response in time.
+        timer_c,
+        /// Requests refused because their source, or all sources together, reached their memory limit.
+        over_memory,
+        /// Requests refused because too many strangers' requests for the same user are pending.
+        over_user_requests,
+        /// Requests without a free transaction or DNS lookup.
+        overflow,
+        /// Responses and ACKs that match no transaction and were dropped.
+        stray,
+        /// Responses from another address than the next hop of their request, dropped.
+        responses_from_elsewhere,
+        /// Responses to a forwarded request without a Via below ours; a final one counts as a failed branch (502).
+        without_next_via,
+        ;
+        /// Messages that the parser rejected, by [`Reason::index`].
+        rejected: [u64; Reason::COUNT] = REJECTED,
+    }
 }
 
 const REJECTED: [(&str, &str); Reason::COUNT] = [

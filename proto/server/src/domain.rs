@@ -17,16 +17,16 @@ impl Config {
             return None;
         }
         let host = uri.host();
-        let port_is_ours = match uri.port() {
-            None => true,
-            Some(port) => self
+        // Neither a name nor an address counts with another port: most contacts have one.
+        if let Some(port) = uri.port()
+            && !self
                 .listeners
                 .iter()
-                .any(|listener| listener.bound.port() == port || listener.advertised.port() == port),
-        };
-        if port_is_ours
-            && let Some(domain) = self.domains.iter().find(|domain| host.equals(domain.as_bytes()))
+                .any(|listener| listener.bound.port() == port || listener.advertised.port() == port)
         {
+            return None;
+        }
+        if let Some(domain) = self.domains.iter().find(|domain| host.equals(domain.as_bytes())) {
             return Some(domain);
         }
         let address = SocketAddr::new(host.ip()?, uri.port().unwrap_or(DEFAULT_PORT));

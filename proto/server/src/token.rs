@@ -97,6 +97,12 @@ impl TargetHash {
     pub(crate) fn of_flow(key: &[u8; 16], flow: &Flow) -> Self {
         Self::of(key, flow.transport, flow.remote)
     }
+
+    /// True if the callee's side in a mark, which is not verified, is [`Side::Contact`] with this hash.
+    pub(crate) fn is_written_for_callee(self, token: &[u8]) -> bool {
+        let side = token.last_chunk::<10>().and_then(|end| end.strip_prefix(b".p"));
+        side.and_then(read_hex) == Some(u64::from(self.0))
+    }
 }
 
 impl Side {
@@ -311,6 +317,26 @@ mod tests {
                 assert_eq!(read(&token, "<sip:a@b>;tag=x", "<sip:e@d>;tag=y"), None, "another callee");
             }
         }
+    }
+
+    #[test]
+    fn the_callee_of_a_mark_is_found_at_its_end() {
+        let first = message("<sip:a@b>;tag=x", "<sip:c@d>");
+        let first = Message::parse(&first, &Limits::default()).unwrap();
+        let is_found = |callee: Side| {
+            let mut token = Vec::new();
+            let caller = Side::Contact(TargetHash(8));
+            Token::Dialog { caller, callee }.write(&KEY, &first, 1_800_000_000, &mut token);
+            TargetHash(7).is_written_for_callee(&token)
+        };
+        assert!(is_found(Side::Contact(TargetHash(7))));
+        assert!(!is_found(Side::Contact(TargetHash(8))));
+        assert!(
+            !is_found(Side::Connection(ConnectionId(1), TargetHash(7))),
+            "its connection is recorded too"
+        );
+        assert!(!is_found(Side::Named { name: TargetHash(1), contact: TargetHash(7) }));
+        assert!(!TargetHash(7).is_written_for_callee(b"p00000007"));
     }
 
     #[test]

@@ -49,13 +49,6 @@ pub use uri::{Host, Scheme, Uri};
 pub use write::{MessageWriter, UnsafeText, write_host, write_number};
 
 /// Error: a part of a message does not match the grammar of RFC 3261 §25.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("malformed")]
 pub struct Malformed;
-
-impl core::fmt::Display for Malformed {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str("malformed")
-    }
-}
-
-impl core::error::Error for Malformed {}

@@ -119,18 +119,30 @@ impl StreamFramer {
             return Ok(());
         }
         let rest = self.bytes.get(self.start..).unwrap_or_default();
-        let from = self.searched.saturating_sub(self.start).saturating_sub(3);
-        let Some(end) = header_end(rest, from) else {
-            self.searched = self.bytes.len();
-            if rest.len() > self.message_bytes_max {
-                return Err(StreamError::TooLarge);
+        // Usually the whole header is there at once, and is read once. A header that comes in pieces is searched for its end
+        // first, so that no byte is read again with each piece.
+        let at_once = if self.searched == self.start { read_header(rest) } else { None };
+        let (end, length) = match at_once {
+            Some((end, length)) if rest.get(..end).is_some_and(|header| header.ends_with(b"\r\n\r\n")) => {
+                (end, length)
             }
-            return Ok(());
+            _ => {
+                let from = self.searched.saturating_sub(self.start).saturating_sub(3);
+                let Some(end) = header_end(rest, from) else {
+                    self.searched = self.bytes.len();
+                    if rest.len() > self.message_bytes_max {
+                        return Err(StreamError::TooLarge);
+                    }
+                    return Ok(());
+                };
+                let read = read_header(rest.get(..end).unwrap_or_default());
+                (end, read.map_or(Err(StreamError::HeaderLine), |(_, length)| length))
+            }
         };
         if end > self.message_bytes_max {
             return Err(StreamError::TooLarge);
         }
-        let length = content_length(rest.get(..end).unwrap_or_default())?;
+        let length = length?;
         let needed = usize::try_from(length).ok().and_then(|length| length.checked_add(end));
         match needed {
             Some(needed) if needed <= self.message_bytes_max => {
@@ -179,26 +191,27 @@ impl StreamFramer {
     }
 }
 
-/// Value of the Content-Length fields of a whole header block.
-fn content_length(header: &[u8]) -> Result<u32, StreamError> {
-    let mut at = memchr::memchr(b'\n', header).map_or(header.len(), |lf| lf + 1);
+/// Position of the body, and the value of the Content-Length fields, of bytes that begin with a header block. `None`: the
+/// block is incomplete or has a line that is no header field.
+fn read_header(bytes: &[u8]) -> Option<(usize, Result<u32, StreamError>)> {
+    let mut at = memchr::memchr(b'\n', bytes)? + 1;
     let mut found = None;
     let mut is_clear = true;
-    loop {
-        match next_field(header, at) {
-            Next::Body(_) => break,
-            Next::Bad(_) | Next::End => return Err(StreamError::HeaderLine),
+    let body = loop {
+        match next_field(bytes, at) {
+            Next::Body(body) => break body,
+            Next::Bad(_) | Next::End => return None,
             Next::Field(field, end) => {
                 at = end;
                 if field.name == HeaderName::ContentLength {
-                    let value = number_u32(header.get(field.value).unwrap_or_default());
+                    let value = number_u32(bytes.get(field.value).unwrap_or_default());
                     is_clear &= value.is_some() && (found.is_none() || found == value);
                     found = value;
                 }
             }
         }
-    }
-    found.filter(|_| is_clear).ok_or(StreamError::ContentLength)
+    };
+    Some((body, found.filter(|_| is_clear).ok_or(StreamError::ContentLength)))
 }
 
 /// Position of the body.

@@ -9,16 +9,9 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 
 /// Error: a value contains CR, LF or NUL and would have become lines of its own. Nothing was written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a header value holds a line break or NUL")]
 pub struct UnsafeText;
-
-impl core::fmt::Display for UnsafeText {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str("a header value holds a line break or NUL")
-    }
-}
-
-impl core::error::Error for UnsafeText {}
 
 /// Writes a request from parts, or a response to a request (RFC 3261 §8.2.6): its Vias, From, To, Call-ID, CSeq and
 /// Timestamp unchanged, then the added fields.

@@ -61,7 +61,7 @@ pub use error::{KeyError, ProtectError, UnprotectError};
 pub use probe::{NoProbe, Probe, Step};
 pub use receiver::{SrtpCounts, SrtpReceiver};
 pub use sender::SrtpSender;
-pub use settings::{RtcpEncryption, SrtpSettings};
+pub use settings::SrtpSettings;
 
 /// Maximum length of a packet in bytes: the maximum of a UDP datagram. It also keeps counter mode well below
 /// the 2^16 blocks of one packet's key stream (RFC 3711 §4.1.1).

@@ -9,8 +9,7 @@ use crate::gcm::{Gcm, TAG_BYTES};
 use crate::key::Cipher;
 use crate::packet::{RTCP_CLEAR_BYTES, RTCP_INDEX_BYTES, RtpHeader};
 use crate::probe::{Probe, Step};
-use crate::seal::rollover_counter;
-use crate::settings::RtcpEncryption;
+use crate::seal::{rollover_counter, rtcp_associated_data};
 use ringway_sdp::CryptoSuite;
 use subtle::ConstantTimeEq;
 
@@ -21,7 +20,6 @@ pub(crate) struct Tail {
     /// Offset of the word with the E flag and the SRTCP index.
     pub(crate) index_at: usize,
     pub(crate) mki_at: usize,
-    pub(crate) mki_bytes: usize,
     tag_at: usize,
 }
 
@@ -45,10 +43,10 @@ impl Tail {
         let body = len.checked_sub(tail).ok_or(UnprotectError::Malformed)?;
         Ok(if suite.is_aead() {
             let index_at = body + tag_bytes;
-            Self { body, index_at, mki_at: index_at + index_bytes, mki_bytes, tag_at: body }
+            Self { body, index_at, mki_at: index_at + index_bytes, tag_at: body }
         } else {
             let mki_at = body + index_bytes;
-            Self { body, index_at: body, mki_at, mki_bytes, tag_at: mki_at + mki_bytes }
+            Self { body, index_at: body, mki_at, tag_at: mki_at + mki_bytes }
         })
     }
 }
@@ -75,17 +73,10 @@ pub(crate) fn open_rtp(
 }
 
 /// Decrypts an SRTCP packet if it is authentic; returns false otherwise.
-pub(crate) fn open_rtcp(
-    cipher: &Cipher,
-    packet: &mut [u8],
-    tail: &Tail,
-    ssrc: u32,
-    index: u64,
-    encryption: RtcpEncryption,
-) -> bool {
+pub(crate) fn open_rtcp(cipher: &Cipher, packet: &mut [u8], tail: &Tail, ssrc: u32, index: u64) -> bool {
     match cipher {
-        Cipher::CounterMode(cipher) => open_rtcp_counter_mode(cipher, packet, tail, ssrc, index, encryption),
-        Cipher::Gcm(cipher) => open_rtcp_aead(cipher, packet, tail, ssrc, index, encryption),
+        Cipher::CounterMode(cipher) => open_rtcp_counter_mode(cipher, packet, tail, ssrc, index),
+        Cipher::Gcm(cipher) => open_rtcp_aead(cipher, packet, tail, ssrc, index),
     }
     .is_some()
 }
@@ -119,49 +110,19 @@ fn open_rtcp_counter_mode(
     tail: &Tail,
     ssrc: u32,
     index: u64,
-    encryption: RtcpEncryption,
 ) -> Option<()> {
     let tag = cipher.tag(packet.get(..tail.mki_at)?, &[]);
     check(&tag, packet.get(tail.tag_at..)?)?;
-    match encryption {
-        RtcpEncryption::Encrypted => {
-            cipher.apply(ssrc, index, packet.get_mut(RTCP_CLEAR_BYTES..tail.body)?);
-        }
-        RtcpEncryption::AuthenticatedOnly => {}
-    }
+    cipher.apply(ssrc, index, packet.get_mut(RTCP_CLEAR_BYTES..tail.body)?);
     Some(())
 }
 
-fn open_rtcp_aead(
-    cipher: &Gcm,
-    packet: &mut [u8],
-    tail: &Tail,
-    ssrc: u32,
-    index: u64,
-    encryption: RtcpEncryption,
-) -> Option<()> {
+fn open_rtcp_aead(cipher: &Gcm, packet: &mut [u8], tail: &Tail, ssrc: u32, index: u64) -> Option<()> {
     let (protected, behind) = packet.split_at_mut_checked(tail.body)?;
-    let (tag, behind) = behind.split_first_chunk_mut::<TAG_BYTES>()?;
-    let word = *behind.first_chunk::<RTCP_INDEX_BYTES>()?;
-    match encryption {
-        RtcpEncryption::Encrypted => {
-            let (clear, text) = protected.split_first_chunk_mut::<RTCP_CLEAR_BYTES>()?;
-            let mut associated = [0; RTCP_CLEAR_BYTES + RTCP_INDEX_BYTES];
-            associated[..RTCP_CLEAR_BYTES].copy_from_slice(clear);
-            associated[RTCP_CLEAR_BYTES..].copy_from_slice(&word);
-            cipher.open(ssrc, index, &associated, text, tag)
-        }
-        RtcpEncryption::AuthenticatedOnly => {
-            // The tag is between the two parts of the associated data: the second part is moved there for the
-            // check.
-            let tag = *tag;
-            let associated = packet.get_mut(..tail.body + RTCP_INDEX_BYTES)?;
-            associated.get_mut(tail.body..)?.copy_from_slice(&word);
-            let opened = cipher.open(ssrc, index, associated, &mut [], &tag);
-            associated.get_mut(tail.body..)?.copy_from_slice(tag.get(..RTCP_INDEX_BYTES)?);
-            opened
-        }
-    }
+    let (tag, behind) = behind.split_first_chunk::<TAG_BYTES>()?;
+    let word = behind.first_chunk::<RTCP_INDEX_BYTES>()?;
+    let (clear, text) = protected.split_first_chunk_mut::<RTCP_CLEAR_BYTES>()?;
+    cipher.open(ssrc, index, &rtcp_associated_data(clear, word), text, tag)
 }
 
 /// Compares a computed tag with the received one in constant time.

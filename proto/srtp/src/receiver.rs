@@ -7,22 +7,19 @@ use crate::open::{Tail, open_rtcp, open_rtp};
 use crate::packet::{ENCRYPTED_FLAG, RTCP_INDEX_BYTES, rtcp_ssrc, rtp_header};
 use crate::probe::{NoProbe, Probe, Step};
 use crate::replay::{ReplayWindow, Seen};
-use crate::settings::{RtcpEncryption, SrtpSettings};
+use crate::settings::SrtpSettings;
 use crate::stream::{Streams, index_candidates};
-use alloc::vec::Vec;
 use core::fmt;
-use ringway_sdp::{CryptoSuite, MASTER_KEYS_MAX, MasterKey};
+use ringway_sdp::{CryptoSuite, MasterKey};
 
-/// Cryptographic context of the packets that the peer sends: keys, and rollover counter and replay window of
+/// Cryptographic context of the packets that the peer sends: one key, and rollover counter and replay window of
 /// each SSRC.
 ///
 /// Keep the context as long as the key is the same ([`Self::is_keyed_by`]): through a hold, a re-INVITE or an
 /// address change.
 pub struct SrtpReceiver {
-    /// At least one key; all of one suite, with MKIs of one length.
-    keys: Vec<Key>,
+    key: Key,
     streams: Streams,
-    rtcp_encryption: RtcpEncryption,
     counts: SrtpCounts,
 }
 
@@ -41,7 +38,7 @@ pub struct SrtpCounts {
     pub too_old: u64,
     /// Tag does not match: forged, damaged, or protected with another key.
     pub authentication_failed: u64,
-    /// SRTCP encryption differs from the negotiated one.
+    /// SRTCP without encryption.
     pub wrong_encryption: u64,
     /// Lifetime of the key is over.
     pub lifetime_over: u64,
@@ -69,28 +66,10 @@ impl SrtpReceiver {
     ) -> Result<Self, KeyError> {
         let settings = settings.clamped();
         Ok(Self {
-            keys: Vec::from([Key::new(suite, key)?]),
+            key: Key::new(suite, key)?,
             streams: Streams::new(settings.ssrcs_max, settings.window_packets),
-            rtcp_encryption: settings.rtcp_encryption,
             counts: SrtpCounts::default(),
         })
-    }
-
-    /// Adds a key of the same suite. Its MKI must differ from those of the other keys and have their length.
-    ///
-    /// # Errors
-    /// The key does not match, or the context already holds [`MASTER_KEYS_MAX`] keys.
-    pub fn add_key(&mut self, key: &MasterKey) -> Result<(), KeyError> {
-        let suite = self.suite();
-        let fits = |held: &Key| held.mki().len() == key.mki.len() && held.mki() != key.mki;
-        if key.mki.is_empty() || !self.keys.iter().all(fits) {
-            return Err(KeyError::MkiMismatch);
-        }
-        if self.keys.len() >= MASTER_KEYS_MAX {
-            return Err(KeyError::TooManyKeys);
-        }
-        self.keys.push(Key::new(suite, key)?);
-        Ok(())
     }
 
     /// Creates the context for a new key of the same peer. It continues the rollover counters (RFC 3711
@@ -104,12 +83,7 @@ impl SrtpReceiver {
     pub fn successor(&self, suite: CryptoSuite, key: &MasterKey) -> Result<Self, KeyError> {
         let mut streams = self.streams.clone();
         streams.allow_restart();
-        Ok(Self {
-            keys: Vec::from([Key::new(suite, key)?]),
-            streams,
-            rtcp_encryption: self.rtcp_encryption,
-            counts: SrtpCounts::default(),
-        })
+        Ok(Self { key: Key::new(suite, key)?, streams, counts: SrtpCounts::default() })
     }
 
     /// Authenticates and decrypts an SRTP packet in place. `packet` is exactly the datagram. Returns the
@@ -147,16 +121,15 @@ impl SrtpReceiver {
         result
     }
 
-    /// True if this key is the context's only key. Then the context must be kept, because it holds the
+    /// True if this key is the context's key. Then the context must be kept, because it holds the
     /// rollover counters.
     pub fn is_keyed_by(&self, suite: CryptoSuite, key: &MasterKey) -> bool {
-        matches!(self.keys.as_slice(), [only] if only.is(suite, key))
+        self.key.is(suite, key)
     }
 
-    /// Crypto suite of all keys.
+    /// Crypto suite of the key.
     pub fn suite(&self) -> CryptoSuite {
-        // `keys` is never empty.
-        self.keys.first().map_or(CryptoSuite::AesCm128HmacSha1_80, Key::suite)
+        self.key.suite()
     }
 
     /// Numbers of packets by result since the creation of this context.
@@ -172,11 +145,10 @@ impl SrtpReceiver {
     #[inline]
     fn take_rtp(&mut self, packet: &mut [u8], probe: &mut impl Probe) -> Result<usize, UnprotectError> {
         let tag_bytes = rtp_tag_bytes(self.suite());
-        let mki_bytes = self.keys.first().map_or(0, |key| key.mki().len());
-        let tail = Tail::of(packet.len(), self.suite(), tag_bytes, 0, mki_bytes)?;
+        let tail = Tail::of(packet.len(), self.suite(), tag_bytes, 0, self.key.mki().len())?;
         let header = packet.get(..tail.body).and_then(rtp_header).ok_or(UnprotectError::Malformed)?;
-        let key_at = self.key_of(packet, &tail)?;
-        let Some(key) = self.keys.get_mut(key_at) else { return Err(UnprotectError::UnknownMki) };
+        self.check_mki(packet, &tail)?;
+        let key = &mut self.key;
         let at = self.streams.find(header.ssrc);
         if at.is_none() && self.streams.is_full() {
             return Err(UnprotectError::TooManySsrcs);
@@ -223,21 +195,16 @@ impl SrtpReceiver {
 
     fn take_rtcp(&mut self, packet: &mut [u8]) -> Result<usize, UnprotectError> {
         let tag_bytes = rtcp_tag_bytes(self.suite());
-        let mki_bytes = self.keys.first().map_or(0, |key| key.mki().len());
-        let tail = Tail::of(packet.len(), self.suite(), tag_bytes, RTCP_INDEX_BYTES, mki_bytes)?;
+        let tail = Tail::of(packet.len(), self.suite(), tag_bytes, RTCP_INDEX_BYTES, self.key.mki().len())?;
         let ssrc = packet.get(..tail.body).and_then(rtcp_ssrc).ok_or(UnprotectError::Malformed)?;
         let word = packet.get(tail.index_at..).and_then(|rest| rest.first_chunk::<RTCP_INDEX_BYTES>());
         let word = u32::from_be_bytes(*word.ok_or(UnprotectError::Malformed)?);
         let index = u64::from(word & !ENCRYPTED_FLAG);
-        let encryption = match word & ENCRYPTED_FLAG {
-            0 => RtcpEncryption::AuthenticatedOnly,
-            _ => RtcpEncryption::Encrypted,
-        };
-        if encryption != self.rtcp_encryption {
+        if word & ENCRYPTED_FLAG == 0 {
             return Err(UnprotectError::WrongEncryption);
         }
-        let key_at = self.key_of(packet, &tail)?;
-        let Some(key) = self.keys.get_mut(key_at) else { return Err(UnprotectError::UnknownMki) };
+        self.check_mki(packet, &tail)?;
+        let key = &mut self.key;
         let at = self.streams.find(ssrc);
         if at.is_none() && self.streams.is_full() {
             return Err(UnprotectError::TooManySsrcs);
@@ -252,7 +219,7 @@ impl SrtpReceiver {
         if !restarts {
             in_order?;
         }
-        if !open_rtcp(&key.rtcp, packet, &tail, ssrc, index, encryption) {
+        if !open_rtcp(&key.rtcp, packet, &tail, ssrc, index) {
             return Err(in_order.err().unwrap_or(UnprotectError::AuthenticationFailed));
         }
         let stream = self.streams.at_or_new(at, ssrc).ok_or(UnprotectError::TooManySsrcs)?;
@@ -265,15 +232,10 @@ impl SrtpReceiver {
         Ok(tail.body)
     }
 
-    /// Index of the key that the packet's MKI names.
     #[inline]
-    fn key_of(&self, packet: &[u8], tail: &Tail) -> Result<usize, UnprotectError> {
-        // Without an MKI there is exactly one key.
-        if tail.mki_bytes == 0 {
-            return Ok(0);
-        }
-        let mki = packet.get(tail.mki_at..tail.mki_at + tail.mki_bytes).unwrap_or_default();
-        self.keys.iter().position(|key| key.mki() == mki).ok_or(UnprotectError::UnknownMki)
+    fn check_mki(&self, packet: &[u8], tail: &Tail) -> Result<(), UnprotectError> {
+        let mki = packet.get(tail.mki_at..tail.mki_at + self.key.mki().len());
+        if mki == Some(self.key.mki()) { Ok(()) } else { Err(UnprotectError::UnknownMki) }
     }
 }
 
@@ -317,7 +279,7 @@ mod tests {
     impl SrtpReceiver {
         /// Replaces the key.
         pub(crate) fn set_key(&mut self, key: Key) {
-            self.keys = Vec::from([key]);
+            self.key = key;
         }
 
         /// Sets the highest received index of this SSRC.
@@ -327,8 +289,7 @@ mod tests {
 
         /// All state except the counters.
         pub(crate) fn state(&self) -> impl PartialEq + fmt::Debug + use<> {
-            let uses = self.keys.iter().map(|key| (key.rtp_use.left(), key.rtcp_use.left()));
-            (self.streams.clone(), uses.collect::<Vec<_>>())
+            (self.streams.clone(), self.key.rtp_use.left(), self.key.rtcp_use.left())
         }
     }
 }

@@ -4,7 +4,6 @@ use crate::counter_mode::CounterMode;
 use crate::gcm::{Gcm, TAG_BYTES};
 use crate::packet::{ENCRYPTED_FLAG, RTCP_CLEAR_BYTES, RTCP_INDEX_BYTES};
 use crate::probe::{Probe, Step};
-use crate::settings::RtcpEncryption;
 
 /// Lengths and offsets of a packet to be protected.
 pub(crate) struct PacketLayout {
@@ -58,15 +57,12 @@ pub(crate) fn seal_rtcp(
     cipher: &CounterMode,
     packet: &mut [u8],
     layout: &PacketLayout,
-    encryption: RtcpEncryption,
     mki: &[u8],
     tag_bytes: usize,
 ) -> Option<()> {
-    if encryption == RtcpEncryption::Encrypted {
-        cipher.apply(layout.ssrc, layout.index, packet.get_mut(layout.payload_at..layout.len)?);
-    }
+    cipher.apply(layout.ssrc, layout.index, packet.get_mut(layout.payload_at..layout.len)?);
     let authenticated = layout.len + RTCP_INDEX_BYTES;
-    packet.get_mut(layout.len..authenticated)?.copy_from_slice(&index_word(encryption, layout.index)?);
+    packet.get_mut(layout.len..authenticated)?.copy_from_slice(&index_word(layout.index)?);
     let tag = cipher.tag(packet.get(..authenticated)?, &[]);
     let (mki_room, tag_room) = packet.get_mut(authenticated..)?.split_at_mut_checked(mki.len())?;
     mki_room.copy_from_slice(mki);
@@ -74,32 +70,17 @@ pub(crate) fn seal_rtcp(
     Some(())
 }
 
-/// SRTCP with an AEAD suite (RFC 7714 §9.2, §9.3): packet, encrypted from its ninth byte or not at all; tag;
-/// E flag and index; MKI.
+/// SRTCP with an AEAD suite (RFC 7714 §9.2): packet, encrypted from its ninth byte; tag; E flag and index;
+/// MKI.
 pub(crate) fn seal_rtcp_aead(
     cipher: &Gcm,
     packet: &mut [u8],
     layout: &PacketLayout,
-    encryption: RtcpEncryption,
     mki: &[u8],
 ) -> Option<()> {
-    let word = index_word(encryption, layout.index)?;
-    let tag = match encryption {
-        RtcpEncryption::Encrypted => {
-            let (clear, text) = packet.get_mut(..layout.len)?.split_first_chunk_mut::<RTCP_CLEAR_BYTES>()?;
-            let mut associated = [0; RTCP_CLEAR_BYTES + RTCP_INDEX_BYTES];
-            associated[..RTCP_CLEAR_BYTES].copy_from_slice(clear);
-            associated[RTCP_CLEAR_BYTES..].copy_from_slice(&word);
-            cipher.seal(layout.ssrc, layout.index, &associated, text)?
-        }
-        RtcpEncryption::AuthenticatedOnly => {
-            // The tag goes between the two parts of the associated data. For its computation the second part
-            // is put there.
-            let associated = packet.get_mut(..layout.len + RTCP_INDEX_BYTES)?;
-            associated.get_mut(layout.len..)?.copy_from_slice(&word);
-            cipher.seal(layout.ssrc, layout.index, associated, &mut [])?
-        }
-    };
+    let word = index_word(layout.index)?;
+    let (clear, text) = packet.get_mut(..layout.len)?.split_first_chunk_mut::<RTCP_CLEAR_BYTES>()?;
+    let tag = cipher.seal(layout.ssrc, layout.index, &rtcp_associated_data(clear, &word), text)?;
     let (tag_room, rest) = packet.get_mut(layout.len..)?.split_at_mut_checked(TAG_BYTES)?;
     let (word_room, mki_room) = rest.split_at_mut_checked(RTCP_INDEX_BYTES)?;
     tag_room.copy_from_slice(&tag);
@@ -114,11 +95,18 @@ pub(crate) fn rollover_counter(index: u64) -> [u8; 4] {
     ((index >> 16) as u32).to_be_bytes()
 }
 
+/// Associated data of an SRTCP packet with an AEAD suite (RFC 7714 §9.2): its first bytes, and the word of the index.
+pub(crate) fn rtcp_associated_data(
+    clear: &[u8; RTCP_CLEAR_BYTES],
+    word: &[u8; RTCP_INDEX_BYTES],
+) -> [u8; RTCP_CLEAR_BYTES + RTCP_INDEX_BYTES] {
+    let mut data = [0; RTCP_CLEAR_BYTES + RTCP_INDEX_BYTES];
+    data[..RTCP_CLEAR_BYTES].copy_from_slice(clear);
+    data[RTCP_CLEAR_BYTES..].copy_from_slice(word);
+    data
+}
+
 /// Word with the E flag and the SRTCP index.
-fn index_word(encryption: RtcpEncryption, index: u64) -> Option<[u8; RTCP_INDEX_BYTES]> {
-    let flag = match encryption {
-        RtcpEncryption::Encrypted => ENCRYPTED_FLAG,
-        RtcpEncryption::AuthenticatedOnly => 0,
-    };
-    Some((u32::try_from(index).ok()? | flag).to_be_bytes())
+fn index_word(index: u64) -> Option<[u8; RTCP_INDEX_BYTES]> {
+    Some((u32::try_from(index).ok()? | ENCRYPTED_FLAG).to_be_bytes())
 }

@@ -8,7 +8,7 @@ use crate::packet::{RTCP_CLEAR_BYTES, RTCP_INDEX_BYTES, rtcp_ssrc, rtp_header};
 use crate::probe::{NoProbe, Probe, Step};
 use crate::replay::Seen;
 use crate::seal::{PacketLayout, seal_rtcp, seal_rtcp_aead, seal_rtp, seal_rtp_aead};
-use crate::settings::{RtcpEncryption, SrtpSettings};
+use crate::settings::SrtpSettings;
 use crate::stream::Streams;
 use crate::{PACKET_BYTES_MAX, SRTCP_PACKETS_MAX};
 use core::fmt;
@@ -21,7 +21,6 @@ use ringway_sdp::{CryptoSuite, MKI_BYTES_MAX, MasterKey};
 pub struct SrtpSender {
     key: Key,
     streams: Streams,
-    rtcp_encryption: RtcpEncryption,
 }
 
 impl SrtpSender {
@@ -50,7 +49,6 @@ impl SrtpSender {
         Ok(Self {
             key: Key::new(suite, key)?,
             streams: Streams::new(settings.ssrcs_max, SrtpSettings::WINDOW_PACKETS_MIN),
-            rtcp_encryption: settings.rtcp_encryption,
         })
     }
 
@@ -146,11 +144,9 @@ impl SrtpSender {
         match &self.key.rtcp {
             Cipher::CounterMode(cipher) => {
                 let tag_bytes = rtcp_tag_bytes(self.key.suite());
-                seal_rtcp(cipher, packet, &layout, self.rtcp_encryption, self.key.mki(), tag_bytes)
+                seal_rtcp(cipher, packet, &layout, self.key.mki(), tag_bytes)
             }
-            Cipher::Gcm(cipher) => {
-                seal_rtcp_aead(cipher, packet, &layout, self.rtcp_encryption, self.key.mki())
-            }
+            Cipher::Gcm(cipher) => seal_rtcp_aead(cipher, packet, &layout, self.key.mki()),
         }
         .ok_or(ProtectError::TooLong)?;
         let stream = self.streams.at_or_new(at, ssrc).ok_or(ProtectError::TooManySsrcs)?;
@@ -180,22 +176,6 @@ impl SrtpSender {
     pub fn rtcp_overhead_bytes(&self) -> usize {
         rtcp_tag_bytes(self.key.suite()) + RTCP_INDEX_BYTES + self.key.mki().len()
     }
-
-    /// Number of RTP packets that the key may still protect. Negotiate a new key before it is 0 (RFC 3711
-    /// §9.2).
-    pub fn rtp_packets_left(&self) -> u64 {
-        self.key.rtp_use.left()
-    }
-
-    /// Number of RTCP packets that the key may still protect.
-    pub fn rtcp_packets_left(&self) -> u64 {
-        self.key.rtcp_use.left()
-    }
-
-    /// Highest index (rollover counter and sequence number) of an RTP packet sent with this SSRC.
-    pub fn highest_index(&self, ssrc: u32) -> Option<u64> {
-        self.streams.at(self.streams.find(ssrc)).and_then(|stream| stream.rtp.highest())
-    }
 }
 
 impl fmt::Debug for SrtpSender {
@@ -221,6 +201,22 @@ mod tests {
         /// Replaces the key.
         pub(crate) fn set_key(&mut self, key: Key) {
             self.key = key;
+        }
+
+        /// Number of RTP packets that the key may still protect. Negotiate a new key before it is 0 (RFC 3711
+        /// §9.2).
+        pub(crate) fn rtp_packets_left(&self) -> u64 {
+            self.key.rtp_use.left()
+        }
+
+        /// Number of RTCP packets that the key may still protect.
+        pub(crate) fn rtcp_packets_left(&self) -> u64 {
+            self.key.rtcp_use.left()
+        }
+
+        /// Highest index (rollover counter and sequence number) of an RTP packet sent with this SSRC.
+        pub(crate) fn highest_index(&self, ssrc: u32) -> Option<u64> {
+            self.streams.at(self.streams.find(ssrc)).and_then(|stream| stream.rtp.highest())
         }
 
         /// Sets the next SRTCP index of this SSRC.

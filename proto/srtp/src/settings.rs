@@ -1,6 +1,6 @@
 //! Settings of an SRTP context.
 
-/// Replay window, SSRC limit and SRTCP encryption of a context.
+/// Replay window and SSRC limit of a context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SrtpSettings {
     /// Replay window in packets (RFC 3711 §3.3.2): 64 to 32,768, default 64; other values are clamped. Its
@@ -10,8 +10,6 @@ pub struct SrtpSettings {
     /// with a further SSRC is rejected and counted. Replacing another SSRC's state instead would make that
     /// SSRC open to replay.
     pub ssrcs_max: usize,
-    /// SRTCP encryption.
-    pub rtcp_encryption: RtcpEncryption,
 }
 
 impl SrtpSettings {
@@ -26,27 +24,12 @@ impl SrtpSettings {
         Self {
             window_packets: self.window_packets.clamp(Self::WINDOW_PACKETS_MIN, Self::WINDOW_PACKETS_MAX),
             ssrcs_max: self.ssrcs_max.clamp(1, Self::SSRCS_MAX),
-            rtcp_encryption: self.rtcp_encryption,
         }
     }
 }
 
 impl Default for SrtpSettings {
     fn default() -> Self {
-        Self {
-            window_packets: Self::WINDOW_PACKETS_MIN,
-            ssrcs_max: 16,
-            rtcp_encryption: RtcpEncryption::Encrypted,
-        }
+        Self { window_packets: Self::WINDOW_PACKETS_MIN, ssrcs_max: 16 }
     }
-}
-
-/// Encryption of SRTCP; authentication is always on (RFC 3711 §3.4, RFC 4568 §6.3.2).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum RtcpEncryption {
-    /// Every packet has the E flag; a packet without it is rejected.
-    #[default]
-    Encrypted,
-    /// No packet has the E flag; a packet with it is rejected.
-    AuthenticatedOnly,
 }

@@ -81,7 +81,7 @@ enum State {
 
 /// Error of a socket that accepts no more bytes, for example after a reset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Broken;
+pub struct WriteFailed;
 
 /// Result of [`Connection::messages`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -195,7 +195,7 @@ impl<F: Framer, L: Layer> Connection<F, L> {
         &mut self,
         limits: &StreamLimits,
         now: Instant,
-        write: impl FnMut(&[u8]) -> Result<usize, Broken>,
+        write: impl FnMut(&[u8]) -> Result<usize, WriteFailed>,
     ) -> usize {
         if !core::mem::take(&mut self.has_own_bytes) {
             return 0;
@@ -213,13 +213,13 @@ impl<F: Framer, L: Layer> Connection<F, L> {
         token: Token,
         limits: &StreamLimits,
         now: Instant,
-        mut write: impl FnMut(&[u8]) -> Result<usize, Broken>,
+        mut write: impl FnMut(&[u8]) -> Result<usize, WriteFailed>,
     ) -> usize {
         let is_next = self.is_connected() && self.queue.is_empty();
         let encoded = self.encode(message);
         let count = if is_next && encoded == Ok(Encoded::Unchanged) {
             // Without a copy.
-            let count = write(message).unwrap_or_else(|Broken| {
+            let count = write(message).unwrap_or_else(|WriteFailed| {
                 self.broken();
                 0
             });
@@ -241,7 +241,11 @@ impl<F: Framer, L: Layer> Connection<F, L> {
     }
 
     /// Writes queued bytes until the socket accepts no more. Returns the number of bytes written.
-    pub fn flush(&mut self, now: Instant, mut write: impl FnMut(&[u8]) -> Result<usize, Broken>) -> usize {
+    pub fn flush(
+        &mut self,
+        now: Instant,
+        mut write: impl FnMut(&[u8]) -> Result<usize, WriteFailed>,
+    ) -> usize {
         let mut total = 0;
         while self.times.is_connected() && !self.queue.is_empty() {
             match write(self.queue.waiting()) {
@@ -251,7 +255,7 @@ impl<F: Framer, L: Layer> Connection<F, L> {
                     self.times.written(now);
                     total += count;
                 }
-                Err(Broken) => {
+                Err(WriteFailed) => {
                     self.broken();
                     break;
                 }

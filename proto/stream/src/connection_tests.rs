@@ -74,10 +74,10 @@ impl Socket {
         Self { room, ..Self::default() }
     }
 
-    fn write(&mut self) -> impl FnMut(&[u8]) -> Result<usize, Broken> + '_ {
+    fn write(&mut self) -> impl FnMut(&[u8]) -> Result<usize, WriteFailed> + '_ {
         |bytes| {
             if self.is_broken {
-                return Err(Broken);
+                return Err(WriteFailed);
             }
             let count = bytes.len().min(self.room);
             self.room -= count;

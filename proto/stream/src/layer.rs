@@ -67,19 +67,12 @@ pub enum Encoded {
 }
 
 /// Violation of a layer's protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub struct LayerError(
     /// Text for a log.
     pub &'static str,
 );
-
-impl core::fmt::Display for LayerError {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str(self.0)
-    }
-}
-
-impl core::error::Error for LayerError {}
 
 /// Layer of plain TCP: the socket's bytes are the messages' bytes.
 #[derive(Clone, Copy, Debug, Default)]

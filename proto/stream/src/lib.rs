@@ -23,7 +23,7 @@ mod times;
 mod write_queue;
 
 pub use close_reason::CloseReason;
-pub use connection::{Batch, Broken, Connection};
+pub use connection::{Batch, Connection, WriteFailed};
 pub use layer::{Decoded, Encoded, Layer, LayerError, PassThrough};
 pub use limits::StreamLimits;
 pub use times::Origin;

@@ -2,7 +2,7 @@
 
 use crate::clock::Clock;
 use crate::slab::SlabKey;
-use crate::state::{Step, invite_client, non_invite_client};
+use crate::state::{ClientEvent, Step, invite_client, non_invite_client};
 use crate::stored::StoredRequest;
 use alloc::vec::Vec;
 use ringway_sansio::Flow;
@@ -57,26 +57,18 @@ pub(crate) enum Machine {
 }
 
 impl Machine {
-    pub(crate) const fn start(is_invite: bool, reliable: bool) -> Step<Self> {
+    pub(crate) fn start(is_invite: bool, reliable: bool) -> Step<Self> {
         if is_invite {
-            let step = invite_client::start(reliable);
-            Step { state: Self::Invite(step.state), effects: step.effects }
+            invite_client::start(reliable).map(Self::Invite)
         } else {
-            let step = non_invite_client::start(reliable);
-            Step { state: Self::NonInvite(step.state), effects: step.effects }
+            non_invite_client::start(reliable).map(Self::NonInvite)
         }
     }
 
-    pub(crate) fn on(self, event: Event, reliable: bool) -> Step<Self> {
+    pub(crate) fn on(self, event: ClientEvent, reliable: bool) -> Step<Self> {
         match self {
-            Self::Invite(state) => {
-                let step = invite_client::on(state, event.invite(), reliable);
-                Step { state: Self::Invite(step.state), effects: step.effects }
-            }
-            Self::NonInvite(state) => {
-                let step = non_invite_client::on(state, event, reliable);
-                Step { state: Self::NonInvite(step.state), effects: step.effects }
-            }
+            Self::Invite(state) => invite_client::on(state, event, reliable).map(Self::Invite),
+            Self::NonInvite(state) => non_invite_client::on(state, event, reliable).map(Self::NonInvite),
         }
     }
 
@@ -114,23 +106,6 @@ impl Machine {
             Self::NonInvite(state) => {
                 matches!(state, non_invite_client::State::Completed | non_invite_client::State::Terminated)
             }
-        }
-    }
-}
-
-/// Events of both client machines.
-pub(crate) type Event = non_invite_client::Event;
-
-trait AsInvite {
-    fn invite(self) -> invite_client::Event;
-}
-
-impl AsInvite for Event {
-    fn invite(self) -> invite_client::Event {
-        match self {
-            Self::Response(class) => invite_client::Event::Response(class),
-            Self::Timer(timer) => invite_client::Event::Timer(timer),
-            Self::TransportError => invite_client::Event::TransportError,
         }
     }
 }

@@ -1,13 +1,13 @@
 //! Transactions of one shard.
 
 use crate::branch::{BranchKey, StatelessBranch};
-use crate::client::{self, Client, ClientId};
+use crate::client::{Client, ClientId};
 use crate::clock::{Due, Side};
 use crate::config::{Limits, Timers};
 use crate::matching::{MatchKey, Matcher};
-use crate::server::{self, Server};
+use crate::server::Server;
 use crate::slab::{Slab, SlabKey};
-use crate::state::{invite_server, non_invite_server};
+use crate::state::{ClientEvent, ServerEvent};
 use crate::token::{read_token, server_token};
 use alloc::vec::Vec;
 use core::hash::{BuildHasherDefault, Hasher};
@@ -92,27 +92,28 @@ pub enum Notice<C> {
     },
 }
 
-/// Counters; the values only increase.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Retransmitted requests.
-    pub requests_retransmitted: u64,
-    /// Responses that were retransmitted by a timer or after a retransmitted request.
-    pub responses_retransmitted: u64,
-    /// Received retransmissions of requests.
-    pub requests_absorbed: u64,
-    /// Client transactions without a final response in time.
-    pub client_timeouts: u64,
-    /// Client transactions that an ICMP error ended.
-    pub icmp_failures: u64,
-    /// Failed INVITEs without an ACK in time.
-    pub acks_missed: u64,
-    /// Responses that belong to no request of ours.
-    pub stray_responses: u64,
-    /// Requests without a transaction because the limit was reached.
-    pub refused_full: u64,
-    /// Responses that were not sent because they exceeded the allowance of an unverified address.
-    pub unverified_limited: u64,
+ringway_sansio::counters! {
+    /// Counters of the transactions; values only increase.
+    pub struct Counters {
+        /// Requests retransmitted.
+        requests_retransmitted,
+        /// Responses retransmitted.
+        responses_retransmitted,
+        /// Requests recognised as retransmissions.
+        requests_absorbed,
+        /// Requests without a response in time.
+        client_timeouts,
+        /// Requests that an ICMP error ended.
+        icmp_failures,
+        /// Failed INVITEs without an ACK.
+        acks_missed,
+        /// Responses that match no request of this server.
+        stray_responses,
+        /// Requests refused because of the limit of transactions.
+        transactions_refused,
+        /// Responses suppressed by the allowance of an unverified address.
+        responses_limited,
+    }
 }
 
 impl<S: Copy, C: Copy> Transactions<S, C> {
@@ -162,7 +163,7 @@ impl<S: Copy, C: Copy> Transactions<S, C> {
             }
             return;
         }
-        self.step_client_alone(cx, slot, client::Event::TransportError, notices);
+        self.step_client_alone(cx, slot, ClientEvent::TransportError, notices);
     }
 
     /// Fires due timers until their packets have the bytes of one batch; the next deadline has then passed, so that it is
@@ -173,17 +174,13 @@ impl<S: Copy, C: Copy> Transactions<S, C> {
             let Some(due) = self.wheel.expire(cx.now) else { break };
             match due.of {
                 Side::Server => {
-                    let event = server::Event {
-                        invite: invite_server::Event::Timer(due.timer),
-                        non_invite: Some(non_invite_server::Event::Timer(due.timer)),
-                    };
-                    self.step_server(cx, due.key, event);
+                    self.step_server(cx, due.key, ServerEvent::Timer(due.timer));
                 }
                 Side::Client => {
-                    self.step_client_alone(cx, due.key, client::Event::Timer(due.timer), notices);
+                    self.step_client_alone(cx, due.key, ClientEvent::Timer(due.timer), notices);
                 }
                 Side::CancelOfClient => {
-                    self.step_cancel(cx, due.key, client::Event::Timer(due.timer));
+                    self.step_cancel(cx, due.key, ClientEvent::Timer(due.timer));
                 }
             }
         }

@@ -5,7 +5,7 @@ use crate::client::{self, Cancel, Client, ClientId, Outgoing, write_ack, write_c
 use crate::clock::{Clock, Due, Side};
 use crate::layer::{Answer, Notice, Transactions, recycle};
 use crate::slab::SlabKey;
-use crate::state::{Class, Effect, Step, Timer, invite_client, non_invite_client};
+use crate::state::{Class, ClientEvent, Effect, Step, Timer, invite_client, non_invite_client};
 use crate::stored::StoredRequest;
 use crate::token::client_token;
 use alloc::sync::Arc;
@@ -23,7 +23,7 @@ impl<S: Copy, C: Copy> Transactions<S, C> {
         write: impl FnOnce(&mut Vec<u8>, &[u8]),
     ) -> Option<ClientId> {
         if self.clients.len() >= self.limits.clients_max {
-            self.counters.refused_full += 1;
+            self.counters.transactions_refused += 1;
             return None;
         }
         let slot = self.clients.next_key();
@@ -98,7 +98,7 @@ impl<S: Copy, C: Copy> Transactions<S, C> {
         let is_invite = matches!(client.machine, client::Machine::Invite(_));
         let class = Class::of(status);
         if is_invite && message.method() == Method::Cancel {
-            self.step_cancel(cx, slot, client::Event::Response(class));
+            self.step_cancel(cx, slot, ClientEvent::Response(class));
             return Answer::Absorbed;
         }
         if is_invite != (message.method() == Method::Invite) {
@@ -106,7 +106,7 @@ impl<S: Copy, C: Copy> Transactions<S, C> {
             return Answer::Stray;
         }
         let owner = client.owner;
-        let step = client.machine.on(client::Event::Response(class), client.flow.transport.is_reliable());
+        let step = client.machine.on(ClientEvent::Response(class), client.flow.transport.is_reliable());
         let is_passed = self.apply_client(cx, slot, &step, Some(message), &mut Vec::new());
         self.settle_client(slot, step.state);
         if class == Class::Provisional {
@@ -165,7 +165,7 @@ impl<S: Copy, C: Copy> Transactions<S, C> {
             && client.clock.interval > self.timers.t1
         {
             self.counters.icmp_failures += 1;
-            self.step_client_alone(cx, key, client::Event::TransportError, notices);
+            self.step_client_alone(cx, key, ClientEvent::TransportError, notices);
         }
     }
 
@@ -174,14 +174,14 @@ impl<S: Copy, C: Copy> Transactions<S, C> {
         &mut self,
         cx: &mut Context<'_, A>,
         slot: SlabKey,
-        event: client::Event,
+        event: ClientEvent,
         notices: &mut Vec<Notice<C>>,
     ) {
         let Some(client) = self.clients.get_mut(slot) else { return };
         let (id, owner) = (ClientId(slot), client.owner);
         // RFC 3261 §9.1: the INVITE transaction ends 64·T1 after its CANCEL, with or without a final response.
         let is_cancelled = matches!(client.cancel, Cancel::Sent { .. });
-        if is_cancelled && event == client::Event::Timer(Timer::B) {
+        if is_cancelled && event == ClientEvent::Timer(Timer::B) {
             self.counters.client_timeouts += 1;
             notices.push(Notice::ClientTimedOut { client: id, owner });
             self.remove_client(slot);
@@ -286,7 +286,7 @@ impl<S: Copy, C: Copy> Transactions<S, C> {
         client.clock.start(&mut self.wheel, cx.now, self.timers.length(Timer::B), due);
     }
 
-    pub(crate) fn step_cancel<A>(&mut self, cx: &mut Context<'_, A>, slot: SlabKey, event: client::Event) {
+    pub(crate) fn step_cancel<A>(&mut self, cx: &mut Context<'_, A>, slot: SlabKey, event: ClientEvent) {
         let Some(client) = self.clients.get_mut(slot) else { return };
         let Cancel::Sent { state, clock } = &mut client.cancel else { return };
         let step = non_invite_client::on(*state, event, client.flow.transport.is_reliable());

@@ -4,7 +4,7 @@ use crate::allowance::Allowance;
 use crate::clock::Clock;
 use crate::matching::MatchKey;
 use crate::slab::SlabKey;
-use crate::state::{Step, invite_server, non_invite_server};
+use crate::state::{ServerEvent, Step, invite_server, non_invite_server};
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 use ringway_sansio::Flow;
@@ -35,14 +35,6 @@ pub(crate) enum Machine {
     NonInvite(non_invite_server::State),
 }
 
-/// Event for either machine.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Event {
-    pub(crate) invite: invite_server::Event,
-    /// `None` if the non-INVITE machine has no such event.
-    pub(crate) non_invite: Option<non_invite_server::Event>,
-}
-
 impl Machine {
     pub(crate) const fn new(is_invite: bool) -> Self {
         if is_invite {
@@ -52,19 +44,10 @@ impl Machine {
         }
     }
 
-    pub(crate) fn on(self, event: Event, reliable: bool) -> Step<Self> {
+    pub(crate) fn on(self, event: ServerEvent, reliable: bool) -> Step<Self> {
         match self {
-            Self::Invite(state) => {
-                let step = invite_server::on(state, event.invite, reliable);
-                Step { state: Self::Invite(step.state), effects: step.effects }
-            }
-            Self::NonInvite(state) => match event.non_invite {
-                Some(event) => {
-                    let step = non_invite_server::on(state, event, reliable);
-                    Step { state: Self::NonInvite(step.state), effects: step.effects }
-                }
-                None => Step { state: self, effects: &[] },
-            },
+            Self::Invite(state) => invite_server::on(state, event, reliable).map(Self::Invite),
+            Self::NonInvite(state) => non_invite_server::on(state, event, reliable).map(Self::NonInvite),
         }
     }
 

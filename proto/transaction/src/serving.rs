@@ -6,7 +6,7 @@ use crate::layer::{Incoming, Transactions, recycle};
 use crate::matching::MatchKey;
 use crate::server::{self, Server, ServerId};
 use crate::slab::SlabKey;
-use crate::state::{Class, Effect, invite_server, non_invite_server};
+use crate::state::{Class, Effect, ServerEvent, invite_server};
 use crate::token::server_token;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
@@ -21,16 +21,13 @@ impl<S: Copy, C: Copy> Transactions<S, C> {
         let Some(&slot) = self.index.get(&key) else { return Incoming::New(key) };
         let Some(server) = self.servers.get_mut(slot) else { return Incoming::New(key) };
         let event = match message.method() {
-            Method::Ack => server::Event { invite: invite_server::Event::Ack, non_invite: None },
+            Method::Ack => ServerEvent::Ack,
             _ => {
                 self.counters.requests_absorbed += 1;
                 if let Some(allowance) = &mut server.allowance {
                     allowance.receive(message.as_bytes().len());
                 }
-                server::Event {
-                    invite: invite_server::Event::Request,
-                    non_invite: Some(non_invite_server::Event::Request),
-                }
+                ServerEvent::Request
             }
         };
         let owner = server.owner;
@@ -48,7 +45,7 @@ impl<S: Copy, C: Copy> Transactions<S, C> {
         owner: S,
     ) -> Option<ServerId> {
         if self.servers.len() >= self.limits.servers_max {
-            self.counters.refused_full += 1;
+            self.counters.transactions_refused += 1;
             return None;
         }
         let fallback = reply.connection.map(|_| SocketAddr::new(reply.remote.ip(), sent_by_port));
@@ -106,10 +103,7 @@ impl<S: Copy, C: Copy> Transactions<S, C> {
     ) -> bool {
         let Some(server) = self.servers.get_mut(id.0) else { return false };
         let class = Class::of(status);
-        let event = server::Event {
-            invite: invite_server::Event::Respond(class),
-            non_invite: Some(non_invite_server::Event::Respond(class)),
-        };
+        let event = ServerEvent::Respond(class);
         if !server.machine.on(event, server.reply.transport.is_reliable()).effects.contains(&Effect::Send) {
             return false;
         }
@@ -125,7 +119,7 @@ impl<S: Copy, C: Copy> Transactions<S, C> {
         }
         let length = cx.out.last_bytes().len();
         if server.allowance.as_mut().is_some_and(|allowance| !allowance.send(origin, length)) {
-            self.counters.unverified_limited += 1;
+            self.counters.responses_limited += 1;
             cx.out.drop_last();
         }
         self.step_server_after_send(cx.now, id.0, event);
@@ -157,7 +151,7 @@ impl<S: Copy, C: Copy> Transactions<S, C> {
         &mut self,
         cx: &mut Context<'_, A>,
         slot: SlabKey,
-        event: server::Event,
+        event: ServerEvent,
     ) -> &'static [Effect] {
         let Some(server) = self.servers.get_mut(slot) else { return &[] };
         let step = server.machine.on(event, server.reply.transport.is_reliable());
@@ -168,7 +162,7 @@ impl<S: Copy, C: Copy> Transactions<S, C> {
                 self.counters.responses_retransmitted += 1;
                 cx.out.send(server.reply, server_token(self.shard, slot), &server.last);
             } else {
-                self.counters.unverified_limited += 1;
+                self.counters.responses_limited += 1;
             }
         }
         self.step_server_after_send(cx.now, slot, event)
@@ -179,7 +173,7 @@ impl<S: Copy, C: Copy> Transactions<S, C> {
         &mut self,
         now: Instant,
         slot: SlabKey,
-        event: server::Event,
+        event: ServerEvent,
     ) -> &'static [Effect] {
         let Some(server) = self.servers.get_mut(slot) else { return &[] };
         let step = server.machine.on(event, server.reply.transport.is_reliable());

@@ -23,7 +23,7 @@ pub struct UserList {
     ends: [usize; COLUMNS_MAX + 1],
     fields: usize,
     /// Position of the row.
-    start: Option<Place>,
+    start: Option<Position>,
     /// Number of bytes read.
     bytes: u64,
 }
@@ -42,21 +42,14 @@ pub struct UserRow<'a> {
 }
 
 /// A row that is wrong. The file's name is not part of it: the caller prints it first.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{line}: {detail}")]
 pub struct BadRow {
     /// The line that it begins in, from 1.
     pub line: u64,
     /// The fault, and the remedy.
     pub detail: String,
 }
-
-impl fmt::Display for BadRow {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.line, self.detail)
-    }
-}
-
-impl core::error::Error for BadRow {}
 
 /// Indexes of the columns.
 #[derive(Clone, Copy)]
@@ -68,7 +61,7 @@ struct Columns {
 }
 
 #[derive(Clone, Copy)]
-struct Place {
+struct Position {
     line: u64,
     byte: u64,
 }
@@ -97,12 +90,12 @@ impl UserList {
     pub fn next(&mut self, bytes: &mut &[u8]) -> Result<Option<UserRow<'_>>, BadRow> {
         let is_end = bytes.is_empty();
         while self.read(bytes) {
-            let start = self.start.take().unwrap_or(Place { line: self.core.line(), byte: self.bytes });
+            let start = self.start.take().unwrap_or(Position { line: self.core.line(), byte: self.bytes });
             let bad = |detail| BadRow { line: start.line, detail };
             match self.columns {
                 None => self.columns = Some(self.header().map_err(bad)?),
                 Some(columns) => {
-                    let Place { line, byte } = start;
+                    let Position { line, byte } = start;
                     let (user, password) = self.row(columns).map_err(bad)?;
                     return Ok(Some(UserRow { line, byte, user, password }));
                 }
@@ -120,7 +113,7 @@ impl UserList {
         let is_end = bytes.is_empty();
         if self.start.is_none() {
             self.skip_ends_of_lines(bytes);
-            self.start = (!bytes.is_empty()).then(|| Place { line: self.core.line(), byte: self.bytes });
+            self.start = (!bytes.is_empty()).then(|| Position { line: self.core.line(), byte: self.bytes });
             (self.text_bytes, self.fields) = (0, 0);
         }
         // Of a row with too many fields only their number is reported.

@@ -81,21 +81,14 @@ impl fmt::Display for UserName {
 }
 
 /// A name, a domain or a password that cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what}: {why}")]
 pub struct Unusable {
     /// The input, quoted as far as it is safe to print.
     pub what: String,
     /// The fault, and the remedy.
     pub why: &'static str,
 }
-
-impl fmt::Display for Unusable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.what, self.why)
-    }
-}
-
-impl core::error::Error for Unusable {}
 
 /// Longest user name and longest domain, in bytes.
 const NAME_BYTES_MAX: usize = 255;

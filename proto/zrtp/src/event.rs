@@ -4,7 +4,6 @@ use crate::algorithm::{KeyAgreement, SasType};
 use crate::cache::{Retained, Zid};
 use alloc::boxed::Box;
 use alloc::string::String;
-use core::fmt;
 use ringway_sdp::{CryptoSuite, MasterKey};
 
 /// Event of a key agreement.
@@ -77,31 +76,43 @@ pub enum Continuity {
 }
 
 /// Reason why an agreement failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ZrtpFailure {
     /// No answer from the peer; the name of the awaited message.
+    #[error("ZRTP: the peer sent no {0}: call again")]
     Timeout(&'static str),
     /// Error of the peer with its code (RFC 6189 §5.9).
+    #[error("ZRTP: the peer gave up with error 0x{0:x}: call again")]
     PeerError(u32),
     /// The peer's version is older than ours (RFC 6189 §4.1.1).
+    #[error("ZRTP: the peer's version is older than 1.10: it needs a newer phone")]
     Version,
     /// All Hellos differed from the hash that the signalling announced.
+    #[error("ZRTP: no Hello matches the hash in the signalling: possible man in the middle")]
     HelloNotAnnounced,
     /// The peer has our identity: reflected packets, or a copied phone.
+    #[error("ZRTP: the peer has our identity: make a new ZID if it was copied")]
     EqualZids,
     /// The peer has our SSRC.
+    #[error("ZRTP: the peer has our SSRC: call again")]
     SsrcCollision,
     /// A message was modified in transit: man in the middle (RFC 6189 §8.1.1).
+    #[error("ZRTP: the peer's {0} was modified in transit: man in the middle")]
     Forged(&'static str),
     /// The public value does not match the peer's Commit: man in the middle (RFC 6189 §4.4.1.2).
+    #[error("ZRTP: the public value does not match the Commit: man in the middle")]
     Commitment,
     /// The public value is 0, 1, p - 1 or not a point of the curve: attack (RFC 6189 §4.4.1.2).
+    #[error("ZRTP: the peer's public value is weak: man in the middle")]
     PublicValue,
     /// The keys of both ends differ: man in the middle (RFC 6189 §4.6).
+    #[error("ZRTP: the two ends have different keys: man in the middle")]
     ConfirmMac,
     /// The peer chose an algorithm that we did not offer, or a mode that is not implemented.
+    #[error("ZRTP: the peer chose a {0} that was not offered: it needs another setting")]
     NotOffered(&'static str),
     /// The peer requested more computations than an agreement needs.
+    #[error("ZRTP: the peer asks for too many computations: call again")]
     TooManyComputations,
 }
 
@@ -126,39 +137,6 @@ impl ZrtpFailure {
             Self::NotOffered(_) => 0x53,
             Self::TooManyComputations => 0xa0,
         })
-    }
-}
-
-impl fmt::Display for ZrtpFailure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Timeout(awaited) => write!(f, "ZRTP: the peer sent no {awaited}: call again"),
-            Self::PeerError(code) => write!(f, "ZRTP: the peer gave up with error 0x{code:x}: call again"),
-            Self::Version => {
-                f.write_str("ZRTP: the peer's version is older than 1.10: it needs a newer phone")
-            }
-            Self::HelloNotAnnounced => {
-                f.write_str("ZRTP: no Hello matches the hash in the signalling: possible man in the middle")
-            }
-            Self::EqualZids => {
-                f.write_str("ZRTP: the peer has our identity: make a new ZID if it was copied")
-            }
-            Self::SsrcCollision => f.write_str("ZRTP: the peer has our SSRC: call again"),
-            Self::Forged(message) => {
-                write!(f, "ZRTP: the peer's {message} was modified in transit: man in the middle")
-            }
-            Self::Commitment => {
-                f.write_str("ZRTP: the public value does not match the Commit: man in the middle")
-            }
-            Self::PublicValue => f.write_str("ZRTP: the peer's public value is weak: man in the middle"),
-            Self::ConfirmMac => f.write_str("ZRTP: the two ends have different keys: man in the middle"),
-            Self::NotOffered(what) => {
-                write!(f, "ZRTP: the peer chose a {what} that was not offered: it needs another setting")
-            }
-            Self::TooManyComputations => {
-                f.write_str("ZRTP: the peer asks for too many computations: call again")
-            }
-        }
     }
 }
 

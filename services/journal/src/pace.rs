@@ -24,7 +24,7 @@ pub(crate) const SYNC_INTERVAL: Duration = Duration::from_millis(500);
 /// Moment at which a record counts as stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// The record is appended; it is durable within 1 s, and written within 250 ms.
+    /// The record is appended; it is durable within 1 s.
     #[default]
     Relaxed,
     /// The record is durable.

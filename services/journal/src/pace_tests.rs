@@ -70,6 +70,8 @@ struct Simulation {
     sync_takes: Duration,
     /// End of the thread's sleep; `None`: only an append ends it.
     sleeps_until: Option<Instant>,
+    /// Times of the records of [`Simulation::load`] that are not appended yet.
+    arrivals: VecDeque<Instant>,
     /// Appended records that are not durable: number and time.
     open: VecDeque<(u64, Instant)>,
     slowest: Duration,
@@ -103,10 +105,11 @@ impl Simulation {
             now: Instant::now(),
             sync_takes: Duration::ZERO,
             sleeps_until: None,
-            open: Default::default(),
+            arrivals: VecDeque::new(),
+            open: VecDeque::new(),
             slowest: Duration::ZERO,
             longest_in_buffer: Duration::ZERO,
-            buffered: Default::default(),
+            buffered: VecDeque::new(),
             largest_buffer: 0,
             wake_ups: 0,
         };
@@ -138,9 +141,12 @@ impl Simulation {
             self.now += self.sync_takes;
         }
         let durable = self.writer.durable();
-        while let Some((_, at)) = self.open.pop_front_if(|(number, _)| *number <= durable) {
-            self.slowest = self.slowest.max(self.now - at);
+        while let Some(&(_, arrived)) = self.open.front().filter(|(number, _)| *number <= durable) {
+            self.slowest = self.slowest.max(self.now - arrived);
+            self.open.pop_front();
         }
+        // They are in the buffer when the sync ends.
+        self.take_arrivals();
     }
 
     /// Sleeps until `time`, or works at the end of the thread's sleeps before it.
@@ -157,7 +163,7 @@ impl Simulation {
         self.append_since(self.now, value);
     }
 
-    /// Appends a record that arrived at `arrived`, possibly during a sync.
+    /// Appends a record that arrived at `arrived`.
     fn append_since(&mut self, arrived: Instant, value: &[u8]) {
         let wakes = self.stats().wakes;
         let number = self.writer.append(KEY, value);
@@ -174,11 +180,21 @@ impl Simulation {
     fn load(&mut self, per_second: u32, duration: Duration) {
         let begun = self.now;
         let interval = Duration::from_secs(1) / per_second;
-        for n in 0..(duration.as_nanos() / interval.as_nanos()) as u32 {
-            self.advance_to(begun + interval * n);
-            self.append_since(begun + interval * n, &VALUE);
+        let count = (duration.as_nanos() / interval.as_nanos()) as u32;
+        self.arrivals = (0..count).map(|n| begun + interval * n).collect();
+        while let Some(&arrival) = self.arrivals.front() {
+            self.advance_to(arrival);
+            self.take_arrivals();
         }
         self.advance_to(begun + duration);
+    }
+
+    /// Appends the records that have arrived.
+    fn take_arrivals(&mut self) {
+        while let Some(&arrived) = self.arrivals.front().filter(|arrival| **arrival <= self.now) {
+            self.arrivals.pop_front();
+            self.append_since(arrived, &VALUE);
+        }
     }
 
     fn stats(&self) -> WriterStats {

@@ -58,7 +58,7 @@ impl TestServices {
     pub fn new(limits: ServiceLimits, seed: &Seed, now: Instant) -> Self {
         Self {
             users: Mutex::default(),
-            windows: Mutex::new(ReplayWindows::new(limits.nonces_max, limits.nonce_lifetime, seed, now)),
+            windows: Mutex::new(ReplayWindows::new(limits.nonces_max, limits.nonce_lifetime, now)),
             guesses: Mutex::new(limits.guesses_max.map(|max| GuessLimits::new(max, seed, now))),
             rates: Mutex::new(SourceRates::new(limits.per_second, seed)),
             dialogs: Mutex::new(DialogExtensions::new(seed)),

@@ -173,17 +173,13 @@ fn measure_rows(args: &Args, environment: Environment) -> Result<()> {
         bail!("--write is for all rows, or for `without-sockets` alone: BENCHMARKS.md has a table of each");
     }
     let bench = bench(args, args.quick, environment);
-    let (load, begun) = (machine::load_average(), Instant::now());
-    let (ticks, own) = (machine::Ticks::now(), machine::own_ticks());
+    let (load, disturbance) = (machine::load_average(), Disturbance::start());
     eprintln!("{}; load average {load}", machine::description());
     let mut rows = bench.rows();
     if args.names.is_empty() {
         rows.push(instructions_row(&bench.environment));
     }
-    let now = machine::Ticks::now();
-    let percent =
-        |ticks: u64| (ticks * machine::Ticks::ns()) as f64 / begun.elapsed().as_nanos().max(1) as f64 * 100.0;
-    let known = machine::own_ticks().saturating_sub(own);
+    let [others_percent, steal_percent] = disturbance.percent();
     let circumstances = Circumstances {
         command: format!("cargo xtask {}", std::env::args().skip(1).collect::<Vec<_>>().join(" ")),
         plan: format!(
@@ -192,8 +188,8 @@ fn measure_rows(args: &Args, environment: Environment) -> Result<()> {
             bench.plan.measured.as_secs_f64()
         ),
         load: [load, machine::load_average()],
-        steal_percent: percent(now.steal.saturating_sub(ticks.steal)),
-        others_percent: percent(now.busy.saturating_sub(ticks.busy).saturating_sub(known)),
+        steal_percent,
+        others_percent,
         kamailio: machine::version_of("kamailio", &["-v"]),
     };
     let text = report::render(&rows, &circumstances);
@@ -218,6 +214,30 @@ fn measure_rows(args: &Args, environment: Environment) -> Result<()> {
     match rows.iter().filter(|row| row.verdict == Verdict::Failed).count() {
         0 => Ok(()),
         failed => bail!("{failed} rows could not be measured; the list below the table says why"),
+    }
+}
+
+/// Counters at the start of a run, to state what disturbed it.
+struct Disturbance {
+    begun: Instant,
+    ticks: machine::Ticks,
+    /// Ticks used by the run itself.
+    own: u64,
+}
+
+impl Disturbance {
+    fn start() -> Self {
+        Self { begun: Instant::now(), ticks: machine::Ticks::now(), own: machine::own_ticks() }
+    }
+
+    /// CPU time since the start of other programs, and of the hypervisor's other guests, in percent of one processor.
+    fn percent(&self) -> [f64; 2] {
+        let now = machine::Ticks::now();
+        let ns = self.begun.elapsed().as_nanos().max(1) as f64;
+        let own = machine::own_ticks().saturating_sub(self.own);
+        let others = now.busy.saturating_sub(self.ticks.busy).saturating_sub(own);
+        let steal = now.steal.saturating_sub(self.ticks.steal);
+        [others, steal].map(|ticks| (ticks * machine::Ticks::ns()) as f64 / ns * 100.0)
     }
 }
 

@@ -250,7 +250,7 @@ fn summary(media: &CallMedia<MachineSound>, counters: &PacedCounters) -> String 
         view::security_in_words(report.security),
         report.sent.packets,
         counters.late_max.as_secs_f64() * 1000.0,
-        counters.beats_skipped,
+        counters.ticks_skipped,
         received.counts.received,
         received.counts.lost(),
         report.refused.auth_failures,

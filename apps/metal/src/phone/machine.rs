@@ -8,7 +8,7 @@ use super::source::Source;
 use crate::consoles::Consoles;
 use crate::machine::guessable_seed;
 use crate::network::{fixed_lease, lease_in_words};
-use crate::{Hardware, Memory};
+use crate::{Hardware, Memory, Program};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -16,7 +16,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, SocketAddr};
 use core::time::Duration;
-use ringway_agent::{Account, Config, FirstHop, LargeRequests, Listener, Secret, ServerAddress, Trace};
+use ringway_agent::{Account, Config, LargeRequests, Listener, Secret, ServerAddress, Trace};
 use ringway_ethernet::{Card, Change, Lease, PacedStation, Port, Station, Worked};
 use ringway_media::session::{PortRow, SessionConfig};
 use ringway_media::stun;
@@ -63,9 +63,10 @@ pub struct PhoneMachine<C> {
     pub(super) entropy: Entropy,
 }
 
-impl<C: Card> PhoneMachine<C> {
-    /// A phone that starts at `now`. What is wrong with the command line it says on its screen.
-    pub fn new(card: C, command_line: &str, mut hardware: Hardware, now: Instant) -> Self {
+impl<C: Card> Program<C> for PhoneMachine<C> {
+    const HAS_SOUND: bool = true;
+
+    fn start(card: C, command_line: &str, mut hardware: Hardware, now: Instant) -> Self {
         let seed = hardware.seed.unwrap_or_else(|| guessable_seed(&card, now));
         let (settings, wrong) = match PhoneSettings::read(command_line, hardware.words) {
             Ok(settings) => (settings, Vec::new()),
@@ -107,14 +108,11 @@ impl<C: Card> PhoneMachine<C> {
         machine
     }
 
-    /// The task Receive: one frame from the card to the reply. It sends the sound that is due first.
-    pub fn receive(&mut self, now: Instant) -> Worked {
+    fn receive(&mut self, now: Instant) -> Worked {
         self.station.receive(now)
     }
 
-    /// The task Main: everything that is not about one frame. To be called when [`PhoneMachine::receive`] has begun
-    /// something, and at least every millisecond.
-    pub fn run(&mut self, now: Instant, _memory: Memory) {
+    fn run(&mut self, now: Instant, _memory: Memory) {
         self.station.run(now);
         while let Some(change) = self.station.station_mut().take_change() {
             self.on_change(now, change);
@@ -125,11 +123,41 @@ impl<C: Card> PhoneMachine<C> {
         }
     }
 
-    /// Sends what the last frames made.
-    pub fn flush(&mut self) {
+    fn flush(&mut self) {
         self.station.flush();
     }
 
+    fn on_serial_byte(&mut self, now: Instant, byte: u8) {
+        if let Some(key) = self.consoles.on_serial_byte(now, byte, self.pages.takes_text()) {
+            self.on_key(now, key);
+        }
+    }
+
+    fn on_scan_code(&mut self, now: Instant, byte: u8) {
+        if let Some(key) = self.consoles.on_scan_code(byte) {
+            self.on_key(now, key);
+        }
+    }
+
+    fn draw(&mut self, now: Instant, put: impl FnMut(usize, u16)) {
+        // Right before a tick the screen can wait, and sound cannot.
+        if self.station.next_tick().is_some_and(|tick| tick.since(now) < DRAWING) {
+            return;
+        }
+        if let Some(key) = self.consoles.idle(now, self.pages.takes_text()) {
+            self.on_key(now, key);
+        }
+        if self.draw_page(now) {
+            self.consoles.draw(put);
+        }
+    }
+
+    fn serial_output(&mut self, room: &mut [u8]) -> usize {
+        self.consoles.serial_output(room)
+    }
+}
+
+impl<C: Card> PhoneMachine<C> {
     /// Gives a command to the phone, as a key does.
     pub fn command(&mut self, now: Instant, command: PhoneCommand) {
         self.on_command(now, command);
@@ -148,40 +176,6 @@ impl<C: Card> PhoneMachine<C> {
     /// True once it can call and be called.
     pub fn is_ready(&self) -> bool {
         self.station.station().node().is_some()
-    }
-
-    /// A byte came from the serial line.
-    pub fn on_serial_byte(&mut self, now: Instant, byte: u8) {
-        if let Some(key) = self.consoles.on_serial_byte(now, byte, self.pages.takes_text()) {
-            self.on_key(now, key);
-        }
-    }
-
-    /// A byte came from the keyboard controller (scan code set 1).
-    pub fn on_scan_code(&mut self, now: Instant, byte: u8) {
-        if let Some(key) = self.consoles.on_scan_code(byte) {
-            self.on_key(now, key);
-        }
-    }
-
-    /// Draws what is due, and passes each changed word of VGA's text memory to `put`: its index and its value. Right before a
-    /// tick it does nothing: the screen can wait, and sound cannot.
-    pub fn draw(&mut self, now: Instant, put: impl FnMut(usize, u16)) {
-        if self.station.next_beat().is_some_and(|beat| beat.since(now) < DRAWING) {
-            return;
-        }
-        if let Some(key) = self.consoles.idle(now, self.pages.takes_text()) {
-            self.on_key(now, key);
-        }
-        if self.draw_page(now) {
-            self.consoles.draw(put);
-        }
-    }
-
-    /// Writes what the serial line is to say next into `room`, and gives how many bytes; 0: nothing now. To be called with
-    /// as much room as the line has.
-    pub fn serial_output(&mut self, room: &mut [u8]) -> usize {
-        self.consoles.serial_output(room)
     }
 
     pub(super) fn log(&mut self, now: Instant, level: Level, text: &str) {
@@ -342,7 +336,6 @@ fn account(settings: &PhoneSettings, address: Ipv4Addr) -> Account {
         host: host.clone(),
         port: *port,
         transport: settings.transport.unwrap_or(Transport::Udp),
-        first_hop: FirstHop::Plain,
     });
     Account {
         display_name: settings.name.clone(),

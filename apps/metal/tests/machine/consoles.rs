@@ -1,5 +1,7 @@
 //! Consoles of the server.
 
+use ringway_metal::Program;
+
 use crate::world::{USERS, World, register};
 
 /// Words of VGA's text memory.

@@ -1,6 +1,6 @@
 //! A machine, the host at the other end of its cable, and a virtual clock.
 
-use ringway_metal::{Hardware, Machine, Memory};
+use ringway_metal::{Hardware, Machine, Memory, Program};
 use ringway_sansio::{Instant, Seed};
 use ringway_test_support::ethernet::cable::{Frames, Host, OWN, Plug, cable};
 use ringway_test_support::ethernet::dhcp_host::DhcpHost;
@@ -44,7 +44,7 @@ impl World {
         let hardware =
             Hardware { card_name: "a cable", version: "0.0.0", seed, words: &["fault"], sound: None };
         Self {
-            machine: Machine::new(plug, command_line, hardware, now),
+            machine: Machine::start(plug, command_line, hardware, now),
             host,
             dhcp: Some(DhcpHost::new(OWN)),
             files: HashMap::new(),

@@ -4,7 +4,7 @@ use crate::helper::Helper;
 use crate::sound_card::Card;
 use crate::tap::Tap;
 use ringway_ethernet::{Lease, Port, Station, Worked};
-use ringway_metal::{CountedNode, Hardware, Memory, MemoryServices, PhoneMachine, SoundCard};
+use ringway_metal::{CountedNode, Hardware, Memory, MemoryServices, PhoneMachine, Program, SoundCard};
 use ringway_sansio::{Flow, Instant, Seed, Token, Transport};
 use ringway_server::Server;
 use ringway_settings::MachineSettings;
@@ -92,7 +92,7 @@ impl Network {
 
     fn add_with(&mut self, words: &str, seed: Option<Seed>, sound: Option<Box<dyn SoundCard>>) {
         let hardware = Hardware { card_name: "a cable", version: "0.0.0", seed, words: &["fault"], sound };
-        let machine = PhoneMachine::new(End::plug_in(&mut self.ends), words, hardware, self.now);
+        let machine = PhoneMachine::start(End::plug_in(&mut self.ends), words, hardware, self.now);
         self.phones.push(Phone { machine, monitor: vec![0x20; 80 * 25], serial: Vec::new() });
     }
 

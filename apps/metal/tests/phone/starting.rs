@@ -1,5 +1,7 @@
 //! From the command line to an account that can be called, or to the reason why not.
 
+use ringway_metal::Program;
+
 use crate::network::{ALICE, BOB, Network};
 
 #[test]

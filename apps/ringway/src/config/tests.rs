@@ -69,7 +69,10 @@ fn every_key_is_documented() {
         }
     }
     assert!(keys.len() > 25 && keys.contains(&"auth.nonce_lifetime_s".to_owned()), "{keys:?}");
-    let missing: Vec<_> = keys.iter().filter(|key| !GUIDE.contains(&format!("| `{key}` |"))).collect();
+    // A section that is not supported yet is named as such.
+    let is_documented =
+        |key: &str| GUIDE.contains(&format!("| `{key}` |")) || GUIDE.contains(&format!("`[{key}]`"));
+    let missing: Vec<_> = keys.iter().filter(|key| !is_documented(key)).collect();
     assert!(missing.is_empty(), "not in docs/user-guide.md: {missing:?}");
 }
 

@@ -1,9 +1,14 @@
 //! The command line of `ringway call` and `ringway answer`.
 
-use clap::{Args as ClapArgs, ValueEnum};
+use clap::Args as ClapArgs;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use ringway_audio::SAMPLE_RATE_HZ;
 use ringway_audio::pulse::Names;
 use ringway_linux::media::PortRange;
 use ringway_media::session::PortRow;
+use ringway_phone::SrtpPolicy;
+use ringway_sansio::Transport;
+use ringway_sdp::Codec;
 use ringway_srtp::SrtpSettings;
 use std::fmt::Display;
 use std::net::SocketAddr;
@@ -151,8 +156,8 @@ pub(crate) struct AccountArgs {
     #[arg(long, value_name = "NAME", requires = "peer_realm")]
     pub(crate) peer_username: Option<String>,
     /// Transport of SIP (default: udp, or the one of the URI; requests over 1,300 bytes by tcp where that is possible)
-    #[arg(long, value_name = "TRANSPORT")]
-    pub(crate) transport: Option<TransportArg>,
+    #[arg(long, value_name = "TRANSPORT", value_parser = transport())]
+    pub(crate) transport: Option<Transport>,
     /// Local address of SIP; port 0 takes a free one (default: the address towards the peer; answer: port 5060 without a
     /// server)
     #[arg(long, value_name = "ADDR:PORT")]
@@ -175,8 +180,8 @@ pub(crate) struct PhoneArgs {
     pub(crate) register: bool,
     /// Required protection of the sound (default: SRTP if the other side can; a phone that refuses that offer is called once
     /// more with SRTP alone)
-    #[arg(long, value_name = "METHOD")]
-    pub(crate) srtp: Option<SrtpArg>,
+    #[arg(long, value_name = "METHOD", value_parser = srtp())]
+    pub(crate) srtp: Option<SrtpPolicy>,
     /// The SRTP suite; again for others, the one liked best first (default: offers the three
     /// best known, takes all)
     #[arg(long, value_name = "SUITE")]
@@ -189,8 +194,8 @@ pub(crate) struct PhoneArgs {
     #[arg(long)]
     pub(crate) allow_downgrade: bool,
     /// The codec; again for others, the one liked best first (default: PCMU, PCMA)
-    #[arg(long, value_name = "CODEC", ignore_case = true)]
-    pub(crate) codec: Vec<CodecArg>,
+    #[arg(long, value_name = "CODEC", ignore_case = true, value_parser = codec())]
+    pub(crate) codec: Vec<Codec>,
     /// Use the microphone and the loudspeaker of this session's sound server (PulseAudio or PipeWire), and ring there
     #[arg(long)]
     pub(crate) audio: bool,
@@ -246,39 +251,35 @@ impl PhoneArgs {
     }
 }
 
-/// Transport of SIP.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum TransportArg {
-    Udp,
-    Tcp,
-    #[value(hide = true)]
-    Tls,
+fn transport() -> impl TypedValueParser<Value = Transport> {
+    let known = Transport::ALL.map(|transport| PossibleValue::new(transport.name()));
+    words(known, ["tls"], "use udp or tcp", Transport::from_name)
 }
 
-/// Required protection of the sound.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum SrtpArg {
-    /// Nothing may
-    None,
-    /// Keys carried by SIP: as secret as SIP itself is
-    Sdes,
-    /// Keys agreed on by the two phones, with words to compare
-    Zrtp,
-    #[value(hide = true)]
-    Dtls,
+fn srtp() -> impl TypedValueParser<Value = SrtpPolicy> {
+    let known = [
+        PossibleValue::new("none").help("Nothing may"),
+        PossibleValue::new("sdes").help("Keys carried by SIP: as secret as SIP itself is"),
+        PossibleValue::new("zrtp").help("Keys agreed on by the two phones, with words to compare"),
+    ];
+    words(known, ["dtls"], "use sdes or zrtp", |word| word.parse().ok())
 }
 
-/// Codec of the sound.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum CodecArg {
-    #[value(name = "PCMU")]
-    Pcmu,
-    #[value(name = "PCMA")]
-    Pcma,
-    #[value(name = "G722", hide = true)]
-    G722,
-    #[value(name = "opus", hide = true)]
-    Opus,
+fn codec() -> impl TypedValueParser<Value = Codec> {
+    let known = [Codec::Pcmu, Codec::Pcma].map(|codec| PossibleValue::new(codec.name()));
+    words(known, ["G722", "opus"], "use PCMU or PCMA", |name| Codec::from_name(name, SAMPLE_RATE_HZ))
+}
+
+/// Parser of one of the `known` words. Those of later versions are recognized, but not in the help.
+fn words<T: Clone + Send + Sync + 'static>(
+    known: impl IntoIterator<Item = PossibleValue>,
+    later: impl IntoIterator<Item = &'static str>,
+    instead: &'static str,
+    read: fn(&str) -> Option<T>,
+) -> impl TypedValueParser<Value = T> {
+    let later = later.into_iter().map(|word| PossibleValue::new(word).hide(true));
+    PossibleValuesParser::new(known.into_iter().chain(later))
+        .try_map(move |word| read(&word).ok_or_else(|| format!("it is not supported yet; {instead}")))
 }
 
 /// A realm as digest authentication writes it, without the quotes around it.

@@ -218,7 +218,7 @@ impl Attended {
             peer: self.peer,
             setup: self.answered.map(|answered| answered - self.begun),
             duration: self.answered.map(|answered| answered.elapsed()).unwrap_or_default(),
-            heard: heard.map(|heard| Heard { security: self.protection, ..heard }.with_digits(self.digits)),
+            heard: heard.map(|heard| Heard { security: self.protection, digits: self.digits, ..heard }),
         })
     }
 

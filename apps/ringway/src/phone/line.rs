@@ -2,14 +2,13 @@
 
 use crate::failure::Failure;
 use crate::phone::audio::Audio;
-use crate::phone::outcome::{Heard, Received, Sent};
+use crate::phone::outcome::Heard;
 use crate::phone::settings::{MediaSettings, Recording};
 use ringway_audio::pulse::AudioEvent;
 use ringway_audio::{CallSound, Sink, WavRecorder};
 use ringway_linux::Clock;
 use ringway_linux::media::{MediaConfig, MediaPorts, MediaThread, Priority};
 use ringway_media::MediaSession;
-use ringway_media::session::Report;
 use ringway_phone::{CallMedia, CallMediaEvent, MediaCommand};
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -79,7 +78,7 @@ impl Line {
     pub(crate) fn close(mut self) -> (Vec<CallMediaEvent>, Result<Heard, Failure>) {
         self.command(MediaCommand::Close);
         let mut events: Vec<_> = std::iter::from_fn(|| self.poll()).collect();
-        let (priority, tally) = (self.media.priority(), self.media.tally());
+        let (priority, counters) = (self.media.priority(), self.media.counters());
         let media = self.media.stop();
         events.extend(std::iter::from_fn(|| self.media.poll()));
         let Some(media) = media else {
@@ -95,10 +94,9 @@ impl Line {
         };
         let heard = kept.map(|kept| Heard {
             codec,
-            sent: Sent { packets: report.sent.packets, kbit_s: report.sent.kbit_s },
-            received: received(&report),
+            report,
             priority,
-            counts: tally.counts(),
+            counts: counters.counts(),
             kept,
             card,
             ..Heard::default()
@@ -158,35 +156,6 @@ fn recorder(path: &Path) -> Result<Sink, Failure> {
         Failure::failed(format!("--record {}: {error}; give a file that can be written", path.display()))
     })
 }
-
-fn received(report: &Report) -> Received {
-    let heard = &report.received;
-    Received {
-        packets: heard.counts.received,
-        lost: heard.counts.lost(),
-        reordered: heard.counts.reordered,
-        duplicates: heard.counts.duplicates,
-        max_delta_ms: heard.delta_max_ms,
-        mean_delta_ms: heard.delta_mean_ms,
-        p999_delta_ms: heard.delta_p999_ms,
-        max_jitter_ms: heard.jitter_max_ms,
-        mean_jitter_ms: heard.jitter_mean_ms,
-        mean_difference_ms: heard.difference_mean_ms,
-        max_skew_ms: heard.skew_max_ms,
-        drift_ppm: heard.drift_ppm,
-        kbit_s: heard.kbit_s,
-        auth_failures: report.refused.auth_failures,
-        replays: report.refused.replays,
-        strangers: report.refused.strangers,
-        early: report.refused.early,
-        after_end: report.refused.after_end,
-        concealed: report.sound.concealed_samples / BLOCK_SAMPLES,
-        mos: report.mos,
-        dtmf: String::new(),
-    }
-}
-
-const BLOCK_SAMPLES: u64 = 160;
 
 /// Mode of a new folder for recordings.
 const FOLDER_MODE: u32 = 0o700;

@@ -2,6 +2,7 @@
 
 use crate::output::printable;
 use ringway_linux::media::{MediaCounts, Priority};
+use ringway_media::session::Report;
 use ringway_phone::{CryptoSuite, Protection, SasStatus};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -82,8 +83,9 @@ const fn continuity_name(status: SasStatus) -> &'static str {
 pub(crate) struct Heard {
     pub(crate) security: Protection,
     pub(crate) codec: Option<&'static str>,
-    pub(crate) sent: Sent,
-    pub(crate) received: Received,
+    pub(crate) report: Report,
+    /// Digits that the other side pressed.
+    pub(crate) digits: String,
     pub(crate) priority: Priority,
     pub(crate) counts: MediaCounts,
     /// Gaps and drops at the sound card, for a person; `None` without a card.
@@ -92,52 +94,11 @@ pub(crate) struct Heard {
     pub(crate) kept: Vec<i16>,
 }
 
-/// Our side.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Sent {
-    pub(crate) packets: u64,
-    /// Thousand bits of IP packets a second.
-    pub(crate) kbit_s: f64,
-}
-
-/// The other side's, as it arrived. Delta and jitter are Wireshark's.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Received {
-    pub(crate) packets: u64,
-    pub(crate) lost: u64,
-    pub(crate) reordered: u64,
-    pub(crate) duplicates: u64,
-    pub(crate) max_delta_ms: f64,
-    pub(crate) mean_delta_ms: f64,
-    pub(crate) p999_delta_ms: f64,
-    pub(crate) max_jitter_ms: f64,
-    pub(crate) mean_jitter_ms: f64,
-    /// Mean of |D|: the mean jitter of older versions of Wireshark.
-    pub(crate) mean_difference_ms: f64,
-    pub(crate) max_skew_ms: f64,
-    pub(crate) drift_ppm: f64,
-    pub(crate) kbit_s: f64,
-    pub(crate) auth_failures: u64,
-    pub(crate) replays: u64,
-    /// Packets from others than the peer.
-    pub(crate) strangers: u64,
-    /// Packets before the other side was known.
-    pub(crate) early: u64,
-    /// Packets of the peer's after our BYE or its own.
-    pub(crate) after_end: u64,
-    /// Blocks that had to be made up.
-    pub(crate) concealed: u64,
-    /// 1 to 4.5; `None`: nothing arrived.
-    pub(crate) mos: Option<f64>,
-    /// The keys the other side pressed.
-    pub(crate) dtmf: String,
-}
-
 impl Outcome {
     /// The object that the contract names, and more.
     pub(crate) fn json(&self) -> Value {
         let heard = self.heard.clone().unwrap_or_default();
-        let (sent, received) = (&heard.sent, &heard.received);
+        let Report { sent, received, refused, .. } = &heard.report;
         json!({
             "result": self.verdict.name(),
             "status": self.status,
@@ -152,32 +113,32 @@ impl Outcome {
                 "kbit_s": rounded(sent.kbit_s),
                 "priority": heard.priority.to_string(),
                 "late_ms_max": rounded(heard.counts.late_ns_max as f64 / 1e6),
-                "late_beats": heard.counts.beats_late,
-                "skipped_beats": heard.counts.beats_skipped,
+                "late_beats": heard.counts.ticks_late,
+                "skipped_beats": heard.counts.ticks_skipped,
                 "errors": heard.counts.send_errors,
             },
             "received": {
-                "packets": received.packets,
-                "lost": received.lost,
-                "reordered": received.reordered,
-                "duplicates": received.duplicates,
-                "max_delta_ms": rounded(received.max_delta_ms),
-                "mean_delta_ms": rounded(received.mean_delta_ms),
-                "p999_delta_ms": rounded(received.p999_delta_ms),
-                "max_jitter_ms": rounded(received.max_jitter_ms),
-                "mean_jitter_ms": rounded(received.mean_jitter_ms),
-                "mean_difference_ms": rounded(received.mean_difference_ms),
-                "max_skew_ms": rounded(received.max_skew_ms),
+                "packets": received.counts.received,
+                "lost": received.counts.lost(),
+                "reordered": received.counts.reordered,
+                "duplicates": received.counts.duplicates,
+                "max_delta_ms": rounded(received.delta_max_ms),
+                "mean_delta_ms": rounded(received.delta_mean_ms),
+                "p999_delta_ms": rounded(received.delta_p999_ms),
+                "max_jitter_ms": rounded(received.jitter_max_ms),
+                "mean_jitter_ms": rounded(received.jitter_mean_ms),
+                "mean_difference_ms": rounded(received.difference_mean_ms),
+                "max_skew_ms": rounded(received.skew_max_ms),
                 "drift_ppm": rounded(received.drift_ppm),
                 "kbit_s": rounded(received.kbit_s),
-                "auth_failures": received.auth_failures,
-                "replays": received.replays,
-                "strangers": received.strangers,
-                "early": received.early,
-                "after_end": received.after_end,
-                "concealed_blocks": received.concealed,
-                "mos": received.mos.map(rounded),
-                "dtmf": received.dtmf,
+                "auth_failures": refused.auth_failures,
+                "replays": refused.replays,
+                "strangers": refused.strangers,
+                "early": refused.early,
+                "after_end": refused.after_end,
+                "concealed_blocks": heard.report.sound.concealed_samples / BLOCK_SAMPLES,
+                "mos": heard.report.mos.map(rounded),
+                "dtmf": heard.digits,
             },
         })
     }
@@ -205,15 +166,10 @@ impl Outcome {
 }
 
 impl Heard {
-    /// The same with the digits of the peer.
-    pub(crate) fn with_digits(mut self, dtmf: String) -> Self {
-        self.received.dtmf = dtmf;
-        self
-    }
-
     /// For people.
     pub(crate) fn lines(&self) -> Vec<String> {
-        let Self { security, codec, sent, received, priority, counts, .. } = self;
+        let Self { security, codec, report, priority, counts, .. } = self;
+        let Report { sent, received, refused, .. } = report;
         let mut lines = vec![
             format!("sound: {}, {security}", codec.unwrap_or("none")),
             format!(
@@ -224,30 +180,33 @@ impl Heard {
             ),
             format!(
                 "received: {} packets, {} lost, {:.1} kbit/s; delta max {:.3} mean {:.3} ms, jitter max {:.3} mean {:.3} ms",
-                received.packets,
-                received.lost,
+                received.counts.received,
+                received.counts.lost(),
                 received.kbit_s,
-                received.max_delta_ms,
-                received.mean_delta_ms,
-                received.max_jitter_ms,
-                received.mean_jitter_ms
+                received.delta_max_ms,
+                received.delta_mean_ms,
+                received.jitter_max_ms,
+                received.jitter_mean_ms
             ),
         ];
-        if let Some(mos) = received.mos {
+        if let Some(mos) = report.mos {
             lines.push(format!("voice quality: MOS {mos:.2} of 4.5"));
         }
-        if received.auth_failures + received.replays > 0 {
+        if refused.auth_failures + refused.replays > 0 {
             lines.push(format!(
                 "refused: {} packets with a wrong tag, {} that came again",
-                received.auth_failures, received.replays
+                refused.auth_failures, refused.replays
             ));
         }
-        if !received.dtmf.is_empty() {
-            lines.push(format!("keys pressed there: {}", received.dtmf));
+        if !self.digits.is_empty() {
+            lines.push(format!("keys pressed there: {}", self.digits));
         }
         lines
     }
 }
+
+/// Samples of a block of 20 ms.
+const BLOCK_SAMPLES: u64 = 160;
 
 /// Whole microseconds of milliseconds, thousandths of everything else: more is noise.
 fn rounded(value: f64) -> f64 {
@@ -259,8 +218,8 @@ mod tests {
     use super::*;
 
     fn answered(security: Protection) -> Outcome {
-        let received =
-            Received { packets: 100, mos: Some(4.41), dtmf: "12".to_owned(), ..Received::default() };
+        let mut report = Report { mos: Some(4.41), ..Report::default() };
+        report.received.counts.received = 100;
         Outcome {
             verdict: Verdict::Answered,
             status: 200,
@@ -268,7 +227,7 @@ mod tests {
             peer: "sip:b\u{1b}ob@example.org".to_owned(),
             setup: Some(Duration::from_micros(1234)),
             duration: Duration::from_secs(2),
-            heard: Some(Heard { security, received, ..Heard::default() }),
+            heard: Some(Heard { security, report, digits: "12".to_owned(), ..Heard::default() }),
         }
     }
 

@@ -3,10 +3,10 @@
 use crate::failure::Failure;
 use crate::password;
 use crate::phone::address::{self, facing, facing_or};
-use crate::phone::args::{AccountArgs, CodecArg, PhoneArgs, SrtpArg, TransportArg};
+use crate::phone::args::{AccountArgs, PhoneArgs, REPLAY_WINDOW_DEFAULT};
 use crate::phone::audio::Audio;
 use crate::phone::passwords;
-use ringway_agent::{Account, CallerAuth, FirstHop, LargeRequests, Secret, ServerAddress, Trace};
+use ringway_agent::{Account, CallerAuth, LargeRequests, Secret, ServerAddress, Trace};
 use ringway_audio::pulse::Names;
 use ringway_audio::{Input, Source, SourceError};
 use ringway_linux::media::PortRange;
@@ -18,7 +18,7 @@ use ringway_settings::HostPort;
 use ringway_sip::{Scheme, Uri};
 use ringway_transaction::DEFAULT_PORT;
 use ringway_ui::phone::escaped_user;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -95,6 +95,28 @@ pub(crate) struct ScriptSettings {
 }
 
 impl Settings {
+    /// Of a phone at a free UDP port of 127.0.0.1 that registers at a server there.
+    pub(crate) fn at_local_server(account: Account, server: SocketAddr, media: MediaSettings) -> Self {
+        let home = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let (host, port) = (server.ip().to_string(), Some(server.port()));
+        let server = ServerAddress { host, port, transport: Transport::Udp };
+        Self {
+            account: Account { server: Some(server), register: true, ..account },
+            bind: SocketAddr::new(home, 0),
+            advertised: home,
+            transport: Transport::Udp,
+            large_requests: LargeRequests::StayOnUdp,
+            media,
+            devices: None,
+            script: ScriptSettings::default(),
+            stun: None,
+            caller_auth: None,
+            zrtp_cache: None,
+            register: true,
+            trace: Trace::FirstLines,
+        }
+    }
+
     /// Of `ringway call`.
     pub(crate) fn for_call(args: &PhoneArgs, uri: &str, from: Option<&str>) -> Result<Self, Failure> {
         Self::for_target("the URI to call", args, uri, from)
@@ -138,7 +160,7 @@ impl Settings {
         transport_in_uri: Option<Transport>,
         port: u16,
     ) -> Result<Self, Failure> {
-        let transport = transport(args.account.transport)?.or(transport_in_uri).unwrap_or(Transport::Udp);
+        let transport = args.account.transport.or(transport_in_uri).unwrap_or(Transport::Udp);
         let media = MediaSettings::new(args)?;
         let script = ScriptSettings::new(args)?;
         let towards = facing(peer);
@@ -167,8 +189,8 @@ impl Settings {
             advertised,
             transport,
             large_requests: match args.account.transport {
-                Some(TransportArg::Udp) => LargeRequests::StayOnUdp,
-                Some(TransportArg::Tcp | TransportArg::Tls) | None => LargeRequests::SwitchToTcp,
+                Some(Transport::Udp) => LargeRequests::StayOnUdp,
+                Some(Transport::Tcp) | None => LargeRequests::SwitchToTcp,
             },
             media,
             devices: args.devices(),
@@ -182,22 +204,34 @@ impl Settings {
     }
 }
 
+impl Default for MediaSettings {
+    /// What a call has without options: silence is sent, nothing is recorded.
+    fn default() -> Self {
+        Self {
+            srtp: SrtpPolicy::default(),
+            suites: Vec::new(),
+            codecs: vec![Codec::Pcmu, Codec::Pcma],
+            may_downgrade: false,
+            ports: PortRange::default(),
+            port_row: 0,
+            replay_window: REPLAY_WINDOW_DEFAULT,
+            input: Input::Source(Source::silence()),
+            audio: None,
+            record: Recording::Nowhere,
+        }
+    }
+}
+
 impl MediaSettings {
     fn new(args: &PhoneArgs) -> Result<Self, Failure> {
-        let srtp = match args.srtp {
-            None => SrtpPolicy::Best,
-            Some(SrtpArg::None) => SrtpPolicy::None,
-            Some(SrtpArg::Sdes) => SrtpPolicy::Sdes,
-            Some(SrtpArg::Zrtp) => SrtpPolicy::Zrtp,
-            Some(SrtpArg::Dtls) => return Err(not_yet("--srtp dtls", "use sdes or zrtp")),
-        };
+        let srtp = args.srtp.unwrap_or_default();
         if args.zrtp_cache.is_some() && matches!(srtp, SrtpPolicy::None | SrtpPolicy::Sdes) {
             return Err(Failure::usage("--zrtp-cache is for ZRTP; leave it out, or use --srtp zrtp"));
         }
         Ok(Self {
             srtp,
             suites: suites(&args.suite, srtp)?,
-            codecs: codecs(&args.codec)?,
+            codecs: if args.codec.is_empty() { vec![Codec::Pcmu, Codec::Pcma] } else { args.codec.clone() },
             may_downgrade: args.allow_downgrade,
             ports: args.rtp_ports,
             port_row: args.port_row,
@@ -284,15 +318,6 @@ fn read_uri(what: &str, text: &str) -> Result<Target, Failure> {
     })
 }
 
-fn transport(wanted: Option<TransportArg>) -> Result<Option<Transport>, Failure> {
-    match wanted {
-        None => Ok(None),
-        Some(TransportArg::Udp) => Ok(Some(Transport::Udp)),
-        Some(TransportArg::Tcp) => Ok(Some(Transport::Tcp)),
-        Some(TransportArg::Tls) => Err(not_yet("--transport tls", "use udp or tcp")),
-    }
-}
-
 fn account(
     args: &PhoneArgs,
     aor: Option<&str>,
@@ -322,7 +347,7 @@ fn account(
         None => None,
         Some(server) => {
             let HostPort { host, port } = address::parse(server)?;
-            Some(ServerAddress { host, port, transport, first_hop: FirstHop::Plain })
+            Some(ServerAddress { host, port, transport })
         }
     };
     Ok(Account {
@@ -346,19 +371,6 @@ fn suites(names: &[String], srtp: SrtpPolicy) -> Result<Vec<CryptoSuite>, Failur
         return Err(Failure::usage("--suite is for keys carried by SIP; leave it out, or use --srtp sdes"));
     }
     names.iter().map(one).collect()
-}
-
-fn codecs(wanted: &[CodecArg]) -> Result<Vec<Codec>, Failure> {
-    let one = |codec: &CodecArg| match codec {
-        CodecArg::Pcmu => Ok(Codec::Pcmu),
-        CodecArg::Pcma => Ok(Codec::Pcma),
-        CodecArg::G722 => Err(not_yet("--codec G722", "use PCMU or PCMA")),
-        CodecArg::Opus => Err(not_yet("--codec opus", "use PCMU or PCMA")),
-    };
-    match wanted {
-        [] => Ok(vec![Codec::Pcmu, Codec::Pcma]),
-        wanted => wanted.iter().map(one).collect(),
-    }
 }
 
 fn input(args: &PhoneArgs) -> Result<Input, Failure> {
@@ -403,10 +415,6 @@ pub(crate) fn source(text: &str) -> Result<Source, Failure> {
 fn stun_address(text: &str) -> Result<SocketAddr, Failure> {
     let HostPort { host, port } = address::parse(text)?;
     address::resolve(&HostPort { host, port: Some(port.unwrap_or(stun::DEFAULT_PORT)) })
-}
-
-fn not_yet(what: &str, instead: &str) -> Failure {
-    Failure::usage(format!("{what} is not supported yet; {instead}"))
 }
 
 /// Sender of OPTIONS without `--from` (RFC 3323 §4.1.1.3).

@@ -38,9 +38,7 @@ impl SharedServices {
         let mut key = [0; 16];
         key.copy_from_slice(seed.part(0).bytes().get(..16).unwrap_or(&[0; 16]));
         let windows = (0..PARTS as u64)
-            .map(|part| {
-                Mutex::new(ReplayWindows::new(NONCES_MAX / PARTS, lifetime, &seed.part(1 + part), now))
-            })
+            .map(|part| Mutex::new(ReplayWindows::new(NONCES_MAX / PARTS, lifetime, now)))
             .collect();
         let memory = Arc::new(MemoryBound::new(memory_bytes(config.limits.memory_mb)));
         let budget = |part| Mutex::new(MemoryBudget::of(Arc::clone(&memory), &seed.part(300 + part)));
@@ -250,5 +248,6 @@ const MEMORY_UNKNOWN: u64 = 256 << 20;
 /// Maximum number of stored nonces, about 64 bytes each.
 const NONCES_MAX: usize = 1 << 20;
 
-/// Maximum number of users and sources with a recent successful login, about 20 bytes each.
-const PROOFS_MAX: usize = 1 << 20;
+/// Maximum number of users and sources with a recent successful login, about 20 bytes each; half of them in each of two
+/// generations. With more users than that, every login moves an entry between them.
+const PROOFS_MAX: usize = 1 << 21;

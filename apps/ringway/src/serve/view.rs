@@ -3,7 +3,7 @@
 use super::Node;
 use super::services::SharedServices;
 use ringway_admin::{Call, Connection, Page, Registration, Stat, Stats, View, page_over_shards};
-use ringway_linux::{Clock, Connections, Runtime, Shards, Tally};
+use ringway_linux::{Clock, Connections, CountersReader, Runtime, Shards};
 use ringway_sansio::ConnectionId;
 use ringway_server::RegistrationRef;
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 pub(super) struct ServerView {
     shards: Shards<Node>,
     connections: Connections,
-    tally: Tally,
+    counters: CountersReader,
     services: Arc<SharedServices>,
     clock: Clock,
 }
@@ -22,7 +22,7 @@ impl ServerView {
         Self {
             shards: runtime.shards(),
             connections: runtime.connections(),
-            tally: runtime.tally(),
+            counters: runtime.counters(),
             services,
             clock,
         }
@@ -99,7 +99,7 @@ impl View for ServerView {
                 age_s: now.since(connection.since).as_secs(),
             })
             .collect();
-        Page { items, total: self.tally.counts().connections_open, next }
+        Page { items, total: self.counters.counts().connections_open, next }
     }
 
     fn stats(&self) -> Stats {
@@ -107,18 +107,17 @@ impl View for ServerView {
         let mut sums: BTreeMap<&'static str, (&'static str, u64)> = BTreeMap::new();
         let (mut bindings, mut users, mut contexts) = (0, 0, 0);
         let (mut servers, mut clients) = (0, 0);
-        let mut counters = ringway_transaction::Counters::default();
         for shard in 0..self.shard_count() {
             self.shards.with_shard(shard, |node| {
-                node.counters()
-                    .for_each(|name, help, value| sums.entry(name).or_insert((help, 0)).1 += value);
+                let mut add = |name, help, value| sums.entry(name).or_insert((help, 0)).1 += value;
+                node.counters().for_each(&mut add);
+                node.transaction_counters().for_each(add);
                 bindings += node.location().bindings_len();
                 users += node.location().users_len();
                 contexts += node.contexts_len();
                 let (of_servers, of_clients) = node.transactions_len();
                 servers += of_servers;
                 clients += of_clients;
-                add(&mut counters, node.transaction_counters());
             });
         }
         let gauge = |name: &'static str, help, value: usize| Stat::gauge(name, help, value as f64);
@@ -131,8 +130,7 @@ impl View for ServerView {
         for (name, (help, value)) in sums {
             stats.push(Stat::counter(name, help, value));
         }
-        stats.extend(transaction_stats(&counters));
-        stats.extend(self.tally.counts().each().map(|(name, value)| {
+        stats.extend(self.counters.counts().each().map(|(name, value)| {
             Stat::counter(name, "Counted by the packet driver; see the user guide.", value)
         }));
         stats.extend(self.store_stats());
@@ -186,50 +184,4 @@ impl ServerView {
             ),
         ]
     }
-}
-
-fn transaction_stats(counters: &ringway_transaction::Counters) -> Stats {
-    vec![
-        Stat::counter("requests_retransmitted", "Requests retransmitted.", counters.requests_retransmitted),
-        Stat::counter(
-            "responses_retransmitted",
-            "Responses retransmitted.",
-            counters.responses_retransmitted,
-        ),
-        Stat::counter(
-            "requests_absorbed",
-            "Requests recognised as retransmissions.",
-            counters.requests_absorbed,
-        ),
-        Stat::counter("client_timeouts", "Requests without a response in time.", counters.client_timeouts),
-        Stat::counter("icmp_failures", "Requests that an ICMP error ended.", counters.icmp_failures),
-        Stat::counter(
-            "responses_limited",
-            "Responses suppressed by the allowance of an unverified address.",
-            counters.unverified_limited,
-        ),
-        Stat::counter("acks_missed", "Failed INVITEs without an ACK.", counters.acks_missed),
-        Stat::counter(
-            "stray_responses",
-            "Responses that match no request of this server.",
-            counters.stray_responses,
-        ),
-        Stat::counter(
-            "transactions_refused",
-            "Requests refused because of the limit of transactions.",
-            counters.refused_full,
-        ),
-    ]
-}
-
-fn add(sum: &mut ringway_transaction::Counters, one: &ringway_transaction::Counters) {
-    sum.requests_retransmitted += one.requests_retransmitted;
-    sum.responses_retransmitted += one.responses_retransmitted;
-    sum.requests_absorbed += one.requests_absorbed;
-    sum.client_timeouts += one.client_timeouts;
-    sum.icmp_failures += one.icmp_failures;
-    sum.acks_missed += one.acks_missed;
-    sum.stray_responses += one.stray_responses;
-    sum.refused_full += one.refused_full;
-    sum.unverified_limited += one.unverified_limited;
 }

@@ -153,7 +153,7 @@ fn two_stations_exchange_srtp_and_every_packet_is_sent_on_time() {
     pair.pass(Duration::from_secs(5), Duration::from_micros(500));
     for (end, frequency_hz) in pair.ends.iter_mut().zip([1000.0, 440.0]) {
         let counters = end.paced_counters().unwrap();
-        assert_eq!((counters.beats, counters.beats_late, counters.beats_skipped), (250, 0, 0));
+        assert_eq!((counters.ticks, counters.ticks_late, counters.ticks_skipped), (250, 0, 0));
         assert_eq!(counters.late_max, Duration::ZERO, "the tick is a multiple of 500 µs");
         let report = end.poll_report(pair.now).unwrap();
         assert_eq!((report.sent.packets, report.refused.auth_failures), (251, 0), "one is prepared ahead");
@@ -188,13 +188,13 @@ fn a_late_poll_runs_a_few_missed_ticks_and_skips_many() {
     pair.pass(Duration::from_millis(70), Duration::from_millis(70));
     pair.pass(Duration::from_millis(10), Duration::from_millis(1));
     let after = pair.ends[0].paced_counters().unwrap();
-    assert_eq!((after.beats - before.beats, after.beats_skipped), (4, 0));
+    assert_eq!((after.ticks - before.ticks, after.ticks_skipped), (4, 0));
     assert_eq!(after.late_max, Duration::from_millis(50));
     pair.pass(Duration::from_millis(500), Duration::from_millis(500));
     pair.pass(Duration::from_millis(20), Duration::from_millis(1));
     let much_later = pair.ends[0].paced_counters().unwrap();
-    assert_eq!((much_later.beats - after.beats, much_later.beats_skipped), (2, 24));
-    assert!(pair.ends[0].next_beat().unwrap() > pair.now);
+    assert_eq!((much_later.ticks - after.ticks, much_later.ticks_skipped), (2, 24));
+    assert!(pair.ends[0].next_tick().unwrap() > pair.now);
 }
 
 #[test]
@@ -215,7 +215,7 @@ fn a_flood_delays_neither_the_ticks_nor_the_node() {
     pair.pass(Duration::from_millis(40), Duration::from_millis(1));
     let after = pair.ends[0].paced_counters().unwrap();
     // One tick was due while the frame was created.
-    assert_eq!(after.beats - before.beats, 3);
+    assert_eq!(after.ticks - before.ticks, 3);
     assert!(after.flooded > 480 && after.flooded <= 490, "{after:?}");
     let report = pair.ends[0].poll_report(pair.now).unwrap();
     assert!(report.refused.replays > 500, "what came again is counted: {:?}", report.refused);

@@ -30,11 +30,11 @@ impl fmt::Display for Priority {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MediaCounts {
     /// Ticks run, each of which sends the prepared packets.
-    pub beats: u64,
+    pub ticks: u64,
     /// Ticks skipped because the thread was not scheduled for too long.
-    pub beats_skipped: u64,
+    pub ticks_skipped: u64,
     /// Ticks that were more than a millisecond late.
-    pub beats_late: u64,
+    pub ticks_late: u64,
     /// Maximum delay of a tick in nanoseconds.
     pub late_ns_max: u64,
     /// Datagrams handed to the kernel.
@@ -58,9 +58,9 @@ pub struct MediaCounts {
 /// Counters while the thread runs: one thread writes, any thread reads.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
-    pub(super) beats: Counter,
-    pub(super) beats_skipped: Counter,
-    pub(super) beats_late: Counter,
+    pub(super) ticks: Counter,
+    pub(super) ticks_skipped: Counter,
+    pub(super) ticks_late: Counter,
     pub(super) late_ns_max: Counter,
     pub(super) sent: Counter,
     pub(super) send_errors: Counter,
@@ -94,9 +94,9 @@ impl Counters {
 
     pub(super) fn counts(&self) -> MediaCounts {
         MediaCounts {
-            beats: self.beats.read(),
-            beats_skipped: self.beats_skipped.read(),
-            beats_late: self.beats_late.read(),
+            ticks: self.ticks.read(),
+            ticks_skipped: self.ticks_skipped.read(),
+            ticks_late: self.ticks_late.read(),
             late_ns_max: self.late_ns_max.read(),
             sent: self.sent.read(),
             send_errors: self.send_errors.read(),

@@ -9,7 +9,7 @@ mod tick_loop;
 
 pub use counts::{MediaCounts, Priority};
 pub use ports::{MediaPorts, PortRange, PortsError, RTCP_PORT, RTP_PORT};
-pub use thread::{MediaConfig, MediaTally, MediaThread};
+pub use thread::{MediaConfig, MediaCountersReader, MediaThread};
 
 #[cfg(test)]
 mod tests;

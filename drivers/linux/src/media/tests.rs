@@ -118,9 +118,9 @@ fn two_hundred_packets_are_sent_at_their_ticks_and_received_with_stamps() {
     let (mut listener, mut speaker) = (start(there, listener), start(here, speaker));
     println!("priority: {}", speaker.priority());
     std::thread::sleep(BEAT * 200);
-    let (tally, counts) = (speaker.tally(), speaker.counts());
+    let (counters, counts) = (speaker.counters(), speaker.counts());
     let (speaker, listener) = (speaker.stop().unwrap(), listener.stop().unwrap());
-    assert!(counts.beats >= 150 && counts.send_errors == 0 && tally.counts().beats >= counts.beats);
+    assert!(counts.ticks >= 150 && counts.send_errors == 0 && counters.counts().ticks >= counts.ticks);
     assert!(speaker.dues.windows(2).all(|pair| {
         let step = pair[1].since(pair[0]).as_nanos();
         step > 0 && step % BEAT.as_nanos() == 0
@@ -133,9 +133,9 @@ fn two_hundred_packets_are_sent_at_their_ticks_and_received_with_stamps() {
     deltas.sort_unstable();
     // Not the mean, which a thread that is not scheduled for a while would change.
     let (median, worst) = (deltas[deltas.len() / 2], deltas.last().unwrap());
-    println!("{} packets, median delta {median:?}, max {worst:?}, {:?}", received.len(), tally.counts());
+    println!("{} packets, median delta {median:?}, max {worst:?}, {:?}", received.len(), counters.counts());
     assert!(median.abs_diff(BEAT) < Duration::from_millis(1), "{median:?}");
-    assert_eq!(tally.counts().unstamped, 0);
+    assert_eq!(counters.counts().unstamped, 0);
 }
 
 /// Waits until a condition holds.
@@ -148,7 +148,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 /// Number of allocations of a media thread in so many ticks.
-fn allocations_in(beats: u32) -> u64 {
+fn allocations_in(ticks: u32) -> u64 {
     let shared = Arc::new(Shared {
         counters: Counters::default(),
         wake: EventFd::new().unwrap(),
@@ -168,7 +168,7 @@ fn allocations_in(beats: u32) -> u64 {
         info.count_total
     });
     assert!(commands.push(Ask::Alarm(BEAT * 3)).is_ok());
-    until("the ticks", || shared.counters.counts().beats >= u64::from(beats));
+    until("the ticks", || shared.counters.counts().ticks >= u64::from(ticks));
     shared.ending.store(true, Ordering::Release);
     shared.wake.signal();
     thread.join().unwrap()
@@ -218,7 +218,7 @@ fn rtcp_is_received_and_sent_on_its_own_port() {
 fn ticks_of_a_long_pause_are_skipped_and_of_a_short_one_run_late() {
     let mut thread = start(ports(), Metronome::new(None));
     assert!(thread.command(Ask::Sleep(Duration::from_millis(200))).is_ok());
-    until("the ticks after the pause", || thread.counts().beats_skipped >= 30);
+    until("the ticks after the pause", || thread.counts().ticks_skipped >= 30);
     let counts = thread.counts();
     let dues = thread.stop().unwrap().dues;
     assert!(counts.late_ns_max >= 150_000_000, "{counts:?}");
@@ -239,8 +239,8 @@ fn a_flood_neither_delays_ticks_nor_uses_up_the_processor() {
         sent += 1;
     }
     let counts = thread.counts();
-    assert!(counts.beats + counts.beats_skipped >= 60, "{counts:?}");
-    assert!(counts.received <= (counts.beats + 1) * 600, "{counts:?} of {sent}");
+    assert!(counts.ticks + counts.ticks_skipped >= 60, "{counts:?}");
+    assert!(counts.received <= (counts.ticks + 1) * 600, "{counts:?} of {sent}");
     println!("{sent} sent, {counts:?}");
 }
 

@@ -100,8 +100,8 @@ where
     }
 
     /// Handle to the counters that outlives the thread.
-    pub fn tally(&self) -> MediaTally {
-        MediaTally(Arc::clone(&self.shared))
+    pub fn counters(&self) -> MediaCountersReader {
+        MediaCountersReader(Arc::clone(&self.shared))
     }
 
     /// Ends the thread after the queued commands and returns the machine; its last reports can still be polled. `None`: the
@@ -127,9 +127,9 @@ impl<M: PacedNode> Drop for MediaThread<M> {
 
 /// Reads a media thread's counters from any thread, also after its end.
 #[derive(Clone)]
-pub struct MediaTally(Arc<Shared>);
+pub struct MediaCountersReader(Arc<Shared>);
 
-impl MediaTally {
+impl MediaCountersReader {
     /// Current counters.
     pub fn counts(&self) -> MediaCounts {
         self.0.counters.counts()

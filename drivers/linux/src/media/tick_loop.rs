@@ -110,16 +110,16 @@ impl<C, R> TickLoop<C, R> {
 
     /// Counts a tick; returns the time of the next one.
     fn after_tick(&self, now: Instant, due: Instant, interval: Duration) -> Instant {
-        let Counters { beats, beats_skipped, beats_late, late_ns_max, .. } = &self.shared.counters;
+        let Counters { ticks, ticks_skipped, ticks_late, late_ns_max, .. } = &self.shared.counters;
         let late = now.since(due);
         let late_ns = u64::try_from(late.as_nanos()).unwrap_or(u64::MAX);
-        beats.increment();
+        ticks.increment();
         late_ns_max.set(late_ns_max.read().max(late_ns));
         if late > LATE {
-            beats_late.increment();
+            ticks_late.increment();
         }
         let (next, skipped) = tick_after(due, now, interval);
-        beats_skipped.add(skipped);
+        ticks_skipped.add(skipped);
         next
     }
 

@@ -56,17 +56,15 @@ pub struct QueuedIcmp<'a> {
 }
 
 impl IcmpBatch {
-    /// Maximum number of errors of one call.
-    pub const CAPACITY: usize = 16;
-
     /// Size of the buffer of one error in bytes: more than any quotation with our branch needs.
     const ROOM_BYTES: usize = 1280;
 
-    /// Creates the buffers.
-    pub fn new() -> Self {
-        let mut bytes = vec![0_u8; Self::CAPACITY * Self::ROOM_BYTES];
-        let mut names = vec![Name::empty(); Self::CAPACITY];
-        let mut controls = vec![[0; CONTROL_WORDS]; Self::CAPACITY];
+    /// Creates buffers for `errors` errors, 1 to [`BATCH_MAX`](super::BATCH_MAX).
+    pub fn new(errors: usize) -> Self {
+        let errors = errors.clamp(1, super::BATCH_MAX);
+        let mut bytes = vec![0_u8; errors * Self::ROOM_BYTES];
+        let mut names = vec![Name::empty(); errors];
+        let mut controls = vec![[0; CONTROL_WORDS]; errors];
         let mut parts: Vec<libc::iovec> = bytes
             .chunks_exact_mut(Self::ROOM_BYTES)
             .map(|room| libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() })

@@ -3,9 +3,9 @@
 use crate::call::Calls;
 use crate::core_context::CoreContext;
 use crate::draft::{ContactField, Draft, Scope};
-use crate::next_hop::preloaded_route;
 use crate::session::SDP;
 use crate::{AccountId, Action, CallError, CallId, CallState, QueryId, Role, RouteError, UserAgent};
+use alloc::vec::Vec;
 use ringway_sansio::Context;
 use ringway_sdp::LocalMedia;
 use ringway_sip::{HeaderName, Method, Uri};
@@ -132,11 +132,10 @@ impl UserAgent {
         let (call_id, tag) = (self.shared.random.new_call_id(), self.shared.random.new_tag());
         let uri = Uri::parse(&target).map_err(|_| CallError::Route(RouteError::Malformed))?;
         let next_hop = account.next_hop_to(&uri).map_err(CallError::Route)?;
-        let routes = account.server.as_ref().map(|server| preloaded_route(server, &next_hop));
         let draft = Draft {
             account: id,
             method: Method::Options,
-            routes: routes.unwrap_or_default(),
+            routes: Vec::new(),
             from: [&account.name_addr()[..], b";tag=", &tag].concat(),
             to: [b"<", &target[..], b">"].concat(),
             uri: target,

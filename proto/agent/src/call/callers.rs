@@ -33,12 +33,12 @@ impl CallerAuthenticator {
     pub(crate) fn new(shared: &mut Shared, now: Instant) -> Self {
         let secrets = &mut shared.random.secrets;
         let mut seed = || Seed::from_bytes(secrets.bytes());
-        let (nonce_seed, replay_seed, guess_seed) = (seed(), seed(), seed());
+        let (nonce_seed, guess_seed) = (seed(), seed());
         Self {
             nonces: NonceMaker::new(&secrets.bytes(), &nonce_seed, NONCE_LIFETIME, 0),
             request_key: secrets.bytes(),
             tag_key: secrets.bytes(),
-            used: ReplayWindows::new(NONCES_MAX, NONCE_LIFETIME, &replay_seed, now),
+            used: ReplayWindows::new(NONCES_MAX, NONCE_LIFETIME, now),
             guesses: GuessLimits::new(PROOFS_MAX, &guess_seed, now),
         }
     }

@@ -6,7 +6,7 @@ use crate::config::Config;
 use crate::core_context::CoreContext;
 use crate::dialog::Dialog;
 use crate::draft::{Body, CallRequest, ContactField, Draft, Purpose, Scope};
-use crate::next_hop::{NextHop, preloaded_route};
+use crate::next_hop::NextHop;
 use crate::request::reply::ALLOW;
 use crate::request::{Answer, NotSent};
 use crate::session::{Carried, NotAcceptable, SDP, Session, carried};
@@ -49,7 +49,6 @@ impl Calls {
         let account = cx.config.account(invitation.account).ok_or(CallError::NoAccount)?;
         let uri = Uri::parse(&invitation.target).map_err(|_| CallError::Route(RouteError::Malformed))?;
         let next_hop = account.next_hop_to(&uri).map_err(CallError::Route)?;
-        let routes = account.server.as_ref().map(|server| preloaded_route(server, &next_hop));
         let to = [b"<", &invitation.target[..], b">"].concat();
         let target = invitation.target.clone();
         let dialog = Dialog::calling(call_id, local_tag, &account.name_addr(), to, target);
@@ -60,7 +59,6 @@ impl Calls {
         call.session = Some(session);
         call.referred_by = invitation.referred_by;
         let mut draft = invite_draft(cx.config, &call, next_hop, body);
-        draft.routes = routes.unwrap_or_default();
         draft.fields.extend(invitation.fields);
         self.calls.insert(call);
         if let Err(why) = self.submit_invite(cx, id, draft) {

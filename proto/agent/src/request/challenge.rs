@@ -391,7 +391,7 @@ impl Realms<'_> {
             (None, Some(_), _) => at_registrar.filter(|_| self.is_server(realm)),
             (None, None, _) if self.is_server(realm) => Some(Fit::Own),
             (None, None, Secret::Password(_)) => at_registrar,
-            (None, None, Secret::None | Secret::Ha1(_)) => None,
+            (None, None, Secret::None) => None,
         }
     }
 
@@ -447,14 +447,9 @@ fn strongest<'m>(
 }
 
 fn ha1_for(account: &Account, challenge: &ReceivedChallenge<'_>) -> Option<Ha1> {
-    match &account.secret {
-        Secret::None => None,
-        Secret::Ha1(ha1) => Some(*ha1),
-        Secret::Password(password) => {
-            let username = plain_username_of(account)?;
-            Some(Ha1::new(&username, &unescape(challenge.realm), password.as_bytes()))
-        }
-    }
+    let Secret::Password(password) = &account.secret else { return None };
+    let username = plain_username_of(account)?;
+    Some(Ha1::new(&username, &unescape(challenge.realm), password.as_bytes()))
 }
 
 /// User name in the digest.

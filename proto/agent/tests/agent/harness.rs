@@ -182,12 +182,7 @@ pub(crate) fn account_at_server() -> Account {
 }
 
 pub(crate) fn server_address() -> ServerAddress {
-    ServerAddress {
-        host: "10.0.0.9".into(),
-        port: None,
-        transport: Transport::Udp,
-        first_hop: Default::default(),
-    }
+    ServerAddress { host: "10.0.0.9".into(), port: None, transport: Transport::Udp }
 }
 
 /// Local media without protection.

@@ -1,7 +1,7 @@
 //! Tests of registration: refresh, refusals, removal.
 
 use crate::harness::{ALICE, SERVER, Sent, Table, account_at_server, answer};
-use ringway_agent::{Account, AgentEvent, FirstHop, Secret};
+use ringway_agent::{Account, AgentEvent, Secret};
 use ringway_sansio::{ConnectionId, Event, Flow, ListenerId, Transport};
 use std::time::Duration;
 
@@ -173,14 +173,6 @@ fn keep_alives_go_to_the_server_as_long_as_it_is_registered() {
     let sent = table.sent();
     assert_eq!(sent.len(), 3);
     assert!(sent.iter().all(|sent| sent.text == "\r\n\r\n" && sent.to() == SERVER));
-}
-
-#[test]
-fn an_outbound_proxy_is_named_in_a_route_where_that_is_wanted() {
-    let mut account = account_at_server();
-    account.server.as_mut().unwrap().first_hop = FirstHop::Route;
-    let mut table = Table::with(account, |_| {});
-    assert_eq!(register(&mut table).field("Route"), Some("<sip:10.0.0.9:5060;lr>"));
 }
 
 #[test]

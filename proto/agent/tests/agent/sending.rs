@@ -24,7 +24,6 @@ fn a_name_is_looked_up_once_and_then_known_for_a_while() {
             host: "sip.example.org".into(),
             port: Some(5070),
             transport: Transport::Udp,
-            first_hop: Default::default(),
         }),
         ..account_at_server()
     };

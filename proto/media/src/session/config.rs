@@ -14,8 +14,6 @@ pub struct SessionConfig {
     pub limits: SessionLimits,
     /// Our CNAME in RTCP: the same for all streams of a call, without information on the user (RFC 7022).
     pub cname: String,
-    /// Acceptance of source addresses.
-    pub symmetric: SymmetricRtp,
     /// STUN server for the mappings of our ports.
     pub stun_server: Option<SocketAddr>,
     /// Probing of further ports while no packet arrives.
@@ -33,7 +31,6 @@ impl Default for SessionConfig {
         Self {
             limits: SessionLimits::default(),
             cname: String::from("ringway"),
-            symmetric: SymmetricRtp::default(),
             stun_server: None,
             port_row: PortRow::default(),
             srtp: SrtpSettings::default(),
@@ -58,18 +55,6 @@ impl Default for SessionLimits {
     fn default() -> Self {
         Self { buffer: BufferLimits::default(), digits_max: 64, events_max: 64 }
     }
-}
-
-/// Symmetric RTP: accepted source addresses and destination of our packets (RFC 4961, RFC 7362).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SymmetricRtp {
-    /// The signalled address. With SRTP, the first address whose packets authenticate. Without SRTP, if
-    /// nothing arrives from the signalled address, the first one that sends several packets of a negotiated
-    /// payload type in a row.
-    #[default]
-    Latch,
-    /// The signalled address only; with SRTP also the first whose packets authenticate.
-    SignalledOnly,
 }
 
 /// Consecutive ports of the peer to which our packets are also sent while no packet arrives. A NAT that assigns ports

@@ -144,19 +144,12 @@ impl Control {
     }
 
     fn block(&self, now: Instant, reception: &mut Reception) -> Option<ReportBlock> {
-        let source = reception.receiver_report()?;
+        let block = reception.receiver_report()?;
         let (last_report, delay) =
             self.last_report.map_or((0, Duration::ZERO), |(name, at)| (name, now.since(at)));
-        let delay_since_last_report = (delay.as_micros() << 16) / 1_000_000;
-        Some(ReportBlock {
-            ssrc: source.ssrc,
-            fraction_lost: source.fraction_lost,
-            cumulative_lost: source.cumulative_lost,
-            highest_sequence: source.highest_sequence,
-            jitter: source.jitter,
-            last_report,
-            delay_since_last_report: u32::try_from(delay_since_last_report).unwrap_or(u32::MAX),
-        })
+        let delay = (delay.as_micros() << 16) / 1_000_000;
+        let delay_since_last_report = u32::try_from(delay).unwrap_or(u32::MAX);
+        Some(ReportBlock { last_report, delay_since_last_report, ..block })
     }
 
     fn on_block(&mut self, arrived: Instant, block: &ReportBlock, our_ssrc: u32) {

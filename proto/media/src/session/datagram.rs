@@ -1,6 +1,5 @@
 //! Handling of received datagrams.
 
-use super::config::SymmetricRtp;
 use super::control::ReportContent;
 use super::event::MediaEvent;
 use super::latch::{Latch, Sender};
@@ -163,9 +162,7 @@ impl MediaSession {
             matches!(self.params.as_ref().map(|params| &params.protection), Some(Protection::Zrtp { .. }));
         let is_peer =
             self.latch.as_ref().is_some_and(|latch| latch.is_peer(from)) || self.zrtp_from == Some(from);
-        let may_begin = self.zrtp_from.is_none()
-            && self.config.symmetric == SymmetricRtp::Latch
-            && datagram.get(16..24) == Some(b"Hello   ");
+        let may_begin = self.zrtp_from.is_none() && datagram.get(16..24) == Some(b"Hello   ");
         let (Some(zrtp), true, true, false) =
             (&mut self.zrtp, is_agreed, is_peer || may_begin, self.is_closed)
         else {

@@ -61,32 +61,21 @@ pub struct Sas {
 }
 
 /// Reason why a stream cannot be protected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SecurityFailure {
     /// A key from the signalling does not match its suite.
+    #[error("SRTP: {0}")]
     Key(ringway_srtp::KeyError),
     /// The ZRTP agreement failed.
+    #[error("{0}")]
     Zrtp(ZrtpFailure),
     /// ZRTP was negotiated, but this session has no ZRTP settings.
+    #[error("ZRTP was negotiated, but this phone was started without it")]
     NoZrtp,
     /// ZRTP was negotiated again after the stream had continued without it and erased its keys.
+    #[error("ZRTP was ended in this call and cannot be resumed: call again")]
     ZrtpLeft,
     /// The key has protected its maximum number of packets; a new one must be negotiated.
+    #[error("SRTP: the lifetime of the key is over: hold and resume the call, or call again")]
     KeyUsedUp,
 }
-
-impl core::fmt::Display for SecurityFailure {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        match self {
-            Self::Key(error) => write!(f, "SRTP: {error}"),
-            Self::Zrtp(failure) => failure.fmt(f),
-            Self::NoZrtp => f.write_str("ZRTP was negotiated, but this phone was started without it"),
-            Self::ZrtpLeft => f.write_str("ZRTP was ended in this call and cannot be resumed: call again"),
-            Self::KeyUsedUp => {
-                f.write_str("SRTP: the lifetime of the key is over: hold and resume the call, or call again")
-            }
-        }
-    }
-}
-
-impl core::error::Error for SecurityFailure {}

@@ -1,6 +1,5 @@
 //! Latching (RFC 7362 §4): the peer's media address, as signalled or as its packets show it.
 
-use super::config::SymmetricRtp;
 use crate::rtp::RtpHeader;
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -14,7 +13,6 @@ use ringway_sansio::Instant;
 /// is accepted, and another one only after the first has stopped sending.
 #[derive(Debug)]
 pub(super) struct Latch {
-    rule: SymmetricRtp,
     signalled: SocketAddr,
     latched: Option<Latched>,
     candidate: Option<Candidate>,
@@ -56,14 +54,14 @@ pub(super) enum Sender {
 }
 
 impl Latch {
-    pub(super) const fn new(rule: SymmetricRtp, signalled: SocketAddr) -> Self {
-        Self { rule, signalled, latched: None, candidate: None }
+    pub(super) const fn new(signalled: SocketAddr) -> Self {
+        Self { signalled, latched: None, candidate: None }
     }
 
     /// Sets a new signalled address and discards the state of the old one.
     pub(super) fn on_signalled(&mut self, signalled: SocketAddr) {
         if self.signalled != signalled {
-            *self = Self::new(self.rule, signalled);
+            *self = Self::new(signalled);
         }
     }
 
@@ -76,10 +74,7 @@ impl Latch {
             }
             _ if from == self.signalled => self.latch_to(now, from, Proof::None),
             Some(_) => Sender::Stranger,
-            None => match self.rule {
-                SymmetricRtp::SignalledOnly => Sender::Stranger,
-                SymmetricRtp::Latch => self.on_candidate(now, from, header),
-            },
+            None => self.on_candidate(now, from, header),
         }
     }
 
@@ -182,7 +177,7 @@ mod tests {
     const SIGNALLED: u16 = 4000;
 
     fn latch() -> Latch {
-        Latch::new(SymmetricRtp::Latch, address(SIGNALLED))
+        Latch::new(address(SIGNALLED))
     }
 
     #[test]
@@ -224,15 +219,6 @@ mod tests {
             assert_eq!(latch.on_plain(at(300), address(11), header(number)), Sender::Stranger);
         }
         assert_eq!(latch.heard_from(), None);
-    }
-
-    #[test]
-    fn only_the_signalled_source_if_so_configured() {
-        let mut latch = Latch::new(SymmetricRtp::SignalledOnly, address(SIGNALLED));
-        for number in 0..50 {
-            assert_eq!(latch.on_plain(at(20), address(9), header(number)), Sender::Stranger);
-        }
-        assert_eq!(latch.on_authenticated(at(20), address(9)), Sender::NewPeer);
     }
 
     #[test]

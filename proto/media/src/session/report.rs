@@ -4,13 +4,13 @@ use super::control::RemoteReception;
 use super::send::SentCounts;
 use super::srtp_state::Security;
 use crate::jitter_buffer::BufferCounts;
-use crate::quality::{self, Concealment, Impairments};
+use crate::quality::{self, Impairments};
 use crate::reception::ReceptionReport;
 use core::net::SocketAddr;
 use ringway_sdp::Codec;
 
 /// Statistics of a stream. Creating and copying it does not allocate.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Report {
     /// Protection in force; `None` if there is none, or not yet.
     pub security: Option<Security>,
@@ -109,6 +109,5 @@ pub(super) fn rating(
     let loss = if played > 0 { sound.concealed_samples as f64 / played as f64 } else { 0.0 };
     let counts = &received.counts;
     let burst_ratio = quality::burst_ratio(counts.lost(), counts.loss_bursts, counts.expected);
-    let concealment = Concealment::WaveForm;
-    Some(quality::rating(&Impairments { codec, concealment, loss, burst_ratio, delay_ms }))
+    Some(quality::rating(&Impairments { codec, loss, burst_ratio, delay_ms }))
 }

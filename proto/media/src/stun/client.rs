@@ -32,28 +32,17 @@ pub enum StunEvent {
 }
 
 /// Reason why a transaction failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StunFailure {
     /// No response within 39.5 s (RFC 8489 §6.2.1).
+    #[error("the STUN server does not answer: check its address, or use another")]
     Timeout,
     /// Error response with this code (300 to 699).
+    #[error("the STUN server refused with {0}: use another")]
     Refused(u16),
     /// The response has an unknown required attribute or no address (RFC 8489 §6.3.3, §6.3.4).
+    #[error("the response of the STUN server has no usable address: use another")]
     Unusable,
-}
-
-impl fmt::Display for StunFailure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Timeout => {
-                f.write_str("the STUN server does not answer: check its address, or use another")
-            }
-            Self::Refused(code) => write!(f, "the STUN server refused with {code}: use another"),
-            Self::Unusable => {
-                f.write_str("the response of the STUN server has no usable address: use another")
-            }
-        }
-    }
 }
 
 /// Numbers of datagrams that were ignored.
@@ -97,7 +86,7 @@ impl StunClient {
         self.state = State::Idle;
     }
 
-    /// Handles a datagram for which [`is_stun`](super::is_stun) is true. Only a response to the current
+    /// Handles a datagram. Only a response to the current
     /// request from the server's address has an effect.
     pub fn on_datagram(&mut self, now: Instant, source: SocketAddr, bytes: &[u8]) -> Option<StunEvent> {
         let Ok(message) = Message::parse(bytes) else {

@@ -146,5 +146,5 @@ fn transaction_ids_differ() {
     let mut sent = Vec::new();
     other.start(Instant::default(), &mut |bytes| sent.push(bytes.to_vec()));
     assert_ne!(sent[0], first);
-    assert!(is_stun(&first) && Message::parse(&first).is_ok());
+    assert!(Message::parse(&first).is_ok());
 }

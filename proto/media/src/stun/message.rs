@@ -3,15 +3,7 @@
 use super::{
     CRC32, FAMILY_IPV4, FAMILY_IPV6, FINGERPRINT_XOR, HEADER_BYTES, MAGIC_COOKIE, METHOD_BINDING, attribute,
 };
-use core::fmt;
 use core::net::{IpAddr, SocketAddr};
-use hmac::{Hmac, KeyInit, Mac};
-use sha1::Sha1;
-
-/// True if a datagram on a media port is STUN, and not RTP or ZRTP (RFC 7983 §7 and the magic cookie).
-pub fn is_stun(datagram: &[u8]) -> bool {
-    datagram.first().is_some_and(|&first| first < 4) && datagram.get(4..8) == Some(&MAGIC_COOKIE)
-}
 
 /// Transaction ID: 96 random bits that match a response to its request (RFC 8489 §5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,38 +23,20 @@ pub enum Class {
 }
 
 /// Reason why a datagram is not a valid STUN message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StunError {
     /// Shorter than a header, the first two bits are not zero, or no magic cookie.
+    #[error("not a STUN message")]
     NotStun,
     /// The length field is not a multiple of four, or not the length of the datagram.
+    #[error("STUN length field is not the length")]
     Length,
     /// An attribute exceeds the message, or follows FINGERPRINT.
+    #[error("STUN attribute too long or after FINGERPRINT")]
     Attribute,
     /// The value of FINGERPRINT is wrong.
+    #[error("STUN fingerprint does not match")]
     Fingerprint,
-}
-
-impl fmt::Display for StunError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NotStun => "not a STUN message",
-            Self::Length => "STUN length field is not the length",
-            Self::Attribute => "STUN attribute too long or after FINGERPRINT",
-            Self::Fingerprint => "STUN fingerprint does not match",
-        })
-    }
-}
-
-/// Result of checking MESSAGE-INTEGRITY.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Integrity {
-    /// The attribute is missing.
-    Absent,
-    /// The writer of the message has the key.
-    Good,
-    /// Changed, or written with another key.
-    Bad,
 }
 
 /// A message with valid header, attribute lengths and fingerprint.
@@ -160,19 +134,6 @@ impl<'a> Message<'a> {
         self.attributes().map(|attribute| attribute.0).filter(|kind| *kind < 0x8000 && !KNOWN.contains(kind))
     }
 
-    /// Checks MESSAGE-INTEGRITY with a key, which is the password for short-term credentials (RFC 8489
-    /// §9.1.1).
-    pub fn check_integrity(&self, key: &[u8]) -> Integrity {
-        let found =
-            self.raw().filter_map(Result::ok).find(|(_, kind, _)| *kind == attribute::MESSAGE_INTEGRITY);
-        let Some((at, _, value)) = found else { return Integrity::Absent };
-        let is_good = self
-            .bytes
-            .get(..at)
-            .is_some_and(|before| integrity(before, key).is_some_and(|mac| mac.verify_slice(value).is_ok()));
-        if is_good { Integrity::Good } else { Integrity::Bad }
-    }
-
     fn check_attributes(&self) -> Result<(), StunError> {
         let mut is_last = false;
         for attribute in self.raw() {
@@ -208,16 +169,6 @@ impl<'a> Message<'a> {
             Some(Ok((here, u16::from_be_bytes([kind_high, kind_low]), value)))
         })
     }
-}
-
-/// HMAC over everything before MESSAGE-INTEGRITY, with the header's length as if the message ended after it
-/// (RFC 8489 §14.5).
-pub(super) fn integrity(before: &[u8], key: &[u8]) -> Option<Hmac<Sha1>> {
-    let (header, rest) = before.split_first_chunk::<HEADER_BYTES>()?;
-    let mut mac = Hmac::<Sha1>::new_from_slice(key).ok()?;
-    mac.update(&with_length(*header, rest.len() + 24)?);
-    mac.update(rest);
-    Some(mac)
 }
 
 /// Value of FINGERPRINT after `before`, whose header length already includes it (RFC 8489 §14.7).

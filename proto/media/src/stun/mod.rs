@@ -15,7 +15,7 @@ mod message;
 mod write;
 
 pub use client::{StunClient, StunCounts, StunEvent, StunFailure};
-pub use message::{Class, Integrity, Message, StunError, TransactionId, is_stun};
+pub use message::{Class, Message, StunError, TransactionId};
 pub use write::MessageWriter;
 
 /// Default UDP port of a server (RFC 8489 §18.6).
@@ -46,8 +46,6 @@ pub mod attribute {
     pub const XOR_MAPPED_ADDRESS: u16 = 0x0020;
     /// Name of the software.
     pub const SOFTWARE: u16 = 0x8022;
-    /// Alternate server (with error 300).
-    pub const ALTERNATE_SERVER: u16 = 0x8023;
     /// CRC-32 over the message before it.
     pub const FINGERPRINT: u16 = 0x8028;
 }

@@ -1,13 +1,11 @@
 //! Writer of STUN messages.
 
-use super::message::{fingerprint, integrity, join_type, with_length, xor_address};
+use super::message::{fingerprint, join_type, with_length, xor_address};
 use super::{Class, FAMILY_IPV4, FAMILY_IPV6, HEADER_BYTES, MAGIC_COOKIE, TransactionId, attribute};
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
-use hmac::Mac;
 
-/// Writes attributes in the order of the calls. MESSAGE-INTEGRITY and FINGERPRINT must be last, in this
-/// order.
+/// Writes attributes in the order of the calls.
 #[derive(Clone, Debug)]
 pub struct MessageWriter {
     bytes: Vec<u8>,
@@ -36,32 +34,10 @@ impl MessageWriter {
         self.address(attribute::MAPPED_ADDRESS, address)
     }
 
-    /// Appends SOFTWARE, truncated to 763 bytes (RFC 8489 §14.14).
-    pub fn software(self, name: &str) -> Self {
-        self.text(attribute::SOFTWARE, &[], name)
-    }
-
-    /// Appends USERNAME, truncated to 763 bytes; the RFC allows at most 508 (RFC 8489 §14.3).
-    pub fn username(self, name: &str) -> Self {
-        self.text(attribute::USERNAME, &[], name)
-    }
-
-    /// Appends ERROR-CODE, 300 to 699, with a reason truncated to 763 bytes (RFC 8489 §14.8).
+    /// Appends ERROR-CODE, 300 to 699, with a short reason (RFC 8489 §14.8).
     pub fn error_code(self, code: u16, reason: &str) -> Self {
         let head = [0, 0, (code / 100) as u8 & 7, (code % 100) as u8];
-        self.text(attribute::ERROR_CODE, &head, reason)
-    }
-
-    /// Appends UNKNOWN-ATTRIBUTES, at most 16 (RFC 8489 §14.13).
-    pub fn unknown_attributes(self, kinds: impl Iterator<Item = u16>) -> Self {
-        let value: Vec<u8> = kinds.take(UNKNOWN_MAX).flat_map(u16::to_be_bytes).collect();
-        self.attribute(attribute::UNKNOWN_ATTRIBUTES, &value)
-    }
-
-    /// Appends MESSAGE-INTEGRITY: HMAC-SHA1 with the key of the credentials (RFC 8489 §14.5).
-    pub fn message_integrity(self, key: &[u8]) -> Self {
-        let Some(mac) = integrity(&self.bytes, key) else { return self };
-        self.attribute(attribute::MESSAGE_INTEGRITY, &mac.finalize().into_bytes())
+        self.attribute(attribute::ERROR_CODE, &[&head, reason.as_bytes()].concat())
     }
 
     /// Returns the message with FINGERPRINT at its end (RFC 8489 §14.7).
@@ -87,15 +63,6 @@ impl MessageWriter {
         self.attribute(kind, &value)
     }
 
-    fn text(self, kind: u16, head: &[u8], text: &str) -> Self {
-        let mut value = head.to_vec();
-        let is_within = |(at, character): &(usize, char)| at + character.len_utf8() <= TEXT_BYTES_MAX;
-        let end =
-            text.char_indices().take_while(is_within).last().map_or(0, |(at, last)| at + last.len_utf8());
-        value.extend_from_slice(text.as_bytes().get(..end).unwrap_or_default());
-        self.attribute(kind, &value)
-    }
-
     /// Appends an attribute; `value` is short, because every caller limits it.
     fn attribute(mut self, kind: u16, value: &[u8]) -> Self {
         self.bytes.extend_from_slice(&kind.to_be_bytes());
@@ -116,6 +83,3 @@ impl MessageWriter {
         }
     }
 }
-
-const TEXT_BYTES_MAX: usize = 763;
-const UNKNOWN_MAX: usize = 16;

@@ -1,9 +1,7 @@
 //! STUN: every part of an accepted message can be read and has a valid length, and the client accepts only
 //! responses that match its request.
 
-use ringway_media::stun::{
-    Class, Integrity, METHOD_BINDING, Message, MessageWriter, StunClient, StunEvent, is_stun,
-};
+use ringway_media::stun::{Class, METHOD_BINDING, Message, MessageWriter, StunClient, StunEvent};
 use ringway_sansio::{Instant, Seed};
 use std::net::SocketAddr;
 
@@ -17,7 +15,6 @@ pub(crate) fn run(data: &[u8]) {
 
 fn reads(message: &Message<'_>, data: &[u8]) {
     assert!(data.len() >= 20 && data.len().is_multiple_of(4));
-    assert!(!message.is_binding() || is_stun(data));
     for (kind, value) in message.attributes() {
         assert!(value.len() <= data.len() - 24);
         assert!(message.attribute(kind).is_some());
@@ -26,7 +23,6 @@ fn reads(message: &Message<'_>, data: &[u8]) {
         assert!((300..700).contains(&code));
     }
     assert!(message.unknown_required().all(|kind| kind < 0x8000));
-    assert_ne!(message.check_integrity(b"a key that nobody used"), Integrity::Good);
     if let Some(address) = message.xor_mapped_address() {
         let again = MessageWriter::new(Class::Success, METHOD_BINDING, message.id())
             .xor_mapped_address(address)

@@ -3,10 +3,10 @@
 use crate::world::{ALICE, BOB, World};
 use ringway_media::session::{MediaEvent, Sas, SecurityFailure, ZrtpSettings};
 use ringway_phone::{
-    CallMediaEvent, CryptoSuite, Phase, PhoneCommand, PhoneEvent, Protection, SasStatus, Side, SrtpPolicy,
-    StunServer,
+    CallMediaEvent, CryptoSuite, MediaCommand, Phase, PhoneCommand, PhoneEvent, Protection, SasStatus, Side,
+    SrtpPolicy, StunServer,
 };
-use ringway_sansio::Instant;
+use ringway_sansio::{Flow, Instant, ListenerId, Node, Received};
 use ringway_zrtp::{Continuity, Retained, ZidCache, ZrtpConfig};
 use std::time::Duration;
 
@@ -155,4 +155,85 @@ fn a_comparison_is_believed_and_secrets_are_stored_with_an_identity() {
     assert_eq!((world.stations[ALICE].stored, world.stations[BOB].stored), (1, 0));
     world.media(ALICE, call, CallMediaEvent::Session(MediaEvent::Unprotected));
     assert_eq!(world.stations[ALICE].phone.call(call).unwrap().protection(), &Protection::None);
+}
+
+/// A header field of the first 200 that a phone sent, and the tag in it.
+fn of_our_answer(world: &World, at: usize, name: &str) -> (String, String) {
+    let answer = |event: &PhoneEvent| match event {
+        PhoneEvent::Message(message) if message.line == "SIP/2.0 200 OK" => {
+            Some(String::from_utf8(message.bytes.clone()).unwrap())
+        }
+        _ => None,
+    };
+    let ok = world.stations[at].events.iter().find_map(answer).unwrap();
+    let value = ok.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().to_owned();
+    let tag = value.split(";tag=").nth(1).unwrap_or_default().to_owned();
+    (value, tag)
+}
+
+/// A request of a stranger to a phone. `to_and_fields` is the end of the To line, and further lines.
+fn from_stranger(world: &mut World, at: usize, method: &str, to_and_fields: &str) {
+    let body = match method {
+        "INVITE" => {
+            "v=0\r\no=- 1 1 IN IP4 192.0.2.66\r\ns=-\r\nc=IN IP4 192.0.2.66\r\nt=0 0\r\nm=audio 4000 RTP/AVP 0\r\n"
+        }
+        _ => "",
+    };
+    let text = format!(
+        "{method} {} SIP/2.0\r\nVia: SIP/2.0/UDP 192.0.2.66;branch=z9hG4bK{method}\r\nMax-Forwards: 70\r\n\
+         From: <sip:mallory@192.0.2.66>;tag=m\r\nCall-ID: r\r\nCSeq: 1 {method}\r\n\
+         Contact: <sip:mallory@192.0.2.66>\r\nTo: <{0}>{to_and_fields}\r\n\
+         Content-Type: application/sdp\r\nContent-Length: {}\r\n\r\n{body}",
+        world.uri(at),
+        body.len()
+    );
+    let flow = Flow::udp(ListenerId(0), "192.0.2.66:5060".parse().unwrap());
+    world.run(at, |phone, cx| phone.on_message(cx, Received { flow, bytes: text.as_bytes() }));
+}
+
+#[test]
+fn a_protected_call_is_not_replaced_without_the_user() {
+    for is_protected in [false, true] {
+        let mut world = World::new(|_, config| {
+            config.transfers = ringway_phone::TransferPolicy::Ask;
+            config.agent.trace = ringway_agent::Trace::Whole;
+        });
+        let (_, called) = world.talking(ALICE, BOB);
+        if is_protected {
+            let suite = CryptoSuite::AesCm128HmacSha1_80;
+            let secured = MediaEvent::Secured { suite, sas: None };
+            world.media(BOB, called, CallMediaEvent::Session(secured));
+        }
+        let (call_id, _) = of_our_answer(&world, BOB, "Call-ID:");
+        let ((_, to), (_, from)) = (of_our_answer(&world, BOB, "To:"), of_our_answer(&world, BOB, "From:"));
+        let replaces = format!("\r\nReplaces: {call_id};to-tag={to};from-tag={from}");
+        from_stranger(&mut world, BOB, "INVITE", &replaces);
+        let number = world.incoming(BOB);
+        assert_ne!(number, called);
+        let phone = &world.stations[BOB].phone;
+        assert_eq!(phone.call(called).is_some(), is_protected, "the replaced call");
+        let is_ringing = phone.call(number).unwrap().phase() == Phase::RingsHere;
+        assert_eq!(is_ringing, is_protected, "the new call");
+    }
+}
+
+#[test]
+fn nothing_is_sent_to_the_address_in_an_invite_before_the_ack() {
+    let mut world = World::new(|_, config| {
+        config.incoming = ringway_phone::IncomingPolicy::Answer;
+        config.agent.trace = ringway_agent::Trace::Whole;
+    });
+    from_stranger(&mut world, BOB, "INVITE", "");
+    let sends = |world: &World| {
+        let sends = |command: &(_, MediaCommand)| match &command.1 {
+            MediaCommand::Params(params) => Some((params.direction.sends(), params.direction.receives())),
+            _ => None,
+        };
+        world.stations[BOB].commands.iter().filter_map(sends).collect::<Vec<_>>()
+    };
+    world.pass(Duration::from_secs(20));
+    assert_eq!(sends(&world), [(false, true)]);
+    let (_, tag) = of_our_answer(&world, BOB, "To:");
+    from_stranger(&mut world, BOB, "ACK", &format!(";tag={tag}"));
+    assert_eq!(sends(&world), [(false, true), (true, true)]);
 }

@@ -29,10 +29,6 @@ pub(crate) fn run(data: &[u8]) {
                 assert_eq!(from.phone.accept_answer(&from.sent).err(), Some(Refused::NoOffer));
             }
             5 => from.phone.renew_keys(),
-            6 => {
-                let port = u16::from(bytes.next());
-                from.phone.relocate(([192, 0, 2, 9], 4000 + port).into(), 5000 + port);
-            }
             _ => stranger(from, &mut bytes),
         }
     }

@@ -51,7 +51,6 @@ fn attributes_of(section: &MediaDescription) {
         if let Some(map) = section.rtpmap(payload_type) {
             assert!(!map.encoding.is_empty());
         }
-        let _ = section.fmtp(payload_type);
     }
     assert_ne!(section.ptime_ms(), Some(0));
     assert_ne!(section.maxptime_ms(), Some(0));
@@ -61,5 +60,5 @@ fn attributes_of(section: &MediaDescription) {
     for connection in section.connections() {
         assert!(connection.unicast().is_none_or(|address| !address.is_multicast()));
     }
-    let _ = (section.profile(), section.has_several_ports(), section.zrtp_hash(), section.ssrc());
+    let _ = (section.profile(), section.has_several_ports(), section.zrtp_hash());
 }

@@ -13,6 +13,7 @@ use ringway_sansio::{ConnectionId, Flow, Instant, ListenerId, Seed, TimerKey, Tr
 use ringway_sip::Uri;
 use ringway_transaction::{Slab, SlabKey};
 use siphasher::sip128::{Hasher128, SipHasher13};
+use smallvec::SmallVec;
 
 /// Bindings of the users of one shard.
 #[derive(Debug)]
@@ -387,9 +388,13 @@ impl LocationTable {
     fn change_bindings(&mut self, key: SlabKey, change: impl FnOnce(&mut Bindings)) {
         let Some(user) = self.users.get_mut(key) else { return };
         let before = user.bindings.len();
-        let connections: Vec<_> = connections_of(&user.bindings).collect();
+        let connections: SmallVec<[_; 1]> = connections_of(&user.bindings).collect();
         change(&mut user.bindings);
         self.bindings = self.bindings + user.bindings.len() - before;
+        // A refresh over the same connection changes nothing in the index.
+        if connections_of(&user.bindings).eq(connections.iter().copied()) {
+            return self.settle(key);
+        }
         for connection in connections {
             let is_left = connections_of(&user.bindings).any(|other| other == connection);
             if !is_left && let Some(keys) = self.by_connection.get_mut(&connection) {

@@ -30,6 +30,9 @@ pub(super) fn record(config: &Config, key: &[u8; 16], response: &Response<'_, '_
         || !creates_dialog(message)
         || response.sent_to.is_some_and(|sent_to| names_next_hop(message, sent_to))
         || config.is_own_address(responder.remote)
+        || (response.sent_to.is_none()
+            && names_next_hop(message, responder)
+            && was_sent_to(key, message, responder))
     {
         return;
     }
@@ -55,6 +58,14 @@ fn names_next_hop(message: &Message<'_>, sent_to: &Flow) -> bool {
     let contact = message.first(HeaderName::Contact).and_then(|value| NameAddr::parse(value).ok());
     message.values(HeaderName::RecordRoute).next().is_some_and(is_ours)
         && contact.is_some_and(|contact| names_flow(&contact.uri, sent_to))
+}
+
+/// True if the first Record-Route has a mark of the remote target `flow`. It is not verified: the mark stays as it is.
+fn was_sent_to(key: &[u8; 16], message: &Message<'_>, flow: &Flow) -> bool {
+    let route = message.values(HeaderName::RecordRoute).next().unwrap_or_default();
+    let after = memchr::memmem::find(route, b";rw=").and_then(|at| route.get(at + 4..)).unwrap_or_default();
+    let token = after.split(|&byte| matches!(byte, b'>' | b';')).next().unwrap_or_default();
+    TargetHash::of_flow(key, flow).is_written_for_callee(token)
 }
 
 /// True for a response after which the caller sends requests in the dialog: a 2xx, or a reliable 1xx (RFC 3262).

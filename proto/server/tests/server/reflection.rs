@@ -37,7 +37,7 @@ fn an_unacknowledged_failure_is_at_most_three_times_its_request() {
     let mut world = world();
     let (out, received) = reflected(&mut world, STRANGER, &invite("sip:bob@example.org").from(EVE));
     assert!(out > 0 && out <= (3 * received).max(800), "408: {out} for {received}");
-    assert!(world.server.transaction_counters().unverified_limited > 0);
+    assert!(world.server.transaction_counters().responses_limited > 0);
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn forwarded_responses_pass_once_each_and_together_ten_times_their_request() {
     sent.extend(world.pass(Duration::from_secs(64)));
     let out = bytes_to(&sent, STRANGER);
     assert!(out <= 10 * received + (3 * received).max(800), "{out} for {received}");
-    assert!(world.server.transaction_counters().unverified_limited > 100);
+    assert!(world.server.transaction_counters().responses_limited > 100);
 }
 
 /// An authenticated caller and one by TCP have a verified address: retransmissions follow RFC 3261.
@@ -104,5 +104,5 @@ fn a_verified_caller_gets_all_retransmissions() {
     sent.extend(world.pass(Duration::from_secs(64)));
     let failures = sent.iter().filter(|one| one.status() == 486).count();
     assert_eq!(failures, 11, "timer G until timer H");
-    assert_eq!(world.server.transaction_counters().unverified_limited, 0);
+    assert_eq!(world.server.transaction_counters().responses_limited, 0);
 }

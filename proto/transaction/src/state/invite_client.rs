@@ -21,7 +21,7 @@
 //!                    +--> Terminated <-----------------------+
 //! ```
 
-use super::{Class, Effect, Step, Timer, step};
+use super::{Class, ClientEvent, Effect, Step, Timer, step};
 
 /// State, named as in the figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,17 +38,6 @@ pub enum State {
     Terminated,
 }
 
-/// Event of the machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// A response was received.
-    Response(Class),
-    /// A timer of this transaction fired.
-    Timer(Timer),
-    /// The transport could not deliver the request.
-    TransportError,
-}
-
 /// First step. Over a reliable transport timer A does not run.
 pub const fn start(reliable: bool) -> Step<State> {
     if reliable {
@@ -59,7 +48,7 @@ pub const fn start(reliable: bool) -> Step<State> {
 }
 
 /// Next state and effects of an event.
-pub const fn on(state: State, event: Event, reliable: bool) -> Step<State> {
+pub const fn on(state: State, event: ClientEvent, reliable: bool) -> Step<State> {
     match state {
         State::Calling => calling(event, reliable),
         State::Proceeding => proceeding(event, reliable),
@@ -69,39 +58,41 @@ pub const fn on(state: State, event: Event, reliable: bool) -> Step<State> {
     }
 }
 
-const fn calling(event: Event, reliable: bool) -> Step<State> {
+const fn calling(event: ClientEvent, reliable: bool) -> Step<State> {
     match event {
-        Event::Response(Class::Provisional) => step(State::Proceeding, PROVISIONAL),
-        Event::Response(class) => final_response(class, reliable),
-        Event::Timer(Timer::A) => step(State::Calling, &[Effect::Send, Effect::Repeat(Timer::A)]),
-        Event::Timer(Timer::B) => step(State::Terminated, &[Effect::ReportTimeout]),
-        Event::Timer(_) => step(State::Calling, &[]),
-        Event::TransportError => step(State::Terminated, &[Effect::ReportTransportError]),
+        ClientEvent::Response(Class::Provisional) => step(State::Proceeding, PROVISIONAL),
+        ClientEvent::Response(class) => final_response(class, reliable),
+        ClientEvent::Timer(Timer::A) => step(State::Calling, &[Effect::Send, Effect::Repeat(Timer::A)]),
+        ClientEvent::Timer(Timer::B) => step(State::Terminated, &[Effect::ReportTimeout]),
+        ClientEvent::Timer(_) => step(State::Calling, &[]),
+        ClientEvent::TransportError => step(State::Terminated, &[Effect::ReportTransportError]),
     }
 }
 
-const fn proceeding(event: Event, reliable: bool) -> Step<State> {
+const fn proceeding(event: ClientEvent, reliable: bool) -> Step<State> {
     match event {
-        Event::Response(Class::Provisional) => step(State::Proceeding, &[Effect::PassUp]),
-        Event::Response(class) => final_response(class, reliable),
-        Event::Timer(_) | Event::TransportError => step(State::Proceeding, &[]),
+        ClientEvent::Response(Class::Provisional) => step(State::Proceeding, &[Effect::PassUp]),
+        ClientEvent::Response(class) => final_response(class, reliable),
+        ClientEvent::Timer(_) | ClientEvent::TransportError => step(State::Proceeding, &[]),
     }
 }
 
-const fn completed(event: Event) -> Step<State> {
+const fn completed(event: ClientEvent) -> Step<State> {
     match event {
-        Event::Response(Class::Failure) => step(State::Completed, &[Effect::SendAck]),
-        Event::Timer(Timer::D) => step(State::Terminated, &[]),
-        Event::TransportError => step(State::Terminated, &[Effect::ReportTransportError]),
-        Event::Response(_) | Event::Timer(_) => step(State::Completed, &[]),
+        ClientEvent::Response(Class::Failure) => step(State::Completed, &[Effect::SendAck]),
+        ClientEvent::Timer(Timer::D) => step(State::Terminated, &[]),
+        ClientEvent::TransportError => step(State::Terminated, &[Effect::ReportTransportError]),
+        ClientEvent::Response(_) | ClientEvent::Timer(_) => step(State::Completed, &[]),
     }
 }
 
-const fn accepted(event: Event) -> Step<State> {
+const fn accepted(event: ClientEvent) -> Step<State> {
     match event {
-        Event::Response(Class::Success) => step(State::Accepted, &[Effect::PassUp]),
-        Event::Timer(Timer::M) => step(State::Terminated, &[]),
-        Event::Response(_) | Event::Timer(_) | Event::TransportError => step(State::Accepted, &[]),
+        ClientEvent::Response(Class::Success) => step(State::Accepted, &[Effect::PassUp]),
+        ClientEvent::Timer(Timer::M) => step(State::Terminated, &[]),
+        ClientEvent::Response(_) | ClientEvent::Timer(_) | ClientEvent::TransportError => {
+            step(State::Accepted, &[])
+        }
     }
 }
 

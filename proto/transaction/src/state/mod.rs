@@ -67,24 +67,31 @@ impl Timer {
     pub const fn only_removes(self) -> bool {
         matches!(self, Self::D | Self::I | Self::J | Self::K | Self::L | Self::M)
     }
+}
 
-    /// Name of the timer and the event it waits for, for logs.
-    pub const fn reason(self) -> &'static str {
-        match self {
-            Self::A => "timer A: send the INVITE again",
-            Self::B => "timer B: no answer to the INVITE",
-            Self::D => "timer D: forget a failed INVITE",
-            Self::E => "timer E: send the request again",
-            Self::F => "timer F: no answer to the request",
-            Self::G => "timer G: send the INVITE's failure again",
-            Self::H => "timer H: no ACK came",
-            Self::I => "timer I: forget an acknowledged INVITE",
-            Self::J => "timer J: forget an answered request",
-            Self::K => "timer K: forget a request",
-            Self::L => "timer L: forget an answered INVITE",
-            Self::M => "timer M: forget an INVITE that succeeded",
-        }
-    }
+/// Event of a client transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientEvent {
+    /// A response was received.
+    Response(Class),
+    /// A timer of this transaction fired.
+    Timer(Timer),
+    /// The transport could not deliver the request.
+    TransportError,
+}
+
+/// Event of a server transaction. There is none for a response that the transport could not deliver: it is sent to the
+/// fallback address instead (RFC 3261 §18.2.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServerEvent {
+    /// A retransmission of the request was received.
+    Request,
+    /// An ACK of this transaction was received.
+    Ack,
+    /// The user sends a response.
+    Respond(Class),
+    /// A timer of this transaction fired.
+    Timer(Timer),
 }
 
 /// Result of an event.
@@ -94,6 +101,12 @@ pub struct Step<S> {
     pub state: S,
     /// Effects, in order.
     pub effects: &'static [Effect],
+}
+
+impl<S> Step<S> {
+    pub(crate) fn map<T>(self, state: impl FnOnce(S) -> T) -> Step<T> {
+        Step { state: state(self.state), effects: self.effects }
+    }
 }
 
 pub(crate) const fn step<S>(state: S, effects: &'static [Effect]) -> Step<S> {

@@ -19,7 +19,7 @@
 //!                        +-----------+
 //! ```
 
-use super::{Class, Effect, Step, Timer, step};
+use super::{Class, ClientEvent, Effect, Step, Timer, step};
 
 /// State, named as in the figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,17 +34,6 @@ pub enum State {
     Terminated,
 }
 
-/// Event of the machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// A response was received.
-    Response(Class),
-    /// A timer of this transaction fired.
-    Timer(Timer),
-    /// The transport could not deliver the request.
-    TransportError,
-}
-
 /// First step. Over a reliable transport timer E does not run.
 pub const fn start(reliable: bool) -> Step<State> {
     if reliable {
@@ -55,7 +44,7 @@ pub const fn start(reliable: bool) -> Step<State> {
 }
 
 /// Next state and effects of an event.
-pub const fn on(state: State, event: Event, reliable: bool) -> Step<State> {
+pub const fn on(state: State, event: ClientEvent, reliable: bool) -> Step<State> {
     match state {
         State::Trying => waiting(State::Trying, event, reliable),
         State::Proceeding => waiting(State::Proceeding, event, reliable),
@@ -64,23 +53,25 @@ pub const fn on(state: State, event: Event, reliable: bool) -> Step<State> {
     }
 }
 
-const fn waiting(state: State, event: Event, reliable: bool) -> Step<State> {
+const fn waiting(state: State, event: ClientEvent, reliable: bool) -> Step<State> {
     match (event, reliable) {
-        (Event::Response(Class::Provisional), _) => step(State::Proceeding, &[Effect::PassUp]),
+        (ClientEvent::Response(Class::Provisional), _) => step(State::Proceeding, &[Effect::PassUp]),
         // Timer K is zero seconds for reliable transports.
-        (Event::Response(_), true) => step(State::Terminated, &[Effect::PassUp]),
-        (Event::Response(_), false) => step(State::Completed, FINAL),
-        (Event::Timer(Timer::E), _) => step(state, &[Effect::Send, Effect::Repeat(Timer::E)]),
-        (Event::Timer(Timer::F), _) => step(State::Terminated, &[Effect::ReportTimeout]),
-        (Event::TransportError, _) => step(State::Terminated, &[Effect::ReportTransportError]),
-        (Event::Timer(_), _) => step(state, &[]),
+        (ClientEvent::Response(_), true) => step(State::Terminated, &[Effect::PassUp]),
+        (ClientEvent::Response(_), false) => step(State::Completed, FINAL),
+        (ClientEvent::Timer(Timer::E), _) => step(state, &[Effect::Send, Effect::Repeat(Timer::E)]),
+        (ClientEvent::Timer(Timer::F), _) => step(State::Terminated, &[Effect::ReportTimeout]),
+        (ClientEvent::TransportError, _) => step(State::Terminated, &[Effect::ReportTransportError]),
+        (ClientEvent::Timer(_), _) => step(state, &[]),
     }
 }
 
-const fn completed(event: Event) -> Step<State> {
+const fn completed(event: ClientEvent) -> Step<State> {
     match event {
-        Event::Timer(Timer::K) => step(State::Terminated, &[]),
-        Event::Response(_) | Event::Timer(_) | Event::TransportError => step(State::Completed, &[]),
+        ClientEvent::Timer(Timer::K) => step(State::Terminated, &[]),
+        ClientEvent::Response(_) | ClientEvent::Timer(_) | ClientEvent::TransportError => {
+            step(State::Completed, &[])
+        }
     }
 }
 

@@ -20,7 +20,7 @@
 //!              +-----------+
 //! ```
 
-use super::{Class, Effect, Step, Timer, step};
+use super::{Class, Effect, ServerEvent, Step, Timer, step};
 
 /// State, named as in the figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,21 +35,8 @@ pub enum State {
     Terminated,
 }
 
-/// Event of the machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// A retransmission of the request was received.
-    Request,
-    /// The user sends a response.
-    Respond(Class),
-    /// A timer of this transaction fired.
-    Timer(Timer),
-    /// The transport could not deliver the response.
-    TransportError,
-}
-
 /// Next state and effects of an event; the first state is [`State::Trying`].
-pub const fn on(state: State, event: Event, reliable: bool) -> Step<State> {
+pub const fn on(state: State, event: ServerEvent, reliable: bool) -> Step<State> {
     match state {
         State::Trying => trying(event, reliable),
         State::Proceeding => proceeding(event, reliable),
@@ -58,29 +45,27 @@ pub const fn on(state: State, event: Event, reliable: bool) -> Step<State> {
     }
 }
 
-const fn trying(event: Event, reliable: bool) -> Step<State> {
+const fn trying(event: ServerEvent, reliable: bool) -> Step<State> {
     match event {
-        Event::Respond(class) => respond(class, reliable),
+        ServerEvent::Respond(class) => respond(class, reliable),
         // Nothing was sent yet, so nothing can have failed.
-        Event::Request | Event::Timer(_) | Event::TransportError => step(State::Trying, &[]),
+        ServerEvent::Request | ServerEvent::Timer(_) | ServerEvent::Ack => step(State::Trying, &[]),
     }
 }
 
-const fn proceeding(event: Event, reliable: bool) -> Step<State> {
+const fn proceeding(event: ServerEvent, reliable: bool) -> Step<State> {
     match event {
-        Event::Respond(class) => respond(class, reliable),
-        Event::Request => step(State::Proceeding, &[Effect::Send]),
-        Event::TransportError => step(State::Terminated, &[Effect::ReportTransportError]),
-        Event::Timer(_) => step(State::Proceeding, &[]),
+        ServerEvent::Respond(class) => respond(class, reliable),
+        ServerEvent::Request => step(State::Proceeding, &[Effect::Send]),
+        ServerEvent::Ack | ServerEvent::Timer(_) => step(State::Proceeding, &[]),
     }
 }
 
-const fn completed(event: Event) -> Step<State> {
+const fn completed(event: ServerEvent) -> Step<State> {
     match event {
-        Event::Request => step(State::Completed, &[Effect::Send]),
-        Event::Timer(Timer::J) => step(State::Terminated, &[]),
-        Event::TransportError => step(State::Terminated, &[Effect::ReportTransportError]),
-        Event::Respond(_) | Event::Timer(_) => step(State::Completed, &[]),
+        ServerEvent::Request => step(State::Completed, &[Effect::Send]),
+        ServerEvent::Timer(Timer::J) => step(State::Terminated, &[]),
+        ServerEvent::Ack | ServerEvent::Respond(_) | ServerEvent::Timer(_) => step(State::Completed, &[]),
     }
 }
 

@@ -315,7 +315,7 @@ fn over_the_limit_nothing_is_sent_and_that_is_counted() {
     line.take_sent();
     assert_eq!(line.send(udp(), &outgoing("OPTIONS")), None);
     assert!(line.take_sent().is_empty());
-    assert_eq!((line.layer.counters().refused_full, line.layer.len()), (1, (0, 2)));
+    assert_eq!((line.layer.counters().transactions_refused, line.layer.len()), (1, (0, 2)));
     line.pass(32_000);
     assert!(line.send(udp(), &outgoing("OPTIONS")).is_some());
 }
@@ -325,7 +325,7 @@ fn writing_nothing_starts_nothing() {
     let mut line = Line::new();
     assert_eq!(line.send(udp(), ""), None);
     line.assert_empty();
-    assert_eq!(line.layer.counters().refused_full, 0);
+    assert_eq!(line.layer.counters().transactions_refused, 0);
 }
 
 fn as_branch(text: &str) -> String {

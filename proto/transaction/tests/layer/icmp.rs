@@ -44,9 +44,9 @@ fn a_forged_error_has_no_effect() {
         line.icmp(udp(), &request.as_bytes()[..length]);
     }
     // A guessed branch: any change of it.
-    for place in at..at + 62 {
+    for index in at..at + 62 {
         let mut guessed = request.clone().into_bytes();
-        guessed[place] = if guessed[place] == b'1' { b'2' } else { b'1' };
+        guessed[index] = if guessed[index] == b'1' { b'2' } else { b'1' };
         line.icmp(udp(), &guessed);
     }
     assert_eq!((line.take_notices(), line.layer.counters().icmp_failures), (vec![], 0));

@@ -224,7 +224,7 @@ fn over_the_limit_there_is_no_transaction_and_that_is_counted() {
     let server = line.serve(udp(), &first);
     let Incoming::New(key) = line.request(&incoming("OPTIONS", "z9hG4bK2")) else { panic!("new") };
     assert_eq!(line.layer.start_server(key, false, udp(), 5060, 2), None);
-    assert_eq!((line.layer.counters().refused_full, line.layer.len()), (1, (1, 0)));
+    assert_eq!((line.layer.counters().transactions_refused, line.layer.len()), (1, (1, 0)));
     assert_eq!(line.request(&first), Incoming::Absorbed, "existing transactions still work");
     line.layer.drop_server(server);
     assert!(line.layer.start_server(key, false, udp(), 5060, 2).is_some());

@@ -12,7 +12,7 @@ mod load;
 mod table;
 
 use super::report::{Row, Verdict};
-use super::{environment, with_section};
+use super::{Disturbance, environment, with_section};
 use anyhow::{Context, Result, bail};
 use load::{Point, Side, Traffic};
 use ringway_lab::machine;
@@ -71,14 +71,14 @@ struct Plan {
 /// # Errors
 /// A measurement failed; a missed target is not an error.
 pub(super) fn run(args: &Args, workspace: &Path) -> Result<()> {
-    let before = machine::load_average();
+    let (before, disturbance) = (machine::load_average(), Disturbance::start());
     eprintln!("{}; load average {before}", machine::description());
     let folder = tempfile::tempdir().context("make a folder for the run")?;
     let environment = environment(folder.path())?;
     let plan = Plan { rounds: args.rounds, seconds: if args.quick { 1 } else { 2 } };
     let chosen = if args.only.is_empty() { RowName::ALL.to_vec() } else { args.only.clone() };
     let rows: Vec<Row> = chosen.iter().flat_map(|name| name.rows(&environment, plan)).collect();
-    let section = table::render(&rows, plan, [&before, &machine::load_average()]);
+    let section = table::render(&rows, plan, [&before, &machine::load_average()], disturbance.percent());
     if args.write {
         let path = workspace.join("BENCHMARKS.md");
         let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;

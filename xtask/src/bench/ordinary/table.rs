@@ -41,10 +41,8 @@ pub(super) fn rows(point: &Point, readings: &[Readings]) -> Vec<Row> {
         readings.faults().into_iter().map(move |fault| format!("{name}: {fault}"))
     });
     let faults: Vec<String> = faults.collect();
-    if let (Some(row), false) = (rows.first_mut(), faults.is_empty()) {
-        if row.note.is_empty() {
-            row.note = format!("{what}, readings that do not count: {}", faults.join("; "));
-        }
+    if let Some(row) = rows.first_mut().filter(|row| row.note.is_empty() && !faults.is_empty()) {
+        row.note = format!("{what}, readings that do not count: {}", faults.join("; "));
     }
     rows
 }
@@ -70,7 +68,7 @@ fn time_cell([us, low, high]: [f64; 3]) -> String {
 }
 
 /// Renders the section.
-pub(super) fn render(rows: &[Row], plan: Plan, load: [&str; 2]) -> String {
+pub(super) fn render(rows: &[Row], plan: Plan, load: [&str; 2], [others, steal]: [f64; 2]) -> String {
     let command: Vec<String> = std::env::args().skip(1).collect();
     let mut text = format!(
         "{HEADING}\n\
@@ -80,19 +78,21 @@ pub(super) fn render(rows: &[Row], plan: Plan, load: [&str; 2]) -> String {
          readings of {} s (smallest and largest in brackets), all servers of a row in turn. A reading with more than 1 % of \
          failures or retransmissions does not count.\n\
          - Load: {}, open loop; server alone on one processor, SIPp on the other. Calls ring for 50 ms and last 50 ms. \
-         Delays: a generator that sends at planned times and never sleeps, from the planned time to the answer.\n\
+         Delays: a generator that sends at planned times for a second (100/s: for three) and never sleeps, from the planned \
+         time to the answer.\n\
          - **echo**: one thread for each socket with blocking recvfrom and sendto (TCP: read and write) that sends the same \
-         number of messages of the same sizes; **kamailio**: {}, one worker, `-x tlsf`, location table in memory; \
+         number of messages of the same sizes; **kamailio**: {}; one worker, `-x tlsf`, location table in memory; \
          **ringway**: one worker, SQLite relaxed.\n\
          - machine: {}\n\
-         - load average before: {}; after: {}\n\n\
+         - load average before: {}; after: {}; other programs used {others:.0} % of a processor, the hypervisor took \
+         {steal:.2} %\n\n\
          | what | must reach | echo | kamailio | ringway | |\n|---|---|---|---|---|---|\n",
         command.join(" "),
         super::load::WRITING.as_secs_f64(),
         plan.rounds,
         plan.seconds,
         sipp_version(),
-        machine::version_of("kamailio", &["-v"]).trim_start_matches("version: "),
+        machine::version_of("kamailio", &["-v"]).trim_start_matches("version: ").trim_end(),
         machine::description(),
         load[0],
         load[1],

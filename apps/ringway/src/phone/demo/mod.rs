@@ -7,7 +7,7 @@ use crate::config::Config;
 use crate::failure::Failure;
 use crate::output;
 use crate::password;
-use crate::phone::args::{DemoArgs, REPLAY_WINDOW_DEFAULT};
+use crate::phone::args::DemoArgs;
 use crate::phone::attend::Attended;
 use crate::phone::outcome::{Outcome, Verdict};
 use crate::phone::settings::{MediaSettings, Recording, ScriptSettings, Settings};
@@ -15,15 +15,15 @@ use crate::phone::telephone::{Behaviour, Telephone};
 use crate::serve::Running;
 use ladder::{Ladder, Who};
 use likeness::likeness;
-use ringway_agent::{Account, FirstHop, LargeRequests, Role, Secret, ServerAddress, Trace};
+use ringway_agent::{Account, Role, Secret};
 use ringway_audio::{Input, SAMPLE_RATE_HZ, Source};
-use ringway_linux::media::PortRange;
+use ringway_media::session::Report;
 use ringway_phone::{IncomingPolicy, PhoneCommand, PhoneEvent, Protection, SrtpPolicy, TransferPolicy};
 use ringway_sansio::Transport;
 use ringway_sdp::Codec;
 use ringway_store::{Store, StoreError, UserName};
 use serde_json::json;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 /// Shows a call, and fails when anything about it is not as it should be.
@@ -207,18 +207,18 @@ fn findings(alice: &Outcome, bob: &Outcome, alike: f64) -> Vec<String> {
             findings.push(format!("{who} had no sound"));
             continue;
         };
-        let received = &heard.received;
+        let Report { received, refused, mos, .. } = &heard.report;
         if heard.security == Protection::None {
             findings.push(format!("{who}'s sound was not protected"));
         }
-        if received.packets < PACKETS_MIN {
-            findings.push(format!("{who} received only {} packets", received.packets));
+        if received.counts.received < PACKETS_MIN {
+            findings.push(format!("{who} received only {} packets", received.counts.received));
         }
-        if received.auth_failures + received.replays > 0 {
+        if refused.auth_failures + refused.replays > 0 {
             findings.push(format!("{who} received packets that were not the other's"));
         }
-        if received.mos.is_none_or(|mos| mos < MOS_MIN) {
-            findings.push(format!("{who}'s voice quality is {:?}", received.mos));
+        if mos.is_none_or(|mos| mos < MOS_MIN) {
+            findings.push(format!("{who}'s voice quality is {mos:?}"));
         }
     }
     if alike < LIKENESS_MIN {
@@ -240,47 +240,20 @@ fn start_server(password: &str) -> Result<Running, Failure> {
 }
 
 fn settings(name: &str, server: SocketAddr, password: &str) -> Settings {
-    let home = IpAddr::V4(Ipv4Addr::LOCALHOST);
-    let address = ServerAddress {
-        host: server.ip().to_string(),
-        port: Some(server.port()),
-        transport: Transport::Udp,
-        first_hop: FirstHop::Plain,
-    };
     let account = Account {
         display_name: name.to_owned(),
         secret: Secret::Password(password.to_owned()),
-        server: Some(address),
-        register: true,
         ..Account::direct(&format!("sip:{name}@{DOMAIN}"))
     };
     let media = MediaSettings {
         srtp: SrtpPolicy::Sdes,
-        suites: Vec::new(),
         codecs: vec![Codec::Pcmu],
-        may_downgrade: false,
-        ports: PortRange::default(),
-        port_row: 0,
-        replay_window: REPLAY_WINDOW_DEFAULT,
         input: Input::Source(Source::speech_like()),
-        audio: None,
         record: Recording::Memory(SAMPLES),
+        ..MediaSettings::default()
     };
-    Settings {
-        account,
-        bind: SocketAddr::new(home, 0),
-        advertised: home,
-        transport: Transport::Udp,
-        large_requests: LargeRequests::StayOnUdp,
-        media,
-        devices: None,
-        script: ScriptSettings { duration: Some(TALK), ..ScriptSettings::default() },
-        stun: None,
-        caller_auth: None,
-        zrtp_cache: None,
-        register: true,
-        trace: Trace::FirstLines,
-    }
+    let script = ScriptSettings { duration: Some(TALK), ..ScriptSettings::default() };
+    Settings { script, ..Settings::at_local_server(account, server, media) }
 }
 
 const BEHAVIOUR: Behaviour = Behaviour {

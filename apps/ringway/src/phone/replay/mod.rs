@@ -3,19 +3,17 @@
 
 mod peer;
 
-use crate::phone::settings::{MediaSettings, Recording, ScriptSettings, Settings};
+use crate::phone::settings::{MediaSettings, Settings};
 use crate::phone::telephone::{Behaviour, Telephone};
 use peer::{Peer, PeerNode};
-use ringway_agent::{Account, FirstHop, LargeRequests, ServerAddress, Trace};
+use ringway_agent::{Account, Trace};
 use ringway_audio::{Input, Source};
 use ringway_ethernet::{Lease, Port, Station, Worked};
-use ringway_linux::media::PortRange;
-use ringway_metal::{Hardware, Memory, PhoneMachine};
+use ringway_metal::{Hardware, Memory, PhoneMachine, Program};
 use ringway_phone::{
     CallNumber, Digit, Hold, IncomingPolicy, PhoneCommand, PhoneEvent, SrtpPolicy, TransferPolicy,
 };
 use ringway_sansio::{Flow, Instant, ListenerId, Seed, Token, Transport};
-use ringway_sdp::Codec;
 use ringway_test_support::ethernet::cable::{Frames, Plug};
 use std::cell::RefCell;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
@@ -119,41 +117,13 @@ impl Linux {
         let socket = UdpSocket::bind((home, 0)).unwrap();
         socket.set_nonblocking(true).unwrap();
         let address = socket.local_addr().unwrap();
-        let server = ServerAddress {
-            host: home.to_string(),
-            port: Some(address.port()),
-            transport: Transport::Udp,
-            first_hop: FirstHop::Plain,
-        };
         let media = MediaSettings {
             srtp: SrtpPolicy::None,
-            suites: Vec::new(),
-            codecs: vec![Codec::Pcmu, Codec::Pcma],
-            may_downgrade: false,
-            ports: PortRange::default(),
-            port_row: 0,
-            replay_window: 64,
             input: Input::Source(Source::speech_like()),
-            audio: None,
-            record: Recording::Nowhere,
+            ..MediaSettings::default()
         };
-        let account =
-            Account { server: Some(server), register: true, ..Account::direct("sip:alice@example.org") };
-        let settings = Settings {
-            account,
-            bind: SocketAddr::new(home, 0),
-            advertised: home,
-            transport: Transport::Udp,
-            large_requests: LargeRequests::StayOnUdp,
-            media,
-            devices: None,
-            script: ScriptSettings::default(),
-            stun: None,
-            caller_auth: None,
-            zrtp_cache: None,
-            register: true,
-            trace: Trace::Off,
-        };
+        let account = Account::direct("sip:alice@example.org");
+        let settings = Settings { trace: Trace::Off, ..Settings::at_local_server(account, address, media) };
         let behaviour = Behaviour {
             ring: Duration::from_secs(180),
             incoming: IncomingPolicy::Ask,
@@ -209,7 +179,7 @@ impl Image {
         let words = "ip=192.0.2.1/24 account=sip:alice@example.org server=192.0.2.2 register=on srtp=none source=voice";
         let seed = Some(Seed::from_number(1));
         let hardware = Hardware { card_name: "a cable", version: "0.0.0", seed, words: &[], sound: None };
-        let mut machine = PhoneMachine::new(card, words, hardware, now);
+        let mut machine = PhoneMachine::start(card, words, hardware, now);
         let events = Rc::new(RefCell::new(Vec::new()));
         let observed = Rc::clone(&events);
         machine.observe(move |event| observed.borrow_mut().push(event.clone()));

@@ -2,10 +2,9 @@
 
 use super::settings;
 use crate::failure::Failure;
-use crate::phone::args::{AccountArgs, PhoneArgs, TransportArg};
+use crate::phone::args::{AccountArgs, PhoneArgs};
 use crate::phone::settings::{Recording, Settings};
 use crate::phone::telephone;
-use clap::ValueEnum;
 use ringway_agent::Trace;
 use ringway_ui::phone::{Account, Registration, Secret};
 use std::path::Path;
@@ -22,7 +21,7 @@ pub(super) fn phone_settings(
             username: account.auth_user.clone(),
             realm: account.realm.clone(),
             server: account.server.clone(),
-            transport: TransportArg::from_str(account.transport.name(), false).ok(),
+            transport: Some(account.transport),
             bind: of.bind,
             ..AccountArgs::default()
         },

@@ -132,30 +132,8 @@ impl Model {
             }
             PhoneEvent::Digit { digit, .. } => call.note_digit_received(digit),
             // A 180 that comes behind a 183 or a 200 changes nothing; the others are not about one call.
-            PhoneEvent::Ringing { .. } | PhoneEvent::Early { .. } => {}
-            PhoneEvent::Registering
-            | PhoneEvent::Registered { .. }
-            | PhoneEvent::RegistrationFailed { .. }
-            | PhoneEvent::Unregistered
-            | PhoneEvent::Calling { .. }
-            | PhoneEvent::Incoming { .. }
-            | PhoneEvent::Ended { .. }
-            | PhoneEvent::Message(_)
-            | PhoneEvent::Network(_)
-            | PhoneEvent::StunMapped { .. }
-            | PhoneEvent::StunFailed { .. }
-            | PhoneEvent::Sound { .. }
-            | PhoneEvent::Inviting { .. }
-            | PhoneEvent::Progress { .. }
-            | PhoneEvent::Busy { .. }
-            | PhoneEvent::CallerProven { .. }
-            | PhoneEvent::CallerRefused { .. }
-            | PhoneEvent::OptionsAnswered { .. }
-            | PhoneEvent::HoldRefused { .. }
-            | PhoneEvent::SecurityFailed { .. }
-            | PhoneEvent::MediaFailed { .. }
-            | PhoneEvent::DigitNotSent { .. }
-            | PhoneEvent::Refused { .. } => {}
+            // `on_phone` handles the events that are not about one call.
+            _ => {}
         }
         if let Some((weight, text)) = told {
             self.tell(now, weight, &text);
