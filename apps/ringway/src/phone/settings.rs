@@ -205,7 +205,7 @@ impl Settings {
 }
 
 impl Default for MediaSettings {
-    /// What a call has without options: silence is sent, nothing is recorded.
+    /// Settings of a call without options: silence is sent, nothing is recorded.
     fn default() -> Self {
         Self {
             srtp: SrtpPolicy::default(),

@@ -38,7 +38,7 @@ impl SharedServices {
         let mut key = [0; 16];
         key.copy_from_slice(seed.part(0).bytes().get(..16).unwrap_or(&[0; 16]));
         let windows = (0..PARTS as u64)
-            .map(|part| Mutex::new(ReplayWindows::new(NONCES_MAX / PARTS, lifetime, now)))
+            .map(|_| Mutex::new(ReplayWindows::new(NONCES_MAX / PARTS, lifetime, now)))
             .collect();
         let memory = Arc::new(MemoryBound::new(memory_bytes(config.limits.memory_mb)));
         let budget = |part| Mutex::new(MemoryBudget::of(Arc::clone(&memory), &seed.part(300 + part)));
