@@ -375,8 +375,11 @@ fn quotes_in_a_challenge_stay_closed() {
 
 #[test]
 fn a_called_phone_of_another_realm_is_named() {
-    let credentials =
-        PeerCredentials { realm: "carol@10.0.0.2".into(), username: "alice".into(), password: "p".into() };
+    let credentials = ringway_agent::PeerCredentials {
+        realm: "carol@10.0.0.2".into(),
+        username: "alice".into(),
+        password: "p".into(),
+    };
     let account = Account { peer_credentials: vec![credentials], ..Account::direct("sip:alice@example.org") };
     let mut table = Table::with(account, |_| {});
     let (_, first) = table.call(&format!("sip:bob@{PEER}"));
