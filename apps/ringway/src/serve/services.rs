@@ -37,9 +37,8 @@ impl SharedServices {
         let lifetime = Duration::from_secs(u64::from(config.auth.nonce_lifetime_s));
         let mut key = [0; 16];
         key.copy_from_slice(seed.part(0).bytes().get(..16).unwrap_or(&[0; 16]));
-        let windows = (0..PARTS as u64)
-            .map(|_| Mutex::new(ReplayWindows::new(NONCES_MAX / PARTS, lifetime, now)))
-            .collect();
+        let windows =
+            (0..PARTS).map(|_| Mutex::new(ReplayWindows::new(NONCES_MAX / PARTS, lifetime, now))).collect();
         let memory = Arc::new(MemoryBound::new(memory_bytes(config.limits.memory_mb)));
         let budget = |part| Mutex::new(MemoryBudget::of(Arc::clone(&memory), &seed.part(300 + part)));
         let budgets = (1..=PARTS as u64).map(budget).collect();
