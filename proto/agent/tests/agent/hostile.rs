@@ -272,8 +272,8 @@ fn the_address_of_the_registration_is_the_servers() {
     assert!(bypasses(&mut table, udp(PEER), "peer"));
     assert!(!bypasses(&mut table, udp(SERVER), "server"));
     // A server may connect from any port.
-    assert!(!bypasses(&mut table, tcp("10.0.0.9:40000"), "connection of the server"));
-    assert!(bypasses(&mut table, tcp("10.0.0.3:5060"), "connection of another host"));
+    assert!(!bypasses(&mut table, tcp("10.0.0.9:40000"), "server-tcp"));
+    assert!(bypasses(&mut table, tcp("10.0.0.3:5060"), "other-tcp"));
 }
 
 #[test]

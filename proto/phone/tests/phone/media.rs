@@ -195,6 +195,7 @@ fn from_stranger(world: &mut World, at: usize, method: &str, to_and_fields: &str
 fn a_protected_call_is_not_replaced_without_the_user() {
     for is_protected in [false, true] {
         let mut world = World::new(|_, config| {
+            config.srtp = SrtpPolicy::None;
             config.transfers = ringway_phone::TransferPolicy::Ask;
             config.agent.trace = ringway_agent::Trace::Whole;
         });

@@ -88,7 +88,7 @@ fn a_long_message_has_two_lines_and_the_network_page_the_whole_reason() {
     assert!(
         scene.line("Registered").contains("NOT REGISTERED: 401 the user name or password is wrong; give")
     );
-    assert!(scene.shows("in phone.toml; again"), "{:#?}", scene.lines());
+    assert!(scene.shows("told you, in phone.toml;"), "{:#?}", scene.lines());
     scene.phone(PhoneEvent::Registered { expires_s: 90 });
     assert_eq!(scene.line("Registered"), " Registered  1m 30s left");
     scene.phone(PhoneEvent::Refused { what: "short".to_owned() });
