@@ -49,6 +49,8 @@ fn a_called_phone_that_challenges_is_reached_with_its_password_alone() {
     };
     let other = with("other", "open sesame", "carol@127.0.0.1");
     assert_eq!((other.status, &other.json()["status"]), (1, &401.into()), "{other:?}");
+    let reason = other.json()["reason"].as_str().unwrap().to_owned();
+    assert!(reason.contains("\"bob@127.0.0.1\"") && reason.contains("\"carol@127.0.0.1\""), "{reason}");
     let wrong = with("wrong", "open barley", "bob@127.0.0.1");
     assert!(wrong.status == 1 && wrong.json()["reason"].as_str().unwrap().contains("is wrong"), "{wrong:?}");
     let right = with("right", "open sesame", "bob@127.0.0.1");
@@ -121,4 +123,34 @@ fn numbers_out_of_their_range_are_refused_with_the_range() {
         ["call", &uri, "--srtp", "sdes", "--duration", "1", "--replay-window", "256", "--port-row", "8"];
     assert_eq!(ringway(&call).status, 0);
     assert_eq!(bob.done().status, 0);
+}
+
+#[test]
+fn a_server_answers_options_without_an_account_and_a_challenge_says_what_to_give() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings =
+        "domains = [\"127.0.0.1\"]\nlisten = [\"udp:127.0.0.1:0\"]\n[admin]\nlisten = \"127.0.0.1:0\"\n";
+    std::fs::write(folder.path().join("ringway.toml"), settings).unwrap();
+    let server = Running::start(folder.path(), &["serve"], "");
+    let uri = format!("sip:bob@{}", server.address());
+    let nobody = ringway(&["options", &uri, "--json"]);
+    assert_eq!((nobody.status, &nobody.json()["status"]), (1, &404.into()), "there is no bob: {nobody:?}");
+    // A user of the server has to prove it.
+    let asked = ringway(&["options", &uri, "--from", "sip:ringway@127.0.0.1", "--json"]);
+    assert_eq!((asked.status, &asked.json()["status"]), (1, &407.into()), "{asked:?}");
+    let reason = asked.json()["reason"].as_str().unwrap().to_owned();
+    assert!(reason.contains("--server, --from and --password-stdin"), "{reason}");
+}
+
+#[test]
+fn a_refused_offer_is_reported_once_and_the_caller_gets_the_reason() {
+    let (bob, uri) = bob(&["--srtp", "none", "--count", "1"]);
+    let call = ringway(&["call", &uri, "--srtp", "sdes", "--json"]);
+    let reason = call.json()["reason"].as_str().unwrap().to_owned();
+    assert_eq!((call.status, &call.json()["status"]), (1, &488.into()), "{call:?}");
+    assert!(reason.starts_with("Not Acceptable Here: "), "{reason}");
+    let bob = bob.done();
+    let refused = bob.json()["reason"].as_str().unwrap().to_owned();
+    assert!(reason.ends_with(&refused), "{reason}: {refused}");
+    assert!(!bob.err.contains(&refused), "the outcome has it: {bob:?}");
 }

@@ -192,7 +192,7 @@ fn a_person_signs_in_calls_and_leaves() {
     assert!(settings.contains("uri = \"sip:alice@localhost\"") && settings.contains("file:phone.password"));
 
     phone.press("bob\r");
-    phone.shows(&["talking, PCMU", "SDES over plain SIP (weak)", "satisfied", "0 lost"]);
+    phone.shows(&["talking, PCMU", "ZRTP  AES", "satisfied", "0 lost"]);
     bob.says("is connected");
     phone.press("5");
     bob.says("key pressed there: 5");
@@ -208,7 +208,7 @@ fn a_person_signs_in_calls_and_leaves() {
     phone.picture("call-waiting");
     phone.press("\x12");
     carol.says("486");
-    phone.shows(&["SDES over plain SIP (weak)"]);
+    phone.shows(&["ZRTP  AES"]);
     phone.pause_for_picture();
     phone.picture("call");
 
@@ -418,4 +418,19 @@ fn refused_starts_report_the_reason_in_one_line() {
     fs::set_permissions(folder.path().join("pw"), fs::Permissions::from_mode(0o644)).unwrap();
     let said = refused(folder.path());
     assert!(said.contains("mode 644") && said.contains("chmod 600") && !said.contains("secret"), "{said}");
+    let taken = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let at = taken.local_addr().unwrap();
+    for (section, wanted) in [
+        ("[call]\nplay = \"nofile.wav\"".to_owned(), "phone.toml:4: [call] play: nofile.wav"),
+        (format!("[network]\nbind = \"{at}\""), "phone.toml: [network] bind: cannot listen on udp:"),
+        (
+            "[network]\nbind = \"192.0.2.1:0\"".to_owned(),
+            "phone.toml: [network] bind: cannot listen on udp:192.0.2.1",
+        ),
+    ] {
+        let text = format!("[account]\nuri = \"sip:a@localhost\"\n{section}\n");
+        fs::write(folder.path().join("phone.toml"), text).unwrap();
+        let said = refused(folder.path());
+        assert!(said.contains(wanted), "{said}");
+    }
 }

@@ -96,6 +96,22 @@ pub(crate) fn cut(text: &str, columns: usize) -> String {
     short
 }
 
+/// The part of `text` that fits `columns`, up to a blank, and the rest.
+pub(crate) fn split(text: &str, columns: usize) -> (&str, &str) {
+    let (mut used, mut at) = (0, None);
+    for (index, c) in text.char_indices() {
+        used += width_of(c);
+        if used > columns {
+            let (first, rest) = text.split_at_checked(at.unwrap_or(index)).unwrap_or((text, ""));
+            return (first, rest.trim_start());
+        }
+        if c == ' ' {
+            at = Some(index);
+        }
+    }
+    (text, "")
+}
+
 /// `text` in exactly `columns`.
 pub(crate) fn pad(text: &str, columns: usize) -> String {
     let mut padded = cut(text, columns);

@@ -168,6 +168,12 @@ pub struct ServerAddress {
 pub struct Limits {
     /// Maximum number of calls, ringing ones included. Above it: 486.
     pub calls_max: usize,
+    /// Maximum number of ringing calls of one source (an IPv6 /64 network counts as one) that is not the account's server.
+    /// Above it: 486.
+    pub ringing_per_source_max: usize,
+    /// Maximum number of ringing calls that bypass the account's server; the rest of [`Limits::calls_max`] is reserved for
+    /// calls by way of it. Above it: 486.
+    pub ringing_bypassing_max: usize,
     /// Maximum number of dialogs of one INVITE (RFC 3261 §12.1). Responses that would create more are ignored.
     pub early_dialogs_max: usize,
     /// Maximum number of requests without a final response.
@@ -192,6 +198,8 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             calls_max: 8,
+            ringing_per_source_max: 2,
+            ringing_bypassing_max: 4,
             early_dialogs_max: 16,
             requests_max: 128,
             body_bytes_max: 16 * 1024,

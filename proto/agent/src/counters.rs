@@ -15,6 +15,12 @@ ringway_sansio::counters! {
         refused,
         /// Calls refused because of the limit of calls, or of calls that end (486).
         too_many_calls,
+        /// Calls refused because too many of the same source ring (486).
+        too_many_ringing_of_source,
+        /// Calls refused because too many that bypass the account's server ring (486).
+        too_many_ringing_bypassing,
+        /// Incoming calls that rang for the maximum time (480).
+        rings_timed_out,
         /// Responses ignored because an INVITE has its maximum number of dialogs.
         too_many_early_dialogs,
         /// Requests not sent because of the limit.

@@ -72,6 +72,8 @@ pub enum AgentEvent {
         to: String,
         /// Display name in From; may be empty.
         display_name: String,
+        /// True if the account's server did not send the INVITE. False where the account has no server.
+        bypasses_server: bool,
         /// User whose password the caller proved; `None`: callers are not challenged.
         proven_user: Option<String>,
         /// False: the INVITE has no offer, so the media is not negotiated before the ACK.

@@ -14,13 +14,15 @@
 use crate::context::Shared;
 use crate::core_context::CoreContext;
 use crate::draft::{ContactField, Draft, Purpose, Scope, write_contact};
+use crate::next_hop::NextHop;
 use crate::request::Answer;
 use crate::text::{hex, unfolded};
 use crate::{AccountId, AgentEvent, Config};
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::net::SocketAddr;
 use core::time::Duration;
-use ringway_sansio::{ConnectionId, Deadline, Entropy, Flow, Instant, TimerKey, Wheel};
+use ringway_sansio::{ConnectionId, Deadline, Entropy, Flow, Instant, TimerKey, Transport, Wheel};
 use ringway_sip::{Contact, Fields, HeaderName, Method, Uri, grammar};
 use ringway_transaction::SlabKey;
 
@@ -95,6 +97,15 @@ impl Registration {
     }
 }
 
+/// Peer that sent a request, compared with the account's server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sender {
+    Server,
+    BypassesServer,
+    /// The account has no server, or its address is not known before the account is registered.
+    Direct,
+}
+
 impl Registrations {
     pub(crate) fn new(shared: &mut Shared, now: Instant) -> Self {
         let visible = &mut shared.random.visible;
@@ -118,6 +129,24 @@ impl Registrations {
     /// True for an account with a binding at its registrar.
     pub(crate) fn is_registered(&self, account: AccountId) -> bool {
         self.accounts.get(account.0).is_some_and(|registration| registration.state == State::Registered)
+    }
+
+    /// Compares the flow of a request with the account's server: the connection of the registration, or its address. The
+    /// port counts with UDP only, because a server may open a connection of its own from any port.
+    pub(crate) fn sender_of(&self, config: &Config, id: AccountId, flow: Flow) -> Sender {
+        let registration = self.accounts.get(id.0);
+        let server = config.account(id).and_then(|account| account.server.as_ref());
+        let configured = || {
+            let hop = NextHop::of_server(server?).ok()?;
+            Some(SocketAddr::new(hop.ip()?, hop.port))
+        };
+        let registrar = registration.and_then(|registration| registration.flow).map(|flow| flow.remote);
+        let Some(server) = registrar.or_else(configured) else { return Sender::Direct };
+        let connection = registration.and_then(|registration| registration.connection);
+        let is_server = flow.remote == server
+            || (flow.transport != Transport::Udp && flow.remote.ip() == server.ip())
+            || (flow.connection.is_some() && flow.connection == connection);
+        if is_server { Sender::Server } else { Sender::BypassesServer }
     }
 
     /// Next CSeq of an account's registration.

@@ -24,6 +24,11 @@ pub trait SoundCard: fmt::Debug {
     /// the rest of them.
     fn play(&mut self, samples: &[i16]);
 
+    /// True while the card plays; a block that it cannot take before that is no loss of the card's.
+    fn is_playing(&self) -> bool {
+        true
+    }
+
     /// Samples of the microphone that can be taken. The first call may be what switches the microphone on.
     fn captured(&mut self) -> usize;
 
@@ -42,6 +47,10 @@ impl<C: SoundCard + ?Sized> SoundCard for Box<C> {
 
     fn play(&mut self, samples: &[i16]) {
         (**self).play(samples);
+    }
+
+    fn is_playing(&self) -> bool {
+        (**self).is_playing()
     }
 
     fn captured(&mut self) -> usize {
@@ -70,7 +79,7 @@ pub struct Headset<C> {
 struct Counters {
     /// Times the card had run out of samples to play.
     gaps: u64,
-    /// Blocks that were not played because the queue was full.
+    /// Blocks that were not played because the queue of a playing card was full.
     not_played: u64,
     /// Blocks requested from the microphone.
     requested: u64,
@@ -121,7 +130,7 @@ impl<C: SoundCard> Headset<C> {
                 self.card.play(&[0; MARGIN]);
             }
             QUEUE_MAX.. => {
-                self.counters.not_played += 1;
+                self.counters.not_played += u64::from(self.card.is_playing());
                 return;
             }
             _ => {}

@@ -109,8 +109,8 @@ pub struct Call {
     pub(crate) report: Option<MediaReport>,
     /// Target of the transfer that the peer requested.
     pub(crate) transfer_target: Option<String>,
-    /// An error ends it.
-    pub(crate) has_failed: bool,
+    /// Error that ends it, for a person.
+    pub(crate) failure: Option<String>,
     /// It is over once its media is closed.
     pub(crate) end: Option<CallEnd>,
 }
@@ -143,7 +143,7 @@ impl Call {
             levels: None,
             report: None,
             transfer_target: None,
-            has_failed: false,
+            failure: None,
             end: None,
         }
     }
@@ -221,7 +221,7 @@ impl Call {
 
     /// True when our user, and not the peer or an error, ends it.
     pub(crate) const fn is_ended_by_us(&self) -> bool {
-        matches!(self.phase, Phase::Ending) && !self.has_failed
+        matches!(self.phase, Phase::Ending) && self.failure.is_none()
     }
 
     /// Sets whether a side holds the call; true when that is a change.

@@ -53,6 +53,8 @@ pub enum PhoneEvent {
         name: String,
         /// URI in From.
         uri: String,
+        /// True if the account's server did not send the INVITE; nobody verified the URI.
+        bypasses_server: bool,
     },
     /// The caller of the next [`PhoneEvent::Incoming`] proved its password; only where callers are challenged.
     CallerProven {
@@ -239,6 +241,8 @@ pub enum PhoneEvent {
     Sound {
         /// One line for a person.
         what: String,
+        /// False: silence is sent, or nothing is heard, until the next such event.
+        is_working: bool,
     },
 }
 

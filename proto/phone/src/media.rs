@@ -115,7 +115,7 @@ impl Phone {
     fn fail_security(&mut self, cx: &mut Context<'_, Action>, number: CallNumber, reason: String) {
         let Some(call) = self.call_mut(number) else { return };
         if call.phase != Phase::Ending {
-            call.has_failed = true;
+            call.failure = Some(reason.clone());
             cx.emit(PhoneEvent::SecurityFailed { call: number, reason });
             self.hang_up(cx, number);
         }
@@ -267,7 +267,7 @@ impl Phone {
     /// Ends a call that cannot have media. Without a response the caller of an incoming one would let it ring.
     fn fail_media(&mut self, cx: &mut Context<'_, Action>, number: CallNumber, reason: String) {
         let Some(call) = self.call_mut(number).filter(|call| call.phase != Phase::Ending) else { return };
-        call.has_failed = true;
+        call.failure = Some(reason.clone());
         let is_outgoing = call.id.is_none();
         cx.emit(PhoneEvent::MediaFailed { call: number, reason: reason.clone() });
         match is_outgoing {

@@ -33,11 +33,23 @@ impl Phone {
                     bytes: whole,
                 }));
             }
-            AgentEvent::Incoming { call, from, display_name, proven_user, replaces, .. } => {
+            AgentEvent::Incoming {
+                call: id,
+                from: uri,
+                display_name: name,
+                proven_user,
+                replaces,
+                bypasses_server,
+                ..
+            } => {
                 if let Some(user) = proven_user {
-                    cx.emit(PhoneEvent::CallerProven { uri: from.clone(), user });
+                    cx.emit(PhoneEvent::CallerProven { uri: uri.clone(), user });
                 }
-                self.on_incoming(cx, call, display_name, from, replaces);
+                let call = self.new_number();
+                let incoming =
+                    PhoneEvent::Incoming { call, name: name.clone(), uri: uri.clone(), bypasses_server };
+                let call = Call { id: Some(id), ..Call::new(call, Origin::Incoming, name, uri) };
+                self.on_incoming(cx, call, incoming, replaces);
             }
             AgentEvent::Progress { call, .. }
             | AgentEvent::EarlyMedia { call, .. }
@@ -122,11 +134,11 @@ impl Phone {
     fn on_incoming(
         &mut self,
         cx: &mut Context<'_, Action>,
-        id: CallId,
-        name: String,
-        uri: String,
+        incoming: Call,
+        event: PhoneEvent,
         replaces: Option<CallId>,
     ) {
+        let Call { number: call, id, .. } = incoming;
         let replaced = self.calls.iter().find(|call| call.id.is_some() && call.id == replaces);
         // Who can read the signalling can replace a call, with another one that is not protected.
         let replaces =
@@ -134,13 +146,11 @@ impl Phone {
         if self.calls.len() >= self.config.limits.calls_max && !replaces {
             self.counters.busy += 1;
             // A call that is over already needs no response.
-            let _ = self.with_agent(cx, |agent, cx| agent.reject(cx, id, BUSY_HERE));
-            return cx.emit(PhoneEvent::Busy { name, uri });
+            let _ = id.map(|id| self.with_agent(cx, |agent, cx| agent.reject(cx, id, BUSY_HERE)));
+            return cx.emit(PhoneEvent::Busy { name: incoming.name, uri: incoming.uri });
         }
-        let call = self.new_number();
-        self.calls
-            .push(Call { id: Some(id), ..Call::new(call, Origin::Incoming, name.clone(), uri.clone()) });
-        cx.emit(PhoneEvent::Incoming { call, name, uri });
+        self.calls.push(incoming);
+        cx.emit(event);
         match self.config.incoming {
             // RFC 3891 §3: the user has accepted the replaced call already.
             _ if replaces => self.answer(cx, call),
@@ -227,8 +237,9 @@ impl Phone {
     fn on_ended(&mut self, cx: &mut Context<'_, Action>, number: CallNumber, cause: Ended) {
         let Some(call) = self.call(number) else { return };
         let Ended { status, reason, by } = cause;
+        let reason = call.failure.clone().unwrap_or(reason);
         let by = match by {
-            _ if call.has_failed => Side::Failure,
+            _ if call.failure.is_some() => Side::Failure,
             _ if call.is_ended_by_us() => Side::Us,
             By::Remote => Side::Peer,
             // After a transfer the user agent hangs up, as it was asked to.

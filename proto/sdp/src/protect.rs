@@ -99,7 +99,9 @@ impl OfferedProtection {
             | SecurityPolicy::None
             | SecurityPolicy::Sdes { .. } => None,
         };
-        let protection = in_order(before, sdes, zrtp).unwrap_or(Protection::None);
+        // RFC 4568 §5.1.3: an answerer with a key in its answer uses it, whatever else it supports.
+        let first = before.key_management.unwrap_or(KeyManagement::Sdes);
+        let protection = in_order(first, sdes, zrtp).unwrap_or(Protection::None);
         let after = protection.key_management();
         before.check(after)?;
         let must =
@@ -152,7 +154,8 @@ fn by_policy(
             let zrtp = hello_hash.and(section.zrtp_hash()).filter(|_| !profile.is_secure());
             let zrtp = zrtp.map(|hash| ChosenProtection::Zrtp { peer_hello_hash: Some(hash) });
             let sdes = first_line(section, suites).map(ChosenProtection::Sdes);
-            match in_order(before, sdes, zrtp) {
+            // RFC 6189 §8.2: one key negotiation, and that is ZRTP. Our answer then has no key.
+            match in_order(before.key_management.unwrap_or(KeyManagement::Zrtp), sdes, zrtp) {
                 Some(chosen) => Ok(chosen),
                 None if profile.is_secure() => Err(no_key(offer, section)),
                 None => Ok(ChosenProtection::Nothing),
@@ -161,11 +164,11 @@ fn by_policy(
     }
 }
 
-/// SDES first, unless the call uses ZRTP.
-fn in_order<T>(before: PriorProtection, sdes: Option<T>, zrtp: Option<T>) -> Option<T> {
-    match before.key_management {
-        Some(KeyManagement::Zrtp) => zrtp.or(sdes),
-        Some(KeyManagement::Sdes) | None => sdes.or(zrtp),
+/// The key management `first`, if it is possible, else the other one.
+fn in_order<T>(first: KeyManagement, sdes: Option<T>, zrtp: Option<T>) -> Option<T> {
+    match first {
+        KeyManagement::Zrtp => zrtp.or(sdes),
+        KeyManagement::Sdes => sdes.or(zrtp),
     }
 }
 

@@ -54,7 +54,7 @@ fn usual(key: &str) -> String {
 /// Result of two policies: `-` none, `s` SDES, `z` ZRTP, `!` rejected.
 #[test]
 fn every_combination_of_policies() {
-    let expected = ["ss-s-", "ss-sz", "---!-", "ss!s!", "-z-!z"];
+    let expected = ["ss-s-", "sz-sz", "---!-", "ss!s!", "-z-!z"];
     for (offers, row) in policies().iter().zip(expected) {
         for (answers, expected) in policies().iter().zip(row.chars()) {
             let (mut alice, mut bob) = (phone(1, offers.clone()), phone(2, answers.clone()));
@@ -358,6 +358,27 @@ fn a_call_keeps_its_key_management() {
     bob.answer(sdp("RTP/AVP", &hash).as_bytes(), BOTH).unwrap();
     let (_, params) = bob.answer(sdp("RTP/AVP", "").as_bytes(), BOTH).unwrap();
     assert_eq!(params.protection, Protection::Zrtp { peer_hello_hash: None });
+}
+
+#[test]
+fn of_both_key_managements_the_answerer_takes_zrtp_and_the_offerer_what_was_answered() {
+    let both = SecurityPolicy::Opportunistic { suites: CryptoSuite::ALL.to_vec(), hello_hash: Some([1; 32]) };
+    let (mut alice, mut bob) = (phone(1, both.clone()), phone(2, both.clone()));
+    let (answer, _) = bob.answer(&alice.offer(BOTH), BOTH).unwrap();
+    let shown = text(answer.clone());
+    assert!(shown.contains("a=zrtp-hash") && !shown.contains("a=crypto"), "{shown}");
+    assert!(matches!(alice.accept_answer(&answer).unwrap().protection, Protection::Zrtp { .. }));
+    // An answer with both, of a phone that uses the key.
+    let mut alice = phone(1, both);
+    alice.offer(BOTH);
+    let hash = format!("a=zrtp-hash:1.10 {}\r\n", "0f".repeat(32));
+    let answer = sdp("RTP/AVP", &[usual(KEY_1).replace("crypto:1", "crypto:2"), hash].concat());
+    let answered =
+        alice.accept_answer(answer.replace("AES_CM_128_HMAC_SHA1_80", CryptoSuite::ALL[1].name()).as_bytes());
+    assert!(!matches!(
+        answered.map(|params| params.protection),
+        Ok(Protection::Zrtp { .. } | Protection::None)
+    ));
 }
 
 #[test]

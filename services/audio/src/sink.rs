@@ -4,6 +4,7 @@ use super::SAMPLE_RATE_HZ;
 use rtrb::{Consumer, Producer, RingBuffer};
 use std::fs::File;
 use std::io::{self, BufWriter};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -58,7 +59,7 @@ pub struct WavRecorder {
 }
 
 impl WavRecorder {
-    /// Creates a file; an existing one is replaced.
+    /// Creates a file that only its owner may read; an existing one is replaced, and keeps its mode.
     pub fn create(path: &Path) -> io::Result<Self> {
         let spec = hound::WavSpec {
             channels: 1,
@@ -66,7 +67,8 @@ impl WavRecorder {
             bits_per_sample: 16,
             sample_format: hound::SampleFormat::Int,
         };
-        let file = hound::WavWriter::create(path, spec).map_err(io_error)?;
+        let file = File::options().write(true).create(true).truncate(true).mode(FILE_MODE).open(path)?;
+        let file = hound::WavWriter::new(BufWriter::new(file), spec).map_err(io_error)?;
         let (samples, from_thread) = RingBuffer::new(RING_SAMPLES);
         let body = move || write(file, from_thread);
         let writer = std::thread::Builder::new().name("recorder".to_owned()).spawn(body)?;
@@ -127,6 +129,9 @@ fn io_error(error: hound::Error) -> io::Error {
         other => io::Error::other(other.to_string()),
     }
 }
+
+/// Mode of a new recording.
+const FILE_MODE: u32 = 0o600;
 
 /// Capacity of the queue: four seconds during which the disk may be busy.
 const RING_SAMPLES: usize = 4 * SAMPLE_RATE_HZ as usize;

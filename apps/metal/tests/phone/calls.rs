@@ -2,10 +2,10 @@
 
 use crate::network::{ALICE, BOB, CAROL, Network, phone_ip};
 
-const ALICE_WORDS: &str = "account=sip:alice@example.org password=wonderland server=192.0.2.1 source=tone:440 \
+const ALICE_WORDS: &str = "account=sip:alice@example.org password=wonderland server=192.0.2.1 srtp=sdes source=tone:440 \
                            dial1=sip:bob@example.org dial2=sip:carol@example.org";
 const BOB_WORDS: &str =
-    "account=sip:bob@example.org password=builder server=192.0.2.1 source=tone:1000 answer=auto";
+    "account=sip:bob@example.org password=builder server=192.0.2.1 srtp=sdes source=tone:1000 answer=auto";
 
 fn registered(words: &[&str]) -> Network {
     let mut network = Network::new(words);

@@ -17,10 +17,11 @@ pub(crate) fn outside() -> HostPort {
 /// Its address, IPv4 where it has both.
 pub(crate) fn resolve(peer: &HostPort) -> Result<SocketAddr, Failure> {
     let bare = peer.host.trim_start_matches('[').trim_end_matches(']');
-    let failed = |why: String| Failure::failed(format!("{}: {why}; check the name", peer.host));
+    let failed =
+        |why: String| Failure::failed(format!("{}: {why}; check the name and the network", peer.host));
     let found: Vec<SocketAddr> = (bare, peer.port.unwrap_or(ANY_PORT))
         .to_socket_addrs()
-        .map_err(|error| failed(format!("no address is known for it: {error}")))?
+        .map_err(|error| failed(format!("the name cannot be resolved: {error}")))?
         .collect();
     let first = found.iter().find(|address| address.is_ipv4()).or(found.first());
     first.copied().ok_or_else(|| failed("it has no address".to_owned()))
@@ -42,6 +43,15 @@ pub(crate) fn facing(peer: &HostPort) -> Result<IpAddr, Failure> {
         })
 }
 
+/// Local address of a phone that has no server: towards the peer, else towards any network. The first failure is about what
+/// the user typed.
+pub(crate) fn facing_or(
+    towards: Result<IpAddr, Failure>,
+    any_network: impl FnOnce() -> Result<IpAddr, Failure>,
+) -> Result<IpAddr, Failure> {
+    towards.or_else(|failure| any_network().map_err(|_| failure))
+}
+
 /// Port of a destination of which only the route matters.
 const ANY_PORT: u16 = 9;
 
@@ -53,5 +63,17 @@ mod tests {
     fn the_way_to_loopback_is_loopback() {
         let peer = parse("127.0.0.1").unwrap();
         assert_eq!(facing(&peer).unwrap(), IpAddr::V4(Ipv4Addr::LOCALHOST));
+    }
+
+    #[test]
+    fn without_a_network_the_failure_names_what_was_typed() {
+        let offline = || Err(Failure::failed("there is no way to 192.0.2.1"));
+        let failure = facing_or(Err(Failure::failed("nosuch.invalid")), offline).unwrap_err();
+        assert_eq!(failure.lines(), ["nosuch.invalid"]);
+        let online = || Ok(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        assert!(facing_or(Err(Failure::failed("nosuch.invalid")), online).is_ok());
+        let nobody = HostPort { host: "a..b".to_owned(), port: None };
+        let unresolved = resolve(&nobody).unwrap_err();
+        assert!(unresolved.lines()[0].starts_with("a..b: the name cannot be resolved"), "{unresolved:?}");
     }
 }

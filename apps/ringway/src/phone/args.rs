@@ -82,9 +82,9 @@ pub(crate) struct AnswerArgs {
 
 /// Arguments of `ringway options`.
 #[derive(Debug, ClapArgs)]
-#[command(
-    after_help = "It prints the status, Allow, Supported, Accept, User-Agent and the round-trip time. Without --server the request
-goes to the host in the URI. Without a response it fails after 32 s, or within a second if the port is closed.
+#[command(after_help = "It prints the status, Allow, Supported, Accept, User-Agent and the round-trip time.
+Without --server the request goes to the host in the URI. Without a response it
+fails after 32 s, or within a second if the port is closed.
 
 Examples:
   ringway options sip:192.0.2.5
@@ -92,12 +92,11 @@ Examples:
   echo \"$PASSWORD\" | ringway options sip:bob@example.org --server 192.0.2.5 \\
       --from sip:alice@example.org --password-stdin
 
-Exit status: 0 answered with 2xx, 1 refused or not answered, 2 bad usage."
-)]
+Exit status: 0 answered with 2xx, 1 refused or not answered, 2 bad usage.")]
 pub(crate) struct OptionsArgs {
     /// SIP URI to send OPTIONS to
     pub(crate) uri: String,
-    /// SIP URI of the sender (default: sip:ringway@ and this machine's address)
+    /// SIP URI of the sender (default: sip:anonymous@anonymous.invalid, which no server has as its user)
     #[arg(long, value_name = "URI")]
     pub(crate) from: Option<String>,
     #[command(flatten)]
@@ -139,8 +138,8 @@ pub(crate) struct AccountArgs {
     /// The name for digest authentication (default: the user of the URI)
     #[arg(long, value_name = "NAME")]
     pub(crate) username: Option<String>,
-    /// Answer only challenges of this realm (default: the realm that the server asks for at --register; without
-    /// --register the account's domain or the server's host)
+    /// Answer only challenges of this realm (default: the realm that the server asks for at the registration; without
+    /// a registration the account's domain or the server's host)
     #[arg(long, value_name = "REALM", value_parser = realm)]
     pub(crate) realm: Option<String>,
     /// Send everything to this server first

@@ -129,7 +129,9 @@ impl Attended {
             PhoneEvent::StunFailed { reason } => {
                 self.say(&format!("no public address, the local one is offered: {reason}"));
             }
-            PhoneEvent::Sound { what } | PhoneEvent::Refused { what } => self.say(what),
+            // The outcome of a call that is not answered has the reason of its end.
+            PhoneEvent::Refused { .. } if self.role == Role::Callee && self.answered.is_none() => {}
+            PhoneEvent::Sound { what, .. } | PhoneEvent::Refused { what } => self.say(what),
             PhoneEvent::Ended { call, by, status, reason } if is_ours(call) => {
                 return Some(CallEnd { by: *by, status: *status, reason: reason.clone() });
             }

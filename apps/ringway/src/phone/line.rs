@@ -12,6 +12,7 @@ use ringway_media::MediaSession;
 use ringway_phone::{CallMedia, CallMediaEvent, MediaCommand};
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::Receiver;
 
@@ -61,9 +62,10 @@ impl Line {
         self.send_commands();
     }
 
-    /// The next event of the sound card, as a line for a person.
-    pub(crate) fn poll_card(&self) -> Option<String> {
-        Some(self.card.as_ref()?.try_recv().ok()?.to_string())
+    /// The next event of the sound card, as a line for a person; true if it works again.
+    pub(crate) fn poll_card(&self) -> Option<(String, bool)> {
+        let event = self.card.as_ref()?.try_recv().ok()?;
+        Some((event.to_string(), matches!(event, AudioEvent::Restored(_))))
     }
 
     /// The next event of the media.
@@ -131,7 +133,8 @@ fn sink(record: &Recording, number: u32) -> Result<Sink, Failure> {
         Recording::Memory(samples) => Ok(Sink::memory(*samples)),
         Recording::File(path) => recorder(&numbered(path, number)),
         Recording::Folder(folder) => {
-            std::fs::create_dir_all(folder).map_err(|error| {
+            // A conversation is for its two sides only. A folder that is there already keeps its mode.
+            std::fs::DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder).map_err(|error| {
                 let folder = folder.display();
                 Failure::failed(format!(
                     "{folder}: cannot make this folder for recordings: {error}; give another"
@@ -153,6 +156,9 @@ fn recorder(path: &Path) -> Result<Sink, Failure> {
         Failure::failed(format!("--record {}: {error}; give a file that can be written", path.display()))
     })
 }
+
+/// Mode of a new folder for recordings.
+const FOLDER_MODE: u32 = 0o700;
 
 /// More calls than a phone has at once.
 const RECORDINGS_OF_A_SECOND: u32 = 100;

@@ -148,7 +148,12 @@ impl Outcome {
         let peer = printable(&self.peer);
         let why = self.reason.as_deref().map(|reason| format!(": {}", printable(reason))).unwrap_or_default();
         if self.verdict != Verdict::Answered {
-            return vec![format!("{peer}: {} ({}{why})", self.verdict.name(), self.status)];
+            let verdict = self.verdict.name();
+            return vec![match self.status {
+                // Of an answered call that failed: its reason is not the status.
+                200 => format!("{peer}: {verdict}{why}"),
+                status => format!("{peer}: {verdict} ({status}{why})"),
+            }];
         }
         let setup =
             self.setup.map_or(String::new(), |setup| format!(" after {:.1} ms", setup.as_secs_f64() * 1e3));
@@ -271,6 +276,12 @@ mod tests {
             ..answered(Protection::None)
         };
         assert_eq!(refused.lines().len(), 1);
+        let unprotected = Outcome {
+            verdict: Verdict::Failed,
+            reason: Some("ZRTP: no answer".to_owned()),
+            ..answered(Protection::None)
+        };
+        assert!(unprotected.lines()[0].ends_with(": failed: ZRTP: no answer"), "{:?}", unprotected.lines());
         assert!(refused.lines()[0].contains("486") && refused.json()["security"]["method"] == "none");
     }
 }

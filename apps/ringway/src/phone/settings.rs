@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::password;
-use crate::phone::address::{self, facing};
+use crate::phone::address::{self, facing, facing_or};
 use crate::phone::args::{AccountArgs, PhoneArgs, REPLAY_WINDOW_DEFAULT};
 use crate::phone::audio::Audio;
 use crate::phone::passwords;
@@ -11,7 +11,7 @@ use ringway_audio::pulse::Names;
 use ringway_audio::{Input, Source, SourceError};
 use ringway_linux::media::PortRange;
 use ringway_media::stun;
-use ringway_phone::SrtpPolicy;
+use ringway_phone::{Digit, SrtpPolicy};
 use ringway_sansio::Transport;
 use ringway_sdp::{Codec, CryptoSuite};
 use ringway_settings::HostPort;
@@ -119,7 +119,11 @@ impl Settings {
 
     /// Of `ringway call`.
     pub(crate) fn for_call(args: &PhoneArgs, uri: &str, from: Option<&str>) -> Result<Self, Failure> {
-        let target = read_uri("the URI to call", uri)?;
+        Self::for_target("the URI to call", args, uri, from)
+    }
+
+    fn for_target(what: &str, args: &PhoneArgs, uri: &str, from: Option<&str>) -> Result<Self, Failure> {
+        let target = read_uri(what, uri)?;
         let peer = match &args.account.server {
             Some(server) => address::parse(server)?,
             None => HostPort { host: target.host.clone(), port: target.port },
@@ -130,7 +134,13 @@ impl Settings {
 
     /// Of `ringway options`.
     pub(crate) fn for_options(args: AccountArgs, uri: &str, from: Option<&str>) -> Result<Self, Failure> {
-        Self::for_call(&PhoneArgs { account: args, ..PhoneArgs::default() }, uri, from)
+        // With an address of this machine, a server of this domain would take the sender for one of its users.
+        Self::for_target(
+            "the URI to ask",
+            &PhoneArgs { account: args, ..PhoneArgs::default() },
+            uri,
+            from.or(Some(ANONYMOUS)),
+        )
     }
 
     /// Of `ringway answer`.
@@ -159,10 +169,10 @@ impl Settings {
             Some(bind) => (bind, bind.ip()),
             None => {
                 // A phone that waits for direct calls has no peer yet; its own name may be no address of this machine.
-                let ip = towards.or_else(|failure| match args.account.server {
-                    Some(_) => Err(failure),
-                    None => facing(&address::outside()),
-                })?;
+                let ip = match args.account.server {
+                    Some(_) => towards?,
+                    None => facing_or(towards, || facing(&address::outside()))?,
+                };
                 (SocketAddr::new(ip, port), ip)
             }
         };
@@ -228,7 +238,7 @@ impl MediaSettings {
             replay_window: args.replay_window,
             input: input(args)?,
             audio: None,
-            record: args.record.clone().map_or(Recording::Nowhere, Recording::File),
+            record: args.record.as_deref().map_or(Ok(Recording::Nowhere), recording)?,
         })
     }
 }
@@ -252,10 +262,11 @@ impl Settings {
 
 impl ScriptSettings {
     fn new(args: &PhoneArgs) -> Result<Self, Failure> {
-        let dtmf = args.dtmf.clone().unwrap_or_default().to_ascii_uppercase();
-        if let Some(wrong) = dtmf.chars().find(|c| !matches!(c, '0'..='9' | '*' | '#' | 'A'..='D')) {
-            return Err(Failure::usage(format!("--dtmf {dtmf}: {wrong:?} is no key; give 0-9, *, #, A-D")));
+        let given = args.dtmf.as_deref().unwrap_or_default();
+        if let Some(wrong) = given.chars().find(|c| Digit::new(c.to_ascii_uppercase()).is_none()) {
+            return Err(Failure::usage(format!("--dtmf {given}: {wrong:?} is no key; give 0-9, *, #, A-D")));
         }
+        let dtmf = given.to_ascii_uppercase();
         if dtmf.len() > DIGITS_MAX {
             return Err(Failure::usage(format!("--dtmf: more than {DIGITS_MAX} digits; send fewer")));
         }
@@ -372,7 +383,19 @@ fn input(args: &PhoneArgs) -> Result<Input, Failure> {
     }
 }
 
-fn source(text: &str) -> Result<Source, Failure> {
+/// A recording whose folder exists.
+fn recording(file: &Path) -> Result<Recording, Failure> {
+    match file.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() && !folder.is_dir() => Err(Failure::usage(format!(
+            "--record {}: its folder does not exist; give a file that can be written",
+            file.display()
+        ))),
+        Some(_) | None => Ok(Recording::File(file.to_owned())),
+    }
+}
+
+/// Sound that is sent, as `--play` and `play` name it.
+pub(crate) fn source(text: &str) -> Result<Source, Failure> {
     let wrong = |error: SourceError| Failure::usage(format!("--play {error}"));
     match text {
         "silence" => Ok(Source::silence()),
@@ -393,6 +416,9 @@ fn stun_address(text: &str) -> Result<SocketAddr, Failure> {
     let HostPort { host, port } = address::parse(text)?;
     address::resolve(&HostPort { host, port: Some(port.unwrap_or(stun::DEFAULT_PORT)) })
 }
+
+/// Sender of OPTIONS without `--from` (RFC 3323 §4.1.1.3).
+const ANONYMOUS: &str = "sip:anonymous@anonymous.invalid";
 
 /// More than any service asks for.
 const DIGITS_MAX: usize = 64;

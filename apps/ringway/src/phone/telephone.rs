@@ -229,8 +229,8 @@ impl Telephone {
     fn poll_lines(&mut self) -> Result<(), Failure> {
         let mut polled = Vec::new();
         for (call, line) in &mut self.lines {
-            while let Some(what) = line.poll_card() {
-                self.events.push_back((Instant::now(), PhoneEvent::Sound { what }));
+            while let Some((what, is_working)) = line.poll_card() {
+                self.events.push_back((Instant::now(), PhoneEvent::Sound { what, is_working }));
             }
             polled.extend(std::iter::from_fn(|| line.poll()).map(|event| (*call, event)));
         }
@@ -253,7 +253,7 @@ impl Telephone {
         };
         let tell = |failure: Failure| {
             let what = failure.lines().join("; ");
-            self.events.push_back((Instant::now(), PhoneEvent::Sound { what }));
+            self.events.push_back((Instant::now(), PhoneEvent::Sound { what, is_working: false }));
         };
         found.map_err(tell).ok()
     }
@@ -331,6 +331,11 @@ fn phone_config(
         limits: PhoneLimits { calls_max: behaviour.calls_max, ..PhoneLimits::default() },
         ..PhoneConfig::new(agent)
     }
+}
+
+/// Checks that a phone can listen at `address`.
+pub(crate) fn check_address(address: SocketAddr) -> Result<(), Failure> {
+    bind(address).map(drop)
 }
 
 /// One address by both transports, at the same port where that is free.

@@ -92,7 +92,12 @@ fn the_pictures_in_the_documents_are_what_the_views_draw() {
 #[test]
 fn a_picture_is_well_formed_and_holds_the_text() {
     let mut scene = Scene::new();
-    scene.phone(PhoneEvent::Incoming { call: CallNumber(1), name: "<&>\"".into(), uri: "sip:a@b".into() });
+    scene.phone(PhoneEvent::Incoming {
+        call: CallNumber(1),
+        name: "<&>\"".into(),
+        uri: "sip:a@b".into(),
+        bypasses_server: false,
+    });
     let drawn = svg(&rows(&scene.cells(80, 24)), "a < b");
     assert!(drawn.contains("<title>a &lt; b</title>") && drawn.contains("&lt;&amp;&gt;"));
     assert_eq!(drawn.matches("<text").count(), drawn.matches("</text>").count());

@@ -122,6 +122,7 @@ impl Scene {
             call,
             name: "Robert".to_owned(),
             uri: "sip:bob@example.org".to_owned(),
+            bypasses_server: false,
         });
         call
     }

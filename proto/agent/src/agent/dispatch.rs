@@ -39,7 +39,7 @@ impl UserAgent {
             return;
         }
         match method {
-            Method::Invite => calls.on_invite(cx, incoming),
+            Method::Invite => calls.on_invite(cx, &self.registrations, incoming),
             Method::Bye => calls.on_bye(cx, incoming),
             Method::Update => calls.on_update(cx, incoming),
             Method::Refer => calls.on_refer(cx, incoming),

@@ -6,6 +6,7 @@ use crate::call::{Calls, Timer};
 use crate::core_context::CoreContext;
 use crate::dialog::{Dialog, NoDialog};
 use crate::draft::Body;
+use crate::registration::{Registrations, Sender};
 use crate::request::reply::{
     ALLOW, IncomingRequest, add_abilities, add_contact, finish, phrase_of, warning_agent, write_refusal,
 };
@@ -15,7 +16,7 @@ use crate::{AccountId, AgentEvent, By, CallError, CallId, CallState, Config, Rol
 use alloc::vec::Vec;
 use core::ops::Range;
 use core::time::Duration;
-use ringway_sansio::Flow;
+use ringway_sansio::{Flow, source_of};
 use ringway_sdp::{Direction, LocalMedia, MediaParams};
 use ringway_sip::{HeaderName, Message, MessageWriter, Params, digest, grammar};
 
@@ -28,7 +29,12 @@ enum Replaced {
 }
 
 impl Calls {
-    pub(crate) fn on_invite(&mut self, cx: &mut CoreContext<'_>, incoming: &IncomingRequest<'_, '_>) {
+    pub(crate) fn on_invite(
+        &mut self,
+        cx: &mut CoreContext<'_>,
+        registrations: &Registrations,
+        incoming: &IncomingRequest<'_, '_>,
+    ) {
         if incoming.message.to().tag().is_some() {
             return self.on_reinvite(cx, incoming);
         }
@@ -76,9 +82,13 @@ impl Calls {
             cx.counters.too_many_calls += 1;
             return cx.refuse(incoming, 486, "Busy Here");
         }
+        let sender = registrations.sender_of(cx.config, account, incoming.flow);
+        if self.rings_too_often(cx, sender, incoming.flow) {
+            return cx.refuse(incoming, 486, "Busy Here");
+        }
         let tag = cx.random.new_tag();
         match Dialog::called(incoming.message, incoming.flow, tag, &cx.config.limits) {
-            Ok(dialog) => self.take_call(cx, incoming, account, dialog, replaces),
+            Ok(dialog) => self.take_call(cx, incoming, (account, sender), dialog, replaces),
             Err(NoDialog::Contact) => cx.refuse(incoming, 400, "Missing Or Bad Contact"),
             Err(NoDialog::Tag) => cx.refuse(incoming, 400, "Missing From Tag"),
             Err(NoDialog::Routes) => {
@@ -86,6 +96,25 @@ impl Calls {
                 cx.refuse(incoming, 400, "Bad Or Too Many Record-Routes");
             }
         }
+    }
+
+    /// True if as many calls of this sender ring as may, so that no other peer keeps the account's server from calling.
+    fn rings_too_often(&self, cx: &mut CoreContext<'_>, sender: Sender, flow: Flow) -> bool {
+        if sender == Sender::Server {
+            return false;
+        }
+        let ringing = self.calls.iter().filter_map(|(_, call)| call.unanswered.as_ref());
+        let (mut of_source, mut bypassing) = (0, 0);
+        for other in ringing.filter(|other| other.sender == sender) {
+            of_source += usize::from(source_of(other.flow.remote.ip()) == source_of(flow.remote.ip()));
+            bypassing += usize::from(sender == Sender::BypassesServer);
+        }
+        let limits = &cx.config.limits;
+        let is_over_source = of_source >= limits.ringing_per_source_max;
+        let is_over_bypassing = bypassing >= limits.ringing_bypassing_max;
+        cx.counters.too_many_ringing_of_source += u64::from(is_over_source);
+        cx.counters.too_many_ringing_bypassing += u64::from(is_over_bypassing);
+        is_over_source || is_over_bypassing
     }
 
     /// True for a merged request: it was received before on another path (RFC 3261 §8.2.2.2).
@@ -137,7 +166,7 @@ impl Calls {
         &mut self,
         cx: &mut CoreContext<'_>,
         incoming: &IncomingRequest<'_, '_>,
-        account: AccountId,
+        (account, sender): (AccountId, Sender),
         dialog: Dialog,
         replaces: Option<CallId>,
     ) {
@@ -159,6 +188,7 @@ impl Calls {
                 request: message.as_bytes().to_vec(),
                 flow: incoming.flow,
                 cseq: message.cseq().number,
+                sender,
             });
         }
         self.respond_to_invite(cx, id, 100, "Trying", |_| {});
@@ -169,6 +199,7 @@ impl Calls {
             from: text(message.from().uri.as_bytes()),
             to: text(message.to().uri.as_bytes()),
             display_name: text(&digest::unescape(&unfolded(name))),
+            bypasses_server: sender == Sender::BypassesServer,
             proven_user: incoming.proven_user.map(Into::into),
             has_offer: !message.body().is_empty(),
             replaces,

@@ -308,7 +308,10 @@ impl Calls {
     pub(super) fn on_ring_timeout(&mut self, cx: &mut CoreContext<'_>, id: CallId) {
         match self.call_state(id) {
             Some(CallState::Calling) => self.end_call(cx, id, None),
-            Some(CallState::Ringing) => self.end_call(cx, id, Some(480)),
+            Some(CallState::Ringing) => {
+                cx.counters.rings_timed_out += 1;
+                self.end_call(cx, id, Some(480));
+            }
             Some(CallState::Established) => self.give_up_change(cx, id),
             Some(CallState::Cancelling | CallState::Accepted | CallState::Leaving) | None => {}
         }

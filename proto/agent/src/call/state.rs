@@ -2,6 +2,7 @@
 
 use crate::call::acceptance::Acceptance;
 use crate::dialog::Dialog;
+use crate::registration::Sender;
 use crate::session::Session;
 use crate::{AccountId, CallId};
 use alloc::vec::Vec;
@@ -105,6 +106,8 @@ pub(super) struct Unanswered {
     pub(super) request: Vec<u8>,
     pub(super) flow: Flow,
     pub(super) cseq: u32,
+    /// The peer that sent the INVITE.
+    pub(super) sender: Sender,
 }
 
 /// Change of the session by us.

@@ -16,7 +16,7 @@ use crate::context::AgentContext;
 use crate::draft::Scope;
 use crate::request::Requests;
 use crate::text::{hex, text, unfolded};
-use crate::{Account, Config, InDialogChallenges, Secret};
+use crate::{Account, Config, InDialogChallenges, PeerCredentials, Secret};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
@@ -110,8 +110,17 @@ enum Judged {
 /// Reason for not answering a challenge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Unanswered {
-    /// It is not from the account's server.
+    /// It is not from the account's server, and looks like that of a called phone (401).
     NotOurServer,
+    /// It is not from the account's server, and is a server's (407).
+    OtherServer,
+    /// None of its challenges is for the realm of the called phone.
+    OtherPeerRealm {
+        /// Realm of the first challenge.
+        asked: String,
+        /// Realm of the credentials for called phones.
+        given: String,
+    },
     /// It is inside a dialog.
     InDialog,
     /// None of its challenges is for the account's realm.
@@ -136,6 +145,12 @@ impl Unanswered {
             Self::NotOurServer => "asked for a password by something that is not our server; \
                  if it is the called phone, give its realm and password: --peer-realm, --peer-password-file"
                 .into(),
+            Self::OtherServer => "asked for a password by a server that is not our server; \
+                 if it is, give --server, --from and --password-stdin"
+                .into(),
+            Self::OtherPeerRealm { asked, given } => {
+                alloc::format!("asked for a password of realm \"{asked}\", but --peer-realm is \"{given}\"")
+            }
             Self::InDialog => "asked for a password inside a call".into(),
             Self::OtherRealm { asked, own: None } => alloc::format!(
                 "asked for a password of realm \"{asked}\", which is neither the account's domain nor its server; \
@@ -280,6 +295,7 @@ impl Requests {
         let realms = Realms { account, learnt: credentials.realm.as_deref(), area };
         let own = match credentials.server == Some(source) {
             true => realms.choose(message, asks),
+            false if status == 407 => Err(Unanswered::OtherServer),
             false => Err(Unanswered::NotOurServer),
         };
         let peers = account.peer_credentials.as_slice();
@@ -290,7 +306,7 @@ impl Requests {
         });
         let (peer, (challenge, algorithm)) = match peer {
             Some((peer, chosen)) => (Some(peer), chosen),
-            None => (None, own?),
+            None => (None, own.map_err(|why| not_the_peers(why, peers, (message, asks)))?),
         };
         // The nonce was new to this request, and it is not stale: the password is wrong.
         let was_answered = request.answered.contains(&answers);
@@ -317,6 +333,20 @@ impl Requests {
             Some(peer) => Judged::Peer(PeerAnswer { username: quoted(peer.username.as_bytes()), known }),
             None => Judged::Own(known),
         })
+    }
+}
+
+/// Names the realms where the challenge of a called phone is for another realm than the credentials for it.
+fn not_the_peers(
+    why: Unanswered,
+    peers: &[PeerCredentials],
+    (message, asks): (&Message<'_>, HeaderName),
+) -> Unanswered {
+    match (strongest(message, asks, |_| None), peers) {
+        (Err(NoChallenge::OtherRealm(asked)), [peer, ..]) if why == Unanswered::NotOurServer => {
+            Unanswered::OtherPeerRealm { asked: text(asked), given: peer.realm.clone() }
+        }
+        _ => why,
     }
 }
 

@@ -18,6 +18,7 @@ use crate::ids::key_of;
 use crate::request::challenge::{AccountCredentials, PeerAnswer, Unanswered};
 use crate::request::names::ResolvedNames;
 use crate::request::peers::Peers;
+use crate::request::reply::warning_text;
 use crate::text::text;
 use crate::{Abilities, CallId, QueryId};
 use alloc::boxed::Box;
@@ -377,6 +378,10 @@ impl Requests {
             Start::Response { reason, .. } => text(reason),
             Start::Request { .. } => String::new(),
         };
+        if let Some(warning) = message.first(HeaderName::Warning).filter(|_| status >= 300) {
+            reason.push_str(": ");
+            reason.push_str(&warning_text(warning));
+        }
         if matches!(status, 401 | 407) && challenges == Challenges::Answered {
             match self.answer_challenge(cx, key, (message, source), status) {
                 Ok(()) => return Outcome::Challenged,

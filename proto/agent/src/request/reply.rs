@@ -4,11 +4,12 @@ use crate::context::AgentContext;
 use crate::draft::{Body, write_contact};
 use crate::request::Requests;
 use crate::session::{NotAcceptable, SDP};
-use crate::text::text;
+use crate::text::{text, unfolded};
 use crate::{AccountId, CallId, Config};
+use alloc::string::String;
 use alloc::vec::Vec;
 use ringway_sansio::{Flow, Token};
-use ringway_sip::{HeaderName, Message, MessageWriter, Method, Rejected, Uri};
+use ringway_sip::{HeaderName, Message, MessageWriter, Method, Rejected, Uri, digest, grammar};
 use ringway_transaction::{
     Allowance, DEFAULT_PORT, Incoming, MatchKey, ServerId, answer_rejected, reply_flow,
 };
@@ -180,6 +181,12 @@ fn write_warning(why: &NotAcceptable, agent: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(b" \"");
     out.extend(text(why.reason.as_bytes()).bytes().filter(|&byte| !matches!(byte, b'"' | b'\\')));
     out.push(b'"');
+}
+
+/// Text of a Warning value, for people (RFC 3261 §20.43).
+pub(super) fn warning_text(value: &[u8]) -> String {
+    let quoted = value.iter().position(|&byte| byte == b'"').and_then(|at| value.get(at..)).unwrap_or(value);
+    text(&digest::unescape(&unfolded(grammar::unquote(quoted))))
 }
 
 /// Reason phrase of a status code.

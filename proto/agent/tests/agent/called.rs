@@ -183,8 +183,11 @@ fn a_second_call_waits_and_one_too_many_is_busy() {
     table.answered();
     let max = table.agent.config().limits.calls_max;
     for number in 1..max {
-        table.ringing(&invite(&format!("w{number}"), 1, Some(&offer())));
+        let from = format!("10.0.1.{number}:5060");
+        table.receive(&from, &invite(&format!("w{number}"), 1, Some(&offer())));
+        assert_eq!(table.only().line(), "SIP/2.0 100 Trying");
     }
+    table.events();
     table.receive(PEER, &invite("last", 1, Some(&offer())));
     assert_eq!(table.only().line(), "SIP/2.0 486 Busy Here");
     assert!(table.events().is_empty());

@@ -554,3 +554,14 @@ fn a_lost_dialog_ends_the_call() {
         [AgentEvent::Ended { cause: Ended { status: 481, .. }, .. }]
     ));
 }
+
+#[test]
+fn the_warning_of_a_refusal_is_part_of_its_reason() {
+    let mut table = Table::direct();
+    let (_, invite) = table.call(&format!("sip:bob@{PEER}"));
+    let warning = "Warning: 304 10.0.0.2:5060 \"SRTP is \\\"required\\\"\"\r\n";
+    table.receive(PEER, &answer(&invite, 486, "b", warning, None));
+    let events = table.events();
+    let [AgentEvent::Ended { cause, .. }] = events.as_slice() else { panic!("{events:?}") };
+    assert_eq!(cause.reason, "Reason 486: SRTP is \"required\"");
+}

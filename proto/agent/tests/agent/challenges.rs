@@ -372,3 +372,20 @@ fn quotes_in_a_challenge_stay_closed() {
     assert!(value.contains("realm=\"a\\\"b\"") && value.contains("nonce=\"n\\\"\\\\\""), "{value}");
     assert!(Credentials::parse(value.as_bytes()).unwrap().is_some());
 }
+
+#[test]
+fn a_called_phone_of_another_realm_is_named() {
+    let credentials = ringway_agent::PeerCredentials {
+        realm: "carol@10.0.0.2".into(),
+        username: "alice".into(),
+        password: "p".into(),
+    };
+    let account = Account { peer_credentials: vec![credentials], ..Account::direct("sip:alice@example.org") };
+    let mut table = Table::with(account, |_| {});
+    let (_, first) = table.call(&format!("sip:bob@{PEER}"));
+    table.receive(PEER, &answer(&first, 401, "b", &both("bob@10.0.0.2"), None));
+    let events = table.events();
+    let [AgentEvent::Ended { cause, .. }] = events.as_slice() else { panic!("{events:?}") };
+    let expected = "asked for a password of realm \"bob@10.0.0.2\", but --peer-realm is \"carol@10.0.0.2\"";
+    assert_eq!(cause.reason, expected);
+}

@@ -1,8 +1,11 @@
 //! Tests with malformed messages and messages of strangers.
 
-use crate::harness::{PEER, Table, answer, in_dialog, invite, invite_with, sdp, udp};
-use ringway_agent::{AgentEvent, CallState};
-use ringway_sansio::{Rng, Seed};
+use crate::harness::{
+    ALICE, PEER, SERVER, Table, account_at_server, answer, in_dialog, invite, invite_with, sdp,
+    server_address, udp,
+};
+use ringway_agent::{Account, Action, AgentEvent, CallState, ServerAddress};
+use ringway_sansio::{ConnectionId, Event, Flow, Rng, Seed, Transport};
 
 #[test]
 fn no_part_of_an_invite_makes_a_call() {
@@ -141,7 +144,8 @@ fn requests_without_end_meet_limits() {
     let mut table = Table::direct();
     let mut refused = 0;
     for number in 0..3000 {
-        table.receive(PEER, &invite(&format!("f{number}"), 1, Some(&sdp("10.0.0.2", 7000))));
+        let from = format!("10.0.1.{}:5060", number % 250);
+        table.receive(&from, &invite(&format!("f{number}"), 1, Some(&sdp("10.0.0.2", 7000))));
         refused += table.lines().iter().filter(|line| line.starts_with("SIP/2.0 503")).count();
     }
     assert!(refused > 1000 && table.agent.counters().overflow > 1000);
@@ -185,6 +189,91 @@ fn calls_that_end_at_once_do_not_use_up_our_requests() {
     assert!(table.agent.len().1 < 32, "{:?}", table.agent.len());
     assert!(table.agent.counters().too_many_calls > 150);
     table.call("sip:carol@10.0.0.3");
+}
+
+#[test]
+fn a_stranger_leaves_places_for_the_server_and_for_others() {
+    let mut table = Table::at_server();
+    let mut receive = |from: &str, number: usize| {
+        table.receive(from, &invite(&format!("s{number}"), 1, Some(&sdp("10.0.0.2", 7000))));
+        let line = table.only().line().to_string();
+        (line, table.events())
+    };
+    let mut lines = Vec::new();
+    for number in 0..20 {
+        // Another port is the same source.
+        let (line, events) = receive(&format!("10.0.0.2:{}", 6000 + number), number);
+        for event in events {
+            assert!(matches!(event, AgentEvent::Incoming { bypasses_server: true, .. }), "{event:?}");
+        }
+        lines.push(line);
+    }
+    let busy = |lines: &[String]| lines.iter().filter(|line| *line == "SIP/2.0 486 Busy Here").count();
+    assert_eq!(busy(&lines), 18, "{lines:?}");
+    // Many sources, and a port of the server's host that is not the server's, have places of their own, but not all.
+    let others = (20..40).map(|number| receive(&format!("10.0.1.{number}:5060"), number).0);
+    assert_eq!(busy(&others.collect::<Vec<_>>()), 18);
+    assert_eq!(receive("10.0.0.9:5070", 40).0, "SIP/2.0 486 Busy Here");
+    for number in 41..45 {
+        let (line, events) = receive(SERVER, number);
+        assert_eq!(line, "SIP/2.0 100 Trying");
+        assert!(
+            matches!(events.as_slice(), [AgentEvent::Incoming { bypasses_server: false, .. }]),
+            "{events:?}"
+        );
+    }
+    assert_eq!(receive(SERVER, 45).0, "SIP/2.0 486 Busy Here");
+    let counters = table.agent.counters();
+    assert_eq!((counters.too_many_ringing_of_source, counters.too_many_ringing_bypassing), (18, 19));
+    assert_eq!(counters.too_many_calls, 1);
+    // No call rings for ever, and the places are free again.
+    table.pass_s(200);
+    assert_eq!((table.agent.calls().count(), table.agent.counters().rings_timed_out), (0, 8));
+    table.sent();
+    table.events();
+    table.ringing(&invite("again", 1, Some(&sdp("10.0.0.2", 7000))));
+}
+
+#[test]
+fn a_network_of_ipv6_is_one_source_and_an_answered_call_frees_its_place() {
+    let mut table = Table::direct();
+    for number in 0..3_u8 {
+        let text = invite(&format!("c{number}"), 1, Some(&sdp("10.0.0.2", 7000)));
+        table.receive(&format!("[2001:db8::{number}]:5060"), &text);
+    }
+    assert_eq!(table.agent.counters().too_many_ringing_of_source, 1);
+    let events = table.events();
+    let [AgentEvent::Incoming { call, bypasses_server: false, .. }, _] = *events.as_slice() else {
+        panic!("{events:?}")
+    };
+    table.ask(|agent, cx| agent.answer(cx, call, crate::harness::media())).unwrap();
+    table.receive("[2001:db8::3]:5060", &invite("c3", 1, Some(&sdp("10.0.0.2", 7000))));
+    assert_eq!(table.agent.calls().count(), 3);
+}
+
+#[test]
+fn the_address_of_the_registration_is_the_servers() {
+    let server = ServerAddress { host: "sip.example.org".into(), ..server_address() };
+    let mut table = Table::with(Account { server: Some(server), ..account_at_server() }, |_| {});
+    let tcp = |from: &str| Flow { transport: Transport::Tcp, connection: Some(ConnectionId(9)), ..udp(from) };
+    let bypasses = |table: &mut Table, flow, call_id: &str| {
+        table.receive_bytes(flow, invite(call_id, 1, Some(&sdp("10.0.0.2", 7000))).as_bytes());
+        let events = table.events();
+        let [AgentEvent::Incoming { bypasses_server, .. }] = *events.as_slice() else { panic!("{events:?}") };
+        bypasses_server
+    };
+    assert!(!bypasses(&mut table, udp(PEER), "before"), "no address of the server is known yet");
+    table.ask(|agent, cx| agent.register(cx, ALICE));
+    let Some(Action::Resolve { query, .. }) = table.actions.pop() else { panic!("{:?}", table.actions) };
+    table.event(Event::Resolved { query, address: Some([10, 0, 0, 9].into()) });
+    let register = table.sent().pop().unwrap();
+    table.receive(SERVER, &answer(&register, 200, "r", "Expires: 600\r\n", None));
+    table.events();
+    assert!(bypasses(&mut table, udp(PEER), "peer"));
+    assert!(!bypasses(&mut table, udp(SERVER), "server"));
+    // A server may connect from any port.
+    assert!(!bypasses(&mut table, tcp("10.0.0.9:40000"), "server-tcp"));
+    assert!(bypasses(&mut table, tcp("10.0.0.3:5060"), "other-tcp"));
 }
 
 #[test]

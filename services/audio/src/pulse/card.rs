@@ -59,6 +59,10 @@ impl SoundCard for PulseCard {
         let _ = self.to_play.push_partial_slice(samples);
     }
 
+    fn is_playing(&self) -> bool {
+        self.shared.is_playing.load(Ordering::Relaxed)
+    }
+
     fn captured(&mut self) -> usize {
         self.shared.wants_microphone.store(true, Ordering::Relaxed);
         self.captured.slots()

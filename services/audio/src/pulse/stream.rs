@@ -27,6 +27,8 @@ use std::time::{Duration, Instant};
 pub(super) struct Shared {
     pub(super) wants_microphone: AtomicBool,
     pub(super) is_closing: AtomicBool,
+    /// The server requests samples. A sink may begin with that seconds after it has opened the stream.
+    pub(super) is_playing: AtomicBool,
     /// Microphone samples dropped because the queue was full.
     pub(super) overruns: AtomicU64,
 }
@@ -55,8 +57,7 @@ impl Ends {
         self.shared.is_closing.load(Ordering::Relaxed)
     }
 
-    /// Drops old samples before a stream begins: the newest ones remain as the headset's margin. After a loss all
-    /// samples are old.
+    /// Drops old samples before a stream begins to play: the headset's margin remains. After a loss all samples are old.
     fn discard(&mut self) {
         let keep = if self.is_sound_lost { 0 } else { MARGIN };
         let count = self.from_call.slots().saturating_sub(keep);
@@ -109,6 +110,7 @@ pub(super) fn run(server: &SoundServer, devices: &Names, mut ends: Ends) {
     while !ends.is_closing() {
         let ended = Session::open(server, devices).and_then(|mut session| session.run(devices, &mut ends));
         let Err(why) = ended else { return };
+        ends.shared.is_playing.store(false, Ordering::Relaxed);
         ends.lost(Part::Sound, why);
         let again = Instant::now() + RETRY_AFTER;
         while Instant::now() < again && !ends.is_closing() {
@@ -183,6 +185,9 @@ impl Session {
                 }
                 Some(Frame::Request(Request { channel, length })) => {
                     if self.playback.is_open(channel) {
+                        if !ends.shared.is_playing.swap(true, Ordering::Relaxed) {
+                            ends.discard();
+                        }
                         self.play(channel, length, |samples| ends.fill(samples))?;
                     }
                 }

@@ -8,7 +8,7 @@ use pulseaudio::protocol::{
     self, AuthReply, Command, CreatePlaybackStreamReply, CreateRecordStreamReply, DescriptorFlags,
     MAX_VERSION, PulseError, Request, ServerInfo, SetClientNameReply, SinkInfo, SourceInfo,
 };
-use ringway_media::headset::SoundCard;
+use ringway_media::headset::{Headset, SoundCard};
 use std::ffi::CString;
 use std::io::{Cursor, Read};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -146,6 +146,25 @@ fn requests_get_queued_samples_and_then_silence() {
     assert_eq!(client.samples(), [0; 1280]);
     card.play(&[1; 10_000]);
     assert_eq!(card.queued(), 2048, "the queue is bounded");
+}
+
+#[test]
+fn blocks_are_too_many_only_for_a_server_that_plays() {
+    let fake = Fake::new();
+    let (card, _events) = fake.card();
+    let mut headset = Headset::new(card);
+    let mut summary_after_2_s = || {
+        (0..100).for_each(|_| headset.play(&[5; 160]));
+        headset.summary()
+    };
+    assert!(summary_after_2_s().contains(" 0 blocks too many"), "there is no server");
+    let mut client = fake.accept();
+    client.open_playback();
+    assert!(summary_after_2_s().contains(" 0 blocks too many"), "the sink does not play yet");
+    client.request(320);
+    client.samples();
+    let summary = summary_after_2_s();
+    assert!(!summary.contains(" 0 blocks too many"), "{summary}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use super::calls;
 use super::input::Input;
 use super::settings::{self, Settings, password};
+use super::setup;
 use super::terminal::Screen;
 use super::worker::PhoneHandle;
 use crate::failure::Failure;
@@ -40,6 +41,7 @@ pub(crate) fn run(args: &PhoneScreenArgs) -> Result<(), Failure> {
     let file = args.config.as_deref().unwrap_or(Path::new(settings::DEFAULT_FILE));
     let settings = Settings::load(file)?;
     let (password, why_asked) = kept_password(&settings, file)?;
+    setup::check_address(file, &settings)?;
     if !Screen::is_there() {
         return Err(Failure::usage(
             "ringway phone needs a terminal; without one use ringway call and ringway answer",

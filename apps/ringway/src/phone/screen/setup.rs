@@ -4,6 +4,7 @@ use super::settings;
 use crate::failure::Failure;
 use crate::phone::args::{AccountArgs, PhoneArgs};
 use crate::phone::settings::{Recording, Settings};
+use crate::phone::telephone;
 use ringway_agent::Trace;
 use ringway_ui::phone::{Account, Registration, Secret};
 use std::path::Path;
@@ -47,6 +48,29 @@ pub(super) fn phone_settings(
         settings.media.record = Recording::Folder(file.parent().unwrap_or(Path::new("")).join(folder));
     }
     Ok(settings)
+}
+
+/// Checks that the phone can listen, before the screen is taken over. The address towards a server is not checked: the
+/// network may come later.
+pub(super) fn check_address(file: &Path, of: &settings::Settings) -> Result<(), Failure> {
+    let bind = match (of.bind, &of.pages.account) {
+        (Some(bind), _) => bind,
+        (None, Some(account))
+            if account.server.is_none() && account.registration == Registration::Unwanted =>
+        {
+            let pages = ringway_ui::phone::Settings { stun: None, ..of.pages.clone() };
+            let of = settings::Settings { pages, ..of.clone() };
+            match phone_settings(file, &of, account, &Secret::default()) {
+                Ok(settings) => settings.bind,
+                Err(_) => return Ok(()),
+            }
+        }
+        (None, Some(_) | None) => return Ok(()),
+    };
+    telephone::check_address(bind).map_err(|failure| {
+        let why = failure.lines().join("; ");
+        Failure::usage(format!("{}: [network] bind: {why}", file.display()))
+    })
 }
 
 /// A refusal of an option, told as one of the file.

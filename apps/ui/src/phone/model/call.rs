@@ -13,6 +13,8 @@ use ringway_phone::{CallNumber, Hold, Levels, MediaReport, Protection, Side};
 pub(super) const NAME_CHARS_MAX: usize = 128;
 pub(in crate::phone) const URI_CHARS_MAX: usize = 256;
 pub(super) const REASON_CHARS_MAX: usize = 256;
+/// Mark of a call that bypasses the account's server.
+pub(super) const DIRECT: &str = "(direct)";
 /// Seconds that a sparkline remembers.
 const SERIES_MAX: usize = 300;
 /// Fall of a meter from one event to the next, at most.
@@ -34,6 +36,8 @@ pub(crate) enum Origin {
 pub(crate) struct Party {
     /// Name that it claims; may be empty, and proves nothing.
     pub(crate) name: Shown,
+    /// The name of a contact, else the URI.
+    label: Shown,
     pub(crate) uri: Shown,
     /// The URI as it can be called.
     pub(crate) address: String,
@@ -43,9 +47,27 @@ impl Party {
     pub(crate) fn new(name: &str, uri: &str) -> Self {
         Self {
             name: Shown::new(name.trim(), NAME_CHARS_MAX),
+            label: Shown::new(uri, URI_CHARS_MAX),
             uri: Shown::new(uri, URI_CHARS_MAX),
             address: uri.to_owned(),
         }
+    }
+
+    /// A contact, with the name that the user gave it.
+    pub(super) fn contact(name: &str, uri: &str) -> Self {
+        let party = Self::new(name, uri);
+        Self { label: party.name.clone(), ..party }
+    }
+
+    /// A caller who bypasses the account's server; nobody verified the URI.
+    pub(super) fn direct(name: &str, uri: &str) -> Self {
+        let party = Self::new(&format!("{DIRECT} {}", name.trim()), uri);
+        Self { label: Shown::new(&format!("{DIRECT} {uri}"), URI_CHARS_MAX), ..party }
+    }
+
+    /// True if the account's server did not pass the call on.
+    pub(crate) fn is_direct(&self) -> bool {
+        self.label.as_str().starts_with(DIRECT)
     }
 
     /// `Bob <sip:bob@example.org>`
@@ -56,15 +78,18 @@ impl Party {
     /// The same in `columns`: the name is cut before the URI, because a name proves nothing.
     pub(crate) fn within(&self, columns: usize) -> String {
         let room = columns.saturating_sub(width(self.uri.as_str()) + 3);
+        if self.is_direct() && room < DIRECT.len() {
+            return cut(self.label.as_str(), columns);
+        }
         if self.name.is_empty() || room == 0 {
             return cut(self.uri.as_str(), columns);
         }
         format!("{} <{}>", cut(self.name.as_str(), room), self.uri)
     }
 
-    /// The name, or the URI where there is none.
+    /// The name of a contact, else the URI: anybody can claim a name.
     pub(crate) fn short(&self) -> &str {
-        if self.name.is_empty() { self.uri.as_str() } else { self.name.as_str() }
+        self.label.as_str()
     }
 }
 

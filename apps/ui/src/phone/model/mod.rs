@@ -267,6 +267,8 @@ pub struct Model {
     pub(crate) chosen: usize,
     pub(crate) network: NetworkFacts,
     pub(crate) mapping: Mapping,
+    /// Failure of the sound card during the present calls.
+    pub(crate) sound_failure: Option<Shown>,
     pub(crate) ladder: Ladder,
     /// Only on a machine without an operating system.
     pub(crate) log: Log,
@@ -301,6 +303,7 @@ impl Model {
             chosen: 0,
             network: NetworkFacts::default(),
             mapping: Mapping::Unknown,
+            sound_failure: None,
             log: Log::new(),
             ring_due: None,
         }
@@ -347,7 +350,10 @@ impl Model {
 
     /// Sets the history, and returns the number of lines that are no calls and were left out.
     pub fn set_past_calls(&mut self, text: &str) -> usize {
-        let (history, wrong) = past::calls_of(text, self.host.limits().past_calls);
+        let (mut history, wrong) = past::calls_of(text, self.host.limits().past_calls);
+        for past in &mut history {
+            past.party = self.party(past.party.name.as_str(), &past.party.address);
+        }
         self.history = history;
         wrong
     }

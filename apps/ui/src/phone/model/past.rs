@@ -145,7 +145,12 @@ mod tests {
         scene.phone(ended(call, Side::Peer, 487));
         let call = CallNumber(3);
         let name = "Eve\t\u{1b}[2J\n山".to_owned();
-        scene.phone(PhoneEvent::Incoming { call, name, uri: "sip:e@x;a=\tb\n".to_owned() });
+        scene.phone(PhoneEvent::Incoming {
+            call,
+            name,
+            uri: "sip:e@x;a=\tb\n".to_owned(),
+            bypasses_server: false,
+        });
         scene.phone(ended(call, Side::Us, 486));
         let call = CallNumber(4);
         scene.phone(PhoneEvent::Calling { call, to: "sip:carol@example.org".to_owned() });

@@ -2,7 +2,7 @@
 
 use super::call::{Call, Origin, PastCall, Phase, REASON_CHARS_MAX, URI_CHARS_MAX};
 use super::{Effect, Mapping, Model, Overlay, Registered, Screen, Weight};
-use crate::phone::model::call::{NAME_CHARS_MAX, Party};
+use crate::phone::model::call::{DIRECT, NAME_CHARS_MAX, Party};
 use crate::phone::moment::Now;
 use crate::text::Shown;
 use alloc::borrow::ToOwned;
@@ -38,8 +38,12 @@ impl Model {
                 self.shown = Some(call);
                 self.go(Screen::Call);
             }
-            PhoneEvent::Incoming { call, name, uri } => {
-                self.begin(Call::new(call, Origin::Theirs, self.party(&name, &uri), now));
+            PhoneEvent::Incoming { call, name, uri, bypasses_server } => {
+                let party = match bypasses_server {
+                    true => Party::direct(&name, &uri),
+                    false => self.party(&name, &uri),
+                };
+                self.begin(Call::new(call, Origin::Theirs, party, now));
                 self.ring_due = Some(now.elapsed);
                 self.ring(now, effects);
             }
@@ -49,7 +53,10 @@ impl Model {
             PhoneEvent::StunFailed { reason } => {
                 self.mapping = Mapping::Failed(Shown::new(&reason, REASON_CHARS_MAX))
             }
-            PhoneEvent::Sound { what } => self.tell(now, Weight::Careful, &what),
+            PhoneEvent::Sound { what, is_working } => {
+                self.tell(now, Weight::Careful, &what);
+                self.sound_failure = (!is_working).then(|| Shown::new(&what, REASON_CHARS_MAX));
+            }
             PhoneEvent::Refused { what } => self.refuse(now, &what),
             PhoneEvent::HoldRefused { status, reason, .. } => {
                 self.refuse(now, &format!("hold or resume failed: {status} {reason}"));
@@ -158,6 +165,7 @@ impl Model {
         let reason = Shown::new(reason, REASON_CHARS_MAX);
         call.phase = Phase::Over { after, by, status, reason: reason.clone() };
         call.asked = None;
+        call.is_securing = false;
         let who = call.party.short();
         let text = match (after, call.origin, by) {
             _ if call.is_transferred => {
@@ -173,14 +181,17 @@ impl Model {
         };
         let weight = if by == Side::Failure { Weight::Failed } else { Weight::Note };
         self.tell(now, weight, &text);
-        self.history.extend(PastCall::of(&call));
-        // The newest is first.
-        self.history.rotate_right(1);
+        // The call that began last is first.
+        let place = self.history.iter().take_while(|past| past.at.elapsed > call.began.elapsed).count();
+        if let Some(past) = PastCall::of(&call) {
+            self.history.insert(place, past);
+        }
         self.history.truncate(self.host.limits().past_calls);
-        // It moves from the live calls to the head of the history, right behind them.
+        // It moves from the live calls into the history, which is right behind them.
+        let place = self.calls.len() + place;
         if self.chosen == at {
-            self.chosen = self.calls.len();
-        } else if (at..=self.calls.len()).contains(&self.chosen) {
+            self.chosen = place;
+        } else if (at..=place).contains(&self.chosen) {
             self.chosen -= 1;
         }
         if self.shown == Some(number) {
@@ -188,6 +199,9 @@ impl Model {
         }
         if matches!(self.overlay, Some(Overlay::Transfer { call, .. }) if call == number) {
             self.overlay = None;
+        }
+        if self.calls.is_empty() {
+            self.sound_failure = None;
         }
         self.last = Some(call);
     }
@@ -202,10 +216,13 @@ impl Model {
     }
 
     /// The other side; a contact's name is better than what it calls itself.
-    fn party(&self, name: &str, uri: &str) -> Party {
+    pub(super) fn party(&self, name: &str, uri: &str) -> Party {
+        if let Some(name) = name.strip_prefix(DIRECT) {
+            return Party::direct(name, uri);
+        }
         let plain = uri.split([';', '?']).next().unwrap_or(uri);
         let known = self.settings.contacts.iter().find(|contact| contact.uri.eq_ignore_ascii_case(plain));
-        Party::new(known.map_or(name, |contact| &contact.name), uri)
+        known.map_or_else(|| Party::new(name, uri), |contact| Party::contact(&contact.name, uri))
     }
 }
 

@@ -5,7 +5,7 @@ use crate::phone::model::{Asked, Call, Model, Phase, Series, lock_name};
 use crate::phone::moment::Now;
 use crate::phone::moment::clock;
 use crate::style::Style;
-use crate::text::{pad, width};
+use crate::text::{pad, split, width};
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -36,6 +36,9 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, model: &Model, now: Now) {
     let codec = if call.codec.is_empty() { String::new() } else { format!(", {}", call.codec) };
     let talked = call.talked(now).map(|talked| format!("{}, ", clock(talked))).unwrap_or_default();
     canvas.put_cut(0, 1, &format!("{talked}{}{codec}", state(call, now)), Style::Plain);
+    if call.party.is_direct() {
+        canvas.put_cut(0, 2, "direct: not through your server, nobody verified the address", Style::Warning);
+    }
     lock(canvas, call, 3);
     sound(canvas, call, 6);
     let keys = match (call.digits_sent.is_empty(), call.digits_received.is_empty()) {
@@ -49,6 +52,13 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, model: &Model, now: Now) {
             canvas.put(0, row, label, Style::Quiet);
             canvas.put_cut(VALUE_X, row, &text, Style::Plain);
         }
+    }
+    if let Some(failure) = &model.sound_failure {
+        let row = canvas.rows().saturating_sub(2);
+        canvas.put(0, row, "Sound", Style::Quiet);
+        let (first, rest) = split(failure.as_str(), canvas.columns() - VALUE_X);
+        canvas.put(VALUE_X, row, first, Style::Warning);
+        canvas.put_cut(VALUE_X, row + 1, rest, Style::Warning);
     }
 }
 

@@ -9,6 +9,8 @@ mod canvas;
 mod keypad;
 mod ladder;
 mod lists;
+#[cfg(test)]
+mod narrow_tests;
 mod network;
 mod overlay;
 #[cfg(test)]
@@ -20,12 +22,13 @@ use super::moment::Now;
 use crate::cells::Cells;
 use crate::network::Network;
 use crate::style::Style;
-use crate::text::{cut, pad, width};
+use crate::text::{cut, pad, split, width};
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::String;
 use canvas::Canvas;
 use core::time::Duration;
+use ringway_phone::Protection;
 
 const COLUMNS_MIN: usize = 60;
 const ROWS_MIN: usize = 16;
@@ -94,7 +97,7 @@ fn title(canvas: &mut Canvas<'_>, model: &Model, now: Now, machine: Option<&Mach
     let who = model.own_uri().unwrap_or("no account");
     let state = match machine.and_then(|machine| machine.halted) {
         Some(why) => format!("NOT REGISTERED: {why}"),
-        None => registered(model, now),
+        None => registered(model, now, REASON_COLUMNS),
     };
     let text = format!(" Ringway  {who}  {state}");
     let room = canvas.columns().saturating_sub(width(&clock) + 2);
@@ -102,7 +105,7 @@ fn title(canvas: &mut Canvas<'_>, model: &Model, now: Now, machine: Option<&Mach
 }
 
 /// The state of the registration in a few words.
-pub(super) fn registered(model: &Model, now: Now) -> String {
+pub(super) fn registered(model: &Model, now: Now, reason_columns: usize) -> String {
     let left = |until: Duration| until.saturating_sub(now.elapsed).as_secs();
     match &model.registered {
         Registered::No => "not registered".to_owned(),
@@ -111,7 +114,7 @@ pub(super) fn registered(model: &Model, now: Now) -> String {
         Registered::Failed { reason, retry_at: None } => format!("NOT REGISTERED: {reason}"),
         // The text of a stranger leaves room for the rest.
         Registered::Failed { reason, retry_at: Some(at) } => {
-            let reason = cut(reason.as_str(), REASON_COLUMNS);
+            let reason = cut(reason.as_str(), reason_columns);
             format!("NOT REGISTERED: {reason}; again in {} s", left(*at))
         }
     }
@@ -119,9 +122,12 @@ pub(super) fn registered(model: &Model, now: Now) -> String {
 
 fn tabs(canvas: &mut Canvas<'_>, model: &Model) {
     let mut x = 0;
-    for (number, screen) in (2..).zip(model.host.screens()) {
+    let screens = model.host.screens();
+    let is_narrow = screens.iter().map(|screen| screen.name().len() + 5).sum::<usize>() > canvas.columns();
+    for (number, screen) in (2..).zip(screens) {
         let (text, style) = match screen == model.screen {
             true => (format!("[F{number} {}]", screen.name()), Style::Strong),
+            false if is_narrow => (format!(" F{number} "), Style::Quiet),
             false => (format!(" F{number} {} ", screen.name()), Style::Quiet),
         };
         x = canvas.put(x, 1, &text, style);
@@ -158,7 +164,20 @@ fn notice(canvas: &mut Canvas<'_>, model: &Model) {
             Weight::Careful => ("careful: ", Style::Warning),
             Weight::Failed => ("failed: ", Style::Warning),
         };
-        canvas.put_cut(1, row, &format!("{word}{}", notice.text), style);
+        let text = format!("{word}{}", notice.text);
+        let columns = canvas.columns() - 2;
+        // A terminal of the machine may have no spare row.
+        let (first, rest) = match model.host {
+            Host::System { .. } => split(&text, columns),
+            Host::Machine => ("", text.as_str()),
+        };
+        match (first, rest) {
+            (line, "") | ("", line) => canvas.put_cut(1, row, line, style),
+            (first, rest) => {
+                canvas.put(0, row - 1, &format!(" {} ", pad(first, columns)), style);
+                canvas.put_cut(1, row, rest, style)
+            }
+        };
     }
 }
 
@@ -178,7 +197,10 @@ fn help_line(model: &Model) -> String {
             Some(call) if call.is_over() => "Enter call again  ? help  q quit",
             Some(call) if call.rings_here() => "Enter answer  r reject  n next call  ? help  q quit",
             Some(call) if !call.is_talking() => "x give up  n next call  ? help  q quit",
-            Some(_) => "h hold  m mute  t transfer  v SAS equal  0-9*# keys  n next  x hang up  ? help",
+            Some(call) if matches!(call.lock, Protection::Zrtp { .. }) => {
+                "h hold  m mute  t transfer  v SAS equal  0-9*# keys  n next  x hang up  ? help"
+            }
+            Some(_) => "h hold  m mute  t transfer  0-9*# keys  n next  x hang up  ? help",
             None => "? help  q quit",
         },
         (Screen::Network, None) => "? help  q quit",

@@ -7,7 +7,7 @@ use crate::phone::model::{Host, Mapping, Model};
 use crate::phone::moment::Now;
 use crate::phone::settings::Registration;
 use crate::style::Style;
-use crate::text::{Shown, pad};
+use crate::text::{Shown, pad, split};
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -15,10 +15,12 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 const VALUE_X: usize = 12;
+/// Lines of the reason of a failed registration.
+const REASON_LINES_MAX: usize = 4;
 
 pub(super) fn draw(canvas: &mut Canvas<'_>, model: &Model, now: Now, machine: Option<&Machine<'_>>) {
     let mut row = 0;
-    for (label, values) in facts(model, now) {
+    for (label, values) in facts(model, now, canvas.columns() - VALUE_X) {
         canvas.put(0, row, label, Style::Strong);
         for value in values {
             canvas.put_cut(VALUE_X, row, &value, Style::Plain);
@@ -31,7 +33,7 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, model: &Model, now: Now, machine: Op
     }
 }
 
-fn facts(model: &Model, now: Now) -> Vec<(&'static str, Vec<String>)> {
+fn facts(model: &Model, now: Now, columns: usize) -> Vec<(&'static str, Vec<String>)> {
     let mut facts = Vec::new();
     match &model.settings.account {
         None => facts.push(("Account", vec!["none; F8 makes one".to_owned()])),
@@ -43,10 +45,17 @@ fn facts(model: &Model, now: Now) -> Vec<(&'static str, Vec<String>)> {
             let uri = Shown::new(&account.uri, 256);
             facts.push(("Account", vec![format!("{uri}, {} {via}", account.transport.name())]));
             let state = match account.registration {
-                Registration::Wanted => registered(model, now),
+                Registration::Wanted => registered(model, now, usize::MAX),
                 Registration::Unwanted => "not wanted: only direct calls".to_owned(),
             };
-            facts.push(("Registered", vec![state]));
+            let mut rest = state.trim_start_matches("registered, ");
+            let mut lines = Vec::new();
+            while !rest.is_empty() && lines.len() < REASON_LINES_MAX {
+                let (line, more) = split(rest, columns);
+                lines.push(line.to_owned());
+                rest = more;
+            }
+            facts.push(("Registered", lines));
         }
     }
     let name = |name: &str| pad(Shown::new(name, 64).as_str(), 10);

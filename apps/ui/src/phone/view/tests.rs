@@ -124,6 +124,7 @@ fn who_calls_is_seen_on_every_screen() {
         call: CallNumber(2),
         name: "Eve".into(),
         uri: "sip:eve@example.net".into(),
+        bypasses_server: false,
     });
     for key in 2..=8 {
         scene.press(Key::Function(key));
@@ -148,7 +149,12 @@ fn the_address_of_who_calls_is_seen_behind_any_name() {
     for name in ["Robert ".repeat(20), "山田太郎".repeat(9), "👍🏽 Zoë 🇩🇪".repeat(7)] {
         let mut scene = Scene::new();
         let uri = "sip:mallory@example.net".to_owned();
-        scene.phone(PhoneEvent::Incoming { call: CallNumber(1), name: name.clone(), uri });
+        scene.phone(PhoneEvent::Incoming {
+            call: CallNumber(1),
+            name: name.clone(),
+            uri,
+            bypasses_server: false,
+        });
         for columns in [60, 80, 132] {
             let cells = scene.cells(columns, 24);
             let banner = cells.row_text(22);
@@ -317,7 +323,12 @@ fn nothing_from_the_network_reaches_the_terminal_raw() {
             .repeat(20);
     let mut scene = Scene::new();
     let call = CallNumber(1);
-    scene.phone(PhoneEvent::Incoming { call, name: evil.clone(), uri: format!("sip:{evil}@x") });
+    scene.phone(PhoneEvent::Incoming {
+        call,
+        name: evil.clone(),
+        uri: format!("sip:{evil}@x"),
+        bypasses_server: false,
+    });
     scene.phone(PhoneEvent::Answered { call, codec: evil.clone() });
     let suite = CryptoSuite::AesCm128HmacSha1_80;
     scene.secured(call, Protection::Zrtp { suite, sas: evil.clone(), status: SasStatus::FirstCall });
@@ -343,7 +354,12 @@ fn nothing_from_the_network_reaches_the_terminal_raw() {
     scene.message(MessageDirection::Received, "");
     scene.event(Event::NotSaved(evil.clone()));
     let rings = CallNumber(2);
-    scene.phone(PhoneEvent::Incoming { call: rings, name: evil.clone(), uri: evil.clone() });
+    scene.phone(PhoneEvent::Incoming {
+        call: rings,
+        name: evil.clone(),
+        uri: evil.clone(),
+        bypasses_server: false,
+    });
     let over = CallNumber(3);
     scene.phone(PhoneEvent::Calling { call: over, to: evil.clone() });
     scene.phone(PhoneEvent::Ended { call: over, by: Side::Peer, status: 999, reason: evil.clone() });
@@ -378,6 +394,7 @@ fn wide_letters_keep_columns_in_line() {
         call: CallNumber(1),
         name: "山田太郎".repeat(20),
         uri: "sip:山@x".into(),
+        bypasses_server: false,
     });
     scene.press(Key::Function(4));
     let banner = scene.line(">>");

@@ -2,7 +2,8 @@
 
 use super::Settings;
 use crate::config::{ConfigError, Reader, Section, read_document};
-use crate::phone::args;
+use crate::failure::Failure;
+use crate::phone::{self, args};
 use ringway_audio::pulse::Names;
 use ringway_phone::SrtpPolicy;
 use ringway_sansio::Transport;
@@ -100,10 +101,22 @@ fn call(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, settings: &mut Setti
     let words = SrtpPolicy::ALL.map(|srtp| (srtp.name(), srtp));
     settings.pages.srtp = word(reader, &mut section, "srtp", SrtpPolicy::Best, &words, &["dtls"]);
     settings.play = plain(reader, &mut section, "play").unwrap_or_else(|| MICROPHONE.to_owned());
+    if let (Some(at), Err(why)) = (section.place("play"), playable(&settings.play)) {
+        reader.error(at, section.path("play"), why);
+    }
     settings.record = plain(reader, &mut section, "record").filter(|text| !text.is_empty()).map(Into::into);
     settings.replay_window =
         number(reader, &mut section, "replay_window", args::REPLAY_WINDOW_DEFAULT, &args::REPLAY_WINDOW);
     section.finish(reader);
+}
+
+/// Checks what `--play` would refuse; `Err` is that, without the option's name.
+fn playable(play: &str) -> Result<(), String> {
+    if play == MICROPHONE {
+        return Ok(());
+    }
+    let refused = |failure: Failure| failure.lines().join("; ").trim_start_matches("--play ").to_owned();
+    phone::settings::source(play).map(drop).map_err(refused)
 }
 
 fn audio(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> Option<Names> {

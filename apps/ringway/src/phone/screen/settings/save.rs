@@ -33,6 +33,8 @@ pub(crate) fn save(settings: &Settings, file: &Path) -> Result<(), String> {
         let line = 1 + text.bytes().take(at).filter(|byte| *byte == b'\n').count();
         format!("{name}:{line}: not TOML; correct the line; nothing is saved")
     })?;
+    // In a document without keys comments are behind everything that is inserted.
+    let head = if document.is_empty() { std::mem::take(&mut document).to_string() } else { String::new() };
     if let Some(account) = &settings.account {
         write_account(&mut document, account)?;
     }
@@ -42,7 +44,7 @@ pub(crate) fn save(settings: &Settings, file: &Path) -> Result<(), String> {
     } else if let Some(network) = document.get_mut("network").and_then(Item::as_table_mut) {
         network.remove("stun");
     }
-    private_file::replace(&target, document.to_string().as_bytes(), mode)
+    private_file::replace(&target, format!("{head}{document}").as_bytes(), mode)
         .map_err(|error| format!("{name}: cannot write it: {error}; check the folder"))
 }
 

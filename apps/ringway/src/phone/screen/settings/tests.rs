@@ -196,6 +196,24 @@ fn saving_keeps_what_a_person_wrote() {
 }
 
 #[test]
+fn comments_without_keys_stay_at_the_start() {
+    let folder = tempdir().unwrap();
+    let account = Settings::parse(FILE, Path::new("phone.toml")).unwrap().pages;
+    for (name, text, start) in
+        [("new.toml", None, "# The phone of"), ("mine.toml", Some("# mine\n"), "# mine\n")]
+    {
+        let file = folder.path().join(name);
+        text.map_or(Ok(()), |text| fs::write(&file, text)).unwrap();
+        for _ in 0..2 {
+            save(&account, &file).unwrap();
+            let saved = fs::read_to_string(&file).unwrap();
+            assert!(saved.starts_with(start) && saved.matches(start).count() == 1, "{saved}");
+            assert!(saved.trim_end().ends_with("\"sip:door@192.0.2.30\""), "{saved}");
+        }
+    }
+}
+
+#[test]
 fn a_new_file_is_its_owners_alone() {
     let folder = tempdir().unwrap();
     let file = folder.path().join("phone.toml");
