@@ -124,6 +124,7 @@ impl Settings {
 
     fn for_target(what: &str, args: &PhoneArgs, uri: &str, from: Option<&str>) -> Result<Self, Failure> {
         let target = read_uri(what, uri)?;
+        args.record.as_deref().map_or(Ok(()), check_recording)?;
         let peer = match &args.account.server {
             Some(server) => address::parse(server)?,
             None => HostPort { host: target.host.clone(), port: target.port },
@@ -238,7 +239,7 @@ impl MediaSettings {
             replay_window: args.replay_window,
             input: input(args)?,
             audio: None,
-            record: args.record.as_deref().map_or(Ok(Recording::Nowhere), recording)?,
+            record: args.record.clone().map_or(Recording::Nowhere, Recording::File),
         })
     }
 }
@@ -383,14 +384,14 @@ fn input(args: &PhoneArgs) -> Result<Input, Failure> {
     }
 }
 
-/// A recording whose folder exists.
-fn recording(file: &Path) -> Result<Recording, Failure> {
+/// Checks that the folder of a recording exists.
+fn check_recording(file: &Path) -> Result<(), Failure> {
     match file.parent() {
         Some(folder) if !folder.as_os_str().is_empty() && !folder.is_dir() => Err(Failure::usage(format!(
             "--record {}: its folder does not exist; give a file that can be written",
             file.display()
         ))),
-        Some(_) | None => Ok(Recording::File(file.to_owned())),
+        Some(_) | None => Ok(()),
     }
 }
 
