@@ -161,8 +161,10 @@ fn a_key_that_nobody_has_and_one_that_is_not_registered_say_so() {
 
 #[test]
 fn without_a_server_phones_call_each_other_by_address_and_tcp_carries_calls_too() {
-    let mut network =
-        Network::new(&["dial1=sip:phone@192.0.2.11 source=tone:440", "answer=auto source=tone:500"]);
+    let mut network = Network::new(&[
+        "dial1=sip:phone@192.0.2.11 source=tone:440 srtp=sdes",
+        "answer=auto source=tone:500 srtp=sdes",
+    ]);
     network.wait(BOB, "ready udp:192.0.2.11:5060");
     assert!(network.screen(ALICE).contains("not registered"));
     network.dial(ALICE, 1);

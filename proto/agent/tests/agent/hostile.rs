@@ -210,7 +210,7 @@ fn a_stranger_leaves_places_for_the_server_and_for_others() {
     }
     let busy = |lines: &[String]| lines.iter().filter(|line| *line == "SIP/2.0 486 Busy Here").count();
     assert_eq!(busy(&lines), 18, "{lines:?}");
-    // Many sources, and a port of the server's host that is not the server's, have places of their own, but not all.
+    // Many sources, and a port of the server's host that is not the server's, have a limit of their own, below the whole.
     let others = (20..40).map(|number| receive(&format!("10.0.1.{number}:5060"), number).0);
     assert_eq!(busy(&others.collect::<Vec<_>>()), 18);
     assert_eq!(receive("10.0.0.9:5070", 40).0, "SIP/2.0 486 Busy Here");
@@ -226,7 +226,7 @@ fn a_stranger_leaves_places_for_the_server_and_for_others() {
     let counters = table.agent.counters();
     assert_eq!((counters.too_many_ringing_of_source, counters.too_many_ringing_bypassing), (18, 19));
     assert_eq!(counters.too_many_calls, 1);
-    // No call rings for ever, and the places are free again.
+    // No call rings for ever, and others can ring again.
     table.pass_s(200);
     assert_eq!((table.agent.calls().count(), table.agent.counters().rings_timed_out), (0, 8));
     table.sent();
