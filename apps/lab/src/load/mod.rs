@@ -48,12 +48,12 @@ pub struct Run {
 pub fn run(plan: &Plan) -> Result<Run> {
     plan.check()?;
     let mut players = Vec::new();
-    for thread in 0..plan.threads {
+    for _ in 0..plan.threads {
         let mut together = vec![Player::open(plan)?];
         if plan.flow.has_callees() {
             let mut callees = Player::open(plan)?;
-            register(plan, &mut callees, thread)?;
-            callees.generator = Some(generator(plan, &callees, plan.flow.callee(plan), None, thread)?);
+            register(plan, &mut callees)?;
+            callees.generator = Some(generator(plan, &callees, plan.flow.callee(plan), None)?);
             together.push(callees);
         }
         players.push(together);
@@ -64,10 +64,10 @@ pub fn run(plan: &Plan) -> Result<Run> {
     for (thread, mut together) in (0..).zip(players) {
         let arrivals = Arrivals::new(plan.rate / f64::from(plan.threads), plan.spacing, start, plan.length);
         if let Some(caller) = together.first_mut() {
-            caller.generator = Some(generator(plan, caller, plan.flow.caller(plan), Some(arrivals), thread)?);
+            caller.generator = Some(generator(plan, caller, plan.flow.caller(plan), Some(arrivals))?);
         }
         let shared = Arc::clone(&shared);
-        let allowed = plan.allowed();
+        let allowed = plan.allowed_hosts.clone();
         let body = move || play(&mut together, &shared, &allowed);
         threads.push(thread::Builder::new().name(format!("load {thread}")).spawn(body)?);
     }
@@ -103,14 +103,14 @@ impl Run {
 }
 
 /// Registers the called users with the addresses of `callees`.
-fn register(plan: &Plan, callees: &mut Player, thread: u32) -> Result<()> {
+fn register(plan: &Plan, callees: &mut Player) -> Result<()> {
     let length = Duration::from_secs_f64(f64::from(plan.peers.count()) / REGISTER_RATE);
     let arrivals = Arrivals::new(REGISTER_RATE, Default::default(), now(), length);
     let mut config = config(plan, callees, Classic::Register, Some(arrivals))?;
     config.users = plan.peers.clone();
-    callees.generator = Some(Generator::new(config, &seed(plan, thread)?, now()));
+    callees.generator = Some(Generator::new(config, &seed()?, now()));
     let shared = Shared::default();
-    play(std::slice::from_mut(callees), &shared, &plan.allowed())?;
+    play(std::slice::from_mut(callees), &shared, &plan.allowed_hosts)?;
     let statistics = shared.statistics.into_inner().unwrap_or_else(PoisonError::into_inner);
     if let Some((outcome, count)) = statistics.failures().next() {
         bail!(
@@ -126,9 +126,8 @@ fn generator(
     player: &Player,
     classic: Classic,
     arrivals: Option<Arrivals>,
-    thread: u32,
 ) -> Result<Generator> {
-    Ok(Generator::new(config(plan, player, classic, arrivals)?, &seed(plan, thread)?, now()))
+    Ok(Generator::new(config(plan, player, classic, arrivals)?, &seed()?, now()))
 }
 
 fn config(plan: &Plan, player: &Player, classic: Classic, arrivals: Option<Arrivals>) -> Result<Config> {
@@ -150,14 +149,13 @@ fn config(plan: &Plan, player: &Player, classic: Classic, arrivals: Option<Arriv
     })
 }
 
-/// Seed of a generator: random, so that no two runs have equal Call-IDs.
-fn seed(plan: &Plan, thread: u32) -> Result<Seed> {
+/// Random seed, so that no two generators have equal Call-IDs.
+fn seed() -> Result<Seed> {
     let mut bytes = [0; 32];
     if getrandom::fill(&mut bytes).is_err() {
         bail!("the system has no random numbers");
     }
-    let _ = plan;
-    Ok(Seed::from_bytes(bytes).part(u64::from(thread)))
+    Ok(Seed::from_bytes(bytes))
 }
 
 /// Current time of the generators: monotonic, from an arbitrary start.

@@ -133,10 +133,6 @@ impl Plan {
     pub const fn flow_needs_callees(&self) -> bool {
         self.flow.has_callees()
     }
-
-    pub(crate) fn allowed(&self) -> Vec<IpAddr> {
-        self.allowed_hosts.clone()
-    }
 }
 
 /// True if packets may go to this address.

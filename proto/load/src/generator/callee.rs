@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use core::hash::Hasher;
 use ringway_sansio::{Context, Flow};
 use ringway_sip::{HeaderName, Limits, Message, MessageWriter, Method};
-use ringway_transaction::{Incoming, MatchKey, SlabKey, reply_flow};
+use ringway_transaction::{Incoming, MatchKey, ServerId, SlabKey, Transactions, reply_flow};
 use siphasher::sip::SipHasher13;
 
 impl Generator {
@@ -113,11 +113,8 @@ impl Generator {
             return;
         };
         if !is_ack {
-            let is_invite = method == Method::Invite;
-            let reply = reply_flow(message.via(), flow);
-            let port = message.via().port.unwrap_or(flow.transport.default_port());
-            attempt.server = self.transactions.start_server(found, is_invite, reply, port, key);
-            if is_invite {
+            attempt.server = start_server(&mut self.transactions, found, flow, message, key);
+            if method == Method::Invite {
                 attempt.invite = Invite::Pending;
             }
         }
@@ -143,12 +140,8 @@ impl Generator {
         status: u16,
         phrase: &str,
     ) {
-        let is_invite = message.method() == Method::Invite;
-        let reply = reply_flow(message.via(), flow);
-        let port = message.via().port.unwrap_or(flow.transport.default_port());
-        let Some(server) = self.transactions.start_server(found, is_invite, reply, port, NOBODY) else {
-            return;
-        };
+        let server = start_server(&mut self.transactions, found, flow, message, NOBODY);
+        let Some(server) = server else { return };
         self.transactions.respond(cx, server, status, |arena| {
             write_refusal(message, status, phrase, flow, arena);
         });
@@ -169,6 +162,20 @@ impl Generator {
         hash.write(call_id);
         hash.finish()
     }
+}
+
+/// Starts the server transaction of a request.
+fn start_server(
+    transactions: &mut Transactions<Owner, Owner>,
+    found: MatchKey,
+    flow: Flow,
+    message: &Message<'_>,
+    owner: Owner,
+) -> Option<ServerId> {
+    let is_invite = message.method() == Method::Invite;
+    let reply = reply_flow(message.via(), flow);
+    let port = message.via().port.unwrap_or(flow.transport.default_port());
+    transactions.start_server(found, is_invite, reply, port, owner)
 }
 
 /// Appends a response without content.

@@ -246,7 +246,7 @@ fn a_password_file_that_others_may_read_is_refused() {
         let why = password::read(&place, &config, "sip:a@b").unwrap_err();
         assert!(why.contains(&format!("mode {mode:o}")) && why.contains("chmod 600"), "{why}");
     }
-    // What cannot be read back is not said to be kept.
+    // A password that cannot be read back is not reported as kept.
     let ends_a_line = Secret("ends a line\r".into());
     let why = password::keep(&place, &config, "sip:a@b", &ends_a_line).unwrap_err();
     assert!(why.contains("cannot be read back"), "{why}");
