@@ -1,6 +1,6 @@
 //! ICMP errors of a datagram socket: `IP_RECVERR` and its error queue.
 
-use super::name::{Name, empty_header};
+use super::control::ControlBatch;
 use std::io;
 use std::mem::size_of;
 use std::net::SocketAddr;
@@ -30,18 +30,7 @@ pub fn queue_icmp_errors(socket: BorrowedFd<'_>, is_ipv6: bool, is_on: bool) -> 
 }
 
 /// Buffers for a batch of ICMP errors, and the last received batch.
-pub struct IcmpBatch {
-    bytes: Vec<u8>,
-    names: Vec<Name>,
-    /// Not read directly, but `headers` point into it; the same holds for `_parts`.
-    _controls: Vec<Control>,
-    _parts: Vec<libc::iovec>,
-    headers: Vec<libc::mmsghdr>,
-    filled: usize,
-}
-
-/// Buffer for the control message, with its alignment.
-type Control = [u64; CONTROL_WORDS];
+pub struct IcmpBatch(ControlBatch<ROOM_BYTES, CONTROL_WORDS>);
 
 /// Error of the last batch.
 #[derive(Debug)]
@@ -56,66 +45,21 @@ pub struct QueuedIcmp<'a> {
 }
 
 impl IcmpBatch {
-    /// Size of the buffer of one error in bytes: more than any quotation with our branch needs.
-    const ROOM_BYTES: usize = 1280;
-
     /// Creates buffers for `errors` errors, 1 to [`BATCH_MAX`](super::BATCH_MAX).
     pub fn new(errors: usize) -> Self {
-        let errors = errors.clamp(1, super::BATCH_MAX);
-        let mut bytes = vec![0_u8; errors * Self::ROOM_BYTES];
-        let mut names = vec![Name::empty(); errors];
-        let mut controls = vec![[0; CONTROL_WORDS]; errors];
-        let mut parts: Vec<libc::iovec> = bytes
-            .chunks_exact_mut(Self::ROOM_BYTES)
-            .map(|room| libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() })
-            .collect();
-        let headers = names
-            .iter_mut()
-            .zip(parts.iter_mut())
-            .zip(controls.iter_mut())
-            .map(|((name, part), control)| {
-                let mut header = empty_header();
-                header.msg_hdr.msg_name = std::ptr::from_mut(name).cast();
-                header.msg_hdr.msg_iov = part;
-                header.msg_hdr.msg_iovlen = 1;
-                header.msg_hdr.msg_control = std::ptr::from_mut(control).cast();
-                header
-            })
-            .collect();
-        Self { bytes, names, _controls: controls, _parts: parts, headers, filled: 0 }
+        Self(ControlBatch::new(errors))
     }
 
     /// Takes a batch from the error queue without blocking, replacing the last one; returns the number of errors, 0 if the
     /// queue is empty.
     pub fn receive(&mut self, socket: BorrowedFd<'_>) -> usize {
-        // The kernel has overwritten the buffers' lengths with the actual ones.
-        for header in &mut self.headers {
-            header.msg_hdr.msg_namelen = size_of::<Name>() as libc::socklen_t;
-            header.msg_hdr.msg_controllen = size_of::<Control>() as _;
-        }
-        // SAFETY: the headers point to names, controls, parts and bytes in vectors that live as long as `self`, are
-        // never grown, and are not borrowed now because `self` is borrowed mutably. The count is that of the headers.
-        let received = unsafe {
-            libc::recvmmsg(
-                socket.as_raw_fd(),
-                self.headers.as_mut_ptr(),
-                self.headers.len() as libc::c_uint,
-                libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT,
-                std::ptr::null_mut(),
-            )
-        };
-        self.filled = usize::try_from(received).unwrap_or(0);
-        self.filled
+        self.0.receive(socket, libc::MSG_ERRQUEUE).unwrap_or(0)
     }
 
     /// An error of the last batch. `None` for one of this machine or without an address.
     pub fn error(&self, index: usize) -> Option<QueuedIcmp<'_>> {
-        let header = self.headers.get(..self.filled)?.get(index)?;
-        let is_unreachable = is_unreachable(&header.msg_hdr)?;
-        let start = index * Self::ROOM_BYTES;
-        let length = (header.msg_len as usize).min(Self::ROOM_BYTES);
-        let quoted = self.bytes.get(start..start + length)?;
-        Some(QueuedIcmp { to: self.names.get(index)?.address()?, quoted, is_unreachable })
+        let is_unreachable = is_unreachable(self.0.header(index)?)?;
+        Some(QueuedIcmp { to: self.0.address(index)?, quoted: self.0.bytes(index)?, is_unreachable })
     }
 }
 
@@ -145,6 +89,8 @@ fn is_unreachable(header: &libc::msghdr) -> Option<bool> {
     }
 }
 
+/// Size of the buffer of one error in bytes: more than any quotation with our branch needs.
+const ROOM_BYTES: usize = 1280;
 /// 88 bytes: a header of 16, an extended error of 16, the address of its sender of 28, and a reserve.
 const CONTROL_WORDS: usize = 11;
 

@@ -5,6 +5,7 @@
 //! `unsafe`.
 #![allow(unsafe_code)]
 
+mod control;
 mod datagrams;
 mod epoll;
 mod icmp;
