@@ -20,6 +20,7 @@ pub mod measure;
 pub mod open_loop;
 pub mod phone;
 pub mod process;
+pub mod record;
 pub mod refused;
 pub mod register;
 pub mod registering;
