@@ -24,6 +24,7 @@ pub mod record;
 pub mod refused;
 pub mod register;
 pub mod registering;
+pub mod report;
 pub mod statistics;
 pub mod subject;
 pub mod sys;

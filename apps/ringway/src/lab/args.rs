@@ -33,6 +33,29 @@ Examples:
 Exit status: 0 done, 1 a condition of --fail-if holds or the run failed, 2 bad usage."
     )]
     Load(Box<LoadArgs>),
+    /// Make a report of the results of a campaign: one HTML file with charts and tables
+    #[command(
+        after_help = "The file needs no network, no script and no other file, and can be printed. Trials in which the generator was the bottleneck
+are shown hollow and listed, and are no results. Several campaigns can be in one report if they are of the same machine.
+
+Examples:
+  ringway lab report results
+  ringway lab report monday tuesday --out week.html
+
+Exit status: 0 done, 1 the report cannot be written, 2 bad usage or results that cannot be read."
+    )]
+    Report(ReportArgs),
+}
+
+/// Arguments of `ringway lab report`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ReportArgs {
+    /// Folder with the results of `ringway lab run`, or its results.jsonl
+    #[arg(value_name = "DIR", required = true)]
+    pub(crate) results: Vec<PathBuf>,
+    /// File to write (default: report.html beside the first results)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
 }
 
 /// Arguments of `ringway lab load`.
