@@ -11,6 +11,7 @@
 
 pub mod attack;
 pub mod call;
+pub mod campaign;
 pub mod closed_loop;
 pub mod digest;
 pub mod floor;
