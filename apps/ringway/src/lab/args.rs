@@ -22,7 +22,8 @@ pub(crate) enum LabCommand {
         after_help = "The attempts start at planned times, however slowly the server responds, and the response time counts from the
 planned time. A result is marked invalid if the generator was the bottleneck. docs/lab.md explains it.
 
-Conditions of --fail-if: p50 to p100 of the response time (p99>50ms, p99.9>1s), success<99.9%, retransmissions>1%, lag>1ms.
+Conditions of --fail-if: p50 to p100 of the response time (p99>50ms, p99.9>1s), success<99.9%, achieved<99%,
+retransmissions>1%, lag>1ms.
 
 Examples:
   ringway lab load 127.0.0.1:5060 --scenario register --rate 1000 --sources 20
