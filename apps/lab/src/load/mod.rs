@@ -14,12 +14,14 @@ mod statistics;
 mod streams;
 mod target;
 mod thread;
+mod timeline;
 mod tokens;
 mod wire_counters;
 
-pub use criterion::{Criterion, CriterionError};
+pub use criterion::{Criteria, Criterion, CriterionError};
 pub use plan::{Flow, Plan};
 pub use statistics::{Delay, Health, Statistics};
+pub use timeline::Slot;
 pub use wire_counters::WireCounters;
 
 use crate::machine;
@@ -50,8 +52,10 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    fn new(start: Instant) -> Self {
-        Self { is_stopped: AtomicBool::new(false), heard: Heard::new(start), statistics: Mutex::default() }
+    /// State of a run whose attempts are planned from `start` on, for `length`.
+    fn new(start: Instant, length: Duration) -> Self {
+        let statistics = Mutex::new(Statistics::new(start, length));
+        Self { is_stopped: AtomicBool::new(false), heard: Heard::new(start), statistics }
     }
 }
 
@@ -80,7 +84,7 @@ pub fn run(plan: &Plan) -> Result<Run> {
     let companies = (0..plan.threads).map(|index| Company::open(plan.of_thread(index)?));
     let companies = companies.collect::<Result<Vec<_>>>()?;
     let start = now() + START_DELAY;
-    let shared = Arc::new(Shared::new(start));
+    let shared = Arc::new(Shared::new(start, plan.length));
     let mut threads = Vec::new();
     for (index, mut company) in (0_u32..).zip(companies) {
         // The threads take turns.
@@ -172,7 +176,7 @@ fn register(mut config: Config, epoll: &Epoll, player: &mut Player) -> Result<()
     config.arrivals = Some(Arrivals::new(REGISTER_RATE, Spacing::Fixed, start, length));
     let target = config.remote;
     player.generator = Some(Generator::new(config, &seed()?, start));
-    let shared = Shared::new(start);
+    let shared = Shared::new(start, length);
     play(std::slice::from_mut(player), epoll, target, &shared)?;
     let statistics = shared.statistics.into_inner().unwrap_or_else(PoisonError::into_inner);
     if let Some(loss) = statistics.target_loss() {
