@@ -49,7 +49,7 @@ impl Generator {
             attempt.times.bye.get_or_insert(cx.now);
         }
         let flow = match template.has(|word| *word == Keyword::NextUrl) {
-            true => attempt.dialog_flow(),
+            true => attempt.dialog_flow(&self.config),
             false => attempt.flow,
         };
         let random = self.rng.next_u64();
