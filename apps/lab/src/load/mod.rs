@@ -47,6 +47,8 @@ use thread::play;
 pub(crate) struct Shared {
     /// No attempt is started any more.
     is_stopped: AtomicBool,
+    /// Threads look for packets all the time in place of sleeping.
+    is_spinning: bool,
     heard: Heard,
     statistics: Mutex<Statistics>,
 }
@@ -55,13 +57,14 @@ impl Shared {
     /// State of a run whose attempts are planned from `start` on, for `length`.
     fn new(start: Instant, length: Duration) -> Self {
         let statistics = Mutex::new(Statistics::new(start, length));
-        Self { is_stopped: AtomicBool::new(false), heard: Heard::new(start), statistics }
+        Self { is_stopped: AtomicBool::new(false), is_spinning: false, heard: Heard::new(start), statistics }
     }
 }
 
 /// Sockets and registered users, for one load after another.
 pub struct Session {
     plan: Plan,
+    is_spinning: bool,
     companies: Vec<Company>,
 }
 
@@ -99,7 +102,14 @@ impl Session {
         plan.check()?;
         raise_open_files().context("raise the limit of open files")?;
         let companies = (0..plan.threads).map(|index| Company::open(plan.of_thread(index)?));
-        Ok(Self { plan: plan.clone(), companies: companies.collect::<Result<_>>()? })
+        Ok(Self { plan: plan.clone(), is_spinning: false, companies: companies.collect::<Result<_>>()? })
+    }
+
+    /// Lets the threads wait busily, so that no delay contains their waking up. Each then uses a whole processor, of which
+    /// [`Health`] says that it is the bottleneck.
+    #[must_use]
+    pub fn spinning(self) -> Self {
+        Self { is_spinning: true, ..self }
     }
 
     /// Starts a load of `rate` attempts a second for `length`, otherwise as planned.
@@ -110,7 +120,7 @@ impl Session {
         let plan = Plan { rate, length, ..self.plan };
         plan.check()?;
         let start = now() + START_DELAY;
-        let shared = Arc::new(Shared::new(start, length));
+        let shared = Arc::new(Shared { is_spinning: self.is_spinning, ..Shared::new(start, length) });
         let mut threads = Vec::new();
         for (index, mut company) in (0_u32..).zip(self.companies) {
             // The threads take turns.
@@ -158,7 +168,7 @@ impl Run {
             companies.push(thread.join().map_err(|_| anyhow!("a thread of the load generator panicked"))??);
         }
         let statistics = self.shared.statistics.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Ok((statistics, Session { plan: self.plan, companies }))
+        Ok((statistics, Session { plan: self.plan, is_spinning: self.shared.is_spinning, companies }))
     }
 }
 
