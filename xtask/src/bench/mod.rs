@@ -8,6 +8,7 @@
 //! Start reading at [`rows`]; the load generator is `ringway_lab::closed_loop`.
 
 mod attacks;
+mod generator;
 mod instructions;
 mod ordinary;
 mod parse;
@@ -85,6 +86,16 @@ enum Special {
     Ordinary(ordinary::Args),
     /// Measures the phone: SRTP compared with libsrtp2, timing and CPU time of calls, call set-up
     Phone(phone::Args),
+    /// Measures the CPU time of the load generator, beside a bare loop of the same packets and SIPp
+    Generator(generator::Args),
+    /// Plays the load generator without sockets, for a profiler
+    #[command(hide = true)]
+    InMemory {
+        /// Kind of attempts
+        kind: generator::Kind,
+        /// Number of attempts
+        attempts: u64,
+    },
     /// The floor, as a separate process
     #[command(hide = true)]
     Floor {
@@ -123,6 +134,14 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         machine::pin_to(machine::GENERATOR_CPU)?;
         return ordinary::run(args, &root());
     }
+    if let Some(Special::InMemory { kind, attempts }) = args.command {
+        return generator::play_in_memory(kind, attempts);
+    }
+    if let Some(Special::Generator(args)) = &args.command {
+        build("ringway")?;
+        machine::pin_to(machine::GENERATOR_CPU)?;
+        return generator::run(args, &root());
+    }
     if let Some(Special::Attacks(args)) = &args.command {
         build("ringway")?;
         machine::pin_to(machine::GENERATOR_CPU)?;
@@ -141,6 +160,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             | Special::Attacks(_)
             | Special::Ordinary(_)
             | Special::Phone(_)
+            | Special::Generator(_)
+            | Special::InMemory { .. }
             | Special::Floor { .. },
         ) => Ok(()),
     }
