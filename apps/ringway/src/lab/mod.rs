@@ -2,6 +2,7 @@
 
 mod args;
 mod load;
+mod report;
 mod times;
 mod view;
 
@@ -14,5 +15,6 @@ use args::LabCommand;
 pub(crate) fn run(args: LabArgs) -> Result<(), Failure> {
     match args.command {
         LabCommand::Load(load) => load::run(&load),
+        LabCommand::Report(args) => report::run(&args),
     }
 }

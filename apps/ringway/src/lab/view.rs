@@ -33,7 +33,7 @@ impl Result<'_> {
             "seconds": plan.length.as_secs_f64(),
             "users": plan.users.count(),
             "started": counters.started,
-            "achieved_per_s": self.achieved(),
+            "achieved_per_s": statistics.achieved(),
             "outcomes": statistics.outcomes(),
             "success_share": self.success(),
             "open": statistics.open(),
@@ -78,7 +78,7 @@ impl Result<'_> {
             "  successful  {} ({:.2} %), {failures}; {:.0}/s achieved",
             statistics.successes(),
             self.success() * 100.0,
-            self.achieved()
+            statistics.achieved()
         ));
         lines.push(format!(
             "  retransmissions  {} for {} requests",
@@ -118,11 +118,6 @@ impl Result<'_> {
 
     fn success(&self) -> f64 {
         self.statistics.successes() as f64 / (self.statistics.ended() as f64).max(1.0)
-    }
-
-    /// Successful attempts a second, over the time in which attempts were started.
-    fn achieved(&self) -> f64 {
-        self.statistics.successes() as f64 / self.plan.length.as_secs_f64()
     }
 
     fn generator_us(&self) -> f64 {
