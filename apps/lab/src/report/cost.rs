@@ -2,8 +2,8 @@
 
 use super::data::{Entry, Point as Rate, Results, Spread, Variant};
 use super::figure::{Figure, Key};
-use super::plot::{Axis, Plot};
-use super::rates::{Value, X, invalid_key, line, rows};
+use super::plot::Axis;
+use super::rates::{Value, X, invalid_key, panels, rows};
 use super::rows::{Dot, Group, Row, Rows};
 use super::scale::Kind;
 use super::svg::Mark;
@@ -17,33 +17,21 @@ pub(super) fn cpu(results: &Results<'_>, entry: &Entry<'_>) -> Figure {
         of: |trial| trial.server_cpu_us,
         text: |us| format!("{} µs of CPU time for each attempt", amount(us)),
     };
-    let x = X::of(entry);
-    let axis = x.axis(entry);
     let y = Axis { title: "server CPU time, µs for each attempt", ..Axis::default() };
-    let mut panels = Vec::new();
-    for variant in
-        entry.variants.iter().filter(|variant| variant.series.iter().any(|series| series.points.len() > 1))
-    {
-        let lines = variant.series.iter().map(|series| line(results, series, x, value)).collect();
-        let description =
-            format!("{}: server CPU time for each attempt against {}", variant.name, axis.title);
-        let plot = Plot { description, x: axis, y, lines, reference: None };
-        if !plot.is_empty() {
-            panels.push((variant.name.to_owned(), plot.svg()));
-        }
-    }
-    let has_rates = !panels.is_empty();
+    let has_rates =
+        entry.variants.iter().flat_map(|variant| &variant.series).any(|series| series.points.len() > 1);
+    let x = X::of(entry).axis(entry);
+    let mut panels = if has_rates { panels(results, entry, x, y, value, None) } else { Vec::new() };
     let beside = beside(results, entry);
     if !beside.is_empty() {
-        let heading =
-            if has_rates { "beside each other, at the highest common rate with a valid result" } else { "" };
+        let heading = if has_rates { "beside each other, at one rate" } else { "" };
         panels.push((heading.to_owned(), beside.svg()));
     }
-    let mut keys = vec![Key::Trial, Key::Interval];
+    let mut keys = vec![Key::Trial, Key::Interval("95 % interval, or range of fewer than 6 trials")];
     keys.extend(invalid_key(entry));
     Figure {
         title: "CPU time of the server for each attempt",
-        note: "Bars are medians, dots the trials. The interval is the 95 % confidence interval of the median (sign test); with fewer than 6 trials, which cannot give it, it is the range of the trials. CPU time for each attempt falls as the rate rises: only values at the same rate are compared.".to_owned(),
+        note: "Bars are medians, dots the trials. The interval is the 95 % confidence interval of the median (sign test); with fewer than 6 trials, which cannot give it, it is the range of the trials. CPU time for each attempt falls as the rate rises: only values at the same rate are compared, the highest one at which all targets met the criterion.".to_owned(),
         keys,
         panels,
         table: cpu_table(results, entry),
@@ -149,17 +137,23 @@ pub(super) fn ratios(entry: &Entry<'_>) -> Option<Figure> {
     let group = |comparison: &&&Comparison| {
         let (low, high) = (comparison.ci_low, comparison.ci_high);
         let interval = low.zip(high);
-        let label = format!("{} ×", amount(comparison.ratio));
-        let tip = match interval {
-            Some((low, high)) => format!("{label}, 95 % interval {} to {}", amount(low), amount(high)),
-            None => format!("{label}, no interval with {} trials", comparison.n),
+        let ratio = amount(comparison.ratio);
+        let (label, tip) = match interval {
+            Some((low, high)) => {
+                let (low, high) = (amount(low), amount(high));
+                (format!("{ratio} ({low}–{high})"), format!("{ratio}, 95 % interval {low} to {high}"))
+            }
+            None => (ratio.clone(), format!("{ratio}, no interval with {} trials", comparison.n)),
         };
         let variant =
             if comparison.variant.is_empty() { String::new() } else { format!("{}: ", comparison.variant) };
-        let name =
-            format!("{variant}{} of {} / {}", metric(&comparison.metric).0, comparison.a, comparison.b);
+        let heading = format!("{variant}{}", metric(&comparison.metric).0);
+        let name = format!("{} / {}", comparison.a, comparison.b);
         let dots = vec![Dot { value: comparison.ratio, mark: Mark::Target(3), tip }];
-        Group { name, rows: vec![Row { style: NEUTRAL, interval, dots, label, ..Row::default() }] }
+        Group {
+            name: heading,
+            rows: vec![Row { style: NEUTRAL, name, interval, dots, label, ..Row::default() }],
+        }
     };
     let row = |comparison: &&Comparison| {
         let (name, unit) = metric(&comparison.metric);
@@ -184,7 +178,8 @@ pub(super) fn ratios(entry: &Entry<'_>) -> Option<Figure> {
     Some(Figure {
         title: "Ratios",
         note: "The first named divided by the second: below 1 the first one needs less. The line is the 95 % confidence interval of the ratio of the medians; two servers differ if it does not contain 1.".to_owned(),
-        keys: vec![Key::Reference("1: no difference"), Key::Interval],
+        is_neutral: true,
+        keys: vec![Key::Reference("1: no difference"), Key::Interval("95 % interval")],
         panels: vec![(String::new(), rows.svg())],
         table: Table {
             head: &[

@@ -5,7 +5,7 @@ use super::text::short;
 use crate::record::{
     Campaign, Comparison, Experiment, Failed, Measurement, Peak, Percentiles, Record, Target,
 };
-use crate::statistics::median;
+use crate::statistics::{median, median_interval};
 use anyhow::{Result, bail};
 use std::collections::BTreeMap;
 
@@ -144,8 +144,7 @@ impl<'a> Results<'a> {
 
     /// All trials.
     pub(super) fn trials(&self) -> impl Iterator<Item = &'a Measurement> {
-        let variants = self.experiments.iter().flat_map(|entry| &entry.variants);
-        let points = variants.flat_map(|variant| &variant.series).flat_map(|series| &series.points);
+        let points = self.experiments.iter().flat_map(Entry::points);
         points.flat_map(|point| point.trials.iter().copied())
     }
 
@@ -259,6 +258,12 @@ impl<'a> Entry<'a> {
         variant.add(target, measurement)
     }
 
+    /// Points of all variants and targets.
+    pub(super) fn points(&self) -> impl Iterator<Item = &Point<'a>> {
+        let series = self.variants.iter().flat_map(|variant| &variant.series);
+        series.flat_map(|series| &series.points)
+    }
+
     /// Trials that do not count, with the number of their target.
     pub(super) fn invalid(&self) -> impl Iterator<Item = (usize, &'a Measurement)> {
         let series = self.variants.iter().flat_map(|variant| &variant.series);
@@ -322,7 +327,7 @@ impl Spread {
         let values: Vec<f64> = values.filter(|value| value.is_finite()).collect();
         let low = values.iter().copied().reduce(f64::min)?;
         let high = values.iter().copied().reduce(f64::max)?;
-        let confidence = None;
+        let confidence = median_interval(&values).map(|[low, high]| (low, high));
         Some(Self { median: median(values.iter().copied()), low, high, n: values.len(), confidence })
     }
 

@@ -13,6 +13,8 @@ pub(super) struct Figure {
     pub(super) note: String,
     /// Legend of parts in place of the targets.
     pub(super) parts: &'static [&'static str],
+    /// The charts have no colours of targets.
+    pub(super) is_neutral: bool,
     /// Marks that the legend explains besides the targets.
     pub(super) keys: Vec<Key>,
     /// Heading and picture.
@@ -30,7 +32,7 @@ pub(super) enum Key {
     /// A small dot.
     Trial,
     /// A line with ends.
-    Interval,
+    Interval(&'static str),
     /// A dashed grey line.
     Reference(&'static str),
 }
@@ -82,7 +84,7 @@ impl Figure {
             );
             page.push(format_args!("<li>{swatch}{}", Text(name)));
         }
-        if self.parts.is_empty() {
+        if self.parts.is_empty() && !self.is_neutral {
             for target in entry.shown_targets() {
                 let name = Text(results.name_of(target));
                 let mark = shape(target, 17.0, 6.0);
@@ -108,7 +110,7 @@ impl Key {
                 ("<path class=\"x\" d=\"M13.5 2.5l7 7m0-7l-7 7\"/>", "trial missed the criterion")
             }
             Self::Trial => ("<circle class=\"d\" cx=\"17\" cy=\"6\" r=\"3\"/>", "trial"),
-            Self::Interval => ("<path class=\"w\" d=\"M4 2v8M4 6H30M30 2v8\"/>", "interval"),
+            Self::Interval(name) => ("<path class=\"w\" d=\"M4 2v8M4 6H30M30 2v8\"/>", name),
             Self::Reference(name) => ("<path class=\"r\" d=\"M0 6H34\"/>", name),
         }
     }

@@ -116,6 +116,14 @@ fn write_experiment(page: &mut Markup, results: &Results<'_>, entry: &Entry<'_>,
     page.push(format_args!("<section><h2 id=\"e{number}\">{}</h2>", Text(&name(entry))));
     let line = text::short(&verdict::line(results, entry), VERDICT_CHARS_MAX);
     page.push(format_args!("<p class=\"verdict\">{}", Text(&line)));
+    let details = verdict::details(results, entry);
+    if details.len() > 1 {
+        page.push(format_args!("<ul>"));
+        for text in &details {
+            page.push(format_args!("<li>{}", Text(&text::short(text, VERDICT_CHARS_MAX))));
+        }
+        page.push(format_args!("</ul>"));
+    }
     for (name, text) in [("Reproduces", &experiment.reproduces), ("Criterion", &experiment.criterion)] {
         if !text.is_empty() {
             page.push(format_args!("<p>{name}: {}", Text(&text::short(text, VERDICT_CHARS_MAX))));
@@ -149,8 +157,7 @@ fn write_experiment(page: &mut Markup, results: &Results<'_>, entry: &Entry<'_>,
 fn figures(results: &Results<'_>, entry: &Entry<'_>) -> Vec<Figure> {
     let mut figures = Vec::new();
     figures.extend(peak::peaks(results, entry));
-    let has_trials =
-        entry.variants.iter().flat_map(|variant| &variant.series).any(|series| !series.points.is_empty());
+    let has_trials = entry.points().next().is_some();
     if has_trials {
         match entry.experiment.chart {
             Chart::Rates => {

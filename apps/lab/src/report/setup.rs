@@ -99,14 +99,7 @@ fn write_servers(page: &mut Markup, results: &Results<'_>) {
 fn experiments(results: &Results<'_>) -> Table {
     let row = |entry: &super::data::Entry<'_>| {
         let experiment = &entry.experiment;
-        let trials = || {
-            entry
-                .variants
-                .iter()
-                .flat_map(|variant| &variant.series)
-                .flat_map(|series| &series.points)
-                .flat_map(|point| &point.trials)
-        };
+        let trials = || entry.points().flat_map(|point| &point.trials);
         let range = |value: fn(&Measurement) -> f64| {
             Spread::of(trials().map(|trial| value(trial))).map_or_else(
                 || "–".to_owned(),
@@ -121,7 +114,6 @@ fn experiments(results: &Results<'_>) -> Table {
             experiment.scenario.clone(),
             experiment.transport.clone(),
             experiment.digest.clone(),
-            experiment.criterion.clone(),
             range(|trial| trial.rate),
             range(|trial| trial.seconds),
             trials().count().to_string(),
@@ -133,12 +125,11 @@ fn experiments(results: &Results<'_>) -> Table {
             "Scenario",
             "Transport",
             "Digest",
-            "Criterion",
             "Offered, attempts/s",
             "Length of a trial, s",
             "Trials",
         ],
-        text_columns: 5,
+        text_columns: 4,
         rows: results.experiments.iter().map(row).collect(),
     }
 }

@@ -32,7 +32,10 @@ fn out(args: &ReportArgs) -> Result<PathBuf, Failure> {
     let out = args.out.clone().unwrap_or_else(default);
     let same = |path: &Path| matches!((path.canonicalize(), out.canonicalize()), (Ok(a), Ok(b)) if a == b);
     if args.results.iter().any(|results| same(results) || same(&results.join(record::FILE))) {
-        return Err(Failure::usage(format!("--out {}: these are the results; name another file", out.display())));
+        return Err(Failure::usage(format!(
+            "--out {}: these are the results; name another file",
+            out.display()
+        )));
     }
     Ok(out)
 }
