@@ -99,6 +99,28 @@ impl Users {
         Ok(Self(Names::List(list)))
     }
 
+    /// Part `index` of `parts` parts of nearly equal size, in order. `None`: there is no user for it.
+    pub fn part(&self, index: u32, parts: u32) -> Option<Self> {
+        let bound = |index: u32| {
+            let bound = u64::from(self.count()) * u64::from(index.min(parts)) / u64::from(parts.max(1));
+            u32::try_from(bound).unwrap_or(u32::MAX)
+        };
+        let (start, end) = (bound(index), bound(index.saturating_add(1)));
+        if start >= end {
+            return None;
+        }
+        Some(Self(match &self.0 {
+            Names::Rule { prefix, digits, first, password, .. } => Names::Rule {
+                prefix: prefix.clone(),
+                digits: *digits,
+                first: first + start,
+                count: end - start,
+                password: password.clone(),
+            },
+            Names::List(list) => Names::List(list.get(start as usize..end as usize)?.to_vec()),
+        }))
+    }
+
     /// Number of users; at least 1.
     pub fn count(&self) -> u32 {
         match &self.0 {
@@ -159,6 +181,20 @@ mod tests {
         let names: Vec<_> = (0..4).map(|index| name(&users, index)).collect();
         assert_eq!(names, [&b"u0008"[..], b"u0009", b"u0010", b"u0008"]);
         assert_eq!(name(&Users::by_rule("alice", 0, 0, 1, "").unwrap(), 0), b"alice");
+    }
+
+    #[test]
+    fn parts_together_are_all_users_in_order() {
+        let list = (0..7).map(|index| User { name: alloc::format!("l{index}").into(), password: "".into() });
+        for users in [Users::by_rule("u", 4, 100, 7, "p").unwrap(), Users::from_list(list.collect()).unwrap()]
+        {
+            let all: Vec<_> = (0..7).map(|index| name(&users, index)).collect();
+            let parts = (0..3).map(|part| users.part(part, 3).unwrap());
+            let together: Vec<_> =
+                parts.flat_map(|part| (0..part.count()).map(move |index| name(&part, index))).collect();
+            assert_eq!(together, all);
+            assert_eq!((users.part(0, 8).map(|part| part.count()), users.part(3, 3).is_none()), (None, true));
+        }
     }
 
     #[test]

@@ -7,14 +7,14 @@ use self::sending::Sent;
 use crate::attempt::{Attempt, Invite, Times};
 use crate::scenario::{Received as Expected, Step};
 use crate::template::{Keyword, Kind};
-use crate::{Config, ConnectionUse, Outcome, Report};
+use crate::{Arrivals, Config, ConnectionUse, Outcome, Report, Scenario};
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use hashbrown::HashTable;
 use ringway_sansio::{
-    ConnectionId, Context, Deadline, Event, Flow, Instant, ListenerId, Node, Received, Rng, Seed, ShardKey,
-    TimerKey, Token, Wheel,
+    ConnectionId, Context, Deadline, Event, Flow, IcmpError, Instant, ListenerId, Node, Received, Rng, Seed,
+    ShardKey, TimerKey, Token, Wheel,
 };
 use ringway_sip::{Limits, Message, Method, Start};
 use ringway_transaction::{Answer, BranchKey, ClientId, Notice, SipFramer, Slab, SlabKey, Transactions};
@@ -44,6 +44,9 @@ pub struct Generator {
     hash_key: [u8; 16],
     counters: Counters,
     notices: Vec<Notice<Owner>>,
+    /// Closed connections whose attempts have not been ended yet, and the time of the first of them.
+    closed: Vec<ConnectionId>,
+    closed_at: Option<Instant>,
 }
 
 /// State of a user.
@@ -60,6 +63,9 @@ struct UserState {
 pub enum Action {
     /// An attempt has ended.
     Ended(Report),
+    /// The connection of an ended attempt is not used any more ([`ConnectionUse::PerAttempt`]): write what is queued, and
+    /// close it.
+    Release(ConnectionId),
 }
 
 /// Counters of a generator; the values only increase.
@@ -121,7 +127,18 @@ impl Generator {
             hash_key: key(3),
             counters: Counters::default(),
             notices: Vec::new(),
+            closed: Vec::new(),
+            closed_at: None,
         }
+    }
+
+    /// Plans attempts of the same users with another scenario. Call-IDs and CSeqs of the users continue, so that a REGISTER
+    /// refreshes the binding of an earlier one.
+    pub fn continue_with(&mut self, scenario: Arc<Scenario>, arrivals: Arrivals) {
+        self.is_one_each = scenario.has(|word| *word == Keyword::UserCallId);
+        self.config.scenario = scenario;
+        self.config.arrivals = Some(arrivals);
+        self.next_user = 0;
     }
 
     /// Number of open attempts.
@@ -366,6 +383,34 @@ impl Generator {
             self.transactions.drop_server(server);
         }
         cx.emit(Action::Ended(attempt.report(cx.now, outcome)));
+        if let Some(connection) = attempt.flow.connection
+            && self.config.connections == ConnectionUse::PerAttempt
+            && self.config.scenario.is_caller()
+        {
+            cx.emit(Action::Release(connection));
+        }
+    }
+
+    /// Ends the attempts that wait for a response on a closed connection. One pass is for all connections that were closed
+    /// together.
+    fn end_closed(&mut self, cx: &mut Context<'_, Action>) {
+        if self.closed_at.take().is_none() {
+            return;
+        }
+        self.closed.sort_unstable();
+        let is_closed = |attempt: &Attempt| {
+            attempt.client.is_some()
+                && attempt.flow.connection.is_some_and(|id| self.closed.binary_search(&id).is_ok())
+        };
+        let ended: Vec<SlabKey> =
+            self.attempts.iter().filter(|(_, attempt)| is_closed(attempt)).map(|(key, _)| key).collect();
+        self.closed.clear();
+        for key in ended {
+            if let Some(client) = self.attempts.get(key).and_then(|attempt| attempt.client) {
+                self.transactions.drop_client(client);
+            }
+            self.end(cx, key, Outcome::Unreachable);
+        }
     }
 
     fn handle_notices(&mut self, cx: &mut Context<'_, Action>) {
@@ -412,12 +457,26 @@ impl Node for Generator {
     fn on_event(&mut self, cx: &mut Context<'_, Action>, event: Event) {
         match event {
             Event::Unreachable(token) => self.transactions.unreachable(cx, token, &mut self.notices),
-            Event::Closed(_) | Event::Resolved { .. } => {}
+            Event::Closed(connection) => {
+                self.closed.push(connection);
+                self.closed_at.get_or_insert(cx.now);
+            }
+            Event::Resolved { .. } => {}
         }
         self.handle_notices(cx);
     }
 
+    fn shard_of_quoted(quoted: &[u8], _shards: u16) -> Option<u16> {
+        ringway_transaction::shard_of_quoted(quoted).map(|_| 0)
+    }
+
+    fn on_icmp_error(&mut self, cx: &mut Context<'_, Action>, error: IcmpError<'_>) {
+        self.transactions.icmp_error(cx, error, &mut self.notices);
+        self.handle_notices(cx);
+    }
+
     fn on_timeout(&mut self, cx: &mut Context<'_, Action>) {
+        self.end_closed(cx);
         self.transactions.on_timeout(cx, &mut self.notices);
         self.handle_notices(cx);
         while let Some((key, timer)) = self.wheel.expire(cx.now) {
@@ -431,7 +490,8 @@ impl Node for Generator {
         let timer = self.wheel.next_due().map(|at| Deadline { at, reason: "a timer of an attempt" });
         let arrival = self.next_arrival().map(|at| Deadline { at, reason: "a planned attempt" });
         let transaction = self.transactions.next_deadline();
-        [timer, arrival, transaction].into_iter().flatten().min_by_key(|deadline| deadline.at)
+        let closed = self.closed_at.map(|at| Deadline { at, reason: "closed connections" });
+        [timer, arrival, transaction, closed].into_iter().flatten().min_by_key(|deadline| deadline.at)
     }
 }
 
