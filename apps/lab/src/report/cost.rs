@@ -132,11 +132,39 @@ fn cpu_table(results: &Results<'_>, entry: &Entry<'_>) -> Table {
 
 /// Ratios of two targets or variants with their confidence intervals. `None` without comparisons.
 pub(super) fn ratios(entry: &Entry<'_>) -> Option<Figure> {
-    let usable = || entry.comparisons.iter().filter(|comparison| comparison.ratio > 0.0);
-    usable().next()?;
-    let group = |comparison: &&&Comparison| {
-        let (low, high) = (comparison.ci_low, comparison.ci_high);
-        let interval = low.zip(high);
+    let usable: Vec<&Comparison> = entry.comparisons.iter().copied().filter(|one| one.ratio > 0.0).collect();
+    let mut metrics: Vec<&str> = Vec::new();
+    for comparison in &usable {
+        if !metrics.contains(&comparison.metric.as_str()) {
+            metrics.push(&comparison.metric);
+        }
+    }
+    let panel = |name: &&str| {
+        let of_metric = usable.iter().copied().filter(|comparison| comparison.metric == **name);
+        let rows = ratio_rows(of_metric);
+        (!rows.is_empty()).then(|| (metric(name).0.to_owned(), rows.svg()))
+    };
+    let panels: Vec<(String, String)> = metrics.iter().take(METRICS_MAX).filter_map(panel).collect();
+    let table = ratio_table(&usable);
+    (!panels.is_empty()).then(|| Figure {
+        title: "Ratios",
+        note: "The first named divided by the second: below 1 the first one needs less. The line is the 95 % confidence interval of the ratio of the medians (resampling); two servers differ if it does not contain 1. Only trials that met the criterion.".to_owned(),
+        is_neutral: true,
+        keys: vec![Key::Reference("1: no difference"), Key::Interval("95 % interval")],
+        panels,
+        table,
+        ..Figure::default()
+    })
+}
+
+/// Rows of a metric: a group for each variant and pair, a row for each rate.
+fn ratio_rows<'c>(comparisons: impl Iterator<Item = &'c Comparison>) -> Rows {
+    let mut groups: Vec<Group> = Vec::new();
+    for comparison in comparisons.take(RATIOS_MAX) {
+        let variant =
+            if comparison.variant.is_empty() { String::new() } else { format!("{}: ", comparison.variant) };
+        let heading = format!("{variant}{} / {}", comparison.a, comparison.b);
+        let interval = comparison.ci_low.zip(comparison.ci_high);
         let ratio = amount(comparison.ratio);
         let (label, tip) = match interval {
             Some((low, high)) => {
@@ -145,16 +173,21 @@ pub(super) fn ratios(entry: &Entry<'_>) -> Option<Figure> {
             }
             None => (ratio.clone(), format!("{ratio}, no interval with {} trials", comparison.n)),
         };
-        let variant =
-            if comparison.variant.is_empty() { String::new() } else { format!("{}: ", comparison.variant) };
-        let heading = format!("{variant}{}", metric(&comparison.metric).0);
-        let name = format!("{} / {}", comparison.a, comparison.b);
+        let name =
+            if comparison.rate > 0.0 { format!("{}/s", amount(comparison.rate)) } else { String::new() };
         let dots = vec![Dot { value: comparison.ratio, mark: Mark::Target(3), tip }];
-        Group {
-            name: heading,
-            rows: vec![Row { style: NEUTRAL, name, interval, dots, label, ..Row::default() }],
+        let row = Row { style: NEUTRAL, name, interval, dots, label, ..Row::default() };
+        match groups.iter_mut().find(|group| group.name == heading) {
+            Some(group) => group.rows.push(row),
+            None => groups.push(Group { name: heading, rows: vec![row] }),
         }
-    };
+    }
+    let axis = Axis { title: "ratio", contains: 1.0, ..Axis::default() };
+    let description = "Ratios with their 95 % confidence intervals".to_owned();
+    Rows { description, axis, groups, reference: Some(1.0) }
+}
+
+fn ratio_table(comparisons: &[&Comparison]) -> Table {
     let row = |comparison: &&Comparison| {
         let (name, unit) = metric(&comparison.metric);
         let end = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), amount);
@@ -163,6 +196,7 @@ pub(super) fn ratios(entry: &Entry<'_>) -> Option<Figure> {
             name.to_owned(),
             comparison.a.clone(),
             comparison.b.clone(),
+            amount(comparison.rate),
             format!("{} {unit}", amount(comparison.median_a)),
             format!("{} {unit}", amount(comparison.median_b)),
             amount(comparison.ratio),
@@ -171,33 +205,30 @@ pub(super) fn ratios(entry: &Entry<'_>) -> Option<Figure> {
             comparison.n.to_string(),
         ]
     };
-    let axis = Axis { title: "ratio", contains: 1.0, ..Axis::default() };
-    let description = "Ratios with their 95 % confidence intervals".to_owned();
-    let groups = usable().collect::<Vec<_>>().iter().take(GROUPS_MAX).map(group).collect();
-    let rows = Rows { description, axis, groups, reference: Some(1.0) };
-    Some(Figure {
-        title: "Ratios",
-        note: "The first named divided by the second: below 1 the first one needs less. The line is the 95 % confidence interval of the ratio of the medians; two servers differ if it does not contain 1.".to_owned(),
-        is_neutral: true,
-        keys: vec![Key::Reference("1: no difference"), Key::Interval("95 % interval")],
-        panels: vec![(String::new(), rows.svg())],
-        table: Table {
-            head: &[
-                "Variant", "Value", "First", "Second", "Median of the first", "Median of the second", "Ratio", "Interval from", "Interval to", "Trials of each",
-            ],
-            text_columns: 4,
-            rows: usable().map(row).collect(),
-        },
-        ..Figure::default()
-    })
+    Table {
+        head: &[
+            "Variant",
+            "Value",
+            "First",
+            "Second",
+            "Offered, attempts/s",
+            "Median of the first",
+            "Median of the second",
+            "Ratio",
+            "Interval from",
+            "Interval to",
+            "Trials of each",
+        ],
+        text_columns: 4,
+        rows: comparisons.iter().map(row).collect(),
+    }
 }
 
 /// Name and unit of a compared value.
-pub(super) fn metric(name: &str) -> (&str, &'static str) {
+fn metric(name: &str) -> (&str, &'static str) {
     match name {
         "server_cpu_us" => ("server CPU time for each attempt", "µs"),
-        "response_ms" | "p99" => ("response time", "ms"),
-        "peak" | "rate" => ("peak", "attempts/s"),
+        "response_p99_ms" => ("p99 of the response time", "ms"),
         other => (other, ""),
     }
 }
@@ -372,5 +403,8 @@ fn connections(point: &Rate<'_>) -> Option<u32> {
 /// Style that is no target's.
 const NEUTRAL: usize = 9;
 
-/// Most rows of the chart of ratios.
-const GROUPS_MAX: usize = 24;
+/// Most rows of a chart of ratios.
+const RATIOS_MAX: usize = 48;
+
+/// Most compared values with a chart of their own.
+const METRICS_MAX: usize = 4;

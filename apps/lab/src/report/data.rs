@@ -37,8 +37,10 @@ pub(super) struct Results<'a> {
 pub(super) struct Server<'a> {
     /// Name, with a number if servers of several campaigns differ.
     pub(super) name: String,
-    /// Record of the target; `None` if the file has none.
-    pub(super) record: Option<&'a Target>,
+    /// Name in the records.
+    base: &'a str,
+    /// Records of the target, one for each configuration; none if the file has none.
+    pub(super) records: Vec<&'a Target>,
 }
 
 /// An experiment with its results.
@@ -170,17 +172,23 @@ impl<'a> Results<'a> {
     }
 
     fn add_target(&mut self, target: &'a Target) {
-        let same = self.targets.iter().position(|server| server.record == Some(target));
-        let number = same.or_else(|| self.add_server(&target.target, Some(target)));
-        match number {
-            Some(number) => {
-                self.numbers.insert(&target.target, number);
-            }
-            None => self.left_out += 1,
+        // Within a campaign a target has one version and several configurations. Between campaigns the version may change.
+        let in_campaign = self.numbers.get(target.target.as_str()).copied();
+        let same =
+            in_campaign.or_else(|| self.targets.iter().position(|server| server.is_version_of(target)));
+        let Some(number) = same.or_else(|| self.add_server(&target.target)) else {
+            self.left_out += 1;
+            return;
+        };
+        self.numbers.insert(&target.target, number);
+        if let Some(server) = self.targets.get_mut(number).filter(|server| !server.records.contains(&target))
+        {
+            let is_added = push_to(&mut server.records, Some(target));
+            self.left_out += usize::from(!is_added);
         }
     }
 
-    fn add_server(&mut self, name: &str, record: Option<&'a Target>) -> Option<usize> {
+    fn add_server(&mut self, name: &'a str) -> Option<usize> {
         if self.targets.len() >= STYLES {
             return None;
         }
@@ -191,7 +199,7 @@ impl<'a> Results<'a> {
             count += 1;
             shown = format!("{} ({count})", short(base, NAME_CHARS_MAX));
         }
-        self.targets.push(Server { name: shown, record });
+        self.targets.push(Server { name: shown, base: name, records: Vec::new() });
         Some(self.targets.len() - 1)
     }
 
@@ -200,7 +208,7 @@ impl<'a> Results<'a> {
         if let Some(number) = self.numbers.get(name) {
             return Some(*number);
         }
-        let number = self.add_server(name, None)?;
+        let number = self.add_server(name)?;
         self.numbers.insert(name, number);
         Some(number)
     }
@@ -241,6 +249,12 @@ fn push_to<T>(list: &mut Vec<T>, value: Option<T>) -> bool {
             true
         }
         _ => false,
+    }
+}
+
+impl Server<'_> {
+    fn is_version_of(&self, target: &Target) -> bool {
+        self.base == target.target && self.records.iter().all(|record| record.version == target.version)
     }
 }
 

@@ -3,7 +3,7 @@
 use super::data::{Entry, Results};
 use super::svg::shape;
 use super::table::Table;
-use super::text::{Markup, Text};
+use super::text::{Markup, Text, short};
 
 /// Charts of one question, a panel for each variant.
 #[derive(Debug, Default)]
@@ -38,8 +38,8 @@ pub(super) enum Key {
 }
 
 impl Figure {
-    /// HTML of the figure, with its table if that fits `bytes_max`.
-    pub(super) fn html(&self, results: &Results<'_>, entry: &Entry<'_>, bytes_max: usize) -> Option<String> {
+    /// HTML of the figure.
+    pub(super) fn html(&self, results: &Results<'_>, entry: &Entry<'_>) -> String {
         let mut page = Markup::default();
         page.push(format_args!("<figure><h4>{}</h4>", Text(self.title)));
         if !self.panels.is_empty() {
@@ -49,31 +49,28 @@ impl Figure {
         for (heading, svg) in self.panels.iter().take(PANELS_MAX) {
             page.push(format_args!("<div class=\"panel\">"));
             if !heading.is_empty() {
-                page.push(format_args!("<h5>{}</h5>", Text(heading)));
+                page.push(format_args!("<h5>{}</h5>", Text(&short(heading, HEADING_CHARS_MAX))));
             }
             page.push(format_args!("{svg}</div>"));
         }
-        page.push(format_args!("</div><figcaption>{}", Text(&self.note)));
+        page.push(format_args!("</div><figcaption>{}", Text(&short(&self.note, NOTE_CHARS_MAX))));
         if let Some(more @ 1..) = self.panels.len().checked_sub(PANELS_MAX) {
             page.push(format_args!(" {more} panels more are only in the table."));
         }
         if !entry.experiment.command.is_empty() {
-            let command = Text(&entry.experiment.command);
+            let command = short(&entry.experiment.command, NOTE_CHARS_MAX);
+            let command = Text(&command);
             page.push(format_args!("<p class=\"cmd\">Command: <code>{command}</code>"));
         }
         page.push(format_args!("</figcaption>"));
-        let mut table = Markup::default();
         if !self.table.rows.is_empty() {
             let open = if self.panels.is_empty() { " open" } else { "" };
-            table.push(format_args!("<details{open}><summary>Numbers</summary>"));
-            self.table.write(&mut table);
-            table.push(format_args!("</details>"));
+            page.push(format_args!("<details{open}><summary>Numbers</summary>"));
+            self.table.write(&mut page);
+            page.push(format_args!("</details>"));
         }
-        if page.len() + table.len() + END.len() <= bytes_max {
-            page.push(format_args!("{table}"));
-        }
-        page.push(format_args!("{END}"));
-        (page.len() <= bytes_max).then(|| page.into_string())
+        page.push(format_args!("</figure>"));
+        page.into_string()
     }
 
     fn write_legend(&self, page: &mut Markup, results: &Results<'_>, entry: &Entry<'_>) {
@@ -127,10 +124,14 @@ impl Entry<'_> {
     }
 }
 
-const END: &str = "</figure>";
-
 /// Start of a picture in a legend.
 const LINE: &str = "<svg viewBox=\"0 0 34 12\" width=\"34\" height=\"12\" aria-hidden=\"true\">";
+
+/// Longest text below the charts.
+const NOTE_CHARS_MAX: usize = 1_500;
+
+/// Longest heading of a panel.
+const HEADING_CHARS_MAX: usize = 150;
 
 /// Most panels of a figure.
 const PANELS_MAX: usize = 16;

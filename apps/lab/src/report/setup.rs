@@ -2,7 +2,7 @@
 
 use super::data::{Results, Spread};
 use super::table::Table;
-use super::text::{Markup, Text, amount, count, percent};
+use super::text::{Markup, Text, amount, count, percent, short};
 use crate::record::{Campaign, Measurement};
 
 /// Writes the section.
@@ -30,7 +30,7 @@ pub(super) fn write(page: &mut Markup, results: &Results<'_>) {
 }
 
 fn fact(page: &mut Markup, name: &str, text: &str) {
-    page.push(format_args!("<tr><th>{}<td>{}", Text(name), Text(text)));
+    page.push(format_args!("<tr><th>{}<td>{}", Text(name), Text(&short(text, FACT_CHARS_MAX))));
 }
 
 fn write_campaign(page: &mut Markup, campaign: &Campaign) {
@@ -74,7 +74,7 @@ fn noise(results: &Results<'_>) -> Vec<(&'static str, String)> {
 fn write_servers(page: &mut Markup, results: &Results<'_>) {
     page.push(format_args!("<h3>Servers</h3>"));
     for server in &results.targets {
-        let Some(record) = server.record else {
+        let Some(first) = server.records.first() else {
             page.push(format_args!(
                 "<p><b>{}</b>: the results do not describe this server.",
                 Text(&server.name)
@@ -82,15 +82,21 @@ fn write_servers(page: &mut Markup, results: &Results<'_>) {
             continue;
         };
         page.push(format_args!(
-            "<p><b>{}</b>: {}<br><code>{}</code>",
+            "<p><b>{}</b>: {}",
             Text(&server.name),
-            Text(&record.version),
-            Text(&record.command)
+            Text(&short(&first.version, FACT_CHARS_MAX))
         ));
-        if !record.settings.is_empty() {
+        let mut shown: Vec<(&str, &str)> = Vec::new();
+        for record in &server.records {
+            let configuration = (record.command.as_str(), record.settings.as_str());
+            if shown.contains(&configuration) || page.len() > SETTINGS_BYTES_MAX {
+                continue;
+            }
+            shown.push(configuration);
+            let (command, settings) = (Text(configuration.0), Text(configuration.1));
             page.push(format_args!(
-                "<details><summary>Configuration</summary><pre>{}</pre></details>",
-                Text(&record.settings)
+                "<details><summary>Configuration {}: <code>{command}</code></summary><pre>{settings}</pre></details>",
+                shown.len()
             ));
         }
     }
@@ -171,3 +177,9 @@ fn baselines(results: &Results<'_>) -> Table {
         rows: results.baselines.iter().map(row).collect(),
     }
 }
+
+/// Longest text of a fact.
+const FACT_CHARS_MAX: usize = 500;
+
+/// Size of the report after which no further configuration is written.
+const SETTINGS_BYTES_MAX: usize = 400_000;

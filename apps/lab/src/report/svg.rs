@@ -1,7 +1,7 @@
 //! Parts that all charts have: the picture, axes, marks.
 
 use super::scale::Scale;
-use super::text::{Markup, Text};
+use super::text::{Markup, Text, short};
 use std::fmt;
 
 /// Width of every chart. The page scales it.
@@ -52,7 +52,7 @@ impl Svg {
         let mut markup = Markup::default();
         markup.push(format_args!(
             "<svg viewBox=\"0 0 {WIDTH} {height:.0}\" role=\"img\" aria-label=\"{}\">",
-            Text(description)
+            Text(&short(description, TIP_CHARS_MAX))
         ));
         Self { markup }
     }
@@ -101,7 +101,8 @@ impl Svg {
 
     /// Draws a mark with its tooltip.
     pub(super) fn mark(&mut self, mark: Mark, (x, y): (f64, f64), tip: &str) {
-        let tip = Text(tip);
+        let tip = short(tip, TIP_CHARS_MAX);
+        let tip = Text(&tip);
         match mark {
             Mark::Target(style) => {
                 let path = shape(style, x, y);
@@ -146,3 +147,6 @@ pub(super) fn shape(style: usize, x: f64, y: f64) -> String {
         _ => format!("M{:.1} {:.1}h3v-3h3v3h3v3h-3v3h-3v-3h-3z", x - 4.5, y - 1.5),
     }
 }
+
+/// Longest tooltip.
+const TIP_CHARS_MAX: usize = 200;

@@ -166,7 +166,8 @@ fn cpu(results: &Results<'_>, entry: &Entry<'_>, variant: &Variant<'_>) -> Optio
     let rate = common_rate(variant)?;
     let text = targets(results, variant, |series| Some(format!("{} µs", amount(cpu_at(series, rate)?))))?;
     let is_ratio = |comparison: &&&Comparison| {
-        comparison.metric == "server_cpu_us" && comparison.variant == variant.name
+        let is_load = comparison.variant == variant.name && comparison.rate.total_cmp(&rate).is_eq();
+        comparison.metric == "server_cpu_us" && is_load
     };
     let ratio = entry.comparisons.iter().find(is_ratio);
     let ratio = ratio.map_or_else(String::new, |comparison| format!(" ({})", ratio_text(comparison)));
