@@ -88,14 +88,6 @@ enum Special {
     Phone(phone::Args),
     /// Measures the CPU time of the load generator, beside a bare loop of the same packets and SIPp
     Generator(generator::Args),
-    /// Plays the load generator without sockets, for a profiler
-    #[command(hide = true)]
-    InMemory {
-        /// Kind of attempts
-        kind: generator::Kind,
-        /// Number of attempts
-        attempts: u64,
-    },
     /// The floor, as a separate process
     #[command(hide = true)]
     Floor {
@@ -117,6 +109,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if let Some(Special::Instructions { check, write }) = args.command {
         // Its figures do not depend on the time that the generator takes.
         build("ringway")?;
+        build_example("ringway-lab", instructions::GENERATOR)?;
         machine::pin_to(machine::GENERATOR_CPU)?;
         let folder = tempfile::tempdir().context("make a folder for the run")?;
         return count_instructions(&environment(folder.path())?, check, write);
@@ -134,9 +127,6 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         machine::pin_to(machine::GENERATOR_CPU)?;
         return ordinary::run(args, &root());
     }
-    if let Some(Special::InMemory { kind, attempts }) = args.command {
-        return generator::play_in_memory(kind, attempts);
-    }
     if let Some(Special::Generator(args)) = &args.command {
         build("ringway")?;
         machine::pin_to(machine::GENERATOR_CPU)?;
@@ -148,7 +138,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         return attacks::run(args, &root());
     }
     build("ringway")?;
-    build_in_memory()?;
+    build_example("ringway-metal", without_sockets::PROGRAM)?;
+    build_example("ringway-lab", instructions::GENERATOR)?;
     machine::pin_to(machine::GENERATOR_CPU)?;
     let folder = tempfile::tempdir().context("make a folder for the run")?;
     let environment = environment(folder.path())?;
@@ -161,7 +152,6 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             | Special::Ordinary(_)
             | Special::Phone(_)
             | Special::Generator(_)
-            | Special::InMemory { .. }
             | Special::Floor { .. },
         ) => Ok(()),
     }
@@ -183,10 +173,9 @@ fn build(package: &str) -> Result<()> {
     succeed(&mut cargo(&["build", "--release", "--package", package]))
 }
 
-/// The server without sockets is an example program.
-fn build_in_memory() -> Result<()> {
-    let example = ["--package", "ringway-metal", "--example", without_sockets::PROGRAM];
-    succeed(cargo(&["build", "--release"]).args(example))
+fn build_example(package: &str, example: &str) -> Result<()> {
+    let words = ["--package", package, "--example", example];
+    succeed(cargo(&["build", "--release"]).args(words))
 }
 
 fn measure_rows(args: &Args, environment: Environment) -> Result<()> {
@@ -264,7 +253,7 @@ impl Disturbance {
 
 /// Row of the instruction counts, compared with the record.
 fn instructions_row(environment: &Environment) -> Row {
-    let what = "instructions per REGISTER, per call (callgrind)";
+    let what = "instructions per REGISTER, per call; of the load generator for each (callgrind)";
     let target = "no more than 5 % above the record";
     match instructions::count(environment) {
         Ok(counts) => {
@@ -272,7 +261,7 @@ fn instructions_row(environment: &Environment) -> Row {
             let mut row = Row::single(
                 what,
                 target,
-                format!("{:.0}, {:.0}", counts.register, counts.call),
+                counts.named().map(|(_, count)| format!("{count:.0}")).join(", "),
                 grown.is_ok(),
             );
             row.note = grown.err().map(|error| format!("{error:#}")).unwrap_or_default();
@@ -284,7 +273,9 @@ fn instructions_row(environment: &Environment) -> Row {
 
 fn count_instructions(environment: &Environment, check: bool, write: bool) -> Result<()> {
     let counts = instructions::count(environment)?;
-    println!("REGISTER {:.0} instructions, call {:.0} instructions", counts.register, counts.call);
+    for (name, count) in counts.named() {
+        println!("{name}: {count:.0} instructions");
+    }
     let record = instructions::record(&root());
     if write {
         record.write(&counts.named())?;

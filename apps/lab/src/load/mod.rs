@@ -4,6 +4,7 @@
 //! histograms of microseconds.
 
 mod criterion;
+pub mod in_memory;
 mod plan;
 mod player;
 mod statistics;

@@ -3,8 +3,9 @@
 //! It renders and parses nothing: a packet is a copy of a recorded one, a response is recognised by a letter and its length.
 //! No attempt has a state, and no packet is sent twice.
 
-use super::{Kind, PAUSE, Reading};
+use super::{Kind, Reading};
 use anyhow::{Context, Result};
+use ringway_lab::load::in_memory::PAUSE;
 use ringway_lab::machine;
 use ringway_lab::sys::{BATCH, Inbound, Outbound, Wait};
 use ringway_lab::wire::large_buffers;

@@ -1,9 +1,11 @@
 //! Bytes of the generator for each user, and for each open attempt.
 
 use super::Kind;
-use super::in_memory::Stage;
+
 use super::table::Row;
 use anyhow::{Result, bail};
+use ringway_lab::load::Flow;
+use ringway_lab::load::in_memory::Stage;
 
 /// Measures both.
 pub(super) fn rows() -> Vec<Row> {
@@ -30,7 +32,7 @@ fn bytes_of_users() -> Result<f64> {
     let mut kept = None;
     let counted = allocation_counter::measure(|| {
         let run = || -> Result<Stage> {
-            let mut stage = Stage::new(Kind::Register, USERS.into(), USERS_RATE, USERS)?;
+            let mut stage = Stage::new(Flow::Register, USERS.into(), USERS_RATE, USERS)?;
             stage.settle()?;
             Ok(stage)
         };
@@ -48,7 +50,7 @@ fn bytes_of_users() -> Result<f64> {
 
 /// Opens attempts that end later.
 fn bytes_open(kind: Kind, count: u32) -> Result<f64> {
-    let mut stage = Stage::new(kind, count.into(), f64::from(count) * 100.0, count)?;
+    let mut stage = Stage::new(kind.flow(), count.into(), f64::from(count) * 100.0, count)?;
     stage.is_mute = kind == Kind::Register;
     let mut result = Ok(());
     let counted = allocation_counter::measure(|| {

@@ -9,7 +9,6 @@
 //! Start reading at [`run`]; the loads are in [`readings`].
 
 mod bare;
-mod in_memory;
 mod memory;
 mod peak;
 mod readings;
@@ -19,6 +18,7 @@ use super::{Disturbance, environment, with_section};
 use crate::bench::report::Verdict;
 use anyhow::{Context, Result, bail};
 use readings::{Contestant, Field, Point};
+use ringway_lab::load::Flow;
 use ringway_lab::machine;
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -55,12 +55,21 @@ enum RowName {
 }
 
 /// Kind of attempts.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
-pub(super) enum Kind {
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
     /// REGISTER, 200.
     Register,
     /// INVITE, 100, 180, 200, ACK, BYE, 200, both sides.
     Call,
+}
+
+impl Kind {
+    const fn flow(self) -> Flow {
+        match self {
+            Self::Register => Flow::Register,
+            Self::Call => Flow::Call,
+        }
+    }
 }
 
 /// Result of one load.
@@ -111,19 +120,6 @@ pub(super) fn run(args: &Args, workspace: &Path) -> Result<()> {
         0 => Ok(()),
         failed => bail!("{failed} rows could not be measured"),
     }
-}
-
-/// Plays `attempts` attempts without sockets, for callgrind and other profilers.
-///
-/// # Errors
-/// An attempt failed.
-pub(super) fn play_in_memory(kind: Kind, attempts: u64) -> Result<()> {
-    let mut stage = in_memory::Stage::new(kind, attempts, IN_MEMORY_RATE, 10_000)?;
-    stage.play()?;
-    if stage.successes != attempts {
-        bail!("{} of {attempts} attempts were successful", stage.successes);
-    }
-    Ok(())
 }
 
 impl RowName {
@@ -181,7 +177,3 @@ impl Reading {
 
 /// Host of all sockets.
 const HOST: Ipv4Addr = Ipv4Addr::LOCALHOST;
-/// Ring time and talk time of calls.
-const PAUSE: Duration = Duration::from_millis(50);
-/// Attempts a second without sockets: their number is not limited by a processor.
-const IN_MEMORY_RATE: f64 = 3000.0;

@@ -1,10 +1,11 @@
 //! Readings: the CPU time that a loop, the generator or SIPp uses for the same load.
 
-use super::{Kind, PAUSE, Reading, bare};
+use super::{Kind, Reading, bare};
 use crate::interop::sipp::{Connections, Load, Sipp, User};
 use crate::interop::{Stage, Transport};
 use anyhow::{Context, Result};
 use ringway_lab::floor;
+use ringway_lab::load::in_memory::{PAUSE, messages};
 use ringway_lab::load::{Delay, Flow, Length, Plan, Spacing, Statistics, Users, run};
 use ringway_lab::subject::{Environment, Subject, free_port};
 use std::net::{SocketAddrV4, UdpSocket};
@@ -43,7 +44,7 @@ impl Field {
         let subject = environment.floor_between(floor::Kind::Peer, &[])?;
         let folder = environment.folder.join("sipp");
         std::fs::create_dir(&folder).with_context(|| folder.display().to_string())?;
-        let messages = [super::in_memory::messages(Kind::Register)?, super::in_memory::messages(Kind::Call)?];
+        let messages = [messages(Flow::Register)?, messages(Flow::Call)?];
         Ok(Self { subject, stage: Stage::outside(folder), messages, runs: 0 })
     }
 
@@ -70,14 +71,14 @@ impl Field {
     /// Runs the generator.
     pub(super) fn generated(&self, kind: Kind, rate: f64, attempts: u32) -> Result<Statistics> {
         let users = |first, count| Users::by_rule("u", 7, first, count, "");
-        let (flow, count) = match kind {
-            Kind::Register => (Flow::Register, USERS_REGISTER),
-            Kind::Call => (Flow::Call, USERS_CALL),
+        let count = match kind {
+            Kind::Register => USERS_REGISTER,
+            Kind::Call => USERS_CALL,
         };
         let plan = Plan {
             target: self.peer(),
             allowed_hosts: Vec::new(),
-            flow,
+            flow: kind.flow(),
             rate,
             spacing: Spacing::Fixed,
             length: Duration::from_secs_f64((f64::from(attempts) - 0.5) / rate),

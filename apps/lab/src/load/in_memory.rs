@@ -2,27 +2,29 @@
 //!
 //! Nothing but the generators costs more than the copy of a message, so that instructions and bytes can be counted.
 
-use super::Kind;
+use super::{Flow as LoadFlow, Length, Users};
+use crate::floor::Peer;
 use anyhow::{Context as _, Result, bail};
-use ringway_lab::floor::Peer;
-use ringway_lab::load::{Length, Users};
 use ringway_load::{Action, Arrivals, Classic, Config, Generator, Outcome, Spacing};
 use ringway_sansio::{Context, Flow, Instant, ListenerId, Node, Outbox, Received, Seed, Transport};
 use std::collections::VecDeque;
-use std::net::{SocketAddr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Address of the peer.
-const PEER: SocketAddrV4 = SocketAddrV4::new(super::HOST, 5060);
-const CALLER: SocketAddrV4 = SocketAddrV4::new(super::HOST, 20_001);
-const PHONE: SocketAddrV4 = SocketAddrV4::new(super::HOST, 20_002);
+const PEER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 5060);
+const CALLER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 20_001);
+const PHONE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 20_002);
+
+/// Ring time and talk time of calls.
+pub const PAUSE: Duration = Duration::from_millis(50);
 
 /// Time between two messages of an exchange.
 const DELAY: Duration = Duration::from_micros(50);
 
-/// The generators of a load and their peer.
-pub(super) struct Stage {
+/// The generators of a load and their [`Peer`].
+pub struct Stage {
     now: Instant,
     caller: Generator,
     phone: Generator,
@@ -34,24 +36,25 @@ pub(super) struct Stage {
     spare: Vec<Vec<u8>>,
     /// Messages that the generators sent, while they are recorded.
     sent: Option<Vec<Vec<u8>>>,
-    pub(super) successes: u64,
+    /// Number of successful attempts.
+    pub successes: u64,
     /// True if nobody answers.
-    pub(super) is_mute: bool,
+    pub is_mute: bool,
 }
 
 impl Stage {
     /// Plans `attempts` at `rate` a second for `users` users.
-    pub(super) fn new(kind: Kind, attempts: u64, rate: f64, users: u32) -> Result<Self> {
+    pub fn new(flow: LoadFlow, attempts: u64, rate: f64, users: u32) -> Result<Self> {
         let now = Instant::from_secs(1000);
         let length = Duration::from_secs_f64((attempts as f64 - 0.5) / rate);
         let arrivals = Arrivals::new(rate, Spacing::Fixed, now, length);
-        let (caller, phone) = match kind {
-            Kind::Register => (Classic::Register, Classic::Answer { ring: Length::Fixed(super::PAUSE) }),
-            Kind::Call => (
-                Classic::Call { talk: Length::Fixed(super::PAUSE) },
-                Classic::Answer { ring: Length::Fixed(super::PAUSE) },
-            ),
+        let pause = Length::Fixed(PAUSE);
+        let caller = match flow {
+            LoadFlow::Register => Classic::Register,
+            LoadFlow::Call => Classic::Call { talk: pause },
+            other => bail!("{} cannot be played in memory", other.name()),
         };
+        let phone = Classic::Answer { ring: pause };
         let users = Users::by_rule("u", 7, 0, users, "")?;
         let generator = |classic: Classic, local, arrivals, seed| -> Result<Generator> {
             let config = config(classic, local, arrivals, users.clone())?;
@@ -75,7 +78,7 @@ impl Stage {
     }
 
     /// Runs until all attempts have ended.
-    pub(super) fn play(&mut self) -> Result<()> {
+    pub fn play(&mut self) -> Result<()> {
         while !self.caller.is_done() {
             self.turn()?;
         }
@@ -83,7 +86,7 @@ impl Stage {
     }
 
     /// Runs until no attempt is planned and no transaction is left.
-    pub(super) fn settle(&mut self) -> Result<()> {
+    pub fn settle(&mut self) -> Result<()> {
         self.play()?;
         while self.caller.transactions_len() != (0, 0) || self.phone.transactions_len() != (0, 0) {
             self.turn()?;
@@ -92,17 +95,17 @@ impl Stage {
     }
 
     /// Number of open attempts.
-    pub(super) fn open(&self) -> usize {
+    pub fn open(&self) -> usize {
         self.caller.open()
     }
 
     /// Releases the buffers of the network.
-    pub(super) fn release_spare(&mut self) {
+    pub fn release_spare(&mut self) {
         self.spare = Vec::new();
     }
 
     /// Goes to the next deadline or message.
-    pub(super) fn turn(&mut self) -> Result<()> {
+    pub fn turn(&mut self) -> Result<()> {
         if self.wire.is_empty() {
             let deadlines = [&self.caller, &self.phone].map(Generator::next_deadline);
             let next = deadlines.into_iter().flatten().map(|deadline| deadline.at).min();
@@ -166,8 +169,8 @@ fn push(wire: &mut Wire, spare: &mut Vec<Vec<u8>>, (to, from, bytes): (SocketAdd
 }
 
 /// Messages of one attempt, in the order in which the generators send them.
-pub(super) fn messages(kind: Kind) -> Result<Vec<Vec<u8>>> {
-    let mut stage = Stage::new(kind, 1, 1.0, 1)?;
+pub fn messages(flow: LoadFlow) -> Result<Vec<Vec<u8>>> {
+    let mut stage = Stage::new(flow, 1, 1.0, 1)?;
     stage.sent = Some(Vec::new());
     stage.play()?;
     if stage.successes != 1 {
@@ -200,14 +203,14 @@ mod tests {
 
     #[test]
     fn the_messages_of_an_attempt_are_those_of_the_scenario() {
-        let first_words = |kind| -> Vec<String> {
-            let messages = messages(kind).unwrap();
+        let first_words = |flow| -> Vec<String> {
+            let messages = messages(flow).unwrap();
             let line =
                 |message: &Vec<u8>| String::from_utf8_lossy(message).lines().next().unwrap().to_owned();
             messages.iter().map(|message| line(message).replace("SIP/2.0 ", "")).collect()
         };
-        assert_eq!(first_words(Kind::Register), ["REGISTER sip:localhost SIP/2.0"]);
-        let call = first_words(Kind::Call);
+        assert_eq!(first_words(LoadFlow::Register), ["REGISTER sip:localhost SIP/2.0"]);
+        let call = first_words(LoadFlow::Call);
         assert!(call[0].starts_with("INVITE ") && call[3].starts_with("ACK ") && call[4].starts_with("BYE "));
         assert_eq!([&call[1], &call[2], &call[5]], ["180 Ringing", "200 OK", "200 OK"]);
     }
