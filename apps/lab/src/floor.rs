@@ -57,7 +57,7 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds with their names on a command line.
-    const NAMES: [(Self, &'static str); 10] = [
+    const NAMES: [(Self, &'static str); 11] = [
         (Self::Echo, "echo"),
         (Self::Relay, "relay"),
         (Self::RelayStateless, "relay-stateless"),
