@@ -6,6 +6,7 @@
 mod address;
 mod criterion;
 mod datagrams;
+pub mod in_memory;
 mod input;
 mod locals;
 mod plan;
@@ -162,7 +163,7 @@ impl Company {
         if let Some(caller) = players.first_mut() {
             match &mut caller.generator {
                 // It has registered the users.
-                Some(generator) => generator.continue_with(scenario, arrivals),
+                Some(generator) => generator.continue_with(&scenario, arrivals),
                 None => {
                     let mut config = caller_config(plan, caller)?;
                     (config.scenario, config.arrivals) = (scenario, Some(arrivals));
