@@ -32,4 +32,5 @@ pub mod statistics;
 pub mod subject;
 pub mod sys;
 pub mod template;
+pub mod times;
 pub mod wire;

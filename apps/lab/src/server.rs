@@ -6,7 +6,7 @@ use crate::template::{Carrier, DOMAIN};
 use anyhow::{Context, Result, bail};
 use std::fs::{self, File};
 use std::io::{BufWriter, Write as _};
-use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -115,6 +115,14 @@ pub struct Environment {
 }
 
 impl Environment {
+    /// [`Environment::floor_command`] of a program that has no floor.
+    ///
+    /// # Errors
+    /// Always.
+    pub fn no_floor() -> Result<Command> {
+        bail!("this program has no floor")
+    }
+
     /// Starts Ringway on this port.
     pub fn start_ringway(&self, settings: &Settings, port: u16, under: Under<'_>) -> Result<Process> {
         let configuration = self.write_configuration(settings, port)?;
@@ -182,7 +190,7 @@ impl Environment {
         command.args(["-M", "16", "-m"]).arg(shared_mb.to_string()).arg("-w").arg(&self.folder);
         let log = configuration.with_extension("log");
         let process = Process::start("kamailio", &mut command, &log)?;
-        let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         wait_for_options(address, START_WAIT).with_context(|| last_words(&log))?;
         Ok(process)
     }
@@ -192,6 +200,12 @@ impl Environment {
         fs::write(&path, settings.toml(port, free_port()?)).with_context(|| path.display().to_string())?;
         Ok(path)
     }
+}
+
+/// Kamailio's program, where packages install it.
+pub fn find_kamailio() -> Option<PathBuf> {
+    let folders = ["/usr/sbin", "/usr/local/sbin", "/usr/bin"];
+    folders.into_iter().map(|folder| Path::new(folder).join("kamailio")).find(|path| path.exists())
 }
 
 /// Last line of a server's log.
@@ -225,13 +239,15 @@ pub fn write_users(path: &Path, users: u32) -> std::io::Result<()> {
     file.flush()
 }
 
-/// Sends OPTIONS over UDP until a response arrives, at most for `wait`.
+/// Sends OPTIONS over UDP until a response arrives, at most for `wait`. Returns the server's name from the response; empty if
+/// it does not name itself.
 ///
 /// # Errors
 /// No answer, or one that is no SIP response.
-pub fn wait_for_options(server: SocketAddrV4, wait: Duration) -> Result<()> {
+pub fn wait_for_options(server: SocketAddr, wait: Duration) -> Result<String> {
     // Not only loopback: the system chooses the address of the interface.
-    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).context("bind a socket")?;
+    let any = if server.is_ipv4() { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { Ipv6Addr::UNSPECIFIED.into() };
+    let socket = UdpSocket::bind((any, 0)).context("bind a socket")?;
     socket.connect(server).context("connect a socket")?;
     socket.set_read_timeout(Some(Duration::from_millis(100))).context("set a socket")?;
     let from = socket.local_addr().context("read a port")?;
@@ -247,20 +263,26 @@ pub fn wait_for_options(server: SocketAddrV4, wait: Duration) -> Result<()> {
         if socket.send(question.as_bytes()).is_ok()
             && let Ok(length) = socket.recv(&mut answer)
         {
-            match answer.get(..length) {
-                Some(bytes) if bytes.starts_with(b"SIP/2.0 ") => return Ok(()),
-                bytes => {
-                    let start = bytes.and_then(|bytes| bytes.get(..bytes.len().min(40))).unwrap_or_default();
-                    bail!(
-                        "{server} answers OPTIONS with no SIP response but {:?}",
-                        String::from_utf8_lossy(start)
-                    )
-                }
+            let text = String::from_utf8_lossy(answer.get(..length).unwrap_or_default()).into_owned();
+            if text.starts_with("SIP/2.0 ") {
+                return Ok(name_in(&text));
             }
+            let start: String = text.chars().take(40).collect();
+            bail!("{server} answers OPTIONS with {start:?}, which is no SIP response");
         }
         std::thread::sleep(Duration::from_millis(20));
     }
     bail!("{server} does not answer OPTIONS over UDP within {} s", wait.as_secs_f64())
+}
+
+/// Value of the Server or User-Agent header, at most 100 characters.
+fn name_in(response: &str) -> String {
+    let value = response.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        let is_name = name.eq_ignore_ascii_case("server") || name.eq_ignore_ascii_case("user-agent");
+        is_name.then(|| value.trim().chars().filter(|letter| !letter.is_control()).take(100).collect())
+    });
+    value.unwrap_or_default()
 }
 
 fn kamailio_configuration(port: u16, settings: &Settings, carrier: Carrier) -> String {
