@@ -232,6 +232,7 @@ mod tests {
         let users = |first| Users::by_rule("u", 7, first, 10, "secret").unwrap();
         let plan = Plan {
             target,
+            is_direct: false,
             transport,
             connections: ConnectionUse::Shared,
             is_outbound_proxy: true,

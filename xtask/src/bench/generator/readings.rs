@@ -80,6 +80,7 @@ impl Field {
             transport: ringway_lab::load::Transport::Udp,
             connections: Default::default(),
             is_outbound_proxy: false,
+            is_direct: false,
             allowed_hosts: Vec::new(),
             flow: kind.flow(),
             rate,

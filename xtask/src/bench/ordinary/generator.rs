@@ -1,6 +1,6 @@
 //! Load by the generator: a session with its users, for one reading after another.
 
-use super::load::{Played, Point, Traffic};
+use super::point::{Played, Point, Traffic};
 use anyhow::{Context, Result};
 use ringway_lab::digest::PASSWORD;
 use ringway_lab::load::{ConnectionUse, Flow, Length, Plan, Session, Spacing, Statistics, Transport, Users};
@@ -49,6 +49,7 @@ pub(super) fn plan(flow: Flow, users: u32, port: u16) -> Result<Plan> {
         connections: ConnectionUse::Shared,
         // A floor that relays records no route.
         is_outbound_proxy: true,
+        is_direct: false,
         allowed_hosts: Vec::new(),
         flow,
         rate: 1.0,

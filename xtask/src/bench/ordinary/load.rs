@@ -2,6 +2,7 @@
 
 use super::Plan;
 use super::generator::Generator;
+use super::point::{Played, Point, Traffic};
 use super::sipp::Phones;
 use anyhow::{Context, Result, anyhow};
 use ringway_lab::digest::Algorithm;
@@ -21,28 +22,6 @@ pub(super) const WRITING: Duration = Duration::from_millis(1300);
 /// The same for other servers, which only finish what they do.
 const FINISHING: Duration = Duration::from_millis(200);
 
-/// Messages of an operation.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Traffic {
-    /// REGISTER, 200.
-    Register,
-    /// REGISTER, 401, REGISTER, 200.
-    RegisterPair,
-    /// INVITE, 100 if stateful, 180, 200, ACK, BYE, 200.
-    Call,
-}
-
-/// An offered load.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Point {
-    pub(super) what: &'static str,
-    pub(super) traffic: Traffic,
-    /// Operations a second.
-    pub(super) rate: u32,
-    pub(super) carrier: Carrier,
-    pub(super) routing: Routing,
-}
-
 /// A server in the comparison, and what loads it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Side {
@@ -55,16 +34,6 @@ pub(super) enum Side {
     RingwayInMemory,
     /// Like [`Side::Ringway`], with SIPp as load.
     RingwayBySipp,
-}
-
-/// Result of one load.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Played {
-    /// Successful operations.
-    pub(super) successful: u64,
-    pub(super) retransmissions: u64,
-    /// Text for a load that was not made as planned.
-    pub(super) slow: Option<String>,
 }
 
 /// Result of one reading.

@@ -10,13 +10,15 @@
 mod delay;
 mod generator;
 mod load;
+mod point;
 mod sipp;
 mod table;
 
 use super::report::{Row, Verdict};
 use super::{Disturbance, environment, with_section};
 use anyhow::{Context, Result, bail};
-use load::{Point, Side, Traffic};
+use load::Side;
+use point::{Point, Traffic};
 use ringway_lab::machine;
 use ringway_lab::subject::{Environment, Routing};
 use ringway_lab::template::Carrier;

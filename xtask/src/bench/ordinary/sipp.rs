@@ -1,6 +1,6 @@
 //! Load by SIPp, as a cross-check of the generator.
 
-use super::load::{Played, Point, Traffic};
+use super::point::{Played, Point, Traffic};
 use crate::interop::sipp::{Connections, Load, Sipp, Statistics, User};
 use crate::interop::{Stage, Transport};
 use anyhow::{Context, Result, ensure};

@@ -1,7 +1,8 @@
 //! Table of the ordinary rates: a section of BENCHMARKS.md.
 
 use super::Plan;
-use super::load::{Point, Readings, Side};
+use super::load::{Readings, Side};
+use super::point::Point;
 use crate::bench::report::{Row, Verdict};
 use anyhow::{Context, Result};
 use ringway_lab::machine;
