@@ -66,7 +66,10 @@ fn a_campaign_measures_its_variants_and_writes_every_trial() {
             trial["variant"].as_str().unwrap()
         })
         .collect();
-    assert!(variants.contains(&"udp, digest SHA-256") && variants.contains(&"tcp, digest SHA-256"), "{variants:?}");
+    assert!(
+        variants.contains(&"udp, digest SHA-256") && variants.contains(&"tcp, digest SHA-256"),
+        "{variants:?}"
+    );
     let end = records.last().unwrap();
     assert_eq!((&end["record"], &end["interrupted"]), (&Value::from("end"), &Value::from(false)));
 }
@@ -88,7 +91,8 @@ fn idle_connections_cost_memory() {
 fn targets_that_fail_have_a_line_and_the_others_go_on() {
     let _alone = ONE_AT_A_TIME.lock();
     let folder = folder(&SMALL.replace("\"udp\", \"tcp\"", "\"udp\""));
-    let (nobody, nonsense) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
+    let (nobody, nonsense) =
+        (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
     let address = |socket: &UdpSocket| socket.local_addr().unwrap().to_string();
     let (silent, foolish) = (address(&nobody), address(&nonsense));
     std::thread::spawn(move || {
@@ -171,5 +175,8 @@ fn bad_files_names_and_results_are_refused_before_anything_starts() {
     assert!(!folder.path().join("results").exists());
     let list = Running::start(folder.path(), &["lab", "list", "--json"], "").done().ok();
     let names: Vec<Value> = list.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert!(names.len() >= 10 && names.iter().all(|line| line["title"].as_str().is_some_and(|title| !title.is_empty())));
+    assert!(
+        names.len() >= 10
+            && names.iter().all(|line| line["title"].as_str().is_some_and(|title| !title.is_empty()))
+    );
 }

@@ -79,6 +79,8 @@ impl Field {
             target: self.peer().into(),
             transport: ringway_lab::load::Transport::Udp,
             connections: Default::default(),
+            is_outbound_proxy: false,
+            is_direct: false,
             allowed_hosts: Vec::new(),
             flow: kind.flow(),
             rate,
@@ -118,12 +120,11 @@ impl Field {
             ("NEXT", String::new()),
             ("CONTACT", caller.to_string()),
             ("TRANSPORT", "udp".to_owned()),
-            ("AFTER", "500".to_owned()),
         ];
         let sipp = |scenario, port, server| Sipp {
             scenario,
             role: scenario,
-            parts: if point.kind == Kind::Call { &["stateful"] } else { &["server"] },
+            parts: if point.kind == Kind::Call { &["stateful"] } else { &[] },
             words: &words,
             users: &users,
             port,
