@@ -189,9 +189,17 @@ impl Environment {
         command.arg("-f").arg(&configuration).args(["-DD", "-E"]).args(allocator.arguments());
         command.args(["-M", "16", "-m"]).arg(shared_mb.to_string()).arg("-w").arg(&self.folder);
         let log = configuration.with_extension("log");
-        let process = Process::start("kamailio", &mut command, &log)?;
+        let mut process = Process::start("kamailio", &mut command, &log)?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        wait_for_options(address, START_WAIT).with_context(|| last_words(&log))?;
+        let begun = Instant::now();
+        while let Err(error) = wait_for_options(address, START_LOOK) {
+            if !process.fate().is_empty() {
+                bail!("kamailio ended at its start: {}", last_words(&log));
+            }
+            if begun.elapsed() > START_WAIT {
+                return Err(error).with_context(|| last_words(&log));
+            }
+        }
         Ok(process)
     }
 
@@ -214,6 +222,8 @@ fn last_words(log: &Path) -> String {
     text.lines().next_back().unwrap_or("its log is empty").to_owned()
 }
 
+/// Interval at which a server that was started is looked for among the processes.
+const START_LOOK: Duration = Duration::from_millis(300);
 /// Most time until a server that was started answers.
 const START_WAIT: Duration = Duration::from_secs(60);
 
@@ -300,7 +310,10 @@ fn kamailio_configuration(port: u16, settings: &Settings, carrier: Carrier) -> S
         Routing::Redirect => "if (t_newtran()) { t_reply(\"302\", \"Moved Temporarily\"); }",
         Routing::Stateful | Routing::Stateless => forward,
     };
-    let record = if settings.routing == Routing::Redirect { "" } else { "record_route();" };
+    let record = match settings.routing {
+        Routing::Redirect => "",
+        Routing::Stateful | Routing::Stateless => "if (method == \"INVITE\") { record_route(); }",
+    };
     let (auth, [register, invite]) = match settings.challenge {
         None => (String::new(), [String::new(), String::new()]),
         Some(algorithm) => {
@@ -319,7 +332,10 @@ fn kamailio_configuration(port: u16, settings: &Settings, carrier: Carrier) -> S
             let invite = check("pv_proxy_authenticate", "proxy_challenge");
             (
                 module,
-                [check("pv_www_authenticate", "www_challenge"), format!("{invite} consume_credentials();")],
+                [
+                    check("pv_www_authenticate", "www_challenge"),
+                    format!("if (method == \"INVITE\") {{ {invite} consume_credentials(); }}"),
+                ],
             )
         }
     };
@@ -355,7 +371,8 @@ request_route {{
         sl_send_reply("404", "Not here");
         exit;
     }}
-    if (method == "INVITE") {{ {invite} {record} }}
+    {invite}
+    {record}
     if (!lookup("location")) {{ sl_send_reply("404", "Not Found"); exit; }}
     {end}
 }}

@@ -2,7 +2,6 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use ringway_sip::write_number;
 
 /// Users by a rule or from a list.
 ///
@@ -69,7 +68,7 @@ impl Users {
         password: &str,
     ) -> Result<Self, UsersError> {
         let last = first.checked_add(count).ok_or(UsersError::Digits)?;
-        let capacity = 10_u64.checked_pow(digits as u32).filter(|_| digits <= 9);
+        let capacity = 10_u64.checked_pow(digits as u32).filter(|_| digits <= DIGITS_MAX);
         if capacity.is_none_or(|capacity| u64::from(last) > capacity) {
             return Err(UsersError::Digits);
         }
@@ -134,12 +133,14 @@ impl Users {
         match &self.0 {
             Names::Rule { prefix, digits, first, count, .. } => {
                 out.extend_from_slice(prefix.as_bytes());
-                let number = first + index % count;
-                let width = (number.checked_ilog10().unwrap_or(0) + 1) as usize;
-                out.extend(core::iter::repeat_n(b'0', digits.saturating_sub(width)));
-                if *digits > 0 {
-                    write_number(out, u64::from(number));
+                let mut number = first + index % count;
+                let mut text = [b'0'; DIGITS_MAX];
+                let text = text.get_mut(..*digits).unwrap_or_default();
+                for digit in text.iter_mut().rev() {
+                    *digit += (number % 10) as u8;
+                    number /= 10;
                 }
+                out.extend_from_slice(text);
             }
             Names::List(list) => {
                 if let Some(user) = list.get(index as usize % list.len()) {
@@ -157,6 +158,9 @@ impl Users {
         }
     }
 }
+
+/// Maximum number of digits of a rule.
+const DIGITS_MAX: usize = 9;
 
 /// RFC 3261 §25: unreserved and user-unreserved characters, and escapes.
 fn is_user_part(text: &str) -> bool {

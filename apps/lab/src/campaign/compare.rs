@@ -12,6 +12,9 @@ type Groups<'a> = BTreeMap<Load, BTreeMap<&'a str, Vec<&'a Measurement>>>;
 /// Experiment, variant, rate (as bits, so that it has an order) of a trial.
 type Load = (String, String, u64);
 
+/// Compared value and its name.
+type Metric = (&'static str, fn(&Measurement) -> Option<f64>);
+
 /// Compares the first target with each of the others, load by load. Invalid trials do not count, nor does a trial that missed
 /// the criterion: its operations are not those of the other.
 pub fn targets(measurements: &[Measurement], order: &[String]) -> Vec<Comparison> {
@@ -86,11 +89,11 @@ fn compared(
     (name_a, a): (&str, &[&Measurement]),
     (name_b, b): (&str, &[&Measurement]),
 ) -> Vec<Comparison> {
-    let metrics: [(&str, fn(&Measurement) -> Option<f64>); 2] = [
+    let metrics: [Metric; 2] = [
         ("server_cpu_us", |trial| trial.server_cpu_us),
         ("response_p99_ms", |trial| trial.response_ms.map(|response| response.p99)),
     ];
-    let one = |(metric, value): (&str, fn(&Measurement) -> Option<f64>)| {
+    let one = |(metric, value): Metric| {
         let values = |trials: &[&Measurement]| trials.iter().filter_map(|trial| value(trial)).collect();
         let (a, b): (Vec<f64>, Vec<f64>) = (values(a), values(b));
         if a.is_empty() || b.is_empty() {

@@ -344,6 +344,7 @@ fn direct(flow: Flow, rate: f64, seconds: f64) -> Result<Plan> {
     Ok(Plan {
         target: SocketAddr::new(loopback, 0),
         is_direct: true,
+        is_outbound_proxy: false,
         transport: load::Transport::Udp,
         connections: Default::default(),
         allowed_hosts: Vec::new(),

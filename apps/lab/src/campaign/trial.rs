@@ -66,6 +66,7 @@ impl Load<'_> {
         Ok(Plan {
             target: server.address,
             is_direct: false,
+            is_outbound_proxy: false,
             transport,
             connections: Default::default(),
             allowed_hosts: options.allowed_hosts.clone(),

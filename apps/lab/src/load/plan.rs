@@ -20,6 +20,8 @@ pub struct Plan {
     pub transport: Transport,
     /// Connections of the callers over a stream transport. Called users have one each, unless they share one.
     pub connections: ConnectionUse,
+    /// True if requests inside a dialog without routes go to the target too: the server is an outbound proxy.
+    pub is_outbound_proxy: bool,
     /// Hosts that packets may go to besides loopback.
     pub allowed_hosts: Vec<IpAddr>,
     /// Kind of attempts.

@@ -54,7 +54,8 @@ pub(crate) fn play(players: &mut [Player], epoll: &Epoll, target: SocketAddr, sh
             }
         }
         let next = players.iter().filter_map(Player::next_due).min();
-        let left = next.map_or(WAIT_MAX, |at| at.since(now)).min(WAIT_MAX);
+        let wait_max = if shared.is_spinning { Duration::ZERO } else { WAIT_MAX };
+        let left = next.map_or(wait_max, |at| at.since(now)).min(wait_max);
         epoll.wait_exact(&mut ready, left).context("wait for packets")?;
     }
 }

@@ -82,6 +82,9 @@ pub(crate) struct LoadArgs {
     /// Connections of the callers over TCP; called users have one each, unless they share one
     #[arg(long, value_enum, default_value_t = ConnectionsArg::Shared)]
     pub(crate) connections: ConnectionsArg,
+    /// Send requests inside a call to the server even if it records no route
+    #[arg(long)]
+    pub(crate) outbound_proxy: bool,
     /// Attempts a second
     #[arg(long, value_name = "N", default_value_t = 100.0)]
     pub(crate) rate: f64,

@@ -106,6 +106,7 @@ fn plan(args: &LoadArgs) -> Result<Plan, Failure> {
         is_direct: false,
         transport: args.transport.transport(),
         connections: args.connections.connections(),
+        is_outbound_proxy: args.outbound_proxy,
         allowed_hosts: args.allow_remote.clone(),
         flow,
         rate: args.rate,

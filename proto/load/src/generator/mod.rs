@@ -4,10 +4,12 @@ mod callee;
 mod sending;
 
 use self::sending::Sent;
-use crate::attempt::{Attempt, Invite, Times};
+use crate::attempt::{Attempt, Invite, LocalText, Times, constant};
+use crate::authentication::Challenge;
 use crate::scenario::{Received as Expected, Step};
 use crate::template::{Keyword, Kind};
 use crate::{Arrivals, Config, ConnectionUse, Outcome, Report, Scenario};
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -22,11 +24,14 @@ use ringway_transaction::{Answer, BranchKey, ClientId, Notice, SipFramer, Slab, 
 /// Open-loop load of one thread: the callers or the callees of a scenario. A [`Node`]; its actions are reports.
 ///
 /// A caller starts attempts at the planned times of [`Config::arrivals`], a callee at each first request. Addresses that
-/// requests go to are [`Config::remote`] and, inside a dialog without routes, the peer's Contact: the driver refuses addresses
-/// that it must not send to.
+/// requests go to are [`Config::remote`] and, inside a dialog without routes and outbound proxy, the peer's Contact: the driver
+/// refuses addresses that it must not send to.
 #[derive(Debug)]
 pub struct Generator {
+    /// Its scenario has the values of the keywords that do not change.
     config: Config,
+    /// Texts of the local addresses.
+    locals: Vec<LocalText>,
     transactions: Transactions<Owner, Owner>,
     attempts: Slab<Attempt>,
     /// Attempts of a callee with the keyed hash of their Call-ID.
@@ -101,7 +106,7 @@ enum Timer {
 
 impl Generator {
     /// Creates a generator. Generators of one run need different seeds, or their Call-IDs are equal.
-    pub fn new(config: Config, seed: &Seed, now: Instant) -> Self {
+    pub fn new(mut config: Config, seed: &Seed, now: Instant) -> Self {
         let mut rng = Rng::new(&seed.part(0));
         let run = rng.next_u64();
         let key = |part: u64| {
@@ -112,8 +117,10 @@ impl Generator {
         let limits = ringway_transaction::Limits { servers_max: usize::MAX, clients_max: usize::MAX };
         let transactions = Transactions::new(0, config.timers, limits, key(1), BranchKey::new(key(2)), now);
         let users = if config.scenario.is_caller() { config.users.count() as usize } else { 0 };
+        config.scenario = prepared(&config.scenario, &config, run);
         let is_one_each = config.scenario.has(|word| *word == Keyword::UserCallId);
         Self {
+            locals: config.locals.iter().copied().map(LocalText::new).collect(),
             config,
             transactions,
             attempts: Slab::default(),
@@ -134,9 +141,9 @@ impl Generator {
 
     /// Plans attempts of the same users with another scenario. Call-IDs and CSeqs of the users continue, so that a REGISTER
     /// refreshes the binding of an earlier one.
-    pub fn continue_with(&mut self, scenario: Arc<Scenario>, arrivals: Arrivals) {
+    pub fn continue_with(&mut self, scenario: &Scenario, arrivals: Arrivals) {
+        self.config.scenario = prepared(scenario, &self.config, self.run);
         self.is_one_each = scenario.has(|word| *word == Keyword::UserCallId);
-        self.config.scenario = scenario;
         self.config.arrivals = Some(arrivals);
         self.next_user = 0;
     }
@@ -292,7 +299,7 @@ impl Generator {
         if attempt.client != Some(client) {
             // RFC 3261 §13.2.2.4: the ACK is sent again for each retransmitted 2xx.
             if message.method() == Method::Invite && status / 100 == 2 && !attempt.ack.is_empty() {
-                cx.out.send(attempt.dialog_flow(), Token::NONE, &attempt.ack);
+                cx.out.send(attempt.dialog_flow(&self.config), Token::NONE, &attempt.ack);
             }
             return;
         }
@@ -323,11 +330,10 @@ impl Generator {
             // Further responses, such as retransmitted 2xx, are not for a step.
             attempt.client = None;
         }
-        if scenario.needs_dialog(place + 1) {
-            attempt.keep_dialog(message);
+        if attempt.is_challenged {
+            attempt.challenge = Challenge::of(message).map(Box::new);
         }
-        let needs_last = attempt.is_challenged || scenario.needs_last(place + 1);
-        if needs_last && !attempt.keep_last(message) {
+        if !attempt.keep(&scenario, place, message) {
             return self.end(cx, key, Outcome::Malformed);
         }
         if !is_optional {
@@ -425,6 +431,11 @@ impl Generator {
         }
         while self.transactions.take_gone().is_some() {}
     }
+}
+
+/// The scenario with the values of the keywords that do not change.
+fn prepared(scenario: &Scenario, config: &Config, run: u64) -> Arc<Scenario> {
+    Arc::new(scenario.with_constants(&|keyword| constant(config, run, keyword)))
 }
 
 impl Node for Generator {
