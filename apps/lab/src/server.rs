@@ -332,7 +332,10 @@ fn kamailio_configuration(port: u16, settings: &Settings, carrier: Carrier) -> S
             let invite = check("pv_proxy_authenticate", "proxy_challenge");
             (
                 module,
-                [check("pv_www_authenticate", "www_challenge"), format!("if (method == \"INVITE\") {{ {invite} consume_credentials(); }}")],
+                [
+                    check("pv_www_authenticate", "www_challenge"),
+                    format!("if (method == \"INVITE\") {{ {invite} consume_credentials(); }}"),
+                ],
             )
         }
     };

@@ -320,6 +320,6 @@ const REPEATED_MAX: u32 = 1;
 /// Most users that are made for a target.
 const USERS_MAX: u32 = 400_000;
 /// Trials of a search for which there are users.
-const SEARCH_TRIALS: u64 = 60;
+const SEARCH_TRIALS: u64 = 40;
 /// Ratio of the rates in a quick search.
 const QUICK_STEP: f64 = 1.25;

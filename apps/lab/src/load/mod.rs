@@ -86,6 +86,9 @@ pub fn run(plan: &Plan) -> Result<Run> {
     raise_open_files().context("raise the limit of open files")?;
     let companies = (0..plan.threads).map(|index| Company::open(plan.of_thread(index)?));
     let companies = companies.collect::<Result<Vec<_>>>()?;
+    if plan.registered_before().is_some() {
+        std::thread::sleep(plan.settle);
+    }
     let start = now() + START_DELAY;
     let shared = Arc::new(Shared::new(start, plan.length));
     let mut threads = Vec::new();
