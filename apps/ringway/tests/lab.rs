@@ -1,8 +1,8 @@
 //! `ringway lab` in the built program: `load` against `ringway serve`, `report` of stored results.
 //!
 //! Tested: all scenarios with digest over UDP and TCP, IPv4 and IPv6, with each use of connections and with two threads;
-//! conditions of `--fail-if`, a stop by a signal, a server that is not there or dies, refused arguments; reports of whole, cut and refused results. Not tested here:
-//! delays, which depend on the machine.
+//! conditions of `--fail-if`, a stop by a signal, a server that is not there or dies, refused arguments; reports of whole, cut
+//! and refused results. Not tested here: delays, which depend on the machine.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod program;

@@ -264,7 +264,11 @@ impl Points<'_, '_> {
         }))?;
         if search.rate() == 0.0 {
             contestant.has_failed = true;
-            self.fail(&contestant.name, &anyhow!("no rate from {}/s on meets the criterion", grid.lowest))?;
+            let error = match search.limited_by() {
+                Some(limit) => anyhow!("the generator is the bottleneck from {}/s on: {limit}", grid.lowest),
+                None => anyhow!("no rate from {}/s on meets the criterion", grid.lowest),
+            };
+            self.fail(&contestant.name, &error)?;
             return Ok(None);
         }
         Ok(Some(search.rate()))

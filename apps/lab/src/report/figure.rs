@@ -9,7 +9,7 @@ use super::text::{Markup, Text, short};
 #[derive(Debug, Default)]
 pub(super) struct Figure {
     pub(super) title: &'static str,
-    /// Advice on reading the charts.
+    /// Explanation of the charts.
     pub(super) note: String,
     /// Legend of parts in place of the targets.
     pub(super) parts: &'static [&'static str],

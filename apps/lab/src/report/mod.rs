@@ -4,7 +4,7 @@
 //!  records ─ data ─► experiment, variant, target, rate ─ rates, distribution, cost, peak ─► figures ─ plot, rows, shares ─► SVG
 //!                                                      └ verdict, setup ─► text and tables
 //! ```
-//! All text of the records is escaped ([`text`]); the number of everything and the size of the file are limited.
+//! All text of the records is escaped; the number of everything and the size of the file are limited.
 
 mod cost;
 mod data;

@@ -128,7 +128,7 @@ fn cpu_at(series: &Series<'_>, rate: f64) -> Option<f64> {
 fn highest_met(series: &Series<'_>) -> Option<Option<f64>> {
     let mut valid = series.points.iter().filter(|point| point.valid().next().is_some()).peekable();
     valid.peek()?;
-    Some(valid.filter(|point| point.is_met()).last().map(|point| point.rate))
+    Some(valid.rfind(|point| point.is_met()).map(|point| point.rate))
 }
 
 /// Text of each target that has one.
