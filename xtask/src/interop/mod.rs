@@ -10,6 +10,7 @@ pub(crate) mod calls;
 mod counting_nat;
 mod digest_order;
 mod kamailio;
+mod lab_run;
 mod linphone;
 mod nat;
 mod phone;
@@ -364,6 +365,7 @@ fn chosen(args: &Args) -> Vec<Scenario> {
     if args.group != Some(Group::Phone) {
         all.extend(calls::scenarios());
         all.extend(kamailio::scenarios());
+        all.extend(lab_run::scenarios());
         all.extend(baresip::scenarios());
         all.extend(linphone::scenarios());
         all.extend(restart::scenarios());

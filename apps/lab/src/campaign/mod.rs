@@ -194,7 +194,11 @@ impl Running<'_> {
             let rates = experiments.iter().flat_map(|experiment| {
                 let variants = self.options.variants(experiment).into_iter();
                 let wanted = variants.filter(move |variant| is_dialog(variant.flow) == is_call);
-                wanted.flat_map(|variant| variant.rates.of(self.options.is_quick).iter().copied())
+                wanted.flat_map(|variant| match variant.rates.of(self.options.is_quick).as_slice() {
+                    // A search finds its rates.
+                    [] => vec![BASELINE_RATE],
+                    rates => rates.to_vec(),
+                })
             });
             rates.fold(0.0, f64::max)
         };
@@ -361,10 +365,13 @@ fn direct(flow: Flow, rate: f64, seconds: f64) -> Result<Plan> {
         threads: 1,
         ring: load::Length::Fixed(Duration::ZERO),
         talk: load::Length::Fixed(Duration::from_millis(100)),
+        settle: Duration::ZERO,
         timers: Timers::default(),
     })
 }
 
+/// Rate of the baseline if the experiments have none.
+const BASELINE_RATE: f64 = 500.0;
 /// Time for attempts that have not ended with the load.
 const DRAIN: Duration = Duration::from_secs(4);
 /// The same in a quick campaign.

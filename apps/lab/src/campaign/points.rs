@@ -264,7 +264,11 @@ impl Points<'_, '_> {
         }))?;
         if search.rate() == 0.0 {
             contestant.has_failed = true;
-            self.fail(&contestant.name, &anyhow!("no rate from {}/s on meets the criterion", grid.lowest))?;
+            let error = match search.limited_by() {
+                Some(limit) => anyhow!("the generator is the bottleneck from {}/s on: {limit}", grid.lowest),
+                None => anyhow!("no rate from {}/s on meets the criterion", grid.lowest),
+            };
+            self.fail(&contestant.name, &error)?;
             return Ok(None);
         }
         Ok(Some(search.rate()))
@@ -320,6 +324,6 @@ const REPEATED_MAX: u32 = 1;
 /// Most users that are made for a target.
 const USERS_MAX: u32 = 400_000;
 /// Trials of a search for which there are users.
-const SEARCH_TRIALS: u64 = 60;
+const SEARCH_TRIALS: u64 = 40;
 /// Ratio of the rates in a quick search.
 const QUICK_STEP: f64 = 1.25;

@@ -105,7 +105,11 @@ impl Session {
         plan.check()?;
         raise_open_files().context("raise the limit of open files")?;
         let companies = (0..plan.threads).map(|index| Company::open(plan.of_thread(index)?));
-        Ok(Self { plan: plan.clone(), is_spinning: false, companies: companies.collect::<Result<_>>()? })
+        let companies = companies.collect::<Result<_>>()?;
+        if plan.registered_before().is_some() {
+            std::thread::sleep(plan.settle);
+        }
+        Ok(Self { plan: plan.clone(), is_spinning: false, companies })
     }
 
     /// Lets the threads wait busily, so that no delay contains their waking up. Each then uses a whole processor, of which

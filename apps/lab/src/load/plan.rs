@@ -51,6 +51,8 @@ pub struct Plan {
     pub ring: Length,
     /// Talk time.
     pub talk: Length,
+    /// Time between the registration of users before the load and the load, in which a server writes their bindings.
+    pub settle: Duration,
     /// Values of T1, T2 and T4.
     pub timers: Timers,
 }

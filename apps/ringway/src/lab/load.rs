@@ -121,6 +121,7 @@ fn plan(args: &LoadArgs) -> Result<Plan, Failure> {
         threads: args.threads,
         ring: args.ring,
         talk: args.talk,
+        settle: Duration::ZERO,
         timers: Timers { t1: args.t1, ..Timers::default() },
     })
 }

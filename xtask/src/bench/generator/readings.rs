@@ -77,6 +77,7 @@ impl Field {
         };
         let plan = Plan {
             target: self.peer().into(),
+            is_direct: false,
             transport: ringway_lab::load::Transport::Udp,
             connections: Default::default(),
             is_outbound_proxy: false,
@@ -95,6 +96,7 @@ impl Field {
             threads: 1,
             ring: Length::Fixed(PAUSE),
             talk: Length::Fixed(PAUSE),
+            settle: Duration::ZERO,
             timers: Default::default(),
         };
         run(&plan)?.finish()
