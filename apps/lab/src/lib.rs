@@ -23,6 +23,7 @@ pub mod process;
 pub mod refused;
 pub mod register;
 pub mod registering;
+pub mod sipp_xml;
 pub mod statistics;
 pub mod subject;
 pub mod sys;
