@@ -82,8 +82,63 @@ fn a_signal_ends_a_run_with_its_results() {
     running.end();
     let done = running.done();
     let result: Value = serde_json::from_str(done.out.lines().last().unwrap()).unwrap();
-    assert_eq!((done.status, &result["stopped"]), (0, &Value::Bool(true)), "{result}");
-    assert_eq!(result["outcomes"]["stopped"], result["started"]);
+    assert_eq!((done.status, &result["interrupted"]), (130, &Value::Bool(true)), "{result}");
+    assert_eq!(
+        (&result["outcomes"]["stopped"], &result["cut_off"]),
+        (&result["started"], &result["started"])
+    );
+    assert!(result["seconds"].as_f64().unwrap() < 60.0 && result["planned_seconds"] == 60.0, "{result}");
+    // Attempts that were cut off did not fail.
+    assert_eq!((&result["success_share"], &result["failed_conditions"][0]), (&0.0.into(), &Value::Null));
+}
+
+#[test]
+fn a_signal_while_the_called_users_are_registered_ends_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let target = silent.local_addr().unwrap().to_string();
+    let running = Running::start(folder.path(), &["lab", "load", &target, "--scenario", "call"], "");
+    running.says("registering 100 called users");
+    running.signal("-INT");
+    let done = running.done();
+    assert_eq!(done.status, 130, "{done:?}");
+    assert!(done.out.contains("INTERRUPTED"), "{done:?}");
+}
+
+#[test]
+fn a_generator_that_cannot_keep_up_is_found_out() {
+    let (folder, _server, address) = serve();
+    // No processor makes a call in 0.2 µs: the last of 20,000 attempts is planned 4 ms after the first.
+    let args = ["--scenario", "call-not-found", "--rate", "5000000", "--seconds", "0.004", "--t1", "50ms"];
+    let (records, status) = load(&folder, &address, &args);
+    let result = records.last().unwrap();
+    assert_eq!((status, &result["valid"]), (0, &Value::Bool(false)), "{result}");
+    let reason = result["invalid_because"].as_str().unwrap();
+    assert!(reason.contains("late") && reason.contains("99th percentile"), "{reason}");
+    assert!(result["generator"]["late"].as_u64().unwrap() > 10_000, "{result}");
+}
+
+#[test]
+fn a_scenario_that_was_written_for_sipp_is_played() {
+    let (folder, _server, address) = serve();
+    let write = |name: &str, args: &[&str]| {
+        let args = [&["lab", "scenario"], args].concat();
+        let text = Running::start(folder.path(), &args, "").done().ok();
+        fs::write(folder.path().join(name), text).unwrap();
+    };
+    write("call.xml", &["call", "--digest", "--talk", "10ms-50ms"]);
+    write("answer.xml", &["call", "--callee", "--ring", "~10ms"]);
+    let line = |number: usize| {
+        format!("u{number};[authentication username=u{number} password=secret{number}];u{}\n", 19 - number)
+    };
+    let list = format!("SEQUENTIAL\n{}", (0..USERS).map(line).collect::<String>());
+    fs::write(folder.path().join("users.csv"), list).unwrap();
+    let files = ["--scenario-file", "call.xml", "--callee-file", "answer.xml"];
+    let (records, status) =
+        load(&folder, &address, &[&files[..], &["--rate", "20", "--seconds", "1"]].concat());
+    let result = records.last().unwrap();
+    assert_eq!((status, &result["outcomes"]["success"]), (0, &Value::from(20)), "{result}");
+    assert_eq!(result["scenario"], "call.xml");
 }
 
 #[test]
@@ -93,7 +148,18 @@ fn callees_that_cannot_register_and_bad_arguments_are_refused() {
         let args = [&["lab", "load"], args].concat();
         Running::start(folder.path(), &args, "").done().refused(status)
     };
-    assert!(refused(&["10.9.8.7:5060"], 1).contains("--allow-remote 10.9.8.7"));
+    assert!(refused(&["10.9.8.7:5060"], 2).contains("--allow-remote 10.9.8.7"));
+    assert!(refused(&[&address, "--rate", "0"], 2).contains("above 0"));
+    assert!(refused(&[&address, "--sources", "0"], 2).contains("1 to 256"));
+    assert!(refused(&[&address, "--seconds", "inf"], 2).contains("--seconds"));
+    assert!(refused(&[&address, "--rat", "1"], 2).contains("'--rate'"));
+    assert!(refused(&[&address, "--fail-if", "success>99%"], 2).contains("write it with <"));
+    assert!(refused(&[&address, "--callee-file", "x.xml"], 2).contains("--scenario-file"));
+    assert!(refused(&[&address, "--scenario-file", "x.xml"], 2).contains("x.xml"));
+    fs::write(folder.path().join("jump.xml"), "<scenario>\n<label id='1'/></scenario>").unwrap();
+    assert!(refused(&[&address, "--scenario-file", "jump.xml"], 2).contains("jump.xml:2: jumps"));
+    fs::write(folder.path().join("callee.xml"), "<scenario><recv request='BYE'/></scenario>").unwrap();
+    assert!(refused(&[&address, "--scenario-file", "callee.xml"], 2).contains("--callee-file of the called"));
     assert!(refused(&["nonsense"], 2).contains("HOST:PORT"));
     assert!(refused(&[&address, "--fail-if", "p99>5"], 2).contains("p99>50ms"));
     assert!(refused(&[&address, "--talk", "5"], 2).contains("500ms"));

@@ -9,14 +9,14 @@ mod player;
 mod statistics;
 
 pub use criterion::{Criterion, CriterionError};
-pub use plan::{Flow, Plan};
+pub use plan::{Files, Flow, Plan};
 pub use statistics::{Delay, Health, Statistics};
 
 use crate::machine;
 use anyhow::{Context, Result, anyhow, bail};
 use player::{Player, play};
 use ringway_load::{Action, Arrivals, Classic, Config, Counters, Generator, Outcome};
-pub use ringway_load::{Length, Spacing, User, Users, UsersError};
+pub use ringway_load::{Length, Scenario, Spacing, User, Users, UsersError};
 use ringway_sansio::{Instant, Seed};
 pub use ringway_transaction::Timers;
 use rustix::thread::set_current_timer_slack;
@@ -48,12 +48,13 @@ pub struct Run {
 pub fn run(plan: &Plan) -> Result<Run> {
     plan.check()?;
     let mut players = Vec::new();
+    let (caller, callee) = (plan.caller()?, plan.callee()?);
     for _ in 0..plan.threads {
         let mut together = vec![Player::open(plan)?];
-        if plan.flow.has_callees() {
+        if let Some(callee) = &callee {
             let mut callees = Player::open(plan)?;
             register(plan, &mut callees)?;
-            callees.generator = Some(generator(plan, &callees, plan.flow.callee(plan), None)?);
+            callees.generator = Some(generator(plan, &callees, callee, None)?);
             together.push(callees);
         }
         players.push(together);
@@ -63,8 +64,8 @@ pub fn run(plan: &Plan) -> Result<Run> {
     let mut threads = Vec::new();
     for (thread, mut together) in (0..).zip(players) {
         let arrivals = Arrivals::new(plan.rate / f64::from(plan.threads), plan.spacing, start, plan.length);
-        if let Some(caller) = together.first_mut() {
-            caller.generator = Some(generator(plan, caller, plan.flow.caller(plan), Some(arrivals))?);
+        if let Some(player) = together.first_mut() {
+            player.generator = Some(generator(plan, player, &caller, Some(arrivals))?);
         }
         let shared = Arc::clone(&shared);
         let allowed = plan.allowed_hosts.clone();
@@ -106,7 +107,8 @@ impl Run {
 fn register(plan: &Plan, callees: &mut Player) -> Result<()> {
     let length = Duration::from_secs_f64(f64::from(plan.peers.count()) / REGISTER_RATE);
     let arrivals = Arrivals::new(REGISTER_RATE, Default::default(), now(), length);
-    let mut config = config(plan, callees, Classic::Register, Some(arrivals))?;
+    let scenario = Arc::new(Classic::Register.scenario()?);
+    let mut config = config(plan, callees, &scenario, Some(arrivals))?;
     config.users = plan.peers.clone();
     callees.generator = Some(Generator::new(config, &seed()?, now()));
     let shared = Shared::default();
@@ -124,16 +126,21 @@ fn register(plan: &Plan, callees: &mut Player) -> Result<()> {
 fn generator(
     plan: &Plan,
     player: &Player,
-    classic: Classic,
+    scenario: &Arc<Scenario>,
     arrivals: Option<Arrivals>,
 ) -> Result<Generator> {
-    Ok(Generator::new(config(plan, player, classic, arrivals)?, &seed()?, now()))
+    Ok(Generator::new(config(plan, player, scenario, arrivals)?, &seed()?, now()))
 }
 
-fn config(plan: &Plan, player: &Player, classic: Classic, arrivals: Option<Arrivals>) -> Result<Config> {
+fn config(
+    plan: &Plan,
+    player: &Player,
+    scenario: &Arc<Scenario>,
+    arrivals: Option<Arrivals>,
+) -> Result<Config> {
     let locals = player.locals()?;
     Ok(Config {
-        scenario: Arc::new(classic.scenario()?),
+        scenario: Arc::clone(scenario),
         users: plan.users.clone(),
         peers: plan.peers.clone(),
         domain: plan.domain.clone(),

@@ -1,9 +1,10 @@
 //! Parameters of a load.
 
 use anyhow::{Result, bail};
-use ringway_load::{Classic, Length, Spacing, Users};
+use ringway_load::{Classic, Keyword, Length, Scenario, Spacing, Step, Users};
 use ringway_transaction::Timers;
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Load of one run.
@@ -15,6 +16,8 @@ pub struct Plan {
     pub allowed_hosts: Vec<IpAddr>,
     /// Kind of attempts.
     pub flow: Flow,
+    /// Scenarios of files in place of those of `flow`.
+    pub files: Option<Files>,
     /// Attempts a second.
     pub rate: f64,
     /// Intervals between planned attempts.
@@ -41,6 +44,14 @@ pub struct Plan {
     pub talk: Length,
     /// Values of T1, T2 and T4.
     pub timers: Timers,
+}
+
+/// Scenarios of files.
+#[derive(Clone, Debug)]
+pub struct Files {
+    name: String,
+    caller: Arc<Scenario>,
+    callee: Option<Arc<Scenario>>,
 }
 
 /// Kind of attempts.
@@ -79,40 +90,60 @@ impl Flow {
         Self::ALL.iter().find(|(flow, _)| *flow == self).map_or("", |(_, name)| name)
     }
 
-    /// True if the called users' side is played too.
-    pub(crate) const fn has_callees(self) -> bool {
-        match self {
-            Self::Call | Self::Redirect | Self::Options | Self::Message => true,
-            Self::Register | Self::Logout | Self::CallNotFound => false,
-        }
-    }
-
-    pub(crate) const fn caller(self, plan: &Plan) -> Classic {
+    /// Scenario of the caller.
+    pub const fn caller(self, talk: Length) -> Classic {
         match self {
             Self::Register => Classic::Register,
             Self::Logout => Classic::Logout,
-            Self::Call => Classic::Call { talk: plan.talk },
+            Self::Call => Classic::Call { talk },
             Self::CallNotFound => Classic::CallNotFound,
-            Self::Redirect => Classic::Redirect { talk: plan.talk },
+            Self::Redirect => Classic::Redirect { talk },
             Self::Options => Classic::Options,
             Self::Message => Classic::Message,
         }
     }
 
-    pub(crate) const fn callee(self, plan: &Plan) -> Classic {
+    /// Scenario of the called user, if that side is played too.
+    pub const fn callee(self, ring: Length) -> Option<Classic> {
         match self {
-            Self::Message => Classic::AnswerSingle("MESSAGE"),
-            Self::Options => Classic::AnswerSingle("OPTIONS"),
-            Self::Register | Self::Logout | Self::Call | Self::CallNotFound | Self::Redirect => {
-                Classic::Answer { ring: plan.ring }
-            }
+            Self::Message => Some(Classic::AnswerSingle("MESSAGE")),
+            Self::Options => Some(Classic::AnswerSingle("OPTIONS")),
+            Self::Call | Self::Redirect => Some(Classic::Answer { ring }),
+            Self::Register | Self::Logout | Self::CallNotFound => None,
         }
+    }
+}
+
+impl Files {
+    /// Checks the sides of two scenarios; `name` is their name in results. Without `callee` nobody plays the called users.
+    ///
+    /// # Errors
+    /// A caller's scenario that begins with a received message, or a callee's that begins with a sent one.
+    pub fn new(name: String, caller: Scenario, callee: Option<Scenario>) -> Result<Self> {
+        if !caller.is_caller() {
+            bail!("{name} begins with a received message: it is the scenario of a called user");
+        }
+        if callee.as_ref().is_some_and(Scenario::is_caller) {
+            bail!("the scenario of the called user begins with a sent message: it is that of a caller");
+        }
+        Ok(Self { name, caller: Arc::new(caller), callee: callee.map(Arc::new) })
+    }
+
+    /// True if the caller's messages name a called user.
+    pub fn has_peers(&self) -> bool {
+        self.caller.steps().iter().any(|step| match step {
+            Step::Send(send) => send.template.has(|keyword| *keyword == Keyword::Peer),
+            Step::Receive(_) | Step::Pause(_) => false,
+        })
     }
 }
 
 impl Plan {
     /// Checks that packets stay where they may go, and that the numbers are possible.
-    pub(crate) fn check(&self) -> Result<()> {
+    ///
+    /// # Errors
+    /// The first value that is not possible.
+    pub fn check(&self) -> Result<()> {
         let host = *self.target.ip();
         if !may_send(host.into(), &self.allowed_hosts) {
             bail!("{host} is not a loopback address; give --allow-remote {host} to send load there");
@@ -129,9 +160,32 @@ impl Plan {
         Ok(())
     }
 
+    /// Name of the scenario in results.
+    pub fn scenario_name(&self) -> &str {
+        self.files.as_ref().map_or(self.flow.name(), |files| &files.name)
+    }
+
     /// True if called users are registered before the load starts.
-    pub const fn flow_needs_callees(&self) -> bool {
-        self.flow.has_callees()
+    pub const fn has_callees(&self) -> bool {
+        match &self.files {
+            Some(files) => files.callee.is_some(),
+            None => self.flow.callee(self.ring).is_some(),
+        }
+    }
+
+    pub(crate) fn caller(&self) -> Result<Arc<Scenario>> {
+        match &self.files {
+            Some(files) => Ok(Arc::clone(&files.caller)),
+            None => Ok(Arc::new(self.flow.caller(self.talk).scenario()?)),
+        }
+    }
+
+    /// Scenario of the called users, if they are played too.
+    pub(crate) fn callee(&self) -> Result<Option<Arc<Scenario>>> {
+        match &self.files {
+            Some(files) => Ok(files.callee.clone()),
+            None => Ok(self.flow.callee(self.ring).map(Classic::scenario).transpose()?.map(Arc::new)),
+        }
     }
 }
 

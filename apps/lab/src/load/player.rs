@@ -80,6 +80,8 @@ struct Stage<'a> {
     actions: Vec<Action>,
     /// Reports of the callers since the last transfer to [`Shared`].
     reports: Vec<Report>,
+    /// Wall time of the next transfer.
+    transfer_at: Duration,
     refused: u64,
 }
 
@@ -94,6 +96,7 @@ pub(crate) fn play(players: &mut [Player], shared: &Shared, allowed: &[IpAddr]) 
         out: Outbox::new(),
         actions: Vec::new(),
         reports: Vec::new(),
+        transfer_at: Duration::ZERO,
         refused: 0,
     };
     let cpu_start = machine::thread_cpu_ns();
@@ -162,9 +165,10 @@ impl Stage<'_> {
 
     /// Adds reports and counters to the shared statistics.
     fn transfer(&mut self, players: &[Player], cpu_ns: u64, wall: Duration, is_done: bool) {
-        if self.reports.len() < REPORTS_MIN && !is_done && wall.subsec_millis() % 100 > 5 {
+        if self.reports.len() < REPORTS_MIN && !is_done && wall < self.transfer_at {
             return;
         }
+        self.transfer_at = wall + TRANSFER_EVERY;
         let mut statistics = self.shared.statistics.lock().unwrap_or_else(PoisonError::into_inner);
         self.reports.drain(..).for_each(|report| statistics.add(&report));
         let counters = players.iter().filter_map(|player| player.generator.as_ref()).map(Generator::counters);
@@ -200,3 +204,5 @@ const WAIT_MAX: Duration = Duration::from_millis(100);
 const DRAIN: Duration = Duration::from_millis(200);
 /// Number of reports that are transferred at once.
 const REPORTS_MIN: usize = 256;
+/// Longest time between two transfers while packets or timers are due.
+const TRANSFER_EVERY: Duration = Duration::from_millis(100);

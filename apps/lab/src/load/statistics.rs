@@ -146,9 +146,10 @@ impl Statistics {
         &self.outcomes
     }
 
-    /// Outcomes other than success.
+    /// Outcomes of attempts that failed.
     pub fn failures(&self) -> impl Iterator<Item = (&str, u64)> {
-        self.outcomes.iter().map(|(name, &count)| (name.as_str(), count)).filter(|(name, _)| *name != SUCCESS)
+        let outcomes = self.outcomes.iter().map(|(name, &count)| (name.as_str(), count));
+        outcomes.filter(|(name, _)| ![SUCCESS, STOPPED].contains(name))
     }
 
     /// Number of successful attempts.
@@ -156,9 +157,14 @@ impl Statistics {
         self.outcomes.get(SUCCESS).copied().unwrap_or(0)
     }
 
-    /// Number of ended attempts.
+    /// Number of attempts that succeeded or failed.
     pub fn ended(&self) -> u64 {
-        self.outcomes.values().sum()
+        self.outcomes.values().sum::<u64>() - self.cut_off()
+    }
+
+    /// Number of attempts that the end of the run cut off.
+    pub fn cut_off(&self) -> u64 {
+        self.outcomes.get(STOPPED).copied().unwrap_or(0)
     }
 
     /// Number of open attempts.
@@ -215,6 +221,7 @@ fn histogram() -> Histogram<u64> {
 }
 
 const SUCCESS: &str = Outcome::Success.name();
+const STOPPED: &str = Outcome::Stopped.name();
 /// Lag from which on a start counts as late.
 const LATE: Duration = Duration::from_millis(1);
 /// Largest 99th percentile of the lag of a valid run.

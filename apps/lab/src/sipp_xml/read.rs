@@ -245,7 +245,7 @@ impl Reader<'_> {
                 continue;
             }
             let advice = match name {
-                "next" | "test" | "chance" | "condexec" | "condexec_inverse" | "ontimeout" => {
+                "next" | "test" | "condexec" | "condexec_inverse" | "ontimeout" => {
                     "jumps are not supported; remove it"
                 }
                 "lost" => "losses are not simulated; remove it",

@@ -1,5 +1,5 @@
 use super::*;
-use ringway_load::{Classic, Length, Receive, Received, Step};
+use ringway_load::{Classic, Length, Receive, Received, Step, User};
 use ringway_sansio::{Rng, Seed};
 use std::time::Duration;
 
@@ -219,6 +219,31 @@ fn the_end_of_a_section_inside_a_message_is_kept() {
     let again = read(&written, PAUSE).unwrap();
     let Some(Step::Send(send)) = again.steps().first() else { panic!("no step") };
     assert!(send.template.text().ends_with("\r\na]]>b & c\r\n"), "{written}");
+}
+
+#[test]
+fn lists_are_read_or_refused_with_their_line() {
+    let user = |name: &str, password: &str| User { name: name.into(), password: password.into() };
+    let list =
+        read_list("SEQUENTIAL\r\n# two\na;[authentication username=a password=x];b\n\nb;y;a;\n").unwrap();
+    assert_eq!(list.users, [user("a", "x"), user("b", "y")]);
+    assert_eq!(list.called, [user("b", "y"), user("a", "x")]);
+    let list = read_list("SEQUENTIAL\na\nb;\n").unwrap();
+    assert_eq!((list.users.len(), list.called.len()), (2, 0));
+    for (text, line, advice) in [
+        ("RANDOM\na", 1, "SEQUENTIAL"),
+        ("", 1, "SEQUENTIAL"),
+        ("SEQUENTIAL\na;b;c\nd", 3, "called user"),
+        ("SEQUENTIAL\na\nd;e;f", 3, "called user"),
+        ("SEQUENTIAL\na;b;c;d", 2, "remove the others"),
+        ("SEQUENTIAL\na;[authentication username=b]", 2, "another user"),
+        ("SEQUENTIAL\na;[authentication aka_K=1]", 2, "username and password"),
+        ("SEQUENTIAL\na;[authentication", 2, "without `]`"),
+    ] {
+        let error = read_list(text).unwrap_err();
+        assert!(error.line == line && error.reason.contains(advice), "{text}: {error}");
+    }
+    assert!(is_list("USER\n") && is_list("SEQUENTIAL,PRINTF=9\n") && !is_list("user,password\n"));
 }
 
 #[test]

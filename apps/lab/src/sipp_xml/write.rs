@@ -81,7 +81,7 @@ impl Writer<'_> {
         match template.method() {
             Some("ACK") if self.is_refused => {
                 let ack = ack_of_failure(self.invite.as_deref().unwrap_or(&text));
-                return self.message(&ack, false);
+                self.message(&ack, false);
             }
             Some(method) => {
                 if method == "INVITE" && std::mem::take(&mut self.is_redirected) {
@@ -134,7 +134,8 @@ impl Writer<'_> {
         let optional = if receive.is_optional { " optional=\"true\"" } else { "" };
         let auth = if receive.is_challenge { " auth=\"true\"" } else { "" };
         let is_failure = matches!(receive.message, Received::Response(400..));
-        let rrs = if !receive.is_optional && !is_failure && needs_dialog(later) { " rrs=\"true\"" } else { "" };
+        let rrs =
+            if !receive.is_optional && !is_failure && needs_dialog(later) { " rrs=\"true\"" } else { "" };
         let status = match &receive.message {
             Received::Request(method) => {
                 let method = escaped(&String::from_utf8_lossy(method));

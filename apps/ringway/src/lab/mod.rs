@@ -2,7 +2,10 @@
 
 mod args;
 mod load;
+mod progress;
+mod scenario;
 mod times;
+mod users;
 mod view;
 
 pub(crate) use args::LabArgs;
@@ -14,5 +17,6 @@ use args::LabCommand;
 pub(crate) fn run(args: LabArgs) -> Result<(), Failure> {
     match args.command {
         LabCommand::Load(load) => load::run(&load),
+        LabCommand::Scenario(args) => scenario::run(&args),
     }
 }
