@@ -1,16 +1,20 @@
 //! `ringway lab load` in the built program against `ringway serve`.
 //!
-//! Tested: registrations and calls with digest, conditions of `--fail-if`, a stop by a signal, a server that is not there,
-//! refused arguments. Not tested here: delays, which depend on the machine.
+//! Tested: registrations and calls with digest, a scenario file that it wrote, conditions of `--fail-if`, interruption, the view on a
+//! terminal, a server that is not there, a rate beyond any machine, refused arguments. Not tested here: delays, which depend on the
+//! machine.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod program;
+mod terminal;
 
-use program::Running;
+use program::{POLL_INTERVAL, Running, TIME_LIMIT};
 use serde_json::Value;
 use std::fs;
 use std::net::UdpSocket;
+use std::time::Instant;
 use tempfile::TempDir;
+use terminal::Terminal;
 
 const USERS: usize = 20;
 
@@ -103,6 +107,36 @@ fn a_signal_while_the_called_users_are_registered_ends_the_run() {
     let done = running.done();
     assert_eq!(done.status, 130, "{done:?}");
     assert!(done.out.contains("INTERRUPTED"), "{done:?}");
+}
+
+#[test]
+fn the_view_on_a_terminal_is_redrawn_and_gives_way_to_the_result() {
+    let (folder, _server, address) = serve();
+    let args = format!(
+        "lab load {address} --scenario call-not-found --users-file users.csv --rate 50 --seconds 600"
+    );
+    let mut terminal = Terminal::open(folder.path(), &args);
+    let shown = terminal.shows(&["s left; Ctrl-C ends it", "response time  p50", "successful", "100.00 %"]);
+    for title in ["offered", "failed", "retransmitted", "first response p50", "generator      lag p99", "CPU"]
+    {
+        assert_eq!(shown.matches(title).count(), 1, "{title}:\n{shown}");
+    }
+    assert!(shown.lines().all(|line| line.chars().count() < 80), "{shown}");
+    let time = |shown: &str| shown.lines().find(|line| line.starts_with('[')).unwrap().to_owned();
+    let end = Instant::now() + TIME_LIMIT;
+    loop {
+        let next = terminal.shows(&["of 600 s"]);
+        assert_eq!(next.matches("of 600 s").count(), 1, "{next}");
+        if time(&next) != time(&shown) {
+            break;
+        }
+        assert!(Instant::now() < end, "it is not redrawn:\n{next}");
+        std::thread::sleep(POLL_INTERVAL);
+    }
+    terminal.press("\x03");
+    let result = terminal.shows(&["INTERRUPTED before 600.0 s"]);
+    assert_eq!(terminal.ends(), 130);
+    assert!(!result.contains("s left") && !result.contains("retransmitted"), "{result}");
 }
 
 #[test]

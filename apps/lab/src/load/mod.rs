@@ -4,6 +4,8 @@
 //! histograms of microseconds.
 
 mod criterion;
+#[cfg(test)]
+mod health_tests;
 mod plan;
 mod player;
 mod statistics;
