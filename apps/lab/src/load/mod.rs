@@ -9,10 +9,12 @@ mod health_tests;
 mod plan;
 mod player;
 mod statistics;
+mod timeline;
 
-pub use criterion::{Criterion, CriterionError};
+pub use criterion::{Criteria, Criterion, CriterionError};
 pub use plan::{Files, Flow, Plan};
 pub use statistics::{Delay, Health, Statistics};
+pub use timeline::Slot;
 
 use crate::machine;
 use anyhow::{Context, Result, anyhow, bail};
@@ -61,8 +63,9 @@ pub fn run(plan: &Plan) -> Result<Run> {
         }
         players.push(together);
     }
-    let shared = Arc::new(Shared::default());
     let start = now() + START_DELAY;
+    let statistics = Mutex::new(Statistics::new(start, plan.length));
+    let shared = Arc::new(Shared { is_stopped: AtomicBool::new(false), statistics });
     let mut threads = Vec::new();
     for (thread, mut together) in (0..).zip(players) {
         let arrivals = Arrivals::new(plan.rate / f64::from(plan.threads), plan.spacing, start, plan.length);

@@ -1,8 +1,10 @@
 //! Results of a run.
 
+use super::timeline::{Slot, Timeline};
 use super::{Counters, Outcome};
 use hdrhistogram::Histogram;
 use ringway_load::Report;
+use ringway_sansio::Instant;
 use std::collections::{BTreeMap, HashMap};
 use std::thread::ThreadId;
 use std::time::Duration;
@@ -13,6 +15,7 @@ pub struct Statistics {
     outcomes: BTreeMap<String, u64>,
     delays: [Histogram<u64>; 5],
     late: u64,
+    timeline: Timeline,
     threads: HashMap<ThreadId, OfThread>,
 }
 
@@ -91,18 +94,25 @@ impl Default for Statistics {
             outcomes: BTreeMap::new(),
             delays: std::array::from_fn(|_| histogram()),
             late: 0,
+            timeline: Timeline::default(),
             threads: HashMap::new(),
         }
     }
 }
 
 impl Statistics {
+    /// Statistics of attempts that are planned from `start` on, for `length`.
+    pub(crate) fn new(start: Instant, length: Duration) -> Self {
+        Self { timeline: Timeline::new(start, length), ..Self::default() }
+    }
+
     pub(crate) fn add(&mut self, report: &Report) {
         let name = match report.outcome {
             Outcome::Status(status) => status.to_string(),
             other => other.name().to_owned(),
         };
         *self.outcomes.entry(name).or_default() += 1;
+        self.timeline.add(report);
         let lag = report.lag();
         self.late += u64::from(lag > LATE);
         let values = [
@@ -181,6 +191,34 @@ impl Statistics {
     pub fn percentile(&self, delay: Delay, percentile: f64) -> Option<Duration> {
         let histogram = self.delays.get(delay as usize).filter(|histogram| !histogram.is_empty())?;
         Some(Duration::from_micros(histogram.value_at_percentile(percentile)))
+    }
+
+    /// Notes that attempts were planned only for `length`, as the run was stopped then.
+    pub fn shorten(&mut self, length: Duration) {
+        self.timeline.shorten(length);
+    }
+
+    /// Share of the values of a delay that are at most `limit`; 0 without values.
+    pub fn share_within(&self, delay: Delay, limit: Duration) -> f64 {
+        let Some(histogram) = self.delays.get(delay as usize) else { return 0.0 };
+        let limit = u64::try_from(limit.as_micros()).unwrap_or(u64::MAX);
+        histogram.count_between(0, limit) as f64 / (histogram.len() as f64).max(1.0)
+    }
+
+    /// Offered attempts a second: planned ones, with those that were not started.
+    pub fn offered(&self) -> f64 {
+        let counters = self.counters();
+        (counters.started + counters.dropped) as f64 / self.timeline.seconds().max(f64::MIN_POSITIVE)
+    }
+
+    /// Successful attempts a second, in a time as long as the load that begins with the end of the first successful one.
+    pub fn achieved(&self) -> f64 {
+        self.timeline.achieved()
+    }
+
+    /// Planned, ended and successful attempts of each second. An attempt counts when it has ended.
+    pub fn by_second(&self) -> impl Iterator<Item = Slot> {
+        self.timeline.by_second()
     }
 
     /// Counters of all threads.

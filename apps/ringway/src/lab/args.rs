@@ -22,7 +22,8 @@ pub(crate) enum LabCommand {
         after_help = "The attempts start at planned times, however slowly the server responds, and the response time counts from the
 planned time. A result is marked invalid if the generator was the bottleneck. docs/lab.md explains it.
 
-Conditions of --fail-if: p50 to p100 of the response time (p99>50ms, p99.9>1s), success<99.9%, retransmissions>1%, lag>1ms.
+Conditions of --fail-if: p50 to p100 of the response time (p99>50ms, p99.9>1s), success<99.9%, achieved<99%,
+retransmissions>1%, lag>1ms.
 
 Examples:
   ringway lab load 127.0.0.1:5060 --scenario register --rate 1000 --sources 20
@@ -46,6 +47,18 @@ Examples:
   ringway lab scenario call --callee --ring 1s-3s > answer.xml
   sipp 127.0.0.1:5060 -sf call.xml -inf users.csv -i 127.0.0.1 -r 10 -m 100")]
     Scenario(ScenarioArgs),
+    /// Make a report of the results of a campaign: one HTML file with charts and tables
+    #[command(
+        after_help = "The file needs no network, no script and no other file, and can be printed. Trials in which the generator was the bottleneck
+are shown hollow and listed, and are no results. Several campaigns can be in one report if they are of the same machine.
+
+Examples:
+  ringway lab report results
+  ringway lab report monday tuesday --out week.html
+
+Exit status: 0 done, 1 the report cannot be written, 2 bad usage or results that cannot be read."
+    )]
+    Report(ReportArgs),
 }
 
 /// Arguments of `ringway lab scenario`.
@@ -69,6 +82,17 @@ pub(crate) struct ScenarioArgs {
     /// Talk time of calls
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = super::times::length)]
     pub(crate) talk: ringway_lab::load::Length,
+}
+
+/// Arguments of `ringway lab report`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ReportArgs {
+    /// Folder with the results of `ringway lab run`, or its results.jsonl
+    #[arg(value_name = "DIR", required = true)]
+    pub(crate) results: Vec<PathBuf>,
+    /// File to write (default: report.html beside the first results)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
 }
 
 /// Arguments of `ringway lab load`.

@@ -100,7 +100,10 @@ fn attend(
         }
         thread::sleep(LOOK_EVERY);
     }
-    let statistics = load.finish().map_err(|error| Failure::failed(format!("{error:#}")))?;
+    let mut statistics = load.finish().map_err(|error| Failure::failed(format!("{error:#}")))?;
+    if let Some(length) = interrupted_at {
+        statistics.shorten(length);
+    }
     let last = Snapshot { plan, statistics: &statistics, elapsed: begun.elapsed(), interrupted_at };
     progress.show(&last)?;
     Ok((statistics, interrupted_at))

@@ -3,6 +3,7 @@
 mod args;
 mod load;
 mod progress;
+mod report;
 mod scenario;
 mod times;
 mod users;
@@ -18,5 +19,6 @@ pub(crate) fn run(args: LabArgs) -> Result<(), Failure> {
     match args.command {
         LabCommand::Load(load) => load::run(&load),
         LabCommand::Scenario(args) => scenario::run(&args),
+        LabCommand::Report(args) => report::run(&args),
     }
 }

@@ -46,7 +46,7 @@ impl Result<'_> {
             "seconds": self.length().as_secs_f64(),
             "users": plan.users.count(),
             "started": counters.started,
-            "achieved_per_s": self.achieved(),
+            "achieved_per_s": statistics.achieved(),
             "outcomes": statistics.outcomes(),
             "success_share": self.success(),
             "open": statistics.open(),
@@ -92,7 +92,7 @@ impl Result<'_> {
             "  successful  {} ({:.2} %), {failures}; {:.0}/s achieved",
             statistics.successes(),
             self.success() * 100.0,
-            self.achieved()
+            statistics.achieved()
         ));
         lines.push(format!(
             "  retransmissions  {} for {} requests",
@@ -140,11 +140,6 @@ impl Result<'_> {
     /// Time in which attempts were started.
     fn length(&self) -> Duration {
         self.interrupted_at.unwrap_or(self.plan.length)
-    }
-
-    /// Successful attempts a second, over the time in which attempts were started.
-    fn achieved(&self) -> f64 {
-        self.statistics.successes() as f64 / self.length().as_secs_f64().max(1e-9)
     }
 
     /// Number of attempts that cost CPU time; at least 1.
