@@ -18,6 +18,7 @@ mod authentication;
 mod classic;
 mod config;
 mod generator;
+mod kept;
 mod length;
 mod report;
 mod scenario;

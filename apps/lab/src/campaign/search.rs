@@ -1,7 +1,7 @@
 //! Search for the highest rate that meets the criterion.
 //!
 //! Bisection on a grid of rates with equal ratios. A rate passes with `k` of `n` short trials; the highest one that passes must
-//! pass a longer trial too, or the next lower one is confirmed in its place.
+//! pass a longer trial too, or the next lower one is confirmed instead.
 //!
 //! ```text
 //!  Trial(middle) ──k passed──► lower half is known good ─┐

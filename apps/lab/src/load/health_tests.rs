@@ -1,6 +1,7 @@
 //! Health of a generator that is run in simulated time, so that no machine makes it slow.
 
-use super::{Action, Arrivals, Classic, Config, Delay, Generator, Spacing, Statistics, Timers, Users};
+use super::{Arrivals, Classic, Config, Delay, Generator, Spacing, Statistics, Timers, Users, WireCounters};
+use ringway_load::Action;
 use ringway_sansio::{Context, Flow, Instant, ListenerId, Node, Outbox, Received, Seed, Transport};
 use ringway_sip::{HeaderName, Limits, Message, MessageWriter};
 use std::collections::VecDeque;
@@ -41,15 +42,18 @@ fn run(tick: Duration, delay: Duration) -> Statistics {
         generator.on_timeout(&mut cx);
         responses.extend(out.packets().map(|(_, request)| (now + delay, ok(request))));
         out.clear();
-        for Action::Ended(report) in actions.drain(..) {
-            statistics.add(&report);
+        for action in actions.drain(..) {
+            match action {
+                Action::Ended(report) => statistics.add(&report),
+                Action::Release(_) => {}
+            }
         }
         now = now + tick;
         assert!(now < start + Duration::from_secs(60), "the attempts do not end");
     }
-    let counters = std::iter::once(generator.counters());
+    let counters = std::iter::once((generator.counters(), WireCounters::default()));
     let (thread, wall) = (std::thread::current().id(), now.since(start));
-    statistics.set_thread(thread, counters, 0, 0, wall, 0);
+    statistics.set_thread(thread, counters, 0, 0, wall);
     statistics
 }
 

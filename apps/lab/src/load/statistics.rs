@@ -1,6 +1,7 @@
 //! Results of a run.
 
 use super::timeline::{Slot, Timeline};
+use super::wire_counters::WireCounters;
 use super::{Counters, Outcome};
 use hdrhistogram::Histogram;
 use ringway_load::Report;
@@ -15,6 +16,7 @@ pub struct Statistics {
     outcomes: BTreeMap<String, u64>,
     delays: [Histogram<u64>; 5],
     late: u64,
+    target_loss: Option<String>,
     timeline: Timeline,
     threads: HashMap<ThreadId, OfThread>,
 }
@@ -62,6 +64,8 @@ pub struct Health {
     pub dropped: u64,
     /// Packets to addresses that nothing may be sent to.
     pub refused_packets: u64,
+    /// Connections that the generator's own limits prevented: open files, local ports.
+    pub missed_connections: u64,
 }
 
 impl Health {
@@ -69,6 +73,12 @@ impl Health {
     pub fn bottleneck(&self) -> Option<String> {
         if self.dropped > 0 {
             return Some(format!("{} planned attempts were not started", self.dropped));
+        }
+        if self.missed_connections > 0 {
+            return Some(format!(
+                "{} connections found no free local port or open file; give more --sources or a higher ulimit -n",
+                self.missed_connections
+            ));
         }
         if self.lag_p99 > LAG_P99_MAX {
             let lag = self.lag_p99.as_secs_f64() * 1e3;
@@ -85,7 +95,7 @@ struct OfThread {
     open: usize,
     cpu_ns: u64,
     wall: Duration,
-    refused: u64,
+    wire: WireCounters,
 }
 
 impl Default for Statistics {
@@ -94,6 +104,7 @@ impl Default for Statistics {
             outcomes: BTreeMap::new(),
             delays: std::array::from_fn(|_| histogram()),
             late: 0,
+            target_loss: None,
             timeline: Timeline::default(),
             threads: HashMap::new(),
         }
@@ -132,14 +143,14 @@ impl Statistics {
     pub(crate) fn set_thread(
         &mut self,
         thread: ThreadId,
-        counters: impl Iterator<Item = Counters>,
+        counters: impl Iterator<Item = (Counters, WireCounters)>,
         open: usize,
         cpu_ns: u64,
         wall: Duration,
-        refused: u64,
     ) {
-        let mut sum = Counters::default();
-        for (index, counters) in counters.enumerate() {
+        let (mut sum, mut wire) = (Counters::default(), WireCounters::default());
+        for (index, (counters, of_sockets)) in counters.enumerate() {
+            wire += of_sockets;
             if index == 0 {
                 (sum.started, sum.dropped) = (counters.started, counters.dropped);
             }
@@ -148,7 +159,16 @@ impl Statistics {
             sum.malformed += counters.malformed;
             sum.stray += counters.stray;
         }
-        self.threads.insert(thread, OfThread { counters: sum, open, cpu_ns, wall, refused });
+        self.threads.insert(thread, OfThread { counters: sum, open, cpu_ns, wall, wire });
+    }
+
+    pub(crate) fn set_target_loss(&mut self, text: String) {
+        self.target_loss.get_or_insert(text);
+    }
+
+    /// Text for the user if the run was ended because the target did not answer: the target, the time, the reason.
+    pub fn target_loss(&self) -> Option<&str> {
+        self.target_loss.as_deref()
     }
 
     /// Number of attempts with each outcome: `success`, a status code, or another name of an [`Outcome`].
@@ -233,6 +253,13 @@ impl Statistics {
         })
     }
 
+    /// Counters of the sockets of all threads and both sides.
+    pub fn wire(&self) -> WireCounters {
+        let mut sum = WireCounters::default();
+        self.threads.values().for_each(|thread| sum += thread.wire);
+        sum
+    }
+
     /// CPU time of the generator's threads.
     pub fn generator_cpu(&self) -> Duration {
         Duration::from_nanos(self.threads.values().map(|thread| thread.cpu_ns).sum())
@@ -241,11 +268,13 @@ impl Statistics {
     /// Condition of the generator.
     pub fn health(&self) -> Health {
         let share = |thread: &OfThread| thread.cpu_ns as f64 / (thread.wall.as_nanos() as f64).max(1.0);
+        let wire = self.wire();
         Health {
             lag_p99: self.percentile(Delay::Lag, 99.0).unwrap_or_default(),
             cpu_share: self.threads.values().map(share).fold(0.0, f64::max),
             dropped: self.counters().dropped,
-            refused_packets: self.threads.values().map(|thread| thread.refused).sum(),
+            refused_packets: wire.not_permitted,
+            missed_connections: wire.over_limit + wire.no_port,
         }
     }
 }
@@ -304,11 +333,17 @@ mod tests {
 
     #[test]
     fn a_generator_that_is_late_busy_or_drops_is_the_bottleneck() {
-        let good =
-            Health { lag_p99: Duration::from_micros(80), cpu_share: 0.5, dropped: 0, refused_packets: 0 };
+        let good = Health {
+            lag_p99: Duration::from_micros(80),
+            cpu_share: 0.5,
+            dropped: 0,
+            refused_packets: 0,
+            missed_connections: 0,
+        };
         assert_eq!(good.bottleneck(), None);
         assert!(Health { lag_p99: Duration::from_millis(2), ..good }.bottleneck().is_some());
         assert!(Health { cpu_share: 0.9, ..good }.bottleneck().is_some());
+        assert!(Health { missed_connections: 1, ..good }.bottleneck().is_some());
         assert!(Health { dropped: 1, ..good }.bottleneck().is_some());
     }
 }

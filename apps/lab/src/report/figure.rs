@@ -9,7 +9,7 @@ use super::text::{Markup, Text};
 #[derive(Debug, Default)]
 pub(super) struct Figure {
     pub(super) title: &'static str,
-    /// How the charts are read.
+    /// Advice on reading the charts.
     pub(super) note: String,
     /// Legend of parts in place of the targets.
     pub(super) parts: &'static [&'static str],

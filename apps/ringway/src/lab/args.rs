@@ -1,8 +1,8 @@
 //! Arguments of `ringway lab`.
 
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
-use ringway_lab::load::{Criterion, Flow};
-use std::net::{IpAddr, Ipv4Addr};
+use ringway_lab::load::{ConnectionUse, Criterion, Flow, Transport};
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -28,13 +28,15 @@ retransmissions>1%, lag>1ms.
 Examples:
   ringway lab load 127.0.0.1:5060 --scenario register --rate 1000 --sources 20
   ringway lab load 127.0.0.1:5060 --scenario call --rate 100 --users 500 --talk 5s --password-file lab.password
+  ringway lab load [::1]:5060 --scenario update --users 1000 --transport tcp --connections user
   ringway lab load 127.0.0.1:5060 --rate 3000 --pid $(pidof kamailio | cut -d' ' -f1) --json
   ringway lab load 127.0.0.1:5060 --rate 500 --fail-if 'p99>50ms' --fail-if 'success<99.9%'
   ringway lab load 127.0.0.1:5060 --scenario-file uac.xml --callee-file uas.xml --users-file users.csv
 
 Ctrl-C ends the run with its results so far, a second Ctrl-C without them.
 
-Exit status: 0 done, 1 a condition of --fail-if holds or the run failed, 2 bad usage, 130 interrupted."
+Exit status: 0 done; 1 a condition of --fail-if holds, the server does not answer, or the run failed; 2 bad usage;
+130 interrupted."
     )]
     Load(Box<LoadArgs>),
     /// Write a built-in scenario as a scenario file of SIPp
@@ -98,7 +100,7 @@ pub(crate) struct ReportArgs {
 /// Arguments of `ringway lab load`.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct LoadArgs {
-    /// Address of the server; loopback, unless --allow-remote permits another one
+    /// Address of the server, one of IPv6 in brackets; loopback, unless --allow-remote permits another one
     #[arg(value_name = "HOST:PORT")]
     pub(crate) target: String,
     /// Kind of attempts
@@ -110,6 +112,12 @@ pub(crate) struct LoadArgs {
     /// Scenario file of SIPp for the called users, who are then registered and played
     #[arg(long, value_name = "FILE", requires = "scenario_file")]
     pub(crate) callee_file: Option<PathBuf>,
+    /// Transport to the server
+    #[arg(long, value_enum, default_value_t = TransportArg::Udp)]
+    pub(crate) transport: TransportArg,
+    /// Connections of the callers over TCP; called users have one each, unless they share one
+    #[arg(long, value_enum, default_value_t = ConnectionsArg::Shared)]
+    pub(crate) connections: ConnectionsArg,
     /// Attempts a second
     #[arg(long, value_name = "N", default_value_t = 100.0)]
     pub(crate) rate: f64,
@@ -143,13 +151,13 @@ pub(crate) struct LoadArgs {
     /// Talk time of calls
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = super::times::length)]
     pub(crate) talk: ringway_lab::load::Length,
-    /// First local address
-    #[arg(long, value_name = "ADDRESS", default_value_t = Ipv4Addr::LOCALHOST)]
-    pub(crate) local: Ipv4Addr,
+    /// First local address [default: the one that packets to the server have]
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) local: Option<IpAddr>,
     /// Local addresses, from the first one on: hosts that a server with a limit for each source tells apart
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) sources: u8,
-    /// Sockets for each local address, of each thread and side
+    /// Sockets for each local address, of each thread and side; over TCP shared connections
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) sockets: u8,
     /// Threads
@@ -177,7 +185,9 @@ pub(crate) struct LoadArgs {
 pub(crate) enum ScenarioArg {
     /// Create or refresh a binding
     Register,
-    /// Remove a binding
+    /// Refresh a binding that was made before
+    Update,
+    /// Remove a binding that was made before
     Logout,
     /// Call between two users; both sides are played
     Call,
@@ -196,12 +206,54 @@ impl ScenarioArg {
     pub(crate) const fn flow(self) -> Flow {
         match self {
             Self::Register => Flow::Register,
+            Self::Update => Flow::Update,
             Self::Logout => Flow::Logout,
             Self::Call => Flow::Call,
             Self::CallNotFound => Flow::CallNotFound,
             Self::Redirect => Flow::Redirect,
             Self::Options => Flow::Options,
             Self::Message => Flow::Message,
+        }
+    }
+}
+
+/// Transport to the server.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum TransportArg {
+    /// UDP
+    Udp,
+    /// TCP
+    Tcp,
+}
+
+impl TransportArg {
+    /// The transport.
+    pub(crate) const fn transport(self) -> Transport {
+        match self {
+            Self::Udp => Transport::Udp,
+            Self::Tcp => Transport::Tcp,
+        }
+    }
+}
+
+/// Connections over TCP.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum ConnectionsArg {
+    /// One for each local address and each of its --sockets
+    Shared,
+    /// One for each user
+    User,
+    /// One for each attempt
+    Call,
+}
+
+impl ConnectionsArg {
+    /// The use of connections.
+    pub(crate) const fn connections(self) -> ConnectionUse {
+        match self {
+            Self::Shared => ConnectionUse::Shared,
+            Self::User => ConnectionUse::PerUser,
+            Self::Call => ConnectionUse::PerAttempt,
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::output;
 use ringway_lab::load::{Plan, Run, Spacing, Statistics, Timers, run as start};
 use ringway_lab::process;
 use ringway_linux::signals::{Signal, watch};
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::sync::mpsc::Receiver;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -23,8 +23,8 @@ pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
     server_cpu().map_err(|error| Failure::usage(format!("--pid: {error:#}")))?;
     let signals = watch().map_err(|error| Failure::failed(format!("cannot take signals: {error}")))?;
     let mut progress = Progress::new(args.json);
-    if plan.has_callees() {
-        progress.say(&format!("registering {} called users", plan.peers.count()));
+    if let Some(users) = plan.registered_before() {
+        progress.say(&format!("registering {} users before the load", users.count()));
     }
     let load = start_unless_interrupted(&plan, &signals)?;
     let cpu_before = server_cpu().ok().flatten();
@@ -53,10 +53,11 @@ pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
     if args.pid.is_some() && cpu_ns.is_none() {
         return Err(Failure::failed("the process of --pid ended during the run"));
     }
-    if failed.is_empty() { Ok(()) } else { Err(Failure::said()) }
+    let is_lost = statistics.target_loss().is_some();
+    if failed.is_empty() && !is_lost { Ok(()) } else { Err(Failure::said()) }
 }
 
-/// Starts the load. `None`: a signal came first, while the called users were being registered.
+/// Starts the load. `None`: a signal came first, while users were being registered.
 fn start_unless_interrupted(plan: &Plan, signals: &Receiver<Signal>) -> Result<Option<Run>, Failure> {
     let plan = plan.clone();
     let starting = thread::spawn(move || start(&plan));
@@ -120,8 +121,11 @@ fn plan(args: &LoadArgs) -> Result<Plan, Failure> {
     if !(args.seconds.is_finite() && args.seconds > 0.0 && args.seconds <= SECONDS_MAX) {
         return Err(Failure::usage(format!("--seconds: give a number above 0 and up to {SECONDS_MAX}")));
     }
+    let target = target(&args.target, &args.allow_remote)?;
     Ok(Plan {
-        target: target(&args.target)?,
+        target,
+        transport: args.transport.transport(),
+        connections: args.connections.connections(),
         allowed_hosts: args.allow_remote.clone(),
         flow,
         files,
@@ -131,7 +135,7 @@ fn plan(args: &LoadArgs) -> Result<Plan, Failure> {
         users,
         peers,
         domain: args.domain.clone(),
-        local: args.local,
+        local: args.local.unwrap_or_else(|| local_towards(target)),
         sources: args.sources,
         sockets: args.sockets,
         threads: args.threads,
@@ -141,15 +145,41 @@ fn plan(args: &LoadArgs) -> Result<Plan, Failure> {
     })
 }
 
-fn target(text: &str) -> Result<std::net::SocketAddrV4, Failure> {
+/// Reads the address of the server. Of several addresses of a name, one that load may be sent to is taken, IPv4 before IPv6.
+fn target(text: &str, allowed: &[IpAddr]) -> Result<SocketAddr, Failure> {
     let addresses = text.to_socket_addrs().map_err(|error| {
-        Failure::usage(format!("{text:?} is not HOST:PORT ({error}); give for example 127.0.0.1:5060"))
+        Failure::usage(format!(
+            "{text:?} is not HOST:PORT ({error}); give for example 127.0.0.1:5060 or [::1]:5060"
+        ))
     })?;
-    let v4 = addresses.into_iter().find_map(|address| match address {
-        SocketAddr::V4(address) => Some(address),
-        SocketAddr::V6(_) => None,
-    });
-    v4.ok_or_else(|| Failure::usage(format!("{text} has no IPv4 address; the load generator has no IPv6")))
+    let mut addresses: Vec<SocketAddr> = addresses.collect();
+    addresses.sort_by_key(SocketAddr::is_ipv6);
+    let is_permitted = |address: &&SocketAddr| address.ip().is_loopback() || allowed.contains(&address.ip());
+    if let Some(address) = addresses.iter().find(is_permitted) {
+        return Ok(*address);
+    }
+    let hosts: Vec<String> = addresses.iter().map(|address| address.ip().to_string()).collect();
+    Err(Failure::usage(match hosts.first() {
+        Some(first) => format!(
+            "{text} is {}, not a loopback address; give --allow-remote {first} to send load there",
+            hosts.join(", ")
+        ),
+        None => format!("{text} has no address; give for example 127.0.0.1:5060"),
+    }))
+}
+
+/// Local address of packets to `target`. Nothing is sent.
+fn local_towards(target: SocketAddr) -> IpAddr {
+    let (any, loopback): (IpAddr, IpAddr) = match target {
+        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::LOCALHOST.into()),
+        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED.into(), Ipv6Addr::LOCALHOST.into()),
+    };
+    let routed = || {
+        let socket = UdpSocket::bind((any, 0)).ok()?;
+        socket.connect(target).ok()?;
+        Some(socket.local_addr().ok()?.ip())
+    };
+    if target.ip().is_loopback() { loopback } else { routed().unwrap_or(loopback) }
 }
 
 /// Interval at which signals and the end are looked for.

@@ -1,6 +1,6 @@
 //! Progress and results of a load as text and as JSON.
 
-use ringway_lab::load::{Delay, Plan, Statistics};
+use ringway_lab::load::{ConnectionUse, Delay, Plan, Statistics};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 
@@ -40,7 +40,8 @@ impl Result<'_> {
             "type": "result",
             "scenario": plan.scenario_name(),
             "target": plan.target.to_string(),
-            "transport": "udp",
+            "transport": plan.transport.name(),
+            "connection_use": plan.transport.is_stream().then(|| connection_use(plan.connections)),
             "offered_per_s": plan.rate,
             "planned_seconds": plan.length.as_secs_f64(),
             "seconds": self.length().as_secs_f64(),
@@ -55,11 +56,13 @@ impl Result<'_> {
             "malformed": counters.malformed,
             "stray": counters.stray,
             "delays": delays,
+            "connections": plan.transport.is_stream().then(|| connections(statistics)),
             "generator": {
                 "lag_p99_ms": milliseconds(health.lag_p99),
                 "late": statistics.late(),
                 "dropped": health.dropped,
                 "refused_packets": health.refused_packets,
+                "unsent_packets": statistics.wire().unsent,
                 "cpu_us_each": self.generator_us(),
                 "cpu_share": health.cpu_share,
             },
@@ -68,6 +71,7 @@ impl Result<'_> {
             "invalid_because": health.bottleneck(),
             "interrupted": self.interrupted_at.is_some(),
             "cut_off": statistics.cut_off(),
+            "target_loss": statistics.target_loss(),
             "failed_conditions": self.failed,
         })
         .to_string()
@@ -78,9 +82,8 @@ impl Result<'_> {
         let Self { plan, statistics, .. } = self;
         let (counters, health) = (statistics.counters(), statistics.health());
         let mut lines = vec![format!(
-            "{} to {} over UDP: offered {:.0}/s for {:.1} s, {} attempts started",
-            plan.scenario_name(),
-            plan.target,
+            "{}: offered {:.0}/s for {:.1} s, {} attempts started",
+            title(plan),
             plan.rate,
             self.length().as_secs_f64(),
             counters.started
@@ -114,6 +117,13 @@ impl Result<'_> {
             self.generator_us(),
             health.cpu_share * 100.0
         ));
+        if plan.transport.is_stream() {
+            let wire = statistics.wire();
+            lines.push(format!(
+                "  connections  {} opened, {} accepted, {} not opened, {} closed by the server, {} broken",
+                wire.opened, wire.accepted, wire.not_opened, wire.closed_by_peer, wire.broken
+            ));
+        }
         if let Some(us) = self.server_us() {
             lines.push(format!("  server  {us:.1} µs of CPU for each attempt"));
         }
@@ -129,6 +139,7 @@ impl Result<'_> {
                 statistics.cut_off()
             ));
         }
+        lines.extend(statistics.target_loss().map(|text| format!("  FAILED: {text}")));
         lines.extend(self.failed.iter().map(|limit| format!("  FAILED: {limit}")));
         lines
     }
@@ -154,6 +165,39 @@ impl Result<'_> {
     fn server_us(&self) -> Option<f64> {
         self.server_cpu_ns.map(|ns| ns as f64 / 1e3 / self.attempts())
     }
+}
+
+/// Scenario, target and transport.
+fn title(plan: &Plan) -> String {
+    let use_of_connections = match plan.transport.is_stream() {
+        true => format!(", connections: {}", connection_use(plan.connections)),
+        false => String::new(),
+    };
+    let transport = plan.transport.via_token();
+    format!("{} to {} over {transport}{use_of_connections}", plan.scenario_name(), plan.target)
+}
+
+/// Name of the use of connections, as on the command line.
+const fn connection_use(connections: ConnectionUse) -> &'static str {
+    match connections {
+        ConnectionUse::Shared => "shared",
+        ConnectionUse::PerUser => "user",
+        ConnectionUse::PerAttempt => "call",
+    }
+}
+
+fn connections(statistics: &Statistics) -> Value {
+    let wire = statistics.wire();
+    json!({
+        "open": wire.connections,
+        "opened": wire.opened,
+        "accepted": wire.accepted,
+        "not_opened": wire.not_opened,
+        "closed_by_peer": wire.closed_by_peer,
+        "broken": wire.broken,
+        "over_limit": wire.over_limit,
+        "no_port": wire.no_port,
+    })
 }
 
 /// Record of the state after a second.
@@ -231,7 +275,7 @@ pub(super) fn screen(snapshot: &Snapshot<'_>, before: &Sample) -> Vec<String> {
     let failures: Vec<String> =
         statistics.failures().map(|(name, count)| format!("{name}: {count}")).collect();
     let mut lines = vec![
-        format!("{} to {} over UDP, {:.0}/s", plan.scenario_name(), plan.target, plan.rate),
+        format!("{}, {:.0}/s", title(plan), plan.rate),
         time_line(snapshot),
         format!("{:13} {:>11} {:>12}", "", "now", "total"),
         row(
