@@ -3,6 +3,7 @@
 //! Each thread plays callers and, for calls, callees, with sockets of its own. Results are in [`Statistics`], times in
 //! histograms of microseconds.
 
+mod address;
 mod criterion;
 mod datagrams;
 #[cfg(test)]
@@ -21,6 +22,7 @@ mod timeline;
 mod tokens;
 mod wire_counters;
 
+pub use address::{local_towards, resolve};
 pub use criterion::{Criteria, Criterion, CriterionError};
 pub use plan::{Files, Flow, Plan};
 pub use statistics::{Delay, Health, Statistics};
@@ -130,13 +132,18 @@ impl Run {
 
 impl Company {
     /// Opens the sockets, and registers users with them.
-    fn open(plan: Plan) -> Result<Self> {
+    fn open(mut plan: Plan) -> Result<Self> {
         let epoll = Arc::new(Epoll::new().context("create an epoll")?);
         let mut players = vec![Player::open(&plan, &epoll, 0, now())?];
         if let Some(scenario) = plan.callee()? {
             let mut callee = Player::open(&plan, &epoll, 1, now())?;
+            if plan.is_direct {
+                plan.target = *callee.locals()?.first().context("a player has a socket")?;
+            }
             let config = callee_config(&plan, &callee)?;
-            register(config.clone(), &epoll, &mut callee)?;
+            if !plan.is_direct {
+                register(config.clone(), &epoll, &mut callee)?;
+            }
             callee.generator = Some(Generator::new(Config { scenario, ..config }, &seed()?, now()));
             players.push(callee);
         }

@@ -18,6 +18,7 @@ pub struct Statistics {
     late: u64,
     target_loss: Option<String>,
     timeline: Timeline,
+    is_interrupted: bool,
     threads: HashMap<ThreadId, OfThread>,
 }
 
@@ -106,6 +107,7 @@ impl Default for Statistics {
             late: 0,
             target_loss: None,
             timeline: Timeline::default(),
+            is_interrupted: false,
             threads: HashMap::new(),
         }
     }
@@ -179,7 +181,7 @@ impl Statistics {
     /// Outcomes of attempts that failed.
     pub fn failures(&self) -> impl Iterator<Item = (&str, u64)> {
         let outcomes = self.outcomes.iter().map(|(name, &count)| (name.as_str(), count));
-        outcomes.filter(|(name, _)| ![SUCCESS, STOPPED].contains(name))
+        outcomes.filter(|(name, _)| *name != SUCCESS && !(self.is_interrupted && *name == STOPPED))
     }
 
     /// Number of successful attempts.
@@ -192,9 +194,9 @@ impl Statistics {
         self.outcomes.values().sum::<u64>() - self.cut_off()
     }
 
-    /// Number of attempts that the end of the run cut off.
+    /// Number of attempts that an interruption cut off. Attempts that are stopped for another reason failed.
     pub fn cut_off(&self) -> u64 {
-        self.outcomes.get(STOPPED).copied().unwrap_or(0)
+        self.outcomes.get(STOPPED).copied().filter(|_| self.is_interrupted).unwrap_or(0)
     }
 
     /// Number of open attempts.
@@ -213,8 +215,9 @@ impl Statistics {
         Some(Duration::from_micros(histogram.value_at_percentile(percentile)))
     }
 
-    /// Notes that attempts were planned only for `length`, as the run was stopped then.
-    pub fn shorten(&mut self, length: Duration) {
+    /// Notes that the user ended the run after `length`.
+    pub fn interrupt(&mut self, length: Duration) {
+        self.is_interrupted = true;
         self.timeline.shorten(length);
     }
 
@@ -329,6 +332,18 @@ mod tests {
         assert_eq!(ms(Delay::Disconnect, 50.0), None);
         assert_eq!((statistics.successes(), statistics.late(), statistics.ended()), (99, 1, 100));
         assert_eq!(statistics.failures().collect::<Vec<_>>(), [("503", 1)]);
+    }
+
+    #[test]
+    fn attempts_that_an_interruption_cuts_off_do_not_fail() {
+        let mut statistics = Statistics::default();
+        statistics.add(&report(Outcome::Success, 0, 200));
+        statistics.add(&report(Outcome::Stopped, 0, 200));
+        assert_eq!((statistics.ended(), statistics.cut_off()), (2, 0));
+        assert_eq!(statistics.failures().collect::<Vec<_>>(), [("stopped", 1)]);
+        statistics.interrupt(Duration::from_secs(1));
+        assert_eq!((statistics.ended(), statistics.cut_off()), (1, 1));
+        assert_eq!(statistics.failures().count(), 0);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Arguments of `ringway lab`.
 
+use super::run_args::{ListArgs, RUN_HELP, RunArgs};
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use ringway_lab::load::{ConnectionUse, Criterion, Flow, Transport};
 use std::net::IpAddr;
@@ -49,6 +50,12 @@ Examples:
   ringway lab scenario call --callee --ring 1s-3s > answer.xml
   sipp 127.0.0.1:5060 -sf call.xml -inf users.csv -i 127.0.0.1 -r 10 -m 100")]
     Scenario(ScenarioArgs),
+    /// Run experiments on servers: start each, load it at several rates, compare
+    #[command(after_help = RUN_HELP)]
+    Run(Box<RunArgs>),
+    /// List the experiments: name, title, what each reproduces of the documents
+    #[command(after_help = "Examples:\n  ringway lab list\n  ringway lab list --json")]
+    List(ListArgs),
     /// Make a report of the results of a campaign: one HTML file with charts and tables
     #[command(
         after_help = "The file needs no network, no script and no other file, and can be printed. Trials in which the generator was the bottleneck
@@ -79,10 +86,10 @@ pub(crate) struct ScenarioArgs {
     #[arg(long, value_name = "DOMAIN", default_value = "localhost")]
     pub(crate) domain: String,
     /// Ring time of calls
-    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = super::times::length)]
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = ringway_lab::times::length)]
     pub(crate) ring: ringway_lab::load::Length,
     /// Talk time of calls
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = super::times::length)]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = ringway_lab::times::length)]
     pub(crate) talk: ringway_lab::load::Length,
 }
 
@@ -146,10 +153,10 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "DOMAIN", default_value = "localhost")]
     pub(crate) domain: String,
     /// Ring time of calls: a time (2s, 500ms), a range (1s-3s), or a mean (~3s, exponential)
-    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = super::times::length)]
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = ringway_lab::times::length)]
     pub(crate) ring: ringway_lab::load::Length,
     /// Talk time of calls
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = super::times::length)]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = ringway_lab::times::length)]
     pub(crate) talk: ringway_lab::load::Length,
     /// First local address [default: the one that packets to the server have]
     #[arg(long, value_name = "ADDRESS")]
@@ -164,7 +171,7 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) threads: u32,
     /// Timer T1, from which the retransmission timers follow
-    #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = super::times::duration)]
+    #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = ringway_lab::times::duration)]
     pub(crate) t1: Duration,
     /// Host besides loopback that load may be sent to
     #[arg(long, value_name = "HOST")]

@@ -2,15 +2,14 @@
 
 use super::args::LoadArgs;
 use super::progress::Progress;
-use super::times::SECONDS_MAX;
 use super::view::{self, Snapshot};
 use super::{scenario, users};
 use crate::failure::Failure;
 use crate::output;
-use ringway_lab::load::{Plan, Run, Spacing, Statistics, Timers, run as start};
+use ringway_lab::load::{Plan, Run, Spacing, Statistics, Timers, local_towards, resolve, run as start};
 use ringway_lab::process;
+use ringway_lab::times::SECONDS_MAX;
 use ringway_linux::signals::{Signal, watch};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::sync::mpsc::Receiver;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -95,7 +94,10 @@ fn attend(
             progress.note_interruption();
         }
         if elapsed >= next {
-            let statistics = load.statistics();
+            let mut statistics = load.statistics();
+            if let Some(length) = interrupted_at {
+                statistics.interrupt(length);
+            }
             progress.show(&Snapshot { plan, statistics: &statistics, elapsed, interrupted_at })?;
             next += progress.interval();
         }
@@ -103,7 +105,7 @@ fn attend(
     }
     let mut statistics = load.finish().map_err(|error| Failure::failed(format!("{error:#}")))?;
     if let Some(length) = interrupted_at {
-        statistics.shorten(length);
+        statistics.interrupt(length);
     }
     let last = Snapshot { plan, statistics: &statistics, elapsed: begun.elapsed(), interrupted_at };
     progress.show(&last)?;
@@ -121,9 +123,11 @@ fn plan(args: &LoadArgs) -> Result<Plan, Failure> {
     if !(args.seconds.is_finite() && args.seconds > 0.0 && args.seconds <= SECONDS_MAX) {
         return Err(Failure::usage(format!("--seconds: give a number above 0 and up to {SECONDS_MAX}")));
     }
-    let target = target(&args.target, &args.allow_remote)?;
+    let target =
+        resolve(&args.target, &args.allow_remote).map_err(|error| Failure::usage(error.to_string()))?;
     Ok(Plan {
         target,
+        is_direct: false,
         transport: args.transport.transport(),
         connections: args.connections.connections(),
         allowed_hosts: args.allow_remote.clone(),
@@ -143,43 +147,6 @@ fn plan(args: &LoadArgs) -> Result<Plan, Failure> {
         talk: args.talk,
         timers: Timers { t1: args.t1, ..Timers::default() },
     })
-}
-
-/// Reads the address of the server. Of several addresses of a name, one that load may be sent to is taken, IPv4 before IPv6.
-fn target(text: &str, allowed: &[IpAddr]) -> Result<SocketAddr, Failure> {
-    let addresses = text.to_socket_addrs().map_err(|error| {
-        Failure::usage(format!(
-            "{text:?} is not HOST:PORT ({error}); give for example 127.0.0.1:5060 or [::1]:5060"
-        ))
-    })?;
-    let mut addresses: Vec<SocketAddr> = addresses.collect();
-    addresses.sort_by_key(SocketAddr::is_ipv6);
-    let is_permitted = |address: &&SocketAddr| address.ip().is_loopback() || allowed.contains(&address.ip());
-    if let Some(address) = addresses.iter().find(is_permitted) {
-        return Ok(*address);
-    }
-    let hosts: Vec<String> = addresses.iter().map(|address| address.ip().to_string()).collect();
-    Err(Failure::usage(match hosts.first() {
-        Some(first) => format!(
-            "{text} is {}, not a loopback address; give --allow-remote {first} to send load there",
-            hosts.join(", ")
-        ),
-        None => format!("{text} has no address; give for example 127.0.0.1:5060"),
-    }))
-}
-
-/// Local address of packets to `target`. Nothing is sent.
-fn local_towards(target: SocketAddr) -> IpAddr {
-    let (any, loopback): (IpAddr, IpAddr) = match target {
-        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::LOCALHOST.into()),
-        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED.into(), Ipv6Addr::LOCALHOST.into()),
-    };
-    let routed = || {
-        let socket = UdpSocket::bind((any, 0)).ok()?;
-        socket.connect(target).ok()?;
-        Some(socket.local_addr().ok()?.ip())
-    };
-    if target.ip().is_loopback() { loopback } else { routed().unwrap_or(loopback) }
 }
 
 /// Interval at which signals and the end are looked for.

@@ -4,8 +4,10 @@ mod args;
 mod load;
 mod progress;
 mod report;
+mod run;
+mod run_args;
 mod scenario;
-mod times;
+mod summary;
 mod users;
 mod view;
 
@@ -18,6 +20,8 @@ use args::LabCommand;
 pub(crate) fn run(args: LabArgs) -> Result<(), Failure> {
     match args.command {
         LabCommand::Load(load) => load::run(&load),
+        LabCommand::Run(args) => run::run(&args),
+        LabCommand::List(args) => run::list(&args),
         LabCommand::Scenario(args) => scenario::run(&args),
         LabCommand::Report(args) => report::run(&args),
     }

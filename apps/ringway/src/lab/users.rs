@@ -53,7 +53,8 @@ fn usage(error: UsersError) -> Failure {
     Failure::usage(format!("users: {error}"))
 }
 
-fn password(file: &Path) -> Result<String, Failure> {
+/// Password in the first line of a file.
+pub(super) fn password(file: &Path) -> Result<String, Failure> {
     let text = read(file)?;
     match text.lines().next().filter(|line| !line.is_empty()) {
         Some(line) => Ok(line.to_owned()),

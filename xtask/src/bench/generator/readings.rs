@@ -80,6 +80,7 @@ impl Field {
             transport: ringway_lab::load::Transport::Udp,
             connections: Default::default(),
             allowed_hosts: Vec::new(),
+            is_direct: false,
             flow: kind.flow(),
             files: None,
             rate,
