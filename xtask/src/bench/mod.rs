@@ -30,7 +30,7 @@ use ringway_lab::measure::{Counting, Plan};
 use ringway_lab::server::{Environment, find_kamailio};
 use ringway_lab::{floor, machine};
 use rows::{Bench, RowName};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
