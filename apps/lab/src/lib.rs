@@ -26,6 +26,7 @@ pub mod register;
 pub mod registering;
 pub mod report;
 pub mod server;
+pub mod sipp_xml;
 pub mod statistics;
 pub mod subject;
 pub mod sys;

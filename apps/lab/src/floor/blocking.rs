@@ -203,7 +203,7 @@ fn write_trying(bytes: &[u8], trying: &mut Vec<u8>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::{ConnectionUse, Flow, Length, Plan, Session, Spacing, Timers, Transport, Users};
+    use crate::load::{Flow, Plan, Session, Transport, Users};
     use std::time::Duration;
 
     #[test]
@@ -231,26 +231,12 @@ mod tests {
     fn assert_accepted(flow: Flow, transport: Transport, target: SocketAddr) {
         let users = |first| Users::by_rule("u", 7, first, 10, "secret").unwrap();
         let plan = Plan {
-            target,
-            is_direct: false,
             transport,
-            connections: ConnectionUse::Shared,
             is_outbound_proxy: true,
-            allowed_hosts: Vec::new(),
-            flow,
             rate: 200.0,
-            spacing: Spacing::Fixed,
             length: Duration::from_millis(100),
-            users: users(0),
-            peers: users(10),
             domain: "example.org".to_owned(),
-            local: target.ip(),
-            sources: 1,
-            sockets: 1,
-            threads: 1,
-            ring: Length::Fixed(Duration::ZERO),
-            talk: Length::Fixed(Duration::ZERO),
-            timers: Timers::default(),
+            ..Plan::new(target, flow, users(0), users(10))
         };
         let session = Session::open(&plan).unwrap();
         let (first, session) = session.start(200.0, plan.length).unwrap().finish_session().unwrap();

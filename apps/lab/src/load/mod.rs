@@ -6,6 +6,8 @@
 mod address;
 mod criterion;
 mod datagrams;
+#[cfg(test)]
+mod health_tests;
 pub mod in_memory;
 mod input;
 mod locals;
@@ -22,7 +24,7 @@ mod wire_counters;
 
 pub use address::{local_towards, resolve};
 pub use criterion::{Criteria, Criterion, CriterionError};
-pub use plan::{Flow, Plan};
+pub use plan::{Files, Flow, Plan};
 pub use statistics::{Delay, Health, Statistics};
 pub use timeline::Slot;
 pub use wire_counters::WireCounters;
@@ -32,7 +34,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use player::Player;
 use ringway_linux::sys::{Epoll, raise_open_files};
 use ringway_load::{Arrivals, Classic, Config, Counters, Generator, Outcome};
-pub use ringway_load::{ConnectionUse, Length, Spacing, User, Users, UsersError};
+pub use ringway_load::{ConnectionUse, Length, Scenario, Spacing, User, Users, UsersError};
 pub use ringway_sansio::Transport;
 use ringway_sansio::{Instant, Seed};
 pub use ringway_transaction::Timers;
@@ -105,7 +107,11 @@ impl Session {
         plan.check()?;
         raise_open_files().context("raise the limit of open files")?;
         let companies = (0..plan.threads).map(|index| Company::open(plan.of_thread(index)?));
-        Ok(Self { plan: plan.clone(), is_spinning: false, companies: companies.collect::<Result<_>>()? })
+        let companies = companies.collect::<Result<_>>()?;
+        if plan.registered_before().is_some() {
+            std::thread::sleep(plan.settle);
+        }
+        Ok(Self { plan: plan.clone(), is_spinning: false, companies })
     }
 
     /// Lets the threads wait busily, so that no delay contains their waking up. Each then uses a whole processor, of which
@@ -180,7 +186,7 @@ impl Company {
     fn open(mut plan: Plan) -> Result<Self> {
         let epoll = Arc::new(Epoll::new().context("create an epoll")?);
         let mut players = vec![Player::open(&plan, &epoll, 0, now())?];
-        if plan.flow.has_callees() {
+        if let Some(scenario) = plan.callee()? {
             let mut callee = Player::open(&plan, &epoll, 1, now())?;
             if plan.is_direct {
                 plan.target = *callee.locals()?.first().context("a player has a socket")?;
@@ -189,11 +195,10 @@ impl Company {
             if !plan.is_direct {
                 register(config.clone(), &epoll, &mut callee)?;
             }
-            let scenario = Arc::new(plan.flow.callee(&plan).scenario()?);
             callee.generator = Some(Generator::new(Config { scenario, ..config }, &seed()?, now()));
             players.push(callee);
         }
-        if plan.flow.has_bindings()
+        if plan.has_bindings()
             && let Some(caller) = players.first_mut()
         {
             let config = caller_config(&plan, caller)?;
@@ -206,7 +211,7 @@ impl Company {
     fn start(&mut self, first: Instant, rate: f64, length: Duration) -> Result<()> {
         let Self { plan, players, .. } = self;
         let arrivals = Arrivals::new(rate, plan.spacing, first, length);
-        let scenario = Arc::new(plan.flow.caller(plan).scenario()?);
+        let scenario = plan.caller()?;
         if let Some(caller) = players.first_mut() {
             match &mut caller.generator {
                 // It has registered the users, or made an earlier load.

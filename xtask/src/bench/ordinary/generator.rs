@@ -3,7 +3,7 @@
 use super::point::{Played, Point, Traffic};
 use anyhow::{Context, Result};
 use ringway_lab::digest::PASSWORD;
-use ringway_lab::load::{ConnectionUse, Flow, Length, Plan, Session, Spacing, Statistics, Transport, Users};
+use ringway_lab::load::{Flow, Length, Plan, Session, Statistics, Transport, Users};
 use ringway_lab::template::{Carrier, DOMAIN};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -43,29 +43,16 @@ impl Generator {
 
 /// Plan of a session; rate and length are those of each load.
 pub(super) fn plan(flow: Flow, users: u32, port: u16) -> Result<Plan> {
+    let callers = Users::by_rule("u", 7, 0, users, PASSWORD)?;
+    // Each calls the next one.
+    let peers = Users::by_rule("u", 7, 1, users, PASSWORD)?;
     Ok(Plan {
-        target: SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
-        transport: Transport::Udp,
-        connections: ConnectionUse::Shared,
         // A floor that relays records no route.
         is_outbound_proxy: true,
-        is_direct: false,
-        allowed_hosts: Vec::new(),
-        flow,
-        rate: 1.0,
-        spacing: Spacing::Fixed,
-        length: Duration::from_secs(1),
-        users: Users::by_rule("u", 7, 0, users, PASSWORD)?,
-        // Each calls the next one.
-        peers: Users::by_rule("u", 7, 1, users, PASSWORD)?,
         domain: DOMAIN.to_owned(),
-        local: Ipv4Addr::LOCALHOST.into(),
-        sources: 1,
-        sockets: 1,
-        threads: 1,
         ring: Length::Fixed(PAUSE),
         talk: Length::Fixed(PAUSE),
-        timers: Default::default(),
+        ..Plan::new(SocketAddr::from((Ipv4Addr::LOCALHOST, port)), flow, callers, peers)
     })
 }
 
