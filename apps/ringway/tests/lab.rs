@@ -1,6 +1,6 @@
 //! `ringway lab load` in the built program against `ringway serve`.
 //!
-//! Tested: registrations and calls with digest, conditions of `--fail-if`, a stop by a signal, a server that is not there,
+//! Tested: registrations and calls with digest, media with RTP and SRTP, conditions of `--fail-if`, a stop by a signal, a server that is not there,
 //! refused arguments. Not tested here: delays, which depend on the machine.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -60,6 +60,26 @@ fn registrations_and_calls_succeed_with_passwords() {
 }
 
 #[test]
+fn calls_have_media_that_arrive_in_both_directions() {
+    let (folder, _server, address) = serve();
+    for (media, profile) in [("rtp", "rtp"), ("srtp", "AES_CM_128_HMAC_SHA1_80")] {
+        let args = ["--scenario", "call", "--rate", "5", "--seconds", "1", "--talk", "2s", "--media", media];
+        let (records, status) = load(&folder, &address, &args);
+        let result = records.last().unwrap();
+        assert_eq!((status, &result["outcomes"]["success"]), (0, &Value::from(5)), "{result}");
+        let media = &result["media"];
+        let count = |name: &str| media[name].as_u64().unwrap();
+        assert_eq!((count("streams"), count("silent_streams"), &media["profile"]), (10, 0, &profile.into()));
+        // Two seconds of 50 packets a second for each of ten streams, less what a busy machine did not send in time.
+        assert!((500..=1_100).contains(&count("packets_sent")), "{media}");
+        assert_eq!(count("packets_received") + count("stray"), count("packets_sent"), "{media}");
+        assert_eq!((count("packets_lost"), count("authentication_failed")), (0, 0), "{media}");
+        assert!(media["delay_ms"]["p50"].is_number() && media["jitter_ms"]["p99"].is_number(), "{media}");
+        assert_eq!(media["refused_streams"], serde_json::json!({}));
+    }
+}
+
+#[test]
 fn a_condition_decides_the_exit_status() {
     let (folder, _server, address) = serve();
     let args = ["--scenario", "call-not-found", "--rate", "10", "--seconds", "1"];
@@ -97,6 +117,8 @@ fn callees_that_cannot_register_and_bad_arguments_are_refused() {
     assert!(refused(&["nonsense"], 2).contains("HOST:PORT"));
     assert!(refused(&[&address, "--fail-if", "p99>5"], 2).contains("p99>50ms"));
     assert!(refused(&[&address, "--talk", "5"], 2).contains("500ms"));
+    assert!(refused(&[&address, "--media", "rtp"], 1).contains("only calls have media"));
+    assert!(refused(&[&address, "--suite", "none"], 2).contains("AES_CM_128_HMAC_SHA1_80"));
     assert!(refused(&[&address, "--users-file", "missing.csv"], 2).contains("missing.csv"));
     assert!(refused(&[&address, "--pid", "4000000000"], 2).contains("--pid"));
     let done = Running::start(

@@ -1,13 +1,14 @@
 //! One attempt: its step, its dialog, its times, and the values of the keywords in its messages.
 
 use crate::authentication::Answerable;
+use crate::session::{Own, Session};
 use crate::template::Keyword;
-use crate::{Config, Outcome, Report, Scenario, Step};
+use crate::{Config, MediaUse, Outcome, Report, Scenario, Step};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 use core::time::Duration;
-use ringway_sansio::{Flow, Instant, TimerKey};
+use ringway_sansio::{Flow, Instant, Seed, TimerKey};
 use ringway_sip::{HeaderName, Limits, Message, Method, NameAddr, read_hex, write_hex, write_number};
 use ringway_transaction::{ClientId, ServerId, SlabKey};
 
@@ -40,6 +41,8 @@ pub(crate) struct Attempt {
     /// Last message, if a later one needs it.
     pub(crate) last: Vec<u8>,
     pub(crate) dialog: Option<Box<Dialog>>,
+    /// Media, once the peer's description is received.
+    pub(crate) session: Option<Box<Session>>,
     /// Pause, or the limit of a wait.
     pub(crate) timer: TimerKey,
     /// Sent 2xx to an INVITE until its ACK.
@@ -113,6 +116,7 @@ impl Attempt {
             call_id_hash: None,
             last: Vec::new(),
             dialog: None,
+            session: None,
             timer: TimerKey::NONE,
             unacknowledged: None,
             ack: Vec::new(),
@@ -146,6 +150,11 @@ impl Attempt {
             final_response: self.times.final_response,
             disconnect: self.times.disconnect,
         }
+    }
+
+    /// Our half of the media.
+    pub(crate) const fn own_media<'a>(&self, seed: &'a Seed, run: u64) -> Own<'a> {
+        Own { seed, run, call: self.number }
     }
 
     /// Keeps a message for `[last_…]` and `[authentication]`. False: it is too long.
@@ -225,6 +234,7 @@ pub(crate) struct Filling<'a> {
     pub(crate) attempt: &'a Attempt,
     pub(crate) user_cseq: u32,
     pub(crate) random: u64,
+    pub(crate) media_seed: &'a Seed,
 }
 
 impl Filling<'_> {
@@ -244,6 +254,18 @@ impl Filling<'_> {
             Keyword::IpType => out.push(if local.is_ipv4() { b'4' } else { b'6' }),
             Keyword::MediaIp => write_bare_ip(config.media, out),
             Keyword::MediaPort => write_number(out, u64::from(config.media.port())),
+            Keyword::MediaSsrc => {
+                write_number(out, attempt.own_media(self.media_seed, self.run).ssrc().into());
+            }
+            Keyword::CryptoTag => {
+                let tag = attempt.session.as_ref().map_or(1, |session| session.crypto_tag());
+                write_number(out, tag.into());
+            }
+            Keyword::CryptoKey => {
+                if let MediaUse::Srtp(suite) = config.media_use {
+                    attempt.own_media(self.media_seed, self.run).write_key(suite, out);
+                }
+            }
             Keyword::Branch => out.extend_from_slice(branch),
             Keyword::CallId => {
                 write_call_id(self.key, attempt.number, self.run, out);

@@ -4,11 +4,14 @@
 //! histograms of microseconds.
 
 mod criterion;
+mod histogram;
+mod media;
 mod plan;
 mod player;
 mod statistics;
 
 pub use criterion::{Criterion, CriterionError};
+pub use media::MediaStatistics;
 pub use plan::{Flow, Plan};
 pub use statistics::{Delay, Health, Statistics};
 
@@ -16,7 +19,7 @@ use crate::machine;
 use anyhow::{Context, Result, anyhow, bail};
 use player::{Player, play};
 use ringway_load::{Action, Arrivals, Classic, Config, Counters, Generator, Outcome};
-pub use ringway_load::{Length, Spacing, User, Users, UsersError};
+pub use ringway_load::{CryptoSuite, Length, MediaUse, Spacing, User, Users, UsersError};
 use ringway_sansio::{Instant, Seed};
 pub use ringway_transaction::Timers;
 use rustix::thread::set_current_timer_slack;
@@ -47,20 +50,29 @@ pub struct Run {
 /// An address that is not permitted, sockets that cannot be opened, called users that cannot be registered.
 pub fn run(plan: &Plan) -> Result<Run> {
     plan.check()?;
-    let mut players = Vec::new();
+    let shared = Arc::new(Shared::default());
+    let mark = mark()?;
+    let (mut players, mut threads) = (Vec::new(), Vec::new());
     for _ in 0..plan.threads {
-        let mut together = vec![Player::open(plan)?];
+        let mut callers = Player::open(plan)?;
+        let mut together = Vec::new();
         if plan.flow.has_callees() {
             let mut callees = Player::open(plan)?;
             register(plan, &mut callees)?;
+            if plan.media != MediaUse::None {
+                let (sides, thread) = media::start(plan, mark, &shared)?;
+                let [caller, callee] = sides;
+                callees.media = Some(callee);
+                callers.media = Some(caller);
+                threads.push(thread);
+            }
             callees.generator = Some(generator(plan, &callees, plan.flow.callee(plan), None)?);
             together.push(callees);
         }
+        together.insert(0, callers);
         players.push(together);
     }
-    let shared = Arc::new(Shared::default());
     let start = now() + START_DELAY;
-    let mut threads = Vec::new();
     for (thread, mut together) in (0..).zip(players) {
         let arrivals = Arrivals::new(plan.rate / f64::from(plan.threads), plan.spacing, start, plan.length);
         if let Some(caller) = together.first_mut() {
@@ -133,20 +145,31 @@ fn generator(
 fn config(plan: &Plan, player: &Player, classic: Classic, arrivals: Option<Arrivals>) -> Result<Config> {
     let locals = player.locals()?;
     Ok(Config {
-        scenario: Arc::new(classic.scenario()?),
+        scenario: Arc::new(classic.scenario_with(plan.media)?),
         users: plan.users.clone(),
         peers: plan.peers.clone(),
         domain: plan.domain.clone(),
         remote: plan.target.into(),
         transport: ringway_sansio::Transport::Udp,
         connections: Default::default(),
-        media: *locals.first().context("a player has a socket")?,
+        media: match &player.media {
+            Some(side) => side.address,
+            None => *locals.first().context("a player has a socket")?,
+        },
+        media_use: plan.media,
         locals,
         arrivals,
         timers: plan.timers,
         attempts_max: Config::ATTEMPTS_MAX,
         silence_max: Config::SILENCE_MAX,
     })
+}
+
+/// Random number by which the media threads of a run recognize each other's packets.
+fn mark() -> Result<u64> {
+    let mut bytes = [0; 8];
+    bytes.copy_from_slice(seed()?.bytes().split_at(8).0);
+    Ok(u64::from_be_bytes(bytes))
 }
 
 /// Random seed, so that no two generators have equal Call-IDs.

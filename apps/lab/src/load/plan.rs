@@ -1,7 +1,7 @@
 //! Parameters of a load.
 
 use anyhow::{Result, bail};
-use ringway_load::{Classic, Length, Spacing, Users};
+use ringway_load::{Classic, Length, MediaUse, Spacing, Users};
 use ringway_transaction::Timers;
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
@@ -39,6 +39,8 @@ pub struct Plan {
     pub ring: Length,
     /// Talk time.
     pub talk: Length,
+    /// Media streams of the calls.
+    pub media: MediaUse,
     /// Values of T1, T2 and T4.
     pub timers: Timers,
 }
@@ -116,6 +118,9 @@ impl Plan {
         let host = *self.target.ip();
         if !may_send(host.into(), &self.allowed_hosts) {
             bail!("{host} is not a loopback address; give --allow-remote {host} to send load there");
+        }
+        if self.media != MediaUse::None && !matches!(self.flow, Flow::Call | Flow::Redirect) {
+            bail!("only calls have media: leave out the media, or take the scenario call or redirect");
         }
         if !(self.rate.is_finite() && self.rate > 0.0 && self.rate <= RATE_MAX) {
             bail!("the rate must be above 0 and at most {RATE_MAX} a second");

@@ -1,5 +1,6 @@
 //! One side of the load on its sockets, and the loop of a thread.
 
+use super::media::MediaSide;
 use super::plan::may_send;
 use super::{Action, Generator, Shared, exact_timers, now};
 use crate::machine;
@@ -18,6 +19,8 @@ use std::time::Duration;
 /// A generator with its sockets.
 pub(crate) struct Player {
     pub(crate) generator: Option<Generator>,
+    /// Media of its calls.
+    pub(crate) media: Option<MediaSide>,
     sockets: Vec<UdpSocket>,
     /// True for each socket that has a datagram.
     ready: Vec<bool>,
@@ -37,7 +40,7 @@ impl Player {
         }
         let queues = sockets.iter().map(|_| Outbound::new()).collect();
         let ready = vec![true; sockets.len()];
-        Ok(Self { generator: None, sockets, ready, queues })
+        Ok(Self { generator: None, media: None, sockets, ready, queues })
     }
 
     /// Addresses of the sockets.
@@ -155,6 +158,11 @@ impl Stage<'_> {
             match action {
                 Action::Ended(report) if is_caller => self.reports.push(report),
                 Action::Ended(_) => {}
+                Action::Media(event) => {
+                    if let Some(media) = &player.media {
+                        media.report(event);
+                    }
+                }
             }
         }
         Ok(())

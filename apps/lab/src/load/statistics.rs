@@ -1,5 +1,7 @@
 //! Results of a run.
 
+use super::histogram::histogram;
+use super::media::MediaStatistics;
 use super::{Counters, Outcome};
 use hdrhistogram::Histogram;
 use ringway_load::Report;
@@ -14,6 +16,7 @@ pub struct Statistics {
     delays: [Histogram<u64>; 5],
     late: u64,
     threads: HashMap<ThreadId, OfThread>,
+    pub(super) media: Option<MediaStatistics>,
 }
 
 /// Measured delay.
@@ -92,6 +95,7 @@ impl Default for Statistics {
             delays: std::array::from_fn(|_| histogram()),
             late: 0,
             threads: HashMap::new(),
+            media: None,
         }
     }
 }
@@ -194,6 +198,16 @@ impl Statistics {
         Duration::from_nanos(self.threads.values().map(|thread| thread.cpu_ns).sum())
     }
 
+    /// Results of the media streams, if there are any.
+    pub const fn media(&self) -> Option<&MediaStatistics> {
+        self.media.as_ref()
+    }
+
+    /// Reason why the results say more about the generator than about the server.
+    pub fn bottleneck(&self) -> Option<String> {
+        self.health().bottleneck().or_else(|| self.media.as_ref()?.bottleneck())
+    }
+
     /// Condition of the generator.
     pub fn health(&self) -> Health {
         let share = |thread: &OfThread| thread.cpu_ns as f64 / (thread.wall.as_nanos() as f64).max(1.0);
@@ -204,14 +218,6 @@ impl Statistics {
             refused_packets: self.threads.values().map(|thread| thread.refused).sum(),
         }
     }
-}
-
-/// Histogram of microseconds up to an hour, with three significant digits.
-fn histogram() -> Histogram<u64> {
-    let bounded = Histogram::new_with_bounds(1, 3_600_000_000, 3);
-    // The bounds are valid; the other constructor takes any value and needs more memory.
-    bounded
-        .unwrap_or_else(|_| Histogram::new(3).unwrap_or_else(|_| unreachable!("three digits are permitted")))
 }
 
 const SUCCESS: &str = Outcome::Success.name();

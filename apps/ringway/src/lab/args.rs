@@ -1,7 +1,7 @@
 //! Arguments of `ringway lab`.
 
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
-use ringway_lab::load::{Criterion, Flow};
+use ringway_lab::load::{Criterion, CryptoSuite, Flow, MediaUse};
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -77,6 +77,12 @@ pub(crate) struct LoadArgs {
     /// Talk time of calls
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = super::times::length)]
     pub(crate) talk: ringway_lab::load::Length,
+    /// Media streams of calls: packets of 20 ms in both directions during the talk time
+    #[arg(long, value_enum, default_value_t = MediaArg::None)]
+    pub(crate) media: MediaArg,
+    /// SRTP crypto suite of --media srtp
+    #[arg(long, value_name = "SUITE", default_value = "AES_CM_128_HMAC_SHA1_80", value_parser = suite)]
+    pub(crate) suite: CryptoSuite,
     /// First local address
     #[arg(long, value_name = "ADDRESS", default_value_t = Ipv4Addr::LOCALHOST)]
     pub(crate) local: Ipv4Addr,
@@ -123,6 +129,35 @@ pub(crate) enum ScenarioArg {
     Options,
     /// MESSAGE between two users; both sides are played
     Message,
+}
+
+/// Media streams of calls.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum MediaArg {
+    /// SDP without streams
+    None,
+    /// RTP
+    Rtp,
+    /// SRTP with keys in the SDP
+    Srtp,
+}
+
+impl MediaArg {
+    /// The media streams, with the suite of SRTP.
+    pub(crate) const fn media_use(self, suite: CryptoSuite) -> MediaUse {
+        match self {
+            Self::None => MediaUse::None,
+            Self::Rtp => MediaUse::Rtp,
+            Self::Srtp => MediaUse::Srtp(suite),
+        }
+    }
+}
+
+fn suite(name: &str) -> Result<CryptoSuite, String> {
+    CryptoSuite::from_name(name).ok_or_else(|| {
+        let names = CryptoSuite::ALL.map(CryptoSuite::name).join(", ");
+        format!("{name:?} is not a suite; give one of {names}")
+    })
 }
 
 impl ScenarioArg {

@@ -1,4 +1,4 @@
-//! Times on the command line of the lab.
+//! Times on the command line and in the results of the lab.
 
 use ringway_lab::load::Length;
 use std::time::Duration;
@@ -34,6 +34,11 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
         return Err(format!("a time is from 0 to {SECONDS_MAX} s"));
     }
     Ok(Duration::from_secs_f64(seconds))
+}
+
+/// Milliseconds, as results have them.
+pub(super) fn milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
 }
 
 /// Longest time, a day.

@@ -1,8 +1,9 @@
 //! Results of a load as text and as JSON.
 
+use super::media;
+use super::times::milliseconds;
 use ringway_lab::load::{Delay, Plan, Statistics};
 use serde_json::{Map, Value, json};
-use std::time::Duration;
 
 /// Result of a run.
 pub(super) struct Result<'a> {
@@ -51,8 +52,9 @@ impl Result<'_> {
                 "cpu_share": health.cpu_share,
             },
             "server_cpu_us_each": self.server_us(),
-            "valid": health.bottleneck().is_none(),
-            "invalid_because": health.bottleneck(),
+            "valid": statistics.bottleneck().is_none(),
+            "invalid_because": statistics.bottleneck(),
+            "media": statistics.media().map(|media| media::json(plan.media, media)),
             "stopped": self.is_stopped,
             "failed_conditions": self.failed,
         })
@@ -93,6 +95,7 @@ impl Result<'_> {
                 lines.push(format!("  {title}  {text}"));
             }
         }
+        lines.extend(statistics.media().into_iter().flat_map(|media| media::lines(plan.media, media)));
         lines.push(format!(
             "  generator  lag p99 {:.3} ms, {} late, {} dropped; {:.1} µs of CPU for each attempt, {:.0} % of a processor",
             milliseconds(health.lag_p99),
@@ -104,7 +107,7 @@ impl Result<'_> {
         if let Some(us) = self.server_us() {
             lines.push(format!("  server  {us:.1} µs of CPU for each attempt"));
         }
-        if let Some(reason) = health.bottleneck() {
+        if let Some(reason) = statistics.bottleneck() {
             lines.push(format!(
                 "  INVALID: the generator was the bottleneck: {reason}; lower --rate or raise --threads"
             ));
@@ -184,8 +187,4 @@ fn percentile_text(statistics: &Statistics, delay: Delay) -> Option<String> {
         value(99.0)?,
         value(100.0)?
     ))
-}
-
-fn milliseconds(time: Duration) -> f64 {
-    time.as_secs_f64() * 1e3
 }

@@ -1,13 +1,14 @@
 //! The generator: starts attempts, passes messages to them, and ends them.
 
 mod callee;
+mod media;
 mod sending;
 
 use self::sending::Sent;
 use crate::attempt::{Attempt, Invite, Times};
 use crate::scenario::{Received as Expected, Step};
 use crate::template::{Keyword, Kind};
-use crate::{Config, ConnectionUse, Outcome, Report};
+use crate::{Config, ConnectionUse, MediaEvent, Outcome, Report};
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -19,7 +20,8 @@ use ringway_sansio::{
 use ringway_sip::{Limits, Message, Method, Start};
 use ringway_transaction::{Answer, BranchKey, ClientId, Notice, SipFramer, Slab, SlabKey, Transactions};
 
-/// Open-loop load of one thread: the callers or the callees of a scenario. A [`Node`]; its actions are reports.
+/// Open-loop load of one thread: the callers or the callees of a scenario. A [`Node`]; its actions are reports, and
+/// the start and end of the attempts' media.
 ///
 /// A caller starts attempts at the planned times of [`Config::arrivals`], a callee at each first request. Addresses that
 /// requests go to are [`Config::remote`] and, inside a dialog without routes, the peer's Contact: the driver refuses addresses
@@ -42,6 +44,8 @@ pub struct Generator {
     /// Number in all Call-IDs of this generator.
     run: u64,
     hash_key: [u8; 16],
+    /// Seed of the SRTP keys.
+    media_seed: Seed,
     counters: Counters,
     notices: Vec<Notice<Owner>>,
 }
@@ -55,11 +59,13 @@ struct UserState {
     is_busy: bool,
 }
 
-/// Requested action: an attempt has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Requested action.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// An attempt has ended.
     Ended(Report),
+    /// The media of an attempt starts or ends. Not with [`MediaUse::None`](crate::MediaUse::None).
+    Media(MediaEvent),
 }
 
 /// Counters of a generator; the values only increase.
@@ -119,6 +125,7 @@ impl Generator {
             rng,
             run,
             hash_key: key(3),
+            media_seed: seed.part(4),
             counters: Counters::default(),
             notices: Vec::new(),
         }
@@ -302,6 +309,9 @@ impl Generator {
             }
             if message.method() == Method::Invite {
                 attempt.note_invite_final(status);
+                if status / 100 == 2 {
+                    Self::note_session(attempt, self.config.media_use, message);
+                }
             }
             // Further responses, such as retransmitted 2xx, are not for a step.
             attempt.client = None;
@@ -315,6 +325,7 @@ impl Generator {
         }
         if !is_optional {
             attempt.step = place + 1;
+            self.start_media(cx, key, true);
             self.advance(cx, key);
         }
     }
@@ -349,7 +360,8 @@ impl Generator {
     }
 
     fn end(&mut self, cx: &mut Context<'_, Action>, key: SlabKey, outcome: Outcome) {
-        let Some(attempt) = self.attempts.remove(key) else { return };
+        let Some(mut attempt) = self.attempts.remove(key) else { return };
+        Self::end_media(cx, &mut attempt);
         self.wheel.cancel(attempt.timer);
         if let Some(sent) = &attempt.unacknowledged {
             self.wheel.cancel(sent.timer);

@@ -47,13 +47,16 @@ impl Generator {
         }
         if method == Method::Bye {
             attempt.times.bye.get_or_insert(cx.now);
+            Self::end_media(cx, attempt);
         }
         let flow = match template.has(|word| *word == Keyword::NextUrl) {
             true => attempt.dialog_flow(),
             false => attempt.flow,
         };
         let random = self.rng.next_u64();
-        let filling = Filling { config: &self.config, run: self.run, key, attempt, user_cseq, random };
+        let media_seed = &self.media_seed;
+        let filling =
+            Filling { config: &self.config, run: self.run, key, attempt, user_cseq, random, media_seed };
         if method == Method::Ack {
             let mut branch = b"z9hG4bKack".to_vec();
             ringway_sip::write_hex(&mut branch, random, 16);
@@ -86,7 +89,9 @@ impl Generator {
         let Some(attempt) = self.attempts.get_mut(key) else { return Sent::Yes };
         let Some(server) = attempt.server else { return Sent::Failed(Outcome::Malformed) };
         let random = self.rng.next_u64();
-        let filling = Filling { config: &self.config, run: self.run, key, attempt, user_cseq: 0, random };
+        let media_seed = &self.media_seed;
+        let filling =
+            Filling { config: &self.config, run: self.run, key, attempt, user_cseq: 0, random, media_seed };
         let is_sent = self.transactions.respond(cx, server, status, |arena| {
             template.write(&mut |word, start, out| filling.fill(word, b"", start, out), arena);
         });
@@ -100,6 +105,7 @@ impl Generator {
                 let until = cx.now + 64 * self.config.timers.t1;
                 let bytes = cx.out.last_bytes().to_vec();
                 attempt.unacknowledged = Some(Unacknowledged { flow, bytes, interval, until, timer }.into());
+                self.start_media(cx, key, false);
             }
         }
         Sent::Yes
