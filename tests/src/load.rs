@@ -66,6 +66,8 @@ impl World {
         let generator = Generator::new(config, &seed, self.sim.now());
         let node = Hosted::new(vec![generator], move |_, action, _: &mut Effects| match action {
             Action::Ended(report) => log.borrow_mut().push(report),
+            // The load of these stories goes over UDP.
+            Action::Release(_) => {}
             Action::Media(event) => media_log.borrow_mut().push(event),
         });
         let host = self.sim.add("load", &listeners, Box::new(node)).expect("the address is free");

@@ -6,11 +6,14 @@
 //! SIPp at ordinary rates: one message in each system call.
 
 mod blocking;
+mod peer;
+
+pub use peer::Peer;
 
 use crate::call::TRYING_BYTES;
 use crate::sys::{Inbound, Outbound, Wait};
 use crate::wire::{PHONE_SOCKETS, large_buffers};
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll;
 use rustix::process::{Signal, set_parent_process_death_signal};
@@ -32,6 +35,8 @@ pub enum Kind {
     Relay,
     /// Relays datagrams only.
     RelayStateless,
+    /// Is the [`Peer`] of a load generator.
+    Peer,
     /// Echoes the bytes of connections.
     Stream,
     /// Sends datagrams back with blocking recvfrom and sendto.
@@ -48,10 +53,11 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds with their names on a command line.
-    const NAMES: [(Self, &'static str); 9] = [
+    const NAMES: [(Self, &'static str); 10] = [
         (Self::Echo, "echo"),
         (Self::Relay, "relay"),
         (Self::RelayStateless, "relay-stateless"),
+        (Self::Peer, "peer"),
         (Self::Stream, "stream"),
         (Self::BlockingEcho, "blocking-echo"),
         (Self::BlockingRelay, "blocking-relay"),
@@ -83,6 +89,7 @@ pub fn serve(kind: Kind, phones: &[u16]) -> Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL)).context("ask to end with the parent")?;
     match kind {
         Kind::Echo | Kind::Relay | Kind::RelayStateless => carry_datagrams(&bound_socket()?, kind, phones),
+        Kind::Peer => play_peer(&bound_socket()?),
         Kind::Stream => echo_streams(&bound_listener()?),
         Kind::BlockingEcho => blocking::echo(&bound_socket()?),
         Kind::BlockingRelay => blocking::relay(&bound_socket()?, phones, true),
@@ -129,6 +136,24 @@ fn carry_datagrams(socket: &UdpSocket, kind: Kind, phones: &[u16]) -> Result<()>
             }
         }
         outbound.flush(socket.as_fd()).context("send from the floor's socket")?;
+    }
+}
+
+fn play_peer(socket: &UdpSocket) -> Result<()> {
+    let SocketAddr::V4(own) = socket.local_addr().context("read the peer's port")? else {
+        bail!("the peer's address is not IPv4");
+    };
+    let mut peer = Peer::new(own);
+    let (mut inbound, mut outbound) = (Inbound::new(), Outbound::new());
+    loop {
+        let count = inbound.receive(socket.as_fd(), FLOOR_BATCH, Wait::ForOne).context("receive")?;
+        for index in 0..count {
+            peer.receive(inbound.bytes(index), inbound.sender(index), |to, bytes| {
+                outbound.push(Some(to), bytes);
+            });
+        }
+        // A phone may have closed its port.
+        let _ = outbound.flush(socket.as_fd());
     }
 }
 

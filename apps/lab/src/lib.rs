@@ -1,8 +1,8 @@
 //! Load for SIP servers, and measurements of them.
 //!
 //! Does: offers load at a rate, in an open loop ([`load`]); plays both ends of REGISTERs and calls in a closed loop
-//! ([`closed_loop`]); starts the server under load as a process of its own ([`subject`]) and reads its CPU time and memory
-//! ([`process`], [`machine`]), compares servers turn by turn ([`measure`]); sends floods and misbehaving calls ([`attack`]);
+//! ([`closed_loop`]); starts the server under load as a process of its own ([`server`], [`subject`]) and reads its CPU time and
+//! memory ([`process`], [`machine`]), compares servers turn by turn ([`measure`]); sends floods and misbehaving calls ([`attack`]);
 //! runs both ends of a phone call ([`phone`]). [`open_loop`] measures the delay of REGISTERs alone.
 //!
 //! Does not: judge results or write reports: those are the rows of `cargo xtask bench`.
@@ -11,6 +11,7 @@
 
 pub mod attack;
 pub mod call;
+pub mod campaign;
 pub mod closed_loop;
 pub mod digest;
 pub mod floor;
@@ -20,9 +21,12 @@ pub mod measure;
 pub mod open_loop;
 pub mod phone;
 pub mod process;
+pub mod record;
 pub mod refused;
 pub mod register;
 pub mod registering;
+pub mod report;
+pub mod server;
 pub mod statistics;
 pub mod subject;
 pub mod sys;

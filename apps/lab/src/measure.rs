@@ -2,7 +2,7 @@
 
 use crate::closed_loop::Extent;
 use crate::machine::{self, Ticks};
-use crate::statistics::median;
+use crate::statistics::{interleaved, median};
 use crate::subject::{Operation, Subject};
 use anyhow::{Result, anyhow};
 use std::time::{Duration, Instant};
@@ -95,25 +95,18 @@ pub struct Contestant<'a> {
 /// A contestant that fails is skipped from then on and has its error instead.
 pub fn measure(contestants: &mut [Contestant<'_>], plan: Plan) -> Vec<Result<Readings>> {
     let mut results: Vec<Result<Readings>> = contestants.iter().map(|_| Ok(Readings::default())).collect();
-    for repeat in 0..plan.repeats {
-        let mut order: Vec<usize> = (0..contestants.len()).collect();
-        if repeat % 2 == 1 {
-            order.reverse();
-        }
-        for index in order {
-            let (Some(contestant), Some(result)) = (contestants.get_mut(index), results.get_mut(index))
-            else {
-                continue;
-            };
-            let Ok(readings) = result else { continue };
-            let reading = match contestant.subject {
-                Ok(subject) => read(subject, contestant.operation, plan),
-                Err(error) => Err(anyhow!("{error:#}")),
-            };
-            match reading {
-                Ok(reading) => readings.0.push(reading),
-                Err(error) => *result = Err(error),
-            }
+    for index in interleaved(contestants.len(), plan.repeats) {
+        let (Some(contestant), Some(result)) = (contestants.get_mut(index), results.get_mut(index)) else {
+            continue;
+        };
+        let Ok(readings) = result else { continue };
+        let reading = match contestant.subject {
+            Ok(subject) => read(subject, contestant.operation, plan),
+            Err(error) => Err(anyhow!("{error:#}")),
+        };
+        match reading {
+            Ok(reading) => readings.0.push(reading),
+            Err(error) => *result = Err(error),
         }
     }
     for (contestant, result) in contestants.iter().zip(&results) {

@@ -3,7 +3,7 @@
 use crate::closed_loop::{Extent, drive};
 use crate::digest::Algorithm;
 use crate::register::{Expect, Refresh, Walk};
-use crate::subject::write_users;
+use crate::server::write_users;
 use crate::template::Carrier;
 use crate::wire::{PHONE_SOCKETS, Phones};
 use anyhow::{Context, Result};

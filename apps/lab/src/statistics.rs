@@ -1,4 +1,6 @@
-//! Statistics over several readings.
+//! Statistics over several readings, and the order in which they are taken.
+
+use ringway_sansio::{Rng, Seed};
 
 /// Median: for an even number of values the mean of the two in the middle, for none NaN.
 pub fn median(values: impl Iterator<Item = f64>) -> f64 {
@@ -12,6 +14,72 @@ pub fn median(values: impl Iterator<Item = f64>) -> f64 {
     }
 }
 
+/// Confidence interval of the median, of at least 95 %, from the order of the values alone: it assumes no distribution.
+/// `None` for fewer than 6 values, which cannot give that confidence.
+pub fn median_interval(values: &[f64]) -> Option<[f64; 2]> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let count = i32::try_from(sorted.len()).ok().filter(|count| *count <= VALUES_MAX)?;
+    // Probability that the median is below the value at `rank`, counted from 0: at most `rank` of `count` fair coins show heads.
+    let mut term = 0.5_f64.powi(count);
+    let mut below = term;
+    let mut rank = None;
+    for next in 0..count / 2 {
+        if 2.0 * below > 1.0 - CONFIDENCE {
+            break;
+        }
+        rank = usize::try_from(next).ok();
+        term *= f64::from(count - next) / f64::from(next + 1);
+        below += term;
+    }
+    let rank = rank?;
+    Some([*sorted.get(rank)?, *sorted.get(sorted.len().checked_sub(rank + 1)?)?])
+}
+
+/// Confidence interval (95 %) of `median(a) / median(b)` by resampling. The same seed gives the same interval. `None` for fewer
+/// than 3 values on a side, or a median that is not positive.
+pub fn ratio_interval(a: &[f64], b: &[f64], seed: &Seed) -> Option<[f64; 2]> {
+    if a.len() < RESAMPLED_MIN || b.len() < RESAMPLED_MIN {
+        return None;
+    }
+    let mut rng = Rng::new(seed);
+    let mut sampled = |from: &[f64]| {
+        let pick = |_| from.get(rng.below(from.len() as u64) as usize).copied().unwrap_or(f64::NAN);
+        median((0..from.len()).map(pick).collect::<Vec<_>>().into_iter())
+    };
+    let mut ratios: Vec<f64> = (0..RESAMPLES).map(|_| sampled(a) / sampled(b)).collect();
+    if !ratios.iter().all(|ratio| ratio.is_finite() && *ratio > 0.0) {
+        return None;
+    }
+    ratios.sort_by(f64::total_cmp);
+    let at = |share: f64| ratios.get((share * (RESAMPLES - 1) as f64).round() as usize).copied();
+    Some([at((1.0 - CONFIDENCE) / 2.0)?, at((1.0 + CONFIDENCE) / 2.0)?])
+}
+
+/// Order of `rounds` readings of each of `count` servers: forwards and backwards in turn (A B, B A, …), so that a machine
+/// that slows down evenly affects all of them alike.
+pub fn interleaved(count: usize, rounds: u32) -> impl Iterator<Item = usize> {
+    let order = move |round: u32| {
+        let place = move |index| if round.is_multiple_of(2) { index } else { count - 1 - index };
+        (0..count).map(place)
+    };
+    (0..rounds).flat_map(order)
+}
+
+/// The order of [`interleaved`] in letters, such as `ABBA`.
+pub fn interleaving(count: usize, rounds: u32) -> String {
+    interleaved(count, rounds.min(2)).map(|index| char::from(b'A' + (index % 26) as u8)).collect()
+}
+
+/// Confidence of the intervals.
+const CONFIDENCE: f64 = 0.95;
+/// Most values of [`median_interval`]; 0.5 to this power is still a number.
+const VALUES_MAX: i32 = 1000;
+/// Fewest values that are resampled.
+const RESAMPLED_MIN: usize = 3;
+/// Number of resamplings.
+const RESAMPLES: usize = 2000;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -21,5 +89,48 @@ mod tests {
         assert_eq!(median([3.0, 1.0, 2.0].into_iter()), 2.0);
         assert_eq!(median([4.0, 1.0, 2.0, 3.0].into_iter()), 2.5);
         assert!(median(std::iter::empty()).is_nan());
+    }
+
+    #[test]
+    fn the_interval_of_a_median_has_the_ranks_of_the_sign_test() {
+        let numbers = |count: u32| (1..=count).map(f64::from).collect::<Vec<_>>();
+        assert_eq!(median_interval(&numbers(5)), None);
+        // Tables of the sign test: 96.9 % for 6 values, 97.9 % for 10, 95.9 % for 20.
+        assert_eq!(median_interval(&numbers(6)), Some([1.0, 6.0]));
+        assert_eq!(median_interval(&numbers(10)), Some([2.0, 9.0]));
+        assert_eq!(median_interval(&numbers(20)), Some([6.0, 15.0]));
+        assert_eq!(median_interval(&[]), None);
+    }
+
+    #[test]
+    fn the_interval_of_a_median_holds_it_in_19_of_20_samples() {
+        let mut rng = Rng::new(&Seed::from_number(7));
+        let mut held = 0;
+        for _ in 0..1000 {
+            // A skewed distribution with the median 0.25.
+            let value = |_| (rng.below(1_000_000) as f64 / 1e6).powi(2);
+            let sample: Vec<f64> = (0..9).map(value).collect();
+            held +=
+                u32::from(median_interval(&sample).is_some_and(|[low, high]| (low..=high).contains(&0.25)));
+        }
+        assert!((930..=985).contains(&held), "{held}");
+    }
+
+    #[test]
+    fn the_interval_of_a_ratio_is_reproducible_and_holds_it() {
+        let seed = Seed::from_number(1);
+        let (a, b) = ([20.0, 21.0, 19.5, 20.5, 20.2], [10.0, 10.4, 9.8, 10.1, 10.2]);
+        let [low, high] = ratio_interval(&a, &b, &seed).unwrap();
+        assert!(1.8 < low && low < 2.0 && 2.0 < high && high < 2.2, "{low} {high}");
+        assert_eq!(ratio_interval(&a, &b, &seed), Some([low, high]));
+        assert_eq!(ratio_interval(&a[..2], &b, &seed), None);
+        assert_eq!(ratio_interval(&a, &[0.0; 3], &seed), None);
+    }
+
+    #[test]
+    fn readings_go_forwards_and_backwards() {
+        assert_eq!(interleaved(2, 3).collect::<Vec<_>>(), [0, 1, 1, 0, 0, 1]);
+        assert_eq!(interleaved(0, 3).count(), 0);
+        assert_eq!((interleaving(2, 5), interleaving(3, 2)), ("ABBA".into(), "ABCCBA".into()));
     }
 }

@@ -1,7 +1,8 @@
 //! `ringway lab load` in the built program against `ringway serve`.
 //!
-//! Tested: registrations and calls with digest, media with RTP and SRTP, conditions of `--fail-if`, a stop by a signal, a server that is not there,
-//! refused arguments. Not tested here: delays, which depend on the machine.
+//! Tested: all scenarios with digest over UDP and TCP, IPv4 and IPv6, with each use of connections and with two threads;
+//! media with RTP and SRTP, conditions of `--fail-if`, a stop by a signal, a server that is not there or dies, refused arguments. Not tested here:
+//! delays, which depend on the machine.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod program;
@@ -9,16 +10,24 @@ mod program;
 use program::Running;
 use serde_json::Value;
 use std::fs;
-use std::net::UdpSocket;
+use std::net::{TcpListener, UdpSocket};
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 const USERS: usize = 20;
 
 /// Server with users `u0` to `u19`, and the file of these users for the generator.
 fn serve() -> (TempDir, Running, String) {
+    let (folder, server) = serve_at(&["udp:127.0.0.1:0"]);
+    let address = server.address();
+    (folder, server, address)
+}
+
+/// The same with these listeners.
+fn serve_at(listeners: &[&str]) -> (TempDir, Running) {
     let folder = tempfile::tempdir().unwrap();
     let config =
-        "listen = [\"udp:127.0.0.1:0\"]\n[admin]\nlisten = \"127.0.0.1:0\"\n[limits]\nper_source_rate = 0\n";
+        format!("listen = {listeners:?}\n[admin]\nlisten = \"127.0.0.1:0\"\n[limits]\nper_source_rate = 0\n");
     fs::write(folder.path().join("ringway.toml"), config).unwrap();
     let list = |head: &str| {
         let lines = (0..USERS).map(|number| format!("u{number},secret{number}\n"));
@@ -28,8 +37,15 @@ fn serve() -> (TempDir, Running, String) {
     fs::write(folder.path().join("users.csv"), list("")).unwrap();
     Running::start(folder.path(), &["user", "import", "import.csv"], "").done().ok();
     let server = Running::start(folder.path(), &["serve"], "");
-    let address = server.address();
-    (folder, server, address)
+    (folder, server)
+}
+
+/// Address of a listener: `tcp:[::1]`.
+fn address_of(server: &Running, listener: &str) -> String {
+    let (transport, _) = listener.split_once(':').unwrap();
+    let line = server.ready();
+    let word = line.split(' ').find(|word| word.starts_with(listener)).unwrap();
+    word.strip_prefix(transport).unwrap().strip_prefix(':').unwrap().to_owned()
 }
 
 /// Records of a run, and its exit status.
@@ -56,6 +72,147 @@ fn registrations_and_calls_succeed_with_passwords() {
         assert_eq!(result["started"].as_u64().unwrap() + dropped, attempts, "{scenario}: {result}");
         assert_eq!(result["outcomes"]["success"], result["started"], "{scenario}: {result}");
         assert_eq!(result["open"], 0);
+    }
+}
+
+/// Result of a load in which every attempt must succeed.
+fn all_succeed(folder: &TempDir, target: &str, args: &[&str]) -> Value {
+    let talk = ["--seconds", "1", "--talk", "10ms-50ms"];
+    let (records, status) = load(folder, target, &[args, &talk].concat());
+    let result = records.last().unwrap().clone();
+    assert_eq!(status, 0, "{args:?}: {result}");
+    assert_eq!(result["outcomes"]["success"], result["started"], "{args:?}: {result}");
+    assert!(result["started"].as_u64().unwrap() > 0, "{args:?}: {result}");
+    result
+}
+
+#[test]
+fn every_scenario_succeeds_over_tcp_with_each_use_of_connections() {
+    let (folder, server) = serve_at(&["udp:127.0.0.1:0", "tcp:127.0.0.1:0"]);
+    let target = address_of(&server, "tcp:127.0.0.1");
+    // Callers and called users are ten each, register once, and start 20 calls.
+    for (scenario, rate, callers) in [
+        ("register", "20", 20),
+        ("update", "20", 20),
+        ("logout", "20", 20),
+        ("call", "20", 10),
+        ("call-not-found", "20", 20),
+    ] {
+        for connections in ["shared", "user", "call"] {
+            let args =
+                ["--transport", "tcp", "--connections", connections, "--scenario", scenario, "--rate", rate];
+            let result = all_succeed(&folder, &target, &args);
+            let used = &result["connections"];
+            let started = result["started"].as_u64().unwrap();
+            let opened = used["opened"].as_u64().unwrap();
+            // Those of registrations before the load are not counted again.
+            let wanted = match (connections, scenario) {
+                ("shared" | "user", "update" | "logout") => 0,
+                ("shared", _) => 1,
+                ("user", _) => started.min(callers),
+                _ => started,
+            };
+            assert_eq!(opened, wanted, "{scenario}, {connections}: {result}");
+            assert_eq!(used["not_opened"], 0, "{result}");
+            assert_eq!(result["retransmissions"], 0, "{result}");
+        }
+    }
+}
+
+#[test]
+fn loads_go_over_ipv6_and_to_names_of_this_machine() {
+    let listeners = ["udp:[::1]:0", "tcp:[::1]:0", "udp:127.0.0.1:0"];
+    let (folder, server) = serve_at(&listeners);
+    for transport in ["udp", "tcp"] {
+        let target = address_of(&server, &format!("{transport}:[::1]"));
+        for scenario in ["update", "call"] {
+            all_succeed(
+                &folder,
+                &target,
+                &["--transport", transport, "--scenario", scenario, "--rate", "20"],
+            );
+        }
+    }
+    let v4 = address_of(&server, "udp:127.0.0.1");
+    let port = v4.rsplit(':').next().unwrap();
+    all_succeed(&folder, &format!("localhost:{port}"), &["--rate", "10"]);
+}
+
+#[test]
+fn threads_share_users_and_rate() {
+    let (folder, server) = serve_at(&["udp:127.0.0.1:0", "tcp:127.0.0.1:0"]);
+    for (transport, target) in [("udp", "udp:127.0.0.1"), ("tcp", "tcp:127.0.0.1")] {
+        let target = address_of(&server, target);
+        for scenario in ["update", "call"] {
+            let args = [
+                "--transport",
+                transport,
+                "--threads",
+                "2",
+                "--sources",
+                "2",
+                "--scenario",
+                scenario,
+                "--rate",
+                "20",
+            ];
+            let result = all_succeed(&folder, &target, &args);
+            assert_eq!(result["started"], 20, "{scenario}: {result}");
+        }
+    }
+}
+
+#[test]
+fn a_target_that_never_answers_ends_the_run_after_seconds_and_one_that_refuses_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let lost = |target: &str, transport: &str, scenario: &str| {
+        let args = ["lab", "load", target, "--transport", transport, "--scenario", scenario, "--json"];
+        let start = Instant::now();
+        let done = Running::start(folder.path(), &[&args[..], &["--seconds", "60"]].concat(), "").done();
+        assert_eq!(done.status, 1, "{done:?}");
+        (done, start.elapsed())
+    };
+    let text = |out: &str| -> String {
+        let result: Value = serde_json::from_str(out.lines().last().unwrap()).unwrap();
+        result["target_loss"].as_str().unwrap().to_owned()
+    };
+    // Closed ports, and sockets that nobody reads.
+    let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+    for (transport, target) in [("udp", udp.local_addr().unwrap()), ("tcp", tcp.local_addr().unwrap())] {
+        let (done, time) = lost(&target.to_string(), transport, "register");
+        assert!(text(&done.out).starts_with(&format!("{target} does not answer: nothing")), "{done:?}");
+        assert!((Duration::from_secs(3)..Duration::from_secs(20)).contains(&time), "{time:?}");
+    }
+    let closed = (udp.local_addr().unwrap(), tcp.local_addr().unwrap());
+    drop((udp, tcp));
+    for (transport, target) in [("udp", closed.0), ("tcp", closed.1)] {
+        let (done, _) = lost(&target.to_string(), transport, "options");
+        assert!(done.err.contains(&format!("{target} does not answer: it refuses")), "{done:?}");
+        let (done, _) = lost(&target.to_string(), transport, "register");
+        assert!(text(&done.out).starts_with(&format!("{target} does not answer: it refuses")), "{done:?}");
+    }
+}
+
+#[test]
+fn a_target_that_dies_ends_the_run_with_the_results_so_far() {
+    for transport in ["udp", "tcp"] {
+        let (folder, server) = serve_at(&["udp:127.0.0.1:0", "tcp:127.0.0.1:0"]);
+        let target = address_of(&server, &format!("{transport}:127.0.0.1"));
+        let args = ["lab", "load", &target, "--users-file", "users.csv", "--json", "--seconds", "60"];
+        let more = ["--transport", transport, "--connections", "user", "--rate", "20"];
+        let running = Running::start(folder.path(), &[&args[..], &more].concat(), "");
+        running.says("\"second\":1");
+        server.signal("-KILL");
+        let done = running.done();
+        assert_eq!(done.status, 1, "{done:?}");
+        let result: Value = serde_json::from_str(done.out.lines().last().unwrap()).unwrap();
+        let loss = result["target_loss"].as_str().unwrap();
+        assert!(loss.starts_with(&format!("{target} stopped answering")), "{result}");
+        assert!(result["outcomes"]["success"].as_u64().unwrap() > 5, "{result}");
+        let ended: u64 =
+            result["outcomes"].as_object().unwrap().values().map(|count| count.as_u64().unwrap()).sum();
+        assert_eq!(result["started"], ended, "{result}");
     }
 }
 
@@ -113,7 +270,11 @@ fn callees_that_cannot_register_and_bad_arguments_are_refused() {
         let args = [&["lab", "load"], args].concat();
         Running::start(folder.path(), &args, "").done().refused(status)
     };
-    assert!(refused(&["10.9.8.7:5060"], 1).contains("--allow-remote 10.9.8.7"));
+    assert!(refused(&["10.9.8.7:5060"], 2).contains("--allow-remote 10.9.8.7"));
+    assert!(refused(&["[2001:db8::1]:5060"], 2).contains("--allow-remote 2001:db8::1"));
+    assert!(refused(&[&address, "--local", "::1"], 2).contains("--local"));
+    assert!(refused(&[&address, "--threads", "2", "--users", "1"], 2).contains("2 threads"));
+    assert!(refused(&[&address, "--scenario", "logout", "--users", "5"], 2).contains("--users"));
     assert!(refused(&["nonsense"], 2).contains("HOST:PORT"));
     assert!(refused(&[&address, "--fail-if", "p99>5"], 2).contains("p99>50ms"));
     assert!(refused(&[&address, "--talk", "5"], 2).contains("500ms"));

@@ -3,7 +3,7 @@
 //! Does: runs any [`ringway_sansio::Node`] on worker threads over UDP and TCP ([`Runtime`]) and a
 //! [`ringway_sansio::PacedNode`] on a media thread ([`media`]), provides their clock ([`Clock`]), resolves host names
 //! ([`Resolver`]), and receives the process's signals ([`signals`]). [`Shards`], [`Connections`] and
-//! [`CountersReader`] are handles for other threads.
+//! [`CountersReader`] are handles for other threads. [`Stream`] and [`sys`] are its parts, for other loops on sockets.
 //!
 //! Does not: interpret SIP; store anything; serve the admin API; look up SRV or NAPTR records; support TLS or
 //! WebSocket.
@@ -46,4 +46,5 @@ pub use resolve::Resolver;
 pub use ringway_stream::StreamLimits;
 pub use runtime::{CountersReader, Runtime, StartError};
 pub use shard::{Shards, shard_of_token};
+pub use stream::{Filled, More, Stream, Written, connect};
 pub use trace::{Direction, MessageTrace};

@@ -1,56 +1,71 @@
 //! A stream connection with its socket.
 
-use crate::sys::Interest;
+use crate::listen::set_stream_options;
+use crate::sys::{Interest, defer_port};
 use ringway_sansio::{Flow, Framer, Instant, TimerKey, Token};
-use ringway_stream::{CloseReason, Connection, Origin, PassThrough, StreamLimits, WriteFailed};
+use ringway_stream::{CloseReason, Connection, Layer, Origin, PassThrough, StreamLimits, WriteFailed};
+use socket2::{Domain, Protocol, Socket, Type};
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::os::fd::AsFd;
 
 /// Tells if more bytes for the same connection follow at once, so that one write can take all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum More {
+pub enum More {
+    /// The bytes are queued only.
     Follows,
+    /// The bytes are written.
     None,
 }
 
 /// Result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Filled {
+pub enum Filled {
+    /// No bytes are available.
     Nothing,
+    /// Number of bytes.
     Bytes(usize),
+    /// The peer sends nothing more, or the socket failed.
     Ended,
 }
 
 /// Result of a write.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Written {
+pub struct Written {
     /// Bytes that the kernel accepted.
-    pub(crate) bytes: usize,
+    pub bytes: usize,
     /// Bytes in the write queue before.
-    pub(crate) waited: usize,
+    pub waited: usize,
     /// Bytes in the write queue now.
-    pub(crate) waits: usize,
+    pub waits: usize,
     /// Reason for which the connection must be closed, if it must.
-    pub(crate) close: Option<CloseReason>,
+    pub close: Option<CloseReason>,
 }
 
-pub(crate) struct Stream<F> {
-    pub(crate) socket: TcpStream,
+/// Stream connection with its socket and the protocol layer between both.
+#[derive(Debug)]
+pub struct Stream<F, L = PassThrough> {
+    /// The socket, non-blocking.
+    pub socket: TcpStream,
     /// Flow with the connection's number.
-    pub(crate) flow: Flow,
-    pub(crate) connection: Connection<F>,
-    pub(crate) interest: Interest,
+    pub flow: Flow,
+    /// State of the connection.
+    pub connection: Connection<F, L>,
+    /// Events for which epoll watches the socket.
+    pub interest: Interest,
     /// Accounted value of [`Connection::unwritten_bytes`].
-    pub(crate) unwritten: usize,
+    pub unwritten: usize,
     /// Accounted value of [`Connection::held_bytes`].
-    pub(crate) accounted: usize,
+    pub accounted: usize,
     /// The connection's timer, and its time: at a deadline, or earlier.
-    pub(crate) timer: TimerKey,
-    pub(crate) timer_at: Instant,
+    pub timer: TimerKey,
+    /// Time of `timer`.
+    pub timer_at: Instant,
 }
 
-impl<F: Framer> Stream<F> {
-    pub(crate) fn new(socket: TcpStream, flow: Flow, origin: Origin, framer: F, now: Instant) -> Self {
+impl<F: Framer, L: Layer> Stream<F, L> {
+    /// Creates a connection that begins now.
+    pub fn new(socket: TcpStream, flow: Flow, origin: Origin, framer: F, layer: L, now: Instant) -> Self {
         let interest = match origin {
             Origin::Accepted => Interest::Read,
             Origin::Dialled => Interest::Write,
@@ -58,7 +73,7 @@ impl<F: Framer> Stream<F> {
         Self {
             socket,
             flow,
-            connection: Connection::new(origin, framer, PassThrough, now),
+            connection: Connection::new(origin, framer, layer, now),
             interest,
             unwritten: 0,
             accounted: 0,
@@ -68,7 +83,7 @@ impl<F: Framer> Stream<F> {
     }
 
     /// Reads once from the socket into the connection.
-    pub(crate) fn fill(&mut self, room: &mut [u8], now: Instant) -> Filled {
+    pub fn fill(&mut self, room: &mut [u8], now: Instant) -> Filled {
         match self.socket.read(room) {
             Ok(0) => {
                 self.connection.peer_ended(now);
@@ -86,7 +101,8 @@ impl<F: Framer> Stream<F> {
         }
     }
 
-    pub(crate) fn send(
+    /// Sends a message, or queues it if more follow.
+    pub fn send(
         &mut self,
         bytes: &[u8],
         token: Token,
@@ -104,16 +120,16 @@ impl<F: Framer> Stream<F> {
     }
 
     /// Writes responses of the connection itself, such as pongs.
-    pub(crate) fn respond(&mut self, limits: &StreamLimits, now: Instant) -> Written {
+    pub fn respond(&mut self, limits: &StreamLimits, now: Instant) -> Written {
         self.write(|socket, connection| connection.respond(limits, now, |bytes| write_some(socket, bytes)))
     }
 
     /// Writes the write queue.
-    pub(crate) fn flush(&mut self, now: Instant) -> Written {
+    pub fn flush(&mut self, now: Instant) -> Written {
         self.write(|socket, connection| connection.flush(now, |bytes| write_some(socket, bytes)))
     }
 
-    fn write(&mut self, write: impl FnOnce(&mut TcpStream, &mut Connection<F>) -> usize) -> Written {
+    fn write(&mut self, write: impl FnOnce(&mut TcpStream, &mut Connection<F, L>) -> usize) -> Written {
         let bytes = write(&mut self.socket, &mut self.connection);
         let waits = self.connection.unwritten_bytes();
         let waited = std::mem::replace(&mut self.unwritten, waits);
@@ -121,13 +137,30 @@ impl<F: Framer> Stream<F> {
     }
 
     /// Events for which epoll must watch the socket.
-    pub(crate) fn wanted(&self) -> Interest {
+    pub fn wanted(&self) -> Interest {
         match (self.connection.is_receiving(), self.connection.unwritten_bytes() == 0) {
             (false, _) => Interest::Write,
             (true, true) => Interest::Read,
             (true, false) => Interest::ReadWrite,
         }
     }
+}
+
+/// Starts a non-blocking connect, from `local` if given.
+pub fn connect(remote: SocketAddr, local: Option<IpAddr>) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::for_address(remote), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_nonblocking(true)?;
+    set_stream_options(&socket)?;
+    if let Some(local) = local {
+        defer_port(socket.as_fd())?;
+        socket.bind(&SocketAddr::new(local, 0).into())?;
+    }
+    match socket.connect(&remote.into()) {
+        Ok(()) => {}
+        Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
+        Err(error) => return Err(error),
+    }
+    Ok(socket.into())
 }
 
 /// Writes to the socket; returns the number of accepted bytes, 0 if the buffer is full.

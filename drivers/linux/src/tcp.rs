@@ -4,14 +4,12 @@
 //! generation (36 bits). A slot whose generations are used up is not used again, so an ID is never reused.
 
 use crate::counters::Counters;
-use crate::listen::set_stream_options;
 use crate::listing::OpenConnection;
 use crate::shared::Common;
-use crate::stream::{Filled, More, Stream, Written};
+use crate::stream::{Filled, More, Stream, Written, connect};
 use crate::sys::{self, Epoll, Interest};
 use ringway_sansio::{ConnectionId, Flow, Framer, Instant, ListenerId, TimerKey, Token, Transport, Wheel};
-use ringway_stream::{CloseReason, Origin};
-use socket2::{Domain, Protocol, Socket, Type};
+use ringway_stream::{CloseReason, Origin, PassThrough};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -159,7 +157,7 @@ impl<F: Framer> Streams<F> {
             self.counters.connections_refused.increment();
             return self.unreachable(token);
         }
-        let inserted = connect(flow.remote)
+        let inserted = connect(flow.remote, None)
             .and_then(|socket| self.insert(socket, flow.listener, flow.remote, Origin::Dialled, now));
         match inserted {
             Ok(id) => {
@@ -417,7 +415,7 @@ impl<F: Framer> Streams<F> {
         let id = id_of(self.worker, index, uses);
         let flow = Flow { transport: Transport::Tcp, listener, remote, connection: Some(id) };
         let framer = F::new(self.common.max_message_bytes);
-        let stream = Box::new(Stream::new(socket, flow, origin, framer, now));
+        let stream = Box::new(Stream::new(socket, flow, origin, framer, PassThrough, now));
         if let Err(error) = self.epoll.add(stream.socket.as_fd(), id.0, stream.interest) {
             self.free.push(index);
             return Err(error);
@@ -485,19 +483,6 @@ fn list<F: Framer>(common: &Common, worker: usize, stream: &Stream<F>) {
         let since = stream.connection.since();
         common.connections.opened(worker, OpenConnection { id, transport, local, remote, since });
     }
-}
-
-/// Starts a non-blocking connect.
-fn connect(remote: SocketAddr) -> io::Result<TcpStream> {
-    let socket = Socket::new(Domain::for_address(remote), Type::STREAM, Some(Protocol::TCP))?;
-    socket.set_nonblocking(true)?;
-    set_stream_options(&socket)?;
-    match socket.connect(&remote.into()) {
-        Ok(()) => {}
-        Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
-        Err(error) => return Err(error),
-    }
-    Ok(socket.into())
 }
 
 fn id_of(worker: usize, index: u32, uses: u64) -> ConnectionId {

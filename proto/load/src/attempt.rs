@@ -1,6 +1,7 @@
 //! One attempt: its step, its dialog, its times, and the values of the keywords in its messages.
 
-use crate::authentication::Answerable;
+use crate::authentication::Challenge;
+use crate::kept::{Dialog, LastHeaders};
 use crate::session::{Own, Session};
 use crate::template::Keyword;
 use crate::{Config, MediaUse, Outcome, Report, Scenario, Step};
@@ -9,11 +10,8 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 use core::time::Duration;
 use ringway_sansio::{Flow, Instant, Seed, TimerKey};
-use ringway_sip::{HeaderName, Limits, Message, Method, NameAddr, read_hex, write_hex, write_number};
+use ringway_sip::{Message, Method, read_hex, write_hex, write_number};
 use ringway_transaction::{ClientId, ServerId, SlabKey};
-
-/// Maximum length of a received message that is kept.
-pub(crate) const MESSAGE_BYTES_MAX: usize = 8 << 10;
 
 /// One pass through the scenario.
 #[derive(Debug)]
@@ -27,8 +25,10 @@ pub(crate) struct Attempt {
     pub(crate) request_step: usize,
     /// Request that was sent again with credentials.
     pub(crate) retried_step: Option<usize>,
-    /// True if `last` is a challenge that the next request answers.
+    /// True if the next request answers a challenge.
     pub(crate) is_challenged: bool,
+    /// Challenge that can be answered.
+    pub(crate) challenge: Option<Box<Challenge>>,
     /// Number of requests so far.
     pub(crate) cseq: u32,
     /// Flow to the server or, of a callee, from it.
@@ -38,8 +38,8 @@ pub(crate) struct Attempt {
     pub(crate) invite: Invite,
     /// Keyed hash of the Call-ID of a callee's attempt.
     pub(crate) call_id_hash: Option<u64>,
-    /// Last message, if a later one needs it.
-    pub(crate) last: Vec<u8>,
+    /// Header fields of the last message that a later one needs.
+    pub(crate) last: LastHeaders,
     pub(crate) dialog: Option<Box<Dialog>>,
     /// Media, once the peer's description is received.
     pub(crate) session: Option<Box<Session>>,
@@ -59,16 +59,6 @@ pub(crate) enum Invite {
     Pending,
     Accepted,
     Refused,
-}
-
-/// Values that later requests of the dialog need.
-#[derive(Debug, Default)]
-pub(crate) struct Dialog {
-    next_url: Vec<u8>,
-    /// Value of a Route header.
-    routes: Vec<u8>,
-    /// `;tag=…`.
-    peer_tag: Vec<u8>,
 }
 
 /// 2xx that is retransmitted until its ACK (RFC 3261 §13.3.1.4).
@@ -108,13 +98,14 @@ impl Attempt {
             request_step: 0,
             retried_step: None,
             is_challenged: false,
+            challenge: None,
             cseq: 0,
             flow,
             client: None,
             server: None,
             invite: Invite::None,
             call_id_hash: None,
-            last: Vec::new(),
+            last: LastHeaders::default(),
             dialog: None,
             session: None,
             timer: TimerKey::NONE,
@@ -157,62 +148,32 @@ impl Attempt {
         Own { seed, run, call: self.number }
     }
 
-    /// Keeps a message for `[last_…]` and `[authentication]`. False: it is too long.
-    pub(crate) fn keep_last(&mut self, message: &Message<'_>) -> bool {
-        self.last.clear();
-        if message.as_bytes().len() > MESSAGE_BYTES_MAX {
-            return false;
+    /// Keeps what the messages after `step`, which received `message`, need. False: the message is too long.
+    pub(crate) fn keep(&mut self, scenario: &Scenario, step: usize, message: &Message<'_>) -> bool {
+        if scenario.needs_dialog_after(step) {
+            self.dialog.get_or_insert_default().keep(message);
         }
-        self.last.extend_from_slice(message.as_bytes());
-        true
-    }
-
-    /// Keeps the values that later requests of the dialog need (RFC 3261 §12.1).
-    pub(crate) fn keep_dialog(&mut self, message: &Message<'_>) {
-        let dialog = self.dialog.get_or_insert_default();
-        let peer = if message.is_response() { message.to() } else { message.from() };
-        if let Some(tag) = peer.tag() {
-            dialog.peer_tag.clear();
-            dialog.peer_tag.extend_from_slice(b";tag=");
-            dialog.peer_tag.extend_from_slice(tag);
-        }
-        if let Some(Ok(contact)) = message.values(HeaderName::Contact).next().map(NameAddr::parse) {
-            dialog.next_url.clear();
-            dialog.next_url.extend_from_slice(contact.uri.as_bytes());
-        }
-        dialog.routes.clear();
-        let mut add = |value: &[u8]| {
-            if !dialog.routes.is_empty() {
-                dialog.routes.extend_from_slice(b", ");
-            }
-            dialog.routes.extend_from_slice(value);
-        };
-        if message.is_response() {
-            let routes: Vec<&[u8]> = message.values(HeaderName::RecordRoute).take(ROUTES_MAX).collect();
-            routes.into_iter().rev().for_each(&mut add);
-        } else {
-            message.values(HeaderName::RecordRoute).take(ROUTES_MAX).for_each(&mut add);
-        }
+        scenario.kept_after(step).is_empty() || self.last.keep(scenario, step, message)
     }
 
     /// True if `[next_url]` has a value.
     pub(crate) fn has_next_url(&self) -> bool {
-        self.dialog.as_ref().is_some_and(|dialog| !dialog.next_url.is_empty())
+        self.dialog.as_ref().is_some_and(|dialog| !dialog.next_url().is_empty())
     }
 
     /// True if the last request has `[authentication]` and was not challenged before.
     pub(crate) fn answers_challenges(&self, scenario: &Scenario) -> bool {
         self.retried_step != Some(self.request_step)
             && match scenario.steps().get(self.request_step) {
-                Some(Step::Send(send)) => send.template.has(|word| *word == Keyword::Authentication),
+                Some(Step::Send(send)) => send.template.uses.authentication,
                 Some(Step::Receive(_) | Step::Pause(_)) | None => false,
             }
     }
 
     /// Flow of a request to `[next_url]`: to the peer itself if no route leads through the server.
     pub(crate) fn dialog_flow(&self) -> Flow {
-        let direct = self.dialog.as_ref().filter(|dialog| dialog.routes.is_empty()).and_then(|dialog| {
-            let uri = ringway_sip::Uri::parse(&dialog.next_url).ok()?;
+        let direct = self.dialog.as_ref().filter(|dialog| dialog.routes().is_empty()).and_then(|dialog| {
+            let uri = ringway_sip::Uri::parse(dialog.next_url()).ok()?;
             let port = uri.port().unwrap_or(self.flow.transport.default_port());
             Some(SocketAddr::new(uri.host().ip()?, port))
         });
@@ -223,12 +184,10 @@ impl Attempt {
     }
 }
 
-/// Maximum number of Record-Route values of a dialog.
-const ROUTES_MAX: usize = 16;
-
 /// Values of the keywords in one message.
 pub(crate) struct Filling<'a> {
     pub(crate) config: &'a Config,
+    pub(crate) locals: &'a [LocalText],
     pub(crate) run: u64,
     pub(crate) key: SlabKey,
     pub(crate) attempt: &'a Attempt,
@@ -241,19 +200,21 @@ impl Filling<'_> {
     /// Appends the value of a keyword. `start` is the position of the message's first line.
     pub(crate) fn fill(&self, keyword: &Keyword, branch: &[u8], start: usize, out: &mut Vec<u8>) {
         let Self { config, attempt, .. } = self;
-        let local = config.locals.get(usize::from(attempt.flow.listener.0)).copied().unwrap_or(config.media);
         match keyword {
             Keyword::User => config.users.write_name(attempt.user, out),
             Keyword::Peer => config.peers.write_name(attempt.user, out),
-            Keyword::Domain => out.extend_from_slice(config.domain.as_bytes()),
-            Keyword::RemoteIp => write_ip(config.remote, out),
-            Keyword::RemotePort => write_number(out, u64::from(config.remote.port())),
-            Keyword::Transport => out.extend_from_slice(config.transport.via_token().as_bytes()),
-            Keyword::LocalIp => write_ip(local, out),
-            Keyword::LocalPort => write_number(out, u64::from(local.port())),
-            Keyword::IpType => out.push(if local.is_ipv4() { b'4' } else { b'6' }),
-            Keyword::MediaIp => write_bare_ip(config.media, out),
-            Keyword::MediaPort => write_number(out, u64::from(config.media.port())),
+            Keyword::Domain
+            | Keyword::RemoteIp
+            | Keyword::RemotePort
+            | Keyword::Transport
+            | Keyword::IpType
+            | Keyword::MediaIp
+            | Keyword::MediaPort
+            | Keyword::Run => {
+                // A value that is empty; the others are in the template (see [`constant`]).
+            }
+            Keyword::LocalIp => out.extend_from_slice(self.local().0),
+            Keyword::LocalPort => out.extend_from_slice(self.local().1),
             Keyword::MediaSsrc => {
                 write_number(out, attempt.own_media(self.media_seed, self.run).ssrc().into());
             }
@@ -270,7 +231,7 @@ impl Filling<'_> {
             Keyword::CallId => {
                 write_call_id(self.key, attempt.number, self.run, out);
                 out.push(b'@');
-                write_ip(local, out);
+                out.extend_from_slice(self.local().0);
             }
             Keyword::CallNumber => write_number(out, attempt.number),
             Keyword::UserCallId => {
@@ -280,50 +241,104 @@ impl Filling<'_> {
             }
             Keyword::CSeq => write_number(out, u64::from(attempt.cseq)),
             Keyword::UserCSeq => write_number(out, u64::from(self.user_cseq)),
-            Keyword::Run => write_hex(out, self.run, 8),
             // Template::write writes it.
             Keyword::Length => {}
             Keyword::PeerTag => {
-                out.extend_from_slice(attempt.dialog.as_ref().map_or(&[], |dialog| &dialog.peer_tag));
+                out.extend_from_slice(attempt.dialog.as_ref().map_or(&[], |dialog| dialog.peer_tag()));
             }
             Keyword::Routes => {
-                if let Some(dialog) = attempt.dialog.as_ref().filter(|dialog| !dialog.routes.is_empty()) {
+                if let Some(dialog) = attempt.dialog.as_ref().filter(|dialog| !dialog.routes().is_empty()) {
                     out.extend_from_slice(b"Route: ");
-                    out.extend_from_slice(&dialog.routes);
+                    out.extend_from_slice(dialog.routes());
                 }
             }
             Keyword::NextUrl => {
-                out.extend_from_slice(attempt.dialog.as_ref().map_or(&[], |dialog| &dialog.next_url));
+                out.extend_from_slice(attempt.dialog.as_ref().map_or(&[], |dialog| dialog.next_url()));
             }
             Keyword::Authentication => self.authenticate(start, out),
-            Keyword::Last(name) => self.copy_last(name, out),
+            Keyword::Last(name) => out.extend_from_slice(attempt.last.lines(&config.scenario, name)),
         }
     }
 
+    /// Text of the local address: host, port.
+    fn local(&self) -> (&[u8], &[u8]) {
+        let local = self.locals.get(usize::from(self.attempt.flow.listener.0)).or(self.locals.first());
+        local.map_or((&[], &[]), |local| (&local.host, &local.port))
+    }
+
     fn authenticate(&self, start: usize, out: &mut Vec<u8>) {
-        if !self.attempt.is_challenged {
-            return;
-        }
-        let Ok(last) = Message::parse(&self.attempt.last, &Limits::default()) else { return };
-        let Some(challenge) = Answerable::of(&last) else { return };
+        let challenge = self.attempt.challenge.as_ref().filter(|_| self.attempt.is_challenged);
+        let Some(challenge) = challenge.and_then(|challenge| challenge.answerable()) else { return };
         let line = out.get(start..).and_then(|message| message.split(|&byte| byte == b'\r').next());
         let line = line.unwrap_or_default().to_vec();
         challenge.write(&self.config.users, self.attempt.user, &line, self.random, out);
     }
+}
 
-    fn copy_last(&self, name: &str, out: &mut Vec<u8>) {
-        let Ok(last) = Message::parse(&self.attempt.last, &Limits::default()) else { return };
-        let mut is_first = true;
-        for field in last.iter().filter(|field| field.name.eq_ignore_ascii_case(name.as_bytes())) {
-            if !is_first {
-                out.extend_from_slice(b"\r\n");
-            }
-            is_first = false;
-            out.extend_from_slice(name.as_bytes());
-            out.extend_from_slice(b": ");
-            out.extend_from_slice(field.value);
+/// Text of a local address as a SIP URI needs it.
+#[derive(Debug)]
+pub(crate) struct LocalText {
+    host: Box<[u8]>,
+    port: Box<[u8]>,
+}
+
+impl LocalText {
+    pub(crate) fn new(address: SocketAddr) -> Self {
+        let text = |write: &dyn Fn(&mut Vec<u8>)| written(write).into_boxed_slice();
+        Self {
+            host: text(&|out| write_ip(address, out)),
+            port: text(&|out| write_number(out, u64::from(address.port()))),
         }
     }
+}
+
+/// Value of a keyword that is the same in all messages of a generator.
+pub(crate) fn constant(config: &Config, run: u64, keyword: &Keyword) -> Option<Vec<u8>> {
+    let only_local = config.locals.first().filter(|_| config.locals.len() == 1);
+    Some(match keyword {
+        Keyword::Domain => config.domain.as_bytes().to_vec(),
+        Keyword::RemoteIp => written(|out| write_ip(config.remote, out)),
+        Keyword::RemotePort => written(|out| write_number(out, u64::from(config.remote.port()))),
+        Keyword::Transport => config.transport.via_token().as_bytes().to_vec(),
+        Keyword::LocalIp => {
+            let local = *only_local?;
+            written(|out| write_ip(local, out))
+        }
+        Keyword::LocalPort => {
+            let port = only_local?.port();
+            written(|out| write_number(out, u64::from(port)))
+        }
+        Keyword::IpType => {
+            let local = config.locals.first().unwrap_or(&config.media);
+            [if local.is_ipv4() { b'4' } else { b'6' }].to_vec()
+        }
+        Keyword::MediaIp => written(|out| write_bare_ip(config.media, out)),
+        Keyword::MediaPort => written(|out| write_number(out, u64::from(config.media.port()))),
+        Keyword::Run => written(|out| write_hex(out, run, 8)),
+        Keyword::User
+        | Keyword::Peer
+        | Keyword::MediaSsrc
+        | Keyword::CryptoTag
+        | Keyword::CryptoKey
+        | Keyword::Branch
+        | Keyword::CallId
+        | Keyword::CallNumber
+        | Keyword::UserCallId
+        | Keyword::CSeq
+        | Keyword::UserCSeq
+        | Keyword::Length
+        | Keyword::PeerTag
+        | Keyword::Routes
+        | Keyword::NextUrl
+        | Keyword::Authentication
+        | Keyword::Last(_) => return None,
+    })
+}
+
+fn written(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut out = Vec::new();
+    write(&mut out);
+    out
 }
 
 /// Appends the part of a Call-ID before the `@`: key and number of the attempt, and the run.

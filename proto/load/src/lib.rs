@@ -19,6 +19,7 @@ mod authentication;
 mod classic;
 mod config;
 mod generator;
+mod kept;
 mod length;
 mod media;
 mod report;

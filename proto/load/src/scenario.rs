@@ -4,6 +4,7 @@ use crate::length::Length;
 use crate::template::{Keyword, Kind, Template};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use ringway_sip::HeaderName;
 
 /// Steps of an attempt, checked for sense.
 ///
@@ -11,6 +12,26 @@ use alloc::vec::Vec;
 #[derive(Clone, Debug)]
 pub struct Scenario {
     steps: Vec<Step>,
+    /// For each step the needs of the messages that are sent after it.
+    needs: Vec<Needs>,
+}
+
+/// Parts of a received message that later messages need.
+#[derive(Clone, Debug, Default)]
+struct Needs {
+    /// Header fields for `[last_NAME:]` before the next mandatory received message, and for the 487 to an INVITE.
+    headers: Vec<LastHeader>,
+    /// True if a later message has keywords of the dialog.
+    dialog: bool,
+}
+
+/// Name of header fields that are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LastHeader {
+    /// As it is written.
+    pub(crate) name: Box<str>,
+    /// Its number; `Other` for a name without one.
+    pub(crate) known: HeaderName,
 }
 
 /// One step.
@@ -125,7 +146,21 @@ impl Scenario {
                 Step::Pause(_) => {}
             }
         }
-        Ok(Self { steps })
+        Ok(Self::with_needs(steps))
+    }
+
+    fn with_needs(steps: Vec<Step>) -> Self {
+        let needs = (0..steps.len()).map(|step| needs_after(&steps, step)).collect();
+        Self { steps, needs }
+    }
+
+    /// The scenario with the values of the keywords that `constant` has a value for.
+    pub(crate) fn with_constants(&self, constant: &dyn Fn(&Keyword) -> Option<Vec<u8>>) -> Self {
+        let step = |step: &Step| match step {
+            Step::Send(send) => Step::Send(Send { template: send.template.with_constants(constant) }),
+            Step::Receive(_) | Step::Pause(_) => step.clone(),
+        };
+        Self::with_needs(self.steps.iter().map(step).collect())
     }
 
     /// Steps in order.
@@ -154,28 +189,49 @@ impl Scenario {
         }
     }
 
-    /// True if a message that is sent before the next mandatory received one needs the message received at `step`.
-    pub(crate) fn needs_last(&self, step: usize) -> bool {
-        self.steps
-            .iter()
-            .skip(step)
-            .take_while(|step| !matches!(step, Step::Receive(receive) if !receive.is_optional))
-            .any(|step| match step {
-                Step::Send(send) => send.template.has(|word| matches!(word, Keyword::Last(_))),
-                Step::Receive(_) | Step::Pause(_) => false,
-            })
+    /// True if a message after the one received at `step` has keywords of the dialog.
+    pub(crate) fn needs_dialog_after(&self, step: usize) -> bool {
+        self.needs.get(step).is_some_and(|needs| needs.dialog)
     }
 
-    /// True if a message from `step` on has keywords of the dialog.
-    pub(crate) fn needs_dialog(&self, step: usize) -> bool {
-        self.steps.iter().skip(step).any(|step| match step {
-            Step::Send(send) => send
-                .template
-                .has(|word| matches!(word, Keyword::PeerTag | Keyword::Routes | Keyword::NextUrl)),
-            Step::Receive(_) | Step::Pause(_) => false,
-        })
+    /// Header fields kept from the message received at `step`.
+    pub(crate) fn kept_after(&self, step: usize) -> &[LastHeader] {
+        self.needs.get(step).map_or(&[], |needs| &needs.headers)
     }
 }
+
+fn needs_after(steps: &[Step], step: usize) -> Needs {
+    let mut needs = Needs::default();
+    if let Some(Step::Receive(Receive { message: Received::Request(method), .. })) = steps.get(step)
+        && **method == *b"INVITE"
+    {
+        REFUSAL_HEADERS.iter().for_each(|name| needs.add(name));
+    }
+    let mut is_before_next = true;
+    for step in steps.iter().skip(step + 1) {
+        match step {
+            Step::Send(send) => {
+                needs.dialog |= send.template.uses.dialog;
+                send.template.last_names().filter(|_| is_before_next).for_each(|name| needs.add(name));
+            }
+            Step::Receive(receive) => is_before_next &= receive.is_optional,
+            Step::Pause(_) => {}
+        }
+    }
+    needs
+}
+
+impl Needs {
+    fn add(&mut self, name: &str) {
+        if !self.headers.iter().any(|header| *header.name == *name) {
+            let known = HeaderName::from_bytes(name.as_bytes());
+            self.headers.push(LastHeader { name: name.into(), known });
+        }
+    }
+}
+
+/// Header fields of a response without a body (RFC 3261 §8.2.6.2).
+pub(crate) const REFUSAL_HEADERS: [&str; 5] = ["Via", "From", "To", "Call-ID", "CSeq"];
 
 #[cfg(test)]
 mod tests {
@@ -210,6 +266,7 @@ mod tests {
         assert!(Scenario::new(vec![request(), ok(true), ok(false)]).unwrap().is_caller());
         let callee = Scenario::new(vec![asked(), pause(), response()]).unwrap();
         assert_eq!((callee.first_received(), callee.is_caller()), (Some(&b"OPTIONS"[..]), false));
-        assert!(callee.needs_last(1) && !callee.needs_dialog(1));
+        let kept: Vec<_> = callee.kept_after(0).iter().map(|header| (&*header.name, header.known)).collect();
+        assert_eq!((kept, callee.needs_dialog_after(0)), (vec![("Via", HeaderName::Via)], false));
     }
 }

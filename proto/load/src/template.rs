@@ -124,6 +124,17 @@ pub struct Template {
     head: Vec<Piece>,
     body: Vec<Piece>,
     pub(crate) kind: Kind,
+    pub(crate) uses: Uses,
+}
+
+/// Keywords of a template that decide how it is sent.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Uses {
+    pub(crate) authentication: bool,
+    pub(crate) next_url: bool,
+    pub(crate) user_cseq: bool,
+    /// Any keyword of the dialog.
+    pub(crate) dialog: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -148,7 +159,15 @@ impl Template {
         let kind = kind_of(&head).ok_or(TemplateError::FirstLine)?;
         let head_lines = head.lines().count();
         let head = pieces(&head, 1)?;
-        let template = Self { head, body: pieces(&body, head_lines + 2)?, kind };
+        let body = pieces(&body, head_lines + 2)?;
+        let mut template = Self { head, body, kind, uses: Uses::default() };
+        template.uses = Uses {
+            authentication: template.has(|keyword| *keyword == Keyword::Authentication),
+            next_url: template.has(|keyword| *keyword == Keyword::NextUrl),
+            user_cseq: template.has(|keyword| *keyword == Keyword::UserCSeq),
+            dialog: template
+                .has(|keyword| matches!(keyword, Keyword::PeerTag | Keyword::Routes | Keyword::NextUrl)),
+        };
         match template.kind {
             Kind::Request(_) if !template.has(|keyword| *keyword == Keyword::Branch) => {
                 Err(TemplateError::NoBranch)
@@ -163,6 +182,20 @@ impl Template {
             Piece::Keyword(keyword) => test(keyword),
             Piece::Text(_) => false,
         })
+    }
+
+    /// Names of the `[last_NAME:]` keywords.
+    pub(crate) fn last_names(&self) -> impl Iterator<Item = &str> {
+        self.head.iter().chain(&self.body).filter_map(|piece| match piece {
+            Piece::Keyword(Keyword::Last(name)) => Some(&**name),
+            Piece::Keyword(_) | Piece::Text(_) => None,
+        })
+    }
+
+    /// The template with the values of the keywords that `constant` has a value for.
+    pub(crate) fn with_constants(&self, constant: &dyn Fn(&Keyword) -> Option<Vec<u8>>) -> Self {
+        let (head, body) = (with_constants(&self.head, constant), with_constants(&self.body, constant));
+        Self { head, body, kind: self.kind.clone(), uses: self.uses }
     }
 
     /// Appends the message; `fill` appends the value of a keyword. It also gets the position of the first line.
@@ -180,6 +213,32 @@ impl Template {
             message.rotate_left(head_start - start);
         }
     }
+}
+
+/// Pieces in which the keywords with a constant value are text, joined with the text around them. An empty value stays a
+/// keyword, because its line may be left out.
+fn with_constants(pieces: &[Piece], constant: &dyn Fn(&Keyword) -> Option<Vec<u8>>) -> Vec<Piece> {
+    let mut joined = Vec::new();
+    let mut text = Vec::new();
+    for piece in pieces {
+        let value = match piece {
+            Piece::Text(value) => Some(value.to_vec()),
+            Piece::Keyword(keyword) => constant(keyword).filter(|value| !value.is_empty()),
+        };
+        match value {
+            Some(value) => text.extend_from_slice(&value),
+            None => {
+                if !text.is_empty() {
+                    joined.push(Piece::Text(core::mem::take(&mut text).into()));
+                }
+                joined.push(piece.clone());
+            }
+        }
+    }
+    if !text.is_empty() {
+        joined.push(Piece::Text(text.into()));
+    }
+    joined
 }
 
 fn write_pieces(
@@ -332,6 +391,28 @@ mod tests {
             filled(text),
             "OPTIONS sip:x SIP/2.0\r\nVia: v;branch=z9hG4bK1\r\nFrom: alice\r\nContent-Length: 0\r\n\r\n"
         );
+    }
+
+    #[test]
+    fn constants_change_no_byte_of_a_message() {
+        let text = "OPTIONS sip:[domain] SIP/2.0\nVia: v;branch=[branch]\n[routes]\n[domain]\nFrom: [user]@[domain][run]\n\n";
+        let text = text.replace("[run]", "[pid]");
+        let template = Template::parse(&text).unwrap();
+        for domain in ["", "example.org"] {
+            let constant =
+                |keyword: &Keyword| (*keyword == Keyword::Domain).then(|| domain.as_bytes().to_vec());
+            let mut fill = |keyword: &Keyword, _: usize, out: &mut Vec<u8>| match keyword {
+                Keyword::Domain => out.extend_from_slice(domain.as_bytes()),
+                Keyword::User | Keyword::Branch => out.push(b'u'),
+                _ => {}
+            };
+            let (mut plain, mut joined) = (Vec::new(), Vec::new());
+            template.write(&mut fill, &mut plain);
+            let constants = template.with_constants(&constant);
+            constants.write(&mut fill, &mut joined);
+            assert_eq!(String::from_utf8(plain).unwrap(), String::from_utf8(joined).unwrap());
+            assert_eq!(constants.has(|keyword| *keyword == Keyword::Domain), domain.is_empty());
+        }
     }
 
     #[test]

@@ -2,7 +2,6 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use ringway_sip::write_number;
 
 /// Users by a rule or from a list.
 ///
@@ -69,7 +68,7 @@ impl Users {
         password: &str,
     ) -> Result<Self, UsersError> {
         let last = first.checked_add(count).ok_or(UsersError::Digits)?;
-        let capacity = 10_u64.checked_pow(digits as u32).filter(|_| digits <= 9);
+        let capacity = 10_u64.checked_pow(digits as u32).filter(|_| digits <= DIGITS_MAX);
         if capacity.is_none_or(|capacity| u64::from(last) > capacity) {
             return Err(UsersError::Digits);
         }
@@ -99,6 +98,28 @@ impl Users {
         Ok(Self(Names::List(list)))
     }
 
+    /// Part `index` of `parts` parts of nearly equal size, in order. `None`: there is no user for it.
+    pub fn part(&self, index: u32, parts: u32) -> Option<Self> {
+        let bound = |index: u32| {
+            let bound = u64::from(self.count()) * u64::from(index.min(parts)) / u64::from(parts.max(1));
+            u32::try_from(bound).unwrap_or(u32::MAX)
+        };
+        let (start, end) = (bound(index), bound(index.saturating_add(1)));
+        if start >= end {
+            return None;
+        }
+        Some(Self(match &self.0 {
+            Names::Rule { prefix, digits, first, password, .. } => Names::Rule {
+                prefix: prefix.clone(),
+                digits: *digits,
+                first: first + start,
+                count: end - start,
+                password: password.clone(),
+            },
+            Names::List(list) => Names::List(list.get(start as usize..end as usize)?.to_vec()),
+        }))
+    }
+
     /// Number of users; at least 1.
     pub fn count(&self) -> u32 {
         match &self.0 {
@@ -112,12 +133,14 @@ impl Users {
         match &self.0 {
             Names::Rule { prefix, digits, first, count, .. } => {
                 out.extend_from_slice(prefix.as_bytes());
-                let number = first + index % count;
-                let width = (number.checked_ilog10().unwrap_or(0) + 1) as usize;
-                out.extend(core::iter::repeat_n(b'0', digits.saturating_sub(width)));
-                if *digits > 0 {
-                    write_number(out, u64::from(number));
+                let mut number = first + index % count;
+                let mut text = [b'0'; DIGITS_MAX];
+                let text = text.get_mut(..*digits).unwrap_or_default();
+                for digit in text.iter_mut().rev() {
+                    *digit += (number % 10) as u8;
+                    number /= 10;
                 }
+                out.extend_from_slice(text);
             }
             Names::List(list) => {
                 if let Some(user) = list.get(index as usize % list.len()) {
@@ -135,6 +158,9 @@ impl Users {
         }
     }
 }
+
+/// Maximum number of digits of a rule.
+const DIGITS_MAX: usize = 9;
 
 /// RFC 3261 §25: unreserved and user-unreserved characters, and escapes.
 fn is_user_part(text: &str) -> bool {
@@ -159,6 +185,20 @@ mod tests {
         let names: Vec<_> = (0..4).map(|index| name(&users, index)).collect();
         assert_eq!(names, [&b"u0008"[..], b"u0009", b"u0010", b"u0008"]);
         assert_eq!(name(&Users::by_rule("alice", 0, 0, 1, "").unwrap(), 0), b"alice");
+    }
+
+    #[test]
+    fn parts_together_are_all_users_in_order() {
+        let list = (0..7).map(|index| User { name: alloc::format!("l{index}").into(), password: "".into() });
+        for users in [Users::by_rule("u", 4, 100, 7, "p").unwrap(), Users::from_list(list.collect()).unwrap()]
+        {
+            let all: Vec<_> = (0..7).map(|index| name(&users, index)).collect();
+            let parts = (0..3).map(|part| users.part(part, 3).unwrap());
+            let together: Vec<_> =
+                parts.flat_map(|part| (0..part.count()).map(move |index| name(&part, index))).collect();
+            assert_eq!(together, all);
+            assert_eq!((users.part(0, 8).map(|part| part.count()), users.part(3, 3).is_none()), (None, true));
+        }
     }
 
     #[test]

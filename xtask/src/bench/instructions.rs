@@ -5,14 +5,21 @@
 //! the repository; `--check` fails if one has grown.
 
 use super::record::Record;
+use crate::workspace::target_dir;
 use anyhow::{Context, Result, bail};
 use ringway_lab::call::Carried;
 use ringway_lab::closed_loop::Extent;
+use ringway_lab::load::Flow;
 use ringway_lab::machine;
 use ringway_lab::register::Expect;
 use ringway_lab::subject::{Environment, Operation, Routing, Settings, Under};
+use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
+use std::process::Command;
+
+/// Example of `ringway-lab` that plays the load generator without sockets.
+pub(super) const GENERATOR: &str = "generator_in_memory";
 
 /// Number of users, registered before the counting.
 const USERS: u32 = 1000;
@@ -24,6 +31,10 @@ pub(super) struct Counts {
     pub(super) register: f64,
     /// Per stateful call.
     pub(super) call: f64,
+    /// Of the load generator per registration, a peer without sockets included.
+    pub(super) generator_register: f64,
+    /// The same per call, both sides.
+    pub(super) generator_call: f64,
 }
 
 /// Counts the instructions of Ringway's release binary.
@@ -35,15 +46,33 @@ pub(super) fn count(environment: &Environment) -> Result<Counts> {
         bail!("counting instructions needs valgrind: install the package `valgrind`");
     }
     Ok(Counts {
-        register: slope(environment, Operation::Refresh(Expect::Ok), 2000)?,
-        call: slope(environment, Operation::Call(Carried::ByProxy), 500)?,
+        register: slope(2000, |count| run(environment, Operation::Refresh(Expect::Ok), count))?,
+        call: slope(500, |calls| run(environment, Operation::Call(Carried::ByProxy), calls))?,
+        generator_register: slope(500, |attempts| run_generator(environment, Flow::Register, attempts))?,
+        generator_call: slope(200, |attempts| run_generator(environment, Flow::Call, attempts))?,
     })
 }
 
-fn slope(environment: &Environment, operation: Operation, operations: u64) -> Result<f64> {
-    let few = run(environment, operation, operations)?;
-    let many = run(environment, operation, 4 * operations)?;
+fn slope(operations: u64, run: impl Fn(u64) -> Result<u64>) -> Result<f64> {
+    let few = run(operations)?;
+    let many = run(4 * operations)?;
     Ok(many.saturating_sub(few) as f64 / (3 * operations) as f64)
+}
+
+/// Runs the load generator without sockets.
+fn run_generator(environment: &Environment, flow: Flow, attempts: u64) -> Result<u64> {
+    let file = environment.folder.join(format!("callgrind.generator.{attempts}.out"));
+    let mut out = OsString::from("--callgrind-out-file=");
+    out.push(&file);
+    let mut command = Command::new("valgrind");
+    command.args(["--quiet", "--tool=callgrind"]).arg(out);
+    command.arg(target_dir().join("release/examples").join(GENERATOR));
+    command.args([flow.name(), &attempts.to_string()]);
+    let output = command.output().context("start valgrind")?;
+    if !output.status.success() {
+        bail!("{GENERATOR} ended with {}: {}", output.status, String::from_utf8_lossy(&output.stderr));
+    }
+    total_of(&file)
 }
 
 fn run(environment: &Environment, operation: Operation, operations: u64) -> Result<u64> {
@@ -53,8 +82,12 @@ fn run(environment: &Environment, operation: Operation, operations: u64) -> Resu
     subject.register_all(Expect::Ok)?;
     subject.run(operation, Extent::Operations(operations))?;
     subject.stop()?;
-    let text = fs::read_to_string(&counts).with_context(|| counts.display().to_string())?;
-    total(&text).with_context(|| format!("{} has no total", counts.display()))
+    total_of(&counts)
+}
+
+fn total_of(file: &Path) -> Result<u64> {
+    let text = fs::read_to_string(file).with_context(|| file.display().to_string())?;
+    total(&text).with_context(|| format!("{} has no total", file.display()))
 }
 
 /// Sum of all instructions in callgrind's output.
@@ -68,8 +101,13 @@ fn total(text: &str) -> Option<u64> {
 
 impl Counts {
     /// Counts by their names in the record.
-    pub(super) fn named(self) -> [(&'static str, f64); 2] {
-        [("register", self.register), ("call", self.call)]
+    pub(super) fn named(self) -> [(&'static str, f64); 4] {
+        [
+            ("register", self.register),
+            ("call", self.call),
+            ("generator-register", self.generator_register),
+            ("generator-call", self.generator_call),
+        ]
     }
 }
 

@@ -8,6 +8,7 @@
 //! Start reading at [`rows`]; the load generator is `ringway_lab::closed_loop`.
 
 mod attacks;
+mod generator;
 mod instructions;
 mod ordinary;
 mod parse;
@@ -85,6 +86,8 @@ enum Special {
     Ordinary(ordinary::Args),
     /// Measures the phone: SRTP compared with libsrtp2, timing and CPU time of calls, call set-up
     Phone(phone::Args),
+    /// Measures the CPU time of the load generator, beside a bare loop of the same packets and SIPp
+    Generator(generator::Args),
     /// The floor, as a separate process
     #[command(hide = true)]
     Floor {
@@ -106,6 +109,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if let Some(Special::Instructions { check, write }) = args.command {
         // Its figures do not depend on the time that the generator takes.
         build("ringway")?;
+        build_example("ringway-lab", instructions::GENERATOR)?;
         machine::pin_to(machine::GENERATOR_CPU)?;
         let folder = tempfile::tempdir().context("make a folder for the run")?;
         return count_instructions(&environment(folder.path())?, check, write);
@@ -123,13 +127,19 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         machine::pin_to(machine::GENERATOR_CPU)?;
         return ordinary::run(args, &root());
     }
+    if let Some(Special::Generator(args)) = &args.command {
+        build("ringway")?;
+        machine::pin_to(machine::GENERATOR_CPU)?;
+        return generator::run(args, &root());
+    }
     if let Some(Special::Attacks(args)) = &args.command {
         build("ringway")?;
         machine::pin_to(machine::GENERATOR_CPU)?;
         return attacks::run(args, &root());
     }
     build("ringway")?;
-    build_in_memory()?;
+    build_example("ringway-metal", without_sockets::PROGRAM)?;
+    build_example("ringway-lab", instructions::GENERATOR)?;
     machine::pin_to(machine::GENERATOR_CPU)?;
     let folder = tempfile::tempdir().context("make a folder for the run")?;
     let environment = environment(folder.path())?;
@@ -141,6 +151,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             | Special::Attacks(_)
             | Special::Ordinary(_)
             | Special::Phone(_)
+            | Special::Generator(_)
             | Special::Floor { .. },
         ) => Ok(()),
     }
@@ -162,10 +173,9 @@ fn build(package: &str) -> Result<()> {
     succeed(&mut cargo(&["build", "--release", "--package", package]))
 }
 
-/// The server without sockets is an example program.
-fn build_in_memory() -> Result<()> {
-    let example = ["--package", "ringway-metal", "--example", without_sockets::PROGRAM];
-    succeed(cargo(&["build", "--release"]).args(example))
+fn build_example(package: &str, example: &str) -> Result<()> {
+    let words = ["--package", package, "--example", example];
+    succeed(cargo(&["build", "--release"]).args(words))
 }
 
 fn measure_rows(args: &Args, environment: Environment) -> Result<()> {
@@ -243,7 +253,7 @@ impl Disturbance {
 
 /// Row of the instruction counts, compared with the record.
 fn instructions_row(environment: &Environment) -> Row {
-    let what = "instructions per REGISTER, per call (callgrind)";
+    let what = "instructions per REGISTER, per call; of the load generator for each (callgrind)";
     let target = "no more than 5 % above the record";
     match instructions::count(environment) {
         Ok(counts) => {
@@ -251,7 +261,7 @@ fn instructions_row(environment: &Environment) -> Row {
             let mut row = Row::single(
                 what,
                 target,
-                format!("{:.0}, {:.0}", counts.register, counts.call),
+                counts.named().map(|(_, count)| format!("{count:.0}")).join(", "),
                 grown.is_ok(),
             );
             row.note = grown.err().map(|error| format!("{error:#}")).unwrap_or_default();
@@ -263,7 +273,9 @@ fn instructions_row(environment: &Environment) -> Row {
 
 fn count_instructions(environment: &Environment, check: bool, write: bool) -> Result<()> {
     let counts = instructions::count(environment)?;
-    println!("REGISTER {:.0} instructions, call {:.0} instructions", counts.register, counts.call);
+    for (name, count) in counts.named() {
+        println!("{name}: {count:.0} instructions");
+    }
     let record = instructions::record(&root());
     if write {
         record.write(&counts.named())?;

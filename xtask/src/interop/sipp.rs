@@ -118,14 +118,22 @@ impl Sipp<'_> {
         if self.server.is_some() {
             command.args(["-m", &calls]);
         }
-        command.arg("-trace_stat").arg("-stf").arg(self.statistics_file(stage));
+        let file = self.statistics_file(stage);
+        // Of an earlier run.
+        let _ = std::fs::remove_file(&file);
+        command.arg("-trace_stat").arg("-stf").arg(file);
     }
 
     /// Runs SIPp under load to its end, which does not depend on the success of calls.
     pub(crate) fn play(&self, stage: &Stage) -> Result<Statistics> {
+        let running = self.start(stage)?;
+        self.finish(stage, running)
+    }
+
+    /// Waits for the end of a run under load.
+    pub(crate) fn finish(&self, stage: &Stage, mut running: Running) -> Result<Statistics> {
+        running.wait_for(ALL_CALLS + PATIENCE)?;
         let file = self.statistics_file(stage);
-        let _ = std::fs::remove_file(&file);
-        self.start(stage)?.wait_for(ALL_CALLS + PATIENCE)?;
         let text = std::fs::read_to_string(&file).with_context(|| format!("{}: no statistics", self.role))?;
         statistics(&text).with_context(|| format!("{} has no statistics", file.display()))
     }

@@ -1,7 +1,7 @@
 //! The server under attack.
 
 use crate::process::Process;
-use crate::subject::{Environment, Under, free_port, write_users};
+use crate::server::{Environment, Under, free_port, write_users};
 use crate::template::DOMAIN;
 use anyhow::{Context, Result};
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! Conditions under which a run fails: `p99>50ms`, `success<99.9%`.
+//! Conditions under which a run fails, `p99>50ms`, `success<99.9%`, and criteria of several.
 
 use super::{Delay, Statistics};
 use std::time::Duration;
@@ -27,6 +27,8 @@ enum Value {
     /// Percentile of the response time.
     Percentile(f64),
     Success,
+    /// Achieved rate as a share of the offered one.
+    Achieved,
     /// Retransmissions for each request.
     Retransmissions,
     /// 99th percentile of the generator's lag.
@@ -41,7 +43,8 @@ impl std::fmt::Display for CriterionError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
-            "`{}` is not a condition; write for example p99>50ms, p99.9>1s, success<99.9%, retransmissions>1% or lag>1ms",
+            "`{}` is not a condition; write for example p99>50ms, p99.9>1s, success<99.9%, achieved<99%, \
+             retransmissions>1% or lag>1ms",
             self.0
         )
     }
@@ -60,6 +63,7 @@ impl std::str::FromStr for Criterion {
             let (is_above, limit) = (rest.starts_with('>'), rest.get(1..)?);
             let (value, limit) = match name {
                 "success" => (Value::Success, share(limit)?),
+                "achieved" => (Value::Achieved, share(limit)?),
                 "retransmissions" => (Value::Retransmissions, share(limit)?),
                 "lag" => (Value::Lag, seconds(limit)?),
                 _ => {
@@ -83,22 +87,95 @@ impl std::fmt::Display for Criterion {
 impl Criterion {
     /// True if the run fails by this condition. A delay without a value fails: there was no response.
     pub fn is_met(&self, statistics: &Statistics) -> bool {
-        let seconds = |delay: Option<Duration>| delay.map(|delay| delay.as_secs_f64());
-        let value = match self.value {
-            Value::Percentile(percentile) => seconds(statistics.percentile(Delay::Response, percentile)),
-            Value::Lag => seconds(statistics.percentile(Delay::Lag, 99.0)),
-            Value::Success => Some(statistics.successes() as f64 / (statistics.ended() as f64).max(1.0)),
-            Value::Retransmissions => {
-                let counters = statistics.counters();
-                Some(counters.retransmissions as f64 / (counters.requests as f64).max(1.0))
-            }
-        };
-        match value {
+        match self.value_of(statistics) {
             Some(value) if self.is_above => value > self.limit,
             Some(value) => value < self.limit,
             None => true,
         }
     }
+
+    fn value_of(&self, statistics: &Statistics) -> Option<f64> {
+        let seconds = |delay: Option<Duration>| delay.map(|delay| delay.as_secs_f64());
+        match self.value {
+            Value::Percentile(percentile) => seconds(statistics.percentile(Delay::Response, percentile)),
+            Value::Lag => seconds(statistics.percentile(Delay::Lag, 99.0)),
+            Value::Success => Some(statistics.successes() as f64 / (statistics.ended() as f64).max(1.0)),
+            Value::Achieved => Some(statistics.achieved() / statistics.offered().max(f64::MIN_POSITIVE)),
+            Value::Retransmissions => {
+                let counters = statistics.counters();
+                Some(counters.retransmissions as f64 / (counters.requests as f64).max(1.0))
+            }
+        }
+    }
+
+    fn name(&self) -> String {
+        match self.value {
+            Value::Percentile(percentile) => format!("p{percentile}"),
+            Value::Success => "success".into(),
+            Value::Achieved => "achieved".into(),
+            Value::Retransmissions => "retransmissions".into(),
+            Value::Lag => "lag".into(),
+        }
+    }
+
+    fn in_words(&self, value: f64) -> String {
+        match self.value {
+            Value::Percentile(_) | Value::Lag if value < 1.0 => format!("{} ms", rounded(value * 1e3)),
+            Value::Percentile(_) | Value::Lag => format!("{} s", rounded(value)),
+            Value::Success | Value::Retransmissions => format!("{} %", rounded(value * 100.0)),
+            Value::Achieved => format!("{} % of the offered rate", rounded(value * 100.0)),
+        }
+    }
+}
+
+/// Conditions none of which may hold. Written as what must hold: `success ≥ 99 %, p99 ≤ 50 ms`.
+///
+/// ```
+/// use ringway_lab::load::Criteria;
+///
+/// let criteria = Criteria::new(vec!["success<99%".parse()?, "p99>50ms".parse()?]);
+/// assert_eq!(criteria.to_string(), "success ≥ 99 %, p99 ≤ 50 ms");
+/// # Ok::<(), ringway_lab::load::CriterionError>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Criteria(Vec<Criterion>);
+
+impl Criteria {
+    /// Criterion of these conditions.
+    pub const fn new(conditions: Vec<Criterion>) -> Self {
+        Self(conditions)
+    }
+
+    /// Conditions that hold, with the measured values: `success 93.2 % (≥ 99 %)`. Empty: the criterion is met.
+    pub fn missed(&self, statistics: &Statistics) -> Vec<String> {
+        let missed = self.0.iter().filter(|condition| condition.is_met(statistics));
+        let words = |condition: &Criterion| {
+            let value = condition.value_of(statistics);
+            let value = value.map_or_else(|| "none".to_owned(), |value| condition.in_words(value));
+            format!("{} {value} ({})", condition.name(), condition.bound())
+        };
+        missed.map(words).collect()
+    }
+}
+
+impl Criterion {
+    /// Value that must hold, as `≥ 99 %`.
+    fn bound(&self) -> String {
+        format!("{} {}", if self.is_above { '≤' } else { '≥' }, self.in_words(self.limit))
+    }
+}
+
+impl std::fmt::Display for Criteria {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let words = self.0.iter().map(|condition| format!("{} {}", condition.name(), condition.bound()));
+        f.write_str(&words.collect::<Vec<_>>().join(", "))
+    }
+}
+
+/// At most three significant digits behind the point, and no zeros at the end.
+fn rounded(value: f64) -> String {
+    let text = format!("{value:.3}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 fn share(text: &str) -> Option<f64> {
@@ -119,8 +196,8 @@ mod tests {
 
     #[test]
     fn conditions_are_read_or_refused() {
-        for good in ["p50>1ms", "p99.9 > 200us", "p100>1s", "success<99.9%", "lag>1ms", "retransmissions>0%"]
-        {
+        let good = ["p50>1ms", "p99.9 > 200us", "p100>1s", "success<99.9%", "lag>1ms", "retransmissions>0%"];
+        for good in good.into_iter().chain(["achieved<99%"]) {
             assert!(good.parse::<Criterion>().is_ok(), "{good}");
         }
         for bad in
@@ -136,5 +213,18 @@ mod tests {
         assert!("p99>50ms".parse::<Criterion>().unwrap().is_met(&empty));
         assert!("success<99%".parse::<Criterion>().unwrap().is_met(&empty));
         assert!(!"retransmissions>1%".parse::<Criterion>().unwrap().is_met(&empty));
+    }
+
+    #[test]
+    fn criteria_say_what_must_hold_and_what_was_missed() {
+        let conditions = ["success<100%", "achieved<99%", "retransmissions>0.5%", "p99.9>1.5s", "lag>200us"];
+        let criteria = Criteria::new(conditions.iter().map(|text| text.parse().unwrap()).collect());
+        let words = "success ≥ 100 %, achieved ≥ 99 % of the offered rate, retransmissions ≤ 0.5 %, p99.9 ≤ 1.5 s, \
+                     lag ≤ 0.2 ms";
+        assert_eq!(criteria.to_string(), words);
+        let missed = criteria.missed(&Statistics::default());
+        assert_eq!(missed.first().map(String::as_str), Some("success 0 % (≥ 100 %)"), "{missed:?}");
+        assert!(missed.contains(&"p99.9 none (≤ 1.5 s)".to_owned()), "{missed:?}");
+        assert_eq!(Criteria::default().missed(&Statistics::default()), Vec::<String>::new());
     }
 }

@@ -4,37 +4,73 @@
 //! histograms of microseconds.
 
 mod criterion;
+mod datagrams;
 mod histogram;
+pub mod in_memory;
+mod input;
+mod locals;
 mod media;
 mod plan;
 mod player;
+mod sockets;
 mod statistics;
+mod streams;
+mod target;
+mod thread;
+mod timeline;
+mod tokens;
+mod wire_counters;
 
-pub use criterion::{Criterion, CriterionError};
+pub use criterion::{Criteria, Criterion, CriterionError};
 pub use media::MediaStatistics;
 pub use plan::{Flow, Plan};
 pub use statistics::{Delay, Health, Statistics};
+pub use timeline::Slot;
+pub use wire_counters::WireCounters;
 
 use crate::machine;
 use anyhow::{Context, Result, anyhow, bail};
-use player::{Player, play};
-use ringway_load::{Action, Arrivals, Classic, Config, Counters, Generator, Outcome};
-pub use ringway_load::{CryptoSuite, Length, MediaUse, Spacing, User, Users, UsersError};
+use media::MediaThread;
+use player::Player;
+use ringway_linux::sys::{Epoll, raise_open_files};
+use ringway_load::{Arrivals, Classic, Config, Counters, Generator, Outcome};
+pub use ringway_load::{ConnectionUse, CryptoSuite, Length, MediaUse, Spacing, User, Users, UsersError};
+pub use ringway_sansio::Transport;
 use ringway_sansio::{Instant, Seed};
 pub use ringway_transaction::Timers;
 use rustix::thread::set_current_timer_slack;
 use std::num::NonZero;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::Duration;
+use target::Heard;
+use thread::play;
 
 /// State of a run that its threads share.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Shared {
     /// No attempt is started any more.
     is_stopped: AtomicBool,
+    heard: Heard,
     statistics: Mutex<Statistics>,
+}
+
+impl Shared {
+    /// State of a run whose attempts are planned from `start` on, for `length`.
+    fn new(start: Instant, length: Duration) -> Self {
+        let statistics = Mutex::new(Statistics::new(start, length));
+        Self { is_stopped: AtomicBool::new(false), heard: Heard::new(start), statistics }
+    }
+}
+
+/// Players of a thread, which one epoll watches. The first one is the caller.
+struct Company {
+    plan: Plan,
+    epoll: Arc<Epoll>,
+    players: Vec<Player>,
+    /// Media of the players' calls, until its thread is started.
+    media: Option<MediaThread>,
 }
 
 /// Running load.
@@ -44,44 +80,30 @@ pub struct Run {
     threads: Vec<JoinHandle<Result<()>>>,
 }
 
-/// Registers the called users, if there are any, and starts the load of `plan`. Follow it with [`Run::statistics`].
+/// Registers users, if the flow needs it, and starts the load of `plan`. Follow it with [`Run::statistics`].
 ///
 /// # Errors
-/// An address that is not permitted, sockets that cannot be opened, called users that cannot be registered.
+/// An address that is not permitted, sockets that cannot be opened, users that cannot be registered, a target that does not
+/// answer their registration.
 pub fn run(plan: &Plan) -> Result<Run> {
     plan.check()?;
-    let shared = Arc::new(Shared::default());
+    raise_open_files().context("raise the limit of open files")?;
     let mark = mark()?;
-    let (mut players, mut threads) = (Vec::new(), Vec::new());
-    for _ in 0..plan.threads {
-        let mut callers = Player::open(plan)?;
-        let mut together = Vec::new();
-        if plan.flow.has_callees() {
-            let mut callees = Player::open(plan)?;
-            register(plan, &mut callees)?;
-            if plan.media != MediaUse::None {
-                let (sides, thread) = media::start(plan, mark, &shared)?;
-                let [caller, callee] = sides;
-                callees.media = Some(callee);
-                callers.media = Some(caller);
-                threads.push(thread);
-            }
-            callees.generator = Some(generator(plan, &callees, plan.flow.callee(plan), None)?);
-            together.push(callees);
-        }
-        together.insert(0, callers);
-        players.push(together);
-    }
+    let companies = (0..plan.threads).map(|index| Company::open(plan.of_thread(index)?, mark));
+    let companies = companies.collect::<Result<Vec<_>>>()?;
     let start = now() + START_DELAY;
-    for (thread, mut together) in (0..).zip(players) {
-        let arrivals = Arrivals::new(plan.rate / f64::from(plan.threads), plan.spacing, start, plan.length);
-        if let Some(caller) = together.first_mut() {
-            caller.generator = Some(generator(plan, caller, plan.flow.caller(plan), Some(arrivals))?);
+    let shared = Arc::new(Shared::new(start, plan.length));
+    let mut threads = Vec::new();
+    for (index, mut company) in (0_u32..).zip(companies) {
+        // The threads take turns.
+        let first = start + Duration::from_secs_f64(f64::from(index) / plan.rate).min(plan.length);
+        company.start(first)?;
+        if let Some(media) = company.media.take() {
+            threads.push(media.start(index, &shared)?);
         }
         let shared = Arc::clone(&shared);
-        let allowed = plan.allowed_hosts.clone();
-        let body = move || play(&mut together, &shared, &allowed);
-        threads.push(thread::Builder::new().name(format!("load {thread}")).spawn(body)?);
+        let body = move || play(&mut company.players, &company.epoll, company.plan.target, &shared);
+        threads.push(std::thread::Builder::new().name(format!("load {index}")).spawn(body)?);
     }
     Ok(Run { shared, threads })
 }
@@ -114,55 +136,111 @@ impl Run {
     }
 }
 
-/// Registers the called users with the addresses of `callees`.
-fn register(plan: &Plan, callees: &mut Player) -> Result<()> {
-    let length = Duration::from_secs_f64(f64::from(plan.peers.count()) / REGISTER_RATE);
-    let arrivals = Arrivals::new(REGISTER_RATE, Default::default(), now(), length);
-    let mut config = config(plan, callees, Classic::Register, Some(arrivals))?;
-    config.users = plan.peers.clone();
-    callees.generator = Some(Generator::new(config, &seed()?, now()));
-    let shared = Shared::default();
-    play(std::slice::from_mut(callees), &shared, &plan.allowed_hosts)?;
+impl Company {
+    /// Opens the sockets, and registers users with them. Media of all threads have the same `mark`.
+    fn open(plan: Plan, mark: u64) -> Result<Self> {
+        let epoll = Arc::new(Epoll::new().context("create an epoll")?);
+        let mut players = vec![Player::open(&plan, &epoll, 0, now())?];
+        let mut media = None;
+        if plan.flow.has_callees() {
+            let mut callee = Player::open(&plan, &epoll, 1, now())?;
+            if plan.media != MediaUse::None {
+                let (sides, thread) = MediaThread::open(&plan, mark)?;
+                media = Some(thread);
+                for (player, side) in players.iter_mut().chain([&mut callee]).zip(sides) {
+                    player.media = Some(side);
+                }
+            }
+            let config = callee_config(&plan, &callee)?;
+            register(config.clone(), &epoll, &mut callee)?;
+            let scenario = Arc::new(plan.flow.callee(&plan).scenario_with(plan.media)?);
+            callee.generator = Some(Generator::new(Config { scenario, ..config }, &seed()?, now()));
+            players.push(callee);
+        }
+        if plan.flow.has_bindings()
+            && let Some(caller) = players.first_mut()
+        {
+            let config = caller_config(&plan, caller)?;
+            register(config, &epoll, caller)?;
+        }
+        Ok(Self { plan, epoll, players, media })
+    }
+
+    /// Plans the attempts of the caller.
+    fn start(&mut self, first: Instant) -> Result<()> {
+        let Self { plan, players, .. } = self;
+        let arrivals = Arrivals::new(plan.rate, plan.spacing, first, plan.length);
+        let scenario = Arc::new(plan.flow.caller(plan).scenario_with(plan.media)?);
+        if let Some(caller) = players.first_mut() {
+            match &mut caller.generator {
+                // It has registered the users.
+                Some(generator) => generator.continue_with(&scenario, arrivals),
+                None => {
+                    let mut config = caller_config(plan, caller)?;
+                    (config.scenario, config.arrivals) = (scenario, Some(arrivals));
+                    caller.generator = Some(Generator::new(config, &seed()?, now()));
+                }
+            }
+        }
+        players.iter_mut().for_each(Player::restart_counters);
+        Ok(())
+    }
+}
+
+/// Registers the users of `config` once each, with the addresses of `player`, whose generator remains.
+fn register(mut config: Config, epoll: &Epoll, player: &mut Player) -> Result<()> {
+    let count = config.users.count();
+    let length = Duration::from_secs_f64(f64::from(count) / REGISTER_RATE);
+    let start = now();
+    config.arrivals = Some(Arrivals::new(REGISTER_RATE, Spacing::Fixed, start, length));
+    let target = config.remote;
+    player.generator = Some(Generator::new(config, &seed()?, start));
+    let shared = Shared::new(start, length);
+    play(std::slice::from_mut(player), epoll, target, &shared)?;
     let statistics = shared.statistics.into_inner().unwrap_or_else(PoisonError::into_inner);
-    if let Some((outcome, count)) = statistics.failures().next() {
+    if let Some(loss) = statistics.target_loss() {
+        bail!("{loss}; it was to register {count} users before the load");
+    }
+    if let Some((outcome, failed)) = statistics.failures().next() {
         bail!(
-            "{count} of {} called users could not register: {outcome}; check the domain, the users and the password",
-            plan.peers.count()
+            "{failed} of {count} users could not register: {outcome}; check the domain, the users and the password"
         );
     }
     Ok(())
 }
 
-fn generator(
-    plan: &Plan,
-    player: &Player,
-    classic: Classic,
-    arrivals: Option<Arrivals>,
-) -> Result<Generator> {
-    Ok(Generator::new(config(plan, player, classic, arrivals)?, &seed()?, now()))
-}
-
-fn config(plan: &Plan, player: &Player, classic: Classic, arrivals: Option<Arrivals>) -> Result<Config> {
+/// Configuration of a caller that registers its users; without attempts.
+fn caller_config(plan: &Plan, player: &Player) -> Result<Config> {
     let locals = player.locals()?;
     Ok(Config {
-        scenario: Arc::new(classic.scenario_with(plan.media)?),
+        scenario: Arc::new(Classic::Register.scenario()?),
         users: plan.users.clone(),
         peers: plan.peers.clone(),
         domain: plan.domain.clone(),
-        remote: plan.target.into(),
-        transport: ringway_sansio::Transport::Udp,
-        connections: Default::default(),
+        remote: plan.target,
+        transport: plan.transport,
+        connections: plan.connections,
         media: match &player.media {
             Some(side) => side.address,
             None => *locals.first().context("a player has a socket")?,
         },
         media_use: plan.media,
         locals,
-        arrivals,
+        arrivals: None,
         timers: plan.timers,
         attempts_max: Config::ATTEMPTS_MAX,
         silence_max: Config::SILENCE_MAX,
     })
+}
+
+/// Configuration of a callee that registers the called users. Each has its connection as long as the load lasts, unless they
+/// share one.
+fn callee_config(plan: &Plan, player: &Player) -> Result<Config> {
+    let connections = match plan.connections {
+        ConnectionUse::Shared => ConnectionUse::Shared,
+        ConnectionUse::PerUser | ConnectionUse::PerAttempt => ConnectionUse::PerUser,
+    };
+    Ok(Config { users: plan.peers.clone(), connections, ..caller_config(plan, player)? })
 }
 
 /// Random number by which the media threads of a run recognize each other's packets.
@@ -191,7 +269,7 @@ pub(crate) fn exact_timers() -> Result<()> {
     set_current_timer_slack(NonZero::new(1)).context("ask for exact timers")
 }
 
-/// Attempts of the called users' registration, per second.
+/// Registrations before the load, per second.
 const REGISTER_RATE: f64 = 2_000.0;
 /// Time between the start of the threads and the first planned attempt.
 const START_DELAY: Duration = Duration::from_millis(20);

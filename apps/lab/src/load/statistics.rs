@@ -2,9 +2,12 @@
 
 use super::histogram::histogram;
 use super::media::MediaStatistics;
+use super::timeline::{Slot, Timeline};
+use super::wire_counters::WireCounters;
 use super::{Counters, Outcome};
 use hdrhistogram::Histogram;
 use ringway_load::Report;
+use ringway_sansio::Instant;
 use std::collections::{BTreeMap, HashMap};
 use std::thread::ThreadId;
 use std::time::Duration;
@@ -15,6 +18,8 @@ pub struct Statistics {
     outcomes: BTreeMap<String, u64>,
     delays: [Histogram<u64>; 5],
     late: u64,
+    target_loss: Option<String>,
+    timeline: Timeline,
     threads: HashMap<ThreadId, OfThread>,
     pub(super) media: Option<MediaStatistics>,
 }
@@ -52,7 +57,7 @@ impl Delay {
 }
 
 /// Condition of the generator itself during a run.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Health {
     /// 99th percentile of [`Delay::Lag`].
     pub lag_p99: Duration,
@@ -62,6 +67,10 @@ pub struct Health {
     pub dropped: u64,
     /// Packets to addresses that nothing may be sent to.
     pub refused_packets: u64,
+    /// Connections that the generator's own limits prevented: open files, local ports.
+    pub missed_connections: u64,
+    /// Reason why the media say more about the generator than about the network.
+    pub media: Option<String>,
 }
 
 impl Health {
@@ -70,12 +79,21 @@ impl Health {
         if self.dropped > 0 {
             return Some(format!("{} planned attempts were not started", self.dropped));
         }
+        if self.missed_connections > 0 {
+            return Some(format!(
+                "{} connections found no free local port or open file; give more --sources or a higher ulimit -n",
+                self.missed_connections
+            ));
+        }
         if self.lag_p99 > LAG_P99_MAX {
             let lag = self.lag_p99.as_secs_f64() * 1e3;
             return Some(format!("attempts started up to {lag:.1} ms late (99th percentile)"));
         }
-        (self.cpu_share > CPU_SHARE_MAX)
-            .then(|| format!("a thread of the generator used {:.0} % of a processor", self.cpu_share * 100.0))
+        if self.cpu_share > CPU_SHARE_MAX {
+            let share = self.cpu_share * 100.0;
+            return Some(format!("a thread of the generator used {share:.0} % of a processor"));
+        }
+        self.media.clone()
     }
 }
 
@@ -85,7 +103,7 @@ struct OfThread {
     open: usize,
     cpu_ns: u64,
     wall: Duration,
-    refused: u64,
+    wire: WireCounters,
 }
 
 impl Default for Statistics {
@@ -94,6 +112,8 @@ impl Default for Statistics {
             outcomes: BTreeMap::new(),
             delays: std::array::from_fn(|_| histogram()),
             late: 0,
+            target_loss: None,
+            timeline: Timeline::default(),
             threads: HashMap::new(),
             media: None,
         }
@@ -101,12 +121,18 @@ impl Default for Statistics {
 }
 
 impl Statistics {
+    /// Statistics of attempts that are planned from `start` on, for `length`.
+    pub(crate) fn new(start: Instant, length: Duration) -> Self {
+        Self { timeline: Timeline::new(start, length), ..Self::default() }
+    }
+
     pub(crate) fn add(&mut self, report: &Report) {
         let name = match report.outcome {
             Outcome::Status(status) => status.to_string(),
             other => other.name().to_owned(),
         };
         *self.outcomes.entry(name).or_default() += 1;
+        self.timeline.add(report);
         let lag = report.lag();
         self.late += u64::from(lag > LATE);
         let values = [
@@ -126,14 +152,14 @@ impl Statistics {
     pub(crate) fn set_thread(
         &mut self,
         thread: ThreadId,
-        counters: impl Iterator<Item = Counters>,
+        counters: impl Iterator<Item = (Counters, WireCounters)>,
         open: usize,
         cpu_ns: u64,
         wall: Duration,
-        refused: u64,
     ) {
-        let mut sum = Counters::default();
-        for (index, counters) in counters.enumerate() {
+        let (mut sum, mut wire) = (Counters::default(), WireCounters::default());
+        for (index, (counters, of_sockets)) in counters.enumerate() {
+            wire += of_sockets;
             if index == 0 {
                 (sum.started, sum.dropped) = (counters.started, counters.dropped);
             }
@@ -142,7 +168,16 @@ impl Statistics {
             sum.malformed += counters.malformed;
             sum.stray += counters.stray;
         }
-        self.threads.insert(thread, OfThread { counters: sum, open, cpu_ns, wall, refused });
+        self.threads.insert(thread, OfThread { counters: sum, open, cpu_ns, wall, wire });
+    }
+
+    pub(crate) fn set_target_loss(&mut self, text: String) {
+        self.target_loss.get_or_insert(text);
+    }
+
+    /// Text for the user if the run was ended because the target did not answer: the target, the time, the reason.
+    pub fn target_loss(&self) -> Option<&str> {
+        self.target_loss.as_deref()
     }
 
     /// Number of attempts with each outcome: `success`, a status code, or another name of an [`Outcome`].
@@ -181,6 +216,29 @@ impl Statistics {
         Some(Duration::from_micros(histogram.value_at_percentile(percentile)))
     }
 
+    /// Share of the values of a delay that are at most `limit`; 0 without values.
+    pub fn share_within(&self, delay: Delay, limit: Duration) -> f64 {
+        let Some(histogram) = self.delays.get(delay as usize) else { return 0.0 };
+        let limit = u64::try_from(limit.as_micros()).unwrap_or(u64::MAX);
+        histogram.count_between(0, limit) as f64 / (histogram.len() as f64).max(1.0)
+    }
+
+    /// Offered attempts a second: planned ones, with those that were not started.
+    pub fn offered(&self) -> f64 {
+        let counters = self.counters();
+        (counters.started + counters.dropped) as f64 / self.timeline.seconds().max(f64::MIN_POSITIVE)
+    }
+
+    /// Successful attempts a second, in a time as long as the load that begins with the end of the first successful one.
+    pub fn achieved(&self) -> f64 {
+        self.timeline.achieved()
+    }
+
+    /// Planned, ended and successful attempts of each second. An attempt counts when it has ended.
+    pub fn by_second(&self) -> impl Iterator<Item = Slot> {
+        self.timeline.by_second()
+    }
+
     /// Counters of all threads.
     pub fn counters(&self) -> Counters {
         self.threads.values().fold(Counters::default(), |sum, thread| Counters {
@@ -193,6 +251,13 @@ impl Statistics {
         })
     }
 
+    /// Counters of the sockets of all threads and both sides.
+    pub fn wire(&self) -> WireCounters {
+        let mut sum = WireCounters::default();
+        self.threads.values().for_each(|thread| sum += thread.wire);
+        sum
+    }
+
     /// CPU time of the generator's threads.
     pub fn generator_cpu(&self) -> Duration {
         Duration::from_nanos(self.threads.values().map(|thread| thread.cpu_ns).sum())
@@ -203,19 +268,17 @@ impl Statistics {
         self.media.as_ref()
     }
 
-    /// Reason why the results say more about the generator than about the server.
-    pub fn bottleneck(&self) -> Option<String> {
-        self.health().bottleneck().or_else(|| self.media.as_ref()?.bottleneck())
-    }
-
     /// Condition of the generator.
     pub fn health(&self) -> Health {
         let share = |thread: &OfThread| thread.cpu_ns as f64 / (thread.wall.as_nanos() as f64).max(1.0);
+        let wire = self.wire();
         Health {
             lag_p99: self.percentile(Delay::Lag, 99.0).unwrap_or_default(),
             cpu_share: self.threads.values().map(share).fold(0.0, f64::max),
             dropped: self.counters().dropped,
-            refused_packets: self.threads.values().map(|thread| thread.refused).sum(),
+            refused_packets: wire.not_permitted,
+            missed_connections: wire.over_limit + wire.no_port,
+            media: self.media.as_ref().and_then(MediaStatistics::bottleneck),
         }
     }
 }
@@ -265,11 +328,18 @@ mod tests {
 
     #[test]
     fn a_generator_that_is_late_busy_or_drops_is_the_bottleneck() {
-        let good =
-            Health { lag_p99: Duration::from_micros(80), cpu_share: 0.5, dropped: 0, refused_packets: 0 };
+        let good = Health {
+            lag_p99: Duration::from_micros(80),
+            cpu_share: 0.5,
+            dropped: 0,
+            refused_packets: 0,
+            missed_connections: 0,
+            media: None,
+        };
         assert_eq!(good.bottleneck(), None);
-        assert!(Health { lag_p99: Duration::from_millis(2), ..good }.bottleneck().is_some());
-        assert!(Health { cpu_share: 0.9, ..good }.bottleneck().is_some());
-        assert!(Health { dropped: 1, ..good }.bottleneck().is_some());
+        assert!(Health { lag_p99: Duration::from_millis(2), ..good.clone() }.bottleneck().is_some());
+        assert!(Health { cpu_share: 0.9, ..good.clone() }.bottleneck().is_some());
+        assert!(Health { missed_connections: 1, ..good.clone() }.bottleneck().is_some());
+        assert!(Health { dropped: 1, ..good.clone() }.bottleneck().is_some());
     }
 }

@@ -1,8 +1,8 @@
 //! Arguments of `ringway lab`.
 
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
-use ringway_lab::load::{Criterion, CryptoSuite, Flow, MediaUse};
-use std::net::{IpAddr, Ipv4Addr};
+use ringway_lab::load::{ConnectionUse, Criterion, CryptoSuite, Flow, MediaUse, Transport};
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -22,28 +22,59 @@ pub(crate) enum LabCommand {
         after_help = "The attempts start at planned times, however slowly the server responds, and the response time counts from the
 planned time. A result is marked invalid if the generator was the bottleneck. docs/lab.md explains it.
 
-Conditions of --fail-if: p50 to p100 of the response time (p99>50ms, p99.9>1s), success<99.9%, retransmissions>1%, lag>1ms.
+Conditions of --fail-if: p50 to p100 of the response time (p99>50ms, p99.9>1s), success<99.9%, achieved<99%,
+retransmissions>1%, lag>1ms.
 
 Examples:
   ringway lab load 127.0.0.1:5060 --scenario register --rate 1000 --sources 20
   ringway lab load 127.0.0.1:5060 --scenario call --rate 100 --users 500 --talk 5s --password-file lab.password
+  ringway lab load [::1]:5060 --scenario update --users 1000 --transport tcp --connections user
   ringway lab load 127.0.0.1:5060 --rate 3000 --pid $(pidof kamailio | cut -d' ' -f1) --json
   ringway lab load 127.0.0.1:5060 --rate 500 --fail-if 'p99>50ms' --fail-if 'success<99.9%'
 
-Exit status: 0 done, 1 a condition of --fail-if holds or the run failed, 2 bad usage."
+Exit status: 0 done; 1 a condition of --fail-if holds, the server does not answer, or the run failed; 2 bad usage."
     )]
     Load(Box<LoadArgs>),
+    /// Make a report of the results of a campaign: one HTML file with charts and tables
+    #[command(
+        after_help = "The file needs no network, no script and no other file, and can be printed. Trials in which the generator was the bottleneck
+are shown hollow and listed, and are no results. Several campaigns can be in one report if they are of the same machine.
+
+Examples:
+  ringway lab report results
+  ringway lab report monday tuesday --out week.html
+
+Exit status: 0 done, 1 the report cannot be written, 2 bad usage or results that cannot be read."
+    )]
+    Report(ReportArgs),
+}
+
+/// Arguments of `ringway lab report`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ReportArgs {
+    /// Folder with the results of `ringway lab run`, or its results.jsonl
+    #[arg(value_name = "DIR", required = true)]
+    pub(crate) results: Vec<PathBuf>,
+    /// File to write (default: report.html beside the first results)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
 }
 
 /// Arguments of `ringway lab load`.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct LoadArgs {
-    /// Address of the server; loopback, unless --allow-remote permits another one
+    /// Address of the server, one of IPv6 in brackets; loopback, unless --allow-remote permits another one
     #[arg(value_name = "HOST:PORT")]
     pub(crate) target: String,
     /// Kind of attempts
     #[arg(long, value_enum, default_value_t = ScenarioArg::Register)]
     pub(crate) scenario: ScenarioArg,
+    /// Transport to the server
+    #[arg(long, value_enum, default_value_t = TransportArg::Udp)]
+    pub(crate) transport: TransportArg,
+    /// Connections of the callers over TCP; called users have one each, unless they share one
+    #[arg(long, value_enum, default_value_t = ConnectionsArg::Shared)]
+    pub(crate) connections: ConnectionsArg,
     /// Attempts a second
     #[arg(long, value_name = "N", default_value_t = 100.0)]
     pub(crate) rate: f64,
@@ -83,13 +114,13 @@ pub(crate) struct LoadArgs {
     /// SRTP crypto suite of --media srtp
     #[arg(long, value_name = "SUITE", default_value = "AES_CM_128_HMAC_SHA1_80", value_parser = suite)]
     pub(crate) suite: CryptoSuite,
-    /// First local address
-    #[arg(long, value_name = "ADDRESS", default_value_t = Ipv4Addr::LOCALHOST)]
-    pub(crate) local: Ipv4Addr,
+    /// First local address [default: the one that packets to the server have]
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) local: Option<IpAddr>,
     /// Local addresses, from the first one on: hosts that a server with a limit for each source tells apart
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) sources: u8,
-    /// Sockets for each local address, of each thread and side
+    /// Sockets for each local address, of each thread and side; over TCP shared connections
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) sockets: u8,
     /// Threads
@@ -117,7 +148,9 @@ pub(crate) struct LoadArgs {
 pub(crate) enum ScenarioArg {
     /// Create or refresh a binding
     Register,
-    /// Remove a binding
+    /// Refresh a binding that was made before
+    Update,
+    /// Remove a binding that was made before
     Logout,
     /// Call between two users; both sides are played
     Call,
@@ -165,12 +198,54 @@ impl ScenarioArg {
     pub(crate) const fn flow(self) -> Flow {
         match self {
             Self::Register => Flow::Register,
+            Self::Update => Flow::Update,
             Self::Logout => Flow::Logout,
             Self::Call => Flow::Call,
             Self::CallNotFound => Flow::CallNotFound,
             Self::Redirect => Flow::Redirect,
             Self::Options => Flow::Options,
             Self::Message => Flow::Message,
+        }
+    }
+}
+
+/// Transport to the server.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum TransportArg {
+    /// UDP
+    Udp,
+    /// TCP
+    Tcp,
+}
+
+impl TransportArg {
+    /// The transport.
+    pub(crate) const fn transport(self) -> Transport {
+        match self {
+            Self::Udp => Transport::Udp,
+            Self::Tcp => Transport::Tcp,
+        }
+    }
+}
+
+/// Connections over TCP.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum ConnectionsArg {
+    /// One for each local address and each of its --sockets
+    Shared,
+    /// One for each user
+    User,
+    /// One for each attempt
+    Call,
+}
+
+impl ConnectionsArg {
+    /// The use of connections.
+    pub(crate) const fn connections(self) -> ConnectionUse {
+        match self {
+            Self::Shared => ConnectionUse::Shared,
+            Self::User => ConnectionUse::PerUser,
+            Self::Call => ConnectionUse::PerAttempt,
         }
     }
 }

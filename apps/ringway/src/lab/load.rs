@@ -9,18 +9,19 @@ use ringway_lab::load::{Plan, Spacing, Statistics, Timers, User, Users, run as s
 use ringway_lab::process;
 use ringway_linux::signals::{Signal, watch};
 use std::io::{IsTerminal, Write};
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Offers the load, prints its progress and its result.
 pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
     let plan = plan(args)?;
+    plan.check().map_err(|error| Failure::usage(format!("{error:#}")))?;
     let server_cpu = || args.pid.map(process::cpu_ns_of).transpose();
     server_cpu().map_err(|error| Failure::usage(format!("--pid: {error:#}")))?;
     let signals = watch().map_err(|error| Failure::failed(format!("cannot take signals: {error}")))?;
-    if !args.json && plan.flow_needs_callees() {
-        note(&format!("registering {} called users", plan.peers.count()));
+    if let Some(users) = plan.registered_before().filter(|_| !args.json) {
+        note(&format!("registering {} users before the load", users.count()));
     }
     let before = Instant::now();
     let load = start(&plan).map_err(|error| Failure::failed(format!("{error:#}")))?;
@@ -62,7 +63,8 @@ pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
     if args.pid.is_some() && cpu_ns.is_none() {
         return Err(Failure::failed("the process of --pid ended during the run"));
     }
-    if failed.is_empty() { Ok(()) } else { Err(Failure::said()) }
+    let is_lost = statistics.target_loss().is_some();
+    if failed.is_empty() && !is_lost { Ok(()) } else { Err(Failure::said()) }
 }
 
 fn progress(args: &LoadArgs, second: u64, statistics: &Statistics) -> Result<(), Failure> {
@@ -96,8 +98,11 @@ fn plan(args: &LoadArgs) -> Result<Plan, Failure> {
     if !(args.seconds.is_finite() && args.seconds > 0.0 && args.seconds <= SECONDS_MAX) {
         return Err(Failure::usage(format!("--seconds: give a number above 0 and up to {SECONDS_MAX}")));
     }
+    let target = target(&args.target, &args.allow_remote)?;
     Ok(Plan {
-        target: target(&args.target)?,
+        target,
+        transport: args.transport.transport(),
+        connections: args.connections.connections(),
         allowed_hosts: args.allow_remote.clone(),
         flow,
         rate: args.rate,
@@ -106,7 +111,7 @@ fn plan(args: &LoadArgs) -> Result<Plan, Failure> {
         users,
         peers,
         domain: args.domain.clone(),
-        local: args.local,
+        local: args.local.unwrap_or_else(|| local_towards(target)),
         sources: args.sources,
         sockets: args.sockets,
         threads: args.threads,
@@ -117,15 +122,41 @@ fn plan(args: &LoadArgs) -> Result<Plan, Failure> {
     })
 }
 
-fn target(text: &str) -> Result<std::net::SocketAddrV4, Failure> {
+/// Reads the address of the server. Of several addresses of a name, one that load may be sent to is taken, IPv4 before IPv6.
+fn target(text: &str, allowed: &[IpAddr]) -> Result<SocketAddr, Failure> {
     let addresses = text.to_socket_addrs().map_err(|error| {
-        Failure::usage(format!("{text:?} is not HOST:PORT ({error}); give for example 127.0.0.1:5060"))
+        Failure::usage(format!(
+            "{text:?} is not HOST:PORT ({error}); give for example 127.0.0.1:5060 or [::1]:5060"
+        ))
     })?;
-    let v4 = addresses.into_iter().find_map(|address| match address {
-        SocketAddr::V4(address) => Some(address),
-        SocketAddr::V6(_) => None,
-    });
-    v4.ok_or_else(|| Failure::usage(format!("{text} has no IPv4 address; the load generator has no IPv6")))
+    let mut addresses: Vec<SocketAddr> = addresses.collect();
+    addresses.sort_by_key(SocketAddr::is_ipv6);
+    let is_permitted = |address: &&SocketAddr| address.ip().is_loopback() || allowed.contains(&address.ip());
+    if let Some(address) = addresses.iter().find(is_permitted) {
+        return Ok(*address);
+    }
+    let hosts: Vec<String> = addresses.iter().map(|address| address.ip().to_string()).collect();
+    Err(Failure::usage(match hosts.first() {
+        Some(first) => format!(
+            "{text} is {}, not a loopback address; give --allow-remote {first} to send load there",
+            hosts.join(", ")
+        ),
+        None => format!("{text} has no address; give for example 127.0.0.1:5060"),
+    }))
+}
+
+/// Local address of packets to `target`. Nothing is sent.
+fn local_towards(target: SocketAddr) -> IpAddr {
+    let (any, loopback): (IpAddr, IpAddr) = match target {
+        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::LOCALHOST.into()),
+        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED.into(), Ipv6Addr::LOCALHOST.into()),
+    };
+    let routed = || {
+        let socket = UdpSocket::bind((any, 0)).ok()?;
+        socket.connect(target).ok()?;
+        Some(socket.local_addr().ok()?.ip())
+    };
+    if target.ip().is_loopback() { loopback } else { routed().unwrap_or(loopback) }
 }
 
 /// Users, and the users that they call.

@@ -3,6 +3,7 @@
 mod args;
 mod load;
 mod media;
+mod report;
 mod times;
 mod view;
 
@@ -15,5 +16,6 @@ use args::LabCommand;
 pub(crate) fn run(args: LabArgs) -> Result<(), Failure> {
     match args.command {
         LabCommand::Load(load) => load::run(&load),
+        LabCommand::Report(args) => report::run(&args),
     }
 }

@@ -2,7 +2,7 @@
 
 use super::media;
 use super::times::milliseconds;
-use ringway_lab::load::{Delay, Plan, Statistics};
+use ringway_lab::load::{ConnectionUse, Delay, Plan, Statistics};
 use serde_json::{Map, Value, json};
 
 /// Result of a run.
@@ -29,12 +29,13 @@ impl Result<'_> {
             "type": "result",
             "scenario": plan.flow.name(),
             "target": plan.target.to_string(),
-            "transport": "udp",
+            "transport": plan.transport.name(),
+            "connection_use": plan.transport.is_stream().then(|| connection_use(plan.connections)),
             "offered_per_s": plan.rate,
             "seconds": plan.length.as_secs_f64(),
             "users": plan.users.count(),
             "started": counters.started,
-            "achieved_per_s": self.achieved(),
+            "achieved_per_s": statistics.achieved(),
             "outcomes": statistics.outcomes(),
             "success_share": self.success(),
             "open": statistics.open(),
@@ -43,19 +44,22 @@ impl Result<'_> {
             "malformed": counters.malformed,
             "stray": counters.stray,
             "delays": delays,
+            "connections": plan.transport.is_stream().then(|| connections(statistics)),
             "generator": {
                 "lag_p99_ms": milliseconds(health.lag_p99),
                 "late": statistics.late(),
                 "dropped": health.dropped,
                 "refused_packets": health.refused_packets,
+                "unsent_packets": statistics.wire().unsent,
                 "cpu_us_each": self.generator_us(),
                 "cpu_share": health.cpu_share,
             },
-            "server_cpu_us_each": self.server_us(),
-            "valid": statistics.bottleneck().is_none(),
-            "invalid_because": statistics.bottleneck(),
             "media": statistics.media().map(|media| media::json(plan.media, media)),
+            "server_cpu_us_each": self.server_us(),
+            "valid": health.bottleneck().is_none(),
+            "invalid_because": health.bottleneck(),
             "stopped": self.is_stopped,
+            "target_loss": statistics.target_loss(),
             "failed_conditions": self.failed,
         })
         .to_string()
@@ -66,9 +70,17 @@ impl Result<'_> {
         let Self { plan, statistics, .. } = self;
         let (counters, health) = (statistics.counters(), statistics.health());
         let mut lines = vec![format!(
-            "{} to {} over UDP: offered {:.0}/s for {:.1} s, {} attempts started",
+            "{} to {} over {}: offered {:.0}/s for {:.1} s, {} attempts started",
             plan.flow.name(),
             plan.target,
+            match plan.transport.is_stream() {
+                true => format!(
+                    "{}, connections: {}",
+                    plan.transport.via_token(),
+                    connection_use(plan.connections)
+                ),
+                false => plan.transport.via_token().to_owned(),
+            },
             plan.rate,
             plan.length.as_secs_f64(),
             counters.started
@@ -80,7 +92,7 @@ impl Result<'_> {
             "  successful  {} ({:.2} %), {failures}; {:.0}/s achieved",
             statistics.successes(),
             self.success() * 100.0,
-            self.achieved()
+            statistics.achieved()
         ));
         lines.push(format!(
             "  retransmissions  {} for {} requests",
@@ -104,10 +116,17 @@ impl Result<'_> {
             self.generator_us(),
             health.cpu_share * 100.0
         ));
+        if plan.transport.is_stream() {
+            let wire = statistics.wire();
+            lines.push(format!(
+                "  connections  {} opened, {} accepted, {} not opened, {} closed by the server, {} broken",
+                wire.opened, wire.accepted, wire.not_opened, wire.closed_by_peer, wire.broken
+            ));
+        }
         if let Some(us) = self.server_us() {
             lines.push(format!("  server  {us:.1} µs of CPU for each attempt"));
         }
-        if let Some(reason) = statistics.bottleneck() {
+        if let Some(reason) = health.bottleneck() {
             lines.push(format!(
                 "  INVALID: the generator was the bottleneck: {reason}; lower --rate or raise --threads"
             ));
@@ -115,17 +134,13 @@ impl Result<'_> {
         if self.is_stopped {
             lines.push("  stopped before its end".to_owned());
         }
+        lines.extend(statistics.target_loss().map(|text| format!("  FAILED: {text}")));
         lines.extend(self.failed.iter().map(|limit| format!("  FAILED: {limit}")));
         lines
     }
 
     fn success(&self) -> f64 {
         self.statistics.successes() as f64 / (self.statistics.ended() as f64).max(1.0)
-    }
-
-    /// Successful attempts a second, over the time in which attempts were started.
-    fn achieved(&self) -> f64 {
-        self.statistics.successes() as f64 / self.plan.length.as_secs_f64()
     }
 
     fn generator_us(&self) -> f64 {
@@ -135,6 +150,29 @@ impl Result<'_> {
     fn server_us(&self) -> Option<f64> {
         self.server_cpu_ns.map(|ns| ns as f64 / 1e3 / (self.statistics.ended() as f64).max(1.0))
     }
+}
+
+/// Name of the use of connections, as on the command line.
+const fn connection_use(connections: ConnectionUse) -> &'static str {
+    match connections {
+        ConnectionUse::Shared => "shared",
+        ConnectionUse::PerUser => "user",
+        ConnectionUse::PerAttempt => "call",
+    }
+}
+
+fn connections(statistics: &Statistics) -> Value {
+    let wire = statistics.wire();
+    json!({
+        "open": wire.connections,
+        "opened": wire.opened,
+        "accepted": wire.accepted,
+        "not_opened": wire.not_opened,
+        "closed_by_peer": wire.closed_by_peer,
+        "broken": wire.broken,
+        "over_limit": wire.over_limit,
+        "no_port": wire.no_port,
+    })
 }
 
 /// Record of the state after a second.

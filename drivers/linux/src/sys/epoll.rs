@@ -64,6 +64,37 @@ impl Epoll {
         self.wait_ms(ready, timeout_ms)
     }
 
+    /// Waits up to `timeout`, as exactly as the thread's timer slack permits; stores the events in `ready`. Before Linux 5.11 the
+    /// time is rounded up to milliseconds.
+    pub fn wait_exact(&self, ready: &mut ReadyList, timeout: Duration) -> io::Result<()> {
+        ready.filled = 0;
+        let time = libc::timespec {
+            tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
+            tv_nsec: timeout.subsec_nanos() as libc::c_long,
+        };
+        // SAFETY: the list has the given number of elements, the time lives through the call, and no signal mask is given.
+        let count = unsafe {
+            libc::syscall(
+                libc::SYS_epoll_pwait2,
+                self.0.as_raw_fd(),
+                ready.list.as_mut_ptr(),
+                ready.list.len() as libc::c_int,
+                &raw const time,
+                std::ptr::null::<libc::sigset_t>(),
+                0,
+            )
+        };
+        match usize::try_from(count) {
+            Ok(count) => ready.filled = count,
+            Err(_) => match io::Error::last_os_error() {
+                error if error.kind() == io::ErrorKind::Interrupted => {}
+                error if error.raw_os_error() == Some(libc::ENOSYS) => return self.wait(ready, timeout),
+                error => return Err(error),
+            },
+        }
+        Ok(())
+    }
+
     fn wait_ms(&self, ready: &mut ReadyList, timeout_ms: libc::c_int) -> io::Result<()> {
         ready.filled = 0;
         // SAFETY: the list has the given number of elements.

@@ -21,7 +21,7 @@ pub use process::{
     limit_free_heap, lock_memory, monotonic, raise_open_files, set_nice, set_real_time, set_timer_slack,
     trim_heap,
 };
-pub use socket::{accept, set_buffers, wait_writable};
+pub use socket::{accept, defer_port, set_buffers, wait_writable};
 pub use stamped::{Stamped, StampedBatch, stamp_arrivals};
 
 use std::io;

@@ -26,6 +26,23 @@ pub fn accept(listener: BorrowedFd<'_>) -> io::Result<(OwnedFd, SocketAddr)> {
     Ok((fd, peer))
 }
 
+/// Makes a later `bind` to port 0 leave the choice of the port to `connect`, so that connections to different peers can share
+/// a port (ip(7), `IP_BIND_ADDRESS_NO_PORT`). It works for both address families.
+pub fn defer_port(socket: BorrowedFd<'_>) -> io::Result<()> {
+    let on: libc::c_int = 1;
+    // SAFETY: the value is an int that lives through the call, its length is given.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_IP,
+            libc::IP_BIND_ADDRESS_NO_PORT,
+            std::ptr::from_ref(&on).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
 /// Waits until `socket` is writable; false if the time limit has passed.
 pub fn wait_writable(socket: BorrowedFd<'_>, timeout: Duration) -> bool {
     let mut wanted = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLOUT, revents: 0 };

@@ -90,6 +90,19 @@ fn a_timer_ends_a_wait_at_its_time() {
 }
 
 #[test]
+fn an_exact_wait_ends_at_its_time_or_with_an_event() {
+    let (epoll, event) = (Epoll::new().unwrap(), EventFd::new().unwrap());
+    epoll.add(event.as_fd(), 7, Interest::Read).unwrap();
+    let mut ready = ReadyList::new(4);
+    let before = monotonic();
+    epoll.wait_exact(&mut ready, Duration::from_micros(300)).unwrap();
+    assert!(ready.is_empty() && monotonic() >= before + Duration::from_micros(300));
+    event.signal();
+    epoll.wait_exact(&mut ready, Duration::from_secs(60)).unwrap();
+    assert!(ready.at(0).is_some_and(|ready| ready.token == 7));
+}
+
+#[test]
 fn arrivals_are_stamped_by_the_kernel_and_long_datagrams_are_marked() {
     let (a, b) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
     stamp_arrivals(b.as_fd()).unwrap();

@@ -8,7 +8,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::hash::Hasher;
 use ringway_sansio::{Context, Flow};
-use ringway_sip::{HeaderName, Limits, Message, MessageWriter, Method};
+use ringway_sip::{HeaderName, Message, MessageWriter, Method};
 use ringway_transaction::{Incoming, MatchKey, ServerId, SlabKey, Transactions, reply_flow};
 use siphasher::sip::SipHasher13;
 
@@ -21,11 +21,11 @@ impl Generator {
         if message.method() == Method::Cancel {
             return self.on_cancel(cx, found, flow, message);
         }
-        let key = self.attempt_of(message.call_id());
-        match key {
+        let hash = self.hash_of(message.call_id());
+        match self.attempt_of(message.call_id(), hash) {
             Some(key) => self.on_request_of(cx, key, found, flow, message),
             None if message.method() == Method::Ack => self.counters.stray += 1,
-            None => self.on_first_request(cx, found, flow, message),
+            None => self.on_first_request(cx, found, flow, message, hash),
         }
     }
 
@@ -44,12 +44,10 @@ impl Generator {
         let Some(attempt) = self.attempts.get(owner).filter(|attempt| attempt.server == Some(server)) else {
             return;
         };
-        let invite = Message::parse(&attempt.last, &Limits::default());
-        if let Ok(invite) = invite.as_ref().map_err(drop)
-            && !self.transactions.is_answered(server)
-        {
+        if !self.transactions.is_answered(server) {
+            let (last, scenario) = (&attempt.last, &self.config.scenario);
             self.transactions.respond(cx, server, 487, |arena| {
-                write_refusal(invite, 487, "Request Terminated", flow, arena);
+                last.write_refusal(scenario, b"SIP/2.0 487 Request Terminated", arena);
             });
             self.end(cx, owner, Outcome::Cancelled);
         }
@@ -62,6 +60,7 @@ impl Generator {
         found: MatchKey,
         flow: Flow,
         message: &Message<'_>,
+        hash: u64,
     ) {
         let is_first = self.config.scenario.first_received() == Some(message.method().as_bytes());
         let is_room = self.attempts.len() < self.config.attempts_max;
@@ -79,7 +78,6 @@ impl Generator {
         let flow_back = Flow { connection: None, remote: self.config.remote, ..flow };
         let times = Times::new(cx.now, cx.now);
         let mut attempt = Attempt::new(self.counters.started, user, flow_back, times);
-        let hash = self.hash_of(message.call_id());
         attempt.call_id_hash = Some(hash);
         let key = self.attempts.insert(attempt);
         self.by_call_id.insert_unique(hash, (hash, key), |entry| entry.0);
@@ -120,10 +118,7 @@ impl Generator {
                 Self::note_session(attempt, self.config.media_use, message);
             }
         }
-        if scenario.needs_dialog(place + 1) {
-            attempt.keep_dialog(message);
-        }
-        if scenario.needs_last(place + 1) && !attempt.keep_last(message) {
+        if !attempt.keep(&scenario, place, message) {
             return self.end(cx, key, Outcome::Malformed);
         }
         if !is_optional {
@@ -150,12 +145,11 @@ impl Generator {
     }
 
     /// Attempt with this Call-ID: written by this generator, or received by it.
-    fn attempt_of(&self, call_id: &[u8]) -> Option<SlabKey> {
+    fn attempt_of(&self, call_id: &[u8], hash: u64) -> Option<SlabKey> {
         if self.config.scenario.is_caller() {
             let (key, number) = read_call_id(call_id, self.run)?;
             return self.attempts.get(key).filter(|attempt| attempt.number == number).map(|_| key);
         }
-        let hash = self.hash_of(call_id);
         self.by_call_id.find(hash, |entry| entry.0 == hash).map(|entry| entry.1)
     }
 

@@ -5,30 +5,34 @@ mod media;
 mod sending;
 
 use self::sending::Sent;
-use crate::attempt::{Attempt, Invite, Times};
+use crate::attempt::{Attempt, Invite, LocalText, Times, constant};
+use crate::authentication::Challenge;
 use crate::scenario::{Received as Expected, Step};
 use crate::template::{Keyword, Kind};
-use crate::{Config, ConnectionUse, MediaEvent, Outcome, Report};
+use crate::{Arrivals, Config, ConnectionUse, MediaEvent, Outcome, Report, Scenario};
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use hashbrown::HashTable;
 use ringway_sansio::{
-    ConnectionId, Context, Deadline, Event, Flow, Instant, ListenerId, Node, Received, Rng, Seed, ShardKey,
-    TimerKey, Token, Wheel,
+    ConnectionId, Context, Deadline, Event, Flow, IcmpError, Instant, ListenerId, Node, Received, Rng, Seed,
+    ShardKey, TimerKey, Token, Wheel,
 };
 use ringway_sip::{Limits, Message, Method, Start};
 use ringway_transaction::{Answer, BranchKey, ClientId, Notice, SipFramer, Slab, SlabKey, Transactions};
 
-/// Open-loop load of one thread: the callers or the callees of a scenario. A [`Node`]; its actions are reports, and
-/// the start and end of the attempts' media.
+/// Open-loop load of one thread: the callers or the callees of a scenario. A [`Node`]; its actions are reports.
 ///
 /// A caller starts attempts at the planned times of [`Config::arrivals`], a callee at each first request. Addresses that
 /// requests go to are [`Config::remote`] and, inside a dialog without routes, the peer's Contact: the driver refuses addresses
 /// that it must not send to.
 #[derive(Debug)]
 pub struct Generator {
+    /// Its scenario has the values of the keywords that do not change.
     config: Config,
+    /// Texts of the local addresses.
+    locals: Vec<LocalText>,
     transactions: Transactions<Owner, Owner>,
     attempts: Slab<Attempt>,
     /// Attempts of a callee with the keyed hash of their Call-ID.
@@ -48,6 +52,9 @@ pub struct Generator {
     media_seed: Seed,
     counters: Counters,
     notices: Vec<Notice<Owner>>,
+    /// Closed connections whose attempts have not been ended yet, and the time of the first of them.
+    closed: Vec<ConnectionId>,
+    closed_at: Option<Instant>,
 }
 
 /// State of a user.
@@ -64,6 +71,9 @@ struct UserState {
 pub enum Action {
     /// An attempt has ended.
     Ended(Report),
+    /// The connection of an ended attempt is not used any more ([`ConnectionUse::PerAttempt`]): write what is queued, and
+    /// close it.
+    Release(ConnectionId),
     /// The media of an attempt starts or ends. Not with [`MediaUse::None`](crate::MediaUse::None).
     Media(MediaEvent),
 }
@@ -101,7 +111,7 @@ enum Timer {
 
 impl Generator {
     /// Creates a generator. Generators of one run need different seeds, or their Call-IDs are equal.
-    pub fn new(config: Config, seed: &Seed, now: Instant) -> Self {
+    pub fn new(mut config: Config, seed: &Seed, now: Instant) -> Self {
         let mut rng = Rng::new(&seed.part(0));
         let run = rng.next_u64();
         let key = |part: u64| {
@@ -112,8 +122,10 @@ impl Generator {
         let limits = ringway_transaction::Limits { servers_max: usize::MAX, clients_max: usize::MAX };
         let transactions = Transactions::new(0, config.timers, limits, key(1), BranchKey::new(key(2)), now);
         let users = if config.scenario.is_caller() { config.users.count() as usize } else { 0 };
+        config.scenario = prepared(&config.scenario, &config, run);
         let is_one_each = config.scenario.has(|word| *word == Keyword::UserCallId);
         Self {
+            locals: config.locals.iter().copied().map(LocalText::new).collect(),
             config,
             transactions,
             attempts: Slab::default(),
@@ -128,7 +140,18 @@ impl Generator {
             media_seed: seed.part(4),
             counters: Counters::default(),
             notices: Vec::new(),
+            closed: Vec::new(),
+            closed_at: None,
         }
+    }
+
+    /// Plans attempts of the same users with another scenario. Call-IDs and CSeqs of the users continue, so that a REGISTER
+    /// refreshes the binding of an earlier one.
+    pub fn continue_with(&mut self, scenario: &Scenario, arrivals: Arrivals) {
+        self.config.scenario = prepared(scenario, &self.config, self.run);
+        self.is_one_each = scenario.has(|word| *word == Keyword::UserCallId);
+        self.config.arrivals = Some(arrivals);
+        self.next_user = 0;
     }
 
     /// Number of open attempts.
@@ -316,11 +339,10 @@ impl Generator {
             // Further responses, such as retransmitted 2xx, are not for a step.
             attempt.client = None;
         }
-        if scenario.needs_dialog(place + 1) {
-            attempt.keep_dialog(message);
+        if attempt.is_challenged {
+            attempt.challenge = Challenge::of(message).map(Box::new);
         }
-        let needs_last = attempt.is_challenged || scenario.needs_last(place + 1);
-        if needs_last && !attempt.keep_last(message) {
+        if !attempt.keep(&scenario, place, message) {
             return self.end(cx, key, Outcome::Malformed);
         }
         if !is_optional {
@@ -378,6 +400,34 @@ impl Generator {
             self.transactions.drop_server(server);
         }
         cx.emit(Action::Ended(attempt.report(cx.now, outcome)));
+        if let Some(connection) = attempt.flow.connection
+            && self.config.connections == ConnectionUse::PerAttempt
+            && self.config.scenario.is_caller()
+        {
+            cx.emit(Action::Release(connection));
+        }
+    }
+
+    /// Ends the attempts that wait for a response on a closed connection. One pass is for all connections that were closed
+    /// together.
+    fn end_closed(&mut self, cx: &mut Context<'_, Action>) {
+        if self.closed_at.take().is_none() {
+            return;
+        }
+        self.closed.sort_unstable();
+        let is_closed = |attempt: &Attempt| {
+            attempt.client.is_some()
+                && attempt.flow.connection.is_some_and(|id| self.closed.binary_search(&id).is_ok())
+        };
+        let ended: Vec<SlabKey> =
+            self.attempts.iter().filter(|(_, attempt)| is_closed(attempt)).map(|(key, _)| key).collect();
+        self.closed.clear();
+        for key in ended {
+            if let Some(client) = self.attempts.get(key).and_then(|attempt| attempt.client) {
+                self.transactions.drop_client(client);
+            }
+            self.end(cx, key, Outcome::Unreachable);
+        }
     }
 
     fn handle_notices(&mut self, cx: &mut Context<'_, Action>) {
@@ -392,6 +442,11 @@ impl Generator {
         }
         while self.transactions.take_gone().is_some() {}
     }
+}
+
+/// The scenario with the values of the keywords that do not change.
+fn prepared(scenario: &Scenario, config: &Config, run: u64) -> Arc<Scenario> {
+    Arc::new(scenario.with_constants(&|keyword| constant(config, run, keyword)))
 }
 
 impl Node for Generator {
@@ -424,12 +479,26 @@ impl Node for Generator {
     fn on_event(&mut self, cx: &mut Context<'_, Action>, event: Event) {
         match event {
             Event::Unreachable(token) => self.transactions.unreachable(cx, token, &mut self.notices),
-            Event::Closed(_) | Event::Resolved { .. } => {}
+            Event::Closed(connection) => {
+                self.closed.push(connection);
+                self.closed_at.get_or_insert(cx.now);
+            }
+            Event::Resolved { .. } => {}
         }
         self.handle_notices(cx);
     }
 
+    fn shard_of_quoted(quoted: &[u8], _shards: u16) -> Option<u16> {
+        ringway_transaction::shard_of_quoted(quoted).map(|_| 0)
+    }
+
+    fn on_icmp_error(&mut self, cx: &mut Context<'_, Action>, error: IcmpError<'_>) {
+        self.transactions.icmp_error(cx, error, &mut self.notices);
+        self.handle_notices(cx);
+    }
+
     fn on_timeout(&mut self, cx: &mut Context<'_, Action>) {
+        self.end_closed(cx);
         self.transactions.on_timeout(cx, &mut self.notices);
         self.handle_notices(cx);
         while let Some((key, timer)) = self.wheel.expire(cx.now) {
@@ -443,7 +512,8 @@ impl Node for Generator {
         let timer = self.wheel.next_due().map(|at| Deadline { at, reason: "a timer of an attempt" });
         let arrival = self.next_arrival().map(|at| Deadline { at, reason: "a planned attempt" });
         let transaction = self.transactions.next_deadline();
-        [timer, arrival, transaction].into_iter().flatten().min_by_key(|deadline| deadline.at)
+        let closed = self.closed_at.map(|at| Deadline { at, reason: "closed connections" });
+        [timer, arrival, transaction, closed].into_iter().flatten().min_by_key(|deadline| deadline.at)
     }
 }
 

@@ -1,12 +1,13 @@
 //! Sending of requests and responses for an attempt.
 
 use super::{Action, Generator, Timer};
-use crate::attempt::{Attempt, Filling, Invite, Unacknowledged};
-use crate::authentication::Answerable;
-use crate::template::{Keyword, Template};
-use crate::{Config, Outcome};
+use crate::Outcome;
+use crate::attempt::{Filling, Invite, Unacknowledged};
+use crate::authentication::Challenge;
+use crate::template::Template;
+use alloc::boxed::Box;
 use ringway_sansio::{Context, Token};
-use ringway_sip::{Limits, Message, Method};
+use ringway_sip::{Message, Method};
 use ringway_transaction::{Outgoing, SlabKey};
 
 /// Result of a step that sends.
@@ -29,11 +30,12 @@ impl Generator {
             // The transaction layer has sent it (RFC 3261 §17.1.1.3).
             return Sent::Yes;
         }
-        if template.has(|word| *word == Keyword::NextUrl) && !attempt.has_next_url() {
+        if template.uses.next_url && !attempt.has_next_url() {
             return Sent::Failed(Outcome::Malformed);
         }
-        let is_answer = attempt.is_challenged && template.has(|word| *word == Keyword::Authentication);
-        if is_answer && !can_answer(attempt, &self.config) {
+        let is_answer = attempt.is_challenged && template.uses.authentication;
+        let has_password = !self.config.users.password(attempt.user).is_empty();
+        if is_answer && !(has_password && attempt.challenge.is_some()) {
             return Sent::Failed(Outcome::Challenge);
         }
         let mut user_cseq = 0;
@@ -41,7 +43,7 @@ impl Generator {
             attempt.cseq += 1;
             self.counters.requests += 1;
             if let Some(user) = self.users.get_mut(attempt.user as usize) {
-                user.cseq += u32::from(template.has(|word| *word == Keyword::UserCSeq));
+                user.cseq += u32::from(template.uses.user_cseq);
                 user_cseq = user.cseq;
             }
         }
@@ -49,14 +51,21 @@ impl Generator {
             attempt.times.bye.get_or_insert(cx.now);
             Self::end_media(cx, attempt);
         }
-        let flow = match template.has(|word| *word == Keyword::NextUrl) {
+        let flow = match template.uses.next_url {
             true => attempt.dialog_flow(),
             false => attempt.flow,
         };
         let random = self.rng.next_u64();
-        let media_seed = &self.media_seed;
-        let filling =
-            Filling { config: &self.config, run: self.run, key, attempt, user_cseq, random, media_seed };
+        let filling = Filling {
+            config: &self.config,
+            locals: &self.locals,
+            run: self.run,
+            key,
+            attempt,
+            user_cseq,
+            random,
+            media_seed: &self.media_seed,
+        };
         if method == Method::Ack {
             let mut branch = b"z9hG4bKack".to_vec();
             ringway_sip::write_hex(&mut branch, random, 16);
@@ -89,9 +98,16 @@ impl Generator {
         let Some(attempt) = self.attempts.get_mut(key) else { return Sent::Yes };
         let Some(server) = attempt.server else { return Sent::Failed(Outcome::Malformed) };
         let random = self.rng.next_u64();
-        let media_seed = &self.media_seed;
-        let filling =
-            Filling { config: &self.config, run: self.run, key, attempt, user_cseq: 0, random, media_seed };
+        let filling = Filling {
+            config: &self.config,
+            locals: &self.locals,
+            run: self.run,
+            key,
+            attempt,
+            user_cseq: 0,
+            random,
+            media_seed: &self.media_seed,
+        };
         let is_sent = self.transactions.respond(cx, server, status, |arena| {
             template.write(&mut |word, start, out| filling.fill(word, b"", start, out), arena);
         });
@@ -118,15 +134,7 @@ impl Generator {
         attempt.retried_step = Some(attempt.request_step);
         attempt.is_challenged = true;
         attempt.client = None;
-        if !attempt.keep_last(challenge) {
-            return self.end(cx, key, Outcome::Malformed);
-        }
+        attempt.challenge = Challenge::of(challenge).map(Box::new);
         self.advance(cx, key);
     }
-}
-
-fn can_answer(attempt: &Attempt, config: &Config) -> bool {
-    let challenge = Message::parse(&attempt.last, &Limits::default());
-    !config.users.password(attempt.user).is_empty()
-        && challenge.is_ok_and(|message| Answerable::of(&message).is_some())
 }

@@ -7,8 +7,9 @@ mod statistics;
 
 pub use statistics::MediaStatistics;
 
-use super::plan::may_send;
-use super::{Plan, Shared, exact_timers, now, seed};
+use super::locals::may_send;
+use super::plan::Plan;
+use super::{Shared, exact_timers, now, seed};
 use crate::machine;
 use crate::wire::large_buffers;
 use anyhow::{Context, Result};
@@ -41,56 +42,58 @@ impl MediaSide {
     }
 }
 
-/// Thread with the streams of both sides.
-struct MediaThread {
+/// Streams of both sides of a thread.
+pub(crate) struct MediaThread {
     streams: MediaStreams,
     sockets: [UdpSocket; 2],
+    is_ipv4: bool,
     events: Receiver<(ListenerId, MediaEvent)>,
     allowed: Vec<IpAddr>,
-    shared: Arc<Shared>,
     out: Outbox,
     delays: Delays,
     send_errors: u64,
 }
 
-/// Starts the media thread of one generator thread; it ends when both sides are dropped.
-pub(crate) fn start(
-    plan: &Plan,
-    mark: u64,
-    shared: &Arc<Shared>,
-) -> Result<([MediaSide; 2], JoinHandle<Result<()>>)> {
-    let open = || -> Result<UdpSocket> {
-        let local = plan.local;
-        let socket =
-            UdpSocket::bind((local, 0)).with_context(|| format!("cannot open a media socket on {local}"))?;
-        socket.set_nonblocking(true).context("set a media socket")?;
-        large_buffers(&socket)?;
-        stamp_arrivals(socket.as_fd()).context("ask for arrival times")?;
-        Ok(socket)
-    };
-    let sockets = [open()?, open()?];
-    let (sender, events) = channel();
-    let side = |listener: u8, socket: &UdpSocket| -> Result<MediaSide> {
-        let address = socket.local_addr().context("read a media socket's address")?;
-        Ok(MediaSide { listener: ListenerId(listener), events: sender.clone(), address })
-    };
-    let sides = [side(0, &sockets[0])?, side(1, &sockets[1])?];
-    let mut thread = MediaThread {
-        streams: MediaStreams::new(&seed()?, mark, now()),
-        sockets,
-        events,
-        allowed: plan.allowed_hosts.clone(),
-        shared: Arc::clone(shared),
-        out: Outbox::new(),
-        delays: Delays::new(),
-        send_errors: 0,
-    };
-    let handle = thread::Builder::new().name("load media".to_owned()).spawn(move || thread.run())?;
-    Ok((sides, handle))
-}
-
 impl MediaThread {
-    fn run(&mut self) -> Result<()> {
+    /// Opens the sockets of both sides: that of the callers and that of the called users.
+    pub(crate) fn open(plan: &Plan, mark: u64) -> Result<([MediaSide; 2], Self)> {
+        let open = || -> Result<UdpSocket> {
+            let local = plan.local;
+            let socket = UdpSocket::bind((local, 0))
+                .with_context(|| format!("cannot open a media socket on {local}"))?;
+            socket.set_nonblocking(true).context("set a media socket")?;
+            large_buffers(&socket)?;
+            stamp_arrivals(socket.as_fd()).context("ask for arrival times")?;
+            Ok(socket)
+        };
+        let sockets = [open()?, open()?];
+        let (sender, events) = channel();
+        let side = |listener: u8, socket: &UdpSocket| -> Result<MediaSide> {
+            let address = socket.local_addr().context("read a media socket's address")?;
+            Ok(MediaSide { listener: ListenerId(listener), events: sender.clone(), address })
+        };
+        let sides = [side(0, &sockets[0])?, side(1, &sockets[1])?];
+        let thread = Self {
+            streams: MediaStreams::new(&seed()?, mark, now()),
+            sockets,
+            is_ipv4: plan.local.is_ipv4(),
+            events,
+            allowed: plan.allowed_hosts.clone(),
+            out: Outbox::new(),
+            delays: Delays::new(),
+            send_errors: 0,
+        };
+        Ok((sides, thread))
+    }
+
+    /// Starts the thread; it ends when both sides are dropped.
+    pub(crate) fn start(mut self, index: u32, shared: &Arc<Shared>) -> Result<JoinHandle<Result<()>>> {
+        let shared = Arc::clone(shared);
+        let builder = thread::Builder::new().name(format!("media {index}"));
+        Ok(builder.spawn(move || self.run(&shared))?)
+    }
+
+    fn run(&mut self, shared: &Shared) -> Result<()> {
         exact_timers()?;
         let (mut inbound, mut outbound) = (StampedBatch::new(RECEIVE_BATCH), SendBatch::new(SEND_BATCH));
         let (cpu_start, wall_start) = (machine::thread_cpu_ns(), now());
@@ -116,7 +119,7 @@ impl MediaThread {
             let is_done = !is_open && self.streams.is_empty();
             if is_done || time.since(transferred) > TRANSFER_EVERY {
                 transferred = time;
-                self.transfer(machine::thread_cpu_ns() - cpu_start, time.since(wall_start));
+                self.transfer(shared, machine::thread_cpu_ns() - cpu_start, time.since(wall_start));
             }
             if is_done {
                 return Ok(());
@@ -138,7 +141,7 @@ impl MediaThread {
 
     fn on_event(&mut self, listener: ListenerId, event: &MediaEvent) {
         if let MediaEvent::Started(start) = event
-            && !(start.remote.is_ipv4() && may_send(start.remote.ip(), &self.allowed))
+            && !(start.remote.is_ipv4() == self.is_ipv4 && may_send(start.remote.ip(), &self.allowed))
         {
             return self.streams.refuse(MediaRefusal::Address);
         }
@@ -204,13 +207,13 @@ impl MediaThread {
         self.out.clear();
     }
 
-    fn transfer(&mut self, cpu_ns: u64, wall: Duration) {
+    fn transfer(&mut self, shared: &Shared, cpu_ns: u64, wall: Duration) {
         while let Some(report) = self.streams.take_ended() {
             self.delays.add_report(&report);
         }
-        let mut statistics = self.shared.statistics.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut statistics = shared.statistics.lock().unwrap_or_else(PoisonError::into_inner);
         let thread = thread::current().id();
-        statistics.set_thread(thread, std::iter::empty(), 0, cpu_ns, wall, 0);
+        statistics.set_thread(thread, std::iter::empty(), 0, cpu_ns, wall);
         let media = statistics.media.get_or_insert_default();
         media.add(thread, self.streams.counters(), self.send_errors, cpu_ns, &mut self.delays);
     }
@@ -268,7 +271,9 @@ mod tests {
             users: users.clone(),
             peers: users,
             domain: "localhost".to_owned(),
-            local: std::net::Ipv4Addr::LOCALHOST,
+            local: std::net::Ipv4Addr::LOCALHOST.into(),
+            transport: ringway_sansio::Transport::Udp,
+            connections: Default::default(),
             sources: 1,
             sockets: 1,
             threads: 1,
@@ -293,8 +298,9 @@ mod tests {
 
     #[test]
     fn packets_go_to_permitted_addresses_only() {
-        let shared = Arc::new(Shared::default());
-        let (sides, thread) = start(&plan(), 1, &shared).unwrap();
+        let shared = Arc::new(Shared::new(now(), Duration::from_secs(1)));
+        let (sides, thread) = MediaThread::open(&plan(), 1).unwrap();
+        let thread = thread.start(0, &shared).unwrap();
         let phone = UdpSocket::bind("127.0.0.1:0").unwrap();
         sides[0].report(started(phone.local_addr().unwrap()));
         sides[1].report(started("192.0.2.1:4000".parse().unwrap()));

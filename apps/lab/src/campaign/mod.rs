@@ -1,0 +1,3 @@
+//! Campaigns: experiments on servers, one after another.
+
+pub mod search;

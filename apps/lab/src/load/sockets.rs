@@ -1,0 +1,127 @@
+//! Sockets of one side of the load, of any transport.
+
+use super::datagrams::{Batches, Datagrams};
+use super::input::Input;
+use super::locals::{Locals, may_send};
+use super::streams::Streams;
+use super::tokens::Place;
+use super::wire_counters::WireCounters;
+use anyhow::Result;
+use ringway_linux::sys::{Epoll, Ready};
+use ringway_sansio::{ConnectionId, Event, Instant, Outbox, Transport};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+/// Sockets of one side.
+pub(crate) struct Sockets {
+    kind: Kind,
+    allowed: Arc<[IpAddr]>,
+    pub(crate) counters: WireCounters,
+}
+
+enum Kind {
+    Datagrams(Datagrams),
+    Streams(Box<Streams>),
+}
+
+impl Sockets {
+    /// Opens sockets for packets to `target` and to the hosts that are allowed.
+    pub(crate) fn open(
+        transport: Transport,
+        locals: &Locals,
+        target: SocketAddr,
+        allowed: Arc<[IpAddr]>,
+        (epoll, player): (&Arc<Epoll>, u8),
+        now: Instant,
+    ) -> Result<Self> {
+        let kind = match transport {
+            Transport::Udp => Kind::Datagrams(Datagrams::open(locals, target, epoll, player)?),
+            Transport::Tcp => Kind::Streams(Streams::open(locals, epoll, player, now)?.into()),
+        };
+        Ok(Self { kind, allowed, counters: WireCounters::default() })
+    }
+
+    /// Addresses of the sockets that packets of peers arrive at.
+    pub(crate) fn locals(&self) -> Result<Vec<SocketAddr>> {
+        match &self.kind {
+            Kind::Datagrams(datagrams) => datagrams.locals(),
+            Kind::Streams(streams) => Ok(streams.locals()),
+        }
+    }
+
+    /// Receives from a socket. True: call [`Sockets::finish`] after the responses are sent.
+    pub(crate) fn receive(
+        &mut self,
+        place: Place,
+        ready: Ready,
+        now: Instant,
+        batches: &mut Batches,
+        each: &mut dyn FnMut(Input<'_>),
+    ) -> Result<bool> {
+        let counters = &mut self.counters;
+        match (&mut self.kind, place) {
+            (Kind::Datagrams(datagrams), Place::Socket(index)) => {
+                datagrams.receive(index, ready.error, batches, counters, each)?;
+            }
+            (Kind::Streams(streams), Place::Socket(index)) => streams.accept(index, now, counters),
+            (Kind::Streams(streams), Place::Connection(key)) => {
+                if ready.write {
+                    streams.writable(key, now, counters);
+                }
+                return Ok(ready.read && streams.read(key, now, counters, each));
+            }
+            (Kind::Datagrams(_), Place::Connection(_)) => {}
+        }
+        Ok(false)
+    }
+
+    /// Closes a connection that receives nothing more, once everything is written.
+    pub(crate) fn finish(&mut self, place: Place) {
+        if let (Kind::Streams(streams), Place::Connection(key)) = (&mut self.kind, place) {
+            streams.finish(key, &mut self.counters);
+        }
+    }
+
+    /// Sends the packets of `out` and empties it. Packets to addresses that are not permitted are counted.
+    pub(crate) fn send(&mut self, out: &mut Outbox, batches: &mut Batches, now: Instant) {
+        if !out.is_empty() {
+            let allowed = &self.allowed;
+            let is_permitted = |to: SocketAddr| may_send(to.ip(), allowed);
+            match &mut self.kind {
+                Kind::Datagrams(datagrams) => datagrams.send(out, is_permitted, batches, &mut self.counters),
+                Kind::Streams(streams) => streams.send(out, is_permitted, now, &mut self.counters),
+            }
+        }
+        out.clear();
+    }
+
+    /// Takes an event for the generator.
+    pub(crate) fn take_event(&mut self) -> Option<Event> {
+        match &mut self.kind {
+            Kind::Datagrams(_) => None,
+            Kind::Streams(streams) => streams.take_event(),
+        }
+    }
+
+    /// Closes a connection that the generator does not use any more.
+    pub(crate) fn release(&mut self, id: ConnectionId, now: Instant) {
+        if let Kind::Streams(streams) = &mut self.kind {
+            streams.release(id, now, &mut self.counters);
+        }
+    }
+
+    /// Runs due timers of connections.
+    pub(crate) fn expire(&mut self, now: Instant) {
+        if let Kind::Streams(streams) = &mut self.kind {
+            streams.expire(now, &mut self.counters);
+        }
+    }
+
+    /// Time of the next [`Sockets::expire`].
+    pub(crate) fn next_due(&self) -> Option<Instant> {
+        match &self.kind {
+            Kind::Datagrams(_) => None,
+            Kind::Streams(streams) => streams.next_due(),
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Detection of a target that does not answer.
+
+use ringway_sansio::{Instant, Outbox, Token};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Time of the last received message, of all threads.
+#[derive(Debug)]
+pub(crate) struct Heard {
+    start: Instant,
+    /// In nanoseconds; 0: none yet.
+    at: AtomicU64,
+}
+
+impl Heard {
+    pub(crate) const fn new(start: Instant) -> Self {
+        Self { start, at: AtomicU64::new(0) }
+    }
+
+    /// Notes a received message.
+    pub(crate) fn note(&self, now: Instant) {
+        self.at.fetch_max(now.as_nanos(), Ordering::Relaxed);
+    }
+
+    fn last(&self) -> Option<Instant> {
+        match self.at.load(Ordering::Relaxed) {
+            0 => None,
+            nanos => Some(Instant::from_nanos(nanos)),
+        }
+    }
+}
+
+/// Requests of one thread that are not answered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TargetWatch {
+    target: SocketAddr,
+    /// Time of the first request after the last received message.
+    unanswered_since: Option<Instant>,
+    /// Number of refusals so far.
+    refused: u64,
+    /// Time of the first refusal after the last received message.
+    refused_since: Option<Instant>,
+}
+
+impl TargetWatch {
+    pub(crate) const fn new(target: SocketAddr) -> Self {
+        Self { target, unanswered_since: None, refused: 0, refused_since: None }
+    }
+
+    /// Notes a message of any peer.
+    pub(crate) const fn heard(&mut self) {
+        self.unanswered_since = None;
+        self.refused_since = None;
+    }
+
+    /// Notes packets that are about to be sent.
+    pub(crate) fn sending(&mut self, out: &Outbox, now: Instant) {
+        let is_request = |(packet, bytes): (&ringway_sansio::Packet, &[u8])| {
+            packet.token != Token::NONE && !bytes.starts_with(b"SIP/2.0 ")
+        };
+        if self.unanswered_since.is_none() && out.packets().any(is_request) {
+            self.unanswered_since = Some(now);
+        }
+    }
+
+    /// Notes the number of refusals so far: ICMP errors, refused connections.
+    pub(crate) const fn refusals(&mut self, count: u64, now: Instant) {
+        if count > self.refused && self.refused_since.is_none() {
+            self.refused_since = Some(now);
+        }
+        self.refused = count;
+    }
+
+    /// Text for the user if the target does not answer any more.
+    pub(crate) fn loss(&self, heard: &Heard, now: Instant) -> Option<String> {
+        let Self { target, .. } = self;
+        let last = heard.last();
+        let is_refused = self.refused_since.is_some_and(|since| {
+            last.is_none_or(|last| now.since(last) >= REFUSED_MAX && now.since(since) >= REFUSED_MAX)
+        });
+        let silence_max = if last.is_some() { SILENCE_MAX } else { FIRST_SILENCE_MAX };
+        let is_silent = self.unanswered_since.is_some_and(|since| {
+            now.since(since) >= silence_max && last.is_none_or(|last| now.since(last) >= silence_max)
+        });
+        if !(is_refused || is_silent) {
+            return None;
+        }
+        let reason = if is_refused { "it refuses packets" } else { "nothing was received" };
+        Some(match last {
+            None => format!(
+                "{target} does not answer: {reason} ({:.1} s); check the address, the transport, and that the server runs",
+                now.since(heard.start).as_secs_f64()
+            ),
+            Some(last) => format!(
+                "{target} stopped answering {:.1} s after the start: {reason} since then ({:.1} s); the load was ended",
+                last.since(heard.start).as_secs_f64(),
+                now.since(last).as_secs_f64()
+            ),
+        })
+    }
+}
+
+/// Time without any message after which a target that never answered is given up.
+const FIRST_SILENCE_MAX: Duration = Duration::from_secs(3);
+/// Time without any message, although requests are unanswered, after which the load is ended.
+const SILENCE_MAX: Duration = Duration::from_secs(5);
+/// Time of refusals without any message after which the load is ended.
+const REFUSED_MAX: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ringway_sansio::{Flow, ListenerId};
+
+    const START: Instant = Instant::from_secs(10);
+
+    fn watch() -> (TargetWatch, Heard, Outbox) {
+        let target: SocketAddr = "127.0.0.1:5060".parse().unwrap();
+        let mut out = Outbox::new();
+        out.send(Flow::udp(ListenerId(0), target), Token(5), b"OPTIONS sip:x SIP/2.0\r\n");
+        (TargetWatch::new(target), Heard::new(START), out)
+    }
+
+    fn after(seconds: f64) -> Instant {
+        START + Duration::from_secs_f64(seconds)
+    }
+
+    #[test]
+    fn a_target_that_never_answers_is_given_up_after_seconds_and_one_that_refuses_at_once() {
+        let (mut watch, heard, out) = watch();
+        assert_eq!(watch.loss(&heard, after(60.0)), None, "nothing was sent");
+        watch.sending(&out, after(1.0));
+        watch.sending(&out, after(3.5));
+        assert_eq!(watch.loss(&heard, after(3.9)), None);
+        assert!(watch.loss(&heard, after(4.0)).unwrap().starts_with("127.0.0.1:5060 does not answer"));
+        watch.refusals(1, after(1.1));
+        assert!(watch.loss(&heard, after(1.1)).unwrap().contains("refuses"));
+    }
+
+    #[test]
+    fn a_target_that_dies_is_given_up_and_a_quiet_one_is_not() {
+        let (mut watch, heard, mut out) = watch();
+        watch.sending(&out, after(1.0));
+        heard.note(after(1.5));
+        watch.heard();
+        assert_eq!(watch.loss(&heard, after(100.0)), None, "no request is unanswered");
+        out.clear();
+        out.send(Flow::udp(ListenerId(0), "127.0.0.1:5060".parse().unwrap()), Token::NONE, b"ACK");
+        out.send(Flow::udp(ListenerId(0), "127.0.0.1:5060".parse().unwrap()), Token(7), b"SIP/2.0 200 OK");
+        watch.sending(&out, after(100.0));
+        assert_eq!(watch.loss(&heard, after(200.0)), None, "an ACK and a response need no answer");
+        out.send(Flow::udp(ListenerId(0), "127.0.0.1:5060".parse().unwrap()), Token(8), b"BYE");
+        watch.sending(&out, after(200.0));
+        assert_eq!(watch.loss(&heard, after(204.0)), None);
+        let text = watch.loss(&heard, after(205.0)).unwrap();
+        assert!(text.contains("stopped answering 1.5 s after the start"), "{text}");
+    }
+
+    #[test]
+    fn a_refusal_is_forgotten_with_the_next_message() {
+        let (mut watch, heard, out) = watch();
+        heard.note(after(1.0));
+        watch.sending(&out, after(1.9));
+        watch.refusals(3, after(2.0));
+        assert_eq!(watch.loss(&heard, after(2.5)), None, "it may be starting anew");
+        assert!(watch.loss(&heard, after(3.0)).unwrap().contains("refuses"));
+        heard.note(after(3.0));
+        watch.heard();
+        assert_eq!(watch.loss(&heard, after(60.0)), None);
+    }
+}

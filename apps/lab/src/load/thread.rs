@@ -1,0 +1,142 @@
+//! Loop of a thread.
+
+use super::datagrams::Batches;
+use super::player::{Buffers, Player};
+use super::target::TargetWatch;
+use super::tokens::read_token;
+use super::{Shared, exact_timers, now};
+use crate::machine;
+use anyhow::{Context as _, Result};
+use ringway_linux::sys::{Epoll, ReadyList};
+use ringway_load::{Action, Report};
+use ringway_sansio::{Instant, Outbox};
+use std::net::SocketAddr;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// State of a thread's loop.
+struct Thread<'a> {
+    shared: &'a Shared,
+    watch: TargetWatch,
+    buffers: Buffers,
+    /// Number of the player whose reports count.
+    caller: u8,
+    /// Reports of the callers since the last transfer to [`Shared`].
+    reports: Vec<Report>,
+}
+
+/// Runs the players, which `epoll` watches, until the first one has no attempt left, or the run is stopped. The first one is
+/// the caller, whose reports count.
+pub(crate) fn play(players: &mut [Player], epoll: &Epoll, target: SocketAddr, shared: &Shared) -> Result<()> {
+    exact_timers()?;
+    let buffers = Buffers { batches: Batches::new(), out: Outbox::new(), actions: Vec::new() };
+    let caller = players.first().map_or(0, |player| player.number);
+    let watch = TargetWatch::new(target);
+    let mut thread = Thread { shared, watch, buffers, caller, reports: Vec::new() };
+    let mut ready = ReadyList::new(READY_MAX);
+    let cpu_start = machine::thread_cpu_ns();
+    let wall_start = now();
+    let mut drained_at = None;
+    loop {
+        let now = now();
+        thread.receive(players, &ready, now)?;
+        thread.run(players, now);
+        thread.look_at_target(players, now);
+        let is_done = players.first().is_none_or(Player::is_done);
+        let cpu_ns = machine::thread_cpu_ns() - cpu_start;
+        thread.transfer(players, cpu_ns, now.since(wall_start), is_done);
+        if is_done {
+            // Late responses get their ACK.
+            let until = *drained_at.get_or_insert(now + DRAIN);
+            if now >= until || players.len() == 1 {
+                return Ok(());
+            }
+        }
+        let next = players.iter().filter_map(Player::next_due).min();
+        let left = next.map_or(WAIT_MAX, |at| at.since(now)).min(WAIT_MAX);
+        epoll.wait_exact(&mut ready, left).context("wait for packets")?;
+    }
+}
+
+impl Thread<'_> {
+    /// Handles the ready sockets.
+    fn receive(&mut self, players: &mut [Player], ready: &ReadyList, now: Instant) -> Result<()> {
+        let mut is_heard = false;
+        for ready in (0..ready.len()).filter_map(|index| ready.at(index)) {
+            let (number, place) = read_token(ready.token);
+            let Some(player) = players.iter_mut().find(|player| player.number == number) else { continue };
+            let (messages, is_last) = player.receive(place, ready, now, &mut self.buffers)?;
+            is_heard |= messages > 0;
+            self.send(player, now);
+            if is_last {
+                player.sockets.finish(place);
+            }
+        }
+        if is_heard {
+            self.shared.heard.note(now);
+            self.watch.heard();
+        }
+        Ok(())
+    }
+
+    /// Runs what is due.
+    fn run(&mut self, players: &mut [Player], now: Instant) {
+        let is_stopped = self.shared.is_stopped.load(Ordering::Relaxed);
+        for player in players {
+            player.run(now, is_stopped && player.number == self.caller, &mut self.buffers);
+            self.send(player, now);
+        }
+    }
+
+    /// Sends the packets of a player and does its actions.
+    fn send(&mut self, player: &mut Player, now: Instant) {
+        let Buffers { batches, out, actions } = &mut self.buffers;
+        self.watch.sending(out, now);
+        player.sockets.send(out, batches, now);
+        for action in actions.drain(..) {
+            match action {
+                Action::Ended(report) if player.number == self.caller => self.reports.push(report),
+                Action::Ended(_) => {}
+                Action::Release(connection) => player.sockets.release(connection, now),
+                Action::Media(event) => {
+                    if let Some(media) = &player.media {
+                        media.report(event);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Ends the run if the target does not answer.
+    fn look_at_target(&mut self, players: &[Player], now: Instant) {
+        let refused = players.iter().map(|player| player.sockets.counters.refused).sum();
+        self.watch.refusals(refused, now);
+        if let Some(loss) = self.watch.loss(&self.shared.heard, now)
+            && !self.shared.is_stopped.swap(true, Ordering::Relaxed)
+        {
+            self.shared.statistics.lock().unwrap_or_else(PoisonError::into_inner).set_target_loss(loss);
+        }
+    }
+
+    /// Adds reports and counters to the shared statistics.
+    fn transfer(&mut self, players: &[Player], cpu_ns: u64, wall: Duration, is_done: bool) {
+        if self.reports.len() < REPORTS_MIN && !is_done && wall.subsec_millis() % 100 > 5 {
+            return;
+        }
+        let mut statistics = self.shared.statistics.lock().unwrap_or_else(PoisonError::into_inner);
+        self.reports.drain(..).for_each(|report| statistics.add(&report));
+        let open = players.first().map_or(0, Player::open_attempts);
+        let counters = players.iter().map(|player| (player.counters(), player.sockets.counters));
+        statistics.set_thread(std::thread::current().id(), counters, open, cpu_ns, wall);
+    }
+}
+
+/// Longest sleep, so that a stop is noticed.
+const WAIT_MAX: Duration = Duration::from_millis(100);
+/// Time for late responses after the last attempt.
+const DRAIN: Duration = Duration::from_millis(200);
+/// Number of reports that are transferred at once.
+const REPORTS_MIN: usize = 256;
+/// Maximum number of ready descriptors that are handled together.
+const READY_MAX: usize = 512;

@@ -1,0 +1,483 @@
+//! Records of a campaign in `results.jsonl`: a JSON object on each line.
+//!
+//! Times are in milliseconds, CPU time is in microseconds, rates are a second. A value that was not measured is `null`. A reader
+//! ignores fields that it does not use.
+
+use anyhow::{Context, Result, anyhow, bail};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+/// Name of the file in the folder of the results.
+pub const FILE: &str = "results.jsonl";
+
+/// Version of the records.
+pub const FORMAT: u32 = 1;
+
+/// One line of `results.jsonl`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "record", rename_all = "lowercase")]
+pub enum Record {
+    /// Start of the campaign; the first record.
+    Campaign(Campaign),
+    /// A server.
+    Target(Target),
+    /// An experiment; follows the targets.
+    Experiment(Experiment),
+    /// Generator against generator, without a server (RFC 7502 §6.1).
+    Baseline(Box<Measurement>),
+    /// One trial.
+    Measurement(Box<Measurement>),
+    /// Highest rate at which the criterion was met.
+    Peak(Peak),
+    /// Two targets beside each other.
+    Comparison(Comparison),
+    /// An experiment that could not be done with one target.
+    Failed(Failed),
+    /// End of the campaign; the last record.
+    End(End),
+}
+
+/// Start of a campaign.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Campaign {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// Time of the start, RFC 3339.
+    pub started: String,
+    /// Command line.
+    pub command: String,
+    /// Version of Ringway's lab.
+    pub version: String,
+    /// One short trial of each point; the figures are indicative.
+    pub quick: bool,
+    /// Order of the targets in the trials, such as `ABBA`.
+    pub interleaving: String,
+    /// Machine of the campaign.
+    pub machine: Machine,
+}
+
+/// Machine of a campaign.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Machine {
+    /// Hash of what makes results comparable: processors, kernel, the system's machine-id.
+    pub id: String,
+    /// Model of the processors.
+    pub cpu: String,
+    /// Number of processors.
+    pub processors: u32,
+    /// Release of the kernel.
+    pub kernel: String,
+    /// Memory in MB.
+    pub memory_mb: u64,
+    /// Name of the system.
+    pub os: String,
+    /// Load averages before the campaign.
+    pub loadavg: String,
+    /// Share of a processor that the hypervisor took before the campaign, from 0 to 1.
+    pub steal: f64,
+}
+
+/// A server.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Target {
+    /// Name of the target on the command line.
+    pub target: String,
+    /// Version, as the program prints it.
+    pub version: String,
+    /// Command that started it.
+    pub command: String,
+    /// Text of its configuration.
+    pub settings: String,
+}
+
+/// An experiment in one variant.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Experiment {
+    /// Name of the experiment on the command line.
+    pub experiment: String,
+    /// Title.
+    pub title: String,
+    /// Table or figure of the documents that it reproduces; empty if none.
+    pub reproduces: String,
+    /// Form of its chart.
+    pub chart: Chart,
+    /// Kind of attempts.
+    pub scenario: String,
+    /// Transports of the variants, such as `udp, tcp`.
+    pub transport: String,
+    /// Algorithms of the variants: `none`, `MD5` or `SHA-256`.
+    pub digest: String,
+    /// Criterion in words.
+    pub criterion: String,
+    /// Command that runs only this experiment.
+    pub command: String,
+}
+
+/// Form of a chart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Chart {
+    /// Offered against achieved rate, delays against offered rate.
+    #[default]
+    Rates,
+    /// Variants or targets beside each other at one rate.
+    Compare,
+    /// Highest rates.
+    Peak,
+    /// Achieved rate at multiples of the peak.
+    Overload,
+    /// Memory and CPU time of idle connections.
+    Idle,
+}
+
+/// Result of one trial.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Measurement {
+    /// Name of the experiment.
+    pub experiment: String,
+    /// Variant, such as `tcp, digest MD5`.
+    pub variant: String,
+    /// Name of the target.
+    pub target: String,
+    /// Number of the trial, from 1.
+    pub trial: u32,
+    /// Offered attempts a second.
+    pub rate: f64,
+    /// Offered rate as a multiple of the peak, in an experiment that overloads.
+    pub multiple: Option<f64>,
+    /// Seconds during which attempts were planned.
+    pub seconds: f64,
+    /// Planned attempts.
+    pub planned: u64,
+    /// Started attempts.
+    pub started: u64,
+    /// Successful attempts.
+    pub successes: u64,
+    /// Failed attempts by status code or by another reason.
+    pub failures: BTreeMap<String, u64>,
+    /// Successful attempts a second.
+    pub achieved: f64,
+    /// Sent requests, without retransmissions.
+    pub requests: u64,
+    /// Retransmissions.
+    pub retransmissions: u64,
+    /// Planned start to the final response.
+    pub response_ms: Option<Percentiles>,
+    /// First send to the final response.
+    pub service_ms: Option<Percentiles>,
+    /// First send to the first response other than 100 (RFC 6076: session request delay).
+    pub first_response_ms: Option<Percentiles>,
+    /// BYE to its response (RFC 6076: session disconnect delay).
+    pub disconnect_ms: Option<Percentiles>,
+    /// Planned start to the first send.
+    pub lag_ms: Option<Percentiles>,
+    /// Distribution of the response time: milliseconds, share of the responses up to then. At most 60 points.
+    pub cdf: Vec<[f64; 2]>,
+    /// Shares of the response times of 0 to 30 ms, to 60, 90, 120, 150 and above.
+    pub buckets30: [f64; 6],
+    /// CPU time of the server for each attempt.
+    pub server_cpu_us: Option<f64>,
+    /// Resident memory of the server's processes at the end.
+    pub server_memory_kb: Option<u64>,
+    /// Share of a processor that other programs used.
+    pub others_share: f64,
+    /// Share of a processor that the hypervisor took.
+    pub steal: f64,
+    /// Idle connections of this measurement.
+    pub idle: Option<Idle>,
+    /// Condition of the generator.
+    pub generator: Generator,
+    /// The generator was not the bottleneck.
+    pub valid: bool,
+    /// Reason for which the trial does not count; empty if it does.
+    pub invalid_because: String,
+    /// The criterion was met.
+    pub criterion_met: bool,
+    /// Missed parts of the criterion; empty if it was met.
+    pub criterion_missed: String,
+    /// Second, and in it: planned, ended and successful attempts, retransmissions.
+    pub seconds_series: Vec<[u64; 5]>,
+}
+
+/// Percentiles in milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Percentiles {
+    /// Median.
+    pub p50: f64,
+    /// 90th percentile.
+    pub p90: f64,
+    /// 99th percentile.
+    pub p99: f64,
+    /// 99.9th percentile.
+    pub p999: f64,
+    /// Maximum.
+    pub max: f64,
+}
+
+/// Condition of the generator.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Generator {
+    /// CPU time of its busiest thread as a share of a processor.
+    pub cpu_share: f64,
+    /// CPU time for each attempt.
+    pub cpu_us: f64,
+    /// Planned attempts that were not started.
+    pub dropped: u64,
+    /// Attempts that started more than 1 ms late.
+    pub late: u64,
+}
+
+/// Idle connections.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Idle {
+    /// Number of open connections.
+    pub connections: u32,
+    /// Resident memory of the server for each connection, in bytes.
+    pub memory_bytes_each: f64,
+    /// CPU time of the server in a second with all connections idle, in microseconds.
+    pub cpu_us_per_second: f64,
+    /// CPU time of the server to accept each connection and answer its first request, in microseconds.
+    pub cpu_us_to_open: f64,
+}
+
+/// Highest rate at which a target meets the criterion.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Peak {
+    /// Name of the experiment.
+    pub experiment: String,
+    /// Variant.
+    pub variant: String,
+    /// Name of the target.
+    pub target: String,
+    /// Attempts a second; 0 if no rate passed.
+    pub rate: f64,
+    /// Criterion in words.
+    pub criterion: String,
+    /// Trials that must pass at a rate.
+    pub k: u32,
+    /// Trials at a rate.
+    pub n: u32,
+    /// The confirming run passed.
+    pub confirmed: bool,
+    /// Reason for which the rate is only a lower bound, such as a generator at its limit; empty if it is not.
+    pub limited_by: String,
+    /// Trials in their order.
+    pub trials: Vec<PeakTrial>,
+}
+
+/// A trial of the search for a peak.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PeakTrial {
+    /// Attempts a second.
+    pub rate: f64,
+    /// The criterion was met.
+    pub passed: bool,
+    /// Missed part of the criterion; empty if it was met.
+    pub reason: String,
+}
+
+/// Two targets, or two variants, beside each other.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Comparison {
+    /// Name of the experiment.
+    pub experiment: String,
+    /// Variant.
+    pub variant: String,
+    /// Compared value, such as `server_cpu_us`.
+    pub metric: String,
+    /// Name of the first one.
+    pub a: String,
+    /// Name of the second one.
+    pub b: String,
+    /// Median of the first one.
+    pub median_a: f64,
+    /// Median of the second one.
+    pub median_b: f64,
+    /// `median_a / median_b`.
+    pub ratio: f64,
+    /// Lower end of the 95 % confidence interval of the ratio; `null` with fewer than 3 trials.
+    pub ci_low: Option<f64>,
+    /// Upper end of it.
+    pub ci_high: Option<f64>,
+    /// Trials of each.
+    pub n: u32,
+}
+
+/// An experiment that could not be done with one target.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Failed {
+    /// Name of the experiment; empty if the target failed before the first one.
+    pub experiment: String,
+    /// Variant.
+    pub variant: String,
+    /// Name of the target.
+    pub target: String,
+    /// Error in one line.
+    pub error: String,
+}
+
+/// End of a campaign.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct End {
+    /// The campaign was ended by a signal.
+    pub interrupted: bool,
+    /// Length of the campaign.
+    pub seconds: f64,
+}
+
+/// Writes records, each at once.
+#[derive(Debug)]
+pub struct Writer {
+    file: File,
+    path: PathBuf,
+}
+
+impl Writer {
+    /// Creates the folder and in it an empty [`FILE`].
+    ///
+    /// # Errors
+    /// The folder has results already, or cannot be written.
+    pub fn create(folder: &Path) -> Result<Self> {
+        let path = folder.join(FILE);
+        fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+        match File::create_new(&path) {
+            Ok(file) => Ok(Self { file, path }),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+                bail!("{} exists; give another folder with --out", path.display())
+            }
+            Err(error) => Err(error).with_context(|| format!("cannot write {}", path.display())),
+        }
+    }
+
+    /// File that is written.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Appends a record.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn write(&mut self, record: &Record) -> Result<()> {
+        let mut line = serde_json::to_string(record).context("a record as JSON")?;
+        line.push('\n');
+        self.file.write_all(line.as_bytes()).with_context(|| format!("cannot write {}", self.path.display()))
+    }
+}
+
+/// Reads the records of a folder, or of a file. A last line that was cut off is ignored.
+///
+/// # Errors
+/// There is no such file, it is too large, or a line is not a record.
+pub fn read(path: &Path) -> Result<Vec<Record>> {
+    let path = if path.is_dir() { path.join(FILE) } else { path.to_owned() };
+    let length = fs::metadata(&path)
+        .with_context(|| format!("{}: no results of `ringway lab run`", path.display()))?
+        .len();
+    if length > BYTES_MAX {
+        bail!("{}: more than {} MB; results are smaller", path.display(), BYTES_MAX >> 20);
+    }
+    let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    parse(&text).map_err(|error| anyhow!("{}:{error:#}", path.display()))
+}
+
+/// Reads records from the text of a file. The error begins with the number of the line.
+///
+/// # Errors
+/// A line is not a record, or the first one is not the campaign.
+pub fn parse(text: &str) -> Result<Vec<Record>> {
+    let mut records = Vec::new();
+    let mut lines = text.split_inclusive('\n').enumerate().peekable();
+    while let Some((index, line)) = lines.next() {
+        if line.trim().is_empty() {
+            continue;
+        }
+        match serde_json::from_str(line) {
+            Ok(record) => records.push(record),
+            Err(_) if lines.peek().is_none() && !line.ends_with('\n') => {}
+            Err(error) => bail!("{}: not a record: {error}", index + 1),
+        }
+    }
+    match records.first() {
+        Some(Record::Campaign(campaign)) if campaign.format == FORMAT => Ok(records),
+        Some(Record::Campaign(campaign)) => {
+            bail!("1: records of format {}; this program reads format {FORMAT}", campaign.format)
+        }
+        _ => bail!("1: the first record is not a campaign; give results of `ringway lab run`"),
+    }
+}
+
+/// Largest file of results.
+const BYTES_MAX: u64 = 256 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn campaign() -> Record {
+        Record::Campaign(Campaign { format: FORMAT, quick: true, ..Campaign::default() })
+    }
+
+    #[test]
+    fn records_are_read_as_they_were_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let measurement = Measurement {
+            experiment: "register".into(),
+            rate: 1000.0,
+            response_ms: Some(Percentiles { p50: 0.25, ..Percentiles::default() }),
+            cdf: vec![[0.25, 0.5], [1.0, 1.0]],
+            seconds_series: vec![[1, 1000, 999, 998, 3]],
+            ..Measurement::default()
+        };
+        let records = [
+            campaign(),
+            Record::Baseline(Box::default()),
+            Record::Measurement(Box::new(measurement)),
+            Record::Failed(Failed { error: "it ended".into(), ..Failed::default() }),
+            Record::End(End { interrupted: true, seconds: 1.5 }),
+        ];
+        let mut writer = Writer::create(folder.path()).unwrap();
+        for record in &records {
+            writer.write(record).unwrap();
+        }
+        assert_eq!(read(folder.path()).unwrap(), records);
+        assert!(Writer::create(folder.path()).unwrap_err().to_string().contains("--out"));
+        let text = fs::read_to_string(writer.path()).unwrap();
+        assert!(text.lines().nth(3).is_some_and(|line| line.starts_with("{\"record\":\"failed\"")), "{text}");
+    }
+
+    #[test]
+    fn a_cut_line_at_the_end_is_ignored_and_other_faults_have_their_line() {
+        let head = serde_json::to_string(&campaign()).unwrap();
+        assert_eq!(parse(&format!("{head}\n{{\"record\":\"en")).unwrap(), [campaign()]);
+        let fault = |text: &str| parse(text).unwrap_err().to_string();
+        assert!(fault(&format!("{head}\n\n{{\"record\":\"x\"}}\n")).starts_with("3: "));
+        assert!(fault("{\"record\":\"end\"}\n").contains("campaign"));
+        assert!(fault("{\"record\":\"campaign\",\"format\":9}\n").contains("format 9"));
+        assert!(fault("").contains("campaign"));
+    }
+
+    #[test]
+    fn fields_that_are_not_there_or_not_known_do_no_harm() {
+        let head = serde_json::to_string(&campaign()).unwrap();
+        let text = format!("{head}\n{{\"record\":\"peak\",\"rate\":5,\"later\":[1]}}\n");
+        let peak = Record::Peak(Peak { rate: 5.0, ..Peak::default() });
+        assert_eq!(parse(&text).unwrap().last(), Some(&peak));
+    }
+}

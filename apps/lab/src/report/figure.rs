@@ -1,0 +1,134 @@
+//! A figure: charts with their legend, the command that makes them, and the table of the same numbers.
+
+use super::data::{Entry, Results};
+use super::svg::shape;
+use super::table::Table;
+use super::text::{Markup, Text};
+
+/// Charts of one question, a panel for each variant.
+#[derive(Debug, Default)]
+pub(super) struct Figure {
+    pub(super) title: &'static str,
+    /// Advice on reading the charts.
+    pub(super) note: String,
+    /// Legend of parts in place of the targets.
+    pub(super) parts: &'static [&'static str],
+    /// Marks that the legend explains besides the targets.
+    pub(super) keys: Vec<Key>,
+    /// Heading and picture.
+    pub(super) panels: Vec<(String, String)>,
+    pub(super) table: Table,
+}
+
+/// Entry of a legend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Key {
+    /// Hollow, grey.
+    Invalid,
+    /// A cross.
+    FailedTrial,
+    /// A small dot.
+    Trial,
+    /// A line with ends.
+    Interval,
+    /// A dashed grey line.
+    Reference(&'static str),
+}
+
+impl Figure {
+    /// HTML of the figure, with its table if that fits `bytes_max`.
+    pub(super) fn html(&self, results: &Results<'_>, entry: &Entry<'_>, bytes_max: usize) -> Option<String> {
+        let mut page = Markup::default();
+        page.push(format_args!("<figure><h4>{}</h4>", Text(self.title)));
+        if !self.panels.is_empty() {
+            self.write_legend(&mut page, results, entry);
+        }
+        page.push(format_args!("<div class=\"panels\">"));
+        for (heading, svg) in self.panels.iter().take(PANELS_MAX) {
+            page.push(format_args!("<div class=\"panel\">"));
+            if !heading.is_empty() {
+                page.push(format_args!("<h5>{}</h5>", Text(heading)));
+            }
+            page.push(format_args!("{svg}</div>"));
+        }
+        page.push(format_args!("</div><figcaption>{}", Text(&self.note)));
+        if let Some(more @ 1..) = self.panels.len().checked_sub(PANELS_MAX) {
+            page.push(format_args!(" {more} panels more are only in the table."));
+        }
+        if !entry.experiment.command.is_empty() {
+            let command = Text(&entry.experiment.command);
+            page.push(format_args!("<p class=\"cmd\">Command: <code>{command}</code>"));
+        }
+        page.push(format_args!("</figcaption>"));
+        let mut table = Markup::default();
+        if !self.table.rows.is_empty() {
+            let open = if self.panels.is_empty() { " open" } else { "" };
+            table.push(format_args!("<details{open}><summary>Numbers</summary>"));
+            self.table.write(&mut table);
+            table.push(format_args!("</details>"));
+        }
+        if page.len() + table.len() + END.len() <= bytes_max {
+            page.push(format_args!("{table}"));
+        }
+        page.push(format_args!("{END}"));
+        (page.len() <= bytes_max).then(|| page.into_string())
+    }
+
+    fn write_legend(&self, page: &mut Markup, results: &Results<'_>, entry: &Entry<'_>) {
+        page.push(format_args!("<ul class=\"legend\">"));
+        for (part, name) in self.parts.iter().enumerate() {
+            let swatch = format_args!(
+                "<svg viewBox=\"0 0 14 12\" width=\"14\" height=\"12\"><rect class=\"p{part}\" width=\"14\" height=\"12\"/></svg>"
+            );
+            page.push(format_args!("<li>{swatch}{}", Text(name)));
+        }
+        if self.parts.is_empty() {
+            for target in entry.shown_targets() {
+                let name = Text(results.name_of(target));
+                let mark = shape(target, 17.0, 6.0);
+                page.push(format_args!(
+                    "<li>{LINE}<g class=\"t{target}\"><path class=\"l\" d=\"M0 6H34\"/><path class=\"m\" d=\"{mark}\"/></g></svg>{name}"
+                ));
+            }
+        }
+        for key in &self.keys {
+            let (picture, name) = key.parts();
+            page.push(format_args!("<li>{LINE}{picture}</svg>{}", Text(name)));
+        }
+        page.push(format_args!("</ul>"));
+    }
+}
+
+impl Key {
+    /// Picture and text.
+    const fn parts(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Invalid => ("<circle class=\"i\" cx=\"17\" cy=\"6\" r=\"4\"/>", "not valid: no result"),
+            Self::FailedTrial => {
+                ("<path class=\"x\" d=\"M13.5 2.5l7 7m0-7l-7 7\"/>", "trial missed the criterion")
+            }
+            Self::Trial => ("<circle class=\"d\" cx=\"17\" cy=\"6\" r=\"3\"/>", "trial"),
+            Self::Interval => ("<path class=\"w\" d=\"M4 2v8M4 6H30M30 2v8\"/>", "interval"),
+            Self::Reference(name) => ("<path class=\"r\" d=\"M0 6H34\"/>", name),
+        }
+    }
+}
+
+impl Entry<'_> {
+    /// Numbers of the targets that have results, in ascending order.
+    pub(super) fn shown_targets(&self) -> Vec<usize> {
+        let series = self.variants.iter().flat_map(|variant| &variant.series).map(|series| series.target);
+        let mut targets: Vec<usize> = series.chain(self.peaks.iter().map(|(target, _)| *target)).collect();
+        targets.sort_unstable();
+        targets.dedup();
+        targets
+    }
+}
+
+const END: &str = "</figure>";
+
+/// Start of a picture in a legend.
+const LINE: &str = "<svg viewBox=\"0 0 34 12\" width=\"34\" height=\"12\" aria-hidden=\"true\">";
+
+/// Most panels of a figure.
+const PANELS_MAX: usize = 16;

@@ -1,0 +1,272 @@
+//! Report of a campaign: one HTML file that needs no other file, no script and no network.
+//!
+//! ```text
+//!  records ─ data ─► experiment, variant, target, rate ─ rates, distribution, cost, peak ─► figures ─ plot, rows, shares ─► SVG
+//!                                                      └ verdict, setup ─► text and tables
+//! ```
+//! All text of the records is escaped ([`text`]); the number of everything and the size of the file are limited.
+
+mod cost;
+mod data;
+mod distribution;
+mod figure;
+mod peak;
+mod plot;
+mod rates;
+mod rows;
+mod scale;
+mod setup;
+mod shares;
+mod svg;
+mod table;
+mod text;
+mod verdict;
+
+use crate::record::{Chart, Record};
+use anyhow::Result;
+use data::{Entry, Results};
+use figure::Figure;
+use table::Table;
+use text::{Markup, Text, amount};
+
+/// Makes the report of one campaign, or of several on the same machine.
+///
+/// # Errors
+/// The records are of different machines.
+pub fn html(records: &[Record]) -> Result<String> {
+    let results = Results::new(records)?;
+    let mut page = Markup::default();
+    page.push(format_args!(
+        "<!DOCTYPE html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\"><meta name=\"color-scheme\" content=\"light dark\"><title>{}</title><style>{STYLE}</style><main>",
+        Text(&title(&results))
+    ));
+    write_head(&mut page, &results);
+    setup::write(&mut page, &results);
+    for (number, entry) in results.experiments.iter().enumerate() {
+        write_experiment(&mut page, &results, entry, number);
+    }
+    write_explanation(&mut page);
+    page.push(format_args!("</main></html>\n"));
+    Ok(page.into_string())
+}
+
+fn title(results: &Results<'_>) -> String {
+    let started = results.campaigns.first().map_or("", |campaign| &campaign.started);
+    format!("SIP load results of {}", text::short(started, 40))
+}
+
+/// Writes the title, the remarks about the whole, and the verdicts.
+fn write_head(page: &mut Markup, results: &Results<'_>) {
+    page.push(format_args!("<header><h1>{}</h1>", Text(&title(results))));
+    let names: Vec<&str> = results.targets.iter().map(|server| server.name.as_str()).collect();
+    page.push(format_args!("<p>{}", Text(&names.join(", "))));
+    for remark in remarks(results) {
+        page.push(format_args!("<p class=\"remark\">{}", Text(&remark)));
+    }
+    page.push(format_args!("</header><section><h2>Results</h2><dl>"));
+    for (number, entry) in results.experiments.iter().enumerate() {
+        let line = text::short(&verdict::line(results, entry), VERDICT_CHARS_MAX);
+        page.push(format_args!("<dt><a href=\"#e{number}\">{}</a><dd>{}", Text(&name(entry)), Text(&line)));
+    }
+    page.push(format_args!("</dl>"));
+    for failed in &results.failed {
+        page.push(format_args!("<p class=\"bad\">{}: {}", Text(&failed.target), Text(&failed.error)));
+    }
+    page.push(format_args!("</section>"));
+}
+
+fn remarks(results: &Results<'_>) -> Vec<String> {
+    let mut remarks = Vec::new();
+    if results.campaigns.iter().any(|campaign| campaign.quick) {
+        remarks.push("Indicative: made with --quick, one short trial of each point.".to_owned());
+    }
+    if results.interrupted > 0 {
+        remarks.push(
+            "Interrupted: the campaign was stopped before its end. These are the results up to then."
+                .to_owned(),
+        );
+    }
+    if results.ended < results.campaigns.len() {
+        remarks.push(
+            "Incomplete: the file of results has no end. The campaign still runs, or it was cut off."
+                .to_owned(),
+        );
+    }
+    if results.campaigns.len() > 1 {
+        remarks.push(format!("Results of {} campaigns on one machine.", results.campaigns.len()));
+    }
+    if results.left_out > 0 {
+        remarks.push(format!(
+            "{} records are not in this report: there are more targets, experiments, rates or trials than it shows.",
+            results.left_out
+        ));
+    }
+    remarks
+}
+
+/// Title of an experiment, or else its name.
+fn name(entry: &Entry<'_>) -> String {
+    let experiment = &entry.experiment;
+    let name = if experiment.title.is_empty() { &experiment.experiment } else { &experiment.title };
+    text::short(name, TITLE_CHARS_MAX)
+}
+
+fn write_experiment(page: &mut Markup, results: &Results<'_>, entry: &Entry<'_>, number: usize) {
+    let experiment = &entry.experiment;
+    page.push(format_args!("<section><h2 id=\"e{number}\">{}</h2>", Text(&name(entry))));
+    let line = text::short(&verdict::line(results, entry), VERDICT_CHARS_MAX);
+    page.push(format_args!("<p class=\"verdict\">{}", Text(&line)));
+    for (name, text) in [("Reproduces", &experiment.reproduces), ("Criterion", &experiment.criterion)] {
+        if !text.is_empty() {
+            page.push(format_args!("<p>{name}: {}", Text(&text::short(text, VERDICT_CHARS_MAX))));
+        }
+    }
+    for failed in &entry.failed {
+        let variant = if failed.variant.is_empty() { String::new() } else { format!(", {}", failed.variant) };
+        let error = text::short(&failed.error, VERDICT_CHARS_MAX);
+        page.push(format_args!(
+            "<p class=\"bad\">Failed: {}{}: {}",
+            Text(&failed.target),
+            Text(&variant),
+            Text(&error)
+        ));
+    }
+    for figure in figures(results, entry) {
+        let room = BYTES_MAX.saturating_sub(page.len() + RESERVE);
+        match figure.html(results, entry, room) {
+            Some(html) => page.push(format_args!("{html}")),
+            None => page.push(format_args!(
+                "<p class=\"remark\">{}: not shown, the report has reached its largest size. Make a report of fewer experiments.",
+                Text(figure.title)
+            )),
+        }
+    }
+    write_invalid(page, results, entry);
+    page.push(format_args!("</section>"));
+}
+
+/// Figures of an experiment, by the form of its chart.
+fn figures(results: &Results<'_>, entry: &Entry<'_>) -> Vec<Figure> {
+    let mut figures = Vec::new();
+    figures.extend(peak::peaks(results, entry));
+    let has_trials =
+        entry.variants.iter().flat_map(|variant| &variant.series).any(|series| !series.points.is_empty());
+    if has_trials {
+        match entry.experiment.chart {
+            Chart::Rates => {
+                figures.push(rates::achieved(results, entry));
+                figures.extend(rates::failed(results, entry));
+                figures.push(rates::response_times(results, entry));
+                figures.push(distribution::cumulative(results, entry));
+                figures.push(distribution::classes(results, entry));
+                figures.push(cost::cpu(results, entry));
+            }
+            Chart::Compare => {
+                figures.push(cost::cpu(results, entry));
+                figures.extend(cost::ratios(entry));
+                figures.push(cost::percentiles(results, entry));
+                figures.push(distribution::cumulative(results, entry));
+                figures.push(distribution::classes(results, entry));
+                figures.push(attempts(results, entry));
+            }
+            Chart::Peak => {
+                figures.push(rates::achieved(results, entry));
+                figures.push(rates::response_times(results, entry));
+            }
+            Chart::Overload => {
+                figures.push(if rates::X::of(entry) == rates::X::Multiple {
+                    rates::goodput(results, entry)
+                } else {
+                    rates::achieved(results, entry)
+                });
+                figures.extend(rates::failed(results, entry));
+                figures.push(rates::response_times(results, entry));
+            }
+            Chart::Idle => figures.extend(cost::idle(results, entry)),
+        }
+    }
+    if entry.experiment.chart != Chart::Compare {
+        figures.extend(cost::ratios(entry));
+    }
+    figures.retain(|figure| {
+        !figure.panels.is_empty() || !figure.table.rows.is_empty() || !figure.note.is_empty()
+    });
+    figures
+}
+
+/// Attempts of a comparison, as a table.
+fn attempts(results: &Results<'_>, entry: &Entry<'_>) -> Figure {
+    Figure {
+        title: "Attempts",
+        note: "Medians of the valid trials.".to_owned(),
+        table: rates::attempts_table(results, entry),
+        ..Figure::default()
+    }
+}
+
+/// Lists the trials that do not count.
+fn write_invalid(page: &mut Markup, results: &Results<'_>, entry: &Entry<'_>) {
+    let row = |(target, trial): (usize, &crate::record::Measurement)| {
+        vec![
+            trial.variant.clone(),
+            results.name_of(target).to_owned(),
+            text::short(&trial.invalid_because, VERDICT_CHARS_MAX),
+            amount(trial.rate),
+            trial.trial.to_string(),
+        ]
+    };
+    let rows: Vec<Vec<String>> = entry.invalid().map(row).collect();
+    if rows.is_empty() || page.len() + RESERVE > BYTES_MAX {
+        return;
+    }
+    page.push(format_args!(
+        "<h4>Trials that are not valid</h4><p>They are no results: they are in no median and no table, and hollow in the charts."
+    ));
+    Table { head: &["Variant", "Target", "Reason", "Offered, attempts/s", "Trial"], text_columns: 3, rows }
+        .write(page);
+}
+
+/// Writes the definitions that a reader of the figures needs.
+fn write_explanation(page: &mut Markup) {
+    page.push(format_args!("<section><h2>Definitions</h2><dl>"));
+    for (term, text) in TERMS {
+        page.push(format_args!("<dt>{term}<dd>{text}"));
+    }
+    page.push(format_args!("</dl></section>"));
+}
+
+const TERMS: [(&str, &str); 7] = [
+    (
+        "Open loop",
+        "An attempt starts at its planned time, whether or not earlier ones have ended. A slow server gets the same load as a fast one.",
+    ),
+    (
+        "Attempt",
+        "One registration, call or request of the scenario. A challenge (401, 407) and the second request belong to the same attempt (RFC 6076).",
+    ),
+    ("Response time", "From the planned start of an attempt to its final response."),
+    ("Service time", "From the first send of an attempt to its final response."),
+    ("Achieved rate, goodput", "Successful attempts divided by the time in which attempts were planned."),
+    (
+        "Valid",
+        "The generator was not the bottleneck: every attempt was started, the 99th percentile of its lag is below 1 ms, and none of its threads used more than 80 % of a processor.",
+    ),
+    (
+        "Server CPU time",
+        "Time in which the server's processes ran, from the scheduler's statistics, divided by the attempts that ended.",
+    ),
+];
+
+const STYLE: &str = include_str!("style.css");
+
+/// Largest report.
+const BYTES_MAX: usize = 1_000_000;
+
+/// Bytes that are kept for what follows the figures: remarks, tables of invalid trials, definitions.
+const RESERVE: usize = 60_000;
+
+/// Longest line of a verdict, a criterion or an error.
+const VERDICT_CHARS_MAX: usize = 600;
+
+/// Longest title of an experiment.
+const TITLE_CHARS_MAX: usize = 120;

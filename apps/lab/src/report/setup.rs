@@ -1,0 +1,182 @@
+//! Set-up of the campaign: the report fields of RFC 7502, the machine, the servers, the noise.
+
+use super::data::{Results, Spread};
+use super::table::Table;
+use super::text::{Markup, Text, amount, count, percent};
+use crate::record::{Campaign, Measurement};
+
+/// Writes the section.
+pub(super) fn write(page: &mut Markup, results: &Results<'_>) {
+    page.push(format_args!(
+        "<section><h2 id=\"setup\">Set-up</h2><div class=\"wide\"><table class=\"c2 facts\"><tbody>"
+    ));
+    for campaign in &results.campaigns {
+        write_campaign(page, campaign);
+    }
+    for (name, text) in noise(results) {
+        fact(page, name, &text);
+    }
+    page.push(format_args!("</table></div>"));
+    write_servers(page, results);
+    page.push(format_args!("<h3>Experiments</h3>"));
+    experiments(results).write(page);
+    if !results.baselines.is_empty() {
+        page.push(format_args!(
+            "<h3>Baseline: generator against generator</h3><p>The load generator calls another generator without a server between them (RFC 7502 §6.1). No result can be better than this."
+        ));
+        baselines(results).write(page);
+    }
+    page.push(format_args!("</section>"));
+}
+
+fn fact(page: &mut Markup, name: &str, text: &str) {
+    page.push(format_args!("<tr><th>{}<td>{}", Text(name), Text(text)));
+}
+
+fn write_campaign(page: &mut Markup, campaign: &Campaign) {
+    let machine = &campaign.machine;
+    fact(page, "Started", &campaign.started);
+    fact(page, "Command", &campaign.command);
+    fact(page, "Version of the lab", &campaign.version);
+    fact(
+        page,
+        "Trials",
+        if campaign.quick { "--quick: one short trial of each point, indicative" } else { "repeated" },
+    );
+    fact(page, "Order of the targets", &campaign.interleaving);
+    fact(page, "Processor", &format!("{} × {}", machine.processors, machine.cpu));
+    fact(page, "Memory", &format!("{} MB", count(machine.memory_mb)));
+    fact(page, "System", &format!("{}, kernel {}", machine.os, machine.kernel));
+    fact(page, "Machine (hash)", &machine.id);
+    fact(page, "Load average before the start", &machine.loadavg);
+    fact(page, "Steal before the start", &percent(machine.steal));
+}
+
+/// Facts about the trials and their noise.
+fn noise(results: &Results<'_>) -> Vec<(&'static str, String)> {
+    let most = |value: fn(&Measurement) -> f64| {
+        results.trials().map(value).filter(|value| value.is_finite()).fold(0.0, f64::max)
+    };
+    let trials = results.trials().count();
+    let invalid = results.trials().filter(|trial| !trial.valid).count();
+    let mut facts = vec![
+        ("Trials in this report", format!("{trials}, of them {invalid} not valid")),
+        ("Most steal during a trial", percent(most(|trial| trial.steal))),
+        ("Most use of a processor by other programs", percent(most(|trial| trial.others_share))),
+        ("Media", "none".to_owned()),
+    ];
+    if results.ended > 0 {
+        facts.push(("Length of the campaign", format!("{} s", amount(results.seconds))));
+    }
+    facts
+}
+
+fn write_servers(page: &mut Markup, results: &Results<'_>) {
+    page.push(format_args!("<h3>Servers</h3>"));
+    for server in &results.targets {
+        let Some(record) = server.record else {
+            page.push(format_args!(
+                "<p><b>{}</b>: the results do not describe this server.",
+                Text(&server.name)
+            ));
+            continue;
+        };
+        page.push(format_args!(
+            "<p><b>{}</b>: {}<br><code>{}</code>",
+            Text(&server.name),
+            Text(&record.version),
+            Text(&record.command)
+        ));
+        if !record.settings.is_empty() {
+            page.push(format_args!(
+                "<details><summary>Configuration</summary><pre>{}</pre></details>",
+                Text(&record.settings)
+            ));
+        }
+    }
+}
+
+fn experiments(results: &Results<'_>) -> Table {
+    let row = |entry: &super::data::Entry<'_>| {
+        let experiment = &entry.experiment;
+        let trials = || {
+            entry
+                .variants
+                .iter()
+                .flat_map(|variant| &variant.series)
+                .flat_map(|series| &series.points)
+                .flat_map(|point| &point.trials)
+        };
+        let range = |value: fn(&Measurement) -> f64| {
+            Spread::of(trials().map(|trial| value(trial))).map_or_else(
+                || "–".to_owned(),
+                |spread| match spread.low < spread.high {
+                    true => format!("{} to {}", amount(spread.low), amount(spread.high)),
+                    false => amount(spread.low),
+                },
+            )
+        };
+        vec![
+            experiment.experiment.clone(),
+            experiment.scenario.clone(),
+            experiment.transport.clone(),
+            experiment.digest.clone(),
+            experiment.criterion.clone(),
+            range(|trial| trial.rate),
+            range(|trial| trial.seconds),
+            trials().count().to_string(),
+        ]
+    };
+    Table {
+        head: &[
+            "Experiment",
+            "Scenario",
+            "Transport",
+            "Digest",
+            "Criterion",
+            "Offered, attempts/s",
+            "Length of a trial, s",
+            "Trials",
+        ],
+        text_columns: 5,
+        rows: results.experiments.iter().map(row).collect(),
+    }
+}
+
+fn baselines(results: &Results<'_>) -> Table {
+    let row = |baseline: &&Measurement| {
+        let ms = |of: fn(&crate::record::Percentiles) -> f64| {
+            baseline.response_ms.as_ref().map_or_else(|| "–".to_owned(), |ms| amount(of(ms)))
+        };
+        vec![
+            baseline.variant.clone(),
+            if baseline.valid {
+                "valid".to_owned()
+            } else {
+                format!("not valid: {}", baseline.invalid_because)
+            },
+            amount(baseline.rate),
+            amount(baseline.achieved),
+            ms(|ms| ms.p50),
+            ms(|ms| ms.p99),
+            baseline.lag_ms.map_or_else(|| "–".to_owned(), |lag| amount(lag.p99)),
+            amount(baseline.generator.cpu_us),
+            percent(baseline.generator.cpu_share),
+        ]
+    };
+    Table {
+        head: &[
+            "Variant",
+            "Condition",
+            "Offered, attempts/s",
+            "Achieved, attempts/s",
+            "Response time p50, ms",
+            "p99, ms",
+            "Lag p99, ms",
+            "Generator CPU, µs for each attempt",
+            "Processor used by the generator",
+        ],
+        text_columns: 2,
+        rows: results.baselines.iter().map(row).collect(),
+    }
+}

@@ -1,0 +1,61 @@
+//! Tables of numbers.
+
+use super::text::{Markup, Text};
+
+/// A table. Cells are plain text.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Table {
+    /// Headings; those of numbers name the unit.
+    pub(super) head: &'static [&'static str],
+    /// Number of columns at the left that are text.
+    pub(super) text_columns: usize,
+    pub(super) rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// Writes the table, up to [`ROWS_MAX`] rows.
+    pub(super) fn write(&self, page: &mut Markup) {
+        page.push(format_args!(
+            "<div class=\"wide\"><table class=\"c{}\"><thead><tr>",
+            self.text_columns.min(5)
+        ));
+        for heading in self.head {
+            page.push(format_args!("<th>{}", Text(heading)));
+        }
+        page.push(format_args!("<tbody>"));
+        for row in self.rows.iter().take(ROWS_MAX) {
+            page.push(format_args!("<tr>"));
+            for cell in row {
+                page.push(format_args!("<td>{}", Text(cell)));
+            }
+        }
+        page.push(format_args!("</table></div>"));
+        if let Some(more @ 1..) = self.rows.len().checked_sub(ROWS_MAX) {
+            page.push(format_args!("<p>{more} rows more are in the results."));
+        }
+    }
+}
+
+/// Most rows of a table.
+const ROWS_MAX: usize = 150;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_are_escaped_and_rows_are_limited() {
+        let rows = vec![vec!["<b>".to_owned(), "1".to_owned()]; ROWS_MAX + 3];
+        let mut page = Markup::default();
+        Table { head: &["name", "rate, 1/s"], text_columns: 1, rows }.write(&mut page);
+        let page = page.into_string();
+        assert_eq!(
+            (page.matches("<tr>").count(), page.matches("<td>").count()),
+            (ROWS_MAX + 1, 2 * ROWS_MAX)
+        );
+        assert!(
+            page.contains("&lt;b&gt;") && !page.contains("<b>") && page.contains("3 rows more"),
+            "{page}"
+        );
+    }
+}

@@ -1,0 +1,342 @@
+//! Servers as programs: configuration, users and start of Ringway and Kamailio.
+
+use crate::digest::{Algorithm, PASSWORD};
+use crate::process::Process;
+use crate::template::{Carrier, DOMAIN};
+use anyhow::{Context, Result, bail};
+use std::fs::{self, File};
+use std::io::{BufWriter, Write as _};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// Store of a Ringway server.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Store {
+    /// No store on a disk.
+    Memory,
+    /// SQLite in this file, with relaxed durability.
+    Sqlite(PathBuf),
+}
+
+/// Handling of INVITEs by a Ringway server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Routing {
+    /// Proxy with transactions.
+    Stateful,
+    /// Proxy without transactions.
+    Stateless,
+    /// Redirect server.
+    Redirect,
+}
+
+/// Configuration of a Ringway server.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Number of users, a multiple of four.
+    pub users: u32,
+    /// Its store.
+    pub store: Store,
+    /// Its routing.
+    pub routing: Routing,
+    /// Algorithm of the challenges for all users; `None` disables authentication.
+    pub challenge: Option<Algorithm>,
+}
+
+impl Settings {
+    /// Settings without store and authentication.
+    pub fn open(users: u32, routing: Routing) -> Self {
+        Self { users, store: Store::Memory, routing, challenge: None }
+    }
+
+    fn toml(&self, sip: u16, admin: u16) -> String {
+        let store = match &self.store {
+            Store::Memory => "memory:".to_owned(),
+            Store::Sqlite(path) => format!("sqlite://{}", path.display()),
+        };
+        let (mode, stateful) = match self.routing {
+            Routing::Stateful => ("proxy", true),
+            Routing::Stateless => ("proxy", false),
+            Routing::Redirect => ("redirect", true),
+        };
+        let auth = match self.challenge {
+            None => "enabled = false".to_owned(),
+            Some(algorithm) => format!("enabled = true\nalgorithms = [\"{}\"]", algorithm.name()),
+        };
+        format!(
+            "domains = [\"{DOMAIN}\"]\nlisten = [\"udp:127.0.0.1:{sip}\", \"tcp:127.0.0.1:{sip}\"]\nworkers = 1\n\
+             [store]\nurl = \"{store}\"\ndurability = \"relaxed\"\n[auth]\n{auth}\n\
+             [routing]\nmode = \"{mode}\"\nstateful = {stateful}\nrecord_route = true\n\
+             [limits]\nper_source_rate = 0\n[admin]\nlisten = \"127.0.0.1:{admin}\"\n[log]\nlevel = \"warn\"\n"
+        )
+    }
+}
+
+/// Program under which a server runs.
+#[derive(Clone, Copy, Debug)]
+pub enum Under<'a> {
+    /// None, as users run it.
+    Itself,
+    /// callgrind, which writes its counts to this file.
+    Callgrind(&'a Path),
+}
+
+/// Kamailio's memory allocator.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Allocator {
+    /// `-x tlsf`, for which its CPU time is a third.
+    Tlsf,
+    /// That of the distribution; for Debian one for debugging.
+    Default,
+}
+
+impl Allocator {
+    /// Options of the command line.
+    pub const fn arguments(self) -> &'static [&'static str] {
+        match self {
+            Self::Tlsf => &["-x", "tlsf"],
+            Self::Default => &[],
+        }
+    }
+}
+
+/// Programs to measure, and a folder for files.
+pub struct Environment {
+    /// Ringway's release binary.
+    pub ringway: PathBuf,
+    /// Kamailio, if it is installed.
+    pub kamailio: Option<PathBuf>,
+    /// Creates the command that runs [`floor::serve`](crate::floor::serve); kind and ports of the phones are
+    /// appended.
+    pub floor_command: fn() -> Result<Command>,
+    /// Folder for configurations, logs and databases.
+    pub folder: PathBuf,
+}
+
+impl Environment {
+    /// Starts Ringway on this port.
+    pub fn start_ringway(&self, settings: &Settings, port: u16, under: Under<'_>) -> Result<Process> {
+        let configuration = self.write_configuration(settings, port)?;
+        self.serve(&configuration, under)
+    }
+
+    /// Starts Ringway with this configuration.
+    pub fn serve(&self, configuration: &Path, under: Under<'_>) -> Result<Process> {
+        let mut command = match under {
+            Under::Itself => Command::new(&self.ringway),
+            Under::Callgrind(counts) => {
+                let mut command = Command::new("valgrind");
+                command.arg("--tool=callgrind").arg(format!("--callgrind-out-file={}", counts.display()));
+                command.arg(&self.ringway);
+                command
+            }
+        };
+        command.args(["serve", "--config"]).arg(configuration).current_dir(&self.folder);
+        let log = configuration.with_extension("log");
+        let mut process = Process::start("ringway", &mut command, &log)?;
+        process.ready().with_context(|| last_words(&log))?;
+        Ok(process)
+    }
+
+    /// Imports all users of `settings`; returns the duration.
+    pub fn import_users(&self, settings: &Settings) -> Result<Duration> {
+        let list = self.folder.join("users.csv");
+        write_users(&list, settings.users).with_context(|| list.display().to_string())?;
+        let configuration = self.write_configuration(settings, free_port()?)?;
+        let begun = Instant::now();
+        self.command(&configuration, &["user", "import", &list.to_string_lossy()])?;
+        Ok(begun.elapsed())
+    }
+
+    /// Runs a command of Ringway to its end; returns its standard output.
+    pub fn command(&self, configuration: &Path, arguments: &[&str]) -> Result<Vec<u8>> {
+        let mut command = Command::new(&self.ringway);
+        command.args(arguments).arg("--config").arg(configuration);
+        let output = command.output().context("run ringway")?;
+        if !output.status.success() {
+            let error = String::from_utf8_lossy(&output.stderr);
+            bail!("ringway {}: {}", arguments.join(" "), error.trim());
+        }
+        Ok(output.stdout)
+    }
+
+    /// Starts Kamailio on this port, with its location table in memory, one worker for the transport and no log; of `settings`
+    /// it has the users, the routing and the challenge. Its shared memory is touched at the start, so that page faults are not
+    /// measured.
+    pub fn start_kamailio(
+        &self,
+        program: &Path,
+        settings: &Settings,
+        port: u16,
+        carrier: Carrier,
+        allocator: Allocator,
+    ) -> Result<Process> {
+        let configuration = self.folder.join(format!("kamailio-{port}.cfg"));
+        fs::write(&configuration, kamailio_configuration(port, settings, carrier))
+            .with_context(|| configuration.display().to_string())?;
+        // About 1.1 kB for each binding, and memory for the transactions of a run.
+        let shared_mb = 768 + settings.users / 500;
+        let mut command = Command::new(program);
+        command.arg("-f").arg(&configuration).args(["-DD", "-E"]).args(allocator.arguments());
+        command.args(["-M", "16", "-m"]).arg(shared_mb.to_string()).arg("-w").arg(&self.folder);
+        let log = configuration.with_extension("log");
+        let process = Process::start("kamailio", &mut command, &log)?;
+        let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
+        wait_for_options(address, START_WAIT).with_context(|| last_words(&log))?;
+        Ok(process)
+    }
+
+    fn write_configuration(&self, settings: &Settings, port: u16) -> Result<PathBuf> {
+        let path = self.folder.join(format!("ringway-{port}.toml"));
+        fs::write(&path, settings.toml(port, free_port()?)).with_context(|| path.display().to_string())?;
+        Ok(path)
+    }
+}
+
+/// Last line of a server's log.
+fn last_words(log: &Path) -> String {
+    let text = fs::read_to_string(log).unwrap_or_default();
+    text.lines().next_back().unwrap_or("its log is empty").to_owned()
+}
+
+/// Most time until a server that was started answers.
+const START_WAIT: Duration = Duration::from_secs(60);
+
+/// A port that is currently free for UDP and TCP.
+pub fn free_port() -> Result<u16> {
+    for _ in 0..100 {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("find a free port")?;
+        let port = listener.local_addr().context("find a free port")?.port();
+        if UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            return Ok(port);
+        }
+    }
+    bail!("found no port that is free for both UDP and TCP")
+}
+
+/// Writes a list of `users` users in the format of `ringway user import`.
+pub fn write_users(path: &Path, users: u32) -> std::io::Result<()> {
+    let mut file = BufWriter::new(File::create(path)?);
+    writeln!(file, "username,password")?;
+    for user in 0..users {
+        writeln!(file, "u{user:07},{PASSWORD}")?;
+    }
+    file.flush()
+}
+
+/// Sends OPTIONS over UDP until a response arrives, at most for `wait`.
+///
+/// # Errors
+/// No answer, or one that is no SIP response.
+pub fn wait_for_options(server: SocketAddrV4, wait: Duration) -> Result<()> {
+    // Not only loopback: the system chooses the address of the interface.
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).context("bind a socket")?;
+    socket.connect(server).context("connect a socket")?;
+    socket.set_read_timeout(Some(Duration::from_millis(100))).context("set a socket")?;
+    let from = socket.local_addr().context("read a port")?;
+    let question = format!(
+        "OPTIONS sip:{server} SIP/2.0\r\nVia: SIP/2.0/UDP {from};branch=z9hG4bKready;rport\r\nMax-Forwards: 70\r\n\
+         From: <sip:probe@{from}>;tag=1\r\nTo: <sip:{server}>\r\nCall-ID: ready\r\nCSeq: 1 OPTIONS\r\n\
+         Content-Length: 0\r\n\r\n"
+    );
+    let until = Instant::now() + wait;
+    let mut answer = [0; 2048];
+    while Instant::now() < until {
+        // Until the server has bound its port, sending and receiving may fail.
+        if socket.send(question.as_bytes()).is_ok()
+            && let Ok(length) = socket.recv(&mut answer)
+        {
+            match answer.get(..length) {
+                Some(bytes) if bytes.starts_with(b"SIP/2.0 ") => return Ok(()),
+                bytes => {
+                    let start = bytes.and_then(|bytes| bytes.get(..bytes.len().min(40))).unwrap_or_default();
+                    bail!(
+                        "{server} answers OPTIONS with no SIP response but {:?}",
+                        String::from_utf8_lossy(start)
+                    )
+                }
+            }
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    bail!("{server} does not answer OPTIONS over UDP within {} s", wait.as_secs_f64())
+}
+
+fn kamailio_configuration(port: u16, settings: &Settings, carrier: Carrier) -> String {
+    let transports = match carrier {
+        Carrier::Udp => "disable_tcp=yes".to_owned(),
+        Carrier::Tcp => format!(
+            "tcp_children=1\ntcp_max_connections=60000\ntcp_connection_lifetime=7200\nlisten=tcp:127.0.0.1:{port}"
+        ),
+    };
+    let forward = match settings.routing {
+        Routing::Stateless => "forward();",
+        Routing::Stateful | Routing::Redirect => "t_relay();",
+    };
+    let end = match settings.routing {
+        Routing::Redirect => "if (t_newtran()) { t_reply(\"302\", \"Moved Temporarily\"); }",
+        Routing::Stateful | Routing::Stateless => forward,
+    };
+    let record = if settings.routing == Routing::Redirect { "" } else { "record_route();" };
+    let (auth, [register, invite]) = match settings.challenge {
+        None => (String::new(), [String::new(), String::new()]),
+        Some(algorithm) => {
+            let check = |name: &str, challenge: &str| {
+                format!(
+                    "if (!{name}(\"{DOMAIN}\", \"{PASSWORD}\", \"0\")) {{ {challenge}(\"{DOMAIN}\", \"1\"); exit; }}"
+                )
+            };
+            let module = match algorithm {
+                Algorithm::Md5 => "loadmodule \"auth.so\"\n".to_owned(),
+                Algorithm::Sha256 => format!(
+                    "loadmodule \"auth.so\"\nmodparam(\"auth\", \"algorithm\", \"{}\")\n",
+                    algorithm.name()
+                ),
+            };
+            let invite = check("pv_proxy_authenticate", "proxy_challenge");
+            (
+                module,
+                [check("pv_www_authenticate", "www_challenge"), format!("{invite} consume_credentials();")],
+            )
+        }
+    };
+    format!(
+        r#"#!KAMAILIO
+debug=-1
+log_stderror=yes
+fork=yes
+children=1
+shm_force_alloc=yes
+auto_aliases=no
+{transports}
+listen=udp:127.0.0.1:{port}
+alias="{DOMAIN}"
+loadmodule "tm.so"
+loadmodule "sl.so"
+loadmodule "rr.so"
+loadmodule "pv.so"
+loadmodule "maxfwd.so"
+loadmodule "siputils.so"
+loadmodule "usrloc.so"
+loadmodule "registrar.so"
+{auth}modparam("usrloc", "db_mode", 0)
+modparam("usrloc", "hash_size", 16)
+modparam("registrar", "max_expires", 7200)
+request_route {{
+    if (!mf_process_maxfwd_header("10")) {{ sl_send_reply("483", "Too Many Hops"); exit; }}
+    if (method == "REGISTER") {{ {register} save("location"); exit; }}
+    if (method == "OPTIONS" && uri==myself) {{ sl_send_reply("200", "OK"); exit; }}
+    if (has_totag()) {{
+        if (loose_route()) {{ {forward} exit; }}
+        if (method == "ACK") {{ if (t_check_trans()) {{ t_relay(); }} exit; }}
+        sl_send_reply("404", "Not here");
+        exit;
+    }}
+    if (method == "INVITE") {{ {invite} {record} }}
+    if (!lookup("location")) {{ sl_send_reply("404", "Not Found"); exit; }}
+    {end}
+}}
+"#
+    )
+}
