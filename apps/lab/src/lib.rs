@@ -3,9 +3,10 @@
 //! Does: offers load at a rate, in an open loop ([`load`]); plays both ends of REGISTERs and calls in a closed loop
 //! ([`closed_loop`]); starts the server under load as a process of its own ([`server`], [`subject`]) and reads its CPU time and
 //! memory ([`process`], [`machine`]), compares servers turn by turn ([`measure`]); sends floods and misbehaving calls ([`attack`]);
-//! runs both ends of a phone call ([`phone`]). [`open_loop`] measures the delay of REGISTERs alone.
+//! runs both ends of a phone call ([`phone`]). [`open_loop`] measures the delay of REGISTERs alone. Results are records
+//! ([`record`]), and become one HTML file ([`report`]).
 //!
-//! Does not: judge results or write reports: those are the rows of `cargo xtask bench`.
+//! Does not: judge results: those are the rows of `cargo xtask bench`.
 //!
 //! Start reading at [`load::run`] and [`closed_loop::drive`].
 
@@ -31,4 +32,5 @@ pub mod statistics;
 pub mod subject;
 pub mod sys;
 pub mod template;
+pub mod times;
 pub mod wire;

@@ -51,14 +51,23 @@ pub fn process_cpu_ns(pid: Pid) -> Result<u64> {
 
 /// Resident memory of a process, in bytes.
 pub fn resident_bytes(pid: Pid) -> Result<u64> {
-    let path = format!("/proc/{}/status", pid.as_raw_nonzero());
+    kibibytes(pid, "status", "VmRSS:")
+}
+
+/// Resident memory of a process, in bytes; of shared memory its part.
+pub fn proportional_bytes(pid: Pid) -> Result<u64> {
+    kibibytes(pid, "smaps_rollup", "Pss:")
+}
+
+fn kibibytes(pid: Pid, file: &str, key: &str) -> Result<u64> {
+    let path = format!("/proc/{}/{file}", pid.as_raw_nonzero());
     let text = fs::read_to_string(&path).with_context(|| path.clone())?;
     text.lines()
-        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .find_map(|line| line.strip_prefix(key))
         .and_then(|rest| rest.trim().split(' ').next())
         .and_then(|number| number.parse::<u64>().ok())
         .map(|kibibytes| kibibytes * 1024)
-        .ok_or_else(|| anyhow!("{path} names no VmRSS"))
+        .ok_or_else(|| anyhow!("{path} names no {key}"))
 }
 
 /// System-wide counters at one point in time, in clock ticks of all processors.
@@ -144,6 +153,7 @@ mod tests {
         let own = rustix::process::getpid();
         assert!(process_cpu_ns(own).unwrap() > 0);
         assert!(resident_bytes(own).unwrap() > 100_000);
+        assert!(proportional_bytes(own).unwrap() > 100_000);
         assert!(Ticks::now().busy >= own_ticks());
         assert!(description().contains("Linux"));
     }

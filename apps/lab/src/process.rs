@@ -84,6 +84,11 @@ impl Process {
         machine::resident_bytes(self.pid)
     }
 
+    /// Memory of the server and all its children, in bytes; what they share counts once.
+    pub fn memory_bytes(&self) -> Result<u64> {
+        family(self.pid)?.into_iter().map(machine::proportional_bytes).sum()
+    }
+
     /// The processes with their children, for a profiler.
     pub fn family(&self) -> Result<Vec<Pid>> {
         family(self.pid)

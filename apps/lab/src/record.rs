@@ -297,6 +297,8 @@ pub struct Comparison {
     pub experiment: String,
     /// Variant.
     pub variant: String,
+    /// Offered attempts a second.
+    pub rate: f64,
     /// Compared value, such as `server_cpu_us`.
     pub metric: String,
     /// Name of the first one.

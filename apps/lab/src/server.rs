@@ -6,7 +6,7 @@ use crate::template::{Carrier, DOMAIN};
 use anyhow::{Context, Result, bail};
 use std::fs::{self, File};
 use std::io::{BufWriter, Write as _};
-use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -115,6 +115,14 @@ pub struct Environment {
 }
 
 impl Environment {
+    /// [`Environment::floor_command`] of a program that has no floor.
+    ///
+    /// # Errors
+    /// Always.
+    pub fn no_floor() -> Result<Command> {
+        bail!("this program has no floor")
+    }
+
     /// Starts Ringway on this port.
     pub fn start_ringway(&self, settings: &Settings, port: u16, under: Under<'_>) -> Result<Process> {
         let configuration = self.write_configuration(settings, port)?;
@@ -181,9 +189,17 @@ impl Environment {
         command.arg("-f").arg(&configuration).args(["-DD", "-E"]).args(allocator.arguments());
         command.args(["-M", "16", "-m"]).arg(shared_mb.to_string()).arg("-w").arg(&self.folder);
         let log = configuration.with_extension("log");
-        let process = Process::start("kamailio", &mut command, &log)?;
-        let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
-        wait_for_options(address, START_WAIT).with_context(|| last_words(&log))?;
+        let mut process = Process::start("kamailio", &mut command, &log)?;
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let begun = Instant::now();
+        while let Err(error) = wait_for_options(address, START_LOOK) {
+            if !process.fate().is_empty() {
+                bail!("kamailio ended at its start: {}", last_words(&log));
+            }
+            if begun.elapsed() > START_WAIT {
+                return Err(error).with_context(|| last_words(&log));
+            }
+        }
         Ok(process)
     }
 
@@ -194,12 +210,20 @@ impl Environment {
     }
 }
 
+/// Kamailio's program, where packages install it.
+pub fn find_kamailio() -> Option<PathBuf> {
+    let folders = ["/usr/sbin", "/usr/local/sbin", "/usr/bin"];
+    folders.into_iter().map(|folder| Path::new(folder).join("kamailio")).find(|path| path.exists())
+}
+
 /// Last line of a server's log.
 fn last_words(log: &Path) -> String {
     let text = fs::read_to_string(log).unwrap_or_default();
     text.lines().next_back().unwrap_or("its log is empty").to_owned()
 }
 
+/// Interval at which a server that was started is looked for among the processes.
+const START_LOOK: Duration = Duration::from_millis(300);
 /// Most time until a server that was started answers.
 const START_WAIT: Duration = Duration::from_secs(60);
 
@@ -225,13 +249,15 @@ pub fn write_users(path: &Path, users: u32) -> std::io::Result<()> {
     file.flush()
 }
 
-/// Sends OPTIONS over UDP until a response arrives, at most for `wait`.
+/// Sends OPTIONS over UDP until a response arrives, at most for `wait`. Returns the server's name from the response; empty if
+/// it does not name itself.
 ///
 /// # Errors
 /// No answer, or one that is no SIP response.
-pub fn wait_for_options(server: SocketAddrV4, wait: Duration) -> Result<()> {
+pub fn wait_for_options(server: SocketAddr, wait: Duration) -> Result<String> {
     // Not only loopback: the system chooses the address of the interface.
-    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).context("bind a socket")?;
+    let any = if server.is_ipv4() { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { Ipv6Addr::UNSPECIFIED.into() };
+    let socket = UdpSocket::bind((any, 0)).context("bind a socket")?;
     socket.connect(server).context("connect a socket")?;
     socket.set_read_timeout(Some(Duration::from_millis(100))).context("set a socket")?;
     let from = socket.local_addr().context("read a port")?;
@@ -247,20 +273,26 @@ pub fn wait_for_options(server: SocketAddrV4, wait: Duration) -> Result<()> {
         if socket.send(question.as_bytes()).is_ok()
             && let Ok(length) = socket.recv(&mut answer)
         {
-            match answer.get(..length) {
-                Some(bytes) if bytes.starts_with(b"SIP/2.0 ") => return Ok(()),
-                bytes => {
-                    let start = bytes.and_then(|bytes| bytes.get(..bytes.len().min(40))).unwrap_or_default();
-                    bail!(
-                        "{server} answers OPTIONS with no SIP response but {:?}",
-                        String::from_utf8_lossy(start)
-                    )
-                }
+            let text = String::from_utf8_lossy(answer.get(..length).unwrap_or_default()).into_owned();
+            if text.starts_with("SIP/2.0 ") {
+                return Ok(name_in(&text));
             }
+            let start: String = text.chars().take(40).collect();
+            bail!("{server} answers OPTIONS with {start:?}, which is no SIP response");
         }
         std::thread::sleep(Duration::from_millis(20));
     }
     bail!("{server} does not answer OPTIONS over UDP within {} s", wait.as_secs_f64())
+}
+
+/// Value of the Server or User-Agent header, at most 100 characters.
+fn name_in(response: &str) -> String {
+    let value = response.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        let is_name = name.eq_ignore_ascii_case("server") || name.eq_ignore_ascii_case("user-agent");
+        is_name.then(|| value.trim().chars().filter(|letter| !letter.is_control()).take(100).collect())
+    });
+    value.unwrap_or_default()
 }
 
 fn kamailio_configuration(port: u16, settings: &Settings, carrier: Carrier) -> String {
@@ -278,7 +310,10 @@ fn kamailio_configuration(port: u16, settings: &Settings, carrier: Carrier) -> S
         Routing::Redirect => "if (t_newtran()) { t_reply(\"302\", \"Moved Temporarily\"); }",
         Routing::Stateful | Routing::Stateless => forward,
     };
-    let record = if settings.routing == Routing::Redirect { "" } else { "record_route();" };
+    let record = match settings.routing {
+        Routing::Redirect => "",
+        Routing::Stateful | Routing::Stateless => "if (method == \"INVITE\") { record_route(); }",
+    };
     let (auth, [register, invite]) = match settings.challenge {
         None => (String::new(), [String::new(), String::new()]),
         Some(algorithm) => {
@@ -297,7 +332,10 @@ fn kamailio_configuration(port: u16, settings: &Settings, carrier: Carrier) -> S
             let invite = check("pv_proxy_authenticate", "proxy_challenge");
             (
                 module,
-                [check("pv_www_authenticate", "www_challenge"), format!("{invite} consume_credentials();")],
+                [
+                    check("pv_www_authenticate", "www_challenge"),
+                    format!("if (method == \"INVITE\") {{ {invite} consume_credentials(); }}"),
+                ],
             )
         }
     };
@@ -333,7 +371,8 @@ request_route {{
         sl_send_reply("404", "Not here");
         exit;
     }}
-    if (method == "INVITE") {{ {invite} {record} }}
+    {invite}
+    {record}
     if (!lookup("location")) {{ sl_send_reply("404", "Not Found"); exit; }}
     {end}
 }}

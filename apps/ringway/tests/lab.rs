@@ -1,8 +1,8 @@
-//! `ringway lab load` in the built program against `ringway serve`.
+//! `ringway lab` in the built program: `load` against `ringway serve`, `report` of stored results.
 //!
 //! Tested: all scenarios with digest over UDP and TCP, IPv4 and IPv6, with each use of connections and with two threads;
-//! media with RTP and SRTP, conditions of `--fail-if`, a stop by a signal, a server that is not there or dies, refused arguments. Not tested here:
-//! delays, which depend on the machine.
+//! media with RTP and SRTP, conditions of `--fail-if`, a stop by a signal, a server that is not there or dies, refused
+//! arguments; reports of whole, cut and refused results. Not tested here: delays, which depend on the machine.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod program;
@@ -290,4 +290,47 @@ fn callees_that_cannot_register_and_bad_arguments_are_refused() {
     .done();
     assert_eq!(done.status, 1);
     assert!(done.err.contains("could not register"), "{done:?}");
+}
+
+const RESULTS: &str = include_str!("../../../testdata/lab/results.jsonl");
+
+#[test]
+fn results_become_one_file_also_if_they_were_cut_off() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("results")).unwrap();
+    let results = folder.path().join("results/results.jsonl");
+    fs::write(&results, RESULTS).unwrap();
+    let report = |args: &[&str]| {
+        let args = [&["lab", "report"], args].concat();
+        Running::start(folder.path(), &args, "").done()
+    };
+    let done = report(&["results"]);
+    assert_eq!((done.status, done.out.contains("results/report.html: 65 records")), (0, true), "{done:?}");
+    let page = fs::read_to_string(folder.path().join("results/report.html")).unwrap();
+    assert!(page.contains("<h1>SIP load results of 2026-11-22") && !page.contains("Incomplete"));
+
+    let cut = RESULTS.get(..RESULTS.len() - 20).unwrap();
+    fs::write(&results, cut).unwrap();
+    assert_eq!(report(&["results/results.jsonl", "--out", "cut.html"]).status, 0);
+    assert!(fs::read_to_string(folder.path().join("cut.html")).unwrap().contains("Incomplete"));
+}
+
+#[test]
+fn results_that_cannot_be_reported_are_refused_with_their_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let other = RESULTS.replace("0123456789abcdef", "fedcba9876543210");
+    let wrong = RESULTS.replacen("\"achieved\":", "\"achieved\":NaN,\"x\":", 1);
+    for (name, text) in [("a.jsonl", RESULTS), ("b.jsonl", &other), ("c.jsonl", &wrong)] {
+        fs::write(folder.path().join(name), text).unwrap();
+    }
+    let refused = |args: &[&str]| {
+        let args = [&["lab", "report"], args].concat();
+        Running::start(folder.path(), &args, "").done().refused(2)
+    };
+    let line = 1 + wrong.lines().position(|line| line.contains("NaN")).unwrap();
+    assert!(refused(&["c.jsonl"]).contains(&format!("c.jsonl:{line}: ")));
+    assert!(refused(&["a.jsonl", "b.jsonl"]).contains("different machines"));
+    assert!(refused(&["missing"]).contains("no results of `ringway lab run`"));
+    assert!(refused(&["a.jsonl", "--out", "a.jsonl"]).contains("these are the results"));
+    assert!(!folder.path().join("report.html").exists());
 }

@@ -15,6 +15,7 @@ extern crate alloc;
 mod host_port;
 mod listeners;
 mod machine;
+mod nearest;
 mod network;
 mod reader;
 mod sections;
@@ -23,6 +24,7 @@ mod words;
 pub use host_port::{HostPort, NoHost};
 pub use listeners::{Listener, read_domains, read_listen};
 pub use machine::MachineSettings;
+pub use nearest::nearest;
 pub use network::{Addressing, addressing, host};
 pub use reader::{ConfigError, Reader, Section, read_document};
 pub use sections::{

@@ -200,6 +200,33 @@ impl<'t, 'i> Section<'t, 'i> {
         }
     }
 
+    /// A number within `range`, whole or not.
+    pub fn decimal(
+        &mut self,
+        reader: &mut Reader<'_>,
+        key: &'static str,
+        range: RangeInclusive<f64>,
+    ) -> Option<f64> {
+        let value = self.value(key)?;
+        self.one_decimal(reader, key, value, &range)
+    }
+
+    /// A list of numbers within `range`, whole or not.
+    pub fn decimals(
+        &mut self,
+        reader: &mut Reader<'_>,
+        key: &'static str,
+        range: RangeInclusive<f64>,
+    ) -> Option<Vec<f64>> {
+        let value = self.value(key)?;
+        let DeValue::Array(items) = value.get_ref() else {
+            let message = wrong_type("a list of numbers, as [1, 2.5]", value.get_ref());
+            reader.error(value.span().start, self.path(key), message);
+            return None;
+        };
+        Some(items.iter().filter_map(|item| self.one_decimal(reader, key, item, &range)).collect())
+    }
+
     /// A string, and its byte offset.
     pub fn text(&mut self, reader: &mut Reader<'_>, key: &'static str) -> Option<(&'t str, usize)> {
         let value = self.value(key)?;
@@ -250,7 +277,8 @@ impl<'t, 'i> Section<'t, 'i> {
             let name: &str = key.get_ref();
             if !self.known.contains(&name) && !self.refused.contains(&name) {
                 let known = self.known.join(", ");
-                let message = format!("unknown key; take it out, or give one of: {known}");
+                let meant = meant(name, &self.known);
+                let message = format!("unknown key; {meant}take it out, or give one of: {known}");
                 let path = if self.is_section(name) { format!("[{name}]") } else { self.path(name) };
                 reader.error(key.span().start, path, message);
             }
@@ -278,9 +306,45 @@ impl<'t, 'i> Section<'t, 'i> {
         }
     }
 
+    fn one_decimal(
+        &self,
+        reader: &mut Reader<'_>,
+        key: &str,
+        value: &Spanned<DeValue<'i>>,
+        range: &RangeInclusive<f64>,
+    ) -> Option<f64> {
+        let number = match value.get_ref() {
+            DeValue::Integer(integer) => {
+                i64::from_str_radix(integer.as_str(), integer.radix()).ok().map(|number| number as f64)
+            }
+            DeValue::Float(float) => float.as_str().replace('_', "").parse().ok(),
+            other => {
+                reader.error(value.span().start, self.path(key), wrong_type("a number", other));
+                return None;
+            }
+        };
+        let number = number.filter(|number| range.contains(number));
+        if number.is_none() {
+            let message = format!("is out of range; give {} to {}", range.start(), range.end());
+            reader.error(value.span().start, self.path(key), message);
+        }
+        number
+    }
+
     fn entry(&self, key: &str) -> Option<(Range<usize>, &'t Spanned<DeValue<'i>>)> {
         self.table?.iter().find(|(name, _)| name.get_ref() == key).map(|(name, value)| (name.span(), value))
     }
+}
+
+/// Suggestion for an unknown key, where the build has room for it.
+#[cfg(feature = "nearest")]
+fn meant(name: &str, known: &[&str]) -> String {
+    crate::nearest(name, known).map_or_else(String::new, |known| format!("did you mean `{known}`? "))
+}
+
+#[cfg(not(feature = "nearest"))]
+const fn meant(_: &str, _: &[&str]) -> &'static str {
+    ""
 }
 
 fn wrong_type(wanted: &str, found: &DeValue<'_>) -> String {

@@ -27,7 +27,7 @@ use crate::workspace::{cargo, root, succeed, target_dir};
 use anyhow::{Context, Result, bail};
 use report::{Circumstances, Row, Verdict};
 use ringway_lab::measure::{Counting, Plan};
-use ringway_lab::subject::Environment;
+use ringway_lab::server::{Environment, find_kamailio};
 use ringway_lab::{floor, machine};
 use rows::{Bench, RowName};
 use std::path::{Path, PathBuf};
@@ -306,11 +306,7 @@ fn environment(folder: &Path) -> Result<Environment> {
     if !ringway.exists() {
         bail!("{} is not there: build it with `cargo build --release -p ringway`", ringway.display());
     }
-    let kamailio = ["/usr/sbin/kamailio", "/usr/local/sbin/kamailio", "/usr/bin/kamailio"]
-        .into_iter()
-        .map(PathBuf::from)
-        .find(|path| path.exists());
-    Ok(Environment { ringway, kamailio, floor_command, folder: folder.to_path_buf() })
+    Ok(Environment { ringway, kamailio: find_kamailio(), floor_command, folder: folder.to_path_buf() })
 }
 
 fn floor_command() -> Result<Command> {

@@ -3,6 +3,7 @@
 //! Each thread plays callers and, for calls, callees, with sockets of its own. Results are in [`Statistics`], times in
 //! histograms of microseconds.
 
+mod address;
 mod criterion;
 mod datagrams;
 mod histogram;
@@ -21,6 +22,7 @@ mod timeline;
 mod tokens;
 mod wire_counters;
 
+pub use address::{local_towards, resolve};
 pub use criterion::{Criteria, Criterion, CriterionError};
 pub use media::MediaStatistics;
 pub use plan::{Flow, Plan};
@@ -138,7 +140,7 @@ impl Run {
 
 impl Company {
     /// Opens the sockets, and registers users with them. Media of all threads have the same `mark`.
-    fn open(plan: Plan, mark: u64) -> Result<Self> {
+    fn open(mut plan: Plan, mark: u64) -> Result<Self> {
         let epoll = Arc::new(Epoll::new().context("create an epoll")?);
         let mut players = vec![Player::open(&plan, &epoll, 0, now())?];
         let mut media = None;
@@ -151,8 +153,13 @@ impl Company {
                     player.media = Some(side);
                 }
             }
+            if plan.is_direct {
+                plan.target = *callee.locals()?.first().context("a player has a socket")?;
+            }
             let config = callee_config(&plan, &callee)?;
-            register(config.clone(), &epoll, &mut callee)?;
+            if !plan.is_direct {
+                register(config.clone(), &epoll, &mut callee)?;
+            }
             let scenario = Arc::new(plan.flow.callee(&plan).scenario_with(plan.media)?);
             callee.generator = Some(Generator::new(Config { scenario, ..config }, &seed()?, now()));
             players.push(callee);

@@ -14,6 +14,8 @@ use std::time::Duration;
 pub struct Plan {
     /// Address of the server.
     pub target: SocketAddr,
+    /// The callers send to the callees of their thread in place of a server: generator against generator, over UDP.
+    pub is_direct: bool,
     /// Transport to the server.
     pub transport: Transport,
     /// Connections of the callers over a stream transport. Called users have one each, unless they share one.
@@ -170,6 +172,9 @@ impl Plan {
                 "{attempts:.0} logouts need as many users, for each has one binding to remove; there are {}: raise --users",
                 self.users.count()
             );
+        }
+        if self.is_direct && (self.transport != Transport::Udp || !self.flow.has_callees()) {
+            bail!("generator against generator needs UDP and a flow with called users");
         }
         self.check_connections()
     }

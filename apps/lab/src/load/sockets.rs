@@ -9,6 +9,7 @@ use super::wire_counters::WireCounters;
 use anyhow::Result;
 use ringway_linux::sys::{Epoll, Ready};
 use ringway_sansio::{ConnectionId, Event, Instant, Outbox, Transport};
+use ringway_stream::PassThrough;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ pub(crate) struct Sockets {
 
 enum Kind {
     Datagrams(Datagrams),
-    Streams(Box<Streams>),
+    Streams(Box<Streams<PassThrough>>),
 }
 
 impl Sockets {
@@ -36,7 +37,9 @@ impl Sockets {
     ) -> Result<Self> {
         let kind = match transport {
             Transport::Udp => Kind::Datagrams(Datagrams::open(locals, target, epoll, player)?),
-            Transport::Tcp => Kind::Streams(Streams::open(locals, epoll, player, now)?.into()),
+            Transport::Tcp => {
+                Kind::Streams(Streams::open(locals, (epoll, player), Box::new(|_| PassThrough), now)?.into())
+            }
         };
         Ok(Self { kind, allowed, counters: WireCounters::default() })
     }

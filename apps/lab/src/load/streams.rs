@@ -15,7 +15,7 @@ use ringway_sansio::{
     ConnectionId, Event, Flow, Framer, Instant, ListenerId, Outbox, Received, TimerKey, Token, Transport,
     Wheel,
 };
-use ringway_stream::{CloseReason, Layer, Origin, PassThrough};
+use ringway_stream::{CloseReason, Layer, Origin};
 use ringway_transaction::{SipFramer, Slab, SlabKey};
 use rustix::net::sockopt::set_tcp_nodelay;
 use std::collections::HashMap;
@@ -25,7 +25,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 /// Listening sockets and connections. `L` is the layer of opened and accepted connections.
-pub(crate) struct Streams<L = PassThrough> {
+pub(crate) struct Streams<L> {
     player: u8,
     epoll: Arc<Epoll>,
     listening: Vec<(TcpListener, SocketAddr)>,
@@ -35,7 +35,7 @@ pub(crate) struct Streams<L = PassThrough> {
     /// Opened connections by local listener and remote address, for packets without a number.
     addressed: HashMap<(ListenerId, SocketAddr), SlabKey>,
     /// Creates the layer of a new connection.
-    layer: Box<dyn FnMut(Origin) -> L + Send>,
+    layer: NewLayer<L>,
     limits: StreamLimits,
     /// True while nothing is accepted because no file descriptor is left.
     is_paused: bool,
@@ -44,6 +44,9 @@ pub(crate) struct Streams<L = PassThrough> {
     /// Events for the generator.
     events: Vec<Event>,
 }
+
+/// Creates the layer of a connection.
+pub(crate) type NewLayer<L> = Box<dyn FnMut(Origin) -> L + Send>;
 
 struct Opened<L> {
     stream: Stream<SipFramer, L>,
@@ -54,9 +57,15 @@ struct Opened<L> {
     is_released: bool,
 }
 
-impl Streams {
-    /// Listens at `locals` on free ports, watched by `epoll` with tokens of `player`.
-    pub(crate) fn open(locals: &Locals, epoll: &Arc<Epoll>, player: u8, now: Instant) -> Result<Self> {
+impl<L: Layer> Streams<L> {
+    /// Listens at `locals` on free ports, watched by `epoll` with tokens of `player`. `layer` creates the layer of each
+    /// connection.
+    pub(crate) fn open(
+        locals: &Locals,
+        (epoll, player): (&Arc<Epoll>, u8),
+        layer: NewLayer<L>,
+        now: Instant,
+    ) -> Result<Self> {
         let mut listening = Vec::new();
         for (index, local) in locals.addresses().enumerate() {
             let socket = listen(local).with_context(|| locals.advice(local))?;
@@ -73,7 +82,7 @@ impl Streams {
             connections: Slab::default(),
             numbered: HashMap::new(),
             addressed: HashMap::new(),
-            layer: Box::new(|_| PassThrough),
+            layer,
             limits: StreamLimits {
                 write_queue_bytes_max: WRITE_QUEUE_BYTES_MAX,
                 write_queue_messages_max: WRITE_QUEUE_MESSAGES_MAX,
@@ -85,9 +94,7 @@ impl Streams {
             events: Vec::new(),
         })
     }
-}
 
-impl<L: Layer> Streams<L> {
     /// Addresses of the listening sockets.
     pub(crate) fn locals(&self) -> Vec<SocketAddr> {
         self.listening.iter().map(|&(_, address)| address).collect()
@@ -425,3 +432,7 @@ const ACCEPTS_PER_TURN: usize = 32;
 /// Maximum number of bytes in the write queue of a connection; a shared one has more than a phone's.
 const WRITE_QUEUE_BYTES_MAX: usize = 8 << 20;
 const WRITE_QUEUE_MESSAGES_MAX: usize = 50_000;
+
+#[cfg(test)]
+#[path = "streams_tests.rs"]
+mod tests;

@@ -2,8 +2,8 @@
 
 use super::data::{Entry, Point as Rate, Results, Spread, Variant};
 use super::figure::{Figure, Key};
-use super::plot::{Axis, Plot};
-use super::rates::{Value, X, invalid_key, line, rows};
+use super::plot::Axis;
+use super::rates::{Value, X, invalid_key, panels, rows};
 use super::rows::{Dot, Group, Row, Rows};
 use super::scale::Kind;
 use super::svg::Mark;
@@ -17,33 +17,21 @@ pub(super) fn cpu(results: &Results<'_>, entry: &Entry<'_>) -> Figure {
         of: |trial| trial.server_cpu_us,
         text: |us| format!("{} µs of CPU time for each attempt", amount(us)),
     };
-    let x = X::of(entry);
-    let axis = x.axis(entry);
     let y = Axis { title: "server CPU time, µs for each attempt", ..Axis::default() };
-    let mut panels = Vec::new();
-    for variant in
-        entry.variants.iter().filter(|variant| variant.series.iter().any(|series| series.points.len() > 1))
-    {
-        let lines = variant.series.iter().map(|series| line(results, series, x, value)).collect();
-        let description =
-            format!("{}: server CPU time for each attempt against {}", variant.name, axis.title);
-        let plot = Plot { description, x: axis, y, lines, reference: None };
-        if !plot.is_empty() {
-            panels.push((variant.name.to_owned(), plot.svg()));
-        }
-    }
-    let has_rates = !panels.is_empty();
+    let has_rates =
+        entry.variants.iter().flat_map(|variant| &variant.series).any(|series| series.points.len() > 1);
+    let x = X::of(entry).axis(entry);
+    let mut panels = if has_rates { panels(results, entry, x, y, value, None) } else { Vec::new() };
     let beside = beside(results, entry);
     if !beside.is_empty() {
-        let heading =
-            if has_rates { "beside each other, at the highest common rate with a valid result" } else { "" };
+        let heading = if has_rates { "beside each other, at one rate" } else { "" };
         panels.push((heading.to_owned(), beside.svg()));
     }
-    let mut keys = vec![Key::Trial, Key::Interval];
+    let mut keys = vec![Key::Trial, Key::Interval("95 % interval, or range of fewer than 6 trials")];
     keys.extend(invalid_key(entry));
     Figure {
         title: "CPU time of the server for each attempt",
-        note: "Bars are medians, dots the trials. The interval is the 95 % confidence interval of the median (sign test); with fewer than 6 trials, which cannot give it, it is the range of the trials. CPU time for each attempt falls as the rate rises: only values at the same rate are compared.".to_owned(),
+        note: "Bars are medians, dots the trials. The interval is the 95 % confidence interval of the median (sign test); with fewer than 6 trials, which cannot give it, it is the range of the trials. CPU time for each attempt falls as the rate rises: only values at the same rate are compared, the highest one at which all targets met the criterion.".to_owned(),
         keys,
         panels,
         table: cpu_table(results, entry),
@@ -144,23 +132,62 @@ fn cpu_table(results: &Results<'_>, entry: &Entry<'_>) -> Table {
 
 /// Ratios of two targets or variants with their confidence intervals. `None` without comparisons.
 pub(super) fn ratios(entry: &Entry<'_>) -> Option<Figure> {
-    let usable = || entry.comparisons.iter().filter(|comparison| comparison.ratio > 0.0);
-    usable().next()?;
-    let group = |comparison: &&&Comparison| {
-        let (low, high) = (comparison.ci_low, comparison.ci_high);
-        let interval = low.zip(high);
-        let label = format!("{} ×", amount(comparison.ratio));
-        let tip = match interval {
-            Some((low, high)) => format!("{label}, 95 % interval {} to {}", amount(low), amount(high)),
-            None => format!("{label}, no interval with {} trials", comparison.n),
-        };
+    let usable: Vec<&Comparison> = entry.comparisons.iter().copied().filter(|one| one.ratio > 0.0).collect();
+    let mut metrics: Vec<&str> = Vec::new();
+    for comparison in &usable {
+        if !metrics.contains(&comparison.metric.as_str()) {
+            metrics.push(&comparison.metric);
+        }
+    }
+    let panel = |name: &&str| {
+        let of_metric = usable.iter().copied().filter(|comparison| comparison.metric == **name);
+        let rows = ratio_rows(of_metric);
+        (!rows.is_empty()).then(|| (metric(name).0.to_owned(), rows.svg()))
+    };
+    let panels: Vec<(String, String)> = metrics.iter().take(METRICS_MAX).filter_map(panel).collect();
+    let table = ratio_table(&usable);
+    (!panels.is_empty()).then(|| Figure {
+        title: "Ratios",
+        note: "The first named divided by the second: below 1 the first one needs less. The line is the 95 % confidence interval of the ratio of the medians (resampling); two servers differ if it does not contain 1. Only trials that met the criterion.".to_owned(),
+        is_neutral: true,
+        keys: vec![Key::Reference("1: no difference"), Key::Interval("95 % interval")],
+        panels,
+        table,
+        ..Figure::default()
+    })
+}
+
+/// Rows of a metric: a group for each variant and pair, a row for each rate.
+fn ratio_rows<'c>(comparisons: impl Iterator<Item = &'c Comparison>) -> Rows {
+    let mut groups: Vec<Group> = Vec::new();
+    for comparison in comparisons.take(RATIOS_MAX) {
         let variant =
             if comparison.variant.is_empty() { String::new() } else { format!("{}: ", comparison.variant) };
+        let heading = format!("{variant}{} / {}", comparison.a, comparison.b);
+        let interval = comparison.ci_low.zip(comparison.ci_high);
+        let ratio = amount(comparison.ratio);
+        let (label, tip) = match interval {
+            Some((low, high)) => {
+                let (low, high) = (amount(low), amount(high));
+                (format!("{ratio} ({low}–{high})"), format!("{ratio}, 95 % interval {low} to {high}"))
+            }
+            None => (ratio.clone(), format!("{ratio}, no interval with {} trials", comparison.n)),
+        };
         let name =
-            format!("{variant}{} of {} / {}", metric(&comparison.metric).0, comparison.a, comparison.b);
+            if comparison.rate > 0.0 { format!("{}/s", amount(comparison.rate)) } else { String::new() };
         let dots = vec![Dot { value: comparison.ratio, mark: Mark::Target(3), tip }];
-        Group { name, rows: vec![Row { style: NEUTRAL, interval, dots, label, ..Row::default() }] }
-    };
+        let row = Row { style: NEUTRAL, name, interval, dots, label, ..Row::default() };
+        match groups.iter_mut().find(|group| group.name == heading) {
+            Some(group) => group.rows.push(row),
+            None => groups.push(Group { name: heading, rows: vec![row] }),
+        }
+    }
+    let axis = Axis { title: "ratio", contains: 1.0, ..Axis::default() };
+    let description = "Ratios with their 95 % confidence intervals".to_owned();
+    Rows { description, axis, groups, reference: Some(1.0) }
+}
+
+fn ratio_table(comparisons: &[&Comparison]) -> Table {
     let row = |comparison: &&Comparison| {
         let (name, unit) = metric(&comparison.metric);
         let end = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), amount);
@@ -169,6 +196,7 @@ pub(super) fn ratios(entry: &Entry<'_>) -> Option<Figure> {
             name.to_owned(),
             comparison.a.clone(),
             comparison.b.clone(),
+            amount(comparison.rate),
             format!("{} {unit}", amount(comparison.median_a)),
             format!("{} {unit}", amount(comparison.median_b)),
             amount(comparison.ratio),
@@ -177,32 +205,30 @@ pub(super) fn ratios(entry: &Entry<'_>) -> Option<Figure> {
             comparison.n.to_string(),
         ]
     };
-    let axis = Axis { title: "ratio", contains: 1.0, ..Axis::default() };
-    let description = "Ratios with their 95 % confidence intervals".to_owned();
-    let groups = usable().collect::<Vec<_>>().iter().take(GROUPS_MAX).map(group).collect();
-    let rows = Rows { description, axis, groups, reference: Some(1.0) };
-    Some(Figure {
-        title: "Ratios",
-        note: "The first named divided by the second: below 1 the first one needs less. The line is the 95 % confidence interval of the ratio of the medians; two servers differ if it does not contain 1.".to_owned(),
-        keys: vec![Key::Reference("1: no difference"), Key::Interval],
-        panels: vec![(String::new(), rows.svg())],
-        table: Table {
-            head: &[
-                "Variant", "Value", "First", "Second", "Median of the first", "Median of the second", "Ratio", "Interval from", "Interval to", "Trials of each",
-            ],
-            text_columns: 4,
-            rows: usable().map(row).collect(),
-        },
-        ..Figure::default()
-    })
+    Table {
+        head: &[
+            "Variant",
+            "Value",
+            "First",
+            "Second",
+            "Offered, attempts/s",
+            "Median of the first",
+            "Median of the second",
+            "Ratio",
+            "Interval from",
+            "Interval to",
+            "Trials of each",
+        ],
+        text_columns: 4,
+        rows: comparisons.iter().map(row).collect(),
+    }
 }
 
 /// Name and unit of a compared value.
-pub(super) fn metric(name: &str) -> (&str, &'static str) {
+fn metric(name: &str) -> (&str, &'static str) {
     match name {
         "server_cpu_us" => ("server CPU time for each attempt", "µs"),
-        "response_ms" | "p99" => ("response time", "ms"),
-        "peak" | "rate" => ("peak", "attempts/s"),
+        "response_p99_ms" => ("p99 of the response time", "ms"),
         other => (other, ""),
     }
 }
@@ -377,5 +403,8 @@ fn connections(point: &Rate<'_>) -> Option<u32> {
 /// Style that is no target's.
 const NEUTRAL: usize = 9;
 
-/// Most rows of the chart of ratios.
-const GROUPS_MAX: usize = 24;
+/// Most rows of a chart of ratios.
+const RATIOS_MAX: usize = 48;
+
+/// Most compared values with a chart of their own.
+const METRICS_MAX: usize = 4;

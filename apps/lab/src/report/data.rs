@@ -5,7 +5,7 @@ use super::text::short;
 use crate::record::{
     Campaign, Comparison, Experiment, Failed, Measurement, Peak, Percentiles, Record, Target,
 };
-use crate::statistics::median;
+use crate::statistics::{median, median_interval};
 use anyhow::{Result, bail};
 use std::collections::BTreeMap;
 
@@ -37,8 +37,10 @@ pub(super) struct Results<'a> {
 pub(super) struct Server<'a> {
     /// Name, with a number if servers of several campaigns differ.
     pub(super) name: String,
-    /// Record of the target; `None` if the file has none.
-    pub(super) record: Option<&'a Target>,
+    /// Name in the records.
+    base: &'a str,
+    /// Records of the target, one for each configuration; none if the file has none.
+    pub(super) records: Vec<&'a Target>,
 }
 
 /// An experiment with its results.
@@ -144,8 +146,7 @@ impl<'a> Results<'a> {
 
     /// All trials.
     pub(super) fn trials(&self) -> impl Iterator<Item = &'a Measurement> {
-        let variants = self.experiments.iter().flat_map(|entry| &entry.variants);
-        let points = variants.flat_map(|variant| &variant.series).flat_map(|series| &series.points);
+        let points = self.experiments.iter().flat_map(Entry::points);
         points.flat_map(|point| point.trials.iter().copied())
     }
 
@@ -171,17 +172,23 @@ impl<'a> Results<'a> {
     }
 
     fn add_target(&mut self, target: &'a Target) {
-        let same = self.targets.iter().position(|server| server.record == Some(target));
-        let number = same.or_else(|| self.add_server(&target.target, Some(target)));
-        match number {
-            Some(number) => {
-                self.numbers.insert(&target.target, number);
-            }
-            None => self.left_out += 1,
+        // Within a campaign a target has one version and several configurations. Between campaigns the version may change.
+        let in_campaign = self.numbers.get(target.target.as_str()).copied();
+        let same =
+            in_campaign.or_else(|| self.targets.iter().position(|server| server.is_version_of(target)));
+        let Some(number) = same.or_else(|| self.add_server(&target.target)) else {
+            self.left_out += 1;
+            return;
+        };
+        self.numbers.insert(&target.target, number);
+        if let Some(server) = self.targets.get_mut(number).filter(|server| !server.records.contains(&target))
+        {
+            let is_added = push_to(&mut server.records, Some(target));
+            self.left_out += usize::from(!is_added);
         }
     }
 
-    fn add_server(&mut self, name: &str, record: Option<&'a Target>) -> Option<usize> {
+    fn add_server(&mut self, name: &'a str) -> Option<usize> {
         if self.targets.len() >= STYLES {
             return None;
         }
@@ -192,7 +199,7 @@ impl<'a> Results<'a> {
             count += 1;
             shown = format!("{} ({count})", short(base, NAME_CHARS_MAX));
         }
-        self.targets.push(Server { name: shown, record });
+        self.targets.push(Server { name: shown, base: name, records: Vec::new() });
         Some(self.targets.len() - 1)
     }
 
@@ -201,7 +208,7 @@ impl<'a> Results<'a> {
         if let Some(number) = self.numbers.get(name) {
             return Some(*number);
         }
-        let number = self.add_server(name, None)?;
+        let number = self.add_server(name)?;
         self.numbers.insert(name, number);
         Some(number)
     }
@@ -245,6 +252,12 @@ fn push_to<T>(list: &mut Vec<T>, value: Option<T>) -> bool {
     }
 }
 
+impl Server<'_> {
+    fn is_version_of(&self, target: &Target) -> bool {
+        self.base == target.target && self.records.iter().all(|record| record.version == target.version)
+    }
+}
+
 impl<'a> Entry<'a> {
     /// Adds a trial; false if it is above a limit.
     fn add_measurement(&mut self, target: usize, measurement: &'a Measurement) -> bool {
@@ -257,6 +270,12 @@ impl<'a> Entry<'a> {
         let at = found.unwrap_or(self.variants.len() - 1);
         let Some(variant) = self.variants.get_mut(at) else { return false };
         variant.add(target, measurement)
+    }
+
+    /// Points of all variants and targets.
+    pub(super) fn points(&self) -> impl Iterator<Item = &Point<'a>> {
+        let series = self.variants.iter().flat_map(|variant| &variant.series);
+        series.flat_map(|series| &series.points)
     }
 
     /// Trials that do not count, with the number of their target.
@@ -322,7 +341,7 @@ impl Spread {
         let values: Vec<f64> = values.filter(|value| value.is_finite()).collect();
         let low = values.iter().copied().reduce(f64::min)?;
         let high = values.iter().copied().reduce(f64::max)?;
-        let confidence = None;
+        let confidence = median_interval(&values).map(|[low, high]| (low, high));
         Some(Self { median: median(values.iter().copied()), low, high, n: values.len(), confidence })
     }
 

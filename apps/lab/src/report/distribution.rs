@@ -41,7 +41,7 @@ pub(super) fn cumulative(results: &Results<'_>, entry: &Entry<'_>) -> Figure {
     }
     Figure {
         title: "Distribution of the response time",
-        note: "Share of the responses that arrived up to a time, below the capacity and, where it was measured, above it. Steps at 500 ms and its multiples come from retransmissions. One trial, the one with the median p99.".to_owned(),
+        note: "Share of the responses that arrived up to a time, below the capacity and, where it was measured, above it. Steps at 500 ms and its multiples come from retransmissions. Of each target the trial with the median p99; attempts without a response are not in it.".to_owned(),
         panels,
         table: Table {
             head: &[
@@ -78,7 +78,7 @@ pub(super) fn classes(results: &Results<'_>, entry: &Entry<'_>) -> Figure {
     }
     Figure {
         title: "Response time by classes of 30 ms",
-        note: "Shares of the responses, in the classes of the founding papers.".to_owned(),
+        note: "Shares of the responses in the classes of the founding papers. Attempts without a response are not in it.".to_owned(),
         parts: &CLASSES,
         panels,
         table: Table {

@@ -3,16 +3,18 @@
 use super::data::{Entry, Results};
 use super::svg::shape;
 use super::table::Table;
-use super::text::{Markup, Text};
+use super::text::{Markup, Text, short};
 
 /// Charts of one question, a panel for each variant.
 #[derive(Debug, Default)]
 pub(super) struct Figure {
     pub(super) title: &'static str,
-    /// Advice on reading the charts.
+    /// Explanation of the charts.
     pub(super) note: String,
     /// Legend of parts in place of the targets.
     pub(super) parts: &'static [&'static str],
+    /// The charts have no colours of targets.
+    pub(super) is_neutral: bool,
     /// Marks that the legend explains besides the targets.
     pub(super) keys: Vec<Key>,
     /// Heading and picture.
@@ -30,14 +32,14 @@ pub(super) enum Key {
     /// A small dot.
     Trial,
     /// A line with ends.
-    Interval,
+    Interval(&'static str),
     /// A dashed grey line.
     Reference(&'static str),
 }
 
 impl Figure {
-    /// HTML of the figure, with its table if that fits `bytes_max`.
-    pub(super) fn html(&self, results: &Results<'_>, entry: &Entry<'_>, bytes_max: usize) -> Option<String> {
+    /// HTML of the figure.
+    pub(super) fn html(&self, results: &Results<'_>, entry: &Entry<'_>) -> String {
         let mut page = Markup::default();
         page.push(format_args!("<figure><h4>{}</h4>", Text(self.title)));
         if !self.panels.is_empty() {
@@ -47,31 +49,28 @@ impl Figure {
         for (heading, svg) in self.panels.iter().take(PANELS_MAX) {
             page.push(format_args!("<div class=\"panel\">"));
             if !heading.is_empty() {
-                page.push(format_args!("<h5>{}</h5>", Text(heading)));
+                page.push(format_args!("<h5>{}</h5>", Text(&short(heading, HEADING_CHARS_MAX))));
             }
             page.push(format_args!("{svg}</div>"));
         }
-        page.push(format_args!("</div><figcaption>{}", Text(&self.note)));
+        page.push(format_args!("</div><figcaption>{}", Text(&short(&self.note, NOTE_CHARS_MAX))));
         if let Some(more @ 1..) = self.panels.len().checked_sub(PANELS_MAX) {
             page.push(format_args!(" {more} panels more are only in the table."));
         }
         if !entry.experiment.command.is_empty() {
-            let command = Text(&entry.experiment.command);
+            let command = short(&entry.experiment.command, NOTE_CHARS_MAX);
+            let command = Text(&command);
             page.push(format_args!("<p class=\"cmd\">Command: <code>{command}</code>"));
         }
         page.push(format_args!("</figcaption>"));
-        let mut table = Markup::default();
         if !self.table.rows.is_empty() {
             let open = if self.panels.is_empty() { " open" } else { "" };
-            table.push(format_args!("<details{open}><summary>Numbers</summary>"));
-            self.table.write(&mut table);
-            table.push(format_args!("</details>"));
+            page.push(format_args!("<details{open}><summary>Numbers</summary>"));
+            self.table.write(&mut page);
+            page.push(format_args!("</details>"));
         }
-        if page.len() + table.len() + END.len() <= bytes_max {
-            page.push(format_args!("{table}"));
-        }
-        page.push(format_args!("{END}"));
-        (page.len() <= bytes_max).then(|| page.into_string())
+        page.push(format_args!("</figure>"));
+        page.into_string()
     }
 
     fn write_legend(&self, page: &mut Markup, results: &Results<'_>, entry: &Entry<'_>) {
@@ -82,7 +81,7 @@ impl Figure {
             );
             page.push(format_args!("<li>{swatch}{}", Text(name)));
         }
-        if self.parts.is_empty() {
+        if self.parts.is_empty() && !self.is_neutral {
             for target in entry.shown_targets() {
                 let name = Text(results.name_of(target));
                 let mark = shape(target, 17.0, 6.0);
@@ -108,7 +107,7 @@ impl Key {
                 ("<path class=\"x\" d=\"M13.5 2.5l7 7m0-7l-7 7\"/>", "trial missed the criterion")
             }
             Self::Trial => ("<circle class=\"d\" cx=\"17\" cy=\"6\" r=\"3\"/>", "trial"),
-            Self::Interval => ("<path class=\"w\" d=\"M4 2v8M4 6H30M30 2v8\"/>", "interval"),
+            Self::Interval(name) => ("<path class=\"w\" d=\"M4 2v8M4 6H30M30 2v8\"/>", name),
             Self::Reference(name) => ("<path class=\"r\" d=\"M0 6H34\"/>", name),
         }
     }
@@ -125,10 +124,14 @@ impl Entry<'_> {
     }
 }
 
-const END: &str = "</figure>";
-
 /// Start of a picture in a legend.
 const LINE: &str = "<svg viewBox=\"0 0 34 12\" width=\"34\" height=\"12\" aria-hidden=\"true\">";
+
+/// Longest text below the charts.
+const NOTE_CHARS_MAX: usize = 1_500;
+
+/// Longest heading of a panel.
+const HEADING_CHARS_MAX: usize = 150;
 
 /// Most panels of a figure.
 const PANELS_MAX: usize = 16;

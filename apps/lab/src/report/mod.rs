@@ -4,7 +4,7 @@
 //!  records ─ data ─► experiment, variant, target, rate ─ rates, distribution, cost, peak ─► figures ─ plot, rows, shares ─► SVG
 //!                                                      └ verdict, setup ─► text and tables
 //! ```
-//! All text of the records is escaped ([`text`]); the number of everything and the size of the file are limited.
+//! All text of the records is escaped; the number of everything and the size of the file are limited.
 
 mod cost;
 mod data;
@@ -22,7 +22,7 @@ mod table;
 mod text;
 mod verdict;
 
-use crate::record::{Chart, Record};
+use crate::record::{Chart, Failed, Measurement, Record};
 use anyhow::Result;
 use data::{Entry, Results};
 use figure::Figure;
@@ -50,6 +50,11 @@ pub fn html(records: &[Record]) -> Result<String> {
     Ok(page.into_string())
 }
 
+/// Bytes that may still be written, apart from the remarks about what is not shown.
+fn room(page: &Markup) -> usize {
+    (BYTES_MAX - RESERVE).saturating_sub(page.len())
+}
+
 fn title(results: &Results<'_>) -> String {
     let started = results.campaigns.first().map_or("", |campaign| &campaign.started);
     format!("SIP load results of {}", text::short(started, 40))
@@ -69,8 +74,8 @@ fn write_head(page: &mut Markup, results: &Results<'_>) {
         page.push(format_args!("<dt><a href=\"#e{number}\">{}</a><dd>{}", Text(&name(entry)), Text(&line)));
     }
     page.push(format_args!("</dl>"));
-    for failed in &results.failed {
-        page.push(format_args!("<p class=\"bad\">{}: {}", Text(&failed.target), Text(&failed.error)));
+    for failed in results.failed.iter().take(FAILURES_MAX) {
+        page.push(format_args!("<p class=\"bad\">Failed: {}", Text(&failure(failed))));
     }
     page.push(format_args!("</section>"));
 }
@@ -111,46 +116,70 @@ fn name(entry: &Entry<'_>) -> String {
     text::short(name, TITLE_CHARS_MAX)
 }
 
+/// Writes the section of an experiment; parts for which the report has no room are named.
 fn write_experiment(page: &mut Markup, results: &Results<'_>, entry: &Entry<'_>, number: usize) {
-    let experiment = &entry.experiment;
     page.push(format_args!("<section><h2 id=\"e{number}\">{}</h2>", Text(&name(entry))));
-    let line = text::short(&verdict::line(results, entry), VERDICT_CHARS_MAX);
-    page.push(format_args!("<p class=\"verdict\">{}", Text(&line)));
-    for (name, text) in [("Reproduces", &experiment.reproduces), ("Criterion", &experiment.criterion)] {
-        if !text.is_empty() {
-            page.push(format_args!("<p>{name}: {}", Text(&text::short(text, VERDICT_CHARS_MAX))));
+    let mut missing = Vec::new();
+    let mut add = |part: String, title: &'static str| {
+        if part.len() <= room(page) {
+            page.push(format_args!("{part}"));
+        } else {
+            missing.push(title);
         }
+    };
+    add(summary(results, entry), "Summary");
+    for figure in figures(results, entry) {
+        add(figure.html(results, entry), figure.title);
     }
-    for failed in &entry.failed {
-        let variant = if failed.variant.is_empty() { String::new() } else { format!(", {}", failed.variant) };
-        let error = text::short(&failed.error, VERDICT_CHARS_MAX);
+    add(invalid(results, entry), "Trials that are not valid");
+    if !missing.is_empty() {
         page.push(format_args!(
-            "<p class=\"bad\">Failed: {}{}: {}",
-            Text(&failed.target),
-            Text(&variant),
-            Text(&error)
+            "<p class=\"remark\">Not shown, the report has reached its largest size: {}. Make a report of fewer experiments.",
+            Text(&missing.join(", "))
         ));
     }
-    for figure in figures(results, entry) {
-        let room = BYTES_MAX.saturating_sub(page.len() + RESERVE);
-        match figure.html(results, entry, room) {
-            Some(html) => page.push(format_args!("{html}")),
-            None => page.push(format_args!(
-                "<p class=\"remark\">{}: not shown, the report has reached its largest size. Make a report of fewer experiments.",
-                Text(figure.title)
-            )),
+    page.push(format_args!("</section>"));
+}
+
+/// Result, source and failures of an experiment in words.
+fn summary(results: &Results<'_>, entry: &Entry<'_>) -> String {
+    let mut part = Markup::default();
+    let experiment = &entry.experiment;
+    let line = text::short(&verdict::line(results, entry), VERDICT_CHARS_MAX);
+    part.push(format_args!("<p class=\"verdict\">{}", Text(&line)));
+    let details = verdict::details(results, entry);
+    if details.len() > 1 {
+        part.push(format_args!("<ul>"));
+        for text in &details {
+            part.push(format_args!("<li>{}", Text(&text::short(text, VERDICT_CHARS_MAX))));
+        }
+        part.push(format_args!("</ul>"));
+    }
+    for (name, text) in [("Reproduces", &experiment.reproduces), ("Criterion", &experiment.criterion)] {
+        if !text.is_empty() {
+            part.push(format_args!("<p>{name}: {}", Text(&text::short(text, VERDICT_CHARS_MAX))));
         }
     }
-    write_invalid(page, results, entry);
-    page.push(format_args!("</section>"));
+    for failed in entry.failed.iter().take(FAILURES_MAX) {
+        part.push(format_args!("<p class=\"bad\">Failed: {}", Text(&failure(failed))));
+    }
+    if let Some(more @ 1..) = entry.failed.len().checked_sub(FAILURES_MAX) {
+        part.push(format_args!("<p class=\"bad\">{more} failures more are in the results."));
+    }
+    part.into_string()
+}
+
+/// Line of a failure.
+fn failure(failed: &Failed) -> String {
+    let variant = if failed.variant.is_empty() { String::new() } else { format!(", {}", failed.variant) };
+    text::short(&format!("{}{variant}: {}", failed.target, failed.error), VERDICT_CHARS_MAX)
 }
 
 /// Figures of an experiment, by the form of its chart.
 fn figures(results: &Results<'_>, entry: &Entry<'_>) -> Vec<Figure> {
     let mut figures = Vec::new();
     figures.extend(peak::peaks(results, entry));
-    let has_trials =
-        entry.variants.iter().flat_map(|variant| &variant.series).any(|series| !series.points.is_empty());
+    let has_trials = entry.points().next().is_some();
     if has_trials {
         match entry.experiment.chart {
             Chart::Rates => {
@@ -204,26 +233,28 @@ fn attempts(results: &Results<'_>, entry: &Entry<'_>) -> Figure {
     }
 }
 
-/// Lists the trials that do not count.
-fn write_invalid(page: &mut Markup, results: &Results<'_>, entry: &Entry<'_>) {
-    let row = |(target, trial): (usize, &crate::record::Measurement)| {
+/// Table of the trials that do not count; empty without any.
+fn invalid(results: &Results<'_>, entry: &Entry<'_>) -> String {
+    let row = |(target, trial): (usize, &Measurement)| {
         vec![
             trial.variant.clone(),
             results.name_of(target).to_owned(),
-            text::short(&trial.invalid_because, VERDICT_CHARS_MAX),
+            trial.invalid_because.clone(),
             amount(trial.rate),
             trial.trial.to_string(),
         ]
     };
     let rows: Vec<Vec<String>> = entry.invalid().map(row).collect();
-    if rows.is_empty() || page.len() + RESERVE > BYTES_MAX {
-        return;
+    if rows.is_empty() {
+        return String::new();
     }
-    page.push(format_args!(
+    let mut part = Markup::default();
+    part.push(format_args!(
         "<h4>Trials that are not valid</h4><p>They are no results: they are in no median and no table, and hollow in the charts."
     ));
     Table { head: &["Variant", "Target", "Reason", "Offered, attempts/s", "Trial"], text_columns: 3, rows }
-        .write(page);
+        .write(&mut part);
+    part.into_string()
 }
 
 /// Writes the definitions that a reader of the figures needs.
@@ -262,11 +293,17 @@ const STYLE: &str = include_str!("style.css");
 /// Largest report.
 const BYTES_MAX: usize = 1_000_000;
 
-/// Bytes that are kept for what follows the figures: remarks, tables of invalid trials, definitions.
-const RESERVE: usize = 60_000;
+/// Bytes that are kept for headings, remarks about what is not shown, and definitions.
+const RESERVE: usize = 120_000;
 
 /// Longest line of a verdict, a criterion or an error.
-const VERDICT_CHARS_MAX: usize = 600;
+const VERDICT_CHARS_MAX: usize = 400;
 
 /// Longest title of an experiment.
-const TITLE_CHARS_MAX: usize = 120;
+const TITLE_CHARS_MAX: usize = 100;
+
+/// Most failures of an experiment that are shown.
+const FAILURES_MAX: usize = 20;
+
+#[cfg(test)]
+mod tests;

@@ -36,10 +36,7 @@ pub(super) fn peaks(results: &Results<'_>, entry: &Entry<'_>) -> Option<Figure> 
     let chart = Rows { description, axis, groups, reference: None };
     Some(Figure {
         title: "Peak",
-        note: format!(
-            "Bars end at the highest rate that meets the criterion in k of n trials. {}",
-            criteria(entry)
-        ),
+        note: format!("Bars end at the highest rate that meets the criterion. {}", criteria(entry)),
         keys: vec![Key::Trial, Key::FailedTrial],
         panels: if chart.is_empty() { Vec::new() } else { vec![(String::new(), chart.svg())] },
         table: Table {
@@ -93,7 +90,7 @@ fn criteria(entry: &Entry<'_>) -> String {
     let mut texts: Vec<String> = Vec::new();
     for (_, peak) in &entry.peaks {
         if !peak.criterion.is_empty() {
-            texts.push(format!("Criterion: {}.", peak.criterion));
+            texts.push(format!("Criterion, in {} of {} trials: {}.", peak.k, peak.n, peak.criterion));
         }
     }
     for (_, peak) in &entry.peaks {

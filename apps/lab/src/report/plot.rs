@@ -1,7 +1,7 @@
 //! Charts of lines: a value of each target against another value.
 
 use super::scale::{Kind, Scale, is_usable};
-use super::svg::{Area, CHAR, Mark, Svg, WIDTH, label_width};
+use super::svg::{Area, BOLD, Mark, Svg, WIDTH, X_AXIS, label_width};
 use super::text::{Markup, short};
 
 /// A chart of lines.
@@ -76,7 +76,7 @@ impl Plot {
     /// Draws the chart.
     pub(super) fn svg(&self) -> String {
         let longest = self.lines.iter().map(|line| line.label.chars().count()).max().unwrap_or(0);
-        let right = WIDTH - (longest.min(LABEL_CHARS) as f64 * CHAR + 12.0);
+        let right = WIDTH - (longest.min(LABEL_CHARS) as f64 * BOLD + 12.0);
         let ys = self.points().flat_map(|point| {
             let (low, high) = point.range.unwrap_or((point.y, point.y));
             [point.y, low, high]
@@ -90,13 +90,22 @@ impl Plot {
         svg.y_axis(area, &y, self.y.title);
         svg.x_axis(area, &x, self.x.title);
         self.draw_reference(&mut svg, area, &x, &y);
-        let mut ends = Vec::new();
+        let mut labels = Vec::new();
         for line in &self.lines {
             svg.push(format_args!("<g class=\"t{}{}\">", line.style, if line.is_thin { " n" } else { "" }));
-            ends.extend(line.draw(&mut svg, &x, &y));
+            line.draw(&mut svg, &x, &y);
             svg.push(format_args!("</g>"));
+            labels.extend(line.label_at(&x, &y));
         }
-        draw_labels(&mut svg, ends);
+        if self.lines.iter().any(|line| line.is_curve) {
+            place_on_curves(&mut labels, area);
+        } else {
+            place_beside(&mut labels, area);
+        }
+        for label in &labels {
+            let class = format!("e t{}", label.style);
+            svg.text(&class, (label.x, label.y + 4.0), label.anchor, &short(label.text, LABEL_CHARS));
+        }
         svg.done()
     }
 
@@ -125,73 +134,103 @@ impl Plot {
             from.0, from.1, to.0, to.1
         ));
         if !label.is_empty() {
-            svg.text("q", (to.0 - 14.0, to.1 + 8.0), "end", label);
+            let (x, y) = (from.0 + (to.0 - from.0) * 0.6, from.1 + (to.1 - from.1) * 0.6);
+            svg.text("q", (x - 8.0, y - 2.0), "end", label);
         }
     }
 }
 
 impl Line {
-    /// Draws the line and its marks; returns its label with the coordinates of the line's end.
-    fn draw(&self, svg: &mut Svg, x: &Scale, y: &Scale) -> Option<End> {
+    /// Draws the line and its marks; marks of invalid values are below the others.
+    fn draw(&self, svg: &mut Svg, x: &Scale, y: &Scale) {
         let mut path = Markup::default();
-        let mut end = None;
-        for point in self.points.iter().filter(|point| !point.is_invalid) {
-            let (Some(at_x), Some(at_y)) = (x.at(point.x), y.at(point.y)) else { continue };
-            let letter = if end.is_none() { 'M' } else { 'L' };
+        for (at_x, at_y) in self.coordinates(x, y) {
+            let letter = if path.len() == 0 { 'M' } else { ' ' };
             path.push(format_args!("{letter}{at_x:.1} {at_y:.1}"));
-            end = Some((at_x, at_y));
         }
         if path.len() > 0 {
             svg.push(format_args!("<path class=\"l\" d=\"{path}\"/>"));
         }
         if self.is_curve {
-            let end = end?;
-            return Some(End { x: end.0, y: end.1, style: self.style, label: self.label.clone() });
+            return;
         }
-        for point in &self.points {
-            let (Some(at_x), Some(at_y)) = (x.at(point.x), y.at(point.y)) else { continue };
-            if let Some((low, high)) = point.range.filter(|(low, high)| low < high && !point.is_invalid) {
-                let (low, high) = (y.at_or_end(low), y.at_or_end(high));
-                svg.push(format_args!("<path class=\"w\" d=\"M{at_x:.1} {low:.1}V{high:.1}\"/>"));
+        let (invalid, valid): (Vec<&Point>, Vec<&Point>) =
+            self.points.iter().partition(|point| point.is_invalid);
+        let mut ranges = Markup::default();
+        for point in &valid {
+            let (Some(at_x), Some((low, high))) = (x.at(point.x), point.range) else { continue };
+            let (low, high) = (y.at_or_end(low), y.at_or_end(high));
+            if (low - high).abs() > 1.0 {
+                ranges.push(format_args!("M{at_x:.1} {low:.1}V{high:.1}"));
             }
+        }
+        if ranges.len() > 0 {
+            svg.push(format_args!("<path class=\"w\" d=\"{ranges}\"/>"));
+        }
+        for point in invalid.into_iter().chain(valid) {
+            let (Some(at_x), Some(at_y)) = (x.at(point.x), y.at(point.y)) else { continue };
             let mark = if point.is_invalid { Mark::Invalid } else { Mark::Target(self.style) };
             svg.mark(mark, (at_x, at_y), &point.tip);
         }
-        let (end_x, end_y) = end?;
-        Some(End { x: end_x, y: end_y, style: self.style, label: self.label.clone() })
+    }
+
+    /// Coordinates of the values that count.
+    fn coordinates(&self, x: &Scale, y: &Scale) -> impl DoubleEndedIterator<Item = (f64, f64)> {
+        let valid = self.points.iter().filter(|point| !point.is_invalid);
+        valid.filter_map(|point| Some((x.at(point.x)?, y.at(point.y)?)))
+    }
+
+    /// Label with the end of the line, or with the middle of a curve.
+    fn label_at(&self, x: &Scale, y: &Scale) -> Option<Label<'_>> {
+        let mut at = self.coordinates(x, y);
+        let (x, y) =
+            if self.is_curve { at.find(|(_, y)| *y < (TOP + BOTTOM) / 2.0) } else { at.next_back() }?;
+        Some(Label { x, y, anchor: "start", style: self.style, text: &self.label })
     }
 }
 
-/// End of a line, where its label is written.
-struct End {
+/// Label of a line.
+struct Label<'a> {
     x: f64,
     y: f64,
+    anchor: &'static str,
     style: usize,
-    label: String,
+    text: &'a str,
 }
 
-/// Writes the labels beside the lines' ends, moved apart if they would overlap.
-fn draw_labels(svg: &mut Svg, mut ends: Vec<End>) {
-    ends.sort_by(|a, b| a.y.total_cmp(&b.y));
+/// Moves labels to the right of the area, and apart if they would overlap.
+fn place_beside(labels: &mut [Label<'_>], area: Area) {
+    labels.sort_by(|a, b| a.y.total_cmp(&b.y));
     let mut above = TOP - LABEL_HEIGHT;
-    for end in &mut ends {
-        end.y = end.y.max(above + LABEL_HEIGHT);
-        above = end.y;
+    for label in labels.iter_mut() {
+        label.x = area.right + 9.0;
+        label.y = label.y.max(above + LABEL_HEIGHT);
+        above = label.y;
     }
     let mut below = BOTTOM + LABEL_HEIGHT;
-    for end in ends.iter_mut().rev() {
-        end.y = end.y.min(below - LABEL_HEIGHT);
-        below = end.y;
+    for label in labels.iter_mut().rev() {
+        label.y = label.y.min(below - LABEL_HEIGHT);
+        below = label.y;
     }
-    for end in &ends {
-        let class = format!("e t{}", end.style);
-        svg.text(&class, (end.x + 9.0, end.y + 4.0), "start", &short(&end.label, LABEL_CHARS));
+}
+
+/// Moves the label of the first curve to its left, if there is room, and those of the others to the right, each a line lower.
+fn place_on_curves(labels: &mut [Label<'_>], area: Area) {
+    labels.sort_by(|a, b| a.x.total_cmp(&b.x));
+    for (index, label) in labels.iter_mut().enumerate() {
+        let width = label.text.chars().count().min(LABEL_CHARS) as f64 * BOLD + 9.0;
+        if index == 0 && label.x - width > area.left {
+            (label.x, label.anchor) = (label.x - 9.0, "end");
+        } else {
+            label.x += 9.0;
+            label.y += index as f64 * LABEL_HEIGHT;
+        }
     }
 }
 
 const HEIGHT: f64 = 270.0;
 const TOP: f64 = 26.0;
-const BOTTOM: f64 = HEIGHT - 40.0;
+const BOTTOM: f64 = HEIGHT - X_AXIS;
 
 /// Longest label of a line; the legend has the whole name.
 const LABEL_CHARS: usize = 16;
@@ -233,7 +272,7 @@ mod tests {
         let svg = plot(vec![one]).svg();
         assert_eq!((svg.matches("class=\"i\"").count(), svg.matches("class=\"m\"").count()), (1, 2));
         let path = svg.split("class=\"l\" d=\"").nth(1).unwrap().split('"').next().unwrap();
-        assert_eq!(path.matches(['M', 'L']).count(), 2);
+        assert_eq!(path.split(' ').count(), 4);
     }
 
     #[test]

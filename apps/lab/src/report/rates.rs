@@ -29,8 +29,7 @@ pub(super) struct Value {
 impl X {
     /// Axis of an experiment.
     pub(super) fn of(entry: &Entry<'_>) -> Self {
-        let mut points =
-            entry.variants.iter().flat_map(|variant| &variant.series).flat_map(|series| &series.points);
+        let mut points = entry.points();
         let is_overload = entry.experiment.chart == Chart::Overload;
         if is_overload && points.any(|point| point.multiple().is_some()) {
             Self::Multiple
@@ -46,8 +45,7 @@ impl X {
                 ("offered, multiples of the peak", |point| point.multiple().unwrap_or_default())
             }
         };
-        let points =
-            entry.variants.iter().flat_map(|variant| &variant.series).flat_map(|series| &series.points);
+        let points = entry.points();
         let (low, high) = points
             .map(at)
             .filter(|value| *value > 0.0)
@@ -71,16 +69,14 @@ pub(super) fn line(results: &Results<'_>, series: &Series<'_>, x: X, value: Valu
     let mut points = Vec::new();
     for point in &series.points {
         let Some(at) = x.at(point) else { continue };
-        let offered = format!("{name}, {}/s offered", amount(point.rate));
+        let offered = format!("{name}, {}/s", amount(point.rate));
         if let Some(spread) = point.spread(value.of) {
-            let trials =
-                if spread.n > 1 { format!(", median of {} trials", spread.n) } else { String::new() };
             points.push(Point {
                 x: at,
                 y: spread.median,
                 range: spread.range(),
                 is_invalid: false,
-                tip: format!("{offered}: {}{trials}", (value.text)(spread.median)),
+                tip: format!("{offered}: {}", (value.text)(spread.median)),
             });
         }
         for trial in point.trials.iter().filter(|trial| !trial.valid) {
@@ -92,20 +88,21 @@ pub(super) fn line(results: &Results<'_>, series: &Series<'_>, x: X, value: Valu
     Line { style: series.target, label: name.to_owned(), points, ..Line::default() }
 }
 
-/// Panels of a value, one for each variant.
-fn panels(
+/// Panels of a value, one for each variant, with the same vertical axis.
+pub(super) fn panels(
     results: &Results<'_>,
     entry: &Entry<'_>,
-    x: X,
+    x: Axis,
     y: Axis,
     value: Value,
     reference: Option<Reference>,
 ) -> Vec<(String, String)> {
-    let axis = x.axis(entry);
+    let valid = entry.points().filter_map(|point| point.spread(value.of));
+    let y = Axis { contains: valid.map(|spread| spread.high).fold(y.contains, f64::max), ..y };
     let panel = |variant: &Variant<'_>| {
-        let lines = variant.series.iter().map(|series| line(results, series, x, value)).collect();
-        let description = format!("{}: {} against {}", variant.name, y.title, axis.title);
-        let plot = Plot { description, x: axis, y, lines, reference };
+        let lines = variant.series.iter().map(|series| line(results, series, X::of(entry), value)).collect();
+        let description = format!("{}: {} against {}", variant.name, y.title, x.title);
+        let plot = Plot { description, x, y, lines, reference };
         (!plot.is_empty()).then(|| (variant.name.to_owned(), plot.svg()))
     };
     entry.variants.iter().filter_map(panel).collect()
@@ -118,6 +115,8 @@ pub(super) fn invalid_key(entry: &Entry<'_>) -> Option<Key> {
 
 /// Offered against achieved rate.
 pub(super) fn achieved(results: &Results<'_>, entry: &Entry<'_>) -> Figure {
+    // Only axes of one kind have a straight line y = x.
+    let x = Axis { kind: Kind::Linear, ..X::Rate.axis(entry) };
     let y = Axis { title: "achieved, successful attempts/s", ..Axis::default() };
     let value =
         Value { of: |trial| Some(trial.achieved), text: |rate| format!("{}/s achieved", amount(rate)) };
@@ -127,7 +126,7 @@ pub(super) fn achieved(results: &Results<'_>, entry: &Entry<'_>) -> Figure {
         title: "Offered and achieved rate",
         note: "A server that keeps up is on the line y = x. Points are medians of the trials, vertical lines their range.".to_owned(),
         keys,
-        panels: panels(results, entry, X::Rate, y, value, Some(Reference::Diagonal)),
+        panels: panels(results, entry, x, y, value, Some(Reference::Diagonal)),
         table: attempts_table(results, entry),
         ..Figure::default()
     }
@@ -144,7 +143,7 @@ pub(super) fn goodput(results: &Results<'_>, entry: &Entry<'_>) -> Figure {
         title: "Goodput in overload",
         note: "Successful attempts a second, as a share of the peak of the same server. A server with overload control stays near 100 %.".to_owned(),
         keys,
-        panels: panels(results, entry, X::Multiple, y, value, Some(Reference::Level(100.0))),
+        panels: panels(results, entry, X::Multiple.axis(entry), y, value, Some(Reference::Level(100.0))),
         table: attempts_table(results, entry),
         ..Figure::default()
     }
@@ -158,15 +157,10 @@ pub(super) fn goodput_percent(trial: &Measurement) -> Option<f64> {
 
 /// Failed attempts, and retransmissions. Without any, a figure without charts.
 pub(super) fn failed(results: &Results<'_>, entry: &Entry<'_>) -> Vec<Figure> {
-    let x = X::of(entry);
+    let x = X::of(entry).axis(entry);
     let share = |of| Value { of, text: |percents| percent(percents / 100.0) };
     let figure = |title, axis, none: &str, note: &str, value: Value| {
-        let mut trials = entry
-            .variants
-            .iter()
-            .flat_map(|variant| &variant.series)
-            .flat_map(|series| &series.points)
-            .flat_map(|point| &point.trials);
+        let mut trials = entry.points().flat_map(|point| &point.trials);
         let is_none = !trials.any(|trial| (value.of)(trial).is_some_and(|share| share > 0.0));
         let y = Axis { title: axis, ..Axis::default() };
         Figure {
@@ -236,8 +230,11 @@ pub(super) fn rows(
     for variant in &entry.variants {
         for series in &variant.series {
             for point in &series.points {
-                let start =
-                    [variant.name.to_owned(), results.name_of(series.target).to_owned(), amount(point.rate)];
+                let multiple = point.multiple();
+                let multiple = multiple
+                    .map_or_else(String::new, |multiple| format!(" ({} × the peak)", amount(multiple)));
+                let offered = format!("{}{multiple}", amount(point.rate));
+                let start = [variant.name.to_owned(), results.name_of(series.target).to_owned(), offered];
                 rows.extend(row(point).map(|rest| start.into_iter().chain(rest).collect()));
             }
         }

@@ -2,7 +2,7 @@
 
 use super::plot::Axis;
 use super::scale::{Scale, is_usable};
-use super::svg::{Area, CHAR, Mark, Svg, WIDTH};
+use super::svg::{Area, CHAR, Mark, Svg, WIDTH, X_AXIS};
 use super::text::short;
 
 /// A chart of rows.
@@ -67,7 +67,7 @@ impl Rows {
         let scale = Scale::new(self.axis.kind, values, left, right);
         let headings = self.groups.iter().filter(|group| !group.name.is_empty()).count();
         let bottom = TOP + headings as f64 * HEADING + self.rows().count() as f64 * ROW;
-        let mut svg = Svg::new(bottom + 40.0, &self.description);
+        let mut svg = Svg::new(bottom + X_AXIS, &self.description);
         svg.x_axis(Area { left, right, top: TOP, bottom }, &scale, self.axis.title);
         if let Some(x) = self.reference.and_then(|value| scale.at(value)) {
             svg.push(format_args!("<path class=\"r\" d=\"M{x:.1} {TOP}V{bottom:.0}\"/>"));
@@ -152,9 +152,9 @@ const ROW: f64 = 24.0;
 const HEADING: f64 = 22.0;
 
 /// Longest texts; the table has the whole ones.
-const NAME_CHARS: usize = 18;
+const NAME_CHARS: usize = 22;
 const LABEL_CHARS: usize = 20;
-const HEADING_CHARS: usize = 70;
+const HEADING_CHARS: usize = 57;
 
 #[cfg(test)]
 mod tests {

@@ -84,7 +84,7 @@ impl Scale {
 
     fn log_ticks(&self, count_max: usize) -> Vec<f64> {
         let (first, last) = (self.low.log10().floor() as i32, self.high.log10().ceil() as i32);
-        let decades = f64::from(last - first).max(1.0);
+        let decades = (self.high / self.low).log10();
         let digits: &[f64] = match decades * 3.0 <= count_max as f64 {
             true => &[1.0, 2.0, 5.0],
             false => &[1.0],
@@ -103,15 +103,9 @@ pub(super) fn is_usable(kind: Kind, value: f64) -> bool {
     value.is_finite() && value <= VALUE_MAX && value >= if kind == Kind::Log { VALUE_MIN } else { 0.0 }
 }
 
-/// Distance of ticks: 1, 2 or 5 times a power of ten, four to ten of them up to `most`.
+/// Distance of ticks: 1, 2 or 5 times a power of ten, at most five of them up to `most`.
 fn step_of(most: f64) -> f64 {
-    let power = 10_f64.powf((most / 4.0).log10().floor());
-    let digit = match most / 4.0 / power {
-        share if share >= 5.0 => 5.0,
-        share if share >= 2.0 => 2.0,
-        _ => 1.0,
-    };
-    digit * power
+    round_up(most / 5.0)
 }
 
 fn next_step(step: f64) -> f64 {

@@ -2,7 +2,7 @@
 
 use super::data::{Results, Spread};
 use super::table::Table;
-use super::text::{Markup, Text, amount, count, percent};
+use super::text::{Markup, Text, amount, count, percent, short};
 use crate::record::{Campaign, Measurement};
 
 /// Writes the section.
@@ -30,7 +30,7 @@ pub(super) fn write(page: &mut Markup, results: &Results<'_>) {
 }
 
 fn fact(page: &mut Markup, name: &str, text: &str) {
-    page.push(format_args!("<tr><th>{}<td>{}", Text(name), Text(text)));
+    page.push(format_args!("<tr><th>{}<td>{}", Text(name), Text(&short(text, FACT_CHARS_MAX))));
 }
 
 fn write_campaign(page: &mut Markup, campaign: &Campaign) {
@@ -74,7 +74,7 @@ fn noise(results: &Results<'_>) -> Vec<(&'static str, String)> {
 fn write_servers(page: &mut Markup, results: &Results<'_>) {
     page.push(format_args!("<h3>Servers</h3>"));
     for server in &results.targets {
-        let Some(record) = server.record else {
+        let Some(first) = server.records.first() else {
             page.push(format_args!(
                 "<p><b>{}</b>: the results do not describe this server.",
                 Text(&server.name)
@@ -82,15 +82,21 @@ fn write_servers(page: &mut Markup, results: &Results<'_>) {
             continue;
         };
         page.push(format_args!(
-            "<p><b>{}</b>: {}<br><code>{}</code>",
+            "<p><b>{}</b>: {}",
             Text(&server.name),
-            Text(&record.version),
-            Text(&record.command)
+            Text(&short(&first.version, FACT_CHARS_MAX))
         ));
-        if !record.settings.is_empty() {
+        let mut shown: Vec<(&str, &str)> = Vec::new();
+        for record in &server.records {
+            let configuration = (record.command.as_str(), record.settings.as_str());
+            if shown.contains(&configuration) || page.len() > SETTINGS_BYTES_MAX {
+                continue;
+            }
+            shown.push(configuration);
+            let (command, settings) = (Text(configuration.0), Text(configuration.1));
             page.push(format_args!(
-                "<details><summary>Configuration</summary><pre>{}</pre></details>",
-                Text(&record.settings)
+                "<details><summary>Configuration {}: <code>{command}</code></summary><pre>{settings}</pre></details>",
+                shown.len()
             ));
         }
     }
@@ -99,14 +105,7 @@ fn write_servers(page: &mut Markup, results: &Results<'_>) {
 fn experiments(results: &Results<'_>) -> Table {
     let row = |entry: &super::data::Entry<'_>| {
         let experiment = &entry.experiment;
-        let trials = || {
-            entry
-                .variants
-                .iter()
-                .flat_map(|variant| &variant.series)
-                .flat_map(|series| &series.points)
-                .flat_map(|point| &point.trials)
-        };
+        let trials = || entry.points().flat_map(|point| &point.trials);
         let range = |value: fn(&Measurement) -> f64| {
             Spread::of(trials().map(|trial| value(trial))).map_or_else(
                 || "–".to_owned(),
@@ -121,7 +120,6 @@ fn experiments(results: &Results<'_>) -> Table {
             experiment.scenario.clone(),
             experiment.transport.clone(),
             experiment.digest.clone(),
-            experiment.criterion.clone(),
             range(|trial| trial.rate),
             range(|trial| trial.seconds),
             trials().count().to_string(),
@@ -133,12 +131,11 @@ fn experiments(results: &Results<'_>) -> Table {
             "Scenario",
             "Transport",
             "Digest",
-            "Criterion",
             "Offered, attempts/s",
             "Length of a trial, s",
             "Trials",
         ],
-        text_columns: 5,
+        text_columns: 4,
         rows: results.experiments.iter().map(row).collect(),
     }
 }
@@ -180,3 +177,9 @@ fn baselines(results: &Results<'_>) -> Table {
         rows: results.baselines.iter().map(row).collect(),
     }
 }
+
+/// Longest text of a fact.
+const FACT_CHARS_MAX: usize = 500;
+
+/// Size of the report after which no further configuration is written.
+const SETTINGS_BYTES_MAX: usize = 400_000;

@@ -1,7 +1,7 @@
 //! Charts of shares: each row is the whole, divided into parts.
 
 use super::scale::{Kind, Scale};
-use super::svg::{Area, CHAR, Svg, WIDTH};
+use super::svg::{Area, CHAR, Svg, WIDTH, X_AXIS};
 use super::text::{Text, percent, short};
 
 /// A chart of shares.
@@ -30,7 +30,7 @@ impl Shares {
         let right = WIDTH - 16.0;
         let scale = Scale::new(Kind::Linear, [100.0].into_iter(), left, right);
         let bottom = TOP + self.rows.len() as f64 * ROW;
-        let mut svg = Svg::new(bottom + 40.0, &self.description);
+        let mut svg = Svg::new(bottom + X_AXIS, &self.description);
         svg.x_axis(Area { left, right, top: TOP, bottom }, &scale, "responses, %");
         for (index, row) in self.rows.iter().enumerate() {
             let y = TOP + index as f64 * ROW;
@@ -81,6 +81,9 @@ mod tests {
         let shares = Shares { parts: &["a", "b", "c"], rows, ..Shares::default() };
         let svg = shares.svg();
         assert_eq!(svg.matches("<rect").count(), 3 + 1 + 1);
-        assert!(svg.contains("&lt;i&gt;: a, 50 %") && !svg.contains("<i>") && !svg.contains("NaN"), "{svg}");
+        assert!(
+            svg.contains("&lt;i&gt;: a, 50\u{a0}%") && !svg.contains("<i>") && !svg.contains("NaN"),
+            "{svg}"
+        );
     }
 }

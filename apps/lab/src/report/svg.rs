@@ -1,14 +1,20 @@
 //! Parts that all charts have: the picture, axes, marks.
 
 use super::scale::Scale;
-use super::text::{Markup, Text};
+use super::text::{Markup, Text, short};
 use std::fmt;
 
 /// Width of every chart. The page scales it.
 pub(super) const WIDTH: f64 = 480.0;
 
-/// Width of a character of the labels of axes.
-pub(super) const CHAR: f64 = 6.4;
+/// Width of a character, in a wide font.
+pub(super) const CHAR: f64 = 7.2;
+
+/// Width of a bold character.
+pub(super) const BOLD: f64 = 8.2;
+
+/// Space below an area for the labels and the title of its axis.
+pub(super) const X_AXIS: f64 = 42.0;
 
 /// Number of targets that have a colour, a dash and a mark of their own.
 pub(super) const STYLES: usize = 6;
@@ -46,7 +52,7 @@ impl Svg {
         let mut markup = Markup::default();
         markup.push(format_args!(
             "<svg viewBox=\"0 0 {WIDTH} {height:.0}\" role=\"img\" aria-label=\"{}\">",
-            Text(description)
+            Text(&short(description, TIP_CHARS_MAX))
         ));
         Self { markup }
     }
@@ -60,7 +66,7 @@ impl Svg {
         self.markup.into_string()
     }
 
-    /// Writes a label. `anchor` is `start`, `middle` or `end`.
+    /// Writes a label. `anchor` is `start` (or that of the group), `middle` or `end`.
     pub(super) fn text(&mut self, class: &str, (x, y): (f64, f64), anchor: &str, text: &str) {
         let class = if class.is_empty() { String::new() } else { format!(" class=\"{class}\"") };
         let anchor = if anchor == "start" { String::new() } else { format!(" text-anchor=\"{anchor}\"") };
@@ -69,32 +75,34 @@ impl Svg {
 
     /// Draws lines and labels of a horizontal axis below the area, and its title.
     pub(super) fn x_axis(&mut self, area: Area, scale: &Scale, title: &str) {
-        let ticks = scale.ticks(tick_count(area, scale));
         let mut lines = Markup::default();
-        for (value, label) in &ticks {
-            let x = scale.at_or_end(*value);
+        self.push(format_args!("<g text-anchor=\"middle\">"));
+        for (value, label) in scale.ticks(tick_count(area, scale)) {
+            let x = scale.at_or_end(value);
             lines.push(format_args!("M{x:.1} {:.0}V{:.0}", area.top, area.bottom));
-            self.text("", (x, area.bottom + 15.0), "middle", label);
+            self.text("", (x, area.bottom + 18.0), "start", &label);
         }
-        self.push(format_args!("<path class=\"g\" d=\"{lines}\"/>"));
-        self.text("a", ((area.left + area.right) / 2.0, area.bottom + 33.0), "middle", title);
+        self.text("a", ((area.left + area.right) / 2.0, area.bottom + 36.0), "start", title);
+        self.push(format_args!("</g><path class=\"g\" d=\"{lines}\"/>"));
     }
 
     /// Draws lines and labels of a vertical axis left of the area, and its title above it.
     pub(super) fn y_axis(&mut self, area: Area, scale: &Scale, title: &str) {
         let mut lines = Markup::default();
+        self.push(format_args!("<g text-anchor=\"end\">"));
         for (value, label) in scale.ticks(6) {
             let y = scale.at_or_end(value);
             lines.push(format_args!("M{:.0} {y:.1}H{:.0}", area.left, area.right));
-            self.text("", (area.left - 6.0, y + 4.0), "end", &label);
+            self.text("", (area.left - 6.0, y + 4.0), "start", &label);
         }
-        self.push(format_args!("<path class=\"g\" d=\"{lines}\"/>"));
+        self.push(format_args!("</g><path class=\"g\" d=\"{lines}\"/>"));
         self.text("a", (0.0, 12.0), "start", title);
     }
 
     /// Draws a mark with its tooltip.
     pub(super) fn mark(&mut self, mark: Mark, (x, y): (f64, f64), tip: &str) {
-        let tip = Text(tip);
+        let tip = short(tip, TIP_CHARS_MAX);
+        let tip = Text(&tip);
         match mark {
             Mark::Target(style) => {
                 let path = shape(style, x, y);
@@ -139,3 +147,6 @@ pub(super) fn shape(style: usize, x: f64, y: f64) -> String {
         _ => format!("M{:.1} {:.1}h3v-3h3v3h3v3h-3v3h-3v-3h-3z", x - 4.5, y - 1.5),
     }
 }
+
+/// Longest tooltip.
+const TIP_CHARS_MAX: usize = 200;

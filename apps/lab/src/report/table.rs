@@ -1,6 +1,6 @@
 //! Tables of numbers.
 
-use super::text::{Markup, Text};
+use super::text::{Markup, Text, short};
 
 /// A table. Cells are plain text.
 #[derive(Clone, Debug, Default)]
@@ -23,14 +23,19 @@ impl Table {
             page.push(format_args!("<th>{}", Text(heading)));
         }
         page.push(format_args!("<tbody>"));
+        let (start, mut written) = (page.len(), 0);
         for row in self.rows.iter().take(ROWS_MAX) {
+            if page.len() - start > BYTES_MAX {
+                break;
+            }
             page.push(format_args!("<tr>"));
             for cell in row {
-                page.push(format_args!("<td>{}", Text(cell)));
+                page.push(format_args!("<td>{}", Text(&short(cell, CELL_CHARS_MAX))));
             }
+            written += 1;
         }
         page.push(format_args!("</table></div>"));
-        if let Some(more @ 1..) = self.rows.len().checked_sub(ROWS_MAX) {
+        if let Some(more @ 1..) = self.rows.len().checked_sub(written) {
             page.push(format_args!("<p>{more} rows more are in the results."));
         }
     }
@@ -38,6 +43,12 @@ impl Table {
 
 /// Most rows of a table.
 const ROWS_MAX: usize = 150;
+
+/// Size of a table after which no further row is written.
+const BYTES_MAX: usize = 60_000;
+
+/// Longest text of a cell.
+const CELL_CHARS_MAX: usize = 1_000;
 
 #[cfg(test)]
 mod tests {

@@ -92,9 +92,9 @@ pub(super) fn count(value: u64) -> String {
 pub(super) fn percent(share: f64) -> String {
     let percent = share * 100.0;
     match percent {
-        p if p > 0.0 && p < 0.01 => "< 0.01 %".to_owned(),
-        p if p > 99.9 && p < 100.0 => format!("{:.3} %", (p * 1e3).floor() / 1e3),
-        p => format!("{} %", amount(p)),
+        p if p > 0.0 && p < 0.01 => "< 0.01\u{a0}%".to_owned(),
+        p if p > 99.9 && p < 100.0 => format!("{:.3}\u{a0}%", (p * 1e3).floor() / 1e3),
+        p => format!("{}\u{a0}%", amount(p)),
     }
 }
 
@@ -159,10 +159,10 @@ mod tests {
 
     #[test]
     fn a_share_of_almost_all_is_not_all() {
-        assert_eq!(percent(1.0), "100 %");
-        assert_eq!(percent(0.999_999_9), "99.999 %");
-        assert_eq!(percent(0.000_01), "< 0.01 %");
-        assert_eq!(percent(0.051_2), "5.12 %");
-        assert_eq!(percent(0.0), "0 %");
+        assert_eq!(percent(1.0), "100\u{a0}%");
+        assert_eq!(percent(0.999_999_9), "99.999\u{a0}%");
+        assert_eq!(percent(0.000_01), "< 0.01\u{a0}%");
+        assert_eq!(percent(0.051_2), "5.12\u{a0}%");
+        assert_eq!(percent(0.0), "0\u{a0}%");
     }
 }

@@ -1,5 +1,6 @@
 //! Arguments of `ringway lab`.
 
+use super::run_args::{ListArgs, RUN_HELP, RunArgs};
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use ringway_lab::load::{ConnectionUse, Criterion, CryptoSuite, Flow, MediaUse, Transport};
 use std::net::IpAddr;
@@ -35,6 +36,12 @@ Examples:
 Exit status: 0 done; 1 a condition of --fail-if holds, the server does not answer, or the run failed; 2 bad usage."
     )]
     Load(Box<LoadArgs>),
+    /// Run experiments on servers: start each, load it at several rates, compare
+    #[command(after_help = RUN_HELP)]
+    Run(Box<RunArgs>),
+    /// List the experiments: name, title, what each reproduces of the documents
+    #[command(after_help = "Examples:\n  ringway lab list\n  ringway lab list --json")]
+    List(ListArgs),
     /// Make a report of the results of a campaign: one HTML file with charts and tables
     #[command(
         after_help = "The file needs no network, no script and no other file, and can be printed. Trials in which the generator was the bottleneck
@@ -103,10 +110,10 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "DOMAIN", default_value = "localhost")]
     pub(crate) domain: String,
     /// Ring time of calls: a time (2s, 500ms), a range (1s-3s), or a mean (~3s, exponential)
-    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = super::times::length)]
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = ringway_lab::times::length)]
     pub(crate) ring: ringway_lab::load::Length,
     /// Talk time of calls
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = super::times::length)]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = ringway_lab::times::length)]
     pub(crate) talk: ringway_lab::load::Length,
     /// Media streams of calls: packets of 20 ms in both directions during the talk time
     #[arg(long, value_enum, default_value_t = MediaArg::None)]
@@ -127,7 +134,7 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) threads: u32,
     /// Timer T1, from which the retransmission timers follow
-    #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = super::times::duration)]
+    #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = ringway_lab::times::duration)]
     pub(crate) t1: Duration,
     /// Host besides loopback that load may be sent to
     #[arg(long, value_name = "HOST")]

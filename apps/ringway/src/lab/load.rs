@@ -1,15 +1,16 @@
 //! `ringway lab load`: one load by hand.
 
 use super::args::{LoadArgs, ScenarioArg};
-use super::times::SECONDS_MAX;
 use super::view;
 use crate::failure::Failure;
 use crate::output;
-use ringway_lab::load::{Plan, Spacing, Statistics, Timers, User, Users, run as start};
+use ringway_lab::load::{
+    Plan, Spacing, Statistics, Timers, User, Users, local_towards, resolve, run as start,
+};
 use ringway_lab::process;
+use ringway_lab::times::SECONDS_MAX;
 use ringway_linux::signals::{Signal, watch};
 use std::io::{IsTerminal, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -98,9 +99,11 @@ fn plan(args: &LoadArgs) -> Result<Plan, Failure> {
     if !(args.seconds.is_finite() && args.seconds > 0.0 && args.seconds <= SECONDS_MAX) {
         return Err(Failure::usage(format!("--seconds: give a number above 0 and up to {SECONDS_MAX}")));
     }
-    let target = target(&args.target, &args.allow_remote)?;
+    let target =
+        resolve(&args.target, &args.allow_remote).map_err(|error| Failure::usage(error.to_string()))?;
     Ok(Plan {
         target,
+        is_direct: false,
         transport: args.transport.transport(),
         connections: args.connections.connections(),
         allowed_hosts: args.allow_remote.clone(),
@@ -120,43 +123,6 @@ fn plan(args: &LoadArgs) -> Result<Plan, Failure> {
         media: args.media.media_use(args.suite),
         timers: Timers { t1: args.t1, ..Timers::default() },
     })
-}
-
-/// Reads the address of the server. Of several addresses of a name, one that load may be sent to is taken, IPv4 before IPv6.
-fn target(text: &str, allowed: &[IpAddr]) -> Result<SocketAddr, Failure> {
-    let addresses = text.to_socket_addrs().map_err(|error| {
-        Failure::usage(format!(
-            "{text:?} is not HOST:PORT ({error}); give for example 127.0.0.1:5060 or [::1]:5060"
-        ))
-    })?;
-    let mut addresses: Vec<SocketAddr> = addresses.collect();
-    addresses.sort_by_key(SocketAddr::is_ipv6);
-    let is_permitted = |address: &&SocketAddr| address.ip().is_loopback() || allowed.contains(&address.ip());
-    if let Some(address) = addresses.iter().find(is_permitted) {
-        return Ok(*address);
-    }
-    let hosts: Vec<String> = addresses.iter().map(|address| address.ip().to_string()).collect();
-    Err(Failure::usage(match hosts.first() {
-        Some(first) => format!(
-            "{text} is {}, not a loopback address; give --allow-remote {first} to send load there",
-            hosts.join(", ")
-        ),
-        None => format!("{text} has no address; give for example 127.0.0.1:5060"),
-    }))
-}
-
-/// Local address of packets to `target`. Nothing is sent.
-fn local_towards(target: SocketAddr) -> IpAddr {
-    let (any, loopback): (IpAddr, IpAddr) = match target {
-        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::LOCALHOST.into()),
-        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED.into(), Ipv6Addr::LOCALHOST.into()),
-    };
-    let routed = || {
-        let socket = UdpSocket::bind((any, 0)).ok()?;
-        socket.connect(target).ok()?;
-        Some(socket.local_addr().ok()?.ip())
-    };
-    if target.ip().is_loopback() { loopback } else { routed().unwrap_or(loopback) }
 }
 
 /// Users, and the users that they call.
@@ -186,7 +152,8 @@ fn users(args: &LoadArgs) -> Result<(Users, Users), Failure> {
     })
 }
 
-fn password(file: &Path) -> Result<String, Failure> {
+/// Password in the first line of a file.
+pub(super) fn password(file: &Path) -> Result<String, Failure> {
     let text = read(file)?;
     match text.lines().next().filter(|line| !line.is_empty()) {
         Some(line) => Ok(line.to_owned()),

@@ -1,7 +1,7 @@
 //! Results of media streams as text and as JSON.
 
-use super::times::milliseconds;
 use ringway_lab::load::{MediaStatistics, MediaUse};
+use ringway_lab::times::milliseconds;
 use serde_json::{Value, json};
 use std::time::Duration;
 

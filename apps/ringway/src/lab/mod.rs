@@ -4,7 +4,9 @@ mod args;
 mod load;
 mod media;
 mod report;
-mod times;
+mod run;
+mod run_args;
+mod summary;
 mod view;
 
 pub(crate) use args::LabArgs;
@@ -16,6 +18,8 @@ use args::LabCommand;
 pub(crate) fn run(args: LabArgs) -> Result<(), Failure> {
     match args.command {
         LabCommand::Load(load) => load::run(&load),
+        LabCommand::Run(args) => run::run(&args),
+        LabCommand::List(args) => run::list(&args),
         LabCommand::Report(args) => report::run(&args),
     }
 }

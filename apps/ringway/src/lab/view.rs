@@ -1,8 +1,8 @@
 //! Results of a load as text and as JSON.
 
 use super::media;
-use super::times::milliseconds;
 use ringway_lab::load::{ConnectionUse, Delay, Plan, Statistics};
+use ringway_lab::times::milliseconds;
 use serde_json::{Map, Value, json};
 
 /// Result of a run.

@@ -77,6 +77,7 @@ impl Field {
         };
         let plan = Plan {
             target: self.peer().into(),
+            is_direct: false,
             transport: ringway_lab::load::Transport::Udp,
             connections: Default::default(),
             allowed_hosts: Vec::new(),

@@ -1,10 +1,13 @@
-//! Times on the command line and in the results of the lab.
+//! Times on a command line, in files and in results: `2s`, `500ms`, ranges and means.
 
-use ringway_lab::load::Length;
+use crate::load::Length;
 use std::time::Duration;
 
 /// Reads a length: `2s`, `1s-3s` (uniform), `~3s` (exponential).
-pub(super) fn length(text: &str) -> Result<Length, String> {
+///
+/// # Errors
+/// Text for the user.
+pub fn length(text: &str) -> Result<Length, String> {
     if let Some(mean) = text.strip_prefix('~') {
         return Ok(Length::Exponential(duration(mean)?));
     }
@@ -21,7 +24,10 @@ pub(super) fn length(text: &str) -> Result<Length, String> {
 }
 
 /// Reads a time: `2s`, `500ms`.
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
+///
+/// # Errors
+/// Text for the user.
+pub fn duration(text: &str) -> Result<Duration, String> {
     let (number, unit) = match (text.strip_suffix("ms"), text.strip_suffix('s')) {
         (Some(number), _) => (number, 1e-3),
         (None, Some(number)) => (number, 1.0),
@@ -37,12 +43,12 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
 }
 
 /// Milliseconds, as results have them.
-pub(super) fn milliseconds(time: Duration) -> f64 {
+pub fn milliseconds(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
 /// Longest time, a day.
-pub(super) const SECONDS_MAX: f64 = 86_400.0;
+pub const SECONDS_MAX: f64 = 86_400.0;
 
 #[cfg(test)]
 mod tests {

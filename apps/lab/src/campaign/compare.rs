@@ -1,0 +1,177 @@
+//! Comparisons of targets, and of a campaign with an earlier one.
+
+use crate::record::{Campaign, Comparison, Measurement, Record};
+use crate::statistics::{median, ratio_interval};
+use anyhow::{Result, bail};
+use ringway_sansio::Seed;
+use std::collections::BTreeMap;
+
+/// Valid trials of one target under the same load.
+type Groups<'a> = BTreeMap<Load, BTreeMap<&'a str, Vec<&'a Measurement>>>;
+
+/// Experiment, variant, rate (as bits, so that it has an order) of a trial.
+type Load = (String, String, u64);
+
+/// Compared value and its name.
+type Metric = (&'static str, fn(&Measurement) -> Option<f64>);
+
+/// Compares the first target with each of the others, load by load. Invalid trials do not count, nor does a trial that missed
+/// the criterion: its operations are not those of the other.
+pub fn targets(measurements: &[Measurement], order: &[String]) -> Vec<Comparison> {
+    let Some((first, others)) = order.split_first() else { return Vec::new() };
+    let groups = grouped(measurements);
+    let mut comparisons = Vec::new();
+    for (load, group) in &groups {
+        for other in others {
+            if let (Some(a), Some(b)) = (group.get(first.as_str()), group.get(other.as_str())) {
+                comparisons.extend(compared(load, (first, a), (other, b)));
+            }
+        }
+    }
+    comparisons
+}
+
+/// Compares each target of a campaign with the same one of an earlier campaign.
+pub fn campaigns(now: &[Measurement], earlier: &[Record], name: &str) -> Vec<Comparison> {
+    let earlier: Vec<Measurement> = earlier.iter().filter_map(measurement).cloned().collect();
+    let (now, earlier) = (grouped(now), grouped(&earlier));
+    let mut comparisons = Vec::new();
+    for (load, group) in &now {
+        for (target, a) in group {
+            if let Some(b) = earlier.get(load).and_then(|group| group.get(target)) {
+                comparisons.extend(compared(load, (target, a), (&format!("{target} of {name}"), b)));
+            }
+        }
+    }
+    comparisons
+}
+
+/// Checks that the figures of two campaigns can be compared.
+///
+/// # Errors
+/// They are of different machines.
+pub fn same_machine(id: &str, earlier: &[Record], name: &str) -> Result<()> {
+    let campaign: Option<&Campaign> = earlier.iter().find_map(|record| match record {
+        Record::Campaign(campaign) => Some(campaign),
+        _ => None,
+    });
+    match campaign {
+        Some(campaign) if campaign.machine.id == id => Ok(()),
+        Some(campaign) => bail!(
+            "{name} was measured on another machine ({} × {}, Linux {}); figures of different machines are not \
+             comparable, so run both campaigns on one",
+            campaign.machine.processors,
+            campaign.machine.cpu,
+            campaign.machine.kernel
+        ),
+        None => bail!("{name} names no machine; give the folder of a campaign"),
+    }
+}
+
+fn measurement(record: &Record) -> Option<&Measurement> {
+    match record {
+        Record::Measurement(measurement) => Some(measurement),
+        _ => None,
+    }
+}
+
+fn grouped(measurements: &[Measurement]) -> Groups<'_> {
+    let mut groups = Groups::new();
+    for trial in measurements.iter().filter(|trial| trial.valid && trial.criterion_met) {
+        let load = (trial.experiment.clone(), trial.variant.clone(), trial.rate.to_bits());
+        groups.entry(load).or_default().entry(trial.target.as_str()).or_default().push(trial);
+    }
+    groups
+}
+
+fn compared(
+    (experiment, variant, rate): &Load,
+    (name_a, a): (&str, &[&Measurement]),
+    (name_b, b): (&str, &[&Measurement]),
+) -> Vec<Comparison> {
+    let metrics: [Metric; 2] = [
+        ("server_cpu_us", |trial| trial.server_cpu_us),
+        ("response_p99_ms", |trial| trial.response_ms.map(|response| response.p99)),
+    ];
+    let one = |(metric, value): Metric| {
+        let values = |trials: &[&Measurement]| trials.iter().filter_map(|trial| value(trial)).collect();
+        let (a, b): (Vec<f64>, Vec<f64>) = (values(a), values(b));
+        if a.is_empty() || b.is_empty() {
+            return None;
+        }
+        let interval = ratio_interval(&a, &b, &Seed::from_number(0));
+        let (median_a, median_b) = (median(a.iter().copied()), median(b.iter().copied()));
+        Some(Comparison {
+            experiment: experiment.clone(),
+            variant: variant.clone(),
+            rate: f64::from_bits(*rate),
+            metric: metric.to_owned(),
+            a: name_a.to_owned(),
+            b: name_b.to_owned(),
+            median_a,
+            median_b,
+            ratio: median_a / median_b,
+            ci_low: interval.map(|[low, _]| low),
+            ci_high: interval.map(|[_, high]| high),
+            n: u32::try_from(a.len().min(b.len())).unwrap_or(u32::MAX),
+        })
+    };
+    metrics.into_iter().filter_map(one).filter(|comparison| comparison.ratio.is_finite()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Machine;
+
+    fn trial(target: &str, us: f64, valid: bool) -> Measurement {
+        Measurement {
+            experiment: "call".into(),
+            target: target.into(),
+            rate: 100.0,
+            server_cpu_us: Some(us),
+            valid,
+            criterion_met: true,
+            ..Measurement::default()
+        }
+    }
+
+    #[test]
+    fn the_first_target_is_compared_with_the_others_without_invalid_trials() {
+        let mut trials = vec![trial("a", 900.0, false)];
+        for us in [10.0, 10.2, 9.9] {
+            trials.extend([trial("a", us, true), trial("b", 2.0 * us, true)]);
+        }
+        let comparisons = targets(&trials, &["a".into(), "b".into(), "c".into()]);
+        assert_eq!(comparisons.len(), 1, "{comparisons:?}");
+        let found = &comparisons[0];
+        assert_eq!(
+            (found.metric.as_str(), found.n, found.ratio, found.rate),
+            ("server_cpu_us", 3, 0.5, 100.0)
+        );
+        assert!(found.ci_low.unwrap() <= 0.5 && 0.5 <= found.ci_high.unwrap());
+        assert_eq!(targets(&trials[..3], &["a".into(), "b".into()])[0].ci_low, None);
+    }
+
+    #[test]
+    fn figures_of_two_machines_are_not_compared() {
+        let campaign = |id: &str| {
+            let machine = Machine { id: id.into(), cpu: "Z80".into(), ..Machine::default() };
+            [Record::Campaign(Campaign { machine, ..Campaign::default() })]
+        };
+        assert!(same_machine("1", &campaign("1"), "old").is_ok());
+        let refusal = same_machine("1", &campaign("2"), "old").unwrap_err().to_string();
+        assert!(
+            refusal.starts_with("old was measured on another machine") && refusal.contains("Z80"),
+            "{refusal}"
+        );
+        assert!(same_machine("1", &[], "old").is_err());
+    }
+
+    #[test]
+    fn a_campaign_is_compared_with_an_earlier_one() {
+        let earlier = [Record::Measurement(Box::new(trial("a", 8.0, true)))];
+        let comparisons = campaigns(&[trial("a", 10.0, true)], &earlier, "results/old");
+        assert_eq!((comparisons[0].ratio, comparisons[0].b.as_str()), (1.25, "a of results/old"));
+    }
+}

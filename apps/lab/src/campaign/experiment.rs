@@ -1,0 +1,451 @@
+//! Experiments as TOML files: those of the lab, and a user's own.
+
+use super::search::Grid;
+use crate::digest::Algorithm;
+use crate::load::{Criteria, Criterion, Flow, Length};
+use crate::record::Chart;
+use crate::server::Routing;
+use crate::template::Carrier;
+use crate::times;
+use anyhow::{Context, Result, bail};
+use ringway_settings::{Reader, Section, nearest, read_document};
+use std::fs;
+use std::path::Path;
+
+/// Experiment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Experiment {
+    /// Name in results: that of the file.
+    pub name: String,
+    /// Name or path on the command line.
+    pub source: String,
+    /// Title.
+    pub title: String,
+    /// Table or figure of the documents that it reproduces; empty if none.
+    pub reproduces: String,
+    /// Its measurement.
+    pub kind: Kind,
+    /// Variants, one after another.
+    pub variants: Vec<Variant>,
+    /// Criterion of a trial.
+    pub criteria: Criteria,
+    /// Seconds of a trial.
+    pub seconds: Scaled<f64>,
+    /// Trials of each target at each rate; one in a quick campaign.
+    pub repeat: u32,
+    /// Users whose attempts are made; for registrations and logouts as many as attempts.
+    pub users: Scaled<u32>,
+    /// Ring time.
+    pub ring: Length,
+    /// Talk time.
+    pub talk: Length,
+}
+
+/// Values for a full and for a quick campaign.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scaled<T> {
+    full: T,
+    quick: T,
+}
+
+/// Measurement of an experiment.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Kind {
+    /// Trials at the variants' rates.
+    Rates(Chart),
+    /// Search for the highest rate.
+    Peak(Peak),
+    /// Trials at multiples of the highest rate.
+    Overload(Peak, Scaled<Vec<f64>>),
+    /// Connections without traffic.
+    Idle(Scaled<u32>),
+}
+
+/// Search for the highest rate.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Peak {
+    /// Rates, and trials of each.
+    pub grid: Grid,
+    /// Seconds of a trial.
+    pub trial_seconds: f64,
+    /// Seconds of the confirming trial.
+    pub confirm_seconds: f64,
+}
+
+/// Variant of an experiment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Variant {
+    /// Name, such as `udp, digest MD5`.
+    pub name: String,
+    /// Kind of attempts.
+    pub flow: Flow,
+    /// Transport.
+    pub carrier: Carrier,
+    /// Algorithm of the server's challenges; `None`: it does not challenge.
+    pub digest: Option<Algorithm>,
+    /// Configuration of the server.
+    pub routing: Routing,
+    /// Attempts a second.
+    pub rates: Scaled<Vec<f64>>,
+}
+
+impl<T> Scaled<T> {
+    /// Value of a campaign.
+    pub const fn of(&self, is_quick: bool) -> &T {
+        if is_quick { &self.quick } else { &self.full }
+    }
+}
+
+impl Kind {
+    /// Form of the chart.
+    pub const fn chart(&self) -> Chart {
+        match self {
+            Self::Rates(chart) => *chart,
+            Self::Peak(_) => Chart::Peak,
+            Self::Overload(..) => Chart::Overload,
+            Self::Idle(_) => Chart::Idle,
+        }
+    }
+}
+
+impl Variant {
+    fn named(mut self, shows_flow: bool, shows_routing: bool) -> Self {
+        let mut parts = Vec::new();
+        parts.extend(shows_flow.then(|| self.flow.name().to_owned()));
+        parts.push(carrier_name(self.carrier).to_owned());
+        parts.extend(self.digest.map(|algorithm| format!("digest {}", algorithm.name())));
+        parts.extend(shows_routing.then(|| routing_name(self.routing).to_owned()));
+        self.name = parts.join(", ");
+        self
+    }
+}
+
+/// Name of a transport in files and results.
+pub fn carrier_name(carrier: Carrier) -> &'static str {
+    name_of(&CARRIERS, carrier)
+}
+
+/// Name of an algorithm in files and results.
+pub fn digest_name(digest: Option<Algorithm>) -> &'static str {
+    name_of(&DIGESTS, digest)
+}
+
+fn routing_name(routing: Routing) -> &'static str {
+    name_of(&ROUTINGS, routing)
+}
+
+/// Experiments of the lab, in their order.
+///
+/// # Errors
+/// None that occur: a test reads them all.
+pub fn built_in() -> Result<Vec<Experiment>> {
+    FILES.iter().map(|(name, text)| parse(name, &format!("{name}.toml"), text)).collect()
+}
+
+/// Experiment by its name, or from a user's file: an argument with a `/` or that ends in `.toml`.
+///
+/// # Errors
+/// No such experiment, no such file, a fault in it with its line.
+pub fn find(argument: &str) -> Result<Experiment> {
+    if argument.contains('/') || argument.ends_with(".toml") {
+        let text = fs::read_to_string(argument)
+            .with_context(|| format!("{argument}: cannot be read; give an experiment as a TOML file"))?;
+        let stem = Path::new(argument).file_stem().unwrap_or_default().to_string_lossy();
+        return Ok(Experiment { source: argument.to_owned(), ..parse(&stem, argument, &text)? });
+    }
+    if let Some((name, text)) = FILES.iter().find(|(name, _)| *name == argument) {
+        return parse(name, &format!("{name}.toml"), text);
+    }
+    let names = FILES.map(|(name, _)| name);
+    match nearest(argument, &names) {
+        Some(name) => bail!("no experiment is named {argument:?}; did you mean `{name}`?"),
+        None => bail!("no experiment is named {argument:?}; give one of: {}", names.join(", ")),
+    }
+}
+
+/// Reads an experiment from the text of `file`.
+///
+/// # Errors
+/// The faults, each with its line.
+pub fn parse(name: &str, file: &str, text: &str) -> Result<Experiment> {
+    read_document(text, Some(file), |reader, top| read(name, reader, top)).map_err(|errors| {
+        let lines: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        anyhow::anyhow!(lines.join("\n"))
+    })
+}
+
+fn read(name: &str, reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> Experiment {
+    let title = top.text(reader, "title").map_or(name, |(text, _)| text).to_owned();
+    let reproduces = top.text(reader, "reproduces").map_or("", |(text, _)| text).to_owned();
+    let chart = top.word(reader, "chart", Chart::Rates, &CHARTS);
+    let rates = scaled_rates(reader, top, "rates", "quick_rates", 1.0..=RATE_MAX);
+    let variants = read_variants(reader, top, &rates);
+    let criteria = read_criteria(reader, top);
+    let seconds = top.decimal(reader, "seconds", SECONDS).unwrap_or(5.0);
+    let quick_seconds = top.decimal(reader, "quick_seconds", SECONDS).unwrap_or(1.0);
+    let users = top.number(reader, "users", 1000, 1..=USERS_MAX);
+    let quick_users = top.number(reader, "quick_users", users, 1..=USERS_MAX);
+    let kind = match chart {
+        Chart::Rates | Chart::Compare => {
+            if variants.iter().any(|variant| variant.rates.full.is_empty()) {
+                let at = top.place("rates").or_else(|| top.place("variant")).unwrap_or(0);
+                reader.error(at, "rates", "is missing; give attempts a second, as [100, 200]");
+            }
+            Kind::Rates(chart)
+        }
+        Chart::Peak => Kind::Peak(read_search(reader, top)),
+        Chart::Overload => {
+            let multiples = scaled_rates(reader, top, "multiples", "quick_multiples", 0.1..=100.0);
+            if multiples.full.is_empty() {
+                reader.error(0, "multiples", "is missing; give multiples of the peak, as [0.5, 1, 2]");
+            }
+            Kind::Overload(read_search(reader, top), multiples)
+        }
+        Chart::Idle => {
+            let full = top.number(reader, "connections", 10_000, 1..=CONNECTIONS_MAX);
+            let quick = top.number(reader, "quick_connections", full.min(1000), 1..=CONNECTIONS_MAX);
+            Kind::Idle(Scaled { full, quick })
+        }
+    };
+    Experiment {
+        name: name.to_owned(),
+        source: name.to_owned(),
+        title,
+        reproduces,
+        variants: if chart == Chart::Idle { vec![idle_variant()] } else { variants },
+        kind,
+        criteria,
+        seconds: Scaled { full: seconds, quick: quick_seconds },
+        repeat: top.number(reader, "repeat", 5, 1..=REPEAT_MAX),
+        users: Scaled { full: users, quick: quick_users },
+        ring: read_length(reader, top, "ring"),
+        talk: read_length(reader, top, "talk"),
+    }
+}
+
+/// Variants of the lists, or of the sections `[[variant]]`.
+fn read_variants(
+    reader: &mut Reader<'_>,
+    top: &mut Section<'_, '_>,
+    rates: &Scaled<Vec<f64>>,
+) -> Vec<Variant> {
+    let flows = Flow::ALL.map(|(flow, name)| (name, flow));
+    let sections = top.sections(reader, "variant");
+    if sections.is_empty() {
+        let flow = top.word(reader, "scenario", Flow::Register, &flows);
+        let carriers = words(reader, top, "transports", Carrier::Udp, &CARRIERS);
+        let digests = words(reader, top, "digests", None, &DIGESTS);
+        let routings = words(reader, top, "routings", Routing::Stateful, &ROUTINGS);
+        let mut variants = Vec::new();
+        for &carrier in &carriers {
+            for &digest in &digests {
+                for &routing in &routings {
+                    let name = String::new();
+                    let variant = Variant { name, flow, carrier, digest, routing, rates: rates.clone() };
+                    variants.push(variant.named(false, routings.len() > 1));
+                }
+            }
+        }
+        return variants;
+    }
+    let default = top.word(reader, "scenario", Flow::Register, &flows);
+    let mut variants = Vec::new();
+    for (mut section, _) in sections {
+        let flow = section.word(reader, "scenario", default, &flows);
+        let carrier = section.word(reader, "transport", Carrier::Udp, &CARRIERS);
+        let digest = section.word(reader, "digest", None, &DIGESTS);
+        let routing = section.word(reader, "routing", Routing::Stateful, &ROUTINGS);
+        let own = scaled_rates(reader, &mut section, "rates", "quick_rates", 1.0..=RATE_MAX);
+        section.finish(reader);
+        let rates = if own.full.is_empty() { rates.clone() } else { own };
+        variants.push(Variant { name: String::new(), flow, carrier, digest, routing, rates });
+    }
+    let has_many_flows =
+        variants.iter().any(|variant| Some(variant.flow) != variants.first().map(|v| v.flow));
+    let named = |variant: Variant| {
+        let is_special = variant.routing != Routing::Stateful;
+        variant.named(has_many_flows, is_special)
+    };
+    variants.into_iter().map(named).collect()
+}
+
+fn idle_variant() -> Variant {
+    let rates = Scaled { full: Vec::new(), quick: Vec::new() };
+    let (name, flow, digest) = (String::new(), Flow::Options, None);
+    Variant { name, flow, carrier: Carrier::Tcp, digest, routing: Routing::Stateful, rates }
+        .named(false, false)
+}
+
+fn read_search(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> Peak {
+    let mut section = top.section(reader, "search");
+    let lowest = section.decimal(reader, "lowest", 1.0..=RATE_MAX).unwrap_or(100.0);
+    let highest = section.decimal(reader, "highest", lowest..=RATE_MAX).unwrap_or(RATE_MAX);
+    let step = section.decimal(reader, "step", 1.01..=4.0).unwrap_or(1.1);
+    let n = section.number(reader, "n", 3, 1..=REPEAT_MAX);
+    let k = section.number(reader, "k", n / 2 + 1, 1..=n);
+    let trial_seconds = section.decimal(reader, "trial_seconds", SECONDS).unwrap_or(2.0);
+    let confirm_seconds = section.decimal(reader, "confirm_seconds", SECONDS).unwrap_or(10.0);
+    section.finish(reader);
+    Peak { grid: Grid { lowest, highest, step, k, n }, trial_seconds, confirm_seconds }
+}
+
+fn read_criteria(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> Criteria {
+    let texts = top.texts(reader, "fail_if").unwrap_or_default();
+    let mut conditions = Vec::new();
+    for (text, at) in texts {
+        match text.parse::<Criterion>() {
+            Ok(condition) => conditions.push(condition),
+            Err(error) => reader.error(at, "fail_if", error.to_string()),
+        }
+    }
+    Criteria::new(conditions)
+}
+
+fn read_length(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, key: &'static str) -> Length {
+    let Some((text, at)) = top.text(reader, key) else { return Length::Fixed(std::time::Duration::ZERO) };
+    times::length(text).unwrap_or_else(|error| {
+        reader.error(at, key, error);
+        Length::Fixed(std::time::Duration::ZERO)
+    })
+}
+
+fn scaled_rates(
+    reader: &mut Reader<'_>,
+    section: &mut Section<'_, '_>,
+    full: &'static str,
+    quick: &'static str,
+    range: std::ops::RangeInclusive<f64>,
+) -> Scaled<Vec<f64>> {
+    let full = section.decimals(reader, full, range.clone()).unwrap_or_default();
+    let quick = section.decimals(reader, quick, range).unwrap_or_else(|| full.clone());
+    Scaled { full, quick }
+}
+
+/// A list of words, or `default` without it.
+fn words<T: Copy + PartialEq>(
+    reader: &mut Reader<'_>,
+    section: &mut Section<'_, '_>,
+    key: &'static str,
+    default: T,
+    known: &[(&str, T)],
+) -> Vec<T> {
+    let Some(texts) = section.texts(reader, key) else { return vec![default] };
+    let mut values = Vec::new();
+    for (text, at) in texts {
+        match known.iter().find(|(word, _)| *word == text) {
+            Some((_, value)) if values.contains(value) => {
+                reader.error(at, key, format!("{text:?} is there twice"))
+            }
+            Some((_, value)) => values.push(*value),
+            None => {
+                let names: Vec<_> = known.iter().map(|(word, _)| format!("{word:?}")).collect();
+                reader.error(at, key, format!("{text:?} is not known; give {}", names.join(", ")));
+            }
+        }
+    }
+    if values.is_empty() { vec![default] } else { values }
+}
+
+fn name_of<T: Copy + PartialEq>(names: &[(&'static str, T)], value: T) -> &'static str {
+    names.iter().find(|(_, known)| *known == value).map_or("", |(name, _)| name)
+}
+
+/// Files of the lab's experiments.
+const FILES: [(&str, &str); 11] = [
+    ("register", include_str!("../../experiments/register.toml")),
+    ("update", include_str!("../../experiments/update.toml")),
+    ("logout", include_str!("../../experiments/logout.toml")),
+    ("call", include_str!("../../experiments/call.toml")),
+    ("call-not-found", include_str!("../../experiments/call-not-found.toml")),
+    ("redirect", include_str!("../../experiments/redirect.toml")),
+    ("stateful-stateless", include_str!("../../experiments/stateful-stateless.toml")),
+    ("ordinary", include_str!("../../experiments/ordinary.toml")),
+    ("peak", include_str!("../../experiments/peak.toml")),
+    ("overload", include_str!("../../experiments/overload.toml")),
+    ("idle", include_str!("../../experiments/idle.toml")),
+];
+
+const CHARTS: [(&str, Chart); 5] = [
+    ("rates", Chart::Rates),
+    ("compare", Chart::Compare),
+    ("peak", Chart::Peak),
+    ("overload", Chart::Overload),
+    ("idle", Chart::Idle),
+];
+
+const CARRIERS: [(&str, Carrier); 2] = [("udp", Carrier::Udp), ("tcp", Carrier::Tcp)];
+
+const DIGESTS: [(&str, Option<Algorithm>); 3] =
+    [("none", None), ("MD5", Some(Algorithm::Md5)), ("SHA-256", Some(Algorithm::Sha256))];
+
+const ROUTINGS: [(&str, Routing); 3] =
+    [("stateful", Routing::Stateful), ("stateless", Routing::Stateless), ("redirect", Routing::Redirect)];
+
+/// Largest rate of a file.
+const RATE_MAX: f64 = 1_000_000.0;
+/// Seconds of a trial.
+const SECONDS: std::ops::RangeInclusive<f64> = 0.1..=3600.0;
+/// Largest number of users of a file.
+const USERS_MAX: u32 = 1_000_000;
+/// Largest number of trials.
+const REPEAT_MAX: u32 = 100;
+/// Largest number of idle connections.
+const CONNECTIONS_MAX: u32 = 1_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fault(text: &str) -> String {
+        parse("own", "own.toml", text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn the_experiments_of_the_lab_are_read() {
+        let all = built_in().unwrap();
+        assert_eq!(all.len(), FILES.len());
+        assert!(all.iter().all(|experiment| !experiment.title.is_empty() && !experiment.variants.is_empty()));
+        let register = find("register").unwrap();
+        let names: Vec<_> = register.variants.iter().map(|variant| variant.name.as_str()).collect();
+        assert_eq!(names, ["udp", "udp, digest MD5", "tcp", "tcp, digest MD5"]);
+        assert_eq!(register.variants[0].rates.of(true), &[500.0, 2000.0]);
+        let ordinary = find("ordinary").unwrap();
+        let names: Vec<_> = ordinary.variants.iter().map(|variant| variant.name.as_str()).collect();
+        assert_eq!(names[2..4], ["update, udp, digest MD5", "call, udp, stateless"]);
+        assert!(matches!(find("idle").unwrap().kind, Kind::Idle(Scaled { full: 10_000, quick: 1000 })));
+    }
+
+    #[test]
+    fn an_unknown_name_or_key_gets_the_nearest_one() {
+        assert!(find("registr").unwrap_err().to_string().ends_with("did you mean `register`?"));
+        assert!(find("x").unwrap_err().to_string().contains("stateful-stateless, ordinary"));
+        assert!(find("missing.toml").unwrap_err().to_string().starts_with("missing.toml: cannot be read"));
+        let text = "rates = [1]\nsenario = \"call\"\n";
+        assert!(
+            fault(text).starts_with("own.toml:2: senario: unknown key; did you mean `scenario`? "),
+            "{}",
+            fault(text)
+        );
+        let text = "rates = [1]\n[[variant]]\ntransprot = \"udp\"\n";
+        assert!(
+            fault(text).contains("own.toml:3: [variant] transprot: unknown key; did you mean `transport`?")
+        );
+    }
+
+    #[test]
+    fn faults_have_their_line() {
+        for (text, fault_of_it) in [
+            ("chart = \"pie\"\nrates = [1]", "own.toml:1: chart: "),
+            ("rates = [1]\nfail_if = [\"p99\"]", "own.toml:2: fail_if: `p99` is not a condition"),
+            ("rates = [0]", "own.toml:1: rates: is out of range"),
+            ("title = \"no rates\"", "own.toml:1: rates: is missing"),
+            ("rates = [1]\ntransports = [\"sctp\"]", "own.toml:2: transports: \"sctp\" is not known"),
+            ("rates = [1]\ntalk = \"5\"", "own.toml:2: talk: "),
+            ("chart = \"peak\"\n[search]\nstep = 0.5", "own.toml:3: [search] step: is out of range"),
+            ("chart = \"overload\"", "multiples: is missing"),
+            ("rates = [", "own.toml:1: not TOML"),
+        ] {
+            assert!(fault(text).contains(fault_of_it), "{text}: {}", fault(text));
+        }
+    }
+}

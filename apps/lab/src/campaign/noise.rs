@@ -1,0 +1,128 @@
+//! Machine of a campaign, and its other work.
+
+use crate::machine::{self, Ticks};
+use crate::record::Machine;
+use sha2::{Digest, Sha256};
+use std::fs;
+use std::time::{Duration, Instant};
+
+/// Meter of what the machine does besides server and generator.
+#[derive(Debug)]
+pub struct Meter {
+    begun: Instant,
+    ticks: Ticks,
+    own_ns: u64,
+}
+
+/// Other work of the machine, as shares of a processor.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Noise {
+    /// Of other programs.
+    pub others: f64,
+    /// Of the hypervisor.
+    pub steal: f64,
+}
+
+impl Meter {
+    /// Begins to measure.
+    pub fn start() -> Self {
+        Self { begun: Instant::now(), ticks: Ticks::now(), own_ns: own_ns() }
+    }
+
+    /// Work of others since the start; `server_ns` is the CPU time of the server meanwhile.
+    pub fn noise(&self, server_ns: u64) -> Noise {
+        let wall_ns = self.begun.elapsed().as_nanos().max(1) as f64;
+        let now = Ticks::now();
+        let busy_ns = (now.busy.saturating_sub(self.ticks.busy) * Ticks::ns()) as f64;
+        let steal_ns = (now.steal.saturating_sub(self.ticks.steal) * Ticks::ns()) as f64;
+        let known_ns = (own_ns().saturating_sub(self.own_ns) + server_ns) as f64;
+        Noise { others: ((busy_ns - known_ns) / wall_ns).max(0.0), steal: steal_ns / wall_ns }
+    }
+}
+
+impl Noise {
+    /// Warning if figures of time cannot be trusted.
+    pub fn warning(&self) -> Option<String> {
+        if self.others > OTHERS_MAX {
+            let percent = self.others * 100.0;
+            return Some(format!(
+                "other programs use {percent:.0} % of a processor; end them for exact figures"
+            ));
+        }
+        (self.steal > STEAL_MAX)
+            .then(|| format!("the hypervisor takes {:.1} % of a processor", self.steal * 100.0))
+    }
+}
+
+/// Describes the machine; measures its other work for `wait`.
+pub fn machine(wait: Duration) -> (Machine, Noise) {
+    let loadavg = machine::load_average();
+    let meter = Meter::start();
+    std::thread::sleep(wait);
+    let noise = meter.noise(0);
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let info = read("/proc/cpuinfo");
+    let value = |text: &str, key: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default();
+        line.trim_start_matches([':', '=', '\t', ' ']).trim_matches('"').to_owned()
+    };
+    let cpu = value(&info, "model name");
+    let processors = info.lines().filter(|line| line.starts_with("processor")).count();
+    let kernel = read("/proc/sys/kernel/osrelease").trim().to_owned();
+    let memory = value(&read("/proc/meminfo"), "MemTotal");
+    let memory_kb: u64 = memory.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or_default();
+    let id = identity(&[&cpu, &processors.to_string(), &kernel, read("/etc/machine-id").trim()]);
+    let machine = Machine {
+        id,
+        cpu,
+        processors: u32::try_from(processors).unwrap_or(u32::MAX),
+        kernel,
+        memory_mb: memory_kb / 1024,
+        os: value(&read("/etc/os-release"), "PRETTY_NAME"),
+        loadavg,
+        steal: noise.steal,
+    };
+    (machine, noise)
+}
+
+/// Hash of what makes figures comparable.
+fn identity(parts: &[&str]) -> String {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update(part.as_bytes());
+        hash.update([0]);
+    }
+    base16ct::lower::encode_string(hash.finalize().get(..8).unwrap_or_default())
+}
+
+/// CPU time of this process in nanoseconds.
+fn own_ns() -> u64 {
+    machine::clock_ns(rustix::time::ClockId::ProcessCPUTime)
+}
+
+/// Largest share of a processor for other programs without a warning.
+const OTHERS_MAX: f64 = 0.05;
+/// Largest share of a processor for the hypervisor without a warning.
+const STEAL_MAX: f64 = 0.01;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_is_the_same_until_a_part_changes() {
+        let (machine, _) = machine(Duration::from_millis(1));
+        assert!(machine.processors > 0 && machine.memory_mb > 0 && !machine.kernel.is_empty());
+        assert_eq!(identity(&["a", "b"]), identity(&["a", "b"]));
+        assert_ne!(identity(&["a", "b"]), identity(&["ab", ""]));
+        assert_eq!(machine.id.len(), 16);
+    }
+
+    #[test]
+    fn much_other_work_gives_a_warning() {
+        let noise = |others, steal| Noise { others, steal };
+        assert_eq!(noise(0.04, 0.009).warning(), None);
+        assert!(noise(0.2, 0.0).warning().is_some_and(|text| text.contains("20 %")));
+        assert!(noise(0.0, 0.02).warning().is_some_and(|text| text.contains("hypervisor")));
+    }
+}

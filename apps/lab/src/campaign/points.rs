@@ -1,0 +1,325 @@
+//! Points of a variant: each rate on each target, in turn.
+
+use super::experiment::{Experiment, Kind, Peak, Variant};
+use super::search::{Next, Search, Verdict};
+use super::target::Server;
+use super::trial::{Load, offer};
+use super::{Running, START_S, TRIAL_OVERHEAD_S, idle};
+use crate::record::{self, Measurement, Record};
+use crate::statistics::interleaved;
+use anyhow::{Result, anyhow};
+use std::time::Duration;
+
+/// A variant of an experiment on all targets.
+pub(super) struct Points<'r, 'a> {
+    pub(super) running: &'r mut Running<'a>,
+    pub(super) experiment: &'r Experiment,
+    pub(super) variant: &'r Variant,
+    /// An earlier variant offers the same load to a server that the campaign does not configure.
+    pub(super) is_repeated: bool,
+}
+
+/// A target of a variant.
+struct Contestant {
+    name: String,
+    server: Server,
+    /// Rates, and the multiples of the peak that they are.
+    points: Vec<(f64, Option<f64>)>,
+    has_failed: bool,
+}
+
+/// Place of a trial.
+#[derive(Clone, Copy)]
+struct Place {
+    rate: f64,
+    multiple: Option<f64>,
+    trial: u32,
+}
+
+impl Points<'_, '_> {
+    /// Measures all points; records the results and failures.
+    pub(super) fn run(mut self) -> Result<()> {
+        let mut contestants = self.start()?;
+        match &self.experiment.kind {
+            Kind::Rates(_) => {}
+            Kind::Peak(peak) => self.search_all(&mut contestants, peak)?,
+            Kind::Overload(peak, _) => self.search_all(&mut contestants, peak)?,
+            Kind::Idle(count) => self.idle(&mut contestants, *count.of(self.running.options.is_quick))?,
+        }
+        let most = contestants.iter().map(|contestant| contestant.points.len()).max().unwrap_or(0);
+        let repeat = self.running.options.repeat(self.experiment);
+        for point in 0..most {
+            let mut trials = vec![0; contestants.len()];
+            for index in interleaved(contestants.len(), repeat) {
+                let (Some(contestant), Some(trial)) = (contestants.get_mut(index), trials.get_mut(index))
+                else {
+                    continue;
+                };
+                let Some(&(rate, multiple)) = contestant.points.get(point) else { continue };
+                *trial += 1;
+                if !contestant.has_failed && !self.running.totals.interrupted {
+                    self.point(contestant, Place { rate, multiple, trial: *trial })?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts the servers; those that do not start have a record of failure.
+    fn start(&mut self) -> Result<Vec<Contestant>> {
+        let mut contestants = Vec::new();
+        for target in self.running.targets {
+            if self.running.totals.interrupted || self.running.observer.is_interrupted() {
+                self.running.totals.interrupted = true;
+                break;
+            }
+            if self.is_repeated && !target.is_program() {
+                continue;
+            }
+            self.begin(&target.name, "starting");
+            match target.start(self.running.site, self.variant, self.users_needed()) {
+                Ok(server) => {
+                    self.describe(&server)?;
+                    let points = self.points();
+                    let name = target.name.clone();
+                    contestants.push(Contestant { name, server, points, has_failed: false });
+                }
+                Err(error) => self.fail(&target.name, &error)?,
+            }
+            self.running.done += START_S;
+        }
+        Ok(contestants)
+    }
+
+    /// Users for all trials of a target.
+    fn users_needed(&self) -> u32 {
+        let options = self.running.options;
+        let (seconds, repeat) = (options.seconds(self.experiment), options.repeat(self.experiment));
+        let side = |rate: f64, seconds: f64| {
+            let load = Load { experiment: self.experiment, variant: self.variant, rate, seconds };
+            // Callers and called users.
+            u64::from(load.users(options.is_quick)) * 2
+        };
+        let searched = |peak: &Peak| SEARCH_TRIALS * side(peak.grid.lowest, peak.trial_seconds);
+        let users = match &self.experiment.kind {
+            // Twice: an invalid trial is repeated.
+            Kind::Rates(_) => {
+                let rates = self.variant.rates.of(options.is_quick).iter();
+                rates.map(|&rate| 2 * u64::from(repeat) * side(rate, seconds)).sum()
+            }
+            Kind::Peak(peak) => searched(peak),
+            Kind::Overload(peak, multiples) => {
+                let count = multiples.of(options.is_quick).len() as u64;
+                searched(peak) + 2 * u64::from(repeat) * count * side(peak.grid.lowest, seconds)
+            }
+            Kind::Idle(_) => 1,
+        };
+        u32::try_from(users).unwrap_or(u32::MAX).clamp(4, USERS_MAX)
+    }
+
+    fn points(&self) -> Vec<(f64, Option<f64>)> {
+        match &self.experiment.kind {
+            Kind::Rates(_) => {
+                let rates = self.variant.rates.of(self.running.options.is_quick);
+                rates.iter().map(|&rate| (rate, None)).collect()
+            }
+            // The search finds them.
+            Kind::Peak(_) | Kind::Overload(..) | Kind::Idle(_) => Vec::new(),
+        }
+    }
+
+    fn describe(&mut self, server: &Server) -> Result<()> {
+        if self.running.known.contains(&server.record) {
+            return Ok(());
+        }
+        self.running.known.push(server.record.clone());
+        self.running.observer.record(Record::Target(server.record.clone()))
+    }
+
+    /// One trial of a point; an invalid one is repeated once.
+    fn point(&mut self, contestant: &mut Contestant, place: Place) -> Result<()> {
+        let seconds = self.running.options.seconds(self.experiment);
+        for attempt in 0..=REPEATED_MAX {
+            let Some(measured) = self.trial(contestant, place, seconds)? else { return Ok(()) };
+            let is_last = measured.valid || attempt == REPEATED_MAX;
+            if measured.valid
+                && measured.successes == 0
+                && place.multiple.is_none_or(|multiple| multiple <= 1.0)
+            {
+                let failures: Vec<String> =
+                    measured.failures.iter().map(|(name, count)| format!("{name}: {count}")).collect();
+                contestant.has_failed = true;
+                let error = anyhow!("no attempt succeeded ({})", failures.join(", "));
+                self.fail(&contestant.name, &error)?;
+            }
+            if is_last {
+                break;
+            }
+            let why = &measured.invalid_because;
+            let note = format!("{}: {}/s is invalid ({why}); repeated", contestant.name, place.rate);
+            self.running.observer.warn(&note);
+        }
+        self.running.done += seconds + TRIAL_OVERHEAD_S;
+        Ok(())
+    }
+
+    /// Offers a load and records its measurement; `None` if the contestant failed or the campaign was interrupted.
+    fn trial(
+        &mut self,
+        contestant: &mut Contestant,
+        place: Place,
+        seconds: f64,
+    ) -> Result<Option<Measurement>> {
+        self.begin(&contestant.name, &format!("{}/s", place.rate.round()));
+        let load = Load { experiment: self.experiment, variant: self.variant, rate: place.rate, seconds };
+        let options = self.running.options;
+        let drain = options.drain();
+        let offered = load
+            .plan(&mut contestant.server, options)
+            .and_then(|plan| offer(&plan, Some(&mut contestant.server), drain, self.running.observer));
+        match offered {
+            Ok(Some(outcome)) => {
+                let measured = Measurement {
+                    target: contestant.name.clone(),
+                    trial: place.trial,
+                    multiple: place.multiple,
+                    ..load.measurement(&outcome)
+                };
+                self.running.warn_once(outcome.warning());
+                if measured.valid {
+                    let met =
+                        options.fail_if.iter().filter(|condition| condition.is_met(&outcome.statistics));
+                    let of = format!("{}, {}, {}/s", measured.experiment, contestant.name, place.rate);
+                    self.running.totals.conditions.extend(met.map(|condition| format!("{condition} ({of})")));
+                }
+                self.running.observer.record(Record::Measurement(Box::new(measured.clone())))?;
+                self.running.measurements.push(measured.clone());
+                Ok(Some(measured))
+            }
+            Ok(None) => {
+                self.running.totals.interrupted = true;
+                Ok(None)
+            }
+            Err(error) => {
+                contestant.has_failed = true;
+                self.fail(&contestant.name, &error)?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Searches for the peak of each contestant, and sets the points of an overload.
+    fn search_all(&mut self, contestants: &mut [Contestant], peak: &Peak) -> Result<()> {
+        for contestant in contestants {
+            let Some(rate) = self.search(contestant, peak)? else { continue };
+            self.running.done += expected_search(peak);
+            if let Kind::Overload(_, multiples) = &self.experiment.kind {
+                let multiples = multiples.of(self.running.options.is_quick);
+                contestant.points =
+                    multiples.iter().map(|&multiple| (rate * multiple, Some(multiple))).collect();
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds and records the peak; `None` if there is none, the contestant failed, or the campaign was interrupted.
+    fn search(&mut self, contestant: &mut Contestant, peak: &Peak) -> Result<Option<f64>> {
+        let is_quick = self.running.options.is_quick;
+        let mut grid = peak.grid;
+        let mut seconds = [peak.trial_seconds, peak.confirm_seconds];
+        if is_quick {
+            (grid.k, grid.n, grid.step) = (1, 1, grid.step.max(QUICK_STEP));
+            seconds = seconds.map(|seconds| seconds.min(*self.experiment.seconds.of(true)));
+        }
+        let mut search = Search::new(grid);
+        let mut number = 0;
+        loop {
+            let (rate, seconds) = match search.next() {
+                Next::Trial(rate) => (rate, seconds[0]),
+                Next::Confirm(rate) => (rate, seconds[1]),
+                Next::Done => break,
+            };
+            number += 1;
+            let place = Place { rate, multiple: None, trial: number };
+            let Some(measured) = self.trial(contestant, place, seconds)? else { return Ok(None) };
+            search.record(if !measured.valid {
+                Verdict::Invalid(measured.invalid_because)
+            } else if measured.criterion_met {
+                Verdict::Passed
+            } else {
+                Verdict::Failed(measured.criterion_missed)
+            });
+        }
+        self.running.observer.record(Record::Peak(record::Peak {
+            experiment: self.experiment.name.clone(),
+            variant: self.variant.name.clone(),
+            target: contestant.name.clone(),
+            rate: search.rate(),
+            criterion: self.experiment.criteria.to_string(),
+            k: grid.k,
+            n: grid.n,
+            confirmed: search.is_confirmed(),
+            limited_by: search.limited_by().unwrap_or_default(),
+            trials: search.trials().to_vec(),
+        }))?;
+        if search.rate() == 0.0 {
+            contestant.has_failed = true;
+            self.fail(&contestant.name, &anyhow!("no rate from {}/s on meets the criterion", grid.lowest))?;
+            return Ok(None);
+        }
+        Ok(Some(search.rate()))
+    }
+
+    fn idle(&mut self, contestants: &mut [Contestant], count: u32) -> Result<()> {
+        let seconds = self.running.options.seconds(self.experiment);
+        for contestant in contestants {
+            if self.running.totals.interrupted {
+                return Ok(());
+            }
+            self.begin(&contestant.name, &format!("{count} idle connections"));
+            let time = Duration::from_secs_f64(seconds);
+            match idle::measure(&mut contestant.server, count, time, self.running.observer) {
+                Ok(Some(measured)) => {
+                    let measured = Measurement {
+                        experiment: self.experiment.name.clone(),
+                        variant: self.variant.name.clone(),
+                        target: contestant.name.clone(),
+                        trial: 1,
+                        ..measured
+                    };
+                    self.running.observer.record(Record::Measurement(Box::new(measured.clone())))?;
+                    self.running.measurements.push(measured);
+                }
+                Ok(None) => self.running.totals.interrupted = true,
+                Err(error) => self.fail(&contestant.name, &error)?,
+            }
+            self.running.done += seconds + 5.0;
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, target: &str, what: &str) {
+        let text = format!("{} ({}), {target}: {what}", self.experiment.name, self.variant.name);
+        self.running.begin(&text);
+    }
+
+    fn fail(&mut self, target: &str, error: &anyhow::Error) -> Result<()> {
+        self.running.fail(&self.experiment.name, &self.variant.name, target, error)
+    }
+}
+
+/// Expected seconds of a search.
+pub(super) fn expected_search(peak: &Peak) -> f64 {
+    let steps = ((peak.grid.highest / peak.grid.lowest).ln() / peak.grid.step.ln()).max(1.0).log2().ceil();
+    let trials = steps * f64::from(peak.grid.k);
+    trials * (peak.trial_seconds + TRIAL_OVERHEAD_S) + peak.confirm_seconds + TRIAL_OVERHEAD_S
+}
+
+/// Repetitions of an invalid trial.
+const REPEATED_MAX: u32 = 1;
+/// Most users that are made for a target.
+const USERS_MAX: u32 = 400_000;
+/// Trials of a search for which there are users.
+const SEARCH_TRIALS: u64 = 60;
+/// Ratio of the rates in a quick search.
+const QUICK_STEP: f64 = 1.25;

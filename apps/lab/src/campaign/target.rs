@@ -1,0 +1,281 @@
+//! Servers of a campaign: programs that it starts, and addresses of running ones.
+
+use super::experiment::Variant;
+use crate::process::Process;
+use crate::record;
+use crate::server::{Allocator, Environment, Settings, Store, Under, free_port, wait_for_options};
+use crate::{digest, load, machine, template};
+use anyhow::{Context, Result, bail};
+use ringway_settings::nearest;
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::time::Duration;
+
+/// Server of a campaign.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Name on the command line and in results.
+    pub name: String,
+    kind: TargetKind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TargetKind {
+    Ringway,
+    Kamailio(Allocator),
+    /// A running server.
+    Address(SocketAddr),
+}
+
+/// Programs, and users of servers that a campaign does not start.
+pub struct Site {
+    /// Programs and a folder for files.
+    pub environment: Environment,
+    /// Domain of running servers.
+    pub domain: String,
+    /// Password of the users of running servers; empty for none.
+    pub password: String,
+}
+
+/// A running server in one configuration.
+pub struct Server {
+    process: Option<Process>,
+    /// Its address.
+    pub address: SocketAddr,
+    /// Its domain.
+    pub domain: String,
+    /// Password of its users; empty for none.
+    pub password: String,
+    /// Time after a load until it has written what it writes later.
+    pub rest: Duration,
+    /// Its configuration, for the results.
+    pub record: record::Target,
+    /// Number of users that it has.
+    users: u32,
+    next_user: u32,
+}
+
+impl Target {
+    /// Reads the name of a target: one of the adapters, or `HOST:PORT`.
+    ///
+    /// # Errors
+    /// Neither of them; a host that is not permitted.
+    pub fn parse(name: &str, allowed_hosts: &[IpAddr]) -> Result<Self> {
+        let kind = match name {
+            "ringway" => TargetKind::Ringway,
+            "kamailio" => TargetKind::Kamailio(Allocator::Tlsf),
+            "kamailio-default" => TargetKind::Kamailio(Allocator::Default),
+            _ if name.contains(':') => TargetKind::Address(load::resolve(name, allowed_hosts)?),
+            _ => match nearest(name, &NAMES) {
+                Some(known) => bail!("no target is named {name:?}; did you mean `{known}`?"),
+                None => bail!(
+                    "no target is named {name:?}; give {} or, for a running server, HOST:PORT",
+                    NAMES.join(", ")
+                ),
+            },
+        };
+        Ok(Self { name: name.to_owned(), kind })
+    }
+
+    /// Reason why this target cannot be measured, and the remedy.
+    pub fn obstacle(&self, site: &Site) -> Option<String> {
+        match self.kind {
+            TargetKind::Kamailio(_) if site.environment.kamailio.is_none() => {
+                Some("kamailio is not installed; apt-get install kamailio".to_owned())
+            }
+            TargetKind::Ringway | TargetKind::Kamailio(_) | TargetKind::Address(_) => None,
+        }
+    }
+
+    /// True if the campaign can start it in the configuration of a variant.
+    pub const fn is_program(&self) -> bool {
+        !matches!(self.kind, TargetKind::Address(_))
+    }
+
+    /// Starts the server for a variant, with `users` users if it challenges. Waits until it answers OPTIONS.
+    ///
+    /// # Errors
+    /// It is not installed, does not start, or does not answer with SIP.
+    pub fn start(&self, site: &Site, variant: &Variant, users: u32) -> Result<Server> {
+        if let Some(obstacle) = self.obstacle(site) {
+            bail!(obstacle);
+        }
+        let environment = &site.environment;
+        let (version, process, port, command, file) = match self.kind {
+            TargetKind::Address(address) => return running(&self.name, address, site),
+            TargetKind::Ringway => {
+                let port = free_port()?;
+                let store = Store::Sqlite(environment.folder.join(format!("ringway-{port}.db")));
+                let settings = settings(variant, store, users);
+                if settings.challenge.is_some() {
+                    environment.import_users(&settings)?;
+                }
+                let process = environment.start_ringway(&settings, port, Under::Itself)?;
+                let command = "ringway serve --config ringway.toml".to_owned();
+                let version = machine::version_of(&environment.ringway.to_string_lossy(), &["--version"]);
+                (version, process, port, command, format!("ringway-{port}.toml"))
+            }
+            TargetKind::Kamailio(allocator) => {
+                let program = environment.kamailio.as_deref().context("kamailio is not installed")?;
+                let port = free_port()?;
+                let settings = settings(variant, Store::Memory, users);
+                let process =
+                    environment.start_kamailio(program, &settings, port, variant.carrier, allocator)?;
+                let options = allocator.arguments().join(" ");
+                let command = format!("kamailio -f kamailio.cfg -DD -E {options}").trim_end().to_owned();
+                let version = machine::version_of(&program.to_string_lossy(), &["-v"]);
+                (version, process, port, command, format!("kamailio-{port}.cfg"))
+            }
+        };
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        wait_for_options(address, ANSWER_WAIT)?;
+        let record = record::Target {
+            target: self.name.clone(),
+            version: version.trim_start_matches("version: ").to_owned(),
+            command,
+            settings: read_settings(&environment.folder, &file, port),
+        };
+        let rest = if self.kind == TargetKind::Ringway { WRITING } else { FINISHING };
+        let (domain, password) = (template::DOMAIN.to_owned(), digest::PASSWORD.to_owned());
+        Ok(Server { process: Some(process), address, domain, password, rest, record, users, next_user: 0 })
+    }
+}
+
+impl Server {
+    /// CPU time so far in nanoseconds; `None` for a server that the campaign did not start.
+    ///
+    /// # Errors
+    /// The server has ended.
+    pub fn cpu_ns(&self) -> Result<Option<u64>> {
+        self.process.as_ref().map(Process::cpu_ns).transpose()
+    }
+
+    /// Memory of all its processes in bytes; shared memory counts once.
+    ///
+    /// # Errors
+    /// The server has ended.
+    pub fn memory_bytes(&self) -> Result<Option<u64>> {
+        self.process.as_ref().map(Process::memory_bytes).transpose()
+    }
+
+    /// Checks that the server runs.
+    ///
+    /// # Errors
+    /// Its process has ended.
+    pub fn check(&mut self) -> Result<()> {
+        match self.process.as_mut().map(Process::fate) {
+            None | Some("") => Ok(()),
+            Some(_) => bail!("the server ended in the middle of a trial"),
+        }
+    }
+
+    /// Process of the server, if the campaign started it.
+    pub fn process(&self) -> Option<&Process> {
+        self.process.as_ref()
+    }
+
+    /// Takes `count` users that no earlier load had; when all are used, again from the first one on.
+    pub const fn take_users(&mut self, count: u32) -> u32 {
+        let is_left = self.next_user.saturating_add(count) <= self.users;
+        let first = if is_left { self.next_user } else { 0 };
+        self.next_user = first + count;
+        first
+    }
+}
+
+fn running(name: &str, address: SocketAddr, site: &Site) -> Result<Server> {
+    let version = wait_for_options(address, REMOTE_WAIT)?;
+    let record = record::Target {
+        target: name.to_owned(),
+        version,
+        command: "a running server".to_owned(),
+        settings: String::new(),
+    };
+    Ok(Server {
+        process: None,
+        address,
+        domain: site.domain.clone(),
+        password: site.password.clone(),
+        rest: FINISHING,
+        record,
+        users: u32::MAX,
+        next_user: 0,
+    })
+}
+
+fn settings(variant: &Variant, store: Store, users: u32) -> Settings {
+    Settings { users, store, routing: variant.routing, challenge: variant.digest }
+}
+
+/// Text of a configuration, the same for each start: without port and folder.
+fn read_settings(folder: &Path, file: &str, port: u16) -> String {
+    let text = fs::read_to_string(folder.join(file)).unwrap_or_default();
+    let text = text.replace(&folder.display().to_string(), "FOLDER").replace(&port.to_string(), "PORT");
+    let is_kept = |line: &&str| !line.starts_with("listen = \"127.0.0.1:");
+    text.lines().filter(is_kept).collect::<Vec<_>>().join("\n")
+}
+
+/// Adapters.
+const NAMES: [&str; 3] = ["ringway", "kamailio", "kamailio-default"];
+/// Most time until a server that has started answers.
+const ANSWER_WAIT: Duration = Duration::from_secs(10);
+/// Most time until a running server answers.
+const REMOTE_WAIT: Duration = Duration::from_secs(2);
+/// Time within which Ringway writes bindings with relaxed durability.
+const WRITING: Duration = Duration::from_millis(1300);
+/// The same for other servers, which only finish what they do.
+const FINISHING: Duration = Duration::from_millis(200);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::PathBuf;
+
+    fn site() -> Site {
+        let environment = Environment {
+            ringway: PathBuf::new(),
+            kamailio: None,
+            floor_command: Environment::no_floor,
+            folder: PathBuf::new(),
+        };
+        Site { environment, domain: String::new(), password: String::new() }
+    }
+
+    #[test]
+    fn targets_are_adapters_or_addresses_that_are_permitted() {
+        let parse = |name: &str| Target::parse(name, &["192.0.2.1".parse().unwrap()]);
+        assert!(parse("kamailio").unwrap().is_program());
+        assert!(!parse("127.0.0.1:5070").unwrap().is_program());
+        assert!(parse("192.0.2.1:5060").is_ok());
+        let refused = |name: &str| parse(name).unwrap_err().to_string();
+        assert!(refused("kamalio").ends_with("did you mean `kamailio`?"));
+        assert!(refused("opensips").contains("HOST:PORT"));
+        assert!(refused("127.0.0.1:x").contains("is not HOST:PORT"));
+        assert!(refused("192.0.2.2:5060").contains("--allow-remote 192.0.2.2"));
+    }
+
+    #[test]
+    fn a_missing_program_names_the_remedy() {
+        let obstacle = |name: &str| Target::parse(name, &[]).unwrap().obstacle(&site());
+        assert!(obstacle("kamailio").unwrap().contains("apt-get install kamailio"));
+        assert_eq!(obstacle("127.0.0.1:5060"), None);
+    }
+
+    #[test]
+    fn users_are_fresh_until_all_are_used() {
+        // A socket that answers OPTIONS once.
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let address = socket.local_addr().unwrap();
+        let answer = std::thread::spawn(move || {
+            let (_, from) = socket.recv_from(&mut [0; 2048]).unwrap();
+            socket.send_to(b"SIP/2.0 200 OK\r\nServer: small (1)\r\n\r\n", from).unwrap();
+        });
+        let mut server = running("small", address, &site()).unwrap();
+        answer.join().unwrap();
+        assert_eq!(server.record.version, "small (1)");
+        server.users = 25;
+        let firsts: Vec<u32> = (0..4).map(|_| server.take_users(10)).collect();
+        assert_eq!(firsts, [0, 10, 0, 10]);
+    }
+}

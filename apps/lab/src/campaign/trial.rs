@@ -1,0 +1,308 @@
+//! One load on one server, and its measurement.
+
+use super::experiment::{Experiment, Variant};
+use super::noise::{Meter, Noise};
+use super::target::Server;
+use super::{Observer, Options};
+use crate::load::{self, Criteria, Delay, Flow, Plan, Run, Spacing, Statistics, Timers, Transport, Users};
+use crate::record::{Generator, Measurement, Percentiles};
+use crate::template::Carrier;
+use anyhow::{Result, bail};
+use std::time::{Duration, Instant};
+
+/// Load of a trial.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Load<'a> {
+    pub(super) experiment: &'a Experiment,
+    pub(super) variant: &'a Variant,
+    /// Attempts a second.
+    pub(super) rate: f64,
+    /// Seconds during which they are planned.
+    pub(super) seconds: f64,
+}
+
+/// Result of a load.
+#[derive(Clone, Debug)]
+pub(super) struct Outcome {
+    pub(super) statistics: Statistics,
+    /// CPU time of the server in nanoseconds.
+    server_ns: Option<u64>,
+    server_memory: Option<u64>,
+    noise: Noise,
+    /// Retransmissions of each second.
+    retransmissions: Vec<u64>,
+}
+
+impl Load<'_> {
+    /// Users of each side.
+    pub(super) fn users(&self, is_quick: bool) -> u32 {
+        match self.variant.flow {
+            // Each binding is made or removed once.
+            Flow::Register | Flow::Logout => (self.rate * self.seconds).ceil() as u32 + 1,
+            Flow::Update
+            | Flow::Call
+            | Flow::CallNotFound
+            | Flow::Redirect
+            | Flow::Options
+            | Flow::Message => *self.experiment.users.of(is_quick),
+        }
+    }
+
+    /// Plan of the load on a server.
+    pub(super) fn plan(&self, server: &mut Server, options: &Options) -> Result<Plan> {
+        let (variant, count) = (self.variant, self.users(options.is_quick));
+        let (transport, sockets) = match variant.carrier {
+            Carrier::Udp => (Transport::Udp, 1),
+            Carrier::Tcp => (Transport::Tcp, CONNECTIONS),
+        };
+        let password = server.password.clone();
+        let mut users = || Users::by_rule("u", 7, server.take_users(count), count, &password);
+        let callers = users()?;
+        let peers = match variant.flow {
+            Flow::CallNotFound => Users::by_rule("nobody", 7, 0, 1_000_000, "")?,
+            Flow::Call | Flow::Redirect | Flow::Options | Flow::Message => users()?,
+            Flow::Register | Flow::Update | Flow::Logout => callers.clone(),
+        };
+        Ok(Plan {
+            target: server.address,
+            is_direct: false,
+            transport,
+            connections: Default::default(),
+            allowed_hosts: options.allowed_hosts.clone(),
+            flow: variant.flow,
+            rate: self.rate,
+            spacing: Spacing::Fixed,
+            length: Duration::from_secs_f64(self.seconds),
+            users: callers,
+            peers,
+            domain: server.domain.clone(),
+            local: load::local_towards(server.address),
+            sources: options.sources,
+            sockets,
+            threads: 1,
+            ring: self.experiment.ring,
+            talk: self.experiment.talk,
+            media: Default::default(),
+            timers: Timers::default(),
+        })
+    }
+
+    /// Measurement of an outcome; the caller fills in target and trial.
+    pub(super) fn measurement(&self, outcome: &Outcome) -> Measurement {
+        Measurement {
+            experiment: self.experiment.name.clone(),
+            variant: self.variant.name.clone(),
+            ..measurement(outcome, self.rate, self.seconds, &self.experiment.criteria)
+        }
+    }
+}
+
+/// Offers a load to a server, and waits until all attempts have ended; those that have not ended `drain` after the last planned
+/// one are stopped. `None`: the observer has interrupted it.
+///
+/// # Errors
+/// The server ended or does not answer; the load cannot be offered.
+pub(super) fn offer(
+    plan: &Plan,
+    mut server: Option<&mut Server>,
+    drain: Duration,
+    observer: &mut dyn Observer,
+) -> Result<Option<Outcome>> {
+    let cpu_ns = |server: &Option<&mut Server>| match server {
+        Some(server) => server.cpu_ns(),
+        None => Ok(None),
+    };
+    let started = load::run(plan);
+    let run = match (started, &mut server) {
+        (Ok(run), _) => run,
+        (Err(error), Some(server)) => {
+            server.check()?;
+            return Err(error);
+        }
+        (Err(error), None) => return Err(error),
+    };
+    let (meter, cpu_before) = (Meter::start(), cpu_ns(&server));
+    let watched = watch(&run, plan.length + drain, server.as_deref_mut(), observer);
+    let is_interrupted = matches!(watched, Ok(None)) || watched.is_err() && is_interrupted_soon(observer);
+    run.stop();
+    let statistics = run.finish();
+    if is_interrupted {
+        return Ok(None);
+    }
+    let Some(retransmissions) = watched? else { return Ok(None) };
+    let statistics = statistics?;
+    if let Some(loss) = statistics.target_loss() {
+        bail!("{loss}");
+    }
+    let rest = server.as_ref().map_or(Duration::ZERO, |server| server.rest);
+    if pause(rest, observer) {
+        return Ok(None);
+    }
+    if let Some(server) = &mut server {
+        server.check()?;
+    }
+    let server_ns = match (cpu_before?, cpu_ns(&server)?) {
+        (Some(before), Some(after)) => Some(after.saturating_sub(before)),
+        _ => None,
+    };
+    let server_memory = server.as_ref().map_or(Ok(None), |server| server.memory_bytes())?;
+    let noise = meter.noise(server_ns.unwrap_or_default());
+    Ok(Some(Outcome { statistics, server_ns, server_memory, noise, retransmissions }))
+}
+
+/// Waits for the end of a run. Returns the retransmissions of each second; `None` if it was interrupted.
+fn watch(
+    run: &Run,
+    most: Duration,
+    mut server: Option<&mut Server>,
+    observer: &mut dyn Observer,
+) -> Result<Option<Vec<u64>>> {
+    let begun = Instant::now();
+    let (mut retransmissions, mut sum) = (Vec::new(), 0);
+    let mut note_second = |run: &Run| {
+        let now = run.statistics().counters().retransmissions;
+        retransmissions.push(now - std::mem::replace(&mut sum, now));
+    };
+    let mut seconds = 1;
+    while !run.is_done() {
+        std::thread::sleep(LOOK_EVERY);
+        if observer.is_interrupted() {
+            return Ok(None);
+        }
+        if let Some(server) = &mut server {
+            server.check()?;
+        }
+        if begun.elapsed() > most {
+            run.stop();
+        }
+        if begun.elapsed().as_secs() >= seconds {
+            seconds += 1;
+            note_second(run);
+            observer.tick();
+        }
+    }
+    note_second(run);
+    Ok(Some(retransmissions))
+}
+
+/// Waits; true if the observer interrupts.
+pub(super) fn pause(time: Duration, observer: &mut dyn Observer) -> bool {
+    let until = Instant::now() + time;
+    while Instant::now() < until {
+        std::thread::sleep(LOOK_EVERY.min(until.saturating_duration_since(Instant::now())));
+        if observer.is_interrupted() {
+            return true;
+        }
+    }
+    false
+}
+
+/// True if an interruption arrives, which a terminal sends to the server too, and the server may be faster.
+fn is_interrupted_soon(observer: &mut dyn Observer) -> bool {
+    pause(Duration::from_millis(200), observer)
+}
+
+/// Values of a measurement without names.
+pub(super) fn measurement(outcome: &Outcome, rate: f64, seconds: f64, criteria: &Criteria) -> Measurement {
+    let Outcome { statistics, .. } = outcome;
+    let (counters, health) = (statistics.counters(), statistics.health());
+    let ended = (statistics.ended() as f64).max(1.0);
+    let percentiles = |delay| percentiles(statistics, delay);
+    let missed = criteria.missed(statistics);
+    let invalid_because = health.bottleneck().unwrap_or_default();
+    let series = statistics.by_second().enumerate().map(|(index, slot)| {
+        let again = outcome.retransmissions.get(index).copied().unwrap_or_default();
+        [index as u64 + 1, slot.planned, slot.ended, slot.successes, again]
+    });
+    Measurement {
+        rate,
+        seconds,
+        planned: counters.started + counters.dropped,
+        started: counters.started,
+        successes: statistics.successes(),
+        failures: statistics.failures().map(|(name, count)| (name.to_owned(), count)).collect(),
+        achieved: statistics.achieved(),
+        requests: counters.requests,
+        retransmissions: counters.retransmissions,
+        response_ms: percentiles(Delay::Response),
+        service_ms: percentiles(Delay::Service),
+        first_response_ms: percentiles(Delay::FirstResponse),
+        disconnect_ms: percentiles(Delay::Disconnect),
+        lag_ms: percentiles(Delay::Lag),
+        cdf: distribution(statistics),
+        buckets30: buckets(statistics),
+        server_cpu_us: outcome.server_ns.map(|ns| ns as f64 / 1e3 / ended),
+        server_memory_kb: outcome.server_memory.map(|bytes| bytes / 1024),
+        others_share: outcome.noise.others,
+        steal: outcome.noise.steal,
+        generator: Generator {
+            cpu_share: health.cpu_share,
+            cpu_us: statistics.generator_cpu().as_secs_f64() * 1e6 / ended,
+            dropped: health.dropped,
+            late: statistics.late(),
+        },
+        valid: invalid_because.is_empty(),
+        invalid_because,
+        criterion_met: missed.is_empty(),
+        criterion_missed: missed.join(", "),
+        seconds_series: series.take(SECONDS_MAX).collect(),
+        ..Measurement::default()
+    }
+}
+
+impl Outcome {
+    /// Warning about the machine.
+    pub(super) fn warning(&self) -> Option<String> {
+        self.noise.warning()
+    }
+}
+
+fn percentiles(statistics: &Statistics, delay: Delay) -> Option<Percentiles> {
+    let value = |percentile| Some(milliseconds(statistics.percentile(delay, percentile)?));
+    Some(Percentiles {
+        p50: value(50.0)?,
+        p90: value(90.0)?,
+        p99: value(99.0)?,
+        p999: value(99.9)?,
+        max: value(100.0)?,
+    })
+}
+
+/// Distribution of the response time, with more points at its end.
+fn distribution(statistics: &Statistics) -> Vec<[f64; 2]> {
+    let body = (0..50).map(|step| f64::from(step) * 2.0);
+    let tail = [99.0, 99.5, 99.8, 99.9, 99.95, 99.99, 100.0];
+    let point = |percentile| {
+        let value = statistics.percentile(Delay::Response, percentile)?;
+        Some([milliseconds(value), percentile / 100.0])
+    };
+    body.chain(tail).filter_map(point).collect()
+}
+
+/// Shares of the response times in steps of 30 ms.
+fn buckets(statistics: &Statistics) -> [f64; 6] {
+    let mut below = 0.0;
+    std::array::from_fn(|index| {
+        let within = match index {
+            5 => statistics.share_within(Delay::Response, Duration::MAX),
+            _ => {
+                let limit = Duration::from_millis(30 * (index as u64 + 1));
+                statistics.share_within(Delay::Response, limit)
+            }
+        };
+        let share = within - below;
+        below = within;
+        share.max(0.0)
+    })
+}
+
+fn milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+/// Connections of each side over TCP.
+const CONNECTIONS: u8 = 20;
+/// Interval at which an end, a signal and a dead server are looked for.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// Most seconds in a series.
+const SECONDS_MAX: usize = 3600;

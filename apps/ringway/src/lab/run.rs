@@ -1,0 +1,222 @@
+//! `ringway lab run` and `ringway lab list`: campaigns of experiments.
+
+use super::run_args::{ListArgs, RunArgs};
+use super::summary;
+use crate::failure::Failure;
+use crate::output;
+use ringway_lab::campaign::experiment::{self, Experiment};
+use ringway_lab::campaign::target::{Site, Target};
+use ringway_lab::campaign::{Observer, Options, Totals, compare, noise, run as start};
+use ringway_lab::record::{self, Record, Writer};
+use ringway_lab::server::{Environment, find_kamailio};
+use ringway_linux::signals::{Signal, watch};
+use serde_json::json;
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
+
+/// Prints the experiments.
+pub(crate) fn list(args: &ListArgs) -> Result<(), Failure> {
+    let all = experiment::built_in().map_err(|error| Failure::failed(format!("{error:#}")))?;
+    for experiment in all {
+        let Experiment { name, title, reproduces, .. } = &experiment;
+        if args.json {
+            let chart = experiment.kind.chart();
+            let line = json!({ "name": name, "title": title, "reproduces": reproduces, "chart": chart });
+            output::line(&line.to_string())?;
+        } else {
+            output::line(&format!("{name:<20} {title}\n{:<20} {reproduces}", ""))?;
+        }
+    }
+    Ok(())
+}
+
+/// Runs a campaign, and prints its summary.
+pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
+    let experiments = experiments(args)?;
+    let targets: Result<Vec<Target>, _> =
+        args.target.iter().map(|name| Target::parse(name, &args.allow_remote)).collect();
+    let mut targets = targets.map_err(|error| Failure::usage(format!("--target: {error:#}")))?;
+    let earlier = args.compare.as_deref().map(|folder| earlier(folder).map(|records| (folder, records)));
+    let earlier = earlier.transpose()?;
+    let folder = tempfile::tempdir()
+        .map_err(|error| Failure::failed(format!("cannot make a temporary folder: {error}")))?;
+    let site = site(args, folder.path())?;
+    let options = options(args)?;
+    let missing: Vec<String> = targets.iter().filter_map(|target| target.obstacle(&site)).collect();
+    targets.retain(|target| target.obstacle(&site).is_none());
+    for obstacle in &missing {
+        note(obstacle);
+    }
+    if targets.is_empty() {
+        return Err(Failure::failed("no target is left to measure"));
+    }
+    let out = args.out.clone().unwrap_or_else(default_out);
+    let writer = Writer::create(&out).map_err(|error| Failure::usage(format!("--out: {error:#}")))?;
+    let signals = watch().map_err(|error| Failure::failed(format!("cannot take signals: {error}")))?;
+    let mut screen = Screen {
+        writer,
+        signals,
+        is_interrupted: false,
+        is_json: args.json,
+        records: Vec::new(),
+        step: None,
+        begun: Instant::now(),
+    };
+    let ended = start(&experiments, &targets, &site, &options, &mut screen);
+    screen.end_line();
+    let (totals, measurements) = ended.map_err(|error| Failure::failed(format!("{error:#}")))?;
+    let records = std::mem::take(&mut screen.records);
+    let against = earlier
+        .as_ref()
+        .map(|(folder, records)| compare::campaigns(&measurements, records, &folder.display().to_string()));
+    if !args.json {
+        output::line(&summary::text(&records, against.as_deref().unwrap_or_default(), args.quick))?;
+        output::line(&format!("results: {}", screen.writer.path().display()))?;
+    }
+    judge(&totals, &missing)
+}
+
+fn experiments(args: &RunArgs) -> Result<Vec<Experiment>, Failure> {
+    let mut found = Vec::new();
+    let mut errors = Vec::new();
+    for name in &args.experiments {
+        match experiment::find(name) {
+            Ok(experiment) => found.push(experiment),
+            Err(error) => errors.extend(format!("{error:#}").lines().map(str::to_owned)),
+        }
+    }
+    if errors.is_empty() { Ok(found) } else { Err(Failure::configuration(errors)) }
+}
+
+/// Records to compare with; refuses those of another machine before anything is measured.
+fn earlier(folder: &Path) -> Result<Vec<Record>, Failure> {
+    let (machine, _) = noise::machine(Duration::ZERO);
+    let name = folder.display().to_string();
+    let records = record::read(folder)
+        .and_then(|records| compare::same_machine(&machine.id, &records, &name).map(|()| records));
+    records.map_err(|error| Failure::usage(format!("--compare: {error:#}")))
+}
+
+fn site(args: &RunArgs, folder: &Path) -> Result<Site, Failure> {
+    let ringway = std::env::current_exe()
+        .map_err(|error| Failure::failed(format!("cannot find this program: {error}")))?;
+    let password = args.password_file.as_deref().map(super::load::password).transpose()?.unwrap_or_default();
+    let environment = Environment {
+        ringway,
+        kamailio: find_kamailio(),
+        floor_command: Environment::no_floor,
+        folder: folder.to_path_buf(),
+    };
+    Ok(Site { environment, domain: args.domain.clone(), password })
+}
+
+fn options(args: &RunArgs) -> Result<Options, Failure> {
+    if args.seconds.is_some_and(|seconds| !(0.1..=3600.0).contains(&seconds)) {
+        return Err(Failure::usage("--seconds: give 0.1 to 3600"));
+    }
+    let words = std::env::args().skip(1).map(|word| summary::quoted(&word)).collect::<Vec<_>>();
+    Ok(Options {
+        is_quick: args.quick,
+        seconds: args.seconds,
+        repeat: args.repeat,
+        carrier: args.transport.map(|carrier| carrier.carrier()),
+        digest: args.digest.map(|digest| digest.algorithm()),
+        sources: args.sources,
+        allowed_hosts: args.allow_remote.clone(),
+        fail_if: args.fail_if.clone(),
+        started: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        command: format!("ringway {}", words.join(" ")),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    })
+}
+
+fn default_out() -> PathBuf {
+    Path::new("results").join(jiff::Zoned::now().strftime("%Y-%m-%d-%H%M%S").to_string())
+}
+
+/// Exit status of a campaign; the reasons were printed when they occurred, but for the conditions.
+fn judge(totals: &Totals, missing: &[String]) -> Result<(), Failure> {
+    for condition in &totals.conditions {
+        note(&format!("FAILED: {condition}"));
+    }
+    if totals.interrupted {
+        note("interrupted; the results so far are kept");
+    }
+    let is_done = !totals.interrupted && totals.failed == 0;
+    if is_done && totals.conditions.is_empty() && missing.is_empty() { Ok(()) } else { Err(Failure::said()) }
+}
+
+/// Receiver of the results: the file, and a line of progress on standard error.
+struct Screen {
+    writer: Writer,
+    signals: Receiver<Signal>,
+    is_interrupted: bool,
+    is_json: bool,
+    records: Vec<Record>,
+    /// Step that is shown, its share and the seconds that were left at its start.
+    step: Option<(String, f64, f64)>,
+    begun: Instant,
+}
+
+impl Observer for Screen {
+    fn record(&mut self, record: Record) -> anyhow::Result<()> {
+        self.writer.write(&record)?;
+        if self.is_json {
+            output::line(&serde_json::to_string(&record)?)?;
+        }
+        self.records.push(record);
+        Ok(())
+    }
+
+    fn step(&mut self, what: &str, done: f64, seconds_left: f64) {
+        self.step = Some((what.to_owned(), done, seconds_left));
+        self.begun = Instant::now();
+        self.show();
+    }
+
+    fn tick(&mut self) {
+        if std::io::stderr().is_terminal() {
+            self.show();
+        }
+    }
+
+    fn warn(&mut self, text: &str) {
+        self.end_line();
+        note(text);
+    }
+
+    fn is_interrupted(&mut self) -> bool {
+        if let Ok(Signal::Terminate) = self.signals.try_recv() {
+            self.is_interrupted = true;
+        }
+        self.is_interrupted
+    }
+}
+
+impl Screen {
+    /// Shows the step; on a terminal in place of the last one.
+    fn show(&self) {
+        let Some((what, done, left)) = &self.step else { return };
+        let left = (left - self.begun.elapsed().as_secs_f64()).max(0.0);
+        let text = format!("[{:3.0} %, {} left] {what}", done * 100.0, summary::duration(left));
+        let mut out = std::io::stderr();
+        // Progress that cannot be written is not missed.
+        let _ = match out.is_terminal() {
+            true => write!(out, "\r\x1b[K{text}").and_then(|()| out.flush()),
+            false => writeln!(out, "{text}"),
+        };
+    }
+
+    fn end_line(&self) {
+        if std::io::stderr().is_terminal() {
+            let _ = write!(std::io::stderr(), "\r\x1b[K");
+        }
+    }
+}
+
+/// Prints a line to standard error.
+fn note(text: &str) {
+    let _ = writeln!(std::io::stderr(), "ringway: {}", output::printable(&text.replace(['\n', '\r'], " ")));
+}
