@@ -278,7 +278,7 @@ fn callees_that_cannot_register_and_bad_arguments_are_refused() {
     assert!(refused(&["nonsense"], 2).contains("HOST:PORT"));
     assert!(refused(&[&address, "--fail-if", "p99>5"], 2).contains("p99>50ms"));
     assert!(refused(&[&address, "--talk", "5"], 2).contains("500ms"));
-    assert!(refused(&[&address, "--media", "rtp"], 1).contains("only calls have media"));
+    assert!(refused(&[&address, "--media", "rtp"], 2).contains("only calls have media"));
     assert!(refused(&[&address, "--suite", "none"], 2).contains("AES_CM_128_HMAC_SHA1_80"));
     assert!(refused(&[&address, "--users-file", "missing.csv"], 2).contains("missing.csv"));
     assert!(refused(&[&address, "--pid", "4000000000"], 2).contains("--pid"));
