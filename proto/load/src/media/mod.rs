@@ -71,8 +71,7 @@ pub struct MediaCounters {
 }
 
 impl MediaStreams {
-    /// Maximum number of streams unless [`Self::set_streams_max`] changes it. The streams of one thread with SRTP need about
-    /// 2 kB each.
+    /// Maximum number of streams unless [`Self::set_streams_max`] changes it.
     pub const STREAMS_MAX: usize = 50_000;
     /// Delay from which on a sent packet is late.
     pub const LATE: Duration = Duration::from_millis(5);
