@@ -103,6 +103,11 @@ impl Thread<'_> {
                 Action::Ended(report) if player.number == self.caller => self.reports.push(report),
                 Action::Ended(_) => {}
                 Action::Release(connection) => player.sockets.release(connection, now),
+                Action::Media(event) => {
+                    if let Some(media) = &player.media {
+                        media.report(event);
+                    }
+                }
             }
         }
     }
