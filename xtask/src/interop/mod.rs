@@ -10,6 +10,7 @@ pub(crate) mod calls;
 mod counting_nat;
 mod digest_order;
 mod kamailio;
+mod lab;
 mod lab_run;
 mod linphone;
 mod nat;
@@ -370,6 +371,7 @@ fn chosen(args: &Args) -> Vec<Scenario> {
         all.extend(linphone::scenarios());
         all.extend(restart::scenarios());
         all.extend(digest_order::scenarios());
+        all.extend(lab::scenarios());
     }
     if args.group != Some(Group::Server) {
         all.extend(srtp::scenarios());

@@ -18,7 +18,7 @@ pub mod target;
 mod trial;
 
 use crate::digest::Algorithm;
-use crate::load::{self, Criterion, Flow, Plan, Spacing, Timers, Users};
+use crate::load::{self, Criterion, Flow, Plan, Users};
 use crate::machine;
 use crate::record::{self, Campaign, End, Failed, Measurement, Record};
 use crate::statistics::interleaving;
@@ -346,26 +346,11 @@ fn direct(flow: Flow, rate: f64, seconds: f64) -> Result<Plan> {
     let users = |first| Users::by_rule("u", 7, first, 100, "").context("users of the baseline");
     let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
     Ok(Plan {
-        target: SocketAddr::new(loopback, 0),
         is_direct: true,
-        transport: load::Transport::Udp,
-        connections: Default::default(),
-        allowed_hosts: Vec::new(),
-        flow,
         rate,
-        spacing: Spacing::Fixed,
         length: Duration::from_secs_f64(seconds),
-        users: users(0)?,
-        peers: users(100)?,
-        domain: "localhost".to_owned(),
-        local: loopback,
-        sources: 1,
-        sockets: 1,
-        threads: 1,
-        ring: load::Length::Fixed(Duration::ZERO),
         talk: load::Length::Fixed(Duration::from_millis(100)),
-        settle: Duration::ZERO,
-        timers: Timers::default(),
+        ..Plan::new(SocketAddr::new(loopback, 0), flow, users(0)?, users(100)?)
     })
 }
 

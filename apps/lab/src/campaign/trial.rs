@@ -4,7 +4,7 @@ use super::experiment::{Experiment, Variant};
 use super::noise::{Meter, Noise};
 use super::target::Server;
 use super::{Observer, Options, is_dialog};
-use crate::load::{self, Criteria, Delay, Flow, Plan, Run, Spacing, Statistics, Timers, Transport, Users};
+use crate::load::{self, Criteria, Delay, Flow, Plan, Run, Statistics, Transport, Users};
 use crate::record::{Generator, Measurement, Percentiles};
 use crate::template::Carrier;
 use anyhow::{Result, bail};
@@ -64,27 +64,18 @@ impl Load<'_> {
             Flow::Register | Flow::Update | Flow::Logout => callers.clone(),
         };
         Ok(Plan {
-            target: server.address,
-            is_direct: false,
             transport,
-            connections: Default::default(),
             allowed_hosts: options.allowed_hosts.clone(),
-            flow: variant.flow,
             rate: self.rate,
-            spacing: Spacing::Fixed,
             length: Duration::from_secs_f64(self.seconds),
-            users: callers,
-            peers,
             domain: server.domain.clone(),
-            local: load::local_towards(server.address),
             sources: options.sources,
             sockets,
-            threads: 1,
             ring: self.experiment.ring,
             talk: self.experiment.talk,
             // Of a few called users the writing costs little beside the calls.
             settle: if options.is_quick && is_dialog(variant.flow) { Duration::ZERO } else { server.rest },
-            timers: Timers::default(),
+            ..Plan::new(server.address, variant.flow, callers, peers)
         })
     }
 

@@ -24,6 +24,8 @@ struct Thread<'a> {
     caller: u8,
     /// Reports of the callers since the last transfer to [`Shared`].
     reports: Vec<Report>,
+    /// Wall time of the next transfer.
+    transfer_at: Duration,
 }
 
 /// Runs the players, which `epoll` watches, until the first one has no attempt left, or the run is stopped. The first one is
@@ -33,7 +35,8 @@ pub(crate) fn play(players: &mut [Player], epoll: &Epoll, target: SocketAddr, sh
     let buffers = Buffers { batches: Batches::new(), out: Outbox::new(), actions: Vec::new() };
     let caller = players.first().map_or(0, |player| player.number);
     let watch = TargetWatch::new(target);
-    let mut thread = Thread { shared, watch, buffers, caller, reports: Vec::new() };
+    let mut thread =
+        Thread { shared, watch, buffers, caller, reports: Vec::new(), transfer_at: Duration::ZERO };
     let mut ready = ReadyList::new(READY_MAX);
     let cpu_start = machine::thread_cpu_ns();
     let wall_start = now();
@@ -54,7 +57,8 @@ pub(crate) fn play(players: &mut [Player], epoll: &Epoll, target: SocketAddr, sh
             }
         }
         let next = players.iter().filter_map(Player::next_due).min();
-        let left = next.map_or(WAIT_MAX, |at| at.since(now)).min(WAIT_MAX);
+        let wait_max = if shared.is_spinning { Duration::ZERO } else { WAIT_MAX };
+        let left = next.map_or(wait_max, |at| at.since(now)).min(wait_max);
         epoll.wait_exact(&mut ready, left).context("wait for packets")?;
     }
 }
@@ -116,9 +120,10 @@ impl Thread<'_> {
 
     /// Adds reports and counters to the shared statistics.
     fn transfer(&mut self, players: &[Player], cpu_ns: u64, wall: Duration, is_done: bool) {
-        if self.reports.len() < REPORTS_MIN && !is_done && wall.subsec_millis() % 100 > 5 {
+        if self.reports.len() < REPORTS_MIN && !is_done && wall < self.transfer_at {
             return;
         }
+        self.transfer_at = wall + TRANSFER_EVERY;
         let mut statistics = self.shared.statistics.lock().unwrap_or_else(PoisonError::into_inner);
         self.reports.drain(..).for_each(|report| statistics.add(&report));
         let open = players.first().map_or(0, Player::open_attempts);
@@ -133,5 +138,7 @@ const WAIT_MAX: Duration = Duration::from_millis(100);
 const DRAIN: Duration = Duration::from_millis(200);
 /// Number of reports that are transferred at once.
 const REPORTS_MIN: usize = 256;
+/// Longest time between two transfers while packets or timers are due.
+const TRANSFER_EVERY: Duration = Duration::from_millis(100);
 /// Maximum number of ready descriptors that are handled together.
 const READY_MAX: usize = 512;
