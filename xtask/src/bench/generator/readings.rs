@@ -2,11 +2,11 @@
 
 use super::{Kind, Reading, bare};
 use crate::interop::sipp::{Connections, Load, Sipp, User};
-use crate::interop::{Stage, Transport};
+use crate::interop::{self, Stage};
 use anyhow::{Context, Result};
 use ringway_lab::floor;
 use ringway_lab::load::in_memory::{PAUSE, messages};
-use ringway_lab::load::{Delay, Flow, Length, Plan, Spacing, Statistics, Users, run};
+use ringway_lab::load::{Delay, Flow, Length, Plan, Spacing, Statistics, Transport, Users, run};
 use ringway_lab::subject::{Environment, Subject, free_port};
 use std::net::{SocketAddrV4, UdpSocket};
 use std::thread;
@@ -77,7 +77,7 @@ impl Field {
         };
         let plan = Plan {
             target: self.peer().into(),
-            transport: ringway_lab::load::Transport::Udp,
+            transport: Transport::Udp,
             connections: Default::default(),
             allowed_hosts: Vec::new(),
             flow: kind.flow(),
@@ -128,7 +128,7 @@ impl Field {
             users: &users,
             port,
             server,
-            transport: Transport::Udp,
+            transport: interop::Transport::Udp,
             connections: Connections::One,
             contact: None,
             load: Some(Load { rate: point.rate, calls: point.attempts as usize }),
