@@ -40,6 +40,7 @@ impl World {
             remote: SERVER,
             transport: Transport::Udp,
             connections: ConnectionUse::Shared,
+            is_outbound_proxy: false,
             locals: vec![local],
             media: SocketAddr::new(local.ip(), 40_000),
             arrivals: None,

@@ -167,6 +167,12 @@ impl World {
         check::forwarded(self.sim.trace(), SERVER, method)
     }
 
+    /// Number of requests of this method that arrived at the server.
+    pub fn requests(&self, method: &str) -> usize {
+        let lines = check::arrived(self.sim.trace(), SERVER);
+        lines.iter().filter(|line| line.split(' ').next() == Some(method)).count()
+    }
+
     /// Status codes that arrived at a phone, in the order of sending.
     pub fn statuses(&self, phone: HostId) -> Vec<u16> {
         let lines = check::arrived(self.sim.trace(), self.address(phone));

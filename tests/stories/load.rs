@@ -1,6 +1,6 @@
 //! Stories of the load generator against the real server.
 
-use ringway_load::{Classic, Length, Outcome, Report};
+use ringway_load::{Classic, Config, Length, Outcome, Report};
 use ringway_server::Mode;
 use ringway_sim::Faults;
 use ringway_tests::{Load, Story, World};
@@ -74,6 +74,22 @@ fn calls_succeed_without_record_routes_and_with_a_stateless_proxy() {
             assert!(reports.iter().all(|report| report.disconnect.is_some()));
             let answered = callees.reports();
             assert!(all(Outcome::Success, &answered) && answered.len() == reports.len());
+            world.end_load(callees);
+        });
+    }
+}
+
+#[test]
+fn an_outbound_proxy_gets_the_requests_inside_a_dialog() {
+    for is_outbound_proxy in [false, true] {
+        Story::new("load: outbound proxy").configure(|config| config.record_route = false).run(|world| {
+            let callees = callees(world);
+            let config = world.load_config(1, "caller", Classic::Call { talk: TALK });
+            let reports = world.run_load(Config { is_outbound_proxy, ..config }, 5.0, 5, 60);
+            assert!(reports.iter().all(|report| report.final_response.is_some()), "{:?}", outcomes(&reports));
+            let least = if is_outbound_proxy { reports.len() } else { 0 };
+            let byes = world.requests("BYE");
+            assert!(byes >= least && (byes > 0) == is_outbound_proxy, "{byes} of {}", reports.len());
             world.end_load(callees);
         });
     }

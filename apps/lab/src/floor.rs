@@ -3,7 +3,7 @@
 //! A server that reads only the first letter of a message: it echoes a REGISTER, relays a call between two
 //! phones, or echoes a TCP stream. It runs as a separate process, like all measured servers, receives and
 //! sends up to 32 datagrams in a system call, and prints `ready` with its address. The blocking kinds are for
-//! SIPp at ordinary rates: one message in each system call.
+//! the load generator at ordinary rates: one message in each system call, and answers that it accepts.
 
 mod blocking;
 mod peer;
@@ -39,27 +39,32 @@ pub enum Kind {
     Peer,
     /// Echoes the bytes of connections.
     Stream,
-    /// Sends datagrams back with blocking recvfrom and sendto.
+    /// Sends each REGISTER back as its 200 with blocking recvfrom and sendto.
     BlockingEcho,
-    /// Relays datagrams between two ports with blocking recvfrom and sendto, and answers an INVITE with a 100.
+    /// The same with a 401 before, if the REGISTER has no credentials.
+    BlockingChallenge,
+    /// Relays datagrams between the caller and the phone that registered, with blocking recvfrom and sendto, and answers an
+    /// INVITE with a 100.
     BlockingRelay,
     /// The same without the 100.
     BlockingRelayStateless,
-    /// Echoes the bytes of connections with blocking read and write.
+    /// Sends each REGISTER back as its 200 with blocking read and write.
     BlockingStream,
-    /// Relays the bytes of connections with blocking read and write, and answers an INVITE with a 100.
+    /// Relays the bytes of the caller's connection and the phone's with blocking read and write, and answers an INVITE with a
+    /// 100.
     BlockingStreamRelay,
 }
 
 impl Kind {
     /// All kinds with their names on a command line.
-    const NAMES: [(Self, &'static str); 10] = [
+    const NAMES: [(Self, &'static str); 11] = [
         (Self::Echo, "echo"),
         (Self::Relay, "relay"),
         (Self::RelayStateless, "relay-stateless"),
         (Self::Peer, "peer"),
         (Self::Stream, "stream"),
         (Self::BlockingEcho, "blocking-echo"),
+        (Self::BlockingChallenge, "blocking-challenge"),
         (Self::BlockingRelay, "blocking-relay"),
         (Self::BlockingRelayStateless, "blocking-relay-stateless"),
         (Self::BlockingStream, "blocking-stream"),
@@ -81,7 +86,7 @@ impl FromStr for Kind {
     }
 }
 
-/// Runs until the parent ends it. `phones`: ports between which a relay forwards.
+/// Runs until the parent ends it. `phones`: ports between which a relay that does not block forwards.
 ///
 /// # Errors
 /// An error of the sockets.
@@ -91,11 +96,12 @@ pub fn serve(kind: Kind, phones: &[u16]) -> Result<()> {
         Kind::Echo | Kind::Relay | Kind::RelayStateless => carry_datagrams(&bound_socket()?, kind, phones),
         Kind::Peer => play_peer(&bound_socket()?),
         Kind::Stream => echo_streams(&bound_listener()?),
-        Kind::BlockingEcho => blocking::echo(&bound_socket()?),
-        Kind::BlockingRelay => blocking::relay(&bound_socket()?, phones, true),
-        Kind::BlockingRelayStateless => blocking::relay(&bound_socket()?, phones, false),
-        Kind::BlockingStream => blocking::echo_streams(&bound_listener()?),
-        Kind::BlockingStreamRelay => blocking::relay_streams(&bound_listener()?, phones),
+        Kind::BlockingEcho => blocking::answer(&bound_socket()?, blocking::ok),
+        Kind::BlockingChallenge => blocking::answer(&bound_socket()?, blocking::ok_with_credentials),
+        Kind::BlockingRelay => blocking::relay(&bound_socket()?, true),
+        Kind::BlockingRelayStateless => blocking::relay(&bound_socket()?, false),
+        Kind::BlockingStream => blocking::answer_streams(&bound_listener()?),
+        Kind::BlockingStreamRelay => blocking::relay_streams(&bound_listener()?),
     }
 }
 

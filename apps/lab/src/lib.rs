@@ -3,8 +3,7 @@
 //! Does: offers load at a rate, in an open loop ([`load`]); plays both ends of REGISTERs and calls in a closed loop
 //! ([`closed_loop`]); starts the server under load as a process of its own ([`server`], [`subject`]) and reads its CPU time and
 //! memory ([`process`], [`machine`]), compares servers turn by turn ([`measure`]); sends floods and misbehaving calls ([`attack`]);
-//! runs both ends of a phone call ([`phone`]). [`open_loop`] measures the delay of REGISTERs alone. Results are records
-//! ([`record`]), and become one HTML file ([`report`]).
+//! runs both ends of a phone call ([`phone`]). Results are records ([`record`]), and become one HTML file ([`report`]).
 //!
 //! Does not: judge results: those are the rows of `cargo xtask bench`.
 //!
@@ -19,7 +18,6 @@ pub mod floor;
 pub mod load;
 pub mod machine;
 pub mod measure;
-pub mod open_loop;
 pub mod phone;
 pub mod process;
 pub mod record;
@@ -28,6 +26,7 @@ pub mod register;
 pub mod registering;
 pub mod report;
 pub mod server;
+pub mod sipp_xml;
 pub mod statistics;
 pub mod subject;
 pub mod sys;

@@ -42,12 +42,14 @@ pub struct Settings {
     pub routing: Routing,
     /// Algorithm of the challenges for all users; `None` disables authentication.
     pub challenge: Option<Algorithm>,
+    /// Kamailio touches its shared memory at the start, so that page faults are not measured. Then its memory tells nothing.
+    pub touches_memory: bool,
 }
 
 impl Settings {
     /// Settings without store and authentication.
     pub fn open(users: u32, routing: Routing) -> Self {
-        Self { users, store: Store::Memory, routing, challenge: None }
+        Self { users, store: Store::Memory, routing, challenge: None, touches_memory: true }
     }
 
     fn toml(&self, sip: u16, admin: u16) -> String {
@@ -170,8 +172,7 @@ impl Environment {
     }
 
     /// Starts Kamailio on this port, with its location table in memory, one worker for the transport and no log; of `settings`
-    /// it has the users, the routing and the challenge. Its shared memory is touched at the start, so that page faults are not
-    /// measured.
+    /// it has the users, the routing, the challenge and the treatment of its memory.
     pub fn start_kamailio(
         &self,
         program: &Path,
@@ -302,6 +303,7 @@ fn kamailio_configuration(port: u16, settings: &Settings, carrier: Carrier) -> S
             "tcp_children=1\ntcp_max_connections=60000\ntcp_connection_lifetime=7200\nlisten=tcp:127.0.0.1:{port}"
         ),
     };
+    let touch = if settings.touches_memory { "yes" } else { "no" };
     let forward = match settings.routing {
         Routing::Stateless => "forward();",
         Routing::Stateful | Routing::Redirect => "t_relay();",
@@ -314,35 +316,14 @@ fn kamailio_configuration(port: u16, settings: &Settings, carrier: Carrier) -> S
         Routing::Redirect => "",
         Routing::Stateful | Routing::Stateless => "if (method == \"INVITE\") { record_route(); }",
     };
-    let (auth, [register, invite]) = match settings.challenge {
-        None => (String::new(), [String::new(), String::new()]),
-        Some(algorithm) => {
-            let check = |name: &str, challenge: &str| {
-                format!(
-                    "if (!{name}(\"{DOMAIN}\", \"{PASSWORD}\", \"0\")) {{ {challenge}(\"{DOMAIN}\", \"1\"); exit; }}"
-                )
-            };
-            let module = match algorithm {
-                Algorithm::Md5 => "loadmodule \"auth.so\"\n".to_owned(),
-                Algorithm::Sha256 => format!(
-                    "loadmodule \"auth.so\"\nmodparam(\"auth\", \"algorithm\", \"{}\")\n",
-                    algorithm.name()
-                ),
-            };
-            let invite = check("pv_proxy_authenticate", "proxy_challenge");
-            (
-                module,
-                [check("pv_www_authenticate", "www_challenge"), format!("if (method == \"INVITE\") {{ {invite} consume_credentials(); }}")],
-            )
-        }
-    };
+    let (auth, [register, invite]) = kamailio_authentication(settings.challenge);
     format!(
         r#"#!KAMAILIO
 debug=-1
 log_stderror=yes
 fork=yes
 children=1
-shm_force_alloc=yes
+shm_force_alloc={touch}
 auto_aliases=no
 {transports}
 listen=udp:127.0.0.1:{port}
@@ -375,4 +356,22 @@ request_route {{
 }}
 "#
     )
+}
+
+/// Module, and the checks of REGISTERs and INVITEs.
+fn kamailio_authentication(challenge: Option<Algorithm>) -> (String, [String; 2]) {
+    let Some(algorithm) = challenge else { return (String::new(), [String::new(), String::new()]) };
+    let check = |name: &str, challenge: &str| {
+        format!(
+            "if (!{name}(\"{DOMAIN}\", \"{PASSWORD}\", \"0\")) {{ {challenge}(\"{DOMAIN}\", \"1\"); exit; }}"
+        )
+    };
+    let parameter = match algorithm {
+        Algorithm::Md5 => String::new(),
+        Algorithm::Sha256 => format!("modparam(\"auth\", \"algorithm\", \"{}\")\n", algorithm.name()),
+    };
+    let register = check("pv_www_authenticate", "www_challenge");
+    let invite = check("pv_proxy_authenticate", "proxy_challenge");
+    let invite = format!("if (method == \"INVITE\") {{ {invite} consume_credentials(); }}");
+    (format!("loadmodule \"auth.so\"\n{parameter}"), [register, invite])
 }

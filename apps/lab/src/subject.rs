@@ -3,7 +3,6 @@
 use crate::call::{Calls, Carried};
 use crate::closed_loop::{Extent, Outcome, drive};
 use crate::floor::Kind;
-use crate::open_loop::{Delays, Pace, drive_at};
 use crate::process::Process;
 use crate::refused::{Ending, Refusals};
 use crate::register::{Expect, Refresh, Walk};
@@ -64,13 +63,6 @@ impl Subject {
             }
         };
         outcome.with_context(|| format!("{operation:?}{}", process.fate()))
-    }
-
-    /// Sends REGISTERs over UDP at `pace`; returns their delays.
-    pub fn delays(&mut self, expect: Expect, pace: Pace) -> Result<Delays> {
-        let mut scenario = Refresh::new(&mut self.registering, self.ports, Carrier::Udp, expect);
-        let delays = drive_at(&mut self.phones, &mut scenario, pace);
-        delays.with_context(|| format!("{pace:?}{}", self.process.fate()))
     }
 
     /// Port of the server.

@@ -229,7 +229,9 @@ pub(crate) fn parse() -> Result<Args, ExitCode> {
             let text = error.to_string();
             let first: Vec<_> = text.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
             let first = first.join(" ");
-            eprintln!("ringway: {}; see --help", first.trim_start_matches("error: "));
+            let tip = text.lines().find_map(|line| line.trim().strip_prefix("tip: "));
+            let tip = tip.map(|tip| format!("; {tip}")).unwrap_or_default();
+            eprintln!("ringway: {}{tip}; see --help", first.trim_start_matches("error: "));
             ExitCode::from(2)
         }
     })

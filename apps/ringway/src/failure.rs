@@ -33,6 +33,11 @@ impl Failure {
         Self { status: 1, lines: Vec::new() }
     }
 
+    /// A signal ended the operation before its end: exit status 130, as after SIGINT.
+    pub(crate) fn interrupted() -> Self {
+        Self { status: 130, lines: Vec::new() }
+    }
+
     /// Messages, one line for each error.
     pub(crate) fn lines(&self) -> &[String] {
         &self.lines

@@ -1,6 +1,6 @@
 //! `ringway lab run` in the built program.
 //!
-//! Tested: records of a campaign over UDP and TCP with digest, idle connections, targets that do not answer, answer nonsense or
+//! Tested: records of a campaign over UDP and TCP with digest, a starved generator, idle connections, targets that do not answer, answer nonsense or
 //! are killed, a stop by a signal, faults of an experiment file, results of another machine. Not tested here: Kamailio
 //! (`cargo xtask interop lab/run-kamailio`), figures, which depend on the machine.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
@@ -53,22 +53,41 @@ fn a_campaign_measures_its_variants_and_writes_every_trial() {
     assert!(done.out.contains("own: Small") && done.out.contains("indicative"), "{}", done.out);
     assert_eq!(records[0]["record"], "campaign");
     assert_eq!((records[0]["quick"].as_bool(), records[0]["format"].as_u64()), (Some(true), Some(1)));
-    assert_eq!(of_kind(&records, "baseline")[0]["successes"], 20);
+    assert_eq!(of_kind(&records, "baseline")[0]["successes"], 40);
     assert!(of_kind(&records, "target")[0]["settings"].as_str().unwrap().contains("SHA-256"));
     let experiment = of_kind(&records, "experiment")[0];
     assert_eq!(experiment["command"], "ringway lab run ./own.toml --target ringway --quick");
     let variants: Vec<&str> = of_kind(&records, "measurement")
         .iter()
         .map(|trial| {
-            assert_eq!(trial["successes"], trial["planned"], "{trial}");
+            assert_eq!(trial["successes"], trial["started"], "{trial}");
             assert!(trial["server_cpu_us"].as_f64().unwrap() > 1.0, "{trial}");
             assert_eq!(trial["valid"].as_bool().unwrap(), trial["invalid_because"] == "", "{trial}");
             trial["variant"].as_str().unwrap()
         })
         .collect();
-    assert!(variants.contains(&"udp, digest SHA-256") && variants.contains(&"tcp, digest SHA-256"), "{variants:?}");
+    assert!(
+        variants.contains(&"udp, digest SHA-256") && variants.contains(&"tcp, digest SHA-256"),
+        "{variants:?}"
+    );
     let end = records.last().unwrap();
     assert_eq!((&end["record"], &end["interrupted"]), (&Value::from("end"), &Value::from(false)));
+}
+
+#[test]
+fn a_generator_that_is_the_bottleneck_is_found_out() {
+    let _alone = ONE_AT_A_TIME.lock();
+    // No thread starts a million attempts a second.
+    let folder = folder(&SMALL.replace("\"udp\", \"tcp\"", "\"udp\"").replace("[40]", "[1000000]"));
+    let done = start(&folder, &["--seconds", "0.1"]).done();
+    let records = records(folder.path());
+    let trials = of_kind(&records, "measurement");
+    assert_eq!(trials.len(), 2, "an invalid trial is repeated once: {done:?}");
+    for trial in trials {
+        assert_eq!(trial["valid"], false, "{trial}");
+        assert!(!trial["invalid_because"].as_str().unwrap().is_empty(), "{trial}");
+    }
+    assert!(done.out.contains("INVALID, not counted"), "{}", done.out);
 }
 
 #[test]
@@ -88,7 +107,8 @@ fn idle_connections_cost_memory() {
 fn targets_that_fail_have_a_line_and_the_others_go_on() {
     let _alone = ONE_AT_A_TIME.lock();
     let folder = folder(&SMALL.replace("\"udp\", \"tcp\"", "\"udp\""));
-    let (nobody, nonsense) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
+    let (nobody, nonsense) =
+        (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
     let address = |socket: &UdpSocket| socket.local_addr().unwrap().to_string();
     let (silent, foolish) = (address(&nobody), address(&nonsense));
     std::thread::spawn(move || {
@@ -171,5 +191,8 @@ fn bad_files_names_and_results_are_refused_before_anything_starts() {
     assert!(!folder.path().join("results").exists());
     let list = Running::start(folder.path(), &["lab", "list", "--json"], "").done().ok();
     let names: Vec<Value> = list.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert!(names.len() >= 10 && names.iter().all(|line| line["title"].as_str().is_some_and(|title| !title.is_empty())));
+    assert!(
+        names.len() >= 10
+            && names.iter().all(|line| line["title"].as_str().is_some_and(|title| !title.is_empty()))
+    );
 }

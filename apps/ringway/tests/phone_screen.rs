@@ -11,17 +11,17 @@
 #[path = "../../ui/src/svg.rs"]
 mod picture;
 mod program;
+mod terminal;
 
 use picture::{Glyph, Look};
-use program::{Output, POLL_INTERVAL, Running, TIME_LIMIT};
+use program::{POLL_INTERVAL, Running, TIME_LIMIT};
 use std::fs;
-use std::io::Write;
-use std::num::NonZero;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 use tempfile::{TempDir, tempdir};
+use terminal::Terminal;
 
 const ENTER: &str = "\r";
 const UP: &str = "\x1b[A";
@@ -35,56 +35,7 @@ const F6: &str = "\x1b[17~";
 const F7: &str = "\x1b[18~";
 const F9: &str = "\x1b[20~";
 
-/// `ringway phone` in a terminal of 80 by 24 cells.
-struct Terminal {
-    script: Child,
-    keys: ChildStdin,
-    written: Output,
-}
-
 impl Terminal {
-    fn open(folder: &Path) -> Self {
-        let program = env!("CARGO_BIN_EXE_ringway");
-        let inside = format!("stty rows 24 cols 80; echo $$ > pid; exec {program} phone");
-        let mut script = Command::new("script")
-            .args(["-qfec", &inside, "/dev/null"])
-            .current_dir(folder)
-            .env("TERM", "xterm-256color")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let written = Output::of(script.stdout.take().unwrap());
-        let keys = script.stdin.take().unwrap();
-        Self { script, keys, written }
-    }
-
-    fn press(&mut self, keys: &str) {
-        self.keys.write_all(keys.as_bytes()).unwrap();
-        self.keys.flush().unwrap();
-        // Two escape sequences in one read are two keys; an Esc before a letter would be Alt.
-        std::thread::sleep(Duration::from_millis(60));
-    }
-
-    fn screen(&self) -> vt100::Parser {
-        let mut parser = vt100::Parser::new(NonZero::new(24).unwrap(), NonZero::new(80).unwrap(), 0);
-        parser.process(&self.written.bytes());
-        parser
-    }
-
-    /// Waits until the window shows all texts, and returns its text.
-    fn shows(&self, texts: &[&str]) -> String {
-        let end = Instant::now() + TIME_LIMIT;
-        loop {
-            let shown = self.screen().screen().contents();
-            if texts.iter().all(|text| shown.contains(text)) {
-                return shown;
-            }
-            assert!(Instant::now() < end, "it does not show {texts:?}, but:\n{shown}");
-            std::thread::sleep(POLL_INTERVAL);
-        }
-    }
-
     /// Writes the window as a picture, if requested.
     fn picture(&self, name: &str) {
         if std::env::var("RINGWAY_PICTURES").is_ok_and(|value| value == "write") {
@@ -102,31 +53,12 @@ impl Terminal {
         }
     }
 
-    /// Waits for the end, and returns the exit status.
-    fn ends(&mut self) -> i32 {
-        let end = Instant::now() + TIME_LIMIT;
-        loop {
-            if let Some(status) = self.script.try_wait().unwrap() {
-                return status.code().unwrap();
-            }
-            assert!(Instant::now() < end, "it does not end:\n{}", self.screen().screen().contents());
-            std::thread::sleep(POLL_INTERVAL);
-        }
-    }
-
     /// True if the terminal was restored: the primary screen is shown, the cursor is visible.
     fn is_restored(&self) -> bool {
         let screen = self.screen();
         !screen.screen().alternate_screen()
             && !screen.screen().hide_cursor()
             && !screen.screen().bracketed_paste()
-    }
-}
-
-impl Drop for Terminal {
-    fn drop(&mut self) {
-        let _ = self.script.kill();
-        let _ = self.script.wait();
     }
 }
 
@@ -176,7 +108,7 @@ fn a_person_signs_in_calls_and_leaves() {
         "# mine\n[call]\nplay = \"speech\"\n[audio]\nenabled = false\n",
     )
     .unwrap();
-    let mut phone = Terminal::open(folder.path());
+    let mut phone = Terminal::open(folder.path(), "phone");
     phone.shows(&["Welcome. Who are you?", "no account"]);
     for keys in ["alice@localhost", DOWN, "alice", DOWN, &address, UP, UP, UP, RIGHT] {
         phone.press(keys);
@@ -234,7 +166,7 @@ fn a_person_signs_in_calls_and_leaves() {
 
     // The next start has the calls of this one.
     assert_eq!(mode("phone.calls"), 0o600);
-    let mut phone = Terminal::open(folder.path());
+    let mut phone = Terminal::open(folder.path(), "phone");
     phone.shows(&["registered, "]);
     phone.press(F4);
     phone.shows(&["sip:bob@localhost", "sip:carol@localhost", "rejected by you"]);
@@ -245,7 +177,7 @@ fn a_person_signs_in_calls_and_leaves() {
 #[test]
 fn a_server_that_cannot_be_resolved_is_not_saved() {
     let folder = tempdir().unwrap();
-    let mut phone = Terminal::open(folder.path());
+    let mut phone = Terminal::open(folder.path(), "phone");
     phone.shows(&["Welcome"]);
     for keys in ["alice@localhost", DOWN, DOWN, "no-such-server.invalid", ENTER] {
         phone.press(keys);
@@ -275,7 +207,7 @@ fn zrtp_shows_the_same_sas_at_both_ends() {
     ];
     let bob = Running::start(folder.path(), &answer, "");
     let address = bob.address();
-    let mut phone = Terminal::open(folder.path());
+    let mut phone = Terminal::open(folder.path(), "phone");
     phone.shows(&["Quick dial"]);
     phone.press(&format!("bob@{address}\r"));
     let shown = phone.shows(&["ZRTP  AES", "SAS "]);
@@ -336,7 +268,7 @@ fn direct_phone(folder: &Path, name: &str, call: &str) -> (Terminal, String) {
          [network]\nbind = \"127.0.0.1:0\"\n"
     );
     fs::write(folder.join("phone.toml"), settings).unwrap();
-    let mut phone = Terminal::open(folder);
+    let mut phone = Terminal::open(folder, "phone");
     phone.press(F6);
     let shown = phone.shows(&["SIP udp"]);
     let address = shown.split("SIP udp").nth(1).unwrap().split_whitespace().next().unwrap();
@@ -379,7 +311,7 @@ fn a_transfer_is_executed_when_the_user_agrees() {
 #[test]
 fn a_signal_restores_the_terminal() {
     let folder = tempdir().unwrap();
-    let mut phone = Terminal::open(folder.path());
+    let mut phone = Terminal::open(folder.path(), "phone");
     phone.shows(&["Welcome"]);
     assert!(!phone.is_restored());
     let pid = fs::read_to_string(folder.path().join("pid")).unwrap();
@@ -391,11 +323,10 @@ fn a_signal_restores_the_terminal() {
 #[test]
 fn a_closed_terminal_ends_the_phone() {
     let folder = tempdir().unwrap();
-    let mut phone = Terminal::open(folder.path());
+    let mut phone = Terminal::open(folder.path(), "phone");
     phone.shows(&["Welcome"]);
     let pid = fs::read_to_string(folder.path().join("pid")).unwrap();
-    phone.script.kill().unwrap();
-    phone.script.wait().unwrap();
+    phone.kill();
     let status = Path::new("/proc").join(pid.trim()).join("stat");
     let end = Instant::now() + TIME_LIMIT;
     // A zombie has ended.

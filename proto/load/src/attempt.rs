@@ -161,9 +161,10 @@ impl Attempt {
             }
     }
 
-    /// Flow of a request to `[next_url]`: to the peer itself if no route leads through the server.
-    pub(crate) fn dialog_flow(&self) -> Flow {
-        let direct = self.dialog.as_ref().filter(|dialog| dialog.routes().is_empty()).and_then(|dialog| {
+    /// Flow of a request to `[next_url]`: to the peer itself if no route and no outbound proxy leads through the server.
+    pub(crate) fn dialog_flow(&self, config: &Config) -> Flow {
+        let is_direct = |dialog: &&Dialog| dialog.routes().is_empty() && !config.is_outbound_proxy;
+        let direct = self.dialog.as_deref().filter(is_direct).and_then(|dialog| {
             let uri = ringway_sip::Uri::parse(dialog.next_url()).ok()?;
             let port = uri.port().unwrap_or(self.flow.transport.default_port());
             Some(SocketAddr::new(uri.host().ip()?, port))

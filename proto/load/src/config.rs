@@ -26,6 +26,9 @@ pub struct Config {
     pub transport: Transport,
     /// Connections of a stream transport.
     pub connections: ConnectionUse,
+    /// True if requests inside a dialog without routes go to [`Config::remote`] too, not to the peer's Contact: the server is an
+    /// outbound proxy.
+    pub is_outbound_proxy: bool,
     /// Local addresses, one for each listener. User `n` has address `n`, modulo their number. Empty: attempts fail.
     pub locals: Vec<SocketAddr>,
     /// Address in the SDP.

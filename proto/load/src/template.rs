@@ -31,7 +31,7 @@ pub enum Keyword {
     IpType,
     /// `[media_ip]`.
     MediaIp,
-    /// `[media_port]`.
+    /// `[media_port]`, `[auto_media_port]`.
     MediaPort,
     /// `[branch]`: branch of the transaction; mandatory in the Via of a request.
     Branch,
@@ -68,7 +68,7 @@ pub enum TemplateError {
     UnknownKeyword(usize, Box<str>),
     /// A bracket without its end.
     Unclosed(usize),
-    /// A request without `[branch]`: no response could be matched.
+    /// A request without `[branch]`: no response could be matched. An ACK may have `[last_Via:]` instead.
     NoBranch,
     /// The first line is neither a request line nor a status line.
     FirstLine,
@@ -117,6 +117,7 @@ pub(crate) enum Kind {
 pub struct Template {
     head: Vec<Piece>,
     body: Vec<Piece>,
+    text: Box<str>,
     pub(crate) kind: Kind,
     pub(crate) uses: Uses,
 }
@@ -149,12 +150,11 @@ impl Template {
         if text.len() > Self::BYTES_MAX {
             return Err(TemplateError::TooLong);
         }
-        let (head, body) = sections(text);
+        let (head, body, body_line) = sections(text);
         let kind = kind_of(&head).ok_or(TemplateError::FirstLine)?;
-        let head_lines = head.lines().count();
-        let head = pieces(&head, 1)?;
-        let body = pieces(&body, head_lines + 2)?;
-        let mut template = Self { head, body, kind, uses: Uses::default() };
+        let text = [&head, "\r\n", &body].concat().into();
+        let (head, body) = (pieces(&head, 1)?, pieces(&body, body_line)?);
+        let mut template = Self { head, body, text, kind, uses: Uses::default() };
         template.uses = Uses {
             authentication: template.has(|keyword| *keyword == Keyword::Authentication),
             next_url: template.has(|keyword| *keyword == Keyword::NextUrl),
@@ -162,11 +162,36 @@ impl Template {
             dialog: template
                 .has(|keyword| matches!(keyword, Keyword::PeerTag | Keyword::Routes | Keyword::NextUrl)),
         };
-        match template.kind {
-            Kind::Request(_) if !template.has(|keyword| *keyword == Keyword::Branch) => {
-                Err(TemplateError::NoBranch)
-            }
-            Kind::Request(_) | Kind::Response(_) => Ok(template),
+        let has_branch = match &template.kind {
+            Kind::Request(method) => template.has(|keyword| match keyword {
+                Keyword::Branch => true,
+                // The ACK of a failed INVITE has the branch of the INVITE (RFC 3261 §17.1.1.3).
+                Keyword::Last(name) => **method == *b"ACK" && name.eq_ignore_ascii_case("Via"),
+                _ => false,
+            }),
+            Kind::Response(_) => true,
+        };
+        if has_branch { Ok(template) } else { Err(TemplateError::NoBranch) }
+    }
+
+    /// The text with its keywords, with CR LF and without indentation.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Method of a request; `None` for a response.
+    pub fn method(&self) -> Option<&str> {
+        match &self.kind {
+            Kind::Request(method) => core::str::from_utf8(method).ok(),
+            Kind::Response(_) => None,
+        }
+    }
+
+    /// Status of a response; `None` for a request.
+    pub const fn status(&self) -> Option<u16> {
+        match self.kind {
+            Kind::Request(_) => None,
+            Kind::Response(status) => Some(status),
         }
     }
 
@@ -189,7 +214,7 @@ impl Template {
     /// The template with the values of the keywords that `constant` has a value for.
     pub(crate) fn with_constants(&self, constant: &dyn Fn(&Keyword) -> Option<Vec<u8>>) -> Self {
         let (head, body) = (with_constants(&self.head, constant), with_constants(&self.body, constant));
-        Self { head, body, kind: self.kind.clone(), uses: self.uses }
+        Self { head, body, text: self.text.clone(), kind: self.kind.clone(), uses: self.uses }
     }
 
     /// Appends the message; `fill` appends the value of a keyword. It also gets the position of the first line.
@@ -261,13 +286,15 @@ fn write_pieces(
     }
 }
 
-/// Head with a Content-Length and body, lines without indentation and with CR LF.
-fn sections(text: &str) -> (String, String) {
+/// Head with a Content-Length, body, and the number of the body's first line; lines without indentation and with CR LF.
+fn sections(text: &str) -> (String, String, usize) {
     let text = text.trim_start_matches(['\r', '\n', ' ', '\t']);
     let (mut head, mut body) = (String::new(), String::new());
+    let mut body_line = 1;
     let mut is_body = false;
     let mut has_length = false;
     for line in text.lines().map(str::trim) {
+        body_line += usize::from(!is_body);
         if line.is_empty() && !is_body {
             is_body = true;
             continue;
@@ -286,7 +313,7 @@ fn sections(text: &str) -> (String, String) {
     while body.ends_with("\r\n\r\n") || body == "\r\n" {
         body.truncate(body.len() - 2);
     }
-    (head, body)
+    (head, body, body_line)
 }
 
 fn kind_of(head: &str) -> Option<Kind> {
@@ -334,7 +361,7 @@ fn keyword(name: &str) -> Option<Keyword> {
         "local_port" => Keyword::LocalPort,
         "local_ip_type" | "media_ip_type" => Keyword::IpType,
         "media_ip" => Keyword::MediaIp,
-        "media_port" => Keyword::MediaPort,
+        "media_port" | "auto_media_port" => Keyword::MediaPort,
         "branch" => Keyword::Branch,
         "call_id" => Keyword::CallId,
         "call_number" => Keyword::CallNumber,
@@ -420,6 +447,11 @@ mod tests {
         let template = Template::parse("SIP/2.0 180 Ringing\n[last_Via:]\n").unwrap();
         assert_eq!(template.kind, Kind::Response(180));
         assert!(template.has(|keyword| *keyword == Keyword::Last("Via".into())));
+        assert_eq!((template.method(), template.status()), (None, Some(180)));
+        assert_eq!(template.text(), "SIP/2.0 180 Ringing\r\n[last_Via:]\r\nContent-Length: [len]\r\n\r\n");
+        let ack = Template::parse("ACK sip:x SIP/2.0\n[last_via:]\n").unwrap();
+        assert_eq!((ack.method(), ack.status()), (Some("ACK"), None));
+        assert_eq!(Template::parse("BYE sip:x SIP/2.0\n[last_Via:]\n").unwrap_err(), TemplateError::NoBranch);
     }
 
     #[test]
@@ -433,7 +465,7 @@ mod tests {
         assert_eq!(bad(format!("{request}To: [user\n]\n")), TemplateError::Unclosed(3));
         assert_eq!(
             bad(format!("{request}\nline\n[last_:]")),
-            TemplateError::UnknownKeyword(6, "last_:".into())
+            TemplateError::UnknownKeyword(5, "last_:".into())
         );
         assert_eq!(bad("BYE sip:x SIP/2.0\n".into()), TemplateError::NoBranch);
         for first in ["", "BYE", "BYE sip:x HTTP/1.1", "SIP/2.0 99 x", "SIP/2.0 x", "B[E sip:x SIP/2.0"] {

@@ -31,6 +31,7 @@ impl Play {
             remote: local(5060),
             transport: Transport::Tcp,
             connections,
+            is_outbound_proxy: false,
             locals: vec![local(1000), local(2000)],
             media: local(1000),
             arrivals: Some(arrivals(8)),
@@ -179,7 +180,7 @@ fn users_go_on_with_their_call_ids_and_sequence_numbers() {
     first.iter().for_each(|request| play.answer(request, "200 OK"));
     assert!(play.generator.is_done());
     play.run(|generator, _| {
-        generator.continue_with(Arc::new(Classic::Logout.scenario().unwrap()), arrivals(4));
+        generator.continue_with(&Classic::Logout.scenario().unwrap(), arrivals(4));
     });
     play.turn();
     let second = play.sent();

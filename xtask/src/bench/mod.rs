@@ -30,7 +30,7 @@ use ringway_lab::measure::{Counting, Plan};
 use ringway_lab::server::{Environment, find_kamailio};
 use ringway_lab::{floor, machine};
 use rows::{Bench, RowName};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -82,7 +82,7 @@ enum Special {
     },
     /// Attacks a server on loopback: memory, traffic and served requests, with their bounds
     Attacks(attacks::Args),
-    /// Measures the CPU time at ordinary rates, beside Kamailio and a bare echo, with SIPp as load
+    /// Measures the CPU time at ordinary rates, beside Kamailio and a bare echo
     Ordinary(ordinary::Args),
     /// Measures the phone: SRTP compared with libsrtp2, timing and CPU time of calls, call set-up
     Phone(phone::Args),

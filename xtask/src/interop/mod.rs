@@ -10,6 +10,8 @@ pub(crate) mod calls;
 mod counting_nat;
 mod digest_order;
 mod kamailio;
+mod lab;
+mod lab_run;
 mod linphone;
 mod nat;
 mod phone;
@@ -364,10 +366,12 @@ fn chosen(args: &Args) -> Vec<Scenario> {
     if args.group != Some(Group::Phone) {
         all.extend(calls::scenarios());
         all.extend(kamailio::scenarios());
+        all.extend(lab_run::scenarios());
         all.extend(baresip::scenarios());
         all.extend(linphone::scenarios());
         all.extend(restart::scenarios());
         all.extend(digest_order::scenarios());
+        all.extend(lab::scenarios());
     }
     if args.group != Some(Group::Server) {
         all.extend(srtp::scenarios());

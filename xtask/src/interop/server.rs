@@ -26,11 +26,20 @@ pub(crate) struct Wanted {
     pub(crate) host: Ipv4Addr,
     /// Realm of its challenges.
     pub(crate) realm: &'static str,
+    /// Domain of its users.
+    pub(crate) domain: &'static str,
 }
 
 impl Default for Wanted {
     fn default() -> Self {
-        Self { digest: true, mode: Mode::Stateful, strict: false, host: Ipv4Addr::LOCALHOST, realm: DOMAIN }
+        Self {
+            digest: true,
+            mode: Mode::Stateful,
+            strict: false,
+            host: Ipv4Addr::LOCALHOST,
+            realm: DOMAIN,
+            domain: DOMAIN,
+        }
     }
 }
 
@@ -197,13 +206,13 @@ impl Server {
     }
 
     fn configuration(&self, admin_port: u16) -> String {
-        let Wanted { digest, mode, strict, host, realm } = self.wanted;
+        let Wanted { digest, mode, strict, host, realm, domain } = self.wanted;
         let durability = if strict { "strict" } else { "relaxed" };
         let routing = if mode == Mode::Redirect { "redirect" } else { "proxy" };
         let stateful = mode != Mode::Stateless;
         let port = self.port;
         format!(
-            r#"domains = ["{DOMAIN}"]
+            r#"domains = ["{domain}"]
 listen = ["udp:{host}:{port}", "tcp:{host}:{port}"]
 
 [store]

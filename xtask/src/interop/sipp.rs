@@ -172,7 +172,8 @@ fn statistics(text: &str) -> Option<Statistics> {
     })
 }
 
-fn rows(users: &[User]) -> Result<String> {
+/// List of users for `-inf`.
+pub(crate) fn rows(users: &[User]) -> Result<String> {
     let mut rows = String::from("SEQUENTIAL\n");
     for User { name, password, callee } in users {
         writeln!(rows, "{name};[authentication username={name} password={password}];{callee}")?;

@@ -87,6 +87,8 @@ pub struct Variant {
     pub routing: Routing,
     /// Attempts a second.
     pub rates: Scaled<Vec<f64>>,
+    /// The server's memory is measured, so it must not take all at its start.
+    pub measures_memory: bool,
 }
 
 impl<T> Scaled<T> {
@@ -241,7 +243,8 @@ fn read_variants(
             for &digest in &digests {
                 for &routing in &routings {
                     let name = String::new();
-                    let variant = Variant { name, flow, carrier, digest, routing, rates: rates.clone() };
+                    let (rates, measures_memory) = (rates.clone(), false);
+                    let variant = Variant { name, flow, carrier, digest, routing, rates, measures_memory };
                     variants.push(variant.named(false, routings.len() > 1));
                 }
             }
@@ -258,7 +261,8 @@ fn read_variants(
         let own = scaled_rates(reader, &mut section, "rates", "quick_rates", 1.0..=RATE_MAX);
         section.finish(reader);
         let rates = if own.full.is_empty() { rates.clone() } else { own };
-        variants.push(Variant { name: String::new(), flow, carrier, digest, routing, rates });
+        let (name, measures_memory) = (String::new(), false);
+        variants.push(Variant { name, flow, carrier, digest, routing, rates, measures_memory });
     }
     let has_many_flows =
         variants.iter().any(|variant| Some(variant.flow) != variants.first().map(|v| v.flow));
@@ -271,9 +275,16 @@ fn read_variants(
 
 fn idle_variant() -> Variant {
     let rates = Scaled { full: Vec::new(), quick: Vec::new() };
-    let (name, flow, digest) = (String::new(), Flow::Options, None);
-    Variant { name, flow, carrier: Carrier::Tcp, digest, routing: Routing::Stateful, rates }
-        .named(false, false)
+    let variant = Variant {
+        name: String::new(),
+        flow: Flow::Options,
+        carrier: Carrier::Tcp,
+        digest: None,
+        routing: Routing::Stateful,
+        rates,
+        measures_memory: true,
+    };
+    variant.named(false, false)
 }
 
 fn read_search(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> Peak {

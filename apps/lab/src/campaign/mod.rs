@@ -18,7 +18,7 @@ pub mod target;
 mod trial;
 
 use crate::digest::Algorithm;
-use crate::load::{self, Criterion, Flow, Plan, Spacing, Timers, Users};
+use crate::load::{self, Criterion, Flow, Plan, Users};
 use crate::machine;
 use crate::record::{self, Campaign, End, Failed, Measurement, Record};
 use crate::statistics::interleaving;
@@ -194,7 +194,11 @@ impl Running<'_> {
             let rates = experiments.iter().flat_map(|experiment| {
                 let variants = self.options.variants(experiment).into_iter();
                 let wanted = variants.filter(move |variant| is_dialog(variant.flow) == is_call);
-                wanted.flat_map(|variant| variant.rates.of(self.options.is_quick).iter().copied())
+                wanted.flat_map(|variant| match variant.rates.of(self.options.is_quick).as_slice() {
+                    // A search finds its rates.
+                    [] => vec![BASELINE_RATE],
+                    rates => rates.to_vec(),
+                })
             });
             rates.fold(0.0, f64::max)
         };
@@ -342,28 +346,16 @@ fn direct(flow: Flow, rate: f64, seconds: f64) -> Result<Plan> {
     let users = |first| Users::by_rule("u", 7, first, 100, "").context("users of the baseline");
     let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
     Ok(Plan {
-        target: SocketAddr::new(loopback, 0),
         is_direct: true,
-        transport: load::Transport::Udp,
-        connections: Default::default(),
-        allowed_hosts: Vec::new(),
-        flow,
         rate,
-        spacing: Spacing::Fixed,
         length: Duration::from_secs_f64(seconds),
-        users: users(0)?,
-        peers: users(100)?,
-        domain: "localhost".to_owned(),
-        local: loopback,
-        sources: 1,
-        sockets: 1,
-        threads: 1,
-        ring: load::Length::Fixed(Duration::ZERO),
         talk: load::Length::Fixed(Duration::from_millis(100)),
-        timers: Timers::default(),
+        ..Plan::new(SocketAddr::new(loopback, 0), flow, users(0)?, users(100)?)
     })
 }
 
+/// Rate of the baseline if the experiments have none.
+const BASELINE_RATE: f64 = 500.0;
 /// Time for attempts that have not ended with the load.
 const DRAIN: Duration = Duration::from_secs(4);
 /// The same in a quick campaign.

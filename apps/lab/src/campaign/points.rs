@@ -28,9 +28,9 @@ struct Contestant {
     has_failed: bool,
 }
 
-/// Place of a trial.
+/// Load and number of a trial.
 #[derive(Clone, Copy)]
-struct Place {
+struct Position {
     rate: f64,
     multiple: Option<f64>,
     trial: u32,
@@ -58,7 +58,7 @@ impl Points<'_, '_> {
                 let Some(&(rate, multiple)) = contestant.points.get(point) else { continue };
                 *trial += 1;
                 if !contestant.has_failed && !self.running.totals.interrupted {
-                    self.point(contestant, Place { rate, multiple, trial: *trial })?;
+                    self.point(contestant, Position { rate, multiple, trial: *trial })?;
                 }
             }
         }
@@ -137,14 +137,14 @@ impl Points<'_, '_> {
     }
 
     /// One trial of a point; an invalid one is repeated once.
-    fn point(&mut self, contestant: &mut Contestant, place: Place) -> Result<()> {
+    fn point(&mut self, contestant: &mut Contestant, position: Position) -> Result<()> {
         let seconds = self.running.options.seconds(self.experiment);
         for attempt in 0..=REPEATED_MAX {
-            let Some(measured) = self.trial(contestant, place, seconds)? else { return Ok(()) };
+            let Some(measured) = self.trial(contestant, position, seconds)? else { return Ok(()) };
             let is_last = measured.valid || attempt == REPEATED_MAX;
             if measured.valid
                 && measured.successes == 0
-                && place.multiple.is_none_or(|multiple| multiple <= 1.0)
+                && position.multiple.is_none_or(|multiple| multiple <= 1.0)
             {
                 let failures: Vec<String> =
                     measured.failures.iter().map(|(name, count)| format!("{name}: {count}")).collect();
@@ -156,7 +156,7 @@ impl Points<'_, '_> {
                 break;
             }
             let why = &measured.invalid_because;
-            let note = format!("{}: {}/s is invalid ({why}); repeated", contestant.name, place.rate);
+            let note = format!("{}: {}/s is invalid ({why}); repeated", contestant.name, position.rate);
             self.running.observer.warn(&note);
         }
         self.running.done += seconds + TRIAL_OVERHEAD_S;
@@ -167,11 +167,11 @@ impl Points<'_, '_> {
     fn trial(
         &mut self,
         contestant: &mut Contestant,
-        place: Place,
+        position: Position,
         seconds: f64,
     ) -> Result<Option<Measurement>> {
-        self.begin(&contestant.name, &format!("{}/s", place.rate.round()));
-        let load = Load { experiment: self.experiment, variant: self.variant, rate: place.rate, seconds };
+        self.begin(&contestant.name, &format!("{}/s", position.rate.round()));
+        let load = Load { experiment: self.experiment, variant: self.variant, rate: position.rate, seconds };
         let options = self.running.options;
         let drain = options.drain();
         let offered = load
@@ -181,15 +181,15 @@ impl Points<'_, '_> {
             Ok(Some(outcome)) => {
                 let measured = Measurement {
                     target: contestant.name.clone(),
-                    trial: place.trial,
-                    multiple: place.multiple,
+                    trial: position.trial,
+                    multiple: position.multiple,
                     ..load.measurement(&outcome)
                 };
                 self.running.warn_once(outcome.warning());
                 if measured.valid {
                     let met =
                         options.fail_if.iter().filter(|condition| condition.is_met(&outcome.statistics));
-                    let of = format!("{}, {}, {}/s", measured.experiment, contestant.name, place.rate);
+                    let of = format!("{}, {}, {}/s", measured.experiment, contestant.name, position.rate);
                     self.running.totals.conditions.extend(met.map(|condition| format!("{condition} ({of})")));
                 }
                 self.running.observer.record(Record::Measurement(Box::new(measured.clone())))?;
@@ -240,8 +240,8 @@ impl Points<'_, '_> {
                 Next::Done => break,
             };
             number += 1;
-            let place = Place { rate, multiple: None, trial: number };
-            let Some(measured) = self.trial(contestant, place, seconds)? else { return Ok(None) };
+            let position = Position { rate, multiple: None, trial: number };
+            let Some(measured) = self.trial(contestant, position, seconds)? else { return Ok(None) };
             search.record(if !measured.valid {
                 Verdict::Invalid(measured.invalid_because)
             } else if measured.criterion_met {
@@ -264,7 +264,11 @@ impl Points<'_, '_> {
         }))?;
         if search.rate() == 0.0 {
             contestant.has_failed = true;
-            self.fail(&contestant.name, &anyhow!("no rate from {}/s on meets the criterion", grid.lowest))?;
+            let error = match search.limited_by() {
+                Some(limit) => anyhow!("the generator is the bottleneck from {}/s on: {limit}", grid.lowest),
+                None => anyhow!("no rate from {}/s on meets the criterion", grid.lowest),
+            };
+            self.fail(&contestant.name, &error)?;
             return Ok(None);
         }
         Ok(Some(search.rate()))
@@ -315,11 +319,11 @@ pub(super) fn expected_search(peak: &Peak) -> f64 {
     trials * (peak.trial_seconds + TRIAL_OVERHEAD_S) + peak.confirm_seconds + TRIAL_OVERHEAD_S
 }
 
-/// Repetitions of an invalid trial.
+/// Repeats of an invalid trial.
 const REPEATED_MAX: u32 = 1;
 /// Most users that are made for a target.
 const USERS_MAX: u32 = 400_000;
 /// Trials of a search for which there are users.
-const SEARCH_TRIALS: u64 = 60;
+const SEARCH_TRIALS: u64 = 40;
 /// Ratio of the rates in a quick search.
 const QUICK_STEP: f64 = 1.25;

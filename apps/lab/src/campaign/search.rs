@@ -155,15 +155,6 @@ impl Search {
         &self.trials
     }
 
-    /// Most trials that are left, for a progress line.
-    pub fn left_max(&self) -> u32 {
-        match self.state {
-            State::Searching => (self.bad - self.good).max(1).ilog2() * self.grid.n + self.grid.n + 1,
-            State::Confirming => 1,
-            State::Done { .. } => 0,
-        }
-    }
-
     fn searched(&mut self, passed: bool, limit: Option<String>) {
         let is_limit = limit.is_some();
         self.passed += u32::from(passed);

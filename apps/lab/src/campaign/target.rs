@@ -170,11 +170,6 @@ impl Server {
         }
     }
 
-    /// Process of the server, if the campaign started it.
-    pub fn process(&self) -> Option<&Process> {
-        self.process.as_ref()
-    }
-
     /// Takes `count` users that no earlier load had; when all are used, again from the first one on.
     pub const fn take_users(&mut self, count: u32) -> u32 {
         let is_left = self.next_user.saturating_add(count) <= self.users;
@@ -205,7 +200,8 @@ fn running(name: &str, address: SocketAddr, site: &Site) -> Result<Server> {
 }
 
 fn settings(variant: &Variant, store: Store, users: u32) -> Settings {
-    Settings { users, store, routing: variant.routing, challenge: variant.digest }
+    let touches_memory = !variant.measures_memory;
+    Settings { users, store, routing: variant.routing, challenge: variant.digest, touches_memory }
 }
 
 /// Text of a configuration, the same for each start: without port and folder.

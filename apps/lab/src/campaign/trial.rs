@@ -3,8 +3,8 @@
 use super::experiment::{Experiment, Variant};
 use super::noise::{Meter, Noise};
 use super::target::Server;
-use super::{Observer, Options};
-use crate::load::{self, Criteria, Delay, Flow, Plan, Run, Spacing, Statistics, Timers, Transport, Users};
+use super::{Observer, Options, is_dialog};
+use crate::load::{self, Criteria, Delay, Flow, Plan, Run, Statistics, Transport, Users};
 use crate::record::{Generator, Measurement, Percentiles};
 use crate::template::Carrier;
 use anyhow::{Result, bail};
@@ -64,25 +64,18 @@ impl Load<'_> {
             Flow::Register | Flow::Update | Flow::Logout => callers.clone(),
         };
         Ok(Plan {
-            target: server.address,
-            is_direct: false,
             transport,
-            connections: Default::default(),
             allowed_hosts: options.allowed_hosts.clone(),
-            flow: variant.flow,
             rate: self.rate,
-            spacing: Spacing::Fixed,
             length: Duration::from_secs_f64(self.seconds),
-            users: callers,
-            peers,
             domain: server.domain.clone(),
-            local: load::local_towards(server.address),
             sources: options.sources,
             sockets,
-            threads: 1,
             ring: self.experiment.ring,
             talk: self.experiment.talk,
-            timers: Timers::default(),
+            // Of a few called users the writing costs little beside the calls.
+            settle: if options.is_quick && is_dialog(variant.flow) { Duration::ZERO } else { server.rest },
+            ..Plan::new(server.address, variant.flow, callers, peers)
         })
     }
 
@@ -305,3 +298,46 @@ const CONNECTIONS: u8 = 20;
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Most seconds in a series.
 const SECONDS_MAX: usize = 3600;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ringway_load::{Outcome as End, Report};
+    use ringway_sansio::Instant as At;
+
+    #[test]
+    fn a_measurement_has_shares_distribution_and_missed_conditions() {
+        let start = At::from_secs(1);
+        let mut statistics = Statistics::new(start, Duration::from_secs(1));
+        for number in 0..100 {
+            let planned = start + Duration::from_millis(10 * number);
+            let response = Duration::from_millis(if number < 90 { 10 } else { 100 });
+            statistics.add(&Report {
+                planned,
+                started: planned,
+                ended: planned + response,
+                outcome: if number == 0 { End::Status(503) } else { End::Success },
+                first_response: None,
+                final_response: Some(response),
+                disconnect: None,
+            });
+        }
+        let criteria = Criteria::new(vec!["success<100%".parse().unwrap(), "p50>50ms".parse().unwrap()]);
+        let (server_ns, server_memory) = (Some(1_000_000), Some(4096));
+        let noise = Noise { others: 0.01, steal: 0.0 };
+        let outcome = Outcome { statistics, server_ns, server_memory, noise, retransmissions: vec![3] };
+        let measured = measurement(&outcome, 100.0, 1.0, &criteria);
+        assert_eq!((measured.successes, measured.failures.get("503")), (99, Some(&1)));
+        assert_eq!(measured.server_cpu_us, Some(10.0));
+        let [first, _, _, fourth, ..] = measured.buckets30;
+        assert!((first - 0.9).abs() < 1e-9 && (fourth - 0.1).abs() < 1e-9, "{:?}", measured.buckets30);
+        assert!((measured.buckets30.iter().sum::<f64>() - 1.0).abs() < 1e-9);
+        assert!(measured.cdf.len() <= 60 && measured.cdf.is_sorted_by_key(|point| point[0]));
+        assert_eq!(measured.seconds_series.first(), Some(&[1, 100, 90, 89, 3]));
+        assert_eq!(
+            (measured.criterion_met, measured.criterion_missed.as_str()),
+            (false, "success 99 % (≥ 100 %)")
+        );
+        assert!(measured.valid && measured.lag_ms.is_some_and(|lag| lag.max == 0.0));
+    }
+}

@@ -17,7 +17,6 @@ use std::time::Duration;
 pub struct Criterion {
     text: String,
     value: Value,
-    is_above: bool,
     limit: f64,
 }
 
@@ -35,18 +34,30 @@ enum Value {
     Lag,
 }
 
-/// A condition that cannot be read.
+/// Reason why a condition is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CriterionError(String);
+pub enum CriterionError {
+    /// Text that is no condition.
+    Syntax(String),
+    /// A condition that good runs fulfil: the text, and the operator that was meant.
+    Direction(String, char),
+}
 
 impl std::fmt::Display for CriterionError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "`{}` is not a condition; write for example p99>50ms, p99.9>1s, success<99.9%, achieved<99%, \
-             retransmissions>1% or lag>1ms",
-            self.0
-        )
+        match self {
+            Self::Syntax(text) => write!(
+                f,
+                "`{text}` is not a condition; write for example p99>50ms, p99.9>1s, success<99.9%, achieved<99%, \
+                 retransmissions>1% or lag>1ms"
+            ),
+            Self::Direction(text, operator) => {
+                write!(
+                    f,
+                    "`{text}` holds for good runs, and a run fails if it holds; write it with {operator}"
+                )
+            }
+        }
     }
 }
 
@@ -72,9 +83,23 @@ impl std::str::FromStr for Criterion {
                     (Value::Percentile(percentile), seconds(limit)?)
                 }
             };
-            Some(Self { value, is_above, limit, text })
+            Some((Self { value, limit, text }, is_above))
         };
-        read().ok_or_else(|| CriterionError(text.to_owned()))
+        let (criterion, is_above) = read().ok_or_else(|| CriterionError::Syntax(text.to_owned()))?;
+        match (criterion.value.is_better_above(), is_above) {
+            (true, true) => Err(CriterionError::Direction(text.to_owned(), '<')),
+            (false, false) => Err(CriterionError::Direction(text.to_owned(), '>')),
+            (true, false) | (false, true) => Ok(criterion),
+        }
+    }
+}
+
+impl Value {
+    const fn is_better_above(self) -> bool {
+        match self {
+            Self::Success | Self::Achieved => true,
+            Self::Percentile(_) | Self::Retransmissions | Self::Lag => false,
+        }
     }
 }
 
@@ -88,8 +113,8 @@ impl Criterion {
     /// True if the run fails by this condition. A delay without a value fails: there was no response.
     pub fn is_met(&self, statistics: &Statistics) -> bool {
         match self.value_of(statistics) {
-            Some(value) if self.is_above => value > self.limit,
-            Some(value) => value < self.limit,
+            Some(value) if self.value.is_better_above() => value < self.limit,
+            Some(value) => value > self.limit,
             None => true,
         }
     }
@@ -161,7 +186,7 @@ impl Criteria {
 impl Criterion {
     /// Value that must hold, as `≥ 99 %`.
     fn bound(&self) -> String {
-        format!("{} {}", if self.is_above { '≤' } else { '≥' }, self.in_words(self.limit))
+        format!("{} {}", if self.value.is_better_above() { '≥' } else { '≤' }, self.in_words(self.limit))
     }
 }
 
@@ -203,7 +228,11 @@ mod tests {
         for bad in
             ["", "p99", "p99>", "p101>1ms", "p99>5", "success<2", "success<101%", "x>1ms", "p99>-1ms", ">1s"]
         {
-            assert!(bad.parse::<Criterion>().is_err(), "{bad}");
+            assert!(matches!(bad.parse::<Criterion>(), Err(CriterionError::Syntax(_))), "{bad}");
+        }
+        for (reversed, operator) in [("p99<50ms", '>'), ("success>99%", '<'), ("lag<1ms", '>')] {
+            let error = reversed.parse::<Criterion>().unwrap_err();
+            assert_eq!(error, CriterionError::Direction(reversed.to_owned(), operator));
         }
     }
 

@@ -189,6 +189,7 @@ fn config(classic: Classic, local: SocketAddrV4, arrivals: Option<Arrivals>, use
         remote: PEER.into(),
         transport: Transport::Udp,
         connections: Default::default(),
+        is_outbound_proxy: false,
         locals: vec![local.into()],
         media: local.into(),
         arrivals,

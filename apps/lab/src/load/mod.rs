@@ -6,6 +6,8 @@
 mod address;
 mod criterion;
 mod datagrams;
+#[cfg(test)]
+mod health_tests;
 pub mod in_memory;
 mod input;
 mod locals;
@@ -22,7 +24,7 @@ mod wire_counters;
 
 pub use address::{local_towards, resolve};
 pub use criterion::{Criteria, Criterion, CriterionError};
-pub use plan::{Flow, Plan};
+pub use plan::{Files, Flow, Plan};
 pub use statistics::{Delay, Health, Statistics};
 pub use timeline::Slot;
 pub use wire_counters::WireCounters;
@@ -32,7 +34,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use player::Player;
 use ringway_linux::sys::{Epoll, raise_open_files};
 use ringway_load::{Arrivals, Classic, Config, Counters, Generator, Outcome};
-pub use ringway_load::{ConnectionUse, Length, Spacing, User, Users, UsersError};
+pub use ringway_load::{ConnectionUse, Length, Scenario, Spacing, User, Users, UsersError};
 pub use ringway_sansio::Transport;
 use ringway_sansio::{Instant, Seed};
 pub use ringway_transaction::Timers;
@@ -50,6 +52,8 @@ use thread::play;
 pub(crate) struct Shared {
     /// No attempt is started any more.
     is_stopped: AtomicBool,
+    /// Threads look for packets all the time in place of sleeping.
+    is_spinning: bool,
     heard: Heard,
     statistics: Mutex<Statistics>,
 }
@@ -58,12 +62,20 @@ impl Shared {
     /// State of a run whose attempts are planned from `start` on, for `length`.
     fn new(start: Instant, length: Duration) -> Self {
         let statistics = Mutex::new(Statistics::new(start, length));
-        Self { is_stopped: AtomicBool::new(false), heard: Heard::new(start), statistics }
+        Self { is_stopped: AtomicBool::new(false), is_spinning: false, heard: Heard::new(start), statistics }
     }
+}
+
+/// Sockets and registered users, for one load after another.
+pub struct Session {
+    plan: Plan,
+    is_spinning: bool,
+    companies: Vec<Company>,
 }
 
 /// Players of a thread, which one epoll watches. The first one is the caller.
 struct Company {
+    /// Plan of the thread.
     plan: Plan,
     epoll: Arc<Epoll>,
     players: Vec<Player>,
@@ -72,8 +84,9 @@ struct Company {
 /// Running load.
 #[derive(Debug)]
 pub struct Run {
+    plan: Plan,
     shared: Arc<Shared>,
-    threads: Vec<JoinHandle<Result<()>>>,
+    threads: Vec<JoinHandle<Result<Company>>>,
 }
 
 /// Registers users, if the flow needs it, and starts the load of `plan`. Follow it with [`Run::statistics`].
@@ -82,22 +95,52 @@ pub struct Run {
 /// An address that is not permitted, sockets that cannot be opened, users that cannot be registered, a target that does not
 /// answer their registration.
 pub fn run(plan: &Plan) -> Result<Run> {
-    plan.check()?;
-    raise_open_files().context("raise the limit of open files")?;
-    let companies = (0..plan.threads).map(|index| Company::open(plan.of_thread(index)?));
-    let companies = companies.collect::<Result<Vec<_>>>()?;
-    let start = now() + START_DELAY;
-    let shared = Arc::new(Shared::new(start, plan.length));
-    let mut threads = Vec::new();
-    for (index, mut company) in (0_u32..).zip(companies) {
-        // The threads take turns.
-        let first = start + Duration::from_secs_f64(f64::from(index) / plan.rate).min(plan.length);
-        company.start(first)?;
-        let shared = Arc::clone(&shared);
-        let body = move || play(&mut company.players, &company.epoll, company.plan.target, &shared);
-        threads.push(std::thread::Builder::new().name(format!("load {index}")).spawn(body)?);
+    Session::open(plan)?.start(plan.rate, plan.length)
+}
+
+impl Session {
+    /// Opens sockets, and registers users if the flow of `plan` needs it.
+    ///
+    /// # Errors
+    /// As [`run`].
+    pub fn open(plan: &Plan) -> Result<Self> {
+        plan.check()?;
+        raise_open_files().context("raise the limit of open files")?;
+        let companies = (0..plan.threads).map(|index| Company::open(plan.of_thread(index)?));
+        let companies = companies.collect::<Result<_>>()?;
+        if plan.registered_before().is_some() {
+            std::thread::sleep(plan.settle);
+        }
+        Ok(Self { plan: plan.clone(), is_spinning: false, companies })
     }
-    Ok(Run { shared, threads })
+
+    /// Lets the threads wait busily, so that no delay contains their waking up. Each then uses a whole processor, of which
+    /// [`Health`] says that it is the bottleneck.
+    #[must_use]
+    pub fn spinning(self) -> Self {
+        Self { is_spinning: true, ..self }
+    }
+
+    /// Starts a load of `rate` attempts a second for `length`, otherwise as planned.
+    ///
+    /// # Errors
+    /// Impossible numbers, no threads.
+    pub fn start(self, rate: f64, length: Duration) -> Result<Run> {
+        let plan = Plan { rate, length, ..self.plan };
+        plan.check()?;
+        let start = now() + START_DELAY;
+        let shared = Arc::new(Shared { is_spinning: self.is_spinning, ..Shared::new(start, length) });
+        let mut threads = Vec::new();
+        for (index, mut company) in (0_u32..).zip(self.companies) {
+            // The threads take turns.
+            let first = start + Duration::from_secs_f64(f64::from(index) / rate).min(length);
+            company.start(first, rate / f64::from(plan.threads), length)?;
+            let shared = Arc::clone(&shared);
+            let body = move || company.play(&shared);
+            threads.push(std::thread::Builder::new().name(format!("load {index}")).spawn(body)?);
+        }
+        Ok(Run { plan, shared, threads })
+    }
 }
 
 impl Run {
@@ -121,10 +164,20 @@ impl Run {
     /// # Errors
     /// A thread failed, for example on its sockets.
     pub fn finish(self) -> Result<Statistics> {
+        Ok(self.finish_session()?.0)
+    }
+
+    /// Waits for the threads and returns the results, and the session for another load.
+    ///
+    /// # Errors
+    /// As [`Run::finish`].
+    pub fn finish_session(self) -> Result<(Statistics, Session)> {
+        let mut companies = Vec::new();
         for thread in self.threads {
-            thread.join().map_err(|_| anyhow!("a thread of the load generator panicked"))??;
+            companies.push(thread.join().map_err(|_| anyhow!("a thread of the load generator panicked"))??);
         }
-        Ok(self.shared.statistics.lock().unwrap_or_else(PoisonError::into_inner).clone())
+        let statistics = self.shared.statistics.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Ok((statistics, Session { plan: self.plan, is_spinning: self.shared.is_spinning, companies }))
     }
 }
 
@@ -133,7 +186,7 @@ impl Company {
     fn open(mut plan: Plan) -> Result<Self> {
         let epoll = Arc::new(Epoll::new().context("create an epoll")?);
         let mut players = vec![Player::open(&plan, &epoll, 0, now())?];
-        if plan.flow.has_callees() {
+        if let Some(scenario) = plan.callee()? {
             let mut callee = Player::open(&plan, &epoll, 1, now())?;
             if plan.is_direct {
                 plan.target = *callee.locals()?.first().context("a player has a socket")?;
@@ -142,11 +195,10 @@ impl Company {
             if !plan.is_direct {
                 register(config.clone(), &epoll, &mut callee)?;
             }
-            let scenario = Arc::new(plan.flow.callee(&plan).scenario()?);
             callee.generator = Some(Generator::new(Config { scenario, ..config }, &seed()?, now()));
             players.push(callee);
         }
-        if plan.flow.has_bindings()
+        if plan.has_bindings()
             && let Some(caller) = players.first_mut()
         {
             let config = caller_config(&plan, caller)?;
@@ -156,13 +208,13 @@ impl Company {
     }
 
     /// Plans the attempts of the caller.
-    fn start(&mut self, first: Instant) -> Result<()> {
+    fn start(&mut self, first: Instant, rate: f64, length: Duration) -> Result<()> {
         let Self { plan, players, .. } = self;
-        let arrivals = Arrivals::new(plan.rate, plan.spacing, first, plan.length);
-        let scenario = Arc::new(plan.flow.caller(plan).scenario()?);
+        let arrivals = Arrivals::new(rate, plan.spacing, first, length);
+        let scenario = plan.caller()?;
         if let Some(caller) = players.first_mut() {
             match &mut caller.generator {
-                // It has registered the users.
+                // It has registered the users, or made an earlier load.
                 Some(generator) => generator.continue_with(&scenario, arrivals),
                 None => {
                     let mut config = caller_config(plan, caller)?;
@@ -173,6 +225,13 @@ impl Company {
         }
         players.iter_mut().for_each(Player::restart_counters);
         Ok(())
+    }
+
+    /// Plays until the caller has no attempt left.
+    fn play(mut self, shared: &Shared) -> Result<Self> {
+        let Self { plan, epoll, players } = &mut self;
+        play(players, epoll, plan.target, shared)?;
+        Ok(self)
     }
 }
 
@@ -209,6 +268,7 @@ fn caller_config(plan: &Plan, player: &Player) -> Result<Config> {
         remote: plan.target,
         transport: plan.transport,
         connections: plan.connections,
+        is_outbound_proxy: plan.is_outbound_proxy,
         media: *locals.first().context("a player has a socket")?,
         locals,
         arrivals: None,

@@ -1,12 +1,14 @@
 //! Parameters of a load.
 
+use super::address::local_towards;
 use super::locals::{Locals, may_send};
 use super::streams::CONNECTIONS_MAX;
 use anyhow::{Context, Result, bail};
-use ringway_load::{Classic, ConnectionUse, Length, Spacing, Users};
+use ringway_load::{Classic, ConnectionUse, Keyword, Length, Scenario, Spacing, Step, Users};
 use ringway_sansio::Transport;
 use ringway_transaction::Timers;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Load of one run.
@@ -20,10 +22,14 @@ pub struct Plan {
     pub transport: Transport,
     /// Connections of the callers over a stream transport. Called users have one each, unless they share one.
     pub connections: ConnectionUse,
+    /// True if requests inside a dialog without routes go to the target too: the server is an outbound proxy.
+    pub is_outbound_proxy: bool,
     /// Hosts that packets may go to besides loopback.
     pub allowed_hosts: Vec<IpAddr>,
     /// Kind of attempts.
     pub flow: Flow,
+    /// Scenarios of files in place of those of `flow`.
+    pub files: Option<Files>,
     /// Attempts a second.
     pub rate: f64,
     /// Intervals between planned attempts.
@@ -49,8 +55,18 @@ pub struct Plan {
     pub ring: Length,
     /// Talk time.
     pub talk: Length,
+    /// Time between the registration of users before the load and the load, in which a server writes their bindings.
+    pub settle: Duration,
     /// Values of T1, T2 and T4.
     pub timers: Timers,
+}
+
+/// Scenarios of files.
+#[derive(Clone, Debug)]
+pub struct Files {
+    name: String,
+    caller: Arc<Scenario>,
+    callee: Option<Arc<Scenario>>,
 }
 
 /// Kind of attempts.
@@ -92,46 +108,88 @@ impl Flow {
         Self::ALL.iter().find(|(flow, _)| *flow == self).map_or("", |(_, name)| name)
     }
 
-    /// True if the called users' side is played too.
-    pub(crate) const fn has_callees(self) -> bool {
-        match self {
-            Self::Call | Self::Redirect | Self::Options | Self::Message => true,
-            Self::Register | Self::Update | Self::Logout | Self::CallNotFound => false,
-        }
-    }
-
     /// True if the users' bindings are made before the load starts.
-    pub(crate) const fn has_bindings(self) -> bool {
+    const fn has_bindings(self) -> bool {
         matches!(self, Self::Update | Self::Logout)
     }
 
-    pub(crate) const fn caller(self, plan: &Plan) -> Classic {
+    /// Scenario of the caller.
+    pub const fn caller(self, talk: Length) -> Classic {
         match self {
             Self::Register | Self::Update => Classic::Register,
             Self::Logout => Classic::Logout,
-            Self::Call => Classic::Call { talk: plan.talk },
+            Self::Call => Classic::Call { talk },
             Self::CallNotFound => Classic::CallNotFound,
-            Self::Redirect => Classic::Redirect { talk: plan.talk },
+            Self::Redirect => Classic::Redirect { talk },
             Self::Options => Classic::Options,
             Self::Message => Classic::Message,
         }
     }
 
-    pub(crate) const fn callee(self, plan: &Plan) -> Classic {
+    /// Scenario of the called user, if that side is played too.
+    pub const fn callee(self, ring: Length) -> Option<Classic> {
         match self {
-            Self::Message => Classic::AnswerSingle("MESSAGE"),
-            Self::Options => Classic::AnswerSingle("OPTIONS"),
-            Self::Register
-            | Self::Update
-            | Self::Logout
-            | Self::Call
-            | Self::CallNotFound
-            | Self::Redirect => Classic::Answer { ring: plan.ring },
+            Self::Message => Some(Classic::AnswerSingle("MESSAGE")),
+            Self::Options => Some(Classic::AnswerSingle("OPTIONS")),
+            Self::Call | Self::Redirect => Some(Classic::Answer { ring }),
+            Self::Register | Self::Update | Self::Logout | Self::CallNotFound => None,
         }
     }
 }
 
+impl Files {
+    /// Checks the sides of two scenarios; `name` is their name in results. Without `callee` nobody plays the called users.
+    ///
+    /// # Errors
+    /// A caller's scenario that begins with a received message, or a callee's that begins with a sent one.
+    pub fn new(name: String, caller: Scenario, callee: Option<Scenario>) -> Result<Self> {
+        if !caller.is_caller() {
+            bail!("{name} begins with a received message: it is the scenario of a called user");
+        }
+        if callee.as_ref().is_some_and(Scenario::is_caller) {
+            bail!("the scenario of the called user begins with a sent message: it is that of a caller");
+        }
+        Ok(Self { name, caller: Arc::new(caller), callee: callee.map(Arc::new) })
+    }
+
+    /// True if the caller's messages name a called user.
+    pub fn has_peers(&self) -> bool {
+        self.caller.steps().iter().any(|step| match step {
+            Step::Send(send) => send.template.has(|keyword| *keyword == Keyword::Peer),
+            Step::Receive(_) | Step::Pause(_) => false,
+        })
+    }
+}
+
 impl Plan {
+    /// One attempt a second for one second over UDP, from one thread and socket, of users who answer at once and do not talk.
+    pub fn new(target: SocketAddr, flow: Flow, users: Users, peers: Users) -> Self {
+        Self {
+            target,
+            is_direct: false,
+            transport: Transport::Udp,
+            connections: ConnectionUse::Shared,
+            is_outbound_proxy: false,
+            allowed_hosts: Vec::new(),
+            flow,
+            files: None,
+            rate: 1.0,
+            spacing: Spacing::Fixed,
+            length: Duration::from_secs(1),
+            users,
+            peers,
+            domain: "localhost".to_owned(),
+            local: local_towards(target),
+            sources: 1,
+            sockets: 1,
+            threads: 1,
+            ring: Length::Fixed(Duration::ZERO),
+            talk: Length::Fixed(Duration::ZERO),
+            settle: Duration::ZERO,
+            timers: Timers::default(),
+        }
+    }
+
     /// Checks that packets stay where they may go, and that the numbers are possible.
     ///
     /// # Errors
@@ -162,13 +220,14 @@ impl Plan {
             bail!("{} threads need as many users; there are {users}", self.threads);
         }
         let attempts = self.rate * self.length.as_secs_f64();
-        if self.flow == Flow::Logout && attempts > f64::from(self.users.count()) + 0.5 {
+        if self.files.is_none() && self.flow == Flow::Logout && attempts > f64::from(self.users.count()) + 0.5
+        {
             bail!(
                 "{attempts:.0} logouts need as many users, for each has one binding to remove; there are {}: raise --users",
                 self.users.count()
             );
         }
-        if self.is_direct && (self.transport != Transport::Udp || !self.flow.has_callees()) {
+        if self.is_direct && (self.transport != Transport::Udp || !self.has_callees()) {
             bail!("generator against generator needs UDP and a flow with called users");
         }
         self.check_connections()
@@ -178,7 +237,7 @@ impl Plan {
         if !self.transport.is_stream() || self.connections != ConnectionUse::PerUser {
             return Ok(());
         }
-        let sides = if self.flow.has_callees() { 2 } else { 1 };
+        let sides = if self.has_callees() { 2 } else { 1 };
         let users = u64::from(self.users.count());
         let files = ringway_linux::sys::raise_open_files().context("read the limit of open files")?;
         if users * sides + FILES_RESERVED > files {
@@ -211,9 +270,42 @@ impl Plan {
         Locals { first: self.local, sources: self.sources, sockets: self.sockets }
     }
 
+    /// Name of the scenario in results.
+    pub fn scenario_name(&self) -> &str {
+        self.files.as_ref().map_or(self.flow.name(), |files| &files.name)
+    }
+
+    /// True if the called users' side is played too.
+    pub(crate) const fn has_callees(&self) -> bool {
+        match &self.files {
+            Some(files) => files.callee.is_some(),
+            None => self.flow.callee(self.ring).is_some(),
+        }
+    }
+
+    pub(crate) fn caller(&self) -> Result<Arc<Scenario>> {
+        match &self.files {
+            Some(files) => Ok(Arc::clone(&files.caller)),
+            None => Ok(Arc::new(self.flow.caller(self.talk).scenario()?)),
+        }
+    }
+
+    /// Scenario of the called users, if they are played too.
+    pub(crate) fn callee(&self) -> Result<Option<Arc<Scenario>>> {
+        match &self.files {
+            Some(files) => Ok(files.callee.clone()),
+            None => Ok(self.flow.callee(self.ring).map(Classic::scenario).transpose()?.map(Arc::new)),
+        }
+    }
+
+    /// True if the users' bindings are made before the load starts.
+    pub(crate) const fn has_bindings(&self) -> bool {
+        self.files.is_none() && self.flow.has_bindings()
+    }
+
     /// Users that are registered before the load starts.
     pub const fn registered_before(&self) -> Option<&Users> {
-        match (self.flow.has_callees(), self.flow.has_bindings()) {
+        match (self.has_callees(), self.has_bindings()) {
             (true, _) => Some(&self.peers),
             (false, true) => Some(&self.users),
             (false, false) => None,

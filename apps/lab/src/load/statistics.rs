@@ -18,6 +18,7 @@ pub struct Statistics {
     late: u64,
     target_loss: Option<String>,
     timeline: Timeline,
+    is_interrupted: bool,
     threads: HashMap<ThreadId, OfThread>,
 }
 
@@ -106,6 +107,7 @@ impl Default for Statistics {
             late: 0,
             target_loss: None,
             timeline: Timeline::default(),
+            is_interrupted: false,
             threads: HashMap::new(),
         }
     }
@@ -176,9 +178,10 @@ impl Statistics {
         &self.outcomes
     }
 
-    /// Outcomes other than success.
+    /// Outcomes of attempts that failed.
     pub fn failures(&self) -> impl Iterator<Item = (&str, u64)> {
-        self.outcomes.iter().map(|(name, &count)| (name.as_str(), count)).filter(|(name, _)| *name != SUCCESS)
+        let outcomes = self.outcomes.iter().map(|(name, &count)| (name.as_str(), count));
+        outcomes.filter(|(name, _)| *name != SUCCESS && !(self.is_interrupted && *name == STOPPED))
     }
 
     /// Number of successful attempts.
@@ -186,9 +189,14 @@ impl Statistics {
         self.outcomes.get(SUCCESS).copied().unwrap_or(0)
     }
 
-    /// Number of ended attempts.
+    /// Number of attempts that succeeded or failed.
     pub fn ended(&self) -> u64 {
-        self.outcomes.values().sum()
+        self.outcomes.values().sum::<u64>() - self.cut_off()
+    }
+
+    /// Number of attempts that an interruption cut off. Attempts that are stopped for another reason failed.
+    pub fn cut_off(&self) -> u64 {
+        self.outcomes.get(STOPPED).copied().filter(|_| self.is_interrupted).unwrap_or(0)
     }
 
     /// Number of open attempts.
@@ -205,6 +213,12 @@ impl Statistics {
     pub fn percentile(&self, delay: Delay, percentile: f64) -> Option<Duration> {
         let histogram = self.delays.get(delay as usize).filter(|histogram| !histogram.is_empty())?;
         Some(Duration::from_micros(histogram.value_at_percentile(percentile)))
+    }
+
+    /// Notes that the user ended the run after `length`.
+    pub fn interrupt(&mut self, length: Duration) {
+        self.is_interrupted = true;
+        self.timeline.shorten(length);
     }
 
     /// Share of the values of a delay that are at most `limit`; 0 without values.
@@ -282,6 +296,7 @@ fn histogram() -> Histogram<u64> {
 }
 
 const SUCCESS: &str = Outcome::Success.name();
+const STOPPED: &str = Outcome::Stopped.name();
 /// Lag from which on a start counts as late.
 const LATE: Duration = Duration::from_millis(1);
 /// Largest 99th percentile of the lag of a valid run.
@@ -322,6 +337,18 @@ mod tests {
         assert_eq!(ms(Delay::Disconnect, 50.0), None);
         assert_eq!((statistics.successes(), statistics.late(), statistics.ended()), (99, 1, 100));
         assert_eq!(statistics.failures().collect::<Vec<_>>(), [("503", 1)]);
+    }
+
+    #[test]
+    fn attempts_that_an_interruption_cuts_off_do_not_fail() {
+        let mut statistics = Statistics::default();
+        statistics.add(&report(Outcome::Success, 0, 200));
+        statistics.add(&report(Outcome::Stopped, 0, 200));
+        assert_eq!((statistics.ended(), statistics.cut_off()), (2, 0));
+        assert_eq!(statistics.failures().collect::<Vec<_>>(), [("stopped", 1)]);
+        statistics.interrupt(Duration::from_secs(1));
+        assert_eq!((statistics.ended(), statistics.cut_off()), (1, 1));
+        assert_eq!(statistics.failures().count(), 0);
     }
 
     #[test]

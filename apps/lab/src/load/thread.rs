@@ -64,7 +64,8 @@ pub(crate) fn play(players: &mut [Player], epoll: &Epoll, target: SocketAddr, sh
             }
         }
         let next = players.iter().filter_map(Player::next_due).min();
-        let left = next.map_or(WAIT_MAX, |at| at.since(super::now())).min(WAIT_MAX);
+        let wait_max = if shared.is_spinning { Duration::ZERO } else { WAIT_MAX };
+        let left = next.map_or(wait_max, |at| at.since(super::now())).min(wait_max);
         epoll.wait_exact(&mut ready, left).context("wait for packets")?;
     }
 }
@@ -144,9 +145,9 @@ impl Thread<'_> {
 const WAIT_MAX: Duration = Duration::from_millis(100);
 /// Time for late responses after the last attempt.
 const DRAIN: Duration = Duration::from_millis(200);
-/// Longest time between two transfers.
-const TRANSFER_EVERY: Duration = Duration::from_millis(100);
 /// Number of reports that are transferred at once.
 const REPORTS_MIN: usize = 256;
+/// Longest time between two transfers while packets or timers are due.
+const TRANSFER_EVERY: Duration = Duration::from_millis(100);
 /// Maximum number of ready descriptors that are handled together.
 const READY_MAX: usize = 512;

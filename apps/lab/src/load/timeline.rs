@@ -29,6 +29,10 @@ impl Timeline {
         Self { start: Some(start), length, slots: Vec::new() }
     }
 
+    pub(super) fn shorten(&mut self, length: Duration) {
+        self.length = self.length.min(length);
+    }
+
     pub(super) fn add(&mut self, report: &Report) {
         let Some(start) = self.start else { return };
         let index_of = |at: Instant| {

@@ -15,6 +15,8 @@ pub(super) struct Figure {
     pub(super) parts: &'static [&'static str],
     /// The charts have no colours of targets.
     pub(super) is_neutral: bool,
+    /// The note is the result, without charts.
+    pub(super) is_statement: bool,
     /// Marks that the legend explains besides the targets.
     pub(super) keys: Vec<Key>,
     /// Heading and picture.
@@ -38,6 +40,11 @@ pub(super) enum Key {
 }
 
 impl Figure {
+    /// True if there is anything to show.
+    pub(super) fn has_content(&self) -> bool {
+        self.is_statement || !self.panels.is_empty() || !self.table.rows.is_empty()
+    }
+
     /// HTML of the figure.
     pub(super) fn html(&self, results: &Results<'_>, entry: &Entry<'_>) -> String {
         let mut page = Markup::default();
@@ -57,7 +64,7 @@ impl Figure {
         if let Some(more @ 1..) = self.panels.len().checked_sub(PANELS_MAX) {
             page.push(format_args!(" {more} panels more are only in the table."));
         }
-        if !entry.experiment.command.is_empty() {
+        if !entry.experiment.command.is_empty() && !self.is_statement {
             let command = short(&entry.experiment.command, NOTE_CHARS_MAX);
             let command = Text(&command);
             page.push(format_args!("<p class=\"cmd\">Command: <code>{command}</code>"));

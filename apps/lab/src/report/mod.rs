@@ -217,9 +217,7 @@ fn figures(results: &Results<'_>, entry: &Entry<'_>) -> Vec<Figure> {
     if entry.experiment.chart != Chart::Compare {
         figures.extend(cost::ratios(entry));
     }
-    figures.retain(|figure| {
-        !figure.panels.is_empty() || !figure.table.rows.is_empty() || !figure.note.is_empty()
-    });
+    figures.retain(Figure::has_content);
     figures
 }
 

@@ -162,9 +162,11 @@ pub(super) fn failed(results: &Results<'_>, entry: &Entry<'_>) -> Vec<Figure> {
     let figure = |title, axis, none: &str, note: &str, value: Value| {
         let mut trials = entry.points().flat_map(|point| &point.trials);
         let is_none = !trials.any(|trial| (value.of)(trial).is_some_and(|share| share > 0.0));
+        let has_valid = entry.points().any(|point| point.valid().next().is_some());
         let y = Axis { title: axis, ..Axis::default() };
         Figure {
             title,
+            is_statement: is_none && has_valid,
             note: if is_none { none } else { note }.to_owned(),
             keys: invalid_key(entry).into_iter().collect(),
             panels: if is_none { Vec::new() } else { panels(results, entry, x, y, value, None) },

@@ -11,7 +11,10 @@ use crate::record::{Chart, Comparison, Idle};
 pub(super) fn line(results: &Results<'_>, entry: &Entry<'_>) -> String {
     let mut details = details(results, entry);
     let mut line = match (details.len(), details.pop()) {
-        (0, _) => "no valid result".to_owned(),
+        (0, _) => match entry.invalid().count() {
+            0 => "no valid result".to_owned(),
+            trials => format!("no valid result ({trials} trials not valid)"),
+        },
         (1, Some(only)) => only,
         (count, _) => {
             let ranges = ranges(results, entry).unwrap_or_else(|| "results below".to_owned());

@@ -32,10 +32,24 @@ Examples:
   ringway lab load [::1]:5060 --scenario update --users 1000 --transport tcp --connections user
   ringway lab load 127.0.0.1:5060 --rate 3000 --pid $(pidof kamailio | cut -d' ' -f1) --json
   ringway lab load 127.0.0.1:5060 --rate 500 --fail-if 'p99>50ms' --fail-if 'success<99.9%'
+  ringway lab load 127.0.0.1:5060 --scenario-file uac.xml --callee-file uas.xml --users-file users.csv
 
-Exit status: 0 done; 1 a condition of --fail-if holds, the server does not answer, or the run failed; 2 bad usage."
+Ctrl-C ends the run with its results so far, a second Ctrl-C without them.
+
+Exit status: 0 done; 1 a condition of --fail-if holds, the server does not answer, or the run failed; 2 bad usage;
+130 interrupted."
     )]
     Load(Box<LoadArgs>),
+    /// Write a built-in scenario as a scenario file of SIPp
+    #[command(after_help = "SIPp takes the users from a list: a line SEQUENTIAL, then lines
+`name;[authentication username=name password=secret];called user`. --users-file of `lab load` reads it too.
+
+Examples:
+  ringway lab scenario register --digest --domain example.org > register.xml
+  ringway lab scenario call --talk 2s > call.xml
+  ringway lab scenario call --callee --ring 1s-3s > answer.xml
+  sipp 127.0.0.1:5060 -sf call.xml -inf users.csv -i 127.0.0.1 -r 10 -m 100")]
+    Scenario(ScenarioArgs),
     /// Run experiments on servers: start each, load it at several rates, compare
     #[command(after_help = RUN_HELP)]
     Run(Box<RunArgs>),
@@ -54,6 +68,29 @@ Examples:
 Exit status: 0 done, 1 the report cannot be written, 2 bad usage or results that cannot be read."
     )]
     Report(ReportArgs),
+}
+
+/// Arguments of `ringway lab scenario`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ScenarioArgs {
+    /// Kind of attempts
+    #[arg(value_enum, value_name = "NAME")]
+    pub(crate) scenario: ScenarioArg,
+    /// Write the side of the called user
+    #[arg(long)]
+    pub(crate) callee: bool,
+    /// The server challenges requests: write the challenge and the second request
+    #[arg(long)]
+    pub(crate) digest: bool,
+    /// Domain of the users
+    #[arg(long, value_name = "DOMAIN", default_value = "localhost")]
+    pub(crate) domain: String,
+    /// Ring time of calls
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = ringway_lab::times::length)]
+    pub(crate) ring: ringway_lab::load::Length,
+    /// Talk time of calls
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = ringway_lab::times::length)]
+    pub(crate) talk: ringway_lab::load::Length,
 }
 
 /// Arguments of `ringway lab report`.
@@ -76,12 +113,21 @@ pub(crate) struct LoadArgs {
     /// Kind of attempts
     #[arg(long, value_enum, default_value_t = ScenarioArg::Register)]
     pub(crate) scenario: ScenarioArg,
+    /// Scenario file of SIPp for the callers, in place of --scenario; a pause without a time is --talk
+    #[arg(long, value_name = "FILE", conflicts_with = "scenario")]
+    pub(crate) scenario_file: Option<PathBuf>,
+    /// Scenario file of SIPp for the called users, who are then registered and played
+    #[arg(long, value_name = "FILE", requires = "scenario_file")]
+    pub(crate) callee_file: Option<PathBuf>,
     /// Transport to the server
     #[arg(long, value_enum, default_value_t = TransportArg::Udp)]
     pub(crate) transport: TransportArg,
     /// Connections of the callers over TCP; called users have one each, unless they share one
     #[arg(long, value_enum, default_value_t = ConnectionsArg::Shared)]
     pub(crate) connections: ConnectionsArg,
+    /// Send requests inside a call to the server even if it records no route
+    #[arg(long)]
+    pub(crate) outbound_proxy: bool,
     /// Attempts a second
     #[arg(long, value_name = "N", default_value_t = 100.0)]
     pub(crate) rate: f64,
@@ -100,7 +146,7 @@ pub(crate) struct LoadArgs {
     /// Digits of the users' numbers
     #[arg(long, value_name = "N", default_value_t = 7)]
     pub(crate) digits: usize,
-    /// File with a user a line, `name` or `name,password`; for calls the second half is called
+    /// File with a user a line, `name` or `name,password`, of which the second half is called; or a list of SIPp
     #[arg(long, value_name = "FILE")]
     pub(crate) users_file: Option<PathBuf>,
     /// File with the password of all users

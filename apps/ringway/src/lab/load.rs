@@ -1,17 +1,17 @@
 //! `ringway lab load`: one load by hand.
 
-use super::args::{LoadArgs, ScenarioArg};
-use super::view;
+use super::args::LoadArgs;
+use super::progress::Progress;
+use super::view::{self, Snapshot};
+use super::{scenario, users};
 use crate::failure::Failure;
 use crate::output;
-use ringway_lab::load::{
-    Plan, Spacing, Statistics, Timers, User, Users, local_towards, resolve, run as start,
-};
+use ringway_lab::load::{Plan, Run, Spacing, Statistics, Timers, local_towards, resolve, run as start};
 use ringway_lab::process;
 use ringway_lab::times::SECONDS_MAX;
 use ringway_linux::signals::{Signal, watch};
-use std::io::{IsTerminal, Write};
-use std::path::Path;
+use std::sync::mpsc::Receiver;
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// Offers the load, prints its progress and its result.
@@ -21,27 +21,17 @@ pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
     let server_cpu = || args.pid.map(process::cpu_ns_of).transpose();
     server_cpu().map_err(|error| Failure::usage(format!("--pid: {error:#}")))?;
     let signals = watch().map_err(|error| Failure::failed(format!("cannot take signals: {error}")))?;
-    if let Some(users) = plan.registered_before().filter(|_| !args.json) {
-        note(&format!("registering {} users before the load", users.count()));
+    let mut progress = Progress::new(args.json);
+    if let Some(users) = plan.registered_before() {
+        progress.say(&format!("registering {} users before the load", users.count()));
     }
-    let before = Instant::now();
-    let load = start(&plan).map_err(|error| Failure::failed(format!("{error:#}")))?;
+    let load = start_unless_interrupted(&plan, &signals)?;
     let cpu_before = server_cpu().ok().flatten();
-    let mut is_stopped = false;
-    let mut seconds = 0;
-    while !load.is_done() {
-        let next = before + Duration::from_secs(seconds + 1);
-        while Instant::now() < next && !load.is_done() {
-            std::thread::sleep(LOOK_EVERY);
-            if let Ok(Signal::Terminate) = signals.try_recv() {
-                is_stopped = true;
-                load.stop();
-            }
-        }
-        seconds += 1;
-        progress(args, seconds, &load.statistics())?;
-    }
-    let statistics = load.finish().map_err(|error| Failure::failed(format!("{error:#}")))?;
+    let (statistics, interrupted_at) = match load {
+        Some(load) => attend(load, &plan, &signals, &mut progress)?,
+        None => (Statistics::default(), Some(Duration::ZERO)),
+    };
+    progress.end();
     let cpu_ns = match (cpu_before, server_cpu().ok().flatten()) {
         (Some(before), Some(after)) => Some(after.saturating_sub(before)),
         _ => None,
@@ -52,14 +42,12 @@ pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
         plan: &plan,
         statistics: &statistics,
         server_cpu_ns: cpu_ns,
-        is_stopped,
+        interrupted_at,
         failed: &failed,
     };
-    if args.json {
-        output::line(&result.json())?;
-    } else {
-        end_progress();
-        output::line(&result.lines().join("\n"))?;
+    output::line(&if args.json { result.json() } else { result.lines().join("\n") })?;
+    if interrupted_at.is_some() {
+        return Err(Failure::interrupted());
     }
     if args.pid.is_some() && cpu_ns.is_none() {
         return Err(Failure::failed("the process of --pid ended during the run"));
@@ -68,51 +56,84 @@ pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
     if failed.is_empty() && !is_lost { Ok(()) } else { Err(Failure::said()) }
 }
 
-fn progress(args: &LoadArgs, second: u64, statistics: &Statistics) -> Result<(), Failure> {
-    if args.json {
-        output::line(&view::second_json(second, statistics))?;
-    } else {
-        note(&view::second_line(second, args.seconds, statistics));
+/// Starts the load. `None`: a signal came first, while users were being registered.
+fn start_unless_interrupted(plan: &Plan, signals: &Receiver<Signal>) -> Result<Option<Run>, Failure> {
+    let plan = plan.clone();
+    let starting = thread::spawn(move || start(&plan));
+    while !starting.is_finished() {
+        if is_interrupted(signals) {
+            return Ok(None);
+        }
+        thread::sleep(LOOK_EVERY);
     }
-    Ok(())
+    match starting.join() {
+        Ok(Ok(load)) => Ok(Some(load)),
+        Ok(Err(error)) => Err(Failure::failed(format!("{error:#}"))),
+        Err(_) => Err(Failure::failed("the start of the load generator panicked")),
+    }
 }
 
-/// Writes a line of progress to standard error; on a terminal it replaces the last one.
-fn note(text: &str) {
-    let mut out = std::io::stderr();
-    // Progress that cannot be written is not missed.
-    let _ = match out.is_terminal() {
-        true => write!(out, "\r\x1b[K{text}").and_then(|()| out.flush()),
-        false => writeln!(out, "{text}"),
-    };
+/// Shows the progress to the end. Also returns the time after which a signal ended the run.
+fn attend(
+    load: Run,
+    plan: &Plan,
+    signals: &Receiver<Signal>,
+    progress: &mut Progress,
+) -> Result<(Statistics, Option<Duration>), Failure> {
+    let begun = Instant::now();
+    let mut interrupted_at = None;
+    let mut next = progress.interval();
+    while !load.is_done() {
+        let elapsed = begun.elapsed();
+        if is_interrupted(signals) {
+            if interrupted_at.is_some() {
+                return Err(Failure::interrupted());
+            }
+            interrupted_at = Some(elapsed.min(plan.length));
+            load.stop();
+            progress.note_interruption();
+        }
+        if elapsed >= next {
+            let mut statistics = load.statistics();
+            if let Some(length) = interrupted_at {
+                statistics.interrupt(length);
+            }
+            progress.show(&Snapshot { plan, statistics: &statistics, elapsed, interrupted_at })?;
+            next += progress.interval();
+        }
+        thread::sleep(LOOK_EVERY);
+    }
+    let mut statistics = load.finish().map_err(|error| Failure::failed(format!("{error:#}")))?;
+    if let Some(length) = interrupted_at {
+        statistics.interrupt(length);
+    }
+    let last = Snapshot { plan, statistics: &statistics, elapsed: begun.elapsed(), interrupted_at };
+    progress.show(&last)?;
+    Ok((statistics, interrupted_at))
 }
 
-fn end_progress() {
-    if std::io::stderr().is_terminal() {
-        let _ = writeln!(std::io::stderr());
-    }
+fn is_interrupted(signals: &Receiver<Signal>) -> bool {
+    signals.try_recv() == Ok(Signal::Terminate)
 }
 
 fn plan(args: &LoadArgs) -> Result<Plan, Failure> {
     let flow = args.scenario.flow();
-    let (users, peers) = users(args)?;
+    let files = scenario::files(args)?;
+    let (users, peers) = users::users(args, files.as_ref())?;
     if !(args.seconds.is_finite() && args.seconds > 0.0 && args.seconds <= SECONDS_MAX) {
         return Err(Failure::usage(format!("--seconds: give a number above 0 and up to {SECONDS_MAX}")));
     }
     let target =
         resolve(&args.target, &args.allow_remote).map_err(|error| Failure::usage(error.to_string()))?;
     Ok(Plan {
-        target,
-        is_direct: false,
         transport: args.transport.transport(),
         connections: args.connections.connections(),
+        is_outbound_proxy: args.outbound_proxy,
         allowed_hosts: args.allow_remote.clone(),
-        flow,
+        files,
         rate: args.rate,
         spacing: if args.poisson { Spacing::Poisson } else { Spacing::Fixed },
         length: Duration::from_secs_f64(args.seconds),
-        users,
-        peers,
         domain: args.domain.clone(),
         local: args.local.unwrap_or_else(|| local_towards(target)),
         sources: args.sources,
@@ -121,58 +142,8 @@ fn plan(args: &LoadArgs) -> Result<Plan, Failure> {
         ring: args.ring,
         talk: args.talk,
         timers: Timers { t1: args.t1, ..Timers::default() },
+        ..Plan::new(target, flow, users, peers)
     })
-}
-
-/// Users, and the users that they call.
-fn users(args: &LoadArgs) -> Result<(Users, Users), Failure> {
-    let usage = |error: ringway_lab::load::UsersError| Failure::usage(format!("users: {error}"));
-    let nobody = || Users::by_rule("nobody", 7, 0, 1_000_000, "").map_err(usage);
-    let password = args.password_file.as_deref().map(password).transpose()?.unwrap_or_default();
-    let rule = |first| Users::by_rule(&args.prefix, args.digits, first, args.users, &password).map_err(usage);
-    let list = args.users_file.as_deref().map(list).transpose()?;
-    let is_pair = matches!(
-        args.scenario,
-        ScenarioArg::Call | ScenarioArg::Redirect | ScenarioArg::Options | ScenarioArg::Message
-    );
-    Ok(match (list, args.scenario) {
-        (Some(list), ScenarioArg::CallNotFound) => (Users::from_list(list).map_err(usage)?, nobody()?),
-        (None, ScenarioArg::CallNotFound) => (rule(0)?, nobody()?),
-        (Some(mut list), _) if is_pair => {
-            let called = list.split_off(list.len() / 2);
-            (Users::from_list(list).map_err(usage)?, Users::from_list(called).map_err(usage)?)
-        }
-        (None, _) if is_pair => (rule(0)?, rule(args.users)?),
-        (Some(list), _) => {
-            let users = Users::from_list(list).map_err(usage)?;
-            (users.clone(), users)
-        }
-        (None, _) => (rule(0)?, rule(0)?),
-    })
-}
-
-/// Password in the first line of a file.
-pub(super) fn password(file: &Path) -> Result<String, Failure> {
-    let text = read(file)?;
-    match text.lines().next().filter(|line| !line.is_empty()) {
-        Some(line) => Ok(line.to_owned()),
-        None => Err(Failure::usage(format!("{}: the first line is to be the password", file.display()))),
-    }
-}
-
-fn list(file: &Path) -> Result<Vec<User>, Failure> {
-    let text = read(file)?;
-    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
-    let user = |line: &str| {
-        let (name, password) = line.split_once(',').unwrap_or((line, ""));
-        User { name: name.trim().into(), password: password.into() }
-    };
-    Ok(lines.map(user).collect())
-}
-
-fn read(file: &Path) -> Result<String, Failure> {
-    std::fs::read_to_string(file)
-        .map_err(|error| Failure::usage(format!("{}: {error}; give a text file in UTF-8", file.display())))
 }
 
 /// Interval at which signals and the end are looked for.

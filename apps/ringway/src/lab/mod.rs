@@ -2,10 +2,13 @@
 
 mod args;
 mod load;
+mod progress;
 mod report;
 mod run;
 mod run_args;
+mod scenario;
 mod summary;
+mod users;
 mod view;
 
 pub(crate) use args::LabArgs;
@@ -19,6 +22,7 @@ pub(crate) fn run(args: LabArgs) -> Result<(), Failure> {
         LabCommand::Load(load) => load::run(&load),
         LabCommand::Run(args) => run::run(&args),
         LabCommand::List(args) => run::list(&args),
+        LabCommand::Scenario(args) => scenario::run(&args),
         LabCommand::Report(args) => report::run(&args),
     }
 }

@@ -102,7 +102,7 @@ fn earlier(folder: &Path) -> Result<Vec<Record>, Failure> {
 fn site(args: &RunArgs, folder: &Path) -> Result<Site, Failure> {
     let ringway = std::env::current_exe()
         .map_err(|error| Failure::failed(format!("cannot find this program: {error}")))?;
-    let password = args.password_file.as_deref().map(super::load::password).transpose()?.unwrap_or_default();
+    let password = args.password_file.as_deref().map(super::users::password).transpose()?.unwrap_or_default();
     let environment = Environment {
         ringway,
         kamailio: find_kamailio(),

@@ -1,6 +1,6 @@
 //! Summary of a campaign as a table.
 
-use ringway_lab::record::{Comparison, Measurement, Record};
+use ringway_lab::record::{Chart, Comparison, Experiment, Measurement, Record};
 use ringway_lab::statistics::{median, median_interval};
 use std::fmt::Write as _;
 
@@ -22,7 +22,7 @@ pub(super) fn text(records: &[Record], against: &[Comparison], is_quick: bool) -
             if !experiment.criterion.is_empty() {
                 lines.push(format!("  criterion: {}", experiment.criterion));
             }
-            points(records, &experiment.experiment, &mut lines);
+            points(records, experiment, &mut lines);
             notes(records, &experiment.experiment, &mut lines);
         }
     }
@@ -36,7 +36,7 @@ pub(super) fn text(records: &[Record], against: &[Comparison], is_quick: bool) -
     lines.join("\n").trim_start().to_owned()
 }
 
-fn points(records: &[Record], experiment: &str, lines: &mut Vec<String>) {
+fn points(records: &[Record], experiment: &Experiment, lines: &mut Vec<String>) {
     let rows = rows(records, experiment);
     let loads: Vec<&Row<'_>> = rows.iter().filter(|row| row.rate > 0.0).collect();
     if !loads.is_empty() {
@@ -69,11 +69,13 @@ fn points(records: &[Record], experiment: &str, lines: &mut Vec<String>) {
     }
 }
 
-fn rows<'a>(records: &'a [Record], experiment: &str) -> Vec<Row<'a>> {
+fn rows<'a>(records: &'a [Record], experiment: &Experiment) -> Vec<Row<'a>> {
+    // The trials of a search are summed up as its peak.
+    let is_searched = matches!(experiment.chart, Chart::Peak | Chart::Overload);
     let mut rows: Vec<Row<'a>> = Vec::new();
     for record in records {
         let Record::Measurement(trial) = record else { continue };
-        if trial.experiment != experiment {
+        if trial.experiment != experiment.experiment || is_searched && trial.multiple.is_none() {
             continue;
         }
         let is_same = |row: &&mut Row<'_>| {
@@ -200,7 +202,7 @@ pub(super) fn quoted(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ringway_lab::record::{Experiment, Failed, Peak};
+    use ringway_lab::record::{Failed, Peak};
 
     fn trial(target: &str, us: f64, valid: bool) -> Record {
         Record::Measurement(Box::new(Measurement {

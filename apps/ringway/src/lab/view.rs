@@ -1,8 +1,19 @@
-//! Results of a load as text and as JSON.
+//! Progress and results of a load as text and as JSON.
 
 use ringway_lab::load::{ConnectionUse, Delay, Plan, Statistics};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
+
+/// State of a run at one time.
+#[derive(Clone, Copy)]
+pub(super) struct Snapshot<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) statistics: &'a Statistics,
+    /// Time since the start.
+    pub(super) elapsed: Duration,
+    /// Time after which a signal ended the run.
+    pub(super) interrupted_at: Option<Duration>,
+}
 
 /// Result of a run.
 pub(super) struct Result<'a> {
@@ -10,7 +21,8 @@ pub(super) struct Result<'a> {
     pub(super) statistics: &'a Statistics,
     /// CPU time of the server during the run.
     pub(super) server_cpu_ns: Option<u64>,
-    pub(super) is_stopped: bool,
+    /// Time after which a signal ended the run.
+    pub(super) interrupted_at: Option<Duration>,
     /// Conditions of `--fail-if` that hold.
     pub(super) failed: &'a [String],
 }
@@ -26,12 +38,13 @@ impl Result<'_> {
             .collect();
         json!({
             "type": "result",
-            "scenario": plan.flow.name(),
+            "scenario": plan.scenario_name(),
             "target": plan.target.to_string(),
             "transport": plan.transport.name(),
             "connection_use": plan.transport.is_stream().then(|| connection_use(plan.connections)),
             "offered_per_s": plan.rate,
-            "seconds": plan.length.as_secs_f64(),
+            "planned_seconds": plan.length.as_secs_f64(),
+            "seconds": self.length().as_secs_f64(),
             "users": plan.users.count(),
             "started": counters.started,
             "achieved_per_s": statistics.achieved(),
@@ -56,7 +69,8 @@ impl Result<'_> {
             "server_cpu_us_each": self.server_us(),
             "valid": health.bottleneck().is_none(),
             "invalid_because": health.bottleneck(),
-            "stopped": self.is_stopped,
+            "interrupted": self.interrupted_at.is_some(),
+            "cut_off": statistics.cut_off(),
             "target_loss": statistics.target_loss(),
             "failed_conditions": self.failed,
         })
@@ -68,19 +82,10 @@ impl Result<'_> {
         let Self { plan, statistics, .. } = self;
         let (counters, health) = (statistics.counters(), statistics.health());
         let mut lines = vec![format!(
-            "{} to {} over {}: offered {:.0}/s for {:.1} s, {} attempts started",
-            plan.flow.name(),
-            plan.target,
-            match plan.transport.is_stream() {
-                true => format!(
-                    "{}, connections: {}",
-                    plan.transport.via_token(),
-                    connection_use(plan.connections)
-                ),
-                false => plan.transport.via_token().to_owned(),
-            },
+            "{}: offered {:.0}/s for {:.1} s, {} attempts started",
+            title(plan),
             plan.rate,
-            plan.length.as_secs_f64(),
+            self.length().as_secs_f64(),
             counters.started
         )];
         let failures: Vec<String> =
@@ -96,20 +101,19 @@ impl Result<'_> {
             "  retransmissions  {} for {} requests",
             counters.retransmissions, counters.requests
         ));
-        for (delay, title) in [
-            (Delay::Response, "response time"),
-            (Delay::FirstResponse, "first response"),
-            (Delay::Disconnect, "BYE"),
-        ] {
+        for (delay, title) in DELAYS {
             if let Some(text) = percentile_text(statistics, delay) {
                 lines.push(format!("  {title}  {text}"));
             }
         }
         lines.push(format!(
-            "  generator  lag p99 {:.3} ms, {} late, {} dropped; {:.1} µs of CPU for each attempt, {:.0} % of a processor",
+            "  generator  lag p99 {:.3} ms, {} late, {} dropped",
             milliseconds(health.lag_p99),
             statistics.late(),
             health.dropped,
+        ));
+        lines.push(format!(
+            "  generator's CPU  {:.1} µs for each attempt, {:.0} % of a processor",
             self.generator_us(),
             health.cpu_share * 100.0
         ));
@@ -125,11 +129,15 @@ impl Result<'_> {
         }
         if let Some(reason) = health.bottleneck() {
             lines.push(format!(
-                "  INVALID: the generator was the bottleneck: {reason}; lower --rate or raise --threads"
+                "  INVALID: the generator was the bottleneck: {reason}\n  lower --rate or raise --threads"
             ));
         }
-        if self.is_stopped {
-            lines.push("  stopped before its end".to_owned());
+        if self.interrupted_at.is_some() {
+            lines.push(format!(
+                "  INTERRUPTED before {:.1} s; {} open attempts were cut off and are in no figure",
+                plan.length.as_secs_f64(),
+                statistics.cut_off()
+            ));
         }
         lines.extend(statistics.target_loss().map(|text| format!("  FAILED: {text}")));
         lines.extend(self.failed.iter().map(|limit| format!("  FAILED: {limit}")));
@@ -140,13 +148,33 @@ impl Result<'_> {
         self.statistics.successes() as f64 / (self.statistics.ended() as f64).max(1.0)
     }
 
+    /// Time in which attempts were started.
+    fn length(&self) -> Duration {
+        self.interrupted_at.unwrap_or(self.plan.length)
+    }
+
+    /// Number of attempts that cost CPU time; at least 1.
+    fn attempts(&self) -> f64 {
+        ((self.statistics.ended() + self.statistics.cut_off()) as f64).max(1.0)
+    }
+
     fn generator_us(&self) -> f64 {
-        self.statistics.generator_cpu().as_secs_f64() * 1e6 / (self.statistics.ended() as f64).max(1.0)
+        self.statistics.generator_cpu().as_secs_f64() * 1e6 / self.attempts()
     }
 
     fn server_us(&self) -> Option<f64> {
-        self.server_cpu_ns.map(|ns| ns as f64 / 1e3 / (self.statistics.ended() as f64).max(1.0))
+        self.server_cpu_ns.map(|ns| ns as f64 / 1e3 / self.attempts())
     }
+}
+
+/// Scenario, target and transport.
+fn title(plan: &Plan) -> String {
+    let use_of_connections = match plan.transport.is_stream() {
+        true => format!(", connections: {}", connection_use(plan.connections)),
+        false => String::new(),
+    };
+    let transport = plan.transport.via_token();
+    format!("{} to {} over {transport}{use_of_connections}", plan.scenario_name(), plan.target)
 }
 
 /// Name of the use of connections, as on the command line.
@@ -190,8 +218,9 @@ pub(super) fn second_json(second: u64, statistics: &Statistics) -> String {
 }
 
 /// Line of progress after a second.
-pub(super) fn second_line(second: u64, seconds: f64, statistics: &Statistics) -> String {
+pub(super) fn second_line(second: u64, length: Duration, statistics: &Statistics) -> String {
     let (counters, health) = (statistics.counters(), statistics.health());
+    let seconds = length.as_secs_f64();
     let time = match second as f64 <= seconds.ceil() {
         true => format!("{second} of {seconds:.0} s"),
         false => format!("{second} s, waiting for open attempts"),
@@ -208,6 +237,110 @@ pub(super) fn second_line(second: u64, seconds: f64, statistics: &Statistics) ->
     )
 }
 
+/// Counts at one time, from which the view computes rates.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sample {
+    elapsed: Duration,
+    /// Planned attempts, of which some may not have been started.
+    offered: u64,
+    successful: u64,
+    failed: u64,
+    retransmissions: u64,
+}
+
+impl Sample {
+    pub(super) fn of(snapshot: &Snapshot<'_>) -> Self {
+        let Snapshot { statistics, elapsed, .. } = *snapshot;
+        let counters = statistics.counters();
+        Self {
+            elapsed,
+            offered: counters.started + counters.dropped,
+            successful: statistics.successes(),
+            failed: statistics.ended() - statistics.successes(),
+            retransmissions: counters.retransmissions,
+        }
+    }
+}
+
+/// Lines of the view on a terminal, each below 80 columns; the rates are since `before`.
+pub(super) fn screen(snapshot: &Snapshot<'_>, before: &Sample) -> Vec<String> {
+    let Snapshot { plan, statistics, .. } = *snapshot;
+    let (now, counters, health) = (Sample::of(snapshot), statistics.counters(), statistics.health());
+    let span = now.elapsed.saturating_sub(before.elapsed).as_secs_f64().max(1e-9);
+    let row = |title: &str, now: u64, before: u64, more: &str| {
+        let rate = now.saturating_sub(before) as f64 / span;
+        format!("{title:<13} {rate:>9.0}/s {now:>12} {more}")
+    };
+    let share = |part: u64, of: u64| format!("{:6.2} %", part as f64 * 100.0 / (of as f64).max(1.0));
+    let failures: Vec<String> =
+        statistics.failures().map(|(name, count)| format!("{name}: {count}")).collect();
+    let mut lines = vec![
+        format!("{}, {:.0}/s", title(plan), plan.rate),
+        time_line(snapshot),
+        format!("{:13} {:>11} {:>12}", "", "now", "total"),
+        row(
+            "offered",
+            now.offered,
+            before.offered,
+            &format!("open {}, dropped {}", statistics.open(), counters.dropped),
+        ),
+        row("successful", now.successful, before.successful, &share(now.successful, statistics.ended())),
+        row(
+            "failed",
+            now.failed,
+            before.failed,
+            &format!("{} {}", share(now.failed, statistics.ended()), failures.join(", ")),
+        ),
+        row(
+            "retransmitted",
+            now.retransmissions,
+            before.retransmissions,
+            &format!("{} of the requests", share(now.retransmissions, counters.requests)),
+        ),
+    ];
+    for (delay, title) in DELAYS {
+        if let Some(text) = percentile_text(statistics, delay) {
+            lines.push(format!("{title:<14} {text}"));
+        }
+    }
+    lines.push(format!(
+        "{:<14} lag p99 {:.2} ms, {} late, CPU {:.0} % of a processor",
+        "generator",
+        milliseconds(health.lag_p99),
+        statistics.late(),
+        health.cpu_share * 100.0
+    ));
+    if let Some(reason) = health.bottleneck() {
+        lines.push(format!("INVALID: {reason}"));
+    }
+    lines.iter_mut().for_each(|line| *line = cut(line));
+    lines
+}
+
+/// Bar, elapsed time and time left.
+fn time_line(snapshot: &Snapshot<'_>) -> String {
+    let length = snapshot.plan.length.as_secs_f64();
+    let elapsed = snapshot.elapsed.as_secs_f64();
+    let share = if length > 0.0 { (elapsed / length).min(1.0) } else { 1.0 };
+    let full = (share * f64::from(BAR)) as usize;
+    let bar = format!("[{}{}]", "#".repeat(full), "-".repeat(usize::from(BAR) - full));
+    let rest = match snapshot.interrupted_at {
+        Some(_) => "interrupted, ending open attempts".to_owned(),
+        None if elapsed < length => {
+            format!("{elapsed:.0} of {length:.0} s, {:.0} s left; Ctrl-C ends it", (length - elapsed).ceil())
+        }
+        None => format!("{length:.0} s done, waiting for {} open attempts", snapshot.statistics.open()),
+    };
+    format!("{bar} {rest}")
+}
+
+fn cut(line: &str) -> String {
+    match line.char_indices().nth(COLUMNS) {
+        Some(_) => line.chars().take(COLUMNS - 1).chain(['…']).collect(),
+        None => line.trim_end().to_owned(),
+    }
+}
+
 fn percentiles(statistics: &Statistics, delay: Delay) -> Value {
     let value = |percentile| statistics.percentile(delay, percentile).map(milliseconds);
     json!({ "p50": value(50.0), "p90": value(90.0), "p99": value(99.0), "p99_9": value(99.9), "max": value(100.0) })
@@ -216,10 +349,11 @@ fn percentiles(statistics: &Statistics, delay: Delay) -> Value {
 fn percentile_text(statistics: &Statistics, delay: Delay) -> Option<String> {
     let value = |percentile| statistics.percentile(delay, percentile).map(milliseconds);
     Some(format!(
-        "p50 {:.2} ms, p90 {:.2}, p99 {:.2}, max {:.2}",
+        "p50 {:.2} ms, p90 {:.2}, p99 {:.2}, p99.9 {:.2}, max {:.2}",
         value(50.0)?,
         value(90.0)?,
         value(99.0)?,
+        value(99.9)?,
         value(100.0)?
     ))
 }
@@ -227,3 +361,14 @@ fn percentile_text(statistics: &Statistics, delay: Delay) -> Option<String> {
 fn milliseconds(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
+
+/// Delays that are shown, with their titles.
+const DELAYS: [(Delay, &str); 3] = [
+    (Delay::Response, "response time"),
+    (Delay::FirstResponse, "first response"),
+    (Delay::Disconnect, "BYE"),
+];
+/// Columns of the view.
+const COLUMNS: usize = 79;
+/// Length of the progress bar.
+const BAR: u8 = 30;

@@ -102,6 +102,11 @@ impl Running {
         self.ready().split(' ').find_map(|word| word.strip_prefix("udp:")).unwrap().to_owned()
     }
 
+    /// Number of the process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends SIGTERM.
     pub(crate) fn end(&self) {
         self.signal("-TERM");

@@ -24,8 +24,8 @@ use ringway_transaction::{Answer, BranchKey, ClientId, Notice, SipFramer, Slab, 
 /// Open-loop load of one thread: the callers or the callees of a scenario. A [`Node`]; its actions are reports.
 ///
 /// A caller starts attempts at the planned times of [`Config::arrivals`], a callee at each first request. Addresses that
-/// requests go to are [`Config::remote`] and, inside a dialog without routes, the peer's Contact: the driver refuses addresses
-/// that it must not send to.
+/// requests go to are [`Config::remote`] and, inside a dialog without routes and outbound proxy, the peer's Contact: the driver
+/// refuses addresses that it must not send to.
 #[derive(Debug)]
 pub struct Generator {
     /// Its scenario has the values of the keywords that do not change.
@@ -299,7 +299,7 @@ impl Generator {
         if attempt.client != Some(client) {
             // RFC 3261 §13.2.2.4: the ACK is sent again for each retransmitted 2xx.
             if message.method() == Method::Invite && status / 100 == 2 && !attempt.ack.is_empty() {
-                cx.out.send(attempt.dialog_flow(), Token::NONE, &attempt.ack);
+                cx.out.send(attempt.dialog_flow(&self.config), Token::NONE, &attempt.ack);
             }
             return;
         }

@@ -51,7 +51,7 @@ impl Generator {
             attempt.times.bye.get_or_insert(cx.now);
         }
         let flow = match template.uses.next_url {
-            true => attempt.dialog_flow(),
+            true => attempt.dialog_flow(&self.config),
             false => attempt.flow,
         };
         let random = self.rng.next_u64();

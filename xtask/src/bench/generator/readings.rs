@@ -6,7 +6,7 @@ use crate::interop::{self, Stage};
 use anyhow::{Context, Result};
 use ringway_lab::floor;
 use ringway_lab::load::in_memory::{PAUSE, messages};
-use ringway_lab::load::{Delay, Flow, Length, Plan, Spacing, Statistics, Transport, Users, run};
+use ringway_lab::load::{Delay, Flow, Length, Plan, Statistics, Users, run};
 use ringway_lab::subject::{Environment, Subject, free_port};
 use std::net::{SocketAddrV4, UdpSocket};
 use std::thread;
@@ -76,24 +76,11 @@ impl Field {
             Kind::Call => USERS_CALL,
         };
         let plan = Plan {
-            target: self.peer().into(),
-            transport: Transport::Udp,
-            connections: Default::default(),
-            allowed_hosts: Vec::new(),
-            flow: kind.flow(),
             rate,
-            spacing: Spacing::Fixed,
             length: Duration::from_secs_f64((f64::from(attempts) - 0.5) / rate),
-            users: users(0, count)?,
-            peers: users(count, count)?,
-            domain: "localhost".to_owned(),
-            local: super::HOST.into(),
-            sources: 1,
-            sockets: 1,
-            threads: 1,
             ring: Length::Fixed(PAUSE),
             talk: Length::Fixed(PAUSE),
-            timers: Default::default(),
+            ..Plan::new(self.peer().into(), kind.flow(), users(0, count)?, users(count, count)?)
         };
         run(&plan)?.finish()
     }
@@ -118,12 +105,11 @@ impl Field {
             ("NEXT", String::new()),
             ("CONTACT", caller.to_string()),
             ("TRANSPORT", "udp".to_owned()),
-            ("AFTER", "500".to_owned()),
         ];
         let sipp = |scenario, port, server| Sipp {
             scenario,
             role: scenario,
-            parts: if point.kind == Kind::Call { &["stateful"] } else { &["server"] },
+            parts: if point.kind == Kind::Call { &["stateful"] } else { &[] },
             words: &words,
             users: &users,
             port,

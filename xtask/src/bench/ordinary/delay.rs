@@ -1,14 +1,14 @@
-//! Delay of the answer to a REGISTER at several rates, measured by a generator that never sleeps.
+//! Delay of the answer to a REGISTER at several rates, measured by the generator with busy waiting.
 
-use super::Plan;
+use super::{Plan, generator};
 use crate::bench::report::{Row, Verdict};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use ringway_lab::floor::Kind;
-use ringway_lab::open_loop::Pace;
-use ringway_lab::register::Expect;
+use ringway_lab::load::{Delay, Flow, Session, Spacing};
 use ringway_lab::statistics::median;
 use ringway_lab::subject::{Environment, Routing, Settings, Store, Subject, Under};
 use ringway_lab::template::Carrier;
+use std::time::Duration;
 
 /// Requests a second.
 const RATES: [u32; 4] = [100, 1000, 3000, 20_000];
@@ -25,11 +25,16 @@ const USERS: u32 = 10_000;
 /// Fewest requests in a reading, so that its 99th percentile is more than one request.
 const REQUESTS_MIN: u32 = 300;
 
-/// A server and what it answers.
+/// A server, and the generator with its users.
 struct Side {
     name: &'static str,
-    subject: Result<Subject>,
-    expect: Expect,
+    server: Result<Server>,
+}
+
+struct Server {
+    /// Ends with the value.
+    _subject: Subject,
+    session: Option<Session>,
 }
 
 /// Median and 99th percentile of the delay, in microseconds; medians of the rounds.
@@ -40,29 +45,54 @@ struct Quantiles {
 }
 
 pub(super) fn rows(environment: &Environment, plan: Plan) -> Vec<Row> {
+    let side = |name, subject: Result<Subject>| Side { name, server: subject.and_then(Server::start) };
     let mut sides = [
-        Side { name: "echo", subject: environment.floor(Kind::BlockingEcho, USERS), expect: Expect::Echo },
-        Side { name: "kamailio", subject: kamailio(environment), expect: Expect::Ok },
-        Side { name: "ringway", subject: ringway(environment), expect: Expect::Ok },
+        side("echo", environment.floor_between(Kind::BlockingEcho, &[])),
+        side("kamailio", kamailio(environment)),
+        side("ringway", ringway(environment)),
     ];
     RATES.iter().map(|&rate| row(&mut sides, rate, plan)).collect()
 }
 
 fn kamailio(environment: &Environment) -> Result<Subject> {
     let program = environment.kamailio.as_ref().context("kamailio is not installed")?;
-    let settings = Settings::open(USERS, Routing::Stateful);
-    registered(environment.kamailio(program, &settings, Carrier::Udp)?)
+    environment.kamailio(program, &Settings::open(USERS, Routing::Stateful), Carrier::Udp)
 }
 
 fn ringway(environment: &Environment) -> Result<Subject> {
     let store = Store::Sqlite(environment.folder.join("delay.db"));
     let settings = Settings { store, ..Settings::open(USERS, Routing::Stateful) };
-    registered(environment.ringway(&settings, Under::Itself)?)
+    environment.ringway(&settings, Under::Itself)
 }
 
-fn registered(mut subject: Subject) -> Result<Subject> {
-    subject.register_all(Expect::Ok)?;
-    Ok(subject)
+impl Server {
+    /// Registers all users.
+    fn start(subject: Subject) -> Result<Self> {
+        // Exponential intervals have no fixed phase to a clock of the server.
+        let plan = ringway_lab::load::Plan {
+            spacing: Spacing::Poisson,
+            ..generator::plan(Flow::Update, USERS, subject.port())?
+        };
+        Ok(Self { session: Some(Session::open(&plan)?.spinning()), _subject: subject })
+    }
+
+    fn reading(&mut self, rate: u32) -> Result<Quantiles> {
+        let session = self.session.take().context("an earlier reading failed")?;
+        // One second, or as long as the 99th percentile needs.
+        let length = Duration::from_secs(1).max(Duration::from_secs(REQUESTS_MIN.into()) / rate);
+        let (statistics, session) = session.start(rate.into(), length)?.finish_session()?;
+        self.session = Some(session);
+        let offered = statistics.offered() * length.as_secs_f64();
+        let lost = offered - statistics.successes() as f64;
+        if lost > LOST_MAX * offered {
+            bail!("{lost:.0} of {offered:.0} requests had no answer");
+        }
+        let quantile = |percent| {
+            let delay = statistics.percentile(Delay::Response, percent);
+            delay.map(|delay| delay.as_secs_f64() * 1e6).context("no request was answered")
+        };
+        Ok(Quantiles { p50: quantile(50.0)?, p99: quantile(99.0)? })
+    }
 }
 
 /// Measures all sides at one rate in turn.
@@ -70,13 +100,12 @@ fn row(sides: &mut [Side; 3], rate: u32, plan: Plan) -> Row {
     let what = format!("delay of the answer to a REGISTER at {rate}/s, p50 / p99");
     let target = format!("p99 ≤ echo + {ADDED_US_MAX} µs");
     eprintln!("{what}");
-    // One second, or as long as the 99th percentile needs.
-    let pace = Pace { rate, operations: rate.max(REQUESTS_MIN) };
     let mut taken: [Result<Vec<Quantiles>>; 3] = [Ok(Vec::new()), Ok(Vec::new()), Ok(Vec::new())];
     for round in 1..=plan.rounds {
         for (side, taken) in sides.iter_mut().zip(&mut taken) {
             let Ok(readings) = taken else { continue };
-            match reading(side, pace) {
+            let server = side.server.as_mut().map_err(|error| anyhow::anyhow!("{error:#}"));
+            match server.and_then(|server| server.reading(rate)) {
                 Ok(quantiles) => {
                     let shown = words(quantiles);
                     eprintln!("  round {round} of {}: {} {shown}", plan.rounds, side.name);
@@ -102,15 +131,6 @@ fn row(sides: &mut [Side; 3], rate: u32, plan: Plan) -> Row {
         }
         (Err(error), _) | (_, Err(error)) => Row::failed(&what, &target, &error),
     }
-}
-
-fn reading(side: &mut Side, pace: Pace) -> Result<Quantiles> {
-    let subject = side.subject.as_mut().map_err(|error| anyhow::anyhow!("{error:#}"))?;
-    let delays = subject.delays(side.expect, pace)?;
-    if f64::from(delays.lost) > LOST_MAX * f64::from(pace.operations) {
-        anyhow::bail!("{} of {} requests had no answer", delays.lost, pace.operations);
-    }
-    Ok(Quantiles { p50: delays.quantile_us(0.5), p99: delays.quantile_us(0.99) })
 }
 
 fn medians(readings: &[Quantiles]) -> Quantiles {

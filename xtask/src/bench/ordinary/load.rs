@@ -1,13 +1,14 @@
-//! Load by SIPp at a fixed rate on one server after another, and the CPU time that each uses for it.
+//! Load at a fixed rate on one server after another, and the CPU time that each uses for it.
 
 use super::Plan;
-use crate::interop::sipp::{Connections, Load, Sipp, Statistics, User};
-use crate::interop::{Stage, Transport};
+use super::generator::Generator;
+use super::point::{Played, Point, Traffic};
+use super::sipp::Phones;
 use anyhow::{Context, Result, anyhow};
-use ringway_lab::digest::{Algorithm, PASSWORD};
+use ringway_lab::digest::Algorithm;
 use ringway_lab::floor::Kind;
 use ringway_lab::statistics::median;
-use ringway_lab::subject::{Environment, Routing, Settings, Store, Subject, Under, free_port};
+use ringway_lab::subject::{Environment, Routing, Settings, Store, Subject, Under};
 use ringway_lab::template::Carrier;
 use std::thread;
 use std::time::Duration;
@@ -15,50 +16,24 @@ use std::time::Duration;
 /// Maximum share of failed or retransmitted operations in a valid reading.
 const FAULTS_MAX: f64 = 0.01;
 
-/// Minimum share of the rate that SIPp must reach in a valid reading.
-const RATE_MIN: f64 = 0.95;
-
-/// Time from the start of the last operation to its end, and of SIPp's own start and end.
-const LAST_OPERATION_S: f64 = 0.25;
-
 /// Time after a reading for what a server with a store on disk still has to write.
 pub(super) const WRITING: Duration = Duration::from_millis(1300);
 
 /// The same for other servers, which only finish what they do.
 const FINISHING: Duration = Duration::from_millis(200);
 
-/// Messages of an operation.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Traffic {
-    /// REGISTER, 200.
-    Register,
-    /// REGISTER, 401, REGISTER, 200.
-    RegisterPair,
-    /// INVITE, 100 if stateful, 180, 200, ACK, BYE, 200.
-    Call,
-}
-
-/// An offered load.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Point {
-    pub(super) what: &'static str,
-    pub(super) traffic: Traffic,
-    /// Operations a second.
-    pub(super) rate: u32,
-    pub(super) carrier: Carrier,
-    pub(super) routing: Routing,
-}
-
-/// A server in the comparison.
+/// A server in the comparison, and what loads it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Side {
-    /// Sends the same messages without reading them.
+    /// Sends the same messages and reads only their first line.
     Echo,
     Kamailio,
     /// With SQLite, relaxed.
     Ringway,
     /// With `memory:`.
     RingwayInMemory,
+    /// Like [`Side::Ringway`], with SIPp as load.
+    RingwayBySipp,
 }
 
 /// Result of one reading.
@@ -66,6 +41,8 @@ pub(super) enum Side {
 struct Reading {
     /// CPU time of the whole server per operation, in microseconds.
     us: f64,
+    /// Share of successful operations.
+    success: f64,
     /// Reason for which the reading does not count.
     fault: Option<String>,
 }
@@ -77,18 +54,16 @@ pub(super) struct Readings {
     taken: Result<Vec<Reading>>,
 }
 
-/// A server with its phones.
+/// A server with its load.
 struct Player {
     side: Side,
     subject: Subject,
-    /// Folder of SIPp's files.
-    stage: Stage,
-    /// Port of the caller, or of the registering phone.
-    caller: u16,
-    /// Port of the called phone.
-    callee: u16,
-    /// Number of runs so far.
-    runs: u32,
+    load: Load,
+}
+
+enum Load {
+    Generator(Box<Generator>),
+    Sipp(Phones),
 }
 
 impl Side {
@@ -98,13 +73,14 @@ impl Side {
             Self::Kamailio => "kamailio",
             Self::Ringway => "ringway",
             Self::RingwayInMemory => "ringway with memory:",
+            Self::RingwayBySipp => "ringway with SIPp",
         }
     }
 
     /// Time after a reading in which the server's CPU time still counts.
     const fn rest(self) -> Duration {
         match self {
-            Self::Ringway => WRITING,
+            Self::Ringway | Self::RingwayBySipp => WRITING,
             Self::Echo | Self::Kamailio | Self::RingwayInMemory => FINISHING,
         }
     }
@@ -116,8 +92,10 @@ impl Readings {
     /// # Errors
     /// There is no valid reading.
     pub(super) fn us(&self) -> Result<[f64; 3]> {
-        let taken = self.taken.as_ref().map_err(|error| anyhow!("{}: {error:#}", self.side.name()))?;
-        let valid = || taken.iter().filter(|reading| reading.fault.is_none()).map(|reading| reading.us);
+        let valid = || self.valid().map(|reading| reading.us);
+        if let Err(error) = &self.taken {
+            return Err(anyhow!("{}: {error:#}", self.side.name()));
+        }
         if valid().count() == 0 {
             return Err(anyhow!("{}: no valid reading: {}", self.side.name(), self.faults().join("; ")));
         }
@@ -126,25 +104,44 @@ impl Readings {
         Ok([median(valid()), low, high])
     }
 
+    /// Median share of successful operations in the valid readings.
+    pub(super) fn success(&self) -> f64 {
+        median(self.valid().map(|reading| reading.success))
+    }
+
+    /// One valid reading.
+    #[cfg(test)]
+    pub(super) fn fixed(side: Side, us: f64, success: f64) -> Self {
+        Self { side, taken: Ok(vec![Reading { us, success, fault: None }]) }
+    }
+
     /// Reasons of the readings that do not count.
     pub(super) fn faults(&self) -> Vec<String> {
-        let taken = self.taken.as_ref().map(Vec::as_slice).unwrap_or_default();
-        taken.iter().filter_map(|reading| reading.fault.clone()).collect()
+        self.all().filter_map(|reading| reading.fault.clone()).collect()
+    }
+
+    fn valid(&self) -> impl Iterator<Item = &Reading> {
+        self.all().filter(|reading| reading.fault.is_none())
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Reading> {
+        self.taken.as_ref().map(Vec::as_slice).unwrap_or_default().iter()
     }
 }
 
 impl Point {
-    /// Number of operations in a reading.
+    /// Number of operations in a reading, and of users.
     fn operations(&self, plan: Plan) -> u32 {
         self.rate * plan.seconds
     }
 
     fn settings(&self, environment: &Environment, side: Side, plan: Plan) -> Settings {
+        let database =
+            |end: &str| environment.folder.join(format!("{}{end}.db", self.what.replace(' ', "-")));
         let store = match side {
             Side::RingwayInMemory => Store::Memory,
-            Side::Echo | Side::Kamailio | Side::Ringway => {
-                Store::Sqlite(environment.folder.join(format!("{}.db", self.what.replace(' ', "-"))))
-            }
+            Side::Echo | Side::Kamailio | Side::Ringway => Store::Sqlite(database("")),
+            Side::RingwayBySipp => Store::Sqlite(database("-sipp")),
         };
         let challenge = (self.traffic == Traffic::RegisterPair).then_some(Algorithm::Md5);
         Settings { store, challenge, ..Settings::open(self.operations(plan), self.routing) }
@@ -156,40 +153,23 @@ impl Point {
             (Traffic::Call, Carrier::Udp, Routing::Stateless) => Kind::BlockingRelayStateless,
             (Traffic::Call, Carrier::Udp, _) => Kind::BlockingRelay,
             (Traffic::Register | Traffic::RegisterPair, Carrier::Tcp, _) => Kind::BlockingStream,
-            (Traffic::Register | Traffic::RegisterPair, Carrier::Udp, _) => Kind::BlockingEcho,
+            (Traffic::Register, Carrier::Udp, _) => Kind::BlockingEcho,
+            (Traffic::RegisterPair, Carrier::Udp, _) => Kind::BlockingChallenge,
         }
-    }
-
-    const fn transport(&self) -> Transport {
-        transport(self.carrier)
-    }
-
-    /// Users in the order in which they register or call; each calls the next one.
-    fn users(&self, plan: Plan) -> Vec<User> {
-        let count = self.operations(plan);
-        let name = |number: u32| format!("u{:07}", number % count);
-        // SIPp reads a password with spaces in quotes.
-        let user = |number| User {
-            name: name(number),
-            password: format!("\"{PASSWORD}\""),
-            callee: name(number + 1),
-        };
-        (0..count).map(user).collect()
     }
 }
 
 /// Measures all sides in turn (A B C, A B C, …), after one run of each that is not counted.
 pub(super) fn measure(environment: &Environment, point: &Point, sides: &[Side], plan: Plan) -> Vec<Readings> {
     eprintln!("{} at {}/s", point.what, point.rate);
-    let users = point.users(plan);
     let mut players: Vec<Result<Player>> =
-        sides.iter().map(|&side| Player::start(environment, point, side, plan, &users)).collect();
+        sides.iter().map(|&side| Player::start(environment, point, side, plan)).collect();
     let mut all: Vec<Readings> = sides.iter().map(|&side| Readings { side, taken: Ok(Vec::new()) }).collect();
     for round in 1..=plan.rounds {
         for (player, readings) in players.iter_mut().zip(&mut all) {
             let Ok(taken) = &mut readings.taken else { continue };
             let reading = match player {
-                Ok(player) => player.reading(point, plan, &users),
+                Ok(player) => player.reading(point, plan),
                 Err(error) => Err(anyhow!("{error:#}")),
             };
             let name = readings.side.name();
@@ -215,156 +195,61 @@ pub(super) fn measure(environment: &Environment, point: &Point, sides: &[Side], 
 }
 
 impl Player {
-    /// Starts the server and registers all users from the ports of the later runs.
-    fn start(
-        environment: &Environment,
-        point: &Point,
-        side: Side,
-        plan: Plan,
-        users: &[User],
-    ) -> Result<Self> {
+    /// Starts the server and registers its users.
+    fn start(environment: &Environment, point: &Point, side: Side, plan: Plan) -> Result<Self> {
         let settings = point.settings(environment, side, plan);
-        let (caller, callee) = (free_port()?, free_port()?);
         let subject = match side {
-            Side::Echo => environment.floor_between(point.floor(), &[caller, callee])?,
+            Side::Echo => environment.floor_between(point.floor(), &[])?,
             Side::Kamailio => {
                 let program = environment.kamailio.as_ref().context("kamailio is not installed")?;
                 environment.kamailio(program, &settings, point.carrier)?
             }
-            Side::Ringway | Side::RingwayInMemory => {
+            Side::Ringway | Side::RingwayInMemory | Side::RingwayBySipp => {
                 if settings.challenge.is_some() {
                     environment.import_users(&settings)?;
                 }
                 environment.ringway(&settings, Under::Itself)?
             }
         };
-        let folder = environment.folder.join(format!("sipp-{}", subject.port()));
-        std::fs::create_dir(&folder).with_context(|| folder.display().to_string())?;
-        let mut player = Self { side, subject, stage: Stage::outside(folder), caller, callee, runs: 0 };
-        let statistics = match (point.traffic, side) {
-            (Traffic::Call, Side::Echo) => return Ok(player),
-            // Over UDP, as a binding over TCP ends with its connection; from the port at which the called phone will listen.
-            (Traffic::Call, _) => {
-                let phone = Phone { port: callee, contact: callee, carrier: Carrier::Udp };
-                player.register(point, phone, 2 * point.rate, users)?
+        let load = match side {
+            Side::RingwayBySipp => {
+                Load::Sipp(Phones::start(environment, point, settings.users, subject.port())?)
             }
-            (Traffic::Register | Traffic::RegisterPair, _) => {
-                player.register(point, phone_at(point, caller)?, 2 * point.rate, users)?
+            Side::Echo | Side::Kamailio | Side::Ringway | Side::RingwayInMemory => {
+                Load::Generator(Generator::start(point, settings.users, subject.port())?.into())
             }
         };
-        match statistics.successful {
-            0 => Err(anyhow!("{} accepts no REGISTER", side.name())),
-            _ => Ok(player),
-        }
+        thread::sleep(side.rest());
+        Ok(Self { side, subject, load })
     }
 
-    fn reading(&mut self, point: &Point, plan: Plan, users: &[User]) -> Result<Reading> {
+    fn reading(&mut self, point: &Point, plan: Plan) -> Result<Reading> {
         let before = self.subject.process.cpu_ns()?;
-        let statistics = match point.traffic {
-            Traffic::Call => self.call(point, users)?,
-            Traffic::Register | Traffic::RegisterPair => {
-                self.register(point, phone_at(point, self.caller)?, point.rate, users)?
-            }
+        let played = match &mut self.load {
+            Load::Generator(generator) => generator.play(point, plan.seconds)?,
+            Load::Sipp(phones) => phones.play(point)?,
         };
         thread::sleep(self.side.rest());
         let used = self.subject.process.cpu_ns()?.saturating_sub(before);
         let operations = f64::from(point.operations(plan));
         Ok(Reading {
             us: used as f64 / 1000.0 / operations,
-            fault: fault(&statistics, operations, point.rate),
+            success: played.successful as f64 / operations,
+            fault: fault(played, operations),
         })
     }
-
-    /// Registers every user once at `rate`.
-    fn register(&mut self, point: &Point, phone: Phone, rate: u32, users: &[User]) -> Result<Statistics> {
-        self.runs += 1;
-        let parts: &[&str] = match (point.traffic, self.side) {
-            (Traffic::RegisterPair, Side::Echo) => &["echo", "echo-digest"],
-            (_, Side::Echo) => &["echo"],
-            (Traffic::RegisterPair, _) => &["digest", "server"],
-            (Traffic::Register | Traffic::Call, _) => &["server"],
-        };
-        let words = [
-            ("CSEQ", (2 * self.runs).to_string()),
-            ("NEXT", (2 * self.runs + 1).to_string()),
-            ("CONTACT", phone.contact.to_string()),
-            ("TRANSPORT", point.transport().name().to_owned()),
-            ("AFTER", if self.side == Side::Echo { "0" } else { "500" }.to_owned()),
-        ];
-        let mut sipp = self.sipp(point, "load-register", phone.port, users);
-        (sipp.parts, sipp.words, sipp.transport) = (parts, &words, transport(phone.carrier));
-        sipp.load = Some(Load { rate, calls: users.len() });
-        sipp.play(&self.stage)
-    }
-
-    /// Lets every user call the next one.
-    fn call(&mut self, point: &Point, users: &[User]) -> Result<Statistics> {
-        let mut answering = self.sipp(point, "load-answer", self.callee, users);
-        answering.server = None;
-        let _answering = answering.start(&self.stage)?;
-        let mut calling = self.sipp(point, "load-call", phone_at(point, self.caller)?.port, users);
-        if point.routing == Routing::Stateful {
-            calling.parts = &["stateful"];
-        }
-        calling.play(&self.stage)
-    }
-
-    fn sipp<'a>(&self, point: &Point, scenario: &'a str, port: u16, users: &'a [User]) -> Sipp<'a> {
-        Sipp {
-            scenario,
-            role: scenario,
-            parts: &[],
-            words: &[],
-            users,
-            port,
-            server: Some(self.subject.port()),
-            transport: point.transport(),
-            connections: Connections::One,
-            contact: None,
-            load: Some(Load { rate: point.rate, calls: users.len() }),
-        }
-    }
-}
-
-const fn transport(carrier: Carrier) -> Transport {
-    match carrier {
-        Carrier::Udp => Transport::Udp,
-        Carrier::Tcp => Transport::Tcp,
-    }
-}
-
-/// Ports of a registering phone.
-#[derive(Clone, Copy)]
-struct Phone {
-    /// Its own port.
-    port: u16,
-    /// Port in its Contact, the same in all runs, so that they refresh a binding.
-    contact: u16,
-    /// Transport of the REGISTER; that of the Contact is the point's.
-    carrier: Carrier,
-}
-
-/// A phone over TCP has another port for each connection, as the last one is not free again at once.
-fn phone_at(point: &Point, contact: u16) -> Result<Phone> {
-    let port = match point.carrier {
-        Carrier::Udp => contact,
-        Carrier::Tcp => free_port()?,
-    };
-    Ok(Phone { port, contact, carrier: point.carrier })
 }
 
 /// Reason for which a reading does not count.
-fn fault(statistics: &Statistics, operations: f64, rate: u32) -> Option<String> {
-    let failed = operations - statistics.successful as f64;
+fn fault(played: Played, operations: f64) -> Option<String> {
+    let failed = operations - played.successful as f64;
     if failed > FAULTS_MAX * operations {
         return Some(format!("{failed} of {operations} operations failed"));
     }
-    if statistics.retransmissions as f64 > FAULTS_MAX * operations {
-        return Some(format!("{} retransmissions in {operations} operations", statistics.retransmissions));
+    if played.retransmissions as f64 > FAULTS_MAX * operations {
+        return Some(format!("{} retransmissions in {operations} operations", played.retransmissions));
     }
-    let seconds_max = operations / (RATE_MIN * f64::from(rate)) + LAST_OPERATION_S;
-    (operations / statistics.rate > seconds_max)
-        .then(|| format!("SIPp reached {:.0} of {rate} operations a second", statistics.rate))
+    played.slow
 }
 
 #[cfg(test)]
@@ -372,8 +257,9 @@ mod tests {
     use super::*;
 
     fn readings(taken: Vec<(f64, Option<&str>)>) -> Readings {
-        let taken = taken.into_iter().map(|(us, fault)| Reading { us, fault: fault.map(str::to_owned) });
-        Readings { side: Side::Echo, taken: Ok(taken.collect()) }
+        let reading =
+            |(us, fault): (f64, Option<&str>)| Reading { us, success: 1.0, fault: fault.map(str::to_owned) };
+        Readings { side: Side::Echo, taken: Ok(taken.into_iter().map(reading).collect()) }
     }
 
     #[test]
@@ -385,16 +271,16 @@ mod tests {
     }
 
     #[test]
-    fn failures_retransmissions_and_a_slow_generator_are_faults() {
-        let good = Statistics { successful: 5950, failed: 50, retransmissions: 60, rate: 2950.0 };
-        assert_eq!(fault(&good, 6000.0, 3000), None);
+    fn failures_retransmissions_and_a_slow_load_are_faults() {
+        let good = Played { successful: 5950, retransmissions: 60, slow: None };
+        assert_eq!(fault(good.clone(), 6000.0), None);
         let bad = [
-            Statistics { successful: 5930, ..good },
-            Statistics { retransmissions: 61, ..good },
-            Statistics { rate: 2400.0, ..good },
+            Played { successful: 5930, ..good.clone() },
+            Played { retransmissions: 61, ..good.clone() },
+            Played { slow: Some("late".to_owned()), ..good },
         ];
-        for statistics in bad {
-            assert!(fault(&statistics, 6000.0, 3000).is_some(), "{statistics:?}");
+        for played in bad {
+            assert!(fault(played.clone(), 6000.0).is_some(), "{played:?}");
         }
     }
 }

@@ -1,28 +1,32 @@
 //! `cargo xtask bench ordinary`: CPU time of the whole server at ordinary rates, where every message wakes a thread.
 //!
-//! Does: loads a bare blocking echo, Kamailio and Ringway in turn with SIPp at the same rate, measures the delay of answers
-//! at several rates, and prints the table or writes it into BENCHMARKS.md.
+//! Does: loads a bare blocking echo, Kamailio and Ringway in turn with the load generator at the same rate, Ringway also with
+//! SIPp as a cross-check; measures the delay of answers at several rates, and prints the table or writes it into BENCHMARKS.md.
 //!
 //! Does not: saturate a server; those rows are `cargo xtask bench` without a name.
 //!
 //! Start reading at [`RowName::rows`]; the load is in [`load`].
 
 mod delay;
+mod generator;
 mod load;
+mod point;
+mod sipp;
 mod table;
 
 use super::report::{Row, Verdict};
 use super::{Disturbance, environment, with_section};
 use anyhow::{Context, Result, bail};
-use load::{Point, Side, Traffic};
+use load::Side;
+use point::{Point, Traffic};
 use ringway_lab::machine;
 use ringway_lab::subject::{Environment, Routing};
 use ringway_lab::template::Carrier;
 use std::path::Path;
 
-/// Measures the CPU time of the whole server at ordinary rates, with SIPp as load, beside Kamailio and a bare echo.
+/// Measures the CPU time of the whole server at ordinary rates, beside Kamailio and a bare echo, and with SIPp as load.
 ///
-/// About five minutes, with `--quick` two and a half. Fails when a measurement fails; a missed target is reported in the
+/// About six minutes, with `--quick` three. Fails when a measurement fails; a missed target is reported in the
 /// table.
 #[derive(clap::Args, Debug)]
 pub(super) struct Args {
@@ -105,12 +109,12 @@ impl RowName {
         Self::Delay,
     ];
 
-    /// Measures the row; `register` has a second one for the store.
+    /// Measures the row and that of the cross-check with SIPp; `register` has another one for the store.
     fn rows(self, environment: &Environment, plan: Plan) -> Vec<Row> {
         match self.point() {
             None => delay::rows(environment, plan),
             Some(point) => {
-                let mut sides = vec![Side::Echo, Side::Kamailio, Side::Ringway];
+                let mut sides = vec![Side::Echo, Side::Kamailio, Side::Ringway, Side::RingwayBySipp];
                 sides.extend((self == Self::Register).then_some(Side::RingwayInMemory));
                 table::rows(&point, &load::measure(environment, &point, &sides, plan))
             }

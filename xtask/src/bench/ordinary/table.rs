@@ -1,7 +1,8 @@
 //! Table of the ordinary rates: a section of BENCHMARKS.md.
 
 use super::Plan;
-use super::load::{Point, Readings, Side};
+use super::load::{Readings, Side};
+use super::point::Point;
 use crate::bench::report::{Row, Verdict};
 use anyhow::{Context, Result};
 use ringway_lab::machine;
@@ -14,6 +15,11 @@ pub(super) const HEADING: &str = "## At ordinary rates\n";
 const KAMAILIOS_MAX: f64 = 0.65;
 const ECHOES_MAX: f64 = 1.3;
 
+/// Maximum difference between SIPp and the generator as load: in the server's CPU time as a share, and in the share of
+/// successful operations.
+const SIPP_MAX: f64 = 0.1;
+const SUCCESS_MAX: f64 = 0.0005;
+
 /// Maximum multiple of the CPU time with `memory:`.
 const MEMORIES_MAX: f64 = 1.1;
 
@@ -21,9 +27,8 @@ const MEMORIES_MAX: f64 = 1.1;
 pub(super) fn rows(point: &Point, readings: &[Readings]) -> Vec<Row> {
     let what = format!("{} at {}/s", point.what, point.rate);
     let target = format!("≤ {KAMAILIOS_MAX} × kamailio or ≤ {ECHOES_MAX} × echo");
-    let us = |side: Side| -> Result<[f64; 3]> {
-        readings.iter().find(|readings| readings.side == side).context("not measured")?.us()
-    };
+    let of = |side: Side| readings.iter().find(|readings| readings.side == side).context("not measured");
+    let us = |side: Side| -> Result<[f64; 3]> { of(side)?.us() };
     let mut rows = vec![
         compared(&what, &target, [us(Side::Echo), us(Side::Kamailio), us(Side::Ringway)])
             .unwrap_or_else(|error| Row::failed(&what, &target, &error)),
@@ -36,6 +41,11 @@ pub(super) fn rows(point: &Point, readings: &[Readings]) -> Vec<Row> {
                 .unwrap_or_else(|error| Row::failed(&what, &target, &error)),
         );
     }
+    let what_sipp = format!("generator and SIPp on the same server: {what}");
+    let target = format!("CPU within {:.0} %, success equal", SIPP_MAX * 100.0);
+    let row =
+        of(Side::Ringway).and_then(|ours| cross_checked(&what_sipp, &target, ours, of(Side::RingwayBySipp)?));
+    rows.push(row.unwrap_or_else(|error| Row::failed(&what_sipp, &target, &error)));
     let faults = readings.iter().flat_map(|readings| {
         let name = readings.side.name();
         readings.faults().into_iter().map(move |fault| format!("{name}: {fault}"))
@@ -63,6 +73,22 @@ fn stored(what: &str, target: &str, ours: Result<[f64; 3]>, memory: Result<[f64;
     Ok(Row::single(what, target, cell, times <= MEMORIES_MAX))
 }
 
+fn cross_checked(what: &str, target: &str, ours: &Readings, sipp: &Readings) -> Result<Row> {
+    let (us, sipp_us) = (ours.us()?, sipp.us()?);
+    let times = sipp_us[0] / us[0];
+    let [success, sipp_success] = [ours, sipp].map(Readings::success);
+    let met =
+        (1.0 - SIPP_MAX..=1.0 + SIPP_MAX).contains(&times) && (success - sipp_success).abs() <= SUCCESS_MAX;
+    let cell = format!(
+        "{}, with SIPp {}: {times:.2} ×; successful {:.1} %, with SIPp {:.1} %",
+        time_cell(us),
+        time_cell(sipp_us),
+        success * 100.0,
+        sipp_success * 100.0
+    );
+    Ok(Row::single(what, target, cell, met))
+}
+
 fn time_cell([us, low, high]: [f64; 3]) -> String {
     format!("{us:.2} µs ({low:.2}-{high:.2})")
 }
@@ -77,11 +103,12 @@ pub(super) fn render(rows: &[Row], plan: Plan, load: [&str; 2], [others, steal]:
          from before the first message until {} s after the last (servers without a store on disk: 0.2 s). Medians of {} \
          readings of {} s (smallest and largest in brackets), all servers of a row in turn. A reading with more than 1 % of \
          failures or retransmissions does not count.\n\
-         - Load: {}, open loop; server alone on one processor, SIPp on the other. Calls ring for 50 ms and last 50 ms. \
-         Delays: a generator that sends at planned times for a second (100/s: for three) and never sleeps, from the planned \
-         time to the answer.\n\
+         - Load: the generator of `ringway lab load`, open loop with equal intervals; server alone on one processor, the \
+         generator on the other. Calls ring for 50 ms and last 50 ms. Cross-check: {}, with the same messages at the same rate on \
+         a server of its own. Delays: the generator with exponential intervals for a second (100/s: for three), busy waiting, from \
+         the planned time to the answer.\n\
          - **echo**: one thread for each socket with blocking recvfrom and sendto (TCP: read and write) that sends the same \
-         number of messages of the same sizes; **kamailio**: {}; one worker, `-x tlsf`, location table in memory; \
+         number of messages, a REGISTER back as its 200; **kamailio**: {}; one worker, `-x tlsf`, location table in memory; \
          **ringway**: one worker, SQLite relaxed.\n\
          - machine: {}\n\
          - load average before: {}; after: {}; other programs used {others:.0} % of a processor, the hypervisor took \
@@ -141,6 +168,17 @@ mod tests {
         assert_eq!(verdict(7.0, 16.0, 10.4), Verdict::Met);
         assert_eq!(verdict(7.0, 9.0, 9.1), Verdict::Met);
         assert_eq!(verdict(7.0, 14.0, 9.2), Verdict::Missed);
+    }
+
+    #[test]
+    fn sipp_may_cost_a_tenth_more_or_less() {
+        let readings = |side, us, success| Readings::fixed(side, us, success);
+        let verdict = |us, success| {
+            let sipp = readings(Side::RingwayBySipp, us, success);
+            cross_checked("", "", &readings(Side::Ringway, 10.0, 1.0), &sipp).unwrap().verdict
+        };
+        assert_eq!([verdict(10.9, 1.0), verdict(9.1, 1.0)], [Verdict::Met, Verdict::Met]);
+        assert_eq!([verdict(11.1, 1.0), verdict(8.9, 1.0), verdict(10.0, 0.998)], [Verdict::Missed; 3]);
     }
 
     #[test]

@@ -1,0 +1,18 @@
+//! SIPp's scenario files: [`read()`] makes a [`Scenario`] of one, [`write()`] one of a scenario, [`read_list`] reads
+//! a list of users.
+//!
+//! A file is read if each of its elements and attributes either means the same here or cannot matter, such as the tables of
+//! SIPp's statistics. Anything else is refused with its line: variables, regular expressions, jumps, media. Retransmissions are those of
+//! RFC 3261, whatever `retrans` says.
+
+mod list;
+mod read;
+mod write;
+
+pub use list::{List, is_list, read_list};
+pub use read::{FILE_BYTES_MAX, SippError, read};
+use ringway_load::Scenario;
+pub use write::{Style, write};
+
+#[cfg(test)]
+mod tests;

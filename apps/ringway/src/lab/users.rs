@@ -1,0 +1,95 @@
+//! Users of `ringway lab load`, from a rule or a file.
+
+use super::args::{LoadArgs, ScenarioArg};
+use crate::failure::Failure;
+use ringway_lab::load::{Files, User, Users, UsersError};
+use ringway_lab::sipp_xml::{List, is_list, read_list};
+use std::path::Path;
+
+/// Users whom the attempts are to.
+#[derive(Clone, Copy)]
+enum Called {
+    /// The users themselves.
+    Same,
+    /// As many others.
+    Others,
+    /// Nobody.
+    Unknown,
+}
+
+/// Users, and the users that they call.
+pub(super) fn users(args: &LoadArgs, files: Option<&Files>) -> Result<(Users, Users), Failure> {
+    let called = match (files, args.scenario) {
+        (Some(files), _) if files.has_peers() => Called::Others,
+        (Some(_), _) | (None, ScenarioArg::Register | ScenarioArg::Update | ScenarioArg::Logout) => {
+            Called::Same
+        }
+        (None, ScenarioArg::CallNotFound) => Called::Unknown,
+        (None, ScenarioArg::Call | ScenarioArg::Redirect | ScenarioArg::Options | ScenarioArg::Message) => {
+            Called::Others
+        }
+    };
+    let password = args.password_file.as_deref().map(password).transpose()?.unwrap_or_default();
+    let rule = |first| Users::by_rule(&args.prefix, args.digits, first, args.users, &password).map_err(usage);
+    let list = args.users_file.as_deref().map(|file| list(file, called)).transpose()?;
+    let users = match &list {
+        Some(list) => from_list(&list.users)?,
+        None => rule(0)?,
+    };
+    let peers = match (called, &list) {
+        (Called::Same, _) => users.clone(),
+        (Called::Others, Some(list)) => from_list(&list.called)?,
+        (Called::Others, None) => rule(args.users)?,
+        (Called::Unknown, _) => Users::by_rule("nobody", 7, 0, 1_000_000, "").map_err(usage)?,
+    };
+    Ok((users, peers))
+}
+
+fn from_list(list: &[User]) -> Result<Users, Failure> {
+    Users::from_list(list.to_vec()).map_err(usage)
+}
+
+fn usage(error: UsersError) -> Failure {
+    Failure::usage(format!("users: {error}"))
+}
+
+/// Password in the first line of a file.
+pub(super) fn password(file: &Path) -> Result<String, Failure> {
+    let text = read(file)?;
+    match text.lines().next().filter(|line| !line.is_empty()) {
+        Some(line) => Ok(line.to_owned()),
+        None => Err(Failure::usage(format!("{}: the first line is to be the password", file.display()))),
+    }
+}
+
+/// Users of a file, and the users that they call if those are others: of their column in a list of SIPp, else the second half.
+fn list(file: &Path, called: Called) -> Result<List, Failure> {
+    let text = read(file)?;
+    if is_list(&text) {
+        let list = read_list(&text).map_err(|error| {
+            Failure::usage(format!("{}:{}: {}", file.display(), error.line, error.reason))
+        })?;
+        return match called {
+            Called::Others if list.called.is_empty() => {
+                Err(Failure::usage(format!("{}: give the called user in a third column", file.display())))
+            }
+            Called::Others | Called::Same | Called::Unknown => Ok(list),
+        };
+    }
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let user = |line: &str| {
+        let (name, password) = line.split_once(',').unwrap_or((line, ""));
+        User { name: name.trim().into(), password: password.into() }
+    };
+    let mut users: Vec<User> = lines.map(user).collect();
+    let called = match called {
+        Called::Others => users.split_off(users.len() / 2),
+        Called::Same | Called::Unknown => Vec::new(),
+    };
+    Ok(List { users, called })
+}
+
+fn read(file: &Path) -> Result<String, Failure> {
+    std::fs::read_to_string(file)
+        .map_err(|error| Failure::usage(format!("{}: {error}; give a text file in UTF-8", file.display())))
+}
