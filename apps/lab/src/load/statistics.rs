@@ -129,11 +129,11 @@ impl Statistics {
     }
 
     pub(crate) fn add(&mut self, report: &Report) {
-        let name = match report.outcome {
-            Outcome::Status(status) => status.to_string(),
-            other => other.name().to_owned(),
-        };
-        *self.outcomes.entry(name).or_default() += 1;
+        match (report.outcome, self.outcomes.get_mut(report.outcome.name())) {
+            (Outcome::Status(status), _) => *self.outcomes.entry(status.to_string()).or_default() += 1,
+            (_, Some(count)) => *count += 1,
+            (other, None) => drop(self.outcomes.insert(other.name().to_owned(), 1)),
+        }
         self.timeline.add(report);
         let lag = report.lag();
         self.late += u64::from(lag > LATE);
@@ -146,7 +146,7 @@ impl Statistics {
         ];
         for (histogram, value) in self.delays.iter_mut().zip(values) {
             if let Some(value) = value {
-                histogram.saturating_record(u64::try_from(value.as_micros()).unwrap_or(u64::MAX));
+                histogram.saturating_record(micros(value));
             }
         }
     }
@@ -295,6 +295,11 @@ impl Statistics {
             media: self.media.as_ref().and_then(MediaStatistics::bottleneck),
         }
     }
+}
+
+/// Whole microseconds; `Duration::as_micros` divides 128-bit numbers.
+fn micros(time: Duration) -> u64 {
+    time.as_secs().saturating_mul(1_000_000).saturating_add(time.subsec_micros().into())
 }
 
 const SUCCESS: &str = Outcome::Success.name();
