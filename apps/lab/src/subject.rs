@@ -113,9 +113,9 @@ impl Environment {
         self.start_floor(kind, &ports, phones, users)
     }
 
-    /// Starts the floor for phones of another program at these ports.
-    pub fn floor_between(&self, kind: Kind, ports: &[u16]) -> Result<Subject> {
-        self.start_floor(kind, ports, Phones::bind()?, 1)
+    /// Starts a floor that learns its phones from their REGISTERs.
+    pub fn learning_floor(&self, kind: Kind) -> Result<Subject> {
+        self.start_floor(kind, &[], Phones::bind()?, 1)
     }
 
     fn start_floor(&self, kind: Kind, ports: &[u16], phones: Phones, users: u32) -> Result<Subject> {
