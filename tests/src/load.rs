@@ -3,7 +3,8 @@
 use crate::World;
 use crate::world::{REALM, SERVER, password};
 use ringway_load::{
-    Action, Arrivals, Classic, Config, ConnectionUse, Counters, Generator, Report, Spacing, User, Users,
+    Action, Arrivals, Classic, Config, ConnectionUse, Counters, Generator, MediaEvent, Report, Spacing, User,
+    Users,
 };
 use ringway_sansio::{Instant, Seed, Transport};
 use ringway_sim::{Effects, HostId, Hosted};
@@ -19,6 +20,7 @@ type Host = Hosted<Generator>;
 pub struct Load {
     host: HostId,
     reports: Rc<RefCell<Vec<Report>>>,
+    media: Rc<RefCell<Vec<MediaEvent>>>,
 }
 
 impl World {
@@ -43,6 +45,7 @@ impl World {
             is_outbound_proxy: false,
             locals: vec![local],
             media: SocketAddr::new(local.ip(), 40_000),
+            media_use: Default::default(),
             arrivals: None,
             timers: Default::default(),
             attempts_max: Config::ATTEMPTS_MAX,
@@ -59,15 +62,17 @@ impl World {
             self.allow_address(local);
         }
         let reports = Rc::new(RefCell::new(Vec::new()));
-        let log = Rc::clone(&reports);
+        let media = Rc::new(RefCell::new(Vec::new()));
+        let (log, media_log) = (Rc::clone(&reports), Rc::clone(&media));
         let generator = Generator::new(config, &seed, self.sim.now());
         let node = Hosted::new(vec![generator], move |_, action, _: &mut Effects| match action {
             Action::Ended(report) => log.borrow_mut().push(report),
             // The load of these stories goes over UDP.
             Action::Release(_) => {}
+            Action::Media(event) => media_log.borrow_mut().push(event),
         });
         let host = self.sim.add("load", &listeners, Box::new(node)).expect("the address is free");
-        Load { host, reports }
+        Load { host, reports, media }
     }
 
     /// Runs the generator of `config` at `rate` a second for `seconds`, and `seconds_after` more; returns its reports.
@@ -124,5 +129,10 @@ impl Load {
     /// Reports so far.
     pub fn reports(&self) -> Vec<Report> {
         self.reports.borrow().clone()
+    }
+
+    /// Starts and ends of media so far.
+    pub fn media(&self) -> Vec<MediaEvent> {
+        self.media.borrow().clone()
     }
 }

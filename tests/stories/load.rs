@@ -1,10 +1,15 @@
 //! Stories of the load generator against the real server.
 
-use ringway_load::{Classic, Config, Length, Outcome, Report};
+use ringway_load::{
+    Arrivals, Classic, Config, CryptoSuite, Length, MediaEvent, MediaStart, MediaUse, Outcome, Report,
+    Spacing,
+};
+use ringway_sdp::Protection;
 use ringway_server::Mode;
 use ringway_sim::Faults;
 use ringway_tests::{Load, Story, World};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 const TALK: Length = Length::Exponential(Duration::from_secs(3));
@@ -57,6 +62,69 @@ fn calls_go_through_a_network_that_loses_messages() {
         assert!(successful * 100 >= reports.len() * 98, "{:?}", outcomes(&reports));
         assert!(reports.iter().all(|report| report.first_response <= report.final_response));
         assert!(world.load_counters(&callees).retransmissions > 0);
+        world.end_load(callees);
+    });
+}
+
+/// Started streams of a side by their SSRC, of which each is confirmed and ended once.
+fn streams(events: &[MediaEvent]) -> BTreeMap<u32, MediaStart> {
+    let mut started = BTreeMap::new();
+    let (mut confirmed, mut ended) = (BTreeSet::new(), BTreeSet::new());
+    for event in events {
+        match event {
+            MediaEvent::Started(start) => {
+                assert!(started.insert(start.ssrc, (**start).clone()).is_none(), "two streams with one SSRC");
+                assert!(!start.is_confirmed || confirmed.insert(start.call));
+            }
+            MediaEvent::Confirmed(call) => assert!(confirmed.insert(*call) && !ended.contains(call)),
+            MediaEvent::Ended(call) => assert!(ended.insert(*call)),
+            MediaEvent::Refused(refusal) => panic!("refused: {}", refusal.name()),
+        }
+    }
+    let calls: BTreeSet<u64> = started.values().map(|start| start.call).collect();
+    assert_eq!((calls.len(), &calls), (started.len(), &ended));
+    assert!(confirmed.is_subset(&calls));
+    started
+}
+
+#[test]
+fn both_sides_of_a_call_have_the_same_keys_and_addresses() {
+    let faults = Faults { loss_per_mille: 50, ..Faults::default() };
+    Story::new("load: media").faults(faults).run(|world| {
+        let registered = world.load_config(9, "callee", Classic::Register);
+        assert!(all(Outcome::Success, &world.run_load(registered, 1.0, 30, 10)));
+        let media_use = MediaUse::Srtp(CryptoSuite::AesCm128HmacSha1_80);
+        let mut with_media = |number, name, classic: Classic| {
+            let mut config = world.load_config(number, name, classic);
+            config.scenario = Arc::new(classic.scenario_with(media_use).unwrap());
+            config.media_use = media_use;
+            config
+        };
+        let ring = Length::Uniform(Duration::ZERO, Duration::from_secs(1));
+        let callees = with_media(9, "callee", Classic::Answer { ring });
+        let mut callers = with_media(1, "caller", Classic::Call { talk: TALK });
+        let addresses = (callers.media, callees.media);
+        let callees = world.load(callees);
+        // Generators that start at the same time have the same seed.
+        world.wait_ms(1);
+        callers.arrivals =
+            Some(Arrivals::new(5.0, Spacing::Poisson, world.sim.now(), Duration::from_secs(10)));
+        let callers = world.load(callers);
+        world.wait(130);
+        let successes = callers.reports().iter().filter(|report| report.outcome == Outcome::Success).count();
+        let (calling, called) = (streams(&callers.media()), streams(&callees.media()));
+        assert!(calling.len() >= successes && successes > 25, "{successes}");
+        for start in calling.values() {
+            let answer = &called[&start.remote_ssrc.unwrap()];
+            assert_eq!((start.remote, answer.remote), (addresses.1, addresses.0));
+            assert_eq!(answer.remote_ssrc, Some(start.ssrc));
+            let Protection::Sdes { send, receive, .. } = &start.protection else { panic!("no keys") };
+            let Protection::Sdes { send: sent, receive: received, .. } = &answer.protection else {
+                panic!("no keys")
+            };
+            assert!(send == received && receive == sent && send != receive);
+        }
+        world.end_load(callers);
         world.end_load(callees);
     });
 }

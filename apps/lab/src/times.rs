@@ -1,4 +1,4 @@
-//! Times on a command line and in files: `2s`, `500ms`, ranges and means.
+//! Times on a command line, in files and in results: `2s`, `500ms`, ranges and means.
 
 use crate::load::Length;
 use std::time::Duration;
@@ -40,6 +40,11 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         return Err(format!("a time is from 0 to {SECONDS_MAX} s"));
     }
     Ok(Duration::from_secs_f64(seconds))
+}
+
+/// Milliseconds, as results have them.
+pub fn milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
 }
 
 /// Longest time, a day.

@@ -1,7 +1,7 @@
 //! `ringway lab` in the built program: `load` against `ringway serve`, `report` of stored results.
 //!
 //! Tested: all scenarios with digest over UDP and TCP, IPv4 and IPv6, with each use of connections and with two threads;
-//! a scenario file that it wrote; conditions of `--fail-if`, interruption, the view on a terminal, a server that is not there or
+//! media with RTP and SRTP, a scenario file that it wrote; conditions of `--fail-if`, interruption, the view on a terminal, a server that is not there or
 //! dies, a rate beyond any machine, refused arguments; reports of whole, cut
 //! and refused results. Not tested here: delays, which depend on the machine.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
@@ -220,6 +220,26 @@ fn a_target_that_dies_ends_the_run_with_the_results_so_far() {
 }
 
 #[test]
+fn calls_have_media_that_arrive_in_both_directions() {
+    let (folder, _server, address) = serve();
+    for (media, profile) in [("rtp", "rtp"), ("srtp", "AES_CM_128_HMAC_SHA1_80")] {
+        let args = ["--scenario", "call", "--rate", "5", "--seconds", "1", "--talk", "2s", "--media", media];
+        let (records, status) = load(&folder, &address, &args);
+        let result = records.last().unwrap();
+        assert_eq!((status, &result["outcomes"]["success"]), (0, &Value::from(5)), "{result}");
+        let media = &result["media"];
+        let count = |name: &str| media[name].as_u64().unwrap();
+        assert_eq!((count("streams"), count("silent_streams"), &media["profile"]), (10, 0, &profile.into()));
+        // Two seconds of 50 packets a second for each of ten streams, less what a busy machine did not send in time.
+        assert!((500..=1_100).contains(&count("packets_sent")), "{media}");
+        assert_eq!(count("packets_received") + count("stray"), count("packets_sent"), "{media}");
+        assert_eq!((count("packets_lost"), count("authentication_failed")), (0, 0), "{media}");
+        assert!(media["delay_ms"]["p50"].is_number() && media["jitter_ms"]["p99"].is_number(), "{media}");
+        assert_eq!(media["refused_streams"], serde_json::json!({}));
+    }
+}
+
+#[test]
 fn a_condition_decides_the_exit_status() {
     let (folder, _server, address) = serve();
     let args = ["--scenario", "call-not-found", "--rate", "10", "--seconds", "1"];
@@ -357,6 +377,8 @@ fn callees_that_cannot_register_and_bad_arguments_are_refused() {
     assert!(refused(&["nonsense"], 2).contains("HOST:PORT"));
     assert!(refused(&[&address, "--fail-if", "p99>5"], 2).contains("p99>50ms"));
     assert!(refused(&[&address, "--talk", "5"], 2).contains("500ms"));
+    assert!(refused(&[&address, "--media", "rtp"], 2).contains("only calls have media"));
+    assert!(refused(&[&address, "--suite", "none"], 2).contains("AES_CM_128_HMAC_SHA1_80"));
     assert!(refused(&[&address, "--users-file", "missing.csv"], 2).contains("missing.csv"));
     assert!(refused(&[&address, "--pid", "4000000000"], 2).contains("--pid"));
     let done = Running::start(

@@ -339,7 +339,8 @@ impl<'t, 'i> Section<'t, 'i> {
 /// Suggestion for an unknown key, where the build has room for it.
 #[cfg(feature = "nearest")]
 fn meant(name: &str, known: &[&str]) -> String {
-    crate::nearest(name, known).map_or_else(String::new, |known| format!("did you mean `{known}`? "))
+    crate::nearest(name, known)
+        .map_or_else(String::new, |known| format!("did you mean `{known}`? Otherwise "))
 }
 
 #[cfg(not(feature = "nearest"))]

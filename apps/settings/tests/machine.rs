@@ -312,7 +312,7 @@ fn each_wrong_value_of_the_file_names_its_line_and_key_and_what_to_do() {
             "domain = [\"a\"]",
             1,
             "domain",
-            "unknown key; take it out, or give one of: domains, users, network, listen, auth, registrar, routing, limits",
+            "take it out, or give one of: domains, users, network, listen, auth, registrar, routing, limits",
         ),
         ("\"a\\n\\u001b[2J\" = 1", 1, "a  [2J", "unknown key"),
         ("domains = [", 1, "not TOML", "correct the line"),

@@ -2,13 +2,14 @@
 
 use crate::authentication::Challenge;
 use crate::kept::{Dialog, LastHeaders};
+use crate::session::{Own, Session};
 use crate::template::Keyword;
-use crate::{Config, Outcome, Report, Scenario, Step};
+use crate::{Config, MediaUse, Outcome, Report, Scenario, Step};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 use core::time::Duration;
-use ringway_sansio::{Flow, Instant, TimerKey};
+use ringway_sansio::{Flow, Instant, Seed, TimerKey};
 use ringway_sip::{Message, Method, read_hex, write_hex, write_number};
 use ringway_transaction::{ClientId, ServerId, SlabKey};
 
@@ -40,6 +41,8 @@ pub(crate) struct Attempt {
     /// Header fields of the last message that a later one needs.
     pub(crate) last: LastHeaders,
     pub(crate) dialog: Option<Box<Dialog>>,
+    /// Media, once the peer's description is received.
+    pub(crate) session: Option<Box<Session>>,
     /// Pause, or the limit of a wait.
     pub(crate) timer: TimerKey,
     /// Sent 2xx to an INVITE until its ACK.
@@ -104,6 +107,7 @@ impl Attempt {
             call_id_hash: None,
             last: LastHeaders::default(),
             dialog: None,
+            session: None,
             timer: TimerKey::NONE,
             unacknowledged: None,
             ack: Vec::new(),
@@ -137,6 +141,11 @@ impl Attempt {
             final_response: self.times.final_response,
             disconnect: self.times.disconnect,
         }
+    }
+
+    /// Our half of the media.
+    pub(crate) const fn own_media<'a>(&self, seed: &'a Seed, run: u64) -> Own<'a> {
+        Own { seed, run, call: self.number }
     }
 
     /// Keeps what the messages after `step`, which received `message`, need. False: the message is too long.
@@ -185,6 +194,7 @@ pub(crate) struct Filling<'a> {
     pub(crate) attempt: &'a Attempt,
     pub(crate) user_cseq: u32,
     pub(crate) random: u64,
+    pub(crate) media_seed: &'a Seed,
 }
 
 impl Filling<'_> {
@@ -206,6 +216,18 @@ impl Filling<'_> {
             }
             Keyword::LocalIp => out.extend_from_slice(self.local().0),
             Keyword::LocalPort => out.extend_from_slice(self.local().1),
+            Keyword::MediaSsrc => {
+                write_number(out, attempt.own_media(self.media_seed, self.run).ssrc().into());
+            }
+            Keyword::CryptoTag => {
+                let tag = attempt.session.as_ref().map_or(1, |session| session.crypto_tag());
+                write_number(out, tag.into());
+            }
+            Keyword::CryptoKey => {
+                if let MediaUse::Srtp(suite) = config.media_use {
+                    attempt.own_media(self.media_seed, self.run).write_key(suite, out);
+                }
+            }
             Keyword::Branch => out.extend_from_slice(branch),
             Keyword::CallId => {
                 write_call_id(self.key, attempt.number, self.run, out);
@@ -296,6 +318,9 @@ pub(crate) fn constant(config: &Config, run: u64, keyword: &Keyword) -> Option<V
         Keyword::Run => written(|out| write_hex(out, run, 8)),
         Keyword::User
         | Keyword::Peer
+        | Keyword::MediaSsrc
+        | Keyword::CryptoTag
+        | Keyword::CryptoKey
         | Keyword::Branch
         | Keyword::CallId
         | Keyword::CallNumber

@@ -1,8 +1,8 @@
 //! Built-in scenarios.
 
-use crate::Length;
 use crate::scenario::{Receive, Received, Scenario, ScenarioError, Send, Step};
 use crate::template::{Template, TemplateError};
+use crate::{Length, MediaUse};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -66,22 +66,32 @@ impl From<TemplateError> for ClassicError {
 }
 
 impl Classic {
-    /// Steps of the scenario.
+    /// Steps of the scenario, with SDP that no stream follows.
     ///
     /// # Errors
     /// None that occur.
     pub fn scenario(self) -> Result<Scenario, ClassicError> {
+        self.scenario_with(MediaUse::None)
+    }
+
+    /// Steps of the scenario, with the SDP of `media`.
+    ///
+    /// # Errors
+    /// None that occur.
+    pub fn scenario_with(self, media: MediaUse) -> Result<Scenario, ClassicError> {
+        let session = session(media);
         let steps = match self {
             Self::Register => exchange(&register(3600), 200)?,
             Self::Logout => exchange(&register(0), 200)?,
             Self::Options => exchange(&single("OPTIONS", ""), 200)?,
             Self::Message => exchange(&single("MESSAGE", TEXT), 200)?,
-            Self::CallNotFound => invited(CALLEE, 404)?,
-            Self::Call { talk } => [invited(CALLEE, 200)?, established(talk)?].concat(),
+            Self::CallNotFound => invited(CALLEE, 404, &session)?,
+            Self::Call { talk } => [invited(CALLEE, 200, &session)?, established(talk)?].concat(),
             Self::Redirect { talk } => {
-                [invited(CALLEE, 302)?, invited("[next_url]", 200)?, established(talk)?].concat()
+                let first = invited(CALLEE, 302, &session)?;
+                [first, invited("[next_url]", 200, &session)?, established(talk)?].concat()
             }
-            Self::Answer { ring } => answer(ring)?,
+            Self::Answer { ring } => answer(ring, &session)?,
             Self::AnswerSingle(method) => {
                 alloc::vec![request(method, false), send(&response("200 OK", TAG, "", ""))?]
             }
@@ -96,8 +106,8 @@ fn exchange(text: &str, status: u16) -> Result<Vec<Step>, ClassicError> {
     Ok(alloc::vec![send(text)?, Step::Receive(Receive { message, is_optional: false, is_challenge: false }),])
 }
 
-fn invited(uri: &str, status: u16) -> Result<Vec<Step>, ClassicError> {
-    let mut steps = exchange(&invite(uri), status)?;
+fn invited(uri: &str, status: u16, session: &str) -> Result<Vec<Step>, ClassicError> {
+    let mut steps = exchange(&invite(uri, session), status)?;
     steps.push(send(&ack())?);
     Ok(steps)
 }
@@ -108,14 +118,14 @@ fn established(talk: Length) -> Result<Vec<Step>, ClassicError> {
     Ok(steps)
 }
 
-fn answer(ring: Length) -> Result<Vec<Step>, ClassicError> {
+fn answer(ring: Length, session: &str) -> Result<Vec<Step>, ClassicError> {
     let contact = "Contact: <sip:callee@[local_ip]:[local_port];transport=[transport]>\n";
     let with_session = format!("{contact}Content-Type: application/sdp\n");
     Ok(alloc::vec![
         request("INVITE", false),
         send(&response("180 Ringing", TAG, contact, ""))?,
         Step::Pause(ring),
-        send(&response("200 OK", TAG, &with_session, SESSION))?,
+        send(&response("200 OK", TAG, &with_session, session))?,
         // A BYE can overtake the ACK, or the ACK be lost.
         request("ACK", true),
         request("BYE", false),
@@ -161,11 +171,11 @@ fn single(method: &str, body: &str) -> String {
     format!("{opening}[authentication]\n{content}{AGENT}\n{body}")
 }
 
-fn invite(uri: &str) -> String {
+fn invite(uri: &str, session: &str) -> String {
     let opening = opening("INVITE", uri);
     format!(
         "{opening}Contact: <sip:[user]@[local_ip]:[local_port];transport=[transport]>\n\
-         [authentication]\nAllow: INVITE, ACK, BYE, CANCEL, OPTIONS\n{AGENT}Content-Type: application/sdp\n\n{SESSION}"
+         [authentication]\nAllow: INVITE, ACK, BYE, CANCEL, OPTIONS\n{AGENT}Content-Type: application/sdp\n\n{session}"
     )
 }
 
@@ -191,20 +201,36 @@ fn response(line: &str, tag: &str, headers: &str, body: &str) -> String {
     )
 }
 
+/// SDP of both sides.
+fn session(media: MediaUse) -> String {
+    let profile = if matches!(media, MediaUse::Srtp(_)) { "RTP/SAVP" } else { "RTP/AVP" };
+    let mut session = format!(
+        "{SESSION_HEAD}m=audio [media_port] {profile} 0 8 101\na=rtpmap:0 PCMU/8000\na=rtpmap:8 PCMA/8000\n\
+         a=rtpmap:101 telephone-event/8000\na=ptime:20\n"
+    );
+    if let MediaUse::Srtp(suite) = media {
+        let suite = suite.name();
+        session.push_str(&format!("a=crypto:[cryptotag1audio] {suite} inline:[cryptokeyparams1audio]\n"));
+    }
+    if media != MediaUse::None {
+        session.push_str("a=ssrc:[media_ssrc] cname:ringway-lab\n");
+    }
+    session
+}
+
 const CALLEE: &str = "sip:[peer]@[domain]";
 const VIA: &str =
     "Via: SIP/2.0/[transport] [local_ip]:[local_port];branch=[branch];rport\nMax-Forwards: 70\n";
 const TAG: &str = ";tag=d[call_number]";
 const AGENT: &str = "User-Agent: Ringway lab\n";
 const TEXT: &str = "Attempt [call_number]\n";
-const SESSION: &str = "v=0\no=- [call_number] 1 IN IP[media_ip_type] [media_ip]\ns=-\nc=IN IP[media_ip_type] [media_ip]\nt=0 0\n\
-    m=audio [media_port] RTP/AVP 0 8 101\na=rtpmap:0 PCMU/8000\na=rtpmap:8 PCMA/8000\n\
-    a=rtpmap:101 telephone-event/8000\na=ptime:20\n";
+const SESSION_HEAD: &str = "v=0\no=- [call_number] 1 IN IP[media_ip_type] [media_ip]\ns=-\nc=IN IP[media_ip_type] [media_ip]\nt=0 0\n";
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use core::time::Duration;
+    use ringway_sdp::CryptoSuite;
 
     #[test]
     fn every_scenario_is_one() {
@@ -221,7 +247,10 @@ mod tests {
             Classic::AnswerSingle("MESSAGE"),
         ] {
             let is_callee = matches!(classic, Classic::Answer { .. } | Classic::AnswerSingle(_));
-            assert_eq!(classic.scenario().unwrap().is_caller(), !is_callee, "{classic:?}");
+            for media in [MediaUse::None, MediaUse::Rtp, MediaUse::Srtp(CryptoSuite::AeadAes256Gcm)] {
+                let scenario = classic.scenario_with(media).unwrap();
+                assert_eq!(scenario.is_caller(), !is_callee, "{classic:?}");
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Configuration of a generator.
 
-use crate::{Arrivals, Scenario, Users};
+use crate::{Arrivals, MediaUse, Scenario, Users};
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -33,6 +33,8 @@ pub struct Config {
     pub locals: Vec<SocketAddr>,
     /// Address in the SDP.
     pub media: SocketAddr,
+    /// Media streams of the calls. The scenario's SDP must agree with it.
+    pub media_use: MediaUse,
     /// Planned times of the attempts; not used by a callee.
     pub arrivals: Option<Arrivals>,
     /// Values of T1, T2 and T4.

@@ -2,11 +2,12 @@
 //!
 //! Does: starts attempts at planned times that no response delays ([`Arrivals`]), runs each through a [`Scenario`] of sent and
 //! received messages with transactions, digest and timers as RFC 3261 has them, and reports the result and the times of
-//! each ([`Report`]). A [`Generator`] is the caller or the callee.
+//! each ([`Report`]). A [`Generator`] is the caller or the callee. Sends, receives and rates the RTP or SRTP of the calls
+//! ([`MediaStreams`]).
 //!
 //! Does not: open sockets, read clocks or files, collect statistics, or judge a server.
 //!
-//! Start reading at [`Generator`].
+//! Start reading at [`Generator`] and [`MediaStreams`].
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -20,8 +21,10 @@ mod config;
 mod generator;
 mod kept;
 mod length;
+mod media;
 mod report;
 mod scenario;
+mod session;
 mod template;
 mod users;
 
@@ -30,7 +33,10 @@ pub use classic::{Classic, ClassicError};
 pub use config::{Config, ConnectionUse};
 pub use generator::{Action, Counters, Generator};
 pub use length::Length;
+pub use media::{MediaCounters, MediaStreams, StreamReport};
 pub use report::{Outcome, Report};
+pub use ringway_sdp::{CryptoSuite, Protection};
 pub use scenario::{Receive, Received, Scenario, ScenarioError, Send, Step};
+pub use session::{MediaEvent, MediaRefusal, MediaStart, MediaUse};
 pub use template::{Keyword, Template, TemplateError};
 pub use users::{User, Users, UsersError};

@@ -33,6 +33,12 @@ pub enum Keyword {
     MediaIp,
     /// `[media_port]`, `[auto_media_port]`.
     MediaPort,
+    /// `[media_ssrc]`: SSRC of the attempt's stream.
+    MediaSsrc,
+    /// `[cryptotag1audio]`: tag of the `a=crypto` line.
+    CryptoTag,
+    /// `[cryptokeyparams1audio]`: SRTP key and salt of the attempt's stream, in base64.
+    CryptoKey,
     /// `[branch]`: branch of the transaction; mandatory in the Via of a request.
     Branch,
     /// `[call_id]`: Call-ID of the attempt.
@@ -362,6 +368,9 @@ fn keyword(name: &str) -> Option<Keyword> {
         "local_ip_type" | "media_ip_type" => Keyword::IpType,
         "media_ip" => Keyword::MediaIp,
         "media_port" | "auto_media_port" => Keyword::MediaPort,
+        "media_ssrc" => Keyword::MediaSsrc,
+        "cryptotag1audio" => Keyword::CryptoTag,
+        "cryptokeyparams1audio" => Keyword::CryptoKey,
         "branch" => Keyword::Branch,
         "call_id" => Keyword::CallId,
         "call_number" => Keyword::CallNumber,

@@ -34,6 +34,7 @@ impl Play {
             is_outbound_proxy: false,
             locals: vec![local(1000), local(2000)],
             media: local(1000),
+            media_use: Default::default(),
             arrivals: Some(arrivals(8)),
             timers: Default::default(),
             attempts_max: 100,
@@ -88,7 +89,7 @@ impl Play {
     fn reports(&mut self) -> Vec<Report> {
         let report = |action: &Action| match action {
             Action::Ended(report) => Some(*report),
-            Action::Release(_) => None,
+            Action::Release(_) | Action::Media(_) => None,
         };
         self.actions.iter().filter_map(report).collect()
     }
@@ -96,7 +97,7 @@ impl Play {
     fn released(&self) -> Vec<u64> {
         let number = |action: &Action| match action {
             Action::Release(id) => Some(id.0),
-            Action::Ended(_) => None,
+            Action::Ended(_) | Action::Media(_) => None,
         };
         self.actions.iter().filter_map(number).collect()
     }

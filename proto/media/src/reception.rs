@@ -1,14 +1,16 @@
 //! Statistics of a received stream: loss by sequence number, delta and jitter by Wireshark's definitions.
 
 mod delta;
+mod jitter;
 mod sequence;
 
-pub use sequence::{PacketOrder, SequenceCounts};
+pub use jitter::Jitter;
+pub use sequence::{PacketOrder, SequenceCounts, SequenceTracker};
 
 use crate::rtcp::ReportBlock;
 use delta::DeltaHistogram;
+use jitter::millis;
 use ringway_sansio::Instant;
-use sequence::SequenceTracker;
 
 /// Header fields and arrival time of an RTP packet.
 #[derive(Clone, Copy, Debug)]
@@ -69,8 +71,7 @@ pub struct Reception {
 /// Statistics that depend on the timestamps of one source.
 #[derive(Clone, Copy, Debug, Default)]
 struct Timing {
-    last: Option<(Instant, u32)>,
-    jitter_ms: f64,
+    jitter: Jitter,
     clock_hz: u32,
     arrived_ms: f64,
     nominal_ms: f64,
@@ -144,7 +145,8 @@ impl Reception {
         }
         let order = self.sequence.on_packet(arrival.sequence);
         if matches!(order, PacketOrder::Restarted(_)) {
-            self.timing = Timing { jitter_ms: self.timing.jitter_ms, ..Timing::default() };
+            self.timing.jitter.restart();
+            self.timing = Timing { jitter: self.timing.jitter, ..Timing::default() };
         }
         let is_backwards =
             matches!(order, PacketOrder::Reordered(_) | PacketOrder::Duplicate(_) | PacketOrder::Stray);
@@ -155,9 +157,9 @@ impl Reception {
             self.deltas.add(arrival.at.since(previous));
             if let Some(difference_ms) = moved {
                 self.jitters += 1;
-                self.jitter_sum_ms += self.timing.jitter_ms;
+                self.jitter_sum_ms += self.timing.jitter.ms();
                 self.difference_sum_ms += difference_ms;
-                self.jitter_max_ms = self.jitter_max_ms.max(self.timing.jitter_ms);
+                self.jitter_max_ms = self.jitter_max_ms.max(self.timing.jitter.ms());
             }
         }
         if self.timing.skew_ms.abs() > self.skew_max_ms.abs() {
@@ -185,7 +187,7 @@ impl Reception {
             fraction_lost: fraction as u8,
             cumulative_lost: i32::try_from(counts.lost()).unwrap_or(i32::MAX),
             highest_sequence: self.sequence.highest(),
-            jitter: (self.timing.jitter_ms * f64::from(self.timing.clock_hz) / 1000.0) as u32,
+            jitter: (self.timing.jitter.ms() * f64::from(self.timing.clock_hz) / 1000.0) as u32,
             ..ReportBlock::default()
         })
     }
@@ -217,7 +219,7 @@ impl Reception {
             delta_p999_ms: self.deltas.quantile_ms(999, 1000),
             jitter_max_ms: self.jitter_max_ms,
             jitter_mean_ms: mean(self.jitter_sum_ms, self.jitters),
-            jitter_last_ms: self.timing.jitter_ms,
+            jitter_last_ms: self.timing.jitter.ms(),
             difference_mean_ms: mean(self.difference_sum_ms, self.jitters),
             skew_max_ms: self.skew_max_ms,
             drift_ppm: self.timing.fit.slope().map_or(0.0, |slope| (slope - 1.0) * 1e6),
@@ -237,27 +239,21 @@ impl Reception {
 }
 
 impl Timing {
-    /// Updates J = J + (|D| - J) / 16 (RFC 3550 §6.4.1). Returns |D| in milliseconds, if defined for this
-    /// packet.
+    /// Updates jitter, skew and drift. Returns |D| in milliseconds, if defined for this packet.
     fn on_packet(&mut self, arrival: &Arrival) -> Option<f64> {
         let Clock::Hz(clock_hz) = arrival.clock else { return None };
-        let (last_at, last_timestamp) = self.last.replace((arrival.at, arrival.timestamp))?;
+        let step = self.jitter.step(arrival.at, arrival.timestamp, clock_hz)?;
         self.clock_hz = clock_hz;
-        let ticks = arrival.timestamp.wrapping_sub(last_timestamp) as i32;
-        let nominal_ms = f64::from(ticks) * 1000.0 / f64::from(clock_hz.max(1));
-        let arrived_ms = millis(last_at, arrival.at);
-        let difference_ms = (arrived_ms - nominal_ms).abs();
-        if difference_ms > JUMP_MS {
-            // The sender's clock was set: later packets are measured from here.
-            *self = Self { last: self.last, jitter_ms: self.jitter_ms, clock_hz, ..Self::default() };
+        if step.is_jump() {
+            // Later packets are measured from here.
+            *self = Self { jitter: self.jitter, clock_hz, ..Self::default() };
             return None;
         }
-        self.jitter_ms += (difference_ms - self.jitter_ms) / 16.0;
-        self.arrived_ms += arrived_ms;
-        self.nominal_ms += nominal_ms;
+        self.arrived_ms += step.arrived_ms;
+        self.nominal_ms += step.nominal_ms;
         self.skew_ms = self.nominal_ms - self.arrived_ms;
         self.fit.add(self.arrived_ms, self.nominal_ms);
-        Some(difference_ms)
+        Some(step.difference_ms())
     }
 }
 
@@ -278,18 +274,9 @@ impl LinearFit {
     }
 }
 
-/// Milliseconds from one instant to another; negative if the second is earlier.
-fn millis(from: Instant, to: Instant) -> f64 {
-    let nanos = to.as_nanos() as i64 - from.as_nanos() as i64;
-    nanos as f64 / 1e6
-}
-
 fn mean(sum: f64, count: u64) -> f64 {
     if count == 0 { 0.0 } else { sum / count as f64 }
 }
-
-/// Difference of the clocks that is not caused by the network.
-const JUMP_MS: f64 = 5000.0;
 
 #[cfg(test)]
 #[path = "reception/reception_tests.rs"]

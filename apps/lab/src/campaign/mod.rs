@@ -2,7 +2,7 @@
 //!
 //! Does: reads experiments ([`experiment`]), starts the servers of a variant ([`target`]), offers the load of each point to them in
 //! turn, searches for peaks ([`search`]), compares ([`compare`]), and hands every result over at once as a
-//! [`Record`](crate::record::Record).
+//! [`Record`].
 //!
 //! Does not: write files or print; that is the [`Observer`].
 //!

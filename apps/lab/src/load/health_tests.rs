@@ -25,6 +25,7 @@ fn run(tick: Duration, delay: Duration) -> Statistics {
         connections: Default::default(),
         is_outbound_proxy: false,
         media: CALLER,
+        media_use: Default::default(),
         locals: vec![CALLER],
         arrivals: Some(Arrivals::new(100.0, Spacing::Fixed, start, Duration::from_secs(2))),
         timers: Timers::default(),
@@ -46,7 +47,7 @@ fn run(tick: Duration, delay: Duration) -> Statistics {
         for action in actions.drain(..) {
             match action {
                 Action::Ended(report) => statistics.add(&report),
-                Action::Release(_) => {}
+                Action::Release(_) | Action::Media(_) => {}
             }
         }
         now = now + tick;

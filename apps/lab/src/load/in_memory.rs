@@ -154,9 +154,9 @@ impl Stage {
         }
         self.out.clear();
         let is_success =
-            |action| matches!(action, Action::Ended(report) if report.outcome == Outcome::Success);
+            |action: &Action| matches!(action, Action::Ended(report) if report.outcome == Outcome::Success);
         self.successes +=
-            self.actions.drain(..).filter(|&action| is_caller && is_success(action)).count() as u64;
+            self.actions.drain(..).filter(|action| is_caller && is_success(action)).count() as u64;
     }
 }
 
@@ -192,6 +192,7 @@ fn config(classic: Classic, local: SocketAddrV4, arrivals: Option<Arrivals>, use
         is_outbound_proxy: false,
         locals: vec![local.into()],
         media: local.into(),
+        media_use: Default::default(),
         arrivals,
         timers: Default::default(),
         attempts_max: 2 * Config::ATTEMPTS_MAX,

@@ -8,9 +8,11 @@ mod criterion;
 mod datagrams;
 #[cfg(test)]
 mod health_tests;
+mod histogram;
 pub mod in_memory;
 mod input;
 mod locals;
+mod media;
 mod plan;
 mod player;
 mod sockets;
@@ -24,6 +26,7 @@ mod wire_counters;
 
 pub use address::{local_towards, resolve};
 pub use criterion::{Criteria, Criterion, CriterionError};
+pub use media::MediaStatistics;
 pub use plan::{Files, Flow, Plan};
 pub use statistics::{Delay, Health, Statistics};
 pub use timeline::Slot;
@@ -31,10 +34,13 @@ pub use wire_counters::WireCounters;
 
 use crate::machine;
 use anyhow::{Context, Result, anyhow, bail};
+use media::MediaThread;
 use player::Player;
 use ringway_linux::sys::{Epoll, raise_open_files};
 use ringway_load::{Arrivals, Classic, Config, Counters, Generator, Outcome};
-pub use ringway_load::{ConnectionUse, Length, Scenario, Spacing, User, Users, UsersError};
+pub use ringway_load::{
+    ConnectionUse, CryptoSuite, Length, MediaUse, Scenario, Spacing, User, Users, UsersError,
+};
 pub use ringway_sansio::Transport;
 use ringway_sansio::{Instant, Seed};
 pub use ringway_transaction::Timers;
@@ -79,6 +85,8 @@ struct Company {
     plan: Plan,
     epoll: Arc<Epoll>,
     players: Vec<Player>,
+    /// Media of the players' calls, until its thread is started.
+    media: Option<MediaThread>,
 }
 
 /// Running load.
@@ -106,7 +114,8 @@ impl Session {
     pub fn open(plan: &Plan) -> Result<Self> {
         plan.check()?;
         raise_open_files().context("raise the limit of open files")?;
-        let companies = (0..plan.threads).map(|index| Company::open(plan.of_thread(index)?));
+        let mark = mark()?;
+        let companies = (0..plan.threads).map(|index| Company::open(plan.of_thread(index)?, mark));
         let companies = companies.collect::<Result<_>>()?;
         if plan.registered_before().is_some() {
             std::thread::sleep(plan.settle);
@@ -135,8 +144,11 @@ impl Session {
             // The threads take turns.
             let first = start + Duration::from_secs_f64(f64::from(index) / rate).min(length);
             company.start(first, rate / f64::from(plan.threads), length)?;
+            if plan.media != MediaUse::None && company.media.is_none() {
+                bail!("a session makes one load with media; open another");
+            }
             let shared = Arc::clone(&shared);
-            let body = move || company.play(&shared);
+            let body = move || company.play(index, &shared);
             threads.push(std::thread::Builder::new().name(format!("load {index}")).spawn(body)?);
         }
         Ok(Run { plan, shared, threads })
@@ -182,12 +194,20 @@ impl Run {
 }
 
 impl Company {
-    /// Opens the sockets, and registers users with them.
-    fn open(mut plan: Plan) -> Result<Self> {
+    /// Opens the sockets, and registers users with them. Media of all threads have the same `mark`.
+    fn open(mut plan: Plan, mark: u64) -> Result<Self> {
         let epoll = Arc::new(Epoll::new().context("create an epoll")?);
         let mut players = vec![Player::open(&plan, &epoll, 0, now())?];
+        let mut media = None;
         if let Some(scenario) = plan.callee()? {
             let mut callee = Player::open(&plan, &epoll, 1, now())?;
+            if plan.media != MediaUse::None {
+                let (sides, thread) = MediaThread::open(&plan, mark)?;
+                media = Some(thread);
+                for (player, side) in players.iter_mut().chain([&mut callee]).zip(sides) {
+                    player.media = Some(side);
+                }
+            }
             if plan.is_direct {
                 plan.target = *callee.locals()?.first().context("a player has a socket")?;
             }
@@ -204,7 +224,7 @@ impl Company {
             let config = caller_config(&plan, caller)?;
             register(config, &epoll, caller)?;
         }
-        Ok(Self { plan, epoll, players })
+        Ok(Self { plan, epoll, players, media })
     }
 
     /// Plans the attempts of the caller.
@@ -228,10 +248,16 @@ impl Company {
     }
 
     /// Plays until the caller has no attempt left.
-    fn play(mut self, shared: &Shared) -> Result<Self> {
-        let Self { plan, epoll, players } = &mut self;
-        play(players, epoll, plan.target, shared)?;
-        Ok(self)
+    fn play(mut self, index: u32, shared: &Arc<Shared>) -> Result<Self> {
+        let Self { plan, epoll, players, media } = &mut self;
+        let media = media.take().map(|media| media.start(index, shared)).transpose()?;
+        let played = play(players, epoll, plan.target, shared);
+        // The thread of the media ends when nothing is left that reports calls to it.
+        players.iter_mut().for_each(|player| player.media = None);
+        if let Some(thread) = media {
+            thread.join().map_err(|_| anyhow!("a media thread of the load generator panicked"))??;
+        }
+        played.map(|()| self)
     }
 }
 
@@ -269,7 +295,11 @@ fn caller_config(plan: &Plan, player: &Player) -> Result<Config> {
         transport: plan.transport,
         connections: plan.connections,
         is_outbound_proxy: plan.is_outbound_proxy,
-        media: *locals.first().context("a player has a socket")?,
+        media: match &player.media {
+            Some(side) => side.address,
+            None => *locals.first().context("a player has a socket")?,
+        },
+        media_use: plan.media,
         locals,
         arrivals: None,
         timers: plan.timers,
@@ -286,6 +316,13 @@ fn callee_config(plan: &Plan, player: &Player) -> Result<Config> {
         ConnectionUse::PerUser | ConnectionUse::PerAttempt => ConnectionUse::PerUser,
     };
     Ok(Config { users: plan.peers.clone(), connections, ..caller_config(plan, player)? })
+}
+
+/// Random number by which the media threads of a run recognize each other's packets.
+fn mark() -> Result<u64> {
+    let mut bytes = [0; 8];
+    bytes.copy_from_slice(seed()?.bytes().split_at(8).0);
+    Ok(u64::from_be_bytes(bytes))
 }
 
 /// Random seed, so that no two generators have equal Call-IDs.

@@ -4,7 +4,7 @@ use super::address::local_towards;
 use super::locals::{Locals, may_send};
 use super::streams::CONNECTIONS_MAX;
 use anyhow::{Context, Result, bail};
-use ringway_load::{Classic, ConnectionUse, Keyword, Length, Scenario, Spacing, Step, Users};
+use ringway_load::{Classic, ConnectionUse, Keyword, Length, MediaUse, Scenario, Spacing, Step, Users};
 use ringway_sansio::Transport;
 use ringway_transaction::Timers;
 use std::net::{IpAddr, SocketAddr};
@@ -57,6 +57,8 @@ pub struct Plan {
     pub talk: Length,
     /// Time between the registration of users before the load and the load, in which a server writes their bindings.
     pub settle: Duration,
+    /// Media streams of the calls.
+    pub media: MediaUse,
     /// Values of T1, T2 and T4.
     pub timers: Timers,
 }
@@ -186,6 +188,7 @@ impl Plan {
             ring: Length::Fixed(Duration::ZERO),
             talk: Length::Fixed(Duration::ZERO),
             settle: Duration::ZERO,
+            media: MediaUse::None,
             timers: Timers::default(),
         }
     }
@@ -205,6 +208,9 @@ impl Plan {
                 host,
                 self.local
             );
+        }
+        if self.media != MediaUse::None && !matches!(self.flow, Flow::Call | Flow::Redirect) {
+            bail!("only calls have media: leave out the media, or take the scenario call or redirect");
         }
         if !(self.rate.is_finite() && self.rate > 0.0 && self.rate <= RATE_MAX) {
             bail!("the rate must be above 0 and at most {RATE_MAX} a second");
@@ -286,7 +292,7 @@ impl Plan {
     pub(crate) fn caller(&self) -> Result<Arc<Scenario>> {
         match &self.files {
             Some(files) => Ok(Arc::clone(&files.caller)),
-            None => Ok(Arc::new(self.flow.caller(self.talk).scenario()?)),
+            None => Ok(Arc::new(self.flow.caller(self.talk).scenario_with(self.media)?)),
         }
     }
 
@@ -294,7 +300,10 @@ impl Plan {
     pub(crate) fn callee(&self) -> Result<Option<Arc<Scenario>>> {
         match &self.files {
             Some(files) => Ok(files.callee.clone()),
-            None => Ok(self.flow.callee(self.ring).map(Classic::scenario).transpose()?.map(Arc::new)),
+            None => {
+                let callee = self.flow.callee(self.ring).map(|callee| callee.scenario_with(self.media));
+                Ok(callee.transpose()?.map(Arc::new))
+            }
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::datagrams::Batches;
 use super::input::Input;
+use super::media::MediaSide;
 use super::plan::Plan;
 use super::sockets::Sockets;
 use super::tokens::Place;
@@ -19,6 +20,8 @@ pub(crate) struct Player {
     pub(crate) number: u8,
     pub(crate) generator: Option<Generator>,
     pub(crate) sockets: Sockets,
+    /// Media of its calls.
+    pub(crate) media: Option<MediaSide>,
     /// Counters of the generator at the start of the load.
     earlier: Counters,
 }
@@ -36,7 +39,7 @@ impl Player {
         let allowed = plan.allowed_hosts.as_slice().into();
         let watched = (epoll, number);
         let sockets = Sockets::open(plan.transport, &plan.locals(), plan.target, allowed, watched, now)?;
-        Ok(Self { number, generator: None, sockets, earlier: Counters::default() })
+        Ok(Self { number, generator: None, sockets, media: None, earlier: Counters::default() })
     }
 
     /// Addresses of the sockets.

@@ -1,5 +1,7 @@
 //! Results of a run.
 
+use super::histogram::histogram;
+use super::media::MediaStatistics;
 use super::timeline::{Slot, Timeline};
 use super::wire_counters::WireCounters;
 use super::{Counters, Outcome};
@@ -20,6 +22,7 @@ pub struct Statistics {
     timeline: Timeline,
     is_interrupted: bool,
     threads: HashMap<ThreadId, OfThread>,
+    pub(super) media: Option<MediaStatistics>,
 }
 
 /// Measured delay.
@@ -55,7 +58,7 @@ impl Delay {
 }
 
 /// Condition of the generator itself during a run.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Health {
     /// 99th percentile of [`Delay::Lag`].
     pub lag_p99: Duration,
@@ -67,6 +70,8 @@ pub struct Health {
     pub refused_packets: u64,
     /// Connections that the generator's own limits prevented: open files, local ports.
     pub missed_connections: u64,
+    /// Reason why the media say more about the generator than about the network.
+    pub media: Option<String>,
 }
 
 impl Health {
@@ -85,8 +90,11 @@ impl Health {
             let lag = self.lag_p99.as_secs_f64() * 1e3;
             return Some(format!("attempts started up to {lag:.1} ms late (99th percentile)"));
         }
-        (self.cpu_share > CPU_SHARE_MAX)
-            .then(|| format!("a thread of the generator used {:.0} % of a processor", self.cpu_share * 100.0))
+        if self.cpu_share > CPU_SHARE_MAX {
+            let share = self.cpu_share * 100.0;
+            return Some(format!("a thread of the generator used {share:.0} % of a processor"));
+        }
+        self.media.clone()
     }
 }
 
@@ -109,6 +117,7 @@ impl Default for Statistics {
             timeline: Timeline::default(),
             is_interrupted: false,
             threads: HashMap::new(),
+            media: None,
         }
     }
 }
@@ -120,11 +129,11 @@ impl Statistics {
     }
 
     pub(crate) fn add(&mut self, report: &Report) {
-        let name = match report.outcome {
-            Outcome::Status(status) => status.to_string(),
-            other => other.name().to_owned(),
-        };
-        *self.outcomes.entry(name).or_default() += 1;
+        match (report.outcome, self.outcomes.get_mut(report.outcome.name())) {
+            (Outcome::Status(status), _) => *self.outcomes.entry(status.to_string()).or_default() += 1,
+            (_, Some(count)) => *count += 1,
+            (other, None) => drop(self.outcomes.insert(other.name().to_owned(), 1)),
+        }
         self.timeline.add(report);
         let lag = report.lag();
         self.late += u64::from(lag > LATE);
@@ -137,7 +146,7 @@ impl Statistics {
         ];
         for (histogram, value) in self.delays.iter_mut().zip(values) {
             if let Some(value) = value {
-                histogram.saturating_record(u64::try_from(value.as_micros()).unwrap_or(u64::MAX));
+                histogram.saturating_record(micros(value));
             }
         }
     }
@@ -268,6 +277,11 @@ impl Statistics {
         Duration::from_nanos(self.threads.values().map(|thread| thread.cpu_ns).sum())
     }
 
+    /// Results of the media streams, if there are any.
+    pub const fn media(&self) -> Option<&MediaStatistics> {
+        self.media.as_ref()
+    }
+
     /// Condition of the generator.
     pub fn health(&self) -> Health {
         let share = |thread: &OfThread| thread.cpu_ns as f64 / (thread.wall.as_nanos() as f64).max(1.0);
@@ -278,16 +292,14 @@ impl Statistics {
             dropped: self.counters().dropped,
             refused_packets: wire.not_permitted,
             missed_connections: wire.over_limit + wire.no_port,
+            media: self.media.as_ref().and_then(MediaStatistics::bottleneck),
         }
     }
 }
 
-/// Histogram of microseconds up to an hour, with three significant digits.
-fn histogram() -> Histogram<u64> {
-    let bounded = Histogram::new_with_bounds(1, 3_600_000_000, 3);
-    // The bounds are valid; the other constructor takes any value and needs more memory.
-    bounded
-        .unwrap_or_else(|_| Histogram::new(3).unwrap_or_else(|_| unreachable!("three digits are permitted")))
+/// Whole microseconds; `Duration::as_micros` divides 128-bit numbers.
+fn micros(time: Duration) -> u64 {
+    time.as_secs().saturating_mul(1_000_000).saturating_add(time.subsec_micros().into())
 }
 
 const SUCCESS: &str = Outcome::Success.name();
@@ -354,11 +366,12 @@ mod tests {
             dropped: 0,
             refused_packets: 0,
             missed_connections: 0,
+            media: None,
         };
         assert_eq!(good.bottleneck(), None);
-        assert!(Health { lag_p99: Duration::from_millis(2), ..good }.bottleneck().is_some());
-        assert!(Health { cpu_share: 0.9, ..good }.bottleneck().is_some());
-        assert!(Health { missed_connections: 1, ..good }.bottleneck().is_some());
-        assert!(Health { dropped: 1, ..good }.bottleneck().is_some());
+        assert!(Health { lag_p99: Duration::from_millis(2), ..good.clone() }.bottleneck().is_some());
+        assert!(Health { cpu_share: 0.9, ..good.clone() }.bottleneck().is_some());
+        assert!(Health { missed_connections: 1, ..good.clone() }.bottleneck().is_some());
+        assert!(Health { dropped: 1, ..good.clone() }.bottleneck().is_some());
     }
 }

@@ -24,8 +24,11 @@ struct Thread<'a> {
     caller: u8,
     /// Reports of the callers since the last transfer to [`Shared`].
     reports: Vec<Report>,
-    /// Wall time of the next transfer.
-    transfer_at: Duration,
+    /// Time of the next transfer to [`Shared`], even of few reports.
+    next_transfer: Instant,
+    start: Instant,
+    /// CPU time of the thread at the start.
+    cpu_start: u64,
 }
 
 /// Runs the players, which `epoll` watches, until the first one has no attempt left, or the run is stopped. The first one is
@@ -34,21 +37,25 @@ pub(crate) fn play(players: &mut [Player], epoll: &Epoll, target: SocketAddr, sh
     exact_timers()?;
     let buffers = Buffers { batches: Batches::new(), out: Outbox::new(), actions: Vec::new() };
     let caller = players.first().map_or(0, |player| player.number);
-    let watch = TargetWatch::new(target);
-    let mut thread =
-        Thread { shared, watch, buffers, caller, reports: Vec::new(), transfer_at: Duration::ZERO };
+    let start = now();
+    let mut thread = Thread {
+        shared,
+        watch: TargetWatch::new(target),
+        buffers,
+        caller,
+        reports: Vec::new(),
+        next_transfer: start,
+        start,
+        cpu_start: machine::thread_cpu_ns(),
+    };
     let mut ready = ReadyList::new(READY_MAX);
-    let cpu_start = machine::thread_cpu_ns();
-    let wall_start = now();
     let mut drained_at = None;
     loop {
         let now = now();
-        thread.receive(players, &ready, now)?;
-        thread.run(players, now);
+        thread.turn(players, &ready, now)?;
         thread.look_at_target(players, now);
         let is_done = players.first().is_none_or(Player::is_done);
-        let cpu_ns = machine::thread_cpu_ns() - cpu_start;
-        thread.transfer(players, cpu_ns, now.since(wall_start), is_done);
+        thread.transfer(players, now, is_done);
         if is_done {
             // Late responses get their ACK.
             let until = *drained_at.get_or_insert(now + DRAIN);
@@ -58,39 +65,40 @@ pub(crate) fn play(players: &mut [Player], epoll: &Epoll, target: SocketAddr, sh
         }
         let next = players.iter().filter_map(Player::next_due).min();
         let wait_max = if shared.is_spinning { Duration::ZERO } else { WAIT_MAX };
-        let left = next.map_or(wait_max, |at| at.since(now)).min(wait_max);
+        let left = next.map_or(wait_max, |at| at.since(super::now())).min(wait_max);
         epoll.wait_exact(&mut ready, left).context("wait for packets")?;
     }
 }
 
 impl Thread<'_> {
-    /// Handles the ready sockets.
-    fn receive(&mut self, players: &mut [Player], ready: &ReadyList, now: Instant) -> Result<()> {
-        let mut is_heard = false;
-        for ready in (0..ready.len()).filter_map(|index| ready.at(index)) {
-            let (number, place) = read_token(ready.token);
-            let Some(player) = players.iter_mut().find(|player| player.number == number) else { continue };
-            let (messages, is_last) = player.receive(place, ready, now, &mut self.buffers)?;
-            is_heard |= messages > 0;
-            self.send(player, now);
-            if is_last {
-                player.sockets.finish(place);
-            }
-        }
-        if is_heard {
-            self.shared.heard.note(now);
-            self.watch.heard();
-        }
-        Ok(())
-    }
-
-    /// Runs what is due.
-    fn run(&mut self, players: &mut [Player], now: Instant) {
+    /// Lets each player receive, run what is due, and send all packets together.
+    fn turn(&mut self, players: &mut [Player], ready: &ReadyList, now: Instant) -> Result<()> {
         let is_stopped = self.shared.is_stopped.load(Ordering::Relaxed);
         for player in players {
-            player.run(now, is_stopped && player.number == self.caller, &mut self.buffers);
-            self.send(player, now);
+            let mut player_now = now;
+            let mut is_heard = false;
+            for ready in (0..ready.len()).filter_map(|index| ready.at(index)) {
+                let (number, place) = read_token(ready.token);
+                if number != player.number {
+                    continue;
+                }
+                let (messages, is_last) = player.receive(place, ready, now, &mut self.buffers)?;
+                is_heard |= messages > 0;
+                if is_last {
+                    self.send(player, now);
+                    player.sockets.finish(place);
+                }
+                // The messages took some time, by which the starts that are due are late.
+                player_now = super::now();
+            }
+            if is_heard {
+                self.shared.heard.note(now);
+                self.watch.heard();
+            }
+            player.run(player_now, is_stopped && player.number == self.caller, &mut self.buffers);
+            self.send(player, player_now);
         }
+        Ok(())
     }
 
     /// Sends the packets of a player and does its actions.
@@ -103,6 +111,11 @@ impl Thread<'_> {
                 Action::Ended(report) if player.number == self.caller => self.reports.push(report),
                 Action::Ended(_) => {}
                 Action::Release(connection) => player.sockets.release(connection, now),
+                Action::Media(event) => {
+                    if let Some(media) = &player.media {
+                        media.report(event);
+                    }
+                }
             }
         }
     }
@@ -119,11 +132,12 @@ impl Thread<'_> {
     }
 
     /// Adds reports and counters to the shared statistics.
-    fn transfer(&mut self, players: &[Player], cpu_ns: u64, wall: Duration, is_done: bool) {
-        if self.reports.len() < REPORTS_MIN && !is_done && wall < self.transfer_at {
+    fn transfer(&mut self, players: &[Player], now: Instant, is_done: bool) {
+        if self.reports.len() < REPORTS_MIN && !is_done && now < self.next_transfer {
             return;
         }
-        self.transfer_at = wall + TRANSFER_EVERY;
+        self.next_transfer = now + TRANSFER_EVERY;
+        let (cpu_ns, wall) = (machine::thread_cpu_ns() - self.cpu_start, now.since(self.start));
         let mut statistics = self.shared.statistics.lock().unwrap_or_else(PoisonError::into_inner);
         self.reports.drain(..).for_each(|report| statistics.add(&report));
         let open = players.first().map_or(0, Player::open_attempts);

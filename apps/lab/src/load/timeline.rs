@@ -36,7 +36,7 @@ impl Timeline {
     pub(super) fn add(&mut self, report: &Report) {
         let Some(start) = self.start else { return };
         let index_of = |at: Instant| {
-            let index = at.since(start).as_nanos() / SLOT.as_nanos();
+            let index = at.as_nanos().saturating_sub(start.as_nanos()) / SLOT_NANOS;
             usize::try_from(index).unwrap_or(usize::MAX).min(SLOTS_MAX - 1)
         };
         let (planned, ended) = (index_of(report.planned), index_of(report.ended));
@@ -83,6 +83,7 @@ impl Timeline {
 
 /// Length of a slot.
 const SLOT: Duration = Duration::from_millis(10);
+const SLOT_NANOS: u64 = SLOT.as_nanos() as u64;
 /// Number of slots, an hour.
 const SLOTS_MAX: usize = 360_000;
 

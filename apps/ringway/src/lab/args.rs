@@ -2,7 +2,7 @@
 
 use super::run_args::{ListArgs, RUN_HELP, RunArgs};
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
-use ringway_lab::load::{ConnectionUse, Criterion, Flow, Transport};
+use ringway_lab::load::{ConnectionUse, Criterion, CryptoSuite, Flow, MediaUse, Transport};
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -161,6 +161,12 @@ pub(crate) struct LoadArgs {
     /// Talk time of calls
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = ringway_lab::times::length)]
     pub(crate) talk: ringway_lab::load::Length,
+    /// Media streams of calls: packets of 20 ms in both directions during the talk time
+    #[arg(long, value_enum, default_value_t = MediaArg::None)]
+    pub(crate) media: MediaArg,
+    /// SRTP crypto suite of --media srtp
+    #[arg(long, value_name = "SUITE", default_value = "AES_CM_128_HMAC_SHA1_80", value_parser = suite)]
+    pub(crate) suite: CryptoSuite,
     /// First local address [default: the one that packets to the server have]
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) local: Option<IpAddr>,
@@ -209,6 +215,35 @@ pub(crate) enum ScenarioArg {
     Options,
     /// MESSAGE between two users; both sides are played
     Message,
+}
+
+/// Media streams of calls.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum MediaArg {
+    /// SDP without streams
+    None,
+    /// RTP
+    Rtp,
+    /// SRTP with keys in the SDP
+    Srtp,
+}
+
+impl MediaArg {
+    /// The media streams, with the suite of SRTP.
+    pub(crate) const fn media_use(self, suite: CryptoSuite) -> MediaUse {
+        match self {
+            Self::None => MediaUse::None,
+            Self::Rtp => MediaUse::Rtp,
+            Self::Srtp => MediaUse::Srtp(suite),
+        }
+    }
+}
+
+fn suite(name: &str) -> Result<CryptoSuite, String> {
+    CryptoSuite::from_name(name).ok_or_else(|| {
+        let names = CryptoSuite::ALL.map(CryptoSuite::name).join(", ");
+        format!("{name:?} is not a suite; give one of {names}")
+    })
 }
 
 impl ScenarioArg {

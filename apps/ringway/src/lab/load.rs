@@ -141,6 +141,7 @@ fn plan(args: &LoadArgs) -> Result<Plan, Failure> {
         threads: args.threads,
         ring: args.ring,
         talk: args.talk,
+        media: args.media.media_use(args.suite),
         timers: Timers { t1: args.t1, ..Timers::default() },
         ..Plan::new(target, flow, users, peers)
     })

@@ -2,6 +2,7 @@
 
 mod args;
 mod load;
+mod media;
 mod progress;
 mod report;
 mod run;

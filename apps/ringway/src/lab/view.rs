@@ -1,6 +1,8 @@
 //! Progress and results of a load as text and as JSON.
 
+use super::media;
 use ringway_lab::load::{ConnectionUse, Delay, Plan, Statistics};
+use ringway_lab::times::milliseconds;
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 
@@ -66,6 +68,7 @@ impl Result<'_> {
                 "cpu_us_each": self.generator_us(),
                 "cpu_share": health.cpu_share,
             },
+            "media": statistics.media().map(|media| media::json(plan.media, media)),
             "server_cpu_us_each": self.server_us(),
             "valid": health.bottleneck().is_none(),
             "invalid_because": health.bottleneck(),
@@ -106,6 +109,7 @@ impl Result<'_> {
                 lines.push(format!("  {title}  {text}"));
             }
         }
+        lines.extend(statistics.media().into_iter().flat_map(|media| media::lines(plan.media, media)));
         lines.push(format!(
             "  generator  lag p99 {:.3} ms, {} late, {} dropped",
             milliseconds(health.lag_p99),
@@ -356,10 +360,6 @@ fn percentile_text(statistics: &Statistics, delay: Delay) -> Option<String> {
         value(99.9)?,
         value(100.0)?
     ))
-}
-
-fn milliseconds(time: Duration) -> f64 {
-    time.as_secs_f64() * 1e3
 }
 
 /// Delays that are shown, with their titles.

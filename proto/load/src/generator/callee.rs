@@ -97,6 +97,7 @@ impl Generator {
         let is_ack = method == Method::Ack;
         if is_ack && let Some(sent) = attempt.unacknowledged.take() {
             self.wheel.cancel(sent.timer);
+            Self::confirm_media(cx, attempt);
         }
         let scenario = Arc::clone(&self.config.scenario);
         let is_expected = |expected: &Expected| match expected {
@@ -114,6 +115,7 @@ impl Generator {
             attempt.server = start_server(&mut self.transactions, found, flow, message, key);
             if method == Method::Invite {
                 attempt.invite = Invite::Pending;
+                Self::note_session(attempt, self.config.media_use, message);
             }
         }
         if !attempt.keep(&scenario, place, message) {

@@ -1,6 +1,7 @@
 //! The generator: starts attempts, passes messages to them, and ends them.
 
 mod callee;
+mod media;
 mod sending;
 
 use self::sending::Sent;
@@ -8,7 +9,7 @@ use crate::attempt::{Attempt, Invite, LocalText, Times, constant};
 use crate::authentication::Challenge;
 use crate::scenario::{Received as Expected, Step};
 use crate::template::{Keyword, Kind};
-use crate::{Arrivals, Config, ConnectionUse, Outcome, Report, Scenario};
+use crate::{Arrivals, Config, ConnectionUse, MediaEvent, Outcome, Report, Scenario};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec;
@@ -47,6 +48,8 @@ pub struct Generator {
     /// Number in all Call-IDs of this generator.
     run: u64,
     hash_key: [u8; 16],
+    /// Seed of the SRTP keys.
+    media_seed: Seed,
     counters: Counters,
     notices: Vec<Notice<Owner>>,
     /// Closed connections whose attempts have not been ended yet, and the time of the first of them.
@@ -63,14 +66,16 @@ struct UserState {
     is_busy: bool,
 }
 
-/// Requested action: an attempt has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Requested action.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// An attempt has ended.
     Ended(Report),
     /// The connection of an ended attempt is not used any more ([`ConnectionUse::PerAttempt`]): write what is queued, and
     /// close it.
     Release(ConnectionId),
+    /// The media of an attempt starts or ends. Not with [`MediaUse::None`](crate::MediaUse::None).
+    Media(MediaEvent),
 }
 
 /// Counters of a generator; the values only increase.
@@ -132,6 +137,7 @@ impl Generator {
             rng,
             run,
             hash_key: key(3),
+            media_seed: seed.part(4),
             counters: Counters::default(),
             notices: Vec::new(),
             closed: Vec::new(),
@@ -326,6 +332,9 @@ impl Generator {
             }
             if message.method() == Method::Invite {
                 attempt.note_invite_final(status);
+                if status / 100 == 2 {
+                    Self::note_session(attempt, self.config.media_use, message);
+                }
             }
             // Further responses, such as retransmitted 2xx, are not for a step.
             attempt.client = None;
@@ -338,6 +347,7 @@ impl Generator {
         }
         if !is_optional {
             attempt.step = place + 1;
+            self.start_media(cx, key, true);
             self.advance(cx, key);
         }
     }
@@ -372,7 +382,8 @@ impl Generator {
     }
 
     fn end(&mut self, cx: &mut Context<'_, Action>, key: SlabKey, outcome: Outcome) {
-        let Some(attempt) = self.attempts.remove(key) else { return };
+        let Some(mut attempt) = self.attempts.remove(key) else { return };
+        Self::end_media(cx, &mut attempt);
         self.wheel.cancel(attempt.timer);
         if let Some(sent) = &attempt.unacknowledged {
             self.wheel.cancel(sent.timer);

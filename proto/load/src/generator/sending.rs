@@ -49,6 +49,7 @@ impl Generator {
         }
         if method == Method::Bye {
             attempt.times.bye.get_or_insert(cx.now);
+            Self::end_media(cx, attempt);
         }
         let flow = match template.uses.next_url {
             true => attempt.dialog_flow(&self.config),
@@ -63,6 +64,7 @@ impl Generator {
             attempt,
             user_cseq,
             random,
+            media_seed: &self.media_seed,
         };
         if method == Method::Ack {
             let mut branch = b"z9hG4bKack".to_vec();
@@ -104,6 +106,7 @@ impl Generator {
             attempt,
             user_cseq: 0,
             random,
+            media_seed: &self.media_seed,
         };
         let is_sent = self.transactions.respond(cx, server, status, |arena| {
             template.write(&mut |word, start, out| filling.fill(word, b"", start, out), arena);
@@ -118,6 +121,7 @@ impl Generator {
                 let until = cx.now + 64 * self.config.timers.t1;
                 let bytes = cx.out.last_bytes().to_vec();
                 attempt.unacknowledged = Some(Unacknowledged { flow, bytes, interval, until, timer }.into());
+                self.start_media(cx, key, false);
             }
         }
         Sent::Yes

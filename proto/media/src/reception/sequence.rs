@@ -39,7 +39,7 @@ impl SequenceCounts {
     }
 
     /// Sum of both.
-    pub(super) const fn and(&self, other: &Self) -> Self {
+    pub const fn and(&self, other: &Self) -> Self {
         Self {
             expected: self.expected + other.expected,
             received: self.received + other.received,
@@ -56,7 +56,7 @@ impl SequenceCounts {
 /// `window` has one bit for each of the last 128 sequence numbers, the lowest bit for `highest`, set when the
 /// packet has arrived. A packet whose bit leaves the window unset is lost.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct SequenceTracker {
+pub struct SequenceTracker {
     run: Option<Run>,
     /// Counters before the last restart of the sender.
     past: SequenceCounts,
@@ -79,7 +79,8 @@ struct Run {
 }
 
 impl SequenceTracker {
-    pub(super) fn on_packet(&mut self, sequence: u16) -> PacketOrder {
+    /// Counts a packet and classifies its number.
+    pub fn on_packet(&mut self, sequence: u16) -> PacketOrder {
         let Some(run) = self.run.as_mut() else {
             // One cycle ahead, so that a packet overtaken by the first one has a number too.
             let first = LAP + u64::from(sequence);
@@ -111,7 +112,8 @@ impl SequenceTracker {
         }
     }
 
-    pub(super) fn counts(&self) -> SequenceCounts {
+    /// Numbers of packets so far.
+    pub fn counts(&self) -> SequenceCounts {
         let run = self.run.map(|run| run.counts()).unwrap_or_default();
         SequenceCounts { strays: self.strays, ..self.past.and(&run) }
     }

@@ -7,21 +7,20 @@ use super::{Kind, Reading};
 use anyhow::{Context, Result};
 use ringway_lab::load::in_memory::PAUSE;
 use ringway_lab::machine;
-use ringway_lab::sys::{BATCH, Inbound, Outbound, Wait};
 use ringway_lab::wire::large_buffers;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use ringway_linux::sys::{BATCH_MAX, Epoll, Interest, ReadyList, ReceiveBatch, SendBatch, Wait};
 use rustix::thread::set_current_timer_slack;
 use std::collections::VecDeque;
-use std::net::{SocketAddrV4, UdpSocket};
+use std::net::{SocketAddr, SocketAddrV4, UdpSocket};
 use std::num::NonZero;
 use std::os::fd::AsFd;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// One side: a socket, its queue, and what it sends after a pause.
+/// One side: a socket, the messages that it is going to send, and the ends of its pauses.
 struct Side {
     socket: UdpSocket,
-    queue: Outbound,
+    queue: Vec<usize>,
     later: VecDeque<Duration>,
     is_ready: bool,
 }
@@ -33,6 +32,8 @@ struct Bare<'a> {
     peer: SocketAddrV4,
     caller: Side,
     phone: Side,
+    epoll: Epoll,
+    ready: ReadyList,
     ended: u64,
 }
 
@@ -44,7 +45,10 @@ pub(super) fn play(
     peer: SocketAddrV4,
     messages: &[Vec<u8>],
 ) -> Result<Reading> {
-    let mut bare = Bare { kind, messages, peer, caller: Side::open()?, phone: Side::open()?, ended: 0 };
+    let epoll = Epoll::new().context("create an epoll")?;
+    let (caller, phone) = (Side::open(&epoll, 0)?, Side::open(&epoll, 1)?);
+    let ready = ReadyList::new(2);
+    let mut bare = Bare { kind, messages, peer, caller, phone, epoll, ready, ended: 0 };
     if kind == Kind::Call {
         bare.phone.socket.send_to(b"REGISTER\r\n", peer).context("register")?;
         bare.phone.socket.recv_from(&mut [0; 64]).context("register")?;
@@ -60,10 +64,11 @@ pub(super) fn play(
 }
 
 impl Side {
-    fn open() -> Result<Self> {
+    fn open(epoll: &Epoll, token: u64) -> Result<Self> {
         let socket = UdpSocket::bind((super::HOST, 0)).context("bind a socket")?;
         large_buffers(&socket)?;
-        Ok(Self { socket, queue: Outbound::new(), later: VecDeque::new(), is_ready: true })
+        epoll.add(socket.as_fd(), token, Interest::Read).context("watch a socket")?;
+        Ok(Self { socket, queue: Vec::new(), later: VecDeque::new(), is_ready: false })
     }
 
     /// Takes a pause that has ended.
@@ -72,8 +77,19 @@ impl Side {
         is_due && self.later.pop_front().is_some()
     }
 
-    fn flush(&mut self) -> Result<()> {
-        if self.queue.is_empty() { Ok(()) } else { self.queue.flush(self.socket.as_fd()).context("send") }
+    fn flush(&mut self, batch: &mut SendBatch, messages: &[Vec<u8>], to: SocketAddr) -> Result<()> {
+        for queued in self.queue.chunks(BATCH_MAX) {
+            let mut sending = batch.begin();
+            for bytes in queued.iter().filter_map(|&message| messages.get(message)) {
+                sending.push(to, bytes, 0);
+            }
+            while sending.left() > 0 {
+                sending.send(self.socket.as_fd()).context("send")?;
+            }
+            sending.clear();
+        }
+        self.queue.clear();
+        Ok(())
     }
 }
 
@@ -82,13 +98,14 @@ impl Bare<'_> {
     fn run(&mut self, rate: f64, attempts: u64) -> Result<Vec<Duration>> {
         let start = Instant::now();
         let planned = |number: u64| START + Duration::from_secs_f64(number as f64 / rate);
-        let mut inbound = Inbound::new();
+        let mut inbound = ReceiveBatch::new(BATCH_MAX);
+        let mut outbound = SendBatch::new(BATCH_MAX);
         let mut lags = Vec::with_capacity(attempts as usize);
         let give_up = planned(attempts) + 2 * PAUSE + LATE_MAX;
         loop {
             let now = start.elapsed();
             self.receive(&mut inbound, now)?;
-            for _ in 0..BATCH {
+            for _ in 0..BATCH_MAX {
                 let next = planned(lags.len() as u64);
                 if next > now || lags.len() as u64 == attempts {
                     break;
@@ -102,8 +119,8 @@ impl Bare<'_> {
             while self.phone.take_due(now) {
                 self.send(false, OK_TO_INVITE);
             }
-            self.caller.flush()?;
-            self.phone.flush()?;
+            self.caller.flush(&mut outbound, self.messages, self.peer.into())?;
+            self.phone.flush(&mut outbound, self.messages, self.peer.into())?;
             if self.ended == attempts || now > give_up {
                 return Ok(lags);
             }
@@ -112,15 +129,15 @@ impl Bare<'_> {
         }
     }
 
-    fn receive(&mut self, inbound: &mut Inbound, now: Duration) -> Result<()> {
+    fn receive(&mut self, inbound: &mut ReceiveBatch, now: Duration) -> Result<()> {
         for is_caller in [true, false] {
             let side = if is_caller { &mut self.caller } else { &mut self.phone };
             if !side.is_ready {
                 continue;
             }
-            let count = inbound.receive(side.socket.as_fd(), BATCH, Wait::Never).context("receive")?;
-            for index in 0..count {
-                self.on_packet(is_caller, inbound.bytes(index), now);
+            let count = inbound.receive(side.socket.as_fd(), Wait::Never).unwrap_or_default();
+            for (_, bytes) in (0..count).filter_map(|index| inbound.datagram(index)) {
+                self.on_packet(is_caller, bytes, now);
             }
         }
         Ok(())
@@ -145,9 +162,7 @@ impl Bare<'_> {
 
     fn send(&mut self, is_caller: bool, message: usize) {
         let side = if is_caller { &mut self.caller } else { &mut self.phone };
-        if let Some(bytes) = self.messages.get(message) {
-            side.queue.push(Some(self.peer), bytes);
-        }
+        side.queue.push(message);
     }
 
     /// Waits for a packet, the next start, or the end of a pause.
@@ -155,14 +170,11 @@ impl Bare<'_> {
         let first = [next, self.caller.later.front().copied(), self.phone.later.front().copied()];
         let next = first.into_iter().flatten().min();
         let left = next.map_or(WAIT_MAX, |at| at.saturating_sub(start.elapsed())).min(WAIT_MAX);
-        let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(left.subsec_nanos()) };
-        let mut entries =
-            [&self.caller.socket, &self.phone.socket].map(|socket| PollFd::new(socket, PollFlags::IN));
-        match poll(&mut entries, Some(&timeout)) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error).context("wait for packets"),
-        }
-        let [caller, phone] = entries.map(|entry| !entry.revents().is_empty());
+        self.epoll.wait_exact(&mut self.ready, left).context("wait for packets")?;
+        let ready = |token| {
+            (0..self.ready.len()).filter_map(|index| self.ready.at(index)).any(|one| one.token == token)
+        };
+        let (caller, phone) = (ready(0), ready(1));
         (self.caller.is_ready, self.phone.is_ready) = (caller, phone);
         Ok(())
     }

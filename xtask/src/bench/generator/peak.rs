@@ -5,6 +5,7 @@ use super::readings::Field;
 use super::table::Row;
 use anyhow::Result;
 use ringway_lab::load::{Delay, Statistics};
+use std::thread;
 use std::time::Duration;
 
 /// Searches the peak of one thread and measures the lag at half of it.
@@ -16,6 +17,7 @@ pub(super) fn row(field: &Field, kind: Kind) -> Row {
 fn measured(field: &Field, kind: Kind, what: &str) -> Result<Row> {
     let peak = search(field, kind)?;
     let half = peak / 2.0;
+    thread::sleep(REST);
     let statistics = field.generated(kind, half, (half * 2.0) as u32)?;
     let lag = |percentile| statistics.percentile(Delay::Lag, percentile).unwrap_or_default();
     let p99 = lag(99.0);
@@ -38,9 +40,18 @@ fn search(field: &Field, kind: Kind) -> Result<f64> {
     );
     while bad.is_none_or(|bad| bad > 1.05 * good) {
         let rate = bad.map_or(2.0 * good, |bad: f64| (good + bad) / 2.0);
+        thread::sleep(REST);
         let statistics = field.generated(kind, rate, (rate / 2.0) as u32)?;
         let is_good = is_reached(&statistics, rate);
-        eprintln!("  {kind:?} at {rate:.0}/s: {}", if is_good { "reached" } else { "not reached" });
+        let lag = |percentile| statistics.percentile(Delay::Lag, percentile).unwrap_or_default();
+        eprintln!(
+            "  {kind:?} at {rate:.0}/s: {}; {} of {} successful, lag p90 {:?}, max {:?}",
+            if is_good { "reached" } else { "not reached" },
+            statistics.successes(),
+            statistics.counters().started,
+            lag(90.0),
+            lag(100.0)
+        );
         if is_good {
             good = rate;
         } else {
@@ -53,18 +64,19 @@ fn search(field: &Field, kind: Kind) -> Result<f64> {
     Ok(good)
 }
 
-/// True if the starts kept up with the plan (the last one is less than 1 % of the run late) and 99 % were successful.
+/// True if the starts kept up with the plan, 99 % were successful, and less than 1 % of the requests were sent again.
 fn is_reached(statistics: &Statistics, rate: f64) -> bool {
     let started = statistics.counters().started;
     let lag_max = statistics.percentile(Delay::Lag, 100.0).unwrap_or_default();
-    let run = started as f64 / rate;
     started > 0
         && statistics.successes() * 100 >= started * 99
         && statistics.counters().dropped == 0
-        && statistics.counters().retransmissions * 100 <= started
-        && (lag_max.as_secs_f64() < 0.01 * run || statistics.percentile(Delay::Lag, 90.0) < Some(LAG_MAX))
+        && statistics.counters().retransmissions * 100 <= statistics.counters().requests
+        && lag_max.as_secs_f64() <= LAG_SHARE_MAX * started as f64 / rate
 }
 
-/// Largest lag of nine in ten starts at the peak.
-const LAG_MAX: Duration = Duration::from_millis(1);
+/// Time between two runs: a thread with real-time priority that uses a whole processor for 0.95 s is stopped for 50 ms.
+const REST: Duration = Duration::from_millis(1000);
+/// Largest lag as a share of the run: one that falls further behind cannot keep the rate.
+const LAG_SHARE_MAX: f64 = 0.05;
 const RATE_MAX: f64 = 1e6;

@@ -2,7 +2,7 @@
 
 use super::{Kind, Reading, bare};
 use crate::interop::sipp::{Connections, Load, Sipp, User};
-use crate::interop::{Stage, Transport};
+use crate::interop::{self, Stage};
 use anyhow::{Context, Result};
 use ringway_lab::floor;
 use ringway_lab::load::in_memory::{PAUSE, messages};
@@ -114,7 +114,7 @@ impl Field {
             users: &users,
             port,
             server,
-            transport: Transport::Udp,
+            transport: interop::Transport::Udp,
             connections: Connections::One,
             contact: None,
             load: Some(Load { rate: point.rate, calls: point.attempts as usize }),

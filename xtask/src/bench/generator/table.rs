@@ -79,7 +79,14 @@ fn cell(readings: &[Reading]) -> String {
 }
 
 /// Renders the section.
-pub(super) fn render(rows: &[Row], amount: Amount, load: [&str; 2], [others, steal]: [f64; 2]) -> String {
+pub(super) fn render(
+    rows: &[Row],
+    amount: Amount,
+    is_real_time: bool,
+    load: &[String; 2],
+    [others, steal]: [f64; 2],
+) -> String {
+    let priority = if is_real_time { "real-time priority" } else { "ordinary priority" };
     let command: Vec<String> = std::env::args().skip(1).collect();
     let mut text = format!(
         "{HEADING}\n\
@@ -88,7 +95,9 @@ pub(super) fn render(rows: &[Row], amount: Amount, load: [&str; 2], [others, ste
          system calls included. Medians of {} readings of {} s (smallest and largest in brackets), all three in turn. A reading \
          with more than 1 % of failures does not count.\n\
          - Peer: a process on the other processor that answers or relays without looking up anything. Equal intervals between \
-         starts; calls ring for 50 ms and last 50 ms. At these rates most packets wake the loop up once, in all three alike.\n\
+         starts; calls ring for 50 ms and last 50 ms. Everything runs with {priority}.\n\
+         - Bare loop and generator wait alike: each packet and each start wakes them, unless they are awake; at 3,000/s nearly all do. \
+         SIPp wakes up once a millisecond, and starts up to a millisecond late.\n\
          - **bare**: a loop that sends copies of the generator's own packets at the same times with the same system calls, and \
          recognises a response by a letter and its length: no SIP, no state, no retransmission.\n\
          - machine: {}\n\
