@@ -93,7 +93,9 @@ fn write_servers(page: &mut Markup, results: &Results<'_>) {
                 continue;
             }
             shown.push(configuration);
-            let (command, settings) = (Text(configuration.0), Text(configuration.1));
+            let settings: Vec<&str> = configuration.1.lines().map(str::trim_end).collect();
+            let settings = settings.join("\n");
+            let (command, settings) = (Text(configuration.0), Text(&settings));
             page.push(format_args!(
                 "<details><summary>Configuration {}: <code>{command}</code></summary><pre>{settings}</pre></details>",
                 shown.len()
