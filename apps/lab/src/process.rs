@@ -5,6 +5,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
@@ -37,6 +38,8 @@ pub struct Process {
 impl Process {
     /// Starts `command`; its standard error goes to `log`.
     pub fn start(name: &'static str, command: &mut Command, log: &Path) -> Result<Self> {
+        // An interruption in the terminal is for the lab, which ends its servers.
+        command.process_group(0);
         let errors = File::create(log).with_context(|| log.display().to_string())?;
         machine::pin_to(SERVER_CPU)?;
         let spawned = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors).spawn();

@@ -37,7 +37,7 @@ pub fn median_interval(values: &[f64]) -> Option<[f64; 2]> {
 }
 
 /// Confidence interval (95 %) of `median(a) / median(b)` by resampling. The same seed gives the same interval. `None` for fewer
-/// than 3 values on a side, or a median that is not positive.
+/// than 5 values on a side, of which an interval of 95 % cannot be resampled,, or a median that is not positive.
 pub fn ratio_interval(a: &[f64], b: &[f64], seed: &Seed) -> Option<[f64; 2]> {
     if a.len() < RESAMPLED_MIN || b.len() < RESAMPLED_MIN {
         return None;
@@ -76,7 +76,7 @@ const CONFIDENCE: f64 = 0.95;
 /// Most values of [`median_interval`]; 0.5 to this power is still a number.
 const VALUES_MAX: i32 = 1000;
 /// Fewest values that are resampled.
-const RESAMPLED_MIN: usize = 3;
+const RESAMPLED_MIN: usize = 5;
 /// Number of resamplings.
 const RESAMPLES: usize = 2000;
 

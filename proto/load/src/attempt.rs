@@ -1,7 +1,7 @@
 //! One attempt: its step, its dialog, its times, and the values of the keywords in its messages.
 
 use crate::authentication::Challenge;
-use crate::kept::{Dialog, LastHeaders};
+use crate::kept::{Dialog, LastHeaders, MESSAGE_BYTES_MAX};
 use crate::session::{Own, Session};
 use crate::template::Keyword;
 use crate::{Config, MediaUse, Outcome, Report, Scenario, Step};
@@ -150,6 +150,9 @@ impl Attempt {
 
     /// Keeps what the messages after `step`, which received `message`, need. False: the message is too long.
     pub(crate) fn keep(&mut self, scenario: &Scenario, step: usize, message: &Message<'_>) -> bool {
+        if message.as_bytes().len() > MESSAGE_BYTES_MAX {
+            return false;
+        }
         if scenario.needs_dialog_after(step) {
             self.dialog.get_or_insert_default().keep(message);
         }

@@ -19,11 +19,8 @@ pub(crate) struct LastHeaders {
 }
 
 impl LastHeaders {
-    /// Keeps the fields that the messages after `step` need. False: the message is too long.
+    /// Keeps the fields that the messages after `step` need. False: one of them is too long.
     pub(crate) fn keep(&mut self, scenario: &Scenario, step: usize, message: &Message<'_>) -> bool {
-        if message.as_bytes().len() > MESSAGE_BYTES_MAX {
-            return false;
-        }
         self.step = step;
         self.bytes.clear();
         let headers = scenario.kept_after(step);

@@ -25,6 +25,15 @@ pub enum Length {
 }
 
 impl Length {
+    /// Longest length that [`Length::draw`] gives.
+    pub fn longest(self) -> Duration {
+        match self {
+            Self::Fixed(length) => length,
+            Self::Uniform(least, most) => least.max(most),
+            Self::Exponential(mean) => mean.saturating_mul(EXPONENTIAL_MAX),
+        }
+    }
+
     /// Draws a length.
     pub fn draw(self, rng: &mut Rng) -> Duration {
         match self {
@@ -38,7 +47,10 @@ impl Length {
     }
 }
 
-/// Exponentially distributed number with mean 1; at most 37.
+/// Multiple of the mean that [`exponential`] does not exceed.
+const EXPONENTIAL_MAX: u32 = 37;
+
+/// Exponentially distributed number with mean 1; at most [`EXPONENTIAL_MAX`].
 pub(crate) fn exponential(rng: &mut Rng) -> f64 {
     // 53 random bits, from 2^-53 to 1, so that the logarithm is finite.
     let uniform = ((rng.next_u64() >> 11) + 1) as f64 / (1_u64 << 53) as f64;

@@ -26,6 +26,8 @@ pub enum Outcome {
     Malformed,
     /// The limit of transactions was reached.
     Full,
+    /// All tried users still had an attempt pending: earlier attempts take longer than users are enough for. Nothing was sent.
+    UserBusy,
     /// The generator was stopped before the end.
     Stopped,
 }
@@ -44,6 +46,7 @@ impl Outcome {
             Self::Challenge => "challenge",
             Self::Malformed => "malformed",
             Self::Full => "full",
+            Self::UserBusy => "user_busy",
             Self::Stopped => "stopped",
         }
     }
@@ -70,6 +73,19 @@ pub struct Report {
 }
 
 impl Report {
+    /// Report of an attempt that had no user.
+    pub(crate) const fn without_user(planned: Instant, now: Instant) -> Self {
+        Self {
+            planned,
+            started: now,
+            ended: now,
+            outcome: Outcome::UserBusy,
+            first_response: None,
+            final_response: None,
+            disconnect: None,
+        }
+    }
+
     /// Time from the planned start to the first send.
     pub fn lag(&self) -> Duration {
         self.started.since(self.planned)

@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn the_first_target_is_compared_with_the_others_without_invalid_trials() {
         let mut trials = vec![trial("a", 900.0, false)];
-        for us in [10.0, 10.2, 9.9] {
+        for us in [10.0, 10.2, 9.9, 10.1, 9.8] {
             trials.extend([trial("a", us, true), trial("b", 2.0 * us, true)]);
         }
         let comparisons = targets(&trials, &["a".into(), "b".into(), "c".into()]);
@@ -147,7 +147,7 @@ mod tests {
         let found = &comparisons[0];
         assert_eq!(
             (found.metric.as_str(), found.n, found.ratio, found.rate),
-            ("server_cpu_us", 3, 0.5, 100.0)
+            ("server_cpu_us", 5, 0.5, 100.0)
         );
         assert!(found.ci_low.unwrap() <= 0.5 && 0.5 <= found.ci_high.unwrap());
         assert_eq!(targets(&trials[..3], &["a".into(), "b".into()])[0].ci_low, None);

@@ -183,7 +183,10 @@ impl Running<'_> {
             command: options.command.clone(),
             version: options.version.clone(),
             quick: options.is_quick,
-            interleaving: interleaving(self.targets.len(), options.repeat.unwrap_or(2)),
+            interleaving: interleaving(
+                self.targets.len(),
+                if options.is_quick { 1 } else { options.repeat.unwrap_or(2) },
+            ),
             machine,
         }))
     }

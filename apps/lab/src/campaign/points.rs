@@ -100,7 +100,7 @@ impl Points<'_, '_> {
             // Callers and called users.
             u64::from(load.users(options.is_quick)) * 2
         };
-        let searched = |peak: &Peak| SEARCH_TRIALS * side(peak.grid.lowest, peak.trial_seconds);
+        let searched = |peak: &Peak| SEARCH_TRIALS * side(peak.grid.highest, peak.trial_seconds);
         let users = match &self.experiment.kind {
             // Twice: an invalid trial is repeated.
             Kind::Rates(_) => {

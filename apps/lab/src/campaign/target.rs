@@ -170,6 +170,11 @@ impl Server {
         }
     }
 
+    /// Number of users that the server has.
+    pub const fn users(&self) -> u32 {
+        self.users
+    }
+
     /// Takes `count` users that no earlier load had; when all are used, again from the first one on.
     pub const fn take_users(&mut self, count: u32) -> u32 {
         let is_left = self.next_user.saturating_add(count) <= self.users;

@@ -38,7 +38,7 @@ impl Load<'_> {
     pub(super) fn users(&self, is_quick: bool) -> u32 {
         match self.variant.flow {
             // Each binding is made or removed once.
-            Flow::Register | Flow::Logout => (self.rate * self.seconds).ceil() as u32 + 1,
+            Flow::Register | Flow::Logout => ((self.rate * self.seconds).ceil() as u32).saturating_add(1),
             Flow::Update
             | Flow::Call
             | Flow::CallNotFound
@@ -55,6 +55,12 @@ impl Load<'_> {
             Carrier::Udp => (Transport::Udp, 1),
             Carrier::Tcp => (Transport::Tcp, CONNECTIONS),
         };
+        if !server.password.is_empty() && count > server.users() {
+            bail!(
+                "{count} users are needed and the server has {}; give a lower rate or fewer --seconds",
+                server.users()
+            );
+        }
         let password = server.password.clone();
         let mut users = || Users::by_rule("u", 7, server.take_users(count), count, &password);
         let callers = users()?;
@@ -70,7 +76,7 @@ impl Load<'_> {
             length: Duration::from_secs_f64(self.seconds),
             domain: server.domain.clone(),
             sources: options.sources,
-            sockets,
+            sockets: sockets.min(u8::MAX / options.sources.max(1)),
             ring: self.experiment.ring,
             talk: self.experiment.talk,
             // Of a few called users the writing costs little beside the calls.

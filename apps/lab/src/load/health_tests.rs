@@ -12,11 +12,11 @@ use std::time::Duration;
 const SERVER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 5060);
 const CALLER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 5070);
 
-/// Statistics of 200 OPTIONS in two seconds, whose server responds after `delay`, from a generator that runs each `tick`.
-fn run(tick: Duration, delay: Duration) -> Statistics {
+/// Statistics of 200 attempts in two seconds, whose server responds after `delay`, from a generator that runs each `tick`.
+fn run(classic: Classic, tick: Duration, delay: Duration) -> Statistics {
     let start = Instant::from_secs(10);
     let config = Config {
-        scenario: Arc::new(Classic::Options.scenario().unwrap()),
+        scenario: Arc::new(classic.scenario().unwrap()),
         users: Users::by_rule("a", 1, 0, 5, "").unwrap(),
         peers: Users::by_rule("b", 1, 0, 5, "").unwrap(),
         domain: "localhost".into(),
@@ -54,8 +54,7 @@ fn run(tick: Duration, delay: Duration) -> Statistics {
         assert!(now < start + Duration::from_secs(60), "the attempts do not end");
     }
     let counters = std::iter::once((generator.counters(), WireCounters::default()));
-    let (thread, wall) = (std::thread::current().id(), now.since(start));
-    statistics.set_thread(thread, counters, 0, 0, wall);
+    statistics.set_thread(std::thread::current().id(), counters, 0, 0, 0.0);
     statistics
 }
 
@@ -70,7 +69,7 @@ fn ok(request: &[u8]) -> Vec<u8> {
 
 #[test]
 fn a_slow_server_is_not_blamed_on_the_generator() {
-    let statistics = run(Duration::from_micros(500), Duration::from_secs(3));
+    let statistics = run(Classic::Options, Duration::from_micros(500), Duration::from_secs(3));
     assert_eq!((statistics.successes(), statistics.ended()), (200, 200));
     assert!(statistics.percentile(Delay::Response, 50.0).unwrap() >= Duration::from_secs(3));
     assert!(statistics.counters().retransmissions > 200, "{:?}", statistics.counters());
@@ -79,7 +78,7 @@ fn a_slow_server_is_not_blamed_on_the_generator() {
 
 #[test]
 fn a_starved_generator_is_blamed_and_its_delay_is_in_the_response_time() {
-    let statistics = run(Duration::from_millis(45), Duration::from_micros(200));
+    let statistics = run(Classic::Options, Duration::from_millis(45), Duration::from_micros(200));
     assert_eq!((statistics.successes(), statistics.ended()), (200, 200));
     let reason = statistics.health().bottleneck().unwrap();
     assert!(reason.contains("late (99th percentile)"), "{reason}");
@@ -89,4 +88,14 @@ fn a_starved_generator_is_blamed_and_its_delay_is_in_the_response_time() {
         statistics.percentile(Delay::Response, 99.0).unwrap()
             > statistics.percentile(Delay::Service, 99.0).unwrap()
     );
+}
+
+#[test]
+fn registrations_that_find_no_free_user_are_failures_of_a_slow_server() {
+    let statistics = run(Classic::Register, Duration::from_micros(500), Duration::from_millis(400));
+    let busy = statistics.outcomes().get("user_busy").copied().unwrap_or(0);
+    // Five users, each for 400 ms: at most 12.5 a second.
+    assert!(busy > 100 && statistics.successes() > 10, "{:?}", statistics.outcomes());
+    assert_eq!((statistics.ended(), statistics.health().dropped), (200, 0));
+    assert_eq!(statistics.health().bottleneck(), None);
 }

@@ -184,10 +184,11 @@ impl Run {
     /// # Errors
     /// As [`Run::finish`].
     pub fn finish_session(self) -> Result<(Statistics, Session)> {
-        let mut companies = Vec::new();
-        for thread in self.threads {
-            companies.push(thread.join().map_err(|_| anyhow!("a thread of the load generator panicked"))??);
-        }
+        // All threads end before an error of one of them is returned.
+        let panicked = |_| Err(anyhow!("a thread of the load generator panicked"));
+        let companies: Vec<Result<Company>> =
+            self.threads.into_iter().map(|thread| thread.join().unwrap_or_else(panicked)).collect();
+        let companies = companies.into_iter().collect::<Result<Vec<_>>>()?;
         let statistics = self.shared.statistics.lock().unwrap_or_else(PoisonError::into_inner).clone();
         Ok((statistics, Session { plan: self.plan, is_spinning: self.shared.is_spinning, companies }))
     }
@@ -275,9 +276,14 @@ fn register(mut config: Config, epoll: &Epoll, player: &mut Player) -> Result<()
     if let Some(loss) = statistics.target_loss() {
         bail!("{loss}; it was to register {count} users before the load");
     }
-    if let Some((outcome, failed)) = statistics.failures().next() {
+    let failed: u64 = statistics.failures().map(|(_, failed)| failed).sum();
+    if failed > 0 {
+        let outcomes: Vec<String> =
+            statistics.failures().map(|(outcome, failed)| format!("{outcome}: {failed}")).collect();
         bail!(
-            "{failed} of {count} users could not register: {outcome}; check the domain, the users and the password"
+            "{failed} of {count} users could not register ({}); check the domain, the users and the password, and whether \
+             earlier runs left the users more contacts than the server permits",
+            outcomes.join(", ")
         );
     }
     Ok(())
@@ -315,7 +321,9 @@ fn callee_config(plan: &Plan, player: &Player) -> Result<Config> {
         ConnectionUse::Shared => ConnectionUse::Shared,
         ConnectionUse::PerUser | ConnectionUse::PerAttempt => ConnectionUse::PerUser,
     };
-    Ok(Config { users: plan.peers.clone(), connections, ..caller_config(plan, player)? })
+    // The BYE comes after the caller's talk time.
+    let silence_max = Config::SILENCE_MAX.saturating_add(plan.talk.longest());
+    Ok(Config { users: plan.peers.clone(), connections, silence_max, ..caller_config(plan, player)? })
 }
 
 /// Random number by which the media threads of a run recognize each other's packets.

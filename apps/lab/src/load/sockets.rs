@@ -61,12 +61,14 @@ impl Sockets {
         batches: &mut Batches,
         each: &mut dyn FnMut(Input<'_>),
     ) -> Result<bool> {
-        let counters = &mut self.counters;
+        let (counters, allowed) = (&mut self.counters, &self.allowed);
         match (&mut self.kind, place) {
             (Kind::Datagrams(datagrams), Place::Socket(index)) => {
                 datagrams.receive(index, ready.error, batches, counters, each)?;
             }
-            (Kind::Streams(streams), Place::Socket(index)) => streams.accept(index, now, counters),
+            (Kind::Streams(streams), Place::Socket(index)) => {
+                streams.accept(index, now, |peer| may_send(peer.ip(), allowed), counters);
+            }
             (Kind::Streams(streams), Place::Connection(key)) => {
                 if ready.write {
                     streams.writable(key, now, counters);

@@ -62,7 +62,7 @@ impl Delay {
 pub struct Health {
     /// 99th percentile of [`Delay::Lag`].
     pub lag_p99: Duration,
-    /// CPU time of the generator's busiest thread, as a share of the wall time.
+    /// Largest share of a processor that a thread of the generator used in a second.
     pub cpu_share: f64,
     /// Planned attempts that were not started.
     pub dropped: u64,
@@ -103,7 +103,7 @@ struct OfThread {
     counters: Counters,
     open: usize,
     cpu_ns: u64,
-    wall: Duration,
+    cpu_share: f64,
     wire: WireCounters,
 }
 
@@ -157,7 +157,7 @@ impl Statistics {
         counters: impl Iterator<Item = (Counters, WireCounters)>,
         open: usize,
         cpu_ns: u64,
-        wall: Duration,
+        cpu_share: f64,
     ) {
         let (mut sum, mut wire) = (Counters::default(), WireCounters::default());
         for (index, (counters, of_sockets)) in counters.enumerate() {
@@ -170,7 +170,7 @@ impl Statistics {
             sum.malformed += counters.malformed;
             sum.stray += counters.stray;
         }
-        self.threads.insert(thread, OfThread { counters: sum, open, cpu_ns, wall, wire });
+        self.threads.insert(thread, OfThread { counters: sum, open, cpu_ns, cpu_share, wire });
     }
 
     pub(crate) fn set_target_loss(&mut self, text: String) {
@@ -284,11 +284,10 @@ impl Statistics {
 
     /// Condition of the generator.
     pub fn health(&self) -> Health {
-        let share = |thread: &OfThread| thread.cpu_ns as f64 / (thread.wall.as_nanos() as f64).max(1.0);
         let wire = self.wire();
         Health {
             lag_p99: self.percentile(Delay::Lag, 99.0).unwrap_or_default(),
-            cpu_share: self.threads.values().map(share).fold(0.0, f64::max),
+            cpu_share: self.threads.values().map(|thread| thread.cpu_share).fold(0.0, f64::max),
             dropped: self.counters().dropped,
             refused_packets: wire.not_permitted,
             missed_connections: wire.over_limit + wire.no_port,

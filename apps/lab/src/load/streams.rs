@@ -101,10 +101,17 @@ impl<L: Layer> Streams<L> {
     }
 
     /// Accepts pending connections of a listening socket.
-    pub(crate) fn accept(&mut self, index: usize, now: Instant, counters: &mut WireCounters) {
+    pub(crate) fn accept(
+        &mut self,
+        index: usize,
+        now: Instant,
+        is_permitted: impl Fn(SocketAddr) -> bool,
+        counters: &mut WireCounters,
+    ) {
         for _ in 0..ACCEPTS_PER_TURN {
             let Some((socket, _)) = self.listening.get(index) else { return };
             match accept(socket.as_fd()) {
+                Ok((_, peer)) if !is_permitted(peer) => counters.not_permitted += 1,
                 Ok((fd, peer)) => {
                     let flow = flow(ListenerId(index as u8), Flow::canonical(peer));
                     match self.insert(TcpStream::from(fd), flow, None, Origin::Accepted, now, counters) {

@@ -85,7 +85,9 @@ impl<L: Layer> Side<L> {
         for ready in (0..ready.len()).filter_map(|index| ready.at(index)) {
             let Self { streams, counters, received, .. } = self;
             match read_token(ready.token).1 {
-                Place::Socket(index) => streams.accept(index, now(), counters),
+                Place::Socket(index) => {
+                    streams.accept(index, now(), |peer| peer.ip().is_loopback(), counters)
+                }
                 Place::Connection(key) => {
                     if ready.write {
                         streams.writable(key, now(), counters);

@@ -26,9 +26,9 @@ struct Thread<'a> {
     reports: Vec<Report>,
     /// Time of the next transfer to [`Shared`], even of few reports.
     next_transfer: Instant,
-    start: Instant,
     /// CPU time of the thread at the start.
     cpu_start: u64,
+    load: Busiest,
 }
 
 /// Runs the players, which `epoll` watches, until the first one has no attempt left, or the run is stopped. The first one is
@@ -45,8 +45,8 @@ pub(crate) fn play(players: &mut [Player], epoll: &Epoll, target: SocketAddr, sh
         caller,
         reports: Vec::new(),
         next_transfer: start,
-        start,
         cpu_start: machine::thread_cpu_ns(),
+        load: Busiest { start, cpu_ns: machine::thread_cpu_ns(), share: 0.0 },
     };
     let mut ready = ReadyList::new(READY_MAX);
     let mut drained_at = None;
@@ -67,6 +67,28 @@ pub(crate) fn play(players: &mut [Player], epoll: &Epoll, target: SocketAddr, sh
         let wait_max = if shared.is_spinning { Duration::ZERO } else { WAIT_MAX };
         let left = next.map_or(wait_max, |at| at.since(super::now())).min(wait_max);
         epoll.wait_exact(&mut ready, left).context("wait for packets")?;
+    }
+}
+
+/// Largest share of a processor that the thread used in a second; the waiting for late responses does not dilute it.
+struct Busiest {
+    /// Start of the second.
+    start: Instant,
+    /// CPU time of the thread then.
+    cpu_ns: u64,
+    share: f64,
+}
+
+impl Busiest {
+    /// Takes the share of a second that has ended; of a shorter run that of all of it.
+    fn look(&mut self, cpu_ns: u64, now: Instant, is_done: bool) {
+        let wall = now.since(self.start);
+        let is_over = wall >= SHARE_WINDOW;
+        if is_over || (is_done && self.share == 0.0) {
+            let share = (cpu_ns - self.cpu_ns) as f64 / (wall.as_nanos() as f64).max(1.0);
+            self.share = self.share.max(share);
+            (self.start, self.cpu_ns) = (now, cpu_ns);
+        }
     }
 }
 
@@ -137,12 +159,14 @@ impl Thread<'_> {
             return;
         }
         self.next_transfer = now + TRANSFER_EVERY;
-        let (cpu_ns, wall) = (machine::thread_cpu_ns() - self.cpu_start, now.since(self.start));
+        let cpu_ns = machine::thread_cpu_ns();
+        self.load.look(cpu_ns, now, is_done);
+        let cpu_ns = cpu_ns - self.cpu_start;
         let mut statistics = self.shared.statistics.lock().unwrap_or_else(PoisonError::into_inner);
         self.reports.drain(..).for_each(|report| statistics.add(&report));
         let open = players.first().map_or(0, Player::open_attempts);
         let counters = players.iter().map(|player| (player.counters(), player.sockets.counters));
-        statistics.set_thread(std::thread::current().id(), counters, open, cpu_ns, wall);
+        statistics.set_thread(std::thread::current().id(), counters, open, cpu_ns, self.load.share);
     }
 }
 
@@ -150,6 +174,8 @@ impl Thread<'_> {
 const WAIT_MAX: Duration = Duration::from_millis(100);
 /// Time for late responses after the last attempt.
 const DRAIN: Duration = Duration::from_millis(200);
+/// Time over which the use of the processor is measured.
+const SHARE_WINDOW: Duration = Duration::from_secs(1);
 /// Number of reports that are transferred at once.
 const REPORTS_MIN: usize = 256;
 /// Longest time between two transfers while packets or timers are due.

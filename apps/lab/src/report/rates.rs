@@ -288,11 +288,14 @@ pub(super) fn attempts_table(results: &Results<'_>, entry: &Entry<'_>) -> Table 
     }
 }
 
+/// Maximum number of different outcomes of a trial that are added up.
+const CODES_READ_MAX: usize = 200;
+
 fn codes_table(results: &Results<'_>, entry: &Entry<'_>) -> Table {
     let row = |point: &Rate<'_>| {
         let failed = point.valid().fold(0_u64, |sum, trial| sum.saturating_add(failures(trial)));
         let mut codes: Vec<(&str, u64)> = Vec::new();
-        for (code, number) in point.valid().flat_map(|trial| trial.failures.iter().take(CODES_MAX)) {
+        for (code, number) in point.valid().flat_map(|trial| trial.failures.iter().take(CODES_READ_MAX)) {
             match codes.iter_mut().find(|(known, _)| known == code) {
                 Some((_, sum)) => *sum = sum.saturating_add(*number),
                 None => codes.push((code, *number)),

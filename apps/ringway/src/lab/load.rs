@@ -53,7 +53,7 @@ pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
         return Err(Failure::failed("the process of --pid ended during the run"));
     }
     let is_lost = statistics.target_loss().is_some();
-    if failed.is_empty() && !is_lost { Ok(()) } else { Err(Failure::said()) }
+    if failed.is_empty() && !is_lost && !result.is_fruitless() { Ok(()) } else { Err(Failure::said()) }
 }
 
 /// Starts the load. `None`: a signal came first, while users were being registered.

@@ -144,8 +144,22 @@ impl Result<'_> {
             ));
         }
         lines.extend(statistics.target_loss().map(|text| format!("  FAILED: {text}")));
+        if self.is_fruitless() {
+            lines.push("  FAILED: no attempt succeeded".to_owned());
+        }
+        lines.extend(
+            HINTS
+                .iter()
+                .filter(|(name, _)| statistics.outcomes().contains_key(*name))
+                .map(|(_, hint)| format!("  {hint}")),
+        );
         lines.extend(self.failed.iter().map(|limit| format!("  FAILED: {limit}")));
         lines
+    }
+
+    /// True if attempts ended and none of them with success.
+    pub(super) fn is_fruitless(&self) -> bool {
+        self.statistics.ended() > 0 && self.statistics.successes() == 0 && self.interrupted_at.is_none()
     }
 
     fn success(&self) -> f64 {
@@ -170,6 +184,15 @@ impl Result<'_> {
         self.server_cpu_ns.map(|ns| ns as f64 / 1e3 / self.attempts())
     }
 }
+
+/// Outcomes that a user can do something about, with what to do.
+const HINTS: [(&str, &str); 2] = [
+    ("challenge", "challenge: the server asks for a password; give --password-file or --users-file"),
+    (
+        "user_busy",
+        "user_busy: all users had an attempt pending; the server is slow or drops requests, or give more --users",
+    ),
+];
 
 /// Scenario, target and transport.
 fn title(plan: &Plan) -> String {
@@ -236,7 +259,7 @@ pub(super) fn second_line(second: u64, length: Duration, statistics: &Statistics
         statistics.ended() - statistics.successes(),
         statistics.open(),
         counters.retransmissions,
-        percentile_text(statistics, Delay::Response).unwrap_or_else(|| "no response".to_owned()),
+        percentile_text(statistics, Delay::Response).unwrap_or_else(|| "none finished yet".to_owned()),
         milliseconds(health.lag_p99)
     )
 }

@@ -83,8 +83,7 @@ pub enum Action {
 pub struct Counters {
     /// Attempts that were started.
     pub started: u64,
-    /// Planned attempts that were not started because [`Config::attempts_max`] was reached, or because the users of a scenario
-    /// with one Call-ID for each had attempts pending.
+    /// Planned attempts that were not started because [`Config::attempts_max`] was reached.
     pub dropped: u64,
     /// Requests sent, without retransmissions.
     pub requests: u64,
@@ -119,7 +118,7 @@ impl Generator {
             key.copy_from_slice(seed.part(part).bytes().split_at(16).0);
             key
         };
-        let limits = ringway_transaction::Limits { servers_max: usize::MAX, clients_max: usize::MAX };
+        let limits = ringway_transaction::Limits { servers_max: SERVERS_MAX, clients_max: usize::MAX };
         let transactions = Transactions::new(0, config.timers, limits, key(1), BranchKey::new(key(2)), now);
         let users = if config.scenario.is_caller() { config.users.count() as usize } else { 0 };
         config.scenario = prepared(&config.scenario, &config, run);
@@ -211,8 +210,13 @@ impl Generator {
             let Some(planned) = arrivals.take_due(cx.now, &mut self.rng) else { return };
             let turn = arrivals.taken() - 1;
             let is_room = self.attempts.len() < self.config.attempts_max && !self.config.locals.is_empty();
-            let Some(user) = self.take_user().filter(|_| is_room) else {
+            if !is_room {
                 self.counters.dropped += 1;
+                continue;
+            }
+            let Some(user) = self.take_user() else {
+                self.counters.started += 1;
+                cx.emit(Action::Ended(Report::without_user(planned, cx.now)));
                 continue;
             };
             let flow = self.flow_of(user, turn);
@@ -266,7 +270,10 @@ impl Generator {
                 Some(Step::Receive(receive)) => {
                     let is_bounded = match receive.message {
                         Expected::Request(_) => true,
-                        Expected::Response(_) => attempt.invite == Invite::Pending,
+                        // Without a client transaction no timer of RFC 3261 ends the wait.
+                        Expected::Response(_) => {
+                            attempt.invite == Invite::Pending || attempt.client.is_none()
+                        }
                     };
                     if is_bounded {
                         self.wheel.cancel(attempt.timer);
@@ -449,6 +456,9 @@ fn prepared(scenario: &Scenario, config: &Config, run: u64) -> Arc<Scenario> {
     Arc::new(scenario.with_constants(&|keyword| constant(config, run, keyword)))
 }
 
+/// Maximum number of server transactions: what strangers' requests can make a generator keep for 32 s.
+const SERVERS_MAX: usize = 2_000_000;
+
 impl Node for Generator {
     type Action = Action;
     type Framer = SipFramer;
@@ -498,13 +508,14 @@ impl Node for Generator {
     }
 
     fn on_timeout(&mut self, cx: &mut Context<'_, Action>) {
+        // Starts first, so that the other work does not delay them.
+        self.start_due(cx);
         self.end_closed(cx);
         self.transactions.on_timeout(cx, &mut self.notices);
         self.handle_notices(cx);
         while let Some((key, timer)) = self.wheel.expire(cx.now) {
             self.on_timer(cx, key, timer);
         }
-        self.start_due(cx);
         self.handle_notices(cx);
     }
 

@@ -213,7 +213,8 @@ impl MediaThread {
         }
         let mut statistics = shared.statistics.lock().unwrap_or_else(PoisonError::into_inner);
         let thread = thread::current().id();
-        statistics.set_thread(thread, std::iter::empty(), 0, cpu_ns, wall);
+        let share = cpu_ns as f64 / (wall.as_nanos() as f64).max(1.0);
+        statistics.set_thread(thread, std::iter::empty(), 0, cpu_ns, share);
         let media = statistics.media.get_or_insert_default();
         media.add(thread, self.streams.counters(), self.send_errors, cpu_ns, &mut self.delays);
     }
