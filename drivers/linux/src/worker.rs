@@ -241,9 +241,15 @@ impl<N: Node> Worker<N> {
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
                     return;
                 }
-                Err(_) => {
-                    // An ICMP error makes one call fail.
-                    if self.take_icmp_errors(listener) == 0 {
+                Err(error) => {
+                    // An ICMP error makes one call fail, even if it was taken from the queue a moment before.
+                    let is_icmp = matches!(
+                        error.kind(),
+                        ErrorKind::ConnectionRefused
+                            | ErrorKind::HostUnreachable
+                            | ErrorKind::NetworkUnreachable
+                    );
+                    if self.take_icmp_errors(listener) == 0 && !is_icmp {
                         self.counters.receive_errors.increment();
                     }
                     return;
