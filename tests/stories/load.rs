@@ -205,17 +205,10 @@ fn attempts_start_on_time_though_nobody_answers() {
 
 #[test]
 fn starts_above_the_limit_are_counted() {
-    for (classic, attempts_max) in [(Classic::Options, 10), (Classic::Register, 1_000)] {
-        // A REGISTER waits for the last one of its user, and there are ten users.
-        starts_are_limited(classic, attempts_max);
-    }
-}
-
-fn starts_are_limited(classic: Classic, attempts_max: usize) {
-    Story::new("load: limit").run(move |world| {
+    Story::new("load: limit").run(|world| {
         world.sim.vanish(world.server);
-        let mut config = world.load_config(1, "user", classic);
-        config.attempts_max = attempts_max;
+        let mut config = world.load_config(1, "user", Classic::Options);
+        config.attempts_max = 10;
         config.arrivals = Some(ringway_load::Arrivals::new(
             100.0,
             ringway_load::Spacing::Fixed,
@@ -227,6 +220,20 @@ fn starts_are_limited(classic: Classic, attempts_max: usize) {
         let counters = world.load_counters(&load);
         assert_eq!((counters.started, counters.dropped), (10, 90));
         world.end_load(load);
+        world.restart_server();
+    });
+}
+
+#[test]
+fn registrations_without_a_free_user_fail() {
+    Story::new("load: busy users").run(|world| {
+        world.sim.vanish(world.server);
+        let config = world.load_config(1, "user", Classic::Register);
+        let reports = world.run_load(config, 50.0, 2, 40);
+        let with = |outcome| reports.iter().filter(|report| report.outcome == outcome).count();
+        // A REGISTER waits for the last one of its user, and there are ten users.
+        assert_eq!(with(Outcome::TimedOut), 10, "{:?}", outcomes(&reports));
+        assert!(with(Outcome::UserBusy) > 50 && with(Outcome::UserBusy) + 10 == reports.len());
         world.restart_server();
     });
 }
