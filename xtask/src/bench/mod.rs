@@ -21,6 +21,7 @@ mod sections;
 mod without_sockets;
 
 pub(crate) use record::Record;
+use sections::publish;
 pub(crate) use sections::with_section;
 
 use crate::workspace::{cargo, root, succeed, target_dir};

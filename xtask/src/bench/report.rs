@@ -14,6 +14,16 @@ pub(super) enum Verdict {
     Failed,
 }
 
+impl std::fmt::Display for Verdict {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Met => "met",
+            Self::Missed => "**missed**",
+            Self::Failed => "**failed**",
+        })
+    }
+}
+
 /// A row of the table; a cell is empty if it was not measured.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
@@ -165,15 +175,10 @@ pub(super) fn render(rows: &[Row], circumstances: &Circumstances) -> String {
         circumstances.steal_percent,
     );
     for row in rows {
-        let verdict = match row.verdict {
-            Verdict::Met => "met",
-            Verdict::Missed => "**missed**",
-            Verdict::Failed => "**failed**",
-        };
         let _ = writeln!(
             text,
-            "| {} | {} | {} | {} | {} | {verdict} |",
-            row.what, row.target, row.floor, row.kamailio, row.ringway
+            "| {} | {} | {} | {} | {} | {} |",
+            row.what, row.target, row.floor, row.kamailio, row.ringway, row.verdict
         );
     }
     let notes: Vec<&Row> = rows.iter().filter(|row| !row.note.is_empty()).collect();

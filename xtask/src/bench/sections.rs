@@ -1,5 +1,9 @@
 //! Sections of BENCHMARKS.md; each is written by its own command, which keeps the others.
 
+use anyhow::{Context, Result};
+use std::fs;
+use std::path::Path;
+
 /// Text of a section from its heading (`## …`) to the next section.
 pub(crate) fn section_of<'t>(text: &'t str, heading: &str) -> Option<&'t str> {
     let rest = text.get(start_of(text, heading)?..)?;
@@ -16,6 +20,22 @@ pub(crate) fn with_section(text: &str, heading: &str, section: &str) -> String {
     let parts = [before.unwrap_or_default(), section, after.unwrap_or_default()];
     let parts: Vec<&str> = parts.into_iter().map(str::trim_end).filter(|part| !part.is_empty()).collect();
     format!("{}\n", parts.join("\n\n"))
+}
+
+/// Writes a section into BENCHMARKS.md, or prints it.
+///
+/// # Errors
+/// The file cannot be read or written.
+pub(super) fn publish(workspace: &Path, heading: &str, section: &str, is_written: bool) -> Result<()> {
+    if !is_written {
+        println!("{section}");
+        return Ok(());
+    }
+    let path = workspace.join("BENCHMARKS.md");
+    let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    fs::write(&path, with_section(&text, heading, section)).with_context(|| path.display().to_string())?;
+    eprintln!("wrote {}", path.display());
+    Ok(())
 }
 
 /// The table at the head of the file, followed by the existing sections.

@@ -7,6 +7,7 @@ use super::{Observer, Options, is_dialog};
 use crate::load::{self, Criteria, Delay, Flow, Plan, Run, Statistics, Transport, Users};
 use crate::record::{Generator, Measurement, Percentiles};
 use crate::template::Carrier;
+use crate::times::milliseconds;
 use anyhow::{Result, bail};
 use std::time::{Duration, Instant};
 
@@ -292,10 +293,6 @@ fn buckets(statistics: &Statistics) -> [f64; 6] {
         below = within;
         share.max(0.0)
     })
-}
-
-fn milliseconds(time: Duration) -> f64 {
-    time.as_secs_f64() * 1e3
 }
 
 /// Connections of each side over TCP.

@@ -1,6 +1,6 @@
 //! Results of a run.
 
-use super::histogram::histogram;
+use super::histogram::{histogram, micros};
 use super::media::MediaStatistics;
 use super::timeline::{Slot, Timeline};
 use super::wire_counters::WireCounters;
@@ -233,8 +233,7 @@ impl Statistics {
     /// Share of the values of a delay that are at most `limit`; 0 without values.
     pub fn share_within(&self, delay: Delay, limit: Duration) -> f64 {
         let Some(histogram) = self.delays.get(delay as usize) else { return 0.0 };
-        let limit = u64::try_from(limit.as_micros()).unwrap_or(u64::MAX);
-        histogram.count_between(0, limit) as f64 / (histogram.len() as f64).max(1.0)
+        histogram.count_between(0, micros(limit)) as f64 / (histogram.len() as f64).max(1.0)
     }
 
     /// Offered attempts a second: planned ones, with those that were not started.
@@ -294,11 +293,6 @@ impl Statistics {
             media: self.media.as_ref().and_then(MediaStatistics::bottleneck),
         }
     }
-}
-
-/// Whole microseconds; `Duration::as_micros` divides 128-bit numbers.
-fn micros(time: Duration) -> u64 {
-    time.as_secs().saturating_mul(1_000_000).saturating_add(time.subsec_micros().into())
 }
 
 const SUCCESS: &str = Outcome::Success.name();

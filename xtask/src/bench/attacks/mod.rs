@@ -14,7 +14,7 @@ mod reflection;
 mod shards;
 
 use super::report::{Row, Verdict};
-use super::{environment, with_section};
+use super::{environment, publish};
 use anyhow::{Context, Result, bail};
 use ringway_lab::machine;
 use ringway_lab::subject::Environment;
@@ -94,15 +94,7 @@ pub(super) fn run(args: &Args, workspace: &Path) -> Result<()> {
         rows.extend(measured);
     }
     let section = render(&rows, [&load, &machine::load_average()]);
-    if args.write {
-        let path = workspace.join("BENCHMARKS.md");
-        let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-        std::fs::write(&path, with_section(&text, HEADING, &section))
-            .with_context(|| path.display().to_string())?;
-        eprintln!("wrote {}", path.display());
-    } else {
-        println!("{section}");
-    }
+    publish(workspace, HEADING, &section, args.write)?;
     match rows.iter().filter(|row| row.verdict != Verdict::Met).count() {
         0 => Ok(()),
         missed => bail!("{missed} of {} rows were missed or could not be measured", rows.len()),

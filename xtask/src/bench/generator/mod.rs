@@ -14,7 +14,7 @@ mod peak;
 mod readings;
 mod table;
 
-use super::{Disturbance, environment, with_section};
+use super::{Disturbance, environment, publish};
 use crate::bench::report::Verdict;
 use anyhow::{Context, Result, bail};
 use readings::{Contestant, Field, Point};
@@ -111,15 +111,7 @@ pub(super) fn run(args: &Args, workspace: &Path) -> Result<()> {
     }
     let load = [before, machine::load_average()];
     let section = table::render(&rows, amount, is_real_time, &load, disturbance.percent());
-    if args.write {
-        let path = workspace.join("BENCHMARKS.md");
-        let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-        std::fs::write(&path, with_section(&text, table::HEADING, &section))
-            .with_context(|| path.display().to_string())?;
-        eprintln!("wrote {}", path.display());
-    } else {
-        println!("{section}");
-    }
+    publish(workspace, table::HEADING, &section, args.write)?;
     match rows.iter().filter(|row| row.verdict == Verdict::Failed).count() {
         0 => Ok(()),
         failed => bail!("{failed} rows could not be measured"),

@@ -112,15 +112,10 @@ pub(super) fn render(
         load[1],
     );
     for row in rows {
-        let verdict = match row.verdict {
-            Verdict::Met => "met",
-            Verdict::Missed => "**missed**",
-            Verdict::Failed => "**failed**",
-        };
         let _ = writeln!(
             text,
-            "| {} | {} | {} | {} | {} | {verdict} |",
-            row.what, row.target, row.bare, row.sipp, row.generator
+            "| {} | {} | {} | {} | {} | {} |",
+            row.what, row.target, row.bare, row.sipp, row.generator, row.verdict
         );
     }
     text

@@ -15,7 +15,7 @@ mod sipp;
 mod table;
 
 use super::report::{Row, Verdict};
-use super::{Disturbance, environment, with_section};
+use super::{Disturbance, environment, publish};
 use anyhow::{Context, Result, bail};
 use load::Side;
 use point::{Point, Traffic};
@@ -83,15 +83,7 @@ pub(super) fn run(args: &Args, workspace: &Path) -> Result<()> {
     let chosen = if args.only.is_empty() { RowName::ALL.to_vec() } else { args.only.clone() };
     let rows: Vec<Row> = chosen.iter().flat_map(|name| name.rows(&environment, plan)).collect();
     let section = table::render(&rows, plan, [&before, &machine::load_average()], disturbance.percent());
-    if args.write {
-        let path = workspace.join("BENCHMARKS.md");
-        let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-        std::fs::write(&path, with_section(&text, table::HEADING, &section))
-            .with_context(|| path.display().to_string())?;
-        eprintln!("wrote {}", path.display());
-    } else {
-        println!("{section}");
-    }
+    publish(workspace, table::HEADING, &section, args.write)?;
     match rows.iter().filter(|row| row.verdict == Verdict::Failed).count() {
         0 => Ok(()),
         failed => bail!("{failed} rows could not be measured; the list below the table says why"),

@@ -3,7 +3,7 @@
 use super::Plan;
 use super::load::{Readings, Side};
 use super::point::Point;
-use crate::bench::report::{Row, Verdict};
+use crate::bench::report::Row;
 use anyhow::{Context, Result};
 use ringway_lab::machine;
 use std::fmt::Write as _;
@@ -125,15 +125,10 @@ pub(super) fn render(rows: &[Row], plan: Plan, load: [&str; 2], [others, steal]:
         load[1],
     );
     for row in rows {
-        let verdict = match row.verdict {
-            Verdict::Met => "met",
-            Verdict::Missed => "**missed**",
-            Verdict::Failed => "**failed**",
-        };
         let _ = writeln!(
             text,
-            "| {} | {} | {} | {} | {} | {verdict} |",
-            row.what, row.target, row.floor, row.kamailio, row.ringway
+            "| {} | {} | {} | {} | {} | {} |",
+            row.what, row.target, row.floor, row.kamailio, row.ringway, row.verdict
         );
     }
     let notes: Vec<&Row> = rows.iter().filter(|row| !row.note.is_empty()).collect();
@@ -157,6 +152,7 @@ fn sipp_version() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::report::Verdict;
 
     fn verdict(echo: f64, kamailio: f64, ours: f64) -> Verdict {
         let cell = |us: f64| Ok([us, us, us]);

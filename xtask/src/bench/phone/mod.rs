@@ -13,7 +13,7 @@ mod srtp;
 mod table;
 
 use super::report::Verdict;
-use super::{environment, with_section};
+use super::{environment, publish};
 use anyhow::{Context, Result, bail};
 use ringway_lab::machine;
 use ringway_lab::subject::Environment;
@@ -46,15 +46,7 @@ pub(super) fn run(args: &Args, workspace: &Path) -> Result<()> {
         load: [load, machine::load_average()],
     };
     let section = table::render(&rows, &circumstances);
-    if args.write {
-        let path = workspace.join("BENCHMARKS.md");
-        let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-        std::fs::write(&path, with_section(&text, table::HEADING, &section))
-            .with_context(|| path.display().to_string())?;
-        eprintln!("wrote {}", path.display());
-    } else {
-        println!("{section}");
-    }
+    publish(workspace, table::HEADING, &section, args.write)?;
     for row in rows.iter().filter(|row| row.verdict == Verdict::Missed) {
         eprintln!("missed: {} ({}, must reach {})", row.what, row.ringway, row.target);
     }

@@ -61,15 +61,10 @@ pub(super) fn render(rows: &[PhoneRow], circumstances: &Circumstances) -> String
         circumstances.load[1],
     );
     for row in rows {
-        let verdict = match row.verdict {
-            Verdict::Met => "met",
-            Verdict::Missed => "**missed**",
-            Verdict::Failed => "**failed**",
-        };
         let _ = writeln!(
             text,
-            "| {} | {} | {} | {} | {verdict} |",
-            row.what, row.target, row.beside, row.ringway
+            "| {} | {} | {} | {} | {} |",
+            row.what, row.target, row.beside, row.ringway, row.verdict
         );
     }
     let mut notes = rows.iter().flat_map(|row| &row.notes).peekable();

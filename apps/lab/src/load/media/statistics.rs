@@ -1,6 +1,6 @@
 //! Results of the media streams of a run.
 
-use crate::load::histogram::histogram;
+use crate::load::histogram::{histogram, micros};
 use hdrhistogram::Histogram;
 use ringway_load::{MediaCounters, MediaStreams, StreamReport};
 use std::collections::{BTreeMap, HashMap};
@@ -56,7 +56,7 @@ impl Delays {
     }
 
     pub(super) fn add_delay(&mut self, delay: Duration) {
-        self.histograms.delay_us.saturating_record(u64::try_from(delay.as_micros()).unwrap_or(u64::MAX));
+        self.histograms.delay_us.saturating_record(micros(delay));
     }
 
     pub(super) fn add_report(&mut self, report: &StreamReport) {
