@@ -167,6 +167,8 @@ pub struct Measurement {
     pub achieved: f64,
     /// Sent requests, without retransmissions.
     pub requests: u64,
+    /// Received challenges: 401 and 407.
+    pub challenges: u64,
     /// Retransmissions.
     pub retransmissions: u64,
     /// Planned start to the final response.
@@ -425,6 +427,43 @@ pub fn parse(text: &str) -> Result<Vec<Record>> {
     }
 }
 
+/// Records with each campaign once, also if it was given several times, whole or cut off: the longest copy counts. Also returns a
+/// note for each such campaign.
+pub fn without_duplicates(records: Vec<Record>) -> (Vec<Record>, Vec<String>) {
+    let mut campaigns: Vec<(Vec<Record>, usize)> = Vec::new();
+    let mut current: Vec<Record> = Vec::new();
+    let mut keep = |part: Vec<Record>| {
+        if part.is_empty() {
+            return;
+        }
+        // The record of a campaign has its start, its command, and the state of the machine.
+        match campaigns.iter_mut().find(|(known, _)| known.first() == part.first()) {
+            Some((known, count)) => {
+                *count += 1;
+                if part.len() > known.len() {
+                    *known = part;
+                }
+            }
+            None => campaigns.push((part, 1)),
+        }
+    };
+    for record in records {
+        if matches!(record, Record::Campaign(_)) {
+            keep(std::mem::take(&mut current));
+        }
+        current.push(record);
+    }
+    keep(current);
+    let note = |(records, count): &(Vec<Record>, usize)| match records.first() {
+        Some(Record::Campaign(campaign)) if *count > 1 => {
+            Some(format!("the campaign of {} is given {count} times; it is used once", campaign.started))
+        }
+        _ => None,
+    };
+    let notes = campaigns.iter().filter_map(note).collect();
+    (campaigns.into_iter().flat_map(|(records, _)| records).collect(), notes)
+}
+
 /// Largest file of results.
 const BYTES_MAX: u64 = 256 << 20;
 
@@ -473,6 +512,20 @@ mod tests {
         assert!(fault("{\"record\":\"end\"}\n").contains("campaign"));
         assert!(fault("{\"record\":\"campaign\",\"format\":9}\n").contains("format 9"));
         assert!(fault("").contains("campaign"));
+    }
+
+    #[test]
+    fn a_campaign_that_is_given_again_counts_once() {
+        let campaign = |started: &str| {
+            Record::Campaign(Campaign { format: FORMAT, started: started.into(), ..Campaign::default() })
+        };
+        let peak = |rate| Record::Peak(Peak { rate, ..Peak::default() });
+        let first = [campaign("monday"), peak(1.0), peak(2.0)];
+        let second = [campaign("tuesday"), peak(1.0)];
+        let (records, notes) = without_duplicates([&first[..2], &second, &first, &first].concat());
+        assert_eq!(records, [&first[..], &second].concat());
+        assert_eq!(notes, ["the campaign of monday is given 3 times; it is used once"]);
+        assert_eq!(without_duplicates(second.to_vec()), (second.to_vec(), Vec::new()));
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod terminal;
 use program::{POLL_INTERVAL, Running, TIME_LIMIT};
 use serde_json::Value;
 use std::fs;
+use std::io::{Read, Write};
 use std::net::{TcpListener, UdpSocket};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -28,9 +29,15 @@ fn serve() -> (TempDir, Running, String) {
 
 /// The same with these listeners.
 fn serve_at(listeners: &[&str]) -> (TempDir, Running) {
+    serve_with(listeners, "")
+}
+
+/// The same with more of a configuration.
+fn serve_with(listeners: &[&str], more: &str) -> (TempDir, Running) {
     let folder = tempfile::tempdir().unwrap();
-    let config =
-        format!("listen = {listeners:?}\n[admin]\nlisten = \"127.0.0.1:0\"\n[limits]\nper_source_rate = 0\n");
+    let config = format!(
+        "listen = {listeners:?}\n[admin]\nlisten = \"127.0.0.1:0\"\n[limits]\nper_source_rate = 0\n{more}"
+    );
     fs::write(folder.path().join("ringway.toml"), config).unwrap();
     let list = |head: &str| {
         let lines = (0..USERS).map(|number| format!("u{number},secret{number}\n"));
@@ -240,6 +247,36 @@ fn calls_have_media_that_arrive_in_both_directions() {
 }
 
 #[test]
+fn the_result_says_if_the_server_challenges() {
+    let (folder, _server, address) = serve();
+    let args = ["--scenario", "update", "--rate", "20", "--seconds", "1"];
+    let (records, _) = load(&folder, &address, &args);
+    let result = records.last().unwrap();
+    assert_eq!((&result["challenges"], &result["remarks"]), (&Value::from(20), &serde_json::json!([])));
+    drop(_server);
+
+    let (folder, server) = serve_with(&["udp:127.0.0.1:0"], "[auth]\nenabled = false\n");
+    let (records, status) = load(&folder, &server.address(), &args);
+    let result = records.last().unwrap();
+    assert_eq!((status, &result["challenges"]), (0, &Value::from(0)), "{result}");
+    let remark = result["remarks"][0].as_str().unwrap();
+    assert!(remark.contains("no request was challenged"), "{remark}");
+    let args = ["lab", "load", &server.address(), "--rate", "20", "--seconds", "0.5"];
+    let out = Running::start(folder.path(), &args, "").done().ok();
+    assert!(out.contains("challenges  0") && !out.contains("no request was challenged"), "{out}");
+}
+
+#[test]
+fn ring_and_talk_times_that_vary_take_nothing_from_the_achieved_rate() {
+    let (folder, _server, address) = serve();
+    let args = ["--scenario", "call", "--rate", "20", "--ring", "100ms-400ms", "--seconds", "1"];
+    let (records, _) = load(&folder, &address, &[&args[..], &["--talk", "0s-3s"]].concat());
+    let result = records.last().unwrap();
+    assert_eq!(result["outcomes"]["success"], 20, "{result}");
+    assert!(result["achieved_per_s"].as_f64().unwrap() >= 18.0, "{result}");
+}
+
+#[test]
 fn a_condition_decides_the_exit_status() {
     let (folder, _server, address) = serve();
     let args = ["--scenario", "call-not-found", "--rate", "10", "--seconds", "1"];
@@ -408,7 +445,14 @@ fn results_become_one_file_also_if_they_were_cut_off() {
     let page = fs::read_to_string(folder.path().join("results/report.html")).unwrap();
     assert!(page.contains("<h1>SIP load results of 2026-11-22") && !page.contains("Incomplete"));
 
+    // The same campaign again, whole or cut off, counts once.
     let cut = RESULTS.get(..RESULTS.len() - 20).unwrap();
+    fs::write(folder.path().join("copy.jsonl"), cut).unwrap();
+    let done = report(&["copy.jsonl", "results", "results", "--out", "twice.html"]);
+    assert!(done.out.contains("twice.html: 65 records"), "{done:?}");
+    assert!(done.err.contains("given 3 times") && done.err.contains("used once"), "{done:?}");
+    assert_eq!(fs::read_to_string(folder.path().join("twice.html")).unwrap(), page);
+
     fs::write(&results, cut).unwrap();
     assert_eq!(report(&["results/results.jsonl", "--out", "cut.html"]).status, 0);
     assert!(fs::read_to_string(folder.path().join("cut.html")).unwrap().contains("Incomplete"));

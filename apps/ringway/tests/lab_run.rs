@@ -170,6 +170,48 @@ fn a_signal_ends_a_campaign_with_its_results() {
     assert_eq!(records.last().unwrap()["interrupted"], true);
 }
 
+/// Peer on a socket, and its received requests.
+fn peer(
+    respond: impl Fn(&str) -> Option<String> + Send + 'static,
+) -> (String, std::sync::Arc<Mutex<Vec<String>>>) {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap().to_string();
+    let received = std::sync::Arc::new(Mutex::new(Vec::new()));
+    let list = std::sync::Arc::clone(&received);
+    std::thread::spawn(move || {
+        let mut bytes = [0; 4096];
+        while let Ok((length, from)) = socket.recv_from(&mut bytes) {
+            let request = String::from_utf8_lossy(&bytes[..length]).into_owned();
+            if let Some(response) = respond(&request) {
+                let _ = socket.send_to(response.as_bytes(), from);
+            }
+            list.lock().unwrap().push(request);
+        }
+    });
+    (address, received)
+}
+
+/// 200 to a request, with header lines.
+fn answer(request: &str, more: &str) -> String {
+    let kept =
+        |line: &&str| ["Via:", "From:", "To:", "Call-ID:", "CSeq:"].iter().any(|name| line.starts_with(name));
+    let lines: Vec<&str> = request.lines().filter(kept).collect();
+    format!("SIP/2.0 200 OK\r\n{}\r\n{more}Content-Length: 0\r\n\r\n", lines.join("\r\n"))
+}
+
+#[test]
+fn a_running_server_that_does_not_challenge_is_not_measured_as_one_with_digest() {
+    let _alone = ONE_AT_A_TIME.lock();
+    let folder = folder(&SMALL.replace("\"udp\", \"tcp\"", "\"udp\"").replace("update", "register"));
+    let (target, _) = peer(|request| Some(answer(request, "")));
+    let done = start(&folder, &["--target", &target, "--digest", "SHA-256"]).done();
+    assert_eq!(done.status, 1, "{done:?}");
+    let records = records(folder.path());
+    let error = of_kind(&records, "failed")[0]["error"].as_str().unwrap();
+    assert!(error.contains("challenged no request") && error.contains("--digest none"), "{error}");
+    assert_eq!(of_kind(&records, "measurement").len(), 0);
+}
+
 #[test]
 fn bad_files_names_and_results_are_refused_before_anything_starts() {
     let folder = folder("rates = [1]\nsenario = \"call\"\n");
@@ -183,6 +225,8 @@ fn bad_files_names_and_results_are_refused_before_anything_starts() {
     assert!(refused(&["register", "--target", "kamalio"]).contains("did you mean `kamailio`?"));
     assert!(refused(&["register", "--target", "10.9.8.7:5060"]).contains("--allow-remote 10.9.8.7"));
     assert!(refused(&["register", "--seconds", "0"]).contains("--seconds"));
+    let line = refused(&["idle", "--transport", "udp"]);
+    assert!(line.contains("--transport") && line.contains("no trial is left"), "{line}");
     let other = "{\"record\":\"campaign\",\"format\":1,\"machine\":{\"id\":\"0\",\"cpu\":\"Z80\",\"processors\":1}}\n";
     fs::create_dir(folder.path().join("old")).unwrap();
     fs::write(folder.path().join("old/results.jsonl"), other).unwrap();

@@ -160,6 +160,11 @@ impl Options {
         if self.is_quick { DRAIN_QUICK } else { DRAIN }
     }
 
+    /// True if an experiment has a variant with the wanted transport and digest.
+    pub fn has_trials(&self, experiment: &Experiment) -> bool {
+        !self.variants(experiment).is_empty()
+    }
+
     /// Variants that are wanted.
     fn variants<'e>(&self, experiment: &'e Experiment) -> Vec<&'e Variant> {
         let is_wanted = |variant: &&Variant| {

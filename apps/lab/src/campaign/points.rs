@@ -1,13 +1,13 @@
 //! Points of a variant: each rate on each target, in turn.
 
-use super::experiment::{Experiment, Kind, Peak, Variant};
+use super::experiment::{Experiment, Kind, Peak, Variant, digest_name};
 use super::search::{Next, Search, Verdict};
 use super::target::Server;
-use super::trial::{Load, offer};
+use super::trial::{Load, Outcome, offer};
 use super::{Running, START_S, TRIAL_OVERHEAD_S, idle};
 use crate::record::{self, Measurement, Record};
 use crate::statistics::interleaved;
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, bail};
 use std::time::Duration;
 
 /// A variant of an experiment on all targets.
@@ -26,6 +26,8 @@ struct Contestant {
     /// Rates, and the multiples of the peak that they are.
     points: Vec<(f64, Option<f64>)>,
     has_failed: bool,
+    /// It has a warning about challenges that the variant does not name.
+    is_warned: bool,
 }
 
 /// Load and number of a trial.
@@ -82,7 +84,13 @@ impl Points<'_, '_> {
                     self.describe(&server)?;
                     let points = self.points();
                     let name = target.name.clone();
-                    contestants.push(Contestant { name, server, points, has_failed: false });
+                    contestants.push(Contestant {
+                        name,
+                        server,
+                        points,
+                        has_failed: false,
+                        is_warned: false,
+                    });
                 }
                 Err(error) => self.fail(&target.name, &error)?,
             }
@@ -149,7 +157,10 @@ impl Points<'_, '_> {
                 let failures: Vec<String> =
                     measured.failures.iter().map(|(name, count)| format!("{name}: {count}")).collect();
                 contestant.has_failed = true;
-                let error = anyhow!("no attempt succeeded ({})", failures.join(", "));
+                let password = measured.failures.contains_key("challenge");
+                let remedy =
+                    if password { "; the server asks for a password: give --password-file" } else { "" };
+                let error = anyhow!("no attempt succeeded ({}){remedy}", failures.join(", "));
                 self.fail(&contestant.name, &error)?;
             }
             if is_last {
@@ -177,7 +188,7 @@ impl Points<'_, '_> {
         let offered = load
             .plan(&mut contestant.server, options)
             .and_then(|plan| offer(&plan, Some(&mut contestant.server), drain, self.running.observer));
-        match offered {
+        match offered.and_then(|outcome| self.check_challenges(contestant, outcome)) {
             Ok(Some(outcome)) => {
                 let measured = Measurement {
                     target: contestant.name.clone(),
@@ -206,6 +217,40 @@ impl Points<'_, '_> {
                 Ok(None)
             }
         }
+    }
+
+    /// Checks that a running server, which has its own configuration, challenges as the variant has it. One that challenges although
+    /// the variant has no digest is measured with a warning.
+    ///
+    /// # Errors
+    /// It does not challenge in a variant with digest.
+    fn check_challenges(
+        &mut self,
+        contestant: &mut Contestant,
+        outcome: Option<Outcome>,
+    ) -> Result<Option<Outcome>> {
+        let Some(outcome) = outcome else { return Ok(None) };
+        if contestant.server.is_started() {
+            return Ok(Some(outcome));
+        }
+        let challenges = outcome.statistics.counters().challenges;
+        match self.variant.digest {
+            Some(_) if challenges == 0 && outcome.statistics.successes() > 0 => bail!(
+                "the server challenged no request, so these are no results with {}; switch its authentication on, or \
+                 give --digest none",
+                digest_name(self.variant.digest)
+            ),
+            None if challenges > 0 && !contestant.is_warned => {
+                contestant.is_warned = true;
+                self.running.observer.warn(&format!(
+                    "{}: the server challenges requests, and the variant `{}` is without digest: its results contain the \
+                     challenges",
+                    contestant.name, self.variant.name
+                ));
+            }
+            Some(_) | None => {}
+        }
+        Ok(Some(outcome))
     }
 
     /// Searches for the peak of each contestant, and sets the points of an overload.

@@ -222,6 +222,7 @@ pub(super) fn measurement(outcome: &Outcome, rate: f64, seconds: f64, criteria: 
         failures: statistics.failures().map(|(name, count)| (name.to_owned(), count)).collect(),
         achieved: statistics.achieved(),
         requests: counters.requests,
+        challenges: counters.challenges,
         retransmissions: counters.retransmissions,
         response_ms: percentiles(Delay::Response),
         service_ms: percentiles(Delay::Service),
@@ -323,6 +324,7 @@ mod tests {
                 first_response: None,
                 final_response: Some(response),
                 disconnect: None,
+                paused: Duration::ZERO,
             });
         }
         let criteria = Criteria::new(vec!["success<100%".parse().unwrap(), "p50>50ms".parse().unwrap()]);

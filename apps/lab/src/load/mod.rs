@@ -28,7 +28,7 @@ pub use address::{local_towards, resolve};
 pub use criterion::{Criteria, Criterion, CriterionError};
 pub use media::MediaStatistics;
 pub use plan::{Files, Flow, Plan};
-pub use statistics::{Delay, Health, Statistics};
+pub use statistics::{Delay, Health, LAG_ATTEMPTS_MIN, Statistics};
 pub use timeline::Slot;
 pub use wire_counters::WireCounters;
 

@@ -62,6 +62,7 @@ impl Player {
             started: now.started - earlier.started,
             dropped: now.dropped - earlier.dropped,
             requests: now.requests - earlier.requests,
+            challenges: now.challenges - earlier.challenges,
             retransmissions: now.retransmissions - earlier.retransmissions,
             malformed: now.malformed - earlier.malformed,
             stray: now.stray - earlier.stray,

@@ -1,5 +1,6 @@
 //! `ringway lab run` and `ringway lab list`: campaigns of experiments.
 
+use super::note;
 use super::run_args::{ListArgs, RunArgs};
 use super::summary;
 use crate::failure::Failure;
@@ -44,6 +45,11 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
         .map_err(|error| Failure::failed(format!("cannot make a temporary folder: {error}")))?;
     let site = site(args, folder.path())?;
     let options = options(args)?;
+    if !experiments.iter().any(|experiment| options.has_trials(experiment)) {
+        return Err(Failure::usage(
+            "--transport and --digest: no trial is left; `ringway lab run` without them runs all variants",
+        ));
+    }
     let missing: Vec<String> = targets.iter().filter_map(|target| target.obstacle(&site)).collect();
     targets.retain(|target| target.obstacle(&site).is_none());
     for obstacle in &missing {
@@ -214,9 +220,4 @@ impl Screen {
             let _ = write!(std::io::stderr(), "\r\x1b[K");
         }
     }
-}
-
-/// Prints a line to standard error.
-fn note(text: &str) {
-    let _ = writeln!(std::io::stderr(), "ringway: {}", output::printable(&text.replace(['\n', '\r'], " ")));
 }

@@ -120,13 +120,15 @@ fn point(row: &Row<'_>) -> String {
     };
     let success = cell(|trial| Some(trial.successes as f64 * 100.0 / (trial.planned as f64).max(1.0)), 2);
     let missed = valid.iter().filter(|trial| !trial.criterion_met).count();
+    let is_unnamed = first.challenges > 0 && !row.variant.contains("digest");
+    let challenged = if is_unnamed { "; challenged by the server" } else { "" };
     let verdict = match missed {
         0 => "met".to_owned(),
         _ if valid.len() == 1 => format!("missed: {}", first.criterion_missed),
         _ => format!("missed in {missed} of {}", valid.len()),
     };
     format!(
-        "{head} {:>9} {:>7} % {cpu:>17} {:>10} {:>10}  {verdict}",
+        "{head} {:>9} {:>7} % {cpu:>17} {:>10} {:>10}  {verdict}{challenged}",
         cell(|trial| Some(trial.achieved), 0),
         success,
         cell(|trial| trial.response_ms.map(|response| response.p50), 2),
