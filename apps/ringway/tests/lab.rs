@@ -277,6 +277,36 @@ fn ring_and_talk_times_that_vary_take_nothing_from_the_achieved_rate() {
 }
 
 #[test]
+fn a_target_that_answers_with_something_else_than_sip_ends_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+    let targets = [("udp", udp.local_addr().unwrap()), ("tcp", tcp.local_addr().unwrap())];
+    std::thread::spawn(move || {
+        while let Ok((_, from)) = udp.recv_from(&mut [0; 4096]) {
+            let _ = udp.send_to(b"hello", from);
+        }
+    });
+    std::thread::spawn(move || {
+        while let Ok((mut peer, _)) = tcp.accept() {
+            let _ = peer.read(&mut [0; 4096]);
+            let _ = peer.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
+        }
+    });
+    for (transport, target) in targets {
+        let target = target.to_string();
+        let args = ["lab", "load", &target, "--transport", transport, "--seconds", "60", "--json"];
+        let start = Instant::now();
+        let done = Running::start(folder.path(), &args, "").done();
+        assert!(start.elapsed() < Duration::from_secs(30), "{:?}", start.elapsed());
+        let result: Value = serde_json::from_str(done.out.lines().last().unwrap()).unwrap();
+        let loss = result["target_loss"].as_str().unwrap();
+        assert!(loss.starts_with(&format!("{target} does not answer in SIP")), "{loss}");
+        assert_eq!(done.status, 1);
+    }
+}
+
+#[test]
 fn a_condition_decides_the_exit_status() {
     let (folder, _server, address) = serve();
     let args = ["--scenario", "call-not-found", "--rate", "10", "--seconds", "1"];
