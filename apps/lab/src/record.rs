@@ -3,6 +3,7 @@
 //! Times are in milliseconds, CPU time is in microseconds, rates are a second. A value that was not measured is `null`. A reader
 //! ignores fields that it does not use.
 
+use crate::text_file;
 use anyhow::{Context, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -391,13 +392,8 @@ impl Writer {
 /// There is no such file, it is too large, or a line is not a record.
 pub fn read(path: &Path) -> Result<Vec<Record>> {
     let path = if path.is_dir() { path.join(FILE) } else { path.to_owned() };
-    let length = fs::metadata(&path)
-        .with_context(|| format!("{}: no results of `ringway lab run`", path.display()))?
-        .len();
-    if length > BYTES_MAX {
-        bail!("{}: more than {} MB; results are smaller", path.display(), BYTES_MAX >> 20);
-    }
-    let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    let text = text_file::read(&path, BYTES_MAX)
+        .with_context(|| format!("{}: no results of `ringway lab run`", path.display()))?;
     parse(&text).map_err(|error| anyhow!("{}:{error:#}", path.display()))
 }
 
@@ -465,7 +461,7 @@ pub fn without_duplicates(records: Vec<Record>) -> (Vec<Record>, Vec<String>) {
 }
 
 /// Largest file of results.
-const BYTES_MAX: u64 = 256 << 20;
+const BYTES_MAX: usize = 256 << 20;
 
 #[cfg(test)]
 mod tests {

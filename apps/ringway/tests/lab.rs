@@ -458,6 +458,43 @@ fn callees_that_cannot_register_and_bad_arguments_are_refused() {
     assert!(done.err.contains("could not register"), "{done:?}");
 }
 
+#[test]
+fn a_list_of_users_can_be_the_one_that_the_server_imports() {
+    let (folder, _server, address) = serve();
+    let write = |text: &str| fs::write(folder.path().join("users.csv"), text).unwrap();
+    let rows = |domain: &str| (0..USERS).map(|n| format!("secret{n},{domain},u{n}\n")).collect::<String>();
+    write(&format!("password,domain,username\n{}", rows("localhost")));
+    let result = all_succeed(&folder, &address, &["--scenario", "update", "--rate", "20"]);
+    assert_eq!(result["users"], 20);
+    write(&format!("password,domain,username\n{}", rows("example.org")));
+    let args = ["lab", "load", &address, "--users-file", "users.csv"];
+    let line = Running::start(folder.path(), &args, "").done().refused(2);
+    assert!(line.contains("users.csv:2: ") && line.contains("--domain example.org"), "{line}");
+}
+
+#[test]
+fn files_without_an_end_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = "127.0.0.1:5060";
+    for args in [
+        &["load", target, "--users-file", "/dev/zero"][..],
+        &["load", target, "--password-file", "/dev/zero"],
+        &["load", target, "--scenario-file", "/dev/zero"],
+        &["run", "/dev/zero"],
+        &["report", "/dev/zero"],
+        &["run", "register", "--compare", "/dev/zero"],
+    ] {
+        let args = [&["lab"], args].concat();
+        let line = Running::start_with_memory(folder.path(), &args, 1 << 30).done().refused(2);
+        assert!(line.contains("/dev/zero") && line.contains("not a text file"), "{line}");
+    }
+    let long = folder.path().join("long.csv");
+    fs::File::create(&long).unwrap().set_len(0).unwrap();
+    fs::write(&long, "u,secret\n".repeat(5_000_000)).unwrap();
+    let line = Running::start(folder.path(), &["lab", "load", target, "--users-file", "long.csv"], "").done();
+    assert!(line.refused(2).contains("more than 32 MB"), "{line:?}");
+}
+
 const RESULTS: &str = include_str!("../../../testdata/lab/results.jsonl");
 
 #[test]

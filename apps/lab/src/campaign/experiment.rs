@@ -6,10 +6,9 @@ use crate::load::{Criteria, Criterion, Flow, Length};
 use crate::record::Chart;
 use crate::server::Routing;
 use crate::template::Carrier;
-use crate::times;
+use crate::{text_file, times};
 use anyhow::{Context, Result, bail};
 use ringway_settings::{Reader, Section, nearest, read_document};
-use std::fs;
 use std::path::Path;
 
 /// Experiment.
@@ -150,7 +149,7 @@ pub fn built_in() -> Result<Vec<Experiment>> {
 /// No such experiment, no such file, a fault in it with its line.
 pub fn find(argument: &str) -> Result<Experiment> {
     if argument.contains('/') || argument.ends_with(".toml") {
-        let text = fs::read_to_string(argument)
+        let text = text_file::read(Path::new(argument), FILE_BYTES_MAX)
             .with_context(|| format!("{argument}: cannot be read; give an experiment as a TOML file"))?;
         let stem = Path::new(argument).file_stem().unwrap_or_default().to_string_lossy();
         return Ok(Experiment { source: argument.to_owned(), ..parse(&stem, argument, &text)? });
@@ -392,6 +391,8 @@ const DIGESTS: [(&str, Option<Algorithm>); 3] =
 const ROUTINGS: [(&str, Routing); 3] =
     [("stateful", Routing::Stateful), ("stateless", Routing::Stateless), ("redirect", Routing::Redirect)];
 
+/// Maximum length of a file in bytes.
+const FILE_BYTES_MAX: usize = 1 << 20;
 /// Largest rate of a file.
 const RATE_MAX: f64 = 1_000_000.0;
 /// Seconds of a trial.

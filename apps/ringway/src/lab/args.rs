@@ -146,7 +146,8 @@ pub(crate) struct LoadArgs {
     /// Digits of the users' numbers
     #[arg(long, value_name = "N", default_value_t = 7)]
     pub(crate) digits: usize,
-    /// File with a user a line, `name` or `name,password`, of which the second half is called; or a list of SIPp
+    /// File with a user a line, `name` or `name,password`, of which the second half is called; or the list of `ringway user
+    /// import`, or one of SIPp
     #[arg(long, value_name = "FILE")]
     pub(crate) users_file: Option<PathBuf>,
     /// File with the password of all users
