@@ -277,6 +277,24 @@ fn ring_and_talk_times_that_vary_take_nothing_from_the_achieved_rate() {
 }
 
 #[test]
+fn called_users_lose_their_bindings_when_the_load_is_over_or_interrupted() {
+    let (folder, server) = serve_with(&["udp:127.0.0.1:0"], "[registrar]\nmax_contacts = 1\n");
+    let address = server.address();
+    // A second contact of the called users would be refused with 403.
+    for _ in 0..2 {
+        all_succeed(&folder, &address, &["--scenario", "call", "--rate", "20"]);
+    }
+    let args =
+        ["lab", "load", &address, "--users-file", "users.csv", "--scenario", "call", "--seconds", "60"];
+    let running = Running::start(folder.path(), &[&args[..], &["--json"]].concat(), "");
+    running.says("\"second\":1");
+    running.signal("-INT");
+    assert_eq!(running.done().status, 130);
+    all_succeed(&folder, &address, &["--scenario", "update", "--rate", "20"]);
+    all_succeed(&folder, &address, &["--scenario", "message", "--rate", "20"]);
+}
+
+#[test]
 fn a_target_that_answers_with_something_else_than_sip_ends_the_run() {
     let folder = tempfile::tempdir().unwrap();
     let udp = UdpSocket::bind("127.0.0.1:0").unwrap();

@@ -170,6 +170,22 @@ fn a_signal_ends_a_campaign_with_its_results() {
     assert_eq!(records.last().unwrap()["interrupted"], true);
 }
 
+#[test]
+fn a_signal_while_users_are_registered_is_no_failure_of_the_server() {
+    let _alone = ONE_AT_A_TIME.lock();
+    let folder = folder(&SMALL.replace("\"udp\", \"tcp\"", "\"udp\""));
+    let (target, _) = peer(|request| request.starts_with("OPTIONS").then(|| answer(request, "")));
+    let running = start(&folder, &["--target", &target]);
+    running.says(": 40/s");
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    running.signal("-INT");
+    let done = running.done();
+    assert_eq!(done.status, 1, "{done:?}");
+    let records = records(folder.path());
+    assert_eq!(of_kind(&records, "failed").len(), 0, "{done:?}");
+    assert_eq!(records.last().unwrap()["interrupted"], true);
+}
+
 /// Peer on a socket, and its received requests.
 fn peer(
     respond: impl Fn(&str) -> Option<String> + Send + 'static,
