@@ -437,6 +437,32 @@ fn a_scenario_that_was_written_for_sipp_is_played() {
 }
 
 #[test]
+fn a_call_that_a_file_cancels_ends_with_487() {
+    let (folder, _server, address) = serve();
+    let scenario = |args: &[&str]| {
+        let args = [&["lab", "scenario", "call"], args].concat();
+        Running::start(folder.path(), &args, "").done().ok()
+    };
+    fs::write(folder.path().join("answer.xml"), scenario(&["--callee", "--ring", "60s"])).unwrap();
+    let call = scenario(&["--digest"]);
+    let call = call.replace("  <recv response=\"180\" optional=\"true\"/>\n", "");
+    // Up to the second INVITE, then a CANCEL with a branch, a URI and a CSeq of its own, as SIPp's users write it.
+    let (invites, _) = call.split_once("<recv response=\"200\"").unwrap();
+    let cancel = "<recv response=\"180\"/>\n<send><![CDATA[\n\
+                  CANCEL sip:[service]@[domain] SIP/2.0\n\
+                  Via: SIP/2.0/[transport] [local_ip]:[local_port];branch=[branch-2]\n\
+                  From: <sip:[user]@[domain]>;tag=c[call_number]\n\
+                  To: <sip:[peer]@[domain]>\n\
+                  Call-ID: [call_id]\nCSeq: [cseq] CANCEL\nContent-Length: 0\n]]></send>\n\
+                  <recv response=\"200\"/>\n<recv response=\"487\"/>\n";
+    fs::write(folder.path().join("cancel.xml"), format!("{invites}{cancel}</scenario>")).unwrap();
+    let files = ["--scenario-file", "cancel.xml", "--callee-file", "answer.xml", "--rate", "10"];
+    let (records, status) = load(&folder, &address, &[&files[..], &["--seconds", "1"]].concat());
+    let result = records.last().unwrap();
+    assert_eq!((status, &result["outcomes"]["success"]), (0, &Value::from(10)), "{result}");
+}
+
+#[test]
 fn callees_that_cannot_register_and_bad_arguments_are_refused() {
     let (folder, _server, address) = serve();
     let refused = |args: &[&str], status: i32| {
