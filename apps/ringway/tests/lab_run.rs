@@ -229,6 +229,25 @@ fn a_running_server_that_does_not_challenge_is_not_measured_as_one_with_digest()
 }
 
 #[test]
+fn a_search_measures_its_targets_in_turn() {
+    let _alone = ONE_AT_A_TIME.lock();
+    let folder = folder(
+        "chart = \"peak\"\nscenario = \"register\"\nusers = 20\nquick_seconds = 0.2\nfail_if = [\"success<1%\"]\n\
+         [search]\nlowest = 20\nhighest = 40\n",
+    );
+    let (a, _) = peer(|request| Some(answer(request, "")));
+    let (b, _) = peer(|request| Some(answer(request, "")));
+    let done = start(&folder, &["--target", &a, "--target", &b]).done();
+    let records = records(folder.path());
+    let order: String = of_kind(&records, "measurement")
+        .iter()
+        .map(|trial| if trial["target"] == a.as_str() { 'A' } else { 'B' })
+        .collect();
+    assert!(order.starts_with("ABBAAB"), "{order}: {done:?}");
+    assert_eq!(of_kind(&records, "peak").len(), 2);
+}
+
+#[test]
 fn bad_files_names_and_results_are_refused_before_anything_starts() {
     let folder = folder("rates = [1]\nsenario = \"call\"\n");
     let refused = |args: &[&str]| {

@@ -1,12 +1,12 @@
 //! Points of a variant: each rate on each target, in turn.
 
 use super::experiment::{Experiment, Kind, Peak, Variant, digest_name};
-use super::search::{Next, Search, Verdict};
+use super::search::{Grid, Next, Search, Verdict};
 use super::target::Server;
 use super::trial::{Load, Outcome, offer};
 use super::{Running, START_S, TRIAL_OVERHEAD_S, idle};
 use crate::record::{self, Measurement, Record};
-use crate::statistics::interleaved;
+use crate::statistics::{interleaved, turn};
 use anyhow::{Result, anyhow, bail};
 use std::time::Duration;
 
@@ -253,22 +253,9 @@ impl Points<'_, '_> {
         Ok(Some(outcome))
     }
 
-    /// Searches for the peak of each contestant, and sets the points of an overload.
+    /// Searches for the peak of each contestant, and sets the points of an overload. The contestants take turns trial by trial, so
+    /// that a machine that slows down affects all alike.
     fn search_all(&mut self, contestants: &mut [Contestant], peak: &Peak) -> Result<()> {
-        for contestant in contestants {
-            let Some(rate) = self.search(contestant, peak)? else { continue };
-            self.running.done += expected_search(peak);
-            if let Kind::Overload(_, multiples) = &self.experiment.kind {
-                let multiples = multiples.of(self.running.options.is_quick);
-                contestant.points =
-                    multiples.iter().map(|&multiple| (rate * multiple, Some(multiple))).collect();
-            }
-        }
-        Ok(())
-    }
-
-    /// Finds and records the peak; `None` if there is none, the contestant failed, or the campaign was interrupted.
-    fn search(&mut self, contestant: &mut Contestant, peak: &Peak) -> Result<Option<f64>> {
         let is_quick = self.running.options.is_quick;
         let mut grid = peak.grid;
         let mut seconds = [peak.trial_seconds, peak.confirm_seconds];
@@ -276,30 +263,65 @@ impl Points<'_, '_> {
             (grid.k, grid.n, grid.step) = (1, 1, grid.step.max(QUICK_STEP));
             seconds = seconds.map(|seconds| seconds.min(*self.experiment.seconds.of(true)));
         }
-        let mut search = Search::new(grid);
-        let mut number = 0;
-        loop {
-            let (rate, seconds) = match search.next() {
-                Next::Trial(rate) => (rate, seconds[0]),
-                Next::Confirm(rate) => (rate, seconds[1]),
-                Next::Done => break,
-            };
-            number += 1;
-            let position = Position { rate, multiple: None, trial: number };
-            let Some(measured) = self.trial(contestant, position, seconds)? else { return Ok(None) };
-            search.record(if !measured.valid {
-                Verdict::Invalid(measured.invalid_because)
-            } else if measured.criterion_met {
-                Verdict::Passed
-            } else {
-                Verdict::Failed(measured.criterion_missed)
-            });
+        let mut searches = vec![Search::new(grid); contestants.len()];
+        let mut is_open = vec![true; contestants.len()];
+        for round in 0.. {
+            if !is_open.contains(&true) {
+                break;
+            }
+            for index in turn(contestants.len(), round) {
+                let (Some(contestant), Some(search), Some(is_open)) =
+                    (contestants.get_mut(index), searches.get_mut(index), is_open.get_mut(index))
+                else {
+                    continue;
+                };
+                *is_open = *is_open && self.search(contestant, search, seconds)?;
+                if *is_open && search.next() == Next::Done {
+                    *is_open = false;
+                    self.running.done += expected_search(peak);
+                    self.end_search(contestant, search, &grid)?;
+                }
+            }
         }
+        Ok(())
+    }
+
+    /// Makes the next trial of a search; false if there is none, the contestant failed, or the campaign was interrupted.
+    fn search(
+        &mut self,
+        contestant: &mut Contestant,
+        search: &mut Search,
+        seconds: [f64; 2],
+    ) -> Result<bool> {
+        let (rate, seconds) = match search.next() {
+            Next::Trial(rate) => (rate, seconds[0]),
+            Next::Confirm(rate) => (rate, seconds[1]),
+            Next::Done => return Ok(false),
+        };
+        if self.running.totals.interrupted {
+            return Ok(false);
+        }
+        let trial = u32::try_from(search.trials().len()).unwrap_or(u32::MAX).saturating_add(1);
+        let position = Position { rate, multiple: None, trial };
+        let Some(measured) = self.trial(contestant, position, seconds)? else { return Ok(false) };
+        search.record(if !measured.valid {
+            Verdict::Invalid(measured.invalid_because)
+        } else if measured.criterion_met {
+            Verdict::Passed
+        } else {
+            Verdict::Failed(measured.criterion_missed)
+        });
+        Ok(true)
+    }
+
+    /// Records the peak that a search found, and sets the points of an overload.
+    fn end_search(&mut self, contestant: &mut Contestant, search: &Search, grid: &Grid) -> Result<()> {
+        let rate = search.rate();
         self.running.observer.record(Record::Peak(record::Peak {
             experiment: self.experiment.name.clone(),
             variant: self.variant.name.clone(),
             target: contestant.name.clone(),
-            rate: search.rate(),
+            rate,
             criterion: self.experiment.criteria.to_string(),
             k: grid.k,
             n: grid.n,
@@ -307,16 +329,19 @@ impl Points<'_, '_> {
             limited_by: search.limited_by().unwrap_or_default(),
             trials: search.trials().to_vec(),
         }))?;
-        if search.rate() == 0.0 {
+        if rate == 0.0 {
             contestant.has_failed = true;
             let error = match search.limited_by() {
                 Some(limit) => anyhow!("the generator is the bottleneck from {}/s on: {limit}", grid.lowest),
                 None => anyhow!("no rate from {}/s on meets the criterion", grid.lowest),
             };
-            self.fail(&contestant.name, &error)?;
-            return Ok(None);
+            return self.fail(&contestant.name, &error);
         }
-        Ok(Some(search.rate()))
+        if let Kind::Overload(_, multiples) = &self.experiment.kind {
+            let multiples = multiples.of(self.running.options.is_quick);
+            contestant.points = multiples.iter().map(|&multiple| (rate * multiple, Some(multiple))).collect();
+        }
+        Ok(())
     }
 
     fn idle(&mut self, contestants: &mut [Contestant], count: u32) -> Result<()> {
