@@ -208,6 +208,30 @@ pub struct Measurement {
     pub criterion_missed: String,
     /// Second, and in it: planned, ended and successful attempts, retransmissions.
     pub seconds_series: Vec<[u64; 5]>,
+    /// Media streams of the calls.
+    pub media: Option<Media>,
+}
+
+/// Media streams of a trial.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Media {
+    /// Started streams.
+    pub streams: u64,
+    /// Ended streams that received no packet.
+    pub silent_streams: u64,
+    /// Sent packets.
+    pub packets_sent: u64,
+    /// Received packets.
+    pub packets_received: u64,
+    /// Lost packets, by sequence numbers.
+    pub packets_lost: u64,
+    /// Packets that the generator sent more than 5 ms late.
+    pub late_packets: u64,
+    /// 99th percentile of the streams' mean interarrival jitter.
+    pub jitter_p99_ms: Option<f64>,
+    /// 99th percentile of the packets' delay.
+    pub delay_p99_ms: Option<f64>,
 }
 
 /// Percentiles in milliseconds.

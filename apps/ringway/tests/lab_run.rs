@@ -248,6 +248,21 @@ fn a_search_measures_its_targets_in_turn() {
 }
 
 #[test]
+fn media_and_connections_are_keys_of_an_experiment() {
+    let _alone = ONE_AT_A_TIME.lock();
+    let folder = folder(
+        "scenario = \"call\"\ntransports = [\"tcp\"]\nconnection_use = \"user\"\nmedia = \"srtp\"\nrates = [10]\n\
+         users = 10\nquick_seconds = 0.5\ntalk = \"100ms\"\nfail_if = [\"success<1%\"]\n",
+    );
+    let done = start(&folder, &[]).done();
+    assert_eq!(done.status, 0, "{done:?}");
+    let records = records(folder.path());
+    let trial = of_kind(&records, "measurement")[0];
+    assert_eq!(trial["variant"], "tcp, connections user, srtp", "{trial}");
+    assert_eq!((&trial["media"]["streams"], &trial["successes"]), (&10.into(), &5.into()), "{trial}");
+}
+
+#[test]
 fn bad_files_names_and_results_are_refused_before_anything_starts() {
     let folder = folder("rates = [1]\nsenario = \"call\"\n");
     let refused = |args: &[&str]| {

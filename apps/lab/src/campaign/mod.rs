@@ -346,7 +346,8 @@ const fn is_dialog(flow: Flow) -> bool {
 
 /// True if a running server, which has its own configuration, gets the same load in both variants.
 fn is_same_offer(a: &Variant, b: &Variant) -> bool {
-    (a.flow, a.carrier, &a.rates) == (b.flow, b.carrier, &b.rates)
+    let offer = |of: &Variant| (of.flow, of.carrier, of.connections, of.media, of.rates.clone());
+    offer(a) == offer(b)
 }
 
 /// Plan of a load without a server.

@@ -4,8 +4,11 @@ use super::experiment::{Experiment, Variant};
 use super::noise::{Meter, Noise};
 use super::target::Server;
 use super::{Observer, Options, is_dialog};
-use crate::load::{Criteria, Delay, Flow, Plan, Run, Session, Statistics, Stop, Transport, Users};
-use crate::record::{Generator, Measurement, Percentiles};
+use crate::load::{
+    ConnectionUse, Criteria, Delay, Flow, MediaStatistics, Plan, Run, Session, Statistics, Stop, Transport,
+    Users,
+};
+use crate::record::{Generator, Measurement, Media, Percentiles};
 use crate::template::Carrier;
 use crate::times::milliseconds;
 use anyhow::{Result, anyhow, bail};
@@ -52,9 +55,10 @@ impl Load<'_> {
     /// Plan of the load on a server.
     pub(super) fn plan(&self, server: &mut Server, options: &Options) -> Result<Plan> {
         let (variant, count) = (self.variant, self.users(options.is_quick));
-        let (transport, sockets) = match variant.carrier {
-            Carrier::Udp => (Transport::Udp, 1),
-            Carrier::Tcp => (Transport::Tcp, CONNECTIONS),
+        let (transport, sockets) = match (variant.carrier, variant.connections) {
+            (Carrier::Udp, _) => (Transport::Udp, 1),
+            (Carrier::Tcp, ConnectionUse::Shared) => (Transport::Tcp, CONNECTIONS),
+            (Carrier::Tcp, ConnectionUse::PerUser | ConnectionUse::PerAttempt) => (Transport::Tcp, 1),
         };
         if !server.password.is_empty() && count > server.users() {
             bail!(
@@ -72,6 +76,8 @@ impl Load<'_> {
         };
         Ok(Plan {
             transport,
+            connections: variant.connections,
+            media: variant.media,
             allowed_hosts: options.allowed_hosts.clone(),
             rate: self.rate,
             length: Duration::from_secs_f64(self.seconds),
@@ -287,6 +293,7 @@ pub(super) fn measurement(outcome: &Outcome, rate: f64, seconds: f64, criteria: 
         criterion_met: missed.is_empty(),
         criterion_missed: missed.join(", "),
         seconds_series: series.take(SECONDS_MAX).collect(),
+        media: statistics.media().map(media),
         ..Measurement::default()
     }
 }
@@ -295,6 +302,20 @@ impl Outcome {
     /// Warning about the machine.
     pub(super) fn warning(&self) -> Option<String> {
         self.noise.warning()
+    }
+}
+
+fn media(media: &MediaStatistics) -> Media {
+    let p99 = |value: Option<Duration>| value.map(milliseconds);
+    Media {
+        streams: media.streams(),
+        silent_streams: media.silent_streams(),
+        packets_sent: media.sent(),
+        packets_received: media.received(),
+        packets_lost: media.lost(),
+        late_packets: media.late(),
+        jitter_p99_ms: p99(media.jitter(99.0)),
+        delay_p99_ms: p99(media.delay(99.0)),
     }
 }
 

@@ -63,7 +63,10 @@ fn noise(results: &Results<'_>) -> Vec<(&'static str, String)> {
         ("Trials in this report", format!("{trials}, of them {invalid} not valid")),
         ("Most steal during a trial", percent(most(|trial| trial.steal))),
         ("Most use of a processor by other programs", percent(most(|trial| trial.others_share))),
-        ("Media", "none".to_owned()),
+        (
+            "Trials with media streams",
+            count(results.trials().filter(|trial| trial.media.is_some()).count() as u64),
+        ),
     ];
     if results.ended > 0 {
         facts.push(("Length of the campaign", format!("{} s", amount(results.seconds))));

@@ -1,6 +1,6 @@
 //! Summary of a campaign as a table.
 
-use ringway_lab::record::{Chart, Comparison, Experiment, Measurement, Record};
+use ringway_lab::record::{Chart, Comparison, Experiment, Measurement, Media, Record};
 use ringway_lab::statistics::{median, median_interval};
 use std::fmt::Write as _;
 
@@ -52,7 +52,12 @@ fn points(records: &[Record], experiment: &Experiment, lines: &mut Vec<String>) 
             "p99 ms",
             "criterion"
         ));
-        lines.extend(loads.into_iter().map(point));
+        for row in loads {
+            lines.push(point(row));
+            lines.extend(
+                row.trials.iter().filter(|trial| trial.valid).filter_map(|trial| trial.media).map(media),
+            );
+        }
     }
     for row in rows.iter().filter(|row| row.rate == 0.0) {
         for idle in row.trials.iter().filter_map(|trial| trial.idle) {
@@ -133,6 +138,20 @@ fn point(row: &Row<'_>) -> String {
         success,
         cell(|trial| trial.response_ms.map(|response| response.p50), 2),
         cell(|trial| trial.response_ms.map(|response| response.p99), 2),
+    )
+}
+
+fn media(media: Media) -> String {
+    let ms = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2} ms"));
+    format!(
+        "    media: {} streams, {} without a packet; {} packets sent, {} received, {} lost; p99 of jitter {}, of delay {}",
+        media.streams,
+        media.silent_streams,
+        media.packets_sent,
+        media.packets_received,
+        media.packets_lost,
+        ms(media.jitter_p99_ms),
+        ms(media.delay_p99_ms)
     )
 }
 
