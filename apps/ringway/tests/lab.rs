@@ -539,6 +539,19 @@ fn files_without_an_end_are_refused() {
     assert!(line.refused(2).contains("more than 32 MB"), "{line:?}");
 }
 
+#[test]
+fn help_fits_into_80_columns() {
+    let folder = tempfile::tempdir().unwrap();
+    for command in ["load", "run", "list", "report", "scenario"] {
+        let out = Running::start(folder.path(), &["lab", command, "--help"], "").done().ok();
+        let (_, behind) = out.split_once("  -h, --help").unwrap();
+        for line in behind.lines() {
+            assert!(line.chars().count() <= 80, "{command}: {line}");
+        }
+        assert!(behind.contains("Examples:\n  ringway lab "), "{behind}");
+    }
+}
+
 const RESULTS: &str = include_str!("../../../testdata/lab/results.jsonl");
 
 #[test]

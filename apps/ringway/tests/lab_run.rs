@@ -101,6 +101,14 @@ fn idle_connections_cost_memory() {
     assert_eq!(idle["connections"], 50);
     assert!(idle["cpu_us_to_open"].as_f64().unwrap() > 1.0, "{idle}");
     assert!(done.out.contains("50 connections: "), "{}", done.out);
+    // The command of the results makes the same ones.
+    let args = ["lab", "run", "./own.toml", "--quick", "--seconds", "0.2", "--out", "again"];
+    let more = ["--compare", "results", "--fail-if", "p99>1s", "--sources", "2", "--domain", "example.org"];
+    let done = Running::start(folder.path(), &[&args[..], &more].concat(), "").done();
+    let text = fs::read_to_string(folder.path().join("again/results.jsonl")).unwrap();
+    let command = "ringway lab run ./own.toml --target ringway --quick --seconds 0.2 --sources 2 --domain example.org \
+                   --fail-if 'p99>1s' --compare results";
+    assert!(text.contains(&format!("\"command\":\"{command}\"")), "{done:?} {text}");
 }
 
 #[test]

@@ -53,6 +53,8 @@ pub struct Options {
     pub started: String,
     /// Command line.
     pub command: String,
+    /// Further options of the command line, as a shell takes them, for the command of each experiment.
+    pub further: String,
     /// Version of the program.
     pub version: String,
 }
@@ -277,6 +279,7 @@ impl Running<'_> {
         command.extend(options.repeat.map(|repeat| format!(" --repeat {repeat}")));
         command.extend(options.carrier.map(|carrier| format!(" --transport {}", carrier_name(carrier))));
         command.extend(options.digest.map(|digest| format!(" --digest {}", digest_name(digest))));
+        command.push_str(&options.further);
         record::Experiment {
             experiment: experiment.name.clone(),
             title: experiment.title.clone(),

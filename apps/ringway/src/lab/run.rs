@@ -134,8 +134,26 @@ fn options(args: &RunArgs) -> Result<Options, Failure> {
         fail_if: args.fail_if.clone(),
         started: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
         command: format!("ringway {}", words.join(" ")),
+        further: further(args),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     })
+}
+
+/// Options that change what is measured or judged, and that the library does not write itself.
+fn further(args: &RunArgs) -> String {
+    let mut words = Vec::new();
+    let mut add = |option: &str, value: String| words.push(format!(" {option} {}", summary::quoted(&value)));
+    if args.sources != 1 {
+        add("--sources", args.sources.to_string());
+    }
+    if args.domain != RunArgs::DOMAIN {
+        add("--domain", args.domain.clone());
+    }
+    args.password_file.iter().for_each(|file| add("--password-file", file.display().to_string()));
+    args.allow_remote.iter().for_each(|host| add("--allow-remote", host.to_string()));
+    args.fail_if.iter().for_each(|condition| add("--fail-if", condition.to_string()));
+    args.compare.iter().for_each(|folder| add("--compare", folder.display().to_string()));
+    words.concat()
 }
 
 fn default_out() -> PathBuf {
