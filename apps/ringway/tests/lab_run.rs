@@ -237,6 +237,24 @@ fn a_running_server_that_does_not_challenge_is_not_measured_as_one_with_digest()
 }
 
 #[test]
+fn a_running_server_keeps_no_binding_of_a_load() {
+    let _alone = ONE_AT_A_TIME.lock();
+    let experiment = SMALL.replace("\"udp\", \"tcp\"", "\"udp\"").replace("\"SHA-256\"", "\"none\"");
+    let folder = folder(&experiment);
+    let (target, received) = peer(|request| Some(answer(request, "")));
+    let done = start(&folder, &["--target", &target]).done();
+    assert_eq!(done.status, 0, "{done:?}");
+    // 20 users before the load, 20 attempts, once more for a trial that was invalid.
+    let mut requests = received.lock().unwrap().clone();
+    // Retransmissions.
+    requests.sort_unstable();
+    requests.dedup();
+    let of = |expires: &str| requests.iter().filter(|request| request.contains(expires)).count();
+    let trials = of_kind(&records(folder.path()), "measurement").len();
+    assert_eq!((of("Expires: 3600\r"), of("Expires: 0\r")), (40 * trials, 20 * trials));
+}
+
+#[test]
 fn a_search_measures_its_targets_in_turn() {
     let _alone = ONE_AT_A_TIME.lock();
     let folder = folder(

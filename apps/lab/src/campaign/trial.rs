@@ -139,6 +139,9 @@ pub(super) fn offer(
     }
     let rest = server.as_ref().map_or(Duration::ZERO, |server| server.rest);
     if pause(rest, observer) {
+        if is_kept {
+            remove_bindings(&statistics, session, observer);
+        }
         return Ok(None);
     }
     if let Some(server) = &mut server {
