@@ -138,6 +138,27 @@ fn two_phones_call_each_other_by_tls_and_sessions_are_resumed() {
 }
 
 #[test]
+fn a_call_with_sdes_says_if_its_keys_went_over_tls() {
+    let served = serve(None);
+    let args =
+        ["answer", "--as", "sip:bob@localhost", "--register", "--count", "2", "--srtp", "sdes", "--json"];
+    let bob = served.phone(&args);
+    bob.says("registered for");
+    let mut args = vec!["call", "sip:bob@localhost", "--from", "sip:alice@localhost", "--duration", "0.3"];
+    args.extend(["--srtp", "sdes", "--json"]);
+    let by_tls = served.phone(&args).done().json();
+    let udp = served.listener("udp");
+    args.extend(["--server", &udp, "--transport", "udp", "--password-stdin"]);
+    let by_udp = Running::start(served.folder.path(), &args, "secret\n").done().json();
+    let protected = |result: &Value| result["security"]["keys_protected"].as_bool();
+    assert_eq!((protected(&by_tls), protected(&by_udp)), (Some(true), Some(false)), "{by_tls}\n{by_udp}");
+    // The called phone cannot see the caller's transport to the server.
+    for result in bob.done().ok().lines() {
+        assert_eq!(protected(&serde_json::from_str(result).unwrap()), Some(true), "{result}");
+    }
+}
+
+#[test]
 fn a_phone_refuses_a_server_with_another_name_and_says_so() {
     let served = serve(Some("elsewhere.example.org"));
     let call = served.call("sip:bob@localhost");

@@ -117,6 +117,15 @@ impl Dialog {
         }
     }
 
+    /// True if the next request of this dialog goes out over TLS, and the peer's last one, if any, came over TLS.
+    pub(crate) fn uses_tls(&self) -> bool {
+        let route = self.routes.first().and_then(|route| NameAddr::parse(route).ok());
+        let next = route.map(|route| route.uri).or_else(|| Uri::parse(&self.target).ok());
+        let hop = next.and_then(|uri| NextHop::of_uri(&uri).ok());
+        hop.is_some_and(|hop| hop.transport.is_secure())
+            && self.peer.is_none_or(|flow| flow.transport.is_secure())
+    }
+
     /// Checks and notes the CSeq and the flow of a received request, except ACK and CANCEL.
     pub(crate) fn receive(&mut self, cseq: u32, flow: Flow) -> Order {
         self.peer = Some(flow);
@@ -203,4 +212,34 @@ fn routes_of(message: &Fields<'_>, limits: &Limits) -> Result<Vec<Vec<u8>>, NoDi
         routes.push(unfolded(value));
     }
     Ok(routes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::net::SocketAddr;
+    use ringway_sansio::{ListenerId, Transport};
+
+    #[test]
+    fn a_dialog_uses_tls_only_with_tls_in_both_directions() {
+        let uses_tls = |target: &str, route: Option<&str>, peer: Option<Transport>| {
+            let mut dialog = Dialog::calling(
+                b"c".to_vec(),
+                b"t".to_vec(),
+                b"<sip:a@h>",
+                b"<sip:b@h>".to_vec(),
+                target.into(),
+            );
+            dialog.routes.extend(route.map(Vec::from));
+            let address = SocketAddr::from(([192, 0, 2, 1], 5060));
+            dialog.peer = peer.map(|transport| Flow { transport, ..Flow::udp(ListenerId(0), address) });
+            dialog.uses_tls()
+        };
+        let (tls, plain) = ("sip:b@192.0.2.2;transport=tls", "sip:b@192.0.2.2");
+        assert!(uses_tls(tls, None, None) && uses_tls("sips:b@192.0.2.2", None, Some(Transport::Tls)));
+        assert!(!uses_tls(plain, None, None) && !uses_tls("sip:", None, None));
+        assert!(uses_tls(plain, Some("<sip:192.0.2.1;transport=tls;lr>"), Some(Transport::Tls)));
+        assert!(!uses_tls(tls, Some("<sip:192.0.2.1;lr>"), Some(Transport::Tls)), "the first hop counts");
+        assert!(!uses_tls(tls, None, Some(Transport::Udp)) && !uses_tls(tls, None, Some(Transport::Tcp)));
+    }
 }

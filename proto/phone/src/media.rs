@@ -3,7 +3,8 @@
 use crate::call::{Mapping, Media, Origin};
 use crate::phone::{ACCOUNT, Phone};
 use crate::{
-    Action, Call, CallEnd, CallMediaEvent, CallNumber, Phase, PhoneEvent, Protection, Side, SrtpPolicy,
+    Action, Call, CallEnd, CallMediaEvent, CallNumber, Phase, PhoneEvent, Protection, Side, Signalling,
+    SrtpPolicy,
 };
 use alloc::boxed::Box;
 use alloc::format;
@@ -75,7 +76,8 @@ impl Phone {
         match event {
             MediaEvent::Digit(digit) => cx.emit(PhoneEvent::Digit { call: number, digit }),
             MediaEvent::Secured { suite, sas } => {
-                self.set_protection(cx, number, Protection::new(suite, sas));
+                let signalling = self.signalling_of(number);
+                self.set_protection(cx, number, Protection::new(suite, sas, signalling));
             }
             MediaEvent::Unprotected => self.set_protection(cx, number, Protection::None),
             MediaEvent::SecurityFailed(failure) => self.fail_security(cx, number, failure.to_string()),
@@ -102,6 +104,20 @@ impl Phone {
             }
             MediaEvent::LatchedTo(_) | MediaEvent::PeerLeft => {}
         }
+    }
+
+    /// Protection of a call's SIP. A call that came past our server, or in clear text from its address, has none; neither
+    /// has one that came without a server, because nobody has verified the caller.
+    fn signalling_of(&self, number: CallNumber) -> Signalling {
+        let Some((call, id)) = self.call(number).and_then(|call| Some((call, call.id?))) else {
+            return Signalling::Open;
+        };
+        let server = self.account().and_then(|account| account.server.as_ref());
+        let is_verified = match server {
+            Some(server) => server.transport.is_secure() && !call.bypasses_server,
+            None => call.origin != Origin::Incoming,
+        };
+        if is_verified && self.agent.call_uses_tls(id) { Signalling::TlsToServer } else { Signalling::Open }
     }
 
     fn set_protection(&mut self, cx: &mut Context<'_, Action>, number: CallNumber, protection: Protection) {

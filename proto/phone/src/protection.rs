@@ -17,6 +17,8 @@ pub enum Protection {
     Sdes {
         /// Crypto suite of both directions.
         suite: CryptoSuite,
+        /// Protection of the keys.
+        signalling: Signalling,
     },
     /// SRTP with keys that the two phones agreed on (RFC 6189).
     Zrtp {
@@ -27,6 +29,15 @@ pub enum Protection {
         /// Result of the comparison, in this call or an earlier one.
         status: SasStatus,
     },
+}
+
+/// Protection of a call's SIP, as far as a phone can see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signalling {
+    /// None: everybody on the path can read and change it.
+    Open,
+    /// TLS to our server, which can read and change it, as can all that is behind it (RFC 5763 §8).
+    TlsToServer,
 }
 
 /// Evidence that nobody is between two phones with ZRTP.
@@ -46,8 +57,10 @@ pub enum SasStatus {
 
 impl Protection {
     /// Protection with the keys of a media session; `sas` is `None` with keys from the SDP.
-    pub fn new(suite: CryptoSuite, sas: Option<Sas>) -> Self {
-        let Some(Sas { text, is_verified, continuity, .. }) = sas else { return Self::Sdes { suite } };
+    pub fn new(suite: CryptoSuite, sas: Option<Sas>, signalling: Signalling) -> Self {
+        let Some(Sas { text, is_verified, continuity, .. }) = sas else {
+            return Self::Sdes { suite, signalling };
+        };
         let status = match (continuity, is_verified) {
             (Continuity::Broken, _) => SasStatus::Broken,
             (Continuity::FirstCall | Continuity::Continued, true) => SasStatus::Compared,
@@ -61,8 +74,9 @@ impl Protection {
     pub const fn strength(&self) -> u8 {
         match self {
             Self::None => 0,
-            Self::Sdes { .. } => 1,
-            Self::Zrtp { .. } => 2,
+            Self::Sdes { signalling: Signalling::Open, .. } => 1,
+            Self::Sdes { signalling: Signalling::TlsToServer, .. } => 2,
+            Self::Zrtp { .. } => 3,
         }
     }
 
@@ -70,7 +84,7 @@ impl Protection {
     pub const fn suite(&self) -> Option<CryptoSuite> {
         match self {
             Self::None => None,
-            Self::Sdes { suite } | Self::Zrtp { suite, .. } => Some(*suite),
+            Self::Sdes { suite, .. } | Self::Zrtp { suite, .. } => Some(*suite),
         }
     }
 }
@@ -79,9 +93,15 @@ impl fmt::Display for Protection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::None => f.write_str("not protected"),
-            Self::Sdes { suite } => {
+            Self::Sdes { suite, signalling: Signalling::Open } => {
                 write!(f, "SRTP {} with keys that SIP carried readable (weak)", suite.name())
             }
+            Self::Sdes { suite, signalling: Signalling::TlsToServer } => write!(
+                f,
+                "SRTP {} with keys that went over TLS to the server: the servers can read them, and so can the path \
+                 behind ours where it has no TLS",
+                suite.name()
+            ),
             Self::Zrtp { suite, sas, status } => {
                 let suite = suite.name();
                 match status {

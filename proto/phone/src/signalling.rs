@@ -48,7 +48,8 @@ impl Phone {
                 let call = self.new_number();
                 let incoming =
                     PhoneEvent::Incoming { call, name: name.clone(), uri: uri.clone(), bypasses_server };
-                let call = Call { id: Some(id), ..Call::new(call, Origin::Incoming, name, uri) };
+                let call =
+                    Call { id: Some(id), bypasses_server, ..Call::new(call, Origin::Incoming, name, uri) };
                 self.on_incoming(cx, call, incoming, replaces);
             }
             AgentEvent::Progress { call, .. }

@@ -3,7 +3,7 @@
 use crate::output::printable;
 use ringway_linux::media::{MediaCounts, Priority};
 use ringway_media::session::Report;
-use ringway_phone::{CryptoSuite, Protection, SasStatus};
+use ringway_phone::{CryptoSuite, Protection, SasStatus, Signalling};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -56,7 +56,14 @@ fn security_json(protection: &Protection) -> Value {
     let of = |method: &str, suite: CryptoSuite| json!({"method": method, "suite": suite.name(), "tag_bits": suite.tag_bits()});
     match protection {
         Protection::None => json!({"method": "none", "suite": null, "tag_bits": 0}),
-        Protection::Sdes { suite } => of("sdes", *suite),
+        Protection::Sdes { suite, signalling } => {
+            let mut value = of("sdes", *suite);
+            if let Value::Object(fields) = &mut value {
+                let is_protected = *signalling == Signalling::TlsToServer;
+                fields.insert("keys_protected".to_owned(), json!(is_protected));
+            }
+            value
+        }
         Protection::Zrtp { suite, sas, status } => {
             let mut value = of("zrtp", *suite);
             if let Value::Object(fields) = &mut value {
@@ -233,7 +240,8 @@ mod tests {
 
     #[test]
     fn the_object_has_every_field_of_the_contract() {
-        let value = answered(Protection::Sdes { suite: CryptoSuite::AesCm128HmacSha1_80 }).json();
+        let sdes = |signalling| Protection::Sdes { suite: CryptoSuite::AesCm128HmacSha1_80, signalling };
+        let value = answered(sdes(Signalling::Open)).json();
         for field in ["result", "status", "setup_ms", "duration_s", "security", "sent", "received"] {
             assert!(!value[field].is_null(), "{field}: {value}");
         }
@@ -251,8 +259,15 @@ mod tests {
         ] {
             assert!(value["received"][field].is_number(), "{field}: {value}");
         }
-        let security = json!({"method": "sdes", "suite": "AES_CM_128_HMAC_SHA1_80", "tag_bits": 80});
+        let mut security = json!({
+            "method": "sdes",
+            "suite": "AES_CM_128_HMAC_SHA1_80",
+            "tag_bits": 80,
+            "keys_protected": false,
+        });
         assert_eq!(value["security"], security);
+        security["keys_protected"] = json!(true);
+        assert_eq!(answered(sdes(Signalling::TlsToServer)).json()["security"], security);
         assert_eq!((&value["result"], &value["setup_ms"]), (&json!("answered"), &json!(1.234)));
     }
 
@@ -267,6 +282,17 @@ mod tests {
         let text = answered(zrtp).lines().join("\n");
         assert!(text.contains("pdo8") && !text.contains('\u{1b}'), "{text}");
         assert!(answered(Protection::None).lines().join("\n").contains("not protected"));
+        let suite = CryptoSuite::AesCm128HmacSha1_80;
+        for (signalling, words) in [
+            (Signalling::Open, "with keys that SIP carried readable (weak)"),
+            (
+                Signalling::TlsToServer,
+                "with keys that went over TLS to the server: the servers can read them",
+            ),
+        ] {
+            let text = answered(Protection::Sdes { suite, signalling }).lines().join("\n");
+            assert!(text.contains(words), "{text}");
+        }
         let refused = Outcome {
             verdict: Verdict::Rejected,
             status: 486,

@@ -21,6 +21,12 @@ impl UserAgent {
         self.calls.call_role(call)
     }
 
+    /// True if requests of a call travel over TLS to its next hop and from it: the first hop of the route set, or the
+    /// peer without one. Says nothing about the hops behind it.
+    pub fn call_uses_tls(&self, call: CallId) -> bool {
+        self.calls.call_uses_tls(call)
+    }
+
     /// All calls that have not ended.
     pub fn calls(&self) -> impl Iterator<Item = (CallId, CallState)> {
         self.calls.iter()

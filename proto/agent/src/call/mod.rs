@@ -99,6 +99,11 @@ impl Calls {
         self.call_at(call).map(|call| call.role)
     }
 
+    /// True if a call's dialog uses TLS to its next hop in both directions.
+    pub(crate) fn call_uses_tls(&self, call: CallId) -> bool {
+        self.call_at(call).is_some_and(|call| call.dialog.uses_tls())
+    }
+
     fn call_at(&self, call: CallId) -> Option<&Call> {
         self.calls.get(call.key())
     }

@@ -12,8 +12,8 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use ringway_phone::{
-    CryptoSuite, Hold, MessageDirection, PhoneCommand, PhoneEvent, Protection, SasStatus, Side, SipMessage,
-    TransferStep,
+    CryptoSuite, Hold, MessageDirection, PhoneCommand, PhoneEvent, Protection, SasStatus, Side, Signalling,
+    SipMessage, TransferStep,
 };
 use ringway_sansio::Transport;
 
@@ -197,7 +197,8 @@ fn the_sas_is_marked_once_and_only_where_there_is_one() {
     let mut scene = Scene::new();
     let call = scene.talk_to(1, "sip:bob@example.org");
     scene.press(Key::Char('v'));
-    scene.secured(call, Protection::Sdes { suite: CryptoSuite::AesCm128HmacSha1_80 });
+    let (suite, signalling) = (CryptoSuite::AesCm128HmacSha1_80, Signalling::Open);
+    scene.secured(call, Protection::Sdes { suite, signalling });
     scene.press(Key::Char('v'));
     assert_eq!(scene.commands(), []);
     scene.secured(call, zrtp(SasStatus::FirstCall));

@@ -10,7 +10,7 @@ use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec;
-use ringway_phone::{Hold, MediaReport, Protection, SasStatus, Side};
+use ringway_phone::{Hold, MediaReport, Protection, SasStatus, Side, Signalling};
 
 /// Column of values, after their labels.
 const VALUE_X: usize = 10;
@@ -106,10 +106,15 @@ fn lock(canvas: &mut Canvas<'_>, call: &Call, row: usize) {
             (Style::Bad, "", "ZRTP is under way; nothing is protected yet".to_owned())
         }
         Protection::None => (Style::Bad, "", "not encrypted: anybody on the way can listen".to_owned()),
-        Protection::Sdes { suite } => (
+        Protection::Sdes { suite, signalling: Signalling::Open } => (
             Style::Warning,
             suite.name(),
             "encrypted, but the key travelled readable: who saw it can listen".to_owned(),
+        ),
+        Protection::Sdes { suite, signalling: Signalling::TlsToServer } => (
+            Style::Warning,
+            suite.name(),
+            "encrypted; the servers, and who sees SIP behind yours, can listen".to_owned(),
         ),
         Protection::Zrtp { suite, sas, status: SasStatus::FirstCall | SasStatus::Continued } => (
             Style::Warning,

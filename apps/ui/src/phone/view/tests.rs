@@ -14,7 +14,7 @@ use alloc::string::String;
 use alloc::vec;
 use ringway_phone::{
     CallNumber, CryptoSuite, Hold, MessageDirection, NetworkFacts, PhoneEvent, Protection, SasStatus, Side,
-    TransferStep,
+    Signalling, TransferStep,
 };
 
 fn talking() -> (Scene, CallNumber) {
@@ -83,9 +83,14 @@ fn the_lock_says_exactly_what_protects_the_call() {
     assert_eq!(scene.line("Lock"), " Lock      none");
     for (lock, line, meaning) in [
         (
-            Protection::Sdes { suite },
+            Protection::Sdes { suite, signalling: Signalling::Open },
             " Lock      SDES over plain SIP (weak)  AES_CM_128_HMAC_SHA1_80",
             "the key travelled readable",
+        ),
+        (
+            Protection::Sdes { suite, signalling: Signalling::TlsToServer },
+            " Lock      SDES over TLS  AES_CM_128_HMAC_SHA1_80",
+            "the servers, and who sees SIP behind yours, can listen",
         ),
         (
             zrtp(SasStatus::FirstCall),
@@ -221,7 +226,8 @@ fn a_transfer_that_is_asked_for_is_shown() {
 fn the_call_list_has_live_calls_first() {
     let mut scene = Scene::new();
     let call = scene.talk_to(1, "sip:carol@example.org");
-    scene.secured(call, Protection::Sdes { suite: CryptoSuite::AesCm128HmacSha1_80 });
+    let (suite, signalling) = (CryptoSuite::AesCm128HmacSha1_80, Signalling::Open);
+    scene.secured(call, Protection::Sdes { suite, signalling });
     scene.wait_ms(65_000);
     scene.phone(PhoneEvent::Ended { call, by: Side::Us, status: 0, reason: String::new() });
     let call = scene.bob_calls(2);
