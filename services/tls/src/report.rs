@@ -43,7 +43,36 @@ fn describe(error: &rustls::Error) -> String {
         Error::InvalidCertificate(CertificateError::NotValidForName) => {
             "the certificate is not valid for the host that was asked for (RFC 5922)".to_owned()
         }
+        Error::InvalidCertificate(CertificateError::Expired) => "the certificate has expired".to_owned(),
+        Error::InvalidCertificate(CertificateError::NotValidYet) => {
+            "the certificate is not valid yet; check the clocks".to_owned()
+        }
+        Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
+            "the certificate was issued by an authority that is not trusted here".to_owned()
+        }
         Error::NoCertificatesPresented => "the peer sent no certificate".to_owned(),
         error => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustls::{CertificateError, Error};
+
+    #[test]
+    fn common_faults_of_certificates_have_a_sentence_of_their_own() {
+        for (fault, text) in [
+            (CertificateError::NotValidForName, "the certificate is not valid for the host"),
+            (CertificateError::Expired, "the certificate has expired"),
+            (CertificateError::NotValidYet, "the certificate is not valid yet"),
+            (
+                CertificateError::UnknownIssuer,
+                "the certificate was issued by an authority that is not trusted",
+            ),
+        ] {
+            let described = describe(&Error::InvalidCertificate(fault));
+            assert!(described.starts_with(text), "{described}");
+        }
     }
 }
