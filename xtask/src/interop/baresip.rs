@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use super::audio::{Recording, write_tone};
+use super::certificates::CA_FILE;
 use super::process::{PATIENCE, Running, free_port};
 use super::server::{Server, Wanted};
 use super::softphone::{Keys, Line, Softphone};
@@ -71,6 +72,11 @@ impl Phone {
             let outbound = format!("sip:{host}:{server};transport={}", transport.name());
             format!("auth_user={user};auth_pass=secret-{user};outbound=\"{outbound}\";regint=120")
         });
+        // Without TLS it needs no such file, and refuses to start if there is none.
+        let ca = match transport {
+            Transport::Tls => format!("sip_cafile {}", stage.path(CA_FILE).display()),
+            Transport::Udp | Transport::Tcp => String::new(),
+        };
         let words = [
             ("@HOST@", host.to_string()),
             ("@PORT@", port.to_string()),
@@ -84,6 +90,7 @@ impl Phone {
             ("@DOMAIN@", line.domain(port)),
             ("@REGISTRATION@", registration),
             ("@TRANSPORT@", transport.name().to_owned()),
+            ("@CA@", ca),
             ("@KEYS@", format!("{}{more}", keys(line.keys)?)),
         ];
         for file in ["config", "accounts"] {

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use super::audio::write_tone;
+use super::certificates::CA_FILE;
 use super::process::{PATIENCE, Running, free_port};
 use super::server::{Server, Wanted};
 use super::softphone::{Keys, Line, Softphone};
@@ -49,20 +50,29 @@ impl Phone {
         write_tone(&tone, line.tone_hz, line.seconds)?;
         let port = free_port()?;
         let none = "-1".to_owned();
-        let (udp, tcp) = match line.transport {
-            Transport::Udp => (port.to_string(), none),
-            Transport::Tcp => (none, port.to_string()),
+        let (udp, tcp, tls) = match line.transport {
+            Transport::Udp => (port.to_string(), none.clone(), none),
+            Transport::Tcp => (none.clone(), port.to_string(), none),
+            Transport::Tls => (none.clone(), none, port.to_string()),
         };
         let (encryption, suites) = match line.keys {
             Keys::None => ("none", ""),
             Keys::Sdes(suite) => ("srtp", suite),
             Keys::Zrtp => ("zrtp", ""),
         };
+        // Its TLS library compares host names with a certificate, but no addresses.
+        let server_host = match line.transport {
+            Transport::Tls => "localhost".to_owned(),
+            Transport::Udp | Transport::Tcp => host.to_string(),
+        };
         let mut words = vec![
+            ("@SERVER_HOST@", server_host),
             ("@HOST@", host.to_string()),
             ("@PORT@", port.to_string()),
             ("@UDP@", udp),
             ("@TCP@", tcp),
+            ("@TLS@", tls),
+            ("@CA@", stage.path(CA_FILE).display().to_string()),
             ("@RTP@", free_port()?.to_string()),
             ("@USER@", user.to_owned()),
             ("@PASSWORD@", format!("secret-{user}")),

@@ -7,6 +7,7 @@
 pub(crate) mod audio;
 mod baresip;
 pub(crate) mod calls;
+mod certificates;
 mod counting_nat;
 mod digest_order;
 mod kamailio;
@@ -22,6 +23,7 @@ pub(crate) mod sipp;
 mod softphone;
 mod sound_card;
 mod srtp;
+mod tls;
 mod twinkle;
 
 use std::io::IsTerminal;
@@ -37,7 +39,7 @@ use crate::workspace::{built_server, root, target_dir};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Program under test [default: both]
+    /// Part of Ringway under test [default: all]
     #[arg(value_enum)]
     group: Option<Group>,
     /// Only scenarios whose name contains this
@@ -63,13 +65,15 @@ pub(crate) struct Args {
     jobs: usize,
 }
 
-/// Program under test.
+/// Part of Ringway under test.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Group {
     /// `ringway serve`
     Server,
     /// `ringway call` and `ringway answer`
     Phone,
+    /// Both over TLS
+    Tls,
 }
 
 /// A test with real peers.
@@ -149,7 +153,9 @@ impl Ringway {
     fn contact_for(&self, transport: Transport) -> Option<&'static str> {
         match (self, transport) {
             (Self::Machine(_), Transport::Tcp) => Some(Machine::HOST),
-            (Self::Machine(_), Transport::Udp) | (Self::Program(_) | Self::Others, _) => None,
+            (Self::Machine(_), Transport::Udp | Transport::Tls) | (Self::Program(_) | Self::Others, _) => {
+                None
+            }
         }
     }
 }
@@ -216,15 +222,18 @@ impl Stage {
 pub(crate) enum Transport {
     Udp,
     Tcp,
+    Tls,
 }
 
 impl Transport {
+    /// Those that every peer has.
     const ALL: [Self; 2] = [Self::Udp, Self::Tcp];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Udp => "udp",
             Self::Tcp => "tcp",
+            Self::Tls => "tls",
         }
     }
 }
@@ -363,7 +372,8 @@ impl Runner<'_> {
 
 fn chosen(args: &Args) -> Vec<Scenario> {
     let mut all = Vec::new();
-    if args.group != Some(Group::Phone) {
+    let has = |group| args.group.is_none_or(|chosen| chosen == group);
+    if has(Group::Server) {
         all.extend(calls::scenarios());
         all.extend(kamailio::scenarios());
         all.extend(lab_run::scenarios());
@@ -373,9 +383,12 @@ fn chosen(args: &Args) -> Vec<Scenario> {
         all.extend(digest_order::scenarios());
         all.extend(lab::scenarios());
     }
-    if args.group != Some(Group::Server) {
+    if has(Group::Phone) {
         all.extend(srtp::scenarios());
         all.extend(phone::scenarios(Duration::from_secs_f64(args.minutes * 60.0)));
+    }
+    if has(Group::Tls) {
+        all.extend(tls::scenarios());
     }
     all.retain(|scenario| match &args.only {
         Some(only) => scenario.name.contains(only.as_str()),

@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use super::certificates::{CA_FILE, Certificate};
 use super::process::{PATIENCE, Running, free_port};
-use super::{Ringway, Stage};
+use super::{Ringway, Stage, Transport};
 
 /// Configuration of the server in a scenario.
 #[derive(Clone, Copy)]
@@ -28,6 +29,8 @@ pub(crate) struct Wanted {
     pub(crate) realm: &'static str,
     /// Domain of its users.
     pub(crate) domain: &'static str,
+    /// Has a TLS listener, with the certificate [`Certificate::SERVER`] of the stage and these further lines of `[tls]`.
+    pub(crate) tls: Option<&'static str>,
 }
 
 impl Default for Wanted {
@@ -39,6 +42,7 @@ impl Default for Wanted {
             host: Ipv4Addr::LOCALHOST,
             realm: DOMAIN,
             domain: DOMAIN,
+            tls: None,
         }
     }
 }
@@ -114,6 +118,15 @@ impl Server {
         Ok(server)
     }
 
+    /// Port of its listener for this transport.
+    pub(crate) const fn port_of(&self, transport: Transport) -> u16 {
+        match transport {
+            Transport::Udp | Transport::Tcp => self.port,
+            // The neighbour of a free port is free too.
+            Transport::Tls => self.port + 1,
+        }
+    }
+
     /// Starts the stopped or killed server on the same ports and files.
     pub(crate) fn start_again(&mut self) -> Result<()> {
         match &self.ringway {
@@ -150,6 +163,28 @@ impl Server {
         self.command(&["user", "add", name, "--password-stdin"], Some(&format!("secret-{name}")))?;
         std::thread::sleep(Duration::from_secs(2));
         Ok(())
+    }
+
+    /// Adds a permanent contact of a user of Ringway with `ringway user bind`.
+    pub(crate) fn bind(&self, user: &str, contact: &str) -> Result<()> {
+        self.command(&["user", "bind", user, contact], None)?;
+        // Twice the second within which the server reads it.
+        std::thread::sleep(Duration::from_secs(2));
+        Ok(())
+    }
+
+    /// Counters of Ringway: `ringway show stats --json`.
+    pub(crate) fn counters(&self) -> Result<Counters> {
+        let shown = self.command(&["show", "stats", "--json"], None)?;
+        let value = serde_json::from_str(&shown).context("`ringway show stats --json` printed no JSON")?;
+        Ok(Counters(value))
+    }
+
+    /// Lines of its log that contain `text`, waiting for the first.
+    pub(crate) fn log_lines(&mut self, text: &str) -> Result<Vec<String>> {
+        let running = self.running.as_mut().context("the server is stopped")?;
+        running.wait_for_output(text)?;
+        Ok(running.output().lines().filter(|line| line.contains(text)).map(str::to_owned).collect())
     }
 
     /// Output of `ringway show registrations --json`; `None` for a server without this command.
@@ -206,14 +241,22 @@ impl Server {
     }
 
     fn configuration(&self, admin_port: u16) -> String {
-        let Wanted { digest, mode, strict, host, realm, domain } = self.wanted;
+        let Wanted { digest, mode, strict, host, realm, domain, tls } = self.wanted;
         let durability = if strict { "strict" } else { "relaxed" };
         let routing = if mode == Mode::Redirect { "redirect" } else { "proxy" };
         let stateful = mode != Mode::Stateless;
         let port = self.port;
+        let (listener, section) = match tls {
+            None => (String::new(), String::new()),
+            Some(lines) => (
+                format!(", \"tls:{host}:{}\"", self.port_of(Transport::Tls)),
+                format!("{}{lines}", tls_section(Certificate::SERVER.name)),
+            ),
+        };
         format!(
             r#"domains = ["{domain}"]
-listen = ["udp:{host}:{port}", "tcp:{host}:{port}"]
+listen = ["udp:{host}:{port}", "tcp:{host}:{port}"{listener}]
+{section}
 
 [store]
 url = "sqlite://ringway.db"
@@ -270,6 +313,23 @@ listen = "127.0.0.1:{admin_port}"
         }
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
+}
+
+/// Counters of a server.
+pub(crate) struct Counters(serde_json::Value);
+
+impl Counters {
+    /// Fails if the server has no such counter.
+    pub(crate) fn get(&self, name: &str) -> Result<u64> {
+        self.0[name].as_u64().with_context(|| format!("`ringway show stats` has no {name}"))
+    }
+}
+
+/// Section `[tls]` with the certificate `name` and the authority of the stage.
+fn tls_section(name: &str) -> String {
+    format!(
+        "\n[tls]\ncertificate = \"{name}.pem\"\nprivate_key = \"{name}-key.pem\"\npeer_ca = \"{CA_FILE}\"\n"
+    )
 }
 
 fn write_users(path: &Path, users: &[(String, String)]) -> Result<()> {

@@ -90,6 +90,7 @@ impl Sipp<'_> {
             (Transport::Udp, _) => command.args(["-t", "u1"]),
             (Transport::Tcp, Connections::One) => command.args(["-t", "t1"]),
             (Transport::Tcp, Connections::OnePerCall) => command.args(["-t", "tn", "-max_socket", "500"]),
+            (Transport::Tls, _) => bail!("Debian's SIPp has no TLS"),
         };
         let (all, one) = (ALL_CALLS.as_secs().to_string(), PATIENCE.as_millis().to_string());
         command.args(["-timeout", &all, "-timeout_error", "-recv_timeout", &one]);

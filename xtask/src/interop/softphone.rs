@@ -87,7 +87,8 @@ impl<'a> Line<'a> {
         let uri = format!("sip:{}@{}", self.user, self.domain(port));
         match (self.server, self.transport) {
             (None, Transport::Tcp) => format!("{uri};transport=tcp"),
-            (None, Transport::Udp) | (Some(_), Transport::Udp | Transport::Tcp) => uri,
+            (None, Transport::Tls) => format!("{uri};transport=tls"),
+            (None, Transport::Udp) | (Some(_), _) => uri,
         }
     }
 }

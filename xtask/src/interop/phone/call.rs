@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use super::super::audio::Recording;
+use super::super::certificates::{Authority, Certificate};
 use super::super::server::{Server, Wanted};
 use super::super::softphone::{Keys, Line, Softphone};
 use super::super::{Stage, Transport, baresip, linphone, twinkle};
@@ -105,7 +106,11 @@ impl Route {
     }
 
     fn server(self, stage: &Stage, host: Ipv4Addr) -> Result<Option<Server>> {
-        let wanted = Wanted { host, ..Wanted::default() };
+        let mut wanted = Wanted { host, ..Wanted::default() };
+        if self.transport() == Transport::Tls {
+            Authority::create(&stage.folder)?.issue(Certificate::SERVER)?;
+            wanted.tls = Some("");
+        }
         let account = |name: &str| (name.to_owned(), format!("secret-{name}"));
         Ok(match self {
             Self::Direct(_) => None,
@@ -136,7 +141,7 @@ impl Call {
         let line = |user, tone_hz| Line {
             user,
             host,
-            server: server.as_ref().map(|server| server.port),
+            server: server.as_ref().map(|server| server.port_of(self.route.transport())),
             transport: self.route.transport(),
             keys: self.keys,
             tone_hz,

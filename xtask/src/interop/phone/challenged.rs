@@ -89,6 +89,7 @@ fn bob_directly(stage: &Stage, transport: Transport) -> Result<(Running, String)
     let parameter = match transport {
         Transport::Udp => "",
         Transport::Tcp => ";transport=tcp",
+        Transport::Tls => ";transport=tls",
     };
     Ok((bob, format!("sip:bob@127.0.0.1:{port}{parameter}")))
 }

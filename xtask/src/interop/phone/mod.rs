@@ -5,7 +5,7 @@
 //! them holds and resumes the call. The recordings are kept.
 
 mod again;
-mod call;
+pub(crate) mod call;
 mod challenged;
 mod insisted;
 mod options;
@@ -31,8 +31,12 @@ pub(crate) fn scenarios(long: Duration) -> Vec<Scenario> {
                 let keys = keys.get(way % keys.len()).copied().unwrap_or(Keys::None);
                 // Over UDP the caller holds, over TCP the callee: so each side does both with every peer.
                 let holder = match (route.transport(), caller) {
-                    (Transport::Udp, Caller::Phone) | (Transport::Tcp, Caller::Peer) => Side::Phone,
-                    (Transport::Udp, Caller::Peer) | (Transport::Tcp, Caller::Phone) => Side::Peer,
+                    (Transport::Udp, Caller::Phone) | (Transport::Tcp | Transport::Tls, Caller::Peer) => {
+                        Side::Phone
+                    }
+                    (Transport::Udp, Caller::Peer) | (Transport::Tcp | Transport::Tls, Caller::Phone) => {
+                        Side::Peer
+                    }
                 };
                 let name = format!("phone/{}/{}/{name}/{}", peer.name(), caller.name(), keys_name(keys));
                 all.push(Call { name, peer, caller, route, keys, holder, holds: 1, talk: Call::TALK });

@@ -8,9 +8,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
+use super::super::certificates::CA_FILE;
 use super::super::process::{Running, free_port};
 use super::super::softphone::{Keys, Line, Softphone};
-use super::super::{Stage, baresip, linphone};
+use super::super::{Stage, Transport, baresip, linphone};
 
 /// Actions of the phone in its call. Ringway's phone gets them at its start.
 pub(crate) struct Plan<'a> {
@@ -208,6 +209,8 @@ impl<'a> Subject<'a> {
                 expect("/security/method", "sdes".into())?;
                 expect("/security/suite", suite.into())?;
                 expect("/security/tag_bits", tag_bits(suite).into())?;
+                let uses_tls = self.plan.line.transport == Transport::Tls;
+                expect("/security/keys_protected", uses_tls.into())?;
             }
             Keys::Zrtp => {
                 expect("/security/method", "zrtp".into())?;
@@ -245,6 +248,9 @@ impl<'a> Subject<'a> {
             Keys::Sdes(suite) => command.args(["--srtp", "sdes", "--suite", suite]),
             Keys::Zrtp => command.args(["--srtp", "zrtp"]),
         };
+        if line.transport == Transport::Tls {
+            command.args(["--ca", CA_FILE]);
+        }
         if let Some(server) = line.server {
             command.args(["--server", &format!("{}:{server}", line.host), "--password-stdin"]);
         }

@@ -1,0 +1,94 @@
+//! Certificates for a scenario, made with the `openssl` program in the folder of the scenario.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use super::Stage;
+
+/// Certificate of the authority in a scenario's folder.
+pub(crate) const CA_FILE: &str = "ca.pem";
+
+/// Authority in a folder: `ca.pem` and its key.
+pub(crate) struct Authority {
+    folder: PathBuf,
+}
+
+/// Certificate `NAME.pem` with the key `NAME-key.pem`.
+#[derive(Clone, Copy)]
+pub(crate) struct Certificate {
+    pub(crate) name: &'static str,
+    /// Alternative names, as openssl writes them.
+    pub(crate) alternative_names: &'static str,
+    /// Validity from now on; negative: it has expired.
+    pub(crate) days: i32,
+    pub(crate) issuer: Issuer,
+}
+
+/// Issuer of a certificate.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Issuer {
+    Authority,
+    Itself,
+}
+
+impl Certificate {
+    /// For any server of this computer.
+    pub(crate) const SERVER: Self = Self {
+        name: "server",
+        alternative_names: "IP:127.0.0.1,DNS:localhost,URI:sip:localhost",
+        days: 30,
+        issuer: Issuer::Authority,
+    };
+}
+
+impl Authority {
+    /// Makes an authority in `folder`, which must exist.
+    pub(crate) fn create(folder: &Path) -> Result<Self> {
+        let authority = Self { folder: folder.to_owned() };
+        let mut arguments = vec!["req", "-x509", "-days", "30", "-subj", "/CN=authority", "-out", CA_FILE];
+        arguments.extend(["-keyout", "ca-key.pem"]);
+        arguments.extend(NEW_KEY);
+        authority.openssl(&arguments)?;
+        Ok(authority)
+    }
+
+    /// The authority that an earlier step made in the stage's folder.
+    pub(crate) fn of(stage: &Stage) -> Self {
+        Self { folder: stage.folder.clone() }
+    }
+
+    /// Issues a certificate with a new key.
+    pub(crate) fn issue(&self, certificate: Certificate) -> Result<()> {
+        let Certificate { name, alternative_names, days, issuer } = certificate;
+        let [file, key, request, extensions] =
+            [".pem", "-key.pem", ".csr", ".ext"].map(|ending| format!("{name}{ending}"));
+        let names = format!("subjectAltName={alternative_names}");
+        std::fs::write(self.folder.join(&extensions), format!("{names}\nbasicConstraints=CA:FALSE\n"))?;
+        let mut arguments = vec!["req", "-subj", "/CN=server", "-keyout", &key, "-out", &request];
+        arguments.extend(NEW_KEY);
+        self.openssl(&arguments)?;
+        let days = days.to_string();
+        let mut arguments = vec!["x509", "-req", "-in", &request, "-out", &file, "-days", &days];
+        arguments.extend(["-extfile", &extensions]);
+        match issuer {
+            Issuer::Authority => arguments.extend(["-CA", CA_FILE, "-CAkey", "ca-key.pem"]),
+            Issuer::Itself => arguments.extend(["-signkey", &key]),
+        }
+        self.openssl(&arguments)
+    }
+
+    fn openssl(&self, arguments: &[&str]) -> Result<()> {
+        let mut command = Command::new("openssl");
+        let output = command.args(arguments).current_dir(&self.folder).output();
+        let output = output.context("cannot start openssl; is it installed?")?;
+        if !output.status.success() {
+            bail!("openssl {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr).trim());
+        }
+        Ok(())
+    }
+}
+
+/// A new key without a password.
+const NEW_KEY: [&str; 5] = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"];
