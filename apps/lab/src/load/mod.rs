@@ -22,6 +22,7 @@ mod streams;
 mod target;
 mod thread;
 mod timeline;
+mod tls;
 mod tokens;
 mod wire_counters;
 
@@ -32,6 +33,7 @@ pub use media::MediaStatistics;
 pub use plan::{Files, Flow, Plan};
 pub use statistics::{Delay, Health, LAG_ATTEMPTS_MIN, Statistics};
 pub use timeline::Slot;
+pub use tls::LoadTls;
 pub use wire_counters::WireCounters;
 
 use crate::machine;
@@ -63,6 +65,8 @@ pub(crate) struct Shared {
     is_stopped: Arc<AtomicBool>,
     /// Threads look for packets all the time in place of sleeping.
     is_spinning: bool,
+    /// See [`Plan::tick`].
+    tick: Duration,
     heard: Heard,
     statistics: Mutex<Statistics>,
 }
@@ -71,7 +75,8 @@ impl Shared {
     /// State of a run whose attempts are planned from `start` on, for `length`.
     fn new(start: Instant, length: Duration) -> Self {
         let statistics = Mutex::new(Statistics::new(start, length));
-        Self { is_stopped: Arc::default(), is_spinning: false, heard: Heard::new(start), statistics }
+        let (is_stopped, tick) = (Arc::default(), Duration::ZERO);
+        Self { is_stopped, is_spinning: false, tick, heard: Heard::new(start), statistics }
     }
 }
 
@@ -181,7 +186,11 @@ impl Session {
         let plan = Plan { rate, length, ..self.plan };
         plan.check()?;
         let start = now() + START_DELAY;
-        let shared = Arc::new(Shared { is_spinning: self.is_spinning, ..Shared::new(start, length) });
+        let shared = Arc::new(Shared {
+            is_spinning: self.is_spinning,
+            tick: self.plan.tick,
+            ..Shared::new(start, length)
+        });
         let mut threads = Vec::new();
         for (index, mut company) in (0_u32..).zip(self.companies) {
             // The threads take turns.

@@ -3,6 +3,7 @@
 use super::address::local_towards;
 use super::locals::{Locals, may_send};
 use super::streams::CONNECTIONS_MAX;
+use super::tls::LoadTls;
 use anyhow::{Context, Result, bail};
 use ringway_load::{Classic, ConnectionUse, Keyword, Length, MediaUse, Scenario, Spacing, Step, Users};
 use ringway_sansio::Transport;
@@ -20,6 +21,8 @@ pub struct Plan {
     pub is_direct: bool,
     /// Transport to the server.
     pub transport: Transport,
+    /// TLS; needed for [`Transport::Tls`].
+    pub tls: Option<LoadTls>,
     /// Connections of the callers over a stream transport. Called users have one each, unless they share one.
     pub connections: ConnectionUse,
     /// True if requests inside a dialog without routes go to the target too: the server is an outbound proxy.
@@ -59,6 +62,9 @@ pub struct Plan {
     pub settle: Duration,
     /// Media streams of the calls.
     pub media: MediaUse,
+    /// Interval at which the generator looks at its sockets and its clock, and sends what is due: SIPp's pacing with 1 ms. Zero:
+    /// each message is sent at its time and received when it arrives.
+    pub tick: Duration,
     /// Values of T1, T2 and T4.
     pub timers: Timers,
 }
@@ -170,6 +176,7 @@ impl Plan {
             target,
             is_direct: false,
             transport: Transport::Udp,
+            tls: None,
             connections: ConnectionUse::Shared,
             is_outbound_proxy: false,
             allowed_hosts: Vec::new(),
@@ -189,6 +196,7 @@ impl Plan {
             talk: Length::Fixed(Duration::ZERO),
             settle: Duration::ZERO,
             media: MediaUse::None,
+            tick: Duration::ZERO,
             timers: Timers::default(),
         }
     }
@@ -235,6 +243,9 @@ impl Plan {
         }
         if self.is_direct && (self.transport != Transport::Udp || !self.has_callees()) {
             bail!("generator against generator needs UDP and a flow with called users");
+        }
+        if self.transport.is_secure() != self.tls.is_some() {
+            bail!("the transport {} and the certificates for TLS do not go together", self.transport);
         }
         self.check_connections()
     }

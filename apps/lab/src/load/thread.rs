@@ -66,6 +66,11 @@ pub(crate) fn play(players: &mut [Player], epoll: &Epoll, target: SocketAddr, sh
         let next = players.iter().filter_map(Player::next_due).min();
         let wait_max = if shared.is_spinning { Duration::ZERO } else { WAIT_MAX };
         let left = next.map_or(wait_max, |at| at.since(super::now())).min(wait_max);
+        if !shared.tick.is_zero() {
+            // Packets that arrive in the meantime wait for the end of the tick, too.
+            std::thread::sleep((now + shared.tick).since(super::now()).min(WAIT_MAX));
+        }
+        let left = if shared.tick.is_zero() { left } else { left.min(shared.tick) };
         epoll.wait_exact(&mut ready, left).context("wait for packets")?;
     }
 }
@@ -144,7 +149,7 @@ impl Thread<'_> {
 
     /// Ends the run if the target does not answer.
     fn look_at_target(&mut self, players: &[Player], now: Instant) {
-        let refused = players.iter().map(|player| player.sockets.counters.refused).sum();
+        let refused = players.iter().map(|player| player.sockets.counters().refused).sum();
         self.watch.refusals(refused, now);
         self.watch.foreign(players.iter().map(Player::foreign).sum());
         if let Some(loss) = self.watch.loss(&self.shared.heard, now)
@@ -166,7 +171,7 @@ impl Thread<'_> {
         let mut statistics = self.shared.statistics.lock().unwrap_or_else(PoisonError::into_inner);
         self.reports.drain(..).for_each(|report| statistics.add(&report));
         let open = players.first().map_or(0, Player::open_attempts);
-        let counters = players.iter().map(|player| (player.counters(), player.sockets.counters));
+        let counters = players.iter().map(|player| (player.counters(), player.sockets.counters()));
         statistics.set_thread(std::thread::current().id(), counters, open, cpu_ns, self.load.share);
     }
 }
