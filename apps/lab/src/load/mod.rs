@@ -1,4 +1,5 @@
-//! Open-loop load: the generators of `ringway-load` on sockets and threads.
+//! Load: the generators of `ringway-load` on sockets and threads, in an open loop ([`Session::start`]) or in a closed one
+//! ([`Session::start_window`]).
 //!
 //! Each thread plays callers and, for calls, callees, with sockets of its own. Results are in [`Statistics`], times in
 //! histograms of microseconds.
@@ -33,11 +34,11 @@ pub use timeline::Slot;
 pub use wire_counters::WireCounters;
 
 use crate::machine;
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use media::MediaThread;
 use player::Player;
 use ringway_linux::sys::{Epoll, raise_open_files};
-use ringway_load::{Arrivals, Classic, Config, Counters, Generator, Outcome};
+use ringway_load::{Arrivals, Config, Counters, Generator, Outcome};
 pub use ringway_load::{
     ConnectionUse, CryptoSuite, Length, MediaUse, Scenario, Spacing, User, Users, UsersError,
 };
@@ -53,13 +54,23 @@ use std::time::Duration;
 use target::Heard;
 use thread::play;
 
+/// Waiting of a thread for packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waiting {
+    /// It sleeps until there are some.
+    Asleep,
+    /// It looks for them all the time.
+    Spinning,
+    /// It looks for them, and sleeps for a short time if there are none. They do not end the sleep.
+    Napping,
+}
+
 /// State of a run that its threads share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     /// No attempt is started any more.
     is_stopped: AtomicBool,
-    /// Threads look for packets all the time in place of sleeping.
-    is_spinning: bool,
+    waiting: Waiting,
     heard: Heard,
     statistics: Mutex<Statistics>,
 }
@@ -68,23 +79,52 @@ impl Shared {
     /// State of a run whose attempts are planned from `start` on, for `length`.
     fn new(start: Instant, length: Duration) -> Self {
         let statistics = Mutex::new(Statistics::new(start, length));
-        Self { is_stopped: AtomicBool::new(false), is_spinning: false, heard: Heard::new(start), statistics }
+        Self {
+            is_stopped: AtomicBool::new(false),
+            waiting: Waiting::Asleep,
+            heard: Heard::new(start),
+            statistics,
+        }
     }
 }
 
 /// Sockets and registered users, for one load after another.
 pub struct Session {
     plan: Plan,
-    is_spinning: bool,
+    waiting: Waiting,
     companies: Vec<Company>,
 }
 
-/// Players of a thread, which one epoll watches. The first one is the caller.
+/// Side of a session that makes a load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The callers. Called users answer them.
+    Callers,
+    /// The called users, with the sockets, Call-IDs and CSeqs of their registration.
+    Called,
+}
+
+/// Closed loop: a number of attempts is open at any time, each begun when another one ends.
+#[derive(Clone, Copy, Debug)]
+pub struct Window {
+    /// Number of open attempts, of each thread.
+    pub size: u32,
+    /// Time during which attempts are begun.
+    pub length: Duration,
+    /// Maximum number of attempts, of each thread.
+    pub attempts: u64,
+}
+
+/// Players of a thread, which one epoll watches. The first one is the caller, the second one the called users.
 struct Company {
     /// Plan of the thread.
     plan: Plan,
     epoll: Arc<Epoll>,
     players: Vec<Player>,
+    /// Generator that has registered the called users, while another one answers calls.
+    registering: Option<Generator>,
+    /// Side that makes the load.
+    side: Side,
     /// Media of the players' calls, until its thread is started.
     media: Option<MediaThread>,
 }
@@ -120,14 +160,21 @@ impl Session {
         if plan.registered_before().is_some() {
             std::thread::sleep(plan.settle);
         }
-        Ok(Self { plan: plan.clone(), is_spinning: false, companies })
+        Ok(Self { plan: plan.clone(), waiting: Waiting::Asleep, companies })
     }
 
     /// Lets the threads wait busily, so that no delay contains their waking up. Each then uses a whole processor, of which
     /// [`Health`] says that it is the bottleneck.
     #[must_use]
     pub fn spinning(self) -> Self {
-        Self { is_spinning: true, ..self }
+        Self { waiting: Waiting::Spinning, ..self }
+    }
+
+    /// Lets the threads nap when there is nothing to receive. Waking a generator that sleeps on its sockets would be charged to
+    /// the server, and more often to a slow one than to a fast one.
+    #[must_use]
+    pub fn napping(self) -> Self {
+        Self { waiting: Waiting::Napping, ..self }
     }
 
     /// Starts a load of `rate` attempts a second for `length`, otherwise as planned.
@@ -137,13 +184,41 @@ impl Session {
     pub fn start(self, rate: f64, length: Duration) -> Result<Run> {
         let plan = Plan { rate, length, ..self.plan };
         plan.check()?;
-        let start = now() + START_DELAY;
-        let shared = Arc::new(Shared { is_spinning: self.is_spinning, ..Shared::new(start, length) });
-        let mut threads = Vec::new();
-        for (index, mut company) in (0_u32..).zip(self.companies) {
+        let (spacing, rate_each) = (plan.spacing, rate / f64::from(plan.threads));
+        Self { plan, ..self }.start_side(Side::Callers, None, length, |start, index| {
             // The threads take turns.
             let first = start + Duration::from_secs_f64(f64::from(index) / rate).min(length);
-            company.start(first, rate / f64::from(plan.threads), length)?;
+            Arrivals::new(rate_each, spacing, first, length)
+        })
+    }
+
+    /// Starts a closed loop of `side` with a scenario.
+    ///
+    /// # Errors
+    /// More open attempts than users, a scenario or a side that does not call, no threads.
+    pub fn start_window(self, side: Side, scenario: &Arc<Scenario>, window: Window) -> Result<Run> {
+        let Window { size, length, attempts } = window;
+        let users = if side == Side::Callers { &self.plan.users } else { &self.plan.peers };
+        ensure!(size <= users.count() / self.plan.threads, "{size} open attempts need as many users");
+        ensure!(scenario.is_caller(), "the scenario of a load begins with a sent message");
+        self.start_side(side, Some(scenario), length, |start, _| {
+            Arrivals::window(size, start, length).at_most(attempts)
+        })
+    }
+
+    fn start_side(
+        self,
+        side: Side,
+        scenario: Option<&Arc<Scenario>>,
+        length: Duration,
+        arrivals: impl Fn(Instant, u32) -> Arrivals,
+    ) -> Result<Run> {
+        let plan = self.plan;
+        let start = now() + START_DELAY;
+        let shared = Arc::new(Shared { waiting: self.waiting, ..Shared::new(start, length) });
+        let mut threads = Vec::new();
+        for (index, mut company) in (0_u32..).zip(self.companies) {
+            company.start(side, scenario, arrivals(start, index))?;
             if plan.media != MediaUse::None && company.media.is_none() {
                 bail!("a session makes one load with media; open another");
             }
@@ -190,7 +265,7 @@ impl Run {
             self.threads.into_iter().map(|thread| thread.join().unwrap_or_else(panicked)).collect();
         let companies = companies.into_iter().collect::<Result<Vec<_>>>()?;
         let statistics = self.shared.statistics.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Ok((statistics, Session { plan: self.plan, is_spinning: self.shared.is_spinning, companies }))
+        Ok((statistics, Session { plan: self.plan, waiting: self.shared.waiting, companies }))
     }
 }
 
@@ -199,7 +274,7 @@ impl Company {
     fn open(mut plan: Plan, mark: u64) -> Result<Self> {
         let epoll = Arc::new(Epoll::new().context("create an epoll")?);
         let mut players = vec![Player::open(&plan, &epoll, 0, now())?];
-        let mut media = None;
+        let (mut media, mut registering) = (None, None);
         if let Some(scenario) = plan.callee()? {
             let mut callee = Player::open(&plan, &epoll, 1, now())?;
             if plan.media != MediaUse::None {
@@ -214,26 +289,33 @@ impl Company {
             }
             let config = callee_config(&plan, &callee)?;
             if !plan.is_direct {
-                register(config.clone(), &epoll, &mut callee)?;
+                register(&plan, config.clone(), &epoll, &mut callee)?;
             }
-            callee.generator = Some(Generator::new(Config { scenario, ..config }, &seed()?, now()));
+            let answering = Generator::new(Config { scenario, ..config }, &seed()?, now());
+            registering = callee.generator.replace(answering);
             players.push(callee);
         }
         if plan.has_bindings()
             && let Some(caller) = players.first_mut()
         {
             let config = caller_config(&plan, caller)?;
-            register(config, &epoll, caller)?;
+            register(&plan, config, &epoll, caller)?;
         }
-        Ok(Self { plan, epoll, players, media })
+        Ok(Self { plan, epoll, players, registering, side: Side::Callers, media })
     }
 
-    /// Plans the attempts of the caller.
-    fn start(&mut self, first: Instant, rate: f64, length: Duration) -> Result<()> {
+    /// Plans the attempts of a side, of the scenario of the plan if there is no other one.
+    fn start(&mut self, side: Side, scenario: Option<&Arc<Scenario>>, arrivals: Arrivals) -> Result<()> {
+        self.side = side;
+        if side == Side::Called {
+            self.swap_called();
+        }
         let Self { plan, players, .. } = self;
-        let arrivals = Arrivals::new(rate, plan.spacing, first, length);
-        let scenario = plan.caller()?;
-        if let Some(caller) = players.first_mut() {
+        let scenario = scenario.map_or_else(|| plan.caller(), |scenario| Ok(Arc::clone(scenario)))?;
+        if side == Side::Called {
+            let called = players.get_mut(1).and_then(|called| called.generator.as_mut());
+            called.context("the called users have not registered")?.continue_with(&scenario, arrivals);
+        } else if let Some(caller) = players.first_mut() {
             match &mut caller.generator {
                 // It has registered the users, or made an earlier load.
                 Some(generator) => generator.continue_with(&scenario, arrivals),
@@ -248,26 +330,46 @@ impl Company {
         Ok(())
     }
 
+    /// Exchanges the generator that answers for the called users with the one that has registered them.
+    fn swap_called(&mut self) {
+        if let Some(called) = self.players.get_mut(1) {
+            std::mem::swap(&mut called.generator, &mut self.registering);
+        }
+    }
+
     /// Plays until the caller has no attempt left.
     fn play(mut self, index: u32, shared: &Arc<Shared>) -> Result<Self> {
-        let Self { plan, epoll, players, media } = &mut self;
+        let Self { plan, epoll, players, media, side, .. } = &mut self;
         let media = media.take().map(|media| media.start(index, shared)).transpose()?;
-        let played = play(players, epoll, plan.target, shared);
+        let playing = if *side == Side::Called { players.get_mut(1..) } else { Some(players.as_mut_slice()) };
+        let played = play(playing.unwrap_or_default(), epoll, plan.target, shared);
         // The thread of the media ends when nothing is left that reports calls to it.
         players.iter_mut().for_each(|player| player.media = None);
         if let Some(thread) = media {
             thread.join().map_err(|_| anyhow!("a media thread of the load generator panicked"))??;
+        }
+        if self.side == Side::Called {
+            self.swap_called();
         }
         played.map(|()| self)
     }
 }
 
 /// Registers the users of `config` once each, with the addresses of `player`, whose generator remains.
-fn register(mut config: Config, epoll: &Epoll, player: &mut Player) -> Result<()> {
+fn register(plan: &Plan, mut config: Config, epoll: &Epoll, player: &mut Player) -> Result<()> {
     let count = config.users.count();
-    let length = Duration::from_secs_f64(f64::from(count) / REGISTER_RATE);
     let start = now();
-    config.arrivals = Some(Arrivals::new(REGISTER_RATE, Spacing::Fixed, start, length));
+    let (arrivals, length) = match plan.register_window {
+        None => {
+            let length = Duration::from_secs_f64(f64::from(count) / REGISTER_RATE);
+            (Arrivals::new(REGISTER_RATE, Spacing::Fixed, start, length), length)
+        }
+        Some(size) => {
+            let window = Arrivals::window(size.min(count), start, REGISTER_TIME_MAX);
+            (window.at_most(count.into()), REGISTER_TIME_MAX)
+        }
+    };
+    config.arrivals = Some(arrivals);
     let target = config.remote;
     player.generator = Some(Generator::new(config, &seed()?, start));
     let shared = Shared::new(start, length);
@@ -293,7 +395,7 @@ fn register(mut config: Config, epoll: &Epoll, player: &mut Player) -> Result<()
 fn caller_config(plan: &Plan, player: &Player) -> Result<Config> {
     let locals = player.locals()?;
     Ok(Config {
-        scenario: Arc::new(Classic::Register.scenario()?),
+        scenario: plan.registration()?,
         users: plan.users.clone(),
         peers: plan.peers.clone(),
         domain: plan.domain.clone(),
@@ -354,5 +456,7 @@ pub(crate) fn exact_timers() -> Result<()> {
 
 /// Registrations before the load, per second.
 const REGISTER_RATE: f64 = 2_000.0;
+/// Longest time for registrations in a closed loop.
+const REGISTER_TIME_MAX: Duration = Duration::from_secs(600);
 /// Time between the start of the threads and the first planned attempt.
 const START_DELAY: Duration = Duration::from_millis(20);

@@ -4,7 +4,7 @@ use super::datagrams::Batches;
 use super::player::{Buffers, Player};
 use super::target::TargetWatch;
 use super::tokens::read_token;
-use super::{Shared, exact_timers, now};
+use super::{Shared, Waiting, exact_timers, now};
 use crate::machine;
 use anyhow::{Context as _, Result};
 use ringway_linux::sys::{Epoll, ReadyList};
@@ -63,8 +63,11 @@ pub(crate) fn play(players: &mut [Player], epoll: &Epoll, target: SocketAddr, sh
                 return Ok(());
             }
         }
+        if shared.waiting == Waiting::Napping && ready.is_empty() {
+            std::thread::sleep(NAP);
+        }
         let next = players.iter().filter_map(Player::next_due).min();
-        let wait_max = if shared.is_spinning { Duration::ZERO } else { WAIT_MAX };
+        let wait_max = if shared.waiting == Waiting::Asleep { WAIT_MAX } else { Duration::ZERO };
         let left = next.map_or(wait_max, |at| at.since(super::now())).min(wait_max);
         epoll.wait_exact(&mut ready, left).context("wait for packets")?;
     }
@@ -170,6 +173,8 @@ impl Thread<'_> {
     }
 }
 
+/// Sleep of a generator in a closed loop that received nothing: a fraction of the time that any server needs for a window.
+const NAP: Duration = Duration::from_micros(40);
 /// Longest sleep, so that a stop is noticed.
 const WAIT_MAX: Duration = Duration::from_millis(100);
 /// Time for late responses after the last attempt.

@@ -199,7 +199,7 @@ impl Player {
     fn start(environment: &Environment, point: &Point, side: Side, plan: Plan) -> Result<Self> {
         let settings = point.settings(environment, side, plan);
         let subject = match side {
-            Side::Echo => environment.learning_floor(point.floor())?,
+            Side::Echo => environment.floor(point.floor(), point.operations(plan))?,
             Side::Kamailio => {
                 let program = environment.kamailio.as_ref().context("kamailio is not installed")?;
                 environment.kamailio(program, &settings, point.carrier)?
