@@ -3,6 +3,7 @@
 use super::*;
 use crate::load::{Files, Flow, Plan, Session, Side, Transport, Users, Window};
 use crate::operation::{Operation, called};
+use crate::registering::Registering;
 use std::thread;
 use std::time::Duration;
 
@@ -85,4 +86,14 @@ fn a_challenge_that_does_not_come_is_an_error() {
     let (statistics, _) =
         session.start_window(Side::Called, &scenario, window).unwrap().finish_session().unwrap();
     assert_eq!(statistics.failures().collect::<Vec<_>>(), [("200", 10)]);
+}
+
+#[test]
+fn phones_without_calls_register_again_and_again() {
+    let port = at_socket(answer).port();
+    let mut phones = Registering::at(port, 20).unwrap();
+    phones.run(50, 4, false).unwrap();
+    phones.run(20, 1, false).unwrap();
+    let error = phones.run(20, 4, true).unwrap_err().to_string();
+    assert!(error.starts_with("0 of 20 REGISTERs succeeded"), "{error}");
 }
