@@ -30,4 +30,5 @@ pub mod statistics;
 pub mod subject;
 pub mod sys;
 pub mod template;
+pub mod text_file;
 pub mod times;

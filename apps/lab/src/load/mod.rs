@@ -5,6 +5,7 @@
 //! histograms of microseconds.
 
 mod address;
+mod bindings;
 mod criterion;
 mod datagrams;
 #[cfg(test)]
@@ -26,15 +27,17 @@ mod tokens;
 mod wire_counters;
 
 pub use address::{local_towards, resolve};
+pub use bindings::Stop;
 pub use criterion::{Criteria, Criterion, CriterionError};
 pub use media::MediaStatistics;
 pub use plan::{Files, Flow, Plan};
-pub use statistics::{Delay, Health, Statistics};
+pub use statistics::{Delay, Health, LAG_ATTEMPTS_MIN, Statistics};
 pub use timeline::Slot;
 pub use wire_counters::WireCounters;
 
 use crate::machine;
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use bindings::Bindings;
 use media::MediaThread;
 use player::Player;
 use ringway_linux::sys::{Epoll, raise_open_files};
@@ -69,7 +72,7 @@ pub(crate) enum Waiting {
 #[derive(Debug)]
 pub(crate) struct Shared {
     /// No attempt is started any more.
-    is_stopped: AtomicBool,
+    is_stopped: Arc<AtomicBool>,
     waiting: Waiting,
     heard: Heard,
     statistics: Mutex<Statistics>,
@@ -79,12 +82,7 @@ impl Shared {
     /// State of a run whose attempts are planned from `start` on, for `length`.
     fn new(start: Instant, length: Duration) -> Self {
         let statistics = Mutex::new(Statistics::new(start, length));
-        Self {
-            is_stopped: AtomicBool::new(false),
-            waiting: Waiting::Asleep,
-            heard: Heard::new(start),
-            statistics,
-        }
+        Self { is_stopped: Arc::default(), waiting: Waiting::Asleep, heard: Heard::new(start), statistics }
     }
 }
 
@@ -127,6 +125,8 @@ struct Company {
     side: Side,
     /// Media of the players' calls, until its thread is started.
     media: Option<MediaThread>,
+    /// Bindings that were made before the load.
+    bindings: Vec<Bindings>,
 }
 
 /// Running load.
@@ -140,8 +140,7 @@ pub struct Run {
 /// Registers users, if the flow needs it, and starts the load of `plan`. Follow it with [`Run::statistics`].
 ///
 /// # Errors
-/// An address that is not permitted, sockets that cannot be opened, users that cannot be registered, a target that does not
-/// answer their registration.
+/// As [`Session::open`] and [`Session::start`].
 pub fn run(plan: &Plan) -> Result<Run> {
     Session::open(plan)?.start(plan.rate, plan.length)
 }
@@ -150,17 +149,56 @@ impl Session {
     /// Opens sockets, and registers users if the flow of `plan` needs it.
     ///
     /// # Errors
-    /// As [`run`].
+    /// An address that is not permitted, sockets that cannot be opened, users that cannot be registered, a target that does not
+    /// answer their registration.
     pub fn open(plan: &Plan) -> Result<Self> {
+        Self::open_unless(plan, &Stop::default())?.context("the registration of users was stopped")
+    }
+
+    /// As [`Session::open`]. `None`: it was stopped, and the bindings that it had made are removed.
+    ///
+    /// # Errors
+    /// As [`Session::open`].
+    pub fn open_unless(plan: &Plan, stop: &Stop) -> Result<Option<Self>> {
         plan.check()?;
         raise_open_files().context("raise the limit of open files")?;
         let mark = mark()?;
-        let companies = (0..plan.threads).map(|index| Company::open(plan.of_thread(index)?, mark));
-        let companies = companies.collect::<Result<_>>()?;
+        let mut session = Self { plan: plan.clone(), waiting: Waiting::Asleep, companies: Vec::new() };
+        for index in 0..plan.threads {
+            let (company, registered) = Company::open(plan.of_thread(index)?, mark, stop)?;
+            session.companies.push(company);
+            if registered.is_err() || stop.is_stopped() {
+                let removed = session.remove_bindings();
+                return registered.and(removed).map(|()| None);
+            }
+        }
         if plan.registered_before().is_some() {
             std::thread::sleep(plan.settle);
         }
-        Ok(Self { plan: plan.clone(), waiting: Waiting::Asleep, companies })
+        if stop.is_stopped() {
+            return session.remove_bindings().map(|()| None);
+        }
+        Ok(Some(session))
+    }
+
+    /// Number of bindings that were made before the load and are not removed yet.
+    pub fn bindings(&self) -> u32 {
+        self.companies.iter().flat_map(|company| &company.bindings).map(Bindings::count).sum()
+    }
+
+    /// Removes the bindings that were made before the load, so that a running server does not keep them.
+    ///
+    /// # Errors
+    /// The number of bindings that were not removed, with the reasons.
+    pub fn remove_bindings(&mut self) -> Result<()> {
+        let mut result = Ok(());
+        for company in &mut self.companies {
+            for bindings in company.bindings.drain(..) {
+                let removed = bindings::remove(bindings, &company.epoll, &mut company.players);
+                result = result.and(removed);
+            }
+        }
+        result
     }
 
     /// Lets the threads wait busily, so that no delay contains their waking up. Each then uses a whole processor, of which
@@ -270,9 +308,11 @@ impl Run {
 }
 
 impl Company {
-    /// Opens the sockets, and registers users with them. Media of all threads have the same `mark`.
-    fn open(mut plan: Plan, mark: u64) -> Result<Self> {
+    /// Opens the sockets, and registers users with them. Media of all threads have the same `mark`. Also returns the result of
+    /// the registration.
+    fn open(mut plan: Plan, mark: u64, stop: &Stop) -> Result<(Self, Result<()>)> {
         let epoll = Arc::new(Epoll::new().context("create an epoll")?);
+        let (mut bindings, mut registered) = (Vec::new(), Ok(()));
         let mut players = vec![Player::open(&plan, &epoll, 0, now())?];
         let (mut media, mut registering) = (None, None);
         if let Some(scenario) = plan.callee()? {
@@ -289,7 +329,9 @@ impl Company {
             }
             let config = callee_config(&plan, &callee)?;
             if !plan.is_direct {
-                register(&plan, config.clone(), &epoll, &mut callee)?;
+                let player = (players.len(), &mut callee);
+                let window = plan.register_window;
+                registered = bindings::register(config.clone(), window, &epoll, player, stop, &mut bindings);
             }
             let answering = Generator::new(Config { scenario, ..config }, &seed()?, now());
             registering = callee.generator.replace(answering);
@@ -299,9 +341,10 @@ impl Company {
             && let Some(caller) = players.first_mut()
         {
             let config = caller_config(&plan, caller)?;
-            register(&plan, config, &epoll, caller)?;
+            let window = plan.register_window;
+            registered = bindings::register(config, window, &epoll, (0, caller), stop, &mut bindings);
         }
-        Ok(Self { plan, epoll, players, registering, side: Side::Callers, media })
+        Ok((Self { plan, epoll, players, registering, side: Side::Callers, media, bindings }, registered))
     }
 
     /// Plans the attempts of a side, of the scenario of the plan if there is no other one.
@@ -353,42 +396,6 @@ impl Company {
         }
         played.map(|()| self)
     }
-}
-
-/// Registers the users of `config` once each, with the addresses of `player`, whose generator remains.
-fn register(plan: &Plan, mut config: Config, epoll: &Epoll, player: &mut Player) -> Result<()> {
-    let count = config.users.count();
-    let start = now();
-    let (arrivals, length) = match plan.register_window {
-        None => {
-            let length = Duration::from_secs_f64(f64::from(count) / REGISTER_RATE);
-            (Arrivals::new(REGISTER_RATE, Spacing::Fixed, start, length), length)
-        }
-        Some(size) => {
-            let window = Arrivals::window(size.min(count), start, REGISTER_TIME_MAX);
-            (window.at_most(count.into()), REGISTER_TIME_MAX)
-        }
-    };
-    config.arrivals = Some(arrivals);
-    let target = config.remote;
-    player.generator = Some(Generator::new(config, &seed()?, start));
-    let shared = Shared::new(start, length);
-    play(std::slice::from_mut(player), epoll, target, &shared)?;
-    let statistics = shared.statistics.into_inner().unwrap_or_else(PoisonError::into_inner);
-    if let Some(loss) = statistics.target_loss() {
-        bail!("{loss}; it was to register {count} users before the load");
-    }
-    let failed: u64 = statistics.failures().map(|(_, failed)| failed).sum();
-    if failed > 0 {
-        let outcomes: Vec<String> =
-            statistics.failures().map(|(outcome, failed)| format!("{outcome}: {failed}")).collect();
-        bail!(
-            "{failed} of {count} users could not register ({}); check the domain, the users and the password, and whether \
-             earlier runs left the users more contacts than the server permits",
-            outcomes.join(", ")
-        );
-    }
-    Ok(())
 }
 
 /// Configuration of a caller that registers its users; without attempts.
@@ -454,9 +461,5 @@ pub(crate) fn exact_timers() -> Result<()> {
     set_current_timer_slack(NonZero::new(1)).context("ask for exact timers")
 }
 
-/// Registrations before the load, per second.
-const REGISTER_RATE: f64 = 2_000.0;
-/// Longest time for registrations in a closed loop.
-const REGISTER_TIME_MAX: Duration = Duration::from_secs(600);
 /// Time between the start of the threads and the first planned attempt.
 const START_DELAY: Duration = Duration::from_millis(20);
