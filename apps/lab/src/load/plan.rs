@@ -58,13 +58,12 @@ pub struct Plan {
     pub ring: Length,
     /// Talk time.
     pub talk: Length,
+    /// Number of users who register at a time before the load; `None`: they register at a moderate rate.
+    pub register_window: Option<u32>,
     /// Time between the registration of users before the load and the load, in which a server writes their bindings.
     pub settle: Duration,
     /// Media streams of the calls.
     pub media: MediaUse,
-    /// Interval at which the generator looks at its sockets and its clock, and sends what is due: SIPp's pacing with 1 ms. Zero:
-    /// each message is sent at its time and received when it arrives.
-    pub tick: Duration,
     /// Values of T1, T2 and T4.
     pub timers: Timers,
 }
@@ -75,6 +74,7 @@ pub struct Files {
     name: String,
     caller: Arc<Scenario>,
     callee: Option<Arc<Scenario>>,
+    registration: Option<Arc<Scenario>>,
 }
 
 /// Kind of attempts.
@@ -157,7 +157,13 @@ impl Files {
         if callee.as_ref().is_some_and(Scenario::is_caller) {
             bail!("the scenario of the called user begins with a sent message: it is that of a caller");
         }
-        Ok(Self { name, caller: Arc::new(caller), callee: callee.map(Arc::new) })
+        Ok(Self { name, caller: Arc::new(caller), callee: callee.map(Arc::new), registration: None })
+    }
+
+    /// Sets the scenario of the called users' registration before the load.
+    #[must_use]
+    pub fn with_registration(self, scenario: Arc<Scenario>) -> Self {
+        Self { registration: Some(scenario), ..self }
     }
 
     /// True if the caller's messages name a called user.
@@ -194,9 +200,9 @@ impl Plan {
             threads: 1,
             ring: Length::Fixed(Duration::ZERO),
             talk: Length::Fixed(Duration::ZERO),
+            register_window: None,
             settle: Duration::ZERO,
             media: MediaUse::None,
-            tick: Duration::ZERO,
             timers: Timers::default(),
         }
     }
@@ -315,6 +321,14 @@ impl Plan {
                 let callee = self.flow.callee(self.ring).map(|callee| callee.scenario_with(self.media));
                 Ok(callee.transpose()?.map(Arc::new))
             }
+        }
+    }
+
+    /// Scenario of the registrations before the load.
+    pub(crate) fn registration(&self) -> Result<Arc<Scenario>> {
+        match self.files.as_ref().and_then(|files| files.registration.as_ref()) {
+            Some(registration) => Ok(Arc::clone(registration)),
+            None => Ok(Arc::new(Classic::Register.scenario()?)),
         }
     }
 

@@ -4,7 +4,7 @@ use super::datagrams::Batches;
 use super::player::{Buffers, Player};
 use super::target::TargetWatch;
 use super::tokens::read_token;
-use super::{Shared, exact_timers, now};
+use super::{Shared, Waiting, exact_timers, now};
 use crate::machine;
 use anyhow::{Context as _, Result};
 use ringway_linux::sys::{Epoll, ReadyList};
@@ -63,14 +63,14 @@ pub(crate) fn play(players: &mut [Player], epoll: &Epoll, target: SocketAddr, sh
                 return Ok(());
             }
         }
-        let next = players.iter().filter_map(Player::next_due).min();
-        let wait_max = if shared.is_spinning { Duration::ZERO } else { WAIT_MAX };
-        let left = next.map_or(wait_max, |at| at.since(super::now())).min(wait_max);
-        if !shared.tick.is_zero() {
-            // Packets that arrive in the meantime wait for the end of the tick, too.
-            std::thread::sleep((now + shared.tick).since(super::now()).min(WAIT_MAX));
+        match shared.waiting {
+            Waiting::Napping if ready.is_empty() => std::thread::sleep(NAP),
+            Waiting::Ticking(tick) => std::thread::sleep((now + tick).since(super::now())),
+            Waiting::Napping | Waiting::Asleep | Waiting::Spinning => {}
         }
-        let left = if shared.tick.is_zero() { left } else { left.min(shared.tick) };
+        let next = players.iter().filter_map(Player::next_due).min();
+        let wait_max = if shared.waiting == Waiting::Asleep { WAIT_MAX } else { Duration::ZERO };
+        let left = next.map_or(wait_max, |at| at.since(super::now())).min(wait_max);
         epoll.wait_exact(&mut ready, left).context("wait for packets")?;
     }
 }
@@ -176,6 +176,8 @@ impl Thread<'_> {
     }
 }
 
+/// Sleep of a generator in a closed loop that received nothing: a fraction of the time that any server needs for a window.
+const NAP: Duration = Duration::from_micros(40);
 /// Longest sleep, so that a stop is noticed.
 const WAIT_MAX: Duration = Duration::from_millis(100);
 /// Time for late responses after the last attempt.
