@@ -243,6 +243,16 @@ fn keep_alives_are_answered_up_to_sixteen_at_once_and_one_more_each_second() {
 }
 
 #[test]
+fn keep_alive_answers_pass_through_the_layer() {
+    let mut connection = Connection::new(Origin::Accepted, Lines::new(1000), Xor::server(), at(0));
+    let mut socket = Socket::new(1000);
+    connection.receive(&[KEY, &xor(b"?\n?\n")].concat(), at(0));
+    assert_eq!(connection.messages(9, at(0), |_| {}).keep_alives, 2);
+    connection.respond(&LIMITS, at(0), socket.write());
+    assert_eq!(socket.taken, [KEY, &xor(b"!\n!\n")].concat());
+}
+
+#[test]
 fn a_batch_of_messages_is_bounded() {
     let mut connection = accepted();
     connection.receive(b"1\n2\n3\n", at(0));
