@@ -199,15 +199,6 @@ fn json_has_the_files_and_the_settings() {
 }
 
 #[test]
-fn a_certificate_is_not_valid_for_longer_than_the_authority() {
-    let folder = folder();
-    let value = init(&folder, &["--domain", "example.org", "--days", "3650", "--json"]).json();
-    let files = value["files"].as_array().unwrap();
-    let until = |name: &str| files.iter().find(|file| file["file"] == name).unwrap()["valid_until"].clone();
-    assert_eq!(until("tls/ca.pem"), until("tls/cert.pem"));
-}
-
-#[test]
 fn an_authority_that_cannot_be_used_is_reported() {
     let (folder, other) = (folder(), self::folder());
     let tls = folder.path().join("tls");

@@ -123,3 +123,22 @@ fn exists(path: &Path) -> Failure {
         path.display()
     ))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_appears_meanwhile_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key.pem");
+        std::fs::write(&path, "theirs").unwrap();
+        let files = [NewFile::key(path.clone(), "ours".to_owned(), "key")];
+        let refused = write(folder.path(), &files, Existing::Kept).unwrap_err();
+        assert!(refused.lines()[0].contains("exists already"), "{refused:?}");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "theirs");
+        write(folder.path(), &files, Existing::Replaced).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "ours");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "no temporary file is left");
+    }
+}
