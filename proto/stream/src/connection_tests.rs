@@ -472,7 +472,7 @@ fn messages_that_a_layer_holds_count_as_queued() {
 fn a_violation_of_a_layers_protocol_is_a_framing_error() {
     let mut connection = Connection::new(Origin::Accepted, Lines::new(1000), Xor::server(), at(0));
     connection.receive(b"not the key", at(0));
-    assert_eq!(connection.end_reason(), Some(CloseReason::Framing));
+    assert_eq!(connection.end_reason(), Some(CloseReason::Handshake));
     let mut connection = Connection::new(Origin::Accepted, Lines::new(1000), LengthPrefix::new(), at(0));
     connection.receive(&[&length_prefixed(b"1\n")[..], &[255, 255]].concat(), at(0));
     assert_eq!(connection.messages(9, at(0), |_| {}).messages, 1, "the message before it is delivered");
@@ -494,6 +494,7 @@ fn a_layer_ends_the_stream_and_sends_its_own_end() {
 }
 
 const LIMITS: StreamLimits = StreamLimits {
+    handshake: Duration::from_secs(5),
     connect: Duration::from_secs(4),
     message: Duration::from_secs(10),
     first_message: Duration::from_secs(60),

@@ -113,6 +113,31 @@ impl<L: Layer> WebSocket<L> {
         Self { lower, endpoint: Endpoint::new(role, Receiver::new(false, message_bytes_max)) }
     }
 
+    /// Receives what the lower layer decodes.
+    fn run_lower(
+        &mut self,
+        run: impl FnOnce(&mut L, &mut dyn FnMut(Decoded<'_>), &mut Vec<u8>) -> Result<(), LayerError>,
+        decoded: &mut dyn FnMut(Decoded<'_>),
+        wire: &mut Vec<u8>,
+    ) -> Result<(), LayerError> {
+        let (mut own, mut result) = (Vec::new(), Ok(()));
+        let Self { lower, endpoint } = self;
+        let mut each = |part: Decoded<'_>| match part {
+            Decoded::Bytes(bytes) => {
+                if result.is_ok() {
+                    result = endpoint.receive(bytes, decoded, &mut own);
+                }
+            }
+            Decoded::StreamEnd | Decoded::Ping => decoded(part),
+            // Boundaries of the lower layer have no meaning here.
+            Decoded::MessageStart | Decoded::MessageEnd => {}
+        };
+        let lower_result = run(lower, &mut each, wire);
+        endpoint.answer_ping(&mut own);
+        let passed = self.pass_down(&own, wire);
+        lower_result.and(result).and(passed)
+    }
+
     /// Passes bytes of this layer to the lower one.
     fn pass_down(&mut self, own: &[u8], wire: &mut Vec<u8>) -> Result<(), LayerError> {
         if !own.is_empty() && self.lower.encode(own, wire)? == Encoded::Unchanged {
@@ -138,22 +163,11 @@ impl<L: Layer> Layer for WebSocket<L> {
         decoded: &mut dyn FnMut(Decoded<'_>),
         wire: &mut Vec<u8>,
     ) -> Result<(), LayerError> {
-        let (mut own, mut result) = (Vec::new(), Ok(()));
-        let Self { lower, endpoint } = self;
-        let mut each = |part: Decoded<'_>| match part {
-            Decoded::Bytes(bytes) => {
-                if result.is_ok() {
-                    result = endpoint.receive(bytes, decoded, &mut own);
-                }
-            }
-            Decoded::StreamEnd | Decoded::Ping => decoded(part),
-            // Boundaries of the lower layer have no meaning here.
-            Decoded::MessageStart | Decoded::MessageEnd => {}
-        };
-        let lower_result = lower.decode(bytes, &mut each, wire);
-        endpoint.answer_ping(&mut own);
-        let passed = self.pass_down(&own, wire);
-        lower_result.and(result).and(passed)
+        self.run_lower(|lower, decoded, wire| lower.decode(bytes, decoded, wire), decoded, wire)
+    }
+
+    fn resume(&mut self, decoded: &mut dyn FnMut(Decoded<'_>), wire: &mut Vec<u8>) -> Result<(), LayerError> {
+        self.run_lower(L::resume, decoded, wire)
     }
 
     fn encode(&mut self, message: &[u8], wire: &mut Vec<u8>) -> Result<Encoded, LayerError> {
