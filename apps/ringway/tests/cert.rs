@@ -10,7 +10,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
 fn folder() -> TempDir {
@@ -72,6 +72,8 @@ fn a_server_gets_an_authority_and_a_certificate() {
     assert_eq!(toml["tls"]["private_key"].as_str(), Some("tls/key.pem"));
     assert!(toml["listen"].to_string().contains("tls:0.0.0.0:5061"), "{lines}");
     assert_eq!(phones, "--ca tls/ca.pem\n");
+    fs::write(folder.path().join("ringway.toml"), lines).unwrap();
+    Running::start(folder.path(), &["check", "ringway.toml"], "").done().ok();
     assert_eq!(files["cert.pem"].matches("BEGIN CERTIFICATE").count(), 2, "a chain");
     assert!(files["cert.pem"].ends_with(&files["ca.pem"]));
 
@@ -104,6 +106,33 @@ fn a_server_gets_an_authority_and_a_certificate() {
     openssl(&tls, "x509 -in cert.pem -noout -checkend 2500000");
     assert!(!openssl_status(&tls, "x509 -in cert.pem -noout -checkend 2600000").unwrap().0, "30 days");
     openssl(&tls, "x509 -in ca.pem -noout -checkend 315000000");
+}
+
+#[test]
+fn a_server_runs_with_the_certificate() {
+    let folder = folder();
+    init(&folder, &["--domain", "example.org", "--address", "127.0.0.1"]).ok();
+    let config = "domains = [\"example.org\"]\nlisten = [\"tls:127.0.0.1:0\"]\n[store]\nurl = \"memory:\"\n\
+                  [admin]\nlisten = \"127.0.0.1:0\"\n\
+                  [tls]\ncertificate = \"tls/cert.pem\"\nprivate_key = \"tls/key.pem\"\n";
+    fs::write(folder.path().join("ringway.toml"), config).unwrap();
+    let server = Running::start(folder.path(), &["serve"], "");
+    let ready = server.ready();
+    let address = ready.split(' ').find_map(|word| word.strip_prefix("tls:")).unwrap().trim();
+    for name in ["-verify_hostname example.org", "-verify_ip 127.0.0.1"] {
+        let line = format!("s_client -connect {address} -CAfile tls/ca.pem -verify_return_error {name}");
+        let mut command = Command::new("openssl");
+        command.args(line.split(' ')).current_dir(folder.path()).stdin(Stdio::null());
+        match command.output() {
+            Ok(output) => {
+                let text = String::from_utf8_lossy(&output.stdout);
+                assert!(output.status.success() && text.contains("Verify return code: 0 (ok)"), "{output:?}");
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => println!("openssl is not installed"),
+            Err(error) => panic!("{error}"),
+        }
+    }
+    server.end();
 }
 
 #[test]
