@@ -222,7 +222,8 @@ fn a_load_over_tls_resumes_its_sessions_and_says_so() {
     let ready = running.ready();
     let tls = ready.split_whitespace().find_map(|word| word.strip_prefix("tls:")).unwrap();
     let load = |more: &[&str]| {
-        let mut args = vec!["lab", "load", tls, "--transport", "tls", "--ca", "ca.pem", "--connections", "call"];
+        let mut args =
+            vec!["lab", "load", tls, "--transport", "tls", "--ca", "ca.pem", "--connections", "call"];
         args.extend(["--rate", "50", "--seconds", "1", "--json"]);
         args.extend(more);
         let done = Running::start(served.folder.path(), &args, "").done();
