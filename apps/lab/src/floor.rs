@@ -1,19 +1,19 @@
 //! Floor: the cost of the same messages in the kernel alone.
 //!
-//! A server that reads only the first letter of a message: it echoes a REGISTER, relays a call between two
-//! phones, or echoes a TCP stream. It runs as a separate process, like all measured servers, receives and
-//! sends up to 32 datagrams in a system call, and prints `ready` with its address. The blocking kinds are for
-//! the load generator at ordinary rates: one message in each system call, and answers that it accepts.
+//! A server that reads only the first letter of a message and looks for the end of its first line: it answers a REGISTER or an
+//! INVITE with its own headers, or relays a call between two phones. It runs as a separate process, like all measured servers,
+//! receives and sends up to 32 datagrams in a system call, and prints `ready` with its address. The blocking kinds are for
+//! ordinary rates: one message in each system call.
 
 mod blocking;
 mod peer;
+mod relay;
 
 pub use peer::Peer;
 
-use crate::call::TRYING_BYTES;
-use crate::sys::{Inbound, Outbound, Wait};
-use crate::wire::{PHONE_SOCKETS, large_buffers};
+use crate::sys::{Inbound, Outbound, Wait, large_buffers};
 use anyhow::{Context, Result, anyhow, bail};
+use relay::Relay;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll;
 use rustix::process::{Signal, set_parent_process_death_signal};
@@ -29,15 +29,15 @@ const FLOOR_BATCH: usize = 32;
 /// Treatment of messages by the floor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// Sends datagrams back; an ACK gets no answer.
+    /// Sends each REGISTER back as its 200 and each INVITE as its 404; an ACK gets no answer.
     Echo,
-    /// Relays datagrams between the phones, and sends the start of an INVITE back instead of a 100.
+    /// Relays datagrams between the caller and the phone that registered, and answers an INVITE with a 100.
     Relay,
-    /// Relays datagrams only.
+    /// The same without the 100.
     RelayStateless,
     /// Is the [`Peer`] of a load generator.
     Peer,
-    /// Echoes the bytes of connections.
+    /// Sends each REGISTER of a connection back as its 200.
     Stream,
     /// Sends each REGISTER back as its 200 with blocking recvfrom and sendto.
     BlockingEcho,
@@ -86,16 +86,20 @@ impl FromStr for Kind {
     }
 }
 
-/// Runs until the parent ends it. `phones`: ports between which a relay that does not block forwards.
+/// Runs until the parent ends it.
 ///
 /// # Errors
 /// An error of the sockets.
-pub fn serve(kind: Kind, phones: &[u16]) -> Result<()> {
+pub fn serve(kind: Kind) -> Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL)).context("ask to end with the parent")?;
     match kind {
-        Kind::Echo | Kind::Relay | Kind::RelayStateless => carry_datagrams(&bound_socket()?, kind, phones),
+        Kind::Echo => answer_datagrams(&bound_socket()?, answer),
+        Kind::Relay | Kind::RelayStateless => {
+            let mut relay = Relay::new(kind == Kind::Relay);
+            answer_datagrams(&bound_socket()?, |bytes, sender, out| relay.receive(bytes, sender, out))
+        }
         Kind::Peer => play_peer(&bound_socket()?),
-        Kind::Stream => echo_streams(&bound_listener()?),
+        Kind::Stream => answer_streams(&bound_listener()?),
         Kind::BlockingEcho => blocking::answer(&bound_socket()?, blocking::ok),
         Kind::BlockingChallenge => blocking::answer(&bound_socket()?, blocking::ok_with_credentials),
         Kind::BlockingRelay => blocking::relay(&bound_socket()?, true),
@@ -107,7 +111,7 @@ pub fn serve(kind: Kind, phones: &[u16]) -> Result<()> {
 
 fn bound_socket() -> Result<UdpSocket> {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).context("bind the floor's socket")?;
-    large_buffers(&socket)?;
+    large_buffers(&socket);
     ready("udp", socket.local_addr().context("read the floor's port")?);
     Ok(socket)
 }
@@ -122,7 +126,10 @@ fn ready(transport: &str, address: SocketAddr) {
     println!("ready {transport}:{address}");
 }
 
-fn carry_datagrams(socket: &UdpSocket, kind: Kind, phones: &[u16]) -> Result<()> {
+fn answer_datagrams(
+    socket: &UdpSocket,
+    mut receive: impl FnMut(&[u8], SocketAddrV4, &mut Outbound),
+) -> Result<()> {
     let mut inbound = Inbound::new();
     let mut outbound = Outbound::new();
     loop {
@@ -130,19 +137,28 @@ fn carry_datagrams(socket: &UdpSocket, kind: Kind, phones: &[u16]) -> Result<()>
             .receive(socket.as_fd(), FLOOR_BATCH, Wait::ForOne)
             .context("receive on the floor's socket")?;
         for index in 0..count {
-            let (bytes, sender) = (inbound.bytes(index), inbound.sender(index));
-            match kind {
-                Kind::Relay if bytes.starts_with(b"I") => {
-                    outbound.push(Some(sender), bytes.get(..TRYING_BYTES).unwrap_or(bytes));
-                    relay(bytes, sender, phones, &mut outbound);
-                }
-                Kind::Relay | Kind::RelayStateless => relay(bytes, sender, phones, &mut outbound),
-                _ if bytes.starts_with(b"A") => {}
-                _ => outbound.push(Some(sender), bytes),
-            }
+            receive(inbound.bytes(index), inbound.sender(index), &mut outbound);
         }
         outbound.flush(socket.as_fd()).context("send from the floor's socket")?;
     }
+}
+
+/// Answers a datagram by its first letter.
+fn answer(bytes: &[u8], sender: SocketAddrV4, out: &mut Outbound) {
+    match bytes.first() {
+        Some(b'R') => out.push_with(Some(sender), |arena| write_answer(bytes, b"SIP/2.0 200 OK", arena)),
+        Some(b'I') => {
+            out.push_with(Some(sender), |arena| write_answer(bytes, b"SIP/2.0 404 Not Found", arena))
+        }
+        _ => {}
+    }
+}
+
+/// Appends a message with `line` in place of its first line.
+fn write_answer(bytes: &[u8], line: &[u8], out: &mut Vec<u8>) {
+    let end = memchr::memchr(b'\r', bytes).unwrap_or(bytes.len());
+    out.extend_from_slice(line);
+    out.extend_from_slice(bytes.get(end..).unwrap_or_default());
 }
 
 fn play_peer(socket: &UdpSocket) -> Result<()> {
@@ -163,19 +179,7 @@ fn play_peer(socket: &UdpSocket) -> Result<()> {
     }
 }
 
-/// A request goes to the next phone socket, a response to the one before.
-fn relay(bytes: &[u8], sender: SocketAddrV4, phones: &[u16], outbound: &mut Outbound) {
-    let Some(from) = phones.iter().position(|&port| port == sender.port()) else { return };
-    let to = match bytes.first() {
-        Some(b'S') => (from + PHONE_SOCKETS - 1) % PHONE_SOCKETS,
-        _ => (from + 1) % PHONE_SOCKETS,
-    };
-    if let Some(&port) = phones.get(to) {
-        outbound.push(Some(SocketAddrV4::new(*sender.ip(), port)), bytes);
-    }
-}
-
-fn echo_streams(listener: &TcpListener) -> Result<()> {
+fn answer_streams(listener: &TcpListener) -> Result<()> {
     const LISTENER: u64 = u64::MAX;
     let poll = epoll::create(epoll::CreateFlags::CLOEXEC).context("create an epoll")?;
     epoll::add(&poll, listener, epoll::EventData::new_u64(LISTENER), epoll::EventFlags::IN)
@@ -183,6 +187,7 @@ fn echo_streams(listener: &TcpListener) -> Result<()> {
     let mut streams: HashMap<u64, TcpStream> = HashMap::new();
     let mut events: Vec<epoll::Event> = Vec::with_capacity(256);
     let mut room = vec![0; 65_536];
+    let mut answers = Vec::new();
     let mut accepted = 0;
     loop {
         events.clear();
@@ -204,9 +209,13 @@ fn echo_streams(listener: &TcpListener) -> Result<()> {
             let Some(stream) = streams.get_mut(&number) else { continue };
             // The generator closes the connection when it is done.
             let count = stream.read(&mut room).unwrap_or_default();
-            if count == 0 || stream.write_all(room.get(..count).unwrap_or_default()).is_err() {
+            blocking::write_answers(room.get(..count).unwrap_or_default(), blocking::OK, &mut answers);
+            if count == 0 || stream.write_all(&answers).is_err() {
                 streams.remove(&number);
             }
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

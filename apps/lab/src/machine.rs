@@ -36,17 +36,45 @@ pub fn pin_to(cpu: usize) -> Result<()> {
         .with_context(|| format!("run on processor {cpu} (the measurements need two processors)"))
 }
 
+/// Times of a thread since its start, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ThreadTimes {
+    /// Time on a processor.
+    pub cpu_ns: u64,
+    /// Time in which it was runnable and waited for its processor.
+    pub waiting_ns: u64,
+}
+
+impl ThreadTimes {
+    /// Reads the text of `schedstat`.
+    fn parse(text: &str) -> Option<Self> {
+        let mut numbers = text.split_whitespace().map(|number| number.parse().ok());
+        Some(Self { cpu_ns: numbers.next()??, waiting_ns: numbers.next()?? })
+    }
+
+    /// Time in which the thread did not sleep.
+    pub const fn runnable_ns(self) -> u64 {
+        self.cpu_ns + self.waiting_ns
+    }
+}
+
+/// Times of a process's living threads, by their numbers.
+pub fn thread_times(pid: Pid) -> Result<Vec<(u32, ThreadTimes)>> {
+    let folder = format!("/proc/{}/task", pid.as_raw_nonzero());
+    let mut threads = Vec::new();
+    for entry in fs::read_dir(&folder).with_context(|| folder.clone())? {
+        let entry = entry.with_context(|| folder.clone())?;
+        let Some(number) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        // A thread may end between the listing and the reading.
+        let Ok(text) = fs::read_to_string(entry.path().join("schedstat")) else { continue };
+        threads.extend(ThreadTimes::parse(&text).map(|times| (number, times)));
+    }
+    Ok(threads)
+}
+
 /// CPU time of a process's living threads, in nanoseconds.
 pub fn process_cpu_ns(pid: Pid) -> Result<u64> {
-    let folder = format!("/proc/{}/task", pid.as_raw_nonzero());
-    let mut sum = 0;
-    for entry in fs::read_dir(&folder).with_context(|| folder.clone())? {
-        let path = entry.with_context(|| folder.clone())?.path().join("schedstat");
-        // A thread may end between the listing and the reading.
-        let Ok(text) = fs::read_to_string(&path) else { continue };
-        sum += text.split(' ').next().and_then(|first| first.parse::<u64>().ok()).unwrap_or_default();
-    }
-    Ok(sum)
+    Ok(thread_times(pid)?.iter().map(|(_, times)| times.cpu_ns).sum())
 }
 
 /// Resident memory of a process, in bytes.
@@ -147,6 +175,15 @@ pub fn version_of(program: &str, arguments: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_times_of_a_thread_are_read() {
+        assert_eq!(ThreadTimes::parse("12 30 4\n"), Some(ThreadTimes { cpu_ns: 12, waiting_ns: 30 }));
+        assert_eq!(ThreadTimes::parse("12"), None);
+        assert_eq!(ThreadTimes { cpu_ns: 12, waiting_ns: 30 }.runnable_ns(), 42);
+        let threads = thread_times(rustix::process::getpid()).unwrap();
+        assert!(threads.iter().any(|(_, times)| times.cpu_ns > 0), "{threads:?}");
+    }
 
     #[test]
     fn this_process_has_used_time_and_memory() {

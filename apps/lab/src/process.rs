@@ -1,8 +1,9 @@
 //! A server as a separate process: measured through the system, and always ended.
 
-use crate::machine::{self, GENERATOR_CPU, SERVER_CPU};
+use crate::machine::{self, GENERATOR_CPU, SERVER_CPU, ThreadTimes};
 use anyhow::{Context, Result, anyhow, bail};
 use rustix::process::{Pid, Signal, kill_process};
+use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt as _;
@@ -80,6 +81,18 @@ impl Process {
     /// CPU time of the server and all its children, in nanoseconds.
     pub fn cpu_ns(&self) -> Result<u64> {
         family(self.pid)?.into_iter().map(machine::process_cpu_ns).sum()
+    }
+
+    /// Times of the threads of the server and all its children, by their numbers.
+    ///
+    /// # Errors
+    /// The server has ended.
+    pub fn threads(&self) -> Result<HashMap<u32, ThreadTimes>> {
+        let mut threads = HashMap::new();
+        for pid in family(self.pid)? {
+            threads.extend(machine::thread_times(pid)?);
+        }
+        Ok(threads)
     }
 
     /// Resident memory of the server's own process, in bytes.

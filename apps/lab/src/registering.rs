@@ -1,20 +1,18 @@
 //! REGISTERs of many users, for a server that was started elsewhere.
 
-use crate::closed_loop::{Extent, drive};
-use crate::digest::Algorithm;
-use crate::register::{Expect, Refresh, Walk};
+use crate::digest::PASSWORD;
+use crate::load::{Files, Flow, Plan, Session, Side, Users, Window};
+use crate::operation::Operation;
 use crate::server::write_users;
-use crate::template::Carrier;
-use crate::wire::{PHONE_SOCKETS, Phones};
-use anyhow::{Context, Result};
-use std::net::{Ipv4Addr, SocketAddrV4};
+use crate::template::DOMAIN;
+use anyhow::{Context, Result, ensure};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
+use std::time::Duration;
 
 /// The phones of all users.
 pub struct Registering {
-    phones: Phones,
-    ports: [u16; PHONE_SOCKETS],
-    walk: Walk,
+    session: Option<Session>,
 }
 
 impl Registering {
@@ -23,9 +21,14 @@ impl Registering {
     /// # Errors
     /// The sockets cannot be opened.
     pub fn at(port: u16, users: u32) -> Result<Self> {
-        let phones = Phones::bind()?;
-        phones.connect(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port))?;
-        Ok(Self { ports: phones.ports()?, phones, walk: Walk::new(users) })
+        let users = Users::by_rule("u", 7, 0, users, PASSWORD)?;
+        let scenario = Operation::Refresh.scenario()?.as_ref().clone();
+        let plan = Plan {
+            files: Some(Files::new("registrations".to_owned(), scenario, None)?),
+            domain: DOMAIN.to_owned(),
+            ..Plan::new(SocketAddr::from((Ipv4Addr::LOCALHOST, port)), Flow::Register, users.clone(), users)
+        };
+        Ok(Self { session: Some(Session::open(&plan)?) })
     }
 
     /// Writes the list of these users.
@@ -36,16 +39,30 @@ impl Registering {
         write_users(path, users).with_context(|| format!("cannot write {}", path.display()))
     }
 
-    /// Sends `registers` REGISTERs of all users in turn, `window` at a time; with `with_digest` after a
-    /// challenge with MD5. Lost messages are retransmitted.
+    /// Sends `registers` REGISTERs of all users in turn, `window` at a time; with `with_digest` after a challenge. Lost messages
+    /// are retransmitted.
     ///
     /// # Errors
     /// An unexpected response, or none for some time.
-    pub fn run(&mut self, registers: u64, window: usize, with_digest: bool) -> Result<()> {
-        let Self { phones, ports, walk } = self;
-        let expect = if with_digest { Expect::Challenge(Algorithm::Md5) } else { Expect::Ok };
-        let mut scenario = Refresh::new(walk, *ports, Carrier::Udp, expect).with_window(window);
-        drive(phones, &mut scenario, Extent::Operations(registers), &mut || Ok(0))?;
+    pub fn run(&mut self, registers: u64, window: u32, with_digest: bool) -> Result<()> {
+        let operation = if with_digest { Operation::RefreshChallenged } else { Operation::Refresh };
+        let session = self.session.take().context("an earlier load failed")?;
+        let window = Window { size: window, length: TIME_MAX, attempts: registers };
+        let run = session.start_window(Side::Callers, &operation.scenario()?, window)?;
+        let (statistics, session) = run.finish_session()?;
+        self.session = Some(session);
+        if let Some(loss) = statistics.target_loss() {
+            anyhow::bail!("{loss}");
+        }
+        let successes = statistics.successes();
+        ensure!(
+            successes == registers,
+            "{successes} of {registers} REGISTERs succeeded: {:?}",
+            statistics.outcomes()
+        );
         Ok(())
     }
 }
+
+/// Longest time for a number of REGISTERs.
+const TIME_MAX: Duration = Duration::from_secs(600);

@@ -3,14 +3,17 @@
 
 use std::io;
 use std::mem;
-use std::net::{Ipv4Addr, SocketAddrV4};
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 /// Maximum number of datagrams in one system call.
 pub const BATCH: usize = 64;
 
 /// Buffer size of one datagram; longer ones, which do not occur, are truncated.
 const DATAGRAM_BYTES_MAX: usize = 2048;
+
+/// Size of large socket buffers.
+const BUFFER_BYTES: usize = 4 << 20;
 
 /// Default priority of `ringway`'s media thread.
 pub const REAL_TIME_PRIORITY: u8 = 20;
@@ -26,6 +29,11 @@ pub fn set_real_time(priority: u8) -> io::Result<()> {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
+}
+
+/// Sets the buffers of a socket for the messages of thousands of users, above the system's limit if permitted.
+pub fn large_buffers(socket: &UdpSocket) {
+    ringway_linux::sys::set_buffers(socket.as_fd(), BUFFER_BYTES);
 }
 
 /// Behaviour of a receiver without a queued datagram.
@@ -160,14 +168,6 @@ impl Outbound {
         self.packets.is_empty()
     }
 
-    /// Passes all bytes to `with`, for a stream, and clears the queue.
-    pub fn take_bytes(&mut self, with: impl FnOnce(&[u8]) -> io::Result<()>) -> io::Result<()> {
-        let result = with(&self.arena);
-        self.arena.clear();
-        self.packets.clear();
-        result
-    }
-
     /// Sends everything in order; waits while the socket's buffer is full.
     ///
     /// # Errors
@@ -225,8 +225,6 @@ fn send_some(socket: BorrowedFd<'_>, arena: &[u8], packets: &[Waiting]) -> io::R
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::UdpSocket;
-    use std::os::fd::AsFd;
 
     #[test]
     fn a_batch_arrives_in_order_with_its_sender() {

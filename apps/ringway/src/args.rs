@@ -1,5 +1,6 @@
 //! The command line.
 
+use crate::cert::CertArgs;
 use crate::lab::LabArgs;
 use crate::phone::{AnswerArgs, AudioArgs, CallArgs, DemoArgs, OptionsArgs, PhoneScreenArgs};
 use clap::error::ErrorKind;
@@ -44,6 +45,8 @@ Examples:
     Serve(ServeArgs),
     /// Add, change, list and remove users; a running server sees it within a second
     User(UserArgs),
+    /// Make a private certificate authority and certificates, for TLS
+    Cert(CertArgs),
     /// Check a configuration file without starting
     #[command(after_help = "Examples:
   ringway check ringway.toml

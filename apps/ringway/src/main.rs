@@ -6,6 +6,7 @@
 //! Does not: interpret SIP. Start reading at [`args::Command`], for the server at `serve/mod.rs`.
 
 mod args;
+mod cert;
 mod check;
 mod config;
 mod failure;
@@ -43,6 +44,7 @@ fn run(args: Args) -> Result<(), Failure> {
             serve::run(config)
         }
         Command::User(user) => user::run(user),
+        Command::Cert(cert) => cert::run(cert),
         Command::Check(check) => check::run(&check),
         Command::Show(show) => show::run(&show),
         Command::Call(call) => phone::call(&call),

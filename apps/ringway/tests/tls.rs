@@ -231,3 +231,29 @@ fn a_tls_listener_without_a_certificate_is_refused_with_advice() {
     let error = Running::start(folder.path(), &["serve"], "").done().refused(2);
     assert!(error.contains("[tls] certificate: cannot read") && error.contains("none.pem"), "{error}");
 }
+
+#[test]
+fn a_load_over_tls_resumes_its_sessions_and_says_so() {
+    let served = serve(None);
+    let config = fs::read_to_string(served.folder.path().join("ringway.toml")).unwrap();
+    drop(served.running);
+    let open = format!("{config}[auth]\nenabled = false\n[limits]\nper_source_rate = 0\n");
+    fs::write(served.folder.path().join("ringway.toml"), open).unwrap();
+    let running = Running::start(served.folder.path(), &["serve"], "");
+    let ready = running.ready();
+    let tls = ready.split_whitespace().find_map(|word| word.strip_prefix("tls:")).unwrap();
+    let load = |more: &[&str]| {
+        let mut args =
+            vec!["lab", "load", tls, "--transport", "tls", "--ca", "ca.pem", "--connections", "call"];
+        args.extend(["--rate", "50", "--seconds", "1", "--json"]);
+        args.extend(more);
+        let done = Running::start(served.folder.path(), &args, "").done();
+        let last = done.out.lines().last().unwrap_or_else(|| panic!("{done:?}")).to_owned();
+        let result: Value = serde_json::from_str(&last).unwrap();
+        result["connections"].clone()
+    };
+    let resumed = load(&[]);
+    assert!(resumed["tls_resumed"].as_u64() > Some(40) && resumed["tls_failed"] == 0, "{resumed}");
+    let full = load(&["--no-resumption"]);
+    assert!(full["tls_resumed"] == 0 && full["tls_full"].as_u64() > Some(40), "{full}");
+}

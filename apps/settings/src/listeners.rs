@@ -85,13 +85,7 @@ fn listener(entry: &str) -> Result<Listener, &'static str> {
     let example =
         "is no listener; write TRANSPORT:ADDRESS:PORT, as \"udp:0.0.0.0:5060\" or \"tls:[::]:5061\"";
     let (transport, address) = entry.split_once(':').ok_or(example)?;
-    let transport = match Transport::from_name(transport) {
-        Some(transport @ (Transport::Udp | Transport::Tcp | Transport::Tls)) => transport,
-        Some(Transport::Ws | Transport::Wss) => {
-            return Err("is not supported: this version has no WebSocket yet; use udp, tcp or tls");
-        }
-        None => return Err(example),
-    };
+    let transport = Transport::from_name(transport).ok_or(example)?;
     let address = address.parse().map_err(|_| example)?;
     Ok(Listener { transport, address })
 }

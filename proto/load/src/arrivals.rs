@@ -14,7 +14,9 @@ pub enum Spacing {
     Poisson,
 }
 
-/// Planned times of attempts at a rate. They do not depend on the progress of earlier attempts: an open loop.
+/// Planned times of attempts: at a rate, or of a window.
+///
+/// At a rate they do not depend on the progress of earlier attempts: an open loop.
 ///
 /// ```
 /// use core::time::Duration;
@@ -30,16 +32,49 @@ pub enum Spacing {
 /// }
 /// assert_eq!(planned, [0, 250, 500, 750]);
 /// ```
+///
+/// Of a window, each attempt begins when another one ends: a closed loop. The planned time of an attempt is then the time of its
+/// start, so that delays from it contain no wait of a caller whom a slow server made late. It measures the cost of an operation
+/// on a saturated server, not its delays.
+///
+/// ```
+/// use core::time::Duration;
+/// use ringway_load::Arrivals;
+/// use ringway_sansio::{Instant, Rng, Seed};
+///
+/// let at = Instant::from_secs;
+/// let mut arrivals = Arrivals::window(1, at(10), Duration::from_secs(60));
+/// let mut rng = Rng::new(&Seed::from_number(1));
+/// assert_eq!(arrivals.take_due(at(10), &mut rng), Some(at(10)));
+/// assert_eq!(arrivals.take_due(at(11), &mut rng), None);
+/// arrivals.attempt_ended(at(12));
+/// assert_eq!((arrivals.next(), arrivals.take_due(at(13), &mut rng)), (Some(at(12)), Some(at(13))));
+/// ```
 #[derive(Clone, Debug)]
 pub struct Arrivals {
-    interval_ns: f64,
-    spacing: Spacing,
+    pacing: Pacing,
     start: Instant,
     end: Instant,
-    /// Nanoseconds from the start to the next planned time.
-    next_ns: f64,
     /// Number of planned times so far; with equal intervals each time is computed from it, so that no error adds up.
     count: u64,
+    count_max: u64,
+}
+
+#[derive(Clone, Debug)]
+enum Pacing {
+    Rate {
+        interval_ns: f64,
+        spacing: Spacing,
+        /// Nanoseconds from the start to the next planned time.
+        next_ns: f64,
+    },
+    Window {
+        size: u32,
+        /// Number of attempts that were taken and have not ended.
+        open: u32,
+        /// Time since which the window is not full.
+        since: Instant,
+    },
 }
 
 impl Arrivals {
@@ -47,30 +82,72 @@ impl Arrivals {
     pub fn new(rate: f64, spacing: Spacing, start: Instant, length: Duration) -> Self {
         let is_rate = rate.is_finite() && rate > 0.0;
         Self {
-            interval_ns: if is_rate { 1e9 / rate } else { 0.0 },
-            spacing,
+            pacing: Pacing::Rate {
+                interval_ns: if is_rate { 1e9 / rate } else { 0.0 },
+                spacing,
+                next_ns: 0.0,
+            },
             start,
             end: if is_rate { start + length } else { start },
-            next_ns: 0.0,
             count: 0,
+            count_max: u64::MAX,
         }
+    }
+
+    /// Keeps `size` attempts open from `start` on, for `length`.
+    pub fn window(size: u32, start: Instant, length: Duration) -> Self {
+        let pacing = Pacing::Window { size, open: 0, since: start };
+        Self { pacing, start, end: start + length, count: 0, count_max: u64::MAX }
+    }
+
+    /// Plans at most `count` attempts.
+    #[must_use]
+    pub const fn at_most(self, count: u64) -> Self {
+        Self { count_max: count, ..self }
     }
 
     /// Planned time of the next attempt, while there is one.
     pub fn next(&self) -> Option<Instant> {
-        let next = self.start + Duration::from_nanos(self.next_ns as u64);
-        (next < self.end).then_some(next)
+        let next = match self.pacing {
+            Pacing::Rate { next_ns, .. } => self.start + Duration::from_nanos(next_ns as u64),
+            Pacing::Window { size, open, since } => (open < size).then_some(since)?,
+        };
+        (next < self.end && self.count < self.count_max).then_some(next)
     }
 
     /// Takes the next planned time if it is not after `now`.
     pub fn take_due(&mut self, now: Instant, rng: &mut Rng) -> Option<Instant> {
         let planned = self.next().filter(|&planned| planned <= now)?;
+        let is_over = now >= self.end;
         self.count += 1;
-        match self.spacing {
-            Spacing::Fixed => self.next_ns = self.count as f64 * self.interval_ns,
-            Spacing::Poisson => self.next_ns += self.interval_ns * exponential(rng),
+        match &mut self.pacing {
+            Pacing::Rate { interval_ns, spacing: Spacing::Fixed, next_ns } => {
+                *next_ns = self.count as f64 * *interval_ns;
+            }
+            Pacing::Rate { interval_ns, spacing: Spacing::Poisson, next_ns } => {
+                *next_ns += *interval_ns * exponential(rng);
+            }
+            Pacing::Window { .. } if is_over => {
+                self.count -= 1;
+                self.stop();
+                return None;
+            }
+            Pacing::Window { open, .. } => {
+                *open += 1;
+                return Some(now);
+            }
         }
         Some(planned)
+    }
+
+    /// Notes the end of an attempt, which makes room in a window.
+    pub fn attempt_ended(&mut self, now: Instant) {
+        if let Pacing::Window { size, open, since } = &mut self.pacing {
+            if open >= size {
+                *since = now;
+            }
+            *open = open.saturating_sub(1);
+        }
     }
 
     /// Plans no further attempts.
@@ -126,5 +203,43 @@ mod tests {
         assert_eq!(arrivals.take_due(start + Duration::from_millis(99), &mut rng), None);
         arrivals.stop();
         assert_eq!((arrivals.next(), arrivals.taken()), (None, 1));
+    }
+
+    #[test]
+    fn a_window_plans_the_next_attempt_at_the_end_of_another_one_until_its_time_is_over() {
+        let at = Instant::from_secs;
+        let mut rng = Rng::new(&Seed::from_number(5));
+        let mut arrivals = Arrivals::window(2, at(1), Duration::from_secs(10));
+        let mut take = |arrivals: &mut Arrivals, second| arrivals.take_due(at(second), &mut rng);
+        assert_eq!(take(&mut arrivals, 0), None);
+        assert_eq!(
+            [take(&mut arrivals, 1), take(&mut arrivals, 1), take(&mut arrivals, 1)],
+            [Some(at(1)), Some(at(1)), None]
+        );
+        assert_eq!(arrivals.next(), None);
+        arrivals.attempt_ended(at(5));
+        arrivals.attempt_ended(at(6));
+        assert_eq!(
+            (arrivals.next(), take(&mut arrivals, 7), take(&mut arrivals, 8)),
+            (Some(at(5)), Some(at(7)), Some(at(8)))
+        );
+        arrivals.attempt_ended(at(10));
+        assert_eq!((arrivals.next(), take(&mut arrivals, 11)), (Some(at(10)), None));
+        assert_eq!((arrivals.next(), arrivals.taken()), (None, 4), "a start that is too late is not made");
+    }
+
+    #[test]
+    fn a_limit_ends_a_window_and_a_rate() {
+        let mut rng = Rng::new(&Seed::from_number(5));
+        let (start, length) = (Instant::from_secs(1), Duration::from_secs(10));
+        let mut rate = Arrivals::new(100.0, Spacing::Fixed, start, length).at_most(7);
+        assert_eq!(core::iter::from_fn(|| rate.take_due(Instant::FAR, &mut rng)).count(), 7);
+        let mut window = Arrivals::window(2, start, length).at_most(7);
+        let mut count = 0;
+        while window.take_due(start, &mut rng).is_some() {
+            count += 1;
+            window.attempt_ended(start);
+        }
+        assert_eq!((count, window.next()), (7, None));
     }
 }

@@ -1,6 +1,6 @@
 //! SIP load generator without I/O.
 //!
-//! Does: starts attempts at planned times that no response delays ([`Arrivals`]), runs each through a [`Scenario`] of sent and
+//! Does: starts attempts at planned times that no response delays, or as many as keep a window full ([`Arrivals`]), runs each through a [`Scenario`] of sent and
 //! received messages with transactions, digest and timers as RFC 3261 has them, and reports the result and the times of
 //! each ([`Report`]). A [`Generator`] is the caller or the callee. Sends, receives and rates the RTP or SRTP of the calls
 //! ([`MediaStreams`]).

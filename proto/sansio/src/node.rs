@@ -73,6 +73,10 @@ pub trait Framer {
     /// Adds received bytes.
     fn push(&mut self, bytes: &[u8]);
 
+    /// Marks the start of a message, if the layer below preserves boundaries (WebSocket, RFC 7118 §5): its end is then
+    /// reported by [`Framer::message_end`].
+    fn message_start(&mut self) {}
+
     /// Marks the end of a message, if the layer below preserves boundaries (WebSocket, RFC 7118 §5). A framer that finds
     /// the ends in the bytes ignores it.
     fn message_end(&mut self) {}

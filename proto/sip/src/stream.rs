@@ -1,15 +1,17 @@
-//! Framing of SIP on byte streams (RFC 3261 §18.3).
+//! Framing of SIP on byte streams (RFC 3261 §18.3) and over transports that preserve boundaries (RFC 7118 §5).
 
 use crate::HeaderName;
 use crate::grammar::number_u32;
 use crate::lines::{Next, next_field};
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 /// Collects the bytes of one connection and returns complete messages.
 ///
 /// Content-Length gives the end of a message. A message without one, or with conflicting, negative, overflowing or
 /// over-limit ones, and a header block that cannot be split into lines, end the stream: the start of the next message
-/// is then unknown, and a guess that differs from the peer's is how messages are smuggled.
+/// is then unknown, and a guess that differs from the peer's is how messages are smuggled. On a transport that preserves
+/// boundaries, [`StreamFramer::message_start`] and [`StreamFramer::message_end`] give the ends instead.
 ///
 /// ```
 /// use ringway_sip::StreamFramer;
@@ -33,6 +35,9 @@ pub struct StreamFramer {
     /// The whole length of the message, once its header is there.
     needed: Option<usize>,
     message_bytes_max: usize,
+    /// Ends of the messages in `bytes`, if the transport preserves boundaries.
+    ends: VecDeque<usize>,
+    is_bounded: bool,
     pongs: usize,
     /// True when one CRLF of a CRLF CRLF keep-alive has come.
     is_half_ping: bool,
@@ -69,6 +74,8 @@ impl StreamFramer {
             searched: 0,
             needed: None,
             message_bytes_max,
+            ends: VecDeque::new(),
+            is_bounded: false,
             pongs: 0,
             is_half_ping: false,
         }
@@ -80,8 +87,24 @@ impl StreamFramer {
         self.bytes.extend_from_slice(bytes);
     }
 
+    /// Marks the start of a message on a transport that preserves boundaries. [`StreamFramer::message_end`] marks its end,
+    /// so that it needs no Content-Length (RFC 7118 §5).
+    pub const fn message_start(&mut self) {
+        self.is_bounded = true;
+    }
+
+    /// Marks the end of a message, after [`StreamFramer::message_start`]. An empty message is ignored.
+    pub fn message_end(&mut self) {
+        if self.is_bounded && self.ends.back().copied().unwrap_or(self.start) < self.bytes.len() {
+            self.ends.push_back(self.bytes.len());
+        }
+    }
+
     /// The next whole message, or `None` when more bytes are needed.
     pub fn next_message(&mut self) -> Result<Option<&[u8]>, StreamError> {
+        if self.is_bounded {
+            return self.next_bounded();
+        }
         if self.needed.is_none() {
             self.find_length()?;
         }
@@ -109,8 +132,31 @@ impl StreamFramer {
     }
 
     /// Bytes of memory that it holds, unused capacity included.
-    pub const fn held_bytes(&self) -> usize {
-        self.bytes.capacity()
+    pub fn held_bytes(&self) -> usize {
+        self.bytes.capacity() + self.ends.capacity() * size_of::<usize>()
+    }
+
+    /// Next message of a transport that preserves boundaries. One of CRLFs is a keep-alive (RFC 7118 §6).
+    fn next_bounded(&mut self) -> Result<Option<&[u8]>, StreamError> {
+        loop {
+            let end = self.ends.front().copied();
+            let message = self.bytes.get(self.start..end.unwrap_or(self.bytes.len())).unwrap_or_default();
+            if message.len() > self.message_bytes_max {
+                return Err(StreamError::TooLarge);
+            }
+            let Some(end) = end else {
+                self.compact();
+                return Ok(None);
+            };
+            let crlfs = message.as_chunks().0.iter().take_while(|pair| *pair == b"\r\n").count();
+            let begin = self.start + 2 * crlfs;
+            self.ends.pop_front();
+            self.start = end;
+            if begin < end {
+                return Ok(self.bytes.get(begin..end));
+            }
+            self.pongs = self.pongs.saturating_add(crlfs / 2).min(PONGS_MAX);
+        }
     }
 
     /// Searches for the end of the header; Content-Length then gives the length of the message.
@@ -184,6 +230,7 @@ impl StreamFramer {
             self.bytes.drain(..self.start);
         }
         self.searched = self.searched.saturating_sub(self.start);
+        self.ends.iter_mut().for_each(|end| *end = end.saturating_sub(self.start));
         self.start = 0;
         if self.bytes.capacity() > KEEP_BYTES_MAX && self.bytes.len() < KEEP_BYTES_MAX {
             self.bytes.shrink_to(KEEP_BYTES_MAX);

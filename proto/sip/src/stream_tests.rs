@@ -252,3 +252,74 @@ fn errors_are_told_in_words() {
         assert!(!error.as_str().is_empty());
     }
 }
+
+/// Messages with the boundaries of `parts`, each pushed in pieces of `size` bytes.
+fn bounded(parts: &[&[u8]], size: usize) -> (Cut, usize) {
+    let mut framer = StreamFramer::new(MAX);
+    let mut messages = Vec::new();
+    for part in parts {
+        framer.message_start();
+        for piece in part.chunks(size) {
+            framer.push(piece);
+            while let Ok(Some(message)) = framer.next_message() {
+                messages.push(message.to_vec());
+            }
+        }
+        framer.message_end();
+        loop {
+            match framer.next_message() {
+                Ok(Some(message)) => messages.push(message.to_vec()),
+                Ok(None) => break,
+                Err(error) => {
+                    assert_eq!(framer.next_message(), Err(error), "an ended stream stays ended");
+                    return ((messages, Some(error)), framer.take_pongs());
+                }
+            }
+        }
+        assert!(!framer.is_partial());
+    }
+    ((messages, None), framer.take_pongs())
+}
+
+/// RFC 7118 §5, §6.
+#[test]
+fn boundaries_of_the_transport_replace_content_length() {
+    let (without, with) = (message("", ""), with_length("hello"));
+    let wrong = message("Content-Length: 500\n", "hello");
+    let padded = [b"\r\n\r\n", &without[..]].concat();
+    let parts = [&without[..], b"\r\n\r\n", &with, b"", &wrong, b"\r\n", b"\r\n\r\n\r\n\r\n", &padded, b"x"];
+    for size in 1..60 {
+        let ((messages, error), pongs) = bounded(&parts, size);
+        let expected = [&without[..], &with, &wrong, &without, b"x"];
+        assert_eq!((messages, error, pongs), (expected.map(<[u8]>::to_vec).to_vec(), None, 3));
+    }
+}
+
+#[test]
+fn several_bounded_messages_are_kept_until_they_are_taken() {
+    let mut framer = StreamFramer::new(MAX);
+    for number in 0..5 {
+        framer.message_start();
+        framer.push(&message(&format!("X: {number}\n"), ""));
+        framer.message_end();
+        if number == 2 {
+            assert_eq!(framer.next_message(), Ok(Some(&message("X: 0\n", "")[..])));
+        }
+    }
+    framer.message_start();
+    framer.push(b"partial");
+    for number in 1..5 {
+        assert_eq!(framer.next_message(), Ok(Some(&message(&format!("X: {number}\n"), "")[..])));
+    }
+    assert_eq!(framer.next_message(), Ok(None));
+    assert!(framer.is_partial());
+}
+
+#[test]
+fn a_bounded_message_over_the_limit_ends_the_stream() {
+    let (fits, large) = (vec![b'x'; MAX], vec![b'x'; MAX + 1]);
+    for size in [1, 1000, MAX + 1] {
+        assert_eq!(bounded(&[&fits, &fits], size).0, (vec![fits.clone(), fits.clone()], None));
+        assert_eq!(bounded(&[&fits, &large], size).0, (vec![fits.clone()], Some(StreamError::TooLarge)));
+    }
+}

@@ -137,12 +137,14 @@ impl<F: Framer, L: Layer> Connection<F, L> {
         now: Instant,
         run: impl FnOnce(&mut L, &mut dyn FnMut(Decoded<'_>), &mut Vec<u8>) -> Result<(), LayerError>,
     ) {
-        let mut is_end = false;
+        let (mut is_end, mut pings) = (false, 0);
         let was_handshaking = self.layer.is_handshaking();
         let result = self.append(now, |layer, framer, wire| {
             let mut decoded = |part: Decoded<'_>| match part {
+                Decoded::MessageStart => framer.message_start(),
                 Decoded::Bytes(bytes) => framer.push(bytes),
                 Decoded::MessageEnd => framer.message_end(),
+                Decoded::Ping => pings += 1,
                 Decoded::StreamEnd => is_end = true,
             };
             run(layer, &mut decoded, wire)
@@ -153,6 +155,9 @@ impl<F: Framer, L: Layer> Connection<F, L> {
         if result.is_err() {
             let why = if was_handshaking { CloseReason::Handshake } else { CloseReason::Framing };
             self.end(why, now);
+        }
+        if pings > 0 && self.keep_alives.take(pings, now) < pings {
+            self.end(CloseReason::KeepAlives, now);
         }
     }
 
@@ -197,7 +202,11 @@ impl<F: Framer, L: Layer> Connection<F, L> {
     fn answer_keep_alives(&mut self, wanted: usize, now: Instant) {
         let answered = self.keep_alives.take(wanted, now);
         for _ in 0..answered {
-            self.queue.push(F::PONG, Token::NONE);
+            match self.encode(F::PONG) {
+                Ok(Encoded::Unchanged) => self.queue.push(F::PONG, Token::NONE),
+                Ok(Encoded::Appended) if !self.queue.is_empty() => self.queue.push(&[], Token::NONE),
+                Ok(Encoded::Appended) | Err(_) => {}
+            }
             self.has_own_bytes = true;
             self.times.queued(now);
         }
@@ -387,7 +396,8 @@ impl<F: Framer, L: Layer> Connection<F, L> {
 
     fn encode(&mut self, message: &[u8]) -> Result<Encoded, LayerError> {
         let encoded = self.layer.encode(message, self.queue.wire());
-        if encoded.is_err() {
+        // A layer that has ended sends nothing more, but the bytes before its end are still written.
+        if encoded.is_err() && self.is_open() {
             self.broken();
         }
         encoded
@@ -401,7 +411,8 @@ impl<F: Framer, L: Layer> Connection<F, L> {
             Ok(Encoded::Unchanged) => self.queue.push(rest, token),
             Ok(Encoded::Appended) if self.queue.is_empty() => self.queue.wrote(token),
             // The message is delivered after the bytes that the layer appended before.
-            Ok(Encoded::Appended) | Err(_) => self.queue.push(&[], token),
+            Ok(Encoded::Appended) => self.queue.push(&[], token),
+            Err(_) => self.queue.refused(token),
         }
         if !self.queue.is_empty() {
             self.times.queued(now);

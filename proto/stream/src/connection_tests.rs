@@ -243,6 +243,16 @@ fn keep_alives_are_answered_up_to_sixteen_at_once_and_one_more_each_second() {
 }
 
 #[test]
+fn keep_alive_answers_pass_through_the_layer() {
+    let mut connection = Connection::new(Origin::Accepted, Lines::new(1000), Xor::server(), at(0));
+    let mut socket = Socket::new(1000);
+    connection.receive(&[KEY, &xor(b"?\n?\n")].concat(), at(0));
+    assert_eq!(connection.messages(9, at(0), |_| {}).keep_alives, 2);
+    connection.respond(&LIMITS, at(0), socket.write());
+    assert_eq!(socket.taken, [KEY, &xor(b"!\n!\n")].concat());
+}
+
+#[test]
 fn a_batch_of_messages_is_bounded() {
     let mut connection = accepted();
     connection.receive(b"1\n2\n3\n", at(0));
@@ -462,7 +472,7 @@ fn messages_that_a_layer_holds_count_as_queued() {
 fn a_violation_of_a_layers_protocol_is_a_framing_error() {
     let mut connection = Connection::new(Origin::Accepted, Lines::new(1000), Xor::server(), at(0));
     connection.receive(b"not the key", at(0));
-    assert_eq!(connection.end_reason(), Some(CloseReason::Framing));
+    assert_eq!(connection.end_reason(), Some(CloseReason::Handshake));
     let mut connection = Connection::new(Origin::Accepted, Lines::new(1000), LengthPrefix::new(), at(0));
     connection.receive(&[&length_prefixed(b"1\n")[..], &[255, 255]].concat(), at(0));
     assert_eq!(connection.messages(9, at(0), |_| {}).messages, 1, "the message before it is delivered");

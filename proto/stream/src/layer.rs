@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 ///
 /// It performs no I/O: received bytes are arguments, bytes for the peer are appended to `wire`, which the connection writes in
 /// order. With rustls, `decode` is `read_tls`, `process_new_packets` and `reader().read`, `encode` is `writer().write`, and
-/// both end with `write_tls` into `wire`. A WebSocket layer reports the end of each message, because RFC 7118 §5 carries
+/// both end with `write_tls` into `wire`. A WebSocket layer reports start and end of each message, because RFC 7118 §5 carries
 /// one SIP message in one WebSocket message, which may have no Content-Length. Layers stack: a layer over another is a
 /// layer.
 ///
@@ -97,10 +97,14 @@ impl<L: Layer + ?Sized> Layer for Box<L> {
 /// Part of the decoded input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decoded<'a> {
+    /// Start of a message, from a layer that preserves boundaries.
+    MessageStart,
     /// Bytes of messages.
     Bytes(&'a [u8]),
     /// End of a message, from a layer that preserves boundaries.
     MessageEnd,
+    /// Keep-alive of the layer's own protocol. The layer answers it; the connection limits the rate.
+    Ping,
     /// End of the stream: the peer sends nothing after this.
     StreamEnd,
 }

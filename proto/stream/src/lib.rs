@@ -1,7 +1,7 @@
 //! Stream connection as a sans-I/O machine.
 //!
 //! Does: the part of a connection that is equal on every platform, between the socket and the protocol machine.
-//! [`Connection`] decodes received bytes with a [`Layer`] (none for TCP, later TLS and WebSocket), cuts them into
+//! [`Connection`] decodes received bytes with a [`Layer`] ([`PassThrough`] for TCP, [`WebSocket`]), cuts them into
 //! messages with a [`Framer`](ringway_sansio::Framer), answers keep-alives (RFC 5626 §3.5.1), queues bytes that the
 //! socket does not accept, enforces [`StreamLimits`], and returns the reason to close it ([`CloseReason`]).
 //!
@@ -20,6 +20,7 @@ mod keep_alives;
 mod layer;
 mod limits;
 mod times;
+mod websocket;
 mod write_queue;
 
 pub use close_reason::CloseReason;
@@ -27,6 +28,7 @@ pub use connection::{Batch, Connection, WriteFailed};
 pub use layer::{Decoded, Encoded, Layer, LayerError, PassThrough};
 pub use limits::StreamLimits;
 pub use times::Origin;
+pub use websocket::{WebSocket, WebSocketServer, WebSocketTarget};
 
 #[cfg(test)]
 mod test_layers;

@@ -148,7 +148,7 @@ impl<A: Layer, B: Layer> Layer for Over<A, B> {
         let (mut upper, mut is_end) = (Vec::new(), false);
         let mut lower = |part: Decoded<'_>| match part {
             Decoded::Bytes(bytes) => upper.extend_from_slice(bytes),
-            Decoded::MessageEnd => {}
+            Decoded::MessageStart | Decoded::MessageEnd | Decoded::Ping => {}
             Decoded::StreamEnd => is_end = true,
         };
         let result = self.0.decode(bytes, &mut lower, wire);

@@ -27,6 +27,12 @@ impl WriteQueue {
         self.ends.push_back((self.base + self.bytes.len() as u64, token));
     }
 
+    /// Notes that a message cannot be written.
+    pub(crate) fn refused(&mut self, token: Token) {
+        // Behind all bytes that can be.
+        self.ends.push_back((u64::MAX, token));
+    }
+
     /// Buffer that a layer appends to.
     pub(crate) const fn wire(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
@@ -68,7 +74,7 @@ impl WriteQueue {
             if self.bytes.capacity() > KEPT_BYTES {
                 self.bytes = Vec::new();
             }
-            if self.ends.capacity() > KEPT_ENDS {
+            if self.ends.is_empty() && self.ends.capacity() > KEPT_ENDS {
                 self.ends = VecDeque::new();
             }
         } else if self.head > KEPT_BYTES && self.head > self.bytes.len() / 2 {
@@ -169,6 +175,20 @@ mod tests {
         queue.wrote(Token(1000));
         queue.push(b"ab", Token(1001));
         assert_eq!(queue.undelivered().collect::<Vec<_>>(), [Token(1001)]);
+    }
+
+    #[test]
+    fn a_refused_message_is_undelivered_after_all_bytes_are_written() {
+        let mut queue = WriteQueue::default();
+        queue.answered();
+        for token in 1..100 {
+            queue.push(&[b'x'; 1000], Token(token));
+        }
+        queue.refused(Token(100));
+        queue.refused(Token::NONE);
+        queue.advance(99 * 1000);
+        assert!(queue.is_empty());
+        assert_eq!(queue.undelivered().collect::<Vec<_>>(), [Token(100)]);
     }
 
     #[test]

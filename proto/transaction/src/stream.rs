@@ -16,6 +16,14 @@ impl Framer for SipFramer {
         self.0.push(bytes);
     }
 
+    fn message_start(&mut self) {
+        self.0.message_start();
+    }
+
+    fn message_end(&mut self) {
+        self.0.message_end();
+    }
+
     fn next_frame(&mut self) -> Result<Option<&[u8]>, FramingError> {
         self.0.next_message().map_err(|error| FramingError(error.as_str()))
     }

@@ -7,6 +7,7 @@ use crate::layer::{Guarded, PlainLayer, TlsLayer};
 use crate::report::{Observer, Peer, Role};
 use ringway_linux::{BoxedLayer, Hosts, Layers, Resume};
 use ringway_sansio::{Flow, HostNameId, Transport};
+use ringway_stream::{WebSocket, WebSocketServer};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, ServerConnection};
 use std::io;
@@ -14,9 +15,10 @@ use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::SystemTime;
 
-/// Provides the layers of TCP and TLS connections.
+/// Provides the layers of TCP, TLS and WebSocket connections.
 pub struct TlsLayers {
     material: RwLock<TlsMaterial>,
+    websocket: RwLock<Arc<WebSocketServer>>,
     hosts: Arc<Hosts>,
     limits: HandshakeLimits,
     permits: Arc<Permits>,
@@ -38,6 +40,7 @@ impl TlsLayers {
     ) -> io::Result<Self> {
         Ok(Self {
             material: RwLock::new(material),
+            websocket: RwLock::default(),
             hosts,
             limits,
             permits: Arc::default(),
@@ -53,6 +56,11 @@ impl TlsLayers {
         *self.material.write().unwrap_or_else(PoisonError::into_inner) = material;
     }
 
+    /// Sets the rules of WebSocket connections that are accepted from now on.
+    pub fn set_websocket(&self, rules: WebSocketServer) {
+        *self.websocket.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(rules);
+    }
+
     /// Counters of handshakes.
     pub fn counters(&self) -> &Arc<TlsCounters> {
         &self.counters
@@ -65,6 +73,10 @@ impl TlsLayers {
             Ok(left) => left.as_secs_f64(),
             Err(past) => -past.duration().as_secs_f64(),
         })
+    }
+
+    fn websocket(&self) -> Arc<WebSocketServer> {
+        Arc::clone(&self.websocket.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn material(&self) -> TlsMaterial {
@@ -151,7 +163,15 @@ impl Layers for TlsLayers {
         match flow.transport {
             Transport::Tcp => Some(Box::new(PlainLayer::new(self.peer(Role::Server, flow)))),
             Transport::Tls => Some(Box::new(Guarded::new(self.accept_tls(flow, resume)?))),
-            Transport::Udp | Transport::Ws | Transport::Wss => None,
+            Transport::Ws => {
+                let lower = PlainLayer::new(self.peer(Role::Server, flow));
+                Some(Box::new(WebSocket::accepted(lower, self.websocket())))
+            }
+            Transport::Wss => {
+                let lower = Guarded::new(self.accept_tls(flow, resume)?);
+                Some(Box::new(WebSocket::accepted(lower, self.websocket())))
+            }
+            Transport::Udp => None,
         }
     }
 
@@ -159,6 +179,7 @@ impl Layers for TlsLayers {
         match flow.transport {
             Transport::Tcp => Some(Box::new(PlainLayer::new(self.peer(Role::Client, flow)))),
             Transport::Tls => Some(Box::new(self.dial_tls(flow, resume)?)),
+            // Clients open WebSocket connections (RFC 7118 §5).
             Transport::Udp | Transport::Ws | Transport::Wss => None,
         }
     }

@@ -34,7 +34,7 @@ pub(crate) fn process(connection: &mut Connection, bytes: &[u8], progress: &mut 
     let result = receive(connection, bytes, &mut |part| match part {
         Decoded::Bytes(bytes) => plain.extend_from_slice(bytes),
         Decoded::StreamEnd => *is_end = true,
-        Decoded::MessageEnd => {}
+        Decoded::MessageStart | Decoded::MessageEnd | Decoded::Ping => {}
     });
     write_records(connection, wire);
     progress.error = result.err();

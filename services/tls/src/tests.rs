@@ -85,7 +85,7 @@ impl Side {
         let mut decoded = |part: Decoded<'_>| match part {
             Decoded::Bytes(bytes) => got.extend_from_slice(bytes),
             Decoded::StreamEnd => *is_ended = true,
-            Decoded::MessageEnd => panic!("TLS has no messages"),
+            Decoded::MessageStart | Decoded::MessageEnd | Decoded::Ping => panic!("TLS has no messages"),
         };
         self.is_failed |= layer.decode(bytes, &mut decoded, wire).is_err();
     }

@@ -7,12 +7,10 @@
 use super::record::Record;
 use crate::workspace::target_dir;
 use anyhow::{Context, Result, bail};
-use ringway_lab::call::Carried;
-use ringway_lab::closed_loop::Extent;
 use ringway_lab::load::Flow;
 use ringway_lab::machine;
-use ringway_lab::register::Expect;
-use ringway_lab::subject::{Environment, Operation, Routing, Settings, Under};
+use ringway_lab::operation::Operation;
+use ringway_lab::subject::{Environment, Extent, Routing, Settings, Under};
 use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
@@ -46,8 +44,8 @@ pub(super) fn count(environment: &Environment) -> Result<Counts> {
         bail!("counting instructions needs valgrind: install the package `valgrind`");
     }
     Ok(Counts {
-        register: slope(2000, |count| run(environment, Operation::Refresh(Expect::Ok), count))?,
-        call: slope(500, |calls| run(environment, Operation::Call(Carried::ByProxy), calls))?,
+        register: slope(2000, |count| run(environment, Operation::Refresh, count))?,
+        call: slope(500, |calls| run(environment, Operation::Call, calls))?,
         generator_register: slope(500, |attempts| run_generator(environment, Flow::Register, attempts))?,
         generator_call: slope(200, |attempts| run_generator(environment, Flow::Call, attempts))?,
     })
@@ -79,7 +77,7 @@ fn run(environment: &Environment, operation: Operation, operations: u64) -> Resu
     let counts = environment.folder.join(format!("callgrind.{operations}.out"));
     let settings = Settings::open(USERS, Routing::Stateful);
     let mut subject = environment.ringway(&settings, Under::Callgrind(&counts))?;
-    subject.register_all(Expect::Ok)?;
+    subject.register_all(Operation::Refresh)?;
     subject.run(operation, Extent::Operations(operations))?;
     subject.stop()?;
     total_of(&counts)

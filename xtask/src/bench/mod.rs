@@ -5,7 +5,7 @@
 //!
 //! Does not: measure wall-clock throughput, which needs separate machines for generator and server.
 //!
-//! Start reading at [`rows`]; the load generator is `ringway_lab::closed_loop`.
+//! Start reading at [`rows`]; readings are taken by `ringway_lab::measure`.
 
 mod attacks;
 mod generator;
@@ -94,8 +94,6 @@ enum Special {
     Floor {
         /// Treatment of messages
         kind: floor::Kind,
-        /// The phones' ports
-        phones: Vec<u16>,
     },
 }
 
@@ -104,8 +102,8 @@ enum Special {
 /// # Errors
 /// A measurement failed; a missed target is not an error.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    if let Some(Special::Floor { kind, phones }) = &args.command {
-        return floor::serve(*kind, phones);
+    if let Some(Special::Floor { kind }) = &args.command {
+        return floor::serve(*kind);
     }
     if let Some(Special::Instructions { check, write }) = args.command {
         // Its figures do not depend on the time that the generator takes.

@@ -3,8 +3,8 @@
 use super::report::Row;
 use anyhow::{Result, anyhow, bail};
 use ringway_lab::machine;
+use ringway_lab::operation::{Operation, first_requests};
 use ringway_lab::statistics::median;
-use ringway_lab::template::{self, Carrier, Serial, Template, Values};
 use ringway_sip::{Limits, Message};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ pub(super) fn row(repeats: u32) -> Row {
     let target = "≤ 0.5 µs, 0 allocations";
     eprintln!("{what}");
     let costs = || -> Result<(Cost, Cost)> {
-        Ok((cost(&template::register(Carrier::Udp), repeats)?, cost(&template::invite('u'), repeats)?))
+        Ok((cost(Operation::Refresh, repeats)?, cost(Operation::Call, repeats)?))
     };
     match costs() {
         Ok((register, invite)) => {
@@ -45,16 +45,17 @@ pub(super) fn row(repeats: u32) -> Row {
 pub(super) fn repeat_for(duration: Duration) -> Result<()> {
     let begun = Instant::now();
     while begun.elapsed() < duration {
-        cost(&template::register(Carrier::Udp), 1)?;
-        cost(&template::invite('u'), 1)?;
+        cost(Operation::Refresh, 1)?;
+        cost(Operation::Call, 1)?;
     }
     Ok(())
 }
 
-fn cost(template: &Template, repeats: u32) -> Result<Cost> {
+/// Parses the first requests of operations.
+fn cost(operation: Operation, repeats: u32) -> Result<Cost> {
     const ROUNDS: u32 = 1000;
     let limits = Limits::default();
-    let messages = messages(template);
+    let messages = first_requests(operation, MESSAGES)?;
     for message in &messages {
         if let Err(rejected) = Message::parse(message, &limits) {
             bail!("the parser rejects a message of the benchmark: {:?}", rejected.reason);
@@ -79,22 +80,4 @@ fn cost(template: &Template, repeats: u32) -> Result<Cost> {
     // The first round warms the caches.
     let warm = readings.get(1..).ok_or_else(|| anyhow!("not measured"))?;
     Ok(Cost { ns: median(warm.iter().copied()), allocations })
-}
-
-fn messages(template: &Template) -> Vec<Vec<u8>> {
-    (0..MESSAGES)
-        .map(|number| {
-            let mut message = Vec::new();
-            let values = Values {
-                user: number * 3907,
-                peer: number * 2741,
-                serial: Serial { slot: number as u16, turn: number * 65_537 },
-                cseq: number,
-                port: 40_000 + number as u16,
-                peer_port: 50_000,
-            };
-            template.write(&values, &mut message);
-            message
-        })
-        .collect()
 }

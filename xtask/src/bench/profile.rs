@@ -4,10 +4,10 @@
 use super::parse;
 use super::rows::{Bench, RowName};
 use anyhow::{Context, Result, bail};
-use ringway_lab::closed_loop::Extent;
+use ringway_lab::ballast::Ballast;
 use ringway_lab::machine;
-use ringway_lab::register::Expect;
-use ringway_lab::subject::{Operation, Settings, Under};
+use ringway_lab::operation::Operation;
+use ringway_lab::subject::{Extent, Settings, Under};
 use rustix::process::{Pid, getpid};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -46,8 +46,9 @@ fn sampled(bench: &Bench, name: RowName, operation: Operation) -> Result<()> {
         _ => bench.registered(name, bench.users)?,
     };
     let sampler = Sampler::start(bench, &subject.process.family()?)?;
-    let extent = Extent::Time { run_up: Duration::ZERO, measured: sampler.duration };
-    let outcome = subject.run(operation, extent)?;
+    let ballast = Ballast::start()?;
+    let outcome = subject.run(operation, Extent::Time(sampler.duration))?;
+    drop(ballast);
     println!(
         "{:.2} µs for one operation of `{name:?}`, {} operations",
         outcome.server_ns as f64 / 1000.0 / outcome.operations.max(1) as f64,
@@ -99,11 +100,8 @@ fn counted(bench: &Bench, name: RowName, operation: Operation) -> Result<()> {
     let counts = bench.environment.folder.join("callgrind.profile.out");
     let settings = Settings { challenge: None, ..name.settings(&bench.environment, CALLGRIND_USERS) };
     let mut subject = bench.environment.ringway(&settings, Under::Callgrind(&counts))?;
-    subject.register_all(Expect::Ok)?;
-    let operation = match operation {
-        Operation::Refresh(_) => Operation::Refresh(Expect::Ok),
-        Operation::RefreshByTcp(_) | Operation::Call(_) | Operation::Refuse(_) => operation,
-    };
+    subject.register_all(Operation::Refresh)?;
+    let operation = if operation.is_register() { Operation::Refresh } else { operation };
     subject.run(operation, Extent::Operations(5000))?;
     subject.stop()?;
     for inclusive in ["yes", "no"] {

@@ -1,8 +1,8 @@
 //! Table of the results, for the terminal and for BENCHMARKS.md.
 
 use anyhow::Result;
-use ringway_lab::machine;
 use ringway_lab::measure::Readings;
+use ringway_lab::{ballast, machine, saturation};
 use std::fmt::Write as _;
 
 /// Result of a row against its target.
@@ -36,6 +36,9 @@ pub(super) struct Row {
     /// Note below the table.
     pub(super) note: String,
 }
+
+/// Names of the servers of a row in its note.
+const SIDES: [&str; 3] = ["floor", "kamailio", "ringway"];
 
 impl Row {
     /// A row whose measurement failed.
@@ -83,7 +86,26 @@ impl Row {
         if let (Some(Ok(floor)), Ok(ours)) = (times.floor, times.ringway) {
             let _ = write!(row.ringway, ", {:.2} × floor", ours.us() / floor.us());
         }
+        let sides = SIDES.into_iter().zip([times.floor, times.kamailio, Some(times.ringway)]);
+        let proofs: Vec<String> = sides
+            .filter_map(|(name, side)| match side? {
+                Ok(readings) => Some(format!("{name} {}", readings.proof())),
+                Err(error) if name != "ringway" => Some(format!("{name} {error:#}")),
+                Err(_) => None,
+            })
+            .collect();
+        if !proofs.is_empty() {
+            row.add_note(&format!("saturation, {what}: {}", proofs.join("; ")));
+        }
         row
+    }
+
+    /// Adds a line to the note.
+    pub(super) fn add_note(&mut self, text: &str) {
+        if !self.note.is_empty() {
+            self.note.push_str("\n- ");
+        }
+        self.note.push_str(text);
     }
 }
 
@@ -152,21 +174,29 @@ pub(super) fn render(rows: &[Row], circumstances: &Circumstances) -> String {
         "# Benchmarks\n\n\
          Written by `{}`; every figure below was measured in that one run.\n\n\
          CPU time, not wall time: what the server's threads used (`/proc/PID/task/*/schedstat`) divided by the \
-         operations completed, all kernel work of its system calls included. Server alone on one processor, load \
-         generator alone on another, closed loop over loopback, server saturated; with SQLite, what it \
-         writes afterwards is counted too. {}\n\n\
-         - **floor**: a process of `xtask` that takes and sends the same messages with recvmmsg/sendmmsg (TCP: epoll) and \
-         reads nothing of them but the first letter; measured in turn with the others.\n\
+         operations completed, all kernel work of its system calls included. Server on one processor, load generator on \
+         another, over loopback; with SQLite, what the server writes afterwards is counted too. {}\n\n\
+         - **closed loop**: the generator of `ringway lab load` keeps a window of attempts open (256 REGISTERs, 128 with a \
+         challenge, 96 calls or INVITEs, 200 over TCP), as many as fit into a server's default receive buffer. It never \
+         sleeps on its sockets but naps for 40 µs when nothing is there: else each answer to a sleeping generator would wake \
+         it at the cost of the server, and more often at that of a slow one.\n\
+         - **ballast**: on the server's processor a thread with real-time priority, whose loop touches no memory, runs for \
+         {} µs and sleeps for {} µs in turn. So the server has less time than the generator, and always work.\n\
+         - **saturation**: a reading counts only if the server's busiest thread ran or waited for its processor (the first \
+         two fields of its `schedstat`) for {:.0} % of the time at least, and if at most 1 % of the operations had a \
+         retransmission. The notes have the smallest share of all readings that count, as *runnable*.\n\
+         - **floor**: a process of `xtask` that takes and sends messages as long with recvmmsg/sendmmsg (TCP: epoll) and \
+         reads the first letter and the end of the first line; measured in turn with the others, with the same ballast.\n\
          - **kamailio**: {}; one worker, `-x tlsf`, location table in memory, no authentication, no log.\n\
-         - the generator never sleeps on its sockets but naps for 40 µs when nothing is there: else each answer to a \
-         sleeping generator would wake it at the cost of the server, some 0.3 µs a REGISTER for a server slower than the \
-         generator and nothing for the floor, which is faster.\n\
          - machine: {}\n\
          - load average before: {}; after: {}; other programs used {:.0} % of a processor, the hypervisor took \
          {:.2} %\n\n\
          | what | must reach | floor | kamailio | ringway | |\n|---|---|---|---|---|---|\n",
         circumstances.command,
         circumstances.plan,
+        ballast::BALLAST_TIME.as_micros(),
+        ballast::SERVER_TIME.as_micros(),
+        100.0 * saturation::RUNNABLE_MIN,
         circumstances.kamailio,
         machine::description(),
         circumstances.load[0],

@@ -3,14 +3,11 @@
 use super::parse;
 use super::report::{Row, TimeTarget, Times};
 use anyhow::{Context, Result, anyhow};
-use ringway_lab::call::Carried;
-use ringway_lab::closed_loop::Extent;
 use ringway_lab::digest::Algorithm;
 use ringway_lab::floor::Kind;
 use ringway_lab::measure::{Contestant, Counting, Plan, Readings, measure};
-use ringway_lab::refused::Ending;
-use ringway_lab::register::Expect;
-use ringway_lab::subject::{Environment, Operation, Routing, Settings, Store, Subject, Under};
+use ringway_lab::operation::Operation;
+use ringway_lab::subject::{Environment, Extent, Routing, Settings, Store, Subject, Under};
 use ringway_lab::template::Carrier;
 use std::fs;
 use std::thread;
@@ -50,15 +47,19 @@ impl RowName {
     pub(super) fn operation(self) -> Option<Operation> {
         match self {
             Self::Parse | Self::WithoutSockets => None,
-            Self::Register | Self::RegisterSqlite | Self::Scale => Some(Operation::Refresh(Expect::Ok)),
-            Self::RegisterDigest | Self::Memory => {
-                Some(Operation::Refresh(Expect::Challenge(Algorithm::Sha256)))
+            Self::Register | Self::RegisterSqlite | Self::Scale | Self::RegisterTcp => {
+                Some(Operation::Refresh)
             }
-            Self::RegisterTcp => Some(Operation::RefreshByTcp(Expect::Ok)),
-            Self::Call | Self::CallStateless => Some(Operation::Call(Carried::ByProxy)),
-            Self::NotFound => Some(Operation::Refuse(Ending::NotFound)),
-            Self::Redirect => Some(Operation::Refuse(Ending::Redirected)),
+            Self::RegisterDigest | Self::Memory => Some(Operation::RefreshChallenged),
+            Self::Call | Self::CallStateless => Some(Operation::Call),
+            Self::NotFound => Some(Operation::NotFound),
+            Self::Redirect => Some(Operation::Redirect),
         }
+    }
+
+    /// Transport of the row's phones.
+    const fn carrier(self) -> Carrier {
+        if matches!(self, Self::RegisterTcp) { Carrier::Tcp } else { Carrier::Udp }
     }
 
     /// Configuration of the row's Ringway.
@@ -108,10 +109,12 @@ impl Bench {
         if self.wants(RowName::Parse) {
             rows.push(parse::row(self.plan.repeats));
         }
-        let first =
-            [RowName::Register, RowName::Call, RowName::NotFound, RowName::RegisterTcp, RowName::Scale];
+        let first = [RowName::Register, RowName::Call, RowName::NotFound, RowName::Scale];
         if first.into_iter().any(|name| self.wants(name)) {
             self.open_server(&mut rows);
+        }
+        if self.wants(RowName::RegisterTcp) {
+            rows.push(self.register_tcp());
         }
         if self.wants(RowName::RegisterSqlite) {
             self.sqlite(&mut rows);
@@ -158,9 +161,6 @@ impl Bench {
         if self.wants(RowName::NotFound) {
             rows.push(self.not_found(&mut ringway));
         }
-        if self.wants(RowName::RegisterTcp) {
-            rows.push(self.register_tcp(&mut ringway));
-        }
         if self.wants(RowName::Scale) {
             rows.push(self.scale(register_factor, call_factor));
         }
@@ -175,9 +175,7 @@ impl Bench {
         let what =
             format!("REGISTER refresh over UDP, {} bindings, no digest, `memory:`", self.users_words());
         eprintln!("{what}");
-        let operation = Operation::Refresh(Expect::Ok);
-        let floor_operation = Operation::Refresh(Expect::Echo);
-        let results = self.compare((Kind::Echo, floor_operation), operation, ringway, few, kamailio);
+        let results = self.compare(Kind::Echo, Operation::Refresh, ringway, few, kamailio);
         (Row::times(&what, REGISTER, &results.times()), results.factor())
     }
 
@@ -190,19 +188,18 @@ impl Bench {
         let what =
             format!("stateful call INVITE/100/180/200/ACK/BYE/200 over UDP, {} bindings", self.users_words());
         eprintln!("{what}");
-        let floor_operation = Operation::Call(Carried::ByFloor);
-        let operation = Operation::Call(Carried::ByProxy);
-        let results = self.compare((Kind::Relay, floor_operation), operation, ringway, few, kamailio);
+        let results = self.compare(Kind::Relay, Operation::Call, ringway, few, kamailio);
         let mut row = Row::times(&what, TimeTarget::us(CALL_US_MAX), &results.times());
         if self.wanted.is_empty() {
-            row.note = match self.call_with_its_timers() {
+            let note = match self.call_with_its_timers() {
                 Ok(us) => format!(
                     "stateful call, the end of all its timers included (20 000 calls and the 35 s after them): \
                      {us:.2} µs"
                 ),
                 Err(error) => format!("stateful call, the end of all its timers included: {error:#}"),
             };
-            eprintln!("  {}", row.note);
+            eprintln!("  {note}");
+            row.add_note(&note);
         }
         (row, results.factor())
     }
@@ -212,7 +209,7 @@ impl Bench {
         const CALLS: u64 = 20_000;
         let mut ringway = self.registered(RowName::Call, self.users_few)?;
         let before = ringway.process.cpu_ns()?;
-        ringway.run(Operation::Call(Carried::ByProxy), Extent::Operations(CALLS))?;
+        ringway.run(Operation::Call, Extent::Operations(CALLS))?;
         thread::sleep(Duration::from_secs(35));
         let used = ringway.process.cpu_ns()?.saturating_sub(before);
         Ok(used as f64 / 1000.0 / CALLS as f64)
@@ -220,17 +217,18 @@ impl Bench {
 
     fn not_found(&self, ringway: &mut Result<Subject>) -> Row {
         let what = "not found: INVITE, 404 and its ACK, over UDP";
-        self.refusal(what, ringway, Ending::NotFound)
+        self.refusal(what, ringway, Operation::NotFound)
     }
 
-    fn register_tcp(&self, ringway: &mut Result<Subject>) -> Row {
+    fn register_tcp(&self) -> Row {
         let what = format!("REGISTER refresh over 200 TCP connections, {} bindings", self.users_words());
         eprintln!("{what}");
-        let mut floor = self.environment.floor(Kind::Stream, self.users_few);
+        let mut ringway = self.registered(RowName::RegisterTcp, self.users);
+        let mut floor = self.floor(Kind::Stream, Carrier::Tcp);
         let results = measure(
             &mut [
-                contestant("floor", &mut floor, Operation::RefreshByTcp(Expect::Echo)),
-                contestant("ringway", ringway, Operation::RefreshByTcp(Expect::Ok)),
+                contestant("floor", &mut floor, Operation::Refresh),
+                contestant("ringway", &mut ringway, Operation::Refresh),
             ],
             self.plan,
         );
@@ -264,8 +262,7 @@ impl Bench {
         eprintln!("{what}");
         let plan = Plan { counting: Counting::UntilIdle, ..self.plan };
         let mut ringway = self.registered(RowName::RegisterSqlite, self.users);
-        let operation = Operation::Refresh(Expect::Ok);
-        let results = measure(&mut [contestant("ringway", &mut ringway, operation)], plan);
+        let results = measure(&mut [contestant("ringway", &mut ringway, Operation::Refresh)], plan);
         rows.extend(results.first().map(|ours| {
             let times = Times { floor: None, kamailio: None, ringway: ours };
             Row::times(&what, TimeTarget::us(8.0), &times)
@@ -276,7 +273,7 @@ impl Bench {
         let restarted = ringway.and_then(|mut ringway| {
             let took = self.environment.restart(&mut ringway, &settings)?;
             // A call proves that the bindings were restored.
-            ringway.run(Operation::Call(Carried::ByProxy), Extent::Operations(1000)).map(|_| took)
+            ringway.run(Operation::Call, Extent::Operations(1000)).map(|_| took)
         });
         rows.push(match restarted {
             Ok(took) => {
@@ -311,7 +308,7 @@ impl Bench {
                     Ok(subject)
                 });
             }
-            let operation = Operation::Refresh(Expect::Challenge(algorithm));
+            let operation = Operation::RefreshChallenged;
             let results = measure(&mut [contestant("ringway", &mut ringway, operation)], plan);
             rows.extend(results.first().map(|ours| {
                 let times = Times { floor: None, kamailio: None, ringway: ours };
@@ -335,7 +332,7 @@ impl Bench {
             empty.stop()?;
             let import = self.environment.import_users(&settings)?;
             let mut full = self.environment.ringway(&settings, Under::Itself)?;
-            full.register_all(Expect::Challenge(Algorithm::Sha256))?;
+            full.register_all(Operation::RefreshChallenged)?;
             // Waits until pending writes have left the memory.
             thread::sleep(Duration::from_secs(2));
             let after = full.process.resident_bytes()?;
@@ -353,8 +350,8 @@ impl Bench {
         let (row, subject) = match made() {
             Ok((subject, bytes, note)) => {
                 let mut row = Row::single(&what, target, format!("{bytes:.0} bytes"), bytes <= BYTES_MAX);
-                row.note = note;
-                eprintln!("  {}; {}", row.ringway, row.note);
+                eprintln!("  {}; {note}", row.ringway);
+                row.add_note(&note);
                 (row, Ok(subject))
             }
             Err(error) => (Row::failed(&what, target, &error), Err(error)),
@@ -367,11 +364,11 @@ impl Bench {
         let what = format!("stateless call, {} bindings", self.users_words());
         eprintln!("{what}");
         let mut ringway = self.registered(RowName::CallStateless, self.users);
-        let mut floor = self.environment.floor(Kind::RelayStateless, self.users_few);
+        let mut floor = self.floor(Kind::RelayStateless, Carrier::Udp);
         let results = measure(
             &mut [
-                contestant("floor", &mut floor, Operation::Call(Carried::ByFloor)),
-                contestant("ringway", &mut ringway, Operation::Call(Carried::ByProxy)),
+                contestant("floor", &mut floor, Operation::Call),
+                contestant("ringway", &mut ringway, Operation::Call),
             ],
             self.plan,
         );
@@ -381,16 +378,17 @@ impl Bench {
     fn redirect(&self, rows: &mut Vec<Row>) {
         let what = format!("redirect: INVITE, 302 and its ACK, over UDP, {} bindings", self.users_words());
         let mut ringway = self.registered(RowName::Redirect, self.users);
-        rows.push(self.refusal(&what, &mut ringway, Ending::Redirected));
+        rows.push(self.refusal(&what, &mut ringway, Operation::Redirect));
     }
 
-    fn refusal(&self, what: &str, ringway: &mut Result<Subject>, ending: Ending) -> Row {
+    fn refusal(&self, what: &str, ringway: &mut Result<Subject>, operation: Operation) -> Row {
         eprintln!("{what}");
-        let mut floor = self.environment.floor(Kind::Echo, self.users_few);
+        // The floor answers every INVITE with 404.
+        let mut floor = self.floor(Kind::Echo, Carrier::Udp);
         let results = measure(
             &mut [
-                contestant("floor", &mut floor, Operation::Refuse(Ending::Echo)),
-                contestant("ringway", ringway, Operation::Refuse(ending)),
+                contestant("floor", &mut floor, Operation::NotFound),
+                contestant("ringway", ringway, operation),
             ],
             self.plan,
         );
@@ -399,9 +397,16 @@ impl Bench {
 
     /// Starts the row's Ringway and registers all users.
     pub(super) fn registered(&self, name: RowName, users: u32) -> Result<Subject> {
-        let mut subject =
-            self.environment.ringway(&name.settings(&self.environment, users), Under::Itself)?;
-        subject.register_all(Expect::Ok)?;
+        let settings = name.settings(&self.environment, users);
+        let mut subject = self.environment.ringway(&settings, Under::Itself)?.over(name.carrier());
+        subject.register_all(Operation::Refresh)?;
+        Ok(subject)
+    }
+
+    /// Starts a floor and registers its users.
+    fn floor(&self, kind: Kind, carrier: Carrier) -> Result<Subject> {
+        let mut subject = self.environment.floor(kind, self.users_few)?.over(carrier);
+        subject.register_all(Operation::Refresh)?;
         Ok(subject)
     }
 
@@ -410,23 +415,23 @@ impl Bench {
         let program = self.environment.kamailio.as_ref()?;
         let settings = Settings::open(self.users, Routing::Stateful);
         Some(self.environment.kamailio(program, &settings, Carrier::Udp).and_then(|mut subject| {
-            subject.register_all(Expect::Ok)?;
+            subject.register_all(Operation::Refresh)?;
             Ok(subject)
         }))
     }
 
     fn compare(
         &self,
-        floor: (Kind, Operation),
+        floor: Kind,
         operation: Operation,
         ringway: &mut Result<Subject>,
         few: Option<&mut Result<Subject>>,
         kamailio: Option<&mut Result<Subject>>,
     ) -> Comparison {
-        let mut floor_subject = self.environment.floor(floor.0, self.users_few);
+        let mut floor = self.floor(floor, Carrier::Udp);
         let (has_few, has_kamailio) = (few.is_some(), kamailio.is_some());
         let mut contestants =
-            vec![contestant("floor", &mut floor_subject, floor.1), contestant("ringway", ringway, operation)];
+            vec![contestant("floor", &mut floor, operation), contestant("ringway", ringway, operation)];
         contestants.extend(few.map(|subject| contestant("few users", subject, operation)));
         contestants.extend(kamailio.map(|subject| contestant("kamailio", subject, operation)));
         let mut results = measure(&mut contestants, self.plan).into_iter();

@@ -9,8 +9,8 @@ use anyhow::{Context, Result, bail};
 use ringway_lab::digest::Algorithm;
 use ringway_lab::machine::{self, GENERATOR_CPU, SERVER_CPU};
 use ringway_lab::measure::{Contestant, Readings, measure};
-use ringway_lab::register::Expect;
-use ringway_lab::subject::{Operation, Settings, Under};
+use ringway_lab::operation::Operation;
+use ringway_lab::subject::{Settings, Under};
 use serde_json::Value;
 use std::process::Command;
 
@@ -80,20 +80,19 @@ impl Bench {
 
     /// Measures the server with sockets and as many users, without a store on disk.
     fn with_sockets(&self, challenge: Option<Algorithm>) -> Result<Readings> {
-        let (mut subject, expect) = match challenge {
-            None => (self.registered(RowName::WithoutSockets, self.users_few), Expect::Ok),
+        let (mut subject, operation) = match challenge {
+            None => (self.registered(RowName::WithoutSockets, self.users_few), Operation::Refresh),
             Some(algorithm) => {
                 let settings = RowName::RegisterDigest.settings(&self.environment, self.users_few);
                 let settings = Settings { challenge: Some(algorithm), ..settings };
                 let made = self.environment.import_users(&settings).and_then(|_| {
                     let mut subject = self.environment.ringway(&settings, Under::Itself)?;
-                    subject.register_all(Expect::Challenge(algorithm))?;
+                    subject.register_all(Operation::RefreshChallenged)?;
                     Ok(subject)
                 });
-                (made, Expect::Challenge(algorithm))
+                (made, Operation::RefreshChallenged)
             }
         };
-        let operation = Operation::Refresh(expect);
         let mut contestants = [Contestant { name: "sockets", subject: &mut subject, operation }];
         let readings = measure(&mut contestants, self.plan).into_iter().next();
         drop(subject);

@@ -1,7 +1,7 @@
 //! Requests of many sources at a steady rate.
 
 use super::script::bind;
-use crate::template::{Serial, Template, Values};
+use super::template::{Serial, Template};
 use anyhow::{Context, Result};
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
@@ -89,10 +89,9 @@ impl Source {
         let Some(template) = self.templates.get(self.turn as usize % self.templates.len().max(1)) else {
             return Ok(());
         };
-        let serial = Serial { slot: number, turn: self.turn };
-        let values = Values { serial, peer: self.turn % 10_000_000, ..Values::default() };
+        let serial = Serial { sender: number, turn: self.turn };
         let mut message = Vec::with_capacity(65_536);
-        template.write(&values, &mut message);
+        template.write(self.turn % 10_000_000, serial, &mut message);
         self.turn += 1;
         match self.socket.send(&message) {
             Ok(_) => traffic.requests += 1,
@@ -166,7 +165,7 @@ mod tests {
         let source = "127.0.1.1:5060".parse().unwrap();
         let mut message = Vec::new();
         let template = Template::new(&request("INVITE", "sip:u{peer}@example.org", source, 100));
-        template.write(&Values { peer: 7, ..Values::default() }, &mut message);
+        template.write(7, Serial::default(), &mut message);
         let parsed = ringway_sip::Message::parse(&message, &ringway_sip::Limits::default()).unwrap();
         assert_eq!(parsed.body().len(), 100);
         assert!(message.starts_with(b"INVITE sip:u0000007@example.org SIP/2.0\r\n"));

@@ -1,6 +1,6 @@
 //! Requests and responses as text.
 
-use crate::call::header_lines;
+use super::template::Serial;
 use std::net::SocketAddrV4;
 
 /// A request.
@@ -69,6 +69,53 @@ pub fn with_one_via(response: &[u8]) -> Vec<u8> {
     cut
 }
 
+/// Appends a response up to its own headers: status line, and the headers that are copied from the request
+/// (RFC 3261 §8.2.6.2, §12.1.1), with our tag in To.
+pub fn respond(request: &[u8], status: &[u8], tag: Serial, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"SIP/2.0 ");
+    out.extend_from_slice(status);
+    out.extend_from_slice(b"\r\n");
+    for line in header_lines(request) {
+        if [&b"Via:"[..], b"From:", b"Call-ID:", b"CSeq:", b"Record-Route:"]
+            .iter()
+            .any(|name| line.starts_with(name))
+        {
+            out.extend_from_slice(line);
+        } else if line.starts_with(b"To:") {
+            out.extend_from_slice(line);
+            if memchr::memmem::find(line, b";tag=").is_none() {
+                out.truncate(out.len() - 2);
+                out.extend_from_slice(b";tag=b");
+                out.extend_from_slice(&tag.digits());
+                out.extend_from_slice(b"\r\n");
+            }
+        }
+    }
+}
+
+/// Turns the Record-Route headers of a response into the caller's Route headers, last one first (RFC 3261 §12.1.2).
+pub fn copy_routes(response: &[u8], routes: &mut Vec<u8>) {
+    const NAME: &[u8] = b"Record-Route:";
+    routes.clear();
+    let lines: Vec<&[u8]> = header_lines(response).filter(|line| line.starts_with(NAME)).collect();
+    for line in lines.iter().rev() {
+        routes.extend_from_slice(b"Route:");
+        routes.extend_from_slice(line.get(NAME.len()..).unwrap_or_default());
+    }
+}
+
+/// The header lines of a message, each with its CR LF, without the first line.
+pub fn header_lines(message: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = message;
+    std::iter::from_fn(move || {
+        let end = memchr::memchr(b'\n', rest)? + 1;
+        let (line, after) = rest.split_at_checked(end)?;
+        rest = after;
+        (line != b"\r\n").then_some(line)
+    })
+    .skip(1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -103,5 +150,23 @@ mod tests {
         let text = draft.write("127.0.0.1:1".parse().unwrap());
         let limits = ringway_sip::Limits::default();
         assert!(ringway_sip::Message::parse(&text, &limits).is_ok(), "{}", String::from_utf8_lossy(&text));
+    }
+
+    #[test]
+    fn a_response_copies_the_headers_of_the_rfc() {
+        let request = b"INVITE sip:b@h SIP/2.0\r\nRecord-Route: <sip:p2;lr>\r\nRecord-Route: <sip:p1;lr>\r\n\
+            Via: SIP/2.0/UDP p\r\nVia: SIP/2.0/UDP a\r\nTo: <sip:b@h>\r\nFrom: <sip:a@h>;tag=1\r\n\
+            Max-Forwards: 70\r\nCall-ID: 1\r\nCSeq: 1 INVITE\r\n\r\nTo: body";
+        let mut response = Vec::new();
+        respond(request, b"200 OK", Serial { sender: 1, turn: 2 }, &mut response);
+        assert_eq!(
+            String::from_utf8_lossy(&response),
+            "SIP/2.0 200 OK\r\nRecord-Route: <sip:p2;lr>\r\nRecord-Route: <sip:p1;lr>\r\nVia: SIP/2.0/UDP p\r\n\
+             Via: SIP/2.0/UDP a\r\nTo: <sip:b@h>;tag=b000100000002\r\nFrom: <sip:a@h>;tag=1\r\nCall-ID: 1\r\n\
+             CSeq: 1 INVITE\r\n"
+        );
+        let mut routes = Vec::new();
+        copy_routes(&response, &mut routes);
+        assert_eq!(String::from_utf8_lossy(&routes), "Route: <sip:p1;lr>\r\nRoute: <sip:p2;lr>\r\n");
     }
 }

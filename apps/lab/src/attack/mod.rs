@@ -1,7 +1,9 @@
 //! Floods, contacts that misbehave, and callers with and without a password.
 
+mod credentials;
 pub mod flood;
 pub mod message;
 pub mod peer;
 pub mod script;
 pub mod target;
+mod template;

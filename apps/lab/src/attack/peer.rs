@@ -1,11 +1,11 @@
 //! Callers: a user with a password, or a stranger; requests with retransmissions and credentials.
 
-use super::message::{Draft, status, value};
+use super::credentials::Credentials;
+use super::message::{Draft, copy_routes, respond, status, value};
 use super::script::{T1, bind};
 use super::target::aor;
-use crate::call::{copy_routes, respond};
-use crate::digest::{Algorithm, Credentials};
-use crate::template::Serial;
+use super::template::Serial;
+use crate::digest::Algorithm;
 use anyhow::{Context, Result, bail};
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::time::{Duration, Instant};
@@ -78,7 +78,7 @@ impl Peer {
                 Some(407) => "Proxy-Authorization",
                 Some(_) | None => return Ok((response, cseq)),
             };
-            let credentials = Credentials::for_request(Algorithm::Md5, header, draft.method, draft.uri);
+            let credentials = Credentials::new(Algorithm::Md5, header, draft.method, draft.uri);
             let mut answer = Vec::new();
             if !credentials.answer(user, &response, &mut answer) {
                 bail!("{} {}: the challenge cannot be answered", draft.method, draft.uri);

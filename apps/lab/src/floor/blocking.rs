@@ -12,7 +12,8 @@ use std::thread;
 const BUFFER_BYTES: usize = 65_536;
 
 const REGISTER: &[u8] = b"REGISTER sip:";
-const OK: &[u8] = b"SIP/2.0 200 OK";
+/// Status line of an answer.
+pub(super) const OK: &[u8] = b"SIP/2.0 200 OK";
 const CHALLENGE: &[u8] = b"SIP/2.0 401 Unauthorized\r\nWWW-Authenticate: Digest realm=\"example.org\", \
     nonce=\"00010203040506070809101112131415161718192021\", algorithm=MD5, qop=\"auth\"";
 
@@ -169,7 +170,7 @@ fn is_refused(error: &std::io::Error) -> bool {
 }
 
 /// Writes `bytes` with `line` in place of the first line of each REGISTER.
-fn write_answers(bytes: &[u8], line: &[u8], answers: &mut Vec<u8>) {
+pub(super) fn write_answers(bytes: &[u8], line: &[u8], answers: &mut Vec<u8>) {
     answers.clear();
     let mut rest = bytes;
     while let Some(start) = memmem::find(rest, REGISTER) {

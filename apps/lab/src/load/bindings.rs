@@ -44,19 +44,20 @@ impl Bindings {
 }
 
 /// Registers the users of `config` once each, with the addresses of player `index`, whose generator remains. Notes in `bindings`
-/// those that it began with.
+/// those that it began with. With a `window` as many register at a time, otherwise at a moderate rate.
 ///
 /// # Errors
 /// A user could not be registered; the target does not answer.
 pub(super) fn register(
     config: Config,
+    window: Option<u32>,
     epoll: &Epoll,
     (index, player): (usize, &mut Player),
     stop: &Stop,
     bindings: &mut Vec<Bindings>,
 ) -> Result<()> {
     let count = config.users.count();
-    let shared = exchange(config.clone(), count, epoll, player, stop)?;
+    let shared = exchange(config.clone(), count, window, epoll, player, stop)?;
     let statistics = shared.statistics.into_inner().unwrap_or_else(PoisonError::into_inner);
     if let Some(loss) = statistics.target_loss() {
         bail!("{loss}; it was to register {count} users before the load");
@@ -87,7 +88,7 @@ pub(super) fn remove(bindings: Bindings, epoll: &Epoll, players: &mut [Player]) 
     let Bindings { player, config, count } = bindings;
     let player = players.get_mut(player).ok_or_else(|| anyhow!("a player is missing"))?;
     let config = Config { scenario: Arc::new(Classic::Logout.scenario()?), ..config };
-    let shared = exchange(config, count, epoll, player, &Stop::default())?;
+    let shared = exchange(config, count, None, epoll, player, &Stop::default())?;
     let statistics = shared.statistics.into_inner().unwrap_or_else(PoisonError::into_inner);
     if let Some(loss) = statistics.target_loss() {
         bail!("the bindings of {count} users were not removed: {loss}");
@@ -103,13 +104,23 @@ pub(super) fn remove(bindings: Bindings, epoll: &Epoll, players: &mut [Player]) 
 fn exchange(
     mut config: Config,
     count: u32,
+    window: Option<u32>,
     epoll: &Epoll,
     player: &mut Player,
     stop: &Stop,
 ) -> Result<Shared> {
-    let length = Duration::from_secs_f64(f64::from(count) / REGISTER_RATE);
     let start = now();
-    config.arrivals = Some(Arrivals::new(REGISTER_RATE, Spacing::Fixed, start, length));
+    let (arrivals, length) = match window {
+        None => {
+            let length = Duration::from_secs_f64(f64::from(count) / REGISTER_RATE);
+            (Arrivals::new(REGISTER_RATE, Spacing::Fixed, start, length), length)
+        }
+        Some(size) => {
+            let arrivals = Arrivals::window(size.min(count), start, REGISTER_TIME_MAX);
+            (arrivals.at_most(count.into()), REGISTER_TIME_MAX)
+        }
+    };
+    config.arrivals = Some(arrivals);
     let target: SocketAddr = config.remote;
     player.generator = Some(Generator::new(config, &seed()?, start));
     player.restart_counters();
@@ -126,3 +137,5 @@ fn outcomes(statistics: &Statistics) -> String {
 
 /// Registrations before and after the load, per second.
 const REGISTER_RATE: f64 = 2_000.0;
+/// Longest time for registrations in a closed loop.
+const REGISTER_TIME_MAX: Duration = Duration::from_secs(600);

@@ -1,7 +1,8 @@
 //! Health of a generator that is run in simulated time, so that no machine makes it slow.
 
-use super::{Arrivals, Classic, Config, Delay, Generator, Spacing, Statistics, Timers, Users, WireCounters};
+use super::{Arrivals, Config, Delay, Generator, Spacing, Statistics, Timers, Users, WireCounters};
 use ringway_load::Action;
+use ringway_load::Classic;
 use ringway_sansio::{Context, Flow, Instant, ListenerId, Node, Outbox, Received, Seed, Transport};
 use ringway_sip::{HeaderName, Limits, Message, MessageWriter};
 use std::collections::VecDeque;

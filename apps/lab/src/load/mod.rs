@@ -1,4 +1,5 @@
-//! Open-loop load: the generators of `ringway-load` on sockets and threads.
+//! Load: the generators of `ringway-load` on sockets and threads, in an open loop ([`Session::start`]) or in a closed one
+//! ([`Session::start_window`]).
 //!
 //! Each thread plays callers and, for calls, callees, with sockets of its own. Results are in [`Statistics`], times in
 //! histograms of microseconds.
@@ -22,6 +23,7 @@ mod streams;
 mod target;
 mod thread;
 mod timeline;
+mod tls;
 mod tokens;
 mod wire_counters;
 
@@ -32,15 +34,16 @@ pub use media::MediaStatistics;
 pub use plan::{Files, Flow, Plan};
 pub use statistics::{Delay, Health, LAG_ATTEMPTS_MIN, Statistics};
 pub use timeline::Slot;
+pub use tls::LoadTls;
 pub use wire_counters::WireCounters;
 
 use crate::machine;
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use bindings::Bindings;
 use media::MediaThread;
 use player::Player;
 use ringway_linux::sys::{Epoll, raise_open_files};
-use ringway_load::{Arrivals, Classic, Config, Counters, Generator, Outcome};
+use ringway_load::{Arrivals, Config, Counters, Generator, Outcome};
 pub use ringway_load::{
     ConnectionUse, CryptoSuite, Length, MediaUse, Scenario, Spacing, User, Users, UsersError,
 };
@@ -56,13 +59,25 @@ use std::time::Duration;
 use target::Heard;
 use thread::play;
 
+/// Waiting of a thread for packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waiting {
+    /// It sleeps until there are some.
+    Asleep,
+    /// It looks for them all the time.
+    Spinning,
+    /// It looks for them, and sleeps for a short time if there are none. They do not end the sleep.
+    Napping,
+    /// It looks for them, and sends what is due, once in this interval, as SIPp does in a millisecond.
+    Ticking(Duration),
+}
+
 /// State of a run that its threads share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     /// No attempt is started any more.
     is_stopped: Arc<AtomicBool>,
-    /// Threads look for packets all the time in place of sleeping.
-    is_spinning: bool,
+    waiting: Waiting,
     heard: Heard,
     statistics: Mutex<Statistics>,
 }
@@ -71,23 +86,47 @@ impl Shared {
     /// State of a run whose attempts are planned from `start` on, for `length`.
     fn new(start: Instant, length: Duration) -> Self {
         let statistics = Mutex::new(Statistics::new(start, length));
-        Self { is_stopped: Arc::default(), is_spinning: false, heard: Heard::new(start), statistics }
+        Self { is_stopped: Arc::default(), waiting: Waiting::Asleep, heard: Heard::new(start), statistics }
     }
 }
 
 /// Sockets and registered users, for one load after another.
 pub struct Session {
     plan: Plan,
-    is_spinning: bool,
+    waiting: Waiting,
     companies: Vec<Company>,
 }
 
-/// Players of a thread, which one epoll watches. The first one is the caller.
+/// Side of a session that makes a load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The callers. Called users answer them.
+    Callers,
+    /// The called users, with the sockets, Call-IDs and CSeqs of their registration.
+    Called,
+}
+
+/// Closed loop: a number of attempts is open at any time, each begun when another one ends.
+#[derive(Clone, Copy, Debug)]
+pub struct Window {
+    /// Number of open attempts, of each thread.
+    pub size: u32,
+    /// Time during which attempts are begun.
+    pub length: Duration,
+    /// Maximum number of attempts, of each thread.
+    pub attempts: u64,
+}
+
+/// Players of a thread, which one epoll watches. The first one is the caller, the second one the called users.
 struct Company {
     /// Plan of the thread.
     plan: Plan,
     epoll: Arc<Epoll>,
     players: Vec<Player>,
+    /// Generator that has registered the called users, while another one answers calls.
+    registering: Option<Generator>,
+    /// Side that makes the load.
+    side: Side,
     /// Media of the players' calls, until its thread is started.
     media: Option<MediaThread>,
     /// Bindings that were made before the load.
@@ -128,7 +167,7 @@ impl Session {
         plan.check()?;
         raise_open_files().context("raise the limit of open files")?;
         let mark = mark()?;
-        let mut session = Self { plan: plan.clone(), is_spinning: false, companies: Vec::new() };
+        let mut session = Self { plan: plan.clone(), waiting: Waiting::Asleep, companies: Vec::new() };
         for index in 0..plan.threads {
             let (company, registered) = Company::open(plan.of_thread(index)?, mark, stop)?;
             session.companies.push(company);
@@ -170,7 +209,19 @@ impl Session {
     /// [`Health`] says that it is the bottleneck.
     #[must_use]
     pub fn spinning(self) -> Self {
-        Self { is_spinning: true, ..self }
+        Self { waiting: Waiting::Spinning, ..self }
+    }
+
+    /// Lets the threads nap when there is nothing to receive. Waking a generator that sleeps on its sockets would be charged to
+    /// the server, and more often to a slow one than to a fast one.
+    #[must_use]
+    pub fn napping(self) -> Self {
+        Self { waiting: Waiting::Napping, ..self }
+    }
+
+    /// Its threads look at their sockets and their clock once in `tick`: packets in both directions wait for it.
+    pub fn ticking(self, tick: Duration) -> Self {
+        Self { waiting: Waiting::Ticking(tick), ..self }
     }
 
     /// Starts a load of `rate` attempts a second for `length`, otherwise as planned.
@@ -180,13 +231,41 @@ impl Session {
     pub fn start(self, rate: f64, length: Duration) -> Result<Run> {
         let plan = Plan { rate, length, ..self.plan };
         plan.check()?;
-        let start = now() + START_DELAY;
-        let shared = Arc::new(Shared { is_spinning: self.is_spinning, ..Shared::new(start, length) });
-        let mut threads = Vec::new();
-        for (index, mut company) in (0_u32..).zip(self.companies) {
+        let (spacing, rate_each) = (plan.spacing, rate / f64::from(plan.threads));
+        Self { plan, ..self }.start_side(Side::Callers, None, length, |start, index| {
             // The threads take turns.
             let first = start + Duration::from_secs_f64(f64::from(index) / rate).min(length);
-            company.start(first, rate / f64::from(plan.threads), length)?;
+            Arrivals::new(rate_each, spacing, first, length)
+        })
+    }
+
+    /// Starts a closed loop of `side` with a scenario.
+    ///
+    /// # Errors
+    /// More open attempts than users, a scenario or a side that does not call, no threads.
+    pub fn start_window(self, side: Side, scenario: &Arc<Scenario>, window: Window) -> Result<Run> {
+        let Window { size, length, attempts } = window;
+        let users = if side == Side::Callers { &self.plan.users } else { &self.plan.peers };
+        ensure!(size <= users.count() / self.plan.threads, "{size} open attempts need as many users");
+        ensure!(scenario.is_caller(), "the scenario of a load begins with a sent message");
+        self.start_side(side, Some(scenario), length, |start, _| {
+            Arrivals::window(size, start, length).at_most(attempts)
+        })
+    }
+
+    fn start_side(
+        self,
+        side: Side,
+        scenario: Option<&Arc<Scenario>>,
+        length: Duration,
+        arrivals: impl Fn(Instant, u32) -> Arrivals,
+    ) -> Result<Run> {
+        let plan = self.plan;
+        let start = now() + START_DELAY;
+        let shared = Arc::new(Shared { waiting: self.waiting, ..Shared::new(start, length) });
+        let mut threads = Vec::new();
+        for (index, mut company) in (0_u32..).zip(self.companies) {
+            company.start(side, scenario, arrivals(start, index))?;
             if plan.media != MediaUse::None && company.media.is_none() {
                 bail!("a session makes one load with media; open another");
             }
@@ -233,7 +312,7 @@ impl Run {
             self.threads.into_iter().map(|thread| thread.join().unwrap_or_else(panicked)).collect();
         let companies = companies.into_iter().collect::<Result<Vec<_>>>()?;
         let statistics = self.shared.statistics.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Ok((statistics, Session { plan: self.plan, is_spinning: self.shared.is_spinning, companies }))
+        Ok((statistics, Session { plan: self.plan, waiting: self.shared.waiting, companies }))
     }
 }
 
@@ -244,7 +323,7 @@ impl Company {
         let epoll = Arc::new(Epoll::new().context("create an epoll")?);
         let (mut bindings, mut registered) = (Vec::new(), Ok(()));
         let mut players = vec![Player::open(&plan, &epoll, 0, now())?];
-        let mut media = None;
+        let (mut media, mut registering) = (None, None);
         if let Some(scenario) = plan.callee()? {
             let mut callee = Player::open(&plan, &epoll, 1, now())?;
             if plan.media != MediaUse::None {
@@ -260,26 +339,35 @@ impl Company {
             let config = callee_config(&plan, &callee)?;
             if !plan.is_direct {
                 let player = (players.len(), &mut callee);
-                registered = bindings::register(config.clone(), &epoll, player, stop, &mut bindings);
+                let window = plan.register_window;
+                registered = bindings::register(config.clone(), window, &epoll, player, stop, &mut bindings);
             }
-            callee.generator = Some(Generator::new(Config { scenario, ..config }, &seed()?, now()));
+            let answering = Generator::new(Config { scenario, ..config }, &seed()?, now());
+            registering = callee.generator.replace(answering);
             players.push(callee);
         }
         if plan.has_bindings()
             && let Some(caller) = players.first_mut()
         {
             let config = caller_config(&plan, caller)?;
-            registered = bindings::register(config, &epoll, (0, caller), stop, &mut bindings);
+            let window = plan.register_window;
+            registered = bindings::register(config, window, &epoll, (0, caller), stop, &mut bindings);
         }
-        Ok((Self { plan, epoll, players, media, bindings }, registered))
+        Ok((Self { plan, epoll, players, registering, side: Side::Callers, media, bindings }, registered))
     }
 
-    /// Plans the attempts of the caller.
-    fn start(&mut self, first: Instant, rate: f64, length: Duration) -> Result<()> {
+    /// Plans the attempts of a side, of the scenario of the plan if there is no other one.
+    fn start(&mut self, side: Side, scenario: Option<&Arc<Scenario>>, arrivals: Arrivals) -> Result<()> {
+        self.side = side;
+        if side == Side::Called {
+            self.swap_called();
+        }
         let Self { plan, players, .. } = self;
-        let arrivals = Arrivals::new(rate, plan.spacing, first, length);
-        let scenario = plan.caller()?;
-        if let Some(caller) = players.first_mut() {
+        let scenario = scenario.map_or_else(|| plan.caller(), |scenario| Ok(Arc::clone(scenario)))?;
+        if side == Side::Called {
+            let called = players.get_mut(1).and_then(|called| called.generator.as_mut());
+            called.context("the called users have not registered")?.continue_with(&scenario, arrivals);
+        } else if let Some(caller) = players.first_mut() {
             match &mut caller.generator {
                 // It has registered the users, or made an earlier load.
                 Some(generator) => generator.continue_with(&scenario, arrivals),
@@ -294,15 +382,26 @@ impl Company {
         Ok(())
     }
 
+    /// Exchanges the generator that answers for the called users with the one that has registered them.
+    fn swap_called(&mut self) {
+        if let Some(called) = self.players.get_mut(1) {
+            std::mem::swap(&mut called.generator, &mut self.registering);
+        }
+    }
+
     /// Plays until the caller has no attempt left.
     fn play(mut self, index: u32, shared: &Arc<Shared>) -> Result<Self> {
-        let Self { plan, epoll, players, media, bindings: _ } = &mut self;
+        let Self { plan, epoll, players, media, side, .. } = &mut self;
         let media = media.take().map(|media| media.start(index, shared)).transpose()?;
-        let played = play(players, epoll, plan.target, shared);
+        let playing = if *side == Side::Called { players.get_mut(1..) } else { Some(players.as_mut_slice()) };
+        let played = play(playing.unwrap_or_default(), epoll, plan.target, shared);
         // The thread of the media ends when nothing is left that reports calls to it.
         players.iter_mut().for_each(|player| player.media = None);
         if let Some(thread) = media {
             thread.join().map_err(|_| anyhow!("a media thread of the load generator panicked"))??;
+        }
+        if self.side == Side::Called {
+            self.swap_called();
         }
         played.map(|()| self)
     }
@@ -312,7 +411,7 @@ impl Company {
 fn caller_config(plan: &Plan, player: &Player) -> Result<Config> {
     let locals = player.locals()?;
     Ok(Config {
-        scenario: Arc::new(Classic::Register.scenario()?),
+        scenario: plan.registration()?,
         users: plan.users.clone(),
         peers: plan.peers.clone(),
         domain: plan.domain.clone(),

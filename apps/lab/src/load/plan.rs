@@ -3,6 +3,7 @@
 use super::address::local_towards;
 use super::locals::{Locals, may_send};
 use super::streams::CONNECTIONS_MAX;
+use super::tls::LoadTls;
 use anyhow::{Context, Result, bail};
 use ringway_load::{Classic, ConnectionUse, Keyword, Length, MediaUse, Scenario, Spacing, Step, Users};
 use ringway_sansio::Transport;
@@ -20,6 +21,8 @@ pub struct Plan {
     pub is_direct: bool,
     /// Transport to the server.
     pub transport: Transport,
+    /// TLS; needed for [`Transport::Tls`].
+    pub tls: Option<LoadTls>,
     /// Connections of the callers over a stream transport. Called users have one each, unless they share one.
     pub connections: ConnectionUse,
     /// True if requests inside a dialog without routes go to the target too: the server is an outbound proxy.
@@ -55,6 +58,8 @@ pub struct Plan {
     pub ring: Length,
     /// Talk time.
     pub talk: Length,
+    /// Number of users who register at a time before the load; `None`: they register at a moderate rate.
+    pub register_window: Option<u32>,
     /// Time between the registration of users before the load and the load, in which a server writes their bindings.
     pub settle: Duration,
     /// Media streams of the calls.
@@ -69,6 +74,7 @@ pub struct Files {
     name: String,
     caller: Arc<Scenario>,
     callee: Option<Arc<Scenario>>,
+    registration: Option<Arc<Scenario>>,
 }
 
 /// Kind of attempts.
@@ -151,7 +157,13 @@ impl Files {
         if callee.as_ref().is_some_and(Scenario::is_caller) {
             bail!("the scenario of the called user begins with a sent message: it is that of a caller");
         }
-        Ok(Self { name, caller: Arc::new(caller), callee: callee.map(Arc::new) })
+        Ok(Self { name, caller: Arc::new(caller), callee: callee.map(Arc::new), registration: None })
+    }
+
+    /// Sets the scenario of the called users' registration before the load.
+    #[must_use]
+    pub fn with_registration(self, scenario: Arc<Scenario>) -> Self {
+        Self { registration: Some(scenario), ..self }
     }
 
     /// True if the caller's messages name a called user.
@@ -170,6 +182,7 @@ impl Plan {
             target,
             is_direct: false,
             transport: Transport::Udp,
+            tls: None,
             connections: ConnectionUse::Shared,
             is_outbound_proxy: false,
             allowed_hosts: Vec::new(),
@@ -187,6 +200,7 @@ impl Plan {
             threads: 1,
             ring: Length::Fixed(Duration::ZERO),
             talk: Length::Fixed(Duration::ZERO),
+            register_window: None,
             settle: Duration::ZERO,
             media: MediaUse::None,
             timers: Timers::default(),
@@ -235,6 +249,9 @@ impl Plan {
         }
         if self.is_direct && (self.transport != Transport::Udp || !self.has_callees()) {
             bail!("generator against generator needs UDP and a flow with called users");
+        }
+        if self.transport.is_secure() != self.tls.is_some() {
+            bail!("the transport {} and the certificates for TLS do not go together", self.transport);
         }
         self.check_connections()
     }
@@ -304,6 +321,14 @@ impl Plan {
                 let callee = self.flow.callee(self.ring).map(|callee| callee.scenario_with(self.media));
                 Ok(callee.transpose()?.map(Arc::new))
             }
+        }
+    }
+
+    /// Scenario of the registrations before the load.
+    pub(crate) fn registration(&self) -> Result<Arc<Scenario>> {
+        match self.files.as_ref().and_then(|files| files.registration.as_ref()) {
+            Some(registration) => Ok(Arc::clone(registration)),
+            None => Ok(Arc::new(Classic::Register.scenario()?)),
         }
     }
 

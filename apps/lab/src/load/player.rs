@@ -6,7 +6,6 @@ use super::media::MediaSide;
 use super::plan::Plan;
 use super::sockets::Sockets;
 use super::tokens::Place;
-use super::wire_counters::WireCounters;
 use anyhow::Result;
 use ringway_linux::sys::{Epoll, Ready};
 use ringway_load::{Action, Counters, Generator};
@@ -38,7 +37,14 @@ impl Player {
     pub(crate) fn open(plan: &Plan, epoll: &Arc<Epoll>, number: u8, now: Instant) -> Result<Self> {
         let allowed = plan.allowed_hosts.as_slice().into();
         let watched = (epoll, number);
-        let sockets = Sockets::open(plan.transport, &plan.locals(), plan.target, allowed, watched, now)?;
+        let sockets = Sockets::open(
+            (plan.transport, plan.tls.as_ref()),
+            &plan.locals(),
+            plan.target,
+            allowed,
+            watched,
+            now,
+        )?;
         Ok(Self { number, generator: None, sockets, media: None, earlier: Counters::default() })
     }
 
@@ -50,8 +56,7 @@ impl Player {
     /// Counts from here on.
     pub(crate) fn restart_counters(&mut self) {
         self.earlier = self.generator.as_ref().map(Generator::counters).unwrap_or_default();
-        let connections = self.sockets.counters.connections;
-        self.sockets.counters = WireCounters { connections, ..WireCounters::default() };
+        self.sockets.restart_counters();
     }
 
     /// Counters of the generator since the start of the load.
@@ -71,7 +76,7 @@ impl Player {
 
     /// Number of received messages that are not SIP.
     pub(crate) fn foreign(&self) -> u64 {
-        self.sockets.counters.broken + self.counters().malformed
+        self.sockets.counters().broken + self.counters().malformed
     }
 
     /// Number of open attempts.

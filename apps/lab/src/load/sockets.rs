@@ -4,12 +4,15 @@ use super::datagrams::{Batches, Datagrams};
 use super::input::Input;
 use super::locals::{Locals, may_send};
 use super::streams::Streams;
+use super::tls::LoadTls;
 use super::tokens::Place;
 use super::wire_counters::WireCounters;
-use anyhow::Result;
+use anyhow::{Context as _, Result};
+use ringway_linux::BoxedLayer;
 use ringway_linux::sys::{Epoll, Ready};
 use ringway_sansio::{ConnectionId, Event, Instant, Outbox, Transport};
-use ringway_stream::PassThrough;
+use ringway_stream::{Origin, PassThrough};
+use ringway_tls::{TlsCounters, TlsCounts};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -17,31 +20,79 @@ use std::sync::Arc;
 pub(crate) struct Sockets {
     kind: Kind,
     allowed: Arc<[IpAddr]>,
-    pub(crate) counters: WireCounters,
+    counters: WireCounters,
+    tls: Option<Tls>,
+}
+
+/// Counters of TLS handshakes, and their values at the start of the load.
+struct Tls {
+    counters: Arc<TlsCounters>,
+    earlier: TlsCounts,
 }
 
 enum Kind {
     Datagrams(Datagrams),
-    Streams(Box<Streams<PassThrough>>),
+    Streams(Box<Streams<BoxedLayer>>),
 }
 
 impl Sockets {
-    /// Opens sockets for packets to `target` and to the hosts that are allowed.
+    /// Opens sockets for packets to `target` and to the hosts that are allowed. Connections that are opened have the layer of
+    /// `tls`, if it is there; accepted ones have none.
     pub(crate) fn open(
-        transport: Transport,
+        (transport, tls): (Transport, Option<&LoadTls>),
         locals: &Locals,
         target: SocketAddr,
         allowed: Arc<[IpAddr]>,
         (epoll, player): (&Arc<Epoll>, u8),
         now: Instant,
     ) -> Result<Self> {
+        let mut counters = None;
         let kind = match transport {
             Transport::Udp => Kind::Datagrams(Datagrams::open(locals, target, epoll, player)?),
             Transport::Tcp | Transport::Tls | Transport::Ws | Transport::Wss => {
-                Kind::Streams(Streams::open(locals, (epoll, player), Box::new(|_| PassThrough), now)?.into())
+                let layers = tls.map(LoadTls::layers);
+                let name = tls.and_then(LoadTls::name).map(str::to_owned);
+                if let Some(layers) = &layers {
+                    layers.client(target, name.as_deref()).context("the name of the server is not valid")?;
+                    counters =
+                        Some(Tls { counters: Arc::clone(layers.counters()), earlier: TlsCounts::default() });
+                }
+                let layer = move |origin: Origin| -> BoxedLayer {
+                    let tls = layers.as_ref().filter(|_| origin == Origin::Dialled);
+                    match tls.and_then(|tls| tls.client(target, name.as_deref())) {
+                        Some(layer) => Box::new(layer),
+                        None => Box::new(PassThrough),
+                    }
+                };
+                let watched = (epoll, player);
+                Kind::Streams(Streams::open(transport, locals, watched, Box::new(layer), now)?.into())
             }
         };
-        Ok(Self { kind, allowed, counters: WireCounters::default() })
+        Ok(Self { kind, allowed, counters: WireCounters::default(), tls: counters })
+    }
+
+    /// Counters since the start of the load.
+    pub(crate) fn counters(&self) -> WireCounters {
+        let Some(Tls { counters, earlier }) = &self.tls else { return self.counters };
+        let now = counters.counts();
+        let failed = |counts: &TlsCounts| {
+            counts.tls_failed_certificate + counts.tls_failed_parameters + counts.tls_failed_protocol
+        };
+        WireCounters {
+            tls_full: now.tls_dialled_full - earlier.tls_dialled_full,
+            tls_resumed: now.tls_dialled_resumed - earlier.tls_dialled_resumed,
+            tls_failed: failed(&now) - failed(earlier),
+            ..self.counters
+        }
+    }
+
+    /// Counts from here on.
+    pub(crate) fn restart_counters(&mut self) {
+        let connections = self.counters.connections;
+        self.counters = WireCounters { connections, ..WireCounters::default() };
+        if let Some(tls) = &mut self.tls {
+            tls.earlier = tls.counters.counts();
+        }
     }
 
     /// Addresses of the sockets that packets of peers arrive at.

@@ -79,6 +79,11 @@ pub struct Health {
 impl Health {
     /// Reason why the results say more about the generator than about the server.
     pub fn bottleneck(&self) -> Option<String> {
+        self.bottleneck_in(Duration::ZERO)
+    }
+
+    /// The same for a load whose attempts wait for a tick.
+    pub fn bottleneck_in(&self, tick: Duration) -> Option<String> {
         if self.dropped > 0 {
             return Some(format!("{} planned attempts were not started", self.dropped));
         }
@@ -88,7 +93,7 @@ impl Health {
                 self.missed_connections
             ));
         }
-        if self.judges_lag() && self.lag_p99 > LAG_P99_MAX {
+        if self.judges_lag() && self.lag_p99 > LAG_P99_MAX + tick {
             let lag = self.lag_p99.as_secs_f64() * 1e3;
             return Some(format!("attempts started up to {lag:.1} ms late (99th percentile)"));
         }

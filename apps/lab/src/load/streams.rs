@@ -26,6 +26,7 @@ use std::sync::Arc;
 
 /// Listening sockets and connections. `L` is the layer of opened and accepted connections.
 pub(crate) struct Streams<L> {
+    transport: Transport,
     player: u8,
     epoll: Arc<Epoll>,
     listening: Vec<(TcpListener, SocketAddr)>,
@@ -61,6 +62,7 @@ impl<L: Layer> Streams<L> {
     /// Listens at `locals` on free ports, watched by `epoll` with tokens of `player`. `layer` creates the layer of each
     /// connection.
     pub(crate) fn open(
+        transport: Transport,
         locals: &Locals,
         (epoll, player): (&Arc<Epoll>, u8),
         layer: NewLayer<L>,
@@ -76,6 +78,7 @@ impl<L: Layer> Streams<L> {
             listening.push((socket, address));
         }
         Ok(Self {
+            transport,
             player,
             epoll: Arc::clone(epoll),
             listening,
@@ -113,7 +116,7 @@ impl<L: Layer> Streams<L> {
             match accept(socket.as_fd()) {
                 Ok((_, peer)) if !is_permitted(peer) => counters.not_permitted += 1,
                 Ok((fd, peer)) => {
-                    let flow = flow(ListenerId(index as u8), Flow::canonical(peer));
+                    let flow = flow(self.transport, ListenerId(index as u8), Flow::canonical(peer));
                     match self.insert(TcpStream::from(fd), flow, None, Origin::Accepted, now, counters) {
                         Some(_) => counters.accepted += 1,
                         None => counters.over_limit += 1,
@@ -299,7 +302,7 @@ impl<L: Layer> Streams<L> {
         let key = self.connections.next_key();
         // A connection without a number of the generator gets the ID of its slot.
         let id = number.unwrap_or_else(|| slot_id(key));
-        let flow = Flow { connection: Some(id), ..flow(to.listener, to.remote) };
+        let flow = Flow { connection: Some(id), ..flow(self.transport, to.listener, to.remote) };
         let framer = SipFramer::new(MESSAGE_BYTES_MAX);
         let stream = Stream::new(socket, flow, origin, framer, (self.layer)(origin), now);
         let watched = token(self.player, Place::Connection(key));
@@ -412,8 +415,8 @@ fn listen(local: IpAddr) -> std::io::Result<TcpListener> {
     Ok(socket)
 }
 
-const fn flow(listener: ListenerId, remote: SocketAddr) -> Flow {
-    Flow { transport: Transport::Tcp, listener, remote, connection: None, host: HostNameId::NONE }
+const fn flow(transport: Transport, listener: ListenerId, remote: SocketAddr) -> Flow {
+    Flow { transport, listener, remote, connection: None, host: HostNameId::NONE }
 }
 
 /// ID of a connection that the generator has no number for.

@@ -50,7 +50,7 @@ impl<L: Layer> Side<L> {
     fn new(layer: NewLayer<L>) -> Self {
         let locals = Locals { first: Ipv4Addr::LOCALHOST.into(), sources: 1, sockets: 1 };
         let epoll = Arc::new(Epoll::new().unwrap());
-        let streams = Streams::open(&locals, (&epoll, 0), layer, now()).unwrap();
+        let streams = Streams::open(Transport::Tcp, &locals, (&epoll, 0), layer, now()).unwrap();
         let counters = WireCounters::default();
         Self { streams, epoll, counters, received: Vec::new(), events: Vec::new() }
     }

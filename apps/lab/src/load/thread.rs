@@ -4,7 +4,7 @@ use super::datagrams::Batches;
 use super::player::{Buffers, Player};
 use super::target::TargetWatch;
 use super::tokens::read_token;
-use super::{Shared, exact_timers, now};
+use super::{Shared, Waiting, exact_timers, now};
 use crate::machine;
 use anyhow::{Context as _, Result};
 use ringway_linux::sys::{Epoll, ReadyList};
@@ -63,8 +63,13 @@ pub(crate) fn play(players: &mut [Player], epoll: &Epoll, target: SocketAddr, sh
                 return Ok(());
             }
         }
+        match shared.waiting {
+            Waiting::Napping if ready.is_empty() => std::thread::sleep(NAP),
+            Waiting::Ticking(tick) => std::thread::sleep((now + tick).since(super::now())),
+            Waiting::Napping | Waiting::Asleep | Waiting::Spinning => {}
+        }
         let next = players.iter().filter_map(Player::next_due).min();
-        let wait_max = if shared.is_spinning { Duration::ZERO } else { WAIT_MAX };
+        let wait_max = if shared.waiting == Waiting::Asleep { WAIT_MAX } else { Duration::ZERO };
         let left = next.map_or(wait_max, |at| at.since(super::now())).min(wait_max);
         epoll.wait_exact(&mut ready, left).context("wait for packets")?;
     }
@@ -144,7 +149,7 @@ impl Thread<'_> {
 
     /// Ends the run if the target does not answer.
     fn look_at_target(&mut self, players: &[Player], now: Instant) {
-        let refused = players.iter().map(|player| player.sockets.counters.refused).sum();
+        let refused = players.iter().map(|player| player.sockets.counters().refused).sum();
         self.watch.refusals(refused, now);
         self.watch.foreign(players.iter().map(Player::foreign).sum());
         if let Some(loss) = self.watch.loss(&self.shared.heard, now)
@@ -166,11 +171,13 @@ impl Thread<'_> {
         let mut statistics = self.shared.statistics.lock().unwrap_or_else(PoisonError::into_inner);
         self.reports.drain(..).for_each(|report| statistics.add(&report));
         let open = players.first().map_or(0, Player::open_attempts);
-        let counters = players.iter().map(|player| (player.counters(), player.sockets.counters));
+        let counters = players.iter().map(|player| (player.counters(), player.sockets.counters()));
         statistics.set_thread(std::thread::current().id(), counters, open, cpu_ns, self.load.share);
     }
 }
 
+/// Sleep of a generator in a closed loop that received nothing: a fraction of the time that any server needs for a window.
+const NAP: Duration = Duration::from_micros(40);
 /// Longest sleep, so that a stop is noticed.
 const WAIT_MAX: Duration = Duration::from_millis(100);
 /// Time for late responses after the last attempt.

@@ -28,6 +28,12 @@ pub struct WireCounters {
     pub over_limit: u64,
     /// Connections that were not opened because the local address had no free port.
     pub no_port: u64,
+    /// Full TLS handshakes.
+    pub tls_full: u64,
+    /// Resumed TLS handshakes.
+    pub tls_resumed: u64,
+    /// Failed TLS handshakes.
+    pub tls_failed: u64,
 }
 
 impl AddAssign for WireCounters {
@@ -43,5 +49,8 @@ impl AddAssign for WireCounters {
         self.broken += other.broken;
         self.over_limit += other.over_limit;
         self.no_port += other.no_port;
+        self.tls_full += other.tls_full;
+        self.tls_resumed += other.tls_resumed;
+        self.tls_failed += other.tls_failed;
     }
 }

@@ -46,6 +46,8 @@ pub(crate) struct Config {
     pub(crate) admin: AdminConfig,
     pub(crate) log: Log,
     pub(crate) tls: TlsFiles,
+    /// Origins whose pages may connect by WebSocket; empty: all.
+    pub(crate) websocket_origins: Vec<String>,
 }
 
 /// `[store]`

@@ -12,6 +12,7 @@ use std::path::Path;
 const WORKERS_MAX: u32 = 255;
 const CONNECTIONS: Connections = Connections { default: 20_000, range: 1..=1_000_000, per_source: Some(100) };
 const ADMIN_PORT: u16 = 8060;
+const ORIGINS_MAX: usize = 1000;
 const TOKEN_BYTES_MAX: usize = 255;
 
 pub(super) fn read(text: &str, file: Option<&Path>) -> Result<Config, Vec<ConfigError>> {
@@ -23,6 +24,7 @@ pub(super) fn read(text: &str, file: Option<&Path>) -> Result<Config, Vec<Config
         let config = Config {
             file: file.map(Path::to_owned),
             tls: super::tls::read(reader, top, &listen),
+            websocket_origins: websocket(reader, top),
             listen,
             workers: top.number(reader, "workers", 0, 0..=WORKERS_MAX) as u16,
             store: store(reader, top),
@@ -82,6 +84,22 @@ fn location(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) {
         reader.error(at, section.path("url"), format!("{text:?} {why}; give \"local:\""));
     }
     section.finish(reader);
+}
+
+fn websocket(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> Vec<String> {
+    let mut section = top.section(reader, "websocket");
+    let mut origins = Vec::new();
+    for (text, at) in section.texts(reader, "origins").unwrap_or_default() {
+        let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+        if host.is_none_or(|host| host.is_empty() || host.contains('/')) || origins.len() >= ORIGINS_MAX {
+            let message =
+                format!("{text:?} is no origin; write as \"https://phone.example.org\", at most 1000");
+            reader.error(at, section.path("origins"), message);
+        }
+        origins.push(text.to_owned());
+    }
+    section.finish(reader);
+    origins
 }
 
 fn admin(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> AdminConfig {

@@ -128,7 +128,22 @@ pub(crate) struct LoadArgs {
     /// Transport to the server
     #[arg(long, value_enum, default_value_t = TransportArg::Udp)]
     pub(crate) transport: TransportArg,
-    /// Connections of the callers over TCP; called users have one each, unless they share one
+    /// Certificate authorities of the server for TLS, PEM [default: those of the operating system]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ca: Option<PathBuf>,
+    /// Name that the server's certificate must have [default: its address]
+    #[arg(long, value_name = "HOST")]
+    pub(crate) server_name: Option<String>,
+    /// Certificate chain of the generator for TLS, PEM
+    #[arg(long, value_name = "FILE", requires = "private_key")]
+    pub(crate) certificate: Option<PathBuf>,
+    /// Private key of --certificate, PEM
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    pub(crate) private_key: Option<PathBuf>,
+    /// Make a full TLS handshake on every connection
+    #[arg(long)]
+    pub(crate) no_resumption: bool,
+    /// Connections of the callers over TCP and TLS; called users have one each, unless they share one
     #[arg(long, value_enum, default_value_t = ConnectionsArg::Shared)]
     pub(crate) connections: ConnectionsArg,
     /// Send requests inside a call to the server even if it records no route
@@ -276,6 +291,8 @@ pub(crate) enum TransportArg {
     Udp,
     /// TCP
     Tcp,
+    /// TLS over TCP
+    Tls,
 }
 
 impl TransportArg {
@@ -284,6 +301,7 @@ impl TransportArg {
         match self {
             Self::Udp => Transport::Udp,
             Self::Tcp => Transport::Tcp,
+            Self::Tls => Transport::Tls,
         }
     }
 }

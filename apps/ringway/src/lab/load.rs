@@ -6,10 +6,16 @@ use super::view::{self, Snapshot};
 use super::{note, scenario, users};
 use crate::failure::Failure;
 use crate::output;
-use ringway_lab::load::{Plan, Run, Session, Spacing, Statistics, Stop, Timers, local_towards, resolve};
+use ringway_lab::load::{
+    LoadTls, Plan, Run, Session, Spacing, Statistics, Stop, Timers, local_towards, resolve,
+};
 use ringway_lab::process;
 use ringway_lab::times::SECONDS_MAX;
 use ringway_linux::signals::{Signal, watch};
+use ringway_tls::{Observer, PeerCa, Role, TlsFiles};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -170,6 +176,7 @@ fn plan(args: &LoadArgs) -> Result<Plan, Failure> {
         resolve(&args.target, &args.allow_remote).map_err(|error| Failure::usage(error.to_string()))?;
     Ok(Plan {
         transport: args.transport.transport(),
+        tls: tls(args)?,
         connections: args.connections.connections(),
         is_outbound_proxy: args.outbound_proxy,
         allowed_hosts: args.allow_remote.clone(),
@@ -188,6 +195,34 @@ fn plan(args: &LoadArgs) -> Result<Plan, Failure> {
         timers: Timers { t1: args.t1, ..Timers::default() },
         ..Plan::new(target, flow, users, peers)
     })
+}
+
+/// Certificates for TLS.
+fn tls(args: &LoadArgs) -> Result<Option<LoadTls>, Failure> {
+    if !args.transport.transport().is_secure() {
+        return Ok(None);
+    }
+    let defaults = TlsFiles::default();
+    let files = TlsFiles {
+        certificate: args.certificate.clone().zip(args.private_key.clone()),
+        peer_ca: args.ca.clone().map_or(PeerCa::System, PeerCa::File),
+        session_timeout: defaults.session_timeout.filter(|_| !args.no_resumption),
+        ..defaults
+    };
+    let loaded = LoadTls::load(&files, args.server_name.clone(), Arc::new(FirstFailure::default()));
+    loaded.map(Some).map_err(|error| Failure::usage(format!("{error:#}")))
+}
+
+/// Reports the first failed handshake; the others are counted.
+#[derive(Default)]
+struct FirstFailure(AtomicBool);
+
+impl Observer for FirstFailure {
+    fn failed(&self, remote: SocketAddr, _role: Role, reason: &str) {
+        if !self.0.swap(true, Ordering::Relaxed) {
+            eprintln!("ringway: TLS with {remote} failed: {reason}");
+        }
+    }
 }
 
 /// Number of bindings whose removal takes a second or more.

@@ -138,6 +138,13 @@ impl Result<'_> {
                 wire.opened, wire.accepted, wire.not_opened, wire.closed_by_peer, wire.broken
             ));
         }
+        if plan.transport.is_secure() {
+            let wire = statistics.wire();
+            lines.push(format!(
+                "  TLS          {} full handshakes, {} resumed, {} failed",
+                wire.tls_full, wire.tls_resumed, wire.tls_failed
+            ));
+        }
         if let Some(us) = self.server_us() {
             lines.push(format!("  server  {us:.1} µs of CPU for each attempt"));
         }
@@ -245,6 +252,9 @@ fn connections(statistics: &Statistics) -> Value {
         "broken": wire.broken,
         "over_limit": wire.over_limit,
         "no_port": wire.no_port,
+        "tls_full": wire.tls_full,
+        "tls_resumed": wire.tls_resumed,
+        "tls_failed": wire.tls_failed,
     })
 }
 

@@ -72,6 +72,7 @@ impl Running {
         let hosts = Arc::new(Hosts::default());
         let mut tls = ServerTls::start(&config.tls, Arc::clone(&hosts), clock, &random::seed()?)?;
         tls.warn_of_expiry();
+        tls.set_websocket(&config);
         let wanted: Vec<Listen> = config.listen.iter().map(settings::listen_of).collect();
         let bound = Bound::bind(&wanted, usize::from(config.workers))
             .map_err(|error| Failure::failed(error.to_string()))?;
@@ -197,6 +198,7 @@ impl Running {
         match reloaded {
             Ok((material, new_config, new_settings)) => {
                 self.tls.reload(&new_config.tls, material);
+                self.tls.set_websocket(&new_config);
                 self.services.reconfigure(&new_config);
                 self.runtime.set_max_connections_per_source(new_config.limits.max_connections_per_source);
                 self.settings = Arc::new(new_settings);

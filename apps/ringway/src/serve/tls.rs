@@ -1,9 +1,11 @@
 //! TLS of the running server: the files of its certificates, their expiry, and the log of failed handshakes.
 
 use super::line_rates::LineRates;
+use crate::config::Config;
 use crate::failure::Failure;
 use ringway_linux::{Clock, Hosts};
 use ringway_sansio::Seed;
+use ringway_stream::WebSocketServer;
 use ringway_tls::{HandshakeLimits, Observer, Role, TlsError, TlsFiles, TlsLayers, TlsMaterial};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -38,6 +40,14 @@ impl ServerTls {
         let changed = changed(files);
         let (files, checked) = (files.clone(), Instant::now());
         Ok(Self { files, layers: Arc::new(layers), expires, changed, checked, warned: None })
+    }
+
+    /// Sets the rules of WebSocket connections.
+    pub(super) fn set_websocket(&self, config: &Config) {
+        self.layers.set_websocket(WebSocketServer {
+            origins: config.websocket_origins.clone(),
+            message_bytes_max: config.limits.max_message_bytes,
+        });
     }
 
     /// Layers for the runtime.

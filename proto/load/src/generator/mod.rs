@@ -22,7 +22,7 @@ use ringway_sansio::{
 use ringway_sip::{Limits, Message, Method, Start};
 use ringway_transaction::{Answer, BranchKey, ClientId, Notice, SipFramer, Slab, SlabKey, Transactions};
 
-/// Open-loop load of one thread: the callers or the callees of a scenario. A [`Node`]; its actions are reports.
+/// Load of one thread: the callers or the callees of a scenario. A [`Node`]; its actions are reports.
 ///
 /// A caller starts attempts at the planned times of [`Config::arrivals`], a callee at each first request. Addresses that
 /// requests go to are [`Config::remote`] and, inside a dialog without routes and outbound proxy, the peer's Contact: the driver
@@ -146,13 +146,12 @@ impl Generator {
         }
     }
 
-    /// Plans attempts of the same users with another scenario. Call-IDs and CSeqs of the users continue, so that a REGISTER
-    /// refreshes the binding of an earlier one.
+    /// Plans attempts of the same users with another scenario, from the user after the last one on. Call-IDs and CSeqs of the
+    /// users continue, so that a REGISTER refreshes the binding of an earlier one.
     pub fn continue_with(&mut self, scenario: &Scenario, arrivals: Arrivals) {
         self.config.scenario = prepared(scenario, &self.config, self.run);
         self.is_one_each = scenario.has(|word| *word == Keyword::UserCallId);
         self.config.arrivals = Some(arrivals);
-        self.next_user = 0;
     }
 
     /// Number of open attempts.
@@ -214,10 +213,12 @@ impl Generator {
             let is_room = self.attempts.len() < self.config.attempts_max && !self.config.locals.is_empty();
             if !is_room {
                 self.counters.dropped += 1;
+                self.note_end(cx.now);
                 continue;
             }
             let Some(user) = self.take_user() else {
                 self.counters.started += 1;
+                self.note_end(cx.now);
                 cx.emit(Action::Ended(Report::without_user(planned, cx.now)));
                 continue;
             };
@@ -226,6 +227,13 @@ impl Generator {
             let times = Times::new(planned, cx.now);
             let key = self.attempts.insert(Attempt::new(self.counters.started, user, flow, times));
             self.advance(cx, key);
+        }
+    }
+
+    /// Makes room in a window of attempts.
+    fn note_end(&mut self, now: Instant) {
+        if let Some(arrivals) = &mut self.config.arrivals {
+            arrivals.attempt_ended(now);
         }
     }
 
@@ -412,6 +420,7 @@ impl Generator {
         if let Some(server) = attempt.server.filter(|&server| !self.transactions.is_answered(server)) {
             self.transactions.drop_server(server);
         }
+        self.note_end(cx.now);
         cx.emit(Action::Ended(attempt.report(cx.now, outcome)));
         if let Some(connection) = attempt.flow.connection
             && self.config.connections == ConnectionUse::PerAttempt

@@ -7,7 +7,7 @@ use super::{Kind, Reading};
 use anyhow::{Context, Result};
 use ringway_lab::load::in_memory::PAUSE;
 use ringway_lab::machine;
-use ringway_lab::wire::large_buffers;
+use ringway_lab::sys::large_buffers;
 use ringway_linux::sys::{BATCH_MAX, Epoll, Interest, ReadyList, ReceiveBatch, SendBatch, Wait};
 use rustix::thread::set_current_timer_slack;
 use std::collections::VecDeque;
@@ -66,7 +66,7 @@ pub(super) fn play(
 impl Side {
     fn open(epoll: &Epoll, token: u64) -> Result<Self> {
         let socket = UdpSocket::bind((super::HOST, 0)).context("bind a socket")?;
-        large_buffers(&socket)?;
+        large_buffers(&socket);
         epoll.add(socket.as_fd(), token, Interest::Read).context("watch a socket")?;
         Ok(Self { socket, queue: Vec::new(), later: VecDeque::new(), is_ready: false })
     }

@@ -41,7 +41,7 @@ pub(super) struct Field {
 impl Field {
     /// Starts the peer.
     pub(super) fn start(environment: &Environment) -> Result<Self> {
-        let subject = environment.learning_floor(floor::Kind::Peer)?;
+        let subject = environment.floor(floor::Kind::Peer, 1)?;
         let folder = environment.folder.join("sipp");
         std::fs::create_dir(&folder).with_context(|| folder.display().to_string())?;
         let messages = [messages(Flow::Register)?, messages(Flow::Call)?];

@@ -47,7 +47,7 @@ struct Quantiles {
 pub(super) fn rows(environment: &Environment, plan: Plan) -> Vec<Row> {
     let side = |name, subject: Result<Subject>| Side { name, server: subject.and_then(Server::start) };
     let mut sides = [
-        side("echo", environment.learning_floor(Kind::BlockingEcho)),
+        side("echo", environment.floor(Kind::BlockingEcho, USERS)),
         side("kamailio", kamailio(environment)),
         side("ringway", ringway(environment)),
     ];

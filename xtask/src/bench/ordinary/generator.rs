@@ -14,6 +14,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// The generator with its sockets and registered users, while no load is under way.
 pub(super) struct Generator {
     session: Option<Session>,
+    tick: Duration,
 }
 
 impl Generator {
@@ -28,7 +29,12 @@ impl Generator {
             Carrier::Tcp => Transport::Tcp,
         };
         let plan = Plan { transport, ..plan(flow, users, port)? };
-        Ok(Self { session: Some(Session::open(&plan)?) })
+        Ok(Self { session: Some(Session::open(&plan)?), tick: Duration::ZERO })
+    }
+
+    /// Lets messages in both directions wait for a tick.
+    pub(super) fn ticking(self, tick: Duration) -> Self {
+        Self { session: self.session.map(|session| session.ticking(tick)), tick }
     }
 
     /// Makes the load of `point` once.
@@ -37,7 +43,7 @@ impl Generator {
         let length = Duration::from_secs(seconds.into());
         let (statistics, session) = session.start(point.rate.into(), length)?.finish_session()?;
         self.session = Some(session);
-        Ok(played(&statistics))
+        Ok(played(&statistics, self.tick))
     }
 }
 
@@ -56,10 +62,10 @@ pub(super) fn plan(flow: Flow, users: u32, port: u16) -> Result<Plan> {
     })
 }
 
-fn played(statistics: &Statistics) -> Played {
+fn played(statistics: &Statistics, tick: Duration) -> Played {
     Played {
         successful: statistics.successes(),
         retransmissions: statistics.counters().retransmissions,
-        slow: statistics.health().bottleneck(),
+        slow: statistics.health().bottleneck_in(tick),
     }
 }

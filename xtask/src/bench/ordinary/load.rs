@@ -19,6 +19,9 @@ const FAULTS_MAX: f64 = 0.01;
 /// Time after a reading for what a server with a store on disk still has to write.
 pub(super) const WRITING: Duration = Duration::from_millis(1300);
 
+/// Interval at which SIPp looks at its clock and its sockets.
+const SIPP_TICK: Duration = Duration::from_millis(1);
+
 /// The same for other servers, which only finish what they do.
 const FINISHING: Duration = Duration::from_millis(200);
 
@@ -34,6 +37,8 @@ pub(super) enum Side {
     RingwayInMemory,
     /// Like [`Side::Ringway`], with SIPp as load.
     RingwayBySipp,
+    /// Like [`Side::Ringway`], with messages that wait for SIPp's tick.
+    RingwayInTicks,
 }
 
 /// Result of one reading.
@@ -74,13 +79,14 @@ impl Side {
             Self::Ringway => "ringway",
             Self::RingwayInMemory => "ringway with memory:",
             Self::RingwayBySipp => "ringway with SIPp",
+            Self::RingwayInTicks => "ringway in ticks of 1 ms",
         }
     }
 
     /// Time after a reading in which the server's CPU time still counts.
     const fn rest(self) -> Duration {
         match self {
-            Self::Ringway | Self::RingwayBySipp => WRITING,
+            Self::Ringway | Self::RingwayBySipp | Self::RingwayInTicks => WRITING,
             Self::Echo | Self::Kamailio | Self::RingwayInMemory => FINISHING,
         }
     }
@@ -142,6 +148,7 @@ impl Point {
             Side::RingwayInMemory => Store::Memory,
             Side::Echo | Side::Kamailio | Side::Ringway => Store::Sqlite(database("")),
             Side::RingwayBySipp => Store::Sqlite(database("-sipp")),
+            Side::RingwayInTicks => Store::Sqlite(database("-ticks")),
         };
         let challenge = (self.traffic == Traffic::RegisterPair).then_some(Algorithm::Md5);
         Settings { store, challenge, ..Settings::open(self.operations(plan), self.routing) }
@@ -199,12 +206,12 @@ impl Player {
     fn start(environment: &Environment, point: &Point, side: Side, plan: Plan) -> Result<Self> {
         let settings = point.settings(environment, side, plan);
         let subject = match side {
-            Side::Echo => environment.learning_floor(point.floor())?,
+            Side::Echo => environment.floor(point.floor(), point.operations(plan))?,
             Side::Kamailio => {
                 let program = environment.kamailio.as_ref().context("kamailio is not installed")?;
                 environment.kamailio(program, &settings, point.carrier)?
             }
-            Side::Ringway | Side::RingwayInMemory | Side::RingwayBySipp => {
+            Side::Ringway | Side::RingwayInMemory | Side::RingwayBySipp | Side::RingwayInTicks => {
                 if settings.challenge.is_some() {
                     environment.import_users(&settings)?;
                 }
@@ -214,6 +221,10 @@ impl Player {
         let load = match side {
             Side::RingwayBySipp => {
                 Load::Sipp(Phones::start(environment, point, settings.users, subject.port())?)
+            }
+            Side::RingwayInTicks => {
+                let generator = Generator::start(point, settings.users, subject.port())?;
+                Load::Generator(generator.ticking(SIPP_TICK).into())
             }
             Side::Echo | Side::Kamailio | Side::Ringway | Side::RingwayInMemory => {
                 Load::Generator(Generator::start(point, settings.users, subject.port())?.into())

@@ -106,7 +106,13 @@ impl RowName {
         match self.point() {
             None => delay::rows(environment, plan),
             Some(point) => {
-                let mut sides = vec![Side::Echo, Side::Kamailio, Side::Ringway, Side::RingwayBySipp];
+                let mut sides = vec![
+                    Side::Echo,
+                    Side::Kamailio,
+                    Side::Ringway,
+                    Side::RingwayInTicks,
+                    Side::RingwayBySipp,
+                ];
                 sides.extend((self == Self::Register).then_some(Side::RingwayInMemory));
                 table::rows(&point, &load::measure(environment, &point, &sides, plan))
             }

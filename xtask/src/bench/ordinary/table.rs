@@ -41,10 +41,10 @@ pub(super) fn rows(point: &Point, readings: &[Readings]) -> Vec<Row> {
                 .unwrap_or_else(|error| Row::failed(&what, &target, &error)),
         );
     }
-    let what_sipp = format!("generator and SIPp on the same server: {what}");
+    let what_sipp = format!("generator in ticks of 1 ms and SIPp on the same server: {what}");
     let target = format!("CPU within {:.0} %, success equal", SIPP_MAX * 100.0);
-    let row =
-        of(Side::Ringway).and_then(|ours| cross_checked(&what_sipp, &target, ours, of(Side::RingwayBySipp)?));
+    let row = of(Side::RingwayInTicks)
+        .and_then(|ours| cross_checked(&what_sipp, &target, ours, of(Side::RingwayBySipp)?));
     rows.push(row.unwrap_or_else(|error| Row::failed(&what_sipp, &target, &error)));
     let faults = readings.iter().flat_map(|readings| {
         let name = readings.side.name();

@@ -173,7 +173,7 @@ const ROWS: NonZero<u16> = NonZero::new(25).unwrap();
 const COLUMNS: NonZero<u16> = NonZero::new(80).unwrap();
 const USERS: u32 = 10_000;
 /// Number of REGISTERs in progress: QEMU's network has small buffers.
-const WINDOW: usize = 32;
+const WINDOW: u32 = 32;
 const MEMORY_MIB_MAX: f64 = 32.0;
 /// Time during which users register before the page is read.
 const TRAFFIC_TIME: Duration = Duration::from_secs(3);

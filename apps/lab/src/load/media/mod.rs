@@ -11,7 +11,7 @@ use super::locals::may_send;
 use super::plan::Plan;
 use super::{Shared, exact_timers, now, seed};
 use crate::machine;
-use crate::wire::large_buffers;
+use crate::sys::large_buffers;
 use anyhow::{Context, Result};
 use ringway_linux::sys::{SendBatch, StampedBatch, stamp_arrivals};
 use ringway_load::{MediaEvent, MediaRefusal, MediaStreams};
@@ -62,7 +62,7 @@ impl MediaThread {
             let socket = UdpSocket::bind((local, 0))
                 .with_context(|| format!("cannot open a media socket on {local}"))?;
             socket.set_nonblocking(true).context("set a media socket")?;
-            large_buffers(&socket)?;
+            large_buffers(&socket);
             stamp_arrivals(socket.as_fd()).context("ask for arrival times")?;
             Ok(socket)
         };
