@@ -180,10 +180,10 @@ impl Server {
         Ok(Counters(value))
     }
 
-    /// Lines of its log that contain `text`, waiting for the first.
-    pub(crate) fn log_lines(&mut self, text: &str) -> Result<Vec<String>> {
+    /// Lines of its log that contain `text`, after waiting for `count` of them.
+    pub(crate) fn log_lines(&mut self, text: &str, count: usize) -> Result<Vec<String>> {
         let running = self.running.as_mut().context("the server is stopped")?;
-        running.wait_for_output(text)?;
+        running.wait_until(text, |output| output.matches(text).count() >= count)?;
         Ok(running.output().lines().filter(|line| line.contains(text)).map(str::to_owned).collect())
     }
 
@@ -246,15 +246,17 @@ impl Server {
         let routing = if mode == Mode::Redirect { "redirect" } else { "proxy" };
         let stateful = mode != Mode::Stateless;
         let port = self.port;
-        let (listener, section) = match tls {
-            None => (String::new(), String::new()),
+        let (name, listener, section) = match tls {
+            None => ("", String::new(), String::new()),
+            // The name is also in a Route of linphonec: only a configured name is the server's own.
             Some(lines) => (
+                ", \"localhost\"",
                 format!(", \"tls:{host}:{}\"", self.port_of(Transport::Tls)),
                 format!("{}{lines}", tls_section(Certificate::SERVER.name)),
             ),
         };
         format!(
-            r#"domains = ["{domain}"]
+            r#"domains = ["{domain}"{name}]
 listen = ["udp:{host}:{port}", "tcp:{host}:{port}"{listener}]
 {section}
 

@@ -69,7 +69,7 @@ fn wrong_certificate(stage: &Stage) -> Result<()> {
     let uris = ("sip:alice@example.org", "sip:carol@example.org");
     let result = called(stage, "refused", uris, server.port_of(Transport::Tls))?;
     ensure!(result["result"] != "answered", "the call was answered: {result}");
-    let lines = server.log_lines("TLS connection failed")?;
+    let lines = server.log_lines("TLS connection failed", 1)?;
     let is_clear = |line: &String| line.contains("not trusted here");
     ensure!(lines.len() == 1 && lines.iter().all(is_clear), "not one clear line in the log: {lines:#?}");
     let failed = server.counters()?.get("tls_failed_certificate")?;

@@ -126,7 +126,7 @@ fn dialled_by_server(stage: &Stage) -> Result<()> {
         };
         let status = phone.wait()?;
         ensure!(!status.success(), "{}: the call succeeded: {}", certificate.name, phone.output());
-        let lines = server.log_lines(&format!("peer=127.0.0.1:{port}"))?;
+        let lines = server.log_lines(&format!("peer=127.0.0.1:{port}"), 1)?;
         let is_clear = |line: &String| line.contains("TLS connection failed") && line.contains(reason);
         ensure!(lines.len() == 1 && lines.iter().all(is_clear), "{}: log: {lines:#?}", certificate.name);
         ensure!(!dialled.output().contains("INVITE"), "{}: it got the INVITE", certificate.name);
@@ -178,7 +178,7 @@ pub(super) fn expect_answer(output: &str, what: &str) -> Result<()> {
 
 /// Fails unless the log has one line for each of `count` refused clients.
 fn expect_refusals(server: &mut Server, count: usize) -> Result<()> {
-    let lines = server.log_lines("refused TLS connection")?;
+    let lines = server.log_lines("refused TLS connection", count)?;
     ensure!(lines.len() == count, "{} lines in the log, not {count}: {lines:#?}", lines.len());
     Ok(())
 }
