@@ -261,8 +261,10 @@ fn srtp() -> impl TypedValueParser<Value = SrtpPolicy> {
         PossibleValue::new("none").help("Nothing may"),
         PossibleValue::new("sdes").help("Keys carried by SIP: as secret as SIP itself is"),
         PossibleValue::new("zrtp").help("Keys agreed on by the two phones, with words to compare"),
+        PossibleValue::new("dtls")
+            .help("Keys agreed on by the two phones, with certificates that SIP vouches for"),
     ];
-    words(known, ["dtls"], "use sdes or zrtp", |word| word.parse().ok())
+    words(known, [], "use sdes, zrtp or dtls", |word| word.parse().ok())
 }
 
 fn codec() -> impl TypedValueParser<Value = Codec> {
