@@ -31,6 +31,8 @@ struct Scripted {
 
 struct Exchange {
     number: u8,
+    /// Associations that began before: each has other keys.
+    count: u8,
     role: DtlsRole,
     announced: Vec<Fingerprint>,
     output: VecDeque<DtlsOutput>,
@@ -43,9 +45,9 @@ impl DtlsIdentity for Scripted {
     }
 
     fn associate(&self, role: DtlsRole, announced: &[Fingerprint], now: Instant) -> Box<dyn DtlsAssociation> {
-        self.begun.fetch_add(1, Ordering::Relaxed);
+        let count = self.begun.fetch_add(1, Ordering::Relaxed) as u8;
         let (number, announced) = (self.number, announced.to_vec());
-        let mut exchange = Exchange { number, role, announced, output: VecDeque::new(), resend: None };
+        let mut exchange = Exchange { number, count, role, announced, output: VecDeque::new(), resend: None };
         if role == DtlsRole::Active {
             exchange.hello(now);
         }
@@ -73,7 +75,8 @@ impl DtlsAssociation for Exchange {
             self.hello(now);
         }
         self.resend = None;
-        let (send, receive) = (key(SUITE, self.number), key(SUITE, peer));
+        let number = |certificate: u8| certificate | self.count << 4;
+        let (send, receive) = (key(SUITE, number(self.number)), key(SUITE, number(peer)));
         self.output.push_back(DtlsOutput::Keys(Box::new(DtlsKeys { suite: SUITE, send, receive })));
     }
 
@@ -219,7 +222,10 @@ fn a_passive_session_finds_its_peer_behind_a_nat() {
 
 #[test]
 fn strangers_can_delay_a_handshake_and_not_end_it() {
-    let mut wire = wire(Faults { lost: 1000, ..PERFECT });
+    let identity = Arc::new(Scripted { number: 2, begun: AtomicU32::new(0) });
+    let shared: Arc<dyn DtlsIdentity> = identity.clone();
+    let passive = SessionConfig { dtls: Some(shared), ..SessionConfig::default() };
+    let mut wire = Wire::with_configs(1, [config(1), passive], Faults { lost: 1000, ..PERFECT });
     wire.agree(|params, end| dtls(params, end, true));
     let mut refused = 0;
     for number in 0..50 {
@@ -232,6 +238,7 @@ fn strangers_can_delay_a_handshake_and_not_end_it() {
     let strangers = wire.ends[1].session.report().refused.strangers;
     assert_eq!((strangers, wire.ends[0].session.report().refused.strangers), (refused, 50));
     assert_eq!((failure(&wire, 0), failure(&wire, 1)), (None, None));
+    assert_eq!(identity.begun.load(Ordering::Relaxed), 1 + 8, "no more handshakes with strangers");
     let peer = wire.ends[0].address;
     assert!(!wire.inject(1, peer, &hello(1)).is_empty());
     assert_eq!(secured(&wire, 1), 1);
