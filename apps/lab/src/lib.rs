@@ -31,5 +31,6 @@ pub mod statistics;
 pub mod subject;
 pub mod sys;
 pub mod template;
+pub mod text_file;
 pub mod times;
 pub mod wire;

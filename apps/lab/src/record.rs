@@ -3,6 +3,7 @@
 //! Times are in milliseconds, CPU time is in microseconds, rates are a second. A value that was not measured is `null`. A reader
 //! ignores fields that it does not use.
 
+use crate::text_file;
 use anyhow::{Context, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -167,6 +168,8 @@ pub struct Measurement {
     pub achieved: f64,
     /// Sent requests, without retransmissions.
     pub requests: u64,
+    /// Received challenges: 401 and 407.
+    pub challenges: u64,
     /// Retransmissions.
     pub retransmissions: u64,
     /// Planned start to the final response.
@@ -205,6 +208,30 @@ pub struct Measurement {
     pub criterion_missed: String,
     /// Second, and in it: planned, ended and successful attempts, retransmissions.
     pub seconds_series: Vec<[u64; 5]>,
+    /// Media streams of the calls.
+    pub media: Option<Media>,
+}
+
+/// Media streams of a trial.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Media {
+    /// Started streams.
+    pub streams: u64,
+    /// Ended streams that received no packet.
+    pub silent_streams: u64,
+    /// Sent packets.
+    pub packets_sent: u64,
+    /// Received packets.
+    pub packets_received: u64,
+    /// Lost packets, by sequence numbers.
+    pub packets_lost: u64,
+    /// Packets that the generator sent more than 5 ms late.
+    pub late_packets: u64,
+    /// 99th percentile of the streams' mean interarrival jitter.
+    pub jitter_p99_ms: Option<f64>,
+    /// 99th percentile of the packets' delay.
+    pub delay_p99_ms: Option<f64>,
 }
 
 /// Percentiles in milliseconds.
@@ -389,13 +416,8 @@ impl Writer {
 /// There is no such file, it is too large, or a line is not a record.
 pub fn read(path: &Path) -> Result<Vec<Record>> {
     let path = if path.is_dir() { path.join(FILE) } else { path.to_owned() };
-    let length = fs::metadata(&path)
-        .with_context(|| format!("{}: no results of `ringway lab run`", path.display()))?
-        .len();
-    if length > BYTES_MAX {
-        bail!("{}: more than {} MB; results are smaller", path.display(), BYTES_MAX >> 20);
-    }
-    let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    let text = text_file::read(&path, BYTES_MAX)
+        .with_context(|| format!("{}: no results of `ringway lab run`", path.display()))?;
     parse(&text).map_err(|error| anyhow!("{}:{error:#}", path.display()))
 }
 
@@ -425,8 +447,45 @@ pub fn parse(text: &str) -> Result<Vec<Record>> {
     }
 }
 
+/// Records with each campaign once, also if it was given several times, whole or cut off: the longest copy counts. Also returns a
+/// note for each such campaign.
+pub fn without_duplicates(records: Vec<Record>) -> (Vec<Record>, Vec<String>) {
+    let mut campaigns: Vec<(Vec<Record>, usize)> = Vec::new();
+    let mut current: Vec<Record> = Vec::new();
+    let mut keep = |part: Vec<Record>| {
+        if part.is_empty() {
+            return;
+        }
+        // The record of a campaign has its start, its command, and the state of the machine.
+        match campaigns.iter_mut().find(|(known, _)| known.first() == part.first()) {
+            Some((known, count)) => {
+                *count += 1;
+                if part.len() > known.len() {
+                    *known = part;
+                }
+            }
+            None => campaigns.push((part, 1)),
+        }
+    };
+    for record in records {
+        if matches!(record, Record::Campaign(_)) {
+            keep(std::mem::take(&mut current));
+        }
+        current.push(record);
+    }
+    keep(current);
+    let note = |(records, count): &(Vec<Record>, usize)| match records.first() {
+        Some(Record::Campaign(campaign)) if *count > 1 => {
+            Some(format!("the campaign of {} is given {count} times; it is used once", campaign.started))
+        }
+        _ => None,
+    };
+    let notes = campaigns.iter().filter_map(note).collect();
+    (campaigns.into_iter().flat_map(|(records, _)| records).collect(), notes)
+}
+
 /// Largest file of results.
-const BYTES_MAX: u64 = 256 << 20;
+const BYTES_MAX: usize = 256 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -473,6 +532,20 @@ mod tests {
         assert!(fault("{\"record\":\"end\"}\n").contains("campaign"));
         assert!(fault("{\"record\":\"campaign\",\"format\":9}\n").contains("format 9"));
         assert!(fault("").contains("campaign"));
+    }
+
+    #[test]
+    fn a_campaign_that_is_given_again_counts_once() {
+        let campaign = |started: &str| {
+            Record::Campaign(Campaign { format: FORMAT, started: started.into(), ..Campaign::default() })
+        };
+        let peak = |rate| Record::Peak(Peak { rate, ..Peak::default() });
+        let first = [campaign("monday"), peak(1.0), peak(2.0)];
+        let second = [campaign("tuesday"), peak(1.0)];
+        let (records, notes) = without_duplicates([&first[..2], &second, &first, &first].concat());
+        assert_eq!(records, [&first[..], &second].concat());
+        assert_eq!(notes, ["the campaign of monday is given 3 times; it is used once"]);
+        assert_eq!(without_duplicates(second.to_vec()), (second.to_vec(), Vec::new()));
     }
 
     #[test]

@@ -59,11 +59,12 @@ pub fn ratio_interval(a: &[f64], b: &[f64], seed: &Seed) -> Option<[f64; 2]> {
 /// Order of `rounds` readings of each of `count` servers: forwards and backwards in turn (A B, B A, …), so that a machine
 /// that slows down evenly affects all of them alike.
 pub fn interleaved(count: usize, rounds: u32) -> impl Iterator<Item = usize> {
-    let order = move |round: u32| {
-        let place = move |index| if round.is_multiple_of(2) { index } else { count - 1 - index };
-        (0..count).map(place)
-    };
-    (0..rounds).flat_map(order)
+    (0..rounds).flat_map(move |round| turn(count, round))
+}
+
+/// One round of [`interleaved`].
+pub fn turn(count: usize, round: u32) -> impl Iterator<Item = usize> {
+    (0..count).map(move |index| if round.is_multiple_of(2) { index } else { count - 1 - index })
 }
 
 /// The order of [`interleaved`] in letters, such as `ABBA`.

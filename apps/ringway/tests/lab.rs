@@ -12,6 +12,7 @@ mod terminal;
 use program::{POLL_INTERVAL, Running, TIME_LIMIT};
 use serde_json::Value;
 use std::fs;
+use std::io::{Read, Write};
 use std::net::{TcpListener, UdpSocket};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -28,9 +29,15 @@ fn serve() -> (TempDir, Running, String) {
 
 /// The same with these listeners.
 fn serve_at(listeners: &[&str]) -> (TempDir, Running) {
+    serve_with(listeners, "")
+}
+
+/// The same with more of a configuration.
+fn serve_with(listeners: &[&str], more: &str) -> (TempDir, Running) {
     let folder = tempfile::tempdir().unwrap();
-    let config =
-        format!("listen = {listeners:?}\n[admin]\nlisten = \"127.0.0.1:0\"\n[limits]\nper_source_rate = 0\n");
+    let config = format!(
+        "listen = {listeners:?}\n[admin]\nlisten = \"127.0.0.1:0\"\n[limits]\nper_source_rate = 0\n{more}"
+    );
     fs::write(folder.path().join("ringway.toml"), config).unwrap();
     let list = |head: &str| {
         let lines = (0..USERS).map(|number| format!("u{number},secret{number}\n"));
@@ -240,6 +247,84 @@ fn calls_have_media_that_arrive_in_both_directions() {
 }
 
 #[test]
+fn the_result_says_if_the_server_challenges() {
+    let (folder, _server, address) = serve();
+    let args = ["--scenario", "update", "--rate", "20", "--seconds", "1"];
+    let (records, _) = load(&folder, &address, &args);
+    let result = records.last().unwrap();
+    assert_eq!((&result["challenges"], &result["remarks"]), (&Value::from(20), &serde_json::json!([])));
+    drop(_server);
+
+    let (folder, server) = serve_with(&["udp:127.0.0.1:0"], "[auth]\nenabled = false\n");
+    let (records, status) = load(&folder, &server.address(), &args);
+    let result = records.last().unwrap();
+    assert_eq!((status, &result["challenges"]), (0, &Value::from(0)), "{result}");
+    let remark = result["remarks"][0].as_str().unwrap();
+    assert!(remark.contains("no request was challenged"), "{remark}");
+    let args = ["lab", "load", &server.address(), "--rate", "20", "--seconds", "0.5"];
+    let out = Running::start(folder.path(), &args, "").done().ok();
+    assert!(out.contains("challenges  0") && !out.contains("no request was challenged"), "{out}");
+}
+
+#[test]
+fn ring_and_talk_times_that_vary_take_nothing_from_the_achieved_rate() {
+    let (folder, _server, address) = serve();
+    let args = ["--scenario", "call", "--rate", "20", "--ring", "100ms-400ms", "--seconds", "1"];
+    let (records, _) = load(&folder, &address, &[&args[..], &["--talk", "0s-3s"]].concat());
+    let result = records.last().unwrap();
+    assert_eq!(result["outcomes"]["success"], 20, "{result}");
+    assert!(result["achieved_per_s"].as_f64().unwrap() >= 18.0, "{result}");
+}
+
+#[test]
+fn called_users_lose_their_bindings_when_the_load_is_over_or_interrupted() {
+    let (folder, server) = serve_with(&["udp:127.0.0.1:0"], "[registrar]\nmax_contacts = 1\n");
+    let address = server.address();
+    // A second contact of the called users would be refused with 403.
+    for _ in 0..2 {
+        all_succeed(&folder, &address, &["--scenario", "call", "--rate", "20"]);
+    }
+    let args =
+        ["lab", "load", &address, "--users-file", "users.csv", "--scenario", "call", "--seconds", "60"];
+    let running = Running::start(folder.path(), &[&args[..], &["--json"]].concat(), "");
+    running.says("\"second\":1");
+    running.signal("-INT");
+    assert_eq!(running.done().status, 130);
+    all_succeed(&folder, &address, &["--scenario", "update", "--rate", "20"]);
+    all_succeed(&folder, &address, &["--scenario", "message", "--rate", "20"]);
+}
+
+#[test]
+fn a_target_that_answers_with_something_else_than_sip_ends_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+    let targets = [("udp", udp.local_addr().unwrap()), ("tcp", tcp.local_addr().unwrap())];
+    std::thread::spawn(move || {
+        while let Ok((_, from)) = udp.recv_from(&mut [0; 4096]) {
+            let _ = udp.send_to(b"hello", from);
+        }
+    });
+    std::thread::spawn(move || {
+        while let Ok((mut peer, _)) = tcp.accept() {
+            let _ = peer.read(&mut [0; 4096]);
+            let _ = peer.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
+        }
+    });
+    for (transport, target) in targets {
+        let target = target.to_string();
+        let args = ["lab", "load", &target, "--transport", transport, "--seconds", "60", "--json"];
+        let start = Instant::now();
+        let done = Running::start(folder.path(), &args, "").done();
+        assert!(start.elapsed() < Duration::from_secs(30), "{:?}", start.elapsed());
+        let result: Value = serde_json::from_str(done.out.lines().last().unwrap()).unwrap();
+        let loss = result["target_loss"].as_str().unwrap();
+        assert!(loss.starts_with(&format!("{target} does not answer in SIP")), "{loss}");
+        assert_eq!(done.status, 1);
+    }
+}
+
+#[test]
 fn a_condition_decides_the_exit_status() {
     let (folder, _server, address) = serve();
     let args = ["--scenario", "call-not-found", "--rate", "10", "--seconds", "1"];
@@ -352,6 +437,32 @@ fn a_scenario_that_was_written_for_sipp_is_played() {
 }
 
 #[test]
+fn a_call_that_a_file_cancels_ends_with_487() {
+    let (folder, _server, address) = serve();
+    let scenario = |args: &[&str]| {
+        let args = [&["lab", "scenario", "call"], args].concat();
+        Running::start(folder.path(), &args, "").done().ok()
+    };
+    fs::write(folder.path().join("answer.xml"), scenario(&["--callee", "--ring", "60s"])).unwrap();
+    let call = scenario(&["--digest"]);
+    let call = call.replace("  <recv response=\"180\" optional=\"true\"/>\n", "");
+    // Up to the second INVITE, then a CANCEL with a branch, a URI and a CSeq of its own, as SIPp's users write it.
+    let (invites, _) = call.split_once("<recv response=\"200\"").unwrap();
+    let cancel = "<recv response=\"180\"/>\n<send><![CDATA[\n\
+                  CANCEL sip:[service]@[domain] SIP/2.0\n\
+                  Via: SIP/2.0/[transport] [local_ip]:[local_port];branch=[branch-2]\n\
+                  From: <sip:[user]@[domain]>;tag=c[call_number]\n\
+                  To: <sip:[peer]@[domain]>\n\
+                  Call-ID: [call_id]\nCSeq: [cseq] CANCEL\nContent-Length: 0\n]]></send>\n\
+                  <recv response=\"200\"/>\n<recv response=\"487\"/>\n";
+    fs::write(folder.path().join("cancel.xml"), format!("{invites}{cancel}</scenario>")).unwrap();
+    let files = ["--scenario-file", "cancel.xml", "--callee-file", "answer.xml", "--rate", "10"];
+    let (records, status) = load(&folder, &address, &[&files[..], &["--seconds", "1"]].concat());
+    let result = records.last().unwrap();
+    assert_eq!((status, &result["outcomes"]["success"]), (0, &Value::from(10)), "{result}");
+}
+
+#[test]
 fn callees_that_cannot_register_and_bad_arguments_are_refused() {
     let (folder, _server, address) = serve();
     let refused = |args: &[&str], status: i32| {
@@ -391,6 +502,56 @@ fn callees_that_cannot_register_and_bad_arguments_are_refused() {
     assert!(done.err.contains("could not register"), "{done:?}");
 }
 
+#[test]
+fn a_list_of_users_can_be_the_one_that_the_server_imports() {
+    let (folder, _server, address) = serve();
+    let write = |text: &str| fs::write(folder.path().join("users.csv"), text).unwrap();
+    let rows = |domain: &str| (0..USERS).map(|n| format!("secret{n},{domain},u{n}\n")).collect::<String>();
+    write(&format!("password,domain,username\n{}", rows("localhost")));
+    let result = all_succeed(&folder, &address, &["--scenario", "update", "--rate", "20"]);
+    assert_eq!(result["users"], 20);
+    write(&format!("password,domain,username\n{}", rows("example.org")));
+    let args = ["lab", "load", &address, "--users-file", "users.csv"];
+    let line = Running::start(folder.path(), &args, "").done().refused(2);
+    assert!(line.contains("users.csv:2: ") && line.contains("--domain example.org"), "{line}");
+}
+
+#[test]
+fn files_without_an_end_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = "127.0.0.1:5060";
+    for args in [
+        &["load", target, "--users-file", "/dev/zero"][..],
+        &["load", target, "--password-file", "/dev/zero"],
+        &["load", target, "--scenario-file", "/dev/zero"],
+        &["run", "/dev/zero"],
+        &["report", "/dev/zero"],
+        &["run", "register", "--compare", "/dev/zero"],
+    ] {
+        let args = [&["lab"], args].concat();
+        let line = Running::start_with_memory(folder.path(), &args, 1 << 30).done().refused(2);
+        assert!(line.contains("/dev/zero") && line.contains("not a text file"), "{line}");
+    }
+    let long = folder.path().join("long.csv");
+    fs::File::create(&long).unwrap().set_len(0).unwrap();
+    fs::write(&long, "u,secret\n".repeat(5_000_000)).unwrap();
+    let line = Running::start(folder.path(), &["lab", "load", target, "--users-file", "long.csv"], "").done();
+    assert!(line.refused(2).contains("more than 32 MB"), "{line:?}");
+}
+
+#[test]
+fn help_fits_into_80_columns() {
+    let folder = tempfile::tempdir().unwrap();
+    for command in ["load", "run", "list", "report", "scenario"] {
+        let out = Running::start(folder.path(), &["lab", command, "--help"], "").done().ok();
+        let (_, behind) = out.split_once("  -h, --help").unwrap();
+        for line in behind.lines() {
+            assert!(line.chars().count() <= 80, "{command}: {line}");
+        }
+        assert!(behind.contains("Examples:\n  ringway lab "), "{behind}");
+    }
+}
+
 const RESULTS: &str = include_str!("../../../testdata/lab/results.jsonl");
 
 #[test]
@@ -408,7 +569,14 @@ fn results_become_one_file_also_if_they_were_cut_off() {
     let page = fs::read_to_string(folder.path().join("results/report.html")).unwrap();
     assert!(page.contains("<h1>SIP load results of 2026-11-22") && !page.contains("Incomplete"));
 
+    // The same campaign again, whole or cut off, counts once.
     let cut = RESULTS.get(..RESULTS.len() - 20).unwrap();
+    fs::write(folder.path().join("copy.jsonl"), cut).unwrap();
+    let done = report(&["copy.jsonl", "results", "results", "--out", "twice.html"]);
+    assert!(done.out.contains("twice.html: 65 records"), "{done:?}");
+    assert!(done.err.contains("given 3 times") && done.err.contains("used once"), "{done:?}");
+    assert_eq!(fs::read_to_string(folder.path().join("twice.html")).unwrap(), page);
+
     fs::write(&results, cut).unwrap();
     assert_eq!(report(&["results/results.jsonl", "--out", "cut.html"]).status, 0);
     assert!(fs::read_to_string(folder.path().join("cut.html")).unwrap().contains("Incomplete"));

@@ -101,6 +101,14 @@ fn idle_connections_cost_memory() {
     assert_eq!(idle["connections"], 50);
     assert!(idle["cpu_us_to_open"].as_f64().unwrap() > 1.0, "{idle}");
     assert!(done.out.contains("50 connections: "), "{}", done.out);
+    // The command of the results makes the same ones.
+    let args = ["lab", "run", "./own.toml", "--quick", "--seconds", "0.2", "--out", "again"];
+    let more = ["--compare", "results", "--fail-if", "p99>1s", "--sources", "2", "--domain", "example.org"];
+    let done = Running::start(folder.path(), &[&args[..], &more].concat(), "").done();
+    let text = fs::read_to_string(folder.path().join("again/results.jsonl")).unwrap();
+    let command = "ringway lab run ./own.toml --target ringway --quick --seconds 0.2 --sources 2 --domain example.org \
+                   --fail-if 'p99>1s' --compare results";
+    assert!(text.contains(&format!("\"command\":\"{command}\"")), "{done:?} {text}");
 }
 
 #[test]
@@ -171,6 +179,116 @@ fn a_signal_ends_a_campaign_with_its_results() {
 }
 
 #[test]
+fn a_signal_while_users_are_registered_is_no_failure_of_the_server() {
+    let _alone = ONE_AT_A_TIME.lock();
+    let folder = folder(&SMALL.replace("\"udp\", \"tcp\"", "\"udp\""));
+    let (target, _) = peer(|request| request.starts_with("OPTIONS").then(|| answer(request, "")));
+    let running = start(&folder, &["--target", &target]);
+    running.says(": 40/s");
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    running.signal("-INT");
+    let done = running.done();
+    assert_eq!(done.status, 1, "{done:?}");
+    let records = records(folder.path());
+    assert_eq!(of_kind(&records, "failed").len(), 0, "{done:?}");
+    assert_eq!(records.last().unwrap()["interrupted"], true);
+}
+
+/// Peer on a socket, and its received requests.
+fn peer(
+    respond: impl Fn(&str) -> Option<String> + Send + 'static,
+) -> (String, std::sync::Arc<Mutex<Vec<String>>>) {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap().to_string();
+    let received = std::sync::Arc::new(Mutex::new(Vec::new()));
+    let list = std::sync::Arc::clone(&received);
+    std::thread::spawn(move || {
+        let mut bytes = [0; 4096];
+        while let Ok((length, from)) = socket.recv_from(&mut bytes) {
+            let request = String::from_utf8_lossy(&bytes[..length]).into_owned();
+            if let Some(response) = respond(&request) {
+                let _ = socket.send_to(response.as_bytes(), from);
+            }
+            list.lock().unwrap().push(request);
+        }
+    });
+    (address, received)
+}
+
+/// 200 to a request, with header lines.
+fn answer(request: &str, more: &str) -> String {
+    let kept =
+        |line: &&str| ["Via:", "From:", "To:", "Call-ID:", "CSeq:"].iter().any(|name| line.starts_with(name));
+    let lines: Vec<&str> = request.lines().filter(kept).collect();
+    format!("SIP/2.0 200 OK\r\n{}\r\n{more}Content-Length: 0\r\n\r\n", lines.join("\r\n"))
+}
+
+#[test]
+fn a_running_server_that_does_not_challenge_is_not_measured_as_one_with_digest() {
+    let _alone = ONE_AT_A_TIME.lock();
+    let folder = folder(&SMALL.replace("\"udp\", \"tcp\"", "\"udp\"").replace("update", "register"));
+    let (target, _) = peer(|request| Some(answer(request, "")));
+    let done = start(&folder, &["--target", &target, "--digest", "SHA-256"]).done();
+    assert_eq!(done.status, 1, "{done:?}");
+    let records = records(folder.path());
+    let error = of_kind(&records, "failed")[0]["error"].as_str().unwrap();
+    assert!(error.contains("challenged no request") && error.contains("--digest none"), "{error}");
+    assert_eq!(of_kind(&records, "measurement").len(), 0);
+}
+
+#[test]
+fn a_running_server_keeps_no_binding_of_a_load() {
+    let _alone = ONE_AT_A_TIME.lock();
+    let experiment = SMALL.replace("\"udp\", \"tcp\"", "\"udp\"").replace("\"SHA-256\"", "\"none\"");
+    let folder = folder(&experiment);
+    let (target, received) = peer(|request| Some(answer(request, "")));
+    let done = start(&folder, &["--target", &target]).done();
+    assert_eq!(done.status, 0, "{done:?}");
+    // 20 users before the load, 20 attempts, once more for a trial that was invalid.
+    let mut requests = received.lock().unwrap().clone();
+    // Retransmissions.
+    requests.sort_unstable();
+    requests.dedup();
+    let of = |expires: &str| requests.iter().filter(|request| request.contains(expires)).count();
+    let trials = of_kind(&records(folder.path()), "measurement").len();
+    assert_eq!((of("Expires: 3600\r"), of("Expires: 0\r")), (40 * trials, 20 * trials));
+}
+
+#[test]
+fn a_search_measures_its_targets_in_turn() {
+    let _alone = ONE_AT_A_TIME.lock();
+    let folder = folder(
+        "chart = \"peak\"\nscenario = \"register\"\nusers = 20\nquick_seconds = 0.2\nfail_if = [\"success<1%\"]\n\
+         [search]\nlowest = 20\nhighest = 40\n",
+    );
+    let (a, _) = peer(|request| Some(answer(request, "")));
+    let (b, _) = peer(|request| Some(answer(request, "")));
+    let done = start(&folder, &["--target", &a, "--target", &b]).done();
+    let records = records(folder.path());
+    let order: String = of_kind(&records, "measurement")
+        .iter()
+        .map(|trial| if trial["target"] == a.as_str() { 'A' } else { 'B' })
+        .collect();
+    assert!(order.starts_with("ABBAAB"), "{order}: {done:?}");
+    assert_eq!(of_kind(&records, "peak").len(), 2);
+}
+
+#[test]
+fn media_and_connections_are_keys_of_an_experiment() {
+    let _alone = ONE_AT_A_TIME.lock();
+    let folder = folder(
+        "scenario = \"call\"\ntransports = [\"tcp\"]\nconnection_use = \"user\"\nmedia = \"srtp\"\nrates = [10]\n\
+         users = 10\nquick_seconds = 0.5\ntalk = \"100ms\"\nfail_if = [\"success<1%\"]\n",
+    );
+    let done = start(&folder, &[]).done();
+    assert_eq!(done.status, 0, "{done:?}");
+    let records = records(folder.path());
+    let trial = of_kind(&records, "measurement")[0];
+    assert_eq!(trial["variant"], "tcp, connections user, srtp", "{trial}");
+    assert_eq!((&trial["media"]["streams"], &trial["successes"]), (&10.into(), &5.into()), "{trial}");
+}
+
+#[test]
 fn bad_files_names_and_results_are_refused_before_anything_starts() {
     let folder = folder("rates = [1]\nsenario = \"call\"\n");
     let refused = |args: &[&str]| {
@@ -183,6 +301,8 @@ fn bad_files_names_and_results_are_refused_before_anything_starts() {
     assert!(refused(&["register", "--target", "kamalio"]).contains("did you mean `kamailio`?"));
     assert!(refused(&["register", "--target", "10.9.8.7:5060"]).contains("--allow-remote 10.9.8.7"));
     assert!(refused(&["register", "--seconds", "0"]).contains("--seconds"));
+    let line = refused(&["idle", "--transport", "udp"]);
+    assert!(line.contains("--transport") && line.contains("no trial is left"), "{line}");
     let other = "{\"record\":\"campaign\",\"format\":1,\"machine\":{\"id\":\"0\",\"cpu\":\"Z80\",\"processors\":1}}\n";
     fs::create_dir(folder.path().join("old")).unwrap();
     fs::write(folder.path().join("old/results.jsonl"), other).unwrap();

@@ -81,11 +81,27 @@ pub(crate) struct Times {
     /// Time of the BYE.
     pub(crate) bye: Option<Instant>,
     pub(crate) disconnect: Option<Duration>,
+    /// Start of the current pause.
+    pub(crate) pause: Option<Instant>,
+    /// First provisional response other than 100, until the final one.
+    ringing: Option<Instant>,
+    /// Sum of the pauses and of the ring time.
+    paused: Duration,
 }
 
 impl Times {
     pub(crate) const fn new(planned: Instant, started: Instant) -> Self {
-        Self { planned, started, first_response: None, final_response: None, bye: None, disconnect: None }
+        Self {
+            planned,
+            started,
+            first_response: None,
+            final_response: None,
+            bye: None,
+            disconnect: None,
+            pause: None,
+            ringing: None,
+            paused: Duration::ZERO,
+        }
     }
 }
 
@@ -125,6 +141,26 @@ impl Attempt {
         }
     }
 
+    /// Notes the end of a pause of the scenario.
+    pub(crate) fn end_pause(&mut self, now: Instant) {
+        if let Some(start) = self.times.pause.take() {
+            self.times.paused += now.since(start);
+        }
+    }
+
+    /// Notes a response that begins or ends the ring time.
+    pub(crate) fn note_ringing(&mut self, now: Instant, status: u16) {
+        match status {
+            101..200 => drop(self.times.ringing.get_or_insert(now)),
+            200.. => {
+                if let Some(start) = self.times.ringing.take() {
+                    self.times.paused += now.since(start);
+                }
+            }
+            _ => {}
+        }
+    }
+
     /// Notes the final response to an INVITE.
     pub(crate) fn note_invite_final(&mut self, status: u16) {
         self.invite = if status < 300 { Invite::Accepted } else { Invite::Refused };
@@ -140,6 +176,7 @@ impl Attempt {
             first_response: self.times.first_response,
             final_response: self.times.final_response,
             disconnect: self.times.disconnect,
+            paused: self.times.paused,
         }
     }
 

@@ -70,6 +70,9 @@ pub struct Report {
     pub final_response: Option<Duration>,
     /// Time from the BYE to its final response (session disconnect delay).
     pub disconnect: Option<Duration>,
+    /// Sum of the pauses of the scenario, such as the talk time, and of the ring time: from the first provisional response other
+    /// than 100 to the final one. No server shortens it.
+    pub paused: Duration,
 }
 
 impl Report {
@@ -83,6 +86,7 @@ impl Report {
             first_response: None,
             final_response: None,
             disconnect: None,
+            paused: Duration::ZERO,
         }
     }
 

@@ -2,14 +2,13 @@
 
 use super::search::Grid;
 use crate::digest::Algorithm;
-use crate::load::{Criteria, Criterion, Flow, Length};
+use crate::load::{ConnectionUse, Criteria, Criterion, CryptoSuite, Flow, Length, MediaUse};
 use crate::record::Chart;
 use crate::server::Routing;
 use crate::template::Carrier;
-use crate::times;
+use crate::{text_file, times};
 use anyhow::{Context, Result, bail};
 use ringway_settings::{Reader, Section, nearest, read_document};
-use std::fs;
 use std::path::Path;
 
 /// Experiment.
@@ -81,6 +80,10 @@ pub struct Variant {
     pub flow: Flow,
     /// Transport.
     pub carrier: Carrier,
+    /// Connections of the callers over TCP.
+    pub connections: ConnectionUse,
+    /// Media streams of calls.
+    pub media: MediaUse,
     /// Algorithm of the server's challenges; `None`: it does not challenge.
     pub digest: Option<Algorithm>,
     /// Configuration of the server.
@@ -115,6 +118,10 @@ impl Variant {
         let mut parts = Vec::new();
         parts.extend(shows_flow.then(|| self.flow.name().to_owned()));
         parts.push(carrier_name(self.carrier).to_owned());
+        if self.carrier == Carrier::Tcp && self.connections != ConnectionUse::Shared {
+            parts.push(format!("connections {}", name_of(&CONNECTIONS, self.connections)));
+        }
+        parts.extend((self.media != MediaUse::None).then(|| name_of(&MEDIA, self.media).to_owned()));
         parts.extend(self.digest.map(|algorithm| format!("digest {}", algorithm.name())));
         parts.extend(shows_routing.then(|| routing_name(self.routing).to_owned()));
         self.name = parts.join(", ");
@@ -150,7 +157,7 @@ pub fn built_in() -> Result<Vec<Experiment>> {
 /// No such experiment, no such file, a fault in it with its line.
 pub fn find(argument: &str) -> Result<Experiment> {
     if argument.contains('/') || argument.ends_with(".toml") {
-        let text = fs::read_to_string(argument)
+        let text = text_file::read(Path::new(argument), FILE_BYTES_MAX)
             .with_context(|| format!("{argument}: cannot be read; give an experiment as a TOML file"))?;
         let stem = Path::new(argument).file_stem().unwrap_or_default().to_string_lossy();
         return Ok(Experiment { source: argument.to_owned(), ..parse(&stem, argument, &text)? });
@@ -226,15 +233,15 @@ fn read(name: &str, reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> Exper
 }
 
 /// Variants of the lists, or of the sections `[[variant]]`.
+/// Reads the variants. Lists at the top give each combination; sections `[[variant]]` name them one by one.
 fn read_variants(
     reader: &mut Reader<'_>,
     top: &mut Section<'_, '_>,
     rates: &Scaled<Vec<f64>>,
 ) -> Vec<Variant> {
-    let flows = Flow::ALL.map(|(flow, name)| (name, flow));
+    let default = read_variant(reader, top, &Variant { rates: rates.clone(), ..base() });
     let sections = top.sections(reader, "variant");
     if sections.is_empty() {
-        let flow = top.word(reader, "scenario", Flow::Register, &flows);
         let carriers = words(reader, top, "transports", Carrier::Udp, &CARRIERS);
         let digests = words(reader, top, "digests", None, &DIGESTS);
         let routings = words(reader, top, "routings", Routing::Stateful, &ROUTINGS);
@@ -242,27 +249,23 @@ fn read_variants(
         for &carrier in &carriers {
             for &digest in &digests {
                 for &routing in &routings {
-                    let name = String::new();
-                    let (rates, measures_memory) = (rates.clone(), false);
-                    let variant = Variant { name, flow, carrier, digest, routing, rates, measures_memory };
+                    let variant = Variant { carrier, digest, routing, ..default.clone() };
                     variants.push(variant.named(false, routings.len() > 1));
                 }
             }
         }
         return variants;
     }
-    let default = top.word(reader, "scenario", Flow::Register, &flows);
     let mut variants = Vec::new();
     for (mut section, _) in sections {
-        let flow = section.word(reader, "scenario", default, &flows);
+        let variant = read_variant(reader, &mut section, &default);
         let carrier = section.word(reader, "transport", Carrier::Udp, &CARRIERS);
         let digest = section.word(reader, "digest", None, &DIGESTS);
         let routing = section.word(reader, "routing", Routing::Stateful, &ROUTINGS);
         let own = scaled_rates(reader, &mut section, "rates", "quick_rates", 1.0..=RATE_MAX);
         section.finish(reader);
         let rates = if own.full.is_empty() { rates.clone() } else { own };
-        let (name, measures_memory) = (String::new(), false);
-        variants.push(Variant { name, flow, carrier, digest, routing, rates, measures_memory });
+        variants.push(Variant { carrier, digest, routing, rates, ..variant });
     }
     let has_many_flows =
         variants.iter().any(|variant| Some(variant.flow) != variants.first().map(|v| v.flow));
@@ -273,17 +276,36 @@ fn read_variants(
     variants.into_iter().map(named).collect()
 }
 
-fn idle_variant() -> Variant {
-    let rates = Scaled { full: Vec::new(), quick: Vec::new() };
-    let variant = Variant {
+/// Reads the keys that are at the top and in sections.
+fn read_variant(reader: &mut Reader<'_>, section: &mut Section<'_, '_>, default: &Variant) -> Variant {
+    let flows = Flow::ALL.map(|(flow, name)| (name, flow));
+    let flow = section.word(reader, "scenario", default.flow, &flows);
+    let connections = section.word(reader, "connection_use", default.connections, &CONNECTIONS);
+    let media = section.word(reader, "media", default.media, &MEDIA);
+    if media != MediaUse::None && !matches!(flow, Flow::Call | Flow::Redirect) {
+        let key = if section.place("media").is_some() { "media" } else { "scenario" };
+        let at = section.place(key).unwrap_or(0);
+        reader.error(at, section.path(key), "only calls have media: call and redirect");
+    }
+    Variant { flow, connections, media, ..default.clone() }
+}
+
+fn base() -> Variant {
+    Variant {
         name: String::new(),
-        flow: Flow::Options,
-        carrier: Carrier::Tcp,
+        flow: Flow::Register,
+        carrier: Carrier::Udp,
+        connections: ConnectionUse::Shared,
+        media: MediaUse::None,
         digest: None,
         routing: Routing::Stateful,
-        rates,
-        measures_memory: true,
-    };
+        rates: Scaled { full: Vec::new(), quick: Vec::new() },
+        measures_memory: false,
+    }
+}
+
+fn idle_variant() -> Variant {
+    let variant = Variant { flow: Flow::Options, carrier: Carrier::Tcp, measures_memory: true, ..base() };
     variant.named(false, false)
 }
 
@@ -386,12 +408,26 @@ const CHARTS: [(&str, Chart); 5] = [
 
 const CARRIERS: [(&str, Carrier); 2] = [("udp", Carrier::Udp), ("tcp", Carrier::Tcp)];
 
+const CONNECTIONS: [(&str, ConnectionUse); 3] = [
+    ("shared", ConnectionUse::Shared),
+    ("user", ConnectionUse::PerUser),
+    ("call", ConnectionUse::PerAttempt),
+];
+
+const MEDIA: [(&str, MediaUse); 3] = [
+    ("none", MediaUse::None),
+    ("rtp", MediaUse::Rtp),
+    ("srtp", MediaUse::Srtp(CryptoSuite::AesCm128HmacSha1_80)),
+];
+
 const DIGESTS: [(&str, Option<Algorithm>); 3] =
     [("none", None), ("MD5", Some(Algorithm::Md5)), ("SHA-256", Some(Algorithm::Sha256))];
 
 const ROUTINGS: [(&str, Routing); 3] =
     [("stateful", Routing::Stateful), ("stateless", Routing::Stateless), ("redirect", Routing::Redirect)];
 
+/// Maximum length of a file in bytes.
+const FILE_BYTES_MAX: usize = 1 << 20;
 /// Largest rate of a file.
 const RATE_MAX: f64 = 1_000_000.0;
 /// Seconds of a trial.
@@ -454,6 +490,8 @@ mod tests {
             ("rates = [1]\ntalk = \"5\"", "own.toml:2: talk: "),
             ("chart = \"peak\"\n[search]\nstep = 0.5", "own.toml:3: [search] step: is out of range"),
             ("chart = \"overload\"", "multiples: is missing"),
+            ("rates = [1]\nmedia = \"rtp\"", "own.toml:2: media: only calls have media"),
+            ("rates = [1]\nconnection_use = \"one\"", "own.toml:2: connection_use: \"one\" is unknown"),
             ("rates = [", "own.toml:1: not TOML"),
         ] {
             assert!(fault(text).contains(fault_of_it), "{text}: {}", fault(text));

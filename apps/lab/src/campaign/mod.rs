@@ -53,6 +53,8 @@ pub struct Options {
     pub started: String,
     /// Command line.
     pub command: String,
+    /// Further options of the command line, as a shell takes them, for the command of each experiment.
+    pub further: String,
     /// Version of the program.
     pub version: String,
 }
@@ -158,6 +160,11 @@ impl Options {
     /// Time for attempts that have not ended with the load.
     const fn drain(&self) -> Duration {
         if self.is_quick { DRAIN_QUICK } else { DRAIN }
+    }
+
+    /// True if an experiment has a variant with the wanted transport and digest.
+    pub fn has_trials(&self, experiment: &Experiment) -> bool {
+        !self.variants(experiment).is_empty()
     }
 
     /// Variants that are wanted.
@@ -272,6 +279,7 @@ impl Running<'_> {
         command.extend(options.repeat.map(|repeat| format!(" --repeat {repeat}")));
         command.extend(options.carrier.map(|carrier| format!(" --transport {}", carrier_name(carrier))));
         command.extend(options.digest.map(|digest| format!(" --digest {}", digest_name(digest))));
+        command.push_str(&options.further);
         record::Experiment {
             experiment: experiment.name.clone(),
             title: experiment.title.clone(),
@@ -341,7 +349,8 @@ const fn is_dialog(flow: Flow) -> bool {
 
 /// True if a running server, which has its own configuration, gets the same load in both variants.
 fn is_same_offer(a: &Variant, b: &Variant) -> bool {
-    (a.flow, a.carrier, &a.rates) == (b.flow, b.carrier, &b.rates)
+    let offer = |of: &Variant| (of.flow, of.carrier, of.connections, of.media, of.rates.clone());
+    offer(a) == offer(b)
 }
 
 /// Plan of a load without a server.

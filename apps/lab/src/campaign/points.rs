@@ -1,13 +1,13 @@
 //! Points of a variant: each rate on each target, in turn.
 
-use super::experiment::{Experiment, Kind, Peak, Variant};
-use super::search::{Next, Search, Verdict};
+use super::experiment::{Experiment, Kind, Peak, Variant, digest_name};
+use super::search::{Grid, Next, Search, Verdict};
 use super::target::Server;
-use super::trial::{Load, offer};
+use super::trial::{Load, Outcome, offer};
 use super::{Running, START_S, TRIAL_OVERHEAD_S, idle};
 use crate::record::{self, Measurement, Record};
-use crate::statistics::interleaved;
-use anyhow::{Result, anyhow};
+use crate::statistics::{interleaved, turn};
+use anyhow::{Result, anyhow, bail};
 use std::time::Duration;
 
 /// A variant of an experiment on all targets.
@@ -26,6 +26,8 @@ struct Contestant {
     /// Rates, and the multiples of the peak that they are.
     points: Vec<(f64, Option<f64>)>,
     has_failed: bool,
+    /// It has a warning about challenges that the variant does not name.
+    is_warned: bool,
 }
 
 /// Load and number of a trial.
@@ -82,7 +84,13 @@ impl Points<'_, '_> {
                     self.describe(&server)?;
                     let points = self.points();
                     let name = target.name.clone();
-                    contestants.push(Contestant { name, server, points, has_failed: false });
+                    contestants.push(Contestant {
+                        name,
+                        server,
+                        points,
+                        has_failed: false,
+                        is_warned: false,
+                    });
                 }
                 Err(error) => self.fail(&target.name, &error)?,
             }
@@ -149,7 +157,10 @@ impl Points<'_, '_> {
                 let failures: Vec<String> =
                     measured.failures.iter().map(|(name, count)| format!("{name}: {count}")).collect();
                 contestant.has_failed = true;
-                let error = anyhow!("no attempt succeeded ({})", failures.join(", "));
+                let password = measured.failures.contains_key("challenge");
+                let remedy =
+                    if password { "; the server asks for a password: give --password-file" } else { "" };
+                let error = anyhow!("no attempt succeeded ({}){remedy}", failures.join(", "));
                 self.fail(&contestant.name, &error)?;
             }
             if is_last {
@@ -177,7 +188,7 @@ impl Points<'_, '_> {
         let offered = load
             .plan(&mut contestant.server, options)
             .and_then(|plan| offer(&plan, Some(&mut contestant.server), drain, self.running.observer));
-        match offered {
+        match offered.and_then(|outcome| self.check_challenges(contestant, outcome)) {
             Ok(Some(outcome)) => {
                 let measured = Measurement {
                     target: contestant.name.clone(),
@@ -208,22 +219,43 @@ impl Points<'_, '_> {
         }
     }
 
-    /// Searches for the peak of each contestant, and sets the points of an overload.
-    fn search_all(&mut self, contestants: &mut [Contestant], peak: &Peak) -> Result<()> {
-        for contestant in contestants {
-            let Some(rate) = self.search(contestant, peak)? else { continue };
-            self.running.done += expected_search(peak);
-            if let Kind::Overload(_, multiples) = &self.experiment.kind {
-                let multiples = multiples.of(self.running.options.is_quick);
-                contestant.points =
-                    multiples.iter().map(|&multiple| (rate * multiple, Some(multiple))).collect();
-            }
+    /// Checks that a running server, which has its own configuration, challenges as the variant has it. One that challenges although
+    /// the variant has no digest is measured with a warning.
+    ///
+    /// # Errors
+    /// It does not challenge in a variant with digest.
+    fn check_challenges(
+        &mut self,
+        contestant: &mut Contestant,
+        outcome: Option<Outcome>,
+    ) -> Result<Option<Outcome>> {
+        let Some(outcome) = outcome else { return Ok(None) };
+        if contestant.server.is_started() {
+            return Ok(Some(outcome));
         }
-        Ok(())
+        let challenges = outcome.statistics.counters().challenges;
+        match self.variant.digest {
+            Some(_) if challenges == 0 && outcome.statistics.successes() > 0 => bail!(
+                "the server challenged no request, so these are no results with {}; switch its authentication on, or \
+                 give --digest none",
+                digest_name(self.variant.digest)
+            ),
+            None if challenges > 0 && !contestant.is_warned => {
+                contestant.is_warned = true;
+                self.running.observer.warn(&format!(
+                    "{}: the server challenges requests, and the variant `{}` is without digest: its results contain the \
+                     challenges",
+                    contestant.name, self.variant.name
+                ));
+            }
+            Some(_) | None => {}
+        }
+        Ok(Some(outcome))
     }
 
-    /// Finds and records the peak; `None` if there is none, the contestant failed, or the campaign was interrupted.
-    fn search(&mut self, contestant: &mut Contestant, peak: &Peak) -> Result<Option<f64>> {
+    /// Searches for the peak of each contestant, and sets the points of an overload. The contestants take turns trial by trial, so
+    /// that a machine that slows down affects all alike.
+    fn search_all(&mut self, contestants: &mut [Contestant], peak: &Peak) -> Result<()> {
         let is_quick = self.running.options.is_quick;
         let mut grid = peak.grid;
         let mut seconds = [peak.trial_seconds, peak.confirm_seconds];
@@ -231,30 +263,65 @@ impl Points<'_, '_> {
             (grid.k, grid.n, grid.step) = (1, 1, grid.step.max(QUICK_STEP));
             seconds = seconds.map(|seconds| seconds.min(*self.experiment.seconds.of(true)));
         }
-        let mut search = Search::new(grid);
-        let mut number = 0;
-        loop {
-            let (rate, seconds) = match search.next() {
-                Next::Trial(rate) => (rate, seconds[0]),
-                Next::Confirm(rate) => (rate, seconds[1]),
-                Next::Done => break,
-            };
-            number += 1;
-            let position = Position { rate, multiple: None, trial: number };
-            let Some(measured) = self.trial(contestant, position, seconds)? else { return Ok(None) };
-            search.record(if !measured.valid {
-                Verdict::Invalid(measured.invalid_because)
-            } else if measured.criterion_met {
-                Verdict::Passed
-            } else {
-                Verdict::Failed(measured.criterion_missed)
-            });
+        let mut searches = vec![Search::new(grid); contestants.len()];
+        let mut is_open = vec![true; contestants.len()];
+        for round in 0.. {
+            if !is_open.contains(&true) {
+                break;
+            }
+            for index in turn(contestants.len(), round) {
+                let (Some(contestant), Some(search), Some(is_open)) =
+                    (contestants.get_mut(index), searches.get_mut(index), is_open.get_mut(index))
+                else {
+                    continue;
+                };
+                *is_open = *is_open && self.search(contestant, search, seconds)?;
+                if *is_open && search.next() == Next::Done {
+                    *is_open = false;
+                    self.running.done += expected_search(peak);
+                    self.end_search(contestant, search, &grid)?;
+                }
+            }
         }
+        Ok(())
+    }
+
+    /// Makes the next trial of a search; false if there is none, the contestant failed, or the campaign was interrupted.
+    fn search(
+        &mut self,
+        contestant: &mut Contestant,
+        search: &mut Search,
+        seconds: [f64; 2],
+    ) -> Result<bool> {
+        let (rate, seconds) = match search.next() {
+            Next::Trial(rate) => (rate, seconds[0]),
+            Next::Confirm(rate) => (rate, seconds[1]),
+            Next::Done => return Ok(false),
+        };
+        if self.running.totals.interrupted {
+            return Ok(false);
+        }
+        let trial = u32::try_from(search.trials().len()).unwrap_or(u32::MAX).saturating_add(1);
+        let position = Position { rate, multiple: None, trial };
+        let Some(measured) = self.trial(contestant, position, seconds)? else { return Ok(false) };
+        search.record(if !measured.valid {
+            Verdict::Invalid(measured.invalid_because)
+        } else if measured.criterion_met {
+            Verdict::Passed
+        } else {
+            Verdict::Failed(measured.criterion_missed)
+        });
+        Ok(true)
+    }
+
+    /// Records the peak that a search found, and sets the points of an overload.
+    fn end_search(&mut self, contestant: &mut Contestant, search: &Search, grid: &Grid) -> Result<()> {
+        let rate = search.rate();
         self.running.observer.record(Record::Peak(record::Peak {
             experiment: self.experiment.name.clone(),
             variant: self.variant.name.clone(),
             target: contestant.name.clone(),
-            rate: search.rate(),
+            rate,
             criterion: self.experiment.criteria.to_string(),
             k: grid.k,
             n: grid.n,
@@ -262,16 +329,19 @@ impl Points<'_, '_> {
             limited_by: search.limited_by().unwrap_or_default(),
             trials: search.trials().to_vec(),
         }))?;
-        if search.rate() == 0.0 {
+        if rate == 0.0 {
             contestant.has_failed = true;
             let error = match search.limited_by() {
                 Some(limit) => anyhow!("the generator is the bottleneck from {}/s on: {limit}", grid.lowest),
                 None => anyhow!("no rate from {}/s on meets the criterion", grid.lowest),
             };
-            self.fail(&contestant.name, &error)?;
-            return Ok(None);
+            return self.fail(&contestant.name, &error);
         }
-        Ok(Some(search.rate()))
+        if let Kind::Overload(_, multiples) = &self.experiment.kind {
+            let multiples = multiples.of(self.running.options.is_quick);
+            contestant.points = multiples.iter().map(|&multiple| (rate * multiple, Some(multiple))).collect();
+        }
+        Ok(())
     }
 
     fn idle(&mut self, contestants: &mut [Contestant], count: u32) -> Result<()> {

@@ -170,6 +170,11 @@ impl Server {
         }
     }
 
+    /// True if the campaign has started it, in the configuration of the variant.
+    pub const fn is_started(&self) -> bool {
+        self.process.is_some()
+    }
+
     /// Number of users that the server has.
     pub const fn users(&self) -> u32 {
         self.users

@@ -4,11 +4,14 @@ use super::experiment::{Experiment, Variant};
 use super::noise::{Meter, Noise};
 use super::target::Server;
 use super::{Observer, Options, is_dialog};
-use crate::load::{self, Criteria, Delay, Flow, Plan, Run, Statistics, Transport, Users};
-use crate::record::{Generator, Measurement, Percentiles};
+use crate::load::{
+    ConnectionUse, Criteria, Delay, Flow, MediaStatistics, Plan, Run, Session, Statistics, Stop, Transport,
+    Users,
+};
+use crate::record::{Generator, Measurement, Media, Percentiles};
 use crate::template::Carrier;
 use crate::times::milliseconds;
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use std::time::{Duration, Instant};
 
 /// Load of a trial.
@@ -52,9 +55,10 @@ impl Load<'_> {
     /// Plan of the load on a server.
     pub(super) fn plan(&self, server: &mut Server, options: &Options) -> Result<Plan> {
         let (variant, count) = (self.variant, self.users(options.is_quick));
-        let (transport, sockets) = match variant.carrier {
-            Carrier::Udp => (Transport::Udp, 1),
-            Carrier::Tcp => (Transport::Tcp, CONNECTIONS),
+        let (transport, sockets) = match (variant.carrier, variant.connections) {
+            (Carrier::Udp, _) => (Transport::Udp, 1),
+            (Carrier::Tcp, ConnectionUse::Shared) => (Transport::Tcp, CONNECTIONS),
+            (Carrier::Tcp, ConnectionUse::PerUser | ConnectionUse::PerAttempt) => (Transport::Tcp, 1),
         };
         if !server.password.is_empty() && count > server.users() {
             bail!(
@@ -72,6 +76,8 @@ impl Load<'_> {
         };
         Ok(Plan {
             transport,
+            connections: variant.connections,
+            media: variant.media,
             allowed_hosts: options.allowed_hosts.clone(),
             rate: self.rate,
             length: Duration::from_secs_f64(self.seconds),
@@ -111,30 +117,31 @@ pub(super) fn offer(
         Some(server) => server.cpu_ns(),
         None => Ok(None),
     };
-    let started = load::run(plan);
-    let run = match (started, &mut server) {
-        (Ok(run), _) => run,
-        (Err(error), Some(server)) => {
-            server.check()?;
-            return Err(error);
-        }
-        (Err(error), None) => return Err(error),
-    };
+    let Some(session) = open(plan, server.as_deref_mut(), observer)? else { return Ok(None) };
+    let run = session.start(plan.rate, plan.length)?;
     let (meter, cpu_before) = (Meter::start(), cpu_ns(&server));
     let watched = watch(&run, plan.length + drain, server.as_deref_mut(), observer);
     let is_interrupted = matches!(watched, Ok(None)) || watched.is_err() && is_interrupted_soon(observer);
     run.stop();
-    let statistics = run.finish();
+    let finished = run.finish_session();
+    // A server that the campaign has started ends with its bindings.
+    let is_kept = server.as_ref().is_some_and(|server| !server.is_started());
     if is_interrupted {
+        if is_kept && let Ok((statistics, session)) = finished {
+            remove_bindings(&statistics, session, observer);
+        }
         return Ok(None);
     }
     let Some(retransmissions) = watched? else { return Ok(None) };
-    let statistics = statistics?;
+    let (statistics, session) = finished?;
     if let Some(loss) = statistics.target_loss() {
         bail!("{loss}");
     }
     let rest = server.as_ref().map_or(Duration::ZERO, |server| server.rest);
     if pause(rest, observer) {
+        if is_kept {
+            remove_bindings(&statistics, session, observer);
+        }
         return Ok(None);
     }
     if let Some(server) = &mut server {
@@ -146,7 +153,50 @@ pub(super) fn offer(
     };
     let server_memory = server.as_ref().map_or(Ok(None), |server| server.memory_bytes())?;
     let noise = meter.noise(server_ns.unwrap_or_default());
+    if is_kept {
+        remove_bindings(&statistics, session, observer);
+    }
     Ok(Some(Outcome { statistics, server_ns, server_memory, noise, retransmissions }))
+}
+
+/// Opens sockets and registers users. `None`: the observer has interrupted it.
+fn open(plan: &Plan, server: Option<&mut Server>, observer: &mut dyn Observer) -> Result<Option<Session>> {
+    let (plan, stop, mut is_interrupted) = (plan.clone(), Stop::default(), false);
+    let stopped = stop.clone();
+    let opening = std::thread::spawn(move || Session::open_unless(&plan, &stopped));
+    while !opening.is_finished() {
+        std::thread::sleep(LOOK_EVERY);
+        if !is_interrupted && observer.is_interrupted() {
+            is_interrupted = true;
+            stop.stop();
+        }
+    }
+    let opened = opening.join().map_err(|_| anyhow!("the start of the load generator panicked"))?;
+    match opened {
+        // The stop may have come too late.
+        Ok(Some(session)) if is_interrupted => {
+            remove_bindings(&Statistics::default(), session, observer);
+            Ok(None)
+        }
+        _ if is_interrupted => Ok(None),
+        Err(_) if is_interrupted_soon(observer) => Ok(None),
+        Err(error) => {
+            if let Some(server) = server {
+                server.check()?;
+            }
+            Err(error)
+        }
+        Ok(session) => Ok(session),
+    }
+}
+
+/// Removes the bindings of a load from a server that goes on running.
+fn remove_bindings(statistics: &Statistics, mut session: Session, observer: &mut dyn Observer) {
+    if statistics.target_loss().is_none()
+        && let Err(error) = session.remove_bindings()
+    {
+        observer.warn(&format!("{error:#}"));
+    }
 }
 
 /// Waits for the end of a run. Returns the retransmissions of each second; `None` if it was interrupted.
@@ -222,6 +272,7 @@ pub(super) fn measurement(outcome: &Outcome, rate: f64, seconds: f64, criteria: 
         failures: statistics.failures().map(|(name, count)| (name.to_owned(), count)).collect(),
         achieved: statistics.achieved(),
         requests: counters.requests,
+        challenges: counters.challenges,
         retransmissions: counters.retransmissions,
         response_ms: percentiles(Delay::Response),
         service_ms: percentiles(Delay::Service),
@@ -245,6 +296,7 @@ pub(super) fn measurement(outcome: &Outcome, rate: f64, seconds: f64, criteria: 
         criterion_met: missed.is_empty(),
         criterion_missed: missed.join(", "),
         seconds_series: series.take(SECONDS_MAX).collect(),
+        media: statistics.media().map(media),
         ..Measurement::default()
     }
 }
@@ -253,6 +305,20 @@ impl Outcome {
     /// Warning about the machine.
     pub(super) fn warning(&self) -> Option<String> {
         self.noise.warning()
+    }
+}
+
+fn media(media: &MediaStatistics) -> Media {
+    let p99 = |value: Option<Duration>| value.map(milliseconds);
+    Media {
+        streams: media.streams(),
+        silent_streams: media.silent_streams(),
+        packets_sent: media.sent(),
+        packets_received: media.received(),
+        packets_lost: media.lost(),
+        late_packets: media.late(),
+        jitter_p99_ms: p99(media.jitter(99.0)),
+        delay_p99_ms: p99(media.delay(99.0)),
     }
 }
 
@@ -323,6 +389,7 @@ mod tests {
                 first_response: None,
                 final_response: Some(response),
                 disconnect: None,
+                paused: Duration::ZERO,
             });
         }
         let criteria = Criteria::new(vec!["success<100%".parse().unwrap(), "p50>50ms".parse().unwrap()]);

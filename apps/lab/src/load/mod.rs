@@ -4,6 +4,7 @@
 //! histograms of microseconds.
 
 mod address;
+mod bindings;
 mod criterion;
 mod datagrams;
 #[cfg(test)]
@@ -25,15 +26,17 @@ mod tokens;
 mod wire_counters;
 
 pub use address::{local_towards, resolve};
+pub use bindings::Stop;
 pub use criterion::{Criteria, Criterion, CriterionError};
 pub use media::MediaStatistics;
 pub use plan::{Files, Flow, Plan};
-pub use statistics::{Delay, Health, Statistics};
+pub use statistics::{Delay, Health, LAG_ATTEMPTS_MIN, Statistics};
 pub use timeline::Slot;
 pub use wire_counters::WireCounters;
 
 use crate::machine;
 use anyhow::{Context, Result, anyhow, bail};
+use bindings::Bindings;
 use media::MediaThread;
 use player::Player;
 use ringway_linux::sys::{Epoll, raise_open_files};
@@ -57,7 +60,7 @@ use thread::play;
 #[derive(Debug)]
 pub(crate) struct Shared {
     /// No attempt is started any more.
-    is_stopped: AtomicBool,
+    is_stopped: Arc<AtomicBool>,
     /// Threads look for packets all the time in place of sleeping.
     is_spinning: bool,
     heard: Heard,
@@ -68,7 +71,7 @@ impl Shared {
     /// State of a run whose attempts are planned from `start` on, for `length`.
     fn new(start: Instant, length: Duration) -> Self {
         let statistics = Mutex::new(Statistics::new(start, length));
-        Self { is_stopped: AtomicBool::new(false), is_spinning: false, heard: Heard::new(start), statistics }
+        Self { is_stopped: Arc::default(), is_spinning: false, heard: Heard::new(start), statistics }
     }
 }
 
@@ -87,6 +90,8 @@ struct Company {
     players: Vec<Player>,
     /// Media of the players' calls, until its thread is started.
     media: Option<MediaThread>,
+    /// Bindings that were made before the load.
+    bindings: Vec<Bindings>,
 }
 
 /// Running load.
@@ -100,8 +105,7 @@ pub struct Run {
 /// Registers users, if the flow needs it, and starts the load of `plan`. Follow it with [`Run::statistics`].
 ///
 /// # Errors
-/// An address that is not permitted, sockets that cannot be opened, users that cannot be registered, a target that does not
-/// answer their registration.
+/// As [`Session::open`] and [`Session::start`].
 pub fn run(plan: &Plan) -> Result<Run> {
     Session::open(plan)?.start(plan.rate, plan.length)
 }
@@ -110,17 +114,56 @@ impl Session {
     /// Opens sockets, and registers users if the flow of `plan` needs it.
     ///
     /// # Errors
-    /// As [`run`].
+    /// An address that is not permitted, sockets that cannot be opened, users that cannot be registered, a target that does not
+    /// answer their registration.
     pub fn open(plan: &Plan) -> Result<Self> {
+        Self::open_unless(plan, &Stop::default())?.context("the registration of users was stopped")
+    }
+
+    /// As [`Session::open`]. `None`: it was stopped, and the bindings that it had made are removed.
+    ///
+    /// # Errors
+    /// As [`Session::open`].
+    pub fn open_unless(plan: &Plan, stop: &Stop) -> Result<Option<Self>> {
         plan.check()?;
         raise_open_files().context("raise the limit of open files")?;
         let mark = mark()?;
-        let companies = (0..plan.threads).map(|index| Company::open(plan.of_thread(index)?, mark));
-        let companies = companies.collect::<Result<_>>()?;
+        let mut session = Self { plan: plan.clone(), is_spinning: false, companies: Vec::new() };
+        for index in 0..plan.threads {
+            let (company, registered) = Company::open(plan.of_thread(index)?, mark, stop)?;
+            session.companies.push(company);
+            if registered.is_err() || stop.is_stopped() {
+                let removed = session.remove_bindings();
+                return registered.and(removed).map(|()| None);
+            }
+        }
         if plan.registered_before().is_some() {
             std::thread::sleep(plan.settle);
         }
-        Ok(Self { plan: plan.clone(), is_spinning: false, companies })
+        if stop.is_stopped() {
+            return session.remove_bindings().map(|()| None);
+        }
+        Ok(Some(session))
+    }
+
+    /// Number of bindings that were made before the load and are not removed yet.
+    pub fn bindings(&self) -> u32 {
+        self.companies.iter().flat_map(|company| &company.bindings).map(Bindings::count).sum()
+    }
+
+    /// Removes the bindings that were made before the load, so that a running server does not keep them.
+    ///
+    /// # Errors
+    /// The number of bindings that were not removed, with the reasons.
+    pub fn remove_bindings(&mut self) -> Result<()> {
+        let mut result = Ok(());
+        for company in &mut self.companies {
+            for bindings in company.bindings.drain(..) {
+                let removed = bindings::remove(bindings, &company.epoll, &mut company.players);
+                result = result.and(removed);
+            }
+        }
+        result
     }
 
     /// Lets the threads wait busily, so that no delay contains their waking up. Each then uses a whole processor, of which
@@ -195,9 +238,11 @@ impl Run {
 }
 
 impl Company {
-    /// Opens the sockets, and registers users with them. Media of all threads have the same `mark`.
-    fn open(mut plan: Plan, mark: u64) -> Result<Self> {
+    /// Opens the sockets, and registers users with them. Media of all threads have the same `mark`. Also returns the result of
+    /// the registration.
+    fn open(mut plan: Plan, mark: u64, stop: &Stop) -> Result<(Self, Result<()>)> {
         let epoll = Arc::new(Epoll::new().context("create an epoll")?);
+        let (mut bindings, mut registered) = (Vec::new(), Ok(()));
         let mut players = vec![Player::open(&plan, &epoll, 0, now())?];
         let mut media = None;
         if let Some(scenario) = plan.callee()? {
@@ -214,7 +259,8 @@ impl Company {
             }
             let config = callee_config(&plan, &callee)?;
             if !plan.is_direct {
-                register(config.clone(), &epoll, &mut callee)?;
+                let player = (players.len(), &mut callee);
+                registered = bindings::register(config.clone(), &epoll, player, stop, &mut bindings);
             }
             callee.generator = Some(Generator::new(Config { scenario, ..config }, &seed()?, now()));
             players.push(callee);
@@ -223,9 +269,9 @@ impl Company {
             && let Some(caller) = players.first_mut()
         {
             let config = caller_config(&plan, caller)?;
-            register(config, &epoll, caller)?;
+            registered = bindings::register(config, &epoll, (0, caller), stop, &mut bindings);
         }
-        Ok(Self { plan, epoll, players, media })
+        Ok((Self { plan, epoll, players, media, bindings }, registered))
     }
 
     /// Plans the attempts of the caller.
@@ -250,7 +296,7 @@ impl Company {
 
     /// Plays until the caller has no attempt left.
     fn play(mut self, index: u32, shared: &Arc<Shared>) -> Result<Self> {
-        let Self { plan, epoll, players, media } = &mut self;
+        let Self { plan, epoll, players, media, bindings: _ } = &mut self;
         let media = media.take().map(|media| media.start(index, shared)).transpose()?;
         let played = play(players, epoll, plan.target, shared);
         // The thread of the media ends when nothing is left that reports calls to it.
@@ -260,33 +306,6 @@ impl Company {
         }
         played.map(|()| self)
     }
-}
-
-/// Registers the users of `config` once each, with the addresses of `player`, whose generator remains.
-fn register(mut config: Config, epoll: &Epoll, player: &mut Player) -> Result<()> {
-    let count = config.users.count();
-    let length = Duration::from_secs_f64(f64::from(count) / REGISTER_RATE);
-    let start = now();
-    config.arrivals = Some(Arrivals::new(REGISTER_RATE, Spacing::Fixed, start, length));
-    let target = config.remote;
-    player.generator = Some(Generator::new(config, &seed()?, start));
-    let shared = Shared::new(start, length);
-    play(std::slice::from_mut(player), epoll, target, &shared)?;
-    let statistics = shared.statistics.into_inner().unwrap_or_else(PoisonError::into_inner);
-    if let Some(loss) = statistics.target_loss() {
-        bail!("{loss}; it was to register {count} users before the load");
-    }
-    let failed: u64 = statistics.failures().map(|(_, failed)| failed).sum();
-    if failed > 0 {
-        let outcomes: Vec<String> =
-            statistics.failures().map(|(outcome, failed)| format!("{outcome}: {failed}")).collect();
-        bail!(
-            "{failed} of {count} users could not register ({}); check the domain, the users and the password, and whether \
-             earlier runs left the users more contacts than the server permits",
-            outcomes.join(", ")
-        );
-    }
-    Ok(())
 }
 
 /// Configuration of a caller that registers its users; without attempts.
@@ -352,7 +371,5 @@ pub(crate) fn exact_timers() -> Result<()> {
     set_current_timer_slack(NonZero::new(1)).context("ask for exact timers")
 }
 
-/// Registrations before the load, per second.
-const REGISTER_RATE: f64 = 2_000.0;
 /// Time between the start of the threads and the first planned attempt.
 const START_DELAY: Duration = Duration::from_millis(20);

@@ -62,10 +62,16 @@ impl Player {
             started: now.started - earlier.started,
             dropped: now.dropped - earlier.dropped,
             requests: now.requests - earlier.requests,
+            challenges: now.challenges - earlier.challenges,
             retransmissions: now.retransmissions - earlier.retransmissions,
             malformed: now.malformed - earlier.malformed,
             stray: now.stray - earlier.stray,
         }
+    }
+
+    /// Number of received messages that are not SIP.
+    pub(crate) fn foreign(&self) -> u64 {
+        self.sockets.counters.broken + self.counters().malformed
     }
 
     /// Number of open attempts.
@@ -78,7 +84,7 @@ impl Player {
         self.generator.as_ref().is_none_or(Generator::is_done)
     }
 
-    /// Handles a ready descriptor. Returns the number of received messages. The caller sends `buffers.out` and then calls
+    /// Handles a ready descriptor. Returns the number of received SIP messages. The caller sends `buffers.out` and then calls
     /// [`Sockets::finish`] if the second value is true.
     pub(crate) fn receive(
         &mut self,
@@ -86,9 +92,10 @@ impl Player {
         ready: Ready,
         now: Instant,
         buffers: &mut Buffers,
-    ) -> Result<(usize, bool)> {
+    ) -> Result<(u64, bool)> {
         let Self { generator: Some(generator), sockets, .. } = self else { return Ok((0, false)) };
         let Buffers { batches, out, actions } = buffers;
+        let malformed = generator.counters().malformed;
         let mut messages = 0;
         let is_last = sockets.receive(place, ready, now, batches, &mut |input| {
             let mut cx = Context::new(now, out, actions);
@@ -100,7 +107,8 @@ impl Player {
                 Input::Icmp(error) => generator.on_icmp_error(&mut cx, error),
             }
         })?;
-        Ok((messages, is_last))
+        let malformed = generator.counters().malformed - malformed;
+        Ok((messages - malformed.min(messages), is_last))
     }
 
     /// Passes events of the sockets to the generator and runs its due timers.

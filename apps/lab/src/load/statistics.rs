@@ -62,6 +62,8 @@ impl Delay {
 pub struct Health {
     /// 99th percentile of [`Delay::Lag`].
     pub lag_p99: Duration,
+    /// Number of attempts that have a lag. Of fewer than [`LAG_ATTEMPTS_MIN`] it is not judged.
+    pub attempts: u64,
     /// Largest share of a processor that a thread of the generator used in a second.
     pub cpu_share: f64,
     /// Planned attempts that were not started.
@@ -86,7 +88,7 @@ impl Health {
                 self.missed_connections
             ));
         }
-        if self.lag_p99 > LAG_P99_MAX {
+        if self.judges_lag() && self.lag_p99 > LAG_P99_MAX {
             let lag = self.lag_p99.as_secs_f64() * 1e3;
             return Some(format!("attempts started up to {lag:.1} ms late (99th percentile)"));
         }
@@ -95,6 +97,11 @@ impl Health {
             return Some(format!("a thread of the generator used {share:.0} % of a processor"));
         }
         self.media.clone()
+    }
+
+    /// True if there are enough attempts to judge the lag: of fewer the 99th percentile is the largest value.
+    pub const fn judges_lag(&self) -> bool {
+        self.attempts >= LAG_ATTEMPTS_MIN
     }
 }
 
@@ -166,6 +173,7 @@ impl Statistics {
                 (sum.started, sum.dropped) = (counters.started, counters.dropped);
             }
             sum.requests += counters.requests;
+            sum.challenges += counters.challenges;
             sum.retransmissions += counters.retransmissions;
             sum.malformed += counters.malformed;
             sum.stray += counters.stray;
@@ -242,7 +250,8 @@ impl Statistics {
         (counters.started + counters.dropped) as f64 / self.timeline.seconds().max(f64::MIN_POSITIVE)
     }
 
-    /// Successful attempts a second, in a time as long as the load that begins with the end of the first successful one.
+    /// Successful attempts a second, in a time as long as the load that begins with the end of the first successful one. Pauses
+    /// of the attempts, such as ring and talk time, do not count.
     pub fn achieved(&self) -> f64 {
         self.timeline.achieved()
     }
@@ -258,6 +267,7 @@ impl Statistics {
             started: sum.started + thread.counters.started,
             dropped: sum.dropped + thread.counters.dropped,
             requests: sum.requests + thread.counters.requests,
+            challenges: sum.challenges + thread.counters.challenges,
             retransmissions: sum.retransmissions + thread.counters.retransmissions,
             malformed: sum.malformed + thread.counters.malformed,
             stray: sum.stray + thread.counters.stray,
@@ -286,6 +296,7 @@ impl Statistics {
         let wire = self.wire();
         Health {
             lag_p99: self.percentile(Delay::Lag, 99.0).unwrap_or_default(),
+            attempts: self.delays.get(Delay::Lag as usize).map_or(0, Histogram::len),
             cpu_share: self.threads.values().map(|thread| thread.cpu_share).fold(0.0, f64::max),
             dropped: self.counters().dropped,
             refused_packets: wire.not_permitted,
@@ -301,6 +312,8 @@ const STOPPED: &str = Outcome::Stopped.name();
 const LATE: Duration = Duration::from_millis(1);
 /// Largest 99th percentile of the lag of a valid run.
 const LAG_P99_MAX: Duration = Duration::from_millis(1);
+/// Fewest attempts whose lag is judged.
+pub const LAG_ATTEMPTS_MIN: u64 = 100;
 /// Largest CPU share of a thread in a valid run.
 const CPU_SHARE_MAX: f64 = 0.8;
 
@@ -321,6 +334,7 @@ mod tests {
             first_response: None,
             final_response: Some(response),
             disconnect: None,
+            paused: Duration::ZERO,
         }
     }
 
@@ -352,9 +366,25 @@ mod tests {
     }
 
     #[test]
+    fn one_late_start_of_few_attempts_makes_no_result_invalid() {
+        let mut statistics = Statistics::default();
+        for number in 1..=100 {
+            statistics.add(&report(Outcome::Success, if number <= 2 { 5_000 } else { 0 }, 200));
+            let is_judged = number >= LAG_ATTEMPTS_MIN;
+            let health = statistics.health();
+            assert_eq!(
+                (health.judges_lag(), health.bottleneck().is_some()),
+                (is_judged, is_judged),
+                "{number}"
+            );
+        }
+    }
+
+    #[test]
     fn a_generator_that_is_late_busy_or_drops_is_the_bottleneck() {
         let good = Health {
             lag_p99: Duration::from_micros(80),
+            attempts: 1_000,
             cpu_share: 0.5,
             dropped: 0,
             refused_packets: 0,

@@ -41,15 +41,26 @@ pub(crate) struct TargetWatch {
     refused: u64,
     /// Time of the first refusal after the last received message.
     refused_since: Option<Instant>,
+    /// Number of received messages that are not SIP, so far and at the last SIP message.
+    foreign: u64,
+    foreign_before: u64,
 }
 
 impl TargetWatch {
     pub(crate) const fn new(target: SocketAddr) -> Self {
-        Self { target, unanswered_since: None, refused: 0, refused_since: None }
+        Self {
+            target,
+            unanswered_since: None,
+            refused: 0,
+            refused_since: None,
+            foreign: 0,
+            foreign_before: 0,
+        }
     }
 
-    /// Notes a message of any peer.
+    /// Notes a SIP message of any peer.
     pub(crate) const fn heard(&mut self) {
+        self.foreign_before = self.foreign;
         self.unanswered_since = None;
         self.refused_since = None;
     }
@@ -72,6 +83,11 @@ impl TargetWatch {
         self.refused = count;
     }
 
+    /// Notes the number of received messages so far that are not SIP.
+    pub(crate) const fn foreign(&mut self, count: u64) {
+        self.foreign = count;
+    }
+
     /// Text for the user if the target does not answer any more.
     pub(crate) fn loss(&self, heard: &Heard, now: Instant) -> Option<String> {
         let Self { target, .. } = self;
@@ -86,14 +102,18 @@ impl TargetWatch {
         if !(is_refused || is_silent) {
             return None;
         }
-        let reason = if is_refused { "it refuses packets" } else { "nothing was received" };
+        let (in_sip, reason) = match self.foreign > self.foreign_before {
+            _ if is_refused => ("", "it refuses packets"),
+            true => (" in SIP", "only messages that are not SIP were received"),
+            false => ("", "nothing was received"),
+        };
         Some(match last {
             None => format!(
-                "{target} does not answer: {reason} ({:.1} s); check the address, the transport, and that the server runs",
+                "{target} does not answer{in_sip}: {reason} ({:.1} s); check the address, the transport, and that the server runs",
                 now.since(heard.start).as_secs_f64()
             ),
             Some(last) => format!(
-                "{target} stopped answering {:.1} s after the start: {reason} since then ({:.1} s); the load was ended",
+                "{target} stopped answering{in_sip} {:.1} s after the start: {reason} since then ({:.1} s); the load was ended",
                 last.since(heard.start).as_secs_f64(),
                 now.since(last).as_secs_f64()
             ),
@@ -155,6 +175,23 @@ mod tests {
         assert_eq!(watch.loss(&heard, after(204.0)), None);
         let text = watch.loss(&heard, after(205.0)).unwrap();
         assert!(text.contains("stopped answering 1.5 s after the start"), "{text}");
+    }
+
+    #[test]
+    fn messages_that_are_not_sip_are_no_answers() {
+        let (mut watch, heard, out) = watch();
+        watch.sending(&out, after(1.0));
+        watch.foreign(3);
+        assert_eq!(watch.loss(&heard, after(3.9)), None);
+        let text = watch.loss(&heard, after(4.0)).unwrap();
+        assert!(text.starts_with("127.0.0.1:5060 does not answer in SIP: only messages"), "{text}");
+        heard.note(after(4.0));
+        watch.heard();
+        watch.sending(&out, after(5.0));
+        let text = watch.loss(&heard, after(10.0)).unwrap();
+        assert!(text.contains("stopped answering 4.0 s after the start: nothing was received"), "{text}");
+        watch.foreign(4);
+        assert!(watch.loss(&heard, after(10.0)).unwrap().contains("stopped answering in SIP 4.0 s"));
     }
 
     #[test]

@@ -146,6 +146,7 @@ impl Thread<'_> {
     fn look_at_target(&mut self, players: &[Player], now: Instant) {
         let refused = players.iter().map(|player| player.sockets.counters.refused).sum();
         self.watch.refusals(refused, now);
+        self.watch.foreign(players.iter().map(Player::foreign).sum());
         if let Some(loss) = self.watch.loss(&self.shared.heard, now)
             && !self.shared.is_stopped.swap(true, Ordering::Relaxed)
         {

@@ -10,6 +10,8 @@ pub(super) struct Timeline {
     start: Option<Instant>,
     length: Duration,
     slots: Vec<Slot>,
+    /// Successful attempts by the slot in which they would have ended without their pauses.
+    unpaused: Vec<u64>,
 }
 
 /// Counts of a time.
@@ -26,7 +28,7 @@ pub struct Slot {
 impl Timeline {
     /// Timeline of attempts that are planned from `start` on, for `length`.
     pub(super) const fn new(start: Instant, length: Duration) -> Self {
-        Self { start: Some(start), length, slots: Vec::new() }
+        Self { start: Some(start), length, slots: Vec::new(), unpaused: Vec::new() }
     }
 
     pub(super) fn shorten(&mut self, length: Duration) {
@@ -51,6 +53,16 @@ impl Timeline {
             slot.ended += 1;
             slot.successes += u64::from(report.outcome == Outcome::Success);
         }
+        if report.outcome == Outcome::Success {
+            let ended = Duration::from_nanos(report.ended.as_nanos()).saturating_sub(report.paused);
+            let index = index_of(Instant::from_nanos(u64::try_from(ended.as_nanos()).unwrap_or(u64::MAX)));
+            if self.unpaused.len() <= index {
+                self.unpaused.resize(index + 1, 0);
+            }
+            if let Some(count) = self.unpaused.get_mut(index) {
+                *count += 1;
+            }
+        }
     }
 
     /// Seconds during which attempts are planned; 0 if unknown.
@@ -58,13 +70,13 @@ impl Timeline {
         self.length.as_secs_f64()
     }
 
-    /// Successful attempts a second, in a time as long as the load that begins with the end of the first successful one. A
-    /// server that falls behind ends attempts later than that.
+    /// Successful attempts a second, in a time as long as the load that begins with the end of the first successful one. Their
+    /// pauses do not count, which no server shortens; a server that falls behind ends attempts later than that.
     pub(super) fn achieved(&self) -> f64 {
-        let Some(first) = self.slots.iter().position(|slot| slot.successes > 0) else { return 0.0 };
+        let Some(first) = self.unpaused.iter().position(|&count| count > 0) else { return 0.0 };
         let in_time = self.length.as_nanos().div_ceil(SLOT.as_nanos());
         let count = usize::try_from(in_time).unwrap_or(usize::MAX).saturating_add(1);
-        let successes: u64 = self.slots.iter().skip(first).take(count).map(|slot| slot.successes).sum();
+        let successes: u64 = self.unpaused.iter().skip(first).take(count).sum();
         successes as f64 / self.seconds().max(f64::MIN_POSITIVE)
     }
 
@@ -101,6 +113,7 @@ mod tests {
             first_response: None,
             final_response: None,
             disconnect: None,
+            paused: Duration::ZERO,
         }
     }
 
@@ -118,6 +131,23 @@ mod tests {
         assert!((50.0..51.0).contains(&slow.achieved()), "{}", slow.achieved());
         let seconds: Vec<_> = good.by_second().map(|slot| (slot.planned, slot.ended)).collect();
         assert_eq!(seconds, [(100, 50), (100, 100), (0, 50)]);
+    }
+
+    #[test]
+    fn pauses_take_nothing_from_the_achieved_rate() {
+        let mut varied = Timeline::new(Instant::from_secs(5), Duration::from_secs(2));
+        let mut slow = varied.clone();
+        for number in 0..200 {
+            // From 0 to 19.9 s, in no order, and longer than the load.
+            let talk = number * 7_919 % 200 * 100;
+            let paused = Duration::from_millis(talk);
+            let planned = number * 10;
+            varied.add(&Report { paused, ..report(planned, planned + talk + 5, Outcome::Success) });
+            // Half as fast as it is loaded.
+            slow.add(&Report { paused, ..report(planned, 2 * planned + talk + 5, Outcome::Success) });
+        }
+        assert_eq!(varied.achieved(), 100.0);
+        assert!((50.0..51.0).contains(&slow.achieved()), "{}", slow.achieved());
     }
 
     #[test]

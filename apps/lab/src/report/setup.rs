@@ -10,12 +10,21 @@ pub(super) fn write(page: &mut Markup, results: &Results<'_>) {
     page.push(format_args!(
         "<section><h2 id=\"setup\">Set-up</h2><div class=\"wide\"><table class=\"c2 facts\"><tbody>"
     ));
-    for campaign in &results.campaigns {
-        write_campaign(page, campaign);
+    let mut facts = Markup::default();
+    for (index, campaign) in results.campaigns.iter().enumerate() {
+        let mut part = Markup::default();
+        write_campaign(&mut part, campaign);
+        if facts.len() + part.len() > FACTS_BYTES_MAX {
+            let more = results.campaigns.len() - index;
+            fact(&mut facts, "Not shown", &format!("{more} campaigns more are in the results"));
+            break;
+        }
+        facts.push(format_args!("{part}"));
     }
     for (name, text) in noise(results) {
-        fact(page, name, &text);
+        fact(&mut facts, name, &text);
     }
+    page.push(format_args!("{facts}"));
     page.push(format_args!("</table></div>"));
     write_servers(page, results);
     page.push(format_args!("<h3>Experiments</h3>"));
@@ -63,7 +72,10 @@ fn noise(results: &Results<'_>) -> Vec<(&'static str, String)> {
         ("Trials in this report", format!("{trials}, of them {invalid} not valid")),
         ("Most steal during a trial", percent(most(|trial| trial.steal))),
         ("Most use of a processor by other programs", percent(most(|trial| trial.others_share))),
-        ("Media", "none".to_owned()),
+        (
+            "Trials with media streams",
+            count(results.trials().filter(|trial| trial.media.is_some()).count() as u64),
+        ),
     ];
     if results.ended > 0 {
         facts.push(("Length of the campaign", format!("{} s", amount(results.seconds))));
@@ -73,6 +85,7 @@ fn noise(results: &Results<'_>) -> Vec<(&'static str, String)> {
 
 fn write_servers(page: &mut Markup, results: &Results<'_>) {
     page.push(format_args!("<h3>Servers</h3>"));
+    let (start, mut left_out) = (page.len(), 0_usize);
     for server in &results.targets {
         let Some(first) = server.records.first() else {
             page.push(format_args!(
@@ -89,18 +102,26 @@ fn write_servers(page: &mut Markup, results: &Results<'_>) {
         let mut shown: Vec<(&str, &str)> = Vec::new();
         for record in &server.records {
             let configuration = (record.command.as_str(), record.settings.as_str());
-            if shown.contains(&configuration) || page.len() > SETTINGS_BYTES_MAX {
+            if shown.contains(&configuration) {
                 continue;
             }
             shown.push(configuration);
             let settings: Vec<&str> = configuration.1.lines().map(str::trim_end).collect();
             let settings = settings.join("\n");
             let (command, settings) = (Text(configuration.0), Text(&settings));
-            page.push(format_args!(
+            let mut part = Markup::default();
+            part.push(format_args!(
                 "<details><summary>Configuration {}: <code>{command}</code></summary><pre>{settings}</pre></details>",
                 shown.len()
             ));
+            match page.len() - start + part.len() > SETTINGS_BYTES_MAX {
+                true => left_out += 1,
+                false => page.push(format_args!("{part}")),
+            }
         }
+    }
+    if left_out > 0 {
+        page.push(format_args!("<p>{left_out} configurations more are in the results."));
     }
 }
 
@@ -183,5 +204,8 @@ fn baselines(results: &Results<'_>) -> Table {
 /// Longest text of a fact.
 const FACT_CHARS_MAX: usize = 500;
 
-/// Size of the report after which no further configuration is written.
-const SETTINGS_BYTES_MAX: usize = 400_000;
+/// Largest part of the campaigns.
+const FACTS_BYTES_MAX: usize = 120_000;
+
+/// Largest part of the servers and their configurations.
+const SETTINGS_BYTES_MAX: usize = 120_000;

@@ -25,13 +25,15 @@ impl Table {
         page.push(format_args!("<tbody>"));
         let (start, mut written) = (page.len(), 0);
         for row in self.rows.iter().take(ROWS_MAX) {
-            if page.len() - start > BYTES_MAX {
+            let mut line = Markup::default();
+            line.push(format_args!("<tr>"));
+            for cell in row {
+                line.push(format_args!("<td>{}", Text(&short(cell, CELL_CHARS_MAX))));
+            }
+            if page.len() - start + line.len() > BYTES_MAX {
                 break;
             }
-            page.push(format_args!("<tr>"));
-            for cell in row {
-                page.push(format_args!("<td>{}", Text(&short(cell, CELL_CHARS_MAX))));
-            }
+            page.push(format_args!("{line}"));
             written += 1;
         }
         page.push(format_args!("</table></div>"));
@@ -44,7 +46,7 @@ impl Table {
 /// Most rows of a table.
 const ROWS_MAX: usize = 150;
 
-/// Size of a table after which no further row is written.
+/// Largest part of the rows of a table.
 const BYTES_MAX: usize = 60_000;
 
 /// Longest text of a cell.

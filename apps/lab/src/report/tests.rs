@@ -279,3 +279,54 @@ fn the_largest_report_is_below_a_megabyte_and_names_what_is_missing() {
     );
     assert!(page.ends_with("</main></html>\n") && page.contains("Open loop"));
 }
+
+#[test]
+fn the_set_up_of_many_campaigns_with_long_texts_is_bounded() {
+    let long = "\"".repeat(20_000);
+    let mut records = Vec::new();
+    for number in 0..20 {
+        let machine = Machine {
+            id: long.clone(),
+            cpu: long.clone(),
+            kernel: long.clone(),
+            os: long.clone(),
+            loadavg: long.clone(),
+            ..Machine::default()
+        };
+        records.push(Record::Campaign(Campaign {
+            format: 1,
+            started: format!("{number}{long}"),
+            command: long.clone(),
+            version: long.clone(),
+            interleaving: long.clone(),
+            machine,
+            ..Campaign::default()
+        }));
+        for target in 0..6 {
+            records.push(Record::Target(Target {
+                target: target.to_string(),
+                version: format!("{number}{long}"),
+                command: format!("{number}{long}"),
+                settings: format!("{number}{long}"),
+            }));
+        }
+        let baseline =
+            Measurement { variant: long.clone(), invalid_because: long.clone(), ..Measurement::default() };
+        records.push(Record::Baseline(Box::new(baseline)));
+    }
+    records.push(Record::Measurement(Box::new(Measurement {
+        experiment: "register".into(),
+        rate: 100.0,
+        successes: 100,
+        achieved: 100.0,
+        valid: true,
+        ..Measurement::default()
+    })));
+    let page = html(&records).unwrap();
+    let (_, set_up) = page.split_once("id=\"setup\"").unwrap();
+    let (set_up, _) = set_up.split_once("</section>").unwrap();
+    assert!(set_up.len() <= 400_000, "{}", set_up.len());
+    assert!(set_up.contains(" campaigns more are in the results"));
+    assert!(set_up.contains("configurations more are in the results"));
+    assert!(page.len() <= BYTES_MAX && !page.contains("has reached its largest size"), "{}", page.len());
+}

@@ -66,7 +66,7 @@ pub fn read(text: &str, pause: Length) -> Result<Scenario, SippError> {
         reason: format!("not well-formed XML: {error}"),
     })?;
     let root = document.root_element();
-    let mut reader = Reader { text, pause, steps: Vec::new(), lines: Vec::new() };
+    let mut reader = Reader { text, pause, steps: Vec::new(), lines: Vec::new(), is_cancelling: false };
     if root.tag_name().name() != "scenario" {
         return Err(
             reader.refuse(root, "the file has no <scenario>; give a scenario file of SIPp".to_owned())
@@ -93,6 +93,8 @@ struct Reader<'t> {
     steps: Vec<Step>,
     /// Line of each step.
     lines: Vec<usize>,
+    /// The last message is a CANCEL, whose response its transaction takes.
+    is_cancelling: bool,
 }
 
 type Element<'a, 't> = Node<'a, 't>;
@@ -107,7 +109,14 @@ impl Reader<'_> {
         }
         let step = match element.tag_name().name() {
             "send" => Some(self.send(element)?),
-            "recv" => Some(self.receive(element)?),
+            "recv" => match self.receive(element)? {
+                Receive { message: Received::Response(200), .. }
+                    if std::mem::take(&mut self.is_cancelling) =>
+                {
+                    None
+                }
+                receive => Some(Step::Receive(receive)),
+            },
             "pause" => Some(self.pause(element)?),
             "nop" => {
                 self.attributes(element, &[])?;
@@ -140,11 +149,12 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn send(&self, element: Element<'_, '_>) -> Result<Step, SippError> {
+    fn send(&mut self, element: Element<'_, '_>) -> Result<Step, SippError> {
         self.attributes(element, &["retrans", "start_txn", "ack_txn"])?;
         self.no_action(element)?;
         let content = element.children().find(|child| child.is_text());
         let text = content.and_then(|content| content.text()).unwrap_or_default();
+        self.is_cancelling = text.trim_start().starts_with("CANCEL ");
         let start = content.map_or_else(|| self.line_of(element), |content| self.line_of(content));
         // The first line of the message: white space comes before it.
         let blank = text.len() - text.trim_start().len();
@@ -162,7 +172,7 @@ impl Reader<'_> {
         Ok(Step::Send(Send { template }))
     }
 
-    fn receive(&self, element: Element<'_, '_>) -> Result<Step, SippError> {
+    fn receive(&self, element: Element<'_, '_>) -> Result<Receive, SippError> {
         let known = ["response", "request", "optional", "auth", "rrs", "response_txn", "ignoresdp"];
         self.attributes(element, &known)?;
         self.no_action(element)?;
@@ -183,7 +193,7 @@ impl Reader<'_> {
         if is_challenge && !matches!(message, Received::Response(401 | 407)) {
             return Err(self.refuse(element, "`auth` belongs to a 401 or 407; remove it".to_owned()));
         }
-        Ok(Step::Receive(Receive { message, is_optional, is_challenge }))
+        Ok(Receive { message, is_optional, is_challenge })
     }
 
     fn pause(&self, element: Element<'_, '_>) -> Result<Step, SippError> {
@@ -289,7 +299,8 @@ fn is_token(text: &str) -> bool {
 
 /// The message with SIPp's columns of a list of users and its branches as keywords of ours.
 fn with_our_keywords(text: &str) -> String {
-    let is_ack = text.trim_start().starts_with("ACK ");
+    let text_start = text.trim_start();
+    let has_own_branch = text_start.starts_with("ACK ") || text_start.starts_with("CANCEL ");
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, bracketed)) = rest.split_once('[') {
@@ -297,7 +308,7 @@ fn with_our_keywords(text: &str) -> String {
         let end = keyword_end(bracketed);
         let (Some(keyword), Some(after)) = (bracketed.get(..end), bracketed.get(end..)) else { break };
         out.push('[');
-        out.push_str(&our_keyword(keyword, is_ack));
+        out.push_str(&our_keyword(keyword, has_own_branch));
         rest = after;
     }
     out.push_str(rest);
@@ -319,13 +330,13 @@ fn keyword_end(bracketed: &str) -> usize {
     bracketed.len()
 }
 
-fn our_keyword(keyword: &str, is_ack: bool) -> Cow<'_, str> {
+fn our_keyword(keyword: &str, has_own_branch: bool) -> Cow<'_, str> {
     let words: String = keyword.split_whitespace().collect::<Vec<_>>().join(" ");
     match words.as_str() {
         "field1" | "authentication username=[field0] password=[field1]" => "authentication".into(),
         "field2" => "peer".into(),
-        // The ACK of a failed INVITE is sent by its transaction, that of a 2xx has a branch of its own.
-        _ if is_ack && keyword.starts_with("branch-") => "branch".into(),
+        // The ACK of a failed INVITE and the CANCEL are sent by its transaction, the ACK of a 2xx has a branch of its own.
+        _ if has_own_branch && keyword.starts_with("branch-") => "branch".into(),
         _ => keyword.into(),
     }
 }

@@ -222,6 +222,27 @@ fn the_end_of_a_section_inside_a_message_is_kept() {
 }
 
 #[test]
+fn the_response_of_a_cancel_is_no_step() {
+    let send = |method: &str| format!("<send>{method} sip:x SIP/2.0\nVia: v;branch=[branch]\n\n</send>");
+    let text = format!(
+        "<scenario>{}<recv response='180'/>{}<recv response='200'/><recv response='487'/>{}<recv response='200'/></scenario>",
+        send("INVITE"),
+        send("CANCEL"),
+        send("OPTIONS"),
+    );
+    let steps: Vec<String> = read(&text, PAUSE)
+        .unwrap()
+        .steps()
+        .iter()
+        .map(|step| match step {
+            Step::Receive(receive) => format!("{:?}", receive.message),
+            Step::Send(_) | Step::Pause(_) => "send".into(),
+        })
+        .collect();
+    assert_eq!(steps, ["send", "Response(180)", "send", "Response(487)", "send", "Response(200)"]);
+}
+
+#[test]
 fn lists_are_read_or_refused_with_their_line() {
     let user = |name: &str, password: &str| User { name: name.into(), password: password.into() };
     let list =

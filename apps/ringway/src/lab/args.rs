@@ -19,30 +19,35 @@ pub(crate) struct LabArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum LabCommand {
     /// Offer one load to a server, in an open loop
-    #[command(
-        after_help = "The attempts start at planned times, however slowly the server responds, and the response time counts from the
-planned time. A result is marked invalid if the generator was the bottleneck. docs/lab.md explains it.
+    #[command(after_help = "The attempts start at planned times, however slowly the server responds, and the
+response time counts from the planned time. A result is marked invalid if the
+generator was the bottleneck. docs/lab.md explains it.
 
-Conditions of --fail-if: p50 to p100 of the response time (p99>50ms, p99.9>1s), success<99.9%, achieved<99%,
-retransmissions>1%, lag>1ms.
+Conditions of --fail-if: p50 to p100 of the response time (p99>50ms, p99.9>1s),
+success<99.9%, achieved<99%, retransmissions>1%, lag>1ms.
 
 Examples:
   ringway lab load 127.0.0.1:5060 --scenario register --rate 1000 --sources 20
-  ringway lab load 127.0.0.1:5060 --scenario call --rate 100 --users 500 --talk 5s --password-file lab.password
-  ringway lab load [::1]:5060 --scenario update --users 1000 --transport tcp --connections user
-  ringway lab load 127.0.0.1:5060 --rate 3000 --pid $(pidof kamailio | cut -d' ' -f1) --json
-  ringway lab load 127.0.0.1:5060 --rate 500 --fail-if 'p99>50ms' --fail-if 'success<99.9%'
-  ringway lab load 127.0.0.1:5060 --scenario-file uac.xml --callee-file uas.xml --users-file users.csv
+  ringway lab load 127.0.0.1:5060 --scenario call --rate 100 --users 500 \\
+    --talk 5s --password-file lab.password
+  ringway lab load [::1]:5060 --scenario update --users 1000 --transport tcp \\
+    --connections user
+  ringway lab load 127.0.0.1:5060 --rate 3000 --json \\
+    --pid $(pidof kamailio | cut -d' ' -f1)
+  ringway lab load 127.0.0.1:5060 --rate 500 --fail-if 'p99>50ms' \\
+    --fail-if 'success<99.9%'
+  ringway lab load 127.0.0.1:5060 --scenario-file uac.xml \\
+    --callee-file uas.xml --users-file users.csv
 
 Ctrl-C ends the run with its results so far, a second Ctrl-C without them.
 
-Exit status: 0 done; 1 a condition of --fail-if holds, the server does not answer, or the run failed; 2 bad usage;
-130 interrupted."
-    )]
+Exit status: 0 done; 1 a condition of --fail-if holds, the server does not
+answer, or the run failed; 2 bad usage; 130 interrupted.")]
     Load(Box<LoadArgs>),
     /// Write a built-in scenario as a scenario file of SIPp
     #[command(after_help = "SIPp takes the users from a list: a line SEQUENTIAL, then lines
-`name;[authentication username=name password=secret];called user`. --users-file of `lab load` reads it too.
+`name;[authentication username=name password=secret];called user`.
+--users-file of `lab load` reads it too.
 
 Examples:
   ringway lab scenario register --digest --domain example.org > register.xml
@@ -57,16 +62,17 @@ Examples:
     #[command(after_help = "Examples:\n  ringway lab list\n  ringway lab list --json")]
     List(ListArgs),
     /// Make a report of the results of a campaign: one HTML file with charts and tables
-    #[command(
-        after_help = "The file needs no network, no script and no other file, and can be printed. Trials in which the generator was the bottleneck
-are shown hollow and listed, and are no results. Several campaigns can be in one report if they are of the same machine.
+    #[command(after_help = "The file needs no network, no script and no other file, and can be printed.
+Trials in which the generator was the bottleneck are shown hollow and listed,
+and are no results. Several campaigns can be in one report if they are of the
+same machine; one that is given several times counts once.
 
 Examples:
   ringway lab report results
   ringway lab report monday tuesday --out week.html
 
-Exit status: 0 done, 1 the report cannot be written, 2 bad usage or results that cannot be read."
-    )]
+Exit status: 0 done, 1 the report cannot be written, 2 bad usage or results
+that cannot be read.")]
     Report(ReportArgs),
 }
 
@@ -146,7 +152,8 @@ pub(crate) struct LoadArgs {
     /// Digits of the users' numbers
     #[arg(long, value_name = "N", default_value_t = 7)]
     pub(crate) digits: usize,
-    /// File with a user a line, `name` or `name,password`, of which the second half is called; or a list of SIPp
+    /// File with a user a line, `name` or `name,password`, of which the second half is called; or the list of `ringway user
+    /// import`, or one of SIPp
     #[arg(long, value_name = "FILE")]
     pub(crate) users_file: Option<PathBuf>,
     /// File with the password of all users

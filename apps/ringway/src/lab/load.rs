@@ -3,15 +3,15 @@
 use super::args::LoadArgs;
 use super::progress::Progress;
 use super::view::{self, Snapshot};
-use super::{scenario, users};
+use super::{note, scenario, users};
 use crate::failure::Failure;
 use crate::output;
-use ringway_lab::load::{Plan, Run, Spacing, Statistics, Timers, local_towards, resolve, run as start};
+use ringway_lab::load::{Plan, Run, Session, Spacing, Statistics, Stop, Timers, local_towards, resolve};
 use ringway_lab::process;
 use ringway_lab::times::SECONDS_MAX;
 use ringway_linux::signals::{Signal, watch};
 use std::sync::mpsc::Receiver;
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// Offers the load, prints its progress and its result.
@@ -25,27 +25,34 @@ pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
     if let Some(users) = plan.registered_before() {
         progress.say(&format!("registering {} users before the load", users.count()));
     }
-    let load = start_unless_interrupted(&plan, &signals)?;
+    let session = open_unless_interrupted(&plan, &signals)?;
     let cpu_before = server_cpu().ok().flatten();
-    let (statistics, interrupted_at) = match load {
-        Some(load) => attend(load, &plan, &signals, &mut progress)?,
-        None => (Statistics::default(), Some(Duration::ZERO)),
+    let (statistics, interrupted_at, session) = match session {
+        Some(session) => {
+            let load = session.start(plan.rate, plan.length).map_err(failed)?;
+            let (statistics, interrupted_at, session) = attend(load, &plan, &signals, &mut progress)?;
+            (statistics, interrupted_at, Some(session))
+        }
+        None => (Statistics::default(), Some(Duration::ZERO), None),
     };
     progress.end();
     let cpu_ns = match (cpu_before, server_cpu().ok().flatten()) {
         (Some(before), Some(after)) => Some(after.saturating_sub(before)),
         _ => None,
     };
-    let failed: Vec<String> =
+    let failed_conditions: Vec<String> =
         args.fail_if.iter().filter(|limit| limit.is_met(&statistics)).map(ToString::to_string).collect();
     let result = view::Result {
         plan: &plan,
         statistics: &statistics,
         server_cpu_ns: cpu_ns,
         interrupted_at,
-        failed: &failed,
+        failed: &failed_conditions,
     };
     output::line(&if args.json { result.json() } else { result.lines().join("\n") })?;
+    if let Some(session) = session.filter(|_| statistics.target_loss().is_none()) {
+        remove_bindings(session, &signals)?;
+    }
     if interrupted_at.is_some() {
         return Err(Failure::interrupted());
     }
@@ -53,24 +60,60 @@ pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
         return Err(Failure::failed("the process of --pid ended during the run"));
     }
     let is_lost = statistics.target_loss().is_some();
-    if failed.is_empty() && !is_lost && !result.is_fruitless() { Ok(()) } else { Err(Failure::said()) }
+    if failed_conditions.is_empty() && !is_lost && !result.is_fruitless() {
+        Ok(())
+    } else {
+        Err(Failure::said())
+    }
 }
 
-/// Starts the load. `None`: a signal came first, while users were being registered.
-fn start_unless_interrupted(plan: &Plan, signals: &Receiver<Signal>) -> Result<Option<Run>, Failure> {
-    let plan = plan.clone();
-    let starting = thread::spawn(move || start(&plan));
-    while !starting.is_finished() {
+/// Opens the load's sockets and registers users. `None`: a signal came first.
+fn open_unless_interrupted(plan: &Plan, signals: &Receiver<Signal>) -> Result<Option<Session>, Failure> {
+    let (plan, stop) = (plan.clone(), Stop::default());
+    let stopped = stop.clone();
+    let opening = thread::spawn(move || Session::open_unless(&plan, &stopped));
+    let opened = attend_thread(opening, signals, &mut || stop.stop())?;
+    match opened.map_err(failed)? {
+        Some(session) if stop.is_stopped() => remove_bindings(session, signals).map(|()| None),
+        opened => Ok(opened),
+    }
+}
+
+/// Removes the bindings that the load needed. Those that remain are named.
+fn remove_bindings(mut session: Session, signals: &Receiver<Signal>) -> Result<(), Failure> {
+    let count = session.bindings();
+    if count > NOTED_FROM {
+        note(&format!("removing the bindings of {count} users; a second signal ends it"));
+    }
+    let removing = thread::spawn(move || session.remove_bindings());
+    if let Err(error) = attend_thread(removing, signals, &mut || {})? {
+        note(&format!("{error:#}"));
+    }
+    Ok(())
+}
+
+/// Waits for a thread. The first signal calls `stop`, the second one ends the run.
+fn attend_thread<T>(
+    thread: JoinHandle<T>,
+    signals: &Receiver<Signal>,
+    stop: &mut dyn FnMut(),
+) -> Result<T, Failure> {
+    let mut is_stopped = false;
+    while !thread.is_finished() {
         if is_interrupted(signals) {
-            return Ok(None);
+            if is_stopped {
+                return Err(Failure::interrupted());
+            }
+            is_stopped = true;
+            stop();
         }
         thread::sleep(LOOK_EVERY);
     }
-    match starting.join() {
-        Ok(Ok(load)) => Ok(Some(load)),
-        Ok(Err(error)) => Err(Failure::failed(format!("{error:#}"))),
-        Err(_) => Err(Failure::failed("the start of the load generator panicked")),
-    }
+    thread.join().map_err(|_| Failure::failed("a thread of the load generator panicked"))
+}
+
+fn failed(error: anyhow::Error) -> Failure {
+    Failure::failed(format!("{error:#}"))
 }
 
 /// Shows the progress to the end. Also returns the time after which a signal ended the run.
@@ -79,7 +122,7 @@ fn attend(
     plan: &Plan,
     signals: &Receiver<Signal>,
     progress: &mut Progress,
-) -> Result<(Statistics, Option<Duration>), Failure> {
+) -> Result<(Statistics, Option<Duration>, Session), Failure> {
     let begun = Instant::now();
     let mut interrupted_at = None;
     let mut next = progress.interval();
@@ -103,13 +146,13 @@ fn attend(
         }
         thread::sleep(LOOK_EVERY);
     }
-    let mut statistics = load.finish().map_err(|error| Failure::failed(format!("{error:#}")))?;
+    let (mut statistics, session) = load.finish_session().map_err(failed)?;
     if let Some(length) = interrupted_at {
         statistics.interrupt(length);
     }
     let last = Snapshot { plan, statistics: &statistics, elapsed: begun.elapsed(), interrupted_at };
     progress.show(&last)?;
-    Ok((statistics, interrupted_at))
+    Ok((statistics, interrupted_at, session))
 }
 
 fn is_interrupted(signals: &Receiver<Signal>) -> bool {
@@ -147,5 +190,7 @@ fn plan(args: &LoadArgs) -> Result<Plan, Failure> {
     })
 }
 
+/// Number of bindings whose removal takes a second or more.
+const NOTED_FROM: u32 = 2_000;
 /// Interval at which signals and the end are looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(20);

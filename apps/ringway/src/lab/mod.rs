@@ -15,7 +15,9 @@ mod view;
 pub(crate) use args::LabArgs;
 
 use crate::failure::Failure;
+use crate::output;
 use args::LabCommand;
+use std::io::Write as _;
 
 /// Runs a command of the lab.
 pub(crate) fn run(args: LabArgs) -> Result<(), Failure> {
@@ -26,4 +28,9 @@ pub(crate) fn run(args: LabArgs) -> Result<(), Failure> {
         LabCommand::Scenario(args) => scenario::run(&args),
         LabCommand::Report(args) => report::run(&args),
     }
+}
+
+/// Prints a line to standard error.
+fn note(text: &str) {
+    let _ = writeln!(std::io::stderr(), "ringway: {}", output::printable(&text.replace(['\n', '\r'], " ")));
 }

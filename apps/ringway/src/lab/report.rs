@@ -1,6 +1,7 @@
 //! `ringway lab report`: one HTML file from the results of a campaign.
 
 use super::args::ReportArgs;
+use super::note;
 use crate::failure::Failure;
 use crate::output;
 use ringway_lab::{record, report};
@@ -14,6 +15,10 @@ pub(crate) fn run(args: &ReportArgs) -> Result<(), Failure> {
     for results in &args.results {
         let more = record::read(results).map_err(|error| Failure::usage(format!("{error:#}")))?;
         records.extend(more);
+    }
+    let (records, notes) = record::without_duplicates(records);
+    for text in notes {
+        note(&text);
     }
     let html = report::html(&records).map_err(|error| Failure::usage(format!("{error:#}")))?;
     fs::write(&out, &html)

@@ -1,5 +1,6 @@
 //! `ringway lab run` and `ringway lab list`: campaigns of experiments.
 
+use super::note;
 use super::run_args::{ListArgs, RunArgs};
 use super::summary;
 use crate::failure::Failure;
@@ -44,6 +45,11 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
         .map_err(|error| Failure::failed(format!("cannot make a temporary folder: {error}")))?;
     let site = site(args, folder.path())?;
     let options = options(args)?;
+    if !experiments.iter().any(|experiment| options.has_trials(experiment)) {
+        return Err(Failure::usage(
+            "--transport and --digest: no trial is left; `ringway lab run` without them runs all variants",
+        ));
+    }
     let missing: Vec<String> = targets.iter().filter_map(|target| target.obstacle(&site)).collect();
     targets.retain(|target| target.obstacle(&site).is_none());
     for obstacle in &missing {
@@ -128,8 +134,26 @@ fn options(args: &RunArgs) -> Result<Options, Failure> {
         fail_if: args.fail_if.clone(),
         started: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
         command: format!("ringway {}", words.join(" ")),
+        further: further(args),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     })
+}
+
+/// Options that change what is measured or judged, and that the library does not write itself.
+fn further(args: &RunArgs) -> String {
+    let mut words = Vec::new();
+    let mut add = |option: &str, value: String| words.push(format!(" {option} {}", summary::quoted(&value)));
+    if args.sources != 1 {
+        add("--sources", args.sources.to_string());
+    }
+    if args.domain != RunArgs::DOMAIN {
+        add("--domain", args.domain.clone());
+    }
+    args.password_file.iter().for_each(|file| add("--password-file", file.display().to_string()));
+    args.allow_remote.iter().for_each(|host| add("--allow-remote", host.to_string()));
+    args.fail_if.iter().for_each(|condition| add("--fail-if", condition.to_string()));
+    args.compare.iter().for_each(|folder| add("--compare", folder.display().to_string()));
+    words.concat()
 }
 
 fn default_out() -> PathBuf {
@@ -214,9 +238,4 @@ impl Screen {
             let _ = write!(std::io::stderr(), "\r\x1b[K");
         }
     }
-}
-
-/// Prints a line to standard error.
-fn note(text: &str) {
-    let _ = writeln!(std::io::stderr(), "ringway: {}", output::printable(&text.replace(['\n', '\r'], " ")));
 }

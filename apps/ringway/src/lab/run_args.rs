@@ -8,21 +8,27 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 /// Help behind the options of `ringway lab run`.
-pub(crate) const RUN_HELP: &str = "Each target is started in a temporary folder, pinned to the first processor, and loaded from the second one; the targets take
-turns (A B B A). Every trial is written at once to DIR/results.jsonl; `ringway lab report DIR` makes charts of it. A trial in
-which the generator was the bottleneck is repeated once and never counts. docs/lab.md explains the criteria.
+pub(crate) const RUN_HELP: &str =
+    "Each target is started in a temporary folder, pinned to the first processor, and
+loaded from the second one; the targets take turns (A B B A). Every trial is
+written at once to DIR/results.jsonl; `ringway lab report DIR` makes charts of
+it. A trial in which the generator was the bottleneck is repeated once and never
+counts. docs/lab.md explains the criteria.
 
-Targets: ringway, kamailio (with -x tlsf), kamailio-default (with the allocator of its package), or HOST:PORT of a running server.
+Targets: ringway, kamailio (with -x tlsf), kamailio-default (with the allocator
+of its package), or HOST:PORT of a running server.
 
 Examples:
   ringway lab run register call --target ringway --target kamailio --quick
   ringway lab run peak --target ringway --seconds 10 --out results/peak
   ringway lab run call --transport tcp --digest MD5 --repeat 7
-  ringway lab run ./mine.toml --target 127.0.0.1:5060 --domain example.org --password-file lab.password
-  ringway lab run register --fail-if 'p99>50ms' --compare results/2026-01-31-1200
+  ringway lab run ./mine.toml --target 127.0.0.1:5060 --domain example.org \\
+    --password-file lab.password
+  ringway lab run register --fail-if 'p99>50ms' \\
+    --compare results/2026-01-31-120000
 
-Exit status: 0 done; 1 a target failed, a condition of --fail-if holds, or the campaign was interrupted; 2 bad usage or a bad
-experiment file.";
+Exit status: 0 done; 1 a target failed, a condition of --fail-if holds, or the
+campaign was interrupted; 2 bad usage or a bad experiment file.";
 
 /// Arguments of `ringway lab run`.
 #[derive(Debug, ClapArgs)]
@@ -61,7 +67,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) sources: u8,
     /// Domain of the users of a running server
-    #[arg(long, value_name = "DOMAIN", default_value = "localhost")]
+    #[arg(long, value_name = "DOMAIN", default_value = Self::DOMAIN)]
     pub(crate) domain: String,
     /// File with the password of the users u0000000, u0000001, … of a running server
     #[arg(long, value_name = "FILE")]
@@ -72,6 +78,11 @@ pub(crate) struct RunArgs {
     /// Print the records as JSON Lines in place of the summary
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+impl RunArgs {
+    /// Default of `--domain`.
+    pub(crate) const DOMAIN: &str = "localhost";
 }
 
 /// Arguments of `ringway lab list`.

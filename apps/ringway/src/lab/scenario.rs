@@ -6,8 +6,7 @@ use crate::output;
 use clap::ValueEnum;
 use ringway_lab::load::{Files, Length, Scenario};
 use ringway_lab::sipp_xml::{self, FILE_BYTES_MAX, Style};
-use std::fs::File;
-use std::io::Read;
+use ringway_lab::text_file;
 use std::path::Path;
 
 /// Writes a built-in scenario to standard output.
@@ -39,13 +38,8 @@ pub(super) fn files(args: &LoadArgs) -> Result<Option<Files>, Failure> {
 }
 
 fn read(file: &Path, pause: Length) -> Result<Scenario, Failure> {
-    let refuse = |error: std::io::Error| {
-        Failure::usage(format!("{}: {error}; give a scenario file of SIPp in UTF-8", file.display()))
-    };
-    let mut text = String::new();
-    // One byte more than the limit, so that the reader sees that it is passed.
-    let limit = FILE_BYTES_MAX as u64 + 1;
-    File::open(file).and_then(|open| open.take(limit).read_to_string(&mut text)).map_err(refuse)?;
+    let text = text_file::read(file, FILE_BYTES_MAX)
+        .map_err(|error| Failure::usage(format!("{error:#}; give a scenario file of SIPp")))?;
     sipp_xml::read(&text, pause)
         .map_err(|error| Failure::usage(format!("{}:{}: {}", file.display(), error.line, error.reason)))
 }

@@ -1,6 +1,6 @@
 //! Summary of a campaign as a table.
 
-use ringway_lab::record::{Chart, Comparison, Experiment, Measurement, Record};
+use ringway_lab::record::{Chart, Comparison, Experiment, Measurement, Media, Record};
 use ringway_lab::statistics::{median, median_interval};
 use std::fmt::Write as _;
 
@@ -52,7 +52,12 @@ fn points(records: &[Record], experiment: &Experiment, lines: &mut Vec<String>) 
             "p99 ms",
             "criterion"
         ));
-        lines.extend(loads.into_iter().map(point));
+        for row in loads {
+            lines.push(point(row));
+            lines.extend(
+                row.trials.iter().filter(|trial| trial.valid).filter_map(|trial| trial.media).map(media),
+            );
+        }
     }
     for row in rows.iter().filter(|row| row.rate == 0.0) {
         for idle in row.trials.iter().filter_map(|trial| trial.idle) {
@@ -120,17 +125,33 @@ fn point(row: &Row<'_>) -> String {
     };
     let success = cell(|trial| Some(trial.successes as f64 * 100.0 / (trial.planned as f64).max(1.0)), 2);
     let missed = valid.iter().filter(|trial| !trial.criterion_met).count();
+    let is_unnamed = first.challenges > 0 && !row.variant.contains("digest");
+    let challenged = if is_unnamed { "; challenged by the server" } else { "" };
     let verdict = match missed {
         0 => "met".to_owned(),
         _ if valid.len() == 1 => format!("missed: {}", first.criterion_missed),
         _ => format!("missed in {missed} of {}", valid.len()),
     };
     format!(
-        "{head} {:>9} {:>7} % {cpu:>17} {:>10} {:>10}  {verdict}",
+        "{head} {:>9} {:>7} % {cpu:>17} {:>10} {:>10}  {verdict}{challenged}",
         cell(|trial| Some(trial.achieved), 0),
         success,
         cell(|trial| trial.response_ms.map(|response| response.p50), 2),
         cell(|trial| trial.response_ms.map(|response| response.p99), 2),
+    )
+}
+
+fn media(media: Media) -> String {
+    let ms = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2} ms"));
+    format!(
+        "    media: {} streams, {} without a packet; {} packets sent, {} received, {} lost; p99 of jitter {}, of delay {}",
+        media.streams,
+        media.silent_streams,
+        media.packets_sent,
+        media.packets_received,
+        media.packets_lost,
+        ms(media.jitter_p99_ms),
+        ms(media.delay_p99_ms)
     )
 }
 

@@ -4,6 +4,8 @@ use super::args::{LoadArgs, ScenarioArg};
 use crate::failure::Failure;
 use ringway_lab::load::{Files, User, Users, UsersError};
 use ringway_lab::sipp_xml::{List, is_list, read_list};
+use ringway_lab::text_file;
+use ringway_users::UserList;
 use std::path::Path;
 
 /// Users whom the attempts are to.
@@ -31,7 +33,7 @@ pub(super) fn users(args: &LoadArgs, files: Option<&Files>) -> Result<(Users, Us
     };
     let password = args.password_file.as_deref().map(password).transpose()?.unwrap_or_default();
     let rule = |first| Users::by_rule(&args.prefix, args.digits, first, args.users, &password).map_err(usage);
-    let list = args.users_file.as_deref().map(|file| list(file, called)).transpose()?;
+    let list = args.users_file.as_deref().map(|file| list(file, called, &args.domain)).transpose()?;
     let users = match &list {
         Some(list) => from_list(&list.users)?,
         None => rule(0)?,
@@ -55,7 +57,7 @@ fn usage(error: UsersError) -> Failure {
 
 /// Password in the first line of a file.
 pub(super) fn password(file: &Path) -> Result<String, Failure> {
-    let text = read(file)?;
+    let text = text_file::read(file, FILE_BYTES_MAX).map_err(|error| Failure::usage(format!("{error:#}")))?;
     match text.lines().next().filter(|line| !line.is_empty()) {
         Some(line) => Ok(line.to_owned()),
         None => Err(Failure::usage(format!("{}: the first line is to be the password", file.display()))),
@@ -63,7 +65,7 @@ pub(super) fn password(file: &Path) -> Result<String, Failure> {
 }
 
 /// Users of a file, and the users that they call if those are others: of their column in a list of SIPp, else the second half.
-fn list(file: &Path, called: Called) -> Result<List, Failure> {
+fn list(file: &Path, called: Called, domain: &str) -> Result<List, Failure> {
     let text = read(file)?;
     if is_list(&text) {
         let list = read_list(&text).map_err(|error| {
@@ -76,12 +78,14 @@ fn list(file: &Path, called: Called) -> Result<List, Failure> {
             Called::Others | Called::Same | Called::Unknown => Ok(list),
         };
     }
-    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
-    let user = |line: &str| {
-        let (name, password) = line.split_once(',').unwrap_or((line, ""));
-        User { name: name.trim().into(), password: password.into() }
-    };
-    let mut users: Vec<User> = lines.map(user).collect();
+    let mut users = match has_header(&text) {
+        true => imported(&text, domain),
+        false => Ok(plain(&text)),
+    }
+    .map_err(|reason| Failure::usage(format!("{}:{reason}", file.display())))?;
+    if users.len() > USERS_MAX {
+        return Err(Failure::usage(format!("{}: more than {USERS_MAX} users; give fewer", file.display())));
+    }
     let called = match called {
         Called::Others => users.split_off(users.len() / 2),
         Called::Same | Called::Unknown => Vec::new(),
@@ -89,7 +93,52 @@ fn list(file: &Path, called: Called) -> Result<List, Failure> {
     Ok(List { users, called })
 }
 
-fn read(file: &Path) -> Result<String, Failure> {
-    std::fs::read_to_string(file)
-        .map_err(|error| Failure::usage(format!("{}: {error}; give a text file in UTF-8", file.display())))
+/// Users of lines `name` or `name,password`.
+fn plain(text: &str) -> Vec<User> {
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let user = |line: &str| {
+        let (name, password) = line.split_once(',').unwrap_or((line, ""));
+        User { name: name.trim().into(), password: password.into() }
+    };
+    lines.map(user).take(USERS_MAX + 1).collect()
 }
+
+/// True if the text begins with the header of `ringway user import`.
+fn has_header(text: &str) -> bool {
+    let header = text.trim_start_matches('\u{feff}').trim_start().lines().next().unwrap_or_default();
+    let columns: Vec<&str> = header.split(',').map(|name| name.trim().trim_matches('"')).collect();
+    ["username", "password"].iter().all(|name| columns.contains(name))
+}
+
+/// Users of a list for `ringway user import`. The error begins with the line.
+fn imported(text: &str, domain: &str) -> Result<Vec<User>, String> {
+    let (mut list, mut rest, mut users) = (UserList::new(domain), text.as_bytes(), Vec::new());
+    loop {
+        // The end of the text ends the last row too.
+        let is_end = rest.is_empty();
+        match list.next(&mut rest).map_err(|bad| bad.to_string())? {
+            Some(row) if row.user.domain() != domain => {
+                let (line, own) = (row.line, row.user.domain());
+                return Err(format!(
+                    "{line}: the user is of {own}; give --domain {own}, and a file for each domain"
+                ));
+            }
+            Some(row) => users.push(User { name: row.user.name().into(), password: row.password.into() }),
+            None if is_end => return Ok(users),
+            None => {}
+        }
+        if users.len() > USERS_MAX {
+            return Ok(users);
+        }
+    }
+}
+
+fn read(file: &Path) -> Result<String, Failure> {
+    text_file::read(file, FILE_BYTES_MAX)
+        .map_err(|error| Failure::usage(format!("{error:#}; give a text file with a user a line")))
+}
+
+/// Maximum length of a file in bytes.
+const FILE_BYTES_MAX: usize = 32 << 20;
+/// Maximum number of users in a file.
+const USERS_MAX: usize = 1_000_000;

@@ -1,7 +1,7 @@
 //! Progress and results of a load as text and as JSON.
 
 use super::media;
-use ringway_lab::load::{ConnectionUse, Delay, Plan, Statistics};
+use ringway_lab::load::{ConnectionUse, Delay, LAG_ATTEMPTS_MIN, Plan, Statistics};
 use ringway_lab::times::milliseconds;
 use serde_json::{Map, Value, json};
 use std::time::Duration;
@@ -55,12 +55,14 @@ impl Result<'_> {
             "open": statistics.open(),
             "retransmissions": counters.retransmissions,
             "requests": counters.requests,
+            "challenges": counters.challenges,
             "malformed": counters.malformed,
             "stray": counters.stray,
             "delays": delays,
             "connections": plan.transport.is_stream().then(|| connections(statistics)),
             "generator": {
                 "lag_p99_ms": milliseconds(health.lag_p99),
+                "lag_is_judged": health.judges_lag(),
                 "late": statistics.late(),
                 "dropped": health.dropped,
                 "refused_packets": health.refused_packets,
@@ -76,6 +78,7 @@ impl Result<'_> {
             "cut_off": statistics.cut_off(),
             "target_loss": statistics.target_loss(),
             "failed_conditions": self.failed,
+            "remarks": self.remarks(),
         })
         .to_string()
     }
@@ -104,6 +107,7 @@ impl Result<'_> {
             "  retransmissions  {} for {} requests",
             counters.retransmissions, counters.requests
         ));
+        lines.push(format!("  challenges  {} (401, 407)", counters.challenges));
         for (delay, title) in DELAYS {
             if let Some(text) = percentile_text(statistics, delay) {
                 lines.push(format!("  {title}  {text}"));
@@ -121,6 +125,12 @@ impl Result<'_> {
             self.generator_us(),
             health.cpu_share * 100.0
         ));
+        if !health.judges_lag() {
+            lines.push(format!(
+                "  too few attempts to judge the lag: {} (from {LAG_ATTEMPTS_MIN} on)",
+                health.attempts
+            ));
+        }
         if plan.transport.is_stream() {
             let wire = statistics.wire();
             lines.push(format!(
@@ -147,12 +157,7 @@ impl Result<'_> {
         if self.is_fruitless() {
             lines.push("  FAILED: no attempt succeeded".to_owned());
         }
-        lines.extend(
-            HINTS
-                .iter()
-                .filter(|(name, _)| statistics.outcomes().contains_key(*name))
-                .map(|(_, hint)| format!("  {hint}")),
-        );
+        lines.extend(self.remarks().iter().map(|remark| format!("  {remark}")));
         lines.extend(self.failed.iter().map(|limit| format!("  FAILED: {limit}")));
         lines
     }
@@ -160,6 +165,18 @@ impl Result<'_> {
     /// True if attempts ended and none of them with success.
     pub(super) fn is_fruitless(&self) -> bool {
         self.statistics.ended() > 0 && self.statistics.successes() == 0 && self.interrupted_at.is_none()
+    }
+
+    /// Remarks on outcomes that a user can do something about, and on passwords.
+    fn remarks(&self) -> Vec<&'static str> {
+        let Self { plan, statistics, .. } = self;
+        let hints = HINTS.iter().filter(|(name, _)| statistics.outcomes().contains_key(*name));
+        let mut remarks: Vec<&str> = hints.map(|(_, hint)| *hint).collect();
+        let is_challenged = statistics.counters().challenges > 0;
+        if !plan.users.password(0).is_empty() && !is_challenged && statistics.successes() > 0 {
+            remarks.push(UNCHALLENGED);
+        }
+        remarks
     }
 
     fn success(&self) -> f64 {
@@ -193,6 +210,10 @@ const HINTS: [(&str, &str); 2] = [
         "user_busy: all users had an attempt pending; the server is slow or drops requests, or give more --users",
     ),
 ];
+
+/// Remark on passwords that the server did not ask for.
+const UNCHALLENGED: &str = "no request was challenged: the server did not check the passwords, and this is no result with digest \
+                            authentication";
 
 /// Scenario, target and transport.
 fn title(plan: &Plan) -> String {

@@ -61,6 +61,13 @@ impl Running {
         Self::run(command, folder, args, "").0
     }
 
+    /// Like [`Running::start`], with a limit of the address space in bytes.
+    pub(crate) fn start_with_memory(folder: &Path, args: &[&str], bytes: u64) -> Self {
+        let mut command = Command::new("prlimit");
+        command.arg(format!("--as={bytes}:{bytes}")).arg(env!("CARGO_BIN_EXE_ringway"));
+        Self::run(command, folder, args, "").0
+    }
+
     /// Like [`Running::start`], without the end of standard input.
     pub(crate) fn start_and_keep_input(folder: &Path, args: &[&str], input: &str) -> (Self, ChildStdin) {
         Self::run(Command::new(env!("CARGO_BIN_EXE_ringway")), folder, args, input)

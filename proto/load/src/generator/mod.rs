@@ -87,6 +87,8 @@ pub struct Counters {
     pub dropped: u64,
     /// Requests sent, without retransmissions.
     pub requests: u64,
+    /// Received challenges: 401 and 407.
+    pub challenges: u64,
     /// Retransmissions of requests and of 2xx to INVITE.
     pub retransmissions: u64,
     /// Messages that cannot be parsed.
@@ -265,6 +267,7 @@ impl Generator {
                     let until = cx.now + length.draw(&mut self.rng);
                     self.wheel.cancel(attempt.timer);
                     attempt.timer = self.wheel.arm(until, (key, Timer::Pause));
+                    attempt.times.pause = Some(cx.now);
                     return;
                 }
                 Some(Step::Receive(receive)) => {
@@ -319,6 +322,8 @@ impl Generator {
         if status > 100 && attempt.times.first_response.is_none() {
             attempt.times.first_response = Some(cx.now.since(attempt.times.started));
         }
+        self.counters.challenges += u64::from(matches!(status, 401 | 407));
+        attempt.note_ringing(cx.now, status);
         let scenario = Arc::clone(&self.config.scenario);
         let is_expected = |expected: &Expected| *expected == Expected::Response(status);
         let Some((place, is_optional)) = find(scenario.steps(), attempt.step, is_expected) else {
@@ -365,6 +370,7 @@ impl Generator {
             Timer::Pause => {
                 attempt.timer = TimerKey::NONE;
                 attempt.step += 1;
+                attempt.end_pause(cx.now);
                 self.advance(cx, key);
             }
             Timer::Silence => {

@@ -30,6 +30,14 @@ impl Generator {
             // The transaction layer has sent it (RFC 3261 §17.1.1.3).
             return Sent::Yes;
         }
+        if method == Method::Cancel {
+            // RFC 3261 §9.1: URI, branch and CSeq number are those of the INVITE, and it follows a provisional response. The
+            // transaction writes it, and takes its response.
+            if let Some(invite) = attempt.client.filter(|_| attempt.invite == Invite::Pending) {
+                self.counters.requests += u64::from(self.transactions.cancel(cx, invite));
+            }
+            return Sent::Yes;
+        }
         if template.uses.next_url && !attempt.has_next_url() {
             return Sent::Failed(Outcome::Malformed);
         }
