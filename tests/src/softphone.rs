@@ -60,7 +60,7 @@ impl World {
         let node = Hosted::new(vec![agent], move |_, action, effects: &mut Effects| match action {
             Action::Event(event) => log.borrow_mut().push(event),
             Action::Resolve { query, host } => {
-                let address = (&*host == "sip.example.org").then_some(SERVER.ip());
+                let address = (&*host == "sip.example.org").then_some(SERVER.ip().into());
                 effects.events.push((Duration::from_millis(20), Event::Resolved { query, address }));
             }
         });

@@ -267,7 +267,8 @@ fn add_server(sim: &mut Sim, seed: u64, config: &Arc<Config>, services: &Arc<Tes
     // DNS lookups fail at once, except for the name of a phone.
     let host = Hosted::new(shards, |_, action, effects: &mut Effects| match action {
         Action::Resolve { query, host } => {
-            let address = (&*host == "phone.example.net").then_some(IpAddr::V4(Ipv4Addr::new(10, 0, 1, 1)));
+            let address =
+                (&*host == "phone.example.net").then_some(IpAddr::V4(Ipv4Addr::new(10, 0, 1, 1)).into());
             effects.events.push((Duration::from_millis(20), Event::Resolved { query, address }));
         }
     });

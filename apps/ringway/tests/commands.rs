@@ -155,7 +155,8 @@ fn a_configuration_is_checked_without_a_start() {
     let folder = folder();
     let path = folder.path();
     fs::write(path.join("good.toml"), "domains = [\"example.org\"]\n").unwrap();
-    fs::write(path.join("bad.toml"), "workers = 1000\n\n[registrar]\nmin_expires_s = 9000\n[tls]\n").unwrap();
+    fs::write(path.join("bad.toml"), "workers = 1000\n\n[registrar]\nmin_expires_s = 9000\n[tls]\nx = 1\n")
+        .unwrap();
     assert_eq!(ringway(path, &["check", "good.toml"]).ok(), "good.toml: ok\n");
     assert_eq!(
         ringway_json(path, &["check", "good.toml", "--json"]),
@@ -166,7 +167,7 @@ fn a_configuration_is_checked_without_a_start() {
     assert_eq!((bad.status, lines.len()), (1, 4), "{bad:?}");
     assert!(lines[0].contains("bad.toml:1: workers: "), "{}", lines[0]);
     assert!(lines[1].contains("bad.toml:4: [registrar] min_expires_s: "), "{}", lines[1]);
-    assert!(lines[2].contains("bad.toml:5: [tls]: "), "{}", lines[2]);
+    assert!(lines[2].contains("bad.toml:6: [tls] x: "), "{}", lines[2]);
     let bad = ringway(path, &["check", "bad.toml", "--json"]);
     let value: Value = serde_json::from_str(&bad.out).unwrap();
     assert_eq!((bad.status, &value["ok"], &value["errors"][1]["line"]), (1, &json!(false), &json!(4)));

@@ -8,7 +8,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::{Ipv4Addr, SocketAddr};
-use ringway_sansio::{TRANSPORTS_NOT_SUPPORTED, Transport};
+use ringway_sansio::Transport;
 use ringway_transaction::DEFAULT_PORT;
 
 /// Maximum number of listeners: their numbers are 8 bits wide.
@@ -83,9 +83,15 @@ fn read_entries(
 
 fn listener(entry: &str) -> Result<Listener, &'static str> {
     let example =
-        "is no listener; write TRANSPORT:ADDRESS:PORT, as \"udp:0.0.0.0:5060\" or \"tcp:[::]:5060\"";
+        "is no listener; write TRANSPORT:ADDRESS:PORT, as \"udp:0.0.0.0:5060\" or \"tls:[::]:5061\"";
     let (transport, address) = entry.split_once(':').ok_or(example)?;
-    let transport = transport_of(transport, example)?;
+    let transport = match Transport::from_name(transport) {
+        Some(transport @ (Transport::Udp | Transport::Tcp | Transport::Tls)) => transport,
+        Some(Transport::Ws | Transport::Wss) => {
+            return Err("is not supported: this version has no WebSocket yet; use udp, tcp or tls");
+        }
+        None => return Err(example),
+    };
     let address = address.parse().map_err(|_| example)?;
     Ok(Listener { transport, address })
 }
@@ -115,10 +121,13 @@ pub(crate) fn port_number(text: &str) -> Option<u16> {
 }
 
 fn transport_of(word: &str, example: &'static str) -> Result<Transport, &'static str> {
-    Transport::from_name(word).ok_or(match TRANSPORTS_NOT_SUPPORTED.contains(&word) {
-        true => "is not supported in this version: it has no TLS and no WebSocket yet; use udp: and tcp:",
-        false => example,
-    })
+    match Transport::from_name(word) {
+        Some(transport @ (Transport::Udp | Transport::Tcp)) => Ok(transport),
+        Some(Transport::Tls | Transport::Ws | Transport::Wss) => {
+            Err("is not supported without an operating system: use udp: and tcp:")
+        }
+        None => Err(example),
+    }
 }
 
 /// Reads `domains`, and makes them lower-case; without it `localhost`.

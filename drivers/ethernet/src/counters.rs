@@ -59,7 +59,9 @@ impl StationCounters {
         match why {
             CloseReason::Ended => {}
             CloseReason::NotConnected => self.connections_failed += 1,
-            CloseReason::Framing | CloseReason::KeepAlives => self.connections_unframed += 1,
+            CloseReason::Handshake | CloseReason::Framing | CloseReason::KeepAlives => {
+                self.connections_unframed += 1
+            }
             CloseReason::Slow | CloseReason::Idle | CloseReason::Unused => self.connections_slow += 1,
             CloseReason::Unread => self.connections_unread += 1,
             // A station has few connections and a limit for each.

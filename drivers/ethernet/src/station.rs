@@ -15,7 +15,8 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::{SocketAddr, SocketAddrV4};
 use ringway_sansio::{
-    Context, Event, Flow, Instant, ListenerId, Node, Outbox, Received, Rng, Seed, Token, Transport,
+    Context, Event, Flow, HostAddress, Instant, ListenerId, Node, Outbox, Received, Rng, Seed, Token,
+    Transport,
 };
 use smoltcp::iface::SocketHandle;
 
@@ -354,6 +355,7 @@ impl<C: Card, N: Node> Station<C, N> {
 
     fn take_resolved(&mut self, now: Instant) {
         while let Some((query, address)) = self.stack.take_resolved() {
+            let address = address.map(HostAddress::from);
             self.deliver_event(now, Event::Resolved { query, address });
         }
     }

@@ -9,7 +9,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::net::{SocketAddr, SocketAddrV4};
 use core::time::Duration;
-use ringway_sansio::{ConnectionId, Event, Flow, Framer, Instant, ListenerId, Token, Transport};
+use ringway_sansio::{ConnectionId, Event, Flow, Framer, HostNameId, Instant, ListenerId, Token, Transport};
 use ringway_stream::{CloseReason, Connection, Origin, PassThrough, StreamLimits, WriteFailed};
 use smoltcp::iface::SocketHandle;
 use smoltcp::socket::tcp;
@@ -243,6 +243,7 @@ impl<F: Framer> Streams<F> {
             listener,
             remote: SocketAddr::V4(remote),
             connection: Some(id),
+            host: HostNameId::NONE,
         };
         self.open.push(Stream {
             id,

@@ -2,13 +2,14 @@
 
 use crate::clock::Clock;
 use crate::held::MarkedPackets;
+use crate::layers::{Layers, PlainTcp};
 use crate::trace::MessageTrace;
 use ringway_sansio::{MemoryBound, Seed, ShardKey};
 use ringway_stream::StreamLimits;
 use std::sync::Arc;
 
 /// Settings of a [`Runtime`](crate::Runtime).
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Config {
     /// Clock of the runtime; must be the one with which the nodes were created.
     pub clock: Clock,
@@ -29,6 +30,8 @@ pub struct Config {
     pub memory: Option<Arc<MemoryBound>>,
     /// Secret key that assigns messages to shards; must be the one with which the nodes were filled.
     pub shard_key: ShardKey,
+    /// Layers of stream connections.
+    pub layers: Arc<dyn Layers>,
     /// Called with every message, if set.
     pub trace: Option<MessageTrace>,
 }
@@ -45,6 +48,7 @@ impl Default for Config {
             streams: StreamLimits::default(),
             memory: None,
             shard_key: ShardKey::new(&Seed::from_bytes([0; 32])),
+            layers: Arc::new(PlainTcp),
             trace: None,
         }
     }

@@ -97,6 +97,10 @@ counters! {
     connections_dialled,
     /// Dialled connections that failed.
     dial_failures,
+    /// Connections whose TLS or WebSocket handshake failed or was not complete in time.
+    handshake_failures,
+    /// Connections refused because too many handshakes were in progress, of all or of their source.
+    handshakes_refused,
     /// Connections closed because their bytes were not valid messages.
     framing_errors,
     /// Keep-alives answered.
@@ -135,6 +139,7 @@ impl Counters {
         match why {
             CloseReason::Ended => {}
             CloseReason::NotConnected => self.dial_failures.increment(),
+            CloseReason::Handshake => self.handshake_failures.increment(),
             CloseReason::Framing => self.framing_errors.increment(),
             CloseReason::Slow => self.slow_closes.increment(),
             CloseReason::Idle => self.idle_closes.increment(),

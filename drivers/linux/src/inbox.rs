@@ -56,6 +56,8 @@ pub(crate) enum Command {
     Stream { flow: Flow, token: Token, bytes: Range<usize> },
     /// Keep a connection of this worker open until this time at least.
     Keep(ConnectionId, Instant),
+    /// Continue a connection of this worker after work of its layer on another thread.
+    Resume(ConnectionId),
     /// Deliver an event to a shard.
     Event(u16, Event),
 }
@@ -102,6 +104,11 @@ impl Inbox {
     /// Queues a request to keep a connection open. If the inbox is full, the connection may be closed early.
     pub(crate) fn push_keep(&self, id: ConnectionId, until: Instant) {
         self.push(Command::Keep(id, until), &[]);
+    }
+
+    /// Queues the continuation of a connection.
+    pub(crate) fn push_resume(&self, id: ConnectionId) {
+        self.push(Command::Resume(id), &[]);
     }
 
     fn push(&self, mut command: Command, bytes: &[u8]) -> bool {
@@ -204,7 +211,7 @@ mod tests {
             .map(|command| match command {
                 Command::Stream { token, bytes, .. } => (token.0, &taken.bytes[bytes.clone()]),
                 Command::Event(shard, _) => (u64::from(*shard), &b"event"[..]),
-                Command::Keep(id, _) => (id.0, &b"keep"[..]),
+                Command::Keep(id, _) | Command::Resume(id) => (id.0, &b"keep"[..]),
             })
             .collect();
         assert_eq!(seen, [(5, &b"one"[..]), (6, b"three"), (3, b"event")]);

@@ -5,8 +5,8 @@
 //! ([`Resolver`]), and receives the process's signals ([`signals`]). [`Shards`], [`Connections`] and
 //! [`CountersReader`] are handles for other threads. [`Stream`] and [`sys`] are its parts, for other loops on sockets.
 //!
-//! Does not: interpret SIP; store anything; serve the admin API; look up SRV or NAPTR records; support TLS or
-//! WebSocket.
+//! Does not: interpret SIP; store anything; serve the admin API; look up SRV or NAPTR records; speak TLS or
+//! WebSocket: the program adds them ([`Layers`]).
 //!
 //! Start reading at [`Runtime::start`], then `worker.rs`, which handles every message.
 
@@ -15,8 +15,10 @@ mod clock;
 mod config;
 mod counters;
 mod held;
+mod hosts;
 mod icmp;
 mod inbox;
+mod layers;
 mod listen;
 mod listing;
 pub mod media;
@@ -39,7 +41,9 @@ pub use clock::Clock;
 pub use config::Config;
 pub use counters::Counts;
 pub use held::MarkedPackets;
+pub use hosts::Hosts;
 pub use inbox::Inboxes;
+pub use layers::{BoxedLayer, Layers, PlainTcp, Resume};
 pub use listen::{BindError, Bound, Listen, ListenError};
 pub use listing::{Connections, OpenConnection};
 pub use resolve::Resolver;

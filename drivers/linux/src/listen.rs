@@ -2,7 +2,7 @@
 
 use crate::inbox::Inboxes;
 use crate::sys;
-use ringway_sansio::{TRANSPORTS_NOT_SUPPORTED, Transport};
+use ringway_sansio::Transport;
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 use std::fmt;
 use std::io;
@@ -28,11 +28,7 @@ impl FromStr for Listen {
 
     fn from_str(text: &str) -> Result<Self, ListenError> {
         let (name, address) = text.split_once(':').ok_or_else(|| ListenError::Form(text.to_owned()))?;
-        let transport =
-            Transport::from_name(name).ok_or_else(|| match TRANSPORTS_NOT_SUPPORTED.contains(&name) {
-                true => ListenError::NotYet(name.to_owned()),
-                false => ListenError::Transport(name.to_owned()),
-            })?;
+        let transport = Transport::from_name(name).ok_or_else(|| ListenError::Transport(name.to_owned()))?;
         let address = address.parse().map_err(|_| ListenError::Address(address.to_owned()))?;
         Ok(Self { transport, address })
     }
@@ -51,11 +47,8 @@ pub enum ListenError {
     #[error("`{0}` is not a listener: write TRANSPORT:ADDRESS:PORT, like udp:0.0.0.0:5060")]
     Form(String),
     /// Unknown transport.
-    #[error("`{0}` is not a transport: write udp or tcp")]
+    #[error("`{0}` is not a transport: write udp, tcp, tls, ws or wss")]
     Transport(String),
-    /// Planned transport that is not supported yet.
-    #[error("transport `{0}` is not supported yet: use udp or tcp")]
-    NotYet(String),
     /// Invalid address or port.
     #[error("`{0}` is not an address: write an IP address and a port, like 0.0.0.0:5060 or [::]:5060")]
     Address(String),
@@ -72,7 +65,7 @@ pub struct Bound {
 /// Socket of one worker for one listener.
 pub(crate) enum ListenSocket {
     Udp(UdpSocket),
-    Tcp(TcpListener),
+    Stream(TcpListener, Transport),
 }
 
 impl Bound {
@@ -186,7 +179,7 @@ fn bind_copies(listen: Listen, workers: usize) -> io::Result<(Listen, Vec<Listen
     }
     let typed = sockets.into_iter().map(|socket| match listen.transport.is_stream() {
         false => ListenSocket::Udp(socket.into()),
-        true => ListenSocket::Tcp(socket.into()),
+        true => ListenSocket::Stream(socket.into(), listen.transport),
     });
     Ok((actual, typed.collect()))
 }
@@ -230,7 +223,8 @@ mod tests {
 
     #[test]
     fn listeners_are_parsed_and_displayed_alike() {
-        for text in ["udp:0.0.0.0:5060", "tcp:127.0.0.1:0", "tcp:[::]:5060"] {
+        for text in ["udp:0.0.0.0:5060", "tcp:127.0.0.1:0", "tls:[::]:5061", "ws:0.0.0.0:80", "wss:[::1]:443"]
+        {
             assert_eq!(text.parse::<Listen>().unwrap().to_string(), text);
         }
     }
@@ -240,7 +234,6 @@ mod tests {
         let wrong = |text: &str| text.parse::<Listen>().unwrap_err();
         assert_eq!(wrong("5060"), ListenError::Form("5060".into()));
         assert_eq!(wrong("sctp:0.0.0.0:5060"), ListenError::Transport("sctp".into()));
-        assert_eq!(wrong("tls:0.0.0.0:5061"), ListenError::NotYet("tls".into()));
         assert_eq!(wrong("udp:localhost:5060"), ListenError::Address("localhost:5060".into()));
         assert_eq!(wrong("udp:0.0.0.0"), ListenError::Address("0.0.0.0".into()));
         assert_eq!(wrong("udp:0.0.0.0:70000"), ListenError::Address("0.0.0.0:70000".into()));

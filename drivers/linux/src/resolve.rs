@@ -3,6 +3,8 @@
 //! It uses the system's resolver (hosts file and DNS, as `getaddrinfo`) for A and AAAA records. The SRV and NAPTR
 //! records of RFC 3263 are not looked up.
 
+use crate::hosts::Hosts;
+use ringway_sansio::HostAddress;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
 use std::net::{IpAddr, ToSocketAddrs};
@@ -15,29 +17,32 @@ pub struct Resolver {
 }
 
 impl Resolver {
-    /// Starts the threads. `usable` is true for addresses of a family that can be sent to. `answer` gets the query's
+    /// Starts the threads. The names that have an address get a number in `hosts`. `usable` is true for addresses of a family that can be sent to. `answer` gets the query's
     /// number, its shard and the first usable address; `None` if there is none or the time limit has passed. It is
     /// called on any thread, also from within [`Resolver::ask`], and must not block.
     pub fn start(
+        hosts: Arc<Hosts>,
         usable: impl Fn(&IpAddr) -> bool + Send + Sync + 'static,
-        answer: impl Fn(u64, u16, Option<IpAddr>) + Send + Sync + 'static,
+        answer: impl Fn(u64, u16, Option<HostAddress>) + Send + Sync + 'static,
     ) -> io::Result<Self> {
         let system_lookup = move |host: &str| {
             (host, 0).to_socket_addrs().ok()?.map(|address| address.ip()).find(|address| usable(address))
         };
-        Self::with_lookup(system_lookup, answer, ANSWER_MAX)
+        Self::with_lookup(hosts, system_lookup, answer, ANSWER_MAX)
     }
 
     /// Starts with another lookup function than the system's, which may block, and another time limit.
     pub fn with_lookup(
+        hosts: Arc<Hosts>,
         lookup: impl Fn(&str) -> Option<IpAddr> + Send + Sync + 'static,
-        answer: impl Fn(u64, u16, Option<IpAddr>) + Send + Sync + 'static,
+        answer: impl Fn(u64, u16, Option<HostAddress>) + Send + Sync + 'static,
         answer_max: Duration,
     ) -> io::Result<Self> {
         let shared = Arc::new(Shared {
             state: Mutex::default(),
             work: Condvar::new(),
             due: Condvar::new(),
+            hosts,
             lookup: Box::new(lookup),
             answer: Box::new(answer),
             answer_max,
@@ -56,8 +61,8 @@ impl Resolver {
     /// queries are pending, and there is no answer.
     pub fn ask(&self, shard: u16, query: u64, host: &str) -> bool {
         let literal = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
-        if let Ok(address) = literal.parse() {
-            (self.shared.answer)(query, shard, Some(address));
+        if let Ok(address) = literal.parse::<IpAddr>() {
+            (self.shared.answer)(query, shard, Some(address.into()));
             return true;
         }
         if host.is_empty() || host.len() > HOST_BYTES_MAX {
@@ -71,7 +76,7 @@ impl Resolver {
             && until > now
         {
             drop(state);
-            (self.shared.answer)(query, shard, address);
+            (self.shared.answer)(query, shard, self.shared.numbered(&host, address));
             return true;
         }
         if state.open.len() >= QUERIES_MAX || state.jobs.len() >= QUERIES_MAX {
@@ -102,12 +107,13 @@ impl Drop for Resolver {
 }
 
 type Lookup = dyn Fn(&str) -> Option<IpAddr> + Send + Sync;
-type Answer = dyn Fn(u64, u16, Option<IpAddr>) + Send + Sync;
+type Answer = dyn Fn(u64, u16, Option<HostAddress>) + Send + Sync;
 
 struct Shared {
     state: Mutex<State>,
     work: Condvar,
     due: Condvar,
+    hosts: Arc<Hosts>,
     lookup: Box<Lookup>,
     answer: Box<Answer>,
     answer_max: Duration,
@@ -168,13 +174,14 @@ impl Shared {
             }
             drop(state);
             let address = (self.lookup)(&host);
+            let numbered = self.numbered(&host, address);
             state = self.lock();
             let numbers = state.waiting.remove(&host).unwrap_or_default();
             state.remember(host, address, Instant::now());
             let answered: Vec<_> = numbers.iter().filter_map(|number| state.open.remove(number)).collect();
             drop(state);
             for query in answered {
-                (self.answer)(query.number, query.shard, address);
+                (self.answer)(query.number, query.shard, numbered);
             }
             state = self.lock();
         }
@@ -199,6 +206,10 @@ impl Shared {
                 None => self.due.wait(state).unwrap_or_else(PoisonError::into_inner),
             };
         }
+    }
+
+    fn numbered(&self, host: &str, address: Option<IpAddr>) -> Option<HostAddress> {
+        address.map(|ip| HostAddress { ip, host: self.hosts.id_of(host) })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -241,14 +252,18 @@ mod tests {
         lookup: impl Fn(&str) -> Option<IpAddr> + Send + Sync + 'static,
     ) -> (Resolver, Receiver<Answered>) {
         let (to, from) = channel();
-        let answer = move |query, shard, address| {
-            let _ = to.send((query, shard, address));
+        let answer = move |query, shard, address: Option<HostAddress>| {
+            let _ = to.send((query, shard, address.map(|it| it.ip)));
         };
-        (Resolver::with_lookup(lookup, answer, answer_max).unwrap(), from)
+        (Resolver::with_lookup(Arc::default(), lookup, answer, answer_max).unwrap(), from)
     }
 
     fn next(answers: &Receiver<Answered>) -> Answered {
         answers.recv_timeout(Duration::from_secs(5)).unwrap()
+    }
+
+    fn address_of_this_machine() -> IpAddr {
+        "127.0.0.1".parse().unwrap()
     }
 
     fn address() -> IpAddr {
@@ -320,11 +335,15 @@ mod tests {
     #[test]
     fn the_system_resolves_localhost() {
         let (to, answers) = channel();
-        let answer = move |query, shard, address| {
-            let _ = to.send((query, shard, address));
+        let answer = move |query, shard, address: Option<HostAddress>| {
+            let _ = to.send((query, shard, address.map(|it| (it.ip, it.host))));
         };
-        let resolver = Resolver::start(IpAddr::is_ipv4, answer).unwrap();
+        let hosts = Arc::new(Hosts::default());
+        let resolver = Resolver::start(Arc::clone(&hosts), IpAddr::is_ipv4, answer).unwrap();
         assert!(resolver.ask(1, 9, "localhost"));
-        assert_eq!(next(&answers), (9, 1, Some("127.0.0.1".parse().unwrap())));
+        let (query, shard, address) = answers.recv_timeout(Duration::from_secs(5)).unwrap();
+        let (ip, host) = address.unwrap();
+        assert_eq!((query, shard, ip), (9, 1, address_of_this_machine()));
+        assert_eq!(hosts.name_of(host).as_deref(), Some("localhost"));
     }
 }

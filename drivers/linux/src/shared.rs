@@ -4,6 +4,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::held::MarkedPackets;
 use crate::inbox::Inboxes;
+use crate::layers::Layers;
 use crate::listing::Connections;
 use crate::sources::Sources;
 use crate::trace::{Direction, MessageTrace};
@@ -11,6 +12,7 @@ use ringway_sansio::Flow;
 use ringway_stream::StreamLimits;
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 
 /// State that all workers of a runtime share.
@@ -21,6 +23,7 @@ pub(crate) struct Common {
     pub(crate) max_connections: usize,
     pub(crate) datagram_batch: usize,
     pub(crate) streams: StreamLimits,
+    pub(crate) layers: Arc<dyn Layers>,
     pub(crate) trace: Option<MessageTrace>,
     pub(crate) sources: Sources,
     /// Connections of all workers, accepted or dialled.
@@ -51,6 +54,7 @@ impl Common {
             max_connections: config.max_connections,
             datagram_batch: config.datagram_batch,
             streams: config.streams,
+            layers: Arc::clone(&config.layers),
             trace: config.trace,
             sources: Sources::new(config.max_connections_per_source, config.memory.clone()),
             open: AtomicUsize::new(0),

@@ -4,12 +4,15 @@
 //! generation (36 bits). A slot whose generations are used up is not used again, so an ID is never reused.
 
 use crate::counters::Counters;
+use crate::layers::{BoxedLayer, Resume};
 use crate::listing::OpenConnection;
 use crate::shared::Common;
 use crate::stream::{Filled, More, Stream, Written, connect};
 use crate::sys::{self, Epoll, Interest};
-use ringway_sansio::{ConnectionId, Flow, Framer, Instant, ListenerId, TimerKey, Token, Transport, Wheel};
-use ringway_stream::{CloseReason, Origin, PassThrough};
+use ringway_sansio::{
+    ConnectionId, Flow, Framer, HostNameId, Instant, ListenerId, TimerKey, Token, Transport, Wheel,
+};
+use ringway_stream::{CloseReason, Origin};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -31,12 +34,14 @@ pub(crate) struct Streams<F> {
     counters: Arc<Counters>,
     /// By listener; `None` for datagram listeners, and for all after the worker stopped listening.
     listening: Vec<Option<(TcpListener, u64)>>,
+    /// By listener.
+    transports: Vec<Transport>,
     slots: Vec<Slot<F>>,
     free: Vec<u32>,
-    /// Connections that this worker dialled, by remote address. Accepted ones are not used for other destinations: the
+    /// Connections that this worker dialled, by transport, address and host. Accepted ones are not used for other destinations: the
     /// peer that now has the address may not be the one for which the message is meant
     /// (docs/decisions/0010-connections-and-the-log.md).
-    dialled: HashMap<SocketAddr, ConnectionId>,
+    dialled: HashMap<Destination, ConnectionId>,
     open: usize,
     connecting: usize,
     unwritten: usize,
@@ -71,7 +76,14 @@ pub(crate) enum Frames {
 
 struct Slot<F> {
     uses: u64,
-    stream: Option<Box<Stream<F>>>,
+    stream: Option<Box<Stream<F, BoxedLayer>>>,
+}
+
+/// Destination of dialled connections.
+type Destination = (Transport, SocketAddr, HostNameId);
+
+const fn destination(flow: &Flow) -> Destination {
+    (flow.transport, flow.remote, flow.host)
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -82,13 +94,14 @@ enum Alarm {
 }
 
 impl<F: Framer> Streams<F> {
-    /// `listening` has the listening sockets with their epoll tokens.
+    /// `listening` has the listening sockets with their epoll tokens, `transports` the transports of all listeners.
     pub(crate) fn new(
         worker: usize,
         common: Arc<Common>,
         counters: Arc<Counters>,
         epoll: Arc<Epoll>,
         listening: Vec<Option<(TcpListener, u64)>>,
+        transports: Vec<Transport>,
         now: Instant,
     ) -> Self {
         Self {
@@ -97,6 +110,7 @@ impl<F: Framer> Streams<F> {
             common,
             counters,
             listening,
+            transports,
             slots: Vec::new(),
             free: Vec::new(),
             dialled: HashMap::new(),
@@ -150,20 +164,20 @@ impl<F: Framer> Streams<F> {
 
     /// Sends on the connection dialled to the flow's remote address, or on a new one.
     pub(crate) fn dial(&mut self, flow: Flow, token: Token, bytes: &[u8], more: More, now: Instant) {
-        if let Some(&id) = self.dialled.get(&flow.remote) {
+        if let Some(&id) = self.dialled.get(&destination(&flow)) {
             return self.send(id, token, bytes, more, now);
         }
         if self.connecting >= CONNECTING_MAX || !self.admit() {
             self.counters.connections_refused.increment();
             return self.unreachable(token);
         }
-        let inserted = connect(flow.remote, None)
-            .and_then(|socket| self.insert(socket, flow.listener, flow.remote, Origin::Dialled, now));
+        let inserted =
+            connect(flow.remote, None).and_then(|socket| self.insert(socket, flow, Origin::Dialled, now));
         match inserted {
             Ok(id) => {
                 self.counters.connections_dialled.increment();
                 self.connecting += 1;
-                self.dialled.insert(flow.remote, id);
+                self.dialled.insert(destination(&flow), id);
                 self.send(id, token, bytes, more, now);
             }
             Err(_) => {
@@ -203,6 +217,14 @@ impl<F: Framer> Streams<F> {
         filled
     }
 
+    /// Continues a connection after work of its layer on another thread. Call [`Streams::frames`] afterwards as after
+    /// [`Streams::fill`].
+    pub(crate) fn resume(&mut self, id: ConnectionId, now: Instant) -> bool {
+        let Some(stream) = find(&mut self.slots, id) else { return false };
+        stream.connection.resume(now);
+        true
+    }
+
     /// Passes a batch of messages to `each`.
     pub(crate) fn frames(
         &mut self,
@@ -233,20 +255,21 @@ impl<F: Framer> Streams<F> {
     /// answered.
     pub(crate) fn finish(&mut self, id: ConnectionId) {
         let Some(stream) = find(&mut self.slots, id) else { return };
-        let (remote, is_open) = (stream.flow.remote, stream.connection.is_open());
+        let (flow, is_open) = (stream.flow, stream.connection.is_open());
         if let Some(why) = stream.connection.end_reason() {
             return self.close(id, why);
         }
         if !is_open {
-            self.forget_dialled(remote, id);
+            self.forget_dialled(&flow, id);
         }
         self.settle(id);
     }
 
-    /// Makes the next message to `remote` dial again.
-    fn forget_dialled(&mut self, remote: SocketAddr, id: ConnectionId) {
-        if self.dialled.get(&remote) == Some(&id) {
-            self.dialled.remove(&remote);
+    /// Makes the next message to the connection's destination dial again.
+    fn forget_dialled(&mut self, flow: &Flow, id: ConnectionId) {
+        let destination = destination(flow);
+        if self.dialled.get(&destination) == Some(&id) {
+            self.dialled.remove(&destination);
         }
     }
 
@@ -277,7 +300,7 @@ impl<F: Framer> Streams<F> {
         self.common.sources.release(remote.ip(), accounted);
         match connection.origin() {
             Origin::Accepted => self.common.sources.closed(remote.ip()),
-            Origin::Dialled => self.forget_dialled(remote, id),
+            Origin::Dialled => self.forget_dialled(&flow, id),
         }
         self.counters.closed(why);
         self.counters.connections_open.set(self.open as u64);
@@ -351,13 +374,19 @@ impl<F: Framer> Streams<F> {
             self.common.open.fetch_sub(1, Ordering::Relaxed);
             return self.counters.connections_over_source.increment();
         }
-        let id = ListenerId(u8::try_from(listener).unwrap_or(u8::MAX));
-        match self.insert(socket, id, Flow::canonical(peer), Origin::Accepted, now) {
+        let transport = self.transports.get(listener).copied().unwrap_or(Transport::Tcp);
+        let listener = ListenerId(u8::try_from(listener).unwrap_or(u8::MAX));
+        let remote = Flow::canonical(peer);
+        let flow = Flow { transport, listener, remote, connection: None, host: HostNameId::NONE };
+        match self.insert(socket, flow, Origin::Accepted, now) {
             Ok(_) => self.counters.connections_accepted.increment(),
-            Err(_) => {
+            Err(why) => {
                 self.common.sources.closed(peer.ip());
                 self.common.open.fetch_sub(1, Ordering::Relaxed);
-                self.counters.connections_refused.increment();
+                match why.kind() {
+                    NO_LAYER => self.counters.handshakes_refused.increment(),
+                    _ => self.counters.connections_refused.increment(),
+                }
             }
         }
     }
@@ -398,8 +427,7 @@ impl<F: Framer> Streams<F> {
     fn insert(
         &mut self,
         socket: TcpStream,
-        listener: ListenerId,
-        remote: SocketAddr,
+        flow: Flow,
         origin: Origin,
         now: Instant,
     ) -> io::Result<ConnectionId> {
@@ -413,9 +441,18 @@ impl<F: Framer> Streams<F> {
         };
         let uses = self.slots.get(index as usize).map_or(0, |slot| slot.uses);
         let id = id_of(self.worker, index, uses);
-        let flow = Flow { transport: Transport::Tcp, listener, remote, connection: Some(id) };
+        let flow = Flow { connection: Some(id), ..flow };
+        let resume = Resume::new(self.common.inboxes.clone(), self.worker, id);
+        let layer = match origin {
+            Origin::Accepted => self.common.layers.accepted(&flow, resume),
+            Origin::Dialled => self.common.layers.dialled(&flow, resume),
+        };
+        let Some(layer) = layer else {
+            self.free.push(index);
+            return Err(NO_LAYER.into());
+        };
         let framer = F::new(self.common.max_message_bytes);
-        let stream = Box::new(Stream::new(socket, flow, origin, framer, PassThrough, now));
+        let stream = Box::new(Stream::new(socket, flow, origin, framer, layer, now));
         if let Err(error) = self.epoll.add(stream.socket.as_fd(), id.0, stream.interest) {
             self.free.push(index);
             return Err(error);
@@ -469,14 +506,14 @@ impl<F> Drop for Streams<F> {
     }
 }
 
-fn find<F>(slots: &mut [Slot<F>], id: ConnectionId) -> Option<&mut Stream<F>> {
+fn find<F>(slots: &mut [Slot<F>], id: ConnectionId) -> Option<&mut Stream<F, BoxedLayer>> {
     let (_, index, uses) = parts_of(id);
     let slot = slots.get_mut(index as usize)?;
     if slot.uses == uses { slot.stream.as_deref_mut() } else { None }
 }
 
 /// Adds a connection to the list of open connections.
-fn list<F: Framer>(common: &Common, worker: usize, stream: &Stream<F>) {
+fn list<F: Framer>(common: &Common, worker: usize, stream: &Stream<F, BoxedLayer>) {
     let Flow { transport, remote, connection: id, .. } = stream.flow;
     // A socket without a local address has just been closed by the peer.
     if let (Some(id), Ok(local)) = (id, stream.socket.local_addr()) {
@@ -493,6 +530,9 @@ fn parts_of(id: ConnectionId) -> (usize, u32, u64) {
     let index = (id.0 >> SLOT_SHIFT) as u32 & (SLOTS_MAX as u32 - 1);
     (owner_of(id), index, id.0 & USES_MAX)
 }
+
+/// Error of a connection without a layer.
+const NO_LAYER: ErrorKind = ErrorKind::Unsupported;
 
 const OWNER_SHIFT: u32 = 56;
 const SLOT_SHIFT: u32 = 36;

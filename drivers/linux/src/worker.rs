@@ -18,7 +18,7 @@ use crate::tcp::{self, Frames, Report, Streams};
 use crate::trace::Direction;
 use crate::udp;
 use ringway_sansio::{
-    ConnectionId, Context, Event, Flow, Instant, ListenerId, Node, Outbox, Packet, Received, Token,
+    ConnectionId, Context, Event, Flow, Instant, ListenerId, Node, Outbox, Packet, Received, Token, Transport,
 };
 use std::io::{self, ErrorKind};
 use std::net::UdpSocket;
@@ -51,7 +51,7 @@ impl<N: Node> Parts<N> {
         for (listener, socket) in sockets.iter().enumerate() {
             let fd = match socket {
                 ListenSocket::Udp(socket) => socket.as_fd(),
-                ListenSocket::Tcp(socket) => socket.as_fd(),
+                ListenSocket::Stream(socket, _) => socket.as_fd(),
             };
             epoll.add(fd, OTHER | listener as u64, Interest::Read)?;
         }
@@ -135,14 +135,17 @@ impl<N: Node> Worker<N> {
         let now = common.clock.now();
         let is_strict = common.marked_packets == MarkedPackets::HoldUntilStored;
         let epoll = Arc::new(epoll);
-        let (mut udp, mut listening) = (Vec::new(), Vec::new());
+        let (mut udp, mut listening, mut transports) = (Vec::new(), Vec::new(), Vec::new());
         for (listener, socket) in sockets.into_iter().enumerate() {
-            let (datagram, stream) = match socket {
-                ListenSocket::Udp(socket) => (Some(socket), None),
-                ListenSocket::Tcp(socket) => (None, Some((socket, OTHER | listener as u64))),
+            let (datagram, stream, transport) = match socket {
+                ListenSocket::Udp(socket) => (Some(socket), None, Transport::Udp),
+                ListenSocket::Stream(socket, transport) => {
+                    (None, Some((socket, OTHER | listener as u64)), transport)
+                }
             };
             udp.push(datagram);
             listening.push(stream);
+            transports.push(transport);
         }
         let streams = Streams::new(
             index,
@@ -150,6 +153,7 @@ impl<N: Node> Worker<N> {
             Arc::clone(&counters),
             Arc::clone(&epoll),
             listening,
+            transports,
             now,
         );
         Self {
@@ -290,9 +294,13 @@ impl<N: Node> Worker<N> {
 
     fn read_stream(&mut self, id: ConnectionId) {
         let filled = self.streams.fill(id, self.now);
-        if filled == Filled::Nothing {
-            return;
+        if filled != Filled::Nothing {
+            self.take_frames(id);
         }
+    }
+
+    /// Passes the messages of a connection to their shards.
+    fn take_frames(&mut self, id: ConnectionId) {
         let is_last = loop {
             let Self { streams, nodes, batch, now, common, .. } = self;
             let frames = streams.frames(id, *now, |flow, bytes| {
@@ -327,6 +335,11 @@ impl<N: Node> Worker<N> {
                     }
                 }
                 Command::Keep(id, until) => self.streams.keep(id, until),
+                Command::Resume(id) => {
+                    if self.streams.resume(id, self.now) {
+                        self.take_frames(id);
+                    }
+                }
                 Command::Event(shard, event) => self.nodes.on_event(&mut self.batch, self.now, shard, event),
             }
         }

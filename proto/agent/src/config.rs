@@ -237,6 +237,11 @@ impl Config {
         ListenerId::for_peer(listeners, transport, to)
     }
 
+    /// True if a listener has the transport.
+    pub(crate) fn has_transport(&self, transport: Transport) -> bool {
+        self.listeners.iter().any(|listener| listener.transport == transport)
+    }
+
     /// Supported extensions.
     pub(crate) fn supported(&self) -> Option<&'static [u8]> {
         self.takes_replaces.then_some(b"replaces")

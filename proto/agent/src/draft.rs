@@ -4,7 +4,7 @@ use crate::next_hop::NextHop;
 use crate::{AccountId, CallId, Config, QueryId};
 use alloc::vec::Vec;
 use ringway_sansio::Flow;
-use ringway_sip::{HeaderName, MessageWriter, Method, write_host};
+use ringway_sip::{HeaderName, MessageWriter, Method, NameAddr, Scheme, Uri, write_host};
 use ringway_transaction::SlabKey;
 
 /// A request without the header fields that depend on its flow.
@@ -27,6 +27,19 @@ pub(crate) struct Draft {
     /// Flow of the peer's last request in the dialog. A phone that is reachable only by its own connection has that
     /// connection's address as its contact.
     pub(crate) peer: Option<Flow>,
+}
+
+impl Draft {
+    /// True if the request needs TLS on every hop.
+    pub(crate) fn is_sips(&self) -> bool {
+        let first = self.routes.first().and_then(|route| NameAddr::parse(route).ok());
+        is_sips(&self.uri) || first.is_some_and(|route| route.uri.scheme() == Scheme::Sips)
+    }
+}
+
+/// True for a `sips:` URI.
+pub(crate) fn is_sips(uri: &[u8]) -> bool {
+    Uri::parse(uri).is_ok_and(|uri| uri.scheme() == Scheme::Sips)
 }
 
 /// Relation of a request to dialogs and to the account's server.
@@ -114,11 +127,13 @@ pub(crate) fn write_request(
     match draft.contact {
         ContactField::None => {}
         ContactField::Target => {
-            request.header_with(HeaderName::Contact, |out| write_contact(config, draft.account, flow, out));
+            request.header_with(HeaderName::Contact, |out| {
+                write_contact(config, draft.account, flow, draft.is_sips(), out);
+            });
         }
         ContactField::Binding { expires_s } => {
             request.header_with(HeaderName::Contact, |out| {
-                write_contact(config, draft.account, flow, out);
+                write_contact(config, draft.account, flow, draft.is_sips(), out);
                 out.extend_from_slice(b";expires=");
                 ringway_sip::write_number(out, u64::from(expires_s));
             });
@@ -136,11 +151,18 @@ pub(crate) fn write_request(
     };
 }
 
-/// Appends a Contact value whose address is reachable through `flow`.
-pub(crate) fn write_contact(config: &Config, account: AccountId, flow: Flow, out: &mut Vec<u8>) {
+/// Appends a Contact value whose address is reachable through `flow`: a `sips:` URI if the request's URI, or its first
+/// Route, is one (RFC 3261 §8.1.1.8, §12.1.1).
+pub(crate) fn write_contact(
+    config: &Config,
+    account: AccountId,
+    flow: Flow,
+    is_sips: bool,
+    out: &mut Vec<u8>,
+) {
     let account = config.account(account);
     let address = account.and_then(|account| account.contact).or_else(|| config.address_of(flow.listener));
-    out.extend_from_slice(b"<sip:");
+    out.extend_from_slice(if is_sips { b"<sips:" } else { b"<sip:" });
     if let Some(user) = account.and_then(|account| account.user()) {
         out.extend_from_slice(user);
         out.push(b'@');
@@ -148,6 +170,9 @@ pub(crate) fn write_contact(config: &Config, account: AccountId, flow: Flow, out
     if let Some(address) = address {
         write_host(out, address);
     }
-    out.extend_from_slice(flow.transport.uri_parameter().as_bytes());
+    // RFC 5630 §3.1.4: `transport=tls` is for `sip:` URIs only, where peers expect it.
+    if !is_sips {
+        out.extend_from_slice(flow.transport.uri_parameter().as_bytes());
+    }
     out.push(b'>');
 }

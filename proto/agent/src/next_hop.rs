@@ -21,14 +21,14 @@ pub enum RouteError {
     /// It is not a URI, or has headers.
     #[error("this is not a SIP URI like sip:bob@example.org")]
     Malformed,
-    /// It is not a `sip:` URI.
-    #[error("only sip: URIs can be called")]
+    /// It is not a `sip:` or `sips:` URI.
+    #[error("only sip: and sips: URIs can be called")]
     Scheme,
-    /// It needs TLS, which is not supported yet.
-    #[error("sips: and transport=tls need TLS, which is not supported yet; use sip:")]
+    /// It needs TLS on every hop, and the account's server is reached without.
+    #[error("a sips: URI needs TLS on every hop; reach the server by TLS, or use sip:")]
     Tls,
     /// Its transport is not supported.
-    #[error("the URI's transport is not supported; use udp or tcp")]
+    #[error("the URI's transport is not supported; use udp, tcp or tls")]
     Transport,
     /// No message is sent to its address: unspecified, broadcast, multicast, or port 0.
     #[error("no message can be sent to this address")]
@@ -39,14 +39,13 @@ impl NextHop {
     /// Next hop of a Request-URI or a Route (RFC 3263 §4 without NAPTR and SRV: the defaults are UDP and port 5060).
     pub(crate) fn of_uri(uri: &Uri<'_>) -> Result<Self, RouteError> {
         match uri.scheme() {
-            Scheme::Sip => {}
-            Scheme::Sips => return Err(RouteError::Tls),
+            Scheme::Sip | Scheme::Sips => {}
             Scheme::Tel | Scheme::Other => return Err(RouteError::Scheme),
         }
-        let transport = match uri.params().value(b"transport") {
-            None => Transport::DEFAULT,
-            Some(name) if name.eq_ignore_ascii_case(b"tls") => return Err(RouteError::Tls),
-            Some(name) => Transport::from_token(name).ok_or(RouteError::Transport)?,
+        let is_sips = uri.scheme() == Scheme::Sips;
+        let transport = match Transport::of_uri(is_sips, uri.params().value(b"transport")) {
+            Some(transport @ (Transport::Udp | Transport::Tcp | Transport::Tls)) => transport,
+            Some(Transport::Ws | Transport::Wss) | None => return Err(RouteError::Transport),
         };
         let port = uri.port().unwrap_or(transport.default_port());
         let host = core::str::from_utf8(uri.host().as_bytes()).map_err(|_| RouteError::Malformed)?;
@@ -87,8 +86,11 @@ impl Account {
         let direct = NextHop::of_uri(uri);
         match &self.server {
             // The server interprets the URI, but a request that needs TLS on every hop must not be sent without it.
-            Some(server) if direct != Err(RouteError::Tls) => NextHop::of_server(server),
-            Some(_) | None => direct,
+            Some(server) if uri.scheme() == Scheme::Sips && !server.transport.is_secure() => {
+                direct.and(Err(RouteError::Tls))
+            }
+            Some(server) => NextHop::of_server(server),
+            None => direct,
         }
     }
 }
@@ -105,8 +107,13 @@ mod tests {
     fn the_hop_of_a_uri() {
         assert_eq!(of("sip:b@example.org"), Ok(("example.org".into(), 5060, Transport::Udp)));
         assert_eq!(of("sip:[::1]:5070;transport=TCP"), Ok(("[::1]".into(), 5070, Transport::Tcp)));
-        assert_eq!(of("sips:b@example.org"), Err(RouteError::Tls));
-        assert_eq!(of("sip:b@example.org;transport=tls"), Err(RouteError::Tls));
+        for secure in
+            ["sips:b@example.org", "sips:b@example.org;transport=tcp", "sip:b@example.org;transport=tls"]
+        {
+            assert_eq!(of(secure), Ok(("example.org".into(), 5061, Transport::Tls)), "{secure}");
+        }
+        assert_eq!(of("sips:b@example.org;transport=udp"), Err(RouteError::Transport));
+        assert_eq!(of("sip:b@example.org;transport=ws"), Err(RouteError::Transport));
         assert_eq!(of("sip:b@example.org;transport=sctp"), Err(RouteError::Transport));
         assert_eq!(of("tel:+1"), Err(RouteError::Scheme));
         for address in

@@ -382,7 +382,7 @@ impl Registrations {
 /// Expiry of our binding in a 2xx, in seconds: of its Contact, or of Expires.
 fn granted_s(config: &Config, account: AccountId, flow: Flow, message: &Fields<'_>) -> Option<u32> {
     let mut ours = Vec::new();
-    write_contact(config, account, flow, &mut ours);
+    write_contact(config, account, flow, false, &mut ours);
     let ours = grammar::trim(&ours);
     let ours = Uri::parse(ours.strip_prefix(b"<")?.strip_suffix(b">")?).ok()?;
     let contacts = message.values(HeaderName::Contact).filter_map(|value| Contact::parse(value).ok());

@@ -239,7 +239,9 @@ impl Node for Phone {
 
     fn on_event(&mut self, cx: &mut Context<'_, Action>, event: Event) {
         match event {
-            Event::Resolved { query: STUN_QUERY, address } => self.on_stun_resolved(cx, address),
+            Event::Resolved { query: STUN_QUERY, address } => {
+                self.on_stun_resolved(cx, address.map(|address| address.ip));
+            }
             event => self.with_agent(cx, |agent, cx| agent.on_event(cx, event)),
         }
         self.settle(cx);

@@ -28,6 +28,33 @@ impl ListenerId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId(pub u64);
 
+/// Number of a host name whose address was looked up; [`HostNameId::NONE`]: an address that was given as one.
+///
+/// A connection that is dialled with TLS is accepted only if the certificate is one of this host (RFC 5922 §4). The
+/// program that looks names up gives the numbers, in [`Event::Resolved`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HostNameId(pub u32);
+
+impl HostNameId {
+    /// No host name.
+    pub const NONE: Self = Self(0);
+}
+
+/// Result of a lookup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostAddress {
+    /// The address.
+    pub ip: IpAddr,
+    /// Number of the name that was looked up.
+    pub host: HostNameId,
+}
+
+impl From<IpAddr> for HostAddress {
+    fn from(ip: IpAddr) -> Self {
+        Self { ip, host: HostNameId::NONE }
+    }
+}
+
 /// Path between this program and a peer.
 ///
 /// A datagram flow is the receiving listener and the peer's address. A stream flow also has its connection; without one
@@ -42,17 +69,19 @@ pub struct Flow {
     pub remote: SocketAddr,
     /// Stream connection; `None` for datagrams, and for a stream that is not chosen yet.
     pub connection: Option<ConnectionId>,
+    /// Host that the peer must be, for a stream that is not chosen yet.
+    pub host: HostNameId,
 }
 
 impl Flow {
     /// Creates a datagram flow.
     pub const fn udp(listener: ListenerId, remote: SocketAddr) -> Self {
-        Self { transport: Transport::Udp, listener, remote, connection: None }
+        Self { transport: Transport::Udp, listener, remote, connection: None, host: HostNameId::NONE }
     }
 
-    /// Creates a stream flow to `remote` over any connection to it; the driver dials one if there is none.
+    /// Creates a TCP flow to `remote` over any connection to it; the driver dials one if there is none.
     pub const fn dial(listener: ListenerId, remote: SocketAddr) -> Self {
-        Self { transport: Transport::Tcp, listener, remote, connection: None }
+        Self { transport: Transport::Tcp, listener, remote, connection: None, host: HostNameId::NONE }
     }
 
     /// Converts an IPv4-mapped IPv6 address to the IPv4 address, so that an address list cannot be bypassed with the
@@ -121,7 +150,7 @@ pub enum Event {
         /// Number from the action.
         query: u64,
         /// First usable address.
-        address: Option<IpAddr>,
+        address: Option<HostAddress>,
     },
 }
 

@@ -29,7 +29,9 @@ mod wheel;
 
 pub use context::Context;
 pub use entropy::Entropy;
-pub use flow::{ConnectionId, Event, Flow, IcmpError, ListenerId, Received, Token, source_of};
+pub use flow::{
+    ConnectionId, Event, Flow, HostAddress, HostNameId, IcmpError, ListenerId, Received, Token, source_of,
+};
 pub use memory::MemoryBound;
 pub use node::{Framer, FramingError, Node, ShardKey};
 pub use outbox::{Outbox, Packet};
@@ -37,5 +39,5 @@ pub use paced::{PacedNode, tick_after};
 pub use part_hasher::PartHasher;
 pub use seed::{Rng, Seed};
 pub use time::{Deadline, Instant};
-pub use transport::{TRANSPORTS_NOT_SUPPORTED, Transport};
+pub use transport::Transport;
 pub use wheel::{TimerKey, Wheel};

@@ -9,6 +9,12 @@ pub enum Transport {
     Udp,
     /// Byte stream; messages arrive complete and in order, or the connection is closed.
     Tcp,
+    /// TLS over TCP (RFC 3261 §26.2.1).
+    Tls,
+    /// WebSocket over TCP (RFC 7118).
+    Ws,
+    /// WebSocket over TLS (RFC 7118).
+    Wss,
 }
 
 struct Properties {
@@ -23,7 +29,7 @@ struct Properties {
 
 impl Transport {
     /// All transports.
-    pub const ALL: [Self; 2] = [Self::Udp, Self::Tcp];
+    pub const ALL: [Self; 5] = [Self::Udp, Self::Tcp, Self::Tls, Self::Ws, Self::Wss];
 
     /// Transport of a `sip:` URI without a `transport` parameter (RFC 3263 §4.1, without NAPTR).
     pub const DEFAULT: Self = Self::Udp;
@@ -48,17 +54,70 @@ impl Transport {
                 is_stream: true,
                 is_secure: false,
             },
+            Self::Tls => &Properties {
+                name: "tls",
+                via_token: "TLS",
+                uri_parameter: ";transport=tls",
+                default_port: 5061,
+                code: 2,
+                is_stream: true,
+                is_secure: true,
+            },
+            Self::Ws => &Properties {
+                name: "ws",
+                via_token: "WS",
+                uri_parameter: ";transport=ws",
+                default_port: 80,
+                code: 3,
+                is_stream: true,
+                is_secure: false,
+            },
+            // RFC 7118 §5.5: the URI parameter is `ws` for both; the scheme of the URI makes the difference.
+            Self::Wss => &Properties {
+                name: "wss",
+                via_token: "WSS",
+                uri_parameter: ";transport=ws",
+                default_port: 443,
+                code: 4,
+                is_stream: true,
+                is_secure: true,
+            },
         }
     }
 
-    /// Parses a name in the configuration: `udp`, `tcp`.
+    /// Parses a name in the configuration: `udp`, `tcp`, `tls`, `ws`, `wss`.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|transport| transport.name() == name)
     }
 
-    /// Parses the transport of a Via or of a URI's `transport` parameter; case is ignored (RFC 3261 §7.3.1).
+    /// Parses the transport of a Via, or of the `transport` parameter of a `sip:` URI; case is ignored (RFC 3261 §7.3.1).
     pub fn from_token(token: &[u8]) -> Option<Self> {
         Self::ALL.into_iter().find(|transport| transport.name().as_bytes().eq_ignore_ascii_case(token))
+    }
+
+    /// Transport with which a request for a URI is sent, from its `transport` parameter, if it has one.
+    ///
+    /// A `sips:` URI is reached by TLS only: over TCP, which `transport=tcp` means there (RFC 3261 §26.2.2), or under a
+    /// WebSocket. `None`: the transport is not supported, or not secure where it must be.
+    pub fn of_uri(is_sips: bool, parameter: Option<&[u8]>) -> Option<Self> {
+        let named = parameter.map(Self::from_token);
+        match (is_sips, named) {
+            (false, None) => Some(Self::DEFAULT),
+            (false, Some(transport)) => transport,
+            (true, None | Some(Some(Self::Tcp | Self::Tls))) => Some(Self::Tls),
+            (true, Some(Some(Self::Ws | Self::Wss))) => Some(Self::Wss),
+            (true, Some(Some(Self::Udp) | None)) => None,
+        }
+    }
+
+    /// True if a URI's `transport` parameter may name this transport: `ws` names [`Transport::Wss`] too (RFC 7118 §5.5),
+    /// and `tcp` names [`Transport::Tls`] in a `sips:` URI.
+    pub fn is_named(self, is_sips: bool, parameter: &[u8]) -> bool {
+        match Self::from_token(parameter) {
+            Some(Self::Ws) => matches!(self, Self::Ws | Self::Wss),
+            Some(Self::Tcp) if is_sips => self == Self::Tls,
+            named => named == Some(self),
+        }
     }
 
     /// Transport with this [`Transport::code`].
@@ -66,12 +125,12 @@ impl Transport {
         Self::ALL.into_iter().find(|transport| transport.code() == code)
     }
 
-    /// Name in the configuration and in listings: `udp`, `tcp`.
+    /// Name in the configuration and in listings: `udp`, `tcp`, `tls`, `ws`, `wss`.
     pub const fn name(self) -> &'static str {
         self.properties().name
     }
 
-    /// Token in a Via (RFC 3261 §20.42): `UDP`, `TCP`.
+    /// Token in a Via (RFC 3261 §20.42, RFC 7118 §5.2): `UDP`, `TCP`, `TLS`, `WS`, `WSS`.
     pub const fn via_token(self) -> &'static str {
         self.properties().via_token
     }
@@ -113,9 +172,6 @@ impl fmt::Display for Transport {
     }
 }
 
-/// SIP transports that this version does not support. Configuration and API report them by name.
-pub const TRANSPORTS_NOT_SUPPORTED: [&str; 3] = ["tls", "ws", "wss"];
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -129,10 +185,21 @@ mod tests {
                 assert_eq!(Transport::from_token(token.as_bytes()), Some(transport));
             }
             let parameter = transport.uri_parameter().strip_prefix(";transport=");
-            assert_eq!(parameter, Some(transport.name()).filter(|_| transport != Transport::DEFAULT));
+            assert_eq!(parameter.is_none(), transport == Transport::DEFAULT);
+            assert!(parameter.is_none_or(|name| transport.is_named(false, name.as_bytes())));
         }
         assert_eq!(Transport::from_token(b"tCp"), Some(Transport::Tcp));
         assert_eq!((Transport::from_name("TCP"), Transport::from_token(b"sctp")), (None, None));
-        assert!(TRANSPORTS_NOT_SUPPORTED.iter().all(|name| Transport::from_name(name).is_none()));
+    }
+
+    #[test]
+    fn a_sips_uri_is_reached_by_secure_transports_only() {
+        let of = |parameter: Option<&str>| Transport::of_uri(true, parameter.map(str::as_bytes));
+        assert_eq!((of(None), of(Some("tcp")), of(Some("tls"))), (Some(Transport::Tls), of(None), of(None)));
+        assert_eq!((of(Some("ws")), of(Some("udp")), of(Some("sctp"))), (Some(Transport::Wss), None, None));
+        assert_eq!(Transport::of_uri(false, Some(b"tls")), Some(Transport::Tls));
+        assert_eq!(Transport::of_uri(false, None), Some(Transport::Udp));
+        assert!(Transport::Tls.is_named(true, b"TCP") && !Transport::Tls.is_named(false, b"tcp"));
+        assert!(Transport::Wss.is_named(false, b"ws") && !Transport::Ws.is_named(true, b"tls"));
     }
 }

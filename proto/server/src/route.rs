@@ -6,9 +6,9 @@ use alloc::borrow::Cow;
 use alloc::vec::Vec;
 use core::hash::Hasher;
 use core::net::{IpAddr, SocketAddr};
-use ringway_sansio::{Flow, ListenerId, PartHasher, Transport};
+use ringway_sansio::{Flow, HostNameId, ListenerId, PartHasher, Transport};
 use ringway_sip::grammar::unescape_into;
-use ringway_sip::{HeaderName, Malformed, Message, NameAddr, Uri, Via, write_host};
+use ringway_sip::{HeaderName, Malformed, Message, NameAddr, Scheme, Uri, Via, write_host};
 use ringway_transaction::{DEFAULT_PORT, may_send_to};
 use siphasher::sip::SipHasher13;
 
@@ -96,14 +96,11 @@ pub(crate) fn preprocess<'a>(
 
 /// Next hop of a URI outside the location table (RFC 3263, without SRV and NAPTR records).
 pub(crate) fn hop_of<'a>(config: &Config, uri: &Uri<'a>) -> NextHop<'a> {
-    let transport = match uri.params().value(b"transport") {
-        Some(name) => Transport::from_token(name),
-        None => Some(Transport::DEFAULT),
-    };
-    let Some(transport) = transport else { return NextHop::Unreachable };
-    if uri.scheme() != ringway_sip::Scheme::Sip {
+    if !matches!(uri.scheme(), Scheme::Sip | Scheme::Sips) {
         return NextHop::Unreachable;
     }
+    let transport = Transport::of_uri(uri.scheme() == Scheme::Sips, uri.params().value(b"transport"));
+    let Some(transport) = transport else { return NextHop::Unreachable };
     let port = uri.port().unwrap_or(transport.default_port());
     if config.domain_of(uri).is_some() {
         return own_hop(config, transport);
@@ -124,7 +121,9 @@ pub(crate) fn hop_to<'a>(config: &Config, remote: SocketAddr, transport: Transpo
         return NextHop::Unreachable;
     }
     match config.listener_for(transport, remote.ip()) {
-        Some(listener) => NextHop::Flow(Flow { transport, listener, remote, connection: None }),
+        Some(listener) => {
+            NextHop::Flow(Flow { transport, listener, remote, connection: None, host: HostNameId::NONE })
+        }
         None => NextHop::Unreachable,
     }
 }
@@ -150,7 +149,13 @@ fn own_hop<'a>(config: &Config, transport: Transport) -> NextHop<'a> {
         };
         remote = SocketAddr::new(loopback, listener.bound.port());
     }
-    NextHop::Flow(Flow { transport: listener.transport, listener: id, remote, connection: None })
+    NextHop::Flow(Flow {
+        transport: listener.transport,
+        listener: id,
+        remote,
+        connection: None,
+        host: HostNameId::NONE,
+    })
 }
 
 /// Appends the value of our Record-Route, or of a Route to this server.
@@ -159,13 +164,16 @@ pub(crate) fn write_own_route(
     key: &[u8; 16],
     message: &Message<'_>,
     host: SocketAddr,
-    transport: Transport,
+    (transport, is_sips): (Transport, bool),
     token: Token,
     made_s: u64,
 ) {
-    out.extend_from_slice(b"<sip:");
+    out.extend_from_slice(if is_sips { b"<sips:" } else { b"<sip:" });
     write_host(out, host);
-    out.extend_from_slice(transport.uri_parameter().as_bytes());
+    // RFC 5630 §3.1.4: `transport=tls` is for `sip:` URIs only.
+    if !(is_sips && transport == Transport::Tls) {
+        out.extend_from_slice(transport.uri_parameter().as_bytes());
+    }
     out.extend_from_slice(b";lr;rw=");
     token.write(key, message, made_s, out);
     out.push(b'>');

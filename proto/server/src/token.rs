@@ -2,7 +2,7 @@
 //! of both sides (like the flow tokens of RFC 5626 §5.3).
 //!
 //! `rw=` MAC TIME `.` caller `.` callee. TIME is in seconds since the epoch. A side is one of: `p` and the hash of its
-//! remote target; the number of a connection, `p` and such a hash; `n`, the hash of a host name and that of an address;
+//! remote target; the number of a connection, `c`, its listener, `p` and such a hash; `n`, the hash of a host name and that of an address;
 //! `u`, listener and address of a datagram flow. The hash is keyed and covers host, port and transport; 0 is none. The
 //! MAC also covers the Call-ID, the caller's tag and both users, so that a mark is valid for one dialog between these two
 //! users, and the tags show which side sends.
@@ -28,8 +28,8 @@ pub(crate) enum Side {
     Contact(TargetHash),
     /// Its remote target is a host name: any public address of the name, or the address with the hash `contact`.
     Named { name: TargetHash, contact: TargetHash },
-    /// This connection; after its end, the remote target with this hash.
-    Connection(ConnectionId, TargetHash),
+    /// This connection, of this listener; after its end, the remote target with this hash.
+    Connection(ConnectionId, ListenerId, TargetHash),
     /// Address of its datagrams.
     Address(ListenerId, SocketAddr),
 }
@@ -109,7 +109,7 @@ impl Side {
     /// Hash of the address that reaches the side without a flow.
     pub(crate) const fn target(self) -> TargetHash {
         match self {
-            Self::Contact(target) | Self::Connection(_, target) | Self::Named { contact: target, .. } => {
+            Self::Contact(target) | Self::Connection(_, _, target) | Self::Named { contact: target, .. } => {
                 target
             }
             Self::Address(..) => TargetHash::NONE,
@@ -132,8 +132,10 @@ impl Side {
                 write_hex(out, u64::from(name.0), 8);
                 write_hex(out, u64::from(contact.0), 8);
             }
-            Self::Connection(connection, target) => {
+            Self::Connection(connection, listener, target) => {
                 write_hex(out, connection.0, 1);
+                out.push(b'c');
+                write_hex(out, u64::from(listener.0), 2);
                 out.push(b'p');
                 write_hex(out, u64::from(target.0), 8);
             }
@@ -163,7 +165,12 @@ impl Side {
             let target = TargetHash(u32::try_from(read_hex(text.get(at + 1..)?)?).ok()?);
             return match text.get(..at)? {
                 [] => Some(Self::Contact(target)),
-                number => Some(Self::Connection(ConnectionId(read_hex(number)?), target)),
+                connection => {
+                    let (rest, listener) = connection.split_last_chunk::<2>()?;
+                    let number = ConnectionId(read_hex(rest.strip_suffix(b"c")?)?);
+                    let listener = ListenerId(u8::try_from(read_hex(listener)?).ok()?);
+                    Some(Self::Connection(number, listener, target))
+                }
             };
         };
         let (listener, address) = address.split_at_checked(2)?;
@@ -292,8 +299,8 @@ mod tests {
         let sides = [
             Side::Contact(TargetHash::NONE),
             Side::Named { name: TargetHash(1), contact: TargetHash(u32::MAX) },
-            Side::Connection(ConnectionId(1), TargetHash(7)),
-            Side::Connection(ConnectionId(u64::MAX), TargetHash(u32::MAX)),
+            Side::Connection(ConnectionId(1), ListenerId(2), TargetHash(7)),
+            Side::Connection(ConnectionId(u64::MAX), ListenerId(255), TargetHash(u32::MAX)),
             address("198.51.100.7:31337"),
             address("[2001:db8::7]:1"),
             address("0.0.0.1:65535"),
@@ -332,7 +339,7 @@ mod tests {
         assert!(is_found(Side::Contact(TargetHash(7))));
         assert!(!is_found(Side::Contact(TargetHash(8))));
         assert!(
-            !is_found(Side::Connection(ConnectionId(1), TargetHash(7))),
+            !is_found(Side::Connection(ConnectionId(1), ListenerId(2), TargetHash(7))),
             "its connection is recorded too"
         );
         assert!(!is_found(Side::Named { name: TargetHash(1), contact: TargetHash(7) }));

@@ -7,6 +7,8 @@ pub enum CloseReason {
     Ended,
     /// The connection could not be established.
     NotConnected,
+    /// Its layer's handshake failed, or an accepted one was not complete in time.
+    Handshake,
     /// Its bytes cannot be decoded or cut into messages.
     Framing,
     /// A message was not complete in time.
@@ -27,9 +29,10 @@ pub enum CloseReason {
 
 impl CloseReason {
     /// All reasons.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Ended,
         Self::NotConnected,
+        Self::Handshake,
         Self::Framing,
         Self::Slow,
         Self::Idle,
@@ -45,6 +48,7 @@ impl CloseReason {
         match self {
             Self::Ended => None,
             Self::NotConnected => Some("dial_failures"),
+            Self::Handshake => Some("handshake_failures"),
             Self::Framing => Some("framing_errors"),
             Self::Slow => Some("slow_closes"),
             Self::Idle => Some("idle_closes"),

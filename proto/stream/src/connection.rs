@@ -122,20 +122,37 @@ impl<F: Framer, L: Layer> Connection<F, L> {
     /// Handles received bytes.
     pub fn receive(&mut self, bytes: &[u8], now: Instant) {
         self.times.received_bytes(now);
+        self.run_layer(now, |layer, decoded, wire| layer.decode(bytes, decoded, wire));
+    }
+
+    /// Continues after work of the layer that was done elsewhere ([`Layer::resume`]).
+    pub fn resume(&mut self, now: Instant) {
+        if self.is_receiving() {
+            self.run_layer(now, |layer, decoded, wire| layer.resume(decoded, wire));
+        }
+    }
+
+    fn run_layer(
+        &mut self,
+        now: Instant,
+        run: impl FnOnce(&mut L, &mut dyn FnMut(Decoded<'_>), &mut Vec<u8>) -> Result<(), LayerError>,
+    ) {
         let mut is_end = false;
+        let was_handshaking = self.layer.is_handshaking();
         let result = self.append(now, |layer, framer, wire| {
             let mut decoded = |part: Decoded<'_>| match part {
                 Decoded::Bytes(bytes) => framer.push(bytes),
                 Decoded::MessageEnd => framer.message_end(),
                 Decoded::StreamEnd => is_end = true,
             };
-            layer.decode(bytes, &mut decoded, wire)
+            run(layer, &mut decoded, wire)
         });
         if is_end {
             self.peer_ended(now);
         }
         if result.is_err() {
-            self.end(CloseReason::Framing, now);
+            let why = if was_handshaking { CloseReason::Handshake } else { CloseReason::Framing };
+            self.end(why, now);
         }
     }
 

@@ -484,6 +484,7 @@ fn a_layer_ends_the_stream_and_sends_its_own_end() {
 }
 
 const LIMITS: StreamLimits = StreamLimits {
+    handshake: Duration::from_secs(5),
     connect: Duration::from_secs(4),
     message: Duration::from_secs(10),
     first_message: Duration::from_secs(60),

@@ -1,5 +1,6 @@
 //! Interface of protocols between the socket and the framer: TLS, WebSocket.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 /// Protocol between the socket's bytes and the messages' bytes.
@@ -28,6 +29,18 @@ pub trait Layer {
         wire: &mut Vec<u8>,
     ) -> Result<(), LayerError>;
 
+    /// Continues after work of the layer that was done outside of the connection, such as a handshake on another thread.
+    ///
+    /// # Errors
+    /// As [`Layer::decode`].
+    fn resume(
+        &mut self,
+        _decoded: &mut dyn FnMut(Decoded<'_>),
+        _wire: &mut Vec<u8>,
+    ) -> Result<(), LayerError> {
+        Ok(())
+    }
+
     /// Encodes one message. Before the end of the handshake the layer keeps it, and appends it to `wire` later, in order.
     ///
     /// # Errors
@@ -39,11 +52,46 @@ pub trait Layer {
 
     /// True until messages can be exchanged. The limit of this state is
     /// [`StreamLimits::connect`](crate::StreamLimits::connect) for a dialled connection and
-    /// [`StreamLimits::first_message`](crate::StreamLimits::first_message) for an accepted one.
+    /// [`StreamLimits::handshake`](crate::StreamLimits::handshake) for an accepted one.
     fn is_handshaking(&self) -> bool;
 
     /// Memory in use in bytes, unused capacity included.
     fn held_bytes(&self) -> usize;
+}
+
+impl<L: Layer + ?Sized> Layer for Box<L> {
+    fn start(&mut self, wire: &mut Vec<u8>) {
+        (**self).start(wire);
+    }
+
+    fn decode(
+        &mut self,
+        bytes: &[u8],
+        decoded: &mut dyn FnMut(Decoded<'_>),
+        wire: &mut Vec<u8>,
+    ) -> Result<(), LayerError> {
+        (**self).decode(bytes, decoded, wire)
+    }
+
+    fn resume(&mut self, decoded: &mut dyn FnMut(Decoded<'_>), wire: &mut Vec<u8>) -> Result<(), LayerError> {
+        (**self).resume(decoded, wire)
+    }
+
+    fn encode(&mut self, message: &[u8], wire: &mut Vec<u8>) -> Result<Encoded, LayerError> {
+        (**self).encode(message, wire)
+    }
+
+    fn finish(&mut self, wire: &mut Vec<u8>) {
+        (**self).finish(wire);
+    }
+
+    fn is_handshaking(&self) -> bool {
+        (**self).is_handshaking()
+    }
+
+    fn held_bytes(&self) -> usize {
+        (**self).held_bytes()
+    }
 }
 
 /// Part of the decoded input.

@@ -10,6 +10,8 @@ pub struct StreamLimits {
     pub connect: Duration,
     /// Time from the first byte of a message until it is complete.
     pub message: Duration,
+    /// Time until a layer's handshake is complete on an accepted connection.
+    pub handshake: Duration,
     /// Time until the first complete message on an accepted connection.
     pub first_message: Duration,
     /// Time without a byte from the peer. Longer than the maximum registration, so that a phone that refreshes in time
@@ -33,6 +35,7 @@ impl Default for StreamLimits {
         Self {
             connect: Duration::from_secs(4),
             message: Duration::from_secs(10),
+            handshake: Duration::from_secs(10),
             first_message: Duration::from_secs(60),
             idle: Duration::from_secs(7500),
             unused: Duration::MAX,

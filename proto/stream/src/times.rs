@@ -129,6 +129,9 @@ impl Times {
         if let Some(since) = self.partial_since {
             sooner(since + limits.message, CloseReason::Slow);
         }
+        if is_handshaking {
+            sooner(self.since + limits.handshake, CloseReason::Handshake);
+        }
         if self.origin == Origin::Accepted && !self.has_received_message {
             sooner(self.since + limits.first_message, CloseReason::Slow);
         }

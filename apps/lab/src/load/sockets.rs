@@ -37,7 +37,7 @@ impl Sockets {
     ) -> Result<Self> {
         let kind = match transport {
             Transport::Udp => Kind::Datagrams(Datagrams::open(locals, target, epoll, player)?),
-            Transport::Tcp => {
+            Transport::Tcp | Transport::Tls | Transport::Ws | Transport::Wss => {
                 Kind::Streams(Streams::open(locals, (epoll, player), Box::new(|_| PassThrough), now)?.into())
             }
         };

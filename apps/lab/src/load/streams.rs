@@ -12,8 +12,8 @@ use anyhow::{Context as _, Result};
 use ringway_linux::sys::{Epoll, Interest, accept};
 use ringway_linux::{Filled, More, Stream, StreamLimits, Written, connect};
 use ringway_sansio::{
-    ConnectionId, Event, Flow, Framer, Instant, ListenerId, Outbox, Received, TimerKey, Token, Transport,
-    Wheel,
+    ConnectionId, Event, Flow, Framer, HostNameId, Instant, ListenerId, Outbox, Received, TimerKey, Token,
+    Transport, Wheel,
 };
 use ringway_stream::{CloseReason, Layer, Origin};
 use ringway_transaction::{SipFramer, Slab, SlabKey};
@@ -347,6 +347,7 @@ impl<L: Layer> Streams<L> {
             CloseReason::Ended => counters.closed_by_peer += 1,
             CloseReason::NotConnected => counters.not_opened += 1,
             CloseReason::Framing
+            | CloseReason::Handshake
             | CloseReason::Slow
             | CloseReason::Idle
             | CloseReason::Unused
@@ -412,7 +413,7 @@ fn listen(local: IpAddr) -> std::io::Result<TcpListener> {
 }
 
 const fn flow(listener: ListenerId, remote: SocketAddr) -> Flow {
-    Flow { transport: Transport::Tcp, listener, remote, connection: None }
+    Flow { transport: Transport::Tcp, listener, remote, connection: None, host: HostNameId::NONE }
 }
 
 /// ID of a connection that the generator has no number for.

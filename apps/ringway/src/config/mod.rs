@@ -9,6 +9,7 @@
 mod sections;
 #[cfg(test)]
 mod tests;
+mod tls;
 
 pub(crate) use ringway_settings::{
     Auth, ConfigError, Limits, Listener, Reader, Registrar, Routing, Section, read_document,
@@ -16,6 +17,7 @@ pub(crate) use ringway_settings::{
 
 use crate::failure::Failure;
 use ringway_store::{Durability, StoreUrl};
+use ringway_tls::TlsFiles;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -43,6 +45,7 @@ pub(crate) struct Config {
     pub(crate) limits: Limits,
     pub(crate) admin: AdminConfig,
     pub(crate) log: Log,
+    pub(crate) tls: TlsFiles,
 }
 
 /// `[store]`
@@ -134,6 +137,7 @@ impl Config {
                  the addresses of your proxies"
             )
         }));
+        warnings.extend(tls::warnings(&self.tls));
         warnings
     }
 

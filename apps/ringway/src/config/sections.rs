@@ -19,9 +19,11 @@ pub(super) fn read(text: &str, file: Option<&Path>) -> Result<Config, Vec<Config
     read_document(text, name.as_deref(), |reader, top| {
         let domains = read_domains(reader, top);
         let realm = domains.first().cloned().unwrap_or_default();
+        let listen = read_listen(reader, top);
         let config = Config {
             file: file.map(Path::to_owned),
-            listen: read_listen(reader, top),
+            tls: super::tls::read(reader, top, &listen),
+            listen,
             workers: top.number(reader, "workers", 0, 0..=WORKERS_MAX) as u16,
             store: store(reader, top),
             auth: Auth::read(reader, top, realm),
@@ -33,7 +35,6 @@ pub(super) fn read(text: &str, file: Option<&Path>) -> Result<Config, Vec<Config
             domains,
         };
         location(reader, top);
-        tls(reader, top);
         config
     })
 }
@@ -132,11 +133,4 @@ fn log(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> Log {
     };
     section.finish(reader);
     log
-}
-
-fn tls(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) {
-    if top.value("tls").is_some() {
-        let message = "is not supported: this version has no TLS yet; remove the section";
-        reader.error(top.place("tls").unwrap_or_default(), "[tls]", message);
-    }
 }

@@ -175,7 +175,7 @@ fn each_invalid_value_has_an_error_with_line_key_and_remedy() {
         ("listen = [\"sctp:127.0.0.1:5060\"]", 1, "listen", "TRANSPORT:ADDRESS:PORT"),
         ("listen = [\"udp:127.0.0.1:99999\"]", 1, "listen", "TRANSPORT:ADDRESS:PORT"),
         ("listen = [\"udp:127.0.0.1:5060\", \"udp:127.0.0.1:5060\"]", 1, "listen", "twice"),
-        ("listen = [\"tls:127.0.0.1:5061\"]", 1, "listen", "no TLS"),
+        ("listen = [\"tls:127.0.0.1:5061\"]", 1, "listen", "ringway cert init"),
         ("listen = [\n\"udp:127.0.0.1:5060\",\n\"ws:127.0.0.1:80\"]", 3, "listen", "WebSocket"),
         ("listen = [\"wss:127.0.0.1:443\"]", 1, "listen", "WebSocket"),
         ("workers = 256", 1, "workers", "0 to 255"),
@@ -223,7 +223,12 @@ fn each_invalid_value_has_an_error_with_line_key_and_remedy() {
         ("[admin]\ntoken = \"a b\"", 2, "[admin] token", "visible"),
         ("[log]\nlevel = \"loud\"", 2, "[log] level", "\"debug\""),
         ("[log]\nformat = \"xml\"", 2, "[log] format", "\"text\" or \"json\""),
-        ("\n\n[tls]\ncertificate = \"c.pem\"", 3, "[tls]", "no TLS yet"),
+        ("\n\n[tls]\ncertificate = \"c.pem\"", 3, "[tls] private_key", "given together"),
+        ("[tls]\nclient_auth = \"required\"", 1, "[tls] client_ca", "authorities of the clients"),
+        ("[tls]\nbackend = \"openssl\"", 2, "[tls] backend", "not in this build"),
+        ("[tls]\ncipher_suites = [\"DES-CBC3-SHA\"]", 2, "[tls] cipher_suites", "forward secrecy"),
+        ("[tls]\nsession_timeout_s = 0", 2, "[tls] session_timeout_s", "1 to 604800"),
+        ("[[tls.domain]]\nname = \"a\"", 1, "[tls] domain", "needs name"),
         ("[database]\nurl = 1", 1, "[database]", "unknown key"),
         ("domains = [\"a\"]\nworkers = \n", 2, "not TOML", "correct the line"),
         ("workers = 1\nworkers = 2", 2, "not TOML", "correct the line"),
@@ -240,9 +245,9 @@ fn each_invalid_value_has_an_error_with_line_key_and_remedy() {
 
 #[test]
 fn errors_are_sorted_by_line() {
-    let errors = errors("workers = 300\n[tls]\n[log]\nlevel = 1\n[auth]\nx = 1\n");
+    let errors = errors("workers = 300\n[tls]\nx = 1\n[log]\nlevel = 1\n[auth]\nx = 1\n");
     let lines: Vec<_> = errors.iter().map(|error| error.split(':').nth(1).unwrap()).collect();
-    assert_eq!(lines, ["1", "2", "4", "6"], "{errors:?}");
+    assert_eq!(lines, ["1", "3", "5", "7"], "{errors:?}");
 }
 
 #[test]

@@ -162,6 +162,15 @@ pub(crate) struct AccountArgs {
     /// server)
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) bind: Option<SocketAddr>,
+    /// Certificate authorities of TLS servers, PEM (default: those of the operating system)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ca: Option<PathBuf>,
+    /// Certificate chain for TLS servers that ask for one, PEM
+    #[arg(long, value_name = "FILE", requires = "private_key")]
+    pub(crate) certificate: Option<PathBuf>,
+    /// Private key of --certificate, PEM
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    pub(crate) private_key: Option<PathBuf>,
     /// Print each SIP message's first line to standard error
     #[arg(long)]
     pub(crate) trace: bool,
@@ -251,9 +260,12 @@ impl PhoneArgs {
     }
 }
 
+/// Transports of the phone.
+pub(crate) const TRANSPORTS: [Transport; 3] = [Transport::Udp, Transport::Tcp, Transport::Tls];
+
 fn transport() -> impl TypedValueParser<Value = Transport> {
-    let known = Transport::ALL.map(|transport| PossibleValue::new(transport.name()));
-    words(known, ["tls"], "use udp or tcp", Transport::from_name)
+    let known = TRANSPORTS.map(|transport| PossibleValue::new(transport.name()));
+    words(known, ["ws", "wss"], "use udp, tcp or tls", Transport::from_name)
 }
 
 fn srtp() -> impl TypedValueParser<Value = SrtpPolicy> {

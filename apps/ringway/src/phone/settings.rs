@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use crate::password;
 use crate::phone::address::{self, facing, facing_or};
-use crate::phone::args::{AccountArgs, PhoneArgs, REPLAY_WINDOW_DEFAULT};
+use crate::phone::args::{AccountArgs, PhoneArgs, REPLAY_WINDOW_DEFAULT, TRANSPORTS};
 use crate::phone::audio::Audio;
 use crate::phone::passwords;
 use ringway_agent::{Account, CallerAuth, LargeRequests, Secret, ServerAddress, Trace};
@@ -16,6 +16,7 @@ use ringway_sansio::Transport;
 use ringway_sdp::{Codec, CryptoSuite};
 use ringway_settings::HostPort;
 use ringway_sip::{Scheme, Uri};
+use ringway_tls::{PeerCa, TlsFiles};
 use ringway_transaction::DEFAULT_PORT;
 use ringway_ui::phone::escaped_user;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -51,6 +52,7 @@ pub(crate) struct Settings {
     pub(crate) register: bool,
     /// Trace of messages.
     pub(crate) trace: Trace,
+    pub(crate) tls: TlsFiles,
 }
 
 /// Sound of every call.
@@ -114,6 +116,7 @@ impl Settings {
             zrtp_cache: None,
             register: true,
             trace: Trace::FirstLines,
+            tls: TlsFiles::default(),
         }
     }
 
@@ -191,7 +194,7 @@ impl Settings {
             transport,
             large_requests: match args.account.transport {
                 Some(Transport::Udp) => LargeRequests::StayOnUdp,
-                Some(Transport::Tcp) | None => LargeRequests::SwitchToTcp,
+                Some(_) | None => LargeRequests::SwitchToTcp,
             },
             media,
             devices: args.devices(),
@@ -201,6 +204,7 @@ impl Settings {
             zrtp_cache: args.zrtp_cache.clone(),
             register: args.register,
             trace: if args.account.trace { Trace::FirstLines } else { Trace::Off },
+            tls: tls_files(&args.account),
         })
     }
 }
@@ -290,6 +294,15 @@ struct Target {
     transport: Option<Transport>,
 }
 
+/// Files of TLS that the arguments name.
+fn tls_files(args: &AccountArgs) -> TlsFiles {
+    TlsFiles {
+        certificate: args.certificate.clone().zip(args.private_key.clone()),
+        peer_ca: args.ca.clone().map_or(PeerCa::System, PeerCa::File),
+        ..TlsFiles::default()
+    }
+}
+
 fn read_uri(what: &str, text: &str) -> Result<Target, Failure> {
     let wrong =
         |why: &str| Failure::usage(format!("{what}: {text:?} {why}; write for example sip:bob@example.org"));
@@ -298,18 +311,15 @@ fn read_uri(what: &str, text: &str) -> Result<Target, Failure> {
     }
     let uri = Uri::parse(text.as_bytes()).map_err(|_| wrong("is no URI"))?;
     match uri.scheme() {
-        Scheme::Sip => {}
-        Scheme::Sips => return Err(wrong("needs TLS, which is not supported yet")),
+        Scheme::Sip | Scheme::Sips => {}
         Scheme::Tel | Scheme::Other => return Err(wrong("is no SIP URI")),
     }
+    let is_sips = uri.scheme() == Scheme::Sips;
     let transport = match uri.params().value(b"transport") {
-        None => None,
-        Some(name) if name.eq_ignore_ascii_case(b"tls") => {
-            return Err(wrong("needs TLS, which is not supported yet"));
-        }
-        Some(name) => match Transport::from_token(name) {
-            Some(transport) => Some(transport),
-            None => return Err(wrong("names a transport that is not supported")),
+        None if !is_sips => None,
+        parameter => match Transport::of_uri(is_sips, parameter) {
+            Some(transport) if TRANSPORTS.contains(&transport) => Some(transport),
+            Some(_) | None => return Err(wrong("names a transport that is not supported")),
         },
     };
     Ok(Target {

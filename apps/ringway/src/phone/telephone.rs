@@ -14,7 +14,7 @@ use ringway_agent::{Config, Listener};
 use ringway_audio::Ringer;
 use ringway_dtls::Identity;
 use ringway_linux::media::Priority;
-use ringway_linux::{ActionSink, Bound, Clock, Listen, Resolver, Runtime};
+use ringway_linux::{ActionSink, Bound, Clock, Hosts, Listen, Resolver, Runtime};
 use ringway_media::MediaSession;
 use ringway_media::dtls::DtlsIdentity;
 use ringway_media::session::{PortRow, SessionConfig};
@@ -24,6 +24,7 @@ use ringway_phone::{
 };
 use ringway_sansio::{Context, Event, Seed, Transport};
 use ringway_srtp::SrtpSettings;
+use ringway_tls::{HandshakeLimits, Observer, Role, TlsFiles, TlsLayers};
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -65,14 +66,19 @@ impl Telephone {
         known: Option<KnownPhones>,
     ) -> Result<Self, Failure> {
         let clock = Clock::new();
-        let bound = bind(settings.bind)?;
+        let uses_tls = settings.transport == Transport::Tls;
+        let bound = bind(settings.bind, uses_tls)?;
+        let hosts = Arc::new(Hosts::default());
         let config = phone_config(&settings, behaviour, known.as_ref(), bound.addresses())?;
         let seed = Seed::from_bytes(random::bytes()?);
         let phone =
             Phone::new(config, &seed, clock.now()).map_err(|error| Failure::usage(error.to_string()))?;
         let (tell, actions) = channel();
-        let resolver = start_resolver(&bound, settings.bind.is_ipv4())?;
-        let runtime_config = ringway_linux::Config { clock, ..ringway_linux::Config::default() };
+        let resolver = start_resolver(&bound, settings.bind.is_ipv4(), Arc::clone(&hosts))?;
+        let mut runtime_config = ringway_linux::Config { clock, ..ringway_linux::Config::default() };
+        if uses_tls {
+            runtime_config.layers = Arc::new(tls_layers(&settings.tls, hosts)?);
+        }
         let runtime = Runtime::start(bound, runtime_config, vec![phone], Arc::new(Sink { tell, resolver }))
             .map_err(|error| Failure::failed(error.to_string()))?;
         let telephone = Self {
@@ -354,36 +360,60 @@ fn dtls_identity(media: &MediaSettings) -> Result<Option<Arc<dyn DtlsIdentity>>,
 
 /// Checks that a phone can listen at `address`.
 pub(crate) fn check_address(address: SocketAddr) -> Result<(), Failure> {
-    bind(address).map(drop)
+    bind(address, false).map(drop)
 }
 
-/// One address by both transports, at the same port where that is free.
-fn bind(address: SocketAddr) -> Result<Bound, Failure> {
+/// One address by UDP and TCP, at the same port where that is free; for TLS also at a free port, whose connections are
+/// refused without a certificate.
+fn bind(address: SocketAddr, uses_tls: bool) -> Result<Bound, Failure> {
     let failed = |error: ringway_linux::BindError| Failure::failed(error.to_string());
     let listen = |transport, address| Listen { transport, address };
+    let all = |address: SocketAddr| {
+        let mut all = vec![listen(Transport::Udp, address), listen(Transport::Tcp, address)];
+        if uses_tls {
+            all.push(listen(Transport::Tls, SocketAddr::new(address.ip(), 0)));
+        }
+        all
+    };
     if address.port() != 0 {
-        let both = [listen(Transport::Udp, address), listen(Transport::Tcp, address)];
-        return Bound::bind(&both, 1).map_err(failed);
+        return Bound::bind(&all(address), 1).map_err(failed);
     }
     for _ in 0..PORT_TRIES {
         let free = Bound::bind(&[listen(Transport::Udp, address)], 1).map_err(failed)?;
         let Some(taken) = free.addresses().first().map(|listen| listen.address) else { break };
         drop(free);
-        let both = [listen(Transport::Udp, taken), listen(Transport::Tcp, taken)];
-        if let Ok(bound) = Bound::bind(&both, 1) {
+        if let Ok(bound) = Bound::bind(&all(taken), 1) {
             return Ok(bound);
         }
     }
-    Bound::bind(&[listen(Transport::Udp, address), listen(Transport::Tcp, address)], 1).map_err(failed)
+    Bound::bind(&all(address), 1).map_err(failed)
 }
 
-fn start_resolver(bound: &Bound, is_ipv4: bool) -> Result<Resolver, Failure> {
+/// Layers of the phone's connections. A failed handshake is reported on standard error: the request that needs the
+/// connection fails as well, without its reason.
+fn tls_layers(files: &TlsFiles, hosts: Arc<Hosts>) -> Result<TlsLayers, Failure> {
+    let material = files.load().map_err(|error| Failure::usage(format!("TLS: {error}")))?;
+    TlsLayers::start(material, hosts, HandshakeLimits::default(), Arc::new(HandshakeReport))
+        .map_err(|error| Failure::failed(format!("cannot start threads: {error}")))
+}
+
+/// Reports failed handshakes on standard error.
+struct HandshakeReport;
+
+impl Observer for HandshakeReport {
+    fn failed(&self, remote: SocketAddr, _role: Role, reason: &str) {
+        eprintln!("ringway: TLS with {remote} failed: {reason}");
+    }
+}
+
+fn start_resolver(bound: &Bound, is_ipv4: bool, hosts: Arc<Hosts>) -> Result<Resolver, Failure> {
     let inboxes = bound.inboxes();
     let usable = move |ip: &IpAddr| ip.is_ipv4() == is_ipv4;
     let answer = move |query, shard, address| {
         inboxes.deliver(shard, Event::Resolved { query, address });
     };
-    Resolver::start(usable, answer).map_err(|error| Failure::failed(format!("cannot start threads: {error}")))
+    Resolver::start(hosts, usable, answer)
+        .map_err(|error| Failure::failed(format!("cannot start threads: {error}")))
 }
 
 fn gone() -> Failure {

@@ -4,52 +4,23 @@
 //! event costs one comparison.
 
 use super::escaped::{Quoted, Word};
+use super::line_rates::LineRates;
 use ringway_linux::Direction;
-use ringway_sansio::{Flow, Instant, Seed, source_of};
-use ringway_server::{BindingChange, BindingEnd, CallStep, LogEvent, LoginRefusal, SourceRates};
+use ringway_sansio::{Flow, Instant, Seed};
+use ringway_server::{BindingChange, BindingEnd, CallStep, LogEvent, LoginRefusal};
 use ringway_sip::{HeaderName, Limits, Message, Start};
-use std::collections::HashMap;
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
 
 /// Writes events, with a rate limit for refused logins.
 pub(super) struct EventLog {
-    logins: Mutex<Logins>,
-}
-
-struct Logins {
-    by_source: SourceRates,
-    of_all: SourceRates,
-    /// Suppressed lines of each source since its last line.
-    suppressed: HashMap<IpAddr, u64>,
-}
-
-impl Logins {
-    fn new(seed: &Seed) -> Self {
-        let by_source = SourceRates::new(LOGINS_PER_SOURCE_S, seed);
-        Self { by_source, of_all: SourceRates::new(LOGINS_S, seed), suppressed: HashMap::new() }
-    }
-
-    /// Admits a line for `address`; returns the number of suppressed lines of its source, or `None` if this line is
-    /// suppressed.
-    fn admit(&mut self, now: Instant, address: IpAddr) -> Option<u64> {
-        let source = source_of(address);
-        let everybody = IpAddr::from([0, 0, 0, 0]);
-        if self.by_source.admit(now, address) && self.of_all.admit(now, everybody) {
-            return Some(self.suppressed.remove(&source).unwrap_or_default());
-        }
-        if self.suppressed.len() >= SUPPRESSED_SOURCES_MAX && !self.suppressed.contains_key(&source) {
-            self.suppressed.clear();
-        }
-        *self.suppressed.entry(source).or_default() += 1;
-        None
-    }
+    logins: Mutex<LineRates>,
 }
 
 impl EventLog {
     pub(super) fn new(seed: &Seed) -> Self {
-        Self { logins: Mutex::new(Logins::new(seed)) }
+        Self { logins: Mutex::new(LineRates::new((LOGINS_PER_SOURCE_S, LOGINS_S), seed)) }
     }
 
     pub(super) fn observe(&self, now: Instant, event: &LogEvent<'_>) {
@@ -163,27 +134,5 @@ const LOGINS_PER_SOURCE_S: u32 = 1;
 /// Maximum number of lines per second for all refused logins.
 const LOGINS_S: u32 = 50;
 
-/// Maximum number of sources with counts of suppressed lines; above it the counts are cleared.
-const SUPPRESSED_SOURCES_MAX: usize = 16_384;
-
 /// Maximum number of logged contacts of one REGISTER.
 const CONTACTS_MAX: usize = 16;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn suppressed_lines_are_counted_for_each_source() {
-        let mut logins = Logins::new(&Seed::from_number(1));
-        let now = Instant::from_secs(100);
-        let (one, other) = (IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2]));
-        assert_eq!([one, one, one, other].map(|ip| logins.admit(now, ip)), [Some(0), None, None, Some(0)]);
-        let later = now + std::time::Duration::from_secs(2);
-        assert_eq!([other, one, one].map(|ip| logins.admit(later, ip)), [Some(0), Some(2), None]);
-        for number in 0..SUPPRESSED_SOURCES_MAX as u32 * 2 {
-            logins.admit(later, IpAddr::from(number.to_be_bytes()));
-        }
-        assert!(logins.suppressed.len() <= SUPPRESSED_SOURCES_MAX);
-    }
-}

@@ -60,6 +60,7 @@ const LIMITS: &[&str] = &[
     "admin_clients_displaced",
     "connections_over_source",
     "connections_refused",
+    "handshakes_refused",
     "held_drops",
     "icmp_pauses",
     "inbox_drops",

@@ -7,8 +7,10 @@ mod changes;
 mod escaped;
 mod event_log;
 mod limit_log;
+mod line_rates;
 mod services;
 mod settings;
+mod tls;
 mod view;
 
 use crate::config::{Config, Level};
@@ -19,7 +21,7 @@ use limit_log::LimitLog;
 use ringway_admin::{Admin, AdminServer, View};
 use ringway_linux::signals::{Signal, watch};
 use ringway_linux::{
-    ActionSink, Bound, Clock, Inboxes, Listen, MarkedPackets, Resolver, Runtime, Shards, StreamLimits,
+    ActionSink, Bound, Clock, Hosts, Inboxes, Listen, MarkedPackets, Resolver, Runtime, Shards, StreamLimits,
 };
 use ringway_sansio::{Event, Instant, Seed, ShardKey};
 use ringway_server::{Action, Server, shard_of_user};
@@ -31,6 +33,7 @@ use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use tls::ServerTls;
 use view::ServerView;
 
 /// Node of a shard.
@@ -55,6 +58,7 @@ pub(crate) struct Running {
     follower: Follower,
     view: Arc<ServerView>,
     limits: LimitLog,
+    tls: ServerTls,
     admin: AdminServer,
     admin_address: SocketAddr,
     clock: Clock,
@@ -65,6 +69,9 @@ impl Running {
     pub(crate) fn start(config: Config, store: Store) -> Result<Self, Failure> {
         let clock = Clock::new();
         let store = Arc::new(store);
+        let hosts = Arc::new(Hosts::default());
+        let mut tls = ServerTls::start(&config.tls, Arc::clone(&hosts), clock, &random::seed()?)?;
+        tls.warn_of_expiry();
         let wanted: Vec<Listen> = config.listen.iter().map(settings::listen_of).collect();
         let bound = Bound::bind(&wanted, usize::from(config.workers))
             .map_err(|error| Failure::failed(error.to_string()))?;
@@ -79,7 +86,7 @@ impl Running {
         let shards_cell = Arc::new(OnceLock::new());
         let writer = start_writer(bindings, &config, bound.inboxes(), &shards_cell)?;
         services.set_writer(writer);
-        let resolver = start_resolver(bound.inboxes(), &settings)?;
+        let resolver = start_resolver(bound.inboxes(), &settings, hosts)?;
         let sink = Arc::new(Sink { services: Arc::clone(&services), resolver });
         let runtime_config = ringway_linux::Config {
             clock,
@@ -93,6 +100,7 @@ impl Running {
             memory: Some(Arc::clone(services.memory())),
             shard_key: services.shard_key(),
             trace: (config.log.level == Level::Trace).then_some(event_log::trace_message),
+            layers: tls.layers(),
             streams: StreamLimits { unused: UNUSED_MAX, ..StreamLimits::default() },
             ..ringway_linux::Config::default()
         };
@@ -101,7 +109,7 @@ impl Running {
         warn_of_few_files(config.limits.max_connections, runtime.connections_max());
         // It cannot be set already: this is the only call.
         let _ = shards_cell.set(runtime.shards());
-        let view = Arc::new(ServerView::new(&runtime, Arc::clone(&services), clock));
+        let view = Arc::new(ServerView::new(&runtime, Arc::clone(&services), &tls, clock));
         let admin_address = admin.address();
         let admin = admin
             .serve(Arc::clone(&view) as Arc<dyn View>, &config.admin.token)
@@ -117,6 +125,7 @@ impl Running {
             follower,
             view,
             limits: LimitLog::default(),
+            tls,
             admin,
             admin_address,
             clock,
@@ -156,6 +165,7 @@ impl Running {
                 break Err(Failure::failed("a worker thread failed; restart the server"));
             }
             self.follower.follow();
+            self.tls.follow_files();
             // Returns memory of a flood to the system after its requests have ended.
             let reserved = self.services.memory().used();
             high_water = high_water.max(reserved);
@@ -182,8 +192,11 @@ impl Running {
     }
 
     fn reload(&mut self) {
-        match settings::reload(&self.config, &self.settings) {
-            Ok((new_config, new_settings)) => {
+        let reloaded = settings::reload(&self.config, &self.settings)
+            .and_then(|(config, settings)| Ok((tls::load(&config.tls)?, config, settings)));
+        match reloaded {
+            Ok((material, new_config, new_settings)) => {
+                self.tls.reload(&new_config.tls, material);
                 self.services.reconfigure(&new_config);
                 self.runtime.set_max_connections_per_source(new_config.limits.max_connections_per_source);
                 self.settings = Arc::new(new_settings);
@@ -347,7 +360,11 @@ fn snapshot_source(shards: Arc<OnceLock<Shards<Node>>>) -> SnapshotSource {
     })
 }
 
-fn start_resolver(inboxes: Inboxes, settings: &ringway_server::Config) -> Result<Resolver, Failure> {
+fn start_resolver(
+    inboxes: Inboxes,
+    settings: &ringway_server::Config,
+    hosts: Arc<Hosts>,
+) -> Result<Resolver, Failure> {
     let has_v4 = settings.listeners.iter().any(|listener| listener.bound.is_ipv4());
     let has_v6 = settings.listeners.iter().any(|listener| listener.bound.is_ipv6());
     let usable = move |address: &std::net::IpAddr| if address.is_ipv4() { has_v4 } else { has_v6 };
@@ -355,7 +372,8 @@ fn start_resolver(inboxes: Inboxes, settings: &ringway_server::Config) -> Result
         // If the inbox is full the answer is lost; the shard's query then times out.
         inboxes.deliver(shard, Event::Resolved { query, address });
     };
-    Resolver::start(usable, answer).map_err(|error| Failure::failed(format!("cannot start threads: {error}")))
+    Resolver::start(hosts, usable, answer)
+        .map_err(|error| Failure::failed(format!("cannot start threads: {error}")))
 }
 
 /// Executes the actions requested by the shards.

@@ -2,10 +2,12 @@
 
 use super::Node;
 use super::services::SharedServices;
+use super::tls::ServerTls;
 use ringway_admin::{Call, Connection, Page, Registration, Stat, Stats, View, page_over_shards};
 use ringway_linux::{Clock, Connections, CountersReader, Runtime, Shards};
 use ringway_sansio::ConnectionId;
 use ringway_server::RegistrationRef;
+use ringway_tls::TlsLayers;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -14,16 +16,23 @@ pub(super) struct ServerView {
     connections: Connections,
     counters: CountersReader,
     services: Arc<SharedServices>,
+    tls: Arc<TlsLayers>,
     clock: Clock,
 }
 
 impl ServerView {
-    pub(super) fn new(runtime: &Runtime<Node>, services: Arc<SharedServices>, clock: Clock) -> Self {
+    pub(super) fn new(
+        runtime: &Runtime<Node>,
+        services: Arc<SharedServices>,
+        tls: &ServerTls,
+        clock: Clock,
+    ) -> Self {
         Self {
             shards: runtime.shards(),
             connections: runtime.connections(),
             counters: runtime.counters(),
             services,
+            tls: tls.layers(),
             clock,
         }
     }
@@ -133,6 +142,17 @@ impl View for ServerView {
         stats.extend(self.counters.counts().each().map(|(name, value)| {
             Stat::counter(name, "Counted by the packet driver; see the user guide.", value)
         }));
+        let tls = self.tls.counters().counts();
+        stats.extend(
+            tls.each().map(|(name, value)| Stat::counter(name, "Counted by TLS; see docs/tls.md.", value)),
+        );
+        if let Some(left_s) = self.tls.expires_s() {
+            stats.push(Stat::gauge(
+                "tls_certificate_expires_s",
+                "Seconds until the first of the server's certificates expires.",
+                left_s,
+            ));
+        }
         stats.extend(self.store_stats());
         stats
     }

@@ -15,7 +15,7 @@ fn link_with_name_server() -> Link {
 }
 
 fn resolved(address: Option<Ipv4Addr>) -> Event {
-    Event::Resolved { query: 7, address: address.map(IpAddr::V4) }
+    Event::Resolved { query: 7, address: address.map(|v4| IpAddr::V4(v4).into()) }
 }
 
 fn look_up(host_name: &str, address: Option<Ipv4Addr>) -> Vec<Event> {

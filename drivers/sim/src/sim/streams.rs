@@ -5,7 +5,7 @@ use crate::connection::{SimConnection, Socket};
 use crate::host::HostId;
 use crate::stream::End;
 use crate::trace::Fate;
-use ringway_sansio::{ConnectionId, Event, Flow, Instant, ListenerId, Packet, Token, Transport};
+use ringway_sansio::{ConnectionId, Event, Flow, HostNameId, Instant, ListenerId, Packet, Token, Transport};
 use ringway_stream::{CloseReason, Origin, StreamLimits};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -192,7 +192,13 @@ impl Sim {
         let Some(end) = self.connections.end_mut(id) else { return };
         let (host, peer) = (end.host, end.peer);
         let (listener, remote) = (end.listener, end.remote);
-        let flow = Flow { transport: Transport::Tcp, listener, remote, connection: Some(id) };
+        let flow = Flow {
+            transport: Transport::Tcp,
+            listener,
+            remote,
+            connection: Some(id),
+            host: HostNameId::NONE,
+        };
         end.connection.receive(bytes, self.now);
         if self.connections.end_mut(peer).is_some_and(|peer| peer.acknowledged(bytes.len())) {
             let delay = self.faults.draw_delay(&mut self.rng);

@@ -32,7 +32,13 @@ impl UserAgent {
         if method == Method::Cancel {
             return calls.on_cancel(cx, incoming);
         }
-        if uri.scheme() != Scheme::Sip {
+        // RFC 3261 §26.2.2: a sips: request comes by TLS.
+        let is_supported = match uri.scheme() {
+            Scheme::Sip => true,
+            Scheme::Sips => flow.transport.is_secure(),
+            Scheme::Tel | Scheme::Other => false,
+        };
+        if !is_supported {
             return cx.refuse(incoming, 416, "Unsupported URI Scheme");
         }
         if !supports_extensions(cx, incoming) {
@@ -70,7 +76,7 @@ fn on_options(calls: &mut Calls, cx: &mut CoreContext<'_>, incoming: &IncomingRe
         return cx.refuse(incoming, 404, "Not Found");
     };
     cx.respond(incoming, 200, "OK", None, |response, config| {
-        add_contact(response, config, account, incoming.flow);
+        add_contact(response, config, account, (incoming.flow, incoming.is_sips()));
         add_abilities(response, config);
         response.header(HeaderName::Accept, b"application/sdp, message/sipfrag");
         None

@@ -330,7 +330,7 @@ impl Calls {
         let (account, flow) = (call.account, incoming.flow);
         let mut bytes = Vec::new();
         let mut response = MessageWriter::answer(&mut bytes, incoming.message, 200, "OK", flow.remote, None);
-        add_contact(&mut response, cx.config, account, flow);
+        add_contact(&mut response, cx.config, account, (flow, incoming.is_sips()));
         add_abilities(&mut response, cx.config);
         if !cx.config.user_agent.is_empty() {
             response.header(HeaderName::UserAgent, cx.config.user_agent.as_bytes());
@@ -383,7 +383,7 @@ impl Calls {
         call.dialog_of(incoming.message).refresh_target(incoming.message);
         let account = call.account;
         cx.respond(incoming, 200, "OK", None, |response, config| {
-            add_contact(response, config, account, incoming.flow);
+            add_contact(response, config, account, (incoming.flow, incoming.is_sips()));
             add_abilities(response, config);
             body.map(|bytes| Body { content_type: SDP, bytes })
         });

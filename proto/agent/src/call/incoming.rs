@@ -5,7 +5,7 @@ use crate::call::state::{Call, Unanswered};
 use crate::call::{Calls, Timer};
 use crate::core_context::CoreContext;
 use crate::dialog::{Dialog, NoDialog};
-use crate::draft::Body;
+use crate::draft::{Body, is_sips};
 use crate::registration::{Registrations, Sender};
 use crate::request::reply::{
     ALLOW, IncomingRequest, add_abilities, add_contact, finish, phrase_of, warning_agent, write_refusal,
@@ -246,9 +246,10 @@ impl Calls {
         };
         call.session = Some(session);
         let (account, ring) = (call.account, call.ring);
+        let secure = is_sips(&call.dialog.target);
         let mut response = Vec::new();
         self.write_to_invite(cx.config, id, 200, "OK", &mut response, |response, config| {
-            add_contact(response, config, account, flow);
+            add_contact(response, config, account, (flow, secure));
             add_abilities(response, config);
             Some(Body { content_type: SDP, bytes: body })
         });
@@ -331,10 +332,11 @@ impl Calls {
         let Some(unanswered) = self.call_at(id).and_then(|call| call.unanswered.as_ref()) else { return };
         let (server, flow) = (unanswered.server, unanswered.flow);
         let account = self.call_at(id).map(|call| call.account);
+        let secure = self.call_at(id).is_some_and(|call| is_sips(&call.dialog.target));
         let mut response = Vec::new();
         self.write_to_invite(cx.config, id, status, phrase, &mut response, |response, config| {
             if let Some(account) = account.filter(|_| (101..300).contains(&status)) {
-                add_contact(response, config, account, flow);
+                add_contact(response, config, account, (flow, secure));
                 response.header(HeaderName::Allow, ALLOW);
             }
             add(response);

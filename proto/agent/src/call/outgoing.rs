@@ -5,7 +5,7 @@ use crate::call::{Calls, Timer};
 use crate::config::Config;
 use crate::core_context::CoreContext;
 use crate::dialog::Dialog;
-use crate::draft::{Body, CallRequest, ContactField, Draft, Purpose, Scope};
+use crate::draft::{Body, CallRequest, ContactField, Draft, Purpose, Scope, is_sips};
 use crate::next_hop::NextHop;
 use crate::request::reply::ALLOW;
 use crate::request::{Answer, NotSent};
@@ -14,7 +14,7 @@ use crate::text::unfolded;
 use crate::{AccountId, AgentEvent, By, CallError, CallId, CallState, Role, RouteError};
 use alloc::vec::Vec;
 use ringway_sdp::{Direction, LocalMedia, MediaParams};
-use ringway_sip::{HeaderName, Message, Method, NameAddr, Uri};
+use ringway_sip::{HeaderName, Message, Method, NameAddr, Scheme, Uri};
 use ringway_transaction::SlabKey;
 
 impl Calls {
@@ -270,7 +270,9 @@ impl Calls {
         if call.redirects >= cx.config.limits.redirects_max {
             return false;
         }
-        let Some((uri, next_hop)) = best_contact(message, &call.dialog.target) else { return false };
+        let Some((uri, next_hop)) = best_contact(cx.config, message, &call.dialog.target) else {
+            return false;
+        };
         let Some(old) = call.invite.and_then(|key| cx.requests.draft(key)) else { return false };
         let mut draft = old.clone();
         draft.scope = Scope::Redirected;
@@ -350,14 +352,17 @@ fn accept(mut session: Session, body: &[u8]) -> Result<(Session, MediaParams), N
     Ok((session, params))
 }
 
-/// Contact with the greatest q that is not the target of the call already.
-fn best_contact(message: &Message<'_>, but: &[u8]) -> Option<(Vec<u8>, NextHop)> {
+/// Contact with the greatest q that is not the target of the call already. A call with TLS on every hop is not continued
+/// without (RFC 5630 §5.1.1.3).
+fn best_contact(config: &Config, message: &Message<'_>, but: &[u8]) -> Option<(Vec<u8>, NextHop)> {
     let mut best: Option<(u16, Vec<u8>, NextHop)> = None;
     for value in message.values(HeaderName::Contact).take(CONTACTS_MAX) {
         let Ok(contact) = NameAddr::parse(value) else { continue };
         let uri = contact.uri;
         let Ok(next_hop) = NextHop::of_uri(&uri) else { continue };
-        if !uri.headers().is_empty() || uri.as_bytes() == but {
+        let is_downgrade = is_sips(but) && uri.scheme() != Scheme::Sips;
+        let is_usable = config.has_transport(next_hop.transport) && !is_downgrade;
+        if !uri.headers().is_empty() || uri.as_bytes() == but || !is_usable {
             continue;
         }
         let q = contact.params.value(b"q").and_then(ringway_sip::grammar::q_thousandths).unwrap_or(1000);

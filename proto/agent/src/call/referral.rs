@@ -16,7 +16,7 @@ use crate::draft::{Body, CallRequest, ContactField, Purpose};
 use crate::next_hop::NextHop;
 use crate::request::reply::{IncomingRequest, add_contact, phrase_of};
 use crate::text::{text, unfolded};
-use crate::{AgentEvent, CallError, CallState};
+use crate::{AgentEvent, CallError, CallState, Config};
 use alloc::vec::Vec;
 use core::time::Duration;
 use ringway_sansio::Wheel;
@@ -47,7 +47,7 @@ impl Call {
             return cx.refuse(incoming, 491, "Request Pending");
         }
         let account = self.account;
-        let (target, fields) = match target_of(incoming.message) {
+        let (target, fields) = match target_of(cx.config, incoming.message) {
             Ok(target) => target,
             Err((status, phrase)) => return cx.refuse(incoming, status, phrase),
         };
@@ -55,7 +55,7 @@ impl Call {
         let Some(server) = cx.begin(incoming, None) else { return };
         let incoming = &IncomingRequest { server: Some(server), ..*incoming };
         cx.respond(incoming, 202, "Accepted", None, |response, config| {
-            add_contact(response, config, account, incoming.flow);
+            add_contact(response, config, account, (incoming.flow, incoming.is_sips()));
             None
         });
         let referred_by = text(incoming.message.first(HeaderName::ReferredBy).unwrap_or_default());
@@ -139,13 +139,14 @@ impl Call {
 
 /// Parses Refer-To. Of the headers in its URI only Replaces is used (RFC 3891 §4): others would let the peer choose any
 /// content of our INVITE.
-fn target_of(message: &Message<'_>) -> Result<Target, (u16, &'static str)> {
+fn target_of(config: &Config, message: &Message<'_>) -> Result<Target, (u16, &'static str)> {
     let bad = (400, "Missing Or Bad Refer-To");
     let mut lines = message.lines_of(HeaderName::ReferTo);
     let (Some(line), None) = (lines.next(), lines.next()) else { return Err(bad) };
     let refer_to = NameAddr::parse(line).map_err(|_| bad)?;
     let uri = refer_to.uri;
-    NextHop::of_uri(&uri).map_err(|_| (416, "Unsupported URI Scheme"))?;
+    let hop = NextHop::of_uri(&uri).ok().filter(|hop| config.has_transport(hop.transport));
+    hop.ok_or((416, "Unsupported URI Scheme"))?;
     if uri.params().value(b"method").is_some_and(|method| method != b"INVITE") {
         return Err((501, "Only Calls Can Be Made"));
     }

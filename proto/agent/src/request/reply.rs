@@ -9,7 +9,7 @@ use crate::{AccountId, CallId, Config};
 use alloc::string::String;
 use alloc::vec::Vec;
 use ringway_sansio::{Flow, Token};
-use ringway_sip::{HeaderName, Message, MessageWriter, Method, Rejected, Uri, digest, grammar};
+use ringway_sip::{HeaderName, Message, MessageWriter, Method, Rejected, Scheme, Uri, digest, grammar};
 use ringway_transaction::{
     Allowance, DEFAULT_PORT, Incoming, MatchKey, ServerId, answer_rejected, reply_flow,
 };
@@ -26,6 +26,13 @@ pub(crate) struct IncomingRequest<'m, 'a> {
     pub(crate) server: Option<ServerId>,
     /// User whose password it proves.
     pub(crate) proven_user: Option<&'m str>,
+}
+
+impl IncomingRequest<'_, '_> {
+    /// True if the request came with TLS on every hop.
+    pub(crate) fn is_sips(&self) -> bool {
+        self.uri.scheme() == Scheme::Sips
+    }
 }
 
 impl Requests {
@@ -148,8 +155,13 @@ pub(crate) fn finish(
 }
 
 /// Adds the Contact of a response that creates or refreshes a dialog.
-pub(crate) fn add_contact(response: &mut MessageWriter<'_>, config: &Config, account: AccountId, flow: Flow) {
-    response.header_with(HeaderName::Contact, |out| write_contact(config, account, flow, out));
+pub(crate) fn add_contact(
+    response: &mut MessageWriter<'_>,
+    config: &Config,
+    account: AccountId,
+    (flow, is_sips): (Flow, bool),
+) {
+    response.header_with(HeaderName::Contact, |out| write_contact(config, account, flow, is_sips, out));
 }
 
 /// Adds the capabilities of this phone (RFC 3261 §11.2).

@@ -8,7 +8,7 @@ use crate::text::hex;
 use crate::{Action, Config, LargeRequests};
 use alloc::vec::Vec;
 use core::net::SocketAddr;
-use ringway_sansio::{Flow, Token, Transport};
+use ringway_sansio::{Flow, HostAddress, HostNameId, Token, Transport};
 use ringway_sip::{Message, Method};
 use ringway_transaction::{Outgoing, SlabKey};
 
@@ -20,8 +20,8 @@ impl Requests {
         if request.switched == Switched::ToTcp {
             request.switched = Switched::BackToUdp;
             request.client = None;
-            if let Some(remote) = flow.map(|flow| flow.remote)
-                && self.transmit(cx, key, remote).is_ok()
+            if let Some(Flow { remote, host, .. }) = flow
+                && self.transmit(cx, key, HostAddress { ip: remote.ip(), host }, remote.port()).is_ok()
             {
                 return;
             }
@@ -79,8 +79,9 @@ impl Requests {
     pub(super) fn route(&mut self, cx: &mut AgentContext<'_>, key: SlabKey) -> Result<(), NotSent> {
         let Some(request) = self.active.get_mut(key) else { return Ok(()) };
         let next_hop = request.draft.next_hop.clone();
-        if let Some(ip) = next_hop.ip().or_else(|| self.names.find(cx.now(), &next_hop.host)) {
-            return self.transmit(cx, key, SocketAddr::new(ip, next_hop.port));
+        let literal = next_hop.ip().map(HostAddress::from);
+        if let Some(address) = literal.or_else(|| self.names.find(cx.now(), &next_hop.host)) {
+            return self.transmit(cx, key, address, next_hop.port);
         }
         request.timer = self.timers.arm(cx.now() + cx.config.timers.t1 * 64, Timer::Lookup(key));
         cx.io.actions.push(Action::Resolve { query: number_of(key), host: next_hop.host.into() });
@@ -91,9 +92,11 @@ impl Requests {
         &mut self,
         cx: &mut AgentContext<'_>,
         key: SlabKey,
-        to: SocketAddr,
+        address: HostAddress,
+        port: u16,
     ) -> Result<(), NotSent> {
-        let mut flow = self.flow_to(cx.config, key, to).ok_or(NotSent::NoListener)?;
+        let to = SocketAddr::new(address.ip.to_canonical(), port);
+        let mut flow = self.flow_to(cx.config, key, to, address.host).ok_or(NotSent::NoListener)?;
         let Some(request) = self.active.get_mut(key) else { return Ok(()) };
         request.flow = Some(flow);
         self.note_server(cx.config, key, to);
@@ -189,12 +192,12 @@ impl Requests {
     }
 
     /// The flow of a request to `to`; for a stream the connection of the peer's last request in the dialog, if that has this address.
-    fn flow_to(&self, config: &Config, key: SlabKey, to: SocketAddr) -> Option<Flow> {
+    fn flow_to(&self, config: &Config, key: SlabKey, to: SocketAddr, host: HostNameId) -> Option<Flow> {
         let transport = self.active.get(key)?.draft.next_hop.transport;
         let listener = config.listener_for(transport, to.ip())?;
         let peer = self.active.get(key)?.draft.peer.filter(|_| transport.is_stream());
         let peer = peer.filter(|peer| peer.transport == transport && peer.remote == to);
-        Some(peer.unwrap_or(Flow { transport, listener, remote: to, connection: None }))
+        Some(peer.unwrap_or(Flow { transport, listener, remote: to, connection: None, host }))
     }
 }
 

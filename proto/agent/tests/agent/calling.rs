@@ -443,8 +443,8 @@ fn a_typed_target_becomes_a_uri_or_a_clear_error() {
     assert_eq!(invited(&mut table, " bob@example.net ").line(), "INVITE sip:bob@example.net SIP/2.0");
     assert_eq!(invited(&mut table, "10.0.0.7:99").line(), "INVITE sip:10.0.0.7:99 SIP/2.0");
     for (target, why) in [
+        ("sips:bob@example.org;transport=udp", RouteError::Transport),
         ("sips:bob@example.org", RouteError::Tls),
-        ("sip:bob@x;transport=tls", RouteError::Tls),
         ("sip:bob@x?Subject=y", RouteError::Malformed),
         ("bo b", RouteError::Malformed),
         ("sip:bob@x\r\nEvil: y", RouteError::Malformed),

@@ -87,7 +87,7 @@ fn a_refused_change_leaves_everything_as_it_was() {
 #[test]
 fn a_hold_that_no_request_can_be_made_for_is_reported_and_the_call_stays() {
     let unusable = [
-        ("sips:bob@10.0.0.2", "TLS"),
+        ("sips:bob@10.0.0.2", "transport"),
         ("sip:bob@10.0.0.2;transport=sctp", "transport"),
         ("sip:bob@0.0.0.0", "address"),
     ];

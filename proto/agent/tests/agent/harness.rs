@@ -3,7 +3,9 @@
 use ringway_agent::{
     Account, AccountId, Action, AgentEvent, CallId, Config, Listener, ServerAddress, UserAgent,
 };
-use ringway_sansio::{Context, Event, Flow, Instant, ListenerId, Node, Outbox, Received, Seed, Transport};
+use ringway_sansio::{
+    Context, Event, Flow, HostAddress, Instant, ListenerId, Node, Outbox, Received, Seed, Transport,
+};
 use ringway_sdp::{Codec, LocalMedia, SecurityPolicy};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -171,6 +173,11 @@ impl Table {
         assert!(matches!(self.events().as_slice(), [AgentEvent::Answered { .. }]));
         (call, ok)
     }
+}
+
+/// Result of a lookup.
+pub(crate) fn resolved(address: &str) -> HostAddress {
+    address.parse::<std::net::IpAddr>().unwrap().into()
 }
 
 pub(crate) fn udp(from: &str) -> Flow {

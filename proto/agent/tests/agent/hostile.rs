@@ -1,5 +1,6 @@
 //! Tests with malformed messages and messages of strangers.
 
+use crate::harness::resolved;
 use crate::harness::{
     ALICE, PEER, SERVER, Table, account_at_server, answer, in_dialog, invite, invite_with, sdp,
     server_address, udp,
@@ -265,7 +266,7 @@ fn the_address_of_the_registration_is_the_servers() {
     assert!(!bypasses(&mut table, udp(PEER), "before"), "no address of the server is known yet");
     table.ask(|agent, cx| agent.register(cx, ALICE));
     let Some(Action::Resolve { query, .. }) = table.actions.pop() else { panic!("{:?}", table.actions) };
-    table.event(Event::Resolved { query, address: Some([10, 0, 0, 9].into()) });
+    table.event(Event::Resolved { query, address: Some(resolved("10.0.0.9")) });
     let register = table.sent().pop().unwrap();
     table.receive(SERVER, &answer(&register, 200, "r", "Expires: 600\r\n", None));
     table.events();

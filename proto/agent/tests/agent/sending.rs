@@ -1,6 +1,8 @@
 //! Tests of the sending of requests: host names, transports, sizes, queries, and the trace.
 
-use crate::harness::{ALICE, OWN, PEER, SERVER, Table, account_at_server, answer, invite, media, sdp};
+use crate::harness::{
+    ALICE, OWN, PEER, SERVER, Table, account_at_server, answer, invite, media, resolved, sdp,
+};
 use ringway_agent::{
     Abilities, Account, Action, AgentEvent, CallState, Config, Ended, LargeRequests, MessageDirection,
     ServerAddress, Trace,
@@ -31,9 +33,9 @@ fn a_name_is_looked_up_once_and_then_known_for_a_while() {
     table.ask(|agent, cx| agent.start(cx));
     assert!(table.sent().is_empty());
     let query = resolve(&mut table);
-    table.event(Event::Resolved { query, address: Some("10.0.0.9".parse().unwrap()) });
+    table.event(Event::Resolved { query, address: Some(resolved("10.0.0.9")) });
     assert_eq!(table.only().to(), "10.0.0.9:5070");
-    table.event(Event::Resolved { query, address: Some("10.6.6.6".parse().unwrap()) });
+    table.event(Event::Resolved { query, address: Some(resolved("10.6.6.6")) });
     assert!(table.sent().is_empty(), "one answer is enough");
     let (_, invite) = table.call("bob");
     assert_eq!(invite.to(), "10.0.0.9:5070");
@@ -61,7 +63,7 @@ fn an_unknown_host_name_ends_the_call() {
     let mut table = Table::direct();
     table.ask(|agent, cx| agent.call(cx, ALICE, "sip:b@x.example", media())).unwrap();
     let query = resolve(&mut table);
-    table.event(Event::Resolved { query, address: Some("255.255.255.255".parse().unwrap()) });
+    table.event(Event::Resolved { query, address: Some(resolved("255.255.255.255")) });
     assert!(table.sent().is_empty());
 }
 
@@ -76,7 +78,7 @@ fn a_call_given_up_while_its_name_is_looked_up_is_never_sent() {
         table.events().as_slice(),
         [AgentEvent::Ended { cause: Ended { status: 487, .. }, .. }]
     ));
-    table.event(Event::Resolved { query, address: Some("10.0.0.2".parse().unwrap()) });
+    table.event(Event::Resolved { query, address: Some(resolved("10.0.0.2")) });
     assert!(table.sent().is_empty() && table.agent.is_empty());
 }
 
@@ -195,7 +197,7 @@ fn names_beyond_those_that_are_kept_are_counted() {
         table.ask(|agent, cx| agent.call(cx, ALICE, &target, media())).unwrap();
         let query = resolve(&mut table);
         let address = std::net::IpAddr::from([10, 0, 1, number]);
-        table.event(Event::Resolved { query, address: Some(address) });
+        table.event(Event::Resolved { query, address: Some(address.into()) });
         let invite = table.only();
         table.receive(&invite.to(), &answer(&invite, 486, "b", "", None));
         table.sent();

@@ -27,7 +27,7 @@ pub(crate) fn live_mark(
             }
             // Connections are numbered from the start: a number in an older mark is now another connection's.
             let to = match to {
-                Side::Connection(_, target) if made_s < env.started_s => Side::Contact(target),
+                Side::Connection(_, _, target) if made_s < env.started_s => Side::Contact(target),
                 other => other,
             };
             let reaches_side = reaches(env, to, routed);

@@ -4,7 +4,7 @@ use crate::Config;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_sansio::{Flow, Instant, Transport};
-use ringway_sip::Uri;
+use ringway_sip::{Scheme, Uri};
 use smallvec::SmallVec;
 
 /// Contact with its preference, expiry and flow.
@@ -134,7 +134,8 @@ impl Binding {
 
 /// False for a contact with another `transport` parameter than `transport`.
 pub(crate) fn has_transport(contact: &Uri<'_>, transport: Transport) -> bool {
-    contact.params().value(b"transport").is_none_or(|name| Transport::from_token(name) == Some(transport))
+    let is_sips = contact.scheme() == Scheme::Sips;
+    contact.params().value(b"transport").is_none_or(|name| transport.is_named(is_sips, name))
 }
 
 /// First ephemeral port of Linux (ip(7), `ip_local_port_range`); those of RFC 6335 §6 begin later.

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use core::hash::Hasher;
 use hashbrown::{HashMap, HashSet, HashTable};
 use ringway_auth::SeededHash;
-use ringway_sansio::{ConnectionId, Flow, Instant, ListenerId, Seed, TimerKey, Transport, Wheel};
+use ringway_sansio::{ConnectionId, Flow, HostNameId, Instant, ListenerId, Seed, TimerKey, Transport, Wheel};
 use ringway_sip::Uri;
 use ringway_transaction::{Slab, SlabKey};
 use siphasher::sip128::{Hasher128, SipHasher13};
@@ -487,6 +487,7 @@ fn permanent(contact: &[u8]) -> Option<Binding> {
         listener: ListenerId(0),
         remote: core::net::SocketAddr::from(([0, 0, 0, 0], 0)),
         connection: None,
+        host: HostNameId::NONE,
     };
     let text = Text { uri: contact, params: b"", call_id: b"" };
     Binding::new(text, 1000, Kind::Permanent, 0, Instant::FAR, flow)

@@ -7,7 +7,7 @@ use crate::request::Request;
 use crate::route::Routed;
 use crate::{Aor, CallStep, Services};
 use alloc::vec::Vec;
-use ringway_sip::{HeaderName, Method, Uri};
+use ringway_sip::{HeaderName, Method, Scheme, Uri};
 use ringway_transaction::Allowance;
 
 /// Answers 302 with the contacts, the preferred first; 404 for a user that does not exist, 480 for one without a contact.
@@ -21,9 +21,13 @@ pub(crate) fn redirect(
     if !env.config.read_aor(&routed.uri, &mut aor) {
         return env.refuse_plainly(request, 404, "Not Found");
     }
+    // RFC 5630 §5.4: a `sips:` request is redirected to `sips:` contacts only.
+    let is_sips = routed.uri.scheme() == Scheme::Sips;
+    let is_sips_uri = |uri: &[u8]| Uri::parse(uri).is_ok_and(|uri| uri.scheme() == Scheme::Sips);
     // RFC 3261 §8.3: never to the Request-URI itself.
     let mut found: Vec<(u16, Vec<u8>)> = table
         .lookup(aor.as_bytes(), env.cx.now)
+        .filter(|binding| !is_sips || is_sips_uri(binding.uri()))
         .filter(|binding| !Uri::parse(binding.uri()).is_ok_and(|contact| contact.equals(&request.uri)))
         .map(|binding| (binding.q, binding.uri().to_vec()))
         .collect();

@@ -12,7 +12,7 @@ use core::cmp::Ordering;
 use core::time::Duration;
 use ringway_sansio::{ConnectionId, Context, Instant, Seed};
 use ringway_sip::grammar::delta_seconds;
-use ringway_sip::{Contact, Contacts, HeaderName, Message, write_number};
+use ringway_sip::{Contact, Contacts, HeaderName, Message, Scheme, write_number};
 use ringway_transaction::SlabKey;
 
 /// Reason for refusing a REGISTER.
@@ -286,6 +286,10 @@ fn read_contact<'a>(
     let uri = contact.address.uri;
     if !uri.is_sip() {
         return Err(Refusal::Plain(400, "Contact Is No SIP URI"));
+    }
+    // RFC 5630 §5.2: otherwise a user that wants TLS on every hop would be bound by a request without it.
+    if uri.scheme() == Scheme::Sips && request.uri.scheme() != Scheme::Sips {
+        return Err(Refusal::Plain(400, "SIPS Contact Needs SIPS Request-URI"));
     }
     let registrar = &config.registrar;
     let wanted = contact.expires.or_else(|| header_expires(message)).unwrap_or(registrar.default_expires_s);

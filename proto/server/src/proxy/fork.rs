@@ -12,8 +12,7 @@ use crate::request::Request;
 use crate::route::{NextHop, preprocess};
 use crate::{Action, CallStep, LogEvent, Services};
 use alloc::boxed::Box;
-use core::net::{IpAddr, SocketAddr};
-use ringway_sansio::{Context, Flow, TimerKey};
+use ringway_sansio::{Context, Flow, HostAddress, TimerKey};
 use ringway_sip::{HeaderName, Message, MessageWriter, Method, Start};
 use ringway_transaction::{Allowance, DEFAULT_PORT, Outgoing, SlabKey, reply_flow};
 
@@ -203,7 +202,7 @@ impl Proxy {
         transactions: &mut Transactions,
         id: BranchId,
         query: u64,
-        address: Option<IpAddr>,
+        address: Option<HostAddress>,
     ) {
         let (key, number) = id.parts();
         let Some(context) = self.contexts.get_mut(key) else { return };
@@ -215,7 +214,7 @@ impl Proxy {
         }
         branch.state = BranchState::Done;
         let hop = match address {
-            Some(ip) => resolved(env, reach, SocketAddr::new(ip, port), transport),
+            Some(address) => resolved(env, reach, address, (port, transport)),
             None => NextHop::Unreachable,
         };
         match hop {

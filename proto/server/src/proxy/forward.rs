@@ -9,11 +9,11 @@ use crate::request::Request;
 use crate::route::{LOOP_MARK, NextHop, Routed, hop_of, loop_hash, write_own_route};
 use crate::token::{Side, TargetHash, Token};
 use alloc::vec::Vec;
-use ringway_sansio::{Flow, Instant, Transport};
+use ringway_sansio::{Flow, Instant};
 use ringway_sip::digest::{Credentials, unescape};
 use ringway_sip::grammar::{is_lws, is_token_str};
 use ringway_sip::{
-    Edit, EditSpace, HeaderName, Malformed, Method, NameAddr, Uri, hex16, write_host, write_number,
+    Edit, EditSpace, HeaderName, Malformed, Method, NameAddr, Scheme, Uri, hex16, write_host, write_number,
 };
 use ringway_transaction::reply_flow;
 
@@ -82,9 +82,9 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         if self.config.is_own_address(self.flow.remote) && self.goes_to_this_server() {
             let host = self.config.sent_by(self.flow.listener, self.flow.remote.ip());
             edit.push_first(HeaderName::Route, |out| {
-                let transport = self.flow.transport;
+                let hop = (self.flow.transport, self.is_sips());
                 let made_s = self.now.as_secs();
-                write_own_route(out, &self.keys.route, message, host, transport, Token::Accepted, made_s);
+                write_own_route(out, &self.keys.route, message, host, hop, Token::Accepted, made_s);
             });
         }
         edit.stamp_via(self.request.flow.remote);
@@ -172,10 +172,19 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
             callee: self.callee_side(),
         };
         let made_s = self.now.as_secs();
+        let is_sips = self.is_sips();
         let mut push = |flow: &Flow| {
             let host = self.config.sent_by(flow.listener, flow.remote.ip());
             edit.push_first(HeaderName::RecordRoute, |out| {
-                write_own_route(out, &self.keys.route, message, host, flow.transport, token, made_s);
+                write_own_route(
+                    out,
+                    &self.keys.route,
+                    message,
+                    host,
+                    (flow.transport, is_sips),
+                    token,
+                    made_s,
+                );
             });
         };
         push(&came);
@@ -185,6 +194,11 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         if !same_side {
             push(&self.flow);
         }
+    }
+
+    /// True if the request needs TLS on every hop (RFC 3261 §26.2.2).
+    fn is_sips(&self) -> bool {
+        self.routed.uri.scheme() == Scheme::Sips
     }
 
     /// Callee's side in the mark: the next hop of this request.
@@ -198,7 +212,7 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
                 let contact = Uri::parse(self.targets.uri(self.target)).ok();
                 let hash =
                     contact.and_then(|uri| target_hash_on(self.config, key, &uri, self.flow.remote.ip()));
-                Side::Connection(connection, hash.unwrap_or(TargetHash::NONE))
+                Side::Connection(connection, self.flow.listener, hash.unwrap_or(TargetHash::NONE))
             }
             (None, false) => Side::Address(self.flow.listener, self.flow.remote),
             (None, true) => Side::Contact(TargetHash::of_flow(key, &self.flow)),
@@ -261,7 +275,9 @@ fn caller_side(config: &Config, key: &[u8; 16], request: &Request<'_, '_>) -> Si
         Some(NextHop::Name { .. } | NextHop::Unreachable) | None => None,
     };
     match (reply.connection, hash) {
-        (Some(connection), hash) => Side::Connection(connection, hash.unwrap_or(TargetHash::NONE)),
+        (Some(connection), hash) => {
+            Side::Connection(connection, reply.listener, hash.unwrap_or(TargetHash::NONE))
+        }
         (None, Some(hash)) => Side::Contact(hash),
         (None, None) => Side::Address(reply.listener, reply.remote),
     }
@@ -275,7 +291,7 @@ pub(super) fn names_flow(uri: &Uri<'_>, flow: &Flow) -> bool {
         && uri
             .params()
             .value(b"transport")
-            .is_none_or(|name| Transport::from_token(name) == Some(flow.transport))
+            .is_none_or(|name| flow.transport.is_named(uri.scheme() == Scheme::Sips, name))
 }
 
 /// Hash of a URI whose host is `ip`.

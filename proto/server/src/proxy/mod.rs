@@ -21,18 +21,17 @@ use crate::env::Env;
 use crate::location::LocationTable;
 use crate::request::Request;
 use crate::route::Routed;
-use crate::{Aor, Services};
+use crate::{Aor, CallStep, Services};
 use alloc::vec::Vec;
 use breadth::{Share, TooBroad};
 use context::Contexts;
-use core::net::IpAddr;
 use forward::Forwarding;
 use lookups::{Lookup, Lookups};
 use pending::Pending;
-use ringway_sansio::{Instant, Seed, Wheel};
-use ringway_sip::{EditSpace, Limits, Method};
+use ringway_sansio::{HostAddress, Instant, Seed, Wheel};
+use ringway_sip::{EditSpace, HeaderName, Limits, Method, Scheme, write_host};
 use ringway_transaction::Notice;
-use targets::Targets;
+use targets::{SipsMismatch, Targets};
 
 /// Proxy of one shard, with the requests that are being forwarded.
 pub(crate) struct Proxy {
@@ -99,6 +98,7 @@ impl Proxy {
     ) {
         let mut targets = core::mem::take(&mut self.targets);
         targets.clear();
+        let mut mismatch = None;
         let mut aor = Aor::default();
         let reach = request.grant.reach;
         if let Reach::Side(side) = reach {
@@ -107,8 +107,11 @@ impl Proxy {
         } else if routed.next_route.is_some() || env.config.domain_of(&routed.uri).is_none() {
             targets.push(routed.uri.as_bytes(), true, None, 1000);
         } else if env.config.read_aor(&routed.uri, &mut aor) {
+            let is_sips = routed.uri.scheme() == Scheme::Sips;
             for binding in table.lookup(aor.as_bytes(), env.cx.now) {
-                targets.push_binding(binding);
+                if let Err(why) = targets.push_binding(binding, is_sips) {
+                    mismatch = Some(why);
+                }
             }
             targets.sort();
             if !request.grant.sender.is_believed() {
@@ -117,7 +120,9 @@ impl Proxy {
         }
         let is_stateless = !env.config.stateful || request.method == Method::Ack;
         let branches = if is_stateless { 1 } else { targets.list().len() };
-        if targets.list().is_empty() {
+        if let Some(why) = mismatch.filter(|_| targets.list().is_empty()) {
+            refuse_scheme(env, request, why);
+        } else if targets.list().is_empty() {
             env.refuse_absent(request, &aor);
         } else {
             match Share::of(env.config, request.message, branches) {
@@ -142,7 +147,7 @@ impl Proxy {
         env: &mut Env<'_, impl Services>,
         transactions: &mut Transactions,
         query: u64,
-        address: Option<IpAddr>,
+        address: Option<HostAddress>,
     ) {
         match self.lookups.end(query) {
             Some(Lookup::Branch(id)) => {
@@ -197,6 +202,23 @@ impl Proxy {
             self.drop_context(env, transactions, context);
         }
     }
+}
+
+/// Refuses a request whose scheme fits no contact of its user (RFC 5630 §5.3).
+fn refuse_scheme(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>, why: SipsMismatch) {
+    env.counters.not_registered += 1;
+    if request.method == Method::Invite {
+        env.observe_call(request, CallStep::Failed(480));
+    }
+    let host = env.config.sent_by(request.flow.listener, request.flow.remote.ip());
+    let (code, text) = why.warning();
+    env.refuse(request, 480, "Temporarily Unavailable", |response| {
+        response.header_with(HeaderName::Warning, |out| {
+            out.extend_from_slice(code);
+            write_host(out, host);
+            out.extend_from_slice(text);
+        });
+    });
 }
 
 fn refuse_fork(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>, reason: TooBroad) {

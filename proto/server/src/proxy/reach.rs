@@ -7,15 +7,15 @@ use crate::env::Env;
 use crate::route::{NextHop, Routed, hop_of, hop_to};
 use crate::token::{Side, TargetHash};
 use core::net::SocketAddr;
-use ringway_sansio::{Flow, ListenerId, Transport};
+use ringway_sansio::{Flow, HostAddress, HostNameId, Transport};
 use ringway_sip::Uri;
 
 /// Flow to a side of a dialog; `None` if its remote target is used.
 pub(super) fn side_flow<S>(env: &Env<'_, S>, side: Side, routed: &Routed<'_>) -> Option<Flow> {
-    let (connection, hash) = match side {
+    let (connection, listener, hash) = match side {
         Side::Contact(_) | Side::Named { .. } => return None,
         Side::Address(listener, remote) => return Some(Flow::udp(listener, remote)),
-        Side::Connection(connection, hash) => (connection, hash),
+        Side::Connection(connection, listener, hash) => (connection, listener, hash),
     };
     let next = routed.next_route.as_ref();
     let dialled = match hop_of(env.config, next.unwrap_or(&routed.uri)) {
@@ -29,13 +29,12 @@ pub(super) fn side_flow<S>(env: &Env<'_, S>, side: Side, routed: &Routed<'_>) ->
     let (transport, listener, remote) = match dialled {
         Some(flow) => (flow.transport, flow.listener, flow.remote),
         None => {
-            let mut listeners = env.config.listeners.iter();
-            let index = listeners.position(|listener| listener.transport.is_stream());
-            let id = ListenerId(index.and_then(|index| u8::try_from(index).ok()).unwrap_or(0));
-            (Transport::Tcp, id, SocketAddr::from(([0, 0, 0, 0], 0)))
+            let of = env.config.listeners.get(usize::from(listener.0));
+            let transport = of.map_or(Transport::Tcp, |listener| listener.transport);
+            (transport, listener, SocketAddr::from(([0, 0, 0, 0], 0)))
         }
     };
-    Some(Flow { transport, listener, remote, connection: Some(connection) })
+    Some(Flow { transport, listener, remote, connection: Some(connection), host: HostNameId::NONE })
 }
 
 /// Next hop to a target: the next Route, if there is one.
@@ -56,10 +55,14 @@ pub(super) fn hop_to_target<'t, S>(
 pub(super) fn resolved<S>(
     env: &Env<'_, S>,
     reach: Reach,
-    remote: SocketAddr,
-    transport: Transport,
+    address: HostAddress,
+    (port, transport): (u16, Transport),
 ) -> NextHop<'static> {
-    match (reach, hop_to(env.config, remote, transport)) {
+    let hop = match hop_to(env.config, SocketAddr::new(address.ip, port), transport) {
+        NextHop::Flow(flow) => NextHop::Flow(Flow { host: address.host, ..flow }),
+        hop => hop,
+    };
+    match (reach, hop) {
         (Reach::Side(Side::Named { .. }), NextHop::Flow(flow))
             if remote_target::is_public(env.config, flow.remote.ip()) =>
         {

@@ -13,8 +13,7 @@ use crate::request::Request;
 use crate::route::{NextHop, preprocess};
 use crate::{Config, Services};
 use alloc::boxed::Box;
-use core::net::{IpAddr, SocketAddr};
-use ringway_sansio::{ConnectionId, Flow, Instant, Token};
+use ringway_sansio::{ConnectionId, Flow, HostAddress, HostNameId, Instant, Token};
 use ringway_sip::{Edit, HeaderName, Message, Method, Start};
 use ringway_transaction::{StatelessBranch, stamped_address};
 
@@ -65,7 +64,7 @@ impl Proxy {
         env: &mut Env<'_, impl Services>,
         transactions: &Transactions,
         waiting: &Waiting,
-        address: Option<IpAddr>,
+        address: Option<HostAddress>,
     ) {
         let Ok(message) = Message::parse(&waiting.request, &env.config.message_limits) else { return };
         let Start::Request { method, uri } = *message.start() else { return };
@@ -74,7 +73,7 @@ impl Proxy {
         let request =
             Request { message: &message, method, uri, flow: waiting.source, key: waiting.key, grant };
         let hop = match address {
-            Some(ip) => resolved(env, grant.reach, SocketAddr::new(ip, waiting.port), waiting.transport),
+            Some(address) => resolved(env, grant.reach, address, (waiting.port, waiting.transport)),
             None => NextHop::Unreachable,
         };
         let share = Share::of(env.config, &message, 1).unwrap_or_default();
@@ -150,5 +149,5 @@ fn flow_to_client(config: &Config, branch: &StatelessBranch) -> Option<Flow> {
     if transport.is_stream() && connection.is_none() {
         return None;
     }
-    Some(Flow { transport, listener, remote, connection })
+    Some(Flow { transport, listener, remote, connection, host: HostNameId::NONE })
 }

@@ -18,6 +18,25 @@ pub(super) struct Targets {
     share: Share,
 }
 
+/// Reason why a contact is no target of a request (RFC 5630 §5.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SipsMismatch {
+    /// The request is for a `sips:` URI, and the contact is not one.
+    NotAllowed,
+    /// The contact is a `sips:` URI without a TLS connection.
+    Required,
+}
+
+impl SipsMismatch {
+    /// Value of the Warning without its agent (RFC 5630 §6.2).
+    pub(super) const fn warning(self) -> (&'static [u8], &'static [u8]) {
+        match self {
+            Self::NotAllowed => (b"380 ", b" \"SIPS Not Allowed\""),
+            Self::Required => (b"381 ", b" \"SIPS Required\""),
+        }
+    }
+}
+
 /// Target of a request.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
@@ -75,18 +94,35 @@ impl Targets {
     }
 
     /// Adds the target of a binding. A contact that an administrator added too is called only once (RFC 3261 §16.5).
-    pub(super) fn push_binding(&mut self, binding: &Binding) {
+    ///
+    /// RFC 5630 §5.3: a `sips:` request goes to `sips:` contacts only; a `sip:` request goes to a `sips:` contact over its
+    /// TLS connection, with the scheme `sip:`.
+    pub(super) fn push_binding(&mut self, binding: &Binding, is_sips: bool) -> Result<(), SipsMismatch> {
         let flow = flow_of(binding);
+        let of_sips = binding.uri().get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"sips:"));
+        if is_sips && !of_sips {
+            return Err(SipsMismatch::NotAllowed);
+        }
+        if of_sips && !is_sips {
+            let secure = flow.filter(|flow| flow.transport.is_secure()).ok_or(SipsMismatch::Required)?;
+            let start = self.text.len();
+            self.text.extend_from_slice(b"sip:");
+            write_as_request_uri(binding.uri().get(5..).unwrap_or_default(), &mut self.text);
+            let uri = start..self.text.len();
+            self.list.push(Target { uri, keeps_uri: false, flow: Some(secure), q: binding.q });
+            return Ok(());
+        }
         if let Some(same) = self.index_of(binding.uri())
             && let Some(target) = self.list.get_mut(same)
         {
             target.flow = target.flow.or(flow);
             target.q = target.q.max(binding.q);
-            return;
+            return Ok(());
         }
         let start = self.text.len();
         write_as_request_uri(binding.uri(), &mut self.text);
         self.list.push(Target { uri: start..self.text.len(), keeps_uri: false, flow, q: binding.q });
+        Ok(())
     }
 
     fn index_of(&self, contact: &[u8]) -> Option<usize> {

@@ -147,7 +147,7 @@ fn refuse_new(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>, reaso
 
 /// True for a REGISTER that this registrar handles.
 fn is_for_registrar(config: &Config, message: &Message<'_>, uri: &Uri<'_>) -> bool {
-    uri.scheme() == Scheme::Sip
+    matches!(uri.scheme(), Scheme::Sip | Scheme::Sips)
         && uri.headers().is_empty()
         && !message.has(HeaderName::Route)
         && config.domain_of(uri).is_some()
@@ -157,7 +157,13 @@ fn is_for_registrar(config: &Config, message: &Message<'_>, uri: &Uri<'_>) -> bo
 fn is_reasonable(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>, uri: &Uri<'_>) -> bool {
     match uri.scheme() {
         Scheme::Sip => {}
-        // RFC 3261 §16.3 step 2. A SIPS request needs TLS on every hop, which this server does not support.
+        // RFC 3261 §26.2.2: TLS on every hop, and so on the one to this server.
+        Scheme::Sips if request.flow.transport.is_secure() => {}
+        Scheme::Sips if env.config.listeners.iter().any(|listener| listener.transport.is_secure()) => {
+            env.refuse_plainly(request, 403, "SIPS Needs TLS On Every Hop");
+            return false;
+        }
+        // RFC 3261 §16.3 step 2.
         Scheme::Sips | Scheme::Tel | Scheme::Other => {
             env.refuse_plainly(request, 416, "Unsupported URI Scheme");
             return false;

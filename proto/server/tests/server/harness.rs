@@ -1,7 +1,8 @@
 //! Server on a virtual clock, and the messages that the tests send to it.
 
 use ringway_sansio::{
-    ConnectionId, Context, Event, Flow, Instant, ListenerId, Node, Outbox, Received, Seed, Token, Transport,
+    ConnectionId, Context, Event, Flow, HostAddress, HostNameId, Instant, ListenerId, Node, Outbox, Received,
+    Seed, Token, Transport,
 };
 use ringway_server::auth::Algorithm;
 use ringway_server::{Action, AuthConfig, Config, Listener, Mode, RegistrarConfig, Server};
@@ -163,7 +164,7 @@ impl World {
     pub(crate) fn resolve(&mut self, host: &str, address: Option<&str>) -> Vec<Sent> {
         let (query, asked) = self.lookups.remove(0);
         assert_eq!(asked, host);
-        let address = address.map(|address| address.parse().unwrap());
+        let address = address.map(resolved);
         self.event(Event::Resolved { query, address })
     }
 
@@ -267,7 +268,13 @@ pub(crate) fn tcp_flow(connection: u64, from: &str) -> Flow {
         listener: ListenerId(1),
         remote: from.parse().unwrap(),
         connection: Some(ConnectionId(connection)),
+        host: HostNameId::NONE,
     }
+}
+
+/// Result of a lookup.
+pub(crate) fn resolved(address: &str) -> HostAddress {
+    address.parse::<std::net::IpAddr>().unwrap().into()
 }
 
 /// Message that can be sent.

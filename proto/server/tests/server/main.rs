@@ -29,6 +29,7 @@ mod register;
 mod register_order;
 mod regress;
 mod relay;
+mod sips;
 mod stateless;
 mod torture_invalid;
 mod torture_semantic;

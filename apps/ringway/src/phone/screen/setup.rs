@@ -7,7 +7,7 @@ use crate::phone::settings::{Recording, Settings};
 use crate::phone::telephone;
 use ringway_agent::Trace;
 use ringway_ui::phone::{Account, Registration, Secret};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Reads `phone.toml` as the options of `ringway answer`: what they refuse is refused here.
 pub(super) fn phone_settings(
@@ -16,6 +16,8 @@ pub(super) fn phone_settings(
     account: &Account,
     password: &Secret,
 ) -> Result<Settings, Failure> {
+    // Every path in the file is relative to its folder.
+    let beside = |path: &PathBuf| file.parent().unwrap_or(Path::new("")).join(path);
     let args = PhoneArgs {
         account: AccountArgs {
             username: account.auth_user.clone(),
@@ -23,6 +25,9 @@ pub(super) fn phone_settings(
             server: account.server.clone(),
             transport: Some(account.transport),
             bind: of.bind,
+            ca: of.ca.as_ref().map(beside),
+            certificate: of.certificate.as_ref().map(beside),
+            private_key: of.private_key.as_ref().map(beside),
             ..AccountArgs::default()
         },
         register: account.registration == Registration::Wanted,
@@ -44,8 +49,7 @@ pub(super) fn phone_settings(
     settings.trace = Trace::Whole;
     settings.media.srtp = of.pages.srtp;
     if let Some(folder) = &of.record {
-        // Like every other path in the file.
-        settings.media.record = Recording::Folder(file.parent().unwrap_or(Path::new("")).join(folder));
+        settings.media.record = Recording::Folder(beside(folder));
     }
     Ok(settings)
 }

@@ -41,6 +41,11 @@ pub(crate) struct Settings {
     pub(crate) bind: Option<SocketAddr>,
     /// Consecutive ports of the other side that are tried while no packet arrives.
     pub(crate) port_row: u8,
+    /// Authorities of TLS servers, PEM; `None`: those of the operating system.
+    pub(crate) ca: Option<PathBuf>,
+    /// Certificate chain and private key for TLS servers that ask for one, PEM.
+    pub(crate) certificate: Option<PathBuf>,
+    pub(crate) private_key: Option<PathBuf>,
 }
 
 impl Settings {

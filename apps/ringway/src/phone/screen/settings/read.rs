@@ -28,10 +28,14 @@ pub(super) fn read(text: &str, file: &Path) -> Result<Settings, Vec<ConfigError>
             audio: None,
             bind: None,
             port_row: 0,
+            ca: None,
+            certificate: None,
+            private_key: None,
         };
         call(reader, top, &mut settings);
         settings.audio = audio(reader, top);
         network(reader, top, &mut settings);
+        tls(reader, top, &mut settings);
         settings.pages.contacts = contacts(reader, top);
         settings
     })
@@ -59,7 +63,7 @@ fn account(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> Option<Account
             text.to_owned()
         }
     });
-    let transports = Transport::ALL.map(|transport| (transport.name(), transport));
+    let transports = args::TRANSPORTS.map(|transport| (transport.name(), transport));
     let registers = section.switch(reader, "register", true);
     let account = Account {
         uri: checked.clone().unwrap_or_default(),
@@ -67,7 +71,7 @@ fn account(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> Option<Account
         auth_user: plain(reader, &mut section, "auth_user").filter(|text| !text.is_empty()),
         realm: realm(reader, &mut section),
         server: host(reader, &mut section, "server"),
-        transport: word(reader, &mut section, "transport", Transport::DEFAULT, &transports, &["tls"]),
+        transport: word(reader, &mut section, "transport", Transport::DEFAULT, &transports, &["ws", "wss"]),
         registration: if registers { Registration::Wanted } else { Registration::Unwanted },
         password: password(reader, &mut section),
     };
@@ -141,6 +145,24 @@ fn network(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, settings: &mut Se
     }
     settings.pages.stun = host(reader, &mut section, "stun");
     settings.port_row = number(reader, &mut section, "port_row", 0, &args::PORT_ROW);
+    section.finish(reader);
+}
+
+fn tls(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, settings: &mut Settings) {
+    let mut section = top.section(reader, "tls");
+    let mut file = |key| plain(reader, &mut section, key).filter(|text| !text.is_empty()).map(Into::into);
+    settings.ca = file("ca");
+    settings.certificate = file("certificate");
+    settings.private_key = file("private_key");
+    if settings.certificate.is_some() != settings.private_key.is_some() {
+        let key = if settings.certificate.is_some() { "private_key" } else { "certificate" };
+        let at = top.place("tls").unwrap_or_default();
+        reader.error(
+            at,
+            section.path(key),
+            "is missing: a certificate and its private key are given together",
+        );
+    }
     section.finish(reader);
 }
 

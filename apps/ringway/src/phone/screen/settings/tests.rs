@@ -139,8 +139,8 @@ fn errors_name_key_and_line() {
         ),
         ("[account]\nuri = \"sips:a@b\"", "phone.toml:2: [account] uri: \"sips:a@b\": sips: needs TLS"),
         (
-            "[account]\nuri = \"a@b\"\ntransport = \"tls\"",
-            "phone.toml:3: [account] transport: \"tls\" is not supported in this build",
+            "[account]\nuri = \"a@b\"\ntransport = \"wss\"",
+            "phone.toml:3: [account] transport: \"wss\" is not supported in this build",
         ),
         (
             "[account]\nuri = \"a@b\"\npassword = \"hunter2\"",

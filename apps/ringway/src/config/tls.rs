@@ -1,0 +1,130 @@
+//! `[tls]`: certificates, and rules for peers.
+
+use super::{Listener, Reader, Section};
+use ringway_tls::{ClientAuth, DomainFiles, PeerCa, TlsFiles};
+use std::path::PathBuf;
+use std::time::Duration;
+
+const SESSION_TIMEOUT_S: u32 = 7200;
+/// RFC 8446 §4.6.1: a ticket is valid for a week at most.
+const SESSION_TIMEOUT_S_MAX: u32 = 604_800;
+const DOMAINS_MAX: usize = 1000;
+
+/// Reads the section. Without it there is no TLS listener, and servers are verified by the system's authorities.
+pub(super) fn read(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, listen: &[Listener]) -> TlsFiles {
+    let place = top.place("tls");
+    let mut section = top.section(reader, "tls");
+    let certificate = path(reader, &mut section, "certificate");
+    let private_key = path(reader, &mut section, "private_key");
+    let pair = match (certificate, private_key) {
+        (Some(certificate), Some(key)) => Some((certificate, key)),
+        (None, None) => None,
+        (certificate, _) => {
+            let missing = if certificate.is_some() { "private_key" } else { "certificate" };
+            let message = "is missing: a certificate and its private key are given together";
+            reader.error(place.unwrap_or_default(), section.path(missing), message);
+            None
+        }
+    };
+    let words =
+        [("none", ClientAuth::None), ("optional", ClientAuth::Optional), ("required", ClientAuth::Required)];
+    let client_auth = section.word(reader, "client_auth", ClientAuth::None, &words);
+    let client_ca = path(reader, &mut section, "client_ca");
+    if client_auth != ClientAuth::None && client_ca.is_none() {
+        let message =
+            "is missing: name a PEM file with the authorities of the clients, or set client_auth = \"none\"";
+        reader.error(place.unwrap_or_default(), section.path("client_ca"), message);
+    }
+    let is_resumed = section.switch(reader, "session_resumption", true);
+    let timeout_s = section.number(reader, "session_timeout_s", SESSION_TIMEOUT_S, 1..=SESSION_TIMEOUT_S_MAX);
+    let files = TlsFiles {
+        domains: domains(reader, &mut section),
+        client_auth,
+        client_ca,
+        session_timeout: is_resumed.then(|| Duration::from_secs(u64::from(timeout_s))),
+        verify_peer: section.switch(reader, "verify_peer", true),
+        peer_ca: match section.text(reader, "peer_ca") {
+            None | Some(("system", _)) => PeerCa::System,
+            Some((file, _)) => PeerCa::File(file.into()),
+        },
+        crl: path(reader, &mut section, "crl"),
+        certificate: pair,
+    };
+    refuse_legacy(reader, &mut section);
+    section.finish(reader);
+    if files.certificate.is_none()
+        && let Some(listener) = listen.iter().find(|listener| listener.transport.is_secure())
+    {
+        let at = top.place("listen").unwrap_or_default();
+        let message = format!(
+            "\"{listener}\" needs [tls] certificate and private_key; `ringway cert init --domain D` makes them"
+        );
+        reader.error(at, "listen", message);
+    }
+    files
+}
+
+/// Text of a key with a path; empty: none.
+fn path(reader: &mut Reader<'_>, section: &mut Section<'_, '_>, key: &'static str) -> Option<PathBuf> {
+    section.text(reader, key).filter(|(text, _)| !text.is_empty()).map(|(text, _)| text.into())
+}
+
+fn domains(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) -> Vec<DomainFiles> {
+    let mut list = Vec::new();
+    let key = section.path("domain");
+    for (mut domain, at) in section.sections(reader, "domain") {
+        let name = domain.text(reader, "name").map(|(name, _)| name.to_ascii_lowercase());
+        let files = (path(reader, &mut domain, "certificate"), path(reader, &mut domain, "private_key"));
+        match (name, files) {
+            (Some(name), (Some(certificate), Some(private_key))) => {
+                list.push(DomainFiles { name, certificate, private_key });
+            }
+            _ => reader.error(at, key.clone(), "needs name, certificate and private_key"),
+        }
+        domain.finish(reader);
+        if list.len() > DOMAINS_MAX {
+            reader.error(at, key.clone(), "more than 1000 domains");
+            break;
+        }
+    }
+    list
+}
+
+/// Reports keys of the backend for legacy versions and suites, which this build does not have.
+fn refuse_legacy(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) {
+    if let Some((text, at)) = section.text(reader, "backend")
+        && text != "rustls"
+    {
+        let why = if text == "openssl" { "is not in this build" } else { "is not a backend" };
+        reader.error(at, section.path("backend"), format!("{text:?} {why}; give \"rustls\""));
+    }
+    if let Some(suites) = section.texts(reader, "cipher_suites")
+        && let Some((first, at)) = suites.first()
+    {
+        let message = format!(
+            "{first:?}: this build offers its default suites only, all with forward secrecy; give an empty list"
+        );
+        reader.error(*at, section.path("cipher_suites"), message);
+    }
+    if section.switch(reader, "danger_legacy", false) {
+        let message = "this build has no legacy versions and suites; remove the key";
+        reader.error(
+            section.place("danger_legacy").unwrap_or_default(),
+            section.path("danger_legacy"),
+            message,
+        );
+    }
+}
+
+/// Warnings about the section, one line each.
+pub(super) fn warnings(files: &TlsFiles) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if !files.verify_peer {
+        warnings.push(
+            "CERTIFICATES OF SERVERS ARE NOT VERIFIED: anyone between this server and its neighbours can read and change \
+             calls; set [tls] verify_peer = true"
+                .to_owned(),
+        );
+    }
+    warnings
+}

@@ -1,0 +1,137 @@
+//! TLS of the running server: the files of its certificates, their expiry, and the log of failed handshakes.
+
+use super::line_rates::LineRates;
+use crate::failure::Failure;
+use ringway_linux::{Clock, Hosts};
+use ringway_sansio::Seed;
+use ringway_tls::{HandshakeLimits, Observer, Role, TlsError, TlsFiles, TlsLayers, TlsMaterial};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+/// Layers of the server's connections, with their files.
+pub(super) struct ServerTls {
+    files: TlsFiles,
+    layers: Arc<TlsLayers>,
+    expires: Option<SystemTime>,
+    /// Times of the last change of the files, as far as they could be read.
+    changed: Vec<Option<SystemTime>>,
+    checked: Instant,
+    warned: Option<Instant>,
+}
+
+impl ServerTls {
+    /// Loads the files and starts the threads for handshakes.
+    pub(super) fn start(
+        files: &TlsFiles,
+        hosts: Arc<Hosts>,
+        clock: Clock,
+        seed: &Seed,
+    ) -> Result<Self, Failure> {
+        let material = load(files)?;
+        let expires = material.expires();
+        let rates = Mutex::new(LineRates::new((LINES_PER_SOURCE_S, LINES_S), seed));
+        let log = Arc::new(HandshakeLog { rates, clock });
+        let layers = TlsLayers::start(material, hosts, HandshakeLimits::default(), log)
+            .map_err(|error| Failure::failed(format!("cannot start threads: {error}")))?;
+        let changed = changed(files);
+        let (files, checked) = (files.clone(), Instant::now());
+        Ok(Self { files, layers: Arc::new(layers), expires, changed, checked, warned: None })
+    }
+
+    /// Layers for the runtime.
+    pub(super) fn layers(&self) -> Arc<TlsLayers> {
+        Arc::clone(&self.layers)
+    }
+
+    /// Uses the files of a new configuration, which were loaded before.
+    pub(super) fn reload(&mut self, files: &TlsFiles, material: TlsMaterial) {
+        self.files = files.clone();
+        self.changed = changed(files);
+        self.expires = material.expires();
+        self.warned = None;
+        self.layers.reload(material);
+    }
+
+    /// Loads the files again if one of them has changed, and warns of a certificate that expires soon. Call it often.
+    pub(super) fn follow_files(&mut self) {
+        if self.checked.elapsed() < CHECK_INTERVAL {
+            return;
+        }
+        self.checked = Instant::now();
+        let changed = changed(&self.files);
+        if changed != self.changed {
+            self.changed = changed;
+            match self.files.load() {
+                Ok(material) => {
+                    self.reload(&self.files.clone(), material);
+                    tracing::info!("certificates reloaded: their files have changed");
+                }
+                Err(error) => {
+                    tracing::error!("certificates not reloaded, the old ones remain in use: [tls] {error}");
+                }
+            }
+        }
+        self.warn_of_expiry();
+    }
+
+    /// Warns of a certificate that has expired, or expires soon.
+    pub(super) fn warn_of_expiry(&mut self) {
+        let Some(expires) = self.expires else { return };
+        if self.warned.is_some_and(|at| at.elapsed() < WARN_INTERVAL) {
+            return;
+        }
+        match expires.duration_since(SystemTime::now()) {
+            Err(_) => tracing::error!("a certificate of [tls] has expired: phones refuse it; renew it"),
+            Ok(left) if left < WARN_BEFORE => {
+                tracing::warn!(
+                    "a certificate of [tls] expires in {} days; renew it",
+                    left.as_secs() / 86_400
+                );
+            }
+            Ok(_) => return,
+        }
+        self.warned = Some(Instant::now());
+    }
+}
+
+/// Loads the files; an error names the key.
+pub(super) fn load(files: &TlsFiles) -> Result<TlsMaterial, Failure> {
+    files.load().map_err(|error: TlsError| Failure::configuration(vec![format!("[tls] {error}")]))
+}
+
+fn changed(files: &TlsFiles) -> Vec<Option<SystemTime>> {
+    let changed = |path: &Path| std::fs::metadata(path).and_then(|data| data.modified()).ok();
+    files.paths().map(changed).collect()
+}
+
+/// Logs failed handshakes, with a limit for each source.
+struct HandshakeLog {
+    rates: Mutex<LineRates>,
+    clock: Clock,
+}
+
+impl Observer for HandshakeLog {
+    fn failed(&self, remote: SocketAddr, role: Role, reason: &str) {
+        if !tracing::enabled!(tracing::Level::INFO) {
+            return;
+        }
+        let mut rates = self.rates.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(suppressed) = rates.admit(self.clock.now(), remote.ip()) else { return };
+        drop(rates);
+        match role {
+            Role::Server => tracing::info!(peer = %remote, reason, suppressed, "refused TLS connection"),
+            Role::Client => tracing::warn!(peer = %remote, reason, suppressed, "TLS connection failed"),
+        }
+    }
+}
+
+/// Maximum number of lines per second for failed handshakes of one source, and of all.
+const LINES_PER_SOURCE_S: u32 = 20;
+const LINES_S: u32 = 100;
+/// Interval at which the files are looked at.
+const CHECK_INTERVAL: Duration = Duration::from_secs(5);
+/// Remaining validity below which a warning is logged, and its interval.
+const WARN_BEFORE: Duration = Duration::from_secs(14 * 86_400);
+const WARN_INTERVAL: Duration = Duration::from_secs(86_400);

@@ -1,0 +1,212 @@
+//! TLS of the built program: server and phones as processes, and `openssl` as a peer that nobody here wrote.
+//!
+//! Tested: a call by TLS on both sides, resumption, certificates that phones refuse, other protocols on the wrong port, a
+//! reload and changed files. Not tested here: the rules of RFC 5922 (`services/tls`), SIPS (`server/sips.rs`), other phones
+//! (`xtask interop`).
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod program;
+
+use program::{Done, Running};
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+    SanType,
+};
+use serde_json::Value;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, TcpStream};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// A server with a TLS listener, in a folder with its files.
+struct Served {
+    folder: TempDir,
+    running: Running,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+fn issue(issuer: &Issuer<'static, KeyPair>, folder: &Path, host: Option<&str>) {
+    let mut params = CertificateParams::new(host.map(str::to_owned).into_iter().collect::<Vec<_>>()).unwrap();
+    if host.is_none() {
+        params.subject_alt_names.push(SanType::IpAddress(IpAddr::V4(Ipv4Addr::LOCALHOST)));
+    }
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, "server");
+    let key = KeyPair::generate().unwrap();
+    fs::write(folder.join("key.pem"), key.serialize_pem()).unwrap();
+    fs::write(folder.join("cert.pem"), params.signed_by(&key, issuer).unwrap().pem()).unwrap();
+}
+
+fn serve(host: Option<&str>) -> Served {
+    let folder = TempDir::new().unwrap();
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+    let key = KeyPair::generate().unwrap();
+    fs::write(folder.path().join("ca.pem"), params.self_signed(&key).unwrap().pem()).unwrap();
+    let issuer = Issuer::new(params, key);
+    issue(&issuer, folder.path(), host);
+    let config = "listen = [\"udp:127.0.0.1:0\", \"tcp:127.0.0.1:0\", \"tls:127.0.0.1:0\"]\n\
+        [tls]\ncertificate = \"cert.pem\"\nprivate_key = \"key.pem\"\n[admin]\nlisten = \"127.0.0.1:0\"\n";
+    fs::write(folder.path().join("ringway.toml"), config).unwrap();
+    for user in ["alice", "bob"] {
+        let args = ["user", "add", user, "--password-stdin"];
+        Running::start(folder.path(), &args, "secret\n").done().ok();
+    }
+    let running = Running::start(folder.path(), &["serve"], "");
+    running.ready();
+    Served { folder, running, issuer }
+}
+
+impl Served {
+    fn listener(&self, transport: &str) -> String {
+        let prefix = format!("{transport}:");
+        let ready = self.running.ready();
+        ready.split_whitespace().find_map(|word| word.strip_prefix(&prefix)).unwrap().to_owned()
+    }
+
+    fn stat(&self, name: &str) -> u64 {
+        let admin = self.running.says("admin API on http://");
+        let admin = admin.split("http://").nth(1).unwrap().trim_end_matches('/').to_owned();
+        let args = ["show", "stats", "--json", "--admin", &admin];
+        let stats = Running::start(self.folder.path(), &args, "").done().json();
+        stats[name].as_u64().unwrap_or_else(|| panic!("no {name} in {stats}"))
+    }
+
+    /// Starts a phone or a call by TLS.
+    fn phone(&self, args: &[&str]) -> Running {
+        let tls = self.listener("tls");
+        let mut all = args.to_vec();
+        all.extend(["--server", &tls, "--transport", "tls", "--ca", "ca.pem", "--password-stdin"]);
+        Running::start(self.folder.path(), &all, "secret\n")
+    }
+
+    fn call(&self, uri: &str) -> Done {
+        self.phone(&["call", uri, "--from", "sip:alice@localhost", "--duration", "0.3", "--json"]).done()
+    }
+
+    /// Output of `openssl s_client`, which sends `input`.
+    fn openssl(&self, args: &[&str], input: &str) -> String {
+        let mut child = Command::new("openssl")
+            .args(["s_client", "-connect", &self.listener("tls"), "-CAfile", "ca.pem", "-ign_eof"])
+            .args(args)
+            .current_dir(self.folder.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.as_mut().unwrap().write_all(input.as_bytes()).unwrap();
+        // The server ends the connection after a message that is none.
+        let output = child.wait_with_output().unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+    }
+}
+
+const OPTIONS: &str = "OPTIONS sip:localhost SIP/2.0\r\nVia: SIP/2.0/TLS 127.0.0.1:9;branch=z9hG4bKx;rport\r\n\
+    From: <sip:a@b.invalid>;tag=1\r\nTo: <sip:localhost>\r\nCall-ID: o\r\nCSeq: 1 OPTIONS\r\nContent-Length: 0\r\n\r\n\
+    this is no message\r\n\r\n";
+
+#[test]
+fn two_phones_call_each_other_by_tls_and_sessions_are_resumed() {
+    let served = serve(None);
+    let bob = served.phone(&["answer", "--as", "sip:bob@localhost", "--register", "--count", "2"]);
+    bob.says("registered for");
+    for _ in 0..2 {
+        let call = served.call("sip:bob@localhost").json();
+        assert_eq!(call["result"], Value::from("answered"), "{call}");
+    }
+    bob.done().ok();
+    assert_eq!((served.stat("tls_accepted_full"), served.stat("tls_dialled_full")), (3, 0));
+    let ok = served.openssl(&["-tls1_3"], OPTIONS);
+    assert!(ok.contains("Verify return code: 0 (ok)") && ok.contains("SIP/2.0 200 OK"), "{ok}");
+    for version in ["-tls1_2", "-tls1_3"] {
+        let session = served.folder.path().join("session.pem");
+        let path = session.to_str().unwrap();
+        served.openssl(&[version, "-sess_out", path], OPTIONS);
+        let again = served.openssl(&[version, "-sess_in", path], OPTIONS);
+        assert!(again.contains("Reused, TLSv1") && again.contains("SIP/2.0 200 OK"), "{version}: {again}");
+    }
+    assert_eq!(served.stat("tls_accepted_resumed"), 2);
+    for old in ["-tls1", "-tls1_1"] {
+        let refused = served.openssl(&[old, "-cipher", "ALL:@SECLEVEL=0"], OPTIONS);
+        assert!(!refused.contains("SIP/2.0 200"), "{old}: {refused}");
+    }
+}
+
+#[test]
+fn a_phone_refuses_a_server_with_another_name_and_says_so() {
+    let served = serve(Some("elsewhere.example.org"));
+    let call = served.call("sip:bob@localhost");
+    assert_ne!(call.status, 0, "{call:?}");
+    assert!(call.err.contains("not valid for the host"), "{call:?}");
+    served.running.says("refused TLS connection");
+    assert_eq!(served.stat("tls_failed_certificate"), 1);
+}
+
+#[test]
+fn a_call_to_a_sips_uri_needs_tls_on_both_sides() {
+    let served = serve(None);
+    let bob = served.phone(&["answer", "--as", "sip:bob@localhost", "--register", "--count", "1"]);
+    bob.says("registered for");
+    let call = served.call("sips:bob@localhost");
+    assert_eq!(call.json()["status"], Value::from(480), "bob registered a sip: contact: {call:?}");
+    let udp = served.listener("udp");
+    let mut args = vec!["call", "sips:bob@localhost", "--from", "sip:alice@localhost", "--server", &udp];
+    args.extend(["--transport", "udp"]);
+    let call = Running::start(served.folder.path(), &args, "").done();
+    assert!(
+        call.status == 1 && call.err.contains("needs TLS on every hop"),
+        "never sent without TLS: {call:?}"
+    );
+}
+
+#[test]
+fn another_protocol_on_a_port_is_closed_and_logged() {
+    let served = serve(None);
+    let mut plain = TcpStream::connect(served.listener("tls")).unwrap();
+    plain.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    plain.write_all(b"OPTIONS sip:localhost SIP/2.0\r\n").unwrap();
+    assert_eq!(plain.read(&mut [0; 16]).unwrap_or(0), 0, "closed without an answer");
+    served.running.says("began with `OPTIONS sip:loca`");
+    let mut tls = TcpStream::connect(served.listener("tcp")).unwrap();
+    tls.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    tls.write_all(&[22, 3, 1, 0, 80, 1, 0, 0, 76, 3, 3]).unwrap();
+    assert_eq!(tls.read(&mut [0; 16]).unwrap_or(0), 0);
+    served.running.says("this port is without TLS");
+    assert_eq!((served.stat("tls_not_tls"), served.stat("tls_on_plain_port")), (1, 1));
+}
+
+#[test]
+fn certificates_are_loaded_again_at_a_reload_and_when_their_files_change() {
+    let served = serve(None);
+    let serial = |served: &Served| {
+        let shown = served.openssl(&[], OPTIONS);
+        let from = shown.find("-----BEGIN CERTIFICATE-----").unwrap();
+        shown[from..].split("-----END").next().unwrap().to_owned()
+    };
+    let first = serial(&served);
+    fs::write(served.folder.path().join("cert.pem"), "no certificate").unwrap();
+    served.running.signal("-HUP");
+    served.running.says("configuration not reloaded");
+    assert_eq!(serial(&served), first, "the old one remains");
+    issue(&served.issuer, served.folder.path(), None);
+    served.running.says("certificates reloaded: their files have changed");
+    assert_ne!(serial(&served), first);
+}
+
+#[test]
+fn a_tls_listener_without_a_certificate_is_refused_with_advice() {
+    let folder = TempDir::new().unwrap();
+    fs::write(folder.path().join("ringway.toml"), "listen = [\"tls:127.0.0.1:0\"]\n").unwrap();
+    let error = Running::start(folder.path(), &["serve"], "").done().refused(2);
+    assert!(error.contains("ringway.toml:1: listen") && error.contains("ringway cert init"), "{error}");
+    let config =
+        "listen = [\"tls:127.0.0.1:0\"]\n[tls]\ncertificate = \"none.pem\"\nprivate_key = \"none-key.pem\"\n";
+    fs::write(folder.path().join("ringway.toml"), config).unwrap();
+    let error = Running::start(folder.path(), &["serve"], "").done().refused(2);
+    assert!(error.contains("[tls] certificate: cannot read") && error.contains("none.pem"), "{error}");
+}

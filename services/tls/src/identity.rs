@@ -1,0 +1,173 @@
+//! Identity of a server (RFC 5922).
+
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, ServerName, UnixTime};
+use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use std::sync::Arc;
+use webpki::EndEntityCert;
+
+/// Verifies the chain of a server's certificate, and that it is one of the SIP domain that was asked for.
+///
+/// RFC 5922 §7.1: the identities are the `sip:` URIs without a user among the alternative names; if there is none, the DNS
+/// names. The common name is none. §7.2: a name is compared as a whole, and a wildcard matches nothing. A server that is
+/// addressed by an IP address needs that address among the alternative names.
+#[derive(Debug)]
+pub(crate) struct SipServer {
+    chain: Arc<WebPkiServerVerifier>,
+}
+
+impl SipServer {
+    pub(crate) fn new(
+        roots: RootCertStore,
+        crls: Vec<CertificateRevocationListDer<'static>>,
+        crypto: &Arc<CryptoProvider>,
+    ) -> Result<Arc<Self>, Error> {
+        let builder = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(crypto))
+            .with_crls(crls)
+            .allow_unknown_revocation_status();
+        let chain = builder.build().map_err(|why| Error::General(why.to_string()))?;
+        Ok(Arc::new(Self { chain }))
+    }
+}
+
+impl ServerCertVerifier for SipServer {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        // The name is the last check, so a wrong name means that all others have passed.
+        let chain = self.chain.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
+        let has_dns_name = match chain {
+            Ok(_) => true,
+            Err(Error::InvalidCertificate(
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+            )) => false,
+            Err(error) => return Err(error),
+        };
+        let is_domain = match server_name {
+            ServerName::DnsName(name) => is_sip_domain(end_entity, name.as_ref())?,
+            _ => has_dns_name,
+        };
+        match is_domain {
+            true => Ok(ServerCertVerified::assertion()),
+            false => Err(Error::InvalidCertificate(CertificateError::NotValidForName)),
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.chain.verify_tls12_signature(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.chain.verify_tls13_signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.chain.supported_verify_schemes()
+    }
+}
+
+/// True if `domain` is an identity of the certificate.
+fn is_sip_domain(certificate: &CertificateDer<'_>, domain: &str) -> Result<bool, Error> {
+    let bad = |_| Error::InvalidCertificate(CertificateError::BadEncoding);
+    let certificate = EndEntityCert::try_from(certificate).map_err(bad)?;
+    let is_same = |name: &str| name.trim_end_matches('.').eq_ignore_ascii_case(domain.trim_end_matches('.'));
+    let mut has_uri = false;
+    for host in certificate.valid_uri_names().filter_map(sip_domain) {
+        has_uri = true;
+        if is_same(host) {
+            return Ok(true);
+        }
+    }
+    Ok(!has_uri && certificate.valid_dns_names().any(is_same))
+}
+
+/// Domain of a `sip:` URI without a user.
+fn sip_domain(uri: &str) -> Option<&str> {
+    let (scheme, rest) = uri.split_once(':')?;
+    let host = rest.split([';', '?']).next()?;
+    (scheme.eq_ignore_ascii_case("sip") && !host.contains('@') && !host.is_empty()).then_some(host)
+}
+
+/// Accepts the certificate of every server: `verify_peer = false`.
+#[derive(Debug)]
+pub(crate) struct AnyServer {
+    crypto: Arc<CryptoProvider>,
+}
+
+impl AnyServer {
+    pub(crate) fn new(crypto: &Arc<CryptoProvider>) -> Arc<Self> {
+        Arc::new(Self { crypto: Arc::clone(crypto) })
+    }
+}
+
+impl ServerCertVerifier for AnyServer {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(message, certificate, signed, &self.crypto.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, certificate, signed, &self.crypto.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.crypto.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_sip_uris_without_a_user_are_domains() {
+        for (uri, domain) in [
+            ("sip:example.org", Some("example.org")),
+            ("SIP:example.org;transport=tls", Some("example.org")),
+            ("sip:alice@example.org", None),
+            ("sips:example.org", None),
+            ("https://example.org", None),
+            ("sip:", None),
+            ("example.org", None),
+        ] {
+            assert_eq!(sip_domain(uri), domain, "{uri}");
+        }
+    }
+}
