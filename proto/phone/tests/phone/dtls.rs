@@ -2,17 +2,17 @@
 //! reorders.
 
 use crate::world::{ALICE, BOB, World};
-use ringway_agent::{Account, Config, Listener};
+use ringway_agent::{Account, Config, Listener, ServerAddress};
 use ringway_dtls::Identity;
 use ringway_media::MediaSession;
 use ringway_media::dtls::{DtlsAssociation, DtlsIdentity};
-use ringway_media::session::RTCP_PORT;
+use ringway_media::session::{MediaEvent, RTCP_PORT};
 use ringway_phone::{
     CallMediaEvent, CallNumber, CryptoSuite, MediaCommand, Phone, PhoneCommand, PhoneConfig, PhoneError,
     PhoneEvent, Protection, Side, Signalling, SrtpPolicy,
 };
 use ringway_sansio::{Flow, Instant, Outbox, Rng, Seed, Transport};
-use ringway_sdp::{DtlsRole, Fingerprint};
+use ringway_sdp::{DtlsRole, Fingerprint, KeyManagement};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -273,4 +273,30 @@ fn a_build_without_dtls_refuses_to_require_it_and_to_answer_it() {
     world.talking(ALICE, BOB);
     let refused = |event: &PhoneEvent| matches!(event, PhoneEvent::Ended { status: 488, .. });
     assert!(world.events(ALICE).iter().any(refused));
+}
+
+#[test]
+fn fingerprints_are_protected_only_with_tls_to_the_server() {
+    for (transport, signalling) in
+        [(Transport::Tls, Signalling::TlsToServer), (Transport::Tcp, Signalling::Open)]
+    {
+        let mut world = World::new(|_, config| {
+            config.srtp = SrtpPolicy::Dtls;
+            config.session.dtls = Some(identity());
+            let server = ServerAddress { host: "192.0.2.9".to_owned(), port: None, transport };
+            config.agent.accounts[0].server = Some(server);
+            config.agent.listeners[0].transport = transport;
+        });
+        let call = world.call(ALICE, BOB);
+        let suite = CryptoSuite::AesCm128HmacSha1_80;
+        let key_management = KeyManagement::Dtls;
+        world.media(
+            ALICE,
+            call,
+            CallMediaEvent::Session(MediaEvent::Secured { suite, key_management, sas: None }),
+        );
+        let expected = PhoneEvent::Secured { call, protection: Protection::Dtls { suite, signalling } };
+        let events = world.events(ALICE);
+        assert!(events.contains(&expected), "{events:?}");
+    }
 }
