@@ -265,7 +265,8 @@ pub(crate) const TRANSPORTS: [Transport; 3] = [Transport::Udp, Transport::Tcp, T
 
 fn transport() -> impl TypedValueParser<Value = Transport> {
     let known = TRANSPORTS.map(|transport| PossibleValue::new(transport.name()));
-    words(known, ["ws", "wss"], "use udp, tcp or tls", Transport::from_name)
+    let of_phones = |name: &str| Transport::from_name(name).filter(|found| TRANSPORTS.contains(found));
+    words(known, ["ws", "wss"], "use udp, tcp or tls", of_phones)
 }
 
 fn srtp() -> impl TypedValueParser<Value = SrtpPolicy> {
