@@ -88,6 +88,8 @@ pub struct Call {
     pub(crate) origin: Origin,
     pub(crate) name: String,
     pub(crate) uri: String,
+    /// Its INVITE did not come from the account's server.
+    pub(crate) bypasses_server: bool,
     pub(crate) phase: Phase,
     pub(crate) talking_since: Option<Instant>,
     pub(crate) media: Media,
@@ -123,6 +125,7 @@ impl Call {
             origin,
             name,
             uri,
+            bypasses_server: false,
             phase: match origin {
                 Origin::Incoming => Phase::RingsHere,
                 Origin::Command | Origin::Transfer(_) => Phase::Opening,

@@ -3,18 +3,20 @@
 use crate::call::{Mapping, Media, Origin};
 use crate::phone::{ACCOUNT, Phone};
 use crate::{
-    Action, Call, CallEnd, CallMediaEvent, CallNumber, Phase, PhoneEvent, Protection, Side, SrtpPolicy,
+    Action, Call, CallEnd, CallMediaEvent, CallNumber, Phase, PhoneEvent, Protection, Side, Signalling,
+    SrtpPolicy,
 };
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 use core::net::SocketAddr;
 use core::time::Duration;
 use ringway_agent::{CallId, CallState, Role};
 use ringway_media::MediaSession;
 use ringway_media::session::{MediaEvent, SessionConfig, ZrtpSettings};
 use ringway_sansio::{Context, Entropy, Seed};
-use ringway_sdp::{CryptoSuite, LocalMedia, SecurityPolicy};
+use ringway_sdp::{CryptoSuite, Fingerprint, LocalMedia, SecurityPolicy};
 use ringway_zrtp::{ZidCache, ZrtpConfig};
 
 impl Phone {
@@ -74,8 +76,10 @@ impl Phone {
     fn on_session_event(&mut self, cx: &mut Context<'_, Action>, number: CallNumber, event: MediaEvent) {
         match event {
             MediaEvent::Digit(digit) => cx.emit(PhoneEvent::Digit { call: number, digit }),
-            MediaEvent::Secured { suite, sas } => {
-                self.set_protection(cx, number, Protection::new(suite, sas));
+            MediaEvent::Secured { suite, key_management, sas } => {
+                let signalling = self.signalling_of(number);
+                let protection = Protection::new(suite, key_management, sas, signalling);
+                self.set_protection(cx, number, protection);
             }
             MediaEvent::Unprotected => self.set_protection(cx, number, Protection::None),
             MediaEvent::SecurityFailed(failure) => self.fail_security(cx, number, failure.to_string()),
@@ -104,6 +108,14 @@ impl Phone {
         }
     }
 
+    /// Protection of a call's SIP. Without a server, and for a call that came past it, the phone does not claim any.
+    fn signalling_of(&self, number: CallNumber) -> Signalling {
+        let server = self.account().and_then(|account| account.server.as_ref());
+        let is_secure = server.is_some_and(|server| server.transport.is_secure());
+        let came_past_it = self.call(number).is_none_or(|call| call.bypasses_server);
+        if is_secure && !came_past_it { Signalling::TlsToServer } else { Signalling::Open }
+    }
+
     fn set_protection(&mut self, cx: &mut Context<'_, Action>, number: CallNumber, protection: Protection) {
         let Some(call) = self.call_mut(number) else { return };
         call.is_securing = false;
@@ -126,10 +138,12 @@ impl Phone {
         let seed = Seed::from_bytes(self.entropy.bytes());
         let settings = || self.config.zrtp.clone().unwrap_or_else(|| one_time_zrtp(&seed));
         let zrtp = self.config.srtp.uses_zrtp().then(settings);
-        let config = SessionConfig { stun_server: self.stun, zrtp, ..self.config.session.clone() };
+        let template = self.config.session.clone();
+        let dtls = template.dtls.filter(|_| self.config.srtp.uses_dtls());
+        let config = SessionConfig { stun_server: self.stun, zrtp, dtls, ..self.config.session.clone() };
         let session = Box::new(MediaSession::new(config, seed.part(SESSION), cx.now));
         let role = self.call(number).map_or(Role::Caller, Call::role);
-        let policy = self.policy(role, session.zrtp_hello_hash());
+        let policy = self.policy(role, session.zrtp_hello_hash(), session.dtls_fingerprint());
         if let Some(call) = self.call_mut(number) {
             call.media = Media::Open;
             call.policy = policy;
@@ -283,7 +297,12 @@ impl Phone {
     }
 
     /// Required protection, as SDP negotiates it.
-    fn policy(&self, role: Role, hello_hash: Option<[u8; 32]>) -> SecurityPolicy {
+    fn policy(
+        &self,
+        role: Role,
+        hello_hash: Option<[u8; 32]>,
+        fingerprint: Option<Fingerprint>,
+    ) -> SecurityPolicy {
         let suites = match (self.config.suites.as_slice(), role) {
             ([], Role::Caller) => CryptoSuite::OFFERED.to_vec(),
             ([], Role::Callee) => CryptoSuite::ALL.to_vec(),
@@ -292,11 +311,18 @@ impl Phone {
         match (self.config.srtp, hello_hash) {
             (SrtpPolicy::None, _) => SecurityPolicy::None,
             (SrtpPolicy::Sdes, _) => SecurityPolicy::Sdes { suites },
-            (SrtpPolicy::Best, hello_hash) => SecurityPolicy::Opportunistic { suites, hello_hash },
+            (SrtpPolicy::Best, hello_hash) => {
+                SecurityPolicy::Opportunistic { suites, hello_hash, fingerprint }
+            }
             // A session with this policy always has a Hello.
             (SrtpPolicy::Zrtp, hello_hash) => {
                 SecurityPolicy::Zrtp { hello_hash: hello_hash.unwrap_or_default() }
             }
+            (SrtpPolicy::Dtls, _) => match fingerprint {
+                Some(fingerprint) => SecurityPolicy::Dtls { fingerprint },
+                // A phone with this policy has a certificate. Without a suite no offer is accepted.
+                None => SecurityPolicy::Sdes { suites: Vec::new() },
+            },
         }
     }
 }

@@ -48,7 +48,8 @@ impl Phone {
                 let call = self.new_number();
                 let incoming =
                     PhoneEvent::Incoming { call, name: name.clone(), uri: uri.clone(), bypasses_server };
-                let call = Call { id: Some(id), ..Call::new(call, Origin::Incoming, name, uri) };
+                let call =
+                    Call { id: Some(id), bypasses_server, ..Call::new(call, Origin::Incoming, name, uri) };
                 self.on_incoming(cx, call, incoming, replaces);
             }
             AgentEvent::Progress { call, .. }
@@ -167,7 +168,7 @@ impl Phone {
         call.phase = Phase::Talking(cx.now);
         call.talking_since = Some(cx.now);
         let codec = params.codec.name().into();
-        let is_securing = matches!(params.protection, Protection::Zrtp { .. });
+        let is_securing = matches!(params.protection, Protection::Zrtp { .. } | Protection::Dtls { .. });
         call.is_securing = is_securing;
         // The source of the INVITE may be forged, and its SDP may name a victim: only the ACK shows that the caller has our 200.
         let is_confirmed =

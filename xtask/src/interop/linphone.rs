@@ -57,6 +57,7 @@ impl Phone {
             Keys::None => ("none", ""),
             Keys::Sdes(suite) => ("srtp", suite),
             Keys::Zrtp => ("zrtp", ""),
+            Keys::Dtls(_) => ("dtls", ""),
         };
         let mut words = vec![
             ("@HOST@", host.to_string()),
@@ -127,7 +128,7 @@ impl Softphone for Phone {
         self.running.wait_for_output("Media streams established")?;
         match self.keys {
             // It prints nothing about these.
-            Keys::None | Keys::Sdes(_) => Ok(()),
+            Keys::None | Keys::Sdes(_) | Keys::Dtls(_) => Ok(()),
             Keys::Zrtp => self.running.wait_for_output("auth token is"),
         }
     }

@@ -3,7 +3,7 @@
 use crate::output::printable;
 use ringway_linux::media::{MediaCounts, Priority};
 use ringway_media::session::Report;
-use ringway_phone::{CryptoSuite, Protection, SasStatus};
+use ringway_phone::{CryptoSuite, Protection, SasStatus, Signalling};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -57,6 +57,14 @@ fn security_json(protection: &Protection) -> Value {
     match protection {
         Protection::None => json!({"method": "none", "suite": null, "tag_bits": 0}),
         Protection::Sdes { suite } => of("sdes", *suite),
+        Protection::Dtls { suite, signalling } => {
+            let mut value = of("dtls", *suite);
+            if let Value::Object(fields) = &mut value {
+                let is_protected = *signalling == Signalling::TlsToServer;
+                fields.insert("fingerprints_protected".to_owned(), json!(is_protected));
+            }
+            value
+        }
         Protection::Zrtp { suite, sas, status } => {
             let mut value = of("zrtp", *suite);
             if let Value::Object(fields) = &mut value {
@@ -134,6 +142,7 @@ impl Outcome {
                 "auth_failures": refused.auth_failures,
                 "replays": refused.replays,
                 "strangers": refused.strangers,
+                "dtls_excess": refused.dtls_excess,
                 "early": refused.early,
                 "after_end": refused.after_end,
                 "concealed_blocks": heard.report.sound.concealed_samples / BLOCK_SAMPLES,

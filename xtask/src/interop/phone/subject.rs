@@ -209,6 +209,11 @@ impl<'a> Subject<'a> {
                 expect("/security/suite", suite.into())?;
                 expect("/security/tag_bits", tag_bits(suite).into())?;
             }
+            Keys::Dtls(suite) => {
+                expect("/security/method", "dtls".into())?;
+                expect("/security/suite", suite.into())?;
+                expect("/security/fingerprints_protected", false.into())?;
+            }
             Keys::Zrtp => {
                 expect("/security/method", "zrtp".into())?;
                 expect("/security/sas", sas.context("the peer says nothing to compare")?.into())?;
@@ -244,6 +249,7 @@ impl<'a> Subject<'a> {
             Keys::None => command.args(["--srtp", "none"]),
             Keys::Sdes(suite) => command.args(["--srtp", "sdes", "--suite", suite]),
             Keys::Zrtp => command.args(["--srtp", "zrtp"]),
+            Keys::Dtls(suite) => command.args(["--srtp", "dtls", "--suite", suite]),
         };
         if let Some(server) = line.server {
             command.args(["--server", &format!("{}:{server}", line.host), "--password-stdin"]);
@@ -292,7 +298,7 @@ impl<'a> Subject<'a> {
     fn stand_in(&self) -> Result<Box<dyn Softphone>> {
         let line = self.plan.line;
         Ok(match line.keys {
-            Keys::None | Keys::Sdes("AES_CM_128_HMAC_SHA1_80") => {
+            Keys::None | Keys::Sdes("AES_CM_128_HMAC_SHA1_80") | Keys::Dtls(_) => {
                 let mut phone = baresip::Phone::start(self.stage, line)?;
                 line.server.map_or(Ok(()), |_| phone.registered())?;
                 Box::new(phone)

@@ -7,7 +7,7 @@ use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::string::{String, ToString};
 use core::time::Duration;
-use ringway_phone::{CallNumber, Hold, Levels, MediaReport, Protection, Side};
+use ringway_phone::{CallNumber, Hold, Levels, MediaReport, Protection, Side, Signalling};
 
 /// Names, URIs, reasons: longer ones are cut.
 pub(super) const NAME_CHARS_MAX: usize = 128;
@@ -320,13 +320,16 @@ impl PastCall {
 
 /// Protection of a call, in fixed words.
 pub(crate) const fn lock_name(lock: &Protection) -> &'static str {
-    let [none, sdes, zrtp] = LOCKS;
+    let [none, sdes, dtls_open, dtls, zrtp] = LOCKS;
     match lock {
         Protection::None => none,
         Protection::Sdes { .. } => sdes,
+        Protection::Dtls { signalling: Signalling::Open, .. } => dtls_open,
+        Protection::Dtls { signalling: Signalling::TlsToServer, .. } => dtls,
         Protection::Zrtp { .. } => zrtp,
     }
 }
 
 /// Names of the kinds of protection.
-pub(super) const LOCKS: [&str; 3] = ["none", "SDES over plain SIP (weak)", "ZRTP"];
+pub(super) const LOCKS: [&str; 5] =
+    ["none", "SDES over plain SIP (weak)", "DTLS over plain SIP (weak)", "DTLS", "ZRTP"];

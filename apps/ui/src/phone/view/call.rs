@@ -10,7 +10,7 @@ use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec;
-use ringway_phone::{Hold, MediaReport, Protection, SasStatus, Side};
+use ringway_phone::{Hold, MediaReport, Protection, SasStatus, Side, Signalling};
 
 /// Column of values, after their labels.
 const VALUE_X: usize = 10;
@@ -103,13 +103,23 @@ fn lock(canvas: &mut Canvas<'_>, call: &Call, row: usize) {
     canvas.put(0, row, "Lock", Style::Quiet);
     let (style, suite, meaning) = match &call.lock {
         Protection::None if call.is_securing => {
-            (Style::Bad, "", "ZRTP is under way; nothing is protected yet".to_owned())
+            (Style::Bad, "", "the phones agree on keys; nothing is protected yet".to_owned())
         }
         Protection::None => (Style::Bad, "", "not encrypted: anybody on the way can listen".to_owned()),
         Protection::Sdes { suite } => (
             Style::Warning,
             suite.name(),
             "encrypted, but the key travelled readable: who saw it can listen".to_owned(),
+        ),
+        Protection::Dtls { suite, signalling: Signalling::Open } => (
+            Style::Warning,
+            suite.name(),
+            "encrypted, but who can change SIP on its way can sit between you".to_owned(),
+        ),
+        Protection::Dtls { suite, signalling: Signalling::TlsToServer } => (
+            Style::Good,
+            suite.name(),
+            "encrypted; only the servers of the call could sit between you".to_owned(),
         ),
         Protection::Zrtp { suite, sas, status: SasStatus::FirstCall | SasStatus::Continued } => (
             Style::Warning,
