@@ -169,7 +169,7 @@ impl World {
             codecs: vec![Codec::Pcmu, Codec::Pcma],
             ptime_ms: 20,
             telephone_event: true,
-            policy: SecurityPolicy::Opportunistic { suites, hello_hash: None },
+            policy: SecurityPolicy::Opportunistic { suites, hello_hash: None, fingerprint: None },
             rtcp_mux: false,
         }
     }

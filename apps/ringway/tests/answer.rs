@@ -44,6 +44,26 @@ fn calls_that_were_answered_rejected_as_asked_or_cancelled_are_no_failure() {
 }
 
 #[test]
+fn required_dtls_is_reached_or_the_call_is_refused() {
+    for (caller, result) in [("dtls", "answered"), ("sdes", "rejected"), ("none", "rejected")] {
+        let (bob, uri) = bob(&["--srtp", "dtls", "--count", "1", "--json", "--play", "speech"]);
+        let alice = alice(&uri, &["--play", "speech", "--duration", "2", "--srtp", caller]).json();
+        let bob = bob.done().json();
+        assert_eq!((&alice["result"], &bob["result"]), (&result.into(), &result.into()), "{alice:#} {bob:#}");
+        if result == "rejected" {
+            assert_eq!(alice["status"], 488, "{alice:#}");
+            continue;
+        }
+        for value in [&alice, &bob] {
+            let security = &value["security"];
+            assert_eq!(security["method"], "dtls");
+            assert_eq!(security["fingerprints_protected"], false, "SIP is not encrypted here");
+            assert!(value["received"]["packets"].as_u64().unwrap() > 20, "{value:#}");
+        }
+    }
+}
+
+#[test]
 fn each_call_has_a_recording_that_begins_at_the_answer() {
     let folder = tempfile::tempdir().unwrap();
     let heard = folder.path().join("heard.wav");

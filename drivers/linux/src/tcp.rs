@@ -280,7 +280,12 @@ impl<F: Framer> Streams<F> {
             return;
         }
         let Some(slot) = self.slots.get_mut(index as usize) else { return };
-        let Some(stream) = slot.stream.take() else { return };
+        let Some(mut stream) = slot.stream.take() else { return };
+        // The end of the layer's protocol, such as close_notify, as far as the socket takes it at once.
+        stream.connection.fail(why);
+        let written = stream.flush(stream.connection.since());
+        self.counters.stream_bytes_out.add(written.bytes as u64);
+        self.unwritten = self.unwritten + written.waits - written.waited;
         slot.uses += 1;
         if slot.uses <= USES_MAX {
             self.free.push(index);

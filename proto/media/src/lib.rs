@@ -1,9 +1,10 @@
 //! Media of one call: RTP, RTCP, jitter buffer, concealment, G.711, DTMF, STUN and call quality, combined
-//! with SRTP and ZRTP into one [`MediaSession`], and a buffer between a call and a sound card ([`headset`]).
+//! with SRTP, ZRTP and DTLS into one [`MediaSession`], and a buffer between a call and a sound card ([`headset`]).
 //!
 //! Does: everything about one audio stream; time, randomness, packets and blocks of samples are arguments.
 //!
-//! Does not: parse SDP (`ringway-sdp`), implement SRTP or ZRTP (`ringway-srtp`, `ringway-zrtp`), handle SIP,
+//! Does not: parse SDP (`ringway-sdp`), implement SRTP, ZRTP or DTLS (`ringway-srtp`, `ringway-zrtp`,
+//! `ringway-dtls` behind [`dtls`]), handle SIP,
 //! open a socket or drive a sound card.
 //!
 //! Start reading at [`MediaSession`]; signalling gives it a [`ringway_sdp::MediaParams`].
@@ -14,6 +15,7 @@
 extern crate alloc;
 
 pub mod concealment;
+pub mod dtls;
 pub mod dtmf;
 pub mod g711;
 pub mod headset;

@@ -9,6 +9,7 @@
 mod config;
 mod control;
 mod datagram;
+mod dtls_state;
 mod event;
 mod latch;
 mod port_probe;
@@ -33,11 +34,12 @@ use control::Control;
 use core::fmt;
 use core::net::SocketAddr;
 use core::time::Duration;
+use dtls_state::DtlsState;
 use latch::Latch;
 use port_probe::PortProbe;
 use receive::Incoming;
 use ringway_sansio::{Entropy, Flow, Instant, ListenerId, Rng, Seed};
-use ringway_sdp::{Direction, MediaParams, Protection};
+use ringway_sdp::{Direction, KeyManagement, MediaParams, Protection};
 use ringway_zrtp::{SasCheck, Zrtp};
 use send::Outgoing;
 use srtp_state::{KeyChange, SendError, SrtpState};
@@ -53,6 +55,8 @@ pub struct MediaSession {
     params: Option<MediaParams>,
     is_closed: bool,
     srtp: SrtpState,
+    /// Keys of RTCP from a DTLS association of its own; `None`: RTCP has those of RTP.
+    control_srtp: Option<SrtpState>,
     /// `None` before the first parameters.
     latch: Option<Latch>,
     outgoing: Outgoing,
@@ -64,6 +68,9 @@ pub struct MediaSession {
     zrtp: Option<Deferred<Zrtp>>,
     /// Source address of ZRTP before any packet was authenticated.
     zrtp_from: Option<SocketAddr>,
+    dtls: Option<DtlsState>,
+    /// Time of the last parameters.
+    agreed_at: Instant,
     port_probe: PortProbe,
     rng: Rng,
     events: VecDeque<MediaEvent>,
@@ -98,6 +105,7 @@ impl MediaSession {
             params: None,
             is_closed: false,
             srtp: SrtpState::None,
+            control_srtp: None,
             latch: None,
             outgoing: Outgoing::new(config.limits.digits_max, &mut entropy, now),
             incoming: Incoming::new(config.limits.buffer.clone()),
@@ -106,6 +114,8 @@ impl MediaSession {
             stun,
             zrtp,
             zrtp_from: None,
+            dtls: config.dtls.clone().map(DtlsState::new),
+            agreed_at: now,
             port_probe: PortProbe::new(config.port_row),
             rng: Rng::new(&seed.part(3)),
             events: VecDeque::with_capacity(config.limits.events_max),
@@ -137,7 +147,8 @@ impl MediaSession {
             Some(_) => {}
             None => self.latch = Some(Latch::new(remote)),
         }
-        self.set_protection(now, &params.protection);
+        self.agreed_at = now;
+        self.set_protection(now, &params);
         if has_moved {
             // It may be another endpoint: the old one must neither be played any longer nor attract our
             // packets again.
@@ -277,8 +288,14 @@ impl MediaSession {
         }
     }
 
-    fn set_protection(&mut self, now: Instant, protection: &Protection) {
-        match protection {
+    fn set_protection(&mut self, now: Instant, params: &MediaParams) {
+        if !matches!(params.protection, Protection::Dtls { .. }) {
+            self.control_srtp = None;
+            if let Some(dtls) = &mut self.dtls {
+                dtls.stop();
+            }
+        }
+        match &params.protection {
             Protection::None => {
                 if self.srtp.security().is_some() {
                     self.emit(MediaEvent::Unprotected);
@@ -287,12 +304,16 @@ impl MediaSession {
             }
             Protection::Sdes { suite, send, receive } => {
                 match self.srtp.set_sdes(now, *suite, (send, receive), self.config.srtp) {
-                    Ok(KeyChange::Changed) => self.emit(MediaEvent::Secured { suite: *suite, sas: None }),
+                    Ok(KeyChange::Changed) => {
+                        let key_management = KeyManagement::Sdes;
+                        self.emit(MediaEvent::Secured { suite: *suite, key_management, sas: None });
+                    }
                     Ok(KeyChange::Unchanged) => {}
                     Err(failure) => self.emit(MediaEvent::SecurityFailed(failure)),
                 }
             }
             Protection::Zrtp { peer_hello_hash } => self.set_zrtp(now, *peer_hello_hash),
+            Protection::Dtls { .. } => self.set_dtls(now, params),
         }
     }
 
@@ -375,6 +396,8 @@ fn ip_header_bytes(address: SocketAddr) -> u32 {
     if address.is_ipv6() { 48 } else { 28 }
 }
 
+#[cfg(test)]
+mod dtls_tests;
 #[cfg(test)]
 mod rekey_tests;
 #[cfg(test)]

@@ -110,7 +110,7 @@ pub enum PhoneEvent {
         /// The protection.
         protection: Protection,
     },
-    /// ZRTP is running; the protection stays as it is until [`PhoneEvent::Secured`].
+    /// ZRTP or DTLS is running; the protection stays as it is until [`PhoneEvent::Secured`].
     Securing {
         /// In which call.
         call: CallNumber,

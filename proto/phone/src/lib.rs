@@ -33,6 +33,7 @@ pub use config::{IncomingPolicy, PhoneConfig, PhoneLimits, StunServer, TransferP
 pub use event::{
     CallNumber, Hold, Levels, MediaReport, NetworkFacts, PhoneEvent, Side, SipMessage, TransferStep,
 };
+pub use phone::PhoneError;
 pub use phone::{Phone, PhoneCounters};
 pub use protection::{Protection, SasStatus, Signalling, SrtpPolicy, UnknownSrtpPolicy};
 pub use ringway_agent::{Abilities, MessageDirection};

@@ -9,13 +9,14 @@ use crate::{
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 use core::net::SocketAddr;
 use core::time::Duration;
 use ringway_agent::{CallId, CallState, Role};
 use ringway_media::MediaSession;
 use ringway_media::session::{MediaEvent, SessionConfig, ZrtpSettings};
 use ringway_sansio::{Context, Entropy, Seed};
-use ringway_sdp::{CryptoSuite, LocalMedia, SecurityPolicy};
+use ringway_sdp::{CryptoSuite, Fingerprint, LocalMedia, SecurityPolicy};
 use ringway_zrtp::{ZidCache, ZrtpConfig};
 
 impl Phone {
@@ -75,9 +76,10 @@ impl Phone {
     fn on_session_event(&mut self, cx: &mut Context<'_, Action>, number: CallNumber, event: MediaEvent) {
         match event {
             MediaEvent::Digit(digit) => cx.emit(PhoneEvent::Digit { call: number, digit }),
-            MediaEvent::Secured { suite, sas } => {
+            MediaEvent::Secured { suite, key_management, sas } => {
                 let signalling = self.signalling_of(number);
-                self.set_protection(cx, number, Protection::new(suite, sas, signalling));
+                let protection = Protection::new(suite, key_management, sas, signalling);
+                self.set_protection(cx, number, protection);
             }
             MediaEvent::Unprotected => self.set_protection(cx, number, Protection::None),
             MediaEvent::SecurityFailed(failure) => self.fail_security(cx, number, failure.to_string()),
@@ -142,10 +144,12 @@ impl Phone {
         let seed = Seed::from_bytes(self.entropy.bytes());
         let settings = || self.config.zrtp.clone().unwrap_or_else(|| one_time_zrtp(&seed));
         let zrtp = self.config.srtp.uses_zrtp().then(settings);
-        let config = SessionConfig { stun_server: self.stun, zrtp, ..self.config.session.clone() };
+        let template = self.config.session.clone();
+        let dtls = template.dtls.filter(|_| self.config.srtp.uses_dtls());
+        let config = SessionConfig { stun_server: self.stun, zrtp, dtls, ..self.config.session.clone() };
         let session = Box::new(MediaSession::new(config, seed.part(SESSION), cx.now));
         let role = self.call(number).map_or(Role::Caller, Call::role);
-        let policy = self.policy(role, session.zrtp_hello_hash());
+        let policy = self.policy(role, session.zrtp_hello_hash(), session.dtls_fingerprint());
         if let Some(call) = self.call_mut(number) {
             call.media = Media::Open;
             call.policy = policy;
@@ -299,7 +303,12 @@ impl Phone {
     }
 
     /// Required protection, as SDP negotiates it.
-    fn policy(&self, role: Role, hello_hash: Option<[u8; 32]>) -> SecurityPolicy {
+    fn policy(
+        &self,
+        role: Role,
+        hello_hash: Option<[u8; 32]>,
+        fingerprint: Option<Fingerprint>,
+    ) -> SecurityPolicy {
         let suites = match (self.config.suites.as_slice(), role) {
             ([], Role::Caller) => CryptoSuite::OFFERED.to_vec(),
             ([], Role::Callee) => CryptoSuite::ALL.to_vec(),
@@ -308,11 +317,18 @@ impl Phone {
         match (self.config.srtp, hello_hash) {
             (SrtpPolicy::None, _) => SecurityPolicy::None,
             (SrtpPolicy::Sdes, _) => SecurityPolicy::Sdes { suites },
-            (SrtpPolicy::Best, hello_hash) => SecurityPolicy::Opportunistic { suites, hello_hash },
+            (SrtpPolicy::Best, hello_hash) => {
+                SecurityPolicy::Opportunistic { suites, hello_hash, fingerprint }
+            }
             // A session with this policy always has a Hello.
             (SrtpPolicy::Zrtp, hello_hash) => {
                 SecurityPolicy::Zrtp { hello_hash: hello_hash.unwrap_or_default() }
             }
+            (SrtpPolicy::Dtls, _) => match fingerprint {
+                Some(fingerprint) => SecurityPolicy::Dtls { fingerprint },
+                // A phone with this policy has a certificate. Without a suite no offer is accepted.
+                None => SecurityPolicy::Sdes { suites: Vec::new() },
+            },
         }
     }
 }

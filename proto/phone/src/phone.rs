@@ -2,7 +2,8 @@
 
 use crate::call::{History, Mapping, Media};
 use crate::{
-    Action, Call, CallEnd, CallNumber, PastCall, Phase, PhoneConfig, PhoneEvent, StunServer, TransferPolicy,
+    Action, Call, CallEnd, CallNumber, PastCall, Phase, PhoneConfig, PhoneEvent, SrtpPolicy, StunServer,
+    TransferPolicy,
 };
 use alloc::format;
 use alloc::vec::Vec;
@@ -30,6 +31,17 @@ pub struct Phone {
     pub(crate) counters: PhoneCounters,
 }
 
+/// Reason why a phone cannot be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PhoneError {
+    /// The account is not usable.
+    #[error(transparent)]
+    Account(#[from] BadAccount),
+    /// DTLS-SRTP is required, but there is no certificate.
+    #[error("DTLS-SRTP is not part of this build; use best, sdes or zrtp")]
+    NoDtls,
+}
+
 /// Counters of a phone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PhoneCounters {
@@ -43,7 +55,13 @@ pub struct PhoneCounters {
 
 impl Phone {
     /// A phone that is not registered yet: see [`Phone::start`]. `seed` is its only source of randomness.
-    pub fn new(mut config: PhoneConfig, seed: &Seed, now: Instant) -> Result<Self, BadAccount> {
+    ///
+    /// # Errors
+    /// The account is not usable, or DTLS-SRTP is required and the build does not have it.
+    pub fn new(mut config: PhoneConfig, seed: &Seed, now: Instant) -> Result<Self, PhoneError> {
+        if config.srtp == SrtpPolicy::Dtls && config.session.dtls.is_none() {
+            return Err(PhoneError::NoDtls);
+        }
         // A phone that rejects transfers has no room for a call that replaces another.
         config.agent.takes_replaces = config.transfers == TransferPolicy::Ask;
         let agent = UserAgent::new(config.agent.clone(), seed.part(AGENT), now)?;

@@ -4,7 +4,7 @@ use alloc::string::String;
 use core::fmt;
 use core::str::FromStr;
 use ringway_media::session::Sas;
-use ringway_sdp::CryptoSuite;
+use ringway_sdp::{CryptoSuite, KeyManagement};
 use ringway_zrtp::Continuity;
 
 /// Protection of a call's sound that is in force.
@@ -18,6 +18,14 @@ pub enum Protection {
         /// Crypto suite of both directions.
         suite: CryptoSuite,
         /// Protection of the keys.
+        signalling: Signalling,
+    },
+    /// SRTP with keys from a DTLS handshake (RFC 5764). The fingerprints in the SDP prove the certificates: who can change
+    /// SIP on its way can be in between.
+    Dtls {
+        /// Crypto suite of both directions.
+        suite: CryptoSuite,
+        /// Protection of the fingerprints.
         signalling: Signalling,
     },
     /// SRTP with keys that the two phones agreed on (RFC 6189).
@@ -56,10 +64,18 @@ pub enum SasStatus {
 }
 
 impl Protection {
-    /// Protection with the keys of a media session; `sas` is `None` with keys from the SDP.
-    pub fn new(suite: CryptoSuite, sas: Option<Sas>, signalling: Signalling) -> Self {
+    /// Protection with the keys of a media session; `sas` is that of ZRTP.
+    pub fn new(
+        suite: CryptoSuite,
+        key_management: KeyManagement,
+        sas: Option<Sas>,
+        signalling: Signalling,
+    ) -> Self {
         let Some(Sas { text, is_verified, continuity, .. }) = sas else {
-            return Self::Sdes { suite, signalling };
+            return match key_management {
+                KeyManagement::Dtls => Self::Dtls { suite, signalling },
+                KeyManagement::Sdes | KeyManagement::Zrtp => Self::Sdes { suite, signalling },
+            };
         };
         let status = match (continuity, is_verified) {
             (Continuity::Broken, _) => SasStatus::Broken,
@@ -76,7 +92,9 @@ impl Protection {
             Self::None => 0,
             Self::Sdes { signalling: Signalling::Open, .. } => 1,
             Self::Sdes { signalling: Signalling::TlsToServer, .. } => 2,
-            Self::Zrtp { .. } => 3,
+            Self::Dtls { signalling: Signalling::Open, .. } => 3,
+            Self::Dtls { signalling: Signalling::TlsToServer, .. } => 4,
+            Self::Zrtp { .. } => 5,
         }
     }
 
@@ -84,7 +102,7 @@ impl Protection {
     pub const fn suite(&self) -> Option<CryptoSuite> {
         match self {
             Self::None => None,
-            Self::Sdes { suite, .. } | Self::Zrtp { suite, .. } => Some(*suite),
+            Self::Sdes { suite, .. } | Self::Dtls { suite, .. } | Self::Zrtp { suite, .. } => Some(*suite),
         }
     }
 }
@@ -100,6 +118,16 @@ impl fmt::Display for Protection {
                 f,
                 "SRTP {} with keys that went over TLS to the server: the servers can read them, and so can the path \
                  behind ours where it has no TLS",
+                suite.name()
+            ),
+            Self::Dtls { suite, signalling: Signalling::Open } => write!(
+                f,
+                "SRTP {} by DTLS, with fingerprints that SIP carried unprotected (weak against somebody in between)",
+                suite.name()
+            ),
+            Self::Dtls { suite, signalling: Signalling::TlsToServer } => write!(
+                f,
+                "SRTP {} by DTLS, with fingerprints that came over TLS: the servers can be in between, nobody else",
                 suite.name()
             ),
             Self::Zrtp { suite, sas, status } => {
@@ -134,11 +162,13 @@ pub enum SrtpPolicy {
     Sdes,
     /// SRTP with keys by ZRTP, or no call.
     Zrtp,
+    /// SRTP with keys by DTLS, or no call; needs [`SessionConfig::dtls`](ringway_media::session::SessionConfig::dtls).
+    Dtls,
 }
 
 impl SrtpPolicy {
     /// All policies.
-    pub const ALL: [Self; 4] = [Self::Best, Self::None, Self::Sdes, Self::Zrtp];
+    pub const ALL: [Self; 5] = [Self::Best, Self::None, Self::Sdes, Self::Zrtp, Self::Dtls];
 
     /// The name in options and configuration files.
     pub const fn name(self) -> &'static str {
@@ -147,6 +177,7 @@ impl SrtpPolicy {
             Self::None => "none",
             Self::Sdes => "sdes",
             Self::Zrtp => "zrtp",
+            Self::Dtls => "dtls",
         }
     }
 
@@ -154,11 +185,16 @@ impl SrtpPolicy {
     pub const fn uses_zrtp(self) -> bool {
         matches!(self, Self::Best | Self::Zrtp)
     }
+
+    /// True when calls with this policy may run DTLS.
+    pub const fn uses_dtls(self) -> bool {
+        matches!(self, Self::Best | Self::Dtls)
+    }
 }
 
 /// The error of parsing an [`SrtpPolicy`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("give best, sdes, zrtp or none")]
+#[error("give best, sdes, zrtp, dtls or none")]
 pub struct UnknownSrtpPolicy;
 
 impl FromStr for SrtpPolicy {

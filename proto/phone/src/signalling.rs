@@ -168,7 +168,7 @@ impl Phone {
         call.phase = Phase::Talking(cx.now);
         call.talking_since = Some(cx.now);
         let codec = params.codec.name().into();
-        let is_securing = matches!(params.protection, Protection::Zrtp { .. });
+        let is_securing = matches!(params.protection, Protection::Zrtp { .. } | Protection::Dtls { .. });
         call.is_securing = is_securing;
         // The source of the INVITE may be forged, and its SDP may name a victim: only the ACK shows that the caller has our 200.
         let is_confirmed =

@@ -43,13 +43,14 @@ impl OfferAnswer {
             return Err(Refused::Mismatch(Mismatch::Profile));
         }
         let remote = remote(answer, section, self.local.rtp).ok_or(Refused::Address)?;
-        let protection = pending.offered.answered_by(&self.local.policy, section, self.before())?;
+        let protection = pending.offered.answered_by(&self.local.policy, answer, section, self.before())?;
         // We send with the payload types of the answer and receive with those of our offer (RFC 3264 §5.1).
         let theirs = Formats::of(section).limited_to(&self.local.codecs, self.local.telephone_event);
         let mut receive = pending.formats.clone();
         receive.codecs.retain(|(_, codec)| theirs.codecs.iter().any(|(_, other)| other == codec));
         receive.telephone_event = receive.telephone_event.filter(|_| theirs.telephone_event.is_some());
-        let rtcp_mux = self.local.rtcp_mux && section.has_rtcp_mux() && theirs.allow_rtcp_mux();
+        let offered_mux = self.local.rtcp_mux || pending.offered.is_dtls;
+        let rtcp_mux = offered_mux && section.has_rtcp_mux() && theirs.allow_rtcp_mux();
         let direction = answer.direction_of(section).reversed().and(pending.direction);
         let direction = direction.and(allowed_towards(remote));
         params(

@@ -1,5 +1,6 @@
 //! Answers to the peer's offers (RFC 3264 §6).
 
+use crate::dtls;
 use crate::formats::Formats;
 use crate::offer::crypto_attribute;
 use crate::protect::{ChosenProtection, choose, zrtp_attribute};
@@ -54,7 +55,9 @@ impl OfferAnswer {
         let direction = offer.direction_of(section).reversed().and(wanted);
         let direction = direction.and(allowed_towards(candidate.remote));
         let (protection, line) = self.own_protection(candidate.chosen)?;
-        let rtcp_mux = self.local.rtcp_mux && section.has_rtcp_mux() && candidate.formats.allow_rtcp_mux();
+        // The DTLS association of RTP serves RTCP too; no second one is made (RFC 5764 §4.1.1 permits both).
+        let may_mux = self.local.rtcp_mux || matches!(protection, Protection::Dtls { .. });
+        let rtcp_mux = may_mux && section.has_rtcp_mux() && candidate.formats.allow_rtcp_mux();
         let ptime_ms = ptime_ms(section, self.local.ptime_ms);
         let receive = candidate.formats.clone();
         let params =
@@ -67,8 +70,16 @@ impl OfferAnswer {
         let mut own = self.own_section(&candidate.formats, ptime_ms, rtcp_mux);
         own.protocol.clone_from(&section.protocol);
         own.attributes.extend(line);
-        if let Protection::Zrtp { .. } = &params.protection {
-            own.attributes.extend(self.local.policy.hello_hash().map(zrtp_attribute));
+        match &params.protection {
+            Protection::Zrtp { .. } => {
+                own.attributes.extend(self.local.policy.hello_hash().map(zrtp_attribute));
+            }
+            Protection::Dtls { role, .. } => {
+                let fingerprint = self.local.policy.fingerprint();
+                own.attributes
+                    .extend(fingerprint.into_iter().flat_map(|own| dtls::attributes(own, Some(*role))));
+            }
+            Protection::None | Protection::Sdes { .. } => {}
         }
         own.attributes.push(Attribute::flag(direction.name()));
         let mut description = self.description();
@@ -129,6 +140,9 @@ impl OfferAnswer {
             ChosenProtection::Nothing => return Ok((Protection::None, None)),
             ChosenProtection::Zrtp { peer_hello_hash } => {
                 return Ok((Protection::Zrtp { peer_hello_hash }, None));
+            }
+            ChosenProtection::Dtls { role, fingerprints } => {
+                return Ok((Protection::Dtls { role, fingerprints }, None));
             }
             ChosenProtection::Sdes(line) => line,
         };

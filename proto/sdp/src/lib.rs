@@ -1,11 +1,11 @@
-//! SDP (RFC 8866) and offer/answer (RFC 3264) for one audio stream, with the keys that SDP carries: `a=crypto` (RFC 4568)
-//! and `a=zrtp-hash` (RFC 6189 §8).
+//! SDP (RFC 8866) and offer/answer (RFC 3264) for one audio stream, with what SDP carries for its keys: `a=crypto` (RFC
+//! 4568), `a=zrtp-hash` (RFC 6189 §8), `a=fingerprint` and `a=setup` (RFC 5763).
 //!
 //! Does: parses descriptions of untrusted peers within [`Limits`]; negotiates one audio stream with G.711, telephone events,
 //! direction and protection. The result is a [`MediaParams`], the one value that signalling hands to media.
 //!
-//! Does not: encrypt anything or negotiate ZRTP keys (crates `ringway-srtp` and `ringway-zrtp`), handle SIP,
-//! or accept video, DTLS-SRTP and ICE.
+//! Does not: encrypt anything or agree on keys by ZRTP or DTLS (crates `ringway-srtp`, `ringway-zrtp` and
+//! `ringway-dtls`), handle SIP, or accept video and ICE.
 //!
 //! Start reading at [`OfferAnswer`]; it parses a [`SessionDescription`] and returns [`MediaParams`].
 //!
@@ -48,6 +48,7 @@ mod codec;
 mod connection;
 mod crypto_suite;
 mod description;
+mod dtls;
 mod formats;
 mod limits;
 mod malformed;
@@ -66,6 +67,8 @@ mod text;
 mod write;
 
 #[cfg(test)]
+mod dtls_tests;
+#[cfg(test)]
 mod phones_tests;
 #[cfg(test)]
 mod protect_tests;
@@ -75,6 +78,7 @@ pub use codec::{Codec, Direction};
 pub use connection::Connection;
 pub use crypto_suite::CryptoSuite;
 pub use description::{Origin, SessionDescription};
+pub use dtls::{DtlsRole, Fingerprint, FingerprintHash};
 pub use limits::Limits;
 pub use malformed::{Fault, Malformed};
 pub use master_key::{MKI_BYTES_MAX, MasterKey, SRTP_PACKETS_MAX};

@@ -1,12 +1,13 @@
 //! Offers (RFC 3264 §5, §8), and the parts that our offers and answers have in common.
 
+use crate::dtls;
 use crate::formats::{Formats, taken_by, telephone_event_type};
 use crate::offer_answer::PendingOffer;
 use crate::protect::{OfferedProtection, zrtp_attribute};
 use crate::sdes::CryptoLine;
 use crate::{
-    Attribute, Codec, CryptoSuite, Direction, MediaDescription, OfferAnswer, Profile, Protection,
-    SecurityPolicy,
+    Attribute, Codec, CryptoSuite, Direction, Fingerprint, KeyManagement, MediaDescription, OfferAnswer,
+    Profile, Protection, SecurityPolicy,
 };
 use alloc::format;
 use alloc::string::String;
@@ -16,12 +17,16 @@ impl OfferAnswer {
     /// Makes the first or a further offer of a call. It replaces an offer that is still pending.
     pub fn offer(&mut self, direction: Direction) -> Vec<u8> {
         let formats = self.own_formats();
-        let lines = self.own_lines();
-        let offered = OfferedProtection { lines, profile: self.profile };
-        let mut section = self.own_section(&formats, self.local.ptime_ms, self.local.rtcp_mux);
+        let fingerprint = self.offered_fingerprint();
+        let is_dtls = fingerprint.is_some();
+        let lines = if is_dtls { Vec::new() } else { self.own_lines() };
+        let offered = OfferedProtection { lines, profile: self.profile, is_dtls };
+        let rtcp_mux = self.local.rtcp_mux || is_dtls;
+        let mut section = self.own_section(&formats, self.local.ptime_ms, rtcp_mux);
+        section.attributes.extend(fingerprint.iter().flat_map(|own| dtls::attributes(own, None)));
         section.attributes.extend(offered.lines.iter().filter_map(crypto_attribute));
         // ZRTP starts in plain RTP (RFC 6189 §8).
-        let hello_hash = self.local.policy.hello_hash().filter(|_| !self.profile.is_secure());
+        let hello_hash = self.local.policy.hello_hash().filter(|_| !self.profile.is_secure() && !is_dtls);
         section.attributes.extend(hello_hash.map(zrtp_attribute));
         section.attributes.push(Attribute::flag(direction.name()));
         let published = (self.version, self.sent.clone());
@@ -45,7 +50,10 @@ impl OfferAnswer {
     pub fn offer_as_savp(&mut self, direction: Direction) -> Option<Vec<u8>> {
         let has_optional_suites = match &self.local.policy {
             SecurityPolicy::Opportunistic { suites, .. } => !suites.is_empty(),
-            SecurityPolicy::None | SecurityPolicy::Sdes { .. } | SecurityPolicy::Zrtp { .. } => false,
+            SecurityPolicy::None
+            | SecurityPolicy::Sdes { .. }
+            | SecurityPolicy::Zrtp { .. }
+            | SecurityPolicy::Dtls { .. } => false,
         };
         if !has_optional_suites || self.agreed().is_some() || self.profile.is_secure() {
             return None;
@@ -79,6 +87,14 @@ impl OfferAnswer {
         }
     }
 
+    /// Our fingerprint, if the offer is for DTLS-SRTP: by policy, or because the call has it. The role is offered as
+    /// `actpass` again; the peer keeps its own, or makes a new association (RFC 5763 §6.6).
+    fn offered_fingerprint(&self) -> Option<Fingerprint> {
+        let is_required = matches!(self.local.policy, SecurityPolicy::Dtls { .. });
+        let is_in_use = self.before().key_management == Some(KeyManagement::Dtls);
+        self.local.policy.fingerprint().filter(|_| is_required || is_in_use).cloned()
+    }
+
     fn own_formats(&self) -> Formats {
         let codecs = &self.local.codecs;
         let codecs: Vec<(u8, Codec)> =
@@ -92,7 +108,7 @@ impl OfferAnswer {
     fn own_lines(&mut self) -> Vec<CryptoLine> {
         let in_use = match self.agreed().map(|agreed| &agreed.protection) {
             Some(Protection::Sdes { suite, .. }) => Some(*suite),
-            Some(Protection::None | Protection::Zrtp { .. }) | None => None,
+            Some(Protection::None | Protection::Zrtp { .. } | Protection::Dtls { .. }) | None => None,
         };
         let mut suites: Vec<CryptoSuite> = self.local.policy.suites().to_vec();
         suites.sort_by_key(|suite| Some(*suite) != in_use);

@@ -103,6 +103,7 @@ impl OfferAnswer {
         let is_plain = !username.is_empty() && username.bytes().all(|byte| byte.is_ascii_graphic());
         let profile = match local.policy {
             SecurityPolicy::Sdes { .. } => Profile::Savp,
+            SecurityPolicy::Dtls { .. } => Profile::DtlsSavp,
             SecurityPolicy::Opportunistic { .. } | SecurityPolicy::None | SecurityPolicy::Zrtp { .. } => {
                 Profile::Avp
             }
@@ -188,6 +189,10 @@ impl OfferAnswer {
         PriorProtection {
             is_agreed: self.agreed.is_some(),
             key_management: self.agreed.as_ref().and_then(MediaParams::key_management),
+            dtls_role: match self.agreed.as_ref().map(|agreed| &agreed.protection) {
+                Some(Protection::Dtls { role, .. }) => Some(*role),
+                Some(Protection::None | Protection::Sdes { .. } | Protection::Zrtp { .. }) | None => None,
+            },
             downgrade: self.downgrade,
         }
     }

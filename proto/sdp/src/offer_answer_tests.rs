@@ -21,7 +21,7 @@ pub(crate) fn phone(number: u8, policy: SecurityPolicy) -> OfferAnswer {
 }
 
 pub(crate) fn opportunistic() -> SecurityPolicy {
-    SecurityPolicy::Opportunistic { suites: CryptoSuite::ALL.to_vec(), hello_hash: None }
+    SecurityPolicy::Opportunistic { suites: CryptoSuite::ALL.to_vec(), hello_hash: None, fingerprint: None }
 }
 
 pub(crate) fn sdes() -> SecurityPolicy {

@@ -1,6 +1,6 @@
 //! Negotiated media parameters.
 
-use crate::{Codec, CryptoSuite, Direction, MasterKey};
+use crate::{Codec, CryptoSuite, Direction, DtlsRole, Fingerprint, MasterKey};
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::SocketAddr;
@@ -48,9 +48,11 @@ pub enum KeyManagement {
     Sdes,
     /// Key agreement in the media path (RFC 6189).
     Zrtp,
+    /// DTLS handshake in the media path (RFC 5764); the certificates are proved by the SDP.
+    Dtls,
 }
 
-/// Negotiated protection of a stream, with the input of SRTP or ZRTP.
+/// Negotiated protection of a stream, with the input of SRTP, ZRTP or DTLS.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Protection {
     /// Unencrypted RTP.
@@ -69,6 +71,13 @@ pub enum Protection {
         /// Hash of the peer's Hello from its SDP (RFC 6189 §8).
         peer_hello_hash: Option<[u8; 32]>,
     },
+    /// SRTP with keys from a DTLS handshake.
+    Dtls {
+        /// Our role in the handshake.
+        role: DtlsRole,
+        /// Fingerprints from the peer's SDP, at least one; its certificate must have one of them.
+        fingerprints: Vec<Fingerprint>,
+    },
 }
 
 impl Protection {
@@ -78,6 +87,7 @@ impl Protection {
             Self::None => None,
             Self::Sdes { .. } => Some(KeyManagement::Sdes),
             Self::Zrtp { .. } => Some(KeyManagement::Zrtp),
+            Self::Dtls { .. } => Some(KeyManagement::Dtls),
         }
     }
 }
@@ -88,6 +98,7 @@ impl fmt::Debug for Protection {
             Self::None => f.write_str("None"),
             Self::Sdes { suite, .. } => write!(f, "Sdes({})", suite.name()),
             Self::Zrtp { .. } => f.write_str("Zrtp"),
+            Self::Dtls { role, .. } => write!(f, "Dtls({})", role.name()),
         }
     }
 }

@@ -3,8 +3,9 @@
 //! Tested: baresip 1.0 (optional SRTP, SRTP, DTLS), linphone 5.1 (plain, SDES, ZRTP, DTLS), and a phone that
 //! requests 30 ms packets. Not tested here: their handling of our answers, which the interop tests check.
 
+use crate::dtls_tests::own_fingerprint;
 use crate::offer_answer::tests::{opportunistic, phone, sdes, zrtp};
-use crate::{Codec, CryptoSuite, Direction, MediaParams, Protection, Refused, SecurityPolicy};
+use crate::{Codec, CryptoSuite, Direction, DtlsRole, MediaParams, Protection, Refused, SecurityPolicy};
 use alloc::string::String;
 
 #[test]
@@ -30,12 +31,29 @@ fn baresip_with_rtp_savp_is_protected_or_rejected() {
 }
 
 #[test]
-fn dtls_is_rejected_with_its_own_reason() {
-    for policy in [opportunistic(), sdes(), zrtp(), SecurityPolicy::None] {
-        for offer in [BARESIP_DTLS, LINPHONE_DTLS] {
-            let refused = refused(offer, policy.clone());
+fn dtls_is_answered_where_it_is_enabled_and_rejected_with_its_own_reason_elsewhere() {
+    let best = SecurityPolicy::Opportunistic {
+        suites: CryptoSuite::ALL.to_vec(),
+        hello_hash: Some([0xab; 32]),
+        fingerprint: Some(own_fingerprint()),
+    };
+    for (offer, profile, octet) in
+        [(BARESIP_DTLS, "UDP/TLS/RTP/SAVPF", 0xf6), (LINPHONE_DTLS, "UDP/TLS/RTP/SAVP", 0x08)]
+    {
+        for policy in [best.clone(), SecurityPolicy::Dtls { fingerprint: own_fingerprint() }] {
+            let (answer, params) = answered(offer, policy);
+            assert!(answer.contains(&alloc::format!("m=audio 7078 {profile} ")), "{answer}");
+            assert!(answer.contains("a=fingerprint:sha-256 00:01:02:"), "{answer}");
+            assert!(answer.contains("a=setup:active\r\n") && !answer.contains("a=crypto"), "{answer}");
+            let Protection::Dtls { role, fingerprints } = params.protection else { panic!("no DTLS") };
+            assert_eq!((role, fingerprints.len()), (DtlsRole::Active, 1));
+            assert_eq!(fingerprints[0].digest()[0], octet);
+        }
+        for policy in [opportunistic(), sdes(), zrtp()] {
+            let refused = refused(offer, policy);
             assert_eq!((refused, refused.status()), (Refused::Dtls, 488));
         }
+        assert_eq!(refused(offer, SecurityPolicy::None), Refused::ProtectionUnwanted);
     }
     let savp = LINPHONE_DTLS.replace("UDP/TLS/RTP/SAVP", "RTP/SAVP");
     assert_eq!(refused(&savp, sdes()), Refused::Dtls, "a fingerprint and no key");
@@ -70,8 +88,11 @@ fn linphones_zrtp_hash_is_used_if_zrtp_is_enabled() {
     assert!(answer.contains("a=zrtp-hash:1.10 abababab"), "{answer}");
     let Protection::Zrtp { peer_hello_hash: Some(hash) } = params.protection else { panic!("{params:?}") };
     assert_eq!((hash[0], hash[31]), (0x50, 0x36));
-    let policy =
-        SecurityPolicy::Opportunistic { suites: CryptoSuite::ALL.to_vec(), hello_hash: Some([0xab; 32]) };
+    let policy = SecurityPolicy::Opportunistic {
+        suites: CryptoSuite::ALL.to_vec(),
+        hello_hash: Some([0xab; 32]),
+        fingerprint: None,
+    };
     assert!(matches!(answered(LINPHONE_ZRTP, policy).1.protection, Protection::Zrtp { .. }));
     assert_eq!(answered(LINPHONE_ZRTP, opportunistic()).1.protection, Protection::None);
 }
@@ -92,6 +113,10 @@ fn every_truncation_and_flipped_bit_of_an_offer_or_an_answer_is_handled() {
         let mut bytes = offer.as_bytes().to_vec();
         for bit in 0..bytes.len() * 8 {
             bytes[bit / 8] ^= 1 << (bit % 8);
+            let mut one = phone(1, SecurityPolicy::Dtls { fingerprint: own_fingerprint() });
+            let _ = one.answer(&bytes, Direction::SendRecv);
+            one.offer(Direction::SendRecv);
+            let _ = one.accept_answer(&bytes);
             let mut one = phone(1, sdes());
             let _ = one.answer(&bytes, Direction::SendRecv);
             one.offer(Direction::SendRecv);

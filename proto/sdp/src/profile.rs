@@ -11,8 +11,7 @@ pub enum Profile {
     Savp,
     /// `RTP/SAVPF` (RFC 5124).
     Savpf,
-    /// `UDP/TLS/RTP/SAVP`: SRTP with keys from DTLS (RFC 5764). Recognised only to reject it with its own
-    /// reason.
+    /// `UDP/TLS/RTP/SAVP`: SRTP with keys from DTLS (RFC 5764).
     DtlsSavp,
     /// `UDP/TLS/RTP/SAVPF`.
     DtlsSavpf,

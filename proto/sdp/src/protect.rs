@@ -1,9 +1,10 @@
 //! Choice of the protection among the keys that an offer or an answer carries.
 
+use crate::dtls::{self, Setup};
 use crate::sdes::CryptoLine;
 use crate::{
-    Attribute, CryptoSuite, Downgrade, KeyManagement, MediaDescription, Mismatch, Profile, Protection,
-    Refused, SecurityPolicy, SessionDescription,
+    Attribute, CryptoSuite, Downgrade, DtlsRole, Fingerprint, KeyManagement, MediaDescription, Mismatch,
+    Profile, Protection, Refused, SecurityPolicy, SessionDescription,
 };
 use alloc::vec::Vec;
 
@@ -13,6 +14,7 @@ pub(crate) enum ChosenProtection {
     Nothing,
     Sdes(CryptoLine),
     Zrtp { peer_hello_hash: Option<[u8; 32]> },
+    Dtls { role: DtlsRole, fingerprints: Vec<Fingerprint> },
 }
 
 impl ChosenProtection {
@@ -21,6 +23,7 @@ impl ChosenProtection {
             Self::Nothing => None,
             Self::Sdes(_) => Some(KeyManagement::Sdes),
             Self::Zrtp { .. } => Some(KeyManagement::Zrtp),
+            Self::Dtls { .. } => Some(KeyManagement::Dtls),
         }
     }
 }
@@ -32,6 +35,8 @@ pub(crate) struct PriorProtection {
     pub(crate) is_agreed: bool,
     /// Key management in use.
     pub(crate) key_management: Option<KeyManagement>,
+    /// Our role in the DTLS association in use.
+    pub(crate) dtls_role: Option<DtlsRole>,
     /// Permission to continue without protection.
     pub(crate) downgrade: Downgrade,
 }
@@ -56,14 +61,11 @@ pub(crate) fn choose(
     section: &MediaDescription,
     before: PriorProtection,
 ) -> Result<ChosenProtection, Refused> {
-    if profile.is_dtls() {
-        return Err(Refused::Dtls);
-    }
     match by_policy(policy, profile, offer, section, before) {
         Ok(chosen) => before.check(chosen.key_management()).map(|()| chosen),
-        Err(Refused::Unprotected | Refused::Crypto | Refused::Dtls)
-            if !profile.is_secure() && before.is_agreed =>
-        {
+        Err(
+            Refused::Unprotected | Refused::Crypto | Refused::Dtls | Refused::Fingerprint | Refused::Setup,
+        ) if !profile.is_secure() && before.is_agreed => {
             // A call continues without the protection that its policy requires only if the user has permitted
             // it.
             before.check(None).map(|()| ChosenProtection::Nothing)
@@ -79,6 +81,8 @@ pub(crate) struct OfferedProtection {
     pub(crate) lines: Vec<CryptoLine>,
     /// Protocol of the section.
     pub(crate) profile: Profile,
+    /// True if our fingerprint was offered, and nothing else.
+    pub(crate) is_dtls: bool,
 }
 
 impl OfferedProtection {
@@ -86,9 +90,13 @@ impl OfferedProtection {
     pub(crate) fn answered_by(
         &self,
         policy: &SecurityPolicy,
+        answer: &SessionDescription,
         section: &MediaDescription,
         before: PriorProtection,
     ) -> Result<Protection, Refused> {
+        if self.is_dtls {
+            return answered_dtls(answer, section);
+        }
         let sdes = self.answered_line(section)?;
         let zrtp = match policy {
             SecurityPolicy::Zrtp { .. } => Some(Protection::Zrtp { peer_hello_hash: section.zrtp_hash() }),
@@ -97,11 +105,13 @@ impl OfferedProtection {
             }
             SecurityPolicy::Opportunistic { hello_hash: None, .. }
             | SecurityPolicy::None
-            | SecurityPolicy::Sdes { .. } => None,
+            | SecurityPolicy::Sdes { .. }
+            | SecurityPolicy::Dtls { .. } => None,
         };
         // RFC 4568 §5.1.3: an answerer with a key in its answer uses it, whatever else it supports.
-        let first = before.key_management.unwrap_or(KeyManagement::Sdes);
-        let protection = in_order(first, sdes, zrtp).unwrap_or(Protection::None);
+        let sdes = sdes.map(|sdes| (KeyManagement::Sdes, sdes));
+        let zrtp = zrtp.map(|zrtp| (KeyManagement::Zrtp, zrtp));
+        let protection = in_order(before.key_management, [sdes, zrtp, None]).unwrap_or(Protection::None);
         let after = protection.key_management();
         before.check(after)?;
         let must =
@@ -134,6 +144,20 @@ pub(crate) fn zrtp_attribute(hello_hash: &[u8; 32]) -> Attribute {
     Attribute::with("zrtp-hash", ["1.10 ", &base16ct::lower::encode_string(hello_hash)].concat())
 }
 
+/// The fingerprints and our role by the answer to our offer of DTLS-SRTP. An answer without them is refused: there
+/// would be no protection, or an unauthenticated one.
+fn answered_dtls(answer: &SessionDescription, section: &MediaDescription) -> Result<Protection, Refused> {
+    let fingerprints = dtls::fingerprints(answer, section);
+    match (fingerprints.is_empty(), dtls::has_fingerprint(answer, section)) {
+        (true, false) => return Err(Refused::Unprotected),
+        (true, true) => return Err(Refused::Fingerprint),
+        (false, _) => {}
+    }
+    let role = DtlsRole::answered(Setup::of(answer, section, Setup::Passive));
+    let role = role.ok_or(Refused::Mismatch(Mismatch::Setup))?;
+    Ok(Protection::Dtls { role, fingerprints })
+}
+
 /// The choice by policy alone, without the prior protection.
 fn by_policy(
     policy: &SecurityPolicy,
@@ -147,15 +171,26 @@ fn by_policy(
         SecurityPolicy::None => Ok(ChosenProtection::Nothing),
         SecurityPolicy::Zrtp { .. } if profile.is_secure() => Err(no_key(offer, section)),
         SecurityPolicy::Zrtp { .. } => Ok(ChosenProtection::Zrtp { peer_hello_hash: section.zrtp_hash() }),
+        SecurityPolicy::Sdes { .. } if profile.is_dtls() => Err(Refused::Dtls),
         SecurityPolicy::Sdes { suites } => {
             first_line(section, suites).map(ChosenProtection::Sdes).ok_or_else(|| no_key(offer, section))
         }
-        SecurityPolicy::Opportunistic { suites, hello_hash } => {
+        SecurityPolicy::Dtls { .. } => offered_dtls(profile, offer, section, before),
+        SecurityPolicy::Opportunistic { suites, hello_hash, fingerprint } => {
+            let dtls = offered_dtls(profile, offer, section, before);
+            let dtls = if fingerprint.is_some() { dtls } else { Err(Refused::Dtls) };
+            if profile.is_dtls() {
+                return dtls;
+            }
             let zrtp = hello_hash.and(section.zrtp_hash()).filter(|_| !profile.is_secure());
             let zrtp = zrtp.map(|hash| ChosenProtection::Zrtp { peer_hello_hash: Some(hash) });
             let sdes = first_line(section, suites).map(ChosenProtection::Sdes);
-            // RFC 6189 §8.2: one key negotiation, and that is ZRTP. Our answer then has no key.
-            match in_order(before.key_management.unwrap_or(KeyManagement::Zrtp), sdes, zrtp) {
+            // RFC 6189 §8.2: one key negotiation, and that is ZRTP. Our answer then has no key. Servers on the path
+            // can read the keys of SDES, but not those of DTLS.
+            let zrtp = zrtp.map(|zrtp| (KeyManagement::Zrtp, zrtp));
+            let dtls = dtls.ok().map(|dtls| (KeyManagement::Dtls, dtls));
+            let sdes = sdes.map(|sdes| (KeyManagement::Sdes, sdes));
+            match in_order(before.key_management, [zrtp, dtls, sdes]) {
                 Some(chosen) => Ok(chosen),
                 None if profile.is_secure() => Err(no_key(offer, section)),
                 None => Ok(ChosenProtection::Nothing),
@@ -164,12 +199,31 @@ fn by_policy(
     }
 }
 
-/// The key management `first`, if it is possible, else the other one.
-fn in_order<T>(first: KeyManagement, sdes: Option<T>, zrtp: Option<T>) -> Option<T> {
-    match first {
-        KeyManagement::Zrtp => zrtp.or(sdes),
-        KeyManagement::Sdes => sdes.or(zrtp),
+/// DTLS-SRTP as an offer has it. A fingerprint is used with the protocols of SRTP, also without `UDP/TLS` before them,
+/// which phones from before RFC 5764 omit; a fingerprint in an offer of unprotected RTP is ignored.
+fn offered_dtls(
+    profile: Profile,
+    offer: &SessionDescription,
+    section: &MediaDescription,
+    before: PriorProtection,
+) -> Result<ChosenProtection, Refused> {
+    if !profile.is_secure() || !dtls::has_fingerprint(offer, section) {
+        return Err(if profile.is_secure() { Refused::Fingerprint } else { Refused::Unprotected });
     }
+    let fingerprints = dtls::fingerprints(offer, section);
+    if fingerprints.is_empty() {
+        return Err(Refused::Fingerprint);
+    }
+    let setup = Setup::of(offer, section, Setup::Active);
+    let role = DtlsRole::answering(setup, before.dtls_role).ok_or(Refused::Setup)?;
+    Ok(ChosenProtection::Dtls { role, fingerprints })
+}
+
+/// The key management in use, if it is possible, else the first that is.
+fn in_order<T>(in_use: Option<KeyManagement>, candidates: [Option<(KeyManagement, T)>; 3]) -> Option<T> {
+    let mut candidates: Vec<(KeyManagement, T)> = candidates.into_iter().flatten().collect();
+    let at = candidates.iter().position(|(method, _)| Some(*method) == in_use).unwrap_or(0);
+    (at < candidates.len()).then(|| candidates.swap_remove(at).1)
 }
 
 /// First valid and supported line, in the offerer's order (RFC 4568 §5.1.2).
@@ -180,10 +234,9 @@ fn first_line(section: &MediaDescription, suites: &[CryptoSuite]) -> Option<Cryp
 
 /// Reason why a section has no usable key.
 fn no_key(offer: &SessionDescription, section: &MediaDescription) -> Refused {
-    let is_fingerprint = |attribute: &Attribute| attribute.name == b"fingerprint";
     if section.has("crypto") {
         Refused::Crypto
-    } else if section.has("fingerprint") || offer.attributes.iter().any(is_fingerprint) {
+    } else if dtls::has_fingerprint(offer, section) {
         Refused::Dtls
     } else {
         Refused::Unprotected

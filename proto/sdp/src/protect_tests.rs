@@ -16,6 +16,7 @@ fn policies() -> [SecurityPolicy; 5] {
     let with_zrtp = SecurityPolicy::Opportunistic {
         suites: vec![CryptoSuite::AesCm128HmacSha1_80],
         hello_hash: Some([0xcd; 32]),
+        fingerprint: None,
     };
     [opportunistic(), with_zrtp, SecurityPolicy::None, sdes(), zrtp()]
 }
@@ -23,7 +24,7 @@ fn policies() -> [SecurityPolicy; 5] {
 fn keys(params: &MediaParams) -> (CryptoSuite, &MasterKey, &MasterKey) {
     match &params.protection {
         Protection::Sdes { suite, send, receive } => (*suite, send, receive),
-        Protection::None | Protection::Zrtp { .. } => panic!("{params:?}"),
+        Protection::None | Protection::Zrtp { .. } | Protection::Dtls { .. } => panic!("{params:?}"),
     }
 }
 
@@ -195,6 +196,7 @@ fn a_rejected_offer_is_repeated_as_savp_and_then_requires_srtp() {
     let policy = SecurityPolicy::Opportunistic {
         suites: vec![CryptoSuite::AesCm128HmacSha1_80],
         hello_hash: Some([1; 32]),
+        fingerprint: None,
     };
     let mut alice = phone(1, policy.clone());
     let first = text(alice.offer(BOTH));
@@ -215,7 +217,8 @@ fn a_rejected_offer_is_repeated_as_savp_and_then_requires_srtp() {
     assert!(text(alice.offer(BOTH)).contains(" RTP/SAVP 0"));
     assert!(alice.offer_as_savp(BOTH).is_none(), "an agreement exists");
 
-    let without_suites = SecurityPolicy::Opportunistic { suites: vec![], hello_hash: Some([1; 32]) };
+    let without_suites =
+        SecurityPolicy::Opportunistic { suites: vec![], hello_hash: Some([1; 32]), fingerprint: None };
     for policy in [SecurityPolicy::None, sdes(), zrtp(), without_suites] {
         let mut alice = phone(1, policy);
         alice.offer(BOTH);
@@ -341,7 +344,11 @@ fn an_answer_cannot_remove_protection_either() {
 
 #[test]
 fn a_call_keeps_its_key_management() {
-    let both = SecurityPolicy::Opportunistic { suites: CryptoSuite::ALL.to_vec(), hello_hash: Some([1; 32]) };
+    let both = SecurityPolicy::Opportunistic {
+        suites: CryptoSuite::ALL.to_vec(),
+        hello_hash: Some([1; 32]),
+        fingerprint: None,
+    };
     let hash = format!("a=zrtp-hash:1.10 {}\r\n", "0f".repeat(32));
     let mut bob = phone(2, both.clone());
     bob.answer(sdp("RTP/AVP", &hash).as_bytes(), BOTH).unwrap();
@@ -362,7 +369,11 @@ fn a_call_keeps_its_key_management() {
 
 #[test]
 fn of_both_key_managements_the_answerer_takes_zrtp_and_the_offerer_what_was_answered() {
-    let both = SecurityPolicy::Opportunistic { suites: CryptoSuite::ALL.to_vec(), hello_hash: Some([1; 32]) };
+    let both = SecurityPolicy::Opportunistic {
+        suites: CryptoSuite::ALL.to_vec(),
+        hello_hash: Some([1; 32]),
+        fingerprint: None,
+    };
     let (mut alice, mut bob) = (phone(1, both.clone()), phone(2, both.clone()));
     let (answer, _) = bob.answer(&alice.offer(BOTH), BOTH).unwrap();
     let shown = text(answer.clone());

@@ -29,9 +29,15 @@ pub enum Refused {
     /// No common codec.
     #[error("no codec in common: only PCMU and PCMA are supported")]
     Codec,
-    /// Keys from DTLS, which is not supported.
-    #[error("DTLS-SRTP is not supported yet; SDES and ZRTP are")]
+    /// Keys from DTLS, which is not enabled: by policy, or because the program is built without it.
+    #[error("the other phone requires DTLS-SRTP, which is not enabled here")]
     Dtls,
+    /// Keys from DTLS without a certificate's fingerprint of an accepted hash function.
+    #[error("DTLS-SRTP needs a fingerprint with sha-256, sha-384 or sha-512")]
+    Fingerprint,
+    /// Keys from DTLS, and neither side would begin the handshake (`a=setup:holdconn`).
+    #[error("DTLS-SRTP needs a=setup with active, passive or actpass")]
+    Setup,
     /// The offer requires SRTP, which is disabled by policy.
     #[error("SRTP is disabled")]
     ProtectionUnwanted,
@@ -64,6 +70,9 @@ pub enum Mismatch {
     /// A key for a suite or tag that was not offered, or more than one key (RFC 4568 §5.1.3).
     #[error("the answer has an SRTP key that does not match the offer")]
     Crypto,
+    /// A role in the DTLS handshake that does not complement ours (RFC 5763 §5).
+    #[error("the answer chooses no role in the DTLS handshake")]
+    Setup,
     /// Our own key, which would encrypt two streams with the same key stream (RFC 4568 §7.1.2).
     #[error("the peer sends our own SRTP key back")]
     KeyReused,
@@ -84,6 +93,8 @@ impl Refused {
             | Self::Address
             | Self::Codec
             | Self::Dtls
+            | Self::Fingerprint
+            | Self::Setup
             | Self::ProtectionUnwanted
             | Self::Unprotected
             | Self::Crypto
@@ -103,6 +114,8 @@ impl Refused {
             | Self::OfferPending
             | Self::NoOffer
             | Self::Dtls
+            | Self::Fingerprint
+            | Self::Setup
             | Self::ProtectionUnwanted
             | Self::Unprotected
             | Self::Crypto

@@ -1,6 +1,6 @@
 //! Policy for the protection of a call.
 
-use crate::CryptoSuite;
+use crate::{CryptoSuite, Fingerprint};
 use alloc::vec::Vec;
 
 /// Required and permitted protection of a stream.
@@ -12,6 +12,8 @@ pub enum SecurityPolicy {
         suites: Vec<CryptoSuite>,
         /// Hash of our ZRTP Hello, if ZRTP may be used (RFC 6189 §8).
         hello_hash: Option<[u8; 32]>,
+        /// Fingerprint of our certificate, if offers of DTLS-SRTP may be answered (RFC 5763).
+        fingerprint: Option<Fingerprint>,
     },
     /// No protection.
     None,
@@ -25,13 +27,18 @@ pub enum SecurityPolicy {
         /// Hash of our Hello.
         hello_hash: [u8; 32],
     },
+    /// DTLS-SRTP (RFC 5763) is required.
+    Dtls {
+        /// Fingerprint of our certificate.
+        fingerprint: Fingerprint,
+    },
 }
 
 impl SecurityPolicy {
     pub(crate) fn suites(&self) -> &[CryptoSuite] {
         match self {
             Self::Opportunistic { suites, .. } | Self::Sdes { suites } => suites,
-            Self::None | Self::Zrtp { .. } => &[],
+            Self::None | Self::Zrtp { .. } | Self::Dtls { .. } => &[],
         }
     }
 
@@ -39,7 +46,15 @@ impl SecurityPolicy {
         match self {
             Self::Opportunistic { hello_hash, .. } => hello_hash.as_ref(),
             Self::Zrtp { hello_hash } => Some(hello_hash),
-            Self::None | Self::Sdes { .. } => None,
+            Self::None | Self::Sdes { .. } | Self::Dtls { .. } => None,
+        }
+    }
+
+    pub(crate) const fn fingerprint(&self) -> Option<&Fingerprint> {
+        match self {
+            Self::Opportunistic { fingerprint, .. } => fingerprint.as_ref(),
+            Self::Dtls { fingerprint } => Some(fingerprint),
+            Self::None | Self::Sdes { .. } | Self::Zrtp { .. } => None,
         }
     }
 }

@@ -18,6 +18,7 @@ mod record;
 mod report;
 mod rows;
 mod sections;
+mod tls;
 mod without_sockets;
 
 pub(crate) use record::Record;
@@ -89,6 +90,8 @@ enum Special {
     Phone(phone::Args),
     /// Measures the CPU time of the load generator, beside a bare loop of the same packets and SIPp
     Generator(generator::Args),
+    /// Measures operations over TLS, beside TCP, UDP and Kamailio
+    Tls(tls::Args),
     /// The floor, as a separate process
     #[command(hide = true)]
     Floor {
@@ -131,6 +134,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         machine::pin_to(machine::GENERATOR_CPU)?;
         return generator::run(args, &root());
     }
+    if let Some(Special::Tls(args)) = &args.command {
+        build("ringway")?;
+        machine::pin_to(machine::GENERATOR_CPU)?;
+        return tls::run(args, &root());
+    }
     if let Some(Special::Attacks(args)) = &args.command {
         build("ringway")?;
         machine::pin_to(machine::GENERATOR_CPU)?;
@@ -151,6 +159,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             | Special::Ordinary(_)
             | Special::Phone(_)
             | Special::Generator(_)
+            | Special::Tls(_)
             | Special::Floor { .. },
         ) => Ok(()),
     }

@@ -222,6 +222,7 @@ fn keys(keys: Keys) -> Result<&'static str> {
         Keys::None => Ok(""),
         // The other side selects the suite: it offers only one, and accepts all that it supports.
         Keys::Sdes(_) => Ok(";mediaenc=srtp-mand"),
+        Keys::Dtls(_) => Ok(";mediaenc=dtls_srtp"),
         Keys::Zrtp => bail!("baresip has no ZRTP"),
     }
 }

@@ -59,6 +59,7 @@ impl Phone {
             Keys::None => ("none", ""),
             Keys::Sdes(suite) => ("srtp", suite),
             Keys::Zrtp => ("zrtp", ""),
+            Keys::Dtls(_) => ("dtls", ""),
         };
         // Its TLS library compares host names with a certificate, but no addresses.
         let server_host = match line.transport {
@@ -137,7 +138,7 @@ impl Softphone for Phone {
         self.running.wait_for_output("Media streams established")?;
         match self.keys {
             // It prints nothing about these.
-            Keys::None | Keys::Sdes(_) => Ok(()),
+            Keys::None | Keys::Sdes(_) | Keys::Dtls(_) => Ok(()),
             Keys::Zrtp => self.running.wait_for_output("auth token is"),
         }
     }

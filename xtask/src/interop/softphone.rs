@@ -101,4 +101,6 @@ pub(crate) enum Keys {
     Sdes(&'static str),
     /// SRTP with keys from ZRTP.
     Zrtp,
+    /// DTLS-SRTP with this suite.
+    Dtls(&'static str),
 }

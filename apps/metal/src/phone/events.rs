@@ -159,7 +159,7 @@ impl<C: Card> PhoneMachine<C> {
                 Protection::Zrtp { suite, status: SasStatus::Compared, .. } => {
                     self.say(now, &format!("sound: SRTP {} by ZRTP, compared", suite.name()));
                 }
-                Protection::Sdes { .. } | Protection::Zrtp { .. } => {
+                Protection::Sdes { .. } | Protection::Dtls { .. } | Protection::Zrtp { .. } => {
                     self.say(now, &format!("sound: {protection}"));
                 }
             },

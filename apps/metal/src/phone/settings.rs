@@ -166,7 +166,12 @@ impl PhoneSettings {
             }
             "srtp" => {
                 let words = SrtpPolicy::ALL.map(|srtp| (srtp.name(), srtp));
-                self.srtp = one_of(value, &words, "give best, sdes, zrtp or none")?;
+                let srtp = one_of(value, &words, "give best, sdes, zrtp or none")?;
+                if srtp == SrtpPolicy::Dtls {
+                    let why = "needs DTLS, which this image does not have; give best, sdes, zrtp or none";
+                    return Err(Refused::Wrong(why));
+                }
+                self.srtp = srtp;
             }
             "answer" => {
                 let words = [("auto", Answer::Auto), ("ask", Answer::Ask)];
@@ -355,7 +360,8 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named_with_what_to_do_and_passwords_are_not_repeated() {
         for (word, says) in [
-            ("srtp=dtls", "best, sdes, zrtp or none"),
+            ("srtp=dtls", "needs DTLS, which this image does not have"),
+            ("srtp=tls", "best, sdes, zrtp or none"),
             ("source=loudspeaker", "microphone, tone:HZ"),
             ("source=tone:4000", "1 to 3999"),
             ("account=alice", "no SIP address"),

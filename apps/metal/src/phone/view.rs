@@ -47,6 +47,7 @@ pub(super) fn security_in_words(security: Option<Security>) -> String {
     let Some(Security { key_management, suite }) = security else { return "not protected".into() };
     match key_management {
         KeyManagement::Sdes => format!("SDES over plain SIP (weak), {}", suite.name()),
+        KeyManagement::Dtls => format!("DTLS over plain SIP (weak), {}", suite.name()),
         KeyManagement::Zrtp => format!("ZRTP, {}", suite.name()),
     }
 }

@@ -131,20 +131,7 @@ impl Result<'_> {
                 health.attempts
             ));
         }
-        if plan.transport.is_stream() {
-            let wire = statistics.wire();
-            lines.push(format!(
-                "  connections  {} opened, {} accepted, {} not opened, {} closed by the server, {} broken",
-                wire.opened, wire.accepted, wire.not_opened, wire.closed_by_peer, wire.broken
-            ));
-        }
-        if plan.transport.is_secure() {
-            let wire = statistics.wire();
-            lines.push(format!(
-                "  TLS          {} full handshakes, {} resumed, {} failed",
-                wire.tls_full, wire.tls_resumed, wire.tls_failed
-            ));
-        }
+        self.add_connections(&mut lines);
         if let Some(us) = self.server_us() {
             lines.push(format!("  server  {us:.1} µs of CPU for each attempt"));
         }
@@ -167,6 +154,22 @@ impl Result<'_> {
         lines.extend(self.remarks().iter().map(|remark| format!("  {remark}")));
         lines.extend(self.failed.iter().map(|limit| format!("  FAILED: {limit}")));
         lines
+    }
+
+    fn add_connections(&self, lines: &mut Vec<String>) {
+        let wire = self.statistics.wire();
+        if self.plan.transport.is_stream() {
+            lines.push(format!(
+                "  connections  {} opened, {} accepted, {} not opened, {} closed by the server, {} broken",
+                wire.opened, wire.accepted, wire.not_opened, wire.closed_by_peer, wire.broken
+            ));
+        }
+        if self.plan.transport.is_secure() {
+            lines.push(format!(
+                "  TLS  {} full handshakes, {} resumed, {} failed",
+                wire.tls_full, wire.tls_resumed, wire.tls_failed
+            ));
+        }
     }
 
     /// True if attempts ended and none of them with success.

@@ -265,7 +265,8 @@ pub(crate) const TRANSPORTS: [Transport; 3] = [Transport::Udp, Transport::Tcp, T
 
 fn transport() -> impl TypedValueParser<Value = Transport> {
     let known = TRANSPORTS.map(|transport| PossibleValue::new(transport.name()));
-    words(known, ["ws", "wss"], "use udp, tcp or tls", Transport::from_name)
+    let of_phones = |name: &str| Transport::from_name(name).filter(|found| TRANSPORTS.contains(found));
+    words(known, ["ws", "wss"], "use udp, tcp or tls", of_phones)
 }
 
 fn srtp() -> impl TypedValueParser<Value = SrtpPolicy> {
@@ -273,8 +274,10 @@ fn srtp() -> impl TypedValueParser<Value = SrtpPolicy> {
         PossibleValue::new("none").help("Nothing may"),
         PossibleValue::new("sdes").help("Keys carried by SIP: as secret as SIP itself is"),
         PossibleValue::new("zrtp").help("Keys agreed on by the two phones, with words to compare"),
+        PossibleValue::new("dtls")
+            .help("Keys agreed on by the two phones, with certificates that SIP vouches for"),
     ];
-    words(known, ["dtls"], "use sdes or zrtp", |word| word.parse().ok())
+    words(known, [], "use sdes, zrtp or dtls", |word| word.parse().ok())
 }
 
 fn codec() -> impl TypedValueParser<Value = Codec> {

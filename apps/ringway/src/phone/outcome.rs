@@ -64,6 +64,14 @@ fn security_json(protection: &Protection) -> Value {
             }
             value
         }
+        Protection::Dtls { suite, signalling } => {
+            let mut value = of("dtls", *suite);
+            if let Value::Object(fields) = &mut value {
+                let is_protected = *signalling == Signalling::TlsToServer;
+                fields.insert("fingerprints_protected".to_owned(), json!(is_protected));
+            }
+            value
+        }
         Protection::Zrtp { suite, sas, status } => {
             let mut value = of("zrtp", *suite);
             if let Value::Object(fields) = &mut value {
@@ -141,6 +149,7 @@ impl Outcome {
                 "auth_failures": refused.auth_failures,
                 "replays": refused.replays,
                 "strangers": refused.strangers,
+                "dtls_excess": refused.dtls_excess,
                 "early": refused.early,
                 "after_end": refused.after_end,
                 "concealed_blocks": heard.report.sound.concealed_samples / BLOCK_SAMPLES,

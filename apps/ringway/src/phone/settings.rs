@@ -230,7 +230,7 @@ impl Default for MediaSettings {
 impl MediaSettings {
     fn new(args: &PhoneArgs) -> Result<Self, Failure> {
         let srtp = args.srtp.unwrap_or_default();
-        if args.zrtp_cache.is_some() && matches!(srtp, SrtpPolicy::None | SrtpPolicy::Sdes) {
+        if args.zrtp_cache.is_some() && !srtp.uses_zrtp() {
             return Err(Failure::usage("--zrtp-cache is for ZRTP; leave it out, or use --srtp zrtp"));
         }
         Ok(Self {
@@ -379,9 +379,19 @@ fn suites(names: &[String], srtp: SrtpPolicy) -> Result<Vec<CryptoSuite>, Failur
             .ok_or_else(|| Failure::usage(format!("--suite {name}: no such suite; there are {}", known())))
     };
     if !names.is_empty() && matches!(srtp, SrtpPolicy::None | SrtpPolicy::Zrtp) {
-        return Err(Failure::usage("--suite is for keys carried by SIP; leave it out, or use --srtp sdes"));
+        return Err(Failure::usage(
+            "--suite is for SDES and DTLS; leave it out, or use --srtp sdes or --srtp dtls",
+        ));
     }
-    names.iter().map(one).collect()
+    let suites: Vec<CryptoSuite> = names.iter().map(one).collect::<Result<_, _>>()?;
+    if srtp == SrtpPolicy::Dtls
+        && let Some(other) = suites.iter().find(|suite| !ringway_dtls::Identity::SUITES.contains(suite))
+    {
+        let known = ringway_dtls::Identity::SUITES.map(CryptoSuite::name).join(", ");
+        let name = other.name();
+        return Err(Failure::usage(format!("--suite {name}: DTLS-SRTP has no profile for it; give {known}")));
+    }
+    Ok(suites)
 }
 
 fn input(args: &PhoneArgs) -> Result<Input, Failure> {

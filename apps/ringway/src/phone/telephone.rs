@@ -8,13 +8,15 @@ use crate::phone::audio::Audio;
 use crate::phone::known_phones::KnownPhones;
 use crate::phone::line::Line;
 use crate::phone::outcome::Heard;
-use crate::phone::settings::Settings;
+use crate::phone::settings::{MediaSettings, Settings};
 use crate::random;
 use ringway_agent::{Config, Listener};
 use ringway_audio::Ringer;
+use ringway_dtls::Identity;
 use ringway_linux::media::Priority;
 use ringway_linux::{ActionSink, Bound, Clock, Hosts, Listen, Resolver, Runtime};
 use ringway_media::MediaSession;
+use ringway_media::dtls::DtlsIdentity;
 use ringway_media::session::{PortRow, SessionConfig};
 use ringway_phone::{
     Action, Call, CallNumber, IncomingPolicy, Phone, PhoneCommand, PhoneConfig, PhoneEvent, PhoneLimits,
@@ -67,7 +69,7 @@ impl Telephone {
         let uses_tls = settings.transport == Transport::Tls;
         let bound = bind(settings.bind, uses_tls)?;
         let hosts = Arc::new(Hosts::default());
-        let config = phone_config(&settings, behaviour, known.as_ref(), bound.addresses());
+        let config = phone_config(&settings, behaviour, known.as_ref(), bound.addresses())?;
         let seed = Seed::from_bytes(random::bytes()?);
         let phone =
             Phone::new(config, &seed, clock.now()).map_err(|error| Failure::usage(error.to_string()))?;
@@ -309,7 +311,7 @@ fn phone_config(
     behaviour: Behaviour,
     known: Option<&KnownPhones>,
     listening: &[Listen],
-) -> PhoneConfig {
+) -> Result<PhoneConfig, Failure> {
     let listener = |listen: &Listen| Listener {
         transport: listen.transport,
         address: SocketAddr::new(settings.advertised, listen.address.port()),
@@ -320,7 +322,7 @@ fn phone_config(
     agent.large_requests = settings.large_requests;
     agent.trace = settings.trace;
     let media = &settings.media;
-    PhoneConfig {
+    Ok(PhoneConfig {
         srtp: media.srtp,
         suites: media.suites.clone(),
         allows_downgrade: media.may_downgrade,
@@ -329,6 +331,7 @@ fn phone_config(
         zrtp: known.map(KnownPhones::settings),
         session: SessionConfig {
             port_row: PortRow::of(media.port_row),
+            dtls: dtls_identity(media)?,
             srtp: SrtpSettings { window_packets: media.replay_window.into(), ..SrtpSettings::default() },
             ..SessionConfig::default()
         },
@@ -336,6 +339,22 @@ fn phone_config(
         transfers: behaviour.transfers,
         limits: PhoneLimits { calls_max: behaviour.calls_max, ..PhoneLimits::default() },
         ..PhoneConfig::new(agent)
+    })
+}
+
+/// The certificate of this run of the program, if a call may need it. With suites that DTLS has no profiles for, calls do
+/// without it.
+fn dtls_identity(media: &MediaSettings) -> Result<Option<Arc<dyn DtlsIdentity>>, Failure> {
+    let suites = match media.suites.as_slice() {
+        [] => Identity::SUITES.to_vec(),
+        chosen => chosen.iter().copied().filter(|suite| Identity::SUITES.contains(suite)).collect(),
+    };
+    if !media.srtp.uses_dtls() || suites.is_empty() {
+        return Ok(None);
+    }
+    match Identity::new(&suites) {
+        Ok(identity) => Ok(Some(Arc::new(identity))),
+        Err(error) => Err(Failure::failed(error.to_string())),
     }
 }
 

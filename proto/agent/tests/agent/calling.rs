@@ -243,7 +243,11 @@ fn refusals_and_silence_end_the_call() {
 }
 
 fn optional_srtp() -> SecurityPolicy {
-    SecurityPolicy::Opportunistic { suites: vec![CryptoSuite::AesCm128HmacSha1_80], hello_hash: None }
+    SecurityPolicy::Opportunistic {
+        suites: vec![CryptoSuite::AesCm128HmacSha1_80],
+        hello_hash: None,
+        fingerprint: None,
+    }
 }
 
 /// A call with this protection that is refused once: the INVITE, and the next one if there is one.

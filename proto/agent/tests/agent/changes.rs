@@ -296,8 +296,11 @@ fn a_change_without_an_offer_is_answered_with_ours() {
 
 #[test]
 fn a_peer_that_takes_srtp_away_is_refused_and_the_call_goes_on() {
-    let policy =
-        || SecurityPolicy::Opportunistic { suites: vec![CryptoSuite::AesCm128HmacSha1_80], hello_hash: None };
+    let policy = || SecurityPolicy::Opportunistic {
+        suites: vec![CryptoSuite::AesCm128HmacSha1_80],
+        hello_hash: None,
+        fingerprint: None,
+    };
     let crypto = "a=crypto:1 AES_CM_128_HMAC_SHA1_80 inline:WVNfX19zZW1jdGwgKCkgewkyMjA7fQp9CnVubGVz\r\n";
     let mut table = Table::direct();
     let call = table.ringing(&invite("c", 1, Some(&sdp_with("10.0.0.2", 7000, crypto))));

@@ -83,7 +83,7 @@ impl Stream {
                 Some(SrtpSender::with_settings(*suite, send, settings)?),
                 Some(SrtpReceiver::with_settings(*suite, receive, settings)?),
             ),
-            Protection::None | Protection::Zrtp { .. } => (None, None),
+            Protection::None | Protection::Zrtp { .. } | Protection::Dtls { .. } => (None, None),
         };
         Ok(Self {
             call: start.call,

@@ -1,7 +1,9 @@
 //! Configuration of a media session.
 
+use crate::dtls::DtlsIdentity;
 use crate::jitter_buffer::BufferLimits;
 use alloc::string::String;
+use alloc::sync::Arc;
 use core::net::SocketAddr;
 use core::time::Duration;
 use ringway_srtp::SrtpSettings;
@@ -22,6 +24,8 @@ pub struct SessionConfig {
     pub srtp: SrtpSettings,
     /// Settings of ZRTP; `None` if it is not supported.
     pub zrtp: Option<ZrtpSettings>,
+    /// Our certificate and the implementation of DTLS; `None` if it is not supported.
+    pub dtls: Option<Arc<dyn DtlsIdentity>>,
     /// Duration of a DTMF digit.
     pub digit_duration: Duration,
 }
@@ -35,6 +39,7 @@ impl Default for SessionConfig {
             port_row: PortRow::default(),
             srtp: SrtpSettings::default(),
             zrtp: None,
+            dtls: None,
             digit_duration: Duration::from_millis(100),
         }
     }

@@ -27,12 +27,13 @@ impl MediaSession {
     ) {
         match flow.listener {
             RTP_PORT => self.on_rtp(now, arrived, flow.remote, datagram, out),
-            RTCP_PORT => self.on_rtcp(now, arrived, flow.remote, datagram),
+            RTCP_PORT => self.on_rtcp(now, arrived, flow.remote, datagram, out),
             _ => {}
         }
     }
 
-    /// Handles a datagram on the RTP port: RTP, multiplexed RTCP, STUN or ZRTP. `arrived` is the kernel's
+    /// Handles a datagram on the RTP port: RTP, multiplexed RTCP, STUN, ZRTP or DTLS, told apart by the first byte (RFC
+    /// 7983). `arrived` is the kernel's
     /// timestamp if available. SRTP packets are decrypted in place. Invalid datagrams and those of other
     /// senders are counted.
     pub fn on_rtp(
@@ -51,19 +52,28 @@ impl MediaSession {
             DatagramKind::Rtcp if self.params.as_ref().is_some_and(|params| params.rtcp_mux) => {
                 self.on_control((now, arrived), from, datagram);
             }
-            DatagramKind::Rtcp | DatagramKind::Dtls | DatagramKind::Unknown => {
+            DatagramKind::Dtls => self.on_dtls(now, RTP_PORT, from, datagram, out),
+            DatagramKind::Rtcp | DatagramKind::Unknown => {
                 self.count_discarded(from, |refused| &mut refused.unknown);
             }
         }
     }
 
-    /// Handles a datagram on the RTCP port: RTCP or STUN.
-    pub fn on_rtcp(&mut self, now: Instant, arrived: Instant, from: SocketAddr, datagram: &mut [u8]) {
+    /// Handles a datagram on the RTCP port: RTCP, STUN or DTLS.
+    pub fn on_rtcp(
+        &mut self,
+        now: Instant,
+        arrived: Instant,
+        from: SocketAddr,
+        datagram: &mut [u8],
+        out: &mut Outbox,
+    ) {
         let from = Flow::canonical(from);
         match DatagramKind::of(datagram) {
             DatagramKind::Rtcp => self.on_control((now, arrived), from, datagram),
             DatagramKind::Stun => self.on_stun(now, RTCP_PORT, from, datagram),
-            DatagramKind::Rtp | DatagramKind::Zrtp | DatagramKind::Dtls | DatagramKind::Unknown => {
+            DatagramKind::Dtls => self.on_dtls(now, RTCP_PORT, from, datagram, out),
+            DatagramKind::Rtp | DatagramKind::Zrtp | DatagramKind::Unknown => {
                 self.count_discarded(from, |refused| &mut refused.unknown);
             }
         }
@@ -114,7 +124,7 @@ impl MediaSession {
         }
     }
 
-    fn on_new_peer(&mut self, from: SocketAddr) {
+    pub(super) fn on_new_peer(&mut self, from: SocketAddr) {
         self.port_probe.stop();
         // RFC 8489 would keep the mappings open for ever; from here on RTP and RTCP do.
         if let Some(stun) = &mut self.stun {
@@ -126,7 +136,8 @@ impl MediaSession {
     fn on_control(&mut self, (now, arrived): (Instant, Instant), from: SocketAddr, datagram: &mut [u8]) {
         let (Some(params), false) = (&self.params, self.is_closed) else { return self.count_by_sender(from) };
         let is_peer = is_control_peer(params, self.latch.as_ref(), from);
-        let len = match self.srtp.open_rtcp(now, datagram) {
+        let srtp = self.control_srtp.as_mut().unwrap_or(&mut self.srtp);
+        let len = match srtp.open_rtcp(now, datagram) {
             Opened::Plain if is_peer => datagram.len(),
             Opened::Authenticated(len, KeyGeneration::Current) => len,
             Opened::Authenticated(len, KeyGeneration::Previous) if is_peer => len,
@@ -202,7 +213,7 @@ impl MediaSession {
     }
 
     /// Counts a datagram of an unexpected kind.
-    fn count_unexpected(&mut self, from: SocketAddr) {
+    pub(super) fn count_unexpected(&mut self, from: SocketAddr) {
         if self.is_closed || !self.is_peer(from) {
             self.count_by_sender(from);
         } else {
@@ -211,7 +222,7 @@ impl MediaSession {
     }
 
     /// Counts a datagram of another sender, or one that arrived before or after the call.
-    fn count_by_sender(&mut self, from: SocketAddr) {
+    pub(super) fn count_by_sender(&mut self, from: SocketAddr) {
         let is_peer = self.is_peer(from);
         let count = match (&self.params, is_peer) {
             (None, _) => &mut self.refused.early,

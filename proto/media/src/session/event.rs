@@ -1,9 +1,10 @@
 //! Events of a media session.
 
+use crate::dtls::DtlsFailure;
 use crate::stun::StunFailure;
 use alloc::string::String;
 use core::net::SocketAddr;
-use ringway_sdp::CryptoSuite;
+use ringway_sdp::{CryptoSuite, KeyManagement};
 use ringway_zrtp::{Continuity, Retained, Zid, ZrtpFailure};
 
 /// Event of a stream.
@@ -26,7 +27,9 @@ pub enum MediaEvent {
     Secured {
         /// Crypto suite of both directions.
         suite: CryptoSuite,
-        /// The short authentication string of ZRTP; `None` with keys from the SDP.
+        /// Origin of the keys.
+        key_management: KeyManagement,
+        /// The short authentication string of ZRTP; `None` with other keys.
         sas: Option<Sas>,
     },
     /// The stream is no longer protected, because of new parameters.
@@ -75,6 +78,12 @@ pub enum SecurityFailure {
     /// ZRTP was negotiated again after the stream had continued without it and erased its keys.
     #[error("ZRTP was ended in this call and cannot be resumed: call again")]
     ZrtpLeft,
+    /// The DTLS handshake failed.
+    #[error("DTLS: {0}")]
+    Dtls(DtlsFailure),
+    /// DTLS was negotiated, but this session has no certificate.
+    #[error("DTLS-SRTP was negotiated, but this phone was started without it")]
+    NoDtls,
     /// The key has protected its maximum number of packets; a new one must be negotiated.
     #[error("SRTP: the lifetime of the key is over: hold and resume the call, or call again")]
     KeyUsedUp,

@@ -86,9 +86,11 @@ pub struct Refused {
     pub srtp_other: u64,
     /// Packets that arrived before there were keys to authenticate them.
     pub unprotected: u64,
+    /// DTLS datagrams beyond the limit of a handshake.
+    pub dtls_excess: u64,
     /// Malformed RTP, RTCP, STUN or ZRTP.
     pub malformed: u64,
-    /// Datagrams of another protocol, and STUN or ZRTP of the peer while not in use.
+    /// Datagrams of another protocol, and STUN, ZRTP or DTLS of the peer while not in use.
     pub unknown: u64,
     /// RTP of payload types that were not negotiated.
     pub unknown_payload: u64,

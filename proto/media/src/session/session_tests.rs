@@ -212,7 +212,7 @@ fn other_senders_are_counted_and_never_played_or_answered() {
             for number in 0..20_u16 {
                 assert!(wire.inject(0, stranger, &forged(0xbad, number)).is_empty());
                 let now = wire.now;
-                wire.ends[0].session.on_rtcp(now, now, stranger, &mut bye.to_vec());
+                wire.ends[0].session.on_rtcp(now, now, stranger, &mut bye.to_vec(), &mut Outbox::new());
                 assert!(wire.inject(0, stranger, &[0, 1, 0, 0, 0x21, 0x12, 0xa4, 0x42]).is_empty());
                 assert!(wire.inject(0, stranger, &[0x10; 40]).is_empty());
                 assert!(wire.inject(0, stranger, &[22, 254, 253]).is_empty());
@@ -223,7 +223,7 @@ fn other_senders_are_counted_and_never_played_or_answered() {
         assert_eq!((refused.early, refused.strangers), (100, 0), "no peer yet");
         wire.agree(|params, end| match protection {
             Protection::None => params,
-            Protection::Sdes { .. } | Protection::Zrtp { .. } => {
+            Protection::Sdes { .. } | Protection::Zrtp { .. } | Protection::Dtls { .. } => {
                 sdes(params, SUITE, end as u8 + 1, 2 - end as u8)
             }
         });
@@ -304,11 +304,11 @@ fn every_truncation_is_counted_and_breaks_nothing() {
     for len in 0..=60 {
         wire.inject(0, peer, &samples[0][..len]);
         let now = wire.now;
-        wire.ends[0].session.on_rtcp(now, now, peer, &mut report[..len].to_vec());
+        wire.ends[0].session.on_rtcp(now, now, peer, &mut report[..len].to_vec(), &mut Outbox::new());
         for first in 0..=u8::MAX {
             let mut bytes = alloc::vec![first; len];
             wire.inject(0, peer, &bytes);
-            wire.ends[0].session.on_rtcp(now, now, peer, &mut bytes);
+            wire.ends[0].session.on_rtcp(now, now, peer, &mut bytes, &mut Outbox::new());
         }
     }
     wire.run(50);
@@ -421,12 +421,12 @@ fn a_stun_server_is_queried_at_once_and_until_a_packet_arrives() {
     let now = Instant::from_secs(2);
     session.on_rtp(now, now, address(66, 1), &mut rtp.clone(), &mut Outbox::new());
     assert_eq!((session.poll_event().is_none(), session.report().refused.early), (true, 1));
-    session.on_rtcp(now, now, server, &mut rtp.clone());
+    session.on_rtcp(now, now, server, &mut rtp.clone(), &mut Outbox::new());
     assert!(session.poll_event().is_none(), "a response to the other port's request");
     session.on_rtp(now, now, server, &mut rtp, &mut Outbox::new());
     let Some(MediaEvent::StunMapped { rtp, rtcp: None }) = session.poll_event() else { panic!("no event") };
     assert_eq!(rtp, address(7, 20_000));
-    session.on_rtcp(now, now, server, &mut rtcp);
+    session.on_rtcp(now, now, server, &mut rtcp, &mut Outbox::new());
     let Some(MediaEvent::StunMapped { rtp, rtcp }) = session.poll_event() else { panic!("no event") };
     assert_eq!((rtp, rtcp), (address(7, 20_000), Some(address(7, 31_000))));
     assert_eq!(session.next_deadline().map(|deadline| deadline.at), Some(Instant::from_secs(32)));

@@ -11,7 +11,7 @@ use ringway_srtp::{KeyError, ProtectError, SrtpReceiver, SrtpSender, SrtpSetting
 pub(super) enum SrtpState {
     /// No protection was negotiated: unencrypted RTP.
     None,
-    /// ZRTP is in progress. Nothing is sent; only packets that authenticate with an already known key are
+    /// ZRTP or DTLS is in progress. Nothing is sent; only packets that authenticate with an already known key are
     /// received.
     Agreeing { receive: Option<ReceiveContexts> },
     /// Both contexts have their keys.
@@ -101,6 +101,7 @@ impl SrtpState {
     /// Sets the keys of both directions. A receiving context that already has its key is kept.
     pub(super) fn set_agreed(
         &mut self,
+        key_management: KeyManagement,
         suite: CryptoSuite,
         keys: (&MasterKey, &MasterKey),
         settings: SrtpSettings,
@@ -113,7 +114,7 @@ impl SrtpState {
                 ReceiveContexts::new(suite, receive_key, settings)?
             }
         };
-        *self = Self::Keyed { key_management: KeyManagement::Zrtp, send, receive };
+        *self = Self::Keyed { key_management, send, receive };
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use crate::rtcp::{REPORT_BYTES_MAX, ReportKind};
 use alloc::boxed::Box;
 use core::net::SocketAddr;
 use ringway_sansio::{Deadline, Entropy, Flow, Instant, Outbox, Seed, Token};
-use ringway_sdp::Protection;
+use ringway_sdp::{KeyManagement, Protection};
 use ringway_srtp::SrtpSender;
 use ringway_zrtp::{Secured, Zrtp, ZrtpEvent};
 
@@ -25,6 +25,7 @@ impl MediaSession {
             self.emit(event);
         }
         self.on_zrtp_time(now, out);
+        self.on_dtls_time(now, out);
         if self.control.due().is_some_and(|due| due <= now) {
             self.send_report(now, ReportKind::Periodic, out);
         }
@@ -47,6 +48,9 @@ impl MediaSession {
         if let Some(stun) = &mut self.stun {
             stun.stop();
         }
+        if let Some(dtls) = &mut self.dtls {
+            dtls.stop();
+        }
     }
 
     /// Time of the next call of [`MediaSession::on_timeout`]; `None` if no timer is running.
@@ -58,6 +62,7 @@ impl MediaSession {
         [
             self.stun.as_ref().and_then(StunMapping::next_deadline),
             self.zrtp_deadline(),
+            self.dtls.as_ref().and_then(|dtls| dtls.next_deadline(Some(self.agreed_at))),
             named(self.control.due(), "RTCP report"),
             named(self.port_probe.due(), "no packet received: probe the next port"),
             named(self.srtp.previous_until(), "the peer's previous key expires"),
@@ -118,12 +123,13 @@ impl MediaSession {
 
     fn on_zrtp_secured(&mut self, secured: Box<Secured>) {
         let keys = (&secured.send, &secured.receive);
-        if let Err(error) = self.srtp.set_agreed(secured.suite, keys, self.config.srtp) {
+        if let Err(error) = self.srtp.set_agreed(KeyManagement::Zrtp, secured.suite, keys, self.config.srtp) {
             return self.fail(SecurityFailure::Key(error));
         }
         let secured = *secured;
         self.emit(MediaEvent::Secured {
             suite: secured.suite,
+            key_management: KeyManagement::Zrtp,
             sas: Some(Sas {
                 text: secured.sas,
                 is_verified: secured.sas_verified,
@@ -135,7 +141,7 @@ impl MediaSession {
         });
     }
 
-    fn fail(&mut self, failure: SecurityFailure) {
+    pub(super) fn fail(&mut self, failure: SecurityFailure) {
         self.srtp = SrtpState::Failed;
         self.emit(MediaEvent::SecurityFailed(failure));
     }
@@ -146,11 +152,12 @@ impl MediaSession {
         let mut room: ReportBuffer = [0; REPORT_BYTES_MAX + SrtpSender::OVERHEAD_BYTES_MAX];
         let about = (&self.outgoing, &mut self.incoming.reception, params);
         let (rng, cname) = (&mut self.rng, self.config.cname.as_str());
-        let may_send = self.srtp.may_send();
+        let may_send = self.control_srtp.as_ref().unwrap_or(&self.srtp).may_send();
         let len = self.control.write(now, (rng, cname), about, kind, &mut room);
         let listener = if params.rtcp_mux { RTP_PORT } else { RTCP_PORT };
         let Some(target) = self.control_target().filter(|_| may_send) else { return };
-        if let Ok(len) = self.srtp.protect_rtcp(&mut room, len) {
+        let srtp = self.control_srtp.as_mut().unwrap_or(&mut self.srtp);
+        if let Ok(len) = srtp.protect_rtcp(&mut room, len) {
             out.send(Flow::udp(listener, target), Token::NONE, room.get(..len).unwrap_or_default());
         }
     }
@@ -175,7 +182,7 @@ impl MediaSession {
     fn zrtp_hash(&self) -> Option<Option<[u8; 32]>> {
         match &self.params.as_ref()?.protection {
             Protection::Zrtp { peer_hello_hash } => Some(*peer_hello_hash),
-            Protection::None | Protection::Sdes { .. } => None,
+            Protection::None | Protection::Sdes { .. } | Protection::Dtls { .. } => None,
         }
     }
 

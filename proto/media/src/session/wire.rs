@@ -189,7 +189,7 @@ impl Wire {
             end.delivered += 1;
             let mut out = Outbox::new();
             if flight.listener == RTCP_PORT {
-                end.session.on_rtcp(self.now, self.now, from, &mut flight.bytes);
+                end.session.on_rtcp(self.now, self.now, from, &mut flight.bytes, &mut out);
             } else {
                 end.session.on_rtp(self.now, self.now, from, &mut flight.bytes, &mut out);
             }

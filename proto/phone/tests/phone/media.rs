@@ -7,6 +7,7 @@ use ringway_phone::{
     SrtpPolicy, StunServer,
 };
 use ringway_sansio::{Flow, Instant, ListenerId, Node, Received};
+use ringway_sdp::KeyManagement;
 use ringway_zrtp::{Continuity, Retained, ZidCache, ZrtpConfig};
 use std::time::Duration;
 
@@ -134,7 +135,15 @@ fn a_comparison_is_believed_and_secrets_are_stored_with_an_identity() {
         expires_at: Instant::FAR,
         used_at: Instant::from_secs(1),
     };
-    world.media(ALICE, call, CallMediaEvent::Session(MediaEvent::Secured { suite, sas: Some(sas) }));
+    world.media(
+        ALICE,
+        call,
+        CallMediaEvent::Session(MediaEvent::Secured {
+            suite,
+            key_management: KeyManagement::Zrtp,
+            sas: Some(sas),
+        }),
+    );
     let protection = |status| Protection::Zrtp { suite, sas: "pdo8".to_owned(), status };
     let broken = PhoneEvent::Secured { call, protection: protection(SasStatus::Broken) };
     assert_eq!(world.events(ALICE).last(), Some(&broken));
@@ -202,7 +211,7 @@ fn a_protected_call_is_not_replaced_without_the_user() {
         let (_, called) = world.talking(ALICE, BOB);
         if is_protected {
             let suite = CryptoSuite::AesCm128HmacSha1_80;
-            let secured = MediaEvent::Secured { suite, sas: None };
+            let secured = MediaEvent::Secured { suite, key_management: KeyManagement::Sdes, sas: None };
             world.media(BOB, called, CallMediaEvent::Session(secured));
         }
         let (call_id, _) = of_our_answer(&world, BOB, "Call-ID:");

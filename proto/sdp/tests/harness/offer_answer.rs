@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 
 use ringway_sansio::{Entropy, Seed};
 use ringway_sdp::{
-    Codec, CryptoSuite, Direction, Downgrade, Limits, LocalMedia, MasterKey, MediaParams, OfferAnswer,
-    Protection, Refused, SecurityPolicy, SessionDescription,
+    Codec, CryptoSuite, Direction, Downgrade, Fingerprint, FingerprintHash, Limits, LocalMedia, MasterKey,
+    MediaParams, OfferAnswer, Protection, Refused, SecurityPolicy, SessionDescription,
 };
 
 /// Input: configuration of both phones, then one byte or more for each event.
@@ -45,6 +45,10 @@ struct End {
     old_keys: Vec<MasterKey>,
 }
 
+fn fingerprint(number: u8) -> Option<Fingerprint> {
+    Fingerprint::new(FingerprintHash::Sha256, &[number; 32])
+}
+
 impl End {
     fn new(number: u8, bytes: &mut Bytes) -> Self {
         let (kind, suites) = (bytes.next(), bytes.next());
@@ -57,8 +61,14 @@ impl End {
             0 => SecurityPolicy::None,
             1 | 2 => SecurityPolicy::Sdes { suites },
             3 => SecurityPolicy::Zrtp { hello_hash: [number; 32] },
-            4 | 5 => SecurityPolicy::Opportunistic { suites, hello_hash: Some([number; 32]) },
-            _ => SecurityPolicy::Opportunistic { suites, hello_hash: None },
+            4 | 5 => {
+                SecurityPolicy::Opportunistic { suites, hello_hash: Some([number; 32]), fingerprint: None }
+            }
+            6 => SecurityPolicy::Opportunistic { suites, hello_hash: None, fingerprint: fingerprint(number) },
+            _ => match fingerprint(number) {
+                Some(fingerprint) => SecurityPolicy::Dtls { fingerprint },
+                None => SecurityPolicy::None,
+            },
         };
         let downgrade = if kind & 16 == 0 { Downgrade::Refused } else { Downgrade::Allowed };
         let mut codecs = vec![Codec::Pcmu, Codec::Pcma];
@@ -116,6 +126,10 @@ impl End {
                 assert_eq!((send.key.len(), send.salt.len()), (suite.key_bytes(), suite.salt_bytes()));
                 Some(send.clone())
             }
+            Protection::Dtls { fingerprints, .. } => {
+                assert!(!fingerprints.is_empty(), "a certificate that nothing proves");
+                None
+            }
             Protection::None | Protection::Zrtp { .. } => None,
         };
         if key != self.key {
@@ -169,8 +183,13 @@ fn fits(one: &MediaParams, other: &MediaParams) {
     if let Protection::Sdes { suite, send, .. } = &one.protection {
         match &other.protection {
             Protection::Sdes { suite: same, receive, .. } => assert_eq!((suite, send), (same, receive)),
-            Protection::None | Protection::Zrtp { .. } => panic!("{one:?} {other:?}"),
+            Protection::None | Protection::Zrtp { .. } | Protection::Dtls { .. } => {
+                panic!("{one:?} {other:?}")
+            }
         }
+    }
+    if let Protection::Dtls { role, .. } = &one.protection {
+        assert!(matches!(&other.protection, Protection::Dtls { role: other, .. } if other != role));
     }
 }
 
@@ -264,6 +283,7 @@ fn kind(protection: &Protection) -> u8 {
         Protection::None => 0,
         Protection::Sdes { .. } => 1,
         Protection::Zrtp { .. } => 2,
+        Protection::Dtls { .. } => 3,
     }
 }
 

@@ -251,9 +251,12 @@ impl Call {
     fn faults(&self) -> Vec<(&'static str, u32)> {
         let (auth_failures, replays) = match (self.peer, self.keys) {
             (Peer::Baresip, Keys::Sdes("AES_CM_128_HMAC_SHA1_32")) => (self.reports_of_baresip(), 0),
-            (Peer::Linphone, Keys::Sdes(_) | Keys::Zrtp) => (0, REPEATS_OF_LINPHONE + 2 * self.holds),
+            (Peer::Linphone, Keys::Sdes(_) | Keys::Zrtp | Keys::Dtls(_)) => {
+                (0, REPEATS_OF_LINPHONE + 2 * self.holds)
+            }
             (Peer::Baresip, Keys::Sdes(_))
             | (_, Keys::None)
+            | (Peer::Baresip, Keys::Dtls(_))
             | (Peer::Baresip, Keys::Zrtp)
             | (Peer::Twinkle, _) => (0, 0),
         };

@@ -43,6 +43,7 @@ pub(crate) fn scenarios(long: Duration) -> Vec<Scenario> {
             }
         }
     }
+    all.extend(dtls_calls());
     all.push(long_call(long));
     let mut scenarios: Vec<Scenario> = all.into_iter().map(scenario).collect();
     scenarios.extend(again::scenarios());
@@ -55,6 +56,27 @@ pub(crate) fn scenarios(long: Duration) -> Vec<Scenario> {
     scenarios.extend(options::scenarios());
     scenarios.extend(sound::scenarios());
     scenarios
+}
+
+/// Calls with DTLS-SRTP, in both roles: the called side is the DTLS client. Both peers have RSA certificates, and an
+/// association of its own for RTCP.
+fn dtls_calls() -> Vec<Call> {
+    let with = |(peer, suite): (Peer, &'static str)| {
+        let routes = [
+            (Caller::Phone, Side::Phone, "direct-udp", Route::Direct(Transport::Udp)),
+            (Caller::Peer, Side::Peer, "ringway-udp", Route::Ringway(Transport::Udp)),
+        ];
+        routes.map(|(caller, holder, route_name, route)| {
+            let name = format!("phone/{}/{}/{route_name}/dtls-{suite}", peer.name(), caller.name());
+            Call { name, peer, caller, route, keys: Keys::Dtls(suite), holder, holds: 1, talk: Call::TALK }
+        })
+    };
+    let calls = [
+        (Peer::Baresip, "AES_CM_128_HMAC_SHA1_80"),
+        (Peer::Baresip, "AEAD_AES_128_GCM"),
+        (Peer::Linphone, "AES_CM_128_HMAC_SHA1_80"),
+    ];
+    calls.into_iter().flat_map(with).collect()
 }
 
 /// A call with four holds at equal intervals.
@@ -84,6 +106,7 @@ fn keys_name(keys: Keys) -> &'static str {
         Keys::None => "plain",
         Keys::Sdes(suite) => suite,
         Keys::Zrtp => "zrtp",
+        Keys::Dtls(suite) => suite,
     }
 }
 

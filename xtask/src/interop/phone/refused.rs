@@ -15,6 +15,9 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
     vec![
         scenario("phone/refused/called-without-srtp", |stage| called(stage, Keys::None, "sdes")),
         scenario("phone/refused/calls-without-srtp", |stage| calls(stage, SDES, &["--srtp", "none"])),
+        scenario("phone/refused/called-by-sdes-where-dtls-is-required", |stage| called(stage, SDES, "dtls")),
+        scenario("phone/refused/called-by-dtls-where-sdes-is-required", |stage| called(stage, DTLS, "sdes")),
+        scenario("phone/refused/calls-with-dtls-only", |stage| calls(stage, SDES, &["--srtp", "dtls"])),
         scenario("phone/refused/calls-with-zrtp-only", |stage| calls(stage, SDES, &["--srtp", "zrtp"])),
     ]
 }
@@ -76,4 +79,5 @@ fn ringway(stage: &Stage) -> Result<Command> {
     stage.ringway.program().map(Command::new).context("only Ringway's program can run this scenario")
 }
 
+const DTLS: Keys = Keys::Dtls("AES_CM_128_HMAC_SHA1_80");
 const SDES: Keys = Keys::Sdes("AES_CM_128_HMAC_SHA1_80");

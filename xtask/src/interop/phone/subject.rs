@@ -212,6 +212,11 @@ impl<'a> Subject<'a> {
                 let uses_tls = self.plan.line.transport == Transport::Tls;
                 expect("/security/keys_protected", uses_tls.into())?;
             }
+            Keys::Dtls(suite) => {
+                expect("/security/method", "dtls".into())?;
+                expect("/security/suite", suite.into())?;
+                expect("/security/fingerprints_protected", false.into())?;
+            }
             Keys::Zrtp => {
                 expect("/security/method", "zrtp".into())?;
                 expect("/security/sas", sas.context("the peer says nothing to compare")?.into())?;
@@ -247,6 +252,7 @@ impl<'a> Subject<'a> {
             Keys::None => command.args(["--srtp", "none"]),
             Keys::Sdes(suite) => command.args(["--srtp", "sdes", "--suite", suite]),
             Keys::Zrtp => command.args(["--srtp", "zrtp"]),
+            Keys::Dtls(suite) => command.args(["--srtp", "dtls", "--suite", suite]),
         };
         if line.transport == Transport::Tls {
             command.args(["--ca", CA_FILE]);
@@ -298,7 +304,7 @@ impl<'a> Subject<'a> {
     fn stand_in(&self) -> Result<Box<dyn Softphone>> {
         let line = self.plan.line;
         Ok(match line.keys {
-            Keys::None | Keys::Sdes("AES_CM_128_HMAC_SHA1_80") => {
+            Keys::None | Keys::Sdes("AES_CM_128_HMAC_SHA1_80") | Keys::Dtls(_) => {
                 let mut phone = baresip::Phone::start(self.stage, line)?;
                 line.server.map_or(Ok(()), |_| phone.registered())?;
                 Box::new(phone)

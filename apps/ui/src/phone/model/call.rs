@@ -320,14 +320,17 @@ impl PastCall {
 
 /// Protection of a call, in fixed words.
 pub(crate) const fn lock_name(lock: &Protection) -> &'static str {
-    let [none, sdes_open, sdes, zrtp] = LOCKS;
+    let [none, sdes_open, sdes, dtls_open, dtls, zrtp] = LOCKS;
     match lock {
         Protection::None => none,
         Protection::Sdes { signalling: Signalling::Open, .. } => sdes_open,
         Protection::Sdes { signalling: Signalling::TlsToServer, .. } => sdes,
+        Protection::Dtls { signalling: Signalling::Open, .. } => dtls_open,
+        Protection::Dtls { signalling: Signalling::TlsToServer, .. } => dtls,
         Protection::Zrtp { .. } => zrtp,
     }
 }
 
 /// Names of the kinds of protection.
-pub(super) const LOCKS: [&str; 4] = ["none", "SDES over plain SIP (weak)", "SDES over TLS", "ZRTP"];
+pub(super) const LOCKS: [&str; 6] =
+    ["none", "SDES over plain SIP (weak)", "SDES over TLS", "DTLS over plain SIP (weak)", "DTLS", "ZRTP"];

@@ -253,7 +253,9 @@ fn secure(call: &mut Call, protection: Protection) -> Option<(Weight, String)> {
     } else if protection.strength() < call.lock.strength() {
         let is = match protection {
             Protection::None => "no longer protected",
-            Protection::Sdes { .. } | Protection::Zrtp { .. } => "protected less than before",
+            Protection::Sdes { .. } | Protection::Dtls { .. } | Protection::Zrtp { .. } => {
+                "protected less than before"
+            }
         };
         Some(format!("the call with {who} is {is}"))
     } else {
@@ -270,6 +272,6 @@ fn safe(protection: Protection) -> Protection {
         Protection::Zrtp { suite, sas, status } => {
             Protection::Zrtp { suite, sas: Shown::new(&sas, NAME_CHARS_MAX).to_string(), status }
         }
-        Protection::None | Protection::Sdes { .. } => protection,
+        Protection::None | Protection::Sdes { .. } | Protection::Dtls { .. } => protection,
     }
 }

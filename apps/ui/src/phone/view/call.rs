@@ -103,7 +103,7 @@ fn lock(canvas: &mut Canvas<'_>, call: &Call, row: usize) {
     canvas.put(0, row, "Lock", Style::Quiet);
     let (style, suite, meaning) = match &call.lock {
         Protection::None if call.is_securing => {
-            (Style::Bad, "", "ZRTP is under way; nothing is protected yet".to_owned())
+            (Style::Bad, "", "the phones agree on keys; nothing is protected yet".to_owned())
         }
         Protection::None => (Style::Bad, "", "not encrypted: anybody on the way can listen".to_owned()),
         Protection::Sdes { suite, signalling: Signalling::Open } => (
@@ -115,6 +115,16 @@ fn lock(canvas: &mut Canvas<'_>, call: &Call, row: usize) {
             Style::Warning,
             suite.name(),
             "encrypted; the servers, and who sees SIP behind yours, can listen".to_owned(),
+        ),
+        Protection::Dtls { suite, signalling: Signalling::Open } => (
+            Style::Warning,
+            suite.name(),
+            "encrypted, but who can change SIP on its way can sit between you".to_owned(),
+        ),
+        Protection::Dtls { suite, signalling: Signalling::TlsToServer } => (
+            Style::Good,
+            suite.name(),
+            "encrypted; only the servers of the call could sit between you".to_owned(),
         ),
         Protection::Zrtp { suite, sas, status: SasStatus::FirstCall | SasStatus::Continued } => (
             Style::Warning,

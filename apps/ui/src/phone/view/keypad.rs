@@ -78,6 +78,7 @@ fn meaning(model: &Model) -> String {
         SrtpPolicy::None => "not protected",
         SrtpPolicy::Sdes => "SRTP with SDES or not at all",
         SrtpPolicy::Zrtp => "ZRTP or not at all",
+        SrtpPolicy::Dtls => "DTLS-SRTP or not at all",
     };
     match complete_uri(&text, model.own_uri()) {
         Ok(uri) => format!("Enter calls {} ({srtp})", Shown::new(&uri, 256)),

@@ -93,6 +93,16 @@ fn the_lock_says_exactly_what_protects_the_call() {
             "the servers, and who sees SIP behind yours, can listen",
         ),
         (
+            Protection::Dtls { suite, signalling: Signalling::Open },
+            " Lock      DTLS over plain SIP (weak)  AES_CM_128_HMAC_SHA1_80",
+            "who can change SIP on its way can sit between you",
+        ),
+        (
+            Protection::Dtls { suite, signalling: Signalling::TlsToServer },
+            " Lock      DTLS  AES_CM_128_HMAC_SHA1_80",
+            "only the servers of the call could sit between you",
+        ),
+        (
             zrtp(SasStatus::FirstCall),
             " Lock      ZRTP  AES_CM_128_HMAC_SHA1_80",
             "SAS jf4k  read it to each other; v: it is equal, V: it is not",
@@ -116,7 +126,7 @@ fn the_lock_says_exactly_what_protects_the_call() {
     assert!(scene.line("careful:").contains("no longer protected"));
     scene.phone(PhoneEvent::Securing { call });
     assert_eq!(scene.line("Lock"), " Lock      none");
-    assert!(scene.shows("ZRTP is under way"));
+    assert!(scene.shows("the phones agree on keys"));
 }
 
 #[test]

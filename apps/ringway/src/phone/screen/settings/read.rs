@@ -103,7 +103,7 @@ fn password(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) -> PasswordP
 fn call(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, settings: &mut Settings) {
     let mut section = top.section(reader, "call");
     let words = SrtpPolicy::ALL.map(|srtp| (srtp.name(), srtp));
-    settings.pages.srtp = word(reader, &mut section, "srtp", SrtpPolicy::Best, &words, &["dtls"]);
+    settings.pages.srtp = word(reader, &mut section, "srtp", SrtpPolicy::Best, &words, &[]);
     settings.play = plain(reader, &mut section, "play").unwrap_or_else(|| MICROPHONE.to_owned());
     if let (Some(at), Err(why)) = (section.place("play"), playable(&settings.play)) {
         reader.error(at, section.path("play"), why);

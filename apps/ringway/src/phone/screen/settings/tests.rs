@@ -123,12 +123,12 @@ fn nothing_at_all_is_a_good_file() {
 
 #[test]
 fn errors_name_key_and_line() {
-    let text = "[account]\nuri = \"sip:alice@example.org\"\ntransprot = \"udp\"\n[cal]\nx = 1\n[call]\nsrtp = \"dtls\"\n";
+    let text = "[account]\nuri = \"sip:alice@example.org\"\ntransprot = \"udp\"\n[cal]\nx = 1\n[call]\nsrtp = \"tls\"\n";
     let found = errors(text);
     assert!(found[0].starts_with("phone.toml:3: [account] transprot: unknown key"), "{found:?}");
     assert!(found[1].starts_with("phone.toml:4: [cal]: unknown key"), "{found:?}");
     assert!(
-        found[2].starts_with("phone.toml:7: [call] srtp: \"dtls\" is not supported in this build"),
+        found[2].starts_with("phone.toml:7: [call] srtp: \"tls\" is unknown; give one of \"best\""),
         "{found:?}"
     );
     for (text, wanted) in [

@@ -1,0 +1,242 @@
+//! One association.
+//!
+//! ```text
+//!   handshake ── complete, certificate checked ──► keyed ── retransmitted last flight ──► answered
+//!       │ alert, wrong certificate, too many retransmissions
+//!       └─► failed
+//! ```
+
+use crate::clock::Clock;
+use crate::messages::Messages;
+use crate::{Identity, fingerprint, profile};
+use bytes::BytesMut;
+use ringway_media::dtls::{DtlsAssociation, DtlsFailure, DtlsKeys, DtlsOutput};
+use ringway_sansio::Instant;
+use ringway_sdp::{DtlsRole, Fingerprint};
+use rtc_dtls::config::{ClientAuthType, ConfigBuilder, HandshakeConfig};
+use rtc_dtls::endpoint::{Endpoint, EndpointEvent};
+use rtc_shared::TransportProtocol;
+use rtc_shared::error::Error;
+use std::collections::VecDeque;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
+
+pub(crate) struct Association {
+    endpoint: Endpoint,
+    role: DtlsRole,
+    clock: Clock,
+    check: Arc<AtomicU8>,
+    received: Messages,
+    state: State,
+    /// Retransmission of the last flight that was sent.
+    resend: Option<Resend>,
+    output: VecDeque<DtlsOutput>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Handshake,
+    Keyed,
+    Failed,
+}
+
+/// Timer of the flight that was sent last (RFC 6347 §4.2.4.1): the interval doubles with each retransmission.
+#[derive(Clone, Copy)]
+struct Resend {
+    due: Instant,
+    interval: Duration,
+}
+
+impl Association {
+    pub(crate) fn new(
+        identity: &Identity,
+        role: DtlsRole,
+        fingerprints: &[Fingerprint],
+        now: Instant,
+    ) -> Self {
+        let check = Arc::new(AtomicU8::new(UNCHECKED));
+        let config = settings(identity, role, fingerprints, &check).map(Arc::new);
+        let server = config.as_ref().ok().filter(|_| role == DtlsRole::Passive).cloned();
+        let mut association = Self {
+            endpoint: Endpoint::new(HERE, TransportProtocol::UDP, server),
+            role,
+            clock: identity.clock,
+            check,
+            received: Messages::new(role),
+            state: State::Handshake,
+            resend: None,
+            output: VecDeque::new(),
+        };
+        match (config, role) {
+            (Err(_), _) => association.fail(DtlsFailure::Internal),
+            (Ok(config), DtlsRole::Active) => {
+                let at = association.clock.std(now);
+                association
+                    .run(now, |endpoint| endpoint.connect(at, PEER, config, None).map(|()| Vec::new()));
+            }
+            (Ok(_), DtlsRole::Passive) => {}
+        }
+        association
+    }
+
+    /// Lets the endpoint work, and collects what it has to say.
+    ///
+    /// A panic ends this handshake and nothing else: the endpoint parses what strangers sent, and is not used again.
+    fn run(&mut self, now: Instant, work: impl FnOnce(&mut Endpoint) -> Result<Vec<EndpointEvent>, Error>) {
+        if self.state == State::Failed {
+            return;
+        }
+        let endpoint = &mut self.endpoint;
+        let Ok(result) = catch_unwind(AssertUnwindSafe(|| work(endpoint))) else {
+            return self.fail(DtlsFailure::Internal);
+        };
+        let mut has_sent = false;
+        while let Some(datagram) = self.endpoint.poll_transmit() {
+            self.output.push_back(DtlsOutput::Datagram(datagram.message.to_vec()));
+            has_sent = true;
+        }
+        let is_complete = match result {
+            Ok(events) => events.iter().any(|event| matches!(event, EndpointEvent::HandshakeComplete)),
+            Err(_) if self.state == State::Keyed => return,
+            // The endpoint has no error of its own for too many retransmissions.
+            Err(Error::ErrInvalidFsmTransition) => return self.fail(DtlsFailure::Unanswered),
+            Err(error) => return self.fail(self.failure(&error)),
+        };
+        if is_complete {
+            self.complete();
+        }
+        self.schedule(now, has_sent);
+    }
+
+    /// Starts, repeats or stops the timer of the last flight.
+    fn schedule(&mut self, now: Instant, has_sent: bool) {
+        let is_waiting = self.state == State::Handshake && self.endpoint.poll_timeout(&PEER).is_some();
+        if !is_waiting {
+            self.resend = None;
+        } else if has_sent || self.resend.is_none() {
+            self.resend = Some(Resend { due: now + FIRST_RETRANSMISSION, interval: FIRST_RETRANSMISSION });
+        }
+    }
+
+    fn complete(&mut self) {
+        // Without this check an implementation that accepts a peer without a certificate would go unnoticed.
+        if self.check.load(Ordering::Relaxed) != RIGHT {
+            return self.fail(DtlsFailure::WrongCertificate);
+        }
+        match self.keys() {
+            Some(keys) => {
+                self.state = State::Keyed;
+                self.output.push_back(DtlsOutput::Keys(Box::new(keys)));
+            }
+            None => self.fail(DtlsFailure::NoProfile),
+        }
+    }
+
+    fn keys(&self) -> Option<DtlsKeys> {
+        let state = self.endpoint.get_connection_state(PEER)?;
+        let suite = profile::suite(state.srtp_protection_profile())?;
+        let length = profile::exported_bytes(suite);
+        let exported = state.export_keying_material(EXPORTER_LABEL, &[], length).ok()?;
+        profile::keys(suite, self.role, exported.as_ref())
+    }
+
+    fn failure(&self, error: &Error) -> DtlsFailure {
+        match error {
+            _ if self.check.load(Ordering::Relaxed) == WRONG => DtlsFailure::WrongCertificate,
+            Error::ErrServerNoMatchingSrtpProfile
+            | Error::ErrClientNoMatchingSrtpProfile
+            | Error::ErrRequestedButNoSrtpExtension => DtlsFailure::NoProfile,
+            _ => DtlsFailure::Handshake,
+        }
+    }
+
+    fn fail(&mut self, failure: DtlsFailure) {
+        self.state = State::Failed;
+        self.resend = None;
+        self.output.push_back(DtlsOutput::Failed(failure));
+    }
+}
+
+impl DtlsAssociation for Association {
+    fn on_datagram(&mut self, now: Instant, datagram: &[u8]) {
+        if self.state == State::Handshake && self.received.are_old(datagram) {
+            return;
+        }
+        let (at, datagram) = (self.clock.std(now), BytesMut::from(datagram));
+        self.run(now, |endpoint| endpoint.read(at, PEER, None, datagram));
+    }
+
+    fn on_timeout(&mut self, now: Instant) {
+        let Some(Resend { interval, .. }) = self.resend.filter(|resend| resend.due <= now) else { return };
+        // The endpoint's own interval is constant, and not longer than ours.
+        let at = self.clock.std(now);
+        self.run(now, |endpoint| endpoint.handle_timeout(PEER, at).map(|()| Vec::new()));
+        let interval = (interval * 2).min(RETRANSMISSION_MAX);
+        if let Some(resend) = &mut self.resend {
+            *resend = Resend { due: now + interval, interval };
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        self.resend.map(|resend| resend.due)
+    }
+
+    fn poll(&mut self) -> Option<DtlsOutput> {
+        self.output.pop_front()
+    }
+}
+
+/// Settings of a handshake. The check of the certificate's fingerprint stores its result in `check`.
+fn settings(
+    identity: &Identity,
+    role: DtlsRole,
+    fingerprints: &[Fingerprint],
+    check: &Arc<AtomicU8>,
+) -> Result<HandshakeConfig, Error> {
+    let (announced, check) = (fingerprints.to_vec(), Arc::clone(check));
+    let verify = move |certificates: &[Vec<u8>], _: &[_]| {
+        let leaf = certificates.first();
+        let is_right = leaf.is_some_and(|leaf| fingerprint::is_one_of(&announced, leaf));
+        check.store(if is_right { RIGHT } else { WRONG }, Ordering::Relaxed);
+        if is_right { Ok(()) } else { Err(Error::ErrInvalidCertificate) }
+    };
+    let profiles = identity.suites.iter().filter_map(|suite| profile::profile(*suite)).collect();
+    let is_client = role == DtlsRole::Active;
+    ConfigBuilder::default()
+        .with_crypto_provider(Arc::clone(&identity.provider))
+        .with_certificates(vec![identity.certificate.clone()])
+        .with_srtp_protection_profiles(profiles)
+        .with_client_auth(ClientAuthType::RequireAnyClientCert)
+        // No authority signed the certificates: the fingerprints in the SDP prove them (RFC 5763 §5).
+        .with_insecure_skip_verify(true)
+        .with_verify_peer_certificate(Some(Arc::new(verify)))
+        .with_flight_interval(FIRST_RETRANSMISSION)
+        .with_mtu(DATAGRAM_BYTES_MAX)
+        .with_server_name("phone.invalid".to_owned())
+        .build(is_client, None)
+}
+
+/// Interval before the first retransmission: longer than a round trip, shorter than the second of RFC 6347 §4.2.4.1,
+/// because a person is waiting (RFC 9147 §5.8.2 permits it).
+pub const FIRST_RETRANSMISSION: Duration = Duration::from_millis(400);
+
+/// Longest interval between retransmissions; the endpoint gives up after seven of them.
+const RETRANSMISSION_MAX: Duration = Duration::from_secs(4);
+
+/// Maximum length of our datagrams: passes IPv6's minimum MTU with all headers.
+const DATAGRAM_BYTES_MAX: usize = 1150;
+
+/// RFC 5764 §4.2.
+const EXPORTER_LABEL: &str = "EXTRACTOR-dtls_srtp";
+
+/// States of the check of the peer's certificate.
+const UNCHECKED: u8 = 0;
+const RIGHT: u8 = 1;
+const WRONG: u8 = 2;
+
+/// Addresses inside the endpoint; the session has the real ones.
+const HERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 1);
+const PEER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 2);
