@@ -119,7 +119,10 @@ impl Phone {
             Some(server) => server.transport.is_secure() && !call.bypasses_server,
             None => call.origin != Origin::Incoming,
         };
-        if is_verified && self.agent.call_uses_tls(id) { Signalling::TlsToServer } else { Signalling::Open }
+        // Before the answer there is no dialog, and the INVITE went to the server.
+        let is_invite_only = server.is_some() && self.agent.call_state(id) == Some(CallState::Calling);
+        let uses_tls = is_invite_only || self.agent.call_uses_tls(id);
+        if is_verified && uses_tls { Signalling::TlsToServer } else { Signalling::Open }
     }
 
     fn set_protection(&mut self, cx: &mut Context<'_, Action>, number: CallNumber, protection: Protection) {
