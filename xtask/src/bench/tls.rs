@@ -138,7 +138,7 @@ fn start_kamailio(environment: &Environment) -> Result<Server> {
          loadmodule \"tls.so\"\nloadmodule \"tm.so\"\nloadmodule \"sl.so\"\nloadmodule \"rr.so\"\nloadmodule \"pv.so\"\n\
          loadmodule \"usrloc.so\"\nloadmodule \"registrar.so\"\nmodparam(\"usrloc\", \"db_mode\", 0)\n\
          modparam(\"tls\", \"certificate\", \"{folder}/cert.pem\")\nmodparam(\"tls\", \"private_key\", \"{folder}/key.pem\")\n\
-         modparam(\"tls\", \"session_cache\", 1)\n\
+         modparam(\"tls\", \"session_cache\", 1)\nmodparam(\"tls\", \"tls_method\", \"TLSv1.2+\")\n\
          request_route {{ if (method == \"REGISTER\") {{ save(\"location\"); }} else {{ sl_send_reply(\"404\", \"Not Found\"); }} }}\n"
     );
     fs::write(&path, text).with_context(|| path.display().to_string())?;
