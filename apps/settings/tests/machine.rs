@@ -275,7 +275,7 @@ fn each_wrong_value_of_the_file_names_its_line_and_key_and_what_to_do() {
         ("listen = [\"udp:192.0.2.1:5060\"]", 1, "listen", "has one, and learns it later"),
         ("listen = [\"udp:0\"]", 1, "listen", "TRANSPORT:PORT"),
         ("listen = [\"5060\"]", 1, "listen", "TRANSPORT:PORT"),
-        ("listen = [\"tls:5061\"]", 1, "listen", "no TLS"),
+        ("listen = [\"tls:5061\"]", 1, "listen", "not supported without an operating system"),
         ("listen = [\"udp:5060\",\n\"udp:0.0.0.0:5060\"]", 2, "listen", "twice"),
         ("listen = []", 1, "listen", "give 1 to 16"),
         ("[network]\naddress = \"192.0.2.10\"", 2, "[network] address", "192.0.2.10/24"),

@@ -157,7 +157,8 @@ impl PhoneSettings {
             "server" => self.server = Some(host_port(value)?),
             "stun" => self.stun = Some(host_port(value)?),
             "transport" => {
-                let words = Transport::ALL.map(|transport| (transport.name(), Some(transport)));
+                let words =
+                    [Transport::Udp, Transport::Tcp].map(|transport| (transport.name(), Some(transport)));
                 self.transport = one_of(value, &words, "give udp or tcp; there is no TLS")?;
             }
             "register" => {

@@ -24,7 +24,7 @@ const REGISTER: usize = 4;
 const STUN: usize = 5;
 const KEEP: usize = 6;
 
-const TRANSPORTS: &[&str] = &[Transport::Udp.name(), Transport::Tcp.name()];
+const TRANSPORTS: &[&str] = &[Transport::Udp.name(), Transport::Tcp.name(), Transport::Tls.name()];
 const REGISTERS: &[&str] = &["yes", "no, for direct calls"];
 const KEEPS: &[&str] = &[
     "in the kernel's keyring, until this machine restarts",
