@@ -281,7 +281,7 @@ fn damage(datagram: &mut Vec<u8>, rng: &mut Rng) {
         2 => datagram[at] = rng.below(256) as u8,
         _ => datagram.extend((0..1 + rng.below(40)).map(|_| rng.below(256) as u8)),
     }
-    // What is left of nothing is not a datagram of DTLS.
+    // An empty rest is not a DTLS datagram.
     if datagram.is_empty() {
         datagram.push(22);
     }
