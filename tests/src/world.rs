@@ -293,6 +293,7 @@ fn default_config() -> Config {
             in_dialog: false,
             strangers: Default::default(),
             trusted: Vec::new(),
+            certificates: Default::default(),
         },
         registrar: RegistrarConfig {
             min_expires_s: 60,

@@ -96,6 +96,7 @@ impl Bench {
                 in_dialog: false,
                 strangers: Default::default(),
                 trusted: Vec::new(),
+                certificates: Default::default(),
             },
             registrar: RegistrarConfig {
                 min_expires_s: 60,

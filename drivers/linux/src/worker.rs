@@ -266,7 +266,7 @@ impl<N: Node> Worker<N> {
                 bytes_in += bytes.len() as u64;
                 let flow = Flow::udp(id, Flow::canonical(remote));
                 self.common.trace(Direction::Received, &flow, bytes);
-                self.nodes.on_message(&mut self.batch, self.now, Received { flow, bytes });
+                self.nodes.on_message(&mut self.batch, self.now, Received::new(flow, bytes));
             }
             self.counters.datagrams_in.add(count as u64);
             self.counters.datagram_bytes_in.add(bytes_in);
@@ -303,9 +303,9 @@ impl<N: Node> Worker<N> {
     fn take_frames(&mut self, id: ConnectionId) {
         let is_last = loop {
             let Self { streams, nodes, batch, now, common, .. } = self;
-            let frames = streams.frames(id, *now, |flow, bytes| {
-                common.trace(Direction::Received, &flow, bytes);
-                nodes.on_message(batch, *now, Received { flow, bytes });
+            let frames = streams.frames(id, *now, |received| {
+                common.trace(Direction::Received, &received.flow, received.bytes);
+                nodes.on_message(batch, *now, received);
             });
             match frames {
                 Frames::More => self.flush(),

@@ -383,7 +383,7 @@ impl Sim {
         let Some(node) = self.hosts.get(host.0).and_then(|host| host.node.as_ref()) else { return };
         let shard = node.shard_of(bytes);
         self.run(host, shard, |node, effects| {
-            node.on_message(shard, now, Received { flow, bytes }, effects);
+            node.on_message(shard, now, Received::new(flow, bytes), effects);
         });
     }
 

@@ -1,6 +1,6 @@
 //! Configuration of a server, set at the start and on a reload.
 
-use crate::auth::{Algorithm, Network, Strangers};
+use crate::auth::{Algorithm, CertificateRules, Network, Strangers};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
@@ -79,6 +79,8 @@ pub struct AuthConfig {
     pub strangers: Strangers,
     /// Networks of trusted proxies: their contacts and identities are believed.
     pub trusted: Vec<Network>,
+    /// Client certificates that count.
+    pub certificates: CertificateRules,
 }
 
 /// `[registrar]`.

@@ -17,6 +17,8 @@ ringway_sansio::counters! {
         challenged,
         /// Passwords proven.
         authenticated,
+        /// Users proven by the certificates of their connections.
+        certified,
         /// Passwords that were wrong, or of users that do not exist.
         wrong_passwords,
         /// Passwords not checked because too many of this user or from this source were wrong (503).

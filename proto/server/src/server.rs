@@ -2,11 +2,12 @@
 
 mod dispatch;
 
-use crate::auth::Authenticator;
+use crate::auth::{Authenticator, Grant};
 use crate::env::{Env, Environment, derive};
 use crate::location::{BadRecord, LocationTable};
 use crate::method::Registrar;
 use crate::proxy::{BranchId, Proxy, RingingCall, Transactions};
+use crate::request::Request;
 use crate::{Action, Config, Counters, Services};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -146,7 +147,7 @@ impl<S: Services> Node for Server<S> {
     }
 
     fn on_message(&mut self, cx: &mut Context<'_, Action>, received: Received<'_>) {
-        let Received { flow, bytes } = received;
+        let Received { flow, bytes, peer } = received;
         if !bytes.starts_with(b"SIP/") && !is_admitted(&mut self.environment.env(cx), flow, bytes) {
             return;
         }
@@ -154,7 +155,9 @@ impl<S: Services> Node for Server<S> {
         match &Message::parse(bytes, &self.environment.config().message_limits) {
             Ok(message) => match *message.start() {
                 Start::Request { method, uri } => {
-                    self.on_request(cx, message, method, uri, flow);
+                    let request =
+                        Request { message, method, uri, flow, peer, key: None, grant: Grant::UNKNOWN };
+                    self.on_request(cx, request);
                 }
                 Start::Response { status, .. } => self.on_response(cx, message, status, flow),
             },

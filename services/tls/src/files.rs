@@ -2,6 +2,7 @@
 
 use crate::identity::{AnyServer, SipServer};
 use crate::sessions::TicketKeys;
+use crate::verified::Verifiers;
 use rustls::client::Resumption;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::PemObject;
@@ -131,6 +132,7 @@ pub enum TlsError {
 pub struct TlsMaterial {
     pub(crate) server: Option<Arc<ServerConfig>>,
     pub(crate) client: Arc<ClientConfig>,
+    pub(crate) verifiers: Arc<Verifiers>,
     expires: Option<SystemTime>,
 }
 
@@ -156,6 +158,7 @@ impl TlsFiles {
         let crls = self.crl.as_deref().map(load_crls).transpose()?.unwrap_or_default();
         let own = self.certificate.as_ref().map(|(chain, key)| load_pair(&crypto, chain, key)).transpose()?;
         let mut expires = own.as_ref().and_then(expiry);
+        let clients = self.client_verifier(&crypto, &crls)?;
         let server = match &own {
             None => None,
             Some(own) => {
@@ -166,22 +169,24 @@ impl TlsFiles {
                     domains.insert(domain.name.clone(), Arc::new(pair));
                 }
                 let certificates = Certificates { first: Arc::new(own.clone()), domains };
-                Some(Arc::new(self.server_config(&crypto, certificates, &crls)?))
+                Some(Arc::new(self.server_config(&crypto, certificates, clients.clone())?))
             }
         };
-        let client = Arc::new(self.client_config(&crypto, own, crls)?);
-        Ok(TlsMaterial { server, client, expires })
+        let servers = self.server_verifier(&crypto, crls)?;
+        let client = Arc::new(self.client_config(&crypto, own, servers.clone())?);
+        let verifiers = Arc::new(Verifiers { clients, servers });
+        Ok(TlsMaterial { server, client, verifiers, expires })
     }
 
     fn server_config(
         &self,
         crypto: &Arc<CryptoProvider>,
         certificates: Certificates,
-        crls: &[CertificateRevocationListDer<'static>],
+        clients: Option<Arc<dyn ClientCertVerifier>>,
     ) -> Result<ServerConfig, TlsError> {
         let builder =
             ServerConfig::builder_with_provider(Arc::clone(crypto)).with_safe_default_protocol_versions()?;
-        let mut config = match self.client_verifier(crypto, crls)? {
+        let mut config = match clients {
             Some(verifier) => builder.with_client_cert_verifier(verifier),
             None => builder.with_no_client_auth(),
         }
@@ -221,23 +226,34 @@ impl TlsFiles {
         Ok(Some(builder.build().map_err(failed)?))
     }
 
+    /// `None` with `verify_peer = false`.
+    fn server_verifier(
+        &self,
+        crypto: &Arc<CryptoProvider>,
+        crls: Vec<CertificateRevocationListDer<'static>>,
+    ) -> Result<Option<Arc<SipServer>>, TlsError> {
+        if !self.verify_peer {
+            return Ok(None);
+        }
+        let roots = match &self.peer_ca {
+            PeerCa::System => system_roots()?,
+            PeerCa::File(path) => load_roots("peer_ca", path)?,
+        };
+        Ok(Some(SipServer::new(roots, crls, crypto)?))
+    }
+
     fn client_config(
         &self,
         crypto: &Arc<CryptoProvider>,
         own: Option<CertifiedKey>,
-        crls: Vec<CertificateRevocationListDer<'static>>,
+        servers: Option<Arc<SipServer>>,
     ) -> Result<ClientConfig, TlsError> {
         let builder =
             ClientConfig::builder_with_provider(Arc::clone(crypto)).with_safe_default_protocol_versions()?;
-        let builder = match self.verify_peer {
-            true => {
-                let roots = match &self.peer_ca {
-                    PeerCa::System => system_roots()?,
-                    PeerCa::File(path) => load_roots("peer_ca", path)?,
-                };
-                builder.dangerous().with_custom_certificate_verifier(SipServer::new(roots, crls, crypto)?)
-            }
-            false => builder.dangerous().with_custom_certificate_verifier(AnyServer::new(crypto)),
+        let builder = builder.dangerous();
+        let builder = match servers {
+            Some(servers) => builder.with_custom_certificate_verifier(servers),
+            None => builder.with_custom_certificate_verifier(AnyServer::new(crypto)),
         };
         let mut config = match own {
             Some(own) => {

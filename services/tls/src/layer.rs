@@ -10,6 +10,8 @@ use crate::counters::add;
 use crate::handshakes::{HandshakeThreads, Job};
 use crate::records::{receive, write_records};
 use crate::report::{Peer, Role};
+use crate::verified::{Verification, VerifiedPeer};
+use ringway_sansio::PeerNames;
 use ringway_stream::{Decoded, Encoded, Layer, LayerError};
 use rustls::Connection;
 use std::io::Write;
@@ -21,6 +23,10 @@ pub struct TlsLayer {
     peer: Peer,
     /// Messages to send after the handshake.
     kept: Vec<u8>,
+    /// Rules by which the names of the peer's certificate count; `None`: they do not.
+    verification: Option<Verification>,
+    /// Peer with a certificate, after the handshake.
+    verified: Option<Arc<VerifiedPeer>>,
 }
 
 enum State {
@@ -35,12 +41,30 @@ enum State {
 impl TlsLayer {
     /// Creates the layer of a connection whose handshake runs on the thread that calls it.
     pub(crate) fn new(connection: Connection, peer: Peer) -> Self {
-        Self { state: State::Handshake(Box::new(connection)), peer, kept: Vec::new() }
+        Self {
+            state: State::Handshake(Box::new(connection)),
+            peer,
+            kept: Vec::new(),
+            verification: None,
+            verified: None,
+        }
     }
 
     /// Creates the layer of a connection whose handshake runs on `threads`.
     pub(crate) fn elsewhere(job: Arc<Job>, threads: Arc<HandshakeThreads>, peer: Peer) -> Self {
-        Self { state: State::Elsewhere(job, threads), peer, kept: Vec::new() }
+        Self {
+            state: State::Elsewhere(job, threads),
+            peer,
+            kept: Vec::new(),
+            verification: None,
+            verified: None,
+        }
+    }
+
+    /// Lets the names of the peer's certificate count.
+    pub(crate) fn verified_by(mut self, verification: Verification) -> Self {
+        self.verification = Some(verification);
+        self
     }
 
     /// Closes the connection before its first byte is processed.
@@ -86,6 +110,9 @@ impl TlsLayer {
     fn open(&mut self, mut connection: Box<Connection>, wire: &mut Vec<u8>) {
         self.peer.counters.completed(self.peer.role == Role::Server, connection.handshake_kind());
         connection.set_buffer_limit(None);
+        if let Some((rules, chain)) = self.verification.take().zip(connection.peer_certificates()) {
+            self.verified = rules.accept(chain, self.peer.remote);
+        }
         if !self.kept.is_empty() {
             // Writing into a connection's memory does not fail.
             let _ = connection.writer().write_all(&std::mem::take(&mut self.kept));
@@ -181,6 +208,10 @@ impl Layer for TlsLayer {
         }
     }
 
+    fn peer_names(&self) -> Option<Arc<PeerNames>> {
+        self.verified.as_ref()?.names()
+    }
+
     fn is_handshaking(&self) -> bool {
         matches!(self.state, State::Handshake(_) | State::Elsewhere(..))
     }
@@ -192,7 +223,7 @@ impl Layer for TlsLayer {
             State::Open(_) => OPEN_BYTES,
             State::Closed => 0,
         };
-        state + self.kept.capacity()
+        state + self.kept.capacity() + self.verified.as_ref().map_or(0, |peer| peer.held_bytes())
     }
 }
 
@@ -295,6 +326,10 @@ impl Layer for Guarded {
 
     fn finish(&mut self, wire: &mut Vec<u8>) {
         self.tls.finish(wire);
+    }
+
+    fn peer_names(&self) -> Option<Arc<PeerNames>> {
+        self.tls.peer_names()
     }
 
     fn is_handshaking(&self) -> bool {

@@ -5,6 +5,7 @@ use crate::files::TlsMaterial;
 use crate::handshakes::{HandshakeLimits, HandshakeThreads, Job, Permits, Refused};
 use crate::layer::{Guarded, PlainLayer, TlsLayer};
 use crate::report::{Observer, Peer, Role};
+use crate::verified::{Verification, VerifiedPeers};
 use ringway_linux::{BoxedLayer, Hosts, Layers, Resume};
 use ringway_sansio::{Flow, HostNameId, Transport};
 use ringway_stream::{WebSocket, WebSocketServer};
@@ -25,6 +26,7 @@ pub struct TlsLayers {
     threads: Arc<HandshakeThreads>,
     counters: Arc<TlsCounters>,
     observer: Arc<dyn Observer>,
+    verified: Arc<VerifiedPeers>,
 }
 
 impl TlsLayers {
@@ -38,22 +40,29 @@ impl TlsLayers {
         limits: HandshakeLimits,
         observer: Arc<dyn Observer>,
     ) -> io::Result<Self> {
+        let counters = Arc::<TlsCounters>::default();
+        let verifiers = Arc::clone(&material.verifiers);
+        let verified = VerifiedPeers::new(verifiers, Arc::clone(&counters), Arc::clone(&observer));
         Ok(Self {
+            verified,
             material: RwLock::new(material),
             websocket: RwLock::default(),
             hosts,
             limits,
             permits: Arc::default(),
             threads: Arc::new(HandshakeThreads::start()?),
-            counters: Arc::default(),
+            counters,
             observer,
         })
     }
 
     /// Uses other certificates for connections from now on; open connections remain. Sessions of the earlier configuration
-    /// are not resumed, since its rules for clients may have been others.
+    /// are not resumed, since its rules for clients may have been others. Names of peers whose certificates the new authorities
+    /// and revocation lists do not accept count for nothing.
     pub fn reload(&self, material: TlsMaterial) {
+        let verifiers = Arc::clone(&material.verifiers);
         *self.material.write().unwrap_or_else(PoisonError::into_inner) = material;
+        self.verified.reload(&verifiers);
     }
 
     /// Sets the rules of WebSocket connections that are accepted from now on.
@@ -99,10 +108,13 @@ impl TlsLayers {
                 return None;
             }
         };
-        let connection = ServerConnection::new(self.material().server?).ok()?;
+        let material = self.material();
+        let connection = ServerConnection::new(material.server?).ok()?;
+        let (peers, verifiers) = (Arc::clone(&self.verified), material.verifiers);
+        let verification = Verification { peers, verifiers, server: None };
         let peer = self.peer(Role::Server, flow);
         let job = Job::new(Box::new(connection.into()), resume, peer.clone(), Some(permit));
-        Some(TlsLayer::elsewhere(job, Arc::clone(&self.threads), peer))
+        Some(TlsLayer::elsewhere(job, Arc::clone(&self.threads), peer).verified_by(verification))
     }
 
     fn dial_tls(&self, flow: &Flow, resume: Resume) -> Option<TlsLayer> {
@@ -110,16 +122,23 @@ impl TlsLayers {
             HostNameId::NONE => ServerName::from(flow.remote.ip()),
             host => ServerName::try_from(self.hosts.name_of(host)?.to_string()).ok()?,
         };
-        let connection = ClientConnection::new(Arc::clone(&self.material().client), name).ok()?;
+        let material = self.material();
+        let connection = ClientConnection::new(material.client, name.clone()).ok()?;
+        let (peers, verifiers) = (Arc::clone(&self.verified), material.verifiers);
         let peer = self.peer(Role::Client, flow);
         let job = Job::new(Box::new(connection.into()), resume, peer.clone(), None);
-        Some(TlsLayer::elsewhere(job, Arc::clone(&self.threads), peer))
+        let layer = TlsLayer::elsewhere(job, Arc::clone(&self.threads), peer);
+        match verifiers.servers {
+            Some(_) => Some(layer.verified_by(Verification { peers, verifiers, server: Some(name) })),
+            None => Some(layer),
+        }
     }
 }
 
 /// Layers whose handshakes run on the caller's thread: for clients such as a load generator, which measure them.
 #[derive(Clone)]
 pub struct InlineTls {
+    pub(crate) verified: Arc<VerifiedPeers>,
     material: TlsMaterial,
     counters: Arc<TlsCounters>,
     observer: Arc<dyn Observer>,
@@ -128,7 +147,10 @@ pub struct InlineTls {
 impl InlineTls {
     /// Layers with these files.
     pub fn new(material: TlsMaterial, observer: Arc<dyn Observer>) -> Self {
-        Self { material, counters: Arc::default(), observer }
+        let counters = Arc::<TlsCounters>::default();
+        let verifiers = Arc::clone(&material.verifiers);
+        let verified = VerifiedPeers::new(verifiers, Arc::clone(&counters), Arc::clone(&observer));
+        Self { verified, material, counters, observer }
     }
 
     /// Layer of a connection to the host `name`; without a name, to the host with the address. `None`: it is not a name.
@@ -144,7 +166,9 @@ impl InlineTls {
     /// Layer of an accepted connection. `None`: there is no certificate.
     pub fn server(&self, remote: SocketAddr) -> Option<TlsLayer> {
         let connection = ServerConnection::new(Arc::clone(self.material.server.as_ref()?)).ok()?;
-        Some(TlsLayer::new(connection.into(), self.peer(Role::Server, remote)))
+        let (peers, verifiers) = (Arc::clone(&self.verified), Arc::clone(&self.material.verifiers));
+        let layer = TlsLayer::new(connection.into(), self.peer(Role::Server, remote));
+        Some(layer.verified_by(Verification { peers, verifiers, server: None }))
     }
 
     /// Counters of handshakes.

@@ -2,7 +2,8 @@
 //!
 //! Does: implement [`ringway_stream::Layer`] by a rustls connection ([`TlsLayer`]); provide the layers of a
 //! [`ringway_linux::Runtime`] ([`TlsLayers`]), whose handshakes run on threads of their own; load certificates, keys and
-//! revocation lists ([`TlsFiles`]); verify a server's identity as RFC 5922 requires; resume sessions on both sides.
+//! revocation lists ([`TlsFiles`]); verify a server's identity as RFC 5922 requires; provide the
+//! names of clients with certificates; resume sessions on both sides.
 //!
 //! Does not: open sockets; interpret SIP; offer versions before TLS 1.2, suites without forward secrecy, or 0-RTT data.
 //!
@@ -19,6 +20,7 @@ mod report;
 mod sessions;
 #[cfg(test)]
 mod tests;
+mod verified;
 
 pub use counters::{TlsCounters, TlsCounts};
 pub use files::{ClientAuth, DomainFiles, PeerCa, TlsError, TlsFiles, TlsMaterial};

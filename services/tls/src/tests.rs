@@ -1,5 +1,7 @@
 //! Both sides in memory, with certificates made for each test.
 
+mod names;
+
 use crate::{ClientAuth, InlineTls, Observer, PeerCa, Role, TlsError, TlsFiles};
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType, ExtendedKeyUsagePurpose,

@@ -3,7 +3,7 @@
 use crate::config::{Config, Listener};
 use crate::failure::Failure;
 use ringway_linux::Listen;
-use ringway_settings::ServerSections;
+use ringway_settings::{CertificateRules, ServerSections};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 
@@ -61,7 +61,9 @@ fn with_listeners(
     secret: [u8; 32],
 ) -> ringway_server::Config {
     let Config { domains, auth, registrar, routing, limits, .. } = config;
-    let sections = ServerSections { domains, auth, registrar, routing, limits };
+    let trusted = config.neighbours.iter().filter_map(|neighbour| neighbour.certificate.clone()).collect();
+    let certificates = CertificateRules { users: config.client_users, trusted };
+    let sections = ServerSections { domains, auth, registrar, routing, limits, certificates };
     sections.config(listeners, machine_addresses(), secret)
 }
 

@@ -243,7 +243,8 @@ impl Proxy {
         {
             let share = Share::of(env.config, &message, branches).unwrap_or_default();
             let targets = Targets::of_one(&core::mem::take(&mut branch.uri), branch.keeps_uri, share);
-            let request = Request { message: &message, method, uri, flow: source, key: None, grant };
+            let request =
+                Request { message: &message, method, uri, flow: source, peer: None, key: None, grant };
             let forwarding = Forwarding { request: &request, routed: &routed, targets: &targets };
             if let Some(target) = targets.list().first() {
                 let plan = Plan::new(env, forwarding, target, flow);

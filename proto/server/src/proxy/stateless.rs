@@ -70,8 +70,15 @@ impl Proxy {
         let Start::Request { method, uri } = *message.start() else { return };
         let Ok(routed) = preprocess(env.config, &env.keys.route, &message, uri) else { return };
         let grant = waiting.grant;
-        let request =
-            Request { message: &message, method, uri, flow: waiting.source, key: waiting.key, grant };
+        let request = Request {
+            message: &message,
+            method,
+            uri,
+            flow: waiting.source,
+            peer: None,
+            key: waiting.key,
+            grant,
+        };
         let hop = match address {
             Some(address) => resolved(env, grant.reach, address, (waiting.port, waiting.transport)),
             None => NextHop::Unreachable,

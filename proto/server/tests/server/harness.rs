@@ -1,8 +1,8 @@
 //! Server on a virtual clock, and the messages that the tests send to it.
 
 use ringway_sansio::{
-    ConnectionId, Context, Event, Flow, HostAddress, HostNameId, Instant, ListenerId, Node, Outbox, Received,
-    Seed, Token, Transport,
+    ConnectionId, Context, Event, Flow, HostAddress, HostNameId, Instant, ListenerId, Node, Outbox,
+    PeerNames, Received, Seed, Token, Transport,
 };
 use ringway_server::auth::Algorithm;
 use ringway_server::{Action, AuthConfig, Config, Listener, Mode, RegistrarConfig, Server};
@@ -128,10 +128,13 @@ impl World {
 
     /// Receives a message on a flow.
     pub(crate) fn message(&mut self, flow: Flow, bytes: &[u8]) -> Vec<Sent> {
-        self.server.on_message(
-            &mut Context::new(self.now, &mut self.out, &mut self.actions),
-            Received { flow, bytes },
-        );
+        self.message_of(flow, bytes, None)
+    }
+
+    /// Receives a message on a flow whose peer presented a certificate with these names.
+    pub(crate) fn message_of(&mut self, flow: Flow, bytes: &[u8], peer: Option<&PeerNames>) -> Vec<Sent> {
+        let received = Received { peer, ..Received::new(flow, bytes) };
+        self.server.on_message(&mut Context::new(self.now, &mut self.out, &mut self.actions), received);
         self.drain()
     }
 
@@ -246,6 +249,7 @@ pub(crate) fn config() -> Config {
             in_dialog: false,
             strangers: Default::default(),
             trusted: vec!["192.0.2.99".parse().unwrap()],
+            certificates: Default::default(),
         },
         registrar: RegistrarConfig {
             min_expires_s: 60,

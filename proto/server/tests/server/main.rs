@@ -7,6 +7,7 @@
 
 mod amplification;
 mod cancel;
+mod certificates;
 mod challenge;
 mod connection;
 mod content_length;
