@@ -301,6 +301,7 @@ fn default_config() -> Config {
             max_expires_s: 7200,
             max_contacts: 10,
         },
+        neighbours: Vec::new(),
         timers: Default::default(),
         timer_c: Duration::from_secs(190),
         message_limits: Default::default(),

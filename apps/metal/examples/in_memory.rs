@@ -104,6 +104,7 @@ impl Bench {
                 max_expires_s: 7200,
                 max_contacts: 10,
             },
+            neighbours: Vec::new(),
             timers: ringway_transaction::Timers::default(),
             timer_c: Duration::from_secs(185),
             message_limits: ringway_sip::Limits::default(),

@@ -107,7 +107,15 @@ impl MachineSettings {
     ) -> ringway_server::Config {
         let Self { domains, auth, registrar, routing, limits, .. } = self;
         let certificates = CertificateRules::default();
-        let sections = ServerSections { domains, auth, registrar, routing, limits, certificates };
+        let sections = ServerSections {
+            domains,
+            auth,
+            registrar,
+            routing,
+            limits,
+            certificates,
+            neighbours: Vec::new(),
+        };
         sections.config(listeners, machine_addresses, secret)
     }
 

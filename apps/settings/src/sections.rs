@@ -14,6 +14,7 @@ use ringway_server::{AuthConfig, RegistrarConfig};
 use ringway_transaction::Timers;
 
 pub use ringway_server::Mode;
+pub use ringway_server::Neighbour;
 pub use ringway_server::Strangers;
 use ringway_server::auth::NotANetwork;
 pub use ringway_server::auth::{Algorithm, CertificateRules, Network};
@@ -338,6 +339,8 @@ pub struct ServerSections<'a> {
     pub limits: &'a Limits,
     /// Client certificates that count.
     pub certificates: CertificateRules,
+    /// Servers whose connections are kept open.
+    pub neighbours: Vec<Neighbour>,
 }
 
 impl ServerSections<'_> {
@@ -372,6 +375,7 @@ impl ServerSections<'_> {
                 max_expires_s: self.registrar.max_expires_s,
                 max_contacts: self.registrar.max_contacts as usize,
             },
+            neighbours: self.neighbours.clone(),
             timers: Timers::default(),
             timer_c: TIMER_C,
             message_limits: ringway_sip::Limits {

@@ -325,6 +325,13 @@ impl<F: Framer> Streams<F> {
         }
     }
 
+    /// Closes the connection of a flow, or the one that was dialled for it.
+    pub(crate) fn disconnect(&mut self, flow: &Flow) {
+        if let Some(id) = flow.connection.or_else(|| self.dialled.get(&destination(flow)).copied()) {
+            self.close(id, CloseReason::Ended);
+        }
+    }
+
     /// Queues a report that a packet could not be sent.
     pub(crate) fn unreachable(&mut self, token: Token) {
         if token != Token::NONE {

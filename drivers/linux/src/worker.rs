@@ -335,6 +335,7 @@ impl<N: Node> Worker<N> {
                     }
                 }
                 Command::Keep(id, until) => self.streams.keep(id, until),
+                Command::Disconnect(flow) => self.streams.disconnect(&flow),
                 Command::Resume(id) => {
                     if self.streams.resume(id, self.now) {
                         self.take_frames(id);
@@ -450,8 +451,18 @@ impl<N: Node> Worker<N> {
         }
     }
 
-    /// Passes requests to keep connections open to their owners.
+    /// Passes requests to keep connections open, and to close them, to their owners.
     fn keep_connections(&mut self) {
+        for flow in self.batch.out.disconnected() {
+            match owner_of(&self.common, flow) {
+                owner if owner == self.index => self.streams.disconnect(flow),
+                owner => {
+                    if let Some(inbox) = self.common.inboxes.of(owner) {
+                        inbox.push_disconnect(*flow);
+                    }
+                }
+            }
+        }
         for &(id, until) in self.batch.out.kept() {
             match tcp::owner_of(id) {
                 owner if owner == self.index => self.streams.keep(id, until),
@@ -537,10 +548,7 @@ fn send_stream<F: ringway_sansio::Framer>(
     more: More,
     now: Instant,
 ) {
-    let owner = match flow.connection {
-        Some(id) => tcp::owner_of(id),
-        None => common.dialler_of(flow.remote),
-    };
+    let owner = owner_of(common, &flow);
     if owner == worker {
         return match flow.connection {
             Some(id) => streams.send(id, token, bytes, more, now),
@@ -550,6 +558,14 @@ fn send_stream<F: ringway_sansio::Framer>(
     let Some(inbox) = common.inboxes.of(owner) else { return streams.unreachable(token) };
     if !inbox.push_stream(flow, token, bytes) {
         streams.inbox_full(token);
+    }
+}
+
+/// Worker that has the connection of a flow, or dials it.
+fn owner_of(common: &Common, flow: &Flow) -> usize {
+    match flow.connection {
+        Some(id) => tcp::owner_of(id),
+        None => common.dialler_of(flow.remote),
     }
 }
 

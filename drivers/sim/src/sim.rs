@@ -367,6 +367,10 @@ impl Sim {
                 true => self.send_bytes(id, shard, packet, bytes),
             }
         }
+        for flow in effects.out.disconnected() {
+            let end = flow.connection.or_else(|| self.connections.dialled(id, flow.remote));
+            effects.closes.extend(end);
+        }
         for (after, event) in effects.events {
             self.schedule(self.now + after, SimEvent::Report { host: id, shard, event });
         }

@@ -35,6 +35,8 @@ ringway_sansio::counters! {
         unverified_limited,
         /// Requests forwarded, each branch counted.
         forwarded,
+        /// Requests not forwarded because their neighbour is down (480).
+        neighbour_down,
         /// Requests answered with the user's contacts (302).
         redirected,
         /// Requests for users that do not exist (404).

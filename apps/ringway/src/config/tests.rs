@@ -205,6 +205,13 @@ fn each_invalid_value_has_an_error_with_line_key_and_remedy() {
             "[neighbour] certificate",
             "not a domain",
         ),
+        ("[[neighbour]]\nname = \"a\"\nuri = \"sip:b.org\"", 3, "[neighbour] uri", "transport=tls"),
+        (
+            "[[neighbour]]\nname = \"a\"\nuri = \"sip:u@b.org;transport=tcp\"",
+            3,
+            "[neighbour] uri",
+            "transport=tcp",
+        ),
         ("workers = 256", 1, "workers", "0 to 255"),
         ("workers = -1", 1, "workers", "0 to 255"),
         ("workers = \"2\"", 1, "workers", "whole number"),

@@ -5,7 +5,7 @@ use super::Server;
 use crate::auth::{Access, Authenticator, Facts, Grant, decide, is_certified, live_mark};
 use crate::env::Env;
 use crate::method::{on_options, redirect};
-use crate::proxy::Response;
+use crate::proxy::{Owner, Response};
 use crate::request::Request;
 use crate::route::{LOOP_MARK, Routed, loop_hash, own_vias, preprocess};
 use crate::{Action, CallStep, Config, Mode, Services};
@@ -117,7 +117,10 @@ impl<S: Services> Server<S> {
         let answer = self.transactions.receive_response(&mut env.cx, message, status, is_peer);
         let mut response = Response { message, status, flow: &flow, sent_to: None };
         match answer {
-            Answer::Pass { owner, .. } => {
+            Answer::Pass { owner: Owner::Probe(probe), .. } => {
+                self.neighbours.on_response(env, probe, status, &flow);
+            }
+            Answer::Pass { owner: Owner::Branch(owner), .. } => {
                 response.sent_to = Some(&sent_to);
                 self.proxy.on_branch_response(env, &mut self.transactions, owner, &response);
             }

@@ -33,6 +33,8 @@ pub(crate) struct World {
     pub(crate) lookups: Vec<(u64, String)>,
     /// Connections in use, each with the end of its use.
     pub(crate) kept: Vec<(ConnectionId, Instant)>,
+    /// Flows whose connections were to be closed.
+    pub(crate) disconnected: Vec<Flow>,
     out: Outbox,
     actions: Vec<Action>,
 }
@@ -102,6 +104,7 @@ impl World {
             now,
             lookups: Vec::new(),
             kept: Vec::new(),
+            disconnected: Vec::new(),
             out: Outbox::new(),
             actions: Vec::new(),
         };
@@ -218,6 +221,7 @@ impl World {
             })
             .collect();
         self.kept.extend_from_slice(self.out.kept());
+        self.disconnected.extend_from_slice(self.out.disconnected());
         self.out.clear();
         sent
     }
@@ -257,6 +261,7 @@ pub(crate) fn config() -> Config {
             max_expires_s: 7200,
             max_contacts: 3,
         },
+        neighbours: Vec::new(),
         timers: ringway_transaction::Timers::default(),
         timer_c: Duration::from_secs(181),
         message_limits: ringway_sip::Limits::default(),

@@ -23,6 +23,7 @@ mod log_events;
 mod mark;
 mod memory;
 mod nat;
+mod neighbours;
 mod proxy;
 mod redirect;
 mod reflection;
