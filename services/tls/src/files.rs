@@ -1,6 +1,6 @@
 //! Certificates, private keys, authorities and revocation lists, from PEM files.
 
-use crate::identity::{AnyServer, SipServer};
+use crate::identity::ServerVerifier;
 use crate::sessions::TicketKeys;
 use rustls::client::Resumption;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
@@ -131,6 +131,8 @@ pub enum TlsError {
 pub struct TlsMaterial {
     pub(crate) server: Option<Arc<ServerConfig>>,
     pub(crate) client: Arc<ClientConfig>,
+    /// A certificate is requested of clients.
+    pub(crate) has_client_auth: bool,
     expires: Option<SystemTime>,
 }
 
@@ -170,7 +172,8 @@ impl TlsFiles {
             }
         };
         let client = Arc::new(self.client_config(&crypto, own, crls)?);
-        Ok(TlsMaterial { server, client, expires })
+        let has_client_auth = self.client_auth != ClientAuth::None;
+        Ok(TlsMaterial { server, client, has_client_auth, expires })
     }
 
     fn server_config(
@@ -229,16 +232,17 @@ impl TlsFiles {
     ) -> Result<ClientConfig, TlsError> {
         let builder =
             ClientConfig::builder_with_provider(Arc::clone(crypto)).with_safe_default_protocol_versions()?;
-        let builder = match self.verify_peer {
+        let verifier = match self.verify_peer {
             true => {
                 let roots = match &self.peer_ca {
                     PeerCa::System => system_roots()?,
                     PeerCa::File(path) => load_roots("peer_ca", path)?,
                 };
-                builder.dangerous().with_custom_certificate_verifier(SipServer::new(roots, crls, crypto)?)
+                ServerVerifier::new(roots, crls, crypto)?
             }
-            false => builder.dangerous().with_custom_certificate_verifier(AnyServer::new(crypto)),
+            false => ServerVerifier::accepting_all(crypto),
         };
+        let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier));
         let mut config = match own {
             Some(own) => {
                 builder.with_client_cert_resolver(Arc::new(rustls::sign::SingleCertAndKey::from(own)))

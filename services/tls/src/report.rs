@@ -1,6 +1,7 @@
 //! Reports of handshakes.
 
 use crate::counters::TlsCounters;
+use ringway_stream::LayerError;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -29,12 +30,16 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// Counts and reports a failed handshake.
-    pub(crate) fn failed(&self, error: &rustls::Error) {
+    /// Counts and reports a failed handshake; returns the error of its layer.
+    pub(crate) fn failed(&self, error: &rustls::Error) -> LayerError {
         self.counters.failed(error);
         self.observer.failed(self.remote, self.role, &describe(error));
+        FAILED
     }
 }
+
+/// Error of a layer whose TLS connection failed.
+pub(crate) const FAILED: LayerError = LayerError("the TLS connection failed");
 
 /// Text of an error for a log.
 fn describe(error: &rustls::Error) -> String {
