@@ -3,11 +3,11 @@
 //! A layer passes the bytes of its handshake to a [`Job`]. A thread processes them with a lower priority than the workers,
 //! and makes the worker continue the connection. At most one thread works for a connection at a time.
 
+use crate::connection::Connection;
 use crate::records::{Progress, process};
 use crate::report::Peer;
 use ringway_linux::{Resume, sys};
 use ringway_sansio::source_of;
-use rustls::Connection;
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::IpAddr;

@@ -6,16 +6,14 @@
 //!     +--> failed: alert sent, reported, counted
 //! ```
 
+use crate::connection::Connection;
 use crate::counters::add;
 use crate::handshakes::{HandshakeThreads, Job};
-use crate::records::{receive, write_records};
 use crate::report::{Peer, Role};
 use ringway_stream::{Decoded, Encoded, Layer, LayerError};
-use rustls::Connection;
-use std::io::Write;
 use std::sync::Arc;
 
-/// TLS by rustls.
+/// TLS as a layer.
 pub struct TlsLayer {
     state: State,
     peer: Peer,
@@ -85,11 +83,11 @@ impl TlsLayer {
     /// Ends the handshake, and sends the messages that were kept.
     fn open(&mut self, mut connection: Box<Connection>, wire: &mut Vec<u8>) {
         self.peer.counters.completed(self.peer.role == Role::Server, connection.handshake_kind());
-        connection.set_buffer_limit(None);
+        connection.allow_any_size();
         if !self.kept.is_empty() {
             // Writing into a connection's memory does not fail.
-            let _ = connection.writer().write_all(&std::mem::take(&mut self.kept));
-            write_records(&mut connection, wire);
+            let _ = connection.send(&std::mem::take(&mut self.kept));
+            connection.write_records(wire);
         }
         self.state = State::Open(connection);
     }
@@ -107,7 +105,7 @@ impl TlsLayer {
 impl Layer for TlsLayer {
     fn start(&mut self, wire: &mut Vec<u8>) {
         match &mut self.state {
-            State::Handshake(connection) => write_records(connection, wire),
+            State::Handshake(connection) => connection.write_records(wire),
             State::Elsewhere(job, threads) if self.peer.role == Role::Client => {
                 threads.submit(job, &mut job.lock());
             }
@@ -124,13 +122,13 @@ impl Layer for TlsLayer {
         self.collect(decoded, wire)?;
         match &mut self.state {
             State::Open(connection) => {
-                let result = receive(connection, bytes, decoded);
-                write_records(connection, wire);
+                let result = connection.receive(bytes, decoded);
+                connection.write_records(wire);
                 result.or_else(|error| self.fail(&error))
             }
             State::Handshake(connection) => {
-                let result = receive(connection, bytes, decoded);
-                write_records(connection, wire);
+                let result = connection.receive(bytes, decoded);
+                connection.write_records(wire);
                 if let Err(error) = result {
                     return self.fail(&error);
                 }
@@ -164,9 +162,8 @@ impl Layer for TlsLayer {
     fn encode(&mut self, message: &[u8], wire: &mut Vec<u8>) -> Result<Encoded, LayerError> {
         match &mut self.state {
             State::Open(connection) => {
-                let written = connection.writer().write_all(message);
-                written.map_err(|_| LayerError("the TLS connection takes no more data"))?;
-                write_records(connection, wire);
+                connection.send(message)?;
+                connection.write_records(wire);
             }
             State::Handshake(_) | State::Elsewhere(..) => self.kept.extend_from_slice(message),
             State::Closed => return Err(LayerError("the TLS connection is closed")),
@@ -177,7 +174,7 @@ impl Layer for TlsLayer {
     fn finish(&mut self, wire: &mut Vec<u8>) {
         if let State::Open(connection) = &mut self.state {
             connection.send_close_notify();
-            write_records(connection, wire);
+            connection.write_records(wire);
         }
     }
 

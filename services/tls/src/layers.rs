@@ -1,15 +1,14 @@
 //! Layers of a runtime's connections.
 
 use crate::counters::{TlsCounters, add};
-use crate::files::TlsMaterial;
 use crate::handshakes::{HandshakeLimits, HandshakeThreads, Job, Permits, Refused};
 use crate::layer::{Guarded, PlainLayer, TlsLayer};
+use crate::material::TlsMaterial;
 use crate::report::{Observer, Peer, Role};
 use ringway_linux::{BoxedLayer, Hosts, Layers, Resume};
 use ringway_sansio::{Flow, HostNameId, Transport};
 use ringway_stream::{WebSocket, WebSocketServer};
 use rustls::pki_types::ServerName;
-use rustls::{ClientConnection, ServerConnection};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -99,9 +98,9 @@ impl TlsLayers {
                 return None;
             }
         };
-        let connection = ServerConnection::new(self.material().server?).ok()?;
+        let connection = self.material().accept()?;
         let peer = self.peer(Role::Server, flow);
-        let job = Job::new(Box::new(connection.into()), resume, peer.clone(), Some(permit));
+        let job = Job::new(Box::new(connection), resume, peer.clone(), Some(permit));
         Some(TlsLayer::elsewhere(job, Arc::clone(&self.threads), peer))
     }
 
@@ -110,9 +109,9 @@ impl TlsLayers {
             HostNameId::NONE => ServerName::from(flow.remote.ip()),
             host => ServerName::try_from(self.hosts.name_of(host)?.to_string()).ok()?,
         };
-        let connection = ClientConnection::new(Arc::clone(&self.material().client), name).ok()?;
+        let connection = self.material().dial(name)?;
         let peer = self.peer(Role::Client, flow);
-        let job = Job::new(Box::new(connection.into()), resume, peer.clone(), None);
+        let job = Job::new(Box::new(connection), resume, peer.clone(), None);
         Some(TlsLayer::elsewhere(job, Arc::clone(&self.threads), peer))
     }
 }
@@ -137,14 +136,14 @@ impl InlineTls {
             Some(name) => ServerName::try_from(name.to_owned()).ok()?,
             None => ServerName::from(remote.ip()),
         };
-        let connection = ClientConnection::new(Arc::clone(&self.material.client), name).ok()?;
-        Some(TlsLayer::new(connection.into(), self.peer(Role::Client, remote)))
+        let connection = self.material.dial(name)?;
+        Some(TlsLayer::new(connection, self.peer(Role::Client, remote)))
     }
 
     /// Layer of an accepted connection. `None`: there is no certificate.
     pub fn server(&self, remote: SocketAddr) -> Option<TlsLayer> {
-        let connection = ServerConnection::new(Arc::clone(self.material.server.as_ref()?)).ok()?;
-        Some(TlsLayer::new(connection.into(), self.peer(Role::Server, remote)))
+        let connection = self.material.accept()?;
+        Some(TlsLayer::new(connection, self.peer(Role::Server, remote)))
     }
 
     /// Counters of handshakes.
