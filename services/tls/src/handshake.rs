@@ -1,14 +1,14 @@
 //! One handshake in progress, and its steps.
 
 use crate::budget::Budget;
+use crate::connection::Connection;
 use crate::counters::add;
 use crate::handshakes::Permit;
-use crate::records::{receive, write_records};
 use crate::report::{Peer, Role};
 use crate::threads::HandshakeThreads;
 use ringway_linux::Resume;
 use ringway_stream::{Decoded, LayerError};
-use rustls::{Connection, HandshakeKind};
+use rustls::HandshakeKind;
 use std::sync::Arc;
 
 /// Handshake in progress. Each step processes received bytes; a step that fails counts and reports the failure.
@@ -60,7 +60,7 @@ impl Handshake {
 
     /// Appends the first flight of a client.
     pub(crate) fn start(&mut self, wire: &mut Vec<u8>) {
-        write_records(&mut self.connection, wire);
+        self.connection.write_records(wire);
     }
 
     /// Checks that the first bytes of a client are TLS.
@@ -115,8 +115,8 @@ impl Handshake {
         wire: &mut Vec<u8>,
     ) -> Result<(), LayerError> {
         self.has_begun = true;
-        let result = receive(&mut self.connection, bytes, decoded);
-        write_records(&mut self.connection, wire);
+        let result = self.connection.receive(bytes, decoded);
+        self.connection.write_records(wire);
         result.map_err(|error| self.peer.failed(&error))
     }
 
@@ -128,7 +128,7 @@ impl Handshake {
     pub(crate) fn finish(self) -> Box<Connection> {
         let Self { mut connection, peer, was_handed_over, .. } = self;
         peer.counters.completed(peer.role, connection.handshake_kind(), was_handed_over);
-        connection.set_buffer_limit(None);
+        connection.allow_any_size();
         connection
     }
 

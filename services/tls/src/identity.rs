@@ -93,6 +93,16 @@ impl ServerCertVerifier for ServerVerifier {
     }
 }
 
+/// True if the certificate is one of the server, whose chain is verified elsewhere.
+#[cfg(feature = "legacy-tls")]
+pub(crate) fn is_server(certificate: &CertificateDer<'_>, name: &ServerName<'_>) -> bool {
+    match name {
+        ServerName::DnsName(name) => is_sip_domain(certificate, name.as_ref()).unwrap_or(false),
+        address => EndEntityCert::try_from(certificate)
+            .is_ok_and(|certificate| certificate.verify_is_valid_for_subject_name(address).is_ok()),
+    }
+}
+
 /// True if `domain` is an identity of the certificate.
 fn is_sip_domain(certificate: &CertificateDer<'_>, domain: &str) -> Result<bool, Error> {
     let bad = |_| Error::InvalidCertificate(CertificateError::BadEncoding);

@@ -6,17 +6,15 @@
 //!     +--> failed: alert sent, reported, counted
 //! ```
 
+use crate::connection::Connection;
 use crate::counters::add;
 use crate::handshake::{Handshake, is_tls};
-use crate::records::{receive, write_records};
 use crate::report::{FAILED, Peer};
 use crate::threads::{Job, Outcome};
 use ringway_stream::{Decoded, Encoded, Layer, LayerError};
-use rustls::Connection;
-use std::io::Write;
 use std::sync::Arc;
 
-/// TLS by rustls.
+/// TLS as a layer.
 pub struct TlsLayer {
     state: State,
     /// Messages to send after the handshake.
@@ -96,8 +94,8 @@ impl TlsLayer {
         let mut connection = handshake.finish();
         if !self.kept.is_empty() {
             // Writing into a connection's memory does not fail.
-            let _ = connection.writer().write_all(&std::mem::take(&mut self.kept));
-            write_records(&mut connection, wire);
+            let _ = connection.send(&std::mem::take(&mut self.kept));
+            connection.write_records(wire);
         }
         self.state = State::Open(connection);
     }
@@ -124,8 +122,8 @@ impl Layer for TlsLayer {
                 job.push(bytes, *given)
             }
             State::Open(connection) => {
-                let result = receive(connection, bytes, decoded);
-                write_records(connection, wire);
+                let result = connection.receive(bytes, decoded);
+                connection.write_records(wire);
                 result.map_err(|_| FAILED)
             }
             State::Closed => Err(CLOSED),
@@ -143,9 +141,8 @@ impl Layer for TlsLayer {
     fn encode(&mut self, message: &[u8], wire: &mut Vec<u8>) -> Result<Encoded, LayerError> {
         match &mut self.state {
             State::Open(connection) => {
-                let written = connection.writer().write_all(message);
-                written.map_err(|_| LayerError("the TLS connection takes no more data"))?;
-                write_records(connection, wire);
+                connection.send(message)?;
+                connection.write_records(wire);
             }
             State::Handshake(_) | State::Elsewhere { .. } => self.kept.extend_from_slice(message),
             State::Closed => return Err(CLOSED),
@@ -156,7 +153,7 @@ impl Layer for TlsLayer {
     fn finish(&mut self, wire: &mut Vec<u8>) {
         if let State::Open(connection) = &mut self.state {
             connection.send_close_notify();
-            write_records(connection, wire);
+            connection.write_records(wire);
         }
     }
 

@@ -2,17 +2,16 @@
 
 use crate::budget::Budget;
 use crate::counters::{TlsCounters, add};
-use crate::files::TlsMaterial;
 use crate::handshake::{HandOver, Handshake};
 use crate::handshakes::{HandshakeLimits, Permits, Refused};
 use crate::layer::{PlainLayer, TlsLayer};
+use crate::material::TlsMaterial;
 use crate::report::{Observer, Peer, Role};
 use crate::threads::HandshakeThreads;
 use ringway_linux::{BoxedLayer, Hosts, Layers, Resume};
 use ringway_sansio::{Flow, HostNameId, Transport};
 use ringway_stream::{Layer, Origin, WebSocket, WebSocketServer};
 use rustls::pki_types::ServerName;
-use rustls::{ClientConnection, ServerConnection};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -106,10 +105,9 @@ impl TlsLayers {
                 return None;
             }
         };
-        let (config, has_client_auth) =
-            self.read(|material| (material.server.clone(), material.has_client_auth));
-        let connection = ServerConnection::new(config?).ok()?;
-        let handshake = Handshake::new(connection.into(), self.peer(Role::Server, flow));
+        let (connection, has_client_auth) =
+            self.read(|material| Some((material.accept()?, material.has_client_auth())))?;
+        let handshake = Handshake::new(connection, self.peer(Role::Server, flow));
         let handshake = handshake.accepted(permit, has_client_auth);
         Some(TlsLayer::new(handshake.with_threads(self.hand_over(resume)?)))
     }
@@ -119,9 +117,8 @@ impl TlsLayers {
             HostNameId::NONE => ServerName::from(flow.remote.ip()),
             host => ServerName::try_from(self.hosts.name_of(host)?.to_string()).ok()?,
         };
-        let config = self.read(|material| Arc::clone(&material.client));
-        let connection = ClientConnection::new(config, name).ok()?;
-        let handshake = Handshake::new(connection.into(), self.peer(Role::Client, flow));
+        let connection = self.read(|material| material.dial(name))?;
+        let handshake = Handshake::new(connection, self.peer(Role::Client, flow));
         Some(TlsLayer::new(handshake.with_threads(self.hand_over(resume)?)))
     }
 
@@ -151,14 +148,14 @@ impl InlineTls {
             Some(name) => ServerName::try_from(name.to_owned()).ok()?,
             None => ServerName::from(remote.ip()),
         };
-        let connection = ClientConnection::new(Arc::clone(&self.material.client), name).ok()?;
-        Some(TlsLayer::new(Handshake::new(connection.into(), self.peer(Role::Client, remote))))
+        let connection = self.material.dial(name)?;
+        Some(TlsLayer::new(Handshake::new(connection, self.peer(Role::Client, remote))))
     }
 
     /// Layer of an accepted connection. `None`: there is no certificate.
     pub fn server(&self, remote: SocketAddr) -> Option<TlsLayer> {
-        let connection = ServerConnection::new(Arc::clone(self.material.server.as_ref()?)).ok()?;
-        Some(TlsLayer::new(Handshake::new(connection.into(), self.peer(Role::Server, remote))))
+        let connection = self.material.accept()?;
+        Some(TlsLayer::new(Handshake::new(connection, self.peer(Role::Server, remote))))
     }
 
     /// Counters of handshakes.

@@ -165,3 +165,7 @@ impl Shared {
 const NICE: i8 = 10;
 /// Maximum number of bytes that one job is given: some certificate chains.
 const HANDSHAKE_BYTES_MAX: usize = 64 << 10;
+
+#[cfg(test)]
+#[path = "threads_tests.rs"]
+mod tests;

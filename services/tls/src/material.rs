@@ -1,0 +1,82 @@
+//! Loaded configuration of both sides, of either library.
+
+use crate::configs::Configs;
+use crate::connection::Connection;
+use crate::files::{ClientAuth, TlsFiles};
+#[cfg(feature = "legacy-tls")]
+use crate::legacy::Contexts;
+use crate::offer::Backend;
+use crate::pem::TlsError;
+use rustls::pki_types::ServerName;
+#[cfg(feature = "legacy-tls")]
+use std::sync::Arc;
+use std::time::SystemTime;
+
+/// Loaded configuration of both sides.
+#[derive(Clone)]
+pub struct TlsMaterial {
+    sides: Sides,
+    has_client_auth: bool,
+    expires: Option<SystemTime>,
+}
+
+#[derive(Clone)]
+enum Sides {
+    Rustls(Configs),
+    #[cfg(feature = "legacy-tls")]
+    OpenSsl(Arc<Contexts>),
+}
+
+impl TlsFiles {
+    /// Loads everything.
+    ///
+    /// # Errors
+    /// A file is missing or not valid; the error names the key and the file.
+    pub fn load(&self) -> Result<TlsMaterial, TlsError> {
+        let has_client_auth = self.client_auth != ClientAuth::None;
+        match self.offer.backend() {
+            #[cfg(feature = "legacy-tls")]
+            Backend::OpenSsl => {
+                let (contexts, expires) = Contexts::load(self)?;
+                Ok(TlsMaterial { sides: Sides::OpenSsl(Arc::new(contexts)), has_client_auth, expires })
+            }
+            // An offer has no library that is not in the build.
+            #[cfg(not(feature = "legacy-tls"))]
+            Backend::OpenSsl => Err(TlsError::OpenSsl("not in this build".to_owned())),
+            Backend::Rustls => {
+                let (configs, expires) = Configs::load(self)?;
+                Ok(TlsMaterial { sides: Sides::Rustls(configs), has_client_auth, expires })
+            }
+        }
+    }
+}
+
+impl TlsMaterial {
+    /// Time at which the first of the server's own certificates expires.
+    pub const fn expires(&self) -> Option<SystemTime> {
+        self.expires
+    }
+
+    /// True if a certificate is requested of clients.
+    pub(crate) const fn has_client_auth(&self) -> bool {
+        self.has_client_auth
+    }
+
+    /// Connection of a peer that was accepted. `None`: there is no certificate.
+    pub(crate) fn accept(&self) -> Option<Connection> {
+        match &self.sides {
+            Sides::Rustls(configs) => configs.accept(),
+            #[cfg(feature = "legacy-tls")]
+            Sides::OpenSsl(contexts) => contexts.accept().map(Connection::OpenSsl),
+        }
+    }
+
+    /// Connection to a peer that was dialled, and must be `name`.
+    pub(crate) fn dial(&self, name: ServerName<'static>) -> Option<Connection> {
+        match &self.sides {
+            Sides::Rustls(configs) => configs.dial(name),
+            #[cfg(feature = "legacy-tls")]
+            Sides::OpenSsl(contexts) => contexts.dial(name).map(Connection::OpenSsl),
+        }
+    }
+}
