@@ -6,8 +6,8 @@
 //! Does not: open sockets, or measure the caller.
 
 use rcgen::{
-    BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256,
-    PKCS_RSA_SHA256, RsaKeySize,
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+    PKCS_ECDSA_P256_SHA256, PKCS_RSA_SHA256, RsaKeySize,
 };
 use ringway_stream::{Decoded, Layer};
 use ringway_tls::{
@@ -144,7 +144,10 @@ impl Certificates {
             ("rsa", KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048)?),
         ];
         for (name, key) in keys {
-            let params = CertificateParams::new(vec![NAME.to_owned()])?;
+            let mut params = CertificateParams::new(vec![NAME.to_owned()])?;
+            // With the name of the authority it would seem to have signed itself.
+            params.distinguished_name = DistinguishedName::new();
+            params.distinguished_name.push(DnType::CommonName, NAME);
             fs::write(folder.join(format!("{name}.pem")), params.signed_by(&key, &issuer)?.pem())?;
             fs::write(folder.join(format!("{name}-key.pem")), key.serialize_pem())?;
         }
