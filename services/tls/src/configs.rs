@@ -11,7 +11,7 @@ use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::{CertificateRevocationListDer, ServerName};
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier};
-use rustls::sign::CertifiedKey;
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{
     ClientConfig, ClientConnection, ServerConfig, ServerConnection, SupportedProtocolVersion, version,
 };
@@ -25,31 +25,27 @@ use std::time::SystemTime;
 pub(crate) struct Configs {
     server: Option<Arc<ServerConfig>>,
     client: Arc<ClientConfig>,
+    pub(crate) https: Option<Arc<ServerConfig>>,
+    /// Time at which the first of the own certificates expires.
+    pub(crate) expires: Option<SystemTime>,
 }
 
 impl Configs {
-    /// Loads the files. Also returns the time at which the first of the own certificates expires.
-    pub(crate) fn load(files: &TlsFiles) -> Result<(Self, Option<SystemTime>), TlsError> {
+    /// Loads the files.
+    pub(crate) fn load(files: &TlsFiles) -> Result<Self, TlsError> {
         let crypto = Arc::new(files.provider());
         let crls = files.crl.as_deref().map(load_crls).transpose()?.unwrap_or_default();
-        let own =
-            files.certificate.as_ref().map(|(chain, key)| load_pair(&crypto, chain, key)).transpose()?;
-        let mut expires = own.as_ref().and_then(|own| expiry(&own.cert));
-        let server = match &own {
-            None => None,
+        let certificates = Certificates::load(files, &crypto)?.map(Arc::new);
+        let (server, https) = match &certificates {
+            None => (None, None),
             Some(own) => {
-                let mut domains = HashMap::new();
-                for domain in &files.domains {
-                    let pair = load_pair(&crypto, &domain.certificate, &domain.private_key)?;
-                    expires = expires.min(expiry(&pair.cert)).or(expires);
-                    domains.insert(domain.name.clone(), Arc::new(pair));
-                }
-                let certificates = Certificates { first: Arc::new(own.clone()), domains };
-                Some(Arc::new(files.server_config(&crypto, certificates, &crls)?))
+                let server = files.server_config(&crypto, Arc::clone(own), &crls)?;
+                (Some(Arc::new(server)), Some(https(Arc::clone(own))?))
             }
         };
+        let own = certificates.as_ref().map(|own| Arc::clone(&own.first));
         let client = Arc::new(files.client_config(&crypto, own, crls)?);
-        Ok((Self { server, client }, expires))
+        Ok(Self { server, client, https, expires: certificates.and_then(|own| own.expires()) })
     }
 
     /// Connection of a peer that was accepted. `None`: there is no certificate.
@@ -63,6 +59,22 @@ impl Configs {
         let connection = ClientConnection::new(Arc::clone(&self.client), name).ok()?;
         Some(Connection::Rustls(connection.into()))
     }
+}
+
+/// Configuration for HTTPS with the files' certificates. `None`: there are none.
+#[cfg(feature = "legacy-tls")]
+pub(crate) fn https_of(files: &TlsFiles) -> Result<Option<Arc<ServerConfig>>, TlsError> {
+    let crypto = Arc::new(aws_lc_rs::default_provider());
+    Certificates::load(files, &crypto)?.map(|own| https(Arc::new(own))).transpose()
+}
+
+/// Configuration for HTTPS: clients need no certificate, and named suites are those of SIP only.
+fn https(certificates: Arc<Certificates>) -> Result<Arc<ServerConfig>, TlsError> {
+    let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_cert_resolver(certificates);
+    Ok(Arc::new(config))
 }
 
 impl TlsFiles {
@@ -90,7 +102,7 @@ impl TlsFiles {
     fn server_config(
         &self,
         crypto: &Arc<CryptoProvider>,
-        certificates: Certificates,
+        certificates: Arc<Certificates>,
         crls: &[CertificateRevocationListDer<'static>],
     ) -> Result<ServerConfig, TlsError> {
         let builder = ServerConfig::builder_with_provider(Arc::clone(crypto))
@@ -99,7 +111,7 @@ impl TlsFiles {
             Some(verifier) => builder.with_client_cert_verifier(verifier),
             None => builder.with_no_client_auth(),
         }
-        .with_cert_resolver(Arc::new(certificates));
+        .with_cert_resolver(certificates);
         // Named suites are in order of preference, which the client's order does not change.
         config.ignore_client_order = !self.offer.suites().is_empty();
         match self.session_timeout {
@@ -140,7 +152,7 @@ impl TlsFiles {
     fn client_config(
         &self,
         crypto: &Arc<CryptoProvider>,
-        own: Option<CertifiedKey>,
+        own: Option<Arc<CertifiedKey>>,
         crls: Vec<CertificateRevocationListDer<'static>>,
     ) -> Result<ClientConfig, TlsError> {
         let builder = ClientConfig::builder_with_provider(Arc::clone(crypto))
@@ -157,9 +169,7 @@ impl TlsFiles {
         };
         let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier));
         let mut config = match own {
-            Some(own) => {
-                builder.with_client_cert_resolver(Arc::new(rustls::sign::SingleCertAndKey::from(own)))
-            }
+            Some(own) => builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(own))),
             None => builder.with_no_client_auth(),
         };
         config.resumption = match self.session_timeout {
@@ -175,6 +185,25 @@ impl TlsFiles {
 struct Certificates {
     first: Arc<CertifiedKey>,
     domains: HashMap<String, Arc<CertifiedKey>>,
+}
+
+impl Certificates {
+    /// Loads the files. `None`: they name no certificate.
+    fn load(files: &TlsFiles, crypto: &CryptoProvider) -> Result<Option<Self>, TlsError> {
+        let Some((chain, key)) = &files.certificate else { return Ok(None) };
+        let first = Arc::new(load_pair(crypto, chain, key)?);
+        let mut domains = HashMap::new();
+        for domain in &files.domains {
+            let pair = load_pair(crypto, &domain.certificate, &domain.private_key)?;
+            domains.insert(domain.name.clone(), Arc::new(pair));
+        }
+        Ok(Some(Self { first, domains }))
+    }
+
+    /// Time at which the first of them expires.
+    fn expires(&self) -> Option<SystemTime> {
+        self.domains.values().chain([&self.first]).filter_map(|pair| expiry(&pair.cert)).min()
+    }
 }
 
 impl ResolvesServerCert for Certificates {

@@ -9,6 +9,10 @@ use rustls::{Error, HandshakeKind};
 use std::io::{Read, Write};
 
 /// A TLS connection in memory: takes and returns bytes, performs no I/O.
+#[cfg_attr(
+    feature = "legacy-tls",
+    expect(clippy::large_enum_variant, reason = "its users box it; OpenSSL is for experiments")
+)]
 pub(crate) enum Connection {
     Rustls(rustls::Connection),
     #[cfg(feature = "legacy-tls")]

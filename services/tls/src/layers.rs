@@ -11,6 +11,7 @@ use crate::threads::HandshakeThreads;
 use ringway_linux::{BoxedLayer, Hosts, Layers, Resume};
 use ringway_sansio::{Flow, HostNameId, Transport};
 use ringway_stream::{Layer, Origin, WebSocket, WebSocketServer};
+use rustls::ServerConfig;
 use rustls::pki_types::ServerName;
 use std::io;
 use std::net::SocketAddr;
@@ -69,6 +70,11 @@ impl TlsLayers {
     /// Counters of handshakes.
     pub fn counters(&self) -> &Arc<TlsCounters> {
         &self.counters
+    }
+
+    /// Configuration for HTTPS with the server's certificates, which asks for no client certificate. `None`: there are none.
+    pub fn https(&self) -> Option<Arc<ServerConfig>> {
+        self.read(TlsMaterial::https)
     }
 
     /// Seconds until the first of the server's certificates expires; negative if it has expired.

@@ -1,14 +1,16 @@
 //! Loaded configuration of both sides, of either library.
 
 use crate::configs::Configs;
+#[cfg(feature = "legacy-tls")]
+use crate::configs::https_of;
 use crate::connection::Connection;
 use crate::files::{ClientAuth, TlsFiles};
 #[cfg(feature = "legacy-tls")]
 use crate::legacy::Contexts;
 use crate::offer::Backend;
 use crate::pem::TlsError;
+use rustls::ServerConfig;
 use rustls::pki_types::ServerName;
-#[cfg(feature = "legacy-tls")]
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -17,6 +19,8 @@ use std::time::SystemTime;
 pub struct TlsMaterial {
     sides: Sides,
     has_client_auth: bool,
+    /// The same certificates for HTTPS, by rustls.
+    https: Option<Arc<ServerConfig>>,
     expires: Option<SystemTime>,
 }
 
@@ -33,21 +37,23 @@ impl TlsFiles {
     /// # Errors
     /// A file is missing or not valid; the error names the key and the file.
     pub fn load(&self) -> Result<TlsMaterial, TlsError> {
-        let has_client_auth = self.client_auth != ClientAuth::None;
-        match self.offer.backend() {
+        let (sides, https, expires) = match self.offer.backend() {
             #[cfg(feature = "legacy-tls")]
             Backend::OpenSsl => {
                 let (contexts, expires) = Contexts::load(self)?;
-                Ok(TlsMaterial { sides: Sides::OpenSsl(Arc::new(contexts)), has_client_auth, expires })
+                // rustls has no short keys: then there is no HTTPS.
+                (Sides::OpenSsl(Arc::new(contexts)), https_of(self).ok().flatten(), expires)
             }
             // An offer has no library that is not in the build.
             #[cfg(not(feature = "legacy-tls"))]
-            Backend::OpenSsl => Err(TlsError::OpenSsl("not in this build".to_owned())),
+            Backend::OpenSsl => return Err(TlsError::OpenSsl("not in this build".to_owned())),
             Backend::Rustls => {
-                let (configs, expires) = Configs::load(self)?;
-                Ok(TlsMaterial { sides: Sides::Rustls(configs), has_client_auth, expires })
+                let configs = Configs::load(self)?;
+                let (https, expires) = (configs.https.clone(), configs.expires);
+                (Sides::Rustls(configs), https, expires)
             }
-        }
+        };
+        Ok(TlsMaterial { sides, has_client_auth: self.client_auth != ClientAuth::None, https, expires })
     }
 }
 
@@ -60,6 +66,11 @@ impl TlsMaterial {
     /// True if a certificate is requested of clients.
     pub(crate) const fn has_client_auth(&self) -> bool {
         self.has_client_auth
+    }
+
+    /// Configuration for HTTPS with the server's certificates, which asks for no client certificate. `None`: there are none.
+    pub(crate) fn https(&self) -> Option<Arc<ServerConfig>> {
+        self.https.clone()
     }
 
     /// Connection of a peer that was accepted. `None`: there is no certificate.
