@@ -13,8 +13,8 @@ use crate::formats::TELEPHONE_EVENT_TYPE;
 use crate::protect::{OfferedProtection, PriorProtection};
 use crate::write::address;
 use crate::{
-    Codec, Connection, CryptoSuite, Direction, Downgrade, Limits, MasterKey, MediaDescription, MediaParams,
-    Origin, Profile, Protection, SecurityPolicy, SessionDescription,
+    Codec, Connection, CryptoSuite, Direction, Downgrade, IceCredentials, Limits, MasterKey,
+    MediaDescription, MediaParams, Origin, Profile, Protection, SecurityPolicy, SessionDescription,
 };
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -82,6 +82,8 @@ pub struct OfferAnswer {
     pub(crate) pending: Option<PendingOffer>,
     /// Suite last accepted under another name than ours, and that name.
     pub(crate) spelling: Option<(CryptoSuite, String)>,
+    /// Our credentials of ICE, once they were offered or answered.
+    pub(crate) ice: Option<IceCredentials>,
     agreed: Option<MediaParams>,
 }
 
@@ -125,6 +127,7 @@ impl OfferAnswer {
             taken: 0,
             pending: None,
             spelling: None,
+            ice: None,
             agreed: None,
         }
     }
@@ -149,6 +152,7 @@ impl OfferAnswer {
             taken: self.taken,
             pending: self.pending.clone(),
             spelling: self.spelling.clone(),
+            ice: self.ice.clone(),
             agreed: self.agreed.clone(),
         }
     }
