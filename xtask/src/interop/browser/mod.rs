@@ -1,7 +1,9 @@
 //! `cargo xtask interop browser`: phones in a browser (JsSIP in headless Chromium) over WebSocket.
 //!
-//! Two tabs call each other through the server, with sound in both directions. The certificates are made by `ringway cert init`; the browser trusts their authority and checks everything.
+//! Two tabs call each other through the server, and a tab calls Ringway's phone and is called by it, with sound in both
+//! directions. The certificates are made by `ringway cert init`; the browser trusts their authority and checks everything.
 
+mod phone;
 mod phones;
 mod tabs;
 
@@ -15,6 +17,7 @@ use super::{Scenario, Stage};
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
     let mut all = tabs::scenarios();
+    all.extend(phone::scenarios());
     for scenario in &mut all {
         scenario.reference = false;
     }
