@@ -2,6 +2,7 @@
 //
 // Reads a command a line from standard input, and prints an event a line:
 //   open NAME URL PASSWORD     opens a tab that registers NAME by this WebSocket; an earlier tab of NAME is closed
+//   close NAME                 closes the tab, without a word to the server
 //   call NAME URI              starts a call
 //   answer NAME                answers the ringing call
 //   hold NAME, resume NAME     changes the call
@@ -60,6 +61,7 @@ for await (const line of createInterface({ input: process.stdin })) {
   const [command, name, ...rest] = line.trim().split(' ');
   try {
     if (command === 'open') await open(name, ...rest);
+    else if (command === 'close') await tabs.get(name).close();
     else await tabs.get(name).evaluate(([act, ...words]) => window.phone[act](...words), [command, ...rest]);
   } catch (error) {
     say(name, 'error', error.message.replaceAll('\n', ' '));

@@ -1,6 +1,6 @@
 //! Tabs that register, call each other and are refused.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
@@ -16,6 +16,8 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         scenario("registrations", registrations),
         scenario("tabs/caller-ends", |stage| tabs(stage, "alice")),
         scenario("tabs/callee-ends", |stage| tabs(stage, "bob")),
+        scenario("tabs/callee-gone", gone),
+        scenario("tabs/server-restart", restart),
         scenario("origins", origins),
     ]
 }
@@ -77,6 +79,43 @@ fn talk(phones: &mut Phones) -> Result<()> {
     Ok(())
 }
 
+/// A call to a tab that was closed fails at once: its connection was the only way to it.
+fn gone(stage: &Stage) -> Result<()> {
+    let server = server(stage, "")?;
+    let mut phones = Phones::start(stage)?;
+    phones.register("alice", &server.wss_url())?;
+    phones.register("bob", &server.wss_url())?;
+    phones.command("bob", "close")?;
+    let begun = Instant::now();
+    phones.command("alice", "call sip:bob@example.org")?;
+    phones.expect("alice", "failed remote Unavailable", 1)?;
+    let after = begun.elapsed();
+    ensure!(after < GONE_WITHIN, "the call failed after {after:?}");
+    Ok(())
+}
+
+/// Tabs connect and register again after `kill -9` of the server, and can call each other.
+fn restart(stage: &Stage) -> Result<()> {
+    let mut server = server(stage, "")?;
+    let mut phones = Phones::start(stage)?;
+    for (name, url) in [("alice", server.ws_url()), ("bob", server.wss_url())] {
+        phones.register(name, &url)?;
+    }
+    server.kill();
+    for name in ["alice", "bob"] {
+        phones.expect(name, "disconnected", 1)?;
+    }
+    server.start_again()?;
+    for name in ["alice", "bob"] {
+        phones.expect(name, "connected", 2)?;
+        phones.expect(name, "registered", 2)?;
+    }
+    phones.command("bob", "call sip:alice@example.org")?;
+    phones.expect("alice", "incoming sip:bob@example.org", 1)?;
+    phones.command("bob", "hangup")?;
+    phones.expect("alice", "failed remote Canceled", 1)
+}
+
 /// A page of another origin than the configured one gets no connection, and counts as a failed handshake.
 fn origins(stage: &Stage) -> Result<()> {
     let server = server(stage, "origins = [\"https://phone.example.org\"]")?;
@@ -91,6 +130,9 @@ fn origins(stage: &Stage) -> Result<()> {
     ensure!(failures >= 2, "{failures} failed handshakes are counted, at least 2 were refused");
     Ok(())
 }
+
+/// Much less than timer F of a request that nobody answers, 32 s; the browser also asks for its microphone in it.
+const GONE_WITHIN: Duration = Duration::from_secs(10);
 
 /// More than 50 packets of 20 ms.
 const TALK: Duration = Duration::from_secs(3);
