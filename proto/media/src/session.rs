@@ -142,7 +142,8 @@ impl MediaSession {
         }
         let remote = Flow::canonical(params.remote);
         let was = self.latch.as_ref().map(Latch::signalled);
-        let uses_ice = self.set_ice(now, &params);
+        self.ice = IceLite::agreed(self.ice.take(), &params, now);
+        let uses_ice = self.ice.is_some();
         let has_moved = !uses_ice && (was.is_none() || is_reachable(remote) && was != Some(remote));
         if uses_ice {
             self.port_probe.stop();
@@ -408,7 +409,8 @@ fn ip_header_bytes(address: SocketAddr) -> u32 {
 
 #[cfg(test)]
 mod dtls_tests;
-#[cfg(all(test, feature = "ice"))]
+#[cfg(feature = "ice")]
+#[cfg(test)]
 mod ice_tests;
 #[cfg(test)]
 mod rekey_tests;

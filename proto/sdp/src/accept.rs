@@ -1,8 +1,7 @@
 //! Handling of the peer's answers to our offers (RFC 3264 §7).
 
-use crate::answer::{Remote, allowed_towards, disabled, params, ptime_ms, remote};
+use crate::answer::{Remote, allowed_towards, disabled, params, ptime_ms, remote, usable_credentials};
 use crate::formats::Formats;
-use crate::ice::usable_credentials;
 use crate::offer_answer::PendingOffer;
 use crate::{Direction, MediaDescription, MediaParams, Mismatch, OfferAnswer, Refused, SessionDescription};
 
@@ -51,7 +50,7 @@ impl OfferAnswer {
         receive.telephone_event = receive.telephone_event.filter(|_| theirs.telephone_event.is_some());
         let offered_mux = self.local.rtcp_mux || pending.offered.is_dtls;
         let rtcp_mux = offered_mux && section.has_rtcp_mux() && theirs.allow_rtcp_mux();
-        let ice = self.answered_ice(usable_credentials(answer, section, &protection, rtcp_mux));
+        let ice = self.ice.answered(usable_credentials(answer, section, &protection, rtcp_mux));
         let remote = remote(answer, section, self.local.rtp).or(ice.as_ref().map(|_| Remote::NONE));
         let remote = remote.ok_or(Refused::Address)?;
         let allowed = if ice.is_some() { Direction::SendRecv } else { allowed_towards(remote) };

@@ -2,13 +2,13 @@
 
 use crate::dtls;
 use crate::formats::Formats;
-use crate::ice::usable_credentials;
+use crate::ice;
 use crate::offer::crypto_attribute;
 use crate::protect::{ChosenProtection, choose, zrtp_attribute};
 use crate::sdes::CryptoLine;
 use crate::{
-    Attribute, Direction, MediaDescription, MediaParams, Mismatch, OfferAnswer, Profile, Protection, Refused,
-    SessionDescription,
+    Attribute, Direction, IceCredentials, MediaDescription, MediaParams, Mismatch, OfferAnswer, Profile,
+    Protection, Refused, SessionDescription,
 };
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -68,14 +68,16 @@ impl OfferAnswer {
         let may_mux = self.local.rtcp_mux || matches!(protection, Protection::Dtls { .. });
         let rtcp_mux = may_mux && section.has_rtcp_mux() && candidate.formats.allow_rtcp_mux();
         let ptime_ms = ptime_ms(section, self.local.ptime_ms);
-        let ice = usable_credentials(&offer, section, &protection, rtcp_mux);
-        let remote = candidate.remote.or(ice.as_ref().map(|_| Remote::NONE)).ok_or(Refused::Address)?;
+        let peer = usable_credentials(&offer, section, &protection, rtcp_mux);
+        let remote = candidate.remote.or(peer.as_ref().map(|_| Remote::NONE)).ok_or(Refused::Address)?;
         // With ICE an unspecified address is no hold (RFC 8839 §4.3.1).
-        let allowed = if ice.is_some() { Direction::SendRecv } else { allowed_towards(remote) };
+        let allowed = if peer.is_some() { Direction::SendRecv } else { allowed_towards(remote) };
         let direction = direction.and(allowed);
         let receive = candidate.formats.clone();
         let mut params =
             params(&candidate.formats, receive, remote, rtcp_mux, ptime_ms, direction, protection)?;
+        let before = self.agreed.as_ref().and_then(|agreed| agreed.ice.as_ref());
+        params.ice = peer.map(|peer| self.ice.answer(&mut self.entropy, before, peer));
 
         self.note_formats_of(section, &candidate.formats);
         self.sections = offer.media.iter().map(MediaDescription::disabled).collect();
@@ -96,9 +98,12 @@ impl OfferAnswer {
             Protection::None | Protection::Sdes { .. } => {}
         }
         own.attributes.push(Attribute::flag(direction.name()));
-        let of_session = self.answer_ice(&mut params, ice, &offer, section, &mut own);
+        let of_session = params
+            .ice
+            .as_ref()
+            .map(|params| ice::answer_attributes(params, self.local.rtp, (&offer, section), &mut own));
         let mut description = self.description();
-        description.attributes = of_session;
+        description.attributes = of_session.unwrap_or_default();
         description.times.clone_from(&offer.times);
         if let Some(place) = description.media.get_mut(self.slot) {
             *place = own;
@@ -250,6 +255,17 @@ pub(crate) fn remote(
         .rtcp()
         .map_or(next, |rtcp| SocketAddr::new(rtcp.address.filter(is_ours).unwrap_or(ip), rtcp.port));
     Some(Remote { rtp, rtcp })
+}
+
+/// Credentials of a peer with which ICE is used: with DTLS, and RTP and RTCP as one component.
+pub(crate) fn usable_credentials(
+    description: &SessionDescription,
+    section: &MediaDescription,
+    protection: &Protection,
+    rtcp_mux: bool,
+) -> Option<IceCredentials> {
+    let is_usable = rtcp_mux && matches!(protection, Protection::Dtls { .. });
+    ice::credentials(description, section).filter(|_| is_usable)
 }
 
 /// Direction that the peer's address permits: nothing is sent to 0.0.0.0 (RFC 3264 §8.4).

@@ -6,9 +6,7 @@
 
 use crate::dtls::values_for;
 use crate::text::fields;
-use crate::{
-    Attribute, Fingerprint, MediaDescription, MediaParams, OfferAnswer, Protection, SessionDescription,
-};
+use crate::{Attribute, MediaDescription, SessionDescription};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -72,71 +70,76 @@ pub struct IceParams {
     pub remote: IceCredentials,
 }
 
-impl OfferAnswer {
-    /// Adds ICE to our offer, if it has a fingerprint.
-    pub(crate) fn offer_ice(
+/// Our side of ICE.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LocalIce {
+    /// `None` before the first description with ICE.
+    credentials: Option<IceCredentials>,
+}
+
+impl LocalIce {
+    /// Adds ICE to the section of our offer, and returns the attributes of the session.
+    pub(crate) fn offer(
         &mut self,
-        fingerprint: Option<&Fingerprint>,
+        entropy: &mut Entropy,
+        rtp: SocketAddr,
         section: &mut MediaDescription,
     ) -> Vec<Attribute> {
-        if !cfg!(feature = "ice") || fingerprint.is_none() {
-            return Vec::new();
-        }
-        let local = self.ice.get_or_insert_with(|| IceCredentials::generate(&mut self.entropy)).clone();
-        section.attributes.extend(attributes(&local, self.local.rtp));
+        let local = self.credentials.get_or_insert_with(|| IceCredentials::generate(entropy));
+        section.attributes.extend(attributes(local, rtp));
         section.attributes.push(Attribute::with("mid", MID));
         [Attribute::flag("ice-lite"), Attribute::with("group", format!("BUNDLE {MID}"))].into()
     }
 
-    /// Adds ICE to our answer, and returns the attributes of the session. Other credentials than before restart ICE:
-    /// then ours are new too (RFC 8839 §4.4.1.1.1).
-    pub(crate) fn answer_ice(
+    /// ICE with a peer that offered these credentials. Others than `before` restart ICE: then ours are new too (RFC
+    /// 8839 §4.4.2.1).
+    pub(crate) fn answer(
         &mut self,
-        params: &mut MediaParams,
-        remote: Option<IceCredentials>,
-        offer: &SessionDescription,
-        offered: &MediaDescription,
-        section: &mut MediaDescription,
-    ) -> Vec<Attribute> {
-        let Some(remote) = remote.filter(|_| cfg!(feature = "ice")) else { return Vec::new() };
-        let before = self.agreed().and_then(|agreed| agreed.ice.as_ref());
+        entropy: &mut Entropy,
+        before: Option<&IceParams>,
+        remote: IceCredentials,
+    ) -> IceParams {
         if before.is_some_and(|before| before.remote != remote) {
-            self.ice = None;
+            self.credentials = None;
         }
-        let local = self.ice.get_or_insert_with(|| IceCredentials::generate(&mut self.entropy)).clone();
-        section.attributes.extend(attributes(&local, self.local.rtp));
-        params.ice = Some(IceParams { local, remote });
-        let mut session: Vec<Attribute> = [Attribute::flag("ice-lite")].into();
-        if let Some(mid) = offered.values("mid").next().map(<[u8]>::trim_ascii) {
-            let named = |name: &[u8]| Attribute { name: name.to_vec(), value: None };
-            section.attributes.push(Attribute { value: Some(mid.to_vec()), ..named(b"mid") });
-            let groups = offer.attributes.iter().filter(|attribute| attribute.name == b"group");
-            let mut groups = groups.filter_map(|group| group.value.as_deref()).map(fields);
-            if groups.any(|mut words| words.next() == Some(b"BUNDLE") && words.any(|word| word == mid)) {
-                let value = [b"BUNDLE ", mid].concat();
-                session.push(Attribute { value: Some(value), ..named(b"group") });
-            }
-        }
-        session
+        let local = self.credentials.get_or_insert_with(|| IceCredentials::generate(entropy)).clone();
+        IceParams { local, remote }
     }
 
     /// ICE by the answer to our offer.
-    pub(crate) fn answered_ice(&self, remote: Option<IceCredentials>) -> Option<IceParams> {
-        Some(IceParams { local: self.ice.clone()?, remote: remote? })
+    pub(crate) fn answered(&self, remote: Option<IceCredentials>) -> Option<IceParams> {
+        Some(IceParams { local: self.credentials.clone()?, remote: remote? })
     }
 }
 
-/// Credentials of a peer with which ICE is used. It is not used with a second lite agent, because none of the two would
-/// check (RFC 8445 §6.1.1), nor without DTLS, with RTCP as a second component, or after a mismatch (RFC 8839 §4.2.5).
-pub(crate) fn usable_credentials(
+/// Adds ICE to the section of our answer to the section `offered`, and returns the attributes of the session.
+pub(crate) fn answer_attributes(
+    params: &IceParams,
+    rtp: SocketAddr,
+    (offer, offered): (&SessionDescription, &MediaDescription),
+    section: &mut MediaDescription,
+) -> Vec<Attribute> {
+    section.attributes.extend(attributes(&params.local, rtp));
+    let mut session: Vec<Attribute> = [Attribute::flag("ice-lite")].into();
+    if let Some(mid) = offered.values("mid").next().map(<[u8]>::trim_ascii) {
+        section.attributes.push(Attribute::with("mid", mid));
+        let groups = offer.attributes.iter().filter(|attribute| attribute.name == b"group");
+        let mut groups = groups.filter_map(|group| group.value.as_deref()).map(fields);
+        if groups.any(|mut words| words.next() == Some(b"BUNDLE") && words.any(|word| word == mid)) {
+            session.push(Attribute::with("group", [b"BUNDLE ", mid].concat()));
+        }
+    }
+    session
+}
+
+/// Credentials of a peer that checks; `None` without the feature. A second lite agent does not (RFC 8445 §6.1.1), nor
+/// does a peer after a mismatch (RFC 8839 §4.2.5).
+pub(crate) fn credentials(
     description: &SessionDescription,
     section: &MediaDescription,
-    protection: &Protection,
-    rtcp_mux: bool,
 ) -> Option<IceCredentials> {
     let is_lite = description.attributes.iter().any(|attribute| attribute.name == b"ice-lite");
-    let is_used = cfg!(feature = "ice") && rtcp_mux && matches!(protection, Protection::Dtls { .. });
-    if is_lite || !is_used || section.has("ice-mismatch") {
+    if !IS_BUILT || is_lite || section.has("ice-mismatch") {
         return None;
     }
     let value = |name| values_for(description, section, name).first().map(|value| value.trim_ascii());
@@ -153,6 +156,9 @@ fn attributes(local: &IceCredentials, rtp: SocketAddr) -> [Attribute; 4] {
         Attribute::with("candidate", format!("1 1 UDP {PRIORITY} {ip} {port} typ host")),
     ]
 }
+
+/// The feature is on; otherwise nothing of this module is in the program.
+pub(crate) const IS_BUILT: bool = cfg!(feature = "ice");
 
 /// Type preference 126, local preference 65,535, component 1.
 const PRIORITY: u32 = (126 << 24) + (65_535 << 8) + 255;

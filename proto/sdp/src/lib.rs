@@ -70,7 +70,8 @@ mod write;
 
 #[cfg(test)]
 mod dtls_tests;
-#[cfg(all(test, feature = "ice"))]
+#[cfg(feature = "ice")]
+#[cfg(test)]
 mod ice_tests;
 #[cfg(test)]
 mod phones_tests;

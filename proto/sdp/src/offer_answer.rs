@@ -10,11 +10,12 @@
 //! nothing.
 
 use crate::formats::TELEPHONE_EVENT_TYPE;
+use crate::ice::LocalIce;
 use crate::protect::{OfferedProtection, PriorProtection};
 use crate::write::address;
 use crate::{
-    Codec, Connection, CryptoSuite, Direction, Downgrade, IceCredentials, Limits, MasterKey,
-    MediaDescription, MediaParams, Origin, Profile, Protection, SecurityPolicy, SessionDescription,
+    Codec, Connection, CryptoSuite, Direction, Downgrade, Limits, MasterKey, MediaDescription, MediaParams,
+    Origin, Profile, Protection, SecurityPolicy, SessionDescription,
 };
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -82,9 +83,8 @@ pub struct OfferAnswer {
     pub(crate) pending: Option<PendingOffer>,
     /// Suite last accepted under another name than ours, and that name.
     pub(crate) spelling: Option<(CryptoSuite, String)>,
-    /// Our credentials of ICE, once they were offered or answered.
-    pub(crate) ice: Option<IceCredentials>,
-    agreed: Option<MediaParams>,
+    pub(crate) ice: LocalIce,
+    pub(crate) agreed: Option<MediaParams>,
 }
 
 /// Our offer that has no answer yet.
@@ -127,7 +127,7 @@ impl OfferAnswer {
             taken: 0,
             pending: None,
             spelling: None,
-            ice: None,
+            ice: LocalIce::default(),
             agreed: None,
         }
     }

@@ -188,9 +188,13 @@ impl MediaSession {
         datagram: &[u8],
         out: &mut Outbox,
     ) {
-        if self.ice.is_some() && !self.is_closed && port == RTP_PORT && datagram.starts_with(&BINDING_REQUEST)
-        {
-            return self.on_check(now, from, datagram, out);
+        let may_be_check = !self.is_closed && port == RTP_PORT && datagram.starts_with(&BINDING_REQUEST);
+        if let Some(ice) = self.ice.as_mut().filter(|_| may_be_check) {
+            match ice.answer(now, from, datagram) {
+                Some(response) => out.send(Flow::udp(port, from), Token::NONE, &response),
+                None => self.refused.checks += 1,
+            }
+            return;
         }
         let stun = self.stun.as_mut().filter(|stun| stun.server() == from && !self.is_closed);
         let Some(stun) = stun else { return self.count_unexpected(from) };

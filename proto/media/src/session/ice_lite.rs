@@ -9,12 +9,11 @@
 //! Nothing of an address that passed no check is read, and nothing is sent there, except the response to a valid check.
 //! That is not longer than the check, so that nobody can use it against others with a forged source address.
 
-use super::{MediaSession, RTP_PORT};
 use crate::stun::{Class, Message, MessageWriter, attribute};
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 use core::time::Duration;
-use ringway_sansio::{Deadline, Flow, Instant, Outbox, Token};
+use ringway_sansio::{Deadline, Instant};
 use ringway_sdp::{IceParams, MediaParams};
 
 /// State of ICE.
@@ -30,10 +29,8 @@ pub(super) struct IceLite {
     is_silent: bool,
 }
 
-/// Response to a datagram that may be a check.
-enum Verdict {
-    /// Not a check of the peer.
-    Invalid,
+/// A check with our password.
+enum Check {
     /// The peer has the wrong role.
     Conflict(Vec<u8>),
     Valid {
@@ -50,6 +47,27 @@ impl IceLite {
             nominated: None,
             heard_at: now,
             is_silent: false,
+        }
+    }
+
+    /// The state for these parameters; `None` without ICE. Media continues to the nominated address after other
+    /// credentials, until the peer nominates again (RFC 8445 §9) or its consent expires.
+    pub(super) fn agreed(before: Option<Self>, params: &MediaParams, now: Instant) -> Option<Self> {
+        let params = params.ice.clone()?;
+        Some(match before {
+            Some(before) => Self { params, ..before },
+            None => Self::new(params, now),
+        })
+    }
+
+    /// Handles a Binding request. Returns its response; `None` if it is not a valid check of the peer.
+    pub(super) fn answer(&mut self, now: Instant, from: SocketAddr, request: &[u8]) -> Option<Vec<u8>> {
+        match self.check(from, request)? {
+            Check::Conflict(response) => Some(response),
+            Check::Valid { response, nominates } => {
+                self.on_valid(now, from, nominates);
+                Some(response)
+            }
         }
     }
 
@@ -88,9 +106,9 @@ impl IceLite {
     }
 
     /// Reads a check (RFC 8445 §7.3): a Binding request with FINGERPRINT, PRIORITY, both user names and our password.
-    fn verdict(&self, from: SocketAddr, datagram: &[u8]) -> Verdict {
+    fn check(&self, from: SocketAddr, datagram: &[u8]) -> Option<Check> {
         let IceParams { local, remote } = &self.params;
-        let Ok(message) = Message::parse(datagram) else { return Verdict::Invalid };
+        let message = Message::parse(datagram).ok()?;
         let is_named = message.attribute(attribute::USERNAME).is_some_and(|name| {
             let rest = name.strip_prefix(local.ufrag().as_bytes());
             rest.and_then(|rest| rest.strip_prefix(b":")) == Some(remote.ufrag().as_bytes())
@@ -101,19 +119,19 @@ impl IceLite {
         let is_check = message.class() == Class::Request && message.is_binding() && is_named && is_complete;
         let password = local.password().as_bytes();
         if !is_check || !message.has_integrity(password) || message.unknown_required().next().is_some() {
-            return Verdict::Invalid;
+            return None;
         }
         let writer = |class| MessageWriter::new(class, message.method(), message.id());
         if message.attribute(attribute::ICE_CONTROLLED).is_some() {
             // A lite agent is never the controlling one of a full agent (RFC 8445 §6.1.1).
             let response = writer(Class::Error).error_code(ROLE_CONFLICT, "");
-            return Verdict::Conflict(response.integrity(password).finish_with_fingerprint());
+            return Some(Check::Conflict(response.integrity(password).finish_with_fingerprint()));
         }
         let response = writer(Class::Success).xor_mapped_address(from);
-        Verdict::Valid {
+        Some(Check::Valid {
             response: response.integrity(password).finish_with_fingerprint(),
             nominates: message.attribute(attribute::USE_CANDIDATE).is_some(),
-        }
+        })
     }
 
     /// Notes a valid check.
@@ -125,34 +143,6 @@ impl IceLite {
             self.nominated = Some(from);
         }
         self.hear(now, from);
-    }
-}
-
-impl MediaSession {
-    /// Applies the negotiated ICE. Media continues to the nominated address after other credentials, until the peer
-    /// nominates again (RFC 8445 §9) or its consent expires. Returns true if ICE is in use.
-    pub(super) fn set_ice(&mut self, now: Instant, params: &MediaParams) -> bool {
-        let before = self.ice.take();
-        self.ice = params.ice.as_ref().map(|params| match before {
-            Some(before) if before.params == *params => before,
-            Some(before) => IceLite { params: params.clone(), ..before },
-            None => IceLite::new(params.clone(), now),
-        });
-        self.ice.is_some()
-    }
-
-    /// Answers a check of the peer.
-    pub(super) fn on_check(&mut self, now: Instant, from: SocketAddr, datagram: &[u8], out: &mut Outbox) {
-        let Some(ice) = &mut self.ice else { return };
-        let flow = Flow::udp(RTP_PORT, from);
-        match ice.verdict(from, datagram) {
-            Verdict::Invalid => self.refused.checks += 1,
-            Verdict::Conflict(response) => out.send(flow, Token::NONE, &response),
-            Verdict::Valid { response, nominates } => {
-                out.send(flow, Token::NONE, &response);
-                ice.on_valid(now, from, nominates);
-            }
-        }
     }
 }
 

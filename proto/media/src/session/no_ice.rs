@@ -1,14 +1,22 @@
 //! A session that is built without the feature `ice`: the state cannot exist, so that nothing of it is in the program.
 
-use super::MediaSession;
+use alloc::vec::Vec;
 use core::net::SocketAddr;
-use ringway_sansio::{Deadline, Instant, Outbox};
+use ringway_sansio::{Deadline, Instant};
 use ringway_sdp::MediaParams;
 
 #[derive(Debug)]
 pub(super) enum IceLite {}
 
 impl IceLite {
+    pub(super) const fn agreed(_: Option<Self>, _: &MediaParams, _: Instant) -> Option<Self> {
+        None
+    }
+
+    pub(super) const fn answer(&mut self, _: Instant, _: SocketAddr, _: &[u8]) -> Option<Vec<u8>> {
+        match *self {}
+    }
+
     pub(super) const fn admits(&self, _: SocketAddr) -> bool {
         match *self {}
     }
@@ -31,18 +39,5 @@ impl IceLite {
 
     pub(super) const fn next_deadline(&self) -> Option<Deadline> {
         match *self {}
-    }
-}
-
-impl MediaSession {
-    #[expect(clippy::unused_self, reason = "the same signature as with the feature")]
-    pub(super) const fn set_ice(&mut self, _: Instant, _: &MediaParams) -> bool {
-        false
-    }
-
-    pub(super) const fn on_check(&mut self, _: Instant, _: SocketAddr, _: &[u8], _: &mut Outbox) {
-        if let Some(ice) = &self.ice {
-            match *ice {}
-        }
     }
 }
