@@ -68,9 +68,13 @@ impl Served {
         ready.split_whitespace().find_map(|word| word.strip_prefix(&prefix)).unwrap().to_owned()
     }
 
-    fn stat(&self, name: &str) -> u64 {
+    fn admin(&self) -> String {
         let admin = self.running.says("admin API on http://");
-        let admin = admin.split("http://").nth(1).unwrap().trim_end_matches('/').to_owned();
+        admin.split("http://").nth(1).unwrap().trim_end_matches('/').to_owned()
+    }
+
+    fn stat(&self, name: &str) -> u64 {
+        let admin = self.admin();
         let args = ["show", "stats", "--json", "--admin", &admin];
         let stats = Running::start(self.folder.path(), &args, "").done().json();
         stats[name].as_u64().unwrap_or_else(|| panic!("no {name} in {stats}"))
@@ -90,8 +94,12 @@ impl Served {
 
     /// Output of `openssl s_client`, which sends `input`.
     fn openssl(&self, args: &[&str], input: &str) -> String {
+        self.openssl_to(&self.listener("tls"), args, input)
+    }
+
+    fn openssl_to(&self, address: &str, args: &[&str], input: &str) -> String {
         let mut child = Command::new("openssl")
-            .args(["s_client", "-connect", &self.listener("tls"), "-CAfile", "ca.pem", "-ign_eof"])
+            .args(["s_client", "-connect", address, "-CAfile", "ca.pem", "-ign_eof"])
             .args(args)
             .current_dir(self.folder.path())
             .stdin(Stdio::piped())
@@ -217,6 +225,15 @@ fn certificates_are_loaded_again_at_a_reload_and_when_their_files_change() {
     issue(&served.issuer, served.folder.path(), None);
     served.running.says("certificates reloaded: their files have changed");
     assert_ne!(serial(&served), first);
+}
+
+#[test]
+fn the_admin_api_has_the_certificate_of_the_server() {
+    let served = serve(None);
+    let request = "GET /api/stats HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    let answer = served.openssl_to(&served.admin(), &["-verify_return_error"], request);
+    assert!(answer.contains("HTTP/1.1 200 OK") && answer.contains("tls_accepted_full"), "{answer}");
+    assert_eq!(served.stat("tls_accepted_full"), 0, "it is no SIP connection");
 }
 
 #[test]

@@ -130,6 +130,8 @@ pub enum TlsError {
 #[derive(Clone)]
 pub struct TlsMaterial {
     pub(crate) server: Option<Arc<ServerConfig>>,
+    /// The same certificates for HTTPS: clients need none.
+    pub(crate) https: Option<Arc<ServerConfig>>,
     pub(crate) client: Arc<ClientConfig>,
     expires: Option<SystemTime>,
 }
@@ -156,8 +158,8 @@ impl TlsFiles {
         let crls = self.crl.as_deref().map(load_crls).transpose()?.unwrap_or_default();
         let own = self.certificate.as_ref().map(|(chain, key)| load_pair(&crypto, chain, key)).transpose()?;
         let mut expires = own.as_ref().and_then(expiry);
-        let server = match &own {
-            None => None,
+        let (server, https) = match &own {
+            None => (None, None),
             Some(own) => {
                 let mut domains = HashMap::new();
                 for domain in &self.domains {
@@ -165,18 +167,23 @@ impl TlsFiles {
                     expires = expires.min(expiry(&pair)).or(expires);
                     domains.insert(domain.name.clone(), Arc::new(pair));
                 }
-                let certificates = Certificates { first: Arc::new(own.clone()), domains };
-                Some(Arc::new(self.server_config(&crypto, certificates, &crls)?))
+                let certificates = Arc::new(Certificates { first: Arc::new(own.clone()), domains });
+                let https = ServerConfig::builder_with_provider(Arc::clone(&crypto))
+                    .with_safe_default_protocol_versions()?
+                    .with_no_client_auth()
+                    .with_cert_resolver(Arc::clone(&certificates) as _);
+                let server = self.server_config(&crypto, certificates, &crls)?;
+                (Some(Arc::new(server)), Some(Arc::new(https)))
             }
         };
         let client = Arc::new(self.client_config(&crypto, own, crls)?);
-        Ok(TlsMaterial { server, client, expires })
+        Ok(TlsMaterial { server, https, client, expires })
     }
 
     fn server_config(
         &self,
         crypto: &Arc<CryptoProvider>,
-        certificates: Certificates,
+        certificates: Arc<Certificates>,
         crls: &[CertificateRevocationListDer<'static>],
     ) -> Result<ServerConfig, TlsError> {
         let builder =
@@ -185,7 +192,7 @@ impl TlsFiles {
             Some(verifier) => builder.with_client_cert_verifier(verifier),
             None => builder.with_no_client_auth(),
         }
-        .with_cert_resolver(Arc::new(certificates));
+        .with_cert_resolver(certificates);
         match self.session_timeout {
             Some(lifetime) => {
                 let lifetime_s = u32::try_from(lifetime.as_secs()).unwrap_or(u32::MAX).max(1);

@@ -9,7 +9,7 @@ use ringway_linux::{BoxedLayer, Hosts, Layers, Resume};
 use ringway_sansio::{Flow, HostNameId, Transport};
 use ringway_stream::{WebSocket, WebSocketServer};
 use rustls::pki_types::ServerName;
-use rustls::{ClientConnection, ServerConnection};
+use rustls::{ClientConnection, ServerConfig, ServerConnection};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -64,6 +64,11 @@ impl TlsLayers {
     /// Counters of handshakes.
     pub fn counters(&self) -> &Arc<TlsCounters> {
         &self.counters
+    }
+
+    /// Configuration for HTTPS with the server's certificates, which asks for no client certificate. `None`: there are none.
+    pub fn https(&self) -> Option<Arc<ServerConfig>> {
+        self.material().https
     }
 
     /// Seconds until the first of the server's certificates expires; negative if it has expired.
