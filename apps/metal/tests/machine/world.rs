@@ -41,8 +41,15 @@ impl World {
         let to_host = Frames::default();
         let mut host = Host::at(&to_host, &to_machine, now);
         let (tftp, transfer, phone) = (host.udp(69), host.udp(3000), host.udp(5060));
-        let hardware =
-            Hardware { card_name: "a cable", version: "0.0.0", seed, words: &["fault"], sound: None };
+        let hardware = Hardware {
+            card_name: "a cable",
+            version: "0.0.0",
+            seed,
+            tls_seed: None,
+            boot_file: None,
+            words: &["fault"],
+            sound: None,
+        };
         Self {
             machine: Machine::start(plug, command_line, hardware, now),
             host,
