@@ -175,6 +175,10 @@ impl<C: Card> Program<C> for Machine<C> {
         self.check_memory(now);
     }
 
+    fn stream_messages(&self) -> u64 {
+        self.station.counters().stream_messages_in
+    }
+
     fn flush(&mut self) {
         self.station.flush();
     }

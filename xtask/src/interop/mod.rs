@@ -7,7 +7,7 @@
 pub(crate) mod audio;
 mod baresip;
 pub(crate) mod calls;
-mod certificates;
+pub(crate) mod certificates;
 mod counting_nat;
 mod digest_order;
 mod kamailio;

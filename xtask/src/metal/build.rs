@@ -56,8 +56,9 @@ pub(super) fn build_elf(image: &Image) -> Result<()> {
     )?;
     std::fs::copy(target.join(TARGET).join("release").join(image.name), &image.elf)?;
     let bytes = bytes_of(&image.elf)?;
-    if bytes > ELF_BYTES_MAX {
-        bail!("{} has {bytes} bytes; {ELF_BYTES_MAX} is the limit (ELF_BYTES_MAX)", image.elf.display());
+    let most = image.elf_bytes_max;
+    if bytes > most {
+        bail!("{} has {bytes} bytes; {most} is the limit (elf_bytes_max)", image.elf.display());
     }
     elf::check(&image.elf)
 }
@@ -157,8 +158,6 @@ fn grub_menu(name: &str, words: &str, has_file: bool) -> String {
 const MANIFEST: &str = "apps/metal/image/Cargo.toml";
 /// The standard target, whose core library is always installed.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
-/// Maximum size of the image without GRUB, for small boot loaders.
-const ELF_BYTES_MAX: u64 = 1_500_000;
 /// Name of the image's file on the medium.
 const MODULE: &str = "tls.pem";
 const EMPTY_ARCHIVE: &[u8] = b"!<arch>\n";

@@ -48,11 +48,14 @@ pub unsafe fn run<P: Program<AnyCard>>(magic: u32, information: u32) -> ! {
         }
         program.flush();
         if let Some(measure) = measure.as_mut().filter(|_| taken > 0) {
-            measure.note(taken, tsc().saturating_sub(begun));
+            measure.note_answered(taken, tsc().saturating_sub(begun));
         }
         let now = clock::now();
         if worked == Worked::Begun || now >= main_at {
             program.run(now, memory());
+            if let Some(measure) = measure.as_mut().filter(|_| worked == Worked::Begun) {
+                measure.note_begun(program.stream_messages(), tsc().saturating_sub(begun));
+            }
             if now >= main_at {
                 main_at = now + MAIN_INTERVAL;
                 consoles(&mut program);

@@ -36,6 +36,15 @@ impl World {
     }
 
     pub(crate) fn with_seed(command_line: &str, seed: Option<Seed>) -> Self {
+        Self::with_boot_file(command_line, seed, None)
+    }
+
+    /// Creates a machine with a file on its boot medium.
+    pub(crate) fn with_boot_file(
+        command_line: &str,
+        seed: Option<Seed>,
+        boot_file: Option<&'static [u8]>,
+    ) -> Self {
         let now = Instant::from_secs(1_800_000_000);
         let (plug, to_machine, from_machine) = cable();
         let to_host = Frames::default();
@@ -45,8 +54,8 @@ impl World {
             card_name: "a cable",
             version: "0.0.0",
             seed,
-            tls_seed: None,
-            boot_file: None,
+            tls_seed: seed.map(|seed| seed.part(99)),
+            boot_file,
             words: &["fault"],
             sound: None,
         };
