@@ -18,12 +18,12 @@ impl<C: Card> Machine<C> {
         if self.has_tls || !self.settings.listen.iter().any(|listener| listener.transport == Transport::Tls) {
             return Ok(());
         }
+        let file = self.hardware.boot_file.ok_or(
+            "TLS needs a certificate and its key on the boot medium; build it with --tls FILE.pem, or give tls=off",
+        )?;
         let seed = self.hardware.tls_seed.take().ok_or(
             "TLS needs random numbers, and this machine has neither RDRAND nor virtio-rng; give tls=off, or another \
              machine",
-        )?;
-        let file = self.hardware.boot_file.ok_or(
-            "TLS needs a certificate and its key on the boot medium; build it with --tls FILE.pem, or give tls=off",
         )?;
         let credentials = Credentials::from_pem(file);
         let prepared =

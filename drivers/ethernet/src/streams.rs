@@ -23,6 +23,8 @@ pub(crate) struct Streams<F, L: StreamLayers> {
     open: Vec<Stream<F, L::Layer>>,
     /// Closing sockets, with the time at which they are removed.
     ending: Vec<(SocketHandle, Instant)>,
+    /// Sockets of connections that were refused in this turn; the stack has not sent their resets yet.
+    refused: Vec<SocketHandle>,
     limits: StreamLimits,
     message_bytes_max: usize,
     next_id: u64,
@@ -56,6 +58,7 @@ impl<F: Framer, L: StreamLayers> Streams<F, L> {
             waiting: Vec::new(),
             open: Vec::new(),
             ending: Vec::new(),
+            refused: Vec::new(),
             limits: StreamLimits {
                 write_queue_bytes_max: QUEUE_BYTES_MAX,
                 write_queue_messages_max: QUEUE_MESSAGES_MAX,
@@ -110,7 +113,8 @@ impl<F: Framer, L: StreamLayers> Streams<F, L> {
             }
             is_going_on
         });
-        let Self { open, reports, ending, .. } = self;
+        let Self { open, reports, ending, refused, .. } = self;
+        ending.extend(refused.drain(..).map(|handle| (handle, now + CLOSE_TIMEOUT)));
         open.retain_mut(|stream| {
             stream.write(stack, now);
             let Some(why) = stream.connection.end_reason() else { return true };
@@ -168,7 +172,7 @@ impl<F: Framer, L: StreamLayers> Streams<F, L> {
         for (_, handle) in self.waiting.drain(..) {
             stack.sockets.remove(handle);
         }
-        for (handle, _) in self.ending.drain(..) {
+        for handle in self.ending.drain(..).map(|(handle, _)| handle).chain(self.refused.drain(..)) {
             stack.sockets.remove(handle);
         }
         for mut stream in self.open.drain(..) {
@@ -179,7 +183,7 @@ impl<F: Framer, L: StreamLayers> Streams<F, L> {
     }
 
     fn sockets(&self) -> usize {
-        self.open.len() + self.waiting.len() + self.ending.len()
+        self.open.len() + self.waiting.len() + self.ending.len() + self.refused.len()
     }
 
     fn accept(&mut self, stack: &mut Stack, counters: &mut StationCounters, now: Instant) {
@@ -203,7 +207,7 @@ impl<F: Framer, L: StreamLayers> Streams<F, L> {
                         }
                         None => {
                             socket.abort();
-                            self.ending.push((handle, now + CLOSE_TIMEOUT));
+                            self.refused.push(handle);
                         }
                     }
                 }
