@@ -1,8 +1,9 @@
 //! Limits of handshakes: in number, by source, and in time.
 //!
-//! There is one core and one task for all connections. A handshake takes the core for some tenths of a millisecond, so a
-//! flood of them would delay the datagrams of all other users. A handshake therefore begins only once for each turn of the
-//! task, and [`PER_SECOND`] times a second; others wait with their first record until their deadline.
+//! There is one core and one task for all connections. A handshake takes the core for some tenths of a millisecond, on a slow
+//! one longer, so a flood of them would delay the datagrams of all other users. A handshake therefore begins only once in each
+//! turn of the task, [`PER_SECOND`] times a second, and less often if the turns with a handshake take more than one of
+//! [`SHARE`] parts of the time. Others wait with their first record until their deadline.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -36,9 +37,11 @@ pub(crate) struct Gate(RefCell<State>);
 struct State {
     /// One entry for each handshake in progress.
     sources: Vec<IpAddr>,
+    /// Beginning of this turn.
     now: Instant,
-    /// Unused time of [`PER_SECOND`].
-    credit: Duration,
+    /// Earliest time of the next handshake at an even rate; at most [`BURST_TIME`] after now if one may begin.
+    due: Instant,
+    /// True if a handshake began in this turn.
     has_begun: bool,
     counters: HandshakeCounters,
     failure: Option<(SocketAddr, String)>,
@@ -57,7 +60,7 @@ impl Gate {
         Self(RefCell::new(State {
             sources: Vec::new(),
             now,
-            credit: CREDIT_MAX,
+            due: now,
             has_begun: false,
             counters: HandshakeCounters::default(),
             failure: None,
@@ -67,9 +70,11 @@ impl Gate {
     /// Begins a turn: one more handshake may begin.
     pub(crate) fn begin_turn(&self, now: Instant) {
         self.change(|state| {
-            state.credit = (state.credit + now.since(state.now)).min(CREDIT_MAX);
+            if core::mem::replace(&mut state.has_begun, false) {
+                let share = now.since(state.now).saturating_mul(SHARE);
+                state.due = state.due + share.saturating_sub(INTERVAL).min(PAUSE_MAX);
+            }
             state.now = now;
-            state.has_begun = false;
         });
     }
 
@@ -103,11 +108,10 @@ impl Gate {
     /// Lets the computation of a handshake begin. False: not in this turn.
     pub(crate) fn may_begin(&self) -> bool {
         self.change(|state| {
-            let left = state.credit.checked_sub(TIME_OF_ONE);
-            let may = !state.has_begun && left.is_some();
+            let may = !state.has_begun && state.due <= state.now + BURST_TIME;
             if may {
                 state.has_begun = true;
-                state.credit = left.unwrap_or_default();
+                state.due = state.due.max(state.now) + INTERVAL;
             }
             may
         })
@@ -156,13 +160,18 @@ pub const HANDSHAKES_MAX: usize = 32;
 /// Maximum number of handshakes in progress of one source (an IPv4 address).
 const OF_ONE_SOURCE_MAX: usize = 8;
 
-/// Maximum number of handshakes that begin in a second. With 1 ms for each on a slow processor they take a twentieth of it.
-const PER_SECOND: u32 = 50;
-const TIME_OF_ONE: Duration = Duration::from_millis(1000 / PER_SECOND as u64);
+/// Maximum number of handshakes that begin in a second.
+const PER_SECOND: u64 = 50;
+const INTERVAL: Duration = Duration::from_millis(1000 / PER_SECOND);
 
-/// Maximum number of handshakes that begin after a pause, one in each turn.
-const BURST: u32 = 10;
-const CREDIT_MAX: Duration = Duration::from_millis(1000 / PER_SECOND as u64 * BURST as u64);
+/// Time in which the handshakes that begin after a pause do not wait for their interval: ten, one in each turn.
+const BURST_TIME: Duration = Duration::from_millis(9 * 1000 / PER_SECOND);
+
+/// Handshakes take one of this many parts of the time at most: 2 ms of each interval.
+const SHARE: u32 = 10;
+
+/// Maximum pause after a handshake: also that on a very slow core, or after a turn that took long for another reason.
+const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
@@ -192,18 +201,30 @@ mod tests {
         assert_eq!((counters.refused, counters.refused_source), (1, 1));
     }
 
-    #[test]
-    fn one_handshake_begins_in_a_turn_and_fifty_in_a_second() {
-        let mut now = Instant::from_secs(1);
+    /// Handshakes that begin in ten seconds of turns, if a turn with a handshake takes `cost`.
+    fn begun_in_ten_seconds(cost: Duration) -> u64 {
+        let begin = Instant::from_secs(1);
+        let (mut now, mut begun) = (begin, 0);
         let gate = Gate::new(now);
-        let mut began = 0;
-        for _ in 0..10_000 {
-            now = now + Duration::from_millis(1);
+        while now.since(begin) < Duration::from_secs(10) {
             gate.begin_turn(now);
             let first = gate.may_begin();
-            began += u32::from(first);
+            begun += u64::from(first);
             assert!(!(first && gate.may_begin()), "two in one turn");
+            now = now + if first { cost } else { Duration::from_millis(1) };
         }
-        assert!((10 * PER_SECOND..=10 * PER_SECOND + BURST).contains(&began), "{began} in ten seconds");
+        begun
+    }
+
+    #[test]
+    fn handshakes_are_limited_in_number_and_by_their_share_of_the_time() {
+        let burst = 10;
+        let cheap = begun_in_ten_seconds(Duration::from_micros(500));
+        assert!((10 * PER_SECOND..=10 * PER_SECOND + burst).contains(&cheap), "{cheap}");
+        for cost_ms in [4, 20, 50] {
+            let begun = begun_in_ten_seconds(Duration::from_millis(cost_ms));
+            let share = 1000 / cost_ms;
+            assert!((share - 1..=share + burst).contains(&begun), "{begun} of {cost_ms} ms");
+        }
     }
 }

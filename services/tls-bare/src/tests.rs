@@ -45,9 +45,12 @@ impl Server {
         Self { layers, certificate, now, connections: 0 }
     }
 
+    /// The next turn, after a pause of idle ones.
     fn turn(&mut self) {
-        self.now = self.now + Duration::from_millis(20);
-        self.layers.begin_turn(self.now);
+        for pause in [Duration::from_millis(1), Duration::from_secs(1)] {
+            self.now = self.now + pause;
+            self.layers.begin_turn(self.now);
+        }
     }
 
     fn accept_from(&mut self, remote: &str) -> Option<StreamLayer> {
