@@ -1,16 +1,19 @@
 //! Layers of a runtime's connections.
 
+use crate::budget::Budget;
 use crate::counters::{TlsCounters, add};
-use crate::files::TlsMaterial;
-use crate::handshakes::{HandshakeLimits, HandshakeThreads, Job, Permits, Refused};
-use crate::layer::{Guarded, PlainLayer, TlsLayer};
+use crate::handshake::{HandOver, Handshake};
+use crate::handshakes::{HandshakeLimits, Permits, Refused};
+use crate::layer::{PlainLayer, TlsLayer};
+use crate::material::TlsMaterial;
 use crate::report::{Observer, Peer, Role};
+use crate::threads::HandshakeThreads;
 use crate::verified::{Verification, VerifiedPeers};
 use ringway_linux::{BoxedLayer, Hosts, Layers, Resume};
 use ringway_sansio::{Flow, HostNameId, Transport};
-use ringway_stream::{WebSocket, WebSocketServer};
+use ringway_stream::{Layer, Origin, WebSocket, WebSocketServer};
+use rustls::ServerConfig;
 use rustls::pki_types::ServerName;
-use rustls::{ClientConnection, ServerConnection};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -24,6 +27,8 @@ pub struct TlsLayers {
     limits: HandshakeLimits,
     permits: Arc<Permits>,
     threads: Arc<HandshakeThreads>,
+    /// By worker.
+    budgets: Vec<Arc<Budget>>,
     counters: Arc<TlsCounters>,
     observer: Arc<dyn Observer>,
     verified: Arc<VerifiedPeers>,
@@ -41,7 +46,7 @@ impl TlsLayers {
         observer: Arc<dyn Observer>,
     ) -> io::Result<Self> {
         let counters = Arc::<TlsCounters>::default();
-        let verifiers = Arc::clone(&material.verifiers);
+        let verifiers = Arc::clone(material.verifiers());
         let verified = VerifiedPeers::new(verifiers, Arc::clone(&counters), Arc::clone(&observer));
         Ok(Self {
             verified,
@@ -51,6 +56,7 @@ impl TlsLayers {
             limits,
             permits: Arc::default(),
             threads: Arc::new(HandshakeThreads::start()?),
+            budgets: (0..Resume::WORKERS_MAX).map(|_| Arc::new(Budget::new(limits.inline_burst))).collect(),
             counters,
             observer,
         })
@@ -60,7 +66,7 @@ impl TlsLayers {
     /// are not resumed, since its rules for clients may have been others. Names of peers whose certificates the new authorities
     /// and revocation lists do not accept count for nothing.
     pub fn reload(&self, material: TlsMaterial) {
-        let verifiers = Arc::clone(&material.verifiers);
+        let verifiers = Arc::clone(material.verifiers());
         *self.material.write().unwrap_or_else(PoisonError::into_inner) = material;
         self.verified.reload(&verifiers);
     }
@@ -75,21 +81,27 @@ impl TlsLayers {
         &self.counters
     }
 
+    /// Configuration for HTTPS with the server's certificates, which asks for no client certificate. `None`: there are none.
+    pub fn https(&self) -> Option<Arc<ServerConfig>> {
+        self.read(TlsMaterial::https)
+    }
+
     /// Seconds until the first of the server's certificates expires; negative if it has expired.
     pub fn expires_s(&self) -> Option<f64> {
-        let expires = self.material().expires()?;
+        let expires = self.read(TlsMaterial::expires)?;
         Some(match expires.duration_since(SystemTime::now()) {
             Ok(left) => left.as_secs_f64(),
             Err(past) => -past.duration().as_secs_f64(),
         })
     }
 
-    fn websocket(&self) -> Arc<WebSocketServer> {
-        Arc::clone(&self.websocket.read().unwrap_or_else(PoisonError::into_inner))
+    fn websocket_over(&self, lower: impl Layer + Send + 'static) -> BoxedLayer {
+        let rules = Arc::clone(&self.websocket.read().unwrap_or_else(PoisonError::into_inner));
+        Box::new(WebSocket::accepted(lower, rules))
     }
 
-    fn material(&self) -> TlsMaterial {
-        self.material.read().unwrap_or_else(PoisonError::into_inner).clone()
+    fn read<T>(&self, part: impl FnOnce(&TlsMaterial) -> T) -> T {
+        part(&self.material.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn peer(&self, role: Role, flow: &Flow) -> Peer {
@@ -108,13 +120,14 @@ impl TlsLayers {
                 return None;
             }
         };
-        let material = self.material();
-        let connection = ServerConnection::new(material.server?).ok()?;
-        let (peers, verifiers) = (Arc::clone(&self.verified), material.verifiers);
-        let verification = Verification { peers, verifiers, server: None };
-        let peer = self.peer(Role::Server, flow);
-        let job = Job::new(Box::new(connection.into()), resume, peer.clone(), Some(permit));
-        Some(TlsLayer::elsewhere(job, Arc::clone(&self.threads), peer).verified_by(verification))
+        let (connection, has_client_auth, verifiers) = self.read(|material| {
+            Some((material.accept()?, material.has_client_auth(), Arc::clone(material.verifiers())))
+        })?;
+        let handshake = Handshake::new(connection, self.peer(Role::Server, flow));
+        let handshake = handshake.accepted(permit, has_client_auth);
+        let layer = TlsLayer::new(handshake.with_threads(self.hand_over(resume)?));
+        let (peers, remote) = (Arc::clone(&self.verified), flow.remote);
+        Some(layer.verified_by(Verification { peers, verifiers, server: None, remote }))
     }
 
     fn dial_tls(&self, flow: &Flow, resume: Resume) -> Option<TlsLayer> {
@@ -122,16 +135,21 @@ impl TlsLayers {
             HostNameId::NONE => ServerName::from(flow.remote.ip()),
             host => ServerName::try_from(self.hosts.name_of(host)?.to_string()).ok()?,
         };
-        let material = self.material();
-        let connection = ClientConnection::new(material.client, name.clone()).ok()?;
-        let (peers, verifiers) = (Arc::clone(&self.verified), material.verifiers);
-        let peer = self.peer(Role::Client, flow);
-        let job = Job::new(Box::new(connection.into()), resume, peer.clone(), None);
-        let layer = TlsLayer::elsewhere(job, Arc::clone(&self.threads), peer);
+        let (connection, verifiers) = self.read(|material| {
+            material.dial(name.clone()).map(|connection| (connection, Arc::clone(material.verifiers())))
+        })?;
+        let handshake = Handshake::new(connection, self.peer(Role::Client, flow));
+        let layer = TlsLayer::new(handshake.with_threads(self.hand_over(resume)?));
+        let (peers, remote) = (Arc::clone(&self.verified), flow.remote);
         match verifiers.servers {
-            Some(_) => Some(layer.verified_by(Verification { peers, verifiers, server: Some(name) })),
+            Some(_) => Some(layer.verified_by(Verification { peers, verifiers, server: Some(name), remote })),
             None => Some(layer),
         }
+    }
+
+    fn hand_over(&self, resume: Resume) -> Option<HandOver> {
+        let budget = Arc::clone(self.budgets.get(resume.worker())?);
+        Some(HandOver { threads: Arc::clone(&self.threads), budget, resume })
     }
 }
 
@@ -148,7 +166,7 @@ impl InlineTls {
     /// Layers with these files.
     pub fn new(material: TlsMaterial, observer: Arc<dyn Observer>) -> Self {
         let counters = Arc::<TlsCounters>::default();
-        let verifiers = Arc::clone(&material.verifiers);
+        let verifiers = Arc::clone(material.verifiers());
         let verified = VerifiedPeers::new(verifiers, Arc::clone(&counters), Arc::clone(&observer));
         Self { verified, material, counters, observer }
     }
@@ -159,16 +177,16 @@ impl InlineTls {
             Some(name) => ServerName::try_from(name.to_owned()).ok()?,
             None => ServerName::from(remote.ip()),
         };
-        let connection = ClientConnection::new(Arc::clone(&self.material.client), name).ok()?;
-        Some(TlsLayer::new(connection.into(), self.peer(Role::Client, remote)))
+        let connection = self.material.dial(name)?;
+        Some(TlsLayer::new(Handshake::new(connection, self.peer(Role::Client, remote))))
     }
 
     /// Layer of an accepted connection. `None`: there is no certificate.
     pub fn server(&self, remote: SocketAddr) -> Option<TlsLayer> {
-        let connection = ServerConnection::new(Arc::clone(self.material.server.as_ref()?)).ok()?;
-        let (peers, verifiers) = (Arc::clone(&self.verified), Arc::clone(&self.material.verifiers));
-        let layer = TlsLayer::new(connection.into(), self.peer(Role::Server, remote));
-        Some(layer.verified_by(Verification { peers, verifiers, server: None }))
+        let connection = self.material.accept()?;
+        let layer = TlsLayer::new(Handshake::new(connection, self.peer(Role::Server, remote)));
+        let (peers, verifiers) = (Arc::clone(&self.verified), Arc::clone(self.material.verifiers()));
+        Some(layer.verified_by(Verification { peers, verifiers, server: None, remote }))
     }
 
     /// Counters of handshakes.
@@ -183,28 +201,20 @@ impl InlineTls {
 }
 
 impl Layers for TlsLayers {
-    fn accepted(&self, flow: &Flow, resume: Resume) -> Option<BoxedLayer> {
-        match flow.transport {
-            Transport::Tcp => Some(Box::new(PlainLayer::new(self.peer(Role::Server, flow)))),
-            Transport::Tls => Some(Box::new(Guarded::new(self.accept_tls(flow, resume)?))),
-            Transport::Ws => {
-                let lower = PlainLayer::new(self.peer(Role::Server, flow));
-                Some(Box::new(WebSocket::accepted(lower, self.websocket())))
-            }
-            Transport::Wss => {
-                let lower = Guarded::new(self.accept_tls(flow, resume)?);
-                Some(Box::new(WebSocket::accepted(lower, self.websocket())))
-            }
-            Transport::Udp => None,
-        }
-    }
-
-    fn dialled(&self, flow: &Flow, resume: Resume) -> Option<BoxedLayer> {
-        match flow.transport {
-            Transport::Tcp => Some(Box::new(PlainLayer::new(self.peer(Role::Client, flow)))),
-            Transport::Tls => Some(Box::new(self.dial_tls(flow, resume)?)),
+    fn layer(&self, origin: Origin, flow: &Flow, resume: Resume) -> Option<BoxedLayer> {
+        let role = match origin {
+            Origin::Accepted => Role::Server,
+            Origin::Dialled => Role::Client,
+        };
+        let plain = || PlainLayer::new(self.peer(role, flow));
+        Some(match (flow.transport, origin) {
+            (Transport::Tcp, _) => Box::new(plain()),
+            (Transport::Tls, Origin::Accepted) => Box::new(self.accept_tls(flow, resume)?),
+            (Transport::Tls, Origin::Dialled) => Box::new(self.dial_tls(flow, resume)?),
+            (Transport::Ws, Origin::Accepted) => self.websocket_over(plain()),
+            (Transport::Wss, Origin::Accepted) => self.websocket_over(self.accept_tls(flow, resume)?),
             // Clients open WebSocket connections (RFC 7118 §5).
-            Transport::Udp | Transport::Ws | Transport::Wss => None,
-        }
+            (Transport::Udp, _) | (Transport::Ws | Transport::Wss, Origin::Dialled) => return None,
+        })
     }
 }

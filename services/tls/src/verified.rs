@@ -1,7 +1,7 @@
 //! Names of peers whose certificates were verified, checked again when the files are loaded again.
 
 use crate::counters::{TlsCounters, add};
-use crate::identity::{SipServer, names_of};
+use crate::identity::{ServerVerifier, names_of};
 use crate::report::{Observer, Role};
 use ringway_sansio::PeerNames;
 use rustls::client::danger::ServerCertVerifier;
@@ -17,7 +17,7 @@ pub(crate) struct Verifiers {
     /// `None`: clients have no certificates.
     pub(crate) clients: Option<Arc<dyn ClientCertVerifier>>,
     /// `None`: servers are not verified.
-    pub(crate) servers: Option<Arc<SipServer>>,
+    pub(crate) servers: Option<Arc<ServerVerifier>>,
 }
 
 /// Peer whose certificate was accepted in a handshake.
@@ -78,6 +78,7 @@ pub(crate) struct Verification {
     pub(crate) verifiers: Arc<Verifiers>,
     /// Name of a server that is dialled.
     pub(crate) server: Option<ServerName<'static>>,
+    pub(crate) remote: SocketAddr,
 }
 
 impl VerifiedPeers {
@@ -119,12 +120,8 @@ impl VerifiedPeers {
 
 impl Verification {
     /// Notes the end of a handshake in which the peer presented `chain`. `None`: it has no names that count.
-    pub(crate) fn accept(
-        &self,
-        chain: &[CertificateDer<'_>],
-        remote: SocketAddr,
-    ) -> Option<Arc<VerifiedPeer>> {
-        let is_server = self.server.is_some();
+    pub(crate) fn accept(&self, chain: &[CertificateDer<'_>]) -> Option<Arc<VerifiedPeer>> {
+        let (is_server, remote) = (self.server.is_some(), self.remote);
         let names = match names_of(chain.first()?, is_server)? {
             Ok(names) => Arc::new(names),
             Err(why) => {

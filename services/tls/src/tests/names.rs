@@ -140,13 +140,13 @@ fn a_reload_withdraws_the_names_of_certificates_that_it_does_not_accept() {
     let of_alice = connect(&alice, &server, Some("sip.example.org"), 100_000).1.layer;
     let of_bob = connect(&bob, &server, Some("sip.example.org"), 100_000).1.layer;
     let files = TlsFiles { crl: Some(crl_of(&ca, serial)), ..server_files(&ca) };
-    server.verified.reload(&files.load().unwrap().verifiers);
+    server.verified.reload(files.load().unwrap().verifiers());
     assert!(of_alice.peer_names().is_none() && of_bob.peer_names().is_some(), "alice's is revoked");
     assert!(failures.0.lock().unwrap()[0].1.contains("not accepted any more"));
     // A handshake that began before the reload and ends after it.
     let late = connect(&alice, &server, Some("sip.example.org"), 100_000).1.layer;
     assert_eq!(late.peer_names(), None);
-    server.verified.reload(&ca.files(None).load().unwrap().verifiers);
+    server.verified.reload(ca.files(None).load().unwrap().verifiers());
     assert!(of_bob.peer_names().is_none(), "client_auth = \"none\"");
     assert_eq!(server.counters().counts().tls_names_withdrawn, 3);
 }
