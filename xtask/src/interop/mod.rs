@@ -8,7 +8,7 @@ pub(crate) mod audio;
 mod baresip;
 mod browser;
 pub(crate) mod calls;
-mod certificates;
+pub(crate) mod certificates;
 mod counting_nat;
 mod digest_order;
 mod kamailio;
