@@ -166,6 +166,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             | Special::Phone(_)
             | Special::Generator(_)
             | Special::Tls(_)
+            | Special::TlsEngines(_)
             | Special::Floor { .. },
         ) => Ok(()),
     }
