@@ -126,7 +126,8 @@ impl MachineSettings {
         self.config_file = words.config.and_then(|word| word.name());
         self.tftp = words.tftp.or(self.tftp);
         self.passed_over = words.passed_over;
-        for (transport, word) in [(Transport::Udp, words.udp), (Transport::Tcp, words.tcp)] {
+        let ports = [(Transport::Udp, words.udp), (Transport::Tcp, words.tcp), (Transport::Tls, words.tls)];
+        for (transport, word) in ports {
             let Some(word) = word else { continue };
             self.listen.retain(|listener| listener.transport != transport);
             if let PortWord::Number(port) = word {
@@ -135,11 +136,11 @@ impl MachineSettings {
             }
         }
         if self.listen.is_empty() {
-            let message = "nothing is left to listen on; give udp=5060 or tcp=5060".to_owned();
+            let message = "nothing is left to listen on; give udp=5060, tcp=5060 or tls=5061".to_owned();
             return Err(ConfigError {
                 file: COMMAND_LINE.to_owned(),
                 line: 0,
-                key: "udp, tcp".to_owned(),
+                key: "udp, tcp, tls".to_owned(),
                 message,
             });
         }
@@ -211,7 +212,10 @@ const REFUSED: [(&str, &str); 6] = [
     ("store", "this machine has no disk, its users come as [users] says"),
     ("location", "this machine keeps in its memory where users are"),
     ("workers", "this machine runs on one core, without threads"),
-    ("tls", "this machine has no TLS"),
+    (
+        "tls",
+        "this machine has certificate and key on its boot medium; its port is tls=5061 on the command line",
+    ),
     ("admin", "this machine has no pages over HTTP, they are on its screen"),
     ("log", "this machine shows its log on its screen only"),
 ];

@@ -296,6 +296,10 @@ pub(crate) enum TransportArg {
     Tcp,
     /// TLS over TCP
     Tls,
+    /// WebSocket over TCP
+    Ws,
+    /// WebSocket over TLS
+    Wss,
 }
 
 impl TransportArg {
@@ -305,6 +309,8 @@ impl TransportArg {
             Self::Udp => Transport::Udp,
             Self::Tcp => Transport::Tcp,
             Self::Tls => Transport::Tls,
+            Self::Ws => Transport::Ws,
+            Self::Wss => Transport::Wss,
         }
     }
 }
