@@ -34,6 +34,8 @@ pub(crate) struct Args {
 enum Step {
     /// All suites with optimization, as the programs of users have it
     Release,
+    /// The program with TLS by OpenSSL, with legacy versions and cipher suites
+    LegacyTls,
     /// Stories and media sessions from many seeds
     Stories,
     /// Every fuzz target
@@ -56,6 +58,17 @@ impl Args {
     fn run_step(&self, step: Step) -> Result<Outcome> {
         match step {
             Step::Release => succeed(&mut cargo(&["test", "--workspace", "--release"]))?,
+            Step::LegacyTls => {
+                succeed(&mut cargo(&[
+                    "test",
+                    "--package",
+                    "ringway",
+                    "--test",
+                    "tls",
+                    "--features",
+                    "legacy-tls",
+                ]))?;
+            }
             Step::Stories => {
                 let packages = ["--package", "ringway-tests", "--package", "ringway-media"];
                 let mut stories = cargo(&["test", "--release"]);

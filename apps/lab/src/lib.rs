@@ -14,6 +14,7 @@ pub mod ballast;
 pub mod campaign;
 pub mod digest;
 pub mod floor;
+pub mod handshake_cost;
 pub mod load;
 pub mod machine;
 pub mod measure;

@@ -18,6 +18,7 @@ mod phone;
 mod random;
 mod serve;
 mod show;
+mod tls_args;
 mod user;
 
 use args::{Args, Command};

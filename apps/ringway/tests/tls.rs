@@ -68,9 +68,13 @@ impl Served {
         ready.split_whitespace().find_map(|word| word.strip_prefix(&prefix)).unwrap().to_owned()
     }
 
-    fn stat(&self, name: &str) -> u64 {
+    fn admin(&self) -> String {
         let admin = self.running.says("admin API on http://");
-        let admin = admin.split("http://").nth(1).unwrap().trim_end_matches('/').to_owned();
+        admin.split("http://").nth(1).unwrap().trim_end_matches('/').to_owned()
+    }
+
+    fn stat(&self, name: &str) -> u64 {
+        let admin = self.admin();
         let args = ["show", "stats", "--json", "--admin", &admin];
         let stats = Running::start(self.folder.path(), &args, "").done().json();
         stats[name].as_u64().unwrap_or_else(|| panic!("no {name} in {stats}"))
@@ -90,8 +94,12 @@ impl Served {
 
     /// Output of `openssl s_client`, which sends `input`.
     fn openssl(&self, args: &[&str], input: &str) -> String {
+        self.openssl_to(&self.listener("tls"), args, input)
+    }
+
+    fn openssl_to(&self, address: &str, args: &[&str], input: &str) -> String {
         let mut child = Command::new("openssl")
-            .args(["s_client", "-connect", &self.listener("tls"), "-CAfile", "ca.pem", "-ign_eof"])
+            .args(["s_client", "-connect", address, "-CAfile", "ca.pem", "-ign_eof"])
             .args(args)
             .current_dir(self.folder.path())
             .stdin(Stdio::piped())
@@ -220,6 +228,15 @@ fn certificates_are_loaded_again_at_a_reload_and_when_their_files_change() {
 }
 
 #[test]
+fn the_admin_api_has_the_certificate_of_the_server() {
+    let served = serve(None);
+    let request = "GET /api/stats HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    let answer = served.openssl_to(&served.admin(), &["-verify_return_error"], request);
+    assert!(answer.contains("HTTP/1.1 200 OK") && answer.contains("tls_accepted_full"), "{answer}");
+    assert_eq!(served.stat("tls_accepted_full"), 0, "it is no SIP connection");
+}
+
+#[test]
 fn a_tls_listener_without_a_certificate_is_refused_with_advice() {
     let folder = TempDir::new().unwrap();
     fs::write(folder.path().join("ringway.toml"), "listen = [\"tls:127.0.0.1:0\"]\n").unwrap();
@@ -232,28 +249,94 @@ fn a_tls_listener_without_a_certificate_is_refused_with_advice() {
     assert!(error.contains("[tls] certificate: cannot read") && error.contains("none.pem"), "{error}");
 }
 
-#[test]
-fn a_load_over_tls_resumes_its_sessions_and_says_so() {
-    let served = serve(None);
-    let config = fs::read_to_string(served.folder.path().join("ringway.toml")).unwrap();
-    drop(served.running);
-    let open = format!("{config}[auth]\nenabled = false\n[limits]\nper_source_rate = 0\n");
-    fs::write(served.folder.path().join("ringway.toml"), open).unwrap();
-    let running = Running::start(served.folder.path(), &["serve"], "");
-    let ready = running.ready();
-    let tls = ready.split_whitespace().find_map(|word| word.strip_prefix("tls:")).unwrap();
-    let load = |more: &[&str]| {
+/// Server without authentication whose `[tls]` section has further lines, and loads on it.
+struct Loaded {
+    folder: TempDir,
+    running: Running,
+}
+
+impl Loaded {
+    fn start(served: Served, more: &str) -> Self {
+        let Served { folder, running, .. } = served;
+        drop(running);
+        let path = folder.path().join("ringway.toml");
+        let config = fs::read_to_string(&path).unwrap();
+        let section = format!("[tls]\n{more}");
+        let open = format!("{config}[auth]\nenabled = false\n[limits]\nper_source_rate = 0\n");
+        fs::write(path, open.replace("[tls]\n", &section)).unwrap();
+        let running = Running::start(folder.path(), &["serve"], "");
+        running.ready();
+        Self { folder, running }
+    }
+
+    /// Connections in the result of `ringway lab load` with a connection for each attempt.
+    fn load(&self, more: &[&str]) -> Value {
+        let ready = self.running.ready();
+        let tls = ready.split_whitespace().find_map(|word| word.strip_prefix("tls:")).unwrap();
         let mut args =
             vec!["lab", "load", tls, "--transport", "tls", "--ca", "ca.pem", "--connections", "call"];
         args.extend(["--rate", "50", "--seconds", "1", "--json"]);
         args.extend(more);
-        let done = Running::start(served.folder.path(), &args, "").done();
+        let done = Running::start(self.folder.path(), &args, "").done();
         let last = done.out.lines().last().unwrap_or_else(|| panic!("{done:?}")).to_owned();
         let result: Value = serde_json::from_str(&last).unwrap();
         result["connections"].clone()
-    };
-    let resumed = load(&[]);
+    }
+}
+
+#[test]
+fn a_load_over_tls_resumes_its_sessions_and_says_so() {
+    let loaded = Loaded::start(serve(None), "");
+    let resumed = loaded.load(&[]);
     assert!(resumed["tls_resumed"].as_u64() > Some(40) && resumed["tls_failed"] == 0, "{resumed}");
-    let full = load(&["--no-resumption"]);
+    assert!(resumed["tls_resumed_share"].as_f64() > Some(0.8), "{resumed}");
+    let full = loaded.load(&["--no-resumption"]);
     assert!(full["tls_resumed"] == 0 && full["tls_full"].as_u64() > Some(40), "{full}");
+}
+
+#[test]
+fn server_and_load_agree_on_a_named_suite() {
+    let named = "cipher_suites = [\"ECDHE-ECDSA-AES128-GCM-SHA256\", \"TLS_CHACHA20_POLY1305_SHA256\"]\n";
+    let loaded = Loaded::start(serve(None), named);
+    for accepted in [
+        &["--tls-version", "1.2", "--tls-suite", "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"][..],
+        &["--tls-version", "1.3"],
+    ] {
+        let result = loaded.load(accepted);
+        assert!(result["tls_full"].as_u64() > Some(0) && result["tls_failed"] == 0, "{accepted:?} {result}");
+    }
+    let result = loaded.load(&["--tls-suite", "TLS_AES_128_GCM_SHA256"]);
+    assert!(result["tls_full"] == 0 && result["tls_failed"].as_u64() > Some(0), "{result}");
+    let folder = loaded.folder.path();
+    let refused = |more: &[&str]| {
+        let args = [&["lab", "load", "127.0.0.1:5061", "--transport", "tls"][..], more].concat();
+        Running::start(folder, &args, "").done().refused(2)
+    };
+    let legacy = refused(&["--tls-suite", "AES128-SHA"]);
+    assert!(legacy.contains("--tls-backend openssl and --danger-legacy"), "{legacy}");
+    let misspelled = refused(&["--tls-suite", "ECDHE-RSA-AES128-GCM-SHA25"]);
+    assert!(misspelled.contains("did you mean \"ECDHE-RSA-AES128-GCM-SHA256\""), "{misspelled}");
+}
+
+#[cfg(feature = "legacy-tls")]
+#[test]
+fn a_load_over_a_legacy_suite_reaches_a_server_that_permits_it() {
+    let served = serve(None);
+    let key = KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, rcgen::RsaKeySize::_2048).unwrap();
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.subject_alt_names.push(SanType::IpAddress(IpAddr::V4(Ipv4Addr::LOCALHOST)));
+    fs::write(served.folder.path().join("key.pem"), key.serialize_pem()).unwrap();
+    let certificate = params.signed_by(&key, &served.issuer).unwrap();
+    fs::write(served.folder.path().join("cert.pem"), certificate.pem()).unwrap();
+    let legacy = "backend = \"openssl\"\ndanger_legacy = true\n\
+        cipher_suites = [\"TLS_RSA_WITH_AES_128_CBC_SHA\", \"NULL-SHA\"]\n";
+    let loaded = Loaded::start(served, legacy);
+    loaded.running.says("LEGACY TLS IS ON");
+    let load = ["--tls-backend", "openssl", "--danger-legacy", "--tls-version"];
+    for version in ["1.0", "1.2"] {
+        for suite in ["AES128-SHA", "NULL-SHA"] {
+            let result = loaded.load(&[&load[..], &[version, "--tls-suite", suite]].concat());
+            assert!(result["tls_full"].as_u64() > Some(40) && result["tls_failed"] == 0, "{suite} {result}");
+        }
+    }
 }

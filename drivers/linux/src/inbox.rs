@@ -22,6 +22,11 @@ impl Inboxes {
         Ok(Self { list: (0..workers).map(|_| Inbox::new()).collect::<io::Result<_>>()? })
     }
 
+    /// Inboxes of no worker.
+    pub(crate) fn none() -> Self {
+        Self { list: Arc::new([]) }
+    }
+
     /// Queues an event, such as the result of a DNS lookup, for the node of `shard`. False: the worker's inbox is full,
     /// and the event is dropped.
     pub fn deliver(&self, shard: u16, event: Event) -> bool {

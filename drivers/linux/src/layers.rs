@@ -1,19 +1,18 @@
 //! Protocols between sockets and messages: the interface through which a program adds TLS and WebSocket.
 
 use crate::inbox::Inboxes;
+use crate::listen::WORKERS_MAX;
 use ringway_sansio::{ConnectionId, Flow, Transport};
-use ringway_stream::{Layer, PassThrough};
+use ringway_stream::{Layer, Origin, PassThrough};
 
 /// Layer of a connection.
 pub type BoxedLayer = Box<dyn Layer + Send>;
 
 /// Source of the layers of stream connections. It is called on the workers' threads and must not block.
 pub trait Layers: Send + Sync {
-    /// Layer of an accepted connection; `None` to close it at once, which is counted as `handshakes_refused`.
-    fn accepted(&self, flow: &Flow, resume: Resume) -> Option<BoxedLayer>;
-
-    /// Layer of a connection that is being dialled; `None` if there can be none.
-    fn dialled(&self, flow: &Flow, resume: Resume) -> Option<BoxedLayer>;
+    /// Layer of a connection; `None` if there can be none. An accepted connection is then closed at once, which is counted as
+    /// `handshakes_refused`; a dialled one is counted as `dial_failures`.
+    fn layer(&self, origin: Origin, flow: &Flow, resume: Resume) -> Option<BoxedLayer>;
 }
 
 /// TCP alone.
@@ -21,12 +20,8 @@ pub trait Layers: Send + Sync {
 pub struct PlainTcp;
 
 impl Layers for PlainTcp {
-    fn accepted(&self, flow: &Flow, _resume: Resume) -> Option<BoxedLayer> {
+    fn layer(&self, _origin: Origin, flow: &Flow, _resume: Resume) -> Option<BoxedLayer> {
         (flow.transport == Transport::Tcp).then(|| Box::new(PassThrough) as BoxedLayer)
-    }
-
-    fn dialled(&self, flow: &Flow, resume: Resume) -> Option<BoxedLayer> {
-        self.accepted(flow, resume)
     }
 }
 
@@ -40,6 +35,19 @@ pub struct Resume {
 }
 
 impl Resume {
+    /// Upper limit of [`Resume::worker`].
+    pub const WORKERS_MAX: usize = WORKERS_MAX;
+
+    /// Creates a handle that continues nothing: for a layer without a runtime.
+    pub fn none() -> Self {
+        Self { inboxes: Inboxes::none(), worker: 0, connection: ConnectionId(0) }
+    }
+
+    /// Number of the connection's worker.
+    pub const fn worker(&self) -> usize {
+        self.worker
+    }
+
     pub(crate) const fn new(inboxes: Inboxes, worker: usize, connection: ConnectionId) -> Self {
         Self { inboxes, worker, connection }
     }

@@ -245,10 +245,26 @@ impl<F: Framer> Streams<F> {
             self.counters.keep_alives.add(batch.keep_alives as u64);
             self.counters.stream_messages_out.increment();
         }
+        // Bytes of the layer, such as the end of a handshake, are written together with the responses to the messages.
+        if batch.messages == 0 {
+            self.respond(id, now);
+        } else {
+            self.settle(id);
+        }
+        frames
+    }
+
+    /// Writes bytes of the connection itself. Call it after the messages of [`Streams::frames`] are answered.
+    pub(crate) fn respond(&mut self, id: ConnectionId, now: Instant) {
+        let Some(stream) = find(&mut self.slots, id) else { return };
         let written = stream.respond(&self.common.streams, now);
         self.wrote(id, written);
         self.settle(id);
-        frames
+    }
+
+    /// True if [`Streams::respond`] may have something to write.
+    pub(crate) fn has_own_bytes(&mut self, id: ConnectionId) -> bool {
+        find(&mut self.slots, id).is_some_and(|stream| stream.connection.has_own_bytes())
     }
 
     /// Closes a connection that no longer receives, when everything is written. Call it after its messages are
@@ -448,11 +464,7 @@ impl<F: Framer> Streams<F> {
         let id = id_of(self.worker, index, uses);
         let flow = Flow { connection: Some(id), ..flow };
         let resume = Resume::new(self.common.inboxes.clone(), self.worker, id);
-        let layer = match origin {
-            Origin::Accepted => self.common.layers.accepted(&flow, resume),
-            Origin::Dialled => self.common.layers.dialled(&flow, resume),
-        };
-        let Some(layer) = layer else {
+        let Some(layer) = self.common.layers.layer(origin, &flow, resume) else {
             self.free.push(index);
             return Err(NO_LAYER.into());
         };

@@ -313,9 +313,15 @@ impl<N: Node> Worker<N> {
                 Frames::Last => break true,
             }
         };
-        if is_last {
+        let has_own_bytes = self.streams.has_own_bytes(id);
+        if has_own_bytes || is_last {
             // Responses to the last messages are sent before the connection is closed.
             self.flush();
+        }
+        if has_own_bytes {
+            self.streams.respond(id, self.now);
+        }
+        if is_last {
             self.streams.finish(id);
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::dtls;
 use crate::formats::{Formats, taken_by, telephone_event_type};
+use crate::ice;
 use crate::offer_answer::PendingOffer;
 use crate::protect::{OfferedProtection, zrtp_attribute};
 use crate::sdes::CryptoLine;
@@ -29,10 +30,15 @@ impl OfferAnswer {
         let hello_hash = self.local.policy.hello_hash().filter(|_| !self.profile.is_secure() && !is_dtls);
         section.attributes.extend(hello_hash.map(zrtp_attribute));
         section.attributes.push(Attribute::flag(direction.name()));
+        let of_session = match fingerprint {
+            Some(_) if ice::IS_BUILT => self.ice.offer(&mut self.entropy, self.local.rtp, &mut section),
+            Some(_) | None => Vec::new(),
+        };
         let published = (self.version, self.sent.clone());
         self.pending = Some(PendingOffer { direction, formats, offered, published });
 
         let mut description = self.description();
+        description.attributes = of_session;
         match description.media.get_mut(self.slot) {
             Some(place) => *place = section,
             None => {

@@ -215,6 +215,11 @@ impl<F: Framer, L: Layer> Connection<F, L> {
         }
     }
 
+    /// True if [`Connection::respond`] may have something to write.
+    pub const fn has_own_bytes(&self) -> bool {
+        self.has_own_bytes
+    }
+
     /// Writes bytes that belong to no sent message: keep-alive answers, bytes of the layer. Returns the number of bytes
     /// written.
     pub fn respond(

@@ -2,18 +2,21 @@
 //!
 //! Does: answers `GET /`, `/api/registrations`, `/api/calls`, `/api/connections`, `/api/stats` and `/metrics` from a
 //! [`View`] of the running server; asks for a bearer token when one is set; on a loopback address answers only to
-//! loopback names, so that no web page can reach it by a name of its own (DNS rebinding).
+//! loopback names, so that no web page can reach it by a name of its own (DNS rebinding); speaks TLS with clients that
+//! begin it, and requires it of other machines' clients if there is a certificate.
 //!
-//! Does not: change anything, or speak TLS. Its tokio runtime never touches the threads that carry SIP.
+//! Does not: change anything, or load certificates. Its tokio runtime never touches the threads that carry SIP.
 //!
 //! Start reading at [`Admin::bind`].
 
 mod access;
 mod clients;
 mod pages;
+mod secure;
 mod shard_pages;
 mod view;
 
+pub use secure::TlsSource;
 pub use shard_pages::page_over_shards;
 pub use view::{Call, Connection, MetricKind, Page, Registration, Stat, Stats, View};
 
@@ -23,11 +26,13 @@ use clients::Clients;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use secure::Opened;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 
@@ -80,11 +85,12 @@ impl Admin {
     }
 
     /// Serves `view` on a thread of its own until the result is stopped or dropped. A request must carry `token` as
-    /// `Authorization: Bearer`, unless it is empty.
+    /// `Authorization: Bearer`, unless it is empty. With a certificate from `tls`, clients may use TLS, and those on other
+    /// machines must.
     ///
     /// # Errors
     /// The system gives no thread or no event queue.
-    pub fn serve(self, view: Arc<dyn View>, token: &str) -> io::Result<AdminServer> {
+    pub fn serve(self, view: Arc<dyn View>, token: &str, tls: TlsSource) -> io::Result<AdminServer> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let clients = Arc::new(Clients::default());
         let shown = Arc::clone(&clients);
@@ -95,7 +101,7 @@ impl Admin {
         let thread = Builder::new().name("admin".into()).spawn(move || {
             runtime.block_on(async {
                 tokio::select! {
-                    result = accept(listener, router, &shown) => if let Err(error) = result {
+                    result = accept(listener, router, &shown, &tls) => if let Err(error) = result {
                         tracing::error!("the admin listener stopped: {error}; restart the server to have it back");
                     },
                     _ = stopped => {}
@@ -144,7 +150,12 @@ impl Drop for AdminServer {
     }
 }
 
-async fn accept(listener: TcpListener, router: Router, clients: &Arc<Clients>) -> io::Result<()> {
+async fn accept(
+    listener: TcpListener,
+    router: Router,
+    clients: &Arc<Clients>,
+    tls: &TlsSource,
+) -> io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
     loop {
         let Ok((stream, peer)) = listener.accept().await else {
@@ -157,11 +168,11 @@ async fn accept(listener: TcpListener, router: Router, clients: &Arc<Clients>) -
                 Err(wait) => tokio::time::sleep(wait).await,
             }
         };
-        let router = router.clone();
+        let (router, tls) = (router.clone(), Arc::clone(tls));
         tokio::spawn(async move {
             // A connection that takes too long is closed without a response.
             tokio::select! {
-                _ = tokio::time::timeout(CONNECTION_TIME_MAX, serve_connection(stream, router)) => {}
+                _ = tokio::time::timeout(CONNECTION_TIME_MAX, serve_connection(stream, router, &tls)) => {}
                 _ = displaced => {}
             }
             drop(slot);
@@ -171,7 +182,15 @@ async fn accept(listener: TcpListener, router: Router, clients: &Arc<Clients>) -
     }
 }
 
-async fn serve_connection(stream: TcpStream, router: Router) {
+async fn serve_connection(stream: TcpStream, router: Router, tls: &TlsSource) {
+    match secure::open(stream, tls).await {
+        Some(Opened::Plain(stream)) => serve_http(stream, router).await,
+        Some(Opened::Tls(stream)) => serve_http(stream, router).await,
+        None => {}
+    }
+}
+
+async fn serve_http(stream: impl AsyncRead + AsyncWrite + Unpin, router: Router) {
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIME_MAX)

@@ -1,10 +1,12 @@
 //! The admin API over real sockets.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-use ringway_admin::{Admin, Call, Connection, Page, Registration, Stat, Stats, View};
+use ringway_admin::{Admin, Call, Connection, Page, Registration, Stat, Stats, TlsSource, View};
+use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, StreamOwned};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// A server with three registrations.
@@ -44,10 +46,18 @@ fn registration(name: &str) -> Registration {
     }
 }
 
+fn no_tls() -> TlsSource {
+    Arc::new(|| None)
+}
+
 /// Sends `request` and gives status and body.
 fn ask(address: SocketAddr, request: &str) -> (u16, String) {
-    let mut stream = TcpStream::connect(address).unwrap();
+    let stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    ask_over(stream, request)
+}
+
+fn ask_over(mut stream: impl Read + Write, request: &str) -> (u16, String) {
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
@@ -61,7 +71,8 @@ fn get(address: SocketAddr, path: &str) -> (u16, String) {
 
 #[test]
 fn registrations_come_in_parts_with_a_cursor() {
-    let server = Admin::bind("127.0.0.1:0".parse().unwrap()).unwrap().serve(Arc::new(Three), "").unwrap();
+    let server =
+        Admin::bind("127.0.0.1:0".parse().unwrap()).unwrap().serve(Arc::new(Three), "", no_tls()).unwrap();
     let (status, body) = get(server.address(), "/api/registrations?limit=2");
     assert_eq!(status, 200);
     assert_eq!(
@@ -91,8 +102,10 @@ fn registrations_come_in_parts_with_a_cursor() {
 
 #[test]
 fn requests_that_should_not_be_served_are_not() {
-    let server =
-        Admin::bind("127.0.0.1:0".parse().unwrap()).unwrap().serve(Arc::new(Three), "t0ken").unwrap();
+    let server = Admin::bind("127.0.0.1:0".parse().unwrap())
+        .unwrap()
+        .serve(Arc::new(Three), "t0ken", no_tls())
+        .unwrap();
     let address = server.address();
     let request = |line: &str, headers: &str| ask(address, &format!("{line} HTTP/1.1\r\n{headers}\r\n"));
     let good = "Host: localhost\r\nConnection: close\r\nAuthorization: Bearer t0ken\r\n";
@@ -115,7 +128,8 @@ fn requests_that_should_not_be_served_are_not() {
 
 #[test]
 fn clients_that_hang_keep_nobody_from_being_served() {
-    let server = Admin::bind("127.0.0.1:0".parse().unwrap()).unwrap().serve(Arc::new(Three), "").unwrap();
+    let server =
+        Admin::bind("127.0.0.1:0".parse().unwrap()).unwrap().serve(Arc::new(Three), "", no_tls()).unwrap();
     let address = server.address();
     let mut hanging = Vec::new();
     for (crowd, begun) in [(64, ""), (64, "GET /api/stats HTTP/1.1\r\nHost: loc"), (436, "G")] {
@@ -134,10 +148,50 @@ fn clients_that_hang_keep_nobody_from_being_served() {
 
 #[test]
 fn a_stopped_listener_frees_its_port_and_a_taken_one_is_named() {
-    let mut server = Admin::bind("127.0.0.1:0".parse().unwrap()).unwrap().serve(Arc::new(Three), "").unwrap();
+    let mut server =
+        Admin::bind("127.0.0.1:0".parse().unwrap()).unwrap().serve(Arc::new(Three), "", no_tls()).unwrap();
     let address = server.address();
     let error = Admin::bind(address).unwrap_err().to_string();
     assert!(error.contains(&address.to_string()) && error.contains("choose another port"), "{error}");
     server.stop();
     assert!(TcpStream::connect(address).is_err());
+}
+
+#[test]
+fn a_client_that_begins_tls_is_answered_by_the_certificate_of_now() {
+    let issue = || {
+        let certified = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(certified.signing_key.serialize_der()));
+        let chain = vec![certified.cert.der().clone()];
+        let config = ServerConfig::builder().with_no_client_auth().with_single_cert(chain, key).unwrap();
+        (certified.cert.der().clone(), Arc::new(config))
+    };
+    let ((first, config), (second, changed)) = (issue(), issue());
+    let current = Arc::new(Mutex::new(config));
+    let shown = Arc::clone(&current);
+    let tls: TlsSource = Arc::new(move || Some(Arc::clone(&shown.lock().unwrap())));
+    let server =
+        Admin::bind("127.0.0.1:0".parse().unwrap()).unwrap().serve(Arc::new(Three), "t0ken", tls).unwrap();
+    let connect = |certificate| {
+        let mut roots = RootCertStore::empty();
+        roots.add(certificate).unwrap();
+        let config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+        let name = ServerName::try_from("localhost").unwrap();
+        let connection = ClientConnection::new(Arc::new(config), name).unwrap();
+        let stream = TcpStream::connect(server.address()).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        StreamOwned::new(connection, stream)
+    };
+    let good = "GET /api/stats HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer t0ken\r\n\r\n";
+    assert_eq!(ask_over(connect(first.clone()), good).0, 200);
+    assert_eq!(
+        ask_over(connect(first.clone()), &good.replace("t0ken", "other")).0,
+        401,
+        "TLS is no permission"
+    );
+    assert_eq!(ask(server.address(), good).0, 200, "this machine may use plain HTTP");
+    *current.lock().unwrap() = changed;
+    assert_eq!(ask_over(connect(second), good).0, 200);
+    let refused = connect(first).write_all(good.as_bytes());
+    assert!(refused.unwrap_err().to_string().contains("certificate"), "the old certificate");
 }

@@ -1,5 +1,6 @@
 //! Counters of handshakes.
 
+use crate::report::Role;
 use rustls::HandshakeKind;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -42,6 +43,10 @@ counters! {
     tls_dialled_full,
     /// Resumed handshakes on dialled connections.
     tls_dialled_resumed,
+    /// Completed handshakes that ran on the connection's own thread.
+    tls_handshakes_inline,
+    /// Completed handshakes of which a step ran on a thread for handshakes.
+    tls_handshakes_handed_over,
     /// Handshakes that failed because a certificate was missing or not accepted, by either side.
     tls_failed_certificate,
     /// Handshakes that failed because there was no common version, suite or parameter.
@@ -59,14 +64,15 @@ counters! {
 }
 
 impl TlsCounters {
-    pub(crate) fn completed(&self, is_server: bool, kind: Option<HandshakeKind>) {
+    pub(crate) fn completed(&self, role: Role, kind: Option<HandshakeKind>, was_handed_over: bool) {
         let is_resumed = kind == Some(HandshakeKind::Resumed);
-        add(match (is_server, is_resumed) {
-            (true, false) => &self.tls_accepted_full,
-            (true, true) => &self.tls_accepted_resumed,
-            (false, false) => &self.tls_dialled_full,
-            (false, true) => &self.tls_dialled_resumed,
+        add(match (role, is_resumed) {
+            (Role::Server, false) => &self.tls_accepted_full,
+            (Role::Server, true) => &self.tls_accepted_resumed,
+            (Role::Client, false) => &self.tls_dialled_full,
+            (Role::Client, true) => &self.tls_dialled_resumed,
         });
+        add(if was_handed_over { &self.tls_handshakes_handed_over } else { &self.tls_handshakes_inline });
     }
 
     pub(crate) fn failed(&self, error: &rustls::Error) {

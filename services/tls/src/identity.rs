@@ -2,7 +2,9 @@
 
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::crypto::{
+    CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature,
+};
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, ServerName, UnixTime};
 use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 use std::sync::Arc;
@@ -14,25 +16,32 @@ use webpki::EndEntityCert;
 /// names. The common name is none. §7.2: a name is compared as a whole, and a wildcard matches nothing. A server that is
 /// addressed by an IP address needs that address among the alternative names.
 #[derive(Debug)]
-pub(crate) struct SipServer {
-    chain: Arc<WebPkiServerVerifier>,
+pub(crate) struct ServerVerifier {
+    /// `None`: every certificate is accepted (`verify_peer = false`).
+    chain: Option<Arc<WebPkiServerVerifier>>,
+    algorithms: WebPkiSupportedAlgorithms,
 }
 
-impl SipServer {
+impl ServerVerifier {
     pub(crate) fn new(
         roots: RootCertStore,
         crls: Vec<CertificateRevocationListDer<'static>>,
         crypto: &Arc<CryptoProvider>,
-    ) -> Result<Arc<Self>, Error> {
+    ) -> Result<Self, Error> {
         let builder = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(crypto))
             .with_crls(crls)
             .allow_unknown_revocation_status();
         let chain = builder.build().map_err(|why| Error::General(why.to_string()))?;
-        Ok(Arc::new(Self { chain }))
+        Ok(Self { chain: Some(chain), ..Self::accepting_all(crypto) })
+    }
+
+    /// Verifies no more than that the server has the key of its certificate.
+    pub(crate) fn accepting_all(crypto: &CryptoProvider) -> Self {
+        Self { chain: None, algorithms: crypto.signature_verification_algorithms }
     }
 }
 
-impl ServerCertVerifier for SipServer {
+impl ServerCertVerifier for ServerVerifier {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -41,15 +50,16 @@ impl ServerCertVerifier for SipServer {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
+        let Some(chain) = &self.chain else { return Ok(ServerCertVerified::assertion()) };
         // The name is the last check, so a wrong name means that all others have passed.
-        let chain = self.chain.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
-        let has_dns_name = match chain {
-            Ok(_) => true,
-            Err(Error::InvalidCertificate(
-                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
-            )) => false,
-            Err(error) => return Err(error),
-        };
+        let has_dns_name =
+            match chain.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now) {
+                Ok(_) => true,
+                Err(Error::InvalidCertificate(
+                    CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+                )) => false,
+                Err(error) => return Err(error),
+            };
         let is_domain = match server_name {
             ServerName::DnsName(name) => is_sip_domain(end_entity, name.as_ref())?,
             _ => has_dns_name,
@@ -66,7 +76,7 @@ impl ServerCertVerifier for SipServer {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.chain.verify_tls12_signature(message, certificate, signed)
+        verify_tls12_signature(message, certificate, signed, &self.algorithms)
     }
 
     fn verify_tls13_signature(
@@ -75,11 +85,21 @@ impl ServerCertVerifier for SipServer {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.chain.verify_tls13_signature(message, certificate, signed)
+        verify_tls13_signature(message, certificate, signed, &self.algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.chain.supported_verify_schemes()
+        self.algorithms.supported_schemes()
+    }
+}
+
+/// True if the certificate is one of the server, whose chain is verified elsewhere.
+#[cfg(feature = "legacy-tls")]
+pub(crate) fn is_server(certificate: &CertificateDer<'_>, name: &ServerName<'_>) -> bool {
+    match name {
+        ServerName::DnsName(name) => is_sip_domain(certificate, name.as_ref()).unwrap_or(false),
+        address => EndEntityCert::try_from(certificate)
+            .is_ok_and(|certificate| certificate.verify_is_valid_for_subject_name(address).is_ok()),
     }
 }
 
@@ -103,53 +123,6 @@ fn sip_domain(uri: &str) -> Option<&str> {
     let (scheme, rest) = uri.split_once(':')?;
     let host = rest.split([';', '?']).next()?;
     (scheme.eq_ignore_ascii_case("sip") && !host.contains('@') && !host.is_empty()).then_some(host)
-}
-
-/// Accepts the certificate of every server: `verify_peer = false`.
-#[derive(Debug)]
-pub(crate) struct AnyServer {
-    crypto: Arc<CryptoProvider>,
-}
-
-impl AnyServer {
-    pub(crate) fn new(crypto: &Arc<CryptoProvider>) -> Arc<Self> {
-        Arc::new(Self { crypto: Arc::clone(crypto) })
-    }
-}
-
-impl ServerCertVerifier for AnyServer {
-    fn verify_server_cert(
-        &self,
-        _end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _server_name: &ServerName<'_>,
-        _ocsp_response: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, certificate, signed, &self.crypto.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, certificate, signed, &self.crypto.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.crypto.signature_verification_algorithms.supported_schemes()
-    }
 }
 
 #[cfg(test)]

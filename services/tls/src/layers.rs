@@ -1,15 +1,18 @@
 //! Layers of a runtime's connections.
 
+use crate::budget::Budget;
 use crate::counters::{TlsCounters, add};
-use crate::files::TlsMaterial;
-use crate::handshakes::{HandshakeLimits, HandshakeThreads, Job, Permits, Refused};
-use crate::layer::{Guarded, PlainLayer, TlsLayer};
+use crate::handshake::{HandOver, Handshake};
+use crate::handshakes::{HandshakeLimits, Permits, Refused};
+use crate::layer::{PlainLayer, TlsLayer};
+use crate::material::TlsMaterial;
 use crate::report::{Observer, Peer, Role};
+use crate::threads::HandshakeThreads;
 use ringway_linux::{BoxedLayer, Hosts, Layers, Resume};
 use ringway_sansio::{Flow, HostNameId, Transport};
-use ringway_stream::{WebSocket, WebSocketServer};
+use ringway_stream::{Layer, Origin, WebSocket, WebSocketServer};
+use rustls::ServerConfig;
 use rustls::pki_types::ServerName;
-use rustls::{ClientConnection, ServerConnection};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -23,6 +26,8 @@ pub struct TlsLayers {
     limits: HandshakeLimits,
     permits: Arc<Permits>,
     threads: Arc<HandshakeThreads>,
+    /// By worker.
+    budgets: Vec<Arc<Budget>>,
     counters: Arc<TlsCounters>,
     observer: Arc<dyn Observer>,
 }
@@ -45,6 +50,7 @@ impl TlsLayers {
             limits,
             permits: Arc::default(),
             threads: Arc::new(HandshakeThreads::start()?),
+            budgets: (0..Resume::WORKERS_MAX).map(|_| Arc::new(Budget::new(limits.inline_burst))).collect(),
             counters: Arc::default(),
             observer,
         })
@@ -66,21 +72,27 @@ impl TlsLayers {
         &self.counters
     }
 
+    /// Configuration for HTTPS with the server's certificates, which asks for no client certificate. `None`: there are none.
+    pub fn https(&self) -> Option<Arc<ServerConfig>> {
+        self.read(TlsMaterial::https)
+    }
+
     /// Seconds until the first of the server's certificates expires; negative if it has expired.
     pub fn expires_s(&self) -> Option<f64> {
-        let expires = self.material().expires()?;
+        let expires = self.read(TlsMaterial::expires)?;
         Some(match expires.duration_since(SystemTime::now()) {
             Ok(left) => left.as_secs_f64(),
             Err(past) => -past.duration().as_secs_f64(),
         })
     }
 
-    fn websocket(&self) -> Arc<WebSocketServer> {
-        Arc::clone(&self.websocket.read().unwrap_or_else(PoisonError::into_inner))
+    fn websocket_over(&self, lower: impl Layer + Send + 'static) -> BoxedLayer {
+        let rules = Arc::clone(&self.websocket.read().unwrap_or_else(PoisonError::into_inner));
+        Box::new(WebSocket::accepted(lower, rules))
     }
 
-    fn material(&self) -> TlsMaterial {
-        self.material.read().unwrap_or_else(PoisonError::into_inner).clone()
+    fn read<T>(&self, part: impl FnOnce(&TlsMaterial) -> T) -> T {
+        part(&self.material.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn peer(&self, role: Role, flow: &Flow) -> Peer {
@@ -99,10 +111,11 @@ impl TlsLayers {
                 return None;
             }
         };
-        let connection = ServerConnection::new(self.material().server?).ok()?;
-        let peer = self.peer(Role::Server, flow);
-        let job = Job::new(Box::new(connection.into()), resume, peer.clone(), Some(permit));
-        Some(TlsLayer::elsewhere(job, Arc::clone(&self.threads), peer))
+        let (connection, has_client_auth) =
+            self.read(|material| Some((material.accept()?, material.has_client_auth())))?;
+        let handshake = Handshake::new(connection, self.peer(Role::Server, flow));
+        let handshake = handshake.accepted(permit, has_client_auth);
+        Some(TlsLayer::new(handshake.with_threads(self.hand_over(resume)?)))
     }
 
     fn dial_tls(&self, flow: &Flow, resume: Resume) -> Option<TlsLayer> {
@@ -110,10 +123,14 @@ impl TlsLayers {
             HostNameId::NONE => ServerName::from(flow.remote.ip()),
             host => ServerName::try_from(self.hosts.name_of(host)?.to_string()).ok()?,
         };
-        let connection = ClientConnection::new(Arc::clone(&self.material().client), name).ok()?;
-        let peer = self.peer(Role::Client, flow);
-        let job = Job::new(Box::new(connection.into()), resume, peer.clone(), None);
-        Some(TlsLayer::elsewhere(job, Arc::clone(&self.threads), peer))
+        let connection = self.read(|material| material.dial(name))?;
+        let handshake = Handshake::new(connection, self.peer(Role::Client, flow));
+        Some(TlsLayer::new(handshake.with_threads(self.hand_over(resume)?)))
+    }
+
+    fn hand_over(&self, resume: Resume) -> Option<HandOver> {
+        let budget = Arc::clone(self.budgets.get(resume.worker())?);
+        Some(HandOver { threads: Arc::clone(&self.threads), budget, resume })
     }
 }
 
@@ -137,14 +154,14 @@ impl InlineTls {
             Some(name) => ServerName::try_from(name.to_owned()).ok()?,
             None => ServerName::from(remote.ip()),
         };
-        let connection = ClientConnection::new(Arc::clone(&self.material.client), name).ok()?;
-        Some(TlsLayer::new(connection.into(), self.peer(Role::Client, remote)))
+        let connection = self.material.dial(name)?;
+        Some(TlsLayer::new(Handshake::new(connection, self.peer(Role::Client, remote))))
     }
 
     /// Layer of an accepted connection. `None`: there is no certificate.
     pub fn server(&self, remote: SocketAddr) -> Option<TlsLayer> {
-        let connection = ServerConnection::new(Arc::clone(self.material.server.as_ref()?)).ok()?;
-        Some(TlsLayer::new(connection.into(), self.peer(Role::Server, remote)))
+        let connection = self.material.accept()?;
+        Some(TlsLayer::new(Handshake::new(connection, self.peer(Role::Server, remote))))
     }
 
     /// Counters of handshakes.
@@ -159,28 +176,20 @@ impl InlineTls {
 }
 
 impl Layers for TlsLayers {
-    fn accepted(&self, flow: &Flow, resume: Resume) -> Option<BoxedLayer> {
-        match flow.transport {
-            Transport::Tcp => Some(Box::new(PlainLayer::new(self.peer(Role::Server, flow)))),
-            Transport::Tls => Some(Box::new(Guarded::new(self.accept_tls(flow, resume)?))),
-            Transport::Ws => {
-                let lower = PlainLayer::new(self.peer(Role::Server, flow));
-                Some(Box::new(WebSocket::accepted(lower, self.websocket())))
-            }
-            Transport::Wss => {
-                let lower = Guarded::new(self.accept_tls(flow, resume)?);
-                Some(Box::new(WebSocket::accepted(lower, self.websocket())))
-            }
-            Transport::Udp => None,
-        }
-    }
-
-    fn dialled(&self, flow: &Flow, resume: Resume) -> Option<BoxedLayer> {
-        match flow.transport {
-            Transport::Tcp => Some(Box::new(PlainLayer::new(self.peer(Role::Client, flow)))),
-            Transport::Tls => Some(Box::new(self.dial_tls(flow, resume)?)),
+    fn layer(&self, origin: Origin, flow: &Flow, resume: Resume) -> Option<BoxedLayer> {
+        let role = match origin {
+            Origin::Accepted => Role::Server,
+            Origin::Dialled => Role::Client,
+        };
+        let plain = || PlainLayer::new(self.peer(role, flow));
+        Some(match (flow.transport, origin) {
+            (Transport::Tcp, _) => Box::new(plain()),
+            (Transport::Tls, Origin::Accepted) => Box::new(self.accept_tls(flow, resume)?),
+            (Transport::Tls, Origin::Dialled) => Box::new(self.dial_tls(flow, resume)?),
+            (Transport::Ws, Origin::Accepted) => self.websocket_over(plain()),
+            (Transport::Wss, Origin::Accepted) => self.websocket_over(self.accept_tls(flow, resume)?),
             // Clients open WebSocket connections (RFC 7118 §5).
-            Transport::Udp | Transport::Ws | Transport::Wss => None,
-        }
+            (Transport::Udp, _) | (Transport::Ws | Transport::Wss, Origin::Dialled) => return None,
+        })
     }
 }

@@ -1,28 +1,43 @@
-//! TLS for SIP connections, by rustls with aws-lc-rs.
+//! TLS for SIP connections, by rustls with aws-lc-rs; for experiments with legacy cipher suites, by OpenSSL.
 //!
-//! Does: implement [`ringway_stream::Layer`] by a rustls connection ([`TlsLayer`]); provide the layers of a
-//! [`ringway_linux::Runtime`] ([`TlsLayers`]), whose handshakes run on threads of their own; load certificates, keys and
+//! Does: implement [`ringway_stream::Layer`] by a connection of either library ([`TlsLayer`]); provide the layers of a
+//! [`ringway_linux::Runtime`] ([`TlsLayers`]), whose handshakes run on threads of their own when they are many; load certificates, keys and
 //! revocation lists ([`TlsFiles`]); verify a server's identity as RFC 5922 requires; resume sessions on both sides.
 //!
-//! Does not: open sockets; interpret SIP; offer versions before TLS 1.2, suites without forward secrecy, or 0-RTT data.
+//! Does not: open sockets; interpret SIP; offer 0-RTT data; offer versions before TLS 1.2, or suites without forward secrecy,
+//! except by OpenSSL in a build with the feature `legacy-tls` ([`Backend::OpenSsl`]).
 //!
 //! Start reading at [`TlsLayers`], then `layer.rs`.
 
+mod budget;
+mod configs;
+mod connection;
 mod counters;
 mod files;
+mod handshake;
 mod handshakes;
 mod identity;
 mod layer;
 mod layers;
-mod records;
+#[cfg(feature = "legacy-tls")]
+mod legacy;
+mod material;
+mod offer;
+mod pem;
 mod report;
 mod sessions;
+mod suites;
 #[cfg(test)]
 mod tests;
+mod threads;
 
 pub use counters::{TlsCounters, TlsCounts};
-pub use files::{ClientAuth, DomainFiles, PeerCa, TlsError, TlsFiles, TlsMaterial};
+pub use files::{ClientAuth, DomainFiles, PeerCa, TlsFiles};
 pub use handshakes::HandshakeLimits;
 pub use layer::TlsLayer;
 pub use layers::{InlineTls, TlsLayers};
+pub use material::TlsMaterial;
+pub use offer::{Backend, Offer, OfferError, OfferSettings};
+pub use pem::TlsError;
 pub use report::{Observer, Role};
+pub use suites::{Suite, TlsVersion};

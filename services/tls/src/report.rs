@@ -1,6 +1,7 @@
 //! Reports of handshakes.
 
 use crate::counters::TlsCounters;
+use ringway_stream::LayerError;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -29,16 +30,20 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// Counts and reports a failed handshake.
-    pub(crate) fn failed(&self, error: &rustls::Error) {
+    /// Counts and reports a failed handshake; returns the error of its layer.
+    pub(crate) fn failed(&self, error: &rustls::Error) -> LayerError {
         self.counters.failed(error);
         self.observer.failed(self.remote, self.role, &describe(error));
+        FAILED
     }
 }
 
+/// Error of a layer whose TLS connection failed.
+pub(crate) const FAILED: LayerError = LayerError("the TLS connection failed");
+
 /// Text of an error for a log.
 fn describe(error: &rustls::Error) -> String {
-    use rustls::{CertificateError, Error};
+    use rustls::{CertificateError, Error, PeerIncompatible};
     match error {
         Error::InvalidCertificate(CertificateError::NotValidForName) => {
             "the certificate is not valid for the host that was asked for (RFC 5922)".to_owned()
@@ -49,6 +54,16 @@ fn describe(error: &rustls::Error) -> String {
         }
         Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
             "the certificate was issued by an authority that is not trusted here".to_owned()
+        }
+        Error::PeerIncompatible(
+            PeerIncompatible::Tls12NotOffered
+            | PeerIncompatible::Tls12NotOfferedOrEnabled
+            | PeerIncompatible::ServerDoesNotSupportTls12Or13
+            | PeerIncompatible::ServerTlsVersionIsDisabledByOurConfig
+            | PeerIncompatible::SupportedVersionsExtensionRequired,
+        ) => "the two sides have no version of TLS in common".to_owned(),
+        Error::PeerIncompatible(PeerIncompatible::NoCipherSuitesInCommon) => {
+            "the two sides have no cipher suite in common".to_owned()
         }
         Error::NoCertificatesPresented => "the peer sent no certificate".to_owned(),
         error => error.to_string(),

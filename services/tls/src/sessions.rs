@@ -56,6 +56,6 @@ impl ProducesTickets for Key {
 
 /// Number of remembered sessions of clients without tickets.
 const SESSIONS_MAX: usize = 4096;
-/// Number of tickets for each TLS 1.3 connection. A ticket is used once (RFC 8446 §C.4): one for the next connection, one
-/// in reserve.
-const TICKETS: usize = 2;
+/// Number of tickets for each TLS 1.3 connection. A ticket is used once (RFC 8446 §C.4), and a phone opens one connection
+/// after another, each of which brings the next ticket. A client that opens several at once resumes the first.
+const TICKETS: usize = 1;

@@ -1,25 +1,28 @@
-//! Both sides in memory, with certificates made for each test.
+//! Both sides in memory, with certificates made for each test; with the feature `legacy-tls` by each pair of libraries.
 
-use crate::{ClientAuth, InlineTls, Observer, PeerCa, Role, TlsError, TlsFiles};
+use crate::{
+    Backend, ClientAuth, InlineTls, Observer, Offer, PeerCa, Role, Suite, TlsError, TlsFiles, TlsVersion,
+};
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType, ExtendedKeyUsagePurpose,
     IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams, SanType, SerialNumber,
     date_time_ymd,
 };
-use ringway_stream::{Decoded, Encoded, Layer};
+use ringway_linux::BoxedLayer;
+use ringway_stream::{Decoded, Encoded, Layer, LayerError};
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 /// Authority with a folder for its files.
-struct Ca {
-    folder: tempfile::TempDir,
+pub(crate) struct Ca {
+    pub(crate) folder: tempfile::TempDir,
     issuer: Issuer<'static, KeyPair>,
 }
 
 #[derive(Default)]
-struct Failures(Mutex<Vec<(Role, String)>>);
+pub(crate) struct Failures(pub(crate) Mutex<Vec<(Role, String)>>);
 
 impl Observer for Failures {
     fn failed(&self, _remote: SocketAddr, role: Role, reason: &str) {
@@ -28,7 +31,7 @@ impl Observer for Failures {
 }
 
 impl Ca {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -38,12 +41,16 @@ impl Ca {
         Self { folder, issuer: Issuer::new(params, key) }
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
     /// Writes a certificate and its key; returns their paths.
-    fn issue(&self, name: &str, change: impl FnOnce(&mut CertificateParams)) -> (PathBuf, PathBuf) {
+    pub(crate) fn issue(
+        &self,
+        name: &str,
+        change: impl FnOnce(&mut CertificateParams),
+    ) -> (PathBuf, PathBuf) {
         let mut params = CertificateParams::new(vec!["sip.example.org".to_owned()]).unwrap();
         params.distinguished_name.push(DnType::CommonName, "sip.example.org");
         change(&mut params);
@@ -55,51 +62,82 @@ impl Ca {
         paths
     }
 
-    fn files(&self, certificate: Option<(PathBuf, PathBuf)>) -> TlsFiles {
+    pub(crate) fn files(&self, certificate: Option<(PathBuf, PathBuf)>) -> TlsFiles {
         TlsFiles { certificate, peer_ca: PeerCa::File(self.path("ca.pem")), ..TlsFiles::default() }
     }
 }
 
+/// Offers of caller and called side.
+fn pairs() -> Vec<[Offer; 2]> {
+    let rustls = Offer::default();
+    let openssl = Offer::new(Backend::OpenSsl, Vec::new(), None, true);
+    let mut pairs = vec![[rustls.clone(), rustls.clone()]];
+    if let Ok(openssl) = openssl {
+        pairs.push([openssl.clone(), rustls.clone()]);
+        pairs.push([rustls, openssl.clone()]);
+        pairs.push([openssl.clone(), openssl]);
+    }
+    pairs
+}
+
+/// Layers of caller and called side with the same files, for each pair of libraries.
+fn both(files: &TlsFiles) -> Vec<[InlineTls; 2]> {
+    let with = |offer: Offer| inline(&TlsFiles { offer, ..files.clone() }).0;
+    pairs().into_iter().map(|offers| offers.map(with)).collect()
+}
+
 /// One side.
-struct Side {
-    layer: crate::TlsLayer,
-    wire: Vec<u8>,
-    got: Vec<u8>,
+pub(crate) struct Side {
+    pub(crate) layer: BoxedLayer,
+    pub(crate) wire: Vec<u8>,
+    pub(crate) got: Vec<u8>,
     is_ended: bool,
-    is_failed: bool,
+    pub(crate) is_failed: bool,
 }
 
 impl Side {
-    fn new(layer: crate::TlsLayer) -> Self {
+    pub(crate) fn new(layer: impl Layer + Send + 'static) -> Self {
+        let layer = Box::new(layer);
         let mut side = Self { layer, wire: Vec::new(), got: Vec::new(), is_ended: false, is_failed: false };
         side.layer.start(&mut side.wire);
         side
     }
 
-    fn send(&mut self, message: &[u8]) {
+    pub(crate) fn send(&mut self, message: &[u8]) {
         assert_eq!(self.layer.encode(message, &mut self.wire), Ok(Encoded::Appended));
     }
 
-    fn receive(&mut self, bytes: &[u8]) {
+    pub(crate) fn receive(&mut self, bytes: &[u8]) {
+        self.run(|layer, decoded, wire| layer.decode(bytes, decoded, wire));
+    }
+
+    pub(crate) fn resume(&mut self) {
+        self.run(|layer, decoded, wire| layer.resume(decoded, wire));
+    }
+
+    fn run(
+        &mut self,
+        run: impl FnOnce(&mut BoxedLayer, &mut dyn FnMut(Decoded<'_>), &mut Vec<u8>) -> Result<(), LayerError>,
+    ) {
         let Self { layer, wire, got, is_ended, .. } = self;
         let mut decoded = |part: Decoded<'_>| match part {
             Decoded::Bytes(bytes) => got.extend_from_slice(bytes),
             Decoded::StreamEnd => *is_ended = true,
             Decoded::MessageStart | Decoded::MessageEnd | Decoded::Ping => panic!("TLS has no messages"),
         };
-        self.is_failed |= layer.decode(bytes, &mut decoded, wire).is_err();
+        self.is_failed |= run(layer, &mut decoded, wire).is_err();
     }
 }
 
 /// Passes bytes in pieces of `piece` until both sides are silent.
-fn exchange(one: &mut Side, other: &mut Side, piece: usize) {
+pub(crate) fn exchange(one: &mut Side, other: &mut Side, piece: usize) {
     while !(one.wire.is_empty() && other.wire.is_empty()) {
         pass(one, other, piece);
         pass(other, one, piece);
     }
 }
 
-fn pass(from: &mut Side, to: &mut Side, piece: usize) {
+pub(crate) fn pass(from: &mut Side, to: &mut Side, piece: usize) {
     for bytes in std::mem::take(&mut from.wire).chunks(piece) {
         if !to.is_failed {
             to.receive(bytes);
@@ -107,11 +145,11 @@ fn pass(from: &mut Side, to: &mut Side, piece: usize) {
     }
 }
 
-fn remote() -> SocketAddr {
+pub(crate) fn remote() -> SocketAddr {
     "192.0.2.1:5061".parse().unwrap()
 }
 
-fn inline(files: &TlsFiles) -> (InlineTls, Arc<Failures>) {
+pub(crate) fn inline(files: &TlsFiles) -> (InlineTls, Arc<Failures>) {
     let failures = Arc::new(Failures::default());
     (InlineTls::new(files.load().unwrap(), Arc::clone(&failures) as Arc<dyn Observer>), failures)
 }
@@ -127,10 +165,10 @@ fn connect(client: &InlineTls, server: &InlineTls, name: Option<&str>, piece: us
 #[test]
 fn messages_cross_in_both_directions_in_pieces_of_any_size() {
     let ca = Ca::new();
-    let (tls, _) = inline(&ca.files(Some(ca.issue("server", |_| {}))));
-    for piece in [1, 7, 100_000] {
-        let mut caller = Side::new(tls.client(remote(), Some("sip.example.org")).unwrap());
-        let mut called = Side::new(tls.server(remote()).unwrap());
+    let both = both(&ca.files(Some(ca.issue("server", |_| {}))));
+    for ([client, server], piece) in both.iter().flat_map(|tls| [1, 7, 100_000].map(|piece| (tls, piece))) {
+        let mut caller = Side::new(client.client(remote(), Some("sip.example.org")).unwrap());
+        let mut called = Side::new(server.server(remote()).unwrap());
         caller.send(b"sent before the handshake");
         assert!(caller.layer.is_handshaking() && called.layer.is_handshaking());
         exchange(&mut caller, &mut called, piece);
@@ -148,32 +186,40 @@ fn messages_cross_in_both_directions_in_pieces_of_any_size() {
 #[test]
 fn the_second_connection_resumes_the_session() {
     let ca = Ca::new();
-    let (tls, _) = inline(&ca.files(Some(ca.issue("server", |_| {}))));
-    for _ in 0..3 {
-        connect(&tls, &tls, Some("sip.example.org"), 100_000);
+    let files = ca.files(Some(ca.issue("server", |_| {})));
+    for (offers, [client, server]) in pairs().iter().zip(both(&files)) {
+        for _ in 0..3 {
+            connect(&client, &server, Some("sip.example.org"), 100_000);
+        }
+        // OpenSSL does not resume what it dials.
+        let expected = if offers[0].backend() == Backend::Rustls { (1, 2) } else { (3, 0) };
+        let counts = server.counters().counts();
+        assert_eq!((counts.tls_accepted_full, counts.tls_accepted_resumed), expected, "{offers:?}");
+        let counts = client.counters().counts();
+        assert_eq!((counts.tls_dialled_full, counts.tls_dialled_resumed), expected, "{offers:?}");
     }
-    let counts = tls.counters().counts();
-    assert_eq!((counts.tls_accepted_full, counts.tls_accepted_resumed), (1, 2));
-    assert_eq!((counts.tls_dialled_full, counts.tls_dialled_resumed), (1, 2));
     let files = TlsFiles { session_timeout: None, ..ca.files(Some(ca.issue("other", |_| {}))) };
-    let (tls, _) = inline(&files);
-    for _ in 0..2 {
-        connect(&tls, &tls, Some("sip.example.org"), 100_000);
+    for [client, server] in both(&files) {
+        for _ in 0..2 {
+            connect(&client, &server, Some("sip.example.org"), 100_000);
+        }
+        assert_eq!(server.counters().counts().tls_accepted_full, 2);
     }
-    assert_eq!(tls.counters().counts().tls_accepted_full, 2);
 }
 
-/// Asserts that a client refuses a server with this certificate; returns the reason.
+/// Asserts that clients refuse a server with this certificate, for the reason.
 #[track_caller]
-fn refusal(ca: &Ca, name: &str, pair: (PathBuf, PathBuf), crl: Option<PathBuf>) -> String {
-    let (server, _) = inline(&ca.files(Some(pair)));
-    let (client, failures) = inline(&TlsFiles { crl, ..ca.files(None) });
-    let (caller, _) = connect(&client, &server, Some(name), 100_000);
-    assert!(caller.is_failed, "{name} is accepted");
-    assert_eq!(client.counters().counts().tls_failed_certificate, 1);
-    let failures = failures.0.lock().unwrap();
-    assert_eq!(failures.len(), 1);
-    failures[0].1.clone()
+fn refused(ca: &Ca, name: &str, pair: &(PathBuf, PathBuf), crl: Option<&PathBuf>, reason: &str) {
+    for [caller, called] in pairs() {
+        let (server, _) = inline(&TlsFiles { offer: called, ..ca.files(Some(pair.clone())) });
+        let files = TlsFiles { crl: crl.cloned(), offer: caller.clone(), ..ca.files(None) };
+        let (client, failures) = inline(&files);
+        let (side, _) = connect(&client, &server, Some(name), 100_000);
+        assert!(side.is_failed, "{name} is accepted by {caller:?}");
+        assert_eq!(client.counters().counts().tls_failed_certificate, 1);
+        let failures = failures.0.lock().unwrap();
+        assert!(failures.len() == 1 && failures[0].1.contains(reason), "{caller:?}: {failures:?}");
+    }
 }
 
 #[test]
@@ -184,34 +230,40 @@ fn eight_certificates_are_refused_each_with_its_reason() {
         params.not_before = date_time_ymd(2020, 1, 1);
         params.not_after = date_time_ymd(2021, 1, 1);
     });
-    assert!(refusal(&ca, name, expired, None).contains("expired"));
+    refused(&ca, name, &expired, None, "expired");
     let other = ca.issue("other", |_| {});
-    assert!(refusal(&ca, "sip.example.com", other, None).contains("not valid for"));
+    refused(&ca, "sip.example.com", &other, None, "not valid for");
     let common_name = ca.issue("cn", |params| params.subject_alt_names.clear());
-    refusal(&ca, name, common_name, None);
+    refused(&ca, name, &common_name, None, "not valid for");
     let foreign = Ca::new();
     let wrong_ca = foreign.issue("wrong-ca", |_| {});
-    refusal(&ca, name, wrong_ca, None);
+    refused(&ca, name, &wrong_ca, None, "");
     let key = KeyPair::generate().unwrap();
     let own = CertificateParams::new(vec![name.to_owned()]).unwrap().self_signed(&key).unwrap();
     let pair = (ca.path("self.pem"), ca.path("self-key.pem"));
     fs::write(&pair.0, own.pem()).unwrap();
     fs::write(&pair.1, key.serialize_pem()).unwrap();
-    refusal(&ca, name, pair, None);
+    refused(&ca, name, &pair, None, "");
     let usage = ca.issue("usage", |params| {
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
     });
-    refusal(&ca, name, usage, None);
+    refused(&ca, name, &usage, None, "");
     let wildcard = ca.issue("wildcard", |params| {
         params.subject_alt_names = vec![SanType::DnsName("*.example.org".try_into().unwrap())];
     });
     for deeper in ["a.b.example.org", "sip.example.org"] {
-        refusal(&ca, deeper, wildcard.clone(), None);
+        refused(&ca, deeper, &wildcard, None, "not valid for");
     }
     let serial = SerialNumber::from(77_u64);
     let revoked = ca.issue("revoked", |params| params.serial_number = Some(serial.clone()));
     let crl = crl_of(&ca, serial);
-    assert!(refusal(&ca, name, revoked, Some(crl)).contains("Revoked"));
+    refused(&ca, name, &revoked, Some(&crl), "Revoked");
+    let good = ca.issue("good", |_| {});
+    for [caller, called] in pairs() {
+        let (server, _) = inline(&TlsFiles { offer: called, ..ca.files(Some(good.clone())) });
+        let (client, _) = inline(&TlsFiles { crl: Some(crl.clone()), offer: caller, ..ca.files(None) });
+        assert!(!connect(&client, &server, Some(name), 100_000).0.is_failed);
+    }
 }
 
 fn crl_of(ca: &Ca, serial_number: SerialNumber) -> PathBuf {
@@ -242,12 +294,12 @@ fn sip_uris_are_the_identities_where_there_are_some() {
         params.subject_alt_names.push(uri("sip:example.org"));
         params.subject_alt_names.push(uri("sip:alice@example.net"));
     });
-    let (server, _) = inline(&ca.files(Some(pair.clone())));
-    let (client, _) = inline(&ca.files(None));
-    let (caller, _) = connect(&client, &server, Some("EXAMPLE.org"), 100_000);
-    assert!(!caller.is_failed && !caller.layer.is_handshaking());
+    for [client, server] in both(&ca.files(Some(pair.clone()))) {
+        let (caller, _) = connect(&client, &server, Some("EXAMPLE.org"), 100_000);
+        assert!(!caller.is_failed && !caller.layer.is_handshaking());
+    }
     for other in ["sip.example.org", "example.net"] {
-        refusal(&ca, other, pair.clone(), None);
+        refused(&ca, other, &pair, None, "not valid for");
     }
 }
 
@@ -255,11 +307,12 @@ fn sip_uris_are_the_identities_where_there_are_some() {
 fn a_server_that_is_addressed_by_an_address_needs_it_in_its_certificate() {
     let ca = Ca::new();
     let pair = ca.issue("address", |params| params.subject_alt_names.push(SanType::IpAddress(remote().ip())));
-    let (server, _) = inline(&ca.files(Some(pair)));
-    let (client, _) = inline(&ca.files(None));
-    assert!(!connect(&client, &server, None, 100_000).0.is_failed);
-    let (server, _) = inline(&ca.files(Some(ca.issue("name", |_| {}))));
-    assert!(connect(&client, &server, None, 100_000).0.is_failed);
+    for [client, server] in both(&ca.files(Some(pair))) {
+        assert!(!connect(&client, &server, None, 100_000).0.is_failed);
+    }
+    for [client, server] in both(&ca.files(Some(ca.issue("name", |_| {})))) {
+        assert!(connect(&client, &server, None, 100_000).0.is_failed);
+    }
 }
 
 #[test]
@@ -270,29 +323,71 @@ fn a_client_without_a_certificate_is_refused_where_one_is_required() {
         client_ca: Some(ca.path("ca.pem")),
         ..ca.files(Some(ca.issue("server", |_| {})))
     };
-    let (server, failures) = inline(&files);
-    let (anonymous, _) = inline(&ca.files(None));
-    assert!(connect(&anonymous, &server, Some("sip.example.org"), 100_000).1.is_failed);
-    assert_eq!(server.counters().counts().tls_failed_certificate, 1);
-    assert_eq!(failures.0.lock().unwrap()[0].0, Role::Server);
-    let (proven, _) = inline(&ca.files(Some(ca.issue("client", |_| {}))));
-    assert!(!connect(&proven, &server, Some("sip.example.org"), 100_000).1.is_failed);
+    let client_pair = ca.issue("client", |_| {});
+    for [caller, called] in pairs() {
+        let (server, failures) = inline(&TlsFiles { offer: called, ..files.clone() });
+        let (anonymous, _) = inline(&TlsFiles { offer: caller.clone(), ..ca.files(None) });
+        assert!(connect(&anonymous, &server, Some("sip.example.org"), 100_000).1.is_failed);
+        assert_eq!(server.counters().counts().tls_failed_certificate, 1);
+        assert_eq!(failures.0.lock().unwrap()[0], (Role::Server, "the peer sent no certificate".to_owned()));
+        let own = Some(client_pair.clone());
+        let (proven, _) = inline(&TlsFiles { offer: caller.clone(), ..ca.files(own) });
+        assert!(!connect(&proven, &server, Some("sip.example.org"), 100_000).1.is_failed);
+        let other = Ca::new();
+        let foreign = Some(other.issue("foreign", |_| {}));
+        let (foreign, _) = inline(&TlsFiles { offer: caller, ..ca.files(foreign) });
+        assert!(connect(&foreign, &server, Some("sip.example.org"), 100_000).1.is_failed);
+    }
+}
+
+#[test]
+fn named_suites_are_offered_in_their_order() {
+    let ca = Ca::new();
+    let pair = ca.issue("server", |_| {});
+    let offer = |names: &[&str], version| {
+        let suites = names.iter().map(|name| Suite::by_name(name).unwrap()).collect();
+        Offer::new(Backend::Rustls, suites, version, false).unwrap()
+    };
+    let connect = |client: Offer, server: Offer| {
+        let (client, failures) = inline(&TlsFiles { offer: client, ..ca.files(None) });
+        let (server, refused) = inline(&TlsFiles { offer: server, ..ca.files(Some(pair.clone())) });
+        connect(&client, &server, Some("sip.example.org"), 100_000);
+        let refused = refused.0.lock().unwrap().first().map(|(_, reason)| reason.clone());
+        let counts = server.counters().counts();
+        assert_eq!(counts.tls_failed_parameters, u64::from(refused.is_some()));
+        assert_eq!(failures.0.lock().unwrap().len(), usize::from(refused.is_some()));
+        refused
+    };
+    let (gcm, chacha) = ("ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-ECDSA-CHACHA20-POLY1305");
+    assert_eq!(connect(offer(&[gcm], None), offer(&[chacha, gcm], None)), None);
+    let refused = connect(offer(&[gcm], None), offer(&[chacha], None)).unwrap();
+    assert!(refused.contains("no cipher suite in common"), "{refused}");
+    let only = |version| offer(&[], Some(version));
+    assert_eq!(connect(only(TlsVersion::V1_3), Offer::default()), None);
+    assert_eq!(connect(only(TlsVersion::V1_2), Offer::default()), None);
+    let refused = connect(only(TlsVersion::V1_2), only(TlsVersion::V1_3)).unwrap();
+    assert!(refused.contains("no version of TLS in common"), "{refused}");
 }
 
 #[test]
 fn bytes_that_are_no_tls_end_the_connection() {
     let ca = Ca::new();
-    let (tls, failures) = inline(&ca.files(Some(ca.issue("server", |_| {}))));
-    for bytes in
-        [&b"REGISTER sip:example.org SIP/2.0\r\n"[..], &[22, 3, 1, 255, 255, 0], &[0; 64], &[255; 64]]
-    {
-        let mut side = Side::new(tls.server(remote()).unwrap());
-        side.receive(bytes);
-        assert!(side.is_failed, "{bytes:?}");
-        side.receive(b"more");
-        assert!(side.layer.encode(b"x", &mut side.wire).is_err());
+    let files = ca.files(Some(ca.issue("server", |_| {})));
+    for [_, offer] in pairs() {
+        let (tls, failures) = inline(&TlsFiles { offer, ..files.clone() });
+        for bytes in
+            [&b"REGISTER sip:example.org SIP/2.0\r\n"[..], &[22, 3, 1, 255, 255, 0], &[0; 64], &[255; 64]]
+        {
+            let mut side = Side::new(tls.server(remote()).unwrap());
+            side.receive(bytes);
+            assert!(side.is_failed, "{bytes:?}");
+            side.receive(b"more");
+            assert!(side.layer.encode(b"x", &mut side.wire).is_err());
+        }
+        assert_eq!(failures.0.lock().unwrap().len(), 4);
+        let counts = tls.counters().counts();
+        assert_eq!((counts.tls_not_tls, counts.tls_failed_protocol), (3, 1));
     }
-    assert_eq!(failures.0.lock().unwrap().len(), 4);
 }
 
 #[test]

@@ -19,6 +19,7 @@ mod report;
 mod rows;
 mod sections;
 mod tls;
+mod tls_engines;
 mod without_sockets;
 
 pub(crate) use record::Record;
@@ -92,6 +93,8 @@ enum Special {
     Generator(generator::Args),
     /// Measures operations over TLS, beside TCP, UDP and Kamailio
     Tls(tls::Args),
+    /// Measures rustls and OpenSSL side by side, in memory
+    TlsEngines(tls_engines::Args),
     /// The floor, as a separate process
     #[command(hide = true)]
     Floor {
@@ -115,6 +118,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         machine::pin_to(machine::GENERATOR_CPU)?;
         let folder = tempfile::tempdir().context("make a folder for the run")?;
         return count_instructions(&environment(folder.path())?, check, write);
+    }
+    if let Some(Special::TlsEngines(args)) = &args.command {
+        return tls_engines::run(args, &root());
     }
     if cfg!(debug_assertions) {
         return run_as_release();
@@ -160,6 +166,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             | Special::Phone(_)
             | Special::Generator(_)
             | Special::Tls(_)
+            | Special::TlsEngines(_)
             | Special::Floor { .. },
         ) => Ok(()),
     }

@@ -24,6 +24,14 @@ pub(crate) struct Certificate {
     /// Validity from now on; negative: it has expired.
     pub(crate) days: i32,
     pub(crate) issuer: Issuer,
+    pub(crate) key: Key,
+}
+
+/// Key of a certificate.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Key {
+    P256,
+    Rsa2048,
 }
 
 /// Issuer of a certificate.
@@ -40,6 +48,7 @@ impl Certificate {
         alternative_names: "IP:127.0.0.1,DNS:localhost,URI:sip:localhost",
         days: 30,
         issuer: Issuer::Authority,
+        key: Key::P256,
     };
 }
 
@@ -49,7 +58,7 @@ impl Authority {
         let authority = Self { folder: folder.to_owned() };
         let mut arguments = vec!["req", "-x509", "-days", "30", "-subj", "/CN=authority", "-out", CA_FILE];
         arguments.extend(["-keyout", "ca-key.pem"]);
-        arguments.extend(NEW_KEY);
+        arguments.extend(Key::P256.arguments());
         authority.openssl(&arguments)?;
         Ok(authority)
     }
@@ -61,13 +70,13 @@ impl Authority {
 
     /// Issues a certificate with a new key.
     pub(crate) fn issue(&self, certificate: Certificate) -> Result<()> {
-        let Certificate { name, alternative_names, days, issuer } = certificate;
+        let Certificate { name, alternative_names, days, issuer, key: kind } = certificate;
         let [file, key, request, extensions] =
             [".pem", "-key.pem", ".csr", ".ext"].map(|ending| format!("{name}{ending}"));
         let names = format!("subjectAltName={alternative_names}");
         std::fs::write(self.folder.join(&extensions), format!("{names}\nbasicConstraints=CA:FALSE\n"))?;
         let mut arguments = vec!["req", "-subj", "/CN=server", "-keyout", &key, "-out", &request];
-        arguments.extend(NEW_KEY);
+        arguments.extend(kind.arguments());
         self.openssl(&arguments)?;
         let days = days.to_string();
         let mut arguments = vec!["x509", "-req", "-in", &request, "-out", &file, "-days", &days];
@@ -90,5 +99,12 @@ impl Authority {
     }
 }
 
-/// A new key without a password.
-const NEW_KEY: [&str; 5] = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"];
+impl Key {
+    /// Arguments of openssl for a new key without a password.
+    const fn arguments(self) -> &'static [&'static str] {
+        match self {
+            Self::P256 => &["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"],
+            Self::Rsa2048 => &["-newkey", "rsa:2048", "-nodes"],
+        }
+    }
+}

@@ -13,6 +13,7 @@ mod health_tests;
 mod histogram;
 pub mod in_memory;
 mod input;
+mod layers;
 mod locals;
 mod media;
 mod plan;
@@ -452,7 +453,7 @@ fn mark() -> Result<u64> {
 }
 
 /// Random seed, so that no two generators have equal Call-IDs.
-fn seed() -> Result<Seed> {
+pub(crate) fn seed() -> Result<Seed> {
     let mut bytes = [0; 32];
     if getrandom::fill(&mut bytes).is_err() {
         bail!("the system has no random numbers");

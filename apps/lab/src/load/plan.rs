@@ -21,8 +21,10 @@ pub struct Plan {
     pub is_direct: bool,
     /// Transport to the server.
     pub transport: Transport,
-    /// TLS; needed for [`Transport::Tls`].
+    /// TLS; needed for [`Transport::Tls`] and [`Transport::Wss`].
     pub tls: Option<LoadTls>,
+    /// Round trips over a new TCP connection before its first message, in place of a handshake's.
+    pub round_trips: u8,
     /// Connections of the callers over a stream transport. Called users have one each, unless they share one.
     pub connections: ConnectionUse,
     /// True if requests inside a dialog without routes go to the target too: the server is an outbound proxy.
@@ -183,6 +185,7 @@ impl Plan {
             is_direct: false,
             transport: Transport::Udp,
             tls: None,
+            round_trips: 0,
             connections: ConnectionUse::Shared,
             is_outbound_proxy: false,
             allowed_hosts: Vec::new(),

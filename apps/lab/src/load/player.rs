@@ -37,14 +37,7 @@ impl Player {
     pub(crate) fn open(plan: &Plan, epoll: &Arc<Epoll>, number: u8, now: Instant) -> Result<Self> {
         let allowed = plan.allowed_hosts.as_slice().into();
         let watched = (epoll, number);
-        let sockets = Sockets::open(
-            (plan.transport, plan.tls.as_ref()),
-            &plan.locals(),
-            plan.target,
-            allowed,
-            watched,
-            now,
-        )?;
+        let sockets = Sockets::open(plan, allowed, watched, now)?;
         Ok(Self { number, generator: None, sockets, media: None, earlier: Counters::default() })
     }
 

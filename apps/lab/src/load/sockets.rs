@@ -1,13 +1,14 @@
 //! Sockets of one side of the load, of any transport.
 
+use super::Plan;
 use super::datagrams::{Batches, Datagrams};
 use super::input::Input;
-use super::locals::{Locals, may_send};
+use super::layers::Layers;
+use super::locals::may_send;
 use super::streams::Streams;
-use super::tls::LoadTls;
 use super::tokens::Place;
 use super::wire_counters::WireCounters;
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use ringway_linux::BoxedLayer;
 use ringway_linux::sys::{Epoll, Ready};
 use ringway_sansio::{ConnectionId, Event, Instant, Outbox, Transport};
@@ -36,39 +37,30 @@ enum Kind {
 }
 
 impl Sockets {
-    /// Opens sockets for packets to `target` and to the hosts that are allowed. Connections that are opened have the layer of
-    /// `tls`, if it is there; accepted ones have none.
+    /// Opens sockets for packets to the plan's target and to the hosts that are allowed. Connections that are opened have the
+    /// layers of the plan; accepted ones have none.
     pub(crate) fn open(
-        (transport, tls): (Transport, Option<&LoadTls>),
-        locals: &Locals,
-        target: SocketAddr,
+        plan: &Plan,
         allowed: Arc<[IpAddr]>,
         (epoll, player): (&Arc<Epoll>, u8),
         now: Instant,
     ) -> Result<Self> {
-        let mut counters = None;
-        let kind = match transport {
-            Transport::Udp => Kind::Datagrams(Datagrams::open(locals, target, epoll, player)?),
+        let (locals, watched) = (&plan.locals(), (epoll, player));
+        let mut layers = Layers::new(plan)?;
+        let tls = layers
+            .counters()
+            .map(|counters| Tls { counters: Arc::clone(counters), earlier: TlsCounts::default() });
+        let kind = match plan.transport {
+            Transport::Udp => Kind::Datagrams(Datagrams::open(locals, plan.target, epoll, player)?),
             Transport::Tcp | Transport::Tls | Transport::Ws | Transport::Wss => {
-                let layers = tls.map(LoadTls::layers);
-                let name = tls.and_then(LoadTls::name).map(str::to_owned);
-                if let Some(layers) = &layers {
-                    layers.client(target, name.as_deref()).context("the name of the server is not valid")?;
-                    counters =
-                        Some(Tls { counters: Arc::clone(layers.counters()), earlier: TlsCounts::default() });
-                }
-                let layer = move |origin: Origin| -> BoxedLayer {
-                    let tls = layers.as_ref().filter(|_| origin == Origin::Dialled);
-                    match tls.and_then(|tls| tls.client(target, name.as_deref())) {
-                        Some(layer) => Box::new(layer),
-                        None => Box::new(PassThrough),
-                    }
+                let layer = move |origin: Origin| match origin {
+                    Origin::Dialled => layers.dialled(),
+                    Origin::Accepted => Box::new(PassThrough) as BoxedLayer,
                 };
-                let watched = (epoll, player);
-                Kind::Streams(Streams::open(transport, locals, watched, Box::new(layer), now)?.into())
+                Kind::Streams(Streams::open(plan.transport, locals, watched, Box::new(layer), now)?.into())
             }
         };
-        Ok(Self { kind, allowed, counters: WireCounters::default(), tls: counters })
+        Ok(Self { kind, allowed, counters: WireCounters::default(), tls })
     }
 
     /// Counters since the start of the load.

@@ -36,6 +36,14 @@ pub struct WireCounters {
     pub tls_failed: u64,
 }
 
+impl WireCounters {
+    /// Share of resumed handshakes among those that succeeded. `None`: none did.
+    pub fn resumed_share(&self) -> Option<f64> {
+        let all = self.tls_full + self.tls_resumed;
+        (all > 0).then(|| self.tls_resumed as f64 / all as f64)
+    }
+}
+
 impl AddAssign for WireCounters {
     fn add_assign(&mut self, other: Self) {
         self.not_permitted += other.not_permitted;

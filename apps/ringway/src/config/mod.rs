@@ -139,6 +139,13 @@ impl Config {
                  the addresses of your proxies"
             )
         }));
+        let listen = self.admin.listen;
+        if !listen.ip().to_canonical().is_loopback() && self.tls.certificate.is_none() {
+            warnings.push(format!(
+                "[admin] listen: {listen} can be reached from other machines, and without a certificate the token travels \
+                 readable; set [tls] certificate and private_key (`ringway cert init` makes them), or listen on 127.0.0.1"
+            ));
+        }
         warnings.extend(tls::warnings(&self.tls));
         warnings
     }

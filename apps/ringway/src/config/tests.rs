@@ -44,6 +44,12 @@ level = "debug"
 format = "json"
 "#;
 
+/// Part of the error for `backend = "openssl"` without `danger_legacy`.
+const BACKEND_REFUSED: &str = match cfg!(feature = "legacy-tls") {
+    true => "danger_legacy = true",
+    false => "--features legacy-tls",
+};
+
 fn errors(text: &str) -> Vec<String> {
     match Config::parse(text, Some(Path::new("ringway.toml"))) {
         Ok(_) => Vec::new(),
@@ -236,8 +242,33 @@ fn each_invalid_value_has_an_error_with_line_key_and_remedy() {
         ("[log]\nformat = \"xml\"", 2, "[log] format", "\"text\" or \"json\""),
         ("\n\n[tls]\ncertificate = \"c.pem\"", 3, "[tls] private_key", "given together"),
         ("[tls]\nclient_auth = \"required\"", 1, "[tls] client_ca", "authorities of the clients"),
-        ("[tls]\nbackend = \"openssl\"", 2, "[tls] backend", "not in this build"),
-        ("[tls]\ncipher_suites = [\"DES-CBC3-SHA\"]", 2, "[tls] cipher_suites", "forward secrecy"),
+        ("[tls]\nbackend = \"openssl\"", 2, "[tls] backend", BACKEND_REFUSED),
+        ("[tls]\nbackend = \"opensl\"", 2, "[tls] backend", "\"rustls\" or \"openssl\""),
+        (
+            "[tls]\ncipher_suites = [\"ECDHE-RSA-AES128-GCM-SHA256\",\n\"DES-CBC3-SHA\"]",
+            3,
+            "[tls] cipher_suites",
+            "backend = \"openssl\" and danger_legacy = true",
+        ),
+        (
+            "[tls]\ncipher_suites = [\"ECDHE-RSA-AES128-GCM-SHA25\"]",
+            2,
+            "[tls] cipher_suites",
+            "did you mean \"ECDHE-RSA-AES128-GCM-SHA256\"",
+        ),
+        ("[tls]\ncipher_suites = [\"AES\"]", 2, "[tls] cipher_suites", "IANA or OpenSSL"),
+        (
+            "[tls]\ncipher_suites = [\"AES128-SHA\"]\ndanger_legacy = true",
+            2,
+            "[tls] cipher_suites",
+            "legacy cipher suite",
+        ),
+        (
+            "[tls]\ncipher_suites = [\"TLS_AES_128_GCM_SHA256\",\n\"TLS_AES_128_GCM_SHA256\"]",
+            3,
+            "[tls] cipher_suites",
+            "twice",
+        ),
         ("[tls]\nsession_timeout_s = 0", 2, "[tls] session_timeout_s", "1 to 604800"),
         ("[[tls.domain]]\nname = \"a\"", 1, "[tls] domain", "needs name"),
         ("[database]\nurl = 1", 1, "[database]", "unknown key"),

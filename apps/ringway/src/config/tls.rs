@@ -1,7 +1,10 @@
 //! `[tls]`: certificates, and rules for peers.
 
 use super::{Listener, Reader, Section};
-use ringway_tls::{ClientAuth, DomainFiles, PeerCa, TlsFiles};
+use crate::tls_args::nearest_suite;
+use ringway_tls::{
+    Backend, ClientAuth, DomainFiles, Offer, OfferError, OfferSettings, PeerCa, Suite, TlsFiles,
+};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -49,8 +52,8 @@ pub(super) fn read(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, listen: &
         },
         crl: path(reader, &mut section, "crl"),
         certificate: pair,
+        offer: offer(reader, &mut section),
     };
-    refuse_legacy(reader, &mut section);
     section.finish(reader);
     if files.certificate.is_none()
         && let Some(listener) = listen.iter().find(|listener| listener.transport.is_secure())
@@ -90,31 +93,42 @@ fn domains(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) -> Vec<Domain
     list
 }
 
-/// Reports keys of the backend for legacy versions and suites, which this build does not have.
-fn refuse_legacy(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) {
-    if let Some((text, at)) = section.text(reader, "backend")
-        && text != "rustls"
-    {
-        let why = if text == "openssl" { "is not in this build" } else { "is not a backend" };
-        reader.error(at, section.path("backend"), format!("{text:?} {why}; give \"rustls\""));
+/// Library and cipher suites.
+fn offer(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) -> Offer {
+    let backends = [("rustls", Backend::Rustls), ("openssl", Backend::OpenSsl)];
+    let backend = section.word(reader, "backend", Backend::Rustls, &backends);
+    let mut suites: Vec<Suite> = Vec::new();
+    let mut places = Vec::new();
+    for (name, at) in section.texts(reader, "cipher_suites").unwrap_or_default() {
+        let message = match Suite::by_name(name) {
+            Some(suite) if suites.contains(&suite) => format!("{name:?} is there twice; remove one of them"),
+            Some(suite) => {
+                suites.push(suite);
+                places.push(at);
+                continue;
+            }
+            None => nearest_suite(name),
+        };
+        reader.error(at, section.path("cipher_suites"), message);
     }
-    if let Some(suites) = section.texts(reader, "cipher_suites")
-        && let Some((first, at)) = suites.first()
-    {
-        let message = format!(
-            "{first:?}: this build offers its default suites only, all with forward secrecy; give an empty list"
-        );
-        reader.error(*at, section.path("cipher_suites"), message);
-    }
-    if section.switch(reader, "danger_legacy", false) {
-        let message = "this build has no legacy versions and suites; remove the key";
-        reader.error(
-            section.place("danger_legacy").unwrap_or_default(),
-            section.path("danger_legacy"),
-            message,
-        );
-    }
+    let danger_legacy = section.switch(reader, "danger_legacy", false);
+    let offer = Offer::new(backend, suites.clone(), None, danger_legacy);
+    offer.unwrap_or_else(|error| {
+        let (key, at) = match error {
+            OfferError::LegacySuite(suite) => {
+                let number = suites.iter().position(|other| *other == suite);
+                ("cipher_suites", number.and_then(|number| places.get(number)).copied())
+            }
+            _ => ("backend", None),
+        };
+        let at = at.or_else(|| section.place(key)).unwrap_or_default();
+        reader.error(at, section.path(key), error.text(NAMES));
+        Offer::default()
+    })
 }
+
+const NAMES: OfferSettings =
+    OfferSettings { openssl: "backend = \"openssl\"", danger_legacy: "danger_legacy = true" };
 
 /// Warnings about the section, one line each.
 pub(super) fn warnings(files: &TlsFiles) -> Vec<String> {
@@ -123,6 +137,13 @@ pub(super) fn warnings(files: &TlsFiles) -> Vec<String> {
         warnings.push(
             "CERTIFICATES OF SERVERS ARE NOT VERIFIED: anyone between this server and its neighbours can read and change \
              calls; set [tls] verify_peer = true"
+                .to_owned(),
+        );
+    }
+    if files.offer.backend() == Backend::OpenSsl {
+        warnings.push(
+            "LEGACY TLS IS ON: OpenSSL accepts the named versions and cipher suites, which others can break; for experiments \
+             only, otherwise remove [tls] backend"
                 .to_owned(),
         );
     }

@@ -1,6 +1,7 @@
 //! Arguments of `ringway lab`.
 
 use super::run_args::{ListArgs, RUN_HELP, RunArgs};
+use crate::tls_args::TlsArgs;
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use ringway_lab::load::{ConnectionUse, Criterion, CryptoSuite, Flow, MediaUse, Transport};
 use std::net::IpAddr;
@@ -143,6 +144,8 @@ pub(crate) struct LoadArgs {
     /// Make a full TLS handshake on every connection
     #[arg(long)]
     pub(crate) no_resumption: bool,
+    #[command(flatten)]
+    pub(crate) tls: TlsArgs,
     /// Connections of the callers over TCP and TLS; called users have one each, unless they share one
     #[arg(long, value_enum, default_value_t = ConnectionsArg::Shared)]
     pub(crate) connections: ConnectionsArg,
@@ -293,6 +296,10 @@ pub(crate) enum TransportArg {
     Tcp,
     /// TLS over TCP
     Tls,
+    /// WebSocket over TCP
+    Ws,
+    /// WebSocket over TLS
+    Wss,
 }
 
 impl TransportArg {
@@ -302,6 +309,8 @@ impl TransportArg {
             Self::Udp => Transport::Udp,
             Self::Tcp => Transport::Tcp,
             Self::Tls => Transport::Tls,
+            Self::Ws => Transport::Ws,
+            Self::Wss => Transport::Wss,
         }
     }
 }

@@ -207,6 +207,7 @@ fn tls(args: &LoadArgs) -> Result<Option<LoadTls>, Failure> {
         certificate: args.certificate.clone().zip(args.private_key.clone()),
         peer_ca: args.ca.clone().map_or(PeerCa::System, PeerCa::File),
         session_timeout: defaults.session_timeout.filter(|_| !args.no_resumption),
+        offer: args.tls.offer()?,
         ..defaults
     };
     let loaded = LoadTls::load(&files, args.server_name.clone(), Arc::new(FirstFailure::default()));

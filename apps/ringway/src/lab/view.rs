@@ -165,8 +165,10 @@ impl Result<'_> {
             ));
         }
         if self.plan.transport.is_secure() {
+            let share =
+                wire.resumed_share().map_or_else(String::new, |share| format!(" ({:.1} %)", share * 100.0));
             lines.push(format!(
-                "  TLS  {} full handshakes, {} resumed, {} failed",
+                "  TLS  {} full handshakes, {} resumed{share}, {} failed",
                 wire.tls_full, wire.tls_resumed, wire.tls_failed
             ));
         }
@@ -257,6 +259,7 @@ fn connections(statistics: &Statistics) -> Value {
         "no_port": wire.no_port,
         "tls_full": wire.tls_full,
         "tls_resumed": wire.tls_resumed,
+        "tls_resumed_share": wire.resumed_share(),
         "tls_failed": wire.tls_failed,
     })
 }

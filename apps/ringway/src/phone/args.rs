@@ -1,5 +1,6 @@
 //! The command line of `ringway call` and `ringway answer`.
 
+use crate::tls_args::TlsArgs;
 use clap::Args as ClapArgs;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use ringway_audio::SAMPLE_RATE_HZ;
@@ -171,6 +172,8 @@ pub(crate) struct AccountArgs {
     /// Private key of --certificate, PEM
     #[arg(long, value_name = "FILE", requires = "certificate")]
     pub(crate) private_key: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) tls: TlsArgs,
     /// Print each SIP message's first line to standard error
     #[arg(long)]
     pub(crate) trace: bool,

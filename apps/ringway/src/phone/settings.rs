@@ -204,7 +204,7 @@ impl Settings {
             zrtp_cache: args.zrtp_cache.clone(),
             register: args.register,
             trace: if args.account.trace { Trace::FirstLines } else { Trace::Off },
-            tls: tls_files(&args.account),
+            tls: tls_files(&args.account)?,
         })
     }
 }
@@ -295,12 +295,13 @@ struct Target {
 }
 
 /// Files of TLS that the arguments name.
-fn tls_files(args: &AccountArgs) -> TlsFiles {
-    TlsFiles {
+fn tls_files(args: &AccountArgs) -> Result<TlsFiles, Failure> {
+    Ok(TlsFiles {
         certificate: args.certificate.clone().zip(args.private_key.clone()),
         peer_ca: args.ca.clone().map_or(PeerCa::System, PeerCa::File),
+        offer: args.tls.offer()?,
         ..TlsFiles::default()
-    }
+    })
 }
 
 fn read_uri(what: &str, text: &str) -> Result<Target, Failure> {

@@ -112,8 +112,9 @@ impl Running {
         let _ = shards_cell.set(runtime.shards());
         let view = Arc::new(ServerView::new(&runtime, Arc::clone(&services), &tls, clock));
         let admin_address = admin.address();
+        let layers = tls.layers();
         let admin = admin
-            .serve(Arc::clone(&view) as Arc<dyn View>, &config.admin.token)
+            .serve(Arc::clone(&view) as Arc<dyn View>, &config.admin.token, Arc::new(move || layers.https()))
             .map_err(|error| Failure::failed(format!("cannot start the admin listener: {error}")))?;
         let mut follower = Follower::new(store, Arc::clone(&services), runtime.shards(), applied);
         // Applies removals that happened while no server ran: the journal still had the registrations.
@@ -228,7 +229,9 @@ impl Running {
             subscribers = self.services.directory().len(),
             "started"
         );
-        tracing::info!("admin API on http://{}/", self.admin_address);
+        let is_public = !self.admin_address.ip().to_canonical().is_loopback();
+        let scheme = if is_public && self.tls.layers().https().is_some() { "https" } else { "http" };
+        tracing::info!("admin API on {scheme}://{}/", self.admin_address);
         let mut line = String::from("ready");
         for listener in self.listeners() {
             line.push(' ');

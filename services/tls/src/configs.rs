@@ -1,0 +1,226 @@
+//! Configuration of rustls.
+
+use crate::connection::Connection;
+use crate::files::{ClientAuth, PeerCa, TlsFiles};
+use crate::identity::ServerVerifier;
+use crate::pem::{TlsError, expiry, load_certificates, load_crls, load_key, load_roots, system_roots};
+use crate::sessions::TicketKeys;
+use crate::suites::TlsVersion;
+use rustls::client::Resumption;
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::pki_types::{CertificateRevocationListDer, ServerName};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::{
+    ClientConfig, ClientConnection, ServerConfig, ServerConnection, SupportedProtocolVersion, version,
+};
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+/// Both sides of connections by rustls.
+#[derive(Clone)]
+pub(crate) struct Configs {
+    server: Option<Arc<ServerConfig>>,
+    client: Arc<ClientConfig>,
+    pub(crate) https: Option<Arc<ServerConfig>>,
+    /// Time at which the first of the own certificates expires.
+    pub(crate) expires: Option<SystemTime>,
+}
+
+impl Configs {
+    /// Loads the files.
+    pub(crate) fn load(files: &TlsFiles) -> Result<Self, TlsError> {
+        let crypto = Arc::new(files.provider());
+        let crls = files.crl.as_deref().map(load_crls).transpose()?.unwrap_or_default();
+        let certificates = Certificates::load(files, &crypto)?.map(Arc::new);
+        let (server, https) = match &certificates {
+            None => (None, None),
+            Some(own) => {
+                let server = files.server_config(&crypto, Arc::clone(own), &crls)?;
+                (Some(Arc::new(server)), Some(https(Arc::clone(own))?))
+            }
+        };
+        let own = certificates.as_ref().map(|own| Arc::clone(&own.first));
+        let client = Arc::new(files.client_config(&crypto, own, crls)?);
+        Ok(Self { server, client, https, expires: certificates.and_then(|own| own.expires()) })
+    }
+
+    /// Connection of a peer that was accepted. `None`: there is no certificate.
+    pub(crate) fn accept(&self) -> Option<Connection> {
+        let connection = ServerConnection::new(Arc::clone(self.server.as_ref()?)).ok()?;
+        Some(Connection::Rustls(connection.into()))
+    }
+
+    /// Connection to a peer that was dialled, and must be `name`.
+    pub(crate) fn dial(&self, name: ServerName<'static>) -> Option<Connection> {
+        let connection = ClientConnection::new(Arc::clone(&self.client), name).ok()?;
+        Some(Connection::Rustls(connection.into()))
+    }
+}
+
+/// Configuration for HTTPS with the files' certificates. `None`: there are none.
+#[cfg(feature = "legacy-tls")]
+pub(crate) fn https_of(files: &TlsFiles) -> Result<Option<Arc<ServerConfig>>, TlsError> {
+    let crypto = Arc::new(aws_lc_rs::default_provider());
+    Certificates::load(files, &crypto)?.map(|own| https(Arc::new(own))).transpose()
+}
+
+/// Configuration for HTTPS: clients need no certificate, and named suites are those of SIP only.
+fn https(certificates: Arc<Certificates>) -> Result<Arc<ServerConfig>, TlsError> {
+    let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_cert_resolver(certificates);
+    Ok(Arc::new(config))
+}
+
+impl TlsFiles {
+    /// aws-lc-rs with the suites of the offer, in their order.
+    fn provider(&self) -> CryptoProvider {
+        let mut provider = aws_lc_rs::default_provider();
+        if !self.offer.suites().is_empty() {
+            let known = std::mem::take(&mut provider.cipher_suites);
+            let of_id = |id: u16| known.iter().find(|suite| u16::from(suite.suite()) == id).copied();
+            provider.cipher_suites =
+                self.offer.suites().iter().filter_map(|suite| of_id(suite.id())).collect();
+        }
+        provider
+    }
+
+    fn versions(&self) -> Vec<&'static SupportedProtocolVersion> {
+        let of_rustls = |version| match version {
+            TlsVersion::V1_3 => Some(&version::TLS13),
+            TlsVersion::V1_2 => Some(&version::TLS12),
+            TlsVersion::V1_0 | TlsVersion::V1_1 => None,
+        };
+        self.offer.versions().filter_map(of_rustls).collect()
+    }
+
+    fn server_config(
+        &self,
+        crypto: &Arc<CryptoProvider>,
+        certificates: Arc<Certificates>,
+        crls: &[CertificateRevocationListDer<'static>],
+    ) -> Result<ServerConfig, TlsError> {
+        let builder = ServerConfig::builder_with_provider(Arc::clone(crypto))
+            .with_protocol_versions(&self.versions())?;
+        let mut config = match self.client_verifier(crypto, crls)? {
+            Some(verifier) => builder.with_client_cert_verifier(verifier),
+            None => builder.with_no_client_auth(),
+        }
+        .with_cert_resolver(certificates);
+        // Named suites are in order of preference, which the client's order does not change.
+        config.ignore_client_order = !self.offer.suites().is_empty();
+        match self.session_timeout {
+            Some(lifetime) => {
+                let lifetime_s = u32::try_from(lifetime.as_secs()).unwrap_or(u32::MAX).max(1);
+                TicketKeys::new(lifetime_s)?.apply(&mut config);
+            }
+            None => TicketKeys::none(&mut config),
+        }
+        Ok(config)
+    }
+
+    fn client_verifier(
+        &self,
+        crypto: &Arc<CryptoProvider>,
+        crls: &[CertificateRevocationListDer<'static>],
+    ) -> Result<Option<Arc<dyn ClientCertVerifier>>, TlsError> {
+        if self.client_auth == ClientAuth::None {
+            return Ok(None);
+        }
+        let path = self.client_ca.as_deref().ok_or(TlsError::NoClientCa)?;
+        let roots = Arc::new(load_roots("client_ca", path)?);
+        let mut builder = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(crypto))
+            .with_crls(crls.iter().cloned())
+            .allow_unknown_revocation_status();
+        if self.client_auth == ClientAuth::Optional {
+            builder = builder.allow_unauthenticated();
+        }
+        let failed = |why: rustls::server::VerifierBuilderError| TlsError::File {
+            key: "client_ca",
+            what: "certificate authorities",
+            path: path.to_owned(),
+            why: why.to_string(),
+        };
+        Ok(Some(builder.build().map_err(failed)?))
+    }
+
+    fn client_config(
+        &self,
+        crypto: &Arc<CryptoProvider>,
+        own: Option<Arc<CertifiedKey>>,
+        crls: Vec<CertificateRevocationListDer<'static>>,
+    ) -> Result<ClientConfig, TlsError> {
+        let builder = ClientConfig::builder_with_provider(Arc::clone(crypto))
+            .with_protocol_versions(&self.versions())?;
+        let verifier = match self.verify_peer {
+            true => {
+                let roots = match &self.peer_ca {
+                    PeerCa::System => system_roots()?,
+                    PeerCa::File(path) => load_roots("peer_ca", path)?,
+                };
+                ServerVerifier::new(roots, crls, crypto)?
+            }
+            false => ServerVerifier::accepting_all(crypto),
+        };
+        let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier));
+        let mut config = match own {
+            Some(own) => builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(own))),
+            None => builder.with_no_client_auth(),
+        };
+        config.resumption = match self.session_timeout {
+            Some(_) => Resumption::in_memory_sessions(SESSIONS_MAX),
+            None => Resumption::disabled(),
+        };
+        Ok(config)
+    }
+}
+
+/// Certificates by the name that a client sends; the first for all other names, and for clients without one.
+#[derive(Debug)]
+struct Certificates {
+    first: Arc<CertifiedKey>,
+    domains: HashMap<String, Arc<CertifiedKey>>,
+}
+
+impl Certificates {
+    /// Loads the files. `None`: they name no certificate.
+    fn load(files: &TlsFiles, crypto: &CryptoProvider) -> Result<Option<Self>, TlsError> {
+        let Some((chain, key)) = &files.certificate else { return Ok(None) };
+        let first = Arc::new(load_pair(crypto, chain, key)?);
+        let mut domains = HashMap::new();
+        for domain in &files.domains {
+            let pair = load_pair(crypto, &domain.certificate, &domain.private_key)?;
+            domains.insert(domain.name.clone(), Arc::new(pair));
+        }
+        Ok(Some(Self { first, domains }))
+    }
+
+    /// Time at which the first of them expires.
+    fn expires(&self) -> Option<SystemTime> {
+        self.domains.values().chain([&self.first]).filter_map(|pair| expiry(&pair.cert)).min()
+    }
+}
+
+impl ResolvesServerCert for Certificates {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let named = hello.server_name().and_then(|name| self.domains.get(&name.to_ascii_lowercase()));
+        Some(Arc::clone(named.unwrap_or(&self.first)))
+    }
+}
+
+fn load_pair(crypto: &CryptoProvider, chain: &Path, key: &Path) -> Result<CertifiedKey, TlsError> {
+    let (certificates, private) = (load_certificates("certificate", chain)?, load_key(key)?);
+    CertifiedKey::from_der(certificates, private, crypto).map_err(|why| TlsError::Pair {
+        certificate: chain.to_owned(),
+        key: key.to_owned(),
+        why: why.to_string(),
+    })
+}
+
+/// Number of remembered sessions with servers.
+const SESSIONS_MAX: usize = 4096;

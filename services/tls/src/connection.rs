@@ -1,0 +1,134 @@
+//! One TLS connection, by either library.
+//!
+//! Both libraries report their errors as those of rustls, so that counters and reports have one set of reasons.
+
+#[cfg(feature = "legacy-tls")]
+use crate::legacy::OpenSsl;
+use ringway_stream::{Decoded, LayerError};
+use rustls::{Error, HandshakeKind};
+use std::io::{Read, Write};
+
+/// A TLS connection in memory: takes and returns bytes, performs no I/O.
+#[cfg_attr(
+    feature = "legacy-tls",
+    expect(clippy::large_enum_variant, reason = "its users box it; OpenSSL is for experiments")
+)]
+pub(crate) enum Connection {
+    Rustls(rustls::Connection),
+    #[cfg(feature = "legacy-tls")]
+    OpenSsl(OpenSsl),
+}
+
+impl Connection {
+    /// Processes received bytes, and passes on what they decode to.
+    pub(crate) fn receive(
+        &mut self,
+        bytes: &[u8],
+        decoded: &mut dyn FnMut(Decoded<'_>),
+    ) -> Result<(), Error> {
+        match self {
+            Self::Rustls(connection) => receive(connection, bytes, decoded),
+            #[cfg(feature = "legacy-tls")]
+            Self::OpenSsl(connection) => connection.receive(bytes, decoded),
+        }
+    }
+
+    /// Appends the records that the connection has for its peer.
+    pub(crate) fn write_records(&mut self, wire: &mut Vec<u8>) {
+        match self {
+            Self::Rustls(connection) => write_records(connection, wire),
+            #[cfg(feature = "legacy-tls")]
+            Self::OpenSsl(connection) => connection.write_records(wire),
+        }
+    }
+
+    /// Encrypts bytes for the peer, after the handshake.
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> Result<(), LayerError> {
+        let error = LayerError("the TLS connection takes no more data");
+        match self {
+            // Writing into a connection's memory does not fail.
+            Self::Rustls(connection) => connection.writer().write_all(bytes).map_err(|_| error),
+            #[cfg(feature = "legacy-tls")]
+            Self::OpenSsl(connection) => connection.send(bytes).map_err(|_| error),
+        }
+    }
+
+    /// Ends this side's stream.
+    pub(crate) fn send_close_notify(&mut self) {
+        match self {
+            Self::Rustls(connection) => connection.send_close_notify(),
+            #[cfg(feature = "legacy-tls")]
+            Self::OpenSsl(connection) => connection.send_close_notify(),
+        }
+    }
+
+    pub(crate) fn is_handshaking(&self) -> bool {
+        match self {
+            Self::Rustls(connection) => connection.is_handshaking(),
+            #[cfg(feature = "legacy-tls")]
+            Self::OpenSsl(connection) => connection.is_handshaking(),
+        }
+    }
+
+    pub(crate) fn handshake_kind(&self) -> Option<HandshakeKind> {
+        match self {
+            Self::Rustls(connection) => connection.handshake_kind(),
+            #[cfg(feature = "legacy-tls")]
+            Self::OpenSsl(connection) => connection.handshake_kind(),
+        }
+    }
+
+    /// Takes any number of bytes to send: the stream connection limits them.
+    pub(crate) fn allow_any_size(&mut self) {
+        match self {
+            Self::Rustls(connection) => connection.set_buffer_limit(None),
+            #[cfg(feature = "legacy-tls")]
+            Self::OpenSsl(_) => {}
+        }
+    }
+}
+
+/// Processes received bytes by rustls, and passes on what they decode to.
+fn receive(
+    connection: &mut rustls::Connection,
+    mut bytes: &[u8],
+    decoded: &mut dyn FnMut(Decoded<'_>),
+) -> Result<(), rustls::Error> {
+    let mut room = [0; ROOM_BYTES];
+    while !bytes.is_empty() {
+        // Reading from memory fails only if the connection has too many undecoded bytes.
+        let too_much = |_| rustls::Error::General("the peer sent too much at once".to_owned());
+        if connection.read_tls(&mut bytes).map_err(too_much)? == 0 {
+            return Ok(());
+        }
+        let state = connection.process_new_packets()?;
+        let mut waiting = state.plaintext_bytes_to_read();
+        while waiting > 0 {
+            match connection.reader().read(&mut room) {
+                Ok(0) | Err(_) => break,
+                Ok(count) => {
+                    decoded(Decoded::Bytes(room.get(..count).unwrap_or_default()));
+                    waiting = waiting.saturating_sub(count);
+                }
+            }
+        }
+        if state.peer_has_closed() {
+            decoded(Decoded::StreamEnd);
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// Appends the records that rustls has for the peer.
+fn write_records(connection: &mut rustls::Connection, wire: &mut Vec<u8>) {
+    while connection.wants_write() {
+        // Writing to memory does not fail.
+        if !connection.write_tls(wire).is_ok_and(|count| count > 0) {
+            return;
+        }
+    }
+}
+
+/// Size of the buffer between a connection and its framer.
+const ROOM_BYTES: usize = 4096;

@@ -1,0 +1,197 @@
+//! Loads on the servers, and their readings.
+
+use super::servers::{Handshake, Servers, Which};
+use anyhow::{Context, Result, ensure};
+use ringway_lab::digest::PASSWORD;
+use ringway_lab::load::{ConnectionUse, Flow, Length, LoadTls, Plan, Session, Statistics, Transport, Users};
+use ringway_lab::statistics::median;
+use ringway_lab::template::DOMAIN;
+use ringway_tls::{Observer, Role};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+/// Length of a reading.
+pub(super) const SECONDS: u32 = 2;
+/// Time after a reading in which the server's CPU time still counts.
+pub(super) const REST: Duration = Duration::from_millis(200);
+/// Time that a call rings, and that it lasts.
+const PAUSE: Duration = Duration::from_millis(50);
+/// REGISTERs before a load that are open at a time.
+const REGISTER_WINDOW: u32 = 32;
+
+/// A load on one of the servers.
+#[derive(Clone, Copy)]
+pub(super) struct Load {
+    pub(super) name: &'static str,
+    pub(super) server: Which,
+    pub(super) transport: Transport,
+    pub(super) connections: ConnectionUse,
+    pub(super) handshake: Handshake,
+    /// Round trips over a new TCP connection, in place of a handshake's.
+    pub(super) round_trips: u8,
+}
+
+impl Load {
+    pub(super) const fn ringway(name: &'static str, transport: Transport) -> Self {
+        Self {
+            name,
+            server: Which::Ringway,
+            transport,
+            connections: ConnectionUse::Shared,
+            handshake: Handshake::USUAL,
+            round_trips: 0,
+        }
+    }
+
+    /// A connection for each attempt.
+    pub(super) const fn each(self) -> Self {
+        Self { connections: ConnectionUse::PerAttempt, ..self }
+    }
+
+    pub(super) const fn at(self, server: Which) -> Self {
+        Self { server, ..self }
+    }
+
+    pub(super) const fn with(self, handshake: Handshake) -> Self {
+        Self { handshake, ..self }
+    }
+
+    pub(super) fn plan(self, servers: &Servers, flow: Flow, rate: u32) -> Result<Plan> {
+        let users = rate * SECONDS;
+        let callers = Users::by_rule("u", 7, 0, users, PASSWORD)?;
+        let peers = Users::by_rule("u", 7, 1, users, PASSWORD)?;
+        let name = self.handshake.name().map(str::to_owned);
+        let tls = match self.transport.is_secure() {
+            true => Some(LoadTls::load(&servers.files.client(self.handshake)?, name, Arc::new(Reports))?),
+            false => None,
+        };
+        let target = servers.get(self.server)?.address(self.transport);
+        Ok(Plan {
+            transport: self.transport,
+            tls,
+            connections: self.connections,
+            round_trips: self.round_trips,
+            domain: DOMAIN.to_owned(),
+            ring: Length::Fixed(PAUSE),
+            talk: Length::Fixed(PAUSE),
+            register_window: Some(REGISTER_WINDOW.min(users)),
+            ..Plan::new(target, flow, callers, peers)
+        })
+    }
+
+    /// Reason why a reading does not count.
+    fn fault(self, statistics: &Statistics, offered: u64) -> Option<String> {
+        let (done, wire) = (statistics.successes(), statistics.wire());
+        match statistics.health().bottleneck() {
+            _ if done * 100 < offered * 99 => Some(format!("{done} of {offered} successful")),
+            _ if self.handshake.is_resumed && wire.tls_full > offered / 50 => {
+                Some("sessions were not resumed".to_owned())
+            }
+            bottleneck => bottleneck,
+        }
+    }
+}
+
+/// Operations of a row, at a fixed rate.
+#[derive(Clone, Copy)]
+pub(super) struct Operation {
+    pub(super) flow: Flow,
+    pub(super) rate: u32,
+    /// The registrations of the called users are part of the operation: each reading makes them anew, over new connections.
+    pub(super) has_registration: bool,
+}
+
+/// CPU times of a row's loads.
+pub(super) struct Readings {
+    /// Medians in µs.
+    pub(super) us: Vec<f64>,
+    pub(super) cells: Vec<String>,
+    pub(super) notes: Vec<String>,
+}
+
+struct Contestant {
+    load: Load,
+    plan: Plan,
+    /// Between two readings of loads whose registrations do not count.
+    session: Option<Session>,
+    taken: Vec<f64>,
+}
+
+/// Measures the loads in turn.
+///
+/// # Errors
+/// A load of which no reading counts.
+pub(super) fn measure(
+    servers: &Servers,
+    operation: Operation,
+    loads: &[Load],
+    rounds: u32,
+) -> Result<Readings> {
+    let Operation { flow, rate, has_registration } = operation;
+    let mut notes = Vec::new();
+    let mut contestants = Vec::new();
+    for &load in loads {
+        let opened = load.plan(servers, flow, rate).and_then(|plan| {
+            let session = if has_registration { None } else { Some(Session::open(&plan)?) };
+            Ok(Contestant { load, plan, session, taken: Vec::new() })
+        });
+        match opened {
+            Ok(contestant) => contestants.push(contestant),
+            Err(error) if load.server == Which::Kamailio => notes.push(format!("{}: {error:#}", load.name)),
+            Err(error) => return Err(error.context(load.name)),
+        }
+    }
+    for round in 1..=rounds {
+        for contestant in &mut contestants {
+            let name = contestant.load.name;
+            let (us, fault) = contestant.read(servers, operation).context(name)?;
+            eprintln!("  round {round}: {name} {us:.1} µs {}", fault.as_deref().unwrap_or_default());
+            match fault {
+                None => contestant.taken.push(us),
+                Some(fault) => notes.push(format!("{name}: {fault}")),
+            }
+        }
+    }
+    let (mut us, mut cells) = (Vec::new(), Vec::new());
+    for Contestant { load, taken, .. } in &contestants {
+        ensure!(!taken.is_empty(), "{}: no valid reading: {}", load.name, notes.join("; "));
+        let middle = median(taken.iter().copied());
+        us.push(middle);
+        cells.push(format!("{} {middle:.1} µs", load.name));
+    }
+    Ok(Readings { us, cells, notes })
+}
+
+impl Contestant {
+    /// CPU time of an operation in µs, and the reason why it does not count.
+    fn read(&mut self, servers: &Servers, operation: Operation) -> Result<(f64, Option<String>)> {
+        let process = &servers.get(self.load.server)?.process;
+        let before = process.cpu_ns()?;
+        let session = match self.session.take() {
+            Some(session) => session,
+            None => Session::open(&self.plan)?,
+        };
+        let length = Duration::from_secs(SECONDS.into());
+        let running = session.start(operation.rate.into(), length)?;
+        let (statistics, again) = running.finish_session()?;
+        if operation.has_registration {
+            drop(again);
+        } else {
+            self.session = Some(again);
+        }
+        thread::sleep(REST);
+        let used = process.cpu_ns()?.saturating_sub(before);
+        let us = used as f64 / 1000.0 / statistics.successes().max(1) as f64;
+        Ok((us, self.load.fault(&statistics, u64::from(operation.rate * SECONDS))))
+    }
+}
+
+struct Reports;
+
+impl Observer for Reports {
+    fn failed(&self, remote: SocketAddr, _role: Role, reason: &str) {
+        eprintln!("  TLS with {remote} failed: {reason}");
+    }
+}
