@@ -343,7 +343,10 @@ fn registration(n: u64) -> Registration {
 }
 
 fn serve(count: u64, token: &str) -> AdminServer {
-    Admin::bind("127.0.0.1:0".parse().unwrap()).unwrap().serve(Arc::new(Many(count)), token, Arc::new(|| None)).unwrap()
+    Admin::bind("127.0.0.1:0".parse().unwrap())
+        .unwrap()
+        .serve(Arc::new(Many(count)), token, Arc::new(|| None))
+        .unwrap()
 }
 
 #[test]
