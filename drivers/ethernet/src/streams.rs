@@ -355,7 +355,7 @@ fn new_socket() -> tcp::Socket<'static> {
 const BACKLOG: usize = 64;
 
 /// The same for a listener of another protocol over TCP, whose handshakes are limited besides.
-const LAYER_BACKLOG: usize = 32;
+const LAYER_BACKLOG: usize = 16;
 
 /// Time limit of the handshake of such a protocol.
 const LAYER_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);

@@ -236,7 +236,7 @@ fn damaged_handshakes_end() {
     assert_eq!(server.layers.take_failure(), None);
 }
 
-/// What a client sends up to its first message, with random changes: nothing panics, and each connection ends or waits.
+/// Random changes of all flights of a client: nothing panics, and each connection ends or waits.
 #[test]
 fn random_changes_of_a_whole_connection_do_not_panic() {
     let mut rng = ringway_sansio::Rng::new(&Seed::from_number(5));
