@@ -1,17 +1,19 @@
 //! Streams of the driver. Tested: framing of any split, pipelining, keep-alives, framing errors, every limit with its
 //! counter, events, dialling, reuse and failure to dial, sending to connections of another worker, the last response
-//! before the end. Not tested: the limit of open files.
+//! before the end, bytes of a layer. Not tested: the limit of open files.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod io_node;
 
 use io_node::{PATIENCE, Talker, address, events, start, until};
-use ringway_linux::{Config, Runtime, StreamLimits};
-use ringway_sansio::{ConnectionId, Event, Token};
+use ringway_linux::{BoxedLayer, Config, Layers, Resume, Runtime, StreamLimits};
+use ringway_sansio::{ConnectionId, Event, Flow, Token};
+use ringway_stream::{Decoded, Encoded, Layer, LayerError, Origin};
 use socket2::{Domain, Socket, Type};
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Client that exchanges lines, with timeouts.
@@ -496,4 +498,54 @@ fn a_closed_connection_is_unreachable() {
         events.contains(&Event::Unreachable(Token(1 << 48 | 3)))
             && events.contains(&Event::Unreachable(Token(1 << 48 | 4)))
     });
+}
+
+/// Layer that sends bytes of its own for all that it receives.
+struct Chatty;
+
+impl Layer for Chatty {
+    fn decode(
+        &mut self,
+        bytes: &[u8],
+        decoded: &mut dyn FnMut(Decoded<'_>),
+        wire: &mut Vec<u8>,
+    ) -> Result<(), LayerError> {
+        wire.extend_from_slice(b"own ");
+        decoded(Decoded::Bytes(bytes));
+        Ok(())
+    }
+
+    fn encode(&mut self, _: &[u8], _: &mut Vec<u8>) -> Result<Encoded, LayerError> {
+        Ok(Encoded::Unchanged)
+    }
+
+    fn is_handshaking(&self) -> bool {
+        false
+    }
+
+    fn held_bytes(&self) -> usize {
+        0
+    }
+}
+
+impl Layers for Chatty {
+    fn layer(&self, _: Origin, _: &Flow, _: Resume) -> Option<BoxedLayer> {
+        Some(Box::new(Chatty))
+    }
+}
+
+#[test]
+fn bytes_of_the_layer_are_written_with_the_response() {
+    let (_runtime, server) = tcp(1, Config { layers: Arc::new(Chatty), ..Config::default() });
+    let mut client = Client::connect(server);
+    client.write("0 echo\n");
+    let mut room = [0; 100];
+    let count = client.lines.get_mut().read(&mut room).unwrap();
+    assert_eq!(room[..count], *b"own 0 echo\n", "in one write");
+    client.write("0 silent\n");
+    let count = client.lines.get_mut().read(&mut room).unwrap();
+    assert_eq!(room[..count], *b"own ", "without a response");
+    client.write("0 ");
+    let count = client.lines.get_mut().read(&mut room).unwrap();
+    assert_eq!(room[..count], *b"own ", "without a message");
 }

@@ -31,6 +31,7 @@ createServer((_, response) => response.setHeader('Content-Type', 'text/html').en
 const browser = await chromium.launch({
   executablePath,
   headless: true,
+  handleSIGTERM: false,
   args: [
     '--no-sandbox',
     '--use-fake-ui-for-media-stream',
@@ -41,6 +42,11 @@ const browser = await chromium.launch({
     '--allow-loopback-in-peer-connection',
   ],
 });
+const end = async () => {
+  await browser.close();
+  process.exit(0);
+};
+process.on('SIGTERM', end);
 const say = (...words) => process.stdout.write(`${words.join(' ')}\n`);
 const context = await browser.newContext();
 const tabs = new Map();
@@ -67,5 +73,4 @@ for await (const line of createInterface({ input: process.stdin })) {
     say(name, 'error', error.message.replaceAll('\n', ' '));
   }
 }
-await browser.close();
-process.exit(0);
+await end();
