@@ -21,7 +21,7 @@ pub trait StreamLayers {
     fn dial(&mut self, flow: &Flow) -> Option<Self::Layer>;
 }
 
-/// Layers of a station without other transports than TCP.
+/// Layers of a station whose listeners of streams are all for TCP.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PlainLayers;
 
@@ -32,8 +32,8 @@ impl StreamLayers for PlainLayers {
 
     fn begin_turn(&mut self, _now: Instant) {}
 
-    fn accept(&mut self, flow: &Flow) -> Option<PassThrough> {
-        (flow.transport == Transport::Tcp).then_some(PassThrough)
+    fn accept(&mut self, _flow: &Flow) -> Option<PassThrough> {
+        Some(PassThrough)
     }
 
     fn dial(&mut self, flow: &Flow) -> Option<PassThrough> {
