@@ -17,6 +17,7 @@ mod files;
 mod handshake;
 mod handshakes;
 mod identity;
+mod job;
 mod layer;
 mod layers;
 #[cfg(feature = "legacy-tls")]
