@@ -27,6 +27,8 @@ enum Step {
     Purity,
     /// `cargo clippy` with warnings as errors
     Clippy,
+    /// Lints and tests of TLS by OpenSSL, which the default build does not have
+    LegacyTls,
     /// `cargo test --release` of the suites that depend on optimization; `cargo test --workspace` and `cargo xtask long` run all
     Test,
     /// `cargo doc` with warnings as errors
@@ -53,6 +55,18 @@ fn run_step(step: Step) -> Result<Outcome> {
             let arguments = ["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"];
             succeed(&mut cargo(&arguments))?;
             metal::check_lints()?;
+        }
+        Step::LegacyTls => {
+            if !has_program("pkg-config")
+                || succeed(Command::new("pkg-config").args(["--exists", "openssl"])).is_err()
+            {
+                let why =
+                    "the headers of OpenSSL are not installed (`apt-get install libssl-dev pkg-config`)";
+                return Ok(Outcome::Skipped(why.to_owned()));
+            }
+            let package = ["--quiet", "--package", "ringway-tls", "--features", "legacy-tls"];
+            succeed(cargo(&["clippy", "--all-targets"]).args(package).args(["--", "-D", "warnings"]))?;
+            succeed(cargo(&["test"]).args(package))?;
         }
         Step::Test => {
             for suites in RELEASE_SUITES {

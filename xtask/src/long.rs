@@ -34,7 +34,7 @@ pub(crate) struct Args {
 enum Step {
     /// All suites with optimization, as the programs of users have it
     Release,
-    /// TLS by OpenSSL, with legacy versions and cipher suites
+    /// The program with TLS by OpenSSL, with legacy versions and cipher suites
     LegacyTls,
     /// Stories and media sessions from many seeds
     Stories,
@@ -59,9 +59,15 @@ impl Args {
         match step {
             Step::Release => succeed(&mut cargo(&["test", "--workspace", "--release"]))?,
             Step::LegacyTls => {
-                let features = ["--features", "legacy-tls"];
-                succeed(cargo(&["test", "--package", "ringway-tls"]).args(features))?;
-                succeed(cargo(&["test", "--package", "ringway", "--test", "tls"]).args(features))?;
+                succeed(&mut cargo(&[
+                    "test",
+                    "--package",
+                    "ringway",
+                    "--test",
+                    "tls",
+                    "--features",
+                    "legacy-tls",
+                ]))?;
             }
             Step::Stories => {
                 let packages = ["--package", "ringway-tests", "--package", "ringway-media"];

@@ -13,7 +13,8 @@ use anyhow::{Context, Result, bail};
 use crate::workspace::{cargo, root, succeed, target_dir};
 
 /// Folders of the crates outside `proto/` that must also build without std.
-const PURE_ELSEWHERE: [&str; 4] = ["apps/metal", "apps/settings", "apps/ui", "drivers/ethernet"];
+const PURE_ELSEWHERE: [&str; 5] =
+    ["apps/metal", "apps/settings", "apps/ui", "drivers/ethernet", "services/tls-bare"];
 
 /// A target that has only core and alloc.
 const BARE: &str = "x86_64-unknown-none";

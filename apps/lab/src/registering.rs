@@ -1,7 +1,7 @@
 //! REGISTERs of many users, for a server that was started elsewhere.
 
 use crate::digest::PASSWORD;
-use crate::load::{Files, Flow, Plan, Session, Side, Users, Window};
+use crate::load::{Files, Flow, LoadTls, Plan, Session, Side, Transport, Users, Window};
 use crate::operation::Operation;
 use crate::server::write_users;
 use crate::template::DOMAIN;
@@ -16,16 +16,27 @@ pub struct Registering {
 }
 
 impl Registering {
-    /// Creates the phones of `users` users for a server on `port` of 127.0.0.1.
+    /// Creates the phones of `users` users for a server on UDP `port` of 127.0.0.1.
     ///
     /// # Errors
     /// The sockets cannot be opened.
     pub fn at(port: u16, users: u32) -> Result<Self> {
+        Self::over((Transport::Udp, None), port, users)
+    }
+
+    /// Creates them for a server on `port` of this transport, with TLS if it needs it. Over a stream transport all share one
+    /// connection.
+    ///
+    /// # Errors
+    /// The sockets cannot be opened.
+    pub fn over((transport, tls): (Transport, Option<LoadTls>), port: u16, users: u32) -> Result<Self> {
         let users = Users::by_rule("u", 7, 0, users, PASSWORD)?;
         let scenario = Operation::Refresh.scenario()?.as_ref().clone();
         let plan = Plan {
             files: Some(Files::new("registrations".to_owned(), scenario, None)?),
             domain: DOMAIN.to_owned(),
+            transport,
+            tls,
             ..Plan::new(SocketAddr::from((Ipv4Addr::LOCALHOST, port)), Flow::Register, users.clone(), users)
         };
         Ok(Self { session: Some(Session::open(&plan)?) })

@@ -20,6 +20,7 @@ mod phone;
 mod program;
 mod serial_log;
 mod services;
+mod tls;
 mod view;
 
 pub use counted_node::{CountedNode, Traffic};
@@ -41,6 +42,10 @@ pub struct Hardware {
     pub version: &'static str,
     /// Random seed; `None`: the machine has no source of randomness.
     pub seed: Option<Seed>,
+    /// Another seed, from further output of the same source. Keys of TLS connections come from it alone, and it is not kept.
+    pub tls_seed: Option<Seed>,
+    /// File on the boot medium with certificate and key of the server, in PEM; `None`: there is none.
+    pub boot_file: Option<&'static [u8]>,
     /// Words of the command line that the image itself handles.
     pub words: &'static [&'static str],
     /// Sound card, for programs with [`Program::HAS_SOUND`]; `None`: there is none.

@@ -26,13 +26,14 @@ use ringway_ethernet::{
 use ringway_sansio::{Instant, Seed, Transport};
 use ringway_server::{Action, BindingChange, Server};
 use ringway_settings::MachineSettings;
+use ringway_tls_bare::TlsLayers;
 use ringway_ui::Level;
 use ringway_ui::admin::{self, Admin, What};
 use ringway_users::{NameHash, Subscribers};
 
 /// A server on one network card.
 pub struct Machine<C> {
-    pub(crate) station: Station<C, CountedNode<Server<MemoryServices>>>,
+    pub(crate) station: Station<C, CountedNode<Server<MemoryServices>>, TlsLayers>,
     pub(crate) hardware: Hardware,
     pub(crate) settings: MachineSettings,
     pub(crate) stage: Stage,
@@ -48,6 +49,10 @@ pub struct Machine<C> {
     pub(crate) is_short: bool,
     /// Maximum time that a frame can have waited, in this second and in the last one.
     pub(crate) queue_delay: Delays,
+    /// True once the station can accept TLS connections.
+    pub(crate) has_tls: bool,
+    /// Earliest time of the next report of a failed handshake.
+    pub(crate) tls_report_at: Instant,
     command_line: String,
     seed: Seed,
 }
@@ -103,7 +108,7 @@ impl<C: Card> Program<C> for Machine<C> {
             Err(errors) => (MachineSettings::default(), errors),
         };
         let mut machine = Self {
-            station: Station::new(card, &seed.part(1), now),
+            station: Station::with_layers(card, TlsLayers::new(now), &seed.part(1), now),
             hardware,
             settings,
             stage: Stage::Addressing,
@@ -117,6 +122,8 @@ impl<C: Card> Program<C> for Machine<C> {
             memory: Memory::default(),
             is_short: false,
             queue_delay: Delays { empty_at: now, ..Delays::default() },
+            has_tls: false,
+            tls_report_at: now,
             command_line: command_line.to_string(),
             seed,
         };
@@ -164,7 +171,12 @@ impl<C: Card> Program<C> for Machine<C> {
         }
         self.resolve(now);
         self.show_changes(now);
+        self.report_failed_handshake(now);
         self.check_memory(now);
+    }
+
+    fn stream_messages(&self) -> u64 {
+        self.station.counters().stream_messages_in
     }
 
     fn flush(&mut self) {
@@ -342,6 +354,9 @@ impl<C: Card> Machine<C> {
 
     fn serve(&mut self, now: Instant) {
         let Some(address) = self.station.lease().map(|lease| lease.address) else { return };
+        if let Err(why) = self.prepare_tls() {
+            return self.halt(now, why);
+        }
         let settings = &self.settings;
         if settings.auth.enabled && self.hardware.seed.is_none() {
             return self.halt(
@@ -457,7 +472,7 @@ impl<C: Card> Machine<C> {
         self.halt(now, first);
     }
 
-    fn log(&mut self, now: Instant, level: Level, text: &str) {
+    pub(crate) fn log(&mut self, now: Instant, level: Level, text: &str) {
         self.admin.on_log(now, level, text);
         self.consoles.log.say(now, level, text);
     }

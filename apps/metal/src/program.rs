@@ -19,6 +19,11 @@ pub trait Program<C>: Sized {
     /// millisecond.
     fn run(&mut self, now: Instant, memory: Memory);
 
+    /// Number of messages received over TCP and TLS since the start, for measurements.
+    fn stream_messages(&self) -> u64 {
+        0
+    }
+
     /// Notifies the card of written frames.
     fn flush(&mut self);
 

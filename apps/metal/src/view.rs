@@ -12,6 +12,7 @@ use ringway_ethernet::{CONNECTIONS_MAX, Card, NEIGHBOURS_MAX, Station};
 use ringway_sansio::Instant;
 use ringway_server::Server;
 use ringway_settings::MachineSettings;
+use ringway_tls_bare::{HANDSHAKES_MAX, TlsLayers};
 use ringway_ui::admin::{
     self, Authentication, Facts, Limit, Mode, Prefix, RegistrationSource, Row, Totals, Users,
 };
@@ -32,6 +33,7 @@ impl<C: Card> Machine<C> {
             services: services.as_ref(),
             uptime: now.since(self.started),
             is_short: self.is_short,
+            has_tls: self.has_tls,
             log_dropped: consoles.log.dropped(),
             allocations_failed: self.memory.failures,
         };
@@ -76,13 +78,14 @@ impl<C: Card> Machine<C> {
 
 /// Sources of the displayed facts.
 struct View<'m, C> {
-    station: &'m Station<C, CountedNode<Server<MemoryServices>>>,
+    station: &'m Station<C, CountedNode<Server<MemoryServices>>, TlsLayers>,
     settings: &'m MachineSettings,
     stage: &'m Stage,
     users: &'m crate::machine::Users,
     services: Option<&'m MemoryServices>,
     uptime: Duration,
     is_short: bool,
+    has_tls: bool,
     log_dropped: u64,
     allocations_failed: u64,
 }
@@ -180,6 +183,16 @@ impl<'m, C: Card> View<'m, C> {
             counted("allocations failed", self.allocations_failed),
             counted("log lines lost, the serial line was slow", self.log_dropped),
         ];
+        if self.has_tls {
+            let layers = self.station.layers();
+            let tls = layers.counters();
+            limits.push(limited("TLS handshakes at once", layers.handshakes(), HANDSHAKES_MAX, tls.refused));
+            limits.push(counted("TLS connections refused, their source has too many", tls.refused_source));
+            limits.push(counted("TLS handshakes that waited for their turn", tls.waited));
+            limits.push(counted("TLS handshakes failed", tls.failed));
+            limits.push(counted("TLS handshakes completed", tls.completed));
+            limits.push(counted("connections to the TLS port without TLS", tls.not_tls));
+        }
         if let (Some(node), Some(services)) = (self.station.node(), self.services) {
             let server = node.inner();
             let (servers, clients) = server.transactions_len();

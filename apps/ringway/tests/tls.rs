@@ -251,20 +251,22 @@ fn a_tls_listener_without_a_certificate_is_refused_with_advice() {
 
 /// Server without authentication whose `[tls]` section has further lines, and loads on it.
 struct Loaded {
-    served: Served,
+    folder: TempDir,
     running: Running,
 }
 
 impl Loaded {
     fn start(served: Served, more: &str) -> Self {
-        let path = served.folder.path().join("ringway.toml");
+        let Served { folder, running, .. } = served;
+        drop(running);
+        let path = folder.path().join("ringway.toml");
         let config = fs::read_to_string(&path).unwrap();
         let section = format!("[tls]\n{more}");
         let open = format!("{config}[auth]\nenabled = false\n[limits]\nper_source_rate = 0\n");
         fs::write(path, open.replace("[tls]\n", &section)).unwrap();
-        let running = Running::start(served.folder.path(), &["serve"], "");
+        let running = Running::start(folder.path(), &["serve"], "");
         running.ready();
-        Self { served, running }
+        Self { folder, running }
     }
 
     /// Connections in the result of `ringway lab load` with a connection for each attempt.
@@ -275,7 +277,7 @@ impl Loaded {
             vec!["lab", "load", tls, "--transport", "tls", "--ca", "ca.pem", "--connections", "call"];
         args.extend(["--rate", "50", "--seconds", "1", "--json"]);
         args.extend(more);
-        let done = Running::start(self.served.folder.path(), &args, "").done();
+        let done = Running::start(self.folder.path(), &args, "").done();
         let last = done.out.lines().last().unwrap_or_else(|| panic!("{done:?}")).to_owned();
         let result: Value = serde_json::from_str(&last).unwrap();
         result["connections"].clone()
@@ -305,7 +307,7 @@ fn server_and_load_agree_on_a_named_suite() {
     }
     let result = loaded.load(&["--tls-suite", "TLS_AES_128_GCM_SHA256"]);
     assert!(result["tls_full"] == 0 && result["tls_failed"].as_u64() > Some(0), "{result}");
-    let folder = loaded.served.folder.path();
+    let folder = loaded.folder.path();
     let refused = |more: &[&str]| {
         let args = [&["lab", "load", "127.0.0.1:5061", "--transport", "tls"][..], more].concat();
         Running::start(folder, &args, "").done().refused(2)

@@ -116,9 +116,9 @@ pub(crate) fn port_number(text: &str) -> Option<u16> {
 
 fn transport_of(word: &str, example: &'static str) -> Result<Transport, &'static str> {
     match Transport::from_name(word) {
-        Some(transport @ (Transport::Udp | Transport::Tcp)) => Ok(transport),
-        Some(Transport::Tls | Transport::Ws | Transport::Wss) => {
-            Err("is not supported without an operating system: use udp: and tcp:")
+        Some(transport @ (Transport::Udp | Transport::Tcp | Transport::Tls)) => Ok(transport),
+        Some(Transport::Ws | Transport::Wss) => {
+            Err("is not supported without an operating system: use udp:, tcp: and tls:")
         }
         None => Err(example),
     }

@@ -4,8 +4,8 @@ use crate::listeners::{default_domains, default_listeners, read_ports};
 use crate::network::{host, read_network};
 use crate::words::{COMMAND_LINE, PortWord, Words, file_name};
 use crate::{
-    Addressing, Auth, ConfigError, Connections, Limits, Listener, Reader, Registrar, Routing, Section,
-    ServerSections, read_document, read_domains,
+    Addressing, Auth, CertificateRules, ConfigError, Connections, Limits, Listener, Reader, Registrar,
+    Routing, Section, ServerSections, read_document, read_domains,
 };
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -106,7 +106,16 @@ impl MachineSettings {
         secret: [u8; 32],
     ) -> ringway_server::Config {
         let Self { domains, auth, registrar, routing, limits, .. } = self;
-        let sections = ServerSections { domains, auth, registrar, routing, limits };
+        let certificates = CertificateRules::default();
+        let sections = ServerSections {
+            domains,
+            auth,
+            registrar,
+            routing,
+            limits,
+            certificates,
+            neighbours: Vec::new(),
+        };
         sections.config(listeners, machine_addresses, secret)
     }
 
@@ -126,7 +135,8 @@ impl MachineSettings {
         self.config_file = words.config.and_then(|word| word.name());
         self.tftp = words.tftp.or(self.tftp);
         self.passed_over = words.passed_over;
-        for (transport, word) in [(Transport::Udp, words.udp), (Transport::Tcp, words.tcp)] {
+        let ports = [(Transport::Udp, words.udp), (Transport::Tcp, words.tcp), (Transport::Tls, words.tls)];
+        for (transport, word) in ports {
             let Some(word) = word else { continue };
             self.listen.retain(|listener| listener.transport != transport);
             if let PortWord::Number(port) = word {
@@ -135,11 +145,11 @@ impl MachineSettings {
             }
         }
         if self.listen.is_empty() {
-            let message = "nothing is left to listen on; give udp=5060 or tcp=5060".to_owned();
+            let message = "nothing is left to listen on; give udp=5060, tcp=5060 or tls=5061".to_owned();
             return Err(ConfigError {
                 file: COMMAND_LINE.to_owned(),
                 line: 0,
-                key: "udp, tcp".to_owned(),
+                key: "udp, tcp, tls".to_owned(),
                 message,
             });
         }
@@ -207,11 +217,15 @@ const CONNECTIONS: Connections = Connections { default: 256, range: 1..=256, per
 const FILE_BYTES_MAX: usize = 64 << 10;
 
 /// Keys of `ringway.toml` that need an operating system.
-const REFUSED: [(&str, &str); 6] = [
+const REFUSED: [(&str, &str); 7] = [
     ("store", "this machine has no disk, its users come as [users] says"),
     ("location", "this machine keeps in its memory where users are"),
     ("workers", "this machine runs on one core, without threads"),
-    ("tls", "this machine has no TLS"),
+    (
+        "tls",
+        "this machine has certificate and key on its boot medium; its port is tls=5061 on the command line",
+    ),
+    ("neighbour", "this machine does not dial neighbours"),
     ("admin", "this machine has no pages over HTTP, they are on its screen"),
     ("log", "this machine shows its log on its screen only"),
 ];

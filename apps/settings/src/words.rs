@@ -26,6 +26,7 @@ pub(crate) struct Words {
     pub(crate) algorithms: Option<Vec<Algorithm>>,
     pub(crate) udp: Option<PortWord>,
     pub(crate) tcp: Option<PortWord>,
+    pub(crate) tls: Option<PortWord>,
     /// Words that are not recognised, as they were written.
     pub(crate) passed_over: Vec<String>,
     /// They go with an address that may come after them.
@@ -104,6 +105,7 @@ impl Words {
             "algorithms" => once(&mut self.algorithms, list(value, "algorithm", algorithm)?),
             "udp" => once(&mut self.udp, port(value)?),
             "tcp" => once(&mut self.tcp, port(value)?),
+            "tls" => once(&mut self.tls, port(value)?),
             _ => Ok(()),
         }
     }
@@ -226,7 +228,7 @@ fn visible(word: &str) -> String {
 pub(crate) const COMMAND_LINE: &str = "command line";
 
 /// The recognised words, each with its syntax.
-const WORDS: [(&str, &str); 15] = [
+const WORDS: [(&str, &str); 16] = [
     ("ip", "ip=dhcp or ip=192.0.2.10/24"),
     ("gateway", "gateway=192.0.2.1"),
     ("dns", "dns=192.0.2.1,192.0.2.2"),
@@ -242,4 +244,5 @@ const WORDS: [(&str, &str); 15] = [
     ("algorithms", "algorithms=SHA-256,MD5 or one of them"),
     ("udp", "udp=5060 or udp=off"),
     ("tcp", "tcp=5060 or tcp=off"),
+    ("tls", "tls=5061 or tls=off"),
 ];

@@ -131,7 +131,7 @@ fn every_word_is_read() {
     let settings = of_words(
         "ip=192.0.2.10/24 gateway=192.0.2.1 dns=192.0.2.2,192.0.2.3 tftp=192.0.2.4 users=lists/users.csv \
          config=ringway.toml domains=Example.org,example.com mode=redirect stateful=off record_route=off auth=off \
-         realm=\"somewhere else\" algorithms=SHA-256,MD5 udp=5070 tcp=5071",
+         realm=\"somewhere else\" algorithms=SHA-256,MD5 udp=5070 tcp=5071 tls=5072",
     );
     let addressing = Addressing::Fixed {
         address: Ipv4Addr::new(192, 0, 2, 10),
@@ -151,7 +151,7 @@ fn every_word_is_read() {
     assert!(!settings.auth.enabled);
     assert_eq!(settings.auth.realm, "somewhere else");
     assert_eq!(settings.auth.algorithms, [Algorithm::Sha256, Algorithm::Md5]);
-    assert_eq!(listens_on(&settings), ["udp:0.0.0.0:5070", "tcp:0.0.0.0:5071"]);
+    assert_eq!(listens_on(&settings), ["udp:0.0.0.0:5070", "tcp:0.0.0.0:5071", "tls:0.0.0.0:5072"]);
     assert!(settings.passed_over.is_empty());
 }
 
@@ -261,7 +261,11 @@ fn a_wrong_word_is_named_with_what_to_give() {
         ),
         ("udp=0", "udp=0: \"0\" is no port; give udp=5060 or udp=off"),
         ("tcp=65536", "tcp=65536: \"65536\" is no port; give tcp=5060 or tcp=off"),
-        ("udp=off tcp=off", "udp, tcp: nothing is left to listen on; give udp=5060 or tcp=5060"),
+        ("tls=on", "tls=on: \"on\" is no port; give tls=5061 or tls=off"),
+        (
+            "udp=off tcp=off tls=off",
+            "udp, tcp, tls: nothing is left to listen on; give udp=5060, tcp=5060 or tls=5061",
+        ),
         ("auth=on auth=on", "auth=on: is there twice; give auth=on or auth=off"),
     ] {
         assert_eq!(errors(words, ""), [format!("command line: {error}")], "{words}");
@@ -275,7 +279,7 @@ fn each_wrong_value_of_the_file_names_its_line_and_key_and_what_to_do() {
         ("listen = [\"udp:192.0.2.1:5060\"]", 1, "listen", "has one, and learns it later"),
         ("listen = [\"udp:0\"]", 1, "listen", "TRANSPORT:PORT"),
         ("listen = [\"5060\"]", 1, "listen", "TRANSPORT:PORT"),
-        ("listen = [\"tls:5061\"]", 1, "listen", "not supported without an operating system"),
+        ("listen = [\"wss:5062\"]", 1, "listen", "not supported without an operating system"),
         ("listen = [\"udp:5060\",\n\"udp:0.0.0.0:5060\"]", 2, "listen", "twice"),
         ("listen = []", 1, "listen", "give 1 to 16"),
         ("[network]\naddress = \"192.0.2.10\"", 2, "[network] address", "192.0.2.10/24"),
@@ -305,7 +309,7 @@ fn each_wrong_value_of_the_file_names_its_line_and_key_and_what_to_do() {
         ("\n[store]\nurl = \"memory:\"", 2, "[store]", "no disk"),
         ("[location]\nurl = \"local:\"", 1, "[location]", "in its memory"),
         ("workers = 2", 1, "workers", "one core"),
-        ("[tls]", 1, "[tls]", "no TLS"),
+        ("[tls]", 1, "[tls]", "on its boot medium"),
         ("[admin]\nlisten = \"127.0.0.1:8060\"", 1, "[admin]", "on its screen"),
         ("[log]\nlevel = \"debug\"", 1, "[log]", "its screen"),
         (

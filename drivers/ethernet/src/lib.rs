@@ -18,6 +18,7 @@ mod checksum;
 mod counters;
 mod fetch;
 mod frame;
+mod layers;
 mod lease;
 mod neighbours;
 mod paced;
@@ -29,6 +30,7 @@ mod wire;
 
 pub use card::{Card, CardCounters, FRAME_BYTES_MAX};
 pub use counters::StationCounters;
+pub use layers::{PlainLayers, StreamLayers};
 pub use lease::{Lease, NAME_SERVERS_MAX};
 pub use neighbours::NEIGHBOURS_MAX;
 pub use paced::{PacedCounters, PacedStation};

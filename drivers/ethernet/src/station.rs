@@ -7,10 +7,10 @@
 use crate::fetch::Fetch;
 use crate::frame::{self, FrameKind};
 use crate::stack::{Change, Stack, socket_address};
-use crate::streams::Streams;
+use crate::streams::{StreamListener, Streams};
 use crate::tftp::{Download, DownloadError};
 use crate::wire::Wire;
-use crate::{Card, Lease, StationCounters};
+use crate::{Card, Lease, PlainLayers, StationCounters, StreamLayers};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::{SocketAddr, SocketAddrV4};
@@ -20,12 +20,12 @@ use ringway_sansio::{
 };
 use smoltcp::iface::SocketHandle;
 
-/// One card, one IP address, and a [`Node`] that serves ports.
-pub struct Station<C, N: Node> {
+/// One card, one IP address, and a [`Node`] that serves ports; `L` provides the layers of its stream connections.
+pub struct Station<C, N: Node, L: StreamLayers = PlainLayers> {
     wire: Wire<C>,
     /// Boxed: tens of kilobytes would be moved on the machine's stack.
     stack: Box<Stack>,
-    streams: Streams<N::Framer>,
+    streams: Streams<N::Framer, L>,
     served: Option<Served<N>>,
     fetch: Option<Fetch>,
     /// Result of the last fetch.
@@ -66,14 +66,22 @@ pub enum Worked {
 }
 
 impl<C: Card, N: Node> Station<C, N> {
-    /// Creates a station without an address; [`Station::set_lease`] or [`Station::start_dhcp`] configures one.
-    pub fn new(mut card: C, seed: &Seed, now: Instant) -> Self {
+    /// Creates a station without an address; [`Station::set_lease`] or [`Station::start_dhcp`] configures one. Its stream
+    /// connections are TCP.
+    pub fn new(card: C, seed: &Seed, now: Instant) -> Self {
+        Self::with_layers(card, PlainLayers, seed, now)
+    }
+}
+
+impl<C: Card, N: Node, L: StreamLayers> Station<C, N, L> {
+    /// Creates a station like [`Station::new`] whose stream connections have the layers of `layers`.
+    pub fn with_layers(mut card: C, layers: L, seed: &Seed, now: Instant) -> Self {
         let mut rng = Rng::new(seed);
         let stack = Box::new(Stack::new(&mut card, rng.next_u64(), now));
         Self {
             wire: Wire::new(card, rng.next_u64() as u16),
             stack,
-            streams: Streams::new(rng.next_u64() as u16),
+            streams: Streams::new(layers, rng.next_u64() as u16),
             served: None,
             fetch: None,
             fetched: None,
@@ -124,7 +132,11 @@ impl<C: Card, N: Node> Station<C, N> {
                     let handle = self.stack.open_datagrams(port.number, REASSEMBLED_BYTES);
                     reassembly.extend(handle.map(|handle| (listener, handle)));
                 }
-                true => listening.push((listener, port.number)),
+                true => listening.push(StreamListener {
+                    id: listener,
+                    transport: port.transport,
+                    port: port.number,
+                }),
             }
         }
         self.streams.listen(listening, message_bytes_max);
@@ -310,6 +322,16 @@ impl<C: Card, N: Node> Station<C, N> {
         self.streams.len()
     }
 
+    /// The layers of stream connections.
+    pub const fn layers(&self) -> &L {
+        &self.streams.layers
+    }
+
+    /// The layers of stream connections, to change their settings.
+    pub const fn layers_mut(&mut self) -> &mut L {
+        &mut self.streams.layers
+    }
+
     pub(crate) const fn wire_mut(&mut self) -> &mut Wire<C> {
         &mut self.wire
     }
@@ -320,7 +342,7 @@ impl<C: Card, N: Node> Station<C, N> {
             return;
         }
         streams.run(stack, &mut wire.counters, now, |flow, bytes| {
-            served.on_message(now, Received { flow, bytes });
+            served.on_message(now, Received::new(flow, bytes));
         });
     }
 
@@ -332,7 +354,7 @@ impl<C: Card, N: Node> Station<C, N> {
                 wire.counters.datagrams_in += 1;
                 wire.counters.datagrams_reassembled += 1;
                 let flow = Flow::udp(listener, SocketAddr::V4(socket_address(from.endpoint)));
-                served.on_message(now, Received { flow, bytes });
+                served.on_message(now, Received::new(flow, bytes));
             }
         }
     }
@@ -436,7 +458,7 @@ impl<N: Node> Served<N> {
     fn on_datagram(&mut self, now: Instant, from: SocketAddrV4, port: u16, bytes: &[u8]) {
         let Some(listener) = self.listener(port) else { return };
         let flow = Flow::udp(listener, SocketAddr::V4(from));
-        self.on_message(now, Received { flow, bytes });
+        self.on_message(now, Received::new(flow, bytes));
     }
 
     fn on_message(&mut self, now: Instant, received: Received<'_>) {

@@ -3,25 +3,28 @@
 //! A listener keeps [`BACKLOG`] listening sockets; a socket whose handshake completes becomes a connection and is
 //! replaced. A [`ConnectionId`] is never used twice.
 
-use crate::StationCounters;
 use crate::stack::{Stack, socket_address};
+use crate::{StationCounters, StreamLayers};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::net::{SocketAddr, SocketAddrV4};
 use core::time::Duration;
 use ringway_sansio::{ConnectionId, Event, Flow, Framer, HostNameId, Instant, ListenerId, Token, Transport};
-use ringway_stream::{CloseReason, Connection, Origin, PassThrough, StreamLimits, WriteFailed};
+use ringway_stream::{CloseReason, Connection, Layer, Origin, StreamLimits, WriteFailed};
 use smoltcp::iface::SocketHandle;
 use smoltcp::socket::tcp;
 use smoltcp::wire::{IpAddress, IpEndpoint};
 
-pub(crate) struct Streams<F> {
-    listeners: Vec<(ListenerId, u16)>,
+pub(crate) struct Streams<F, L: StreamLayers> {
+    pub(crate) layers: L,
+    listeners: Vec<StreamListener>,
     /// Listening sockets.
-    waiting: Vec<(ListenerId, SocketHandle)>,
-    open: Vec<Stream<F>>,
+    waiting: Vec<(StreamListener, SocketHandle)>,
+    open: Vec<Stream<F, L::Layer>>,
     /// Closing sockets, with the time at which they are removed.
     ending: Vec<(SocketHandle, Instant)>,
+    /// Sockets of connections that were refused in this turn; the stack has not sent their resets yet.
+    refused: Vec<SocketHandle>,
     limits: StreamLimits,
     message_bytes_max: usize,
     next_id: u64,
@@ -31,24 +34,35 @@ pub(crate) struct Streams<F> {
     pub(crate) reports: Vec<Event>,
 }
 
-struct Stream<F> {
+/// A port that accepts connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StreamListener {
+    pub(crate) id: ListenerId,
+    pub(crate) transport: Transport,
+    pub(crate) port: u16,
+}
+
+struct Stream<F, L> {
     id: ConnectionId,
     handle: SocketHandle,
     flow: Flow,
-    connection: Connection<F>,
+    connection: Connection<F, L>,
 }
 
-impl<F: Framer> Streams<F> {
+impl<F: Framer, L: StreamLayers> Streams<F, L> {
     /// `random` selects the first port of dialled connections.
-    pub(crate) fn new(random: u16) -> Self {
+    pub(crate) fn new(layers: L, random: u16) -> Self {
         Self {
+            layers,
             listeners: Vec::new(),
             waiting: Vec::new(),
             open: Vec::new(),
             ending: Vec::new(),
+            refused: Vec::new(),
             limits: StreamLimits {
                 write_queue_bytes_max: QUEUE_BYTES_MAX,
                 write_queue_messages_max: QUEUE_MESSAGES_MAX,
+                handshake: LAYER_HANDSHAKE_TIMEOUT,
                 ..StreamLimits::default()
             },
             message_bytes_max: 65_535,
@@ -59,7 +73,7 @@ impl<F: Framer> Streams<F> {
     }
 
     /// Listens on these ports, for messages of at most `message_bytes_max` bytes.
-    pub(crate) fn listen(&mut self, listeners: Vec<(ListenerId, u16)>, message_bytes_max: usize) {
+    pub(crate) fn listen(&mut self, listeners: Vec<StreamListener>, message_bytes_max: usize) {
         self.listeners = listeners;
         self.message_bytes_max = message_bytes_max;
     }
@@ -77,10 +91,11 @@ impl<F: Framer> Streams<F> {
         now: Instant,
         mut each: impl FnMut(Flow, &[u8]),
     ) {
+        self.layers.begin_turn(now);
         self.accept(stack, counters, now);
         let limits = self.limits;
         for stream in &mut self.open {
-            stream.read(stack, counters, now, &mut each);
+            stream.read(stack, counters, now, L::RESUMES, &mut each);
             let (at, why) = stream.connection.deadline(&limits);
             if at <= now {
                 stream.connection.fail(why);
@@ -98,7 +113,8 @@ impl<F: Framer> Streams<F> {
             }
             is_going_on
         });
-        let Self { open, reports, ending, .. } = self;
+        let Self { open, reports, ending, refused, .. } = self;
+        ending.extend(refused.drain(..).map(|handle| (handle, now + CLOSE_TIMEOUT)));
         open.retain_mut(|stream| {
             stream.write(stack, now);
             let Some(why) = stream.connection.end_reason() else { return true };
@@ -131,6 +147,7 @@ impl<F: Framer> Streams<F> {
             Some(id) => stream.id == id,
             None => {
                 stream.connection.origin() == Origin::Dialled
+                    && stream.flow.transport == flow.transport
                     && stream.flow.remote == flow.remote
                     && stream.connection.is_open()
             }
@@ -155,7 +172,7 @@ impl<F: Framer> Streams<F> {
         for (_, handle) in self.waiting.drain(..) {
             stack.sockets.remove(handle);
         }
-        for (handle, _) in self.ending.drain(..) {
+        for handle in self.ending.drain(..).map(|(handle, _)| handle).chain(self.refused.drain(..)) {
             stack.sockets.remove(handle);
         }
         for mut stream in self.open.drain(..) {
@@ -166,7 +183,7 @@ impl<F: Framer> Streams<F> {
     }
 
     fn sockets(&self) -> usize {
-        self.open.len() + self.waiting.len() + self.ending.len()
+        self.open.len() + self.waiting.len() + self.ending.len() + self.refused.len()
     }
 
     fn accept(&mut self, stack: &mut Stack, counters: &mut StationCounters, now: Instant) {
@@ -182,22 +199,36 @@ impl<F: Framer> Streams<F> {
                 (_, Some(remote)) => {
                     self.waiting.swap_remove(index);
                     socket.set_timeout(Some(ACK_TIMEOUT));
-                    counters.connections_accepted += 1;
-                    self.add(handle, listener, socket_address(remote), Origin::Accepted, now);
+                    let flow = self.next_flow(listener, socket_address(remote));
+                    match self.layers.accept(&flow) {
+                        Some(layer) => {
+                            counters.connections_accepted += 1;
+                            self.add(handle, flow, layer, Origin::Accepted, now);
+                        }
+                        None => {
+                            socket.abort();
+                            self.refused.push(handle);
+                        }
+                    }
                 }
             }
         }
+        self.listen_again(stack);
+    }
+
+    /// Replaces listening sockets that became connections.
+    fn listen_again(&mut self, stack: &mut Stack) {
         for index in 0..self.listeners.len() {
-            let Some(&(listener, port)) = self.listeners.get(index) else { return };
+            let Some(&listener) = self.listeners.get(index) else { return };
             let waiting = self.waiting.iter().filter(|(of, _)| *of == listener).count();
-            for _ in waiting..BACKLOG {
+            for _ in waiting..listener.backlog() {
                 if self.sockets() >= CONNECTIONS_MAX {
                     // Without a listening socket the stack answers a SYN with a reset.
                     return;
                 }
                 let mut socket = new_socket();
                 socket.set_timeout(Some(HANDSHAKE_TIMEOUT));
-                if socket.listen(port).is_ok() {
+                if socket.listen(listener.port).is_ok() {
                     self.waiting.push((listener, stack.sockets.add(socket)));
                 }
             }
@@ -217,6 +248,9 @@ impl<F: Framer> Streams<F> {
             counters.connections_refused += 1;
             return None;
         }
+        let listener = StreamListener { id: flow.listener, transport: flow.transport, port: remote.port() };
+        let flow = self.next_flow(listener, remote);
+        let layer = self.layers.dial(&flow)?;
         self.next_port = self.next_port.checked_add(1).unwrap_or(DYNAMIC_PORT_MIN);
         let mut socket = new_socket();
         socket.set_timeout(Some(ACK_TIMEOUT));
@@ -224,42 +258,47 @@ impl<F: Framer> Streams<F> {
         socket.connect(stack.interface.context(), end, self.next_port).ok()?;
         let handle = stack.sockets.add(socket);
         counters.connections_dialled += 1;
-        self.add(handle, flow.listener, remote, Origin::Dialled, now);
+        self.add(handle, flow, layer, Origin::Dialled, now);
         self.open.len().checked_sub(1)
     }
 
-    fn add(
-        &mut self,
-        handle: SocketHandle,
-        listener: ListenerId,
-        remote: SocketAddrV4,
-        origin: Origin,
-        now: Instant,
-    ) {
+    /// Flow of a new connection.
+    fn next_flow(&mut self, listener: StreamListener, remote: SocketAddrV4) -> Flow {
         let id = ConnectionId(self.next_id);
         self.next_id += 1;
-        let flow = Flow {
-            transport: Transport::Tcp,
-            listener,
+        Flow {
+            transport: listener.transport,
+            listener: listener.id,
             remote: SocketAddr::V4(remote),
             connection: Some(id),
             host: HostNameId::NONE,
-        };
-        self.open.push(Stream {
-            id,
-            handle,
-            flow,
-            connection: Connection::new(origin, F::new(self.message_bytes_max), PassThrough, now),
-        });
+        }
+    }
+
+    fn add(&mut self, handle: SocketHandle, flow: Flow, layer: L::Layer, origin: Origin, now: Instant) {
+        let Some(id) = flow.connection else { return };
+        let connection = Connection::new(origin, F::new(self.message_bytes_max), layer, now);
+        self.open.push(Stream { id, handle, flow, connection });
     }
 }
 
-impl<F: Framer> Stream<F> {
+impl StreamListener {
+    /// Number of listening sockets.
+    const fn backlog(self) -> usize {
+        match self.transport {
+            Transport::Tcp => BACKLOG,
+            _ => LAYER_BACKLOG,
+        }
+    }
+}
+
+impl<F: Framer, L: Layer> Stream<F, L> {
     fn read(
         &mut self,
         stack: &mut Stack,
         counters: &mut StationCounters,
         now: Instant,
+        resumes: bool,
         each: &mut impl FnMut(Flow, &[u8]),
     ) {
         let Self { handle, flow, connection, .. } = self;
@@ -283,6 +322,9 @@ impl<F: Framer> Stream<F> {
                 Ok(1..) => {}
                 Ok(0) | Err(_) => break,
             }
+        }
+        if resumes {
+            connection.resume(now);
         }
         let batch = connection.messages(usize::MAX, now, |message| each(*flow, message));
         counters.stream_messages_in += batch.messages as u64;
@@ -311,6 +353,12 @@ fn new_socket() -> tcp::Socket<'static> {
 /// Listening sockets of a listener. This is the number of concurrent handshakes; further peers get a reset. Many phones
 /// connect at once after a power failure.
 const BACKLOG: usize = 64;
+
+/// The same for a listener of another protocol over TCP, whose handshakes are limited besides.
+const LAYER_BACKLOG: usize = 16;
+
+/// Time limit of the handshake of such a protocol.
+const LAYER_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Time limit of a handshake, so that incomplete handshakes do not block others for long.
 const HANDSHAKE_TIMEOUT: smoltcp::time::Duration = smoltcp::time::Duration::from_secs(3);

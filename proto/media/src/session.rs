@@ -11,6 +11,8 @@ mod control;
 mod datagram;
 mod dtls_state;
 mod event;
+#[cfg_attr(not(feature = "ice"), path = "session/no_ice.rs")]
+mod ice_lite;
 mod latch;
 mod port_probe;
 mod receive;
@@ -35,6 +37,7 @@ use core::fmt;
 use core::net::SocketAddr;
 use core::time::Duration;
 use dtls_state::DtlsState;
+use ice_lite::IceLite;
 use latch::Latch;
 use port_probe::PortProbe;
 use receive::Incoming;
@@ -69,6 +72,8 @@ pub struct MediaSession {
     /// Source address of ZRTP before any packet was authenticated.
     zrtp_from: Option<SocketAddr>,
     dtls: Option<DtlsState>,
+    /// Decides about all addresses of the peer, if it is in use; the latch then only shows the source of its packets.
+    ice: Option<IceLite>,
     /// Time of the last parameters.
     agreed_at: Instant,
     port_probe: PortProbe,
@@ -115,6 +120,7 @@ impl MediaSession {
             zrtp,
             zrtp_from: None,
             dtls: config.dtls.clone().map(DtlsState::new),
+            ice: None,
             agreed_at: now,
             port_probe: PortProbe::new(config.port_row),
             rng: Rng::new(&seed.part(3)),
@@ -136,8 +142,12 @@ impl MediaSession {
         }
         let remote = Flow::canonical(params.remote);
         let was = self.latch.as_ref().map(Latch::signalled);
-        let has_moved = was.is_none() || is_reachable(remote) && was != Some(remote);
-        if has_moved {
+        self.ice = IceLite::agreed(self.ice.take(), &params, now);
+        let uses_ice = self.ice.is_some();
+        let has_moved = !uses_ice && (was.is_none() || is_reachable(remote) && was != Some(remote));
+        if uses_ice {
+            self.port_probe.stop();
+        } else if has_moved {
             self.port_probe.start(now);
             self.control_from = None;
         }
@@ -346,10 +356,11 @@ impl MediaSession {
     /// Destination of our audio packets.
     fn sound_target(&self) -> Option<SocketAddr> {
         let params = self.params.as_ref()?;
-        let may_send = !self.is_closed
-            && params.direction.sends()
-            && self.srtp.may_send()
-            && is_reachable(Flow::canonical(params.remote));
+        let may_send = !self.is_closed && params.direction.sends() && self.srtp.may_send();
+        if let Some(ice) = &self.ice {
+            return ice.selected().filter(|_| may_send);
+        }
+        let may_send = may_send && is_reachable(Flow::canonical(params.remote));
         self.latch.as_ref().filter(|_| may_send).map(Latch::target).filter(|target| is_reachable(*target))
     }
 
@@ -398,6 +409,9 @@ fn ip_header_bytes(address: SocketAddr) -> u32 {
 
 #[cfg(test)]
 mod dtls_tests;
+#[cfg(feature = "ice")]
+#[cfg(test)]
+mod ice_tests;
 #[cfg(test)]
 mod rekey_tests;
 #[cfg(test)]

@@ -27,6 +27,7 @@ fn params(remote: SocketAddr, suite: Option<CryptoSuite>, sends: u8) -> MediaPar
         receive_telephone_event: Some(101),
         ptime_ms: 20,
         direction: Direction::SendRecv,
+        ice: None,
         protection: match suite {
             Some(suite) => {
                 Protection::Sdes { suite, send: key(suite, sends), receive: key(suite, 3 - sends) }

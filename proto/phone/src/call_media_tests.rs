@@ -64,6 +64,7 @@ impl Sender {
             direction,
             protection: Protection::None,
             rtcp_mux: false,
+            ice: None,
         })));
     }
 

@@ -1,9 +1,9 @@
 //! Handling of the peer's answers to our offers (RFC 3264 §7).
 
-use crate::answer::{allowed_towards, disabled, params, ptime_ms, remote};
+use crate::answer::{Remote, allowed_towards, disabled, params, ptime_ms, remote, usable_credentials};
 use crate::formats::Formats;
 use crate::offer_answer::PendingOffer;
-use crate::{MediaDescription, MediaParams, Mismatch, OfferAnswer, Refused, SessionDescription};
+use crate::{Direction, MediaDescription, MediaParams, Mismatch, OfferAnswer, Refused, SessionDescription};
 
 impl OfferAnswer {
     /// Handles the answer to the pending offer, which is no longer pending afterwards. An answer that is not
@@ -42,7 +42,6 @@ impl OfferAnswer {
         if section.profile() != Some(pending.offered.profile) || section.has_several_ports() {
             return Err(Refused::Mismatch(Mismatch::Profile));
         }
-        let remote = remote(answer, section, self.local.rtp).ok_or(Refused::Address)?;
         let protection = pending.offered.answered_by(&self.local.policy, answer, section, self.before())?;
         // We send with the payload types of the answer and receive with those of our offer (RFC 3264 §5.1).
         let theirs = Formats::of(section).limited_to(&self.local.codecs, self.local.telephone_event);
@@ -51,16 +50,13 @@ impl OfferAnswer {
         receive.telephone_event = receive.telephone_event.filter(|_| theirs.telephone_event.is_some());
         let offered_mux = self.local.rtcp_mux || pending.offered.is_dtls;
         let rtcp_mux = offered_mux && section.has_rtcp_mux() && theirs.allow_rtcp_mux();
-        let direction = answer.direction_of(section).reversed().and(pending.direction);
-        let direction = direction.and(allowed_towards(remote));
-        params(
-            &theirs,
-            receive,
-            remote,
-            rtcp_mux,
-            ptime_ms(section, self.local.ptime_ms),
-            direction,
-            protection,
-        )
+        let ice = self.ice.answered(usable_credentials(answer, section, &protection, rtcp_mux));
+        let remote = remote(answer, section, self.local.rtp).or(ice.as_ref().map(|_| Remote::NONE));
+        let remote = remote.ok_or(Refused::Address)?;
+        let allowed = if ice.is_some() { Direction::SendRecv } else { allowed_towards(remote) };
+        let direction = answer.direction_of(section).reversed().and(pending.direction).and(allowed);
+        let ptime_ms = ptime_ms(section, self.local.ptime_ms);
+        let params = params(&theirs, receive, remote, rtcp_mux, ptime_ms, direction, protection)?;
+        Ok(MediaParams { ice, ..params })
     }
 }

@@ -2,22 +2,24 @@
 
 use crate::dtls;
 use crate::formats::Formats;
+use crate::ice;
 use crate::offer::crypto_attribute;
 use crate::protect::{ChosenProtection, choose, zrtp_attribute};
 use crate::sdes::CryptoLine;
 use crate::{
-    Attribute, Direction, MediaDescription, MediaParams, Mismatch, OfferAnswer, Profile, Protection, Refused,
-    SessionDescription,
+    Attribute, Direction, IceCredentials, MediaDescription, MediaParams, Mismatch, OfferAnswer, Profile,
+    Protection, Refused, SessionDescription,
 };
 use alloc::vec::Vec;
-use core::net::SocketAddr;
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// Result of an offered section, if it were used.
 struct Candidate {
     slot: usize,
     profile: Profile,
     formats: Formats,
-    remote: Remote,
+    /// `None` for an address that nothing can be sent to.
+    remote: Option<Remote>,
     chosen: ChosenProtection,
 }
 
@@ -26,6 +28,14 @@ struct Candidate {
 pub(crate) struct Remote {
     pub(crate) rtp: SocketAddr,
     pub(crate) rtcp: SocketAddr,
+}
+
+impl Remote {
+    /// For a peer whose description has only candidates of ICE.
+    pub(crate) const NONE: Self = {
+        let none = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+        Self { rtp: none, rtcp: none }
+    };
 }
 
 impl OfferAnswer {
@@ -53,15 +63,21 @@ impl OfferAnswer {
         };
         let section = offer.media.get(candidate.slot).ok_or(Refused::NoAudio)?;
         let direction = offer.direction_of(section).reversed().and(wanted);
-        let direction = direction.and(allowed_towards(candidate.remote));
         let (protection, line) = self.own_protection(candidate.chosen)?;
         // The DTLS association of RTP serves RTCP too; no second one is made (RFC 5764 §4.1.1 permits both).
         let may_mux = self.local.rtcp_mux || matches!(protection, Protection::Dtls { .. });
         let rtcp_mux = may_mux && section.has_rtcp_mux() && candidate.formats.allow_rtcp_mux();
         let ptime_ms = ptime_ms(section, self.local.ptime_ms);
+        let peer = usable_credentials(&offer, section, &protection, rtcp_mux);
+        let remote = candidate.remote.or(peer.as_ref().map(|_| Remote::NONE)).ok_or(Refused::Address)?;
+        // With ICE an unspecified address is no hold (RFC 8839 §4.3.1).
+        let allowed = if peer.is_some() { Direction::SendRecv } else { allowed_towards(remote) };
+        let direction = direction.and(allowed);
         let receive = candidate.formats.clone();
-        let params =
-            params(&candidate.formats, receive, candidate.remote, rtcp_mux, ptime_ms, direction, protection)?;
+        let mut params =
+            params(&candidate.formats, receive, remote, rtcp_mux, ptime_ms, direction, protection)?;
+        let before = self.agreed.as_ref().and_then(|agreed| agreed.ice.as_ref());
+        params.ice = peer.map(|peer| self.ice.answer(&mut self.entropy, before, peer));
 
         self.note_formats_of(section, &candidate.formats);
         self.sections = offer.media.iter().map(MediaDescription::disabled).collect();
@@ -82,7 +98,12 @@ impl OfferAnswer {
             Protection::None | Protection::Sdes { .. } => {}
         }
         own.attributes.push(Attribute::flag(direction.name()));
+        let of_session = params
+            .ice
+            .as_ref()
+            .map(|params| ice::answer_attributes(params, self.local.rtp, (&offer, section), &mut own));
         let mut description = self.description();
+        description.attributes = of_session.unwrap_or_default();
         description.times.clone_from(&offer.times);
         if let Some(place) = description.media.get_mut(self.slot) {
             *place = own;
@@ -127,7 +148,10 @@ impl OfferAnswer {
         if formats.codecs.is_empty() {
             return Err(Refused::Codec);
         }
-        let remote = remote(offer, section, self.local.rtp).ok_or(Refused::Address)?;
+        let remote = remote(offer, section, self.local.rtp);
+        if remote.is_none() && !matches!(chosen, ChosenProtection::Dtls { .. }) {
+            return Err(Refused::Address);
+        }
         Ok(Candidate { slot, profile, formats, remote, chosen })
     }
 
@@ -197,6 +221,7 @@ pub(crate) fn params(
         ptime_ms,
         direction,
         protection,
+        ice: None,
     })
 }
 
@@ -221,7 +246,7 @@ pub(crate) fn remote(
         [one] => one,
         [_, _, ..] => return None,
     };
-    let is_ours = |ip: &core::net::IpAddr| ip.is_unspecified() || ip.is_ipv4() == local.is_ipv4();
+    let is_ours = |ip: &IpAddr| ip.is_unspecified() || ip.is_ipv4() == local.is_ipv4();
     let ip = connection.unicast().filter(is_ours)?;
     let rtp = SocketAddr::new(ip, section.port);
     // Behind RTP at port 65535 there is no port for RTCP, which is then not sent.
@@ -230,6 +255,17 @@ pub(crate) fn remote(
         .rtcp()
         .map_or(next, |rtcp| SocketAddr::new(rtcp.address.filter(is_ours).unwrap_or(ip), rtcp.port));
     Some(Remote { rtp, rtcp })
+}
+
+/// Credentials of a peer with which ICE is used: with DTLS, and RTP and RTCP as one component.
+pub(crate) fn usable_credentials(
+    description: &SessionDescription,
+    section: &MediaDescription,
+    protection: &Protection,
+    rtcp_mux: bool,
+) -> Option<IceCredentials> {
+    let is_usable = rtcp_mux && matches!(protection, Protection::Dtls { .. });
+    ice::credentials(description, section).filter(|_| is_usable)
 }
 
 /// Direction that the peer's address permits: nothing is sent to 0.0.0.0 (RFC 3264 §8.4).

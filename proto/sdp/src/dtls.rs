@@ -187,7 +187,7 @@ pub(crate) fn attributes(fingerprint: &Fingerprint, role: Option<DtlsRole>) -> [
 }
 
 /// Values of the attributes called `name` of a section, or of the session if the section has none.
-fn values_for<'a>(
+pub(crate) fn values_for<'a>(
     description: &'a SessionDescription,
     section: &'a MediaDescription,
     name: &'a str,

@@ -5,7 +5,8 @@
 //! direction and protection. The result is a [`MediaParams`], the one value that signalling hands to media.
 //!
 //! Does not: encrypt anything or agree on keys by ZRTP or DTLS (crates `ringway-srtp`, `ringway-zrtp` and
-//! `ringway-dtls`), handle SIP, or accept video and ICE.
+//! `ringway-dtls`), handle SIP, accept video, or do ICE beyond the attributes of a lite agent (RFC 8839, with the feature
+//! `ice`).
 //!
 //! Start reading at [`OfferAnswer`]; it parses a [`SessionDescription`] and returns [`MediaParams`].
 //!
@@ -50,6 +51,8 @@ mod crypto_suite;
 mod description;
 mod dtls;
 mod formats;
+#[cfg_attr(not(feature = "ice"), path = "no_ice.rs")]
+mod ice;
 mod limits;
 mod malformed;
 mod master_key;
@@ -68,6 +71,9 @@ mod write;
 
 #[cfg(test)]
 mod dtls_tests;
+#[cfg(feature = "ice")]
+#[cfg(test)]
+mod ice_tests;
 #[cfg(test)]
 mod phones_tests;
 #[cfg(test)]
@@ -79,6 +85,7 @@ pub use connection::Connection;
 pub use crypto_suite::CryptoSuite;
 pub use description::{Origin, SessionDescription};
 pub use dtls::{DtlsRole, Fingerprint, FingerprintHash};
+pub use ice::{IceCredentials, IceParams};
 pub use limits::Limits;
 pub use malformed::{Fault, Malformed};
 pub use master_key::{MKI_BYTES_MAX, MasterKey, SRTP_PACKETS_MAX};

@@ -29,10 +29,15 @@ impl OfferAnswer {
         let hello_hash = self.local.policy.hello_hash().filter(|_| !self.profile.is_secure() && !is_dtls);
         section.attributes.extend(hello_hash.map(zrtp_attribute));
         section.attributes.push(Attribute::flag(direction.name()));
+        let of_session = match fingerprint {
+            Some(_) => self.ice.offer(&mut self.entropy, self.local.rtp, &mut section),
+            None => Vec::new(),
+        };
         let published = (self.version, self.sent.clone());
         self.pending = Some(PendingOffer { direction, formats, offered, published });
 
         let mut description = self.description();
+        description.attributes = of_session;
         match description.media.get_mut(self.slot) {
             Some(place) => *place = section,
             None => {

@@ -10,6 +10,7 @@
 //! nothing.
 
 use crate::formats::TELEPHONE_EVENT_TYPE;
+use crate::ice::LocalIce;
 use crate::protect::{OfferedProtection, PriorProtection};
 use crate::write::address;
 use crate::{
@@ -82,7 +83,8 @@ pub struct OfferAnswer {
     pub(crate) pending: Option<PendingOffer>,
     /// Suite last accepted under another name than ours, and that name.
     pub(crate) spelling: Option<(CryptoSuite, String)>,
-    agreed: Option<MediaParams>,
+    pub(crate) ice: LocalIce,
+    pub(crate) agreed: Option<MediaParams>,
 }
 
 /// Our offer that has no answer yet.
@@ -125,6 +127,7 @@ impl OfferAnswer {
             taken: 0,
             pending: None,
             spelling: None,
+            ice: LocalIce::default(),
             agreed: None,
         }
     }
@@ -149,6 +152,7 @@ impl OfferAnswer {
             taken: self.taken,
             pending: self.pending.clone(),
             spelling: self.spelling.clone(),
+            ice: self.ice.clone(),
             agreed: self.agreed.clone(),
         }
     }

@@ -1,6 +1,6 @@
 //! Negotiated media parameters.
 
-use crate::{Codec, CryptoSuite, Direction, DtlsRole, Fingerprint, MasterKey};
+use crate::{Codec, CryptoSuite, Direction, DtlsRole, Fingerprint, IceParams, MasterKey};
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::SocketAddr;
@@ -32,6 +32,8 @@ pub struct MediaParams {
     pub direction: Direction,
     /// Protection of the stream.
     pub protection: Protection,
+    /// ICE, if it is in use: media then goes only to an address that the peer nominated, and `remote` is not used.
+    pub ice: Option<IceParams>,
 }
 
 impl MediaParams {

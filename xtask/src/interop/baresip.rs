@@ -45,6 +45,9 @@ fn call(stage: &Stage, transport: Transport) -> Result<()> {
     Recording::read(&bob.recording()?)?.expect_tone(440.0, 2.0).context("bob")
 }
 
+/// Parameter of an account with ICE, as a full agent.
+pub(crate) const WITH_ICE: &str = ";medianat=ice";
+
 /// A baresip that sends a tone and records received sound. It answers every call.
 pub(crate) struct Phone {
     running: Running,
@@ -91,6 +94,8 @@ impl Phone {
             ("@REGISTRATION@", registration),
             ("@TRANSPORT@", transport.name().to_owned()),
             ("@CA@", ca),
+            // Its ICE with RTCP as a second component is not used by Ringway.
+            ("@RTCP_MUX@", if more == WITH_ICE { "rtcp_mux yes".to_owned() } else { String::new() }),
             ("@KEYS@", format!("{}{more}", keys(line.keys)?)),
         ];
         for file in ["config", "accounts"] {

@@ -6,6 +6,7 @@
 
 pub(crate) mod audio;
 mod baresip;
+mod browser;
 pub(crate) mod calls;
 pub(crate) mod certificates;
 mod counting_nat;
@@ -74,6 +75,8 @@ enum Group {
     Phone,
     /// Both over TLS
     Tls,
+    /// Both with phones in a browser
+    Browser,
 }
 
 /// A test with real peers.
@@ -389,6 +392,9 @@ fn chosen(args: &Args) -> Vec<Scenario> {
     }
     if has(Group::Tls) {
         all.extend(tls::scenarios());
+    }
+    if has(Group::Browser) {
+        all.extend(browser::scenarios());
     }
     all.retain(|scenario| match &args.only {
         Some(only) => scenario.name.contains(only.as_str()),

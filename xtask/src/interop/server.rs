@@ -31,6 +31,8 @@ pub(crate) struct Wanted {
     pub(crate) domain: &'static str,
     /// Has a TLS listener, with the certificate [`Certificate::SERVER`] of the stage and these further lines of `[tls]`.
     pub(crate) tls: Option<&'static str>,
+    /// Has a `ws` listener, and with TLS a `wss` listener, and these lines of `[websocket]`.
+    pub(crate) websocket: Option<&'static str>,
 }
 
 impl Default for Wanted {
@@ -43,6 +45,7 @@ impl Default for Wanted {
             realm: DOMAIN,
             domain: DOMAIN,
             tls: None,
+            websocket: None,
         }
     }
 }
@@ -72,6 +75,8 @@ pub(crate) enum Mode {
 pub(crate) struct Server {
     /// Port for UDP and TCP.
     pub(crate) port: u16,
+    /// Port for WebSocket; the next one is for WebSocket over TLS.
+    websocket_port: u16,
     config: PathBuf,
     ringway: Ringway,
     wanted: Wanted,
@@ -99,6 +104,7 @@ impl Server {
     ) -> Result<Self> {
         let mut server = Self {
             port: free_port()?,
+            websocket_port: free_port()?,
             config: stage.path("ringway.toml"),
             ringway,
             wanted,
@@ -125,6 +131,16 @@ impl Server {
             // The neighbour of a free port is free too.
             Transport::Tls => self.port + 1,
         }
+    }
+
+    /// URL of its listener for WebSocket.
+    pub(crate) fn ws_url(&self) -> String {
+        format!("ws://{}:{}", self.wanted.host, self.websocket_port)
+    }
+
+    /// URL of its listener for WebSocket over TLS.
+    pub(crate) fn wss_url(&self) -> String {
+        format!("wss://{}:{}", self.wanted.host, self.websocket_port + 1)
     }
 
     /// Starts the stopped or killed server on the same ports and files.
@@ -241,7 +257,7 @@ impl Server {
     }
 
     fn configuration(&self, admin_port: u16) -> String {
-        let Wanted { digest, mode, strict, host, realm, domain, tls } = self.wanted;
+        let Wanted { digest, mode, strict, host, realm, domain, tls, websocket } = self.wanted;
         let durability = if strict { "strict" } else { "relaxed" };
         let routing = if mode == Mode::Redirect { "redirect" } else { "proxy" };
         let stateful = mode != Mode::Stateless;
@@ -254,6 +270,18 @@ impl Server {
                 format!(", \"tls:{host}:{}\"", self.port_of(Transport::Tls)),
                 format!("{}{lines}", tls_section(Certificate::SERVER.name)),
             ),
+        };
+        let (listener, section) = match websocket {
+            None => (listener, section),
+            Some(lines) => {
+                let port = self.websocket_port;
+                let secure =
+                    tls.map_or(String::new(), |_| format!(", \"wss:{host}:{}\"", self.websocket_port + 1));
+                (
+                    format!("{listener}, \"ws:{host}:{port}\"{secure}"),
+                    format!("{section}\n[websocket]\n{lines}\n"),
+                )
+            }
         };
         format!(
             r#"domains = ["{domain}"{name}]

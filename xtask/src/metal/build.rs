@@ -4,7 +4,7 @@
 //! The flags are given only here, so that the rest of the workspace is built as usual. The target is named on
 //! the command line, because otherwise cargo would apply the flags to build scripts too.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
@@ -19,17 +19,22 @@ pub(crate) struct Args {
     /// The same for the phone: account=sip:alice@example.org password=… server=ADDRESS …
     #[arg(long, value_name = "WORDS", default_value = "")]
     append_phone: String,
+    /// Certificate and key of the server in one PEM file (ECDSA on P-256), copied to its ISO file; with the word tls=5061
+    #[arg(long, value_name = "FILE.pem", conflicts_with = "elf_only")]
+    tls: Option<PathBuf>,
     /// Only the ELF file, which needs neither GRUB nor xorriso
     #[arg(long)]
     elf_only: bool,
 }
 
 pub(super) fn run(args: &Args) -> Result<()> {
-    for (image, words) in [(Image::paths(), &args.append), (Image::phone(), &args.append_phone)] {
+    let images =
+        [(Image::paths(), &args.append, args.tls.as_deref()), (Image::phone(), &args.append_phone, None)];
+    for (image, words, file) in images {
         build_elf(&image)?;
         println!("{} ({} bytes)", image.elf.display(), bytes_of(&image.elf)?);
         if !args.elf_only {
-            build_iso(&image, words)?;
+            build_iso(&image, words, file)?;
             println!("{} ({} bytes)", image.iso.display(), bytes_of(&image.iso)?);
         }
     }
@@ -51,8 +56,9 @@ pub(super) fn build_elf(image: &Image) -> Result<()> {
     )?;
     std::fs::copy(target.join(TARGET).join("release").join(image.name), &image.elf)?;
     let bytes = bytes_of(&image.elf)?;
-    if bytes > ELF_BYTES_MAX {
-        bail!("{} has {bytes} bytes; {ELF_BYTES_MAX} is the limit (ELF_BYTES_MAX)", image.elf.display());
+    let most = image.elf_bytes_max;
+    if bytes > most {
+        bail!("{} has {bytes} bytes; {most} is the limit (elf_bytes_max)", image.elf.display());
     }
     elf::check(&image.elf)
 }
@@ -70,8 +76,8 @@ pub(crate) fn check_lints() -> Result<()> {
     succeed(clippy.args(["--", "-D", "warnings"]))
 }
 
-/// Wraps the ELF file in GRUB: a file that boots as a CD and as a disk.
-pub(super) fn build_iso(image: &Image, words: &str) -> Result<()> {
+/// Wraps the ELF file in GRUB: a file that boots as a CD and as a disk. GRUB passes `file` to the image.
+pub(super) fn build_iso(image: &Image, words: &str, file: Option<&Path>) -> Result<()> {
     need("grub-mkrescue", "grub-common")?;
     need("xorriso", "xorriso")?;
     need("mformat", "mtools")?;
@@ -82,7 +88,11 @@ pub(super) fn build_iso(image: &Image, words: &str) -> Result<()> {
     let folder = folder.path();
     std::fs::create_dir_all(folder.join("boot/grub"))?;
     std::fs::copy(&image.elf, folder.join(format!("boot/{}.elf", image.name)))?;
-    std::fs::write(folder.join("boot/grub/grub.cfg"), grub_menu(image.name, words))?;
+    if let Some(file) = file {
+        let to = folder.join(format!("boot/{MODULE}"));
+        std::fs::copy(file, to).with_context(|| format!("cannot read {}", file.display()))?;
+    }
+    std::fs::write(folder.join("boot/grub/grub.cfg"), grub_menu(image.name, words, file.is_some()))?;
     let mut mkrescue = std::process::Command::new("grub-mkrescue");
     // Only for a BIOS and with the modules that the menu needs, which also loads faster.
     mkrescue.args(["-d", GRUB_BIOS, "--locales=", "--fonts=", "--themes=", "--compress=xz"]);
@@ -136,19 +146,20 @@ fn write_empty_libraries(folder: &Path) -> Result<()> {
 }
 
 /// GRUB's menu with one entry, started at once.
-fn grub_menu(name: &str, words: &str) -> String {
+fn grub_menu(name: &str, words: &str, has_file: bool) -> String {
     let quoted: String =
         words.split_whitespace().map(|word| format!(" '{}'", word.replace('\'', "'\\''"))).collect();
+    let module = if has_file { format!("    module2 /boot/{MODULE}\n") } else { String::new() };
     format!(
-        "set timeout=0\nset default=0\nmenuentry 'Ringway' {{\n    multiboot2 /boot/{name}.elf{quoted}\n}}\n"
+        "set timeout=0\nset default=0\nmenuentry 'Ringway' {{\n    multiboot2 /boot/{name}.elf{quoted}\n{module}}}\n"
     )
 }
 
 const MANIFEST: &str = "apps/metal/image/Cargo.toml";
 /// The standard target, whose core library is always installed.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
-/// Maximum size of the image without GRUB, for small boot loaders.
-const ELF_BYTES_MAX: u64 = 1_500_000;
+/// Name of the image's file on the medium.
+const MODULE: &str = "tls.pem";
 const EMPTY_ARCHIVE: &[u8] = b"!<arch>\n";
 const GRUB_BIOS: &str = "/usr/lib/grub/i386-pc";
 const GRUB_MODULES: &str = "multiboot2 normal";
@@ -159,11 +170,14 @@ mod tests {
 
     #[test]
     fn words_are_passed_to_grub_unchanged() {
-        let menu = grub_menu("ringway-metal", "domains=a.example  auth=off it's");
+        let menu = grub_menu("ringway-metal", "domains=a.example  auth=off it's", false);
         assert!(
             menu.contains("multiboot2 /boot/ringway-metal.elf 'domains=a.example' 'auth=off' 'it'\\''s'\n"),
             "{menu}"
         );
-        assert!(grub_menu("ringway-metal", "").contains("ringway-metal.elf\n"));
+        assert!(grub_menu("ringway-metal", "", false).contains("ringway-metal.elf\n}"));
+        assert!(
+            grub_menu("ringway-metal", "", true).contains("ringway-metal.elf\n    module2 /boot/tls.pem\n}")
+        );
     }
 }

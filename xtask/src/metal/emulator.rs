@@ -22,8 +22,8 @@ pub(crate) enum Card {
 /// Boot medium of the PC.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum BootFrom {
-    /// ELF file, loaded by QEMU with this command line.
-    Kernel(PathBuf, String),
+    /// ELF file, loaded by QEMU with this command line, and a file for it.
+    Kernel(PathBuf, String, Option<PathBuf>),
     /// ISO file as a CD.
     Cd(PathBuf),
     /// ISO file as a USB stick.
@@ -50,6 +50,8 @@ pub(crate) enum Network {
     Played {
         /// Port of 127.0.0.1, UDP and TCP, that is forwarded to the PC's port 5060.
         sip_port: u16,
+        /// Port of 127.0.0.1 that is forwarded to the PC's TCP port 5061.
+        tls_port: Option<u16>,
         /// Further UDP ports of 127.0.0.1 that are forwarded to the same ports of the PC.
         more_ports: Vec<u16>,
         /// Folder that is served by TFTP from 10.0.2.2.
@@ -71,7 +73,12 @@ impl Emulator {
         let mut command = Command::new(QEMU);
         command.args(["-accel", "tcg", "-cpu", "max", "-nodefaults", "-m", &self.memory_mib.to_string()]);
         match &self.boot {
-            BootFrom::Kernel(elf, words) => command.arg("-kernel").arg(elf).args(["-append", words]),
+            BootFrom::Kernel(elf, words, module) => {
+                if let Some(module) = module {
+                    command.arg("-initrd").arg(module);
+                }
+                command.arg("-kernel").arg(elf).args(["-append", words])
+            }
             BootFrom::Cd(iso) => command.arg("-cdrom").arg(iso).args(["-boot", "d"]),
             BootFrom::Usb(iso) => {
                 command.args(["-device", "qemu-xhci", "-device", "usb-storage,drive=stick,bootindex=0"]);
@@ -133,10 +140,13 @@ impl Network {
     /// Value of QEMU's option `-netdev`.
     fn option(&self) -> Result<String> {
         match self {
-            Self::Played { sip_port, more_ports, tftp } => {
+            Self::Played { sip_port, tls_port, more_ports, tftp } => {
                 let mut net = format!(
                     "user,id=net,hostfwd=udp:127.0.0.1:{sip_port}-:5060,hostfwd=tcp:127.0.0.1:{sip_port}-:5060"
                 );
+                if let Some(port) = tls_port {
+                    net.push_str(&format!(",hostfwd=tcp:127.0.0.1:{port}-:5061"));
+                }
                 for port in more_ports {
                     net.push_str(&format!(",hostfwd=udp:127.0.0.1:{port}-:{port}"));
                 }

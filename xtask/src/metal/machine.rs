@@ -1,7 +1,7 @@
 //! The image in an emulated PC for tests: its serial port is the process's standard input and output, and a
 //! reset ends the process.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
@@ -16,6 +16,8 @@ pub(crate) struct Machine {
     medium: Medium,
     card: Card,
     options: Vec<String>,
+    /// File with certificate and key, and the port of 127.0.0.1 that is forwarded to port 5061.
+    tls: Option<(PathBuf, u16)>,
 }
 
 /// Boot medium of the image.
@@ -38,7 +40,7 @@ impl Machine {
 
     /// A PC that boots from `medium`, with virtio-net.
     pub(crate) const fn new(medium: Medium) -> Self {
-        Self { medium, card: Card::Virtio, options: Vec::new() }
+        Self { medium, card: Card::Virtio, options: Vec::new(), tls: None }
     }
 
     /// Same with another network card.
@@ -52,6 +54,11 @@ impl Machine {
         self
     }
 
+    /// Same with a certificate and its key on the boot medium; `port` of 127.0.0.1 is forwarded to its port 5061.
+    pub(crate) fn with_tls(self, file: PathBuf, port: u16) -> Self {
+        Self { tls: Some((file, port)), ..self }
+    }
+
     /// Starts the PC with `words` as its command line; its port 5060 is forwarded from `port` of 127.0.0.1,
     /// and `folder` is served by TFTP. Its output is in `machine.out` there.
     pub(crate) fn start(&self, folder: &Path, port: u16, words: &str) -> Result<Running> {
@@ -61,7 +68,9 @@ impl Machine {
     /// Command that starts the PC like that; it has already built the ISO file.
     pub(crate) fn command(&self, folder: &Path, port: u16, words: &str) -> Result<Command> {
         let tftp = Some(folder.to_path_buf());
-        self.command_in(Network::Played { sip_port: port, more_ports: Vec::new(), tftp }, folder, words)
+        let tls_port = self.tls.as_ref().map(|(_, port)| *port);
+        let network = Network::Played { sip_port: port, tls_port, more_ports: Vec::new(), tftp };
+        self.command_in(network, folder, words)
     }
 
     /// Same in any network, in which a TFTP server serves the files in `folder`.
@@ -70,10 +79,12 @@ impl Machine {
         let words = format!("config={} {words}", Self::SETTINGS_FILE);
         let image = Image { iso: folder.join("machine.iso"), ..Image::paths() };
         if self.medium != Medium::Kernel {
-            build::build_iso(&image, &words)?;
+            build::build_iso(&image, &words, self.tls.as_ref().map(|(file, _)| file.as_path()))?;
         }
         let boot = match self.medium {
-            Medium::Kernel => BootFrom::Kernel(image.elf, words),
+            Medium::Kernel => {
+                BootFrom::Kernel(image.elf, words, self.tls.as_ref().map(|(file, _)| file.clone()))
+            }
             Medium::Cd => BootFrom::Cd(image.iso),
             Medium::Usb => BootFrom::Usb(image.iso),
         };

@@ -89,8 +89,9 @@ impl TestNetwork<'_> {
             self.own,
             self.server
         );
-        let boot = BootFrom::Kernel(Image::phone().elf, words);
-        let network = Network::Played { sip_port, more_ports: vec![rtp, rtp + 1], tftp: None };
+        let boot = BootFrom::Kernel(Image::phone().elf, words, None);
+        let network =
+            Network::Played { sip_port, tls_port: None, more_ports: vec![rtp, rtp + 1], tftp: None };
         let mut command = Emulator { boot, card, memory_mib: MEMORY_MIB, network }.command()?;
         command.args(["-display", "none", "-serial", "stdio", "-no-reboot"]);
         Running::start("machine", &mut command, self.folder)

@@ -24,6 +24,10 @@ pub(crate) struct Args {
     /// File of settings; served by TFTP from 10.0.2.2, with the word config=ringway.toml
     #[arg(long, value_name = "FILE.toml")]
     settings: Option<PathBuf>,
+    /// Certificate and key of the server in one PEM file (ECDSA on P-256), with the word tls=5061; the port of 127.0.0.1
+    /// after that of --port is forwarded to it
+    #[arg(long, value_name = "FILE.pem")]
+    tls: Option<PathBuf>,
     /// Command line of the image
     #[arg(long, value_name = "WORDS", default_value = "")]
     append: String,
@@ -37,7 +41,7 @@ pub(crate) struct Args {
     #[arg(long)]
     usb: bool,
     /// Run the phone instead of the server; its RTP is forwarded to UDP ports 16384 and 16385 of 127.0.0.1
-    #[arg(long, conflicts_with_all = ["users", "settings"])]
+    #[arg(long, conflicts_with_all = ["users", "settings", "tls"])]
     phone: bool,
     /// With the phone: an AC97 sound card that uses this audio driver of QEMU, with its options: `alsa`,
     /// `pa`, `wav,path=heard.wav` (which has no microphone)
@@ -52,6 +56,8 @@ pub(crate) struct Args {
 pub(super) fn run(args: &Args) -> Result<()> {
     need("qemu-system-x86_64", "qemu-system-x86")?;
     need_free_port(args.port)?;
+    let tls_port = args.tls.as_ref().and_then(|_| args.port.checked_add(1));
+    tls_port.map_or(Ok(()), need_free_port)?;
     let (image, words) = match args.phone {
         true => (Image::phone(), phone_words(args)),
         false => (Image::paths(), server_words(args)),
@@ -60,15 +66,16 @@ pub(super) fn run(args: &Args) -> Result<()> {
     let image = Image { iso: target_dir().join("metal/run.iso"), ..image };
     build::build_elf(&image)?;
     if args.iso || args.usb {
-        build::build_iso(&image, &words)?;
+        build::build_iso(&image, &words, args.tls.as_deref())?;
     }
     let boot = match (args.iso, args.usb) {
         (true, _) => BootFrom::Cd(image.iso),
         (false, true) => BootFrom::Usb(image.iso),
-        (false, false) => BootFrom::Kernel(image.elf, words),
+        (false, false) => BootFrom::Kernel(image.elf, words, args.tls.clone()),
     };
     let network = Network::Played {
         sip_port: args.port,
+        tls_port,
         more_ports: if args.phone { PHONE_PORTS.to_vec() } else { Vec::new() },
         tftp: Some(tftp_folder(args)?),
     };
@@ -79,6 +86,9 @@ pub(super) fn run(args: &Args) -> Result<()> {
     }
     let end = if args.screen { "Alt-2, then `quit` and Enter, ends" } else { "Ctrl-C ends" };
     println!("SIP is on 127.0.0.1:{} (UDP and TCP); {end} the machine", args.port);
+    if let Some(port) = tls_port {
+        println!("SIP over TLS is on 127.0.0.1:{port}");
+    }
     if args.screen {
         let serial = target_dir().join("ringway-metal.log");
         println!("its serial port goes to {}", serial.display());
@@ -99,14 +109,18 @@ pub(super) fn run(args: &Args) -> Result<()> {
     Err(command.exec()).context("cannot start QEMU")
 }
 
-/// Words for the files served by TFTP, unless the user's words contain them already.
+/// Words for the given files, unless the user's words contain them already.
 fn server_words(args: &Args) -> String {
-    let files = [(&args.users, "users", "users.csv"), (&args.settings, "config", "ringway.toml")];
+    let files = [
+        (&args.users, "users", "users.csv"),
+        (&args.settings, "config", "ringway.toml"),
+        (&args.tls, "tls", "5061"),
+    ];
     let mut words = args.append.clone();
-    for (file, key, name) in files {
+    for (file, key, value) in files {
         let is_said = words.split_whitespace().any(|word| word.split('=').next() == Some(key));
         if file.is_some() && !is_said {
-            words = format!("{words} {key}={name}");
+            words = format!("{words} {key}={value}");
         }
     }
     words.trim_start().to_owned()
@@ -169,6 +183,7 @@ mod tests {
         assert_eq!(words(&["--users", "u.csv"]), "users=users.csv");
         let both = words(&["--users", "u.csv", "--settings", "s.toml", "--append", "auth=on"]);
         assert_eq!(both, "auth=on users=users.csv config=ringway.toml");
+        assert_eq!(words(&["--tls", "tls.pem"]), "tls=5061");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Boot information: memory map, command line, text screen.
+//! Boot information: memory map, command line, a file, text screen.
 //!
 //! GRUB passes it by Multiboot2 (specification, chapter 3.6), `qemu -kernel` by PVH (Xen's `hvm_start_info`). Both
 //! leave it in memory that becomes heap, so it is copied before the heap starts.
@@ -13,6 +13,11 @@ pub(crate) struct Boot {
     pub(crate) command_line: &'static str,
     /// Free memory according to the firmware; it includes the image.
     pub(crate) memory: &'static [Region],
+    /// First file that the loader passed along (a Multiboot2 or PVH module). `None`: there is none, or it is larger than
+    /// [`FILE_BYTES_MAX`].
+    pub(crate) file: Option<&'static [u8]>,
+    /// Size of that file.
+    pub(crate) file_bytes: usize,
     /// True if the firmware left the screen in text mode with 80 by 25 cells.
     pub(crate) has_text_screen: bool,
 }
@@ -59,6 +64,8 @@ impl Boot {
                 .unwrap_or_default()
                 .trim_matches(|c: char| c.is_whitespace() || c == '\0'),
             memory: &copied.memory[..copied.regions],
+            file: copied.file.get(..copied.file_bytes).filter(|file| !file.is_empty()),
+            file_bytes: copied.file_bytes,
             has_text_screen: Physical(VIDEO_MODE).u8() == TEXT_80_BY_25,
         }
     }
@@ -77,6 +84,8 @@ struct Copied {
     command_line_bytes: usize,
     memory: [Region; REGIONS_MAX],
     regions: usize,
+    file: [u8; FILE_BYTES_MAX],
+    file_bytes: usize,
 }
 
 impl Copied {
@@ -88,6 +97,10 @@ impl Copied {
             match kind {
                 TAG_END => break,
                 TAG_COMMAND_LINE => self.copy_command_line(tag.plus(8)),
+                TAG_MODULE => {
+                    let (start, end) = (u64::from(tag.plus(8).u32()), u64::from(tag.plus(12).u32()));
+                    self.copy_file(Physical(start), end.saturating_sub(start));
+                }
                 TAG_MEMORY_MAP => {
                     let entry_bytes = u64::from(tag.plus(8).u32()).max(24);
                     let mut entry = tag.plus(16);
@@ -107,6 +120,10 @@ impl Copied {
         if command_line != 0 {
             self.copy_command_line(Physical(command_line));
         }
+        if information.plus(12).u32() > 0 {
+            let module = Physical(information.plus(16).u64());
+            self.copy_file(Physical(module.u64()), module.plus(8).u64());
+        }
         let map = Physical(information.plus(40).u64());
         for index in 0..u64::from(information.plus(48).u32()) {
             let entry = map.plus(index * 24);
@@ -123,6 +140,18 @@ impl Copied {
             }
             *to = byte;
             self.command_line_bytes = index + 1;
+        }
+    }
+
+    /// Copies the first file; of one that is too large only the size is noted.
+    fn copy_file(&mut self, from: Physical, bytes: u64) {
+        if self.file_bytes > 0 {
+            return;
+        }
+        self.file_bytes = bytes as usize;
+        let to = self.file.get_mut(..self.file_bytes).unwrap_or_default();
+        for (index, to) in to.iter_mut().enumerate() {
+            *to = from.plus(index as u64).u8();
         }
     }
 
@@ -173,10 +202,15 @@ static COPIED: Once = Once(UnsafeCell::new(Copied {
     command_line_bytes: 0,
     memory: [Region { start: 0, end: 0 }; REGIONS_MAX],
     regions: 0,
+    file: [0; FILE_BYTES_MAX],
+    file_bytes: 0,
 }));
 
 /// Maximum length of the command line; the rest is cut off.
 pub(crate) const COMMAND_LINE_BYTES_MAX: usize = 2048;
+
+/// Maximum size of the file: a key and a chain of certificates.
+pub(crate) const FILE_BYTES_MAX: usize = 32 << 10;
 
 /// First address that a 32-bit device cannot access.
 pub(crate) const FOUR_GIB: u64 = 1 << 32;
@@ -186,6 +220,7 @@ const MULTIBOOT2_MAGIC: u32 = 0x36D7_6289;
 const PVH_MAGIC: u32 = 0x336E_C578;
 const TAG_END: u32 = 0;
 const TAG_COMMAND_LINE: u32 = 1;
+const TAG_MODULE: u32 = 3;
 const TAG_MEMORY_MAP: u32 = 6;
 const MEMORY_FREE: u32 = 1;
 /// Video mode in the BIOS data area (40:49h).

@@ -8,7 +8,7 @@ use ringway_ethernet::Card as _;
 use ringway_metal::SoundCard;
 
 use crate::ac97::Ac97;
-use crate::boot::{Boot, Region};
+use crate::boot::{Boot, FILE_BYTES_MAX, Region};
 use crate::card::AnyCard;
 use crate::entropy::{self, Sources};
 use crate::pci::{self, Function};
@@ -26,6 +26,8 @@ pub(crate) struct Hardware {
     pub(crate) card_name: &'static str,
     /// Random seed with its sources. `None`: there is no trustworthy source.
     pub(crate) random_seed: Option<([u8; 32], Sources)>,
+    /// Another one, if there is a file of the boot loader.
+    pub(crate) tls_seed: Option<[u8; 32]>,
 }
 
 /// Starts the machine and prints what it detects. Panics if it cannot continue.
@@ -50,6 +52,13 @@ pub(crate) unsafe fn start(magic: u32, information: u32) -> Hardware {
         (has_no_execute, heap::start(boot.memory, image))
     };
     say!("Ringway {} without an operating system", env!("CARGO_PKG_VERSION"));
+    match boot.file {
+        Some(file) => say!("boot: a file of {} bytes", file.len()),
+        None if boot.file_bytes > 0 => {
+            say!("boot: a file of {} bytes is ignored; the limit is {FILE_BYTES_MAX}", boot.file_bytes);
+        }
+        None => {}
+    }
     let total: u64 = boot.memory.iter().map(|region| region.bytes()).sum();
     say!("boot: {}, command line \"{}\"", boot.loader, boot.command_line);
     say!(
@@ -79,7 +88,10 @@ pub(crate) unsafe fn start(magic: u32, information: u32) -> Hardware {
     let (card, card_name) = start_card(&functions);
     let random_seed = entropy::seed(&functions, card.address());
     say!("random: {}", sources(random_seed.map(|(_, sources)| sources)));
-    Hardware { boot, functions, card, card_name, random_seed }
+    // Only a file has keys that need one.
+    let tls_seed = boot.file.and_then(|_| entropy::seed(&functions, card.address()));
+    let tls_seed = tls_seed.map(|(seed, _)| seed);
+    Hardware { boot, functions, card, card_name, random_seed, tls_seed }
 }
 
 /// Starts the first sound card that works.

@@ -21,7 +21,7 @@ use crate::{clock, heap, machine};
 /// Called once, with the loader's values, on the stack and the page tables of boot.s.
 pub unsafe fn run<P: Program<AnyCard>>(magic: u32, information: u32) -> ! {
     // SAFETY: the caller's contract.
-    let Hardware { boot, functions, card, card_name, random_seed } =
+    let Hardware { boot, functions, card, card_name, random_seed, tls_seed } =
         unsafe { machine::start(magic, information) };
     let sound = if P::HAS_SOUND { machine::start_sound(&functions) } else { None };
     let found = ringway_metal::Hardware {
@@ -29,6 +29,8 @@ pub unsafe fn run<P: Program<AnyCard>>(magic: u32, information: u32) -> ! {
         version: env!("CARGO_PKG_VERSION"),
         words: &["check", "fault", "measure", "provoke"],
         seed: random_seed.map(|(bytes, _)| Seed::from_bytes(bytes)),
+        tls_seed: tls_seed.map(Seed::from_bytes),
+        boot_file: boot.file,
         sound,
     };
     let mut program = P::start(card, boot.command_line, found, clock::now());
@@ -46,11 +48,14 @@ pub unsafe fn run<P: Program<AnyCard>>(magic: u32, information: u32) -> ! {
         }
         program.flush();
         if let Some(measure) = measure.as_mut().filter(|_| taken > 0) {
-            measure.note(taken, tsc().saturating_sub(begun));
+            measure.note_answered(taken, tsc().saturating_sub(begun));
         }
         let now = clock::now();
         if worked == Worked::Begun || now >= main_at {
             program.run(now, memory());
+            if let Some(measure) = measure.as_mut().filter(|_| worked == Worked::Begun) {
+                measure.note_begun(program.stream_messages(), tsc().saturating_sub(begun));
+            }
             if now >= main_at {
                 main_at = now + MAIN_INTERVAL;
                 consoles(&mut program);

@@ -36,13 +36,29 @@ impl World {
     }
 
     pub(crate) fn with_seed(command_line: &str, seed: Option<Seed>) -> Self {
+        Self::with_boot_file(command_line, seed, None)
+    }
+
+    /// Creates a machine with a file on its boot medium.
+    pub(crate) fn with_boot_file(
+        command_line: &str,
+        seed: Option<Seed>,
+        boot_file: Option<&'static [u8]>,
+    ) -> Self {
         let now = Instant::from_secs(1_800_000_000);
         let (plug, to_machine, from_machine) = cable();
         let to_host = Frames::default();
         let mut host = Host::at(&to_host, &to_machine, now);
         let (tftp, transfer, phone) = (host.udp(69), host.udp(3000), host.udp(5060));
-        let hardware =
-            Hardware { card_name: "a cable", version: "0.0.0", seed, words: &["fault"], sound: None };
+        let hardware = Hardware {
+            card_name: "a cable",
+            version: "0.0.0",
+            seed,
+            tls_seed: seed.map(|seed| seed.part(99)),
+            boot_file,
+            words: &["fault"],
+            sound: None,
+        };
         Self {
             machine: Machine::start(plug, command_line, hardware, now),
             host,

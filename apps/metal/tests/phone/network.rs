@@ -91,7 +91,15 @@ impl Network {
     }
 
     fn add_with(&mut self, words: &str, seed: Option<Seed>, sound: Option<Box<dyn SoundCard>>) {
-        let hardware = Hardware { card_name: "a cable", version: "0.0.0", seed, words: &["fault"], sound };
+        let hardware = Hardware {
+            card_name: "a cable",
+            version: "0.0.0",
+            seed,
+            tls_seed: None,
+            boot_file: None,
+            words: &["fault"],
+            sound,
+        };
         let machine = PhoneMachine::start(End::plug_in(&mut self.ends), words, hardware, self.now);
         self.phones.push(Phone { machine, monitor: vec![0x20; 80 * 25], serial: Vec::new() });
     }

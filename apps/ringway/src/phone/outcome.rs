@@ -150,6 +150,7 @@ impl Outcome {
                 "replays": refused.replays,
                 "strangers": refused.strangers,
                 "dtls_excess": refused.dtls_excess,
+                "checks": refused.checks,
                 "early": refused.early,
                 "after_end": refused.after_end,
                 "concealed_blocks": heard.report.sound.concealed_samples / BLOCK_SAMPLES,

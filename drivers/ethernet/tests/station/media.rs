@@ -110,6 +110,7 @@ fn params(to: Ipv4Addr, send: u8, receive: u8) -> MediaParams {
         receive_telephone_event: None,
         ptime_ms: 20,
         direction: Direction::SendRecv,
+        ice: None,
         protection: Protection::Sdes { suite, send: key(send), receive: key(receive) },
     }
 }

@@ -45,8 +45,13 @@ impl MediaSession {
         out: &mut Outbox,
     ) {
         let from = Flow::canonical(from);
-        match DatagramKind::of(datagram) {
-            DatagramKind::Stun => self.on_stun(now, RTP_PORT, from, datagram),
+        let kind = DatagramKind::of(datagram);
+        if !self.is_admitted(kind, from) {
+            self.refused.strangers += 1;
+            return;
+        }
+        match kind {
+            DatagramKind::Stun => self.on_stun(now, RTP_PORT, from, datagram, out),
             DatagramKind::Zrtp => self.on_zrtp(now, from, datagram, out),
             DatagramKind::Rtp => self.on_sound(now, arrived, from, datagram),
             DatagramKind::Rtcp if self.params.as_ref().is_some_and(|params| params.rtcp_mux) => {
@@ -69,14 +74,24 @@ impl MediaSession {
         out: &mut Outbox,
     ) {
         let from = Flow::canonical(from);
-        match DatagramKind::of(datagram) {
+        let kind = DatagramKind::of(datagram);
+        if !self.is_admitted(kind, from) {
+            self.refused.strangers += 1;
+            return;
+        }
+        match kind {
             DatagramKind::Rtcp => self.on_control((now, arrived), from, datagram),
-            DatagramKind::Stun => self.on_stun(now, RTCP_PORT, from, datagram),
+            DatagramKind::Stun => self.on_stun(now, RTCP_PORT, from, datagram, out),
             DatagramKind::Dtls => self.on_dtls(now, RTCP_PORT, from, datagram, out),
             DatagramKind::Rtp | DatagramKind::Zrtp | DatagramKind::Unknown => {
                 self.count_discarded(from, |refused| &mut refused.unknown);
             }
         }
+    }
+
+    /// False for a sender that passed no check, if ICE is in use; STUN is checked separately.
+    fn is_admitted(&self, kind: DatagramKind, from: SocketAddr) -> bool {
+        kind == DatagramKind::Stun || self.ice.as_ref().is_none_or(|ice| ice.admits(from))
     }
 
     fn on_sound(&mut self, now: Instant, arrived: Instant, from: SocketAddr, datagram: &mut [u8]) {
@@ -108,6 +123,9 @@ impl MediaSession {
             }
             Sender::NewPeer => self.on_new_peer(from),
             Sender::Peer => {}
+        }
+        if let Some(ice) = &mut self.ice {
+            ice.hear(now, from);
         }
         let (events, events_max) = (&mut self.events, self.config.limits.events_max);
         let dropped = &mut self.events_dropped;
@@ -152,13 +170,32 @@ impl MediaSession {
             return self.count_discarded(from, |refused| &mut refused.malformed);
         };
         self.control_from = Some(from);
+        if let Some(ice) = &mut self.ice {
+            ice.hear(now, from);
+        }
         match self.control.on_compound(arrived, &compound, self.outgoing.ssrc()) {
             ReportContent::Report => {}
             ReportContent::Bye => self.emit(MediaEvent::PeerLeft),
         }
     }
 
-    fn on_stun(&mut self, now: Instant, port: ListenerId, from: SocketAddr, datagram: &[u8]) {
+    /// Handles a check of ICE, or a response of the STUN server.
+    fn on_stun(
+        &mut self,
+        now: Instant,
+        port: ListenerId,
+        from: SocketAddr,
+        datagram: &[u8],
+        out: &mut Outbox,
+    ) {
+        let may_be_check = !self.is_closed && port == RTP_PORT && datagram.starts_with(&BINDING_REQUEST);
+        if let Some(ice) = self.ice.as_mut().filter(|_| may_be_check) {
+            match ice.answer(now, from, datagram) {
+                Some(response) => out.send(Flow::udp(port, from), Token::NONE, &response),
+                None => self.refused.checks += 1,
+            }
+            return;
+        }
         let stun = self.stun.as_mut().filter(|stun| stun.server() == from && !self.is_closed);
         let Some(stun) = stun else { return self.count_unexpected(from) };
         if let Some(event) = stun.on_datagram(now, port, from, datagram) {
@@ -235,6 +272,9 @@ impl MediaSession {
 
     /// True for a known source address of the peer.
     fn is_peer(&self, from: SocketAddr) -> bool {
+        if let Some(ice) = &self.ice {
+            return ice.admits(from);
+        }
         self.params.as_ref().is_some_and(|params| {
             let is_sound_peer = self.latch.as_ref().is_some_and(|latch| latch.is_peer(from));
             is_sound_peer || is_control_peer(params, self.latch.as_ref(), from)
@@ -247,6 +287,9 @@ fn is_control_peer(params: &MediaParams, latch: Option<&Latch>, from: SocketAddr
     let heard_from = latch.and_then(Latch::heard_from);
     Flow::canonical(params.remote_rtcp) == from || heard_from.is_some_and(|heard| heard.ip() == from.ip())
 }
+
+/// First bytes of a Binding request (RFC 8489 §5).
+const BINDING_REQUEST: [u8; 2] = [0, 1];
 
 /// Number of packets that ZRTP could not parse or authenticate, without duplicates and late packets.
 const fn refused_by_zrtp(counts: &ZrtpCounts) -> u64 {

@@ -8,7 +8,8 @@
 //! ```
 //! Datagrams are accepted from the peer's address. Behind some NATs the peer has another one than its SDP says: a
 //! passive session takes a first message from elsewhere too. Its sender cannot have the right certificate unless it is
-//! the peer; if its handshake fails, it was a stranger, and a new one begins.
+//! the peer; if its handshake fails, it was a stranger, and a new one begins. With ICE only addresses that passed a check
+//! take part, and the first message waits for one.
 
 use super::event::{MediaEvent, SecurityFailure};
 use super::latch::{Latch, Sender};
@@ -74,12 +75,13 @@ impl DtlsState {
     }
 
     /// Time of the next action at either port.
-    pub(super) fn next_deadline(&self, now_or_never: Option<Instant>) -> Option<Deadline> {
+    /// `agreed_at` is the time of the first message. While we wait for a check of ICE, nothing can be sent.
+    pub(super) fn next_deadline(&self, agreed_at: Instant, awaits_check: bool) -> Option<Deadline> {
         let ports = [&self.rtp, &self.rtcp].into_iter().filter_map(|port| port.running.as_ref());
         let due = ports.flat_map(|running| {
-            let fresh = now_or_never.filter(|_| running.is_fresh);
+            let fresh = running.is_fresh.then_some(agreed_at).filter(|_| !awaits_check);
             let fresh = fresh.map(|at| Deadline { at, reason: "first DTLS message" });
-            let resend = running.association.next_deadline();
+            let resend = running.association.next_deadline().filter(|_| !awaits_check);
             let resend = resend.map(|at| Deadline { at, reason: "DTLS retransmission" });
             let end = running.until.map(|at| Deadline { at, reason: "end of the DTLS handshake" });
             [fresh, resend, end].into_iter().flatten()
@@ -172,7 +174,8 @@ impl MediaSession {
         datagram: &[u8],
         out: &mut Outbox,
     ) {
-        let peer = self.dtls_peer(port);
+        // With ICE only addresses that passed a check come here.
+        let peer = if self.ice.is_some() { Some(from) } else { self.dtls_peer(port) };
         let (Some(dtls), false) = (&mut self.dtls, self.is_closed) else {
             return self.count_unexpected(from);
         };
@@ -201,14 +204,16 @@ impl MediaSession {
     /// Performs what is due at `now`.
     pub(super) fn on_dtls_time(&mut self, now: Instant, out: &mut Outbox) {
         for port in [RTP_PORT, RTCP_PORT] {
-            let has_params = self.params.is_some();
+            let (has_params, awaits_check) = (self.params.is_some(), self.awaits_check());
             let Some(dtls) = &mut self.dtls else { return };
             let early = dtls.port(port).early.take_if(|_| has_params);
             let Some(running) = &mut dtls.port(port).running else { continue };
-            running.association.on_timeout(now);
             let is_over = running.until.is_some_and(|until| until <= now);
-            self.follow_dtls(now, port, out);
-            if let Some((from, datagram)) = early {
+            if !awaits_check {
+                running.association.on_timeout(now);
+                self.follow_dtls(now, port, out);
+            }
+            if let Some((from, datagram)) = early.filter(|_| self.ice.is_none()) {
                 self.on_dtls(now, port, from, &datagram, out);
             }
             if is_over {
@@ -286,8 +291,16 @@ impl MediaSession {
         }
     }
 
+    /// True while ICE is in use and the peer has not checked yet.
+    pub(super) fn awaits_check(&self) -> bool {
+        self.ice.as_ref().is_some_and(|ice| ice.target().is_none())
+    }
+
     /// The peer's known address at a port.
     fn dtls_peer(&self, port: ListenerId) -> Option<SocketAddr> {
+        if let Some(ice) = &self.ice {
+            return ice.target();
+        }
         let params = self.params.as_ref()?;
         let peer = match port {
             RTCP_PORT => Flow::canonical(params.remote_rtcp),

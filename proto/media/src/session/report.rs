@@ -72,7 +72,7 @@ impl SentReport {
 /// Numbers of datagrams that were discarded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Refused {
-    /// Datagrams from addresses that are not the peer's.
+    /// Datagrams from addresses that are not the peer's; with ICE, those that passed no check.
     pub strangers: u64,
     /// Datagrams that arrived before anything was negotiated.
     pub early: u64,
@@ -88,6 +88,8 @@ pub struct Refused {
     pub unprotected: u64,
     /// DTLS datagrams beyond the limit of a handshake.
     pub dtls_excess: u64,
+    /// Binding requests that are not a valid check of the peer; they get no response.
+    pub checks: u64,
     /// Malformed RTP, RTCP, STUN or ZRTP.
     pub malformed: u64,
     /// Datagrams of another protocol, and STUN, ZRTP or DTLS of the peer while not in use.

@@ -2,6 +2,7 @@
 
 use super::control::ReportBuffer;
 use super::event::{MediaEvent, Sas, SecurityFailure};
+use super::ice_lite::IceLite;
 use super::latch::Latch;
 use super::srtp_state::SrtpState;
 use super::stun_mapping::StunMapping;
@@ -21,6 +22,9 @@ impl MediaSession {
             return;
         }
         self.srtp.on_time(now);
+        if let Some(ice) = &mut self.ice {
+            ice.on_time(now);
+        }
         if let Some(event) = self.stun.as_mut().and_then(|stun| stun.on_timeout(now, out)) {
             self.emit(event);
         }
@@ -62,7 +66,8 @@ impl MediaSession {
         [
             self.stun.as_ref().and_then(StunMapping::next_deadline),
             self.zrtp_deadline(),
-            self.dtls.as_ref().and_then(|dtls| dtls.next_deadline(Some(self.agreed_at))),
+            self.dtls.as_ref().and_then(|dtls| dtls.next_deadline(self.agreed_at, self.awaits_check())),
+            self.ice.as_ref().and_then(IceLite::next_deadline),
             named(self.control.due(), "RTCP report"),
             named(self.port_probe.due(), "no packet received: probe the next port"),
             named(self.srtp.previous_until(), "the peer's previous key expires"),
@@ -166,6 +171,9 @@ impl MediaSession {
     /// signalled, the port above that (RFC 3550 §11); else the signalled one.
     fn control_target(&self) -> Option<SocketAddr> {
         let params = self.params.as_ref()?;
+        if let Some(ice) = &self.ice {
+            return ice.selected();
+        }
         let latch = self.latch.as_ref()?;
         let target = match (params.rtcp_mux, self.control_from) {
             (true, _) => latch.target(),

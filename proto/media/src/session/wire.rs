@@ -63,6 +63,7 @@ pub(super) fn plain(remote: SocketAddr) -> MediaParams {
         ptime_ms: 20,
         direction: Direction::SendRecv,
         protection: Protection::None,
+        ice: None,
     }
 }
 

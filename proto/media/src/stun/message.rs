@@ -134,6 +134,13 @@ impl<'a> Message<'a> {
         self.attributes().map(|attribute| attribute.0).filter(|kind| *kind < 0x8000 && !KNOWN.contains(kind))
     }
 
+    /// Bytes before the first attribute of a type, and its value.
+    #[cfg(feature = "ice")]
+    pub(super) fn before(&self, wanted: u16) -> Option<(&'a [u8], &'a [u8])> {
+        let (at, _, value) = self.raw().filter_map(Result::ok).find(|(_, kind, _)| *kind == wanted)?;
+        Some((self.bytes.get(..at)?, value))
+    }
+
     fn check_attributes(&self) -> Result<(), StunError> {
         let mut is_last = false;
         for attribute in self.raw() {
@@ -232,7 +239,7 @@ pub(super) const fn join_type(class: Class, method: u16) -> u16 {
     class | (method & 0x000f) | ((method & 0x0070) << 1) | ((method & 0x0f80) << 2)
 }
 
-const KNOWN: [u16; 12] = [
+const KNOWN: [u16; 14] = [
     attribute::MAPPED_ADDRESS,
     0x0004,
     0x0005,
@@ -245,4 +252,6 @@ const KNOWN: [u16; 12] = [
     attribute::NONCE,
     attribute::MESSAGE_INTEGRITY_SHA256,
     attribute::XOR_MAPPED_ADDRESS,
+    attribute::PRIORITY,
+    attribute::USE_CANDIDATE,
 ];

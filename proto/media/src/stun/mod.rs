@@ -1,16 +1,17 @@
-//! STUN (RFC 8489) for one purpose: determining the mapped address of a media port, and keeping the mapping
-//! open.
+//! STUN (RFC 8489): determining the mapped address of a media port, and keeping the mapping open; messages of ICE.
 //!
-//! Does: parses and writes messages of the Binding method; runs the client transaction and a keep-alive.
+//! Does: parses and writes messages of the Binding method, with the feature `ice` also their integrity under a short-term
+//! credential (§9.1); runs the client transaction and a keep-alive.
 //!
-//! Does not: long-term credentials, TURN, ICE, TCP, or compatibility with RFC 3489, which has no magic
-//! cookie.
+//! Does not: long-term credentials, TURN, TCP, or compatibility with RFC 3489, which has no magic cookie.
 //!
 //! Start reading at [`StunClient`].
 
 use crc::{CRC_32_ISO_HDLC, Crc};
 
 mod client;
+#[cfg(feature = "ice")]
+mod integrity;
 mod message;
 mod write;
 
@@ -44,6 +45,14 @@ pub mod attribute {
     pub const MESSAGE_INTEGRITY_SHA256: u16 = 0x001c;
     /// Address of the sender as seen by the server, XORed so that NATs do not rewrite it.
     pub const XOR_MAPPED_ADDRESS: u16 = 0x0020;
+    /// Priority of the candidate that a check would discover (RFC 8445 §16.1).
+    pub const PRIORITY: u16 = 0x0024;
+    /// Nomination of the pair that is checked (RFC 8445 §16.1).
+    pub const USE_CANDIDATE: u16 = 0x0025;
+    /// The sender is the controlled agent (RFC 8445 §16.1).
+    pub const ICE_CONTROLLED: u16 = 0x8029;
+    /// The sender is the controlling agent (RFC 8445 §16.1).
+    pub const ICE_CONTROLLING: u16 = 0x802a;
     /// Name of the software.
     pub const SOFTWARE: u16 = 0x8022;
     /// CRC-32 over the message before it.

@@ -40,6 +40,14 @@ impl MessageWriter {
         self.attribute(attribute::ERROR_CODE, &[&head, reason.as_bytes()].concat())
     }
 
+    /// Appends MESSAGE-INTEGRITY with this short-term password (RFC 8489 §14.5), behind which only FINGERPRINT may follow.
+    #[cfg(feature = "ice")]
+    pub fn integrity(mut self, password: &[u8]) -> Self {
+        self.set_length(4 + super::integrity::DIGEST_BYTES);
+        let value = super::integrity::digest(password, &[&self.bytes]);
+        self.attribute(attribute::MESSAGE_INTEGRITY, &value)
+    }
+
     /// Returns the message with FINGERPRINT at its end (RFC 8489 §14.7).
     pub fn finish_with_fingerprint(mut self) -> Vec<u8> {
         self.set_length(8);
@@ -64,7 +72,7 @@ impl MessageWriter {
     }
 
     /// Appends an attribute; `value` is short, because every caller limits it.
-    fn attribute(mut self, kind: u16, value: &[u8]) -> Self {
+    pub(crate) fn attribute(mut self, kind: u16, value: &[u8]) -> Self {
         self.bytes.extend_from_slice(&kind.to_be_bytes());
         self.bytes.extend_from_slice(&(value.len() as u16).to_be_bytes());
         self.bytes.extend_from_slice(value);

@@ -78,5 +78,6 @@ fn params(remote: SocketAddr) -> MediaParams {
         ptime_ms: 20,
         direction: Direction::SendRecv,
         protection: Protection::None,
+        ice: None,
     }
 }

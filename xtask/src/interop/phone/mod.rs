@@ -7,6 +7,7 @@
 mod again;
 pub(crate) mod call;
 mod challenged;
+mod ice;
 mod insisted;
 mod options;
 mod port_row;
@@ -51,6 +52,7 @@ pub(crate) fn scenarios(long: Duration) -> Vec<Scenario> {
     scenarios.extend(insisted::scenarios());
     scenarios.extend(realm::scenarios());
     scenarios.extend(stun::scenarios());
+    scenarios.extend(ice::scenarios());
     scenarios.extend(port_row::scenarios());
     scenarios.extend(challenged::scenarios());
     scenarios.extend(options::scenarios());

@@ -12,6 +12,7 @@ mod files;
 mod instructions;
 mod screen;
 mod sound_card;
+mod tls;
 mod wire;
 
 use anyhow::{Result, bail};
@@ -70,6 +71,7 @@ fn checks(args: &Args) -> Vec<Scenario> {
     let mut all = boot::checks();
     // The longest checks start first, so that the others run beside them.
     all.extend(files::checks());
+    all.extend(tls::checks());
     all.extend(wire::checks());
     all.extend(instructions::checks(args.write));
     all.extend(screen::checks(args.pictures));

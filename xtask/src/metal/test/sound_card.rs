@@ -73,8 +73,9 @@ fn expect_ring(played: &Recording) -> Result<()> {
 fn boot(folder: &Path, port: u16, sound: &SoundCard) -> Result<Running> {
     let rtp = free_port()?;
     let words = format!("srtp=sdes outside=127.0.0.1:{port} rtp={rtp}");
-    let network = Network::Played { sip_port: port, more_ports: vec![rtp, rtp + 1], tftp: None };
-    let boot = BootFrom::Kernel(Image::phone().elf, words);
+    let network =
+        Network::Played { sip_port: port, tls_port: None, more_ports: vec![rtp, rtp + 1], tftp: None };
+    let boot = BootFrom::Kernel(Image::phone().elf, words, None);
     let mut command = Emulator { boot, card: Card::Virtio, memory_mib: MEMORY_MIB, network }.command()?;
     sound.plug_in(&mut command, folder)?;
     command.args(["-display", "none", "-serial", "stdio", "-no-reboot"]);

@@ -178,7 +178,15 @@ impl Image {
         let card = Plug::new(&to_machine, &to_peer, [2, 0, 0, 0, 0, 1]);
         let words = "ip=192.0.2.1/24 account=sip:alice@example.org server=192.0.2.2 register=on srtp=none source=voice";
         let seed = Some(Seed::from_number(1));
-        let hardware = Hardware { card_name: "a cable", version: "0.0.0", seed, words: &[], sound: None };
+        let hardware = Hardware {
+            card_name: "a cable",
+            version: "0.0.0",
+            seed,
+            tls_seed: None,
+            boot_file: None,
+            words: &[],
+            sound: None,
+        };
         let mut machine = PhoneMachine::start(card, words, hardware, now);
         let events = Rc::new(RefCell::new(Vec::new()));
         let observed = Rc::clone(&events);

@@ -1,0 +1,149 @@
+//! Layers of a station's connections.
+
+use crate::credentials::Clock;
+use crate::gate::Gate;
+use crate::{Credentials, CredentialsError, HandshakeCounters, TlsLayer};
+use alloc::boxed::Box;
+use alloc::rc::Rc;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+use core::net::SocketAddr;
+use ringway_ethernet::StreamLayers;
+use ringway_sansio::{Flow, Instant, Seed, Transport};
+use ringway_stream::{Decoded, Encoded, Layer, LayerError, PassThrough};
+use rustls::ServerConfig;
+
+/// Layers of TCP connections and, with [`TlsLayers::set_credentials`], of accepted TLS connections.
+pub struct TlsLayers {
+    server: Option<Arc<ServerConfig>>,
+    gate: Rc<Gate>,
+    clock: Arc<Clock>,
+}
+
+impl TlsLayers {
+    /// Creates layers that refuse TLS connections.
+    pub fn new(now: Instant) -> Self {
+        Self { server: None, gate: Rc::new(Gate::new(now)), clock: Arc::new(Clock::new(now)) }
+    }
+
+    /// Accepts TLS connections with this certificate and key. `seed` is the source of the connections' random numbers; it
+    /// must be unpredictable, and not be used elsewhere.
+    ///
+    /// # Errors
+    /// The key is not an ECDSA key on P-256, or the certificate is not the key's.
+    pub fn set_credentials(&mut self, credentials: Credentials, seed: &Seed) -> Result<(), CredentialsError> {
+        self.server = Some(credentials.into_config(seed, Arc::clone(&self.clock))?);
+        Ok(())
+    }
+
+    /// Counters of handshakes.
+    pub fn counters(&self) -> HandshakeCounters {
+        self.gate.counters()
+    }
+
+    /// Number of handshakes in progress.
+    pub fn handshakes(&self) -> usize {
+        self.gate.in_progress()
+    }
+
+    /// First failure of a handshake since the last call: the peer and the reason.
+    pub fn take_failure(&self) -> Option<(SocketAddr, String)> {
+        self.gate.take_failure()
+    }
+}
+
+impl fmt::Debug for TlsLayers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TlsLayers").field("counters", &self.counters()).finish_non_exhaustive()
+    }
+}
+
+impl StreamLayers for TlsLayers {
+    type Layer = StreamLayer;
+
+    const RESUMES: bool = true;
+
+    fn begin_turn(&mut self, now: Instant) {
+        self.clock.set(now);
+        self.gate.begin_turn(now);
+    }
+
+    fn accept(&mut self, flow: &Flow) -> Option<StreamLayer> {
+        match flow.transport {
+            Transport::Tcp => Some(StreamLayer::Plain(PassThrough)),
+            Transport::Tls => {
+                let config = Arc::clone(self.server.as_ref()?);
+                let is_in = self.gate.enter(flow.remote.ip());
+                is_in.then(|| {
+                    StreamLayer::Tls(Box::new(TlsLayer::new(config, flow.remote, Rc::clone(&self.gate))))
+                })
+            }
+            Transport::Udp | Transport::Ws | Transport::Wss => None,
+        }
+    }
+
+    fn dial(&mut self, flow: &Flow) -> Option<StreamLayer> {
+        (flow.transport == Transport::Tcp).then_some(StreamLayer::Plain(PassThrough))
+    }
+}
+
+/// Layer of one connection.
+#[derive(Debug)]
+pub enum StreamLayer {
+    /// TCP.
+    Plain(PassThrough),
+    /// TLS.
+    Tls(Box<TlsLayer>),
+}
+
+impl StreamLayer {
+    fn inner(&mut self) -> &mut dyn Layer {
+        match self {
+            Self::Plain(layer) => layer,
+            Self::Tls(layer) => layer,
+        }
+    }
+}
+
+impl Layer for StreamLayer {
+    fn start(&mut self, wire: &mut Vec<u8>) {
+        self.inner().start(wire);
+    }
+
+    fn decode(
+        &mut self,
+        bytes: &[u8],
+        decoded: &mut dyn FnMut(Decoded<'_>),
+        wire: &mut Vec<u8>,
+    ) -> Result<(), LayerError> {
+        self.inner().decode(bytes, decoded, wire)
+    }
+
+    fn resume(&mut self, decoded: &mut dyn FnMut(Decoded<'_>), wire: &mut Vec<u8>) -> Result<(), LayerError> {
+        self.inner().resume(decoded, wire)
+    }
+
+    fn encode(&mut self, message: &[u8], wire: &mut Vec<u8>) -> Result<Encoded, LayerError> {
+        self.inner().encode(message, wire)
+    }
+
+    fn finish(&mut self, wire: &mut Vec<u8>) {
+        self.inner().finish(wire);
+    }
+
+    fn is_handshaking(&self) -> bool {
+        match self {
+            Self::Plain(_) => false,
+            Self::Tls(layer) => layer.is_handshaking(),
+        }
+    }
+
+    fn held_bytes(&self) -> usize {
+        match self {
+            Self::Plain(_) => 0,
+            Self::Tls(layer) => layer.held_bytes(),
+        }
+    }
+}

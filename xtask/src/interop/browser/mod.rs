@@ -1,0 +1,52 @@
+//! `cargo xtask interop browser`: phones in a browser (JsSIP in headless Chromium) over WebSocket.
+//!
+//! Two tabs call each other through the server, and a tab calls Ringway's phone and is called by it, with sound in both
+//! directions. The certificates are made by `ringway cert init`; the browser trusts their authority and checks everything.
+
+mod phone;
+mod phones;
+mod tabs;
+
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use super::certificates::Certificate;
+use super::server::{Server, Wanted};
+use super::{Scenario, Stage};
+
+pub(crate) fn scenarios() -> Vec<Scenario> {
+    let mut all = tabs::scenarios();
+    all.extend(phone::scenarios());
+    for scenario in &mut all {
+        scenario.reference = false;
+    }
+    all
+}
+
+/// A server with digest, the users alice and bob, and listeners for TLS, `ws` and `wss`. `lines` are those of
+/// `[websocket]`.
+fn server(stage: &Stage, lines: &'static str) -> Result<Server> {
+    make_certificates(stage)?;
+    let users = ["alice", "bob"].map(|name| (name.to_owned(), password(name)));
+    Server::start(stage, Wanted { tls: Some(""), websocket: Some(lines), ..Wanted::default() }, &users)
+}
+
+fn password(user: &str) -> String {
+    format!("secret-{user}")
+}
+
+/// Makes an authority and a certificate for the server, with `ringway cert init`, under the names of a scenario.
+fn make_certificates(stage: &Stage) -> Result<()> {
+    let program = stage.ringway.program().context("only Ringway's program can run this scenario")?;
+    let mut command = Command::new(program);
+    command.args(["cert", "init", "--domain", "localhost", "--address", "127.0.0.1", "--out", "."]);
+    let output = command.current_dir(&stage.folder).output()?;
+    if !output.status.success() {
+        bail!("`ringway cert init`: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    let name = Certificate::SERVER.name;
+    std::fs::rename(stage.path("cert.pem"), stage.path(&format!("{name}.pem")))?;
+    std::fs::rename(stage.path("key.pem"), stage.path(&format!("{name}-key.pem")))?;
+    Ok(())
+}
