@@ -1,6 +1,5 @@
 //! Counters of handshakes.
 
-use crate::report::Role;
 use rustls::HandshakeKind;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -68,13 +67,13 @@ counters! {
 }
 
 impl TlsCounters {
-    pub(crate) fn completed(&self, role: Role, kind: Option<HandshakeKind>, was_handed_over: bool) {
+    pub(crate) fn completed(&self, is_server: bool, kind: Option<HandshakeKind>, was_handed_over: bool) {
         let is_resumed = kind == Some(HandshakeKind::Resumed);
-        add(match (role, is_resumed) {
-            (Role::Server, false) => &self.tls_accepted_full,
-            (Role::Server, true) => &self.tls_accepted_resumed,
-            (Role::Client, false) => &self.tls_dialled_full,
-            (Role::Client, true) => &self.tls_dialled_resumed,
+        add(match (is_server, is_resumed) {
+            (true, false) => &self.tls_accepted_full,
+            (true, true) => &self.tls_accepted_resumed,
+            (false, false) => &self.tls_dialled_full,
+            (false, true) => &self.tls_dialled_resumed,
         });
         add(if was_handed_over { &self.tls_handshakes_handed_over } else { &self.tls_handshakes_inline });
     }

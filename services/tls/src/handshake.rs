@@ -127,7 +127,7 @@ impl Handshake {
     /// Ends the handshake.
     pub(crate) fn finish(self) -> Box<Connection> {
         let Self { mut connection, peer, was_handed_over, .. } = self;
-        peer.counters.completed(peer.role, connection.handshake_kind(), was_handed_over);
+        peer.counters.completed(peer.role == Role::Server, connection.handshake_kind(), was_handed_over);
         connection.allow_any_size();
         connection
     }

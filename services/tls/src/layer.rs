@@ -9,8 +9,8 @@
 use crate::connection::Connection;
 use crate::counters::add;
 use crate::handshake::{Handshake, is_tls};
+use crate::job::{Job, Outcome};
 use crate::report::{FAILED, Peer};
-use crate::threads::{Job, Outcome};
 use crate::verified::{Verification, VerifiedPeer};
 use ringway_sansio::PeerNames;
 use ringway_stream::{Decoded, Encoded, Layer, LayerError};

@@ -18,6 +18,7 @@ mod files;
 mod handshake;
 mod handshakes;
 mod identity;
+mod job;
 mod layer;
 mod layers;
 #[cfg(feature = "legacy-tls")]
