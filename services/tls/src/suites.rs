@@ -125,7 +125,7 @@ const TLS_1_3: (TlsVersion, TlsVersion) = (TlsVersion::V1_3, TlsVersion::V1_3);
 /// Those of rustls first. Suites without certificates (PSK, SRP, anonymous) identify nobody, and those with DHE need
 /// parameters: they are not here.
 #[rustfmt::skip]
-const SUITES: [Suite; 34] = [
+const SUITES: [Suite; 31] = [
     suite(0x1302, "TLS_AES_256_GCM_SHA384", "TLS_AES_256_GCM_SHA384", TLS_1_3),
     suite(0x1301, "TLS_AES_128_GCM_SHA256", "TLS_AES_128_GCM_SHA256", TLS_1_3),
     suite(0x1303, "TLS_CHACHA20_POLY1305_SHA256", "TLS_CHACHA20_POLY1305_SHA256", TLS_1_3),
@@ -153,10 +153,7 @@ const SUITES: [Suite; 34] = [
     legacy(0x003c, "TLS_RSA_WITH_AES_128_CBC_SHA256", "AES128-SHA256", TlsVersion::V1_2),
     legacy(0x0035, "TLS_RSA_WITH_AES_256_CBC_SHA", "AES256-SHA", TlsVersion::V1_0),
     legacy(0x002f, "TLS_RSA_WITH_AES_128_CBC_SHA", "AES128-SHA", TlsVersion::V1_0),
-    legacy(0x0084, "TLS_RSA_WITH_CAMELLIA_256_CBC_SHA", "CAMELLIA256-SHA", TlsVersion::V1_0),
-    legacy(0x0041, "TLS_RSA_WITH_CAMELLIA_128_CBC_SHA", "CAMELLIA128-SHA", TlsVersion::V1_0),
     legacy(0x000a, "TLS_RSA_WITH_3DES_EDE_CBC_SHA", "DES-CBC3-SHA", TlsVersion::V1_0),
-    legacy(0x0005, "TLS_RSA_WITH_RC4_128_SHA", "RC4-SHA", TlsVersion::V1_0),
     legacy(0x003b, "TLS_RSA_WITH_NULL_SHA256", "NULL-SHA256", TlsVersion::V1_2),
     legacy(0x0002, "TLS_RSA_WITH_NULL_SHA", "NULL-SHA", TlsVersion::V1_0),
     legacy(0x0001, "TLS_RSA_WITH_NULL_MD5", "NULL-MD5", TlsVersion::V1_0),

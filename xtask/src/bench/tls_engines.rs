@@ -15,7 +15,7 @@ use std::process::Stdio;
 /// About a minute. Needs the headers of OpenSSL (`apt-get install libssl-dev`), or `--vendored`.
 #[derive(clap::Args, Debug)]
 pub(super) struct Args {
-    /// Build OpenSSL from source, with 3DES and RC4; takes minutes
+    /// Build OpenSSL from source, with 3DES; takes minutes
     #[arg(long)]
     vendored: bool,
     /// Write the tables into BENCHMARKS.md
