@@ -293,6 +293,7 @@ fn default_config() -> Config {
             in_dialog: false,
             strangers: Default::default(),
             trusted: Vec::new(),
+            certificates: Default::default(),
         },
         registrar: RegistrarConfig {
             min_expires_s: 60,
@@ -300,6 +301,7 @@ fn default_config() -> Config {
             max_expires_s: 7200,
             max_contacts: 10,
         },
+        neighbours: Vec::new(),
         timers: Default::default(),
         timer_c: Duration::from_secs(190),
         message_limits: Default::default(),

@@ -96,6 +96,7 @@ impl Bench {
                 in_dialog: false,
                 strangers: Default::default(),
                 trusted: Vec::new(),
+                certificates: Default::default(),
             },
             registrar: RegistrarConfig {
                 min_expires_s: 60,
@@ -103,6 +104,7 @@ impl Bench {
                 max_expires_s: 7200,
                 max_contacts: 10,
             },
+            neighbours: Vec::new(),
             timers: ringway_transaction::Timers::default(),
             timer_c: Duration::from_secs(185),
             message_limits: ringway_sip::Limits::default(),

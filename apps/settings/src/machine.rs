@@ -4,8 +4,8 @@ use crate::listeners::{default_domains, default_listeners, read_ports};
 use crate::network::{host, read_network};
 use crate::words::{COMMAND_LINE, PortWord, Words, file_name};
 use crate::{
-    Addressing, Auth, ConfigError, Connections, Limits, Listener, Reader, Registrar, Routing, Section,
-    ServerSections, read_document, read_domains,
+    Addressing, Auth, CertificateRules, ConfigError, Connections, Limits, Listener, Reader, Registrar,
+    Routing, Section, ServerSections, read_document, read_domains,
 };
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -106,7 +106,16 @@ impl MachineSettings {
         secret: [u8; 32],
     ) -> ringway_server::Config {
         let Self { domains, auth, registrar, routing, limits, .. } = self;
-        let sections = ServerSections { domains, auth, registrar, routing, limits };
+        let certificates = CertificateRules::default();
+        let sections = ServerSections {
+            domains,
+            auth,
+            registrar,
+            routing,
+            limits,
+            certificates,
+            neighbours: Vec::new(),
+        };
         sections.config(listeners, machine_addresses, secret)
     }
 
@@ -208,7 +217,7 @@ const CONNECTIONS: Connections = Connections { default: 256, range: 1..=256, per
 const FILE_BYTES_MAX: usize = 64 << 10;
 
 /// Keys of `ringway.toml` that need an operating system.
-const REFUSED: [(&str, &str); 6] = [
+const REFUSED: [(&str, &str); 7] = [
     ("store", "this machine has no disk, its users come as [users] says"),
     ("location", "this machine keeps in its memory where users are"),
     ("workers", "this machine runs on one core, without threads"),
@@ -216,6 +225,7 @@ const REFUSED: [(&str, &str); 6] = [
         "tls",
         "this machine has certificate and key on its boot medium; its port is tls=5061 on the command line",
     ),
+    ("neighbour", "this machine does not dial neighbours"),
     ("admin", "this machine has no pages over HTTP, they are on its screen"),
     ("log", "this machine shows its log on its screen only"),
 ];

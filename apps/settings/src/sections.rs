@@ -14,9 +14,10 @@ use ringway_server::{AuthConfig, RegistrarConfig};
 use ringway_transaction::Timers;
 
 pub use ringway_server::Mode;
+pub use ringway_server::Neighbour;
 pub use ringway_server::Strangers;
 use ringway_server::auth::NotANetwork;
-pub use ringway_server::auth::{Algorithm, Network};
+pub use ringway_server::auth::{Algorithm, CertificateRules, Network};
 
 /// `[auth]`
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -324,7 +325,7 @@ impl Limits {
 }
 
 /// Settings of a server, from any source.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct ServerSections<'a> {
     /// Lower-case; at least one.
     pub domains: &'a [String],
@@ -336,6 +337,10 @@ pub struct ServerSections<'a> {
     pub routing: &'a Routing,
     /// `[limits]`
     pub limits: &'a Limits,
+    /// Client certificates that count.
+    pub certificates: CertificateRules,
+    /// Servers whose connections are kept open.
+    pub neighbours: Vec<Neighbour>,
 }
 
 impl ServerSections<'_> {
@@ -362,6 +367,7 @@ impl ServerSections<'_> {
                 in_dialog: self.auth.in_dialog,
                 strangers: self.auth.strangers,
                 trusted: self.auth.trusted.clone(),
+                certificates: self.certificates.clone(),
             },
             registrar: RegistrarConfig {
                 min_expires_s: self.registrar.min_expires_s,
@@ -369,6 +375,7 @@ impl ServerSections<'_> {
                 max_expires_s: self.registrar.max_expires_s,
                 max_contacts: self.registrar.max_contacts as usize,
             },
+            neighbours: self.neighbours.clone(),
             timers: Timers::default(),
             timer_c: TIMER_C,
             message_limits: ringway_sip::Limits {

@@ -342,7 +342,7 @@ impl<C: Card, N: Node, L: StreamLayers> Station<C, N, L> {
             return;
         }
         streams.run(stack, &mut wire.counters, now, |flow, bytes| {
-            served.on_message(now, Received { flow, bytes });
+            served.on_message(now, Received::new(flow, bytes));
         });
     }
 
@@ -354,7 +354,7 @@ impl<C: Card, N: Node, L: StreamLayers> Station<C, N, L> {
                 wire.counters.datagrams_in += 1;
                 wire.counters.datagrams_reassembled += 1;
                 let flow = Flow::udp(listener, SocketAddr::V4(socket_address(from.endpoint)));
-                served.on_message(now, Received { flow, bytes });
+                served.on_message(now, Received::new(flow, bytes));
             }
         }
     }
@@ -458,7 +458,7 @@ impl<N: Node> Served<N> {
     fn on_datagram(&mut self, now: Instant, from: SocketAddrV4, port: u16, bytes: &[u8]) {
         let Some(listener) = self.listener(port) else { return };
         let flow = Flow::udp(listener, SocketAddr::V4(from));
-        self.on_message(now, Received { flow, bytes });
+        self.on_message(now, Received::new(flow, bytes));
     }
 
     fn on_message(&mut self, now: Instant, received: Received<'_>) {

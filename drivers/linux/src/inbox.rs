@@ -61,6 +61,8 @@ pub(crate) enum Command {
     Stream { flow: Flow, token: Token, bytes: Range<usize> },
     /// Keep a connection of this worker open until this time at least.
     Keep(ConnectionId, Instant),
+    /// Close the connection of a flow, or the one that this worker dialled for it.
+    Disconnect(Flow),
     /// Continue a connection of this worker after work of its layer on another thread.
     Resume(ConnectionId),
     /// Deliver an event to a shard.
@@ -109,6 +111,11 @@ impl Inbox {
     /// Queues a request to keep a connection open. If the inbox is full, the connection may be closed early.
     pub(crate) fn push_keep(&self, id: ConnectionId, until: Instant) {
         self.push(Command::Keep(id, until), &[]);
+    }
+
+    /// Queues a request to close a connection. If the inbox is full, it stays open until a limit closes it.
+    pub(crate) fn push_disconnect(&self, flow: Flow) {
+        self.push(Command::Disconnect(flow), &[]);
     }
 
     /// Queues the continuation of a connection.
@@ -217,6 +224,7 @@ mod tests {
                 Command::Stream { token, bytes, .. } => (token.0, &taken.bytes[bytes.clone()]),
                 Command::Event(shard, _) => (u64::from(*shard), &b"event"[..]),
                 Command::Keep(id, _) | Command::Resume(id) => (id.0, &b"keep"[..]),
+                Command::Disconnect(_) => (0, &b"disconnect"[..]),
             })
             .collect();
         assert_eq!(seen, [(5, &b"one"[..]), (6, b"three"), (3, b"event")]);

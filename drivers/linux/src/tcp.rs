@@ -10,7 +10,7 @@ use crate::shared::Common;
 use crate::stream::{Filled, More, Stream, Written, connect};
 use crate::sys::{self, Epoll, Interest};
 use ringway_sansio::{
-    ConnectionId, Flow, Framer, HostNameId, Instant, ListenerId, TimerKey, Token, Transport, Wheel,
+    ConnectionId, Flow, Framer, HostNameId, Instant, ListenerId, Received, TimerKey, Token, Transport, Wheel,
 };
 use ringway_stream::{CloseReason, Origin};
 use std::collections::HashMap;
@@ -230,11 +230,13 @@ impl<F: Framer> Streams<F> {
         &mut self,
         id: ConnectionId,
         now: Instant,
-        mut each: impl FnMut(Flow, &[u8]),
+        mut each: impl FnMut(Received<'_>),
     ) -> Frames {
         let Some(stream) = find(&mut self.slots, id) else { return Frames::All };
-        let flow = stream.flow;
-        let batch = stream.connection.messages(FRAMES_PER_BATCH, now, |message| each(flow, message));
+        let (flow, names) = (stream.flow, stream.connection.peer_names());
+        let peer = names.as_deref();
+        let batch =
+            stream.connection.messages(FRAMES_PER_BATCH, now, |bytes| each(Received { flow, bytes, peer }));
         self.counters.stream_messages_in.add(batch.messages as u64);
         let frames = match (batch.has_more, stream.connection.is_receiving()) {
             (true, _) => Frames::More,
@@ -336,6 +338,13 @@ impl<F: Framer> Streams<F> {
     pub(crate) fn keep(&mut self, id: ConnectionId, until: Instant) {
         if let Some(stream) = find(&mut self.slots, id) {
             stream.connection.keep(until);
+        }
+    }
+
+    /// Closes the connection of a flow, or the one that was dialled for it.
+    pub(crate) fn disconnect(&mut self, flow: &Flow) {
+        if let Some(id) = flow.connection.or_else(|| self.dialled.get(&destination(flow)).copied()) {
+            self.close(id, CloseReason::Ended);
         }
     }
 

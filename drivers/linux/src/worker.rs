@@ -266,7 +266,7 @@ impl<N: Node> Worker<N> {
                 bytes_in += bytes.len() as u64;
                 let flow = Flow::udp(id, Flow::canonical(remote));
                 self.common.trace(Direction::Received, &flow, bytes);
-                self.nodes.on_message(&mut self.batch, self.now, Received { flow, bytes });
+                self.nodes.on_message(&mut self.batch, self.now, Received::new(flow, bytes));
             }
             self.counters.datagrams_in.add(count as u64);
             self.counters.datagram_bytes_in.add(bytes_in);
@@ -303,9 +303,9 @@ impl<N: Node> Worker<N> {
     fn take_frames(&mut self, id: ConnectionId) {
         let is_last = loop {
             let Self { streams, nodes, batch, now, common, .. } = self;
-            let frames = streams.frames(id, *now, |flow, bytes| {
-                common.trace(Direction::Received, &flow, bytes);
-                nodes.on_message(batch, *now, Received { flow, bytes });
+            let frames = streams.frames(id, *now, |received| {
+                common.trace(Direction::Received, &received.flow, received.bytes);
+                nodes.on_message(batch, *now, received);
             });
             match frames {
                 Frames::More => self.flush(),
@@ -341,6 +341,7 @@ impl<N: Node> Worker<N> {
                     }
                 }
                 Command::Keep(id, until) => self.streams.keep(id, until),
+                Command::Disconnect(flow) => self.streams.disconnect(&flow),
                 Command::Resume(id) => {
                     if self.streams.resume(id, self.now) {
                         self.take_frames(id);
@@ -456,8 +457,18 @@ impl<N: Node> Worker<N> {
         }
     }
 
-    /// Passes requests to keep connections open to their owners.
+    /// Passes requests to keep connections open, and to close them, to their owners.
     fn keep_connections(&mut self) {
+        for flow in self.batch.out.disconnected() {
+            match owner_of(&self.common, flow) {
+                owner if owner == self.index => self.streams.disconnect(flow),
+                owner => {
+                    if let Some(inbox) = self.common.inboxes.of(owner) {
+                        inbox.push_disconnect(*flow);
+                    }
+                }
+            }
+        }
         for &(id, until) in self.batch.out.kept() {
             match tcp::owner_of(id) {
                 owner if owner == self.index => self.streams.keep(id, until),
@@ -543,10 +554,7 @@ fn send_stream<F: ringway_sansio::Framer>(
     more: More,
     now: Instant,
 ) {
-    let owner = match flow.connection {
-        Some(id) => tcp::owner_of(id),
-        None => common.dialler_of(flow.remote),
-    };
+    let owner = owner_of(common, &flow);
     if owner == worker {
         return match flow.connection {
             Some(id) => streams.send(id, token, bytes, more, now),
@@ -556,6 +564,14 @@ fn send_stream<F: ringway_sansio::Framer>(
     let Some(inbox) = common.inboxes.of(owner) else { return streams.unreachable(token) };
     if !inbox.push_stream(flow, token, bytes) {
         streams.inbox_full(token);
+    }
+}
+
+/// Worker that has the connection of a flow, or dials it.
+fn owner_of(common: &Common, flow: &Flow) -> usize {
+    match flow.connection {
+        Some(id) => tcp::owner_of(id),
+        None => common.dialler_of(flow.remote),
     }
 }
 

@@ -367,6 +367,10 @@ impl Sim {
                 true => self.send_bytes(id, shard, packet, bytes),
             }
         }
+        for flow in effects.out.disconnected() {
+            let end = flow.connection.or_else(|| self.connections.dialled(id, flow.remote));
+            effects.closes.extend(end);
+        }
         for (after, event) in effects.events {
             self.schedule(self.now + after, SimEvent::Report { host: id, shard, event });
         }
@@ -383,7 +387,7 @@ impl Sim {
         let Some(node) = self.hosts.get(host.0).and_then(|host| host.node.as_ref()) else { return };
         let shard = node.shard_of(bytes);
         self.run(host, shard, |node, effects| {
-            node.on_message(shard, now, Received { flow, bytes }, effects);
+            node.on_message(shard, now, Received::new(flow, bytes), effects);
         });
     }
 

@@ -78,7 +78,7 @@ impl Play {
         let remote = SocketAddr::from(([127, 0, 0, 1], 5060));
         let flow =
             Flow { connection: Some(ConnectionId(request.0)), ..Flow::dial(Default::default(), remote) };
-        let received = Received { flow, bytes: response.as_bytes() };
+        let received = Received::new(flow, response.as_bytes());
         self.run(|generator, cx| generator.on_message(cx, received));
     }
 

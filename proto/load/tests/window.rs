@@ -91,7 +91,7 @@ impl Play {
                 self.run(|generator, cx| generator.on_timeout(cx));
             } else if let Some((_, response)) = self.responses.pop_front() {
                 let flow = Flow::udp(ListenerId(0), SocketAddr::from(([127, 0, 0, 1], 5060)));
-                let received = Received { flow, bytes: response.as_bytes() };
+                let received = Received::new(flow, response.as_bytes());
                 self.run(|generator, cx| generator.on_message(cx, received));
             }
         }

@@ -1,6 +1,6 @@
 //! Origin and destination of messages: listeners, connections, flows.
 
-use crate::Transport;
+use crate::{PeerNames, Transport};
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 /// Index of a listener in the configuration.
@@ -122,6 +122,15 @@ pub struct Received<'a> {
     pub flow: Flow,
     /// Bytes of the message, unchanged.
     pub bytes: &'a [u8],
+    /// Names in the verified certificate of the peer of the connection that the message came over, if it presented one.
+    pub peer: Option<&'a PeerNames>,
+}
+
+impl<'a> Received<'a> {
+    /// Message of a peer without a certificate.
+    pub const fn new(flow: Flow, bytes: &'a [u8]) -> Self {
+        Self { flow, bytes, peer: None }
+    }
 }
 
 /// ICMP error that a network reported for a datagram: nobody listens at its port, or no path leads there.

@@ -36,6 +36,7 @@ pub struct Outbox {
     bytes: Vec<u8>,
     packets: Vec<Packet>,
     kept: Vec<(ConnectionId, Instant)>,
+    disconnected: Vec<Flow>,
 }
 
 impl Outbox {
@@ -46,7 +47,7 @@ impl Outbox {
 
     /// An empty outbox with capacity for `packets` packets of `bytes` bytes in all.
     pub fn with_capacity(packets: usize, bytes: usize) -> Self {
-        Self { bytes: Vec::with_capacity(bytes), packets: Vec::with_capacity(packets), kept: Vec::new() }
+        Self { bytes: Vec::with_capacity(bytes), packets: Vec::with_capacity(packets), ..Self::default() }
     }
 
     /// Adds a packet to `flow`, written by `write` at the end of the arena. A `write` that writes nothing sends
@@ -96,6 +97,17 @@ impl Outbox {
         &self.kept
     }
 
+    /// Requests that the connection of `flow` be closed; of a flow without one, the connection that was dialled for it, if
+    /// there is one.
+    pub fn disconnect(&mut self, flow: Flow) {
+        self.disconnected.push(flow);
+    }
+
+    /// The flows whose connections must be closed.
+    pub fn disconnected(&self) -> &[Flow] {
+        &self.disconnected
+    }
+
     /// The packets in the order they were added, each with its bytes.
     pub fn packets(&self) -> impl ExactSizeIterator<Item = (&Packet, &[u8])> {
         self.packets.iter().map(|packet| (packet, self.bytes_of(packet)))
@@ -129,6 +141,7 @@ impl Outbox {
     /// Removes all packets and connections in use; keeps the capacity.
     pub fn clear(&mut self) {
         self.kept.clear();
+        self.disconnected.clear();
         self.bytes.clear();
         self.packets.clear();
     }

@@ -1,8 +1,8 @@
 //! Attributes of ICE (RFC 8839) as a lite agent has them (RFC 8445 §2.5): credentials and one candidate, and the bundle of
 //! one section that browsers make (RFC 9143).
 //!
-//! A lite agent only answers checks, so that the candidates of the peer are not read. Without the feature `ice` nothing is
-//! offered, and offers are answered without ICE.
+//! A lite agent only answers checks, so that the candidates of the peer are not read. Without the feature `ice`,
+//! `no_ice.rs` replaces this module: nothing is offered, and offers are answered without ICE.
 
 use crate::dtls::values_for;
 use crate::text::fields;
@@ -132,14 +132,14 @@ pub(crate) fn answer_attributes(
     session
 }
 
-/// Credentials of a peer that checks; `None` without the feature. A second lite agent does not (RFC 8445 §6.1.1), nor
+/// Credentials of a peer that checks. A second lite agent does not (RFC 8445 §6.1.1), nor
 /// does a peer after a mismatch (RFC 8839 §4.2.5).
 pub(crate) fn credentials(
     description: &SessionDescription,
     section: &MediaDescription,
 ) -> Option<IceCredentials> {
     let is_lite = description.attributes.iter().any(|attribute| attribute.name == b"ice-lite");
-    if !IS_BUILT || is_lite || section.has("ice-mismatch") {
+    if is_lite || section.has("ice-mismatch") {
         return None;
     }
     let value = |name| values_for(description, section, name).first().map(|value| value.trim_ascii());
@@ -156,9 +156,6 @@ fn attributes(local: &IceCredentials, rtp: SocketAddr) -> [Attribute; 4] {
         Attribute::with("candidate", format!("1 1 UDP {PRIORITY} {ip} {port} typ host")),
     ]
 }
-
-/// The feature is on; otherwise nothing of this module is in the program.
-pub(crate) const IS_BUILT: bool = cfg!(feature = "ice");
 
 /// Type preference 126, local preference 65,535, component 1.
 const PRIORITY: u32 = (126 << 24) + (65_535 << 8) + 255;

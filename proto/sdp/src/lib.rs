@@ -51,6 +51,7 @@ mod crypto_suite;
 mod description;
 mod dtls;
 mod formats;
+#[cfg_attr(not(feature = "ice"), path = "no_ice.rs")]
 mod ice;
 mod limits;
 mod malformed;

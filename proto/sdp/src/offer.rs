@@ -2,7 +2,6 @@
 
 use crate::dtls;
 use crate::formats::{Formats, taken_by, telephone_event_type};
-use crate::ice;
 use crate::offer_answer::PendingOffer;
 use crate::protect::{OfferedProtection, zrtp_attribute};
 use crate::sdes::CryptoLine;
@@ -31,8 +30,8 @@ impl OfferAnswer {
         section.attributes.extend(hello_hash.map(zrtp_attribute));
         section.attributes.push(Attribute::flag(direction.name()));
         let of_session = match fingerprint {
-            Some(_) if ice::IS_BUILT => self.ice.offer(&mut self.entropy, self.local.rtp, &mut section),
-            Some(_) | None => Vec::new(),
+            Some(_) => self.ice.offer(&mut self.entropy, self.local.rtp, &mut section),
+            None => Vec::new(),
         };
         let published = (self.version, self.sent.clone());
         self.pending = Some(PendingOffer { direction, formats, offered, published });

@@ -46,7 +46,8 @@ impl Aor {
     }
 }
 
-/// Proof that the sender of a request may act for `T`. Created only by the digest verifier, or if authentication is off. A
+/// Proof that the sender of a request may act for `T`. Created only by the digest verifier, from the certificate
+/// of the request's connection, or if authentication is off. A
 /// REGISTER changes bindings only with it.
 #[derive(Clone, Copy, Debug)]
 pub struct Authenticated<T>(T);
@@ -58,6 +59,10 @@ impl<T> Authenticated<T> {
     }
 
     pub(crate) const fn proven_by_digest(subject: T) -> Self {
+        Self(subject)
+    }
+
+    pub(crate) const fn proven_by_certificate(subject: T) -> Self {
         Self(subject)
     }
 

@@ -1,6 +1,6 @@
 //! Configuration of a server, set at the start and on a reload.
 
-use crate::auth::{Algorithm, Network, Strangers};
+use crate::auth::{Algorithm, CertificateRules, Network, Strangers};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
@@ -30,6 +30,9 @@ pub struct Config {
     pub auth: AuthConfig,
     /// The registrar.
     pub registrar: RegistrarConfig,
+    /// Servers whose connections are kept open; at most [`NEIGHBOURS_MAX`](crate::NEIGHBOURS_MAX). A reload does not change
+    /// them.
+    pub neighbours: Vec<Neighbour>,
     /// T1, T2, T4.
     pub timers: Timers,
     /// Maximum duration of ringing (timer C, RFC 3261 §16.6 step 11): over 3 minutes.
@@ -51,6 +54,17 @@ pub struct Listener {
     pub bound: SocketAddr,
     /// Address in Via and Record-Route.
     pub advertised: SocketAddr,
+}
+
+/// Server whose connection is kept open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Neighbour {
+    /// Name in the log.
+    pub name: String,
+    /// `sip:` or `sips:` URI without a user, for TCP or TLS.
+    pub uri: String,
+    /// Time from an answer to the next OPTIONS.
+    pub interval: Duration,
 }
 
 /// Handling of a request for a user.
@@ -79,6 +93,8 @@ pub struct AuthConfig {
     pub strangers: Strangers,
     /// Networks of trusted proxies: their contacts and identities are believed.
     pub trusted: Vec<Network>,
+    /// Client certificates that count.
+    pub certificates: CertificateRules,
 }
 
 /// `[registrar]`.

@@ -17,6 +17,8 @@ ringway_sansio::counters! {
         challenged,
         /// Passwords proven.
         authenticated,
+        /// Users proven by the certificates of their connections.
+        certified,
         /// Passwords that were wrong, or of users that do not exist.
         wrong_passwords,
         /// Passwords not checked because too many of this user or from this source were wrong (503).
@@ -33,6 +35,8 @@ ringway_sansio::counters! {
         unverified_limited,
         /// Requests forwarded, each branch counted.
         forwarded,
+        /// Requests not forwarded because their neighbour is down (480).
+        neighbour_down,
         /// Requests answered with the user's contacts (302).
         redirected,
         /// Requests for users that do not exist (404).

@@ -2,9 +2,9 @@
 
 use crate::refused::RefusedInDialog;
 use crate::request::Request;
-use crate::{Action, CallStep, Config, Counters, LogEvent, Services};
+use crate::{Action, CallStep, Config, Counters, LogEvent, NeighbourRoute, Services};
 use alloc::sync::Arc;
-use ringway_sansio::{Context, Instant};
+use ringway_sansio::{Context, Flow, Instant};
 
 /// Owner of everything that the components of one shard share.
 pub(crate) struct Environment<S> {
@@ -86,6 +86,21 @@ impl<S> Environment<S> {
 }
 
 impl<S: Services> Env<'_, S> {
+    /// Flow on which a request is sent: to a neighbour over its connection. `None`, and counted: the neighbour is down.
+    pub(crate) fn sending_flow(&mut self, flow: Flow) -> Option<Flow> {
+        if self.config.neighbours.is_empty() || flow.connection.is_some() || !flow.transport.is_stream() {
+            return Some(flow);
+        }
+        match self.services.neighbour_route(&flow) {
+            NeighbourRoute::Other => Some(flow),
+            NeighbourRoute::Over(connection) => Some(Flow { connection: Some(connection), ..flow }),
+            NeighbourRoute::Down => {
+                self.counters.neighbour_down += 1;
+                None
+            }
+        }
+    }
+
     /// Reports a step of a call to the log.
     pub(crate) fn observe_call(&self, request: &Request<'_, '_>, step: CallStep) {
         let (message, flow) = (request.message.as_bytes(), Some(request.flow));

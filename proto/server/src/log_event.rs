@@ -46,6 +46,51 @@ pub enum LogEvent<'a> {
         /// Flow of that message; for [`CallStep::Forwarded`] the flow to the next hop.
         flow: Option<Flow>,
     },
+    /// A neighbour answered for the first time since the start or since it was down.
+    NeighbourUp {
+        /// Its name.
+        name: &'a str,
+        /// Its address.
+        address: SocketAddr,
+    },
+    /// The connection to a neighbour failed; reported once until it is up again.
+    NeighbourDown {
+        /// Its name.
+        name: &'a str,
+        /// Reason.
+        reason: NeighbourDown,
+    },
+}
+
+/// Reason why a neighbour is down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NeighbourDown {
+    /// Its host name has no address.
+    NoAddress,
+    /// No listener has the transport and the address family of its URI.
+    NoListener,
+    /// No connection was established, or it ended before an answer.
+    NotConnected,
+    /// The connection ended.
+    Closed,
+    /// OPTIONS was not answered.
+    NoAnswer,
+    /// This server has no free transaction.
+    NoTransaction,
+}
+
+impl NeighbourDown {
+    /// Text for a log.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::NoAddress => "its host name has no address",
+            Self::NoListener => "no listener has its transport and address family",
+            Self::NotConnected => "it accepted no connection, or closed it before it answered OPTIONS",
+            Self::Closed => "the connection was closed",
+            Self::NoAnswer => "OPTIONS was not answered for 32 s",
+            Self::NoTransaction => "this server has no free transaction",
+        }
+    }
 }
 
 /// Change of a user's bindings.

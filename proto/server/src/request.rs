@@ -1,7 +1,7 @@
 //! Request in the pipeline.
 
 use crate::auth::Grant;
-use ringway_sansio::Flow;
+use ringway_sansio::{Flow, PeerNames};
 use ringway_sip::{Message, Method, Uri};
 use ringway_transaction::MatchKey;
 
@@ -13,6 +13,9 @@ pub(crate) struct Request<'m, 'a> {
     /// Request-URI as received.
     pub(crate) uri: Uri<'a>,
     pub(crate) flow: Flow,
+    /// Names in the certificate of the connection that the request came over. `None` also for a stored request, whose sender
+    /// is in `grant`.
+    pub(crate) peer: Option<&'m PeerNames>,
     /// Key of its transaction; `None` for a REGISTER that is not matched to transactions, and for a stored request.
     pub(crate) key: Option<MatchKey>,
     /// Permission of its sender: a stranger's until the access rules are applied.

@@ -2,11 +2,13 @@
 
 mod dispatch;
 
-use crate::auth::Authenticator;
+use crate::auth::{Authenticator, Grant};
 use crate::env::{Env, Environment, derive};
 use crate::location::{BadRecord, LocationTable};
 use crate::method::Registrar;
-use crate::proxy::{BranchId, Proxy, RingingCall, Transactions};
+use crate::neighbour::Neighbours;
+use crate::proxy::{Owner, Proxy, RingingCall, Transactions};
+use crate::request::Request;
 use crate::{Action, Config, Counters, Services};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -23,8 +25,9 @@ pub struct Server<S> {
     authenticator: Authenticator,
     registrar: Registrar,
     proxy: Proxy,
+    neighbours: Neighbours,
     /// Buffer for the effects of the transactions.
-    notices: Vec<Notice<BranchId>>,
+    notices: Vec<Notice<Owner>>,
     /// Reason to refuse new requests, as the phrase of a 503.
     refuses: Option<&'static str>,
     /// Time at which pending requests are given up.
@@ -43,12 +46,14 @@ impl<S: Services> Server<S> {
         let branch_key = BranchKey::new(derive(&config.secret, b"branch"));
         let transactions =
             Transactions::new(shard, config.timers, config.transaction_limits, match_key, branch_key, now);
+        let neighbours = Neighbours::new(&config, &seed, shard, now);
         Self {
             environment: Environment::new(config, services, now),
             transactions,
             authenticator,
             registrar: Registrar::new(&seed, now),
             proxy: Proxy::new(&seed, now),
+            neighbours,
             notices: Vec::new(),
             refuses: None,
             gives_up_at: None,
@@ -65,6 +70,7 @@ impl<S: Services> Server<S> {
     /// Refuses new requests with 503 from now on. At `until` pending INVITEs are cancelled and their callers get 503.
     pub fn stop_new_work(&mut self, until: Instant) {
         self.gives_up_at = Some(until);
+        self.neighbours.stop();
         self.refuse_new_work(Some("Stopping"));
     }
 
@@ -133,6 +139,7 @@ impl<S: Services> Server<S> {
     /// Applies the effects of the transactions.
     fn apply_notices(&mut self, cx: &mut Context<'_, Action>) {
         let env = &mut self.environment.env(cx);
+        self.neighbours.take_notices(env, &mut self.notices);
         self.proxy.apply(env, &mut self.transactions, &mut self.notices);
     }
 }
@@ -146,7 +153,7 @@ impl<S: Services> Node for Server<S> {
     }
 
     fn on_message(&mut self, cx: &mut Context<'_, Action>, received: Received<'_>) {
-        let Received { flow, bytes } = received;
+        let Received { flow, bytes, peer } = received;
         if !bytes.starts_with(b"SIP/") && !is_admitted(&mut self.environment.env(cx), flow, bytes) {
             return;
         }
@@ -154,7 +161,9 @@ impl<S: Services> Node for Server<S> {
         match &Message::parse(bytes, &self.environment.config().message_limits) {
             Ok(message) => match *message.start() {
                 Start::Request { method, uri } => {
-                    self.on_request(cx, message, method, uri, flow);
+                    let request =
+                        Request { message, method, uri, flow, peer, key: None, grant: Grant::UNKNOWN };
+                    self.on_request(cx, request);
                 }
                 Start::Response { status, .. } => self.on_response(cx, message, status, flow),
             },
@@ -167,11 +176,14 @@ impl<S: Services> Node for Server<S> {
         match event {
             Event::Closed(connection) => {
                 self.registrar.on_closed(cx.now, self.environment.services(), connection);
+                self.neighbours.on_closed(&mut self.environment.env(cx), connection);
             }
             Event::Unreachable(token) => self.transactions.unreachable(cx, token, &mut self.notices),
             Event::Resolved { query, address } => {
                 let env = &mut self.environment.env(cx);
-                self.proxy.on_resolved(env, &mut self.transactions, query, address);
+                if !self.neighbours.on_resolved(env, &mut self.transactions, query, address) {
+                    self.proxy.on_resolved(env, &mut self.transactions, query, address);
+                }
             }
         }
         self.apply_notices(cx);
@@ -191,6 +203,7 @@ impl<S: Services> Node for Server<S> {
         let env = &mut self.environment.env(cx);
         self.registrar.on_timeout(env.cx.now, env.services);
         self.proxy.expire_timer_c(env, &mut self.transactions);
+        self.neighbours.on_timeout(env, &mut self.transactions);
         if self.gives_up_at.is_some_and(|at| at <= env.cx.now) {
             self.gives_up_at = None;
             self.proxy.give_up(env, &mut self.transactions);
@@ -207,6 +220,7 @@ impl<S: Services> Node for Server<S> {
             timer_c,
             lookups,
             (self.gives_up_at, "pending requests are given up"),
+            (self.neighbours.next_due(), "a neighbour is probed or dialled"),
         ] {
             if let Some(at) = at
                 && next.is_none_or(|next| at < next.at)

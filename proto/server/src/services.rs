@@ -1,7 +1,7 @@
 //! Data of all shards that a server reads and writes at once, in memory.
 
 use crate::auth::{Login, LoginResult, NonceId, NonceUse};
-use crate::{BindingChange, LogEvent};
+use crate::{BindingChange, LogEvent, NeighbourRoute, NeighbourTable};
 use alloc::sync::Arc;
 use core::net::IpAddr;
 use ringway_sansio::{Flow, Instant};
@@ -76,6 +76,14 @@ pub trait Services {
 
     /// Notes an event for the log.
     fn observe(&self, _now: Instant, _event: &LogEvent<'_>) {}
+
+    /// Way of a message for a stream flow without a connection (see [`NeighbourTable`]).
+    fn neighbour_route(&self, _flow: &Flow) -> NeighbourRoute {
+        NeighbourRoute::Other
+    }
+
+    /// Changes the table of neighbours.
+    fn change_neighbours(&self, _change: &mut dyn FnMut(&mut NeighbourTable)) {}
 }
 
 impl<S: Services> Services for Arc<S> {
@@ -141,5 +149,13 @@ impl<S: Services> Services for Arc<S> {
 
     fn observe(&self, now: Instant, event: &LogEvent<'_>) {
         (**self).observe(now, event);
+    }
+
+    fn neighbour_route(&self, flow: &Flow) -> NeighbourRoute {
+        (**self).neighbour_route(flow)
+    }
+
+    fn change_neighbours(&self, change: &mut dyn FnMut(&mut NeighbourTable)) {
+        (**self).change_neighbours(change);
     }
 }

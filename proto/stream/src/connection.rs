@@ -11,8 +11,9 @@ use crate::keep_alives::KeepAlives;
 use crate::times::Times;
 use crate::write_queue::WriteQueue;
 use crate::{CloseReason, Decoded, Encoded, Layer, LayerError, Origin, PassThrough, StreamLimits};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
-use ringway_sansio::{Framer, Instant, Token};
+use ringway_sansio::{Framer, Instant, PeerNames, Token};
 
 /// Stream connection: converts received bytes to messages, and messages to bytes for the socket.
 ///
@@ -356,6 +357,11 @@ impl<F: Framer, L: Layer> Connection<F, L> {
     /// Time at which it must be closed if nothing happens, and the reason.
     pub fn deadline(&self, limits: &StreamLimits) -> (Instant, CloseReason) {
         self.times.deadline(limits, self.layer.is_handshaking())
+    }
+
+    /// Names in the verified certificate of the peer ([`Layer::peer_names`]).
+    pub fn peer_names(&self) -> Option<Arc<PeerNames>> {
+        self.layer.peer_names()
     }
 
     /// Side that opened it.

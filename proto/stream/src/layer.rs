@@ -1,7 +1,9 @@
 //! Interface of protocols between the socket and the framer: TLS, WebSocket.
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
+use ringway_sansio::PeerNames;
 
 /// Protocol between the socket's bytes and the messages' bytes.
 ///
@@ -50,6 +52,11 @@ pub trait Layer {
     /// Appends the end of the layer's protocol: TLS close_notify, WebSocket Close.
     fn finish(&mut self, _wire: &mut Vec<u8>) {}
 
+    /// Names in the verified certificate of the peer: none before the end of the handshake, none without a certificate.
+    fn peer_names(&self) -> Option<Arc<PeerNames>> {
+        None
+    }
+
     /// True until messages can be exchanged. The limit of this state is
     /// [`StreamLimits::connect`](crate::StreamLimits::connect) for a dialled connection and
     /// [`StreamLimits::handshake`](crate::StreamLimits::handshake) for an accepted one.
@@ -83,6 +90,10 @@ impl<L: Layer + ?Sized> Layer for Box<L> {
 
     fn finish(&mut self, wire: &mut Vec<u8>) {
         (**self).finish(wire);
+    }
+
+    fn peer_names(&self) -> Option<Arc<PeerNames>> {
+        (**self).peer_names()
     }
 
     fn is_handshaking(&self) -> bool {

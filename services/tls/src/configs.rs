@@ -6,6 +6,7 @@ use crate::identity::ServerVerifier;
 use crate::pem::{TlsError, expiry, load_certificates, load_crls, load_key, load_roots, system_roots};
 use crate::sessions::TicketKeys;
 use crate::suites::TlsVersion;
+use crate::verified::Verifiers;
 use rustls::client::Resumption;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::{CertificateRevocationListDer, ServerName};
@@ -26,6 +27,7 @@ pub(crate) struct Configs {
     server: Option<Arc<ServerConfig>>,
     client: Arc<ClientConfig>,
     pub(crate) https: Option<Arc<ServerConfig>>,
+    pub(crate) verifiers: Arc<Verifiers>,
     /// Time at which the first of the own certificates expires.
     pub(crate) expires: Option<SystemTime>,
 }
@@ -36,16 +38,19 @@ impl Configs {
         let crypto = Arc::new(files.provider());
         let crls = files.crl.as_deref().map(load_crls).transpose()?.unwrap_or_default();
         let certificates = Certificates::load(files, &crypto)?.map(Arc::new);
+        let clients = files.client_verifier(&crypto, &crls)?;
         let (server, https) = match &certificates {
             None => (None, None),
             Some(own) => {
-                let server = files.server_config(&crypto, Arc::clone(own), &crls)?;
+                let server = files.server_config(&crypto, Arc::clone(own), clients.clone())?;
                 (Some(Arc::new(server)), Some(https(Arc::clone(own))?))
             }
         };
         let own = certificates.as_ref().map(|own| Arc::clone(&own.first));
-        let client = Arc::new(files.client_config(&crypto, own, crls)?);
-        Ok(Self { server, client, https, expires: certificates.and_then(|own| own.expires()) })
+        let servers = files.server_verifier(&crypto, crls)?;
+        let client = Arc::new(files.client_config(&crypto, own, servers.clone())?);
+        let verifiers = Arc::new(Verifiers { clients, servers });
+        Ok(Self { server, client, https, verifiers, expires: certificates.and_then(|own| own.expires()) })
     }
 
     /// Connection of a peer that was accepted. `None`: there is no certificate.
@@ -103,11 +108,11 @@ impl TlsFiles {
         &self,
         crypto: &Arc<CryptoProvider>,
         certificates: Arc<Certificates>,
-        crls: &[CertificateRevocationListDer<'static>],
+        clients: Option<Arc<dyn ClientCertVerifier>>,
     ) -> Result<ServerConfig, TlsError> {
         let builder = ServerConfig::builder_with_provider(Arc::clone(crypto))
             .with_protocol_versions(&self.versions())?;
-        let mut config = match self.client_verifier(crypto, crls)? {
+        let mut config = match clients {
             Some(verifier) => builder.with_client_cert_verifier(verifier),
             None => builder.with_no_client_auth(),
         }
@@ -149,25 +154,32 @@ impl TlsFiles {
         Ok(Some(builder.build().map_err(failed)?))
     }
 
+    /// `None` with `verify_peer = false`.
+    fn server_verifier(
+        &self,
+        crypto: &Arc<CryptoProvider>,
+        crls: Vec<CertificateRevocationListDer<'static>>,
+    ) -> Result<Option<Arc<ServerVerifier>>, TlsError> {
+        if !self.verify_peer {
+            return Ok(None);
+        }
+        let roots = match &self.peer_ca {
+            PeerCa::System => system_roots()?,
+            PeerCa::File(path) => load_roots("peer_ca", path)?,
+        };
+        Ok(Some(Arc::new(ServerVerifier::new(roots, crls, crypto)?)))
+    }
+
     fn client_config(
         &self,
         crypto: &Arc<CryptoProvider>,
         own: Option<Arc<CertifiedKey>>,
-        crls: Vec<CertificateRevocationListDer<'static>>,
+        servers: Option<Arc<ServerVerifier>>,
     ) -> Result<ClientConfig, TlsError> {
         let builder = ClientConfig::builder_with_provider(Arc::clone(crypto))
             .with_protocol_versions(&self.versions())?;
-        let verifier = match self.verify_peer {
-            true => {
-                let roots = match &self.peer_ca {
-                    PeerCa::System => system_roots()?,
-                    PeerCa::File(path) => load_roots("peer_ca", path)?,
-                };
-                ServerVerifier::new(roots, crls, crypto)?
-            }
-            false => ServerVerifier::accepting_all(crypto),
-        };
-        let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier));
+        let verifier = servers.unwrap_or_else(|| Arc::new(ServerVerifier::accepting_all(crypto)));
+        let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
         let mut config = match own {
             Some(own) => builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(own))),
             None => builder.with_no_client_auth(),

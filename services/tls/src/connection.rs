@@ -5,6 +5,7 @@
 #[cfg(feature = "legacy-tls")]
 use crate::legacy::OpenSsl;
 use ringway_stream::{Decoded, LayerError};
+use rustls::pki_types::CertificateDer;
 use rustls::{Error, HandshakeKind};
 use std::io::{Read, Write};
 
@@ -75,6 +76,15 @@ impl Connection {
             Self::Rustls(connection) => connection.handshake_kind(),
             #[cfg(feature = "legacy-tls")]
             Self::OpenSsl(connection) => connection.handshake_kind(),
+        }
+    }
+
+    /// Certificates of the peer, after the handshake. None by OpenSSL.
+    pub(crate) fn peer_certificates(&self) -> Option<&[CertificateDer<'static>]> {
+        match self {
+            Self::Rustls(connection) => connection.peer_certificates(),
+            #[cfg(feature = "legacy-tls")]
+            Self::OpenSsl(_) => None,
         }
     }
 

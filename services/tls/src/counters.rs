@@ -53,6 +53,10 @@ counters! {
     tls_failed_parameters,
     /// Handshakes that failed because the bytes were not valid TLS.
     tls_failed_protocol,
+    /// Certificates whose names do not count because there are too many, too long or unreadable ones.
+    tls_names_refused,
+    /// Certificates of open connections that a reload does not accept any more.
+    tls_names_withdrawn,
     /// Connections to a TLS listener that began with something else than TLS.
     tls_not_tls,
     /// Connections to a listener without TLS that began with TLS.

@@ -1,5 +1,6 @@
-//! Identity of a server (RFC 5922).
+//! Identities in certificates (RFC 5922).
 
+use ringway_sansio::{Instant, PeerNames};
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{
@@ -9,6 +10,7 @@ use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, ServerName
 use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 use std::sync::Arc;
 use webpki::EndEntityCert;
+use x509_parser::prelude::{FromDer, X509Certificate};
 
 /// Verifies the chain of a server's certificate, and that it is one of the SIP domain that was asked for.
 ///
@@ -101,6 +103,44 @@ pub(crate) fn is_server(certificate: &CertificateDer<'_>, name: &ServerName<'_>)
         address => EndEntityCert::try_from(certificate)
             .is_ok_and(|certificate| certificate.verify_is_valid_for_subject_name(address).is_ok()),
     }
+}
+
+/// Names of a verified certificate: its domains (RFC 5922 §7.1) and, of a client, its `sip:` URIs with a user. `None`: it
+/// has no names. The error is the reason why names do not count.
+pub(crate) fn names_of(
+    certificate: &CertificateDer<'_>,
+    is_server: bool,
+) -> Option<Result<PeerNames, &'static str>> {
+    const UNREADABLE: &str = "the names in the certificate cannot be read, and do not count";
+    let (Ok(parsed), Ok((_, x509))) =
+        (EndEntityCert::try_from(certificate), X509Certificate::from_der(certificate))
+    else {
+        return Some(Err(UNREADABLE));
+    };
+    let Ok(expires_s) = u64::try_from(x509.validity().not_after.timestamp()) else {
+        return Some(Err(UNREADABLE));
+    };
+    let taken = || parsed.valid_uri_names().take(PeerNames::NAMES_MAX + 1);
+    let mut domains: Vec<Box<str>> = taken().filter_map(sip_domain).map(Box::from).collect();
+    if domains.is_empty() && taken().count() <= PeerNames::NAMES_MAX {
+        let names = parsed.valid_dns_names().take(PeerNames::NAMES_MAX + 1);
+        domains = names.map(Box::from).collect();
+    }
+    let users: Vec<Box<str>> = match is_server {
+        true => Vec::new(),
+        false => taken().filter(|uri| is_sip_user(uri)).map(Box::from).collect(),
+    };
+    if domains.is_empty() && users.is_empty() {
+        return None;
+    }
+    let names = PeerNames::new(domains, users, Instant::from_secs(expires_s));
+    Some(names.ok_or("the certificate has more than 16 names, or one that is longer than 255 bytes: its names do not count"))
+}
+
+/// True for a `sip:` URI with a user.
+fn is_sip_user(uri: &str) -> bool {
+    let scheme = uri.get(..4);
+    scheme.is_some_and(|scheme| scheme.eq_ignore_ascii_case("sip:")) && uri.contains('@')
 }
 
 /// True if `domain` is an identity of the certificate.

@@ -11,6 +11,8 @@ use crate::counters::add;
 use crate::handshake::{Handshake, is_tls};
 use crate::report::{FAILED, Peer};
 use crate::threads::{Job, Outcome};
+use crate::verified::{Verification, VerifiedPeer};
+use ringway_sansio::PeerNames;
 use ringway_stream::{Decoded, Encoded, Layer, LayerError};
 use std::sync::Arc;
 
@@ -19,6 +21,10 @@ pub struct TlsLayer {
     state: State,
     /// Messages to send after the handshake.
     kept: Vec<u8>,
+    /// Rules by which the names of the peer's certificate count; `None`: they do not.
+    verification: Option<Verification>,
+    /// Peer with a certificate, after the handshake.
+    verified: Option<Arc<VerifiedPeer>>,
 }
 
 enum State {
@@ -36,7 +42,13 @@ enum State {
 
 impl TlsLayer {
     pub(crate) fn new(handshake: Handshake) -> Self {
-        Self { state: State::Handshake(Box::new(handshake)), kept: Vec::new() }
+        let state = State::Handshake(Box::new(handshake));
+        Self { state, kept: Vec::new(), verification: None, verified: None }
+    }
+
+    /// Lets the names of the peer's certificate count.
+    pub(crate) fn verified_by(self, verification: Verification) -> Self {
+        Self { verification: Some(verification), ..self }
     }
 
     /// Runs the next step of the handshake, or passes it to a thread.
@@ -92,6 +104,9 @@ impl TlsLayer {
             return;
         }
         let mut connection = handshake.finish();
+        if let Some((rules, chain)) = self.verification.take().zip(connection.peer_certificates()) {
+            self.verified = rules.accept(chain);
+        }
         if !self.kept.is_empty() {
             // Writing into a connection's memory does not fail.
             let _ = connection.send(&std::mem::take(&mut self.kept));
@@ -157,6 +172,10 @@ impl Layer for TlsLayer {
         }
     }
 
+    fn peer_names(&self) -> Option<Arc<PeerNames>> {
+        self.verified.as_ref()?.names()
+    }
+
     fn is_handshaking(&self) -> bool {
         matches!(self.state, State::Handshake(_) | State::Elsewhere { .. })
     }
@@ -168,7 +187,7 @@ impl Layer for TlsLayer {
             State::Open(_) => OPEN_BYTES,
             State::Closed => 0,
         };
-        state + self.kept.capacity()
+        state + self.kept.capacity() + self.verified.as_ref().map_or(0, |peer| peer.held_bytes())
     }
 }
 

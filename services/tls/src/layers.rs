@@ -8,6 +8,7 @@ use crate::layer::{PlainLayer, TlsLayer};
 use crate::material::TlsMaterial;
 use crate::report::{Observer, Peer, Role};
 use crate::threads::HandshakeThreads;
+use crate::verified::{Verification, VerifiedPeers};
 use ringway_linux::{BoxedLayer, Hosts, Layers, Resume};
 use ringway_sansio::{Flow, HostNameId, Transport};
 use ringway_stream::{Layer, Origin, WebSocket, WebSocketServer};
@@ -30,6 +31,7 @@ pub struct TlsLayers {
     budgets: Vec<Arc<Budget>>,
     counters: Arc<TlsCounters>,
     observer: Arc<dyn Observer>,
+    verified: Arc<VerifiedPeers>,
 }
 
 impl TlsLayers {
@@ -43,7 +45,11 @@ impl TlsLayers {
         limits: HandshakeLimits,
         observer: Arc<dyn Observer>,
     ) -> io::Result<Self> {
+        let counters = Arc::<TlsCounters>::default();
+        let verifiers = Arc::clone(material.verifiers());
+        let verified = VerifiedPeers::new(verifiers, Arc::clone(&counters), Arc::clone(&observer));
         Ok(Self {
+            verified,
             material: RwLock::new(material),
             websocket: RwLock::default(),
             hosts,
@@ -51,15 +57,18 @@ impl TlsLayers {
             permits: Arc::default(),
             threads: Arc::new(HandshakeThreads::start()?),
             budgets: (0..Resume::WORKERS_MAX).map(|_| Arc::new(Budget::new(limits.inline_burst))).collect(),
-            counters: Arc::default(),
+            counters,
             observer,
         })
     }
 
     /// Uses other certificates for connections from now on; open connections remain. Sessions of the earlier configuration
-    /// are not resumed, since its rules for clients may have been others.
+    /// are not resumed, since its rules for clients may have been others. Names of peers whose certificates the new authorities
+    /// and revocation lists do not accept count for nothing.
     pub fn reload(&self, material: TlsMaterial) {
+        let verifiers = Arc::clone(material.verifiers());
         *self.material.write().unwrap_or_else(PoisonError::into_inner) = material;
+        self.verified.reload(&verifiers);
     }
 
     /// Sets the rules of WebSocket connections that are accepted from now on.
@@ -111,11 +120,14 @@ impl TlsLayers {
                 return None;
             }
         };
-        let (connection, has_client_auth) =
-            self.read(|material| Some((material.accept()?, material.has_client_auth())))?;
+        let (connection, has_client_auth, verifiers) = self.read(|material| {
+            Some((material.accept()?, material.has_client_auth(), Arc::clone(material.verifiers())))
+        })?;
         let handshake = Handshake::new(connection, self.peer(Role::Server, flow));
         let handshake = handshake.accepted(permit, has_client_auth);
-        Some(TlsLayer::new(handshake.with_threads(self.hand_over(resume)?)))
+        let layer = TlsLayer::new(handshake.with_threads(self.hand_over(resume)?));
+        let (peers, remote) = (Arc::clone(&self.verified), flow.remote);
+        Some(layer.verified_by(Verification { peers, verifiers, server: None, remote }))
     }
 
     fn dial_tls(&self, flow: &Flow, resume: Resume) -> Option<TlsLayer> {
@@ -123,9 +135,16 @@ impl TlsLayers {
             HostNameId::NONE => ServerName::from(flow.remote.ip()),
             host => ServerName::try_from(self.hosts.name_of(host)?.to_string()).ok()?,
         };
-        let connection = self.read(|material| material.dial(name))?;
+        let (connection, verifiers) = self.read(|material| {
+            material.dial(name.clone()).map(|connection| (connection, Arc::clone(material.verifiers())))
+        })?;
         let handshake = Handshake::new(connection, self.peer(Role::Client, flow));
-        Some(TlsLayer::new(handshake.with_threads(self.hand_over(resume)?)))
+        let layer = TlsLayer::new(handshake.with_threads(self.hand_over(resume)?));
+        let (peers, remote) = (Arc::clone(&self.verified), flow.remote);
+        match verifiers.servers {
+            Some(_) => Some(layer.verified_by(Verification { peers, verifiers, server: Some(name), remote })),
+            None => Some(layer),
+        }
     }
 
     fn hand_over(&self, resume: Resume) -> Option<HandOver> {
@@ -137,6 +156,7 @@ impl TlsLayers {
 /// Layers whose handshakes run on the caller's thread: for clients such as a load generator, which measure them.
 #[derive(Clone)]
 pub struct InlineTls {
+    pub(crate) verified: Arc<VerifiedPeers>,
     material: TlsMaterial,
     counters: Arc<TlsCounters>,
     observer: Arc<dyn Observer>,
@@ -145,7 +165,10 @@ pub struct InlineTls {
 impl InlineTls {
     /// Layers with these files.
     pub fn new(material: TlsMaterial, observer: Arc<dyn Observer>) -> Self {
-        Self { material, counters: Arc::default(), observer }
+        let counters = Arc::<TlsCounters>::default();
+        let verifiers = Arc::clone(material.verifiers());
+        let verified = VerifiedPeers::new(verifiers, Arc::clone(&counters), Arc::clone(&observer));
+        Self { verified, material, counters, observer }
     }
 
     /// Layer of a connection to the host `name`; without a name, to the host with the address. `None`: it is not a name.
@@ -161,7 +184,9 @@ impl InlineTls {
     /// Layer of an accepted connection. `None`: there is no certificate.
     pub fn server(&self, remote: SocketAddr) -> Option<TlsLayer> {
         let connection = self.material.accept()?;
-        Some(TlsLayer::new(Handshake::new(connection, self.peer(Role::Server, remote))))
+        let layer = TlsLayer::new(Handshake::new(connection, self.peer(Role::Server, remote)));
+        let (peers, verifiers) = (Arc::clone(&self.verified), Arc::clone(self.material.verifiers()));
+        Some(layer.verified_by(Verification { peers, verifiers, server: None, remote }))
     }
 
     /// Counters of handshakes.

@@ -2,7 +2,8 @@
 //!
 //! Does: implement [`ringway_stream::Layer`] by a connection of either library ([`TlsLayer`]); provide the layers of a
 //! [`ringway_linux::Runtime`] ([`TlsLayers`]), whose handshakes run on threads of their own when they are many; load certificates, keys and
-//! revocation lists ([`TlsFiles`]); verify a server's identity as RFC 5922 requires; resume sessions on both sides.
+//! revocation lists ([`TlsFiles`]); verify a server's identity as RFC 5922 requires; provide
+//! the names of clients with certificates; resume sessions on both sides.
 //!
 //! Does not: open sockets; interpret SIP; offer 0-RTT data; offer versions before TLS 1.2, or suites without forward secrecy,
 //! except by OpenSSL in a build with the feature `legacy-tls` ([`Backend::OpenSsl`]).
@@ -30,6 +31,7 @@ mod suites;
 #[cfg(test)]
 mod tests;
 mod threads;
+mod verified;
 
 pub use counters::{TlsCounters, TlsCounts};
 pub use files::{ClientAuth, DomainFiles, PeerCa, TlsFiles};

@@ -9,6 +9,7 @@ use crate::files::{ClientAuth, TlsFiles};
 use crate::legacy::Contexts;
 use crate::offer::Backend;
 use crate::pem::TlsError;
+use crate::verified::Verifiers;
 use rustls::ServerConfig;
 use rustls::pki_types::ServerName;
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use std::time::SystemTime;
 pub struct TlsMaterial {
     sides: Sides,
     has_client_auth: bool,
+    verifiers: Arc<Verifiers>,
     /// The same certificates for HTTPS, by rustls.
     https: Option<Arc<ServerConfig>>,
     expires: Option<SystemTime>,
@@ -37,12 +39,14 @@ impl TlsFiles {
     /// # Errors
     /// A file is missing or not valid; the error names the key and the file.
     pub fn load(&self) -> Result<TlsMaterial, TlsError> {
-        let (sides, https, expires) = match self.offer.backend() {
+        let (sides, verifiers, https, expires) = match self.offer.backend() {
             #[cfg(feature = "legacy-tls")]
             Backend::OpenSsl => {
                 let (contexts, expires) = Contexts::load(self)?;
                 // rustls has no short keys: then there is no HTTPS.
-                (Sides::OpenSsl(Arc::new(contexts)), https_of(self).ok().flatten(), expires)
+                let https = https_of(self).ok().flatten();
+                // No names of peers: this library is for experiments.
+                (Sides::OpenSsl(Arc::new(contexts)), Arc::default(), https, expires)
             }
             // An offer has no library that is not in the build.
             #[cfg(not(feature = "legacy-tls"))]
@@ -50,10 +54,12 @@ impl TlsFiles {
             Backend::Rustls => {
                 let configs = Configs::load(self)?;
                 let (https, expires) = (configs.https.clone(), configs.expires);
-                (Sides::Rustls(configs), https, expires)
+                let verifiers = Arc::clone(&configs.verifiers);
+                (Sides::Rustls(configs), verifiers, https, expires)
             }
         };
-        Ok(TlsMaterial { sides, has_client_auth: self.client_auth != ClientAuth::None, https, expires })
+        let has_client_auth = self.client_auth != ClientAuth::None;
+        Ok(TlsMaterial { sides, has_client_auth, verifiers, https, expires })
     }
 }
 
@@ -66,6 +72,11 @@ impl TlsMaterial {
     /// True if a certificate is requested of clients.
     pub(crate) const fn has_client_auth(&self) -> bool {
         self.has_client_auth
+    }
+
+    /// Verifiers of the peers whose names count.
+    pub(crate) const fn verifiers(&self) -> &Arc<Verifiers> {
+        &self.verifiers
     }
 
     /// Configuration for HTTPS with the server's certificates, which asks for no client certificate. `None`: there are none.

@@ -1,5 +1,7 @@
 //! Both sides in memory, with certificates made for each test; with the feature `legacy-tls` by each pair of libraries.
 
+mod names;
+
 use crate::{
     Backend, ClientAuth, InlineTls, Observer, Offer, PeerCa, Role, Suite, TlsError, TlsFiles, TlsVersion,
 };

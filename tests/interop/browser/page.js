@@ -47,6 +47,13 @@ function follow(started, originator) {
 /// No STUN server, so that all candidates are those of this machine.
 const OPTIONS = { mediaConstraints: { audio: true, video: false }, pcConfig: { iceServers: [] } };
 
+/// Tries every 100 ms, for ten seconds: JsSIP refuses a change while the one before is not complete.
+function change(begins, attempts = 100) {
+  if (begins()) return;
+  if (attempts === 0) report('fault', 'change', 'the call does not permit it');
+  else setTimeout(change, 100, begins, attempts - 1);
+}
+
 async function figures() {
   const found = { connection: session.connection.connectionState };
   const kinds = {};
@@ -88,10 +95,10 @@ window.phone = {
     session.answer(OPTIONS);
   },
   hold() {
-    session.hold();
+    change(() => session.hold());
   },
   resume() {
-    session.unhold();
+    change(() => session.unhold());
   },
   hangup() {
     session.terminate();

@@ -1,11 +1,13 @@
 //! Services of a server in memory, for tests.
 
 use md5::Md5;
-use ringway_sansio::{Instant, Seed};
+use ringway_sansio::{Flow, Instant, Seed};
 use ringway_server::auth::{
     DialogExtensions, GuessLimits, Login, LoginResult, NonceId, NonceUse, ReplayWindows,
 };
-use ringway_server::{Ha1, LogEvent, MemoryBudget, Services, SourceRates, StoreFailed};
+use ringway_server::{
+    Ha1, LogEvent, MemoryBudget, NeighbourRoute, NeighbourTable, Services, SourceRates, StoreFailed,
+};
 use ringway_sip::{Limits, Message};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -48,6 +50,7 @@ pub struct TestServices {
     pub record_bytes_max: AtomicUsize,
     /// Log events.
     pub events: Mutex<Vec<String>>,
+    neighbours: Mutex<NeighbourTable>,
 }
 
 /// H(A1) by user and domain.
@@ -68,6 +71,7 @@ impl TestServices {
             store_fails: AtomicBool::new(false),
             record_bytes_max: AtomicUsize::new(limits.record_bytes_max),
             events: Mutex::default(),
+            neighbours: Mutex::default(),
         }
     }
 
@@ -157,12 +161,22 @@ impl Services for TestServices {
             LogEvent::BindingEnded { aor, contact, reason, .. } => {
                 format!("{} {} {reason:?}", text(aor), text(contact))
             }
+            LogEvent::NeighbourUp { name, .. } => format!("{name} up"),
+            LogEvent::NeighbourDown { name, reason } => format!("{name} {reason:?}"),
             LogEvent::Call { step, message, .. } => {
                 let message = Message::parse(message, &Limits::default()).unwrap();
                 format!("{} {step:?}", text(message.call_id()))
             }
         };
         lock(&self.events).push(event);
+    }
+
+    fn neighbour_route(&self, flow: &Flow) -> NeighbourRoute {
+        lock(&self.neighbours).route(flow)
+    }
+
+    fn change_neighbours(&self, change: &mut dyn FnMut(&mut NeighbourTable)) {
+        change(&mut lock(&self.neighbours));
     }
 
     fn store(&self, aor: &[u8], record: &[u8]) {

@@ -84,7 +84,7 @@ impl Datagrams {
         for number in 0..count {
             let Some((remote, bytes)) = batches.receive.datagram(number) else { continue };
             let flow = Flow::udp(listener(index), Flow::canonical(remote));
-            each(Input::Message(Received { flow, bytes }));
+            each(Input::Message(Received::new(flow, bytes)));
         }
         Ok(())
     }

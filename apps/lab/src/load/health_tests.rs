@@ -40,7 +40,7 @@ fn run(classic: Classic, tick: Duration, delay: Duration) -> Statistics {
     while !generator.is_done() {
         let mut cx = Context::new(now, &mut out, &mut actions);
         while let Some((_, bytes)) = responses.pop_front_if(|(at, _)| *at <= now) {
-            generator.on_message(&mut cx, Received { flow: Flow::udp(ListenerId(0), SERVER), bytes: &bytes });
+            generator.on_message(&mut cx, Received::new(Flow::udp(ListenerId(0), SERVER), &bytes));
         }
         generator.on_timeout(&mut cx);
         responses.extend(out.packets().map(|(_, request)| (now + delay, ok(request))));

@@ -136,7 +136,7 @@ impl Stage {
                 }
             });
         }
-        let received = Received { flow: Flow::udp(ListenerId(0), SocketAddr::V4(from)), bytes };
+        let received = Received::new(Flow::udp(ListenerId(0), SocketAddr::V4(from)), bytes);
         self.run(to == CALLER, |generator, cx| generator.on_message(cx, received));
     }
 

@@ -150,7 +150,7 @@ impl<L: Layer> Streams<L> {
         let flow = stream.flow;
         while stream
             .connection
-            .messages(FRAMES_PER_BATCH, now, |bytes| each(Input::Message(Received { flow, bytes })))
+            .messages(FRAMES_PER_BATCH, now, |bytes| each(Input::Message(Received::new(flow, bytes))))
             .has_more
         {}
         let is_last = !stream.connection.is_receiving();

@@ -94,7 +94,7 @@ impl<L: Layer> Side<L> {
                     }
                     if ready.read
                         && streams.read(key, now(), counters, &mut |input| {
-                            if let Input::Message(Received { flow, bytes }) = input {
+                            if let Input::Message(Received { flow, bytes, .. }) = input {
                                 received.push((flow, bytes.to_vec()));
                             }
                         })

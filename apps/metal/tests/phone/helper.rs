@@ -46,7 +46,7 @@ impl Node for Helper {
     }
 
     fn on_message(&mut self, cx: &mut Context<'_, ()>, received: Received<'_>) {
-        let Received { flow, bytes } = received;
+        let Received { flow, bytes, .. } = received;
         if flow.listener.0 == 0 {
             let known = [(&b"stun"[..], HELPER), (b"pbx", SERVER)];
             let found = known.iter().find(|(name, _)| bytes.windows(name.len()).any(|part| part == *name));

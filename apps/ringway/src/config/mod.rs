@@ -6,6 +6,7 @@
 //! Start reading at [`Config::load`]. The sections that only Linux has are in `sections.rs`, the others in
 //! `ringway-settings`.
 
+mod neighbours;
 mod sections;
 #[cfg(test)]
 mod tests;
@@ -14,6 +15,8 @@ mod tls;
 pub(crate) use ringway_settings::{
     Auth, ConfigError, Limits, Listener, Reader, Registrar, Routing, Section, read_document,
 };
+
+pub(crate) use neighbours::Neighbour;
 
 use crate::failure::Failure;
 use ringway_store::{Durability, StoreUrl};
@@ -46,6 +49,9 @@ pub(crate) struct Config {
     pub(crate) admin: AdminConfig,
     pub(crate) log: Log,
     pub(crate) tls: TlsFiles,
+    /// True: a certificate for `sip:user@domain` replaces the password of that user.
+    pub(crate) client_users: bool,
+    pub(crate) neighbours: Vec<Neighbour>,
     /// Origins whose pages may connect by WebSocket; empty: all.
     pub(crate) websocket_origins: Vec<String>,
 }

@@ -21,9 +21,12 @@ pub(super) fn read(text: &str, file: Option<&Path>) -> Result<Config, Vec<Config
         let domains = read_domains(reader, top);
         let realm = domains.first().cloned().unwrap_or_default();
         let listen = read_listen(reader, top);
+        let (tls, client_users) = super::tls::read(reader, top, &listen);
         let config = Config {
             file: file.map(Path::to_owned),
-            tls: super::tls::read(reader, top, &listen),
+            client_users,
+            neighbours: super::neighbours::read(reader, top, &tls),
+            tls,
             websocket_origins: websocket(reader, top),
             listen,
             workers: top.number(reader, "workers", 0, 0..=WORKERS_MAX) as u16,

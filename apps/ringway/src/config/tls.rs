@@ -13,8 +13,13 @@ const SESSION_TIMEOUT_S: u32 = 7200;
 const SESSION_TIMEOUT_S_MAX: u32 = 604_800;
 const DOMAINS_MAX: usize = 1000;
 
-/// Reads the section. Without it there is no TLS listener, and servers are verified by the system's authorities.
-pub(super) fn read(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, listen: &[Listener]) -> TlsFiles {
+/// Reads the section: the files, and `client_users`. Without it there is no TLS listener, and servers are verified by the
+/// system's authorities.
+pub(super) fn read(
+    reader: &mut Reader<'_>,
+    top: &mut Section<'_, '_>,
+    listen: &[Listener],
+) -> (TlsFiles, bool) {
     let place = top.place("tls");
     let mut section = top.section(reader, "tls");
     let certificate = path(reader, &mut section, "certificate");
@@ -37,6 +42,13 @@ pub(super) fn read(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, listen: &
         let message =
             "is missing: name a PEM file with the authorities of the clients, or set client_auth = \"none\"";
         reader.error(place.unwrap_or_default(), section.path("client_ca"), message);
+    }
+    let client_users = section.switch(reader, "client_users", false);
+    if client_users && client_auth == ClientAuth::None {
+        let message =
+            "needs client_auth = \"optional\" or \"required\": otherwise no client presents a certificate";
+        let at = section.place("client_users").unwrap_or_default();
+        reader.error(at, section.path("client_users"), message);
     }
     let is_resumed = section.switch(reader, "session_resumption", true);
     let timeout_s = section.number(reader, "session_timeout_s", SESSION_TIMEOUT_S, 1..=SESSION_TIMEOUT_S_MAX);
@@ -64,7 +76,7 @@ pub(super) fn read(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, listen: &
         );
         reader.error(at, "listen", message);
     }
-    files
+    (files, client_users)
 }
 
 /// Text of a key with a path; empty: none.

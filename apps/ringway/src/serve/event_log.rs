@@ -30,6 +30,10 @@ impl EventLog {
                     self.login_refused(now, user, address, reason);
                 }
             }
+            LogEvent::NeighbourUp { name, address } => tracing::info!(%name, %address, "neighbour is up"),
+            LogEvent::NeighbourDown { name, reason } => {
+                tracing::warn!(%name, reason = %reason.text(), "neighbour is down");
+            }
             LogEvent::Registered { .. } | LogEvent::BindingEnded { .. } | LogEvent::Call { .. } => {
                 if tracing::enabled!(tracing::Level::DEBUG) {
                     write_event(event);
@@ -61,7 +65,7 @@ pub(super) fn trace_message(direction: Direction, flow: &Flow, message: &[u8]) {
 
 fn write_event(event: &LogEvent<'_>) {
     match *event {
-        LogEvent::LoginRefused { .. } => {}
+        LogEvent::LoginRefused { .. } | LogEvent::NeighbourUp { .. } | LogEvent::NeighbourDown { .. } => {}
         LogEvent::Registered { aor, change, message, flow } => {
             let (user, flow) = (Word(aor), ShownFlow(&flow));
             let what = match change {

@@ -2,15 +2,17 @@
 
 use super::event_log::EventLog;
 use crate::config::Config;
-use ringway_sansio::{Instant, MemoryBound, Seed, ShardKey, source_of};
+use ringway_sansio::{Flow, Instant, MemoryBound, Seed, ShardKey, source_of};
 use ringway_server::auth::{
     DialogExtensions, GuessLimits, Login, LoginResult, NonceId, NonceUse, ReplayWindows,
 };
-use ringway_server::{Ha1, LogEvent, MemoryBudget, Services, SourceRates, StoreFailed};
+use ringway_server::{
+    Ha1, LogEvent, MemoryBudget, NeighbourRoute, NeighbourTable, Services, SourceRates, StoreFailed,
+};
 use ringway_store::{Directory, KEY_BYTES_MAX, SubscriberRow, VALUE_BYTES_MAX, Writer, WriterStats};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 /// `Services` of the server in memory. No lock is held while waiting.
@@ -29,6 +31,7 @@ pub(crate) struct SharedServices {
     is_strict: bool,
     keeps_bindings: bool,
     log: EventLog,
+    neighbours: RwLock<NeighbourTable>,
     seed: Seed,
 }
 
@@ -56,6 +59,7 @@ impl SharedServices {
             keeps_bindings: config.store.url.bindings().is_some(),
             is_strict: config.store.durability == ringway_store::Durability::Strict,
             log: EventLog::new(&seed),
+            neighbours: RwLock::default(),
             seed,
         };
         services.reconfigure(config);
@@ -115,6 +119,11 @@ impl SharedServices {
     /// Limit of the memory of pending requests and TCP connections.
     pub(crate) fn memory(&self) -> &Arc<MemoryBound> {
         &self.memory
+    }
+
+    /// Number of neighbours, and of those that are up.
+    pub(crate) fn neighbours(&self) -> (usize, usize) {
+        self.neighbours.read().unwrap_or_else(PoisonError::into_inner).counts()
     }
 
     /// Stored nonces, and the number evicted early.
@@ -189,6 +198,14 @@ impl Services for SharedServices {
 
     fn observe(&self, now: Instant, event: &LogEvent<'_>) {
         self.log.observe(now, event);
+    }
+
+    fn neighbour_route(&self, flow: &Flow) -> NeighbourRoute {
+        self.neighbours.read().unwrap_or_else(PoisonError::into_inner).route(flow)
+    }
+
+    fn change_neighbours(&self, change: &mut dyn FnMut(&mut NeighbourTable)) {
+        change(&mut self.neighbours.write().unwrap_or_else(PoisonError::into_inner));
     }
 
     fn keeps_bindings(&self) -> bool {

@@ -1,9 +1,9 @@
 //! Conversion of the configuration into the server machine's settings.
 
-use crate::config::{Config, Listener};
+use crate::config::{Config, Listener, Neighbour};
 use crate::failure::Failure;
 use ringway_linux::Listen;
-use ringway_settings::ServerSections;
+use ringway_settings::{CertificateRules, ServerSections};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 
@@ -33,6 +33,7 @@ pub(super) fn reload(
     let fixed = [
         ("listen", new.listen != old.listen),
         ("workers", new.workers != old.workers),
+        ("[[neighbour]] name, uri and health_check_s", kept(&new) != kept(old)),
         ("[store]", new.store != old.store),
         ("[admin]", new.admin != old.admin),
         ("[log]", new.log != old.log),
@@ -55,13 +56,21 @@ pub(super) fn reload(
     Ok((new, settings))
 }
 
+/// Neighbours whose connections are kept open.
+fn kept(config: &Config) -> Vec<ringway_settings::Neighbour> {
+    config.neighbours.iter().filter_map(Neighbour::kept).collect()
+}
+
 fn with_listeners(
     config: &Config,
     listeners: Vec<ringway_server::Listener>,
     secret: [u8; 32],
 ) -> ringway_server::Config {
     let Config { domains, auth, registrar, routing, limits, .. } = config;
-    let sections = ServerSections { domains, auth, registrar, routing, limits };
+    let trusted = config.neighbours.iter().filter_map(|neighbour| neighbour.certificate.clone()).collect();
+    let neighbours = kept(config);
+    let certificates = CertificateRules { users: config.client_users, trusted };
+    let sections = ServerSections { domains, auth, registrar, routing, limits, certificates, neighbours };
     sections.config(listeners, machine_addresses(), secret)
 }
 

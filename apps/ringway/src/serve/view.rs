@@ -133,6 +133,9 @@ impl View for ServerView {
         stats.push(gauge("bindings", "Registered and permanent contacts.", bindings));
         stats.push(gauge("users_registered", "Users with a contact.", users));
         stats.push(gauge("subscribers", "Users with a password.", self.services.directory().len()));
+        let (neighbours, up) = self.services.neighbours();
+        stats.push(gauge("neighbours_up", "Neighbours with a connection that works.", up));
+        stats.push(gauge("neighbours_down", "Neighbours without one.", neighbours - up));
         stats.push(gauge("requests_forwarding", "Requests being forwarded or answered recently.", contexts));
         stats.push(gauge("server_transactions", "Server transactions.", servers));
         stats.push(gauge("client_transactions", "Client transactions.", clients));

@@ -238,7 +238,7 @@ impl Node for UserAgent {
 
     fn on_message(&mut self, cx: &mut Context<'_, Action>, received: Received<'_>) {
         let added_from = cx.out.len();
-        let Received { flow, bytes } = received;
+        let Received { flow, bytes, .. } = received;
         if bytes.iter().all(|byte| matches!(byte, b'\r' | b'\n' | 0)) {
             self.shared.counters.keep_alives += 1;
             return;

@@ -86,7 +86,7 @@ impl Table {
     }
 
     pub(crate) fn receive_bytes(&mut self, flow: Flow, bytes: &[u8]) {
-        self.ask(|agent, cx| agent.on_message(cx, Received { flow, bytes }));
+        self.ask(|agent, cx| agent.on_message(cx, Received::new(flow, bytes)));
     }
 
     pub(crate) fn event(&mut self, event: Event) {

@@ -197,7 +197,7 @@ fn from_stranger(world: &mut World, at: usize, method: &str, to_and_fields: &str
         body.len()
     );
     let flow = Flow::udp(ListenerId(0), "192.0.2.66:5060".parse().unwrap());
-    world.run(at, |phone, cx| phone.on_message(cx, Received { flow, bytes: text.as_bytes() }));
+    world.run(at, |phone, cx| phone.on_message(cx, Received::new(flow, text.as_bytes())));
 }
 
 #[test]

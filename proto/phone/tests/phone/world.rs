@@ -141,7 +141,7 @@ impl World {
         for (to, bytes) in sent {
             if let Some(place) = self.stations.iter().position(|station| station.address == to) {
                 let flow = Flow::udp(ListenerId(0), source);
-                self.run(place, |phone, cx| phone.on_message(cx, Received { flow, bytes: &bytes }));
+                self.run(place, |phone, cx| phone.on_message(cx, Received::new(flow, &bytes)));
             }
         }
     }

@@ -1,5 +1,6 @@
 //! Digest authentication of requests: challenges, and the user that a request proves.
 
+use super::certified::is_certified;
 use super::{Login, LoginResult, NonceAge, NonceId, NonceMaker, NonceUse};
 use crate::env::{Env, derive};
 use crate::request::Request;
@@ -49,6 +50,9 @@ impl Authenticator {
             env.refuse_plainly(request, 403, "Caller Has No Name");
             return false;
         }
+        if is_certified(env, request, |user| *user == from) {
+            return true;
+        }
         let user = self.authenticate(env, request, HeaderName::ProxyAuthorization, from.domain());
         user.is_some_and(|user| is_address_of(env, request, &user, &from))
     }
@@ -62,6 +66,9 @@ impl Authenticator {
     ) -> Option<Authenticated<&'p Aor>> {
         if !env.config.auth.enabled {
             return Some(Authenticated::danger_without_authentication(aor));
+        }
+        if is_certified(env, request, |user| user == aor) {
+            return Some(Authenticated::proven_by_certificate(aor));
         }
         let user = self.authenticate(env, request, HeaderName::Authorization, aor.domain())?;
         is_address_of(env, request, &user, aor).then(|| Authenticated::proven_by_digest(aor))

@@ -1,8 +1,11 @@
-//! Access rules, and digest authentication of requests (RFC 3261 §22); the digest itself is in `ringway-auth`. Each shard
+//! Access rules, client certificates, and digest authentication of requests (RFC 3261 §22); the digest itself is in
+//! `ringway-auth`. Each shard
 //! accepts the nonces of all.
 
 mod access;
 mod authenticator;
+mod certificates;
+mod certified;
 mod dialogs;
 mod live_mark;
 mod network;
@@ -10,6 +13,8 @@ mod network;
 pub use access::Strangers;
 pub(crate) use access::{Access, Facts, Grant, LiveMark, Reach, Sender, decide};
 pub(crate) use authenticator::Authenticator;
+pub use certificates::CertificateRules;
+pub(crate) use certified::is_certified;
 pub use dialogs::DialogExtensions;
 pub(crate) use live_mark::live_mark;
 pub(crate) use network::is_private;

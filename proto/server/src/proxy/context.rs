@@ -9,8 +9,26 @@ use ringway_sansio::{Flow, Instant, TimerKey, Transport};
 use ringway_sip::{HeaderName, Limits, Message, Method};
 use ringway_transaction::{ClientId, ServerId, Slab, SlabKey};
 
-/// Transactions of a shard. Server transactions belong to contexts, client transactions to branches.
-pub(crate) type Transactions = ringway_transaction::Transactions<SlabKey, BranchId>;
+/// Transactions of a shard. Server transactions belong to contexts, client transactions to branches and probes.
+pub(crate) type Transactions = ringway_transaction::Transactions<SlabKey, Owner>;
+
+/// Owner of a client transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// A forwarded request.
+    Branch(BranchId),
+    /// An OPTIONS to a neighbour.
+    Probe(ProbeId),
+}
+
+/// Probe of a neighbour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ProbeId {
+    /// Index in the configuration.
+    pub(crate) neighbour: u8,
+    /// Number of the attempt.
+    pub(crate) attempt: u32,
+}
 
 /// Response contexts of a shard.
 #[derive(Default)]
@@ -80,7 +98,7 @@ pub(super) enum BranchState {
     Done,
 }
 
-/// Key of a branch; the owner of its client transaction.
+/// Key of a branch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BranchId {
     context: SlabKey,

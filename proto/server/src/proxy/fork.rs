@@ -2,7 +2,7 @@
 
 use super::Proxy;
 use super::breadth::Share;
-use super::context::{Branch, BranchId, BranchState, ResponseContext, Transactions};
+use super::context::{Branch, BranchId, BranchState, Owner, ResponseContext, Transactions};
 use super::forward::{Forwarding, Plan};
 use super::lookups::Lookup;
 use super::reach::{hop_to_target, resolved};
@@ -167,10 +167,16 @@ impl Proxy {
         plan: &Plan<'_, '_, '_>,
     ) {
         let (key, number) = id.parts();
-        let (request, flow) = (plan.request(), plan.flow());
+        let request = plan.request();
         let is_invite = request.method == Method::Invite;
+        let Some(flow) = env.sending_flow(plan.flow()) else {
+            if let Some(context) = self.contexts.get_mut(key) {
+                context.fail_branch(number, 480);
+            }
+            return;
+        };
         let space = &mut self.space;
-        let outgoing = Outgoing { flow, is_invite, owner: id };
+        let outgoing = Outgoing { flow, is_invite, owner: Owner::Branch(id) };
         let client = transactions.start_client(&mut env.cx, outgoing, |arena, branch| {
             plan.write(space, branch, arena);
         });
@@ -243,7 +249,8 @@ impl Proxy {
         {
             let share = Share::of(env.config, &message, branches).unwrap_or_default();
             let targets = Targets::of_one(&core::mem::take(&mut branch.uri), branch.keeps_uri, share);
-            let request = Request { message: &message, method, uri, flow: source, key: None, grant };
+            let request =
+                Request { message: &message, method, uri, flow: source, peer: None, key: None, grant };
             let forwarding = Forwarding { request: &request, routed: &routed, targets: &targets };
             if let Some(target) = targets.list().first() {
                 let plan = Plan::new(env, forwarding, target, flow);

@@ -13,7 +13,7 @@ mod stateless;
 mod targets;
 
 pub use context::RingingCall;
-pub(crate) use context::{BranchId, Transactions};
+pub(crate) use context::{Owner, ProbeId, Transactions};
 pub(crate) use remote_target::Response;
 
 use crate::auth::Reach;
@@ -24,7 +24,7 @@ use crate::route::Routed;
 use crate::{Aor, CallStep, Services};
 use alloc::vec::Vec;
 use breadth::{Share, TooBroad};
-use context::Contexts;
+use context::{BranchId, Contexts};
 use forward::Forwarding;
 use lookups::{Lookup, Lookups};
 use pending::Pending;
@@ -187,15 +187,16 @@ impl Proxy {
         &mut self,
         env: &mut Env<'_, impl Services>,
         transactions: &mut Transactions,
-        notices: &mut Vec<Notice<BranchId>>,
+        notices: &mut Vec<Notice<Owner>>,
     ) {
         for notice in notices.drain(..) {
-            let (id, status) = match notice {
+            let (owner, status) = match notice {
                 Notice::ClientTimedOut { owner, .. } => (owner, 408),
                 // RFC 3261 §16.9 has 503 here; without another response the user is not reachable. A closed connection is
                 // not dialled again: the peer's address may belong to another host by now.
                 Notice::ClientUnreachable { owner, .. } => (owner, 480),
             };
+            let Owner::Branch(id) = owner else { continue };
             self.on_branch_failure(env, transactions, id, status);
         }
         while let Some(context) = transactions.take_gone() {

@@ -70,8 +70,15 @@ impl Proxy {
         let Start::Request { method, uri } = *message.start() else { return };
         let Ok(routed) = preprocess(env.config, &env.keys.route, &message, uri) else { return };
         let grant = waiting.grant;
-        let request =
-            Request { message: &message, method, uri, flow: waiting.source, key: waiting.key, grant };
+        let request = Request {
+            message: &message,
+            method,
+            uri,
+            flow: waiting.source,
+            peer: None,
+            key: waiting.key,
+            grant,
+        };
         let hop = match address {
             Some(address) => resolved(env, grant.reach, address, (waiting.port, waiting.transport)),
             None => NextHop::Unreachable,
@@ -96,15 +103,18 @@ impl Proxy {
         transactions: &Transactions,
         plan: &Plan<'_, '_, '_>,
     ) {
-        env.counters.forwarded += 1;
         let (request, flow) = (plan.request(), plan.flow());
+        let Some(over) = env.sending_flow(flow) else {
+            return env.refuse_plainly(request, 480, "Temporarily Unavailable");
+        };
+        env.counters.forwarded += 1;
         let message = request.message;
         let reply = stamped_address(message.via(), request.flow.remote);
         let connection = request.flow.connection.map_or(0, |connection| connection.0);
         let Self { space, branch, .. } = self;
         branch.clear();
         transactions.branch_key().write_stateless(message, reply, connection, &flow, branch);
-        env.cx.out.send_with(flow, Token::NONE, |arena| plan.write(space, branch, arena));
+        env.cx.out.send_with(over, Token::NONE, |arena| plan.write(space, branch, arena));
     }
 
     /// Removes our Via from a response and sends it to the next one. The verified branch proves that this server

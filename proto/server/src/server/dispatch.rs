@@ -2,10 +2,10 @@
 //! transaction, proxy.
 
 use super::Server;
-use crate::auth::{Access, Authenticator, Facts, Grant, decide, live_mark};
+use crate::auth::{Access, Authenticator, Facts, Grant, decide, is_certified, live_mark};
 use crate::env::Env;
 use crate::method::{on_options, redirect};
-use crate::proxy::Response;
+use crate::proxy::{Owner, Response};
 use crate::request::Request;
 use crate::route::{LOOP_MARK, Routed, loop_hash, own_vias, preprocess};
 use crate::{Action, CallStep, Config, Mode, Services};
@@ -34,16 +34,9 @@ impl Parties {
 
 impl<S: Services> Server<S> {
     /// Handles a well-formed request.
-    pub(super) fn on_request(
-        &mut self,
-        cx: &mut Context<'_, Action>,
-        message: &Message<'_>,
-        method: Method<'_>,
-        uri: Uri<'_>,
-        flow: Flow,
-    ) {
+    pub(super) fn on_request(&mut self, cx: &mut Context<'_, Action>, request: Request<'_, '_>) {
+        let Request { message, method, uri, .. } = request;
         let env = &mut self.environment.env(cx);
-        let request = Request { message, method, uri, flow, key: None, grant: Grant::UNKNOWN };
         if let Some(reason) = self.refuses
             && message.to().tag().is_none()
             && !matches!(method, Method::Ack | Method::Cancel)
@@ -124,7 +117,10 @@ impl<S: Services> Server<S> {
         let answer = self.transactions.receive_response(&mut env.cx, message, status, is_peer);
         let mut response = Response { message, status, flow: &flow, sent_to: None };
         match answer {
-            Answer::Pass { owner, .. } => {
+            Answer::Pass { owner: Owner::Probe(probe), .. } => {
+                self.neighbours.on_response(env, probe, status, &flow);
+            }
+            Answer::Pass { owner: Owner::Branch(owner), .. } => {
                 response.sent_to = Some(&sent_to);
                 self.proxy.on_branch_response(env, &mut self.transactions, owner, &response);
             }
@@ -229,7 +225,8 @@ fn accept_caller(
         from_us: parties.from_us,
         to_us: parties.to_us,
         mark: live_mark(env, request, routed),
-        is_trusted: env.config.is_trusted(request.flow.remote.ip()),
+        is_trusted: env.config.is_trusted(request.flow.remote.ip())
+            || env.config.auth.certificates.is_trusted(request.peer, env.cx.now),
         requires_passwords: env.config.auth.enabled,
         challenges_in_dialog: env.config.auth.in_dialog,
         strangers: env.config.auth.strangers,
@@ -240,8 +237,11 @@ fn accept_caller(
             authenticator.authenticate_caller(env, request).then_some(grant)
         }
         Access::Challenge(grant) => {
-            env.counters.strangers_refused += 1;
             let domain = env.config.domain_of(&routed.uri).map(ToOwned::to_owned).unwrap_or_default();
+            if is_certified(env, request, |user| user.domain() == domain.as_bytes()) {
+                return Some(grant);
+            }
+            env.counters.strangers_refused += 1;
             let header = HeaderName::ProxyAuthorization;
             authenticator.authenticate(env, request, header, domain.as_bytes()).map(|_| grant)
         }

@@ -1,8 +1,8 @@
 //! Server on a virtual clock, and the messages that the tests send to it.
 
 use ringway_sansio::{
-    ConnectionId, Context, Event, Flow, HostAddress, HostNameId, Instant, ListenerId, Node, Outbox, Received,
-    Seed, Token, Transport,
+    ConnectionId, Context, Event, Flow, HostAddress, HostNameId, Instant, ListenerId, Node, Outbox,
+    PeerNames, Received, Seed, Token, Transport,
 };
 use ringway_server::auth::Algorithm;
 use ringway_server::{Action, AuthConfig, Config, Listener, Mode, RegistrarConfig, Server};
@@ -33,6 +33,8 @@ pub(crate) struct World {
     pub(crate) lookups: Vec<(u64, String)>,
     /// Connections in use, each with the end of its use.
     pub(crate) kept: Vec<(ConnectionId, Instant)>,
+    /// Flows whose connections were to be closed.
+    pub(crate) disconnected: Vec<Flow>,
     out: Outbox,
     actions: Vec<Action>,
 }
@@ -102,6 +104,7 @@ impl World {
             now,
             lookups: Vec::new(),
             kept: Vec::new(),
+            disconnected: Vec::new(),
             out: Outbox::new(),
             actions: Vec::new(),
         };
@@ -128,10 +131,13 @@ impl World {
 
     /// Receives a message on a flow.
     pub(crate) fn message(&mut self, flow: Flow, bytes: &[u8]) -> Vec<Sent> {
-        self.server.on_message(
-            &mut Context::new(self.now, &mut self.out, &mut self.actions),
-            Received { flow, bytes },
-        );
+        self.message_of(flow, bytes, None)
+    }
+
+    /// Receives a message on a flow whose peer presented a certificate with these names.
+    pub(crate) fn message_of(&mut self, flow: Flow, bytes: &[u8], peer: Option<&PeerNames>) -> Vec<Sent> {
+        let received = Received { peer, ..Received::new(flow, bytes) };
+        self.server.on_message(&mut Context::new(self.now, &mut self.out, &mut self.actions), received);
         self.drain()
     }
 
@@ -215,6 +221,7 @@ impl World {
             })
             .collect();
         self.kept.extend_from_slice(self.out.kept());
+        self.disconnected.extend_from_slice(self.out.disconnected());
         self.out.clear();
         sent
     }
@@ -246,6 +253,7 @@ pub(crate) fn config() -> Config {
             in_dialog: false,
             strangers: Default::default(),
             trusted: vec!["192.0.2.99".parse().unwrap()],
+            certificates: Default::default(),
         },
         registrar: RegistrarConfig {
             min_expires_s: 60,
@@ -253,6 +261,7 @@ pub(crate) fn config() -> Config {
             max_expires_s: 7200,
             max_contacts: 3,
         },
+        neighbours: Vec::new(),
         timers: ringway_transaction::Timers::default(),
         timer_c: Duration::from_secs(181),
         message_limits: ringway_sip::Limits::default(),

@@ -7,6 +7,7 @@
 
 mod amplification;
 mod cancel;
+mod certificates;
 mod challenge;
 mod connection;
 mod content_length;
@@ -22,6 +23,7 @@ mod log_events;
 mod mark;
 mod memory;
 mod nat;
+mod neighbours;
 mod proxy;
 mod redirect;
 mod reflection;

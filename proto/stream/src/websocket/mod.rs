@@ -18,7 +18,7 @@ use alloc::vec::Vec;
 use frame::{CloseCode, Opcode, Violation};
 use handshake::{Head, Pushed, Refusal};
 use receiver::{Part, Receiver};
-use ringway_sansio::{Entropy, Seed};
+use ringway_sansio::{Entropy, PeerNames, Seed};
 
 /// WebSocket over another layer: over [`PassThrough`](crate::PassThrough) it is `ws`, over TLS `wss`.
 ///
@@ -197,6 +197,11 @@ impl<L: Layer> Layer for WebSocket<L> {
         // The connection ends in any case.
         let _ = self.pass_down(&own, wire);
         self.lower.finish(wire);
+    }
+
+    /// None: a browser presents a certificate for the pages of every origin, so it does not show the user's consent.
+    fn peer_names(&self) -> Option<Arc<PeerNames>> {
+        None
     }
 
     fn is_handshaking(&self) -> bool {

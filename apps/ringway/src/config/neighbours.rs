@@ -1,0 +1,102 @@
+//! `[[neighbour]]`: other SIP servers.
+
+use super::{Reader, Section};
+use ringway_sansio::Transport;
+use ringway_settings::HostPort;
+use ringway_sip::{Scheme, Uri};
+use ringway_tls::{ClientAuth, TlsFiles};
+use std::time::Duration;
+
+/// A neighbour.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Neighbour {
+    /// Name in the log; unique.
+    pub(crate) name: String,
+    /// `sip:` or `sips:` URI without a user, by TCP or TLS: a connection to it is kept open.
+    pub(crate) uri: Option<String>,
+    /// Seconds from an answer to the next OPTIONS.
+    pub(crate) health_check_s: u32,
+    /// Domain of its certificate, in lower case: a connection that presents it is trusted.
+    pub(crate) certificate: Option<String>,
+}
+
+impl Neighbour {
+    /// The neighbour for the server machine, if its connection is kept open.
+    pub(crate) fn kept(&self) -> Option<ringway_settings::Neighbour> {
+        let interval = Duration::from_secs(u64::from(self.health_check_s));
+        self.uri.clone().map(|uri| ringway_settings::Neighbour { name: self.name.clone(), uri, interval })
+    }
+}
+
+/// Reads the sections.
+pub(super) fn read(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, tls: &TlsFiles) -> Vec<Neighbour> {
+    let mut list: Vec<Neighbour> = Vec::new();
+    for (mut section, at) in top.sections(reader, "neighbour") {
+        if list.len() >= NEIGHBOURS_MAX {
+            reader.error(at, "neighbour", "the list is too long; give at most 64 neighbours");
+            break;
+        }
+        let name = section.text(reader, "name").map(|(name, _)| name.to_owned()).unwrap_or_default();
+        if !is_name(&name) || list.iter().any(|other| other.name == name) {
+            let at = section.place("name").unwrap_or(at);
+            let message = format!(
+                "{name:?} is not a name; give each neighbour one of its own, of 1 to 64 letters, digits, `.`, `-` or `_`"
+            );
+            reader.error(at, section.path("name"), message);
+        }
+        let uri = uri(reader, &mut section);
+        let health_check_s = section.number(reader, "health_check_s", HEALTH_CHECK_S, 5..=3600);
+        let certificate = certificate(reader, &mut section, tls, uri.is_some());
+        section.finish(reader);
+        list.push(Neighbour { name, uri, health_check_s, certificate });
+    }
+    list
+}
+
+/// The URI; one that is not usable is an error.
+fn uri(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) -> Option<String> {
+    let (text, at) = section.text(reader, "uri")?;
+    let is_usable = Uri::parse(text.as_bytes()).is_ok_and(|uri| {
+        let is_sips = uri.scheme() == Scheme::Sips;
+        let transport = Transport::of_uri(is_sips, uri.params().value(b"transport"));
+        let is_stream = matches!(transport, Some(Transport::Tcp | Transport::Tls));
+        uri.is_sip() && uri.user().is_none() && uri.headers().is_empty() && is_stream
+    });
+    if !is_usable {
+        let message = format!(
+            "{text:?} is not a server over TCP or TLS; write as \"sip:proxy.example.net;transport=tls\" or \"sip:192.0.2.7:5060;transport=tcp\""
+        );
+        reader.error(at, section.path("uri"), message);
+    }
+    Some(text.to_owned())
+}
+
+fn certificate(
+    reader: &mut Reader<'_>,
+    section: &mut Section<'_, '_>,
+    tls: &TlsFiles,
+    is_dialled: bool,
+) -> Option<String> {
+    let (text, at) = section.text(reader, "certificate")?;
+    let is_domain =
+        text.parse::<HostPort>().is_ok_and(|host| host.port.is_none() && host.address().is_none());
+    if !is_domain {
+        let message = format!(
+            "{text:?} is not a domain; give the one in the neighbour's certificate, as \"trunk.example.net\""
+        );
+        reader.error(at, section.path("certificate"), message);
+    }
+    if is_domain && tls.client_auth == ClientAuth::None && !is_dialled {
+        let message = "needs [tls] client_auth = \"optional\" or \"required\": otherwise no client presents a certificate";
+        reader.error(at, section.path("certificate"), message);
+    }
+    Some(text.to_ascii_lowercase())
+}
+
+fn is_name(name: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
+    (1..=64).contains(&name.len()) && name.bytes().all(is_plain)
+}
+
+const NEIGHBOURS_MAX: usize = ringway_server::NEIGHBOURS_MAX;
+const HEALTH_CHECK_S: u32 = 30;

@@ -1,0 +1,298 @@
+//! The neighbours of the first shard, with their probes.
+
+use super::link::{Link, Step};
+use crate::env::Env;
+use crate::proxy::{Owner, ProbeId, Transactions};
+use crate::route::{NextHop, hop_of, hop_to};
+use crate::{Action, Config, LogEvent, NeighbourDown, Services};
+use alloc::vec::Vec;
+use core::time::Duration;
+use ringway_sansio::{ConnectionId, Flow, HostAddress, Instant, Rng, Seed, Transport};
+use ringway_sip::{Uri, write_host, write_number};
+use ringway_transaction::{Notice, Outgoing};
+
+/// Keeps the connections to neighbours. Only the first shard has any.
+pub(crate) struct Neighbours {
+    list: Vec<Neighbour>,
+    rng: Rng,
+}
+
+struct Neighbour {
+    link: Link,
+    /// Port and transport of a host name that is being looked up.
+    wanted: Option<(u16, Transport)>,
+    /// Flow of the last probe.
+    flow: Option<Flow>,
+    /// Number of the Call-ID, and of the last probe in it.
+    call: u64,
+    cseq: u32,
+    is_reported_down: bool,
+}
+
+impl Neighbours {
+    pub(crate) fn new(config: &Config, seed: &Seed, shard: u16, now: Instant) -> Self {
+        let mut rng = Rng::new(&seed.part(NEIGHBOUR_KEY));
+        let wanted = if shard == 0 { config.neighbours.as_slice() } else { &[] };
+        let list = wanted.iter().map(|neighbour| Neighbour {
+            link: Link::new(neighbour.interval, now),
+            wanted: None,
+            flow: None,
+            call: rng.next_u64(),
+            cseq: 0,
+            is_reported_down: false,
+        });
+        Self { list: list.collect(), rng }
+    }
+
+    pub(crate) fn next_due(&self) -> Option<Instant> {
+        self.list.iter().filter_map(|neighbour| neighbour.link.due()).min()
+    }
+
+    /// Ends all work: no further probe is sent.
+    pub(crate) fn stop(&mut self) {
+        self.list.clear();
+    }
+
+    /// Opens and probes connections that are due.
+    pub(crate) fn on_timeout(&mut self, env: &mut Env<'_, impl Services>, transactions: &mut Transactions) {
+        for index in 0..self.list.len() {
+            let Some(neighbour) = self.list.get_mut(index) else { return };
+            match neighbour.link.on_time(env.cx.now) {
+                Step::None => {}
+                Step::Begin => self.begin(env, transactions, index),
+                Step::Probe(connection) => {
+                    let flow = neighbour.flow.map(|flow| Flow { connection: Some(connection), ..flow });
+                    if let Some(flow) = flow {
+                        self.probe(env, transactions, index, flow);
+                    }
+                }
+                Step::Fail => {
+                    let attempt = neighbour.link.attempt();
+                    self.fail(env, index, attempt, NeighbourDown::NoAddress);
+                }
+            }
+        }
+    }
+
+    /// Handles the result of a lookup; false if it is none of a neighbour.
+    pub(crate) fn on_resolved(
+        &mut self,
+        env: &mut Env<'_, impl Services>,
+        transactions: &mut Transactions,
+        query: u64,
+        address: Option<HostAddress>,
+    ) -> bool {
+        let Some((index, attempt)) = read_query(query) else { return false };
+        let Some(neighbour) = self.list.get_mut(index) else { return true };
+        let Some((port, transport)) = neighbour.wanted.filter(|_| neighbour.link.attempt() == attempt) else {
+            return true;
+        };
+        let hop = address.map(|found| (hop_to(env.config, (found.ip, port).into(), transport), found.host));
+        match hop {
+            Some((NextHop::Flow(flow), host)) => self.open(env, transactions, index, Flow { host, ..flow }),
+            Some(_) => self.fail(env, index, attempt, NeighbourDown::NoListener),
+            None => self.fail(env, index, attempt, NeighbourDown::NoAddress),
+        }
+        true
+    }
+
+    /// Handles a response to a probe: any final status shows that the neighbour works.
+    pub(crate) fn on_response(
+        &mut self,
+        env: &mut Env<'_, impl Services>,
+        probe: ProbeId,
+        status: u16,
+        flow: &Flow,
+    ) {
+        let (index, now) = (usize::from(probe.neighbour), env.cx.now);
+        let (Some(neighbour), Some(connection)) = (self.list.get_mut(index), flow.connection) else { return };
+        if status < 200 {
+            return;
+        }
+        let is_new = neighbour.link.on_answer(now, probe.attempt, connection);
+        if neighbour.link.is_up() {
+            env.cx.out.keep(flow, now + neighbour.kept_time());
+        }
+        if is_new {
+            neighbour.is_reported_down = false;
+            env.services.change_neighbours(&mut |table| table.set_connection(index, Some(connection)));
+            let name = name_of(env.config, index);
+            env.services.observe(now, &LogEvent::NeighbourUp { name, address: flow.remote });
+        }
+    }
+
+    /// Takes the notices of failed probes out of the list.
+    pub(crate) fn take_notices(
+        &mut self,
+        env: &mut Env<'_, impl Services>,
+        notices: &mut Vec<Notice<Owner>>,
+    ) {
+        notices.retain(|notice| {
+            let (owner, why) = match *notice {
+                Notice::ClientTimedOut { owner, .. } => (owner, NeighbourDown::NoAnswer),
+                Notice::ClientUnreachable { owner, .. } => (owner, NeighbourDown::NotConnected),
+            };
+            let Owner::Probe(probe) = owner else { return true };
+            self.fail(env, usize::from(probe.neighbour), probe.attempt, why);
+            false
+        });
+    }
+
+    /// Handles the end of a connection.
+    pub(crate) fn on_closed(&mut self, env: &mut Env<'_, impl Services>, connection: ConnectionId) {
+        let Self { list, rng } = self;
+        for (index, neighbour) in list.iter_mut().enumerate() {
+            if neighbour.link.on_closed(env.cx.now, connection, rng) {
+                neighbour.report_down(env, index, NeighbourDown::Closed);
+            }
+        }
+    }
+
+    fn begin(&mut self, env: &mut Env<'_, impl Services>, transactions: &mut Transactions, index: usize) {
+        let Some(neighbour) = self.list.get_mut(index) else { return };
+        let attempt = neighbour.link.attempt();
+        let hop = uri_of(env.config, index).map_or(NextHop::Unreachable, |uri| hop_of(env.config, &uri));
+        match hop {
+            NextHop::Flow(flow) => self.open(env, transactions, index, flow),
+            NextHop::Name { host, port, transport } => {
+                neighbour.wanted = Some((port, transport));
+                let host = host.into();
+                env.cx.actions.push(Action::Resolve { query: query_of(index, attempt), host });
+            }
+            NextHop::Unreachable => self.fail(env, index, attempt, NeighbourDown::NoListener),
+        }
+    }
+
+    /// Sends the first probe of an attempt, which dials.
+    fn open(
+        &mut self,
+        env: &mut Env<'_, impl Services>,
+        transactions: &mut Transactions,
+        index: usize,
+        flow: Flow,
+    ) {
+        let Some(neighbour) = self.list.get_mut(index) else { return };
+        neighbour.wanted = None;
+        neighbour.flow = Some(flow);
+        env.services.change_neighbours(&mut |table| table.set_target(index, flow));
+        if neighbour.link.on_sent(neighbour.link.attempt()) {
+            self.probe(env, transactions, index, flow);
+        }
+    }
+
+    fn probe(
+        &mut self,
+        env: &mut Env<'_, impl Services>,
+        transactions: &mut Transactions,
+        index: usize,
+        flow: Flow,
+    ) {
+        let Some(neighbour) = self.list.get_mut(index) else { return };
+        neighbour.cseq = neighbour.cseq % CSEQ_MAX + 1;
+        let (attempt, call, cseq) = (neighbour.link.attempt(), neighbour.call, neighbour.cseq);
+        let probe = ProbeId { neighbour: u8::try_from(index).unwrap_or(u8::MAX), attempt };
+        let outgoing = Outgoing { flow, is_invite: false, owner: Owner::Probe(probe) };
+        let config = env.config;
+        let sent = transactions.start_client(&mut env.cx, outgoing, |out, branch| {
+            write_options(config, index, &flow, (call, cseq), branch, out);
+        });
+        if sent.is_none() {
+            env.counters.overflow += 1;
+            self.fail(env, index, attempt, NeighbourDown::NoTransaction);
+        }
+    }
+
+    fn fail(&mut self, env: &mut Env<'_, impl Services>, index: usize, attempt: u32, why: NeighbourDown) {
+        let Self { list, rng } = self;
+        let Some(neighbour) = list.get_mut(index) else { return };
+        if !neighbour.link.on_failure(env.cx.now, attempt, rng) {
+            return;
+        }
+        if let Some(flow) = neighbour.flow {
+            // A connection that does not answer is of no use for others either.
+            env.cx.out.disconnect(flow);
+        }
+        neighbour.report_down(env, index, why);
+    }
+}
+
+impl Neighbour {
+    /// Time for which a connection is kept after an answer: longer than to the next one.
+    fn kept_time(&self) -> Duration {
+        self.link.interval() + KEPT_AFTER
+    }
+
+    /// Publishes and reports that the neighbour is down; the report is repeated only after it was up.
+    fn report_down(&mut self, env: &Env<'_, impl Services>, index: usize, reason: NeighbourDown) {
+        env.services.change_neighbours(&mut |table| table.set_connection(index, None));
+        if !core::mem::replace(&mut self.is_reported_down, true) {
+            let name = name_of(env.config, index);
+            env.services.observe(env.cx.now, &LogEvent::NeighbourDown { name, reason });
+        }
+    }
+}
+
+fn name_of(config: &Config, index: usize) -> &str {
+    config.neighbours.get(index).map_or("", |neighbour| neighbour.name.as_str())
+}
+
+fn uri_of(config: &Config, index: usize) -> Option<Uri<'_>> {
+    Uri::parse(config.neighbours.get(index)?.uri.as_bytes()).ok()
+}
+
+/// Writes an OPTIONS for the neighbour itself: `Max-Forwards: 0` makes it answer (RFC 3261 §11).
+fn write_options(
+    config: &Config,
+    index: usize,
+    flow: &Flow,
+    (call, cseq): (u64, u32),
+    branch: &[u8],
+    out: &mut Vec<u8>,
+) {
+    let Some(neighbour) = config.neighbours.get(index) else { return };
+    let (uri, domain) = (&neighbour.uri, config.domains.first().map_or("", |domain| domain.as_str()));
+    let call = ringway_sip::hex16(call);
+    let parts: [&[u8]; 5] = [
+        b"OPTIONS ",
+        uri.as_bytes(),
+        b" SIP/2.0\r\nVia: SIP/2.0/",
+        flow.transport.via_token().as_bytes(),
+        b" ",
+    ];
+    parts.iter().for_each(|part| out.extend_from_slice(part));
+    write_host(out, config.sent_by(flow.listener, flow.remote.ip()));
+    let parts: [&[u8]; 11] = [
+        b";branch=",
+        branch,
+        b";rport\r\nMax-Forwards: 0\r\nFrom: <sip:",
+        domain.as_bytes(),
+        b">;tag=",
+        &call,
+        b"\r\nTo: <",
+        uri.as_bytes(),
+        b">\r\nCall-ID: ",
+        &call,
+        b"\r\nCSeq: ",
+    ];
+    parts.iter().for_each(|part| out.extend_from_slice(part));
+    write_number(out, u64::from(cseq));
+    out.extend_from_slice(b" OPTIONS\r\nContent-Length: 0\r\n\r\n");
+}
+
+/// Number of a query: of those, the proxy's are below 2^63.
+fn query_of(index: usize, attempt: u32) -> u64 {
+    NEIGHBOUR_QUERY | (index as u64) << 32 | u64::from(attempt)
+}
+
+fn read_query(query: u64) -> Option<(usize, u32)> {
+    let index = (query & !NEIGHBOUR_QUERY) >> 32;
+    (query & NEIGHBOUR_QUERY != 0).then_some((index as usize, query as u32))
+}
+
+const NEIGHBOUR_QUERY: u64 = 1 << 63;
+/// Part of a shard's seed for the back-off and the Call-IDs.
+const NEIGHBOUR_KEY: u64 = 7;
+/// RFC 3261 §8.1.1.5: below 2^31.
+const CSEQ_MAX: u32 = (1 << 31) - 2;
+/// A probe takes 32 s at most.
+const KEPT_AFTER: Duration = Duration::from_secs(60);

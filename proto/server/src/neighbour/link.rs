@@ -1,0 +1,246 @@
+//! State of the connection to one neighbour: a machine without messages.
+//!
+//! ```text
+//! waiting --due--> resolving --address--> probing --answer--> up --closed, no answer--> waiting (back-off)
+//!    ^                 | no address          | no answer, not connected
+//!    +-----------------+---------------------+
+//! ```
+
+use core::time::Duration;
+use ringway_sansio::{ConnectionId, Instant, Rng};
+
+/// Connection to a neighbour. Only a [`Step::Begin`] dials, and the next one is a back-off later.
+#[derive(Debug)]
+pub(super) struct Link {
+    state: State,
+    /// Attempts that failed since the connection was last up for [`BACK_OFF_MAX`].
+    failures: u32,
+    /// Number of the current attempt or probe; results of earlier ones are ignored.
+    attempt: u32,
+    interval: Duration,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Waiting { at: Instant },
+    Resolving { until: Instant },
+    Probing,
+    Up { connection: ConnectionId, since: Instant, probe_at: Option<Instant> },
+}
+
+/// Requested step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    None,
+    /// Find the address and send a probe to it.
+    Begin,
+    /// Send a probe over the connection.
+    Probe(ConnectionId),
+    /// The lookup was not answered.
+    Fail,
+}
+
+impl Link {
+    /// A connection whose first attempt begins now.
+    pub(super) const fn new(interval: Duration, now: Instant) -> Self {
+        Self { state: State::Waiting { at: now }, failures: 0, attempt: 0, interval }
+    }
+
+    pub(super) const fn due(&self) -> Option<Instant> {
+        match self.state {
+            State::Waiting { at } | State::Resolving { until: at } => Some(at),
+            State::Up { probe_at, .. } => probe_at,
+            State::Probing => None,
+        }
+    }
+
+    /// Number for the result of the current attempt or probe.
+    pub(super) const fn attempt(&self) -> u32 {
+        self.attempt
+    }
+
+    pub(super) const fn interval(&self) -> Duration {
+        self.interval
+    }
+
+    pub(super) const fn is_up(&self) -> bool {
+        matches!(self.state, State::Up { .. })
+    }
+
+    /// Performs what is due.
+    pub(super) fn on_time(&mut self, now: Instant) -> Step {
+        if self.due().is_none_or(|at| at > now) {
+            return Step::None;
+        }
+        self.attempt = self.attempt.wrapping_add(1);
+        match &mut self.state {
+            State::Waiting { .. } => {
+                self.state = State::Resolving { until: now + LOOKUP_MAX };
+                Step::Begin
+            }
+            State::Resolving { .. } => Step::Fail,
+            State::Up { connection, probe_at, .. } => {
+                *probe_at = None;
+                Step::Probe(*connection)
+            }
+            State::Probing => Step::None,
+        }
+    }
+
+    /// Notes that the probe of a [`Step::Begin`] was sent. False if this attempt is over.
+    pub(super) fn on_sent(&mut self, attempt: u32) -> bool {
+        let is_awaited = attempt == self.attempt && matches!(self.state, State::Resolving { .. });
+        if is_awaited {
+            self.state = State::Probing;
+        }
+        is_awaited
+    }
+
+    /// Notes the answer to a probe. True if the connection came up.
+    pub(super) fn on_answer(&mut self, now: Instant, attempt: u32, connection: ConnectionId) -> bool {
+        if attempt != self.attempt {
+            return false;
+        }
+        let probe_at = Some(now + self.interval);
+        match &mut self.state {
+            State::Probing => {
+                self.state = State::Up { connection, since: now, probe_at };
+                true
+            }
+            State::Up { connection: open, probe_at: next, .. } if *open == connection => {
+                *next = probe_at;
+                false
+            }
+            State::Up { .. } | State::Waiting { .. } | State::Resolving { .. } => false,
+        }
+    }
+
+    /// Notes that an attempt or a probe failed. True if it was the current one: a back-off begins.
+    pub(super) fn on_failure(&mut self, now: Instant, attempt: u32, rng: &mut Rng) -> bool {
+        let is_pending = match self.state {
+            State::Resolving { .. } | State::Probing => true,
+            State::Up { probe_at, .. } => probe_at.is_none(),
+            State::Waiting { .. } => false,
+        };
+        if attempt != self.attempt || !is_pending {
+            return false;
+        }
+        self.wait(now, rng);
+        true
+    }
+
+    /// Notes that a connection is closed. True if it was this one: a back-off begins.
+    pub(super) fn on_closed(&mut self, now: Instant, closed: ConnectionId, rng: &mut Rng) -> bool {
+        let is_this = matches!(self.state, State::Up { connection, .. } if connection == closed);
+        if is_this {
+            self.wait(now, rng);
+        }
+        is_this
+    }
+
+    /// RFC 5626 §4.5: the time doubles with each failure, and half of it is random.
+    fn wait(&mut self, now: Instant, rng: &mut Rng) {
+        if let State::Up { since, .. } = self.state
+            && now.since(since) >= BACK_OFF_MAX
+        {
+            self.failures = 0;
+        }
+        let longest = BACK_OFF_MAX.min(BACK_OFF_MIN * 2_u32.saturating_pow(self.failures.min(16)));
+        self.failures = self.failures.saturating_add(1);
+        let half = longest / 2;
+        let random = Duration::from_millis(rng.below(half.as_millis() as u64 + 1));
+        self.attempt = self.attempt.wrapping_add(1);
+        self.state = State::Waiting { at: now + half + random };
+    }
+}
+
+/// Maximum time of the first wait after a failure, and of all.
+pub(super) const BACK_OFF_MIN: Duration = Duration::from_secs(2);
+pub(super) const BACK_OFF_MAX: Duration = Duration::from_secs(60);
+/// Maximum duration of a lookup.
+const LOOKUP_MAX: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ringway_sansio::Seed;
+
+    const CONNECTION: ConnectionId = ConnectionId(7);
+
+    fn start() -> (Link, Rng, Instant) {
+        let now = Instant::from_secs(1000);
+        (Link::new(Duration::from_secs(30), now), Rng::new(&Seed::from_number(1)), now)
+    }
+
+    /// Performs the next due step.
+    fn next(link: &mut Link, now: &mut Instant) -> Step {
+        *now = link.due().unwrap();
+        link.on_time(*now)
+    }
+
+    #[test]
+    fn it_comes_up_is_probed_and_goes_down() {
+        let (mut link, mut rng, mut now) = start();
+        assert_eq!(link.on_time(now), Step::Begin);
+        assert!(link.on_sent(link.attempt()) && link.due().is_none());
+        assert!(link.on_answer(now, link.attempt(), CONNECTION) && link.is_up());
+        for _ in 0..3 {
+            let before = now;
+            assert_eq!(next(&mut link, &mut now), Step::Probe(CONNECTION));
+            assert_eq!(now.since(before), Duration::from_secs(30));
+            assert!(!link.on_answer(now, link.attempt(), CONNECTION), "it is up already");
+        }
+        assert!(!link.on_closed(now, ConnectionId(8), &mut rng), "another connection");
+        assert!(link.on_closed(now, CONNECTION, &mut rng) && !link.is_up());
+        assert!(!link.on_failure(now, link.attempt(), &mut rng), "it is down already");
+    }
+
+    #[test]
+    fn the_back_off_doubles_to_its_maximum_with_a_random_half() {
+        let (mut link, mut rng, mut now) = start();
+        let mut longest = BACK_OFF_MIN;
+        for _ in 0..12 {
+            assert_eq!(next(&mut link, &mut now), Step::Begin);
+            link.on_sent(link.attempt());
+            assert!(link.on_failure(now, link.attempt(), &mut rng));
+            let wait = link.due().unwrap().since(now);
+            assert!(wait >= longest / 2 && wait <= longest, "{wait:?} of {longest:?}");
+            longest = (longest * 2).min(BACK_OFF_MAX);
+        }
+    }
+
+    #[test]
+    fn a_neighbour_that_answers_and_closes_at_once_is_not_dialled_more_often() {
+        let (mut link, mut rng, mut now) = start();
+        let began = now;
+        let mut attempts = 0;
+        while now.since(began) < Duration::from_secs(3600) {
+            assert_eq!(next(&mut link, &mut now), Step::Begin);
+            attempts += 1;
+            link.on_sent(link.attempt());
+            link.on_answer(now, link.attempt(), ConnectionId(attempts));
+            link.on_closed(now, ConnectionId(attempts), &mut rng);
+        }
+        assert!((60..=126).contains(&attempts), "{attempts} in an hour");
+        // After a time that is long enough the back-off begins again.
+        next(&mut link, &mut now);
+        link.on_sent(link.attempt());
+        link.on_answer(now, link.attempt(), CONNECTION);
+        now = now + BACK_OFF_MAX;
+        link.on_closed(now, CONNECTION, &mut rng);
+        assert!(link.due().unwrap().since(now) <= BACK_OFF_MIN);
+    }
+
+    #[test]
+    fn results_of_earlier_attempts_change_nothing() {
+        let (mut link, mut rng, mut now) = start();
+        link.on_time(now);
+        let first = link.attempt();
+        link.on_sent(first);
+        link.on_failure(now, first, &mut rng);
+        assert_eq!(next(&mut link, &mut now), Step::Begin);
+        assert!(!link.on_sent(first) && !link.on_answer(now, first, CONNECTION));
+        assert!(!link.on_failure(now, first, &mut rng));
+        assert_eq!(next(&mut link, &mut now), Step::Fail, "a lookup without a result ends");
+    }
+}

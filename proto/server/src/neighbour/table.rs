@@ -1,0 +1,107 @@
+//! States of the connections to neighbours, which all shards read.
+
+use alloc::vec::Vec;
+use ringway_sansio::{ConnectionId, Flow};
+
+/// Way of a message to a next hop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NeighbourRoute {
+    /// The next hop is no neighbour.
+    Other,
+    /// Over the neighbour's connection.
+    Over(ConnectionId),
+    /// The neighbour has no connection: nothing can be sent, and nothing is dialled.
+    Down,
+}
+
+/// Neighbours with their addresses and connections.
+///
+/// The shard that keeps the connections writes it, all shards read it ([`Services::neighbour_route`](crate::Services::neighbour_route)).
+#[derive(Clone, Debug, Default)]
+pub struct NeighbourTable {
+    entries: Vec<Entry>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Entry {
+    /// Address, without a connection; the last known one.
+    target: Option<Flow>,
+    connection: Option<ConnectionId>,
+}
+
+impl NeighbourTable {
+    /// Notes the address of a neighbour.
+    pub fn set_target(&mut self, neighbour: usize, target: Flow) {
+        if let Some(entry) = self.entry(neighbour) {
+            entry.target = Some(target);
+        }
+    }
+
+    /// Notes the connection of a neighbour; `None`: it has none.
+    pub fn set_connection(&mut self, neighbour: usize, connection: Option<ConnectionId>) {
+        if let Some(entry) = self.entry(neighbour) {
+            entry.connection = connection;
+        }
+    }
+
+    /// Way of a message for a flow without a connection.
+    pub fn route(&self, flow: &Flow) -> NeighbourRoute {
+        let is_this = |entry: &&Entry| entry.target.is_some_and(|target| is_same(&target, flow));
+        match self.entries.iter().find(is_this) {
+            None => NeighbourRoute::Other,
+            Some(entry) => entry.connection.map_or(NeighbourRoute::Down, NeighbourRoute::Over),
+        }
+    }
+
+    /// Number of neighbours that have been dialled, and of those with a connection.
+    pub fn counts(&self) -> (usize, usize) {
+        let up = self.entries.iter().filter(|entry| entry.connection.is_some());
+        (self.entries.len(), up.count())
+    }
+
+    fn entry(&mut self, neighbour: usize) -> Option<&mut Entry> {
+        if neighbour < NEIGHBOURS_MAX && neighbour >= self.entries.len() {
+            self.entries.resize(neighbour + 1, Entry::default());
+        }
+        self.entries.get_mut(neighbour)
+    }
+}
+
+/// True if both are the same host: by its name, or by its address if it has none. A name may have several addresses.
+fn is_same(target: &Flow, flow: &Flow) -> bool {
+    let is_host = target.remote.port() == flow.remote.port()
+        && (target.remote.ip() == flow.remote.ip() || target.host != ringway_sansio::HostNameId::NONE);
+    target.transport == flow.transport && target.host == flow.host && is_host
+}
+
+/// Maximum number of neighbours.
+pub const NEIGHBOURS_MAX: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ringway_sansio::{HostNameId, ListenerId};
+
+    #[test]
+    fn a_neighbour_is_recognised_by_name_or_address() {
+        let flow = |address: &str, host| Flow {
+            host: HostNameId(host),
+            ..Flow::dial(ListenerId(0), address.parse().unwrap())
+        };
+        let mut table = NeighbourTable::default();
+        table.set_target(0, flow("192.0.2.1:5060", 5));
+        table.set_target(1, flow("192.0.2.2:5060", 0));
+        table.set_connection(1, Some(ConnectionId(9)));
+        for (address, host, route) in [
+            ("192.0.2.1:5060", 5, NeighbourRoute::Down),
+            ("192.0.2.77:5060", 5, NeighbourRoute::Down),
+            ("192.0.2.1:5060", 0, NeighbourRoute::Other),
+            ("192.0.2.1:5070", 5, NeighbourRoute::Other),
+            ("192.0.2.2:5060", 0, NeighbourRoute::Over(ConnectionId(9))),
+            ("192.0.2.3:5060", 0, NeighbourRoute::Other),
+        ] {
+            assert_eq!(table.route(&flow(address, host)), route, "{address} {host}");
+        }
+        assert_eq!(table.counts(), (2, 1));
+    }
+}
