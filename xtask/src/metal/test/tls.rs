@@ -113,8 +113,13 @@ fn unfinished(stage: &Stage) -> Result<()> {
         }
         silent.push(stream);
     }
-    let early = client(stage, port, "early", &[], &register_request(0))?;
-    ensure!(!early.contains("SIP/2.0 200 "), "more handshakes of one source at once than its limit");
+    // QEMU may pass the silent connections on a little later.
+    let is_answered = |number| -> Result<bool> {
+        let said = client(stage, port, &format!("early{number}"), &[], &register_request(number))?;
+        Ok(said.contains("SIP/2.0 200 "))
+    };
+    let are_limited = !is_answered(2)? || !is_answered(3)? || !is_answered(4)?;
+    ensure!(are_limited, "more handshakes of one source at once than its limit");
     machine.answers("half-done handshakes")?;
     for mut stream in silent {
         let mut room = [0; 100];
