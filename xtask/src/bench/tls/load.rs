@@ -9,6 +9,7 @@ use ringway_lab::template::DOMAIN;
 use ringway_tls::{Observer, Role};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -60,8 +61,10 @@ impl Load {
 
     pub(super) fn plan(self, servers: &Servers, flow: Flow, rate: u32) -> Result<Plan> {
         let users = rate * SECONDS;
-        let callers = Users::by_rule("u", 7, 0, users, PASSWORD)?;
-        let peers = Users::by_rule("u", 7, 1, users, PASSWORD)?;
+        // Bindings of closed connections remain, so users of an earlier reading would have too many contacts, and calls to them forks.
+        let prefix = format!("r{}u", READINGS.fetch_add(1, Ordering::Relaxed));
+        let callers = Users::by_rule(&prefix, 7, 0, users, PASSWORD)?;
+        let peers = Users::by_rule(&prefix, 7, 1, users, PASSWORD)?;
         let name = self.handshake.name().map(str::to_owned);
         let tls = match self.transport.is_secure() {
             true => Some(LoadTls::load(&servers.files.client(self.handshake)?, name, Arc::new(Reports))?),
@@ -195,3 +198,6 @@ impl Observer for Reports {
         eprintln!("  TLS with {remote} failed: {reason}");
     }
 }
+
+/// Number of readings so far.
+static READINGS: AtomicU32 = AtomicU32::new(0);
