@@ -8,9 +8,10 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use ringway_lab::machine::process_cpu_ns;
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 
 /// A running program, which is ended when this value is dropped.
 pub(crate) struct Running {
@@ -42,6 +43,23 @@ impl Running {
     pub(crate) fn wait_for(&mut self, limit: Duration) -> Result<ExitStatus> {
         self.ended_within(limit)?
             .with_context(|| format!("{} did not end within {} s", self.name, limit.as_secs()))
+    }
+
+    /// Waits for the program to end with status 0. Returns its output.
+    pub(crate) fn succeeds(&mut self) -> Result<String> {
+        let status = self.wait()?;
+        let output = self.output();
+        ensure!(status.success(), "{} ended with {status}: {}", self.name, output.trim());
+        Ok(output)
+    }
+
+    /// First JSON object that it printed.
+    pub(crate) fn told(&self) -> Result<Value> {
+        let output = self.output();
+        let line = output.lines().find(|line| line.starts_with('{'));
+        let line =
+            line.with_context(|| format!("{} printed no JSON object: {}", self.name, output.trim()))?;
+        serde_json::from_str(line).with_context(|| format!("{} printed bad JSON", self.name))
     }
 
     /// Waits until the program's output contains `text`; fails if the program ends first.

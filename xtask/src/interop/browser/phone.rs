@@ -100,13 +100,9 @@ fn talk(phones: &mut Phones) -> Result<()> {
 fn check(stage: &Stage, phone: &mut Running, phones: &mut Phones, transport: Transport) -> Result<()> {
     let messages = phones.messages(TAB)?;
     stage.keep_text(&messages.join("\n"), "tab.messages")?;
-    let status = phone.wait()?;
-    let output = phone.output();
-    ensure!(status.success(), "the phone ended with {status}: {}", output.trim());
-    let told =
-        output.lines().find(|line| line.starts_with('{')).context("the phone printed no JSON object")?;
-    stage.keep_text(told, "phone.json")?;
-    let told: Value = serde_json::from_str(told).context("the phone printed bad JSON")?;
+    phone.succeeds()?;
+    let told = phone.told()?;
+    stage.keep_text(&told.to_string(), "phone.json")?;
     let protected = transport == Transport::Tls;
     for (at, expected) in [
         ("/result", "answered".into()),

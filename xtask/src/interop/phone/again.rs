@@ -53,12 +53,9 @@ fn call(stage: &Stage, caller: Caller, peer: &mut linphone::Phone) -> Result<Val
         phone.wait_for_output("ready")?;
         peer.dial(&uri)?;
     }
-    let status = phone.wait()?;
+    phone.succeeds()?;
     peer.ended().context("the peer")?;
-    let output = phone.output();
-    ensure!(status.success(), "the phone ended with {status}: {}", output.trim());
-    let told = output.lines().find(|line| line.starts_with('{')).context("no JSON object")?;
-    Ok(serde_json::from_str(told)?)
+    phone.told()
 }
 
 const LINE: Line<'static> = Line {

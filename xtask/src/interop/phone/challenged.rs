@@ -135,15 +135,11 @@ fn call(
     alice.type_line("secret-alice")?;
     alice.close_input();
     alice.wait()?;
-    let output = alice.output();
-    let told = output.lines().find(|line| line.starts_with('{')).context("no JSON object")?;
-    Ok(Called { name, told: serde_json::from_str(told)? })
+    Ok(Called { name, told: alice.told()? })
 }
 
 fn expect_proven(bob: &mut Running) -> Result<()> {
-    let status = bob.wait()?;
-    let output = bob.output();
-    ensure!(status.success(), "bob ended with {status}: {}", output.trim());
+    let output = bob.succeeds()?;
     ensure!(output.contains("has proved the password of alice"), "bob says nothing of a password: {output}");
     Ok(())
 }

@@ -49,15 +49,12 @@ fn call(stage: &Stage, caller: Caller) -> Result<()> {
     peer.established()?;
     std::thread::sleep(TALK);
     phone.ask_to_end();
-    let status = phone.wait()?;
-    ensure!(status.success(), "the phone ended with {status}: {}", phone.output().trim());
+    phone.succeeds()?;
     peer.ended().context("the peer")?;
     let trace = peer.trace()?;
     ensure!(trace.contains("connectivity check is complete"), "baresip completed no check");
-    let output = phone.output();
-    let told = output.lines().find(|line| line.starts_with('{')).context("no JSON object")?;
-    stage.keep_text(told, "phone.json")?;
-    let told: Value = serde_json::from_str(told)?;
+    let told = phone.told()?;
+    stage.keep_text(&told.to_string(), "phone.json")?;
     for (at, expected) in [("/security/method", Value::from("dtls")), ("/received/checks", 0.into())] {
         let found = told.pointer(at);
         ensure!(found == Some(&expected), "the phone's JSON has {found:?} at {at}, not {expected}: {told}");

@@ -4,7 +4,6 @@ use std::net::Ipv4Addr;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use serde_json::Value;
 
 use super::super::audio::Recording;
 use super::super::process::Running;
@@ -52,13 +51,10 @@ fn called(stage: &Stage, transport: Transport, peer: &mut dyn Softphone) -> Resu
     command.arg("--record").arg(&heard_by_phone).args(["--duration", "4", "--trace", "--json"]);
     let mut phone = Running::start("alice", &mut command, &stage.folder)?;
     peer.established().context("the peer")?;
-    let status = phone.wait()?;
-    let output = phone.output();
-    ensure!(status.success(), "the phone ended with {status}: {}", output.trim());
+    let output = phone.succeeds()?;
     peer.ended().context("the peer")?;
-    let told = output.lines().find(|line| line.starts_with('{')).context("no JSON object")?;
-    stage.keep_text(told, "phone.json")?;
-    let told: Value = serde_json::from_str(told)?;
+    let told = phone.told()?;
+    stage.keep_text(&told.to_string(), "phone.json")?;
     ensure!(told["result"] == "answered" && told["security"]["method"] == "sdes", "the phone says {told}");
     let refusals =
         output.lines().filter(|line| line.starts_with("<- ") && line.contains(" SIP/2.0 4")).count();

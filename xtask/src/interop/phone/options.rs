@@ -59,9 +59,7 @@ fn ask(stage: &Stage, transport: Transport, uri: &str) -> Result<(Option<i32>, V
     command.args(["--trace", "--json"]);
     let mut running = Running::start("options", &mut command, &stage.folder)?;
     let status = running.wait()?;
-    let output = running.output();
-    let told = output.lines().find(|line| line.starts_with('{')).context("no JSON object")?;
-    Ok((status.code(), serde_json::from_str(told)?))
+    Ok((status.code(), running.told()?))
 }
 
 const fn line(transport: Transport) -> Line<'static> {

@@ -7,7 +7,6 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use serde_json::Value;
 
 use super::super::audio::Recording;
 use super::super::counting_nat::CountingNat;
@@ -38,13 +37,10 @@ fn call(stage: &Stage, ports: u8) -> Result<()> {
     command.args(["--srtp", "none", "--play", "tone:600", "--duration", &TALK.as_secs().to_string()]);
     command.args(["--trace", "--json", "--record"]).arg(stage.path("heard-by-phone.wav"));
     let mut phone = Running::start("alice", &mut command, &stage.folder)?;
-    let status = phone.wait()?;
-    let output = phone.output();
-    ensure!(status.success(), "the phone ended with {status}: {}", output.trim());
+    phone.succeeds()?;
     peer.ended().context("the peer")?;
-    let told = output.lines().find(|line| line.starts_with('{')).context("no JSON object")?;
-    stage.keep_text(told, "phone.json")?;
-    let told: Value = serde_json::from_str(told)?;
+    let told = phone.told()?;
+    stage.keep_text(&told.to_string(), "phone.json")?;
     let heard = told["received"]["packets"].as_u64().context("no count of packets")?;
     let named = nat.named_by_peer().context("the peer asked no STUN server")?;
     ensure!(peer.trace()?.contains(&format!("m=audio {} ", named.port())), "the peer did not name {named}");

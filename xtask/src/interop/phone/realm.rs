@@ -3,7 +3,6 @@
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use serde_json::Value;
 
 use super::super::process::Running;
 use super::super::server::{Server, Wanted};
@@ -38,10 +37,8 @@ fn calls(stage: &Stage, transport: Transport) -> Result<()> {
         let mut alice = phone(stage, transport, (name, "alice"), &address, &[&call[..], more].concat())?;
         let status = alice.wait()?;
         let output = alice.output();
-        let told = output.lines().find(|line| line.starts_with('{'));
-        let told = told.with_context(|| format!("{name}: no JSON object: {}", output.trim()))?;
-        stage.keep_text(told, &format!("{name}.json"))?;
-        let told: Value = serde_json::from_str(told)?;
+        let told = alice.told()?;
+        stage.keep_text(&told.to_string(), &format!("{name}.json"))?;
         ensure!(output.contains(" SIP/2.0 407 "), "{name}: the call was not challenged");
         ensure!(status.success() == is_answered, "{name}: {status}: {told}");
         if is_answered {
@@ -51,9 +48,7 @@ fn calls(stage: &Stage, transport: Transport) -> Result<()> {
             ensure!(told["status"] == 407 && reason.contains("--realm \"asterisk\""), "{name}: {told}");
         }
     }
-    let status = bob.wait()?;
-    ensure!(status.success(), "bob ended with {status}: {}", bob.output().trim());
-    Ok(())
+    bob.succeeds().map(|_| ())
 }
 
 /// A phone of Ringway with the server; `name` is that of its files.

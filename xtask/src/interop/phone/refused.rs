@@ -4,7 +4,6 @@ use std::net::Ipv4Addr;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
-use serde_json::Value;
 
 use super::super::process::{Running, free_port};
 use super::super::softphone::{Keys, Line, Softphone};
@@ -54,9 +53,7 @@ fn calls(stage: &Stage, keys: Keys, arguments: &[&str]) -> Result<()> {
     command.args(["call", &peer.uri(), "--bind", "127.0.0.1:0", "--trace", "--json"]).args(arguments);
     let mut phone = Running::start("alice", &mut command, &stage.folder)?;
     let status = phone.wait()?;
-    let output = phone.output();
-    let told = output.lines().find(|line| line.starts_with('{')).context("no JSON object")?;
-    let told: Value = serde_json::from_str(told)?;
+    let told = phone.told()?;
     if status.code() != Some(1) || told["result"] != "rejected" || told["status"] != 488 {
         bail!("the phone ended with {status} and said {told}");
     }

@@ -87,8 +87,7 @@ impl World {
         phone.wait_for_output("is connected")?;
         std::thread::sleep(TALK);
         phone.ask_to_end();
-        let status = phone.wait()?;
-        ensure!(status.success(), "the phone ended with {status}: {}", phone.output().trim());
+        phone.succeeds()?;
         peer.ended().context("the peer")?;
         let trace = peer.trace()?;
         let [rtp, rtcp] = self.nat.outside;

@@ -153,13 +153,7 @@ impl<'a> Subject<'a> {
 
     pub(crate) fn ended(&mut self) -> Result<()> {
         match &mut self.phone {
-            Phone::Ringway(running) => {
-                let status = running.wait()?;
-                if !status.success() {
-                    bail!("the phone ended with {status}: {}", running.output().trim());
-                }
-                Ok(())
-            }
+            Phone::Ringway(running) => running.succeeds().map(|_| ()),
             Phone::StandIn(phone) => phone.ended(),
             Phone::Unused => Ok(()),
         }
@@ -192,11 +186,8 @@ impl<'a> Subject<'a> {
             }
             Phone::Unused => return Ok(()),
         };
-        let output = running.output();
-        let told =
-            output.lines().find(|line| line.starts_with('{')).context("the phone printed no JSON object")?;
-        stage.keep_text(told, "phone.json")?;
-        let told: Value = serde_json::from_str(told).context("the phone printed bad JSON")?;
+        let told = running.told()?;
+        stage.keep_text(&told.to_string(), "phone.json")?;
         let expect = |at: &str, expected: Value| match told.pointer(at) {
             Some(found) if *found == expected => Ok(()),
             found => bail!("the phone's JSON has {found:?} at {at}, not {expected}"),

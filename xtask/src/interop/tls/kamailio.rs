@@ -32,7 +32,7 @@ fn inbound(stage: &Stage) -> Result<()> {
         let from = "sip:carol@127.0.0.1";
         expect_answered(&called(stage, call, (from, "sip:bob@example.org"), neighbour.tls_port)?)?;
     }
-    ensure!(bob.wait()?.success(), "bob's phone failed: {}", bob.output());
+    bob.succeeds()?;
     let counters = server.counters()?;
     let accepted = counters.get("tls_accepted_full")? + counters.get("tls_accepted_resumed")?;
     ensure!(accepted == 2, "{accepted} connections were accepted, not one of bob and one of Kamailio");
@@ -51,7 +51,7 @@ fn outbound(stage: &Stage) -> Result<()> {
         let port = server.port_of(Transport::Tls);
         expect_answered(&called(stage, call, (from, "sip:carol@example.org"), port)?)?;
     }
-    ensure!(carol.wait()?.success(), "carol's phone failed: {}", carol.output());
+    carol.succeeds()?;
     let counters = server.counters()?;
     let dialled = counters.get("tls_dialled_full")? + counters.get("tls_dialled_resumed")?;
     ensure!(dialled == 1, "{dialled} connections were dialled, not 1");
@@ -115,9 +115,7 @@ fn answering(stage: &Stage, name: &str, aor: &str, server: u16) -> Result<Runnin
 fn called(stage: &Stage, name: &str, (from, to): (&str, &str), server: u16) -> Result<Value> {
     let mut phone = phone(stage, name, &["call", to, "--from", from, "--duration", "1"], server)?;
     phone.wait()?;
-    let output = phone.output();
-    let line = output.lines().find(|line| line.starts_with('{')).context("the phone printed no JSON")?;
-    Ok(serde_json::from_str(line)?)
+    phone.told()
 }
 
 fn phone(stage: &Stage, name: &str, arguments: &[&str], server: u16) -> Result<Running> {
