@@ -236,7 +236,7 @@ fn advance(
         };
         match state {
             ConnectionState::EncodeTlsData(mut data) => encode(&mut data, wire)?,
-            // What is in `wire` is sent in order, so it counts as sent.
+            // The bytes in `wire` are sent in order, so they count as sent.
             ConnectionState::TransmitTlsData(data) => data.done(),
             ConnectionState::ReadTraffic(mut traffic) => {
                 while let Some(record) = traffic.next_record() {

@@ -7,12 +7,11 @@ use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use core::fmt;
 use core::net::SocketAddr;
 use ringway_ethernet::StreamLayers;
 use ringway_sansio::{Flow, Instant, Seed, Transport};
-use ringway_stream::{Decoded, Encoded, Layer, LayerError, PassThrough};
+use ringway_stream::{Layer, PassThrough};
 use rustls::ServerConfig;
 
 /// Layers of TCP connections and, with [`TlsLayers::set_credentials`], of accepted TLS connections.
@@ -61,7 +60,7 @@ impl fmt::Debug for TlsLayers {
 }
 
 impl StreamLayers for TlsLayers {
-    type Layer = StreamLayer;
+    type Layer = Box<dyn Layer>;
 
     const RESUMES: bool = true;
 
@@ -70,80 +69,20 @@ impl StreamLayers for TlsLayers {
         self.gate.begin_turn(now);
     }
 
-    fn accept(&mut self, flow: &Flow) -> Option<StreamLayer> {
+    fn accept(&mut self, flow: &Flow) -> Option<Box<dyn Layer>> {
         match flow.transport {
-            Transport::Tcp => Some(StreamLayer::Plain(PassThrough)),
+            Transport::Tcp => Some(Box::new(PassThrough)),
             Transport::Tls => {
                 let config = Arc::clone(self.server.as_ref()?);
                 let is_in = self.gate.enter(flow.remote.ip());
-                is_in.then(|| {
-                    StreamLayer::Tls(Box::new(TlsLayer::new(config, flow.remote, Rc::clone(&self.gate))))
-                })
+                let layer = || TlsLayer::new(config, flow.remote, Rc::clone(&self.gate));
+                is_in.then(|| Box::new(layer()) as Box<dyn Layer>)
             }
             Transport::Udp | Transport::Ws | Transport::Wss => None,
         }
     }
 
-    fn dial(&mut self, flow: &Flow) -> Option<StreamLayer> {
-        (flow.transport == Transport::Tcp).then_some(StreamLayer::Plain(PassThrough))
-    }
-}
-
-/// Layer of one connection.
-#[derive(Debug)]
-pub enum StreamLayer {
-    /// TCP.
-    Plain(PassThrough),
-    /// TLS.
-    Tls(Box<TlsLayer>),
-}
-
-impl StreamLayer {
-    fn inner(&mut self) -> &mut dyn Layer {
-        match self {
-            Self::Plain(layer) => layer,
-            Self::Tls(layer) => layer,
-        }
-    }
-}
-
-impl Layer for StreamLayer {
-    fn start(&mut self, wire: &mut Vec<u8>) {
-        self.inner().start(wire);
-    }
-
-    fn decode(
-        &mut self,
-        bytes: &[u8],
-        decoded: &mut dyn FnMut(Decoded<'_>),
-        wire: &mut Vec<u8>,
-    ) -> Result<(), LayerError> {
-        self.inner().decode(bytes, decoded, wire)
-    }
-
-    fn resume(&mut self, decoded: &mut dyn FnMut(Decoded<'_>), wire: &mut Vec<u8>) -> Result<(), LayerError> {
-        self.inner().resume(decoded, wire)
-    }
-
-    fn encode(&mut self, message: &[u8], wire: &mut Vec<u8>) -> Result<Encoded, LayerError> {
-        self.inner().encode(message, wire)
-    }
-
-    fn finish(&mut self, wire: &mut Vec<u8>) {
-        self.inner().finish(wire);
-    }
-
-    fn is_handshaking(&self) -> bool {
-        match self {
-            Self::Plain(_) => false,
-            Self::Tls(layer) => layer.is_handshaking(),
-        }
-    }
-
-    fn held_bytes(&self) -> usize {
-        match self {
-            Self::Plain(_) => 0,
-            Self::Tls(layer) => layer.held_bytes(),
-        }
+    fn dial(&mut self, flow: &Flow) -> Option<Box<dyn Layer>> {
+        (flow.transport == Transport::Tcp).then(|| Box::new(PassThrough) as Box<dyn Layer>)
     }
 }

@@ -27,4 +27,4 @@ mod tests;
 pub use credentials::{Credentials, CredentialsError};
 pub use gate::{HANDSHAKES_MAX, HandshakeCounters};
 pub use layer::TlsLayer;
-pub use layers::{StreamLayer, TlsLayers};
+pub use layers::TlsLayers;

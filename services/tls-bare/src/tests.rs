@@ -1,6 +1,7 @@
 //! The layer with rustls and aws-lc as the client.
 
-use crate::{Credentials, CredentialsError, HANDSHAKES_MAX, StreamLayer, TlsLayers};
+use crate::{Credentials, CredentialsError, HANDSHAKES_MAX, TlsLayers};
+use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec;
@@ -53,7 +54,7 @@ impl Server {
         }
     }
 
-    fn accept_from(&mut self, remote: &str) -> Option<StreamLayer> {
+    fn accept_from(&mut self, remote: &str) -> Option<Box<dyn Layer>> {
         self.connections += 1;
         self.layers.accept(&Flow {
             transport: Transport::Tls,
@@ -64,7 +65,7 @@ impl Server {
         })
     }
 
-    fn accept(&mut self) -> StreamLayer {
+    fn accept(&mut self) -> Box<dyn Layer> {
         self.turn();
         self.accept_from("192.0.2.7:50000").unwrap()
     }
@@ -117,7 +118,7 @@ fn received(client: &mut ClientConnection, wire: &mut Vec<u8>) -> Vec<u8> {
 }
 
 /// Runs the handshake, with the client's bytes in parts of `part` bytes.
-fn handshake(layer: &mut StreamLayer, client: &mut ClientConnection, part: usize) {
+fn handshake(layer: &mut Box<dyn Layer>, client: &mut ClientConnection, part: usize) {
     let mut wire = Vec::new();
     for _ in 0..6 {
         decode(layer, &sent(client), part, &mut wire).unwrap();

@@ -134,7 +134,7 @@ fn a_neighbour_that_closes_each_connection_at_once_is_not_dialled_more_often_tha
                 } else {
                     world.event(Event::Unreachable(probe.token));
                 }
-                // What others want to send dials nothing.
+                // Requests of others dial nothing.
                 assert_eq!(requests(call(&mut world, &format!("{connection}"))).len(), 0);
             }
             sent = seconds(&mut world, 1);
