@@ -247,16 +247,12 @@ impl<F: Framer> Streams<F> {
             self.counters.keep_alives.add(batch.keep_alives as u64);
             self.counters.stream_messages_out.increment();
         }
-        // Bytes of the layer, such as the end of a handshake, are written together with the responses to the messages.
-        if batch.messages == 0 {
-            self.respond(id, now);
-        } else {
-            self.settle(id);
-        }
+        self.settle(id);
         frames
     }
 
-    /// Writes bytes of the connection itself. Call it after the messages of [`Streams::frames`] are answered.
+    /// Writes bytes of the connection itself. Call it after the messages of [`Streams::frames`] are answered, so that the end
+    /// of a handshake and the response to the first request leave together.
     pub(crate) fn respond(&mut self, id: ConnectionId, now: Instant) {
         let Some(stream) = find(&mut self.slots, id) else { return };
         let written = stream.respond(&self.common.streams, now);
