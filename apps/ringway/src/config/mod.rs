@@ -71,6 +71,13 @@ pub(crate) struct AdminConfig {
     pub(crate) token: String,
 }
 
+impl AdminConfig {
+    /// True if other machines can reach the listener.
+    pub(crate) fn is_public(&self) -> bool {
+        !self.listen.ip().to_canonical().is_loopback()
+    }
+}
+
 /// `[log]`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Log {
@@ -145,8 +152,8 @@ impl Config {
                  the addresses of your proxies"
             )
         }));
-        let listen = self.admin.listen;
-        if !listen.ip().to_canonical().is_loopback() && self.tls.certificate.is_none() {
+        if self.admin.is_public() && self.tls.certificate.is_none() {
+            let listen = self.admin.listen;
             warnings.push(format!(
                 "[admin] listen: {listen} can be reached from other machines, and without a certificate the token travels \
                  readable; set [tls] certificate and private_key (`ringway cert init` makes them), or listen on 127.0.0.1"

@@ -128,13 +128,14 @@ fn admin(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> AdminConfig {
         reader.error(position, section.path("token"), message);
     }
     let token = token.map(|(text, _)| text.to_owned()).unwrap_or_default();
-    if token.is_empty() && !listen.ip().to_canonical().is_loopback() {
+    let admin = AdminConfig { listen, token };
+    if admin.token.is_empty() && admin.is_public() {
         let message =
             format!("{listen} can be reached from other machines; set [admin] token, or listen on 127.0.0.1");
         reader.error(at, section.path("listen"), message);
     }
     section.finish(reader);
-    AdminConfig { listen, token }
+    admin
 }
 
 fn log(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> Log {

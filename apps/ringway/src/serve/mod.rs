@@ -229,8 +229,11 @@ impl Running {
             subscribers = self.services.directory().len(),
             "started"
         );
-        let is_public = !self.admin_address.ip().to_canonical().is_loopback();
-        let scheme = if is_public && self.tls.layers().https().is_some() { "https" } else { "http" };
+        let scheme = if self.config.admin.is_public() && self.tls.layers().https().is_some() {
+            "https"
+        } else {
+            "http"
+        };
         tracing::info!("admin API on {scheme}://{}/", self.admin_address);
         let mut line = String::from("ready");
         for listener in self.listeners() {
