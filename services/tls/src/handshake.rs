@@ -74,11 +74,9 @@ impl Handshake {
         match bytes.first() {
             None | Some(&RECORD_HANDSHAKE) => Ok(()),
             Some(_) => {
-                let Peer { counters, observer, remote, role } = &self.peer;
-                add(&counters.tls_not_tls);
+                add(&self.peer.reports.counters.tls_not_tls);
                 let seen: String = bytes.iter().take(SEEN_BYTES).map(|&byte| printable(byte)).collect();
-                let reason = format!("the peer does not speak TLS; it began with `{seen}`");
-                observer.failed(*remote, *role, &reason);
+                self.peer.report(&format!("the peer does not speak TLS; it began with `{seen}`"));
                 Err(LayerError("no TLS on a TLS port"))
             }
         }
@@ -127,7 +125,11 @@ impl Handshake {
     /// Ends the handshake.
     pub(crate) fn finish(self) -> Box<Connection> {
         let Self { mut connection, peer, was_handed_over, .. } = self;
-        peer.counters.completed(peer.role == Role::Server, connection.handshake_kind(), was_handed_over);
+        peer.reports.counters.completed(
+            peer.role == Role::Server,
+            connection.handshake_kind(),
+            was_handed_over,
+        );
         connection.allow_any_size();
         connection
     }

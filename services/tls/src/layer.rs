@@ -211,12 +211,9 @@ impl Layer for PlainLayer {
         _wire: &mut Vec<u8>,
     ) -> Result<(), LayerError> {
         if !std::mem::replace(&mut self.has_begun, true) && is_tls(bytes) {
-            add(&self.peer.counters.tls_on_plain_port);
-            self.peer.observer.failed(
-                self.peer.remote,
-                self.peer.role,
-                "the peer speaks TLS, but this port is without TLS: use the port of a tls: listener",
-            );
+            add(&self.peer.reports.counters.tls_on_plain_port);
+            self.peer
+                .report("the peer speaks TLS, but this port is without TLS: use the port of a tls: listener");
             return Err(LayerError("TLS on a port without TLS"));
         }
         decoded(Decoded::Bytes(bytes));

@@ -6,7 +6,7 @@ use crate::handshake::{HandOver, Handshake};
 use crate::handshakes::{HandshakeLimits, Permits, Refused};
 use crate::layer::{PlainLayer, TlsLayer};
 use crate::material::TlsMaterial;
-use crate::report::{Observer, Peer, Role};
+use crate::report::{Observer, Reports, Role};
 use crate::threads::HandshakeThreads;
 use crate::verified::{Verification, VerifiedPeers};
 use ringway_linux::{BoxedLayer, Hosts, Layers, Resume};
@@ -29,8 +29,7 @@ pub struct TlsLayers {
     threads: Arc<HandshakeThreads>,
     /// By worker.
     budgets: Vec<Arc<Budget>>,
-    counters: Arc<TlsCounters>,
-    observer: Arc<dyn Observer>,
+    reports: Reports,
     verified: Arc<VerifiedPeers>,
 }
 
@@ -45,9 +44,8 @@ impl TlsLayers {
         limits: HandshakeLimits,
         observer: Arc<dyn Observer>,
     ) -> io::Result<Self> {
-        let counters = Arc::<TlsCounters>::default();
-        let verifiers = Arc::clone(material.verifiers());
-        let verified = VerifiedPeers::new(verifiers, Arc::clone(&counters), Arc::clone(&observer));
+        let reports = Reports::to(observer);
+        let verified = VerifiedPeers::new(Arc::clone(material.verifiers()), reports.clone());
         Ok(Self {
             verified,
             material: RwLock::new(material),
@@ -57,8 +55,7 @@ impl TlsLayers {
             permits: Arc::default(),
             threads: Arc::new(HandshakeThreads::start()?),
             budgets: (0..Resume::WORKERS_MAX).map(|_| Arc::new(Budget::new(limits.inline_burst))).collect(),
-            counters,
-            observer,
+            reports,
         })
     }
 
@@ -78,7 +75,7 @@ impl TlsLayers {
 
     /// Counters of handshakes.
     pub fn counters(&self) -> &Arc<TlsCounters> {
-        &self.counters
+        &self.reports.counters
     }
 
     /// Configuration for HTTPS with the server's certificates, which asks for no client certificate. `None`: there are none.
@@ -104,18 +101,13 @@ impl TlsLayers {
         part(&self.material.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn peer(&self, role: Role, flow: &Flow) -> Peer {
-        let (counters, observer) = (Arc::clone(&self.counters), Arc::clone(&self.observer));
-        Peer { role, remote: flow.remote, counters, observer }
-    }
-
     fn accept_tls(&self, flow: &Flow, resume: Resume) -> Option<TlsLayer> {
         let permit = match self.permits.take(flow.remote.ip(), self.limits) {
             Ok(permit) => permit,
             Err(why) => {
                 add(match why {
-                    Refused::Total => &self.counters.tls_refused,
-                    Refused::Source => &self.counters.tls_refused_source,
+                    Refused::Total => &self.reports.counters.tls_refused,
+                    Refused::Source => &self.reports.counters.tls_refused_source,
                 });
                 return None;
             }
@@ -123,7 +115,7 @@ impl TlsLayers {
         let (connection, has_client_auth, verifiers) = self.read(|material| {
             Some((material.accept()?, material.has_client_auth(), Arc::clone(material.verifiers())))
         })?;
-        let handshake = Handshake::new(connection, self.peer(Role::Server, flow));
+        let handshake = Handshake::new(connection, self.reports.peer(Role::Server, flow.remote));
         let handshake = handshake.accepted(permit, has_client_auth);
         let layer = TlsLayer::new(handshake.with_threads(self.hand_over(resume)?));
         let (peers, remote) = (Arc::clone(&self.verified), flow.remote);
@@ -138,7 +130,7 @@ impl TlsLayers {
         let (connection, verifiers) = self.read(|material| {
             material.dial(name.clone()).map(|connection| (connection, Arc::clone(material.verifiers())))
         })?;
-        let handshake = Handshake::new(connection, self.peer(Role::Client, flow));
+        let handshake = Handshake::new(connection, self.reports.peer(Role::Client, flow.remote));
         let layer = TlsLayer::new(handshake.with_threads(self.hand_over(resume)?));
         let (peers, remote) = (Arc::clone(&self.verified), flow.remote);
         match verifiers.servers {
@@ -158,17 +150,15 @@ impl TlsLayers {
 pub struct InlineTls {
     pub(crate) verified: Arc<VerifiedPeers>,
     material: TlsMaterial,
-    counters: Arc<TlsCounters>,
-    observer: Arc<dyn Observer>,
+    reports: Reports,
 }
 
 impl InlineTls {
     /// Layers with these files.
     pub fn new(material: TlsMaterial, observer: Arc<dyn Observer>) -> Self {
-        let counters = Arc::<TlsCounters>::default();
-        let verifiers = Arc::clone(material.verifiers());
-        let verified = VerifiedPeers::new(verifiers, Arc::clone(&counters), Arc::clone(&observer));
-        Self { verified, material, counters, observer }
+        let reports = Reports::to(observer);
+        let verified = VerifiedPeers::new(Arc::clone(material.verifiers()), reports.clone());
+        Self { verified, material, reports }
     }
 
     /// Layer of a connection to the host `name`; without a name, to the host with the address. `None`: it is not a name.
@@ -178,25 +168,20 @@ impl InlineTls {
             None => ServerName::from(remote.ip()),
         };
         let connection = self.material.dial(name)?;
-        Some(TlsLayer::new(Handshake::new(connection, self.peer(Role::Client, remote))))
+        Some(TlsLayer::new(Handshake::new(connection, self.reports.peer(Role::Client, remote))))
     }
 
     /// Layer of an accepted connection. `None`: there is no certificate.
     pub fn server(&self, remote: SocketAddr) -> Option<TlsLayer> {
         let connection = self.material.accept()?;
-        let layer = TlsLayer::new(Handshake::new(connection, self.peer(Role::Server, remote)));
+        let layer = TlsLayer::new(Handshake::new(connection, self.reports.peer(Role::Server, remote)));
         let (peers, verifiers) = (Arc::clone(&self.verified), Arc::clone(self.material.verifiers()));
         Some(layer.verified_by(Verification { peers, verifiers, server: None, remote }))
     }
 
     /// Counters of handshakes.
     pub fn counters(&self) -> &Arc<TlsCounters> {
-        &self.counters
-    }
-
-    fn peer(&self, role: Role, remote: SocketAddr) -> Peer {
-        let (counters, observer) = (Arc::clone(&self.counters), Arc::clone(&self.observer));
-        Peer { role, remote, counters, observer }
+        &self.reports.counters
     }
 }
 
@@ -206,7 +191,7 @@ impl Layers for TlsLayers {
             Origin::Accepted => Role::Server,
             Origin::Dialled => Role::Client,
         };
-        let plain = || PlainLayer::new(self.peer(role, flow));
+        let plain = || PlainLayer::new(self.reports.peer(role, flow.remote));
         Some(match (flow.transport, origin) {
             (Transport::Tcp, _) => Box::new(plain()),
             (Transport::Tls, Origin::Accepted) => Box::new(self.accept_tls(flow, resume)?),

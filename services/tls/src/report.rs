@@ -20,20 +20,42 @@ pub trait Observer: Send + Sync {
     fn failed(&self, remote: SocketAddr, role: Role, reason: &str);
 }
 
+/// Counters of handshakes, and the receiver of their reports.
+#[derive(Clone)]
+pub(crate) struct Reports {
+    pub(crate) counters: Arc<TlsCounters>,
+    pub(crate) observer: Arc<dyn Observer>,
+}
+
+impl Reports {
+    /// Reports to `observer`, with new counters.
+    pub(crate) fn to(observer: Arc<dyn Observer>) -> Self {
+        Self { counters: Arc::default(), observer }
+    }
+
+    pub(crate) fn peer(&self, role: Role, remote: SocketAddr) -> Peer {
+        Peer { role, remote, reports: self.clone() }
+    }
+}
+
 /// Peer of a connection, and where its handshake is counted and reported.
 #[derive(Clone)]
 pub(crate) struct Peer {
     pub(crate) role: Role,
     pub(crate) remote: SocketAddr,
-    pub(crate) counters: Arc<TlsCounters>,
-    pub(crate) observer: Arc<dyn Observer>,
+    pub(crate) reports: Reports,
 }
 
 impl Peer {
+    /// Reports a failure.
+    pub(crate) fn report(&self, reason: &str) {
+        self.reports.observer.failed(self.remote, self.role, reason);
+    }
+
     /// Counts and reports a failed handshake; returns the error of its layer.
     pub(crate) fn failed(&self, error: &rustls::Error) -> LayerError {
-        self.counters.failed(error);
-        self.observer.failed(self.remote, self.role, &describe(error));
+        self.reports.counters.failed(error);
+        self.report(&describe(error));
         FAILED
     }
 }

@@ -1,8 +1,8 @@
 //! Names of peers whose certificates were verified, checked again when the files are loaded again.
 
-use crate::counters::{TlsCounters, add};
+use crate::counters::add;
 use crate::identity::{ServerVerifier, names_of};
-use crate::report::{Observer, Role};
+use crate::report::{Reports, Role};
 use ringway_sansio::PeerNames;
 use rustls::client::danger::ServerCertVerifier;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
@@ -60,8 +60,7 @@ impl VerifiedPeer {
 /// Verified peers of all open connections.
 pub(crate) struct VerifiedPeers {
     state: Mutex<State>,
-    counters: Arc<TlsCounters>,
-    observer: Arc<dyn Observer>,
+    reports: Reports,
 }
 
 struct State {
@@ -82,13 +81,9 @@ pub(crate) struct Verification {
 }
 
 impl VerifiedPeers {
-    pub(crate) fn new(
-        verifiers: Arc<Verifiers>,
-        counters: Arc<TlsCounters>,
-        observer: Arc<dyn Observer>,
-    ) -> Arc<Self> {
+    pub(crate) fn new(verifiers: Arc<Verifiers>, reports: Reports) -> Arc<Self> {
         let state = Mutex::new(State { verifiers, peers: Vec::new(), sweep_at: SWEEP_MIN });
-        Arc::new(Self { state, counters, observer })
+        Arc::new(Self { state, reports })
     }
 
     /// Replaces the verifiers. The names of certificates that they do not accept count for nothing from now on.
@@ -108,9 +103,14 @@ impl VerifiedPeers {
         if peer.is_accepted_by(verifiers) || peer.is_withdrawn.swap(true, Ordering::Relaxed) {
             return;
         }
-        add(&self.counters.tls_names_withdrawn);
-        let role = if peer.server.is_some() { Role::Client } else { Role::Server };
-        self.observer.failed(peer.remote, role, WITHDRAWN);
+        add(&self.reports.counters.tls_names_withdrawn);
+        self.report(peer.server.as_ref(), peer.remote, WITHDRAWN);
+    }
+
+    /// Reports a peer, which is a server if it was dialled by a name.
+    fn report(&self, server: Option<&ServerName<'_>>, remote: SocketAddr, reason: &str) {
+        let role = if server.is_some() { Role::Client } else { Role::Server };
+        self.reports.peer(role, remote).report(reason);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -121,18 +121,16 @@ impl VerifiedPeers {
 impl Verification {
     /// Notes the end of a handshake in which the peer presented `chain`. `None`: it has no names that count.
     pub(crate) fn accept(&self, chain: &[CertificateDer<'_>]) -> Option<Arc<VerifiedPeer>> {
-        let (is_server, remote) = (self.server.is_some(), self.remote);
-        let names = match names_of(chain.first()?, is_server)? {
+        let names = match names_of(chain.first()?, self.server.is_some())? {
             Ok(names) => Arc::new(names),
             Err(why) => {
-                add(&self.peers.counters.tls_names_refused);
-                let role = if is_server { Role::Client } else { Role::Server };
-                self.peers.observer.failed(remote, role, why);
+                add(&self.peers.reports.counters.tls_names_refused);
+                self.peers.report(self.server.as_ref(), self.remote, why);
                 return None;
             }
         };
         let chain = chain.iter().map(|certificate| certificate.clone().into_owned()).collect();
-        let (server, is_withdrawn) = (self.server.clone(), AtomicBool::new(false));
+        let (server, remote, is_withdrawn) = (self.server.clone(), self.remote, AtomicBool::new(false));
         let peer = Arc::new(VerifiedPeer { chain, server, remote, names, is_withdrawn });
         let mut state = self.peers.lock();
         if state.peers.len() >= state.sweep_at {
