@@ -64,9 +64,11 @@ fn run_step(step: Step) -> Result<Outcome> {
                     "the headers of OpenSSL are not installed (`apt-get install libssl-dev pkg-config`)";
                 return Ok(Outcome::Skipped(why.to_owned()));
             }
-            let package = ["--quiet", "--package", "ringway-tls", "--features", "legacy-tls"];
-            succeed(cargo(&["clippy", "--all-targets"]).args(package).args(["--", "-D", "warnings"]))?;
-            succeed(cargo(&["test"]).args(package))?;
+            let with = ["--quiet", "--package", "ringway-tls", "--features", "ringway-tls/legacy-tls"];
+            let lab = ["--package", "ringway-lab", "--features", "ringway-lab/legacy-tls"];
+            let clippy = ["clippy", "--all-targets"];
+            succeed(cargo(&clippy).args(with).args(lab).args(["--", "-D", "warnings"]))?;
+            succeed(cargo(&["test"]).args(with))?;
         }
         Step::Test => {
             for suites in RELEASE_SUITES {

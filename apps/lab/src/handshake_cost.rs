@@ -17,8 +17,8 @@ pub fn called_us(called: &TlsFiles, caller: &TlsFiles, name: Option<&str>, count
     let server = InlineTls::new(called.load()?, Arc::clone(&observer));
     let client = InlineTls::new(caller.load()?, observer);
     // The first connection makes the session.
-    connect(&server, &client, name)?;
-    let mut taken = (0..count).map(|_| connect(&server, &client, name)).collect::<Result<Vec<_>>>()?;
+    connection_us(&server, &client, name)?;
+    let mut taken = (0..count).map(|_| connection_us(&server, &client, name)).collect::<Result<Vec<_>>>()?;
     let resumed = server.counters().counts().tls_accepted_resumed;
     let expected = if caller.session_timeout.is_some() { count as u64 } else { 0 };
     ensure!(resumed == expected, "{resumed} of {count} handshakes were resumed");
@@ -26,40 +26,65 @@ pub fn called_us(called: &TlsFiles, caller: &TlsFiles, name: Option<&str>, count
     taken.get(count / 2).copied().context("a measurement needs connections")
 }
 
-fn connect(server: &InlineTls, client: &InlineTls, name: Option<&str>) -> Result<f64> {
-    let remote = SocketAddr::from((Ipv4Addr::LOCALHOST, 5061));
-    let mut caller = client.client(remote, name).context("the name of the server is not valid")?;
-    let (mut to_called, mut to_caller) = (Vec::new(), Vec::new());
-    caller.start(&mut to_called);
-    caller.encode(&[b'x'; MESSAGE_BYTES], &mut to_called)?;
-    let mut ns = 0;
-    let mut called: Option<TlsLayer> = None;
-    let mut is_answered = false;
-    while !to_called.is_empty() {
-        let bytes = std::mem::take(&mut to_called);
-        let begun = thread_cpu_ns();
-        if called.is_none() {
-            called = server.server(remote);
-        }
-        let called = called.as_mut().context("the server has a certificate")?;
-        let mut received = 0;
-        let mut decoded = |part: Decoded<'_>| {
-            if let Decoded::Bytes(bytes) = part {
-                received += bytes.len();
-            }
-        };
-        called.decode(&bytes, &mut decoded, &mut to_caller)?;
-        if received > 0 {
-            called.encode(&[b'x'; MESSAGE_BYTES], &mut to_caller)?;
-            is_answered = true;
-        }
-        ns += thread_cpu_ns() - begun;
-        caller.decode(&std::mem::take(&mut to_caller), &mut |_| {}, &mut to_called)?;
-    }
-    ensure!(is_answered, "the handshake did not end");
+fn connection_us(called: &InlineTls, caller: &InlineTls, name: Option<&str>) -> Result<f64> {
+    let ends = Ends::connect(called, caller, name, &[b'x'; MESSAGE_BYTES])?;
     let begun = thread_cpu_ns();
-    drop(called);
-    Ok((ns + thread_cpu_ns() - begun) as f64 / 1000.0)
+    drop(ends.called);
+    Ok((ends.called_ns + thread_cpu_ns() - begun) as f64 / 1000.0)
+}
+
+/// Both ends of a connection in memory.
+pub struct Ends {
+    /// The end that dialled.
+    pub caller: TlsLayer,
+    /// The end that was dialled.
+    pub called: TlsLayer,
+    /// CPU time of the called end.
+    pub called_ns: u64,
+}
+
+impl Ends {
+    /// Connects. If there is a `request`, the caller sends it with the end of its handshake, and the called end answers with
+    /// the same bytes. The caller requires the certificate of `name`; `None`: of 127.0.0.1.
+    ///
+    /// # Errors
+    /// The handshake failed; the called side has no certificate.
+    pub fn connect(
+        called: &InlineTls,
+        caller: &InlineTls,
+        name: Option<&str>,
+        request: &[u8],
+    ) -> Result<Self> {
+        let remote = SocketAddr::from((Ipv4Addr::LOCALHOST, 5061));
+        let caller = caller.client(remote, name).context("the name of the server is not valid")?;
+        let begun = thread_cpu_ns();
+        let called = called.server(remote).context("the server has no certificate")?;
+        let mut ends = Self { caller, called, called_ns: thread_cpu_ns() - begun };
+        let (mut forth, mut back, mut received) = (Vec::new(), Vec::new(), 0);
+        ends.caller.start(&mut forth);
+        if !request.is_empty() {
+            ends.caller.encode(request, &mut forth)?;
+        }
+        while !forth.is_empty() {
+            let bytes = std::mem::take(&mut forth);
+            let begun = thread_cpu_ns();
+            let before = received;
+            let mut decoded = |part: Decoded<'_>| {
+                if let Decoded::Bytes(bytes) = part {
+                    received += bytes.len();
+                }
+            };
+            ends.called.decode(&bytes, &mut decoded, &mut back)?;
+            if received > before {
+                ends.called.encode(request, &mut back)?;
+            }
+            ends.called_ns += thread_cpu_ns() - begun;
+            ends.caller.decode(&std::mem::take(&mut back), &mut |_| {}, &mut forth)?;
+        }
+        let is_open = !ends.called.is_handshaking() && !ends.caller.is_handshaking();
+        ensure!(is_open && received == request.len(), "the handshake did not end");
+        Ok(ends)
+    }
 }
 
 /// Bytes of a request and of a response.

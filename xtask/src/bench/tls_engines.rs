@@ -1,6 +1,6 @@
 //! `cargo xtask bench tls-engines`: CPU time of rustls and OpenSSL side by side, in memory.
 //!
-//! Does: builds and runs the example `engines` of `ringway-tls`, which measures; prints its tables or writes them into
+//! Does: builds and runs the example `engines` of `ringway-lab`, which measures; prints its tables or writes them into
 //! BENCHMARKS.md.
 
 use super::publish;
@@ -31,7 +31,7 @@ const HEADING: &str = "## rustls and OpenSSL";
 /// The example could not be built, or failed.
 pub(super) fn run(args: &Args, workspace: &Path) -> Result<()> {
     let feature = if args.vendored { "legacy-tls-vendored" } else { "legacy-tls" };
-    let package = ["run", "--quiet", "--release", "--package", "ringway-tls", "--example", "engines"];
+    let package = ["run", "--quiet", "--release", "--package", "ringway-lab", "--example", "engines"];
     let mut command = cargo(&package);
     command.args(["--features", feature]).stderr(Stdio::inherit());
     let output = command.output().context("run cargo")?;

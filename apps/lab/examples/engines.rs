@@ -5,22 +5,21 @@
 //!
 //! Does not: open sockets, or measure the caller.
 
+use anyhow::{Context as _, Result, anyhow, bail};
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose,
     PKCS_ECDSA_P256_SHA256, PKCS_RSA_SHA256, RsaKeySize,
 };
-use ringway_stream::{Decoded, Layer};
+use ringway_lab::handshake_cost::Ends;
+use ringway_lab::machine::thread_cpu_ns;
+use ringway_stream::Layer;
 use ringway_tls::{
-    Backend, ClientAuth, InlineTls, Observer, Offer, PeerCa, Role, Suite, TlsFiles, TlsLayer, TlsVersion,
+    Backend, ClientAuth, InlineTls, Observer, Offer, PeerCa, Role, Suite, TlsFiles, TlsVersion,
 };
-use rustix::time::{ClockId, clock_gettime};
-use std::error::Error;
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 /// Key of a certificate.
 #[derive(Clone, Copy)]
@@ -164,7 +163,7 @@ impl Certificates {
     }
 
     fn sides(&self, case: &Case, called: Backend, caller: Backend) -> Result<Sides> {
-        let suite = Suite::by_name(case.suite).ok_or("an unknown suite")?;
+        let suite = Suite::by_name(case.suite).context("an unknown suite")?;
         let ca = self.folder.join("ca.pem");
         let name = match case.key {
             Key::P256 => "p256",
@@ -175,7 +174,7 @@ impl Certificates {
         let layers = |backend, certificate, is_resumed: bool| -> Result<InlineTls> {
             let names = ringway_tls::OfferSettings { openssl: "OpenSSL", danger_legacy: "danger_legacy" };
             let offer = Offer::new(backend, vec![suite], Some(version), true);
-            let offer = offer.map_err(|error| error.text(names))?;
+            let offer = offer.map_err(|error| anyhow!(error.text(names)))?;
             let defaults = TlsFiles::default();
             let files = TlsFiles {
                 certificate,
@@ -208,81 +207,43 @@ impl Sides {
     /// CPU time of the called side for a handshake, in µs.
     fn handshakes(&self, count: usize, is_resumed: bool) -> Result<f64> {
         let caller = if is_resumed { &self.resumed } else { &self.full };
-        Pair::connect(&self.called, caller)?;
+        Ends::connect(&self.called, caller, Some(NAME), &[])?;
         let before = self.called.counters().counts();
         let mut ns = 0;
         for _ in 0..count {
-            ns += Pair::connect(&self.called, caller)?.called_ns;
+            ns += Ends::connect(&self.called, caller, Some(NAME), &[])?.called_ns;
         }
         let after = self.called.counters().counts();
         let resumed = after.tls_accepted_resumed - before.tls_accepted_resumed;
         if resumed != if is_resumed { count as u64 } else { 0 } {
-            return Err(format!("{resumed} of {count} handshakes were resumed").into());
+            bail!("{resumed} of {count} handshakes were resumed");
         }
         Ok(ns as f64 / 1000.0 / count as f64)
     }
 
     /// CPU time of the called side for receiving a record and sending another, in µs.
     fn records(&self) -> Result<f64> {
-        let mut pair = Pair::connect(&self.called, &self.full)?;
+        let mut ends = Ends::connect(&self.called, &self.full, Some(NAME), &[])?;
         let message = [b'x'; RECORD_BYTES];
         // Several records for each reading of the clock.
         let batch = 20;
-        pair.called_ns = 0;
+        ends.called_ns = 0;
         for _ in 0..RECORDS / batch {
             let (mut in_order, mut wire) = (Vec::new(), Vec::new());
             for _ in 0..batch {
-                pair.caller.encode(&message, &mut in_order)?;
+                ends.caller.encode(&message, &mut in_order)?;
             }
-            let begun = thread_ns();
+            let begun = thread_cpu_ns();
             let size = in_order.len() / batch;
             for record in in_order.chunks(size) {
-                pair.called.decode(record, &mut |_| {}, &mut wire)?;
-                pair.called.encode(&message, &mut wire)?;
+                ends.called.decode(record, &mut |_| {}, &mut wire)?;
+                ends.called.encode(&message, &mut wire)?;
             }
-            pair.called_ns += thread_ns() - begun;
-            pair.caller.decode(&wire, &mut |_| {}, &mut Vec::new())?;
+            ends.called_ns += thread_cpu_ns() - begun;
+            ends.caller.decode(&wire, &mut |_| {}, &mut Vec::new())?;
         }
-        Ok(pair.called_ns as f64 / 1000.0 / RECORDS as f64)
+        Ok(ends.called_ns as f64 / 1000.0 / RECORDS as f64)
     }
-}
-
-/// Both ends of a connection.
-struct Pair {
-    caller: TlsLayer,
-    called: TlsLayer,
-    /// CPU time of the called end.
-    called_ns: u64,
-}
-
-impl Pair {
-    /// Connects, and passes the tickets on.
-    fn connect(called: &InlineTls, caller: &InlineTls) -> Result<Self> {
-        let remote = SocketAddr::from((Ipv4Addr::LOCALHOST, 5061));
-        let begun = thread_ns();
-        let called = called.server(remote).ok_or("no certificate")?;
-        let called_ns = thread_ns() - begun;
-        let caller = caller.client(remote, Some(NAME)).ok_or("not a name")?;
-        let mut pair = Self { caller, called, called_ns };
-        let (mut forth, mut back) = (Vec::new(), Vec::new());
-        pair.caller.start(&mut forth);
-        while !forth.is_empty() {
-            let begun = thread_ns();
-            pair.called.decode(&std::mem::take(&mut forth), &mut |_| {}, &mut back)?;
-            pair.called_ns += thread_ns() - begun;
-            pair.caller.decode(&std::mem::take(&mut back), &mut |_: Decoded<'_>| {}, &mut forth)?;
-        }
-        match pair.called.is_handshaking() || pair.caller.is_handshaking() {
-            true => Err("the handshake did not end".into()),
-            false => Ok(pair),
-        }
-    }
-}
-
-/// CPU time of the thread.
-fn thread_ns() -> u64 {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    u64::try_from(time.tv_sec * 1_000_000_000 + time.tv_nsec).unwrap_or(0)
 }
 
 /// Reports failed handshakes.
