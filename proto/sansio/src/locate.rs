@@ -1,0 +1,151 @@
+//! Lookup of the servers of a host name (RFC 3263).
+
+use crate::{HostNameId, Transport};
+use alloc::boxed::Box;
+use core::net::{IpAddr, SocketAddr};
+
+/// Host whose servers are looked up, with what its URI says of the way to it (RFC 3263 §4).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Host name, or an address as text; an IPv6 address may have brackets.
+    pub host: Box<str>,
+    /// Port of the URI. With a port only addresses are looked up.
+    pub port: Option<u16>,
+    /// Transport of the URI. Without one, the domain's NAPTR and SRV records choose it.
+    pub transport: Option<Transport>,
+    /// True for a `sips:` URI: all transports are secure ones.
+    pub is_sips: bool,
+    /// Random number for the choice between servers of the same priority (RFC 2782); equal numbers choose equally.
+    pub draw: u64,
+}
+
+impl Target {
+    /// Target whose addresses alone are looked up.
+    pub fn of_address(host: &str, port: u16, transport: Transport) -> Self {
+        Self { host: host.into(), port: Some(port), transport: Some(transport), is_sips: false, draw: 0 }
+    }
+
+    /// Transport of a server that was found by its address records only (RFC 3263 §4.1).
+    pub fn transport_or_default(&self) -> Transport {
+        match self.transport {
+            Some(transport) => transport,
+            None if self.is_sips => Transport::Tls,
+            None => Transport::DEFAULT,
+        }
+    }
+
+    /// Server at an address of the host itself: at the port of the URI, or at the transport's default port (RFC 3263 §4.2).
+    pub fn server_at(&self, ip: IpAddr, host: HostNameId) -> LocatedServer {
+        let transport = self.transport_or_default();
+        let port = self.port.unwrap_or(transport.default_port());
+        LocatedServer::new(transport, SocketAddr::new(ip, port), host)
+    }
+}
+
+/// Server that a lookup found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LocatedServer {
+    /// Transport to use.
+    pub transport: Transport,
+    /// Address and port.
+    pub address: SocketAddr,
+    /// Number of the name that was looked up, which the certificate of the server must have (RFC 5922 §4); none for
+    /// datagrams, whose flow is the address alone.
+    pub host: HostNameId,
+}
+
+impl LocatedServer {
+    /// Server at an address of the host `host`.
+    pub const fn new(transport: Transport, address: SocketAddr, host: HostNameId) -> Self {
+        let host = if transport.is_stream() { host } else { HostNameId::NONE };
+        Self { transport, address, host }
+    }
+}
+
+/// Servers of a host in the order in which they are tried, at most [`LocatedServers::MAX`]; empty if none was found, or
+/// the lookup took too long.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LocatedServers {
+    list: [Option<LocatedServer>; Self::MAX],
+}
+
+impl LocatedServers {
+    /// Maximum number of servers.
+    pub const MAX: usize = 4;
+
+    /// No server.
+    pub const NONE: Self = Self { list: [None; Self::MAX] };
+
+    /// True if there is no server.
+    pub fn is_empty(&self) -> bool {
+        self.first().is_none()
+    }
+
+    /// The server that is tried first.
+    pub fn first(&self) -> Option<LocatedServer> {
+        self.iter().next()
+    }
+
+    /// The servers in their order.
+    pub fn iter(&self) -> impl Iterator<Item = LocatedServer> + '_ {
+        self.list.iter().flatten().copied()
+    }
+
+    /// Takes the first server out of the list.
+    pub fn take_first(&mut self) -> Option<LocatedServer> {
+        self.list.iter_mut().find_map(Option::take)
+    }
+}
+
+impl FromIterator<LocatedServer> for LocatedServers {
+    /// Takes the first [`LocatedServers::MAX`] servers.
+    fn from_iter<I: IntoIterator<Item = LocatedServer>>(servers: I) -> Self {
+        let mut list = [None; Self::MAX];
+        for (slot, server) in list.iter_mut().zip(servers) {
+            *slot = Some(server);
+        }
+        Self { list }
+    }
+}
+
+impl From<LocatedServer> for LocatedServers {
+    fn from(server: LocatedServer) -> Self {
+        Self::from_iter([server])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::net::Ipv4Addr;
+
+    fn target(port: Option<u16>, transport: Option<Transport>, is_sips: bool) -> Target {
+        Target { host: "example.org".into(), port, transport, is_sips, draw: 0 }
+    }
+
+    #[test]
+    fn an_address_gets_the_default_transport_and_port() {
+        let ip = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+        let at = |target: Target| {
+            let server = target.server_at(ip, HostNameId::NONE);
+            (server.transport, server.address.port())
+        };
+        assert_eq!(at(target(None, None, false)), (Transport::Udp, 5060));
+        assert_eq!(at(target(None, None, true)), (Transport::Tls, 5061));
+        assert_eq!(at(target(Some(5070), None, false)), (Transport::Udp, 5070));
+        assert_eq!(at(target(None, Some(Transport::Tls), false)), (Transport::Tls, 5061));
+    }
+
+    #[test]
+    fn servers_are_taken_in_order_and_limited() {
+        let numbered = |port| {
+            target(Some(port), None, false).server_at(IpAddr::V4(Ipv4Addr::LOCALHOST), HostNameId::NONE)
+        };
+        let mut servers: LocatedServers = (1..=9).map(numbered).collect();
+        assert_eq!(servers.iter().count(), LocatedServers::MAX);
+        for port in 1..=4 {
+            assert_eq!(servers.take_first(), Some(numbered(port)));
+        }
+        assert!(servers.is_empty() && servers.take_first().is_none());
+    }
+}
