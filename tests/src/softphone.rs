@@ -5,7 +5,7 @@ use crate::world::{REALM, SERVER, password};
 use ringway_agent::{
     Account, AccountId, Action, AgentEvent, CallError, CallId, Config, Listener, ServerAddress, UserAgent,
 };
-use ringway_sansio::{Context, Event, Instant, Seed, Transport};
+use ringway_sansio::{Context, Event, HostNameId, Instant, Seed, Transport};
 use ringway_sdp::{Codec, CryptoSuite, LocalMedia, MediaParams, SecurityPolicy};
 use ringway_sim::{Effects, HostId, Hosted};
 use std::cell::RefCell;
@@ -59,9 +59,11 @@ impl World {
         let log = Rc::clone(&events);
         let node = Hosted::new(vec![agent], move |_, action, effects: &mut Effects| match action {
             Action::Event(event) => log.borrow_mut().push(event),
-            Action::Resolve { query, host } => {
-                let address = (&*host == "sip.example.org").then_some(SERVER.ip().into());
-                effects.events.push((Duration::from_millis(20), Event::Resolved { query, address }));
+            Action::Resolve { query, target } => {
+                let is_known = &*target.host == "sip.example.org";
+                let server = is_known.then(|| target.server_at(SERVER.ip(), HostNameId::NONE));
+                let servers = server.into_iter().collect();
+                effects.events.push((Duration::from_millis(20), Event::Resolved { query, servers }));
             }
         });
         let listeners = [(Transport::Udp, address), (Transport::Tcp, address)];

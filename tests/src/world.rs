@@ -2,7 +2,7 @@
 
 use crate::softphone::Softphone;
 use crate::{Account, Behaviour, Phone, PhoneEvent, check};
-use ringway_sansio::{Event, Instant, Seed, Transport};
+use ringway_sansio::{Event, HostNameId, Instant, Seed, Transport};
 use ringway_server::auth::Algorithm;
 use ringway_server::{Action, AuthConfig, Config, Listener, Mode, RegistrarConfig, Server};
 use ringway_sim::{Effects, Faults, HostId, Hosted, Sim};
@@ -266,10 +266,11 @@ fn add_server(sim: &mut Sim, seed: u64, config: &Arc<Config>, services: &Arc<Tes
     let listeners = [(Transport::Udp, SERVER), (Transport::Tcp, SERVER)];
     // DNS lookups fail at once, except for the name of a phone.
     let host = Hosted::new(shards, |_, action, effects: &mut Effects| match action {
-        Action::Resolve { query, host } => {
-            let address =
-                (&*host == "phone.example.net").then_some(IpAddr::V4(Ipv4Addr::new(10, 0, 1, 1)).into());
-            effects.events.push((Duration::from_millis(20), Event::Resolved { query, address }));
+        Action::Resolve { query, target } => {
+            let ip = IpAddr::V4(Ipv4Addr::new(10, 0, 1, 1));
+            let is_known = &*target.host == "phone.example.net";
+            let servers = is_known.then(|| target.server_at(ip, HostNameId::NONE)).into_iter().collect();
+            effects.events.push((Duration::from_millis(20), Event::Resolved { query, servers }));
         }
     });
     sim.add("server", &listeners, Box::new(host)).expect("the address is free")

@@ -404,8 +404,8 @@ impl<C: Card> Machine<C> {
     /// Starts the DNS lookups that the server requests.
     fn resolve(&mut self, now: Instant) {
         let actions: Vec<Action> = self.station.take_actions().collect();
-        for Action::Resolve { query, host } in actions {
-            self.station.resolve(now, query, &host);
+        for Action::Resolve { query, target } in actions {
+            self.station.resolve(now, query, target);
         }
     }
 

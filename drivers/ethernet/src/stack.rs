@@ -8,7 +8,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 use core::time::Duration;
-use ringway_sansio::Instant;
+use ringway_sansio::{HostNameId, Instant, LocatedServers, Target};
 use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet};
 use smoltcp::phy::{Device, DeviceCapabilities, Medium, RxToken, TxToken};
 use smoltcp::socket::{dhcpv4, dns, udp};
@@ -29,6 +29,7 @@ pub(crate) struct Stack {
 /// A running DNS lookup.
 struct Query {
     query: u64,
+    target: Target,
     handle: dns::QueryHandle,
 }
 
@@ -174,24 +175,24 @@ impl Stack {
     }
 
     /// Starts a DNS lookup. False: too many are running, the name is invalid, or there is no address or name server.
-    pub(crate) fn resolve(&mut self, query: u64, host: &str) -> bool {
+    pub(crate) fn resolve(&mut self, query: u64, target: Target) -> bool {
         if self.queries.len() >= QUERIES_MAX || self.interface.ipv4_addr().is_none() {
             return false;
         }
         let socket = self.sockets.get_mut::<dns::Socket<'_>>(self.dns);
-        match socket.start_query(self.interface.context(), host, DnsQueryType::A) {
+        match socket.start_query(self.interface.context(), &target.host, DnsQueryType::A) {
             Ok(handle) => {
-                self.queries.push(Query { query, handle });
+                self.queries.push(Query { query, target, handle });
                 true
             }
             Err(_) => false,
         }
     }
 
-    /// Next completed lookup: query and address.
-    pub(crate) fn take_resolved(&mut self) -> Option<(u64, Option<IpAddr>)> {
+    /// Next completed lookup: its query, and the server at the first address.
+    pub(crate) fn take_resolved(&mut self) -> Option<(u64, LocatedServers)> {
         let socket = self.sockets.get_mut::<dns::Socket<'_>>(self.dns);
-        for (index, Query { query, handle }) in self.queries.iter().enumerate() {
+        for (index, Query { handle, .. }) in self.queries.iter().enumerate() {
             let address = match socket.get_query_result(*handle) {
                 Err(dns::GetQueryResultError::Pending) => continue,
                 Err(dns::GetQueryResultError::Failed) => None,
@@ -199,9 +200,9 @@ impl Stack {
                     IpAddress::Ipv4(v4) => IpAddr::V4(*v4),
                 }),
             };
-            let query = *query;
-            self.queries.swap_remove(index);
-            return Some((query, address));
+            let Query { query, target, .. } = self.queries.swap_remove(index);
+            let server = address.map(|ip| target.server_at(ip, HostNameId::NONE));
+            return Some((query, server.into_iter().collect()));
         }
         None
     }

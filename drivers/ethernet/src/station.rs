@@ -15,8 +15,8 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::{SocketAddr, SocketAddrV4};
 use ringway_sansio::{
-    Context, Event, Flow, HostAddress, Instant, ListenerId, Node, Outbox, Received, Rng, Seed, Token,
-    Transport,
+    Context, Event, Flow, Instant, ListenerId, LocatedServers, Node, Outbox, Received, Rng, Seed, Target,
+    Token, Transport,
 };
 use smoltcp::iface::SocketHandle;
 
@@ -241,11 +241,12 @@ impl<C: Card, N: Node, L: StreamLayers> Station<C, N, L> {
         self.served.iter_mut().flat_map(|served| served.actions.drain(..))
     }
 
-    /// Looks up the IPv4 address of `host`; the node gets the result as [`Event::Resolved`].
-    pub fn resolve(&mut self, now: Instant, query: u64, host: &str) {
-        if !self.stack.resolve(query, host) {
+    /// Looks up the IPv4 address of the host, without SRV and NAPTR records; the node gets the result as
+    /// [`Event::Resolved`].
+    pub fn resolve(&mut self, now: Instant, query: u64, target: Target) {
+        if !self.stack.resolve(query, target) {
             self.wire.counters.lookups_refused += 1;
-            self.deliver_event(now, Event::Resolved { query, address: None });
+            self.deliver_event(now, Event::Resolved { query, servers: LocatedServers::NONE });
         }
     }
 
@@ -376,9 +377,8 @@ impl<C: Card, N: Node, L: StreamLayers> Station<C, N, L> {
     }
 
     fn take_resolved(&mut self, now: Instant) {
-        while let Some((query, address)) = self.stack.take_resolved() {
-            let address = address.map(HostAddress::from);
-            self.deliver_event(now, Event::Resolved { query, address });
+        while let Some((query, servers)) = self.stack.take_resolved() {
+            self.deliver_event(now, Event::Resolved { query, servers });
         }
     }
 

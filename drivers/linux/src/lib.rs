@@ -1,11 +1,11 @@
 //! Linux driver: runs protocol machines on sockets.
 //!
 //! Does: runs any [`ringway_sansio::Node`] on worker threads over UDP and TCP ([`Runtime`]) and a
-//! [`ringway_sansio::PacedNode`] on a media thread ([`media`]), provides their clock ([`Clock`]), resolves host names
-//! ([`Resolver`]), and receives the process's signals ([`signals`]). [`Shards`], [`Connections`] and
+//! [`ringway_sansio::PacedNode`] on a media thread ([`media`]), provides their clock ([`Clock`]), numbers host names
+//! ([`Hosts`]), and receives the process's signals ([`signals`]). [`Shards`], [`Connections`] and
 //! [`CountersReader`] are handles for other threads. [`Stream`] and [`sys`] are its parts, for other loops on sockets.
 //!
-//! Does not: interpret SIP; store anything; serve the admin API; look up SRV or NAPTR records; speak TLS or
+//! Does not: interpret SIP; store anything; serve the admin API; look up host names; speak TLS or
 //! WebSocket: the program adds them ([`Layers`]).
 //!
 //! Start reading at [`Runtime::start`], then `worker.rs`, which handles every message.
@@ -23,8 +23,7 @@ mod listen;
 mod listing;
 pub mod media;
 pub mod memory;
-pub mod resolve;
-mod runtime;
+pub mod runtime;
 mod shard;
 mod shared;
 pub mod signals;
@@ -46,7 +45,6 @@ pub use inbox::Inboxes;
 pub use layers::{BoxedLayer, Layers, PlainTcp, Resume};
 pub use listen::{BindError, Bound, Listen, ListenError};
 pub use listing::{Connections, OpenConnection};
-pub use resolve::Resolver;
 pub use ringway_stream::StreamLimits;
 pub use runtime::{CountersReader, Runtime, StartError};
 pub use shard::{Shards, shard_of_token};

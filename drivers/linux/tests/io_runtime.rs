@@ -6,7 +6,7 @@ mod io_node;
 
 use io_node::{Ledger, Talker, address, client, events, receive, start, start_with, until};
 use ringway_linux::{Bound, Config, MarkedPackets, NoActions, Runtime, StartError};
-use ringway_sansio::{Event, Flow, ListenerId, Token};
+use ringway_sansio::{Event, Flow, ListenerId, LocatedServers, Token};
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -134,7 +134,7 @@ fn events_of_other_threads_reach_their_shard() {
     let runtime = start(&["udp:127.0.0.1:0"], 2, 5, Config::default());
     let inboxes = runtime.inboxes();
     for shard in 0..5 {
-        let event = Event::Resolved { query: u64::from(shard), address: None };
+        let event = Event::Resolved { query: u64::from(shard), servers: LocatedServers::NONE };
         assert!(inboxes.deliver(shard, event));
         until("the event", || events(&runtime, shard) == [event]);
     }

@@ -429,7 +429,7 @@ impl Pinger {
     fn host(shards: u16, log: &Log) -> Box<dyn SimNode> {
         let shard = |_| Self { log: Rc::clone(log), pace: None, stuck: None, wakes: 0, asked: None };
         Box::new(Hosted::new((0..shards).map(shard).collect(), |_, query, effects| {
-            effects.events.push((ms(500), Event::Resolved { query, address: None }));
+            effects.events.push((ms(500), Event::Resolved { query, servers: LocatedServers::NONE }));
         }))
     }
 

@@ -6,7 +6,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 use core::time::Duration;
-use ringway_sansio::Flow;
+use ringway_sansio::{Flow, Target};
 use ringway_sdp::MediaParams;
 
 /// Requested action: anything but a packet.
@@ -16,12 +16,12 @@ use ringway_sdp::MediaParams;
     reason = "a phone has few events, and a box would be in every program's way"
 )]
 pub enum Action {
-    /// Look up the address of a host name; the result is [`Event::Resolved`](ringway_sansio::Event::Resolved).
+    /// Look up the servers of a host name; the result is [`Event::Resolved`](ringway_sansio::Event::Resolved).
     Resolve {
         /// Number of the query, for the result.
         query: u64,
-        /// Host name.
-        host: Box<str>,
+        /// The host name, and what its URI says.
+        target: Target,
     },
     /// Event for the program.
     Event(AgentEvent),

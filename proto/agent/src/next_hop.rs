@@ -1,9 +1,9 @@
-//! Next hop of a request (RFC 3263, without NAPTR and SRV).
+//! Next hop of a request (RFC 3263, without NAPTR).
 
 use crate::{Account, ServerAddress};
 use alloc::string::String;
 use core::net::IpAddr;
-use ringway_sansio::Transport;
+use ringway_sansio::{Target, Transport};
 use ringway_sip::{Host, Scheme, Uri};
 use ringway_transaction::may_send_to;
 
@@ -11,7 +11,8 @@ use ringway_transaction::may_send_to;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NextHop {
     pub(crate) host: String,
-    pub(crate) port: u16,
+    /// Without a port, the SRV records of the transport choose host and port.
+    pub(crate) port: Option<u16>,
     pub(crate) transport: Transport,
 }
 
@@ -36,7 +37,7 @@ pub enum RouteError {
 }
 
 impl NextHop {
-    /// Next hop of a Request-URI or a Route (RFC 3263 §4 without NAPTR and SRV: the defaults are UDP and port 5060).
+    /// Next hop of a Request-URI or a Route (RFC 3263 §4 without NAPTR: the default is UDP).
     pub(crate) fn of_uri(uri: &Uri<'_>) -> Result<Self, RouteError> {
         match uri.scheme() {
             Scheme::Sip | Scheme::Sips => {}
@@ -47,14 +48,12 @@ impl NextHop {
             Some(transport @ (Transport::Udp | Transport::Tcp | Transport::Tls)) => transport,
             Some(Transport::Ws | Transport::Wss) | None => return Err(RouteError::Transport),
         };
-        let port = uri.port().unwrap_or(transport.default_port());
         let host = core::str::from_utf8(uri.host().as_bytes()).map_err(|_| RouteError::Malformed)?;
-        Self { host: host.into(), port, transport }.checked()
+        Self { host: host.into(), port: uri.port(), transport }.checked()
     }
 
     /// Next hop of a configured server.
     pub(crate) fn of_server(server: &ServerAddress) -> Result<Self, RouteError> {
-        let port = server.port.unwrap_or(server.transport.default_port());
         let text = server.host.as_str();
         // An IPv6 address may be configured without the brackets of a URI.
         let host = if text.contains(':') && !text.starts_with('[') {
@@ -62,7 +61,7 @@ impl NextHop {
         } else {
             text.into()
         };
-        Self { host, port, transport: server.transport }.checked()
+        Self { host, port: server.port, transport: server.transport }.checked()
     }
 
     /// Address of the host; `None` for a name.
@@ -70,11 +69,17 @@ impl NextHop {
         Host::parse(self.host.as_bytes()).ok()?.ip().map(|ip| ip.to_canonical())
     }
 
+    /// Target of a lookup; equal numbers `draw` choose equally between servers of the same priority.
+    pub(crate) fn target(&self, draw: u64) -> Target {
+        let host = self.host.as_str().into();
+        Target { host, port: self.port, transport: Some(self.transport), is_sips: false, draw }
+    }
+
     fn checked(self) -> Result<Self, RouteError> {
         Host::parse(self.host.as_bytes()).map_err(|_| RouteError::Malformed)?;
         match self.ip() {
             Some(ip) if !may_send_to(ip) => Err(RouteError::Address),
-            _ if self.port == 0 => Err(RouteError::Address),
+            _ if self.port == Some(0) => Err(RouteError::Address),
             _ => Ok(self),
         }
     }
@@ -99,18 +104,18 @@ impl Account {
 mod tests {
     use super::*;
 
-    fn of(uri: &str) -> Result<(String, u16, Transport), RouteError> {
+    fn of(uri: &str) -> Result<(String, Option<u16>, Transport), RouteError> {
         NextHop::of_uri(&Uri::parse(uri.as_bytes()).unwrap()).map(|hop| (hop.host, hop.port, hop.transport))
     }
 
     #[test]
     fn the_hop_of_a_uri() {
-        assert_eq!(of("sip:b@example.org"), Ok(("example.org".into(), 5060, Transport::Udp)));
-        assert_eq!(of("sip:[::1]:5070;transport=TCP"), Ok(("[::1]".into(), 5070, Transport::Tcp)));
+        assert_eq!(of("sip:b@example.org"), Ok(("example.org".into(), None, Transport::Udp)));
+        assert_eq!(of("sip:[::1]:5070;transport=TCP"), Ok(("[::1]".into(), Some(5070), Transport::Tcp)));
         for secure in
             ["sips:b@example.org", "sips:b@example.org;transport=tcp", "sip:b@example.org;transport=tls"]
         {
-            assert_eq!(of(secure), Ok(("example.org".into(), 5061, Transport::Tls)), "{secure}");
+            assert_eq!(of(secure), Ok(("example.org".into(), None, Transport::Tls)), "{secure}");
         }
         assert_eq!(of("sips:b@example.org;transport=udp"), Err(RouteError::Transport));
         assert_eq!(of("sip:b@example.org;transport=ws"), Err(RouteError::Transport));

@@ -20,9 +20,10 @@ use crate::text::{hex, unfolded};
 use crate::{AccountId, AgentEvent, Config};
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::net::SocketAddr;
 use core::time::Duration;
-use ringway_sansio::{ConnectionId, Deadline, Entropy, Flow, Instant, TimerKey, Transport, Wheel};
+use ringway_sansio::{
+    ConnectionId, Deadline, Entropy, Flow, HostNameId, Instant, TimerKey, Transport, Wheel,
+};
 use ringway_sip::{Contact, Fields, HeaderName, Method, Uri, grammar};
 use ringway_transaction::SlabKey;
 
@@ -138,7 +139,7 @@ impl Registrations {
         let server = config.account(id).and_then(|account| account.server.as_ref());
         let configured = || {
             let hop = NextHop::of_server(server?).ok()?;
-            Some(SocketAddr::new(hop.ip()?, hop.port))
+            Some(hop.target(0).server_at(hop.ip()?, HostNameId::NONE).address)
         };
         let registrar = registration.and_then(|registration| registration.flow).map(|flow| flow.remote);
         let Some(server) = registrar.or_else(configured) else { return Sender::Direct };

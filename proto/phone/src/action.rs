@@ -4,6 +4,7 @@ use crate::{CallNumber, MediaCommand, PhoneEvent};
 use alloc::boxed::Box;
 use core::fmt;
 use ringway_media::MediaSession;
+use ringway_sansio::Target;
 use ringway_zrtp::{Retained, Zid};
 
 /// An action that a phone requests from its front end. Those about media are carried out in their order.
@@ -12,8 +13,8 @@ pub enum Action {
     Resolve {
         /// Number of the query.
         query: u64,
-        /// Host name.
-        host: Box<str>,
+        /// The host name, and what its URI says.
+        target: Target,
     },
     /// An event for the user.
     Event(PhoneEvent),
@@ -58,7 +59,7 @@ impl fmt::Debug for Action {
     /// Without keys.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Resolve { query, host } => write!(f, "Resolve({query}, {host})"),
+            Self::Resolve { query, target } => write!(f, "Resolve({query}, {})", target.host),
             Self::Event(event) => write!(f, "Event({event:?})"),
             Self::OpenMedia { call, .. } => write!(f, "OpenMedia({})", call.0),
             Self::Media { call, .. } => write!(f, "Media({})", call.0),

@@ -9,7 +9,9 @@ use alloc::format;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use ringway_agent::{Account, AccountId, BadAccount, CallId, UserAgent};
-use ringway_sansio::{Context, Deadline, Entropy, Event, IcmpError, Instant, Node, Received, Seed, ShardKey};
+use ringway_sansio::{
+    Context, Deadline, Entropy, Event, IcmpError, Instant, Node, Received, Seed, ShardKey, Target, Transport,
+};
 
 /// A telephone with one account: signalling, calls, their media and protection.
 ///
@@ -81,10 +83,13 @@ impl Phone {
 
     /// Registers the account where it says so, and resolves the STUN server.
     pub fn start(&mut self, cx: &mut Context<'_, Action>) {
-        if let Some(StunServer { host, .. }) = &self.config.stun {
+        if let Some(StunServer { host, port }) = &self.config.stun {
             match host.trim_matches(['[', ']']).parse::<IpAddr>() {
                 Ok(ip) => self.on_stun_resolved(cx, Some(ip)),
-                Err(_) => cx.emit(Action::Resolve { query: STUN_QUERY, host: host.clone().into() }),
+                Err(_) => {
+                    let target = Target::of_address(host, *port, Transport::Udp);
+                    cx.emit(Action::Resolve { query: STUN_QUERY, target });
+                }
             }
         }
         match self.account().is_some_and(|account| account.register) {
@@ -148,8 +153,8 @@ impl Phone {
         while !self.agent_actions.is_empty() {
             for action in core::mem::take(&mut self.agent_actions) {
                 match action {
-                    ringway_agent::Action::Resolve { query, host } => {
-                        cx.emit(Action::Resolve { query, host });
+                    ringway_agent::Action::Resolve { query, target } => {
+                        cx.emit(Action::Resolve { query, target });
                     }
                     ringway_agent::Action::Event(event) => self.on_agent_event(cx, event),
                 }
@@ -239,8 +244,8 @@ impl Node for Phone {
 
     fn on_event(&mut self, cx: &mut Context<'_, Action>, event: Event) {
         match event {
-            Event::Resolved { query: STUN_QUERY, address } => {
-                self.on_stun_resolved(cx, address.map(|address| address.ip));
+            Event::Resolved { query: STUN_QUERY, servers } => {
+                self.on_stun_resolved(cx, servers.first().map(|server| server.address.ip()));
             }
             event => self.with_agent(cx, |agent, cx| agent.on_event(cx, event)),
         }

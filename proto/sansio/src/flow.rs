@@ -1,6 +1,6 @@
 //! Origin and destination of messages: listeners, connections, flows.
 
-use crate::{PeerNames, Transport};
+use crate::{LocatedServers, PeerNames, Transport};
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 /// Index of a listener in the configuration.
@@ -38,21 +38,6 @@ pub struct HostNameId(pub u32);
 impl HostNameId {
     /// No host name.
     pub const NONE: Self = Self(0);
-}
-
-/// Result of a lookup.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HostAddress {
-    /// The address.
-    pub ip: IpAddr,
-    /// Number of the name that was looked up.
-    pub host: HostNameId,
-}
-
-impl From<IpAddr> for HostAddress {
-    fn from(ip: IpAddr) -> Self {
-        Self { ip, host: HostNameId::NONE }
-    }
 }
 
 /// Path between this program and a peer.
@@ -154,12 +139,12 @@ pub enum Event {
     /// message over it. Only the sending shard gets this event. A connection over which the peer sent a message is only
     /// reported as closed.
     Unreachable(Token),
-    /// Result of the DNS lookup that an action requested. `None`: no address, or no answer in time.
+    /// Result of the lookup that an action requested.
     Resolved {
         /// Number from the action.
         query: u64,
-        /// First usable address.
-        address: Option<HostAddress>,
+        /// The servers; empty: there are none, or there was no answer in time.
+        servers: LocatedServers,
     },
 }
 

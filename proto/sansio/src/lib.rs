@@ -17,6 +17,7 @@ mod context;
 mod counters;
 mod entropy;
 mod flow;
+mod locate;
 mod memory;
 mod node;
 mod outbox;
@@ -30,9 +31,8 @@ mod wheel;
 
 pub use context::Context;
 pub use entropy::Entropy;
-pub use flow::{
-    ConnectionId, Event, Flow, HostAddress, HostNameId, IcmpError, ListenerId, Received, Token, source_of,
-};
+pub use flow::{ConnectionId, Event, Flow, HostNameId, IcmpError, ListenerId, Received, Token, source_of};
+pub use locate::{LocatedServer, LocatedServers, Target};
 pub use memory::MemoryBound;
 pub use node::{Framer, FramingError, Node, ShardKey};
 pub use outbox::{Outbox, Packet};

@@ -35,6 +35,8 @@ ringway_sansio::counters! {
         unverified_limited,
         /// Requests forwarded, each branch counted.
         forwarded,
+        /// Branches sent to another server of their host after the first one failed (RFC 3263 §4.3).
+        failovers,
         /// Requests not forwarded because their neighbour is down (480).
         neighbour_down,
         /// Requests answered with the user's contacts (302).

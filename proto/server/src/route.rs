@@ -6,7 +6,7 @@ use alloc::borrow::Cow;
 use alloc::vec::Vec;
 use core::hash::Hasher;
 use core::net::{IpAddr, SocketAddr};
-use ringway_sansio::{Flow, HostNameId, ListenerId, PartHasher, Transport};
+use ringway_sansio::{Flow, HostNameId, ListenerId, PartHasher, Target, Transport};
 use ringway_sip::grammar::unescape_into;
 use ringway_sip::{HeaderName, Malformed, Message, NameAddr, Scheme, Uri, Via, write_host};
 use ringway_transaction::{DEFAULT_PORT, may_send_to};
@@ -41,14 +41,34 @@ impl Routed<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NextHop<'a> {
     Flow(Flow),
-    /// Host name whose address must be looked up first.
-    Name {
-        host: &'a str,
-        port: u16,
-        transport: Transport,
-    },
+    /// Host name whose servers must be looked up first.
+    Name(HostName<'a>),
     /// No transport or listener can reach it.
     Unreachable,
+}
+
+/// Host name of a URI, with what the URI says of the way to it (RFC 3263 §4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HostName<'a> {
+    host: &'a str,
+    port: Option<u16>,
+    transport: Option<Transport>,
+    is_sips: bool,
+}
+
+impl HostName<'_> {
+    /// Transport, host and port, the first and the last as they are without DNS records.
+    pub(crate) fn parts(&self) -> (Transport, &str, u16) {
+        let default = if self.is_sips { Transport::Tls } else { Transport::DEFAULT };
+        let transport = self.transport.unwrap_or(default);
+        (transport, self.host, self.port.unwrap_or(transport.default_port()))
+    }
+
+    /// Target of a lookup; equal numbers `draw` choose equally between servers of the same priority.
+    pub(crate) fn target(&self, draw: u64) -> Target {
+        let Self { host, port, transport, is_sips } = *self;
+        Target { host: host.into(), port, transport, is_sips, draw }
+    }
 }
 
 /// Removes the Route values of this server (RFC 3261 §16.4).
@@ -94,13 +114,13 @@ pub(crate) fn preprocess<'a>(
     Ok(routed)
 }
 
-/// Next hop of a URI outside the location table (RFC 3263, without SRV and NAPTR records).
+/// Next hop of a URI outside the location table (RFC 3263 §4).
 pub(crate) fn hop_of<'a>(config: &Config, uri: &Uri<'a>) -> NextHop<'a> {
     if !matches!(uri.scheme(), Scheme::Sip | Scheme::Sips) {
         return NextHop::Unreachable;
     }
-    let transport = Transport::of_uri(uri.scheme() == Scheme::Sips, uri.params().value(b"transport"));
-    let Some(transport) = transport else { return NextHop::Unreachable };
+    let (is_sips, named) = (uri.scheme() == Scheme::Sips, uri.params().value(b"transport"));
+    let Some(transport) = Transport::of_uri(is_sips, named) else { return NextHop::Unreachable };
     let port = uri.port().unwrap_or(transport.default_port());
     if config.domain_of(uri).is_some() {
         return own_hop(config, transport);
@@ -108,7 +128,10 @@ pub(crate) fn hop_of<'a>(config: &Config, uri: &Uri<'a>) -> NextHop<'a> {
     match uri.host().ip() {
         Some(ip) => hop_to(config, SocketAddr::new(ip, port), transport),
         None => match core::str::from_utf8(uri.host().as_bytes()) {
-            Ok(host) => NextHop::Name { host, port, transport },
+            Ok(host) => {
+                let transport = named.map(|_| transport);
+                NextHop::Name(HostName { host, port: uri.port(), transport, is_sips })
+            }
             Err(_) => NextHop::Unreachable,
         },
     }

@@ -179,10 +179,10 @@ impl<S: Services> Node for Server<S> {
                 self.neighbours.on_closed(&mut self.environment.env(cx), connection);
             }
             Event::Unreachable(token) => self.transactions.unreachable(cx, token, &mut self.notices),
-            Event::Resolved { query, address } => {
+            Event::Resolved { query, servers } => {
                 let env = &mut self.environment.env(cx);
-                if !self.neighbours.on_resolved(env, &mut self.transactions, query, address) {
-                    self.proxy.on_resolved(env, &mut self.transactions, query, address);
+                if !self.neighbours.on_resolved(env, &mut self.transactions, query, servers) {
+                    self.proxy.on_resolved(env, &mut self.transactions, query, servers);
                 }
             }
         }

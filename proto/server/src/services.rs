@@ -1,10 +1,12 @@
 //! Data of all shards that a server reads and writes at once, in memory.
 
+#[cfg(doc)]
+use crate::FailedServers;
 use crate::auth::{Login, LoginResult, NonceId, NonceUse};
 use crate::{BindingChange, LogEvent, NeighbourRoute, NeighbourTable};
 use alloc::sync::Arc;
 use core::net::IpAddr;
-use ringway_sansio::{Flow, Instant};
+use ringway_sansio::{Flow, Instant, LocatedServer};
 use ringway_sip::digest::Ha1;
 
 /// Error of a store that cannot write at present.
@@ -76,6 +78,14 @@ pub trait Services {
 
     /// Notes an event for the log.
     fn observe(&self, _now: Instant, _event: &LogEvent<'_>) {}
+
+    /// True if a request to this server failed a short time ago (see [`FailedServers`]).
+    fn has_failed(&self, _now: Instant, _server: &LocatedServer) -> bool {
+        false
+    }
+
+    /// Notes that a request to this server failed.
+    fn note_failed(&self, _now: Instant, _server: &LocatedServer) {}
 
     /// Way of a message for a stream flow without a connection (see [`NeighbourTable`]).
     fn neighbour_route(&self, _flow: &Flow) -> NeighbourRoute {
@@ -149,6 +159,14 @@ impl<S: Services> Services for Arc<S> {
 
     fn observe(&self, now: Instant, event: &LogEvent<'_>) {
         (**self).observe(now, event);
+    }
+
+    fn has_failed(&self, now: Instant, server: &LocatedServer) -> bool {
+        (**self).has_failed(now, server)
+    }
+
+    fn note_failed(&self, now: Instant, server: &LocatedServer) {
+        (**self).note_failed(now, server);
     }
 
     fn neighbour_route(&self, flow: &Flow) -> NeighbourRoute {

@@ -1,12 +1,13 @@
 //! Services of a server in memory, for tests.
 
 use md5::Md5;
-use ringway_sansio::{Flow, Instant, Seed};
+use ringway_sansio::{Flow, Instant, LocatedServer, Seed};
 use ringway_server::auth::{
     DialogExtensions, GuessLimits, Login, LoginResult, NonceId, NonceUse, ReplayWindows,
 };
 use ringway_server::{
-    Ha1, LogEvent, MemoryBudget, NeighbourRoute, NeighbourTable, Services, SourceRates, StoreFailed,
+    FailedServers, Ha1, LogEvent, MemoryBudget, NeighbourRoute, NeighbourTable, Services, SourceRates,
+    StoreFailed,
 };
 use ringway_sip::{Limits, Message};
 use sha2::{Digest, Sha256};
@@ -51,6 +52,7 @@ pub struct TestServices {
     /// Log events.
     pub events: Mutex<Vec<String>>,
     neighbours: Mutex<NeighbourTable>,
+    failed: Mutex<FailedServers>,
 }
 
 /// H(A1) by user and domain.
@@ -72,6 +74,7 @@ impl TestServices {
             record_bytes_max: AtomicUsize::new(limits.record_bytes_max),
             events: Mutex::default(),
             neighbours: Mutex::default(),
+            failed: Mutex::default(),
         }
     }
 
@@ -115,6 +118,14 @@ impl Services for TestServices {
 
     fn admit(&self, now: Instant, source: IpAddr) -> bool {
         lock(&self.rates).admit(now, source)
+    }
+
+    fn has_failed(&self, now: Instant, server: &LocatedServer) -> bool {
+        lock(&self.failed).has(now, server)
+    }
+
+    fn note_failed(&self, now: Instant, server: &LocatedServer) {
+        lock(&self.failed).note(now, server);
     }
 
     fn reserve(&self, source: IpAddr, bytes: usize, is_stranger: bool) -> bool {

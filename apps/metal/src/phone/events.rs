@@ -54,7 +54,7 @@ impl<C: Card> PhoneMachine<C> {
 
     fn carry_out(&mut self, now: Instant, action: Action) {
         match action {
-            Action::Resolve { query, host } => self.station.station_mut().resolve(now, query, &host),
+            Action::Resolve { query, target } => self.station.station_mut().resolve(now, query, target),
             Action::Event(event) => self.on_event(now, event),
             Action::OpenMedia { call, session } => self.open_media(now, call, *session),
             Action::Media { command, .. } => {

@@ -54,6 +54,8 @@ pub(crate) struct Config {
     pub(crate) neighbours: Vec<Neighbour>,
     /// Origins whose pages may connect by WebSocket; empty: all.
     pub(crate) websocket_origins: Vec<String>,
+    /// DNS servers that host names are looked up at.
+    pub(crate) dns_servers: ringway_dns::Servers,
 }
 
 /// `[store]`

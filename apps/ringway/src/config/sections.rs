@@ -6,13 +6,15 @@ use super::{
 };
 use ringway_settings::{Connections, read_domains, read_listen};
 use ringway_store::{Durability, StoreUrl};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 
 const WORKERS_MAX: u32 = 255;
 const CONNECTIONS: Connections = Connections { default: 20_000, range: 1..=1_000_000, per_source: Some(100) };
 const ADMIN_PORT: u16 = 8060;
 const ORIGINS_MAX: usize = 1000;
+const DNS_PORT: u16 = 53;
+const DNS_SERVERS_MAX: usize = 8;
 const TOKEN_BYTES_MAX: usize = 255;
 
 pub(super) fn read(text: &str, file: Option<&Path>) -> Result<Config, Vec<ConfigError>> {
@@ -28,6 +30,7 @@ pub(super) fn read(text: &str, file: Option<&Path>) -> Result<Config, Vec<Config
             neighbours: super::neighbours::read(reader, top, &tls),
             tls,
             websocket_origins: websocket(reader, top),
+            dns_servers: dns(reader, top),
             listen,
             workers: top.number(reader, "workers", 0, 0..=WORKERS_MAX) as u16,
             store: store(reader, top),
@@ -103,6 +106,25 @@ fn websocket(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> Vec<String> 
     }
     section.finish(reader);
     origins
+}
+
+fn dns(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> ringway_dns::Servers {
+    let mut section = top.section(reader, "dns");
+    let mut servers = Vec::new();
+    for (text, at) in section.texts(reader, "servers").unwrap_or_default() {
+        let with_port = text.parse().or_else(|_| text.parse::<IpAddr>().map(|ip| (ip, DNS_PORT).into()));
+        match with_port {
+            Ok(address) if servers.len() < DNS_SERVERS_MAX => servers.push(address),
+            Ok(_) | Err(_) => {
+                let message = format!(
+                    "{text:?} is no address of a DNS server; write as \"192.0.2.53\" or \"[2001:db8::53]:53\", at most 8"
+                );
+                reader.error(at, section.path("servers"), message);
+            }
+        }
+    }
+    section.finish(reader);
+    if servers.is_empty() { ringway_dns::Servers::OfSystem } else { ringway_dns::Servers::At(servers) }
 }
 
 fn admin(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> AdminConfig {

@@ -12,9 +12,10 @@ use crate::phone::settings::{MediaSettings, Settings};
 use crate::random;
 use ringway_agent::{Config, Listener};
 use ringway_audio::Ringer;
+use ringway_dns::{Resolver, Servers};
 use ringway_dtls::Identity;
 use ringway_linux::media::Priority;
-use ringway_linux::{ActionSink, Bound, Clock, Hosts, Listen, Resolver, Runtime};
+use ringway_linux::{ActionSink, Bound, Clock, Hosts, Listen, Runtime};
 use ringway_media::MediaSession;
 use ringway_media::dtls::DtlsIdentity;
 use ringway_media::session::{PortRow, SessionConfig};
@@ -22,11 +23,12 @@ use ringway_phone::{
     Action, Call, CallNumber, IncomingPolicy, Phone, PhoneCommand, PhoneConfig, PhoneEvent, PhoneLimits,
     StunServer, TransferPolicy,
 };
+use ringway_resolve::Usable;
 use ringway_sansio::{Context, Event, Seed, Transport};
 use ringway_srtp::SrtpSettings;
 use ringway_tls::{HandshakeLimits, Observer, Role, TlsFiles, TlsLayers};
 use std::collections::VecDeque;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
@@ -290,9 +292,9 @@ struct Sink {
 impl ActionSink<Action> for Sink {
     fn act(&self, _worker: usize, shard: u16, actions: std::vec::Drain<'_, Action>) -> u64 {
         for action in actions {
-            if let Action::Resolve { query, host } = action {
+            if let Action::Resolve { query, target } = action {
                 // A query that finds no room gets no answer: the phone abandons it after a while.
-                self.resolver.ask(shard, query, &host);
+                self.resolver.ask(shard, query, target);
             } else {
                 // It fails while the phone is being ended.
                 let _ = self.tell.send((Instant::now(), action));
@@ -408,12 +410,14 @@ impl Observer for HandshakeReport {
 
 fn start_resolver(bound: &Bound, is_ipv4: bool, hosts: Arc<Hosts>) -> Result<Resolver, Failure> {
     let inboxes = bound.inboxes();
-    let usable = move |ip: &IpAddr| ip.is_ipv4() == is_ipv4;
-    let answer = move |query, shard, address| {
-        inboxes.deliver(shard, Event::Resolved { query, address });
+    let transports = [Transport::Udp, Transport::Tcp, Transport::Tls];
+    let usable =
+        transports.into_iter().fold(Usable::default(), |usable, transport| usable.with(transport, is_ipv4));
+    let answer = move |query, shard, servers| {
+        inboxes.deliver(shard, Event::Resolved { query, servers });
     };
-    Resolver::start(hosts, usable, answer)
-        .map_err(|error| Failure::failed(format!("cannot start threads: {error}")))
+    Resolver::start(&Servers::OfSystem, hosts, usable, answer)
+        .map_err(|error| Failure::failed(error.to_string()))
 }
 
 fn gone() -> Failure {

@@ -19,10 +19,12 @@ use crate::random;
 use changes::Follower;
 use limit_log::LimitLog;
 use ringway_admin::{Admin, AdminServer, View};
+use ringway_dns::{Resolver, Servers};
 use ringway_linux::signals::{Signal, watch};
 use ringway_linux::{
-    ActionSink, Bound, Clock, Hosts, Inboxes, Listen, MarkedPackets, Resolver, Runtime, Shards, StreamLimits,
+    ActionSink, Bound, Clock, Hosts, Inboxes, Listen, MarkedPackets, Runtime, Shards, StreamLimits,
 };
+use ringway_resolve::Usable;
 use ringway_sansio::{Event, Instant, Seed, ShardKey};
 use ringway_server::{Action, Server, shard_of_user};
 use ringway_store::{Bindings, Durability, SnapshotSource, Store, Writer};
@@ -87,7 +89,7 @@ impl Running {
         let shards_cell = Arc::new(OnceLock::new());
         let writer = start_writer(bindings, &config, bound.inboxes(), &shards_cell)?;
         services.set_writer(writer);
-        let resolver = start_resolver(bound.inboxes(), &settings, hosts)?;
+        let resolver = start_resolver(&config.dns_servers, bound.inboxes(), &settings, hosts)?;
         let sink = Arc::new(Sink { services: Arc::clone(&services), resolver });
         let runtime_config = ringway_linux::Config {
             clock,
@@ -369,19 +371,20 @@ fn snapshot_source(shards: Arc<OnceLock<Shards<Node>>>) -> SnapshotSource {
 }
 
 fn start_resolver(
+    servers: &Servers,
     inboxes: Inboxes,
     settings: &ringway_server::Config,
     hosts: Arc<Hosts>,
 ) -> Result<Resolver, Failure> {
-    let has_v4 = settings.listeners.iter().any(|listener| listener.bound.is_ipv4());
-    let has_v6 = settings.listeners.iter().any(|listener| listener.bound.is_ipv6());
-    let usable = move |address: &std::net::IpAddr| if address.is_ipv4() { has_v4 } else { has_v6 };
-    let answer = move |query, shard, address| {
+    let listeners = settings.listeners.iter();
+    let usable = listeners.fold(Usable::default(), |usable, listener| {
+        usable.with(listener.transport, listener.bound.is_ipv4())
+    });
+    let answer = move |query, shard, servers| {
         // If the inbox is full the answer is lost; the shard's query then times out.
-        inboxes.deliver(shard, Event::Resolved { query, address });
+        inboxes.deliver(shard, Event::Resolved { query, servers });
     };
-    Resolver::start(hosts, usable, answer)
-        .map_err(|error| Failure::failed(format!("cannot start threads: {error}")))
+    Resolver::start(servers, hosts, usable, answer).map_err(|error| Failure::failed(error.to_string()))
 }
 
 /// Executes the actions requested by the shards.
@@ -394,9 +397,9 @@ impl ActionSink<Action> for Sink {
     fn act(&self, _worker: usize, shard: u16, actions: std::vec::Drain<'_, Action>) -> u64 {
         for action in actions {
             match action {
-                Action::Resolve { query, host } => {
+                Action::Resolve { query, target } => {
                     // A refused query is not answered; it times out in the shard.
-                    self.resolver.ask(shard, query, &host);
+                    self.resolver.ask(shard, query, target);
                 }
             }
         }

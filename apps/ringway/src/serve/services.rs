@@ -2,12 +2,13 @@
 
 use super::event_log::EventLog;
 use crate::config::Config;
-use ringway_sansio::{Flow, Instant, MemoryBound, Seed, ShardKey, source_of};
+use ringway_sansio::{Flow, Instant, LocatedServer, MemoryBound, Seed, ShardKey, source_of};
 use ringway_server::auth::{
     DialogExtensions, GuessLimits, Login, LoginResult, NonceId, NonceUse, ReplayWindows,
 };
 use ringway_server::{
-    Ha1, LogEvent, MemoryBudget, NeighbourRoute, NeighbourTable, Services, SourceRates, StoreFailed,
+    FailedServers, Ha1, LogEvent, MemoryBudget, NeighbourRoute, NeighbourTable, Services, SourceRates,
+    StoreFailed,
 };
 use ringway_store::{Directory, KEY_BYTES_MAX, SubscriberRow, VALUE_BYTES_MAX, Writer, WriterStats};
 use std::net::IpAddr;
@@ -32,6 +33,7 @@ pub(crate) struct SharedServices {
     keeps_bindings: bool,
     log: EventLog,
     neighbours: RwLock<NeighbourTable>,
+    failed: Mutex<FailedServers>,
     seed: Seed,
 }
 
@@ -59,6 +61,7 @@ impl SharedServices {
             keeps_bindings: config.store.url.bindings().is_some(),
             is_strict: config.store.durability == ringway_store::Durability::Strict,
             log: EventLog::new(&seed),
+            failed: Mutex::default(),
             neighbours: RwLock::default(),
             seed,
         };
@@ -198,6 +201,14 @@ impl Services for SharedServices {
 
     fn observe(&self, now: Instant, event: &LogEvent<'_>) {
         self.log.observe(now, event);
+    }
+
+    fn has_failed(&self, now: Instant, server: &LocatedServer) -> bool {
+        lock(&self.failed).has(now, server)
+    }
+
+    fn note_failed(&self, now: Instant, server: &LocatedServer) {
+        lock(&self.failed).note(now, server);
     }
 
     fn neighbour_route(&self, flow: &Flow) -> NeighbourRoute {

@@ -2,9 +2,9 @@
 
 use crate::harness::{Link, OWN, PEER};
 use ringway_ethernet::Lease;
-use ringway_sansio::Event;
+use ringway_sansio::{Event, HostNameId, Target, Transport};
 use ringway_test_support::ethernet::cable::name_answer;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 fn link_with_name_server() -> Link {
@@ -14,15 +14,20 @@ fn link_with_name_server() -> Link {
     link
 }
 
+fn target(host: &str) -> Target {
+    Target::of_address(host, 5060, Transport::Udp)
+}
+
 fn resolved(address: Option<Ipv4Addr>) -> Event {
-    Event::Resolved { query: 7, address: address.map(|v4| IpAddr::V4(v4).into()) }
+    let server = address.map(|v4| target("").server_at(v4.into(), HostNameId::NONE));
+    Event::Resolved { query: 7, servers: server.into_iter().collect() }
 }
 
 fn look_up(host_name: &str, address: Option<Ipv4Addr>) -> Vec<Event> {
     let mut link = link_with_name_server();
     let mut host = link.host();
     let socket = host.udp(53);
-    link.station.resolve(link.now, 7, host_name);
+    link.station.resolve(link.now, 7, target(host_name));
     for _ in 0..10 {
         link.talk(&mut host, 2);
         if let Some((question, from)) = host.received(socket) {
@@ -51,7 +56,7 @@ fn a_lookup_without_an_answer_fails() {
     let mut link = link_with_name_server();
     let mut host = link.host();
     host.udp(53);
-    link.station.resolve(link.now, 7, "pbx.example.org");
+    link.station.resolve(link.now, 7, target("pbx.example.org"));
     link.talk(&mut host, 10);
     for _ in 0..120 {
         host.poll(link.now);
@@ -64,7 +69,7 @@ fn a_lookup_without_an_answer_fails() {
 fn a_fifth_lookup_is_refused_at_once() {
     let mut link = link_with_name_server();
     for _ in 0..5 {
-        link.station.resolve(link.now, 7, "pbx.example.org");
+        link.station.resolve(link.now, 7, target("pbx.example.org"));
     }
     assert_eq!((link.node().events.len(), link.station.counters().lookups_refused), (1, 1));
 }

@@ -273,8 +273,8 @@ impl Node for UserAgent {
             Event::Unreachable(token) => {
                 self.requests.on_unreachable(&mut self.shared.lend(cx), token);
             }
-            Event::Resolved { query, address } => {
-                self.requests.on_resolved(&mut self.shared.lend(cx), query, address);
+            Event::Resolved { query, servers } => {
+                self.requests.on_resolved(&mut self.shared.lend(cx), query, servers);
             }
         }
         self.settle(cx, added_from);

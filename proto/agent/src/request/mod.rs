@@ -26,7 +26,9 @@ use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
-use ringway_sansio::{ConnectionId, Deadline, Flow, HostAddress, IcmpError, Instant, TimerKey, Token, Wheel};
+use ringway_sansio::{
+    ConnectionId, Deadline, Flow, IcmpError, Instant, LocatedServers, TimerKey, Token, Wheel,
+};
 use ringway_sip::{HeaderName, Message, Method, Start};
 use ringway_transaction::{BranchKey, ClientId, Notice, Slab, SlabKey, Transactions, may_send_to};
 use smallvec::SmallVec;
@@ -396,25 +398,21 @@ impl Requests {
     }
 
     /// Handles the result of a lookup.
-    pub(crate) fn on_resolved(
-        &mut self,
-        cx: &mut AgentContext<'_>,
-        query: u64,
-        address: Option<HostAddress>,
-    ) {
+    pub(crate) fn on_resolved(&mut self, cx: &mut AgentContext<'_>, query: u64, servers: LocatedServers) {
         let key = key_of(query);
         let Some(request) = self.active.get_mut(key).filter(|request| request.client.is_none()) else {
             return;
         };
         self.timers.cancel(request.timer);
         let next_hop = request.draft.next_hop.clone();
-        let Some(address) = address.filter(|address| may_send_to(address.ip.to_canonical())) else {
+        let mut usable = servers.iter().filter(|server| may_send_to(server.address.ip().to_canonical()));
+        let Some(server) = usable.next() else {
             cx.counters.names_not_found += 1;
             return self.fail(key, 503, "no address was found for the host name");
         };
-        let is_displaced = self.names.remember(cx.now(), &next_hop.host, address);
+        let is_displaced = self.names.remember(cx.now(), next_hop, server);
         cx.counters.names_displaced += u64::from(is_displaced);
-        if let Err(why) = self.transmit(cx, key, address, next_hop.port) {
+        if let Err(why) = self.transmit(cx, key, server) {
             self.fail(key, 503, why.reason());
         }
     }

@@ -8,7 +8,7 @@ use crate::text::hex;
 use crate::{Action, Config, LargeRequests};
 use alloc::vec::Vec;
 use core::net::SocketAddr;
-use ringway_sansio::{Flow, HostAddress, HostNameId, Token, Transport};
+use ringway_sansio::{Flow, HostNameId, LocatedServer, Token, Transport};
 use ringway_sip::{Message, Method};
 use ringway_transaction::{Outgoing, SlabKey};
 
@@ -20,8 +20,8 @@ impl Requests {
         if request.switched == Switched::ToTcp {
             request.switched = Switched::BackToUdp;
             request.client = None;
-            if let Some(Flow { remote, host, .. }) = flow
-                && self.transmit(cx, key, HostAddress { ip: remote.ip(), host }, remote.port()).is_ok()
+            if let Some(Flow { transport, remote: address, host, .. }) = flow
+                && self.transmit(cx, key, LocatedServer { transport, address, host }).is_ok()
             {
                 return;
             }
@@ -78,13 +78,13 @@ impl Requests {
     /// Starts a lookup of the next hop, or sends if its address is known.
     pub(super) fn route(&mut self, cx: &mut AgentContext<'_>, key: SlabKey) -> Result<(), NotSent> {
         let Some(request) = self.active.get_mut(key) else { return Ok(()) };
-        let next_hop = request.draft.next_hop.clone();
-        let literal = next_hop.ip().map(HostAddress::from);
-        if let Some(address) = literal.or_else(|| self.names.find(cx.now(), &next_hop.host)) {
-            return self.transmit(cx, key, address, next_hop.port);
+        let target = request.draft.next_hop.target(u64::from_ne_bytes(cx.random.visible.bytes()));
+        let literal = request.draft.next_hop.ip().map(|ip| target.server_at(ip, HostNameId::NONE));
+        if let Some(server) = literal.or_else(|| self.names.find(cx.now(), &request.draft.next_hop)) {
+            return self.transmit(cx, key, server);
         }
         request.timer = self.timers.arm(cx.now() + cx.config.timers.t1 * 64, Timer::Lookup(key));
-        cx.io.actions.push(Action::Resolve { query: number_of(key), host: next_hop.host.into() });
+        cx.io.actions.push(Action::Resolve { query: number_of(key), target });
         Ok(())
     }
 
@@ -92,11 +92,10 @@ impl Requests {
         &mut self,
         cx: &mut AgentContext<'_>,
         key: SlabKey,
-        address: HostAddress,
-        port: u16,
+        server: LocatedServer,
     ) -> Result<(), NotSent> {
-        let to = SocketAddr::new(address.ip.to_canonical(), port);
-        let mut flow = self.flow_to(cx.config, key, to, address.host).ok_or(NotSent::NoListener)?;
+        let to = Flow::canonical(server.address);
+        let mut flow = self.flow_to(cx.config, key, to, server.host).ok_or(NotSent::NoListener)?;
         let Some(request) = self.active.get_mut(key) else { return Ok(()) };
         request.flow = Some(flow);
         self.note_server(cx.config, key, to);

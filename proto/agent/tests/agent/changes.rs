@@ -2,7 +2,7 @@
 
 use crate::harness::{ALICE, PEER, Sent, Table, answer, in_dialog, invite, media, media_with, sdp, sdp_with};
 use ringway_agent::{Account, Action, AgentEvent, CallId, CallState, Ended};
-use ringway_sansio::Event;
+use ringway_sansio::{Event, LocatedServers};
 use ringway_sdp::{CryptoSuite, Direction, Protection, SecurityPolicy};
 
 fn hold(table: &mut Table, call: CallId) {
@@ -171,7 +171,7 @@ fn a_hold_whose_host_name_is_unknown_leaves_the_session_as_it_was() {
     table.sent();
     hold(&mut table, call);
     let [Action::Resolve { query, .. }] = *table.actions.as_slice() else { panic!("{:?}", table.actions) };
-    table.event(Event::Resolved { query, address: None });
+    table.event(Event::Resolved { query, servers: LocatedServers::NONE });
     assert!(table.sent().is_empty());
     assert!(matches!(table.events().as_slice(), [AgentEvent::ChangeRefused { status: 503, .. }]));
     table.receive(PEER, &in_dialog("INVITE", 2, &first, "", Some(&sdp("10.0.0.2", 7000))));

@@ -4,7 +4,8 @@ use ringway_agent::{
     Account, AccountId, Action, AgentEvent, CallId, Config, Listener, ServerAddress, UserAgent,
 };
 use ringway_sansio::{
-    Context, Event, Flow, HostAddress, Instant, ListenerId, Node, Outbox, Received, Seed, Transport,
+    Context, Event, Flow, HostNameId, Instant, ListenerId, LocatedServer, LocatedServers, Node, Outbox,
+    Received, Seed, Transport,
 };
 use ringway_sdp::{Codec, LocalMedia, SecurityPolicy};
 use std::net::SocketAddr;
@@ -176,8 +177,9 @@ impl Table {
 }
 
 /// Result of a lookup.
-pub(crate) fn resolved(address: &str) -> HostAddress {
-    address.parse::<std::net::IpAddr>().unwrap().into()
+pub(crate) fn resolved(address: &str) -> LocatedServers {
+    let address: SocketAddr = address.parse().unwrap();
+    LocatedServer { transport: Transport::Udp, address, host: HostNameId::NONE }.into()
 }
 
 pub(crate) fn udp(from: &str) -> Flow {

@@ -266,7 +266,7 @@ fn the_address_of_the_registration_is_the_servers() {
     assert!(!bypasses(&mut table, udp(PEER), "before"), "no address of the server is known yet");
     table.ask(|agent, cx| agent.register(cx, ALICE));
     let Some(Action::Resolve { query, .. }) = table.actions.pop() else { panic!("{:?}", table.actions) };
-    table.event(Event::Resolved { query, address: Some(resolved("10.0.0.9")) });
+    table.event(Event::Resolved { query, servers: resolved("10.0.0.9:5060") });
     let register = table.sent().pop().unwrap();
     table.receive(SERVER, &answer(&register, 200, "r", "Expires: 600\r\n", None));
     table.events();

@@ -7,7 +7,7 @@ use ringway_agent::{
     Abilities, Account, Action, AgentEvent, CallState, Config, Ended, LargeRequests, MessageDirection,
     ServerAddress, Trace,
 };
-use ringway_sansio::{ConnectionId, Event, Flow, ListenerId, Transport};
+use ringway_sansio::{ConnectionId, Event, Flow, ListenerId, LocatedServers, Transport};
 
 fn resolve(table: &mut Table) -> u64 {
     let found = table.actions.iter().find_map(|action| match action {
@@ -33,9 +33,9 @@ fn a_name_is_looked_up_once_and_then_known_for_a_while() {
     table.ask(|agent, cx| agent.start(cx));
     assert!(table.sent().is_empty());
     let query = resolve(&mut table);
-    table.event(Event::Resolved { query, address: Some(resolved("10.0.0.9")) });
+    table.event(Event::Resolved { query, servers: resolved("10.0.0.9:5070") });
     assert_eq!(table.only().to(), "10.0.0.9:5070");
-    table.event(Event::Resolved { query, address: Some(resolved("10.6.6.6")) });
+    table.event(Event::Resolved { query, servers: resolved("10.6.6.6:5060") });
     assert!(table.sent().is_empty(), "one answer is enough");
     let (_, invite) = table.call("bob");
     assert_eq!(invite.to(), "10.0.0.9:5070");
@@ -49,7 +49,7 @@ fn an_unknown_host_name_ends_the_call() {
         table.ask(|agent, cx| agent.call(cx, ALICE, target, media())).unwrap();
         let query = resolve(&mut table);
         if answered {
-            table.event(Event::Resolved { query, address: None });
+            table.event(Event::Resolved { query, servers: LocatedServers::NONE });
         } else {
             table.pass_s(33);
         }
@@ -63,7 +63,7 @@ fn an_unknown_host_name_ends_the_call() {
     let mut table = Table::direct();
     table.ask(|agent, cx| agent.call(cx, ALICE, "sip:b@x.example", media())).unwrap();
     let query = resolve(&mut table);
-    table.event(Event::Resolved { query, address: Some(resolved("255.255.255.255")) });
+    table.event(Event::Resolved { query, servers: resolved("255.255.255.255:5060") });
     assert!(table.sent().is_empty());
 }
 
@@ -78,7 +78,7 @@ fn a_call_given_up_while_its_name_is_looked_up_is_never_sent() {
         table.events().as_slice(),
         [AgentEvent::Ended { cause: Ended { status: 487, .. }, .. }]
     ));
-    table.event(Event::Resolved { query, address: Some(resolved("10.0.0.2")) });
+    table.event(Event::Resolved { query, servers: resolved("10.0.0.2:5060") });
     assert!(table.sent().is_empty() && table.agent.is_empty());
 }
 
@@ -196,8 +196,8 @@ fn names_beyond_those_that_are_kept_are_counted() {
         let target = format!("sip:bob@host{number}.example.net");
         table.ask(|agent, cx| agent.call(cx, ALICE, &target, media())).unwrap();
         let query = resolve(&mut table);
-        let address = std::net::IpAddr::from([10, 0, 1, number]);
-        table.event(Event::Resolved { query, address: Some(address.into()) });
+        let servers = resolved(&format!("10.0.1.{number}:5060"));
+        table.event(Event::Resolved { query, servers });
         let invite = table.only();
         table.receive(&invite.to(), &answer(&invite, 486, "b", "", None));
         table.sent();

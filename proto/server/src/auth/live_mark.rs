@@ -46,9 +46,9 @@ pub(crate) fn live_mark(
 /// True if a request goes to this side of its dialog; the address of a host name is compared after its lookup.
 fn reaches<S>(env: &Env<'_, S>, side: Side, routed: &Routed<'_>) -> bool {
     match (side, hop_of(env.config, routed.next_route.as_ref().unwrap_or(&routed.uri))) {
-        (Side::Address(..) | Side::Connection(..), _) | (Side::Contact(_), NextHop::Name { .. }) => true,
-        (Side::Named { name, .. }, NextHop::Name { host, port, transport }) => {
-            TargetHash::of_name(&env.keys.route, transport, host, port) == name
+        (Side::Address(..) | Side::Connection(..), _) | (Side::Contact(_), NextHop::Name(_)) => true,
+        (Side::Named { name, .. }, NextHop::Name(host)) => {
+            TargetHash::of_name(&env.keys.route, host.parts()) == name
         }
         (Side::Contact(target) | Side::Named { contact: target, .. }, NextHop::Flow(flow)) => {
             TargetHash::of_flow(&env.keys.route, &flow) == target

@@ -7,7 +7,7 @@ use crate::route::{NextHop, hop_of, hop_to};
 use crate::{Action, Config, LogEvent, NeighbourDown, Services};
 use alloc::vec::Vec;
 use core::time::Duration;
-use ringway_sansio::{ConnectionId, Flow, HostAddress, Instant, Rng, Seed, Transport};
+use ringway_sansio::{ConnectionId, Flow, Instant, LocatedServers, Rng, Seed};
 use ringway_sip::{Uri, write_host, write_number};
 use ringway_transaction::{Notice, Outgoing};
 
@@ -19,8 +19,8 @@ pub(crate) struct Neighbours {
 
 struct Neighbour {
     link: Link,
-    /// Port and transport of a host name that is being looked up.
-    wanted: Option<(u16, Transport)>,
+    /// True while its host name is being looked up.
+    is_resolving: bool,
     /// Flow of the last probe.
     flow: Option<Flow>,
     /// Number of the Call-ID, and of the last probe in it.
@@ -35,7 +35,7 @@ impl Neighbours {
         let wanted = if shard == 0 { config.neighbours.as_slice() } else { &[] };
         let list = wanted.iter().map(|neighbour| Neighbour {
             link: Link::new(neighbour.interval, now),
-            wanted: None,
+            is_resolving: false,
             flow: None,
             call: rng.next_u64(),
             cseq: 0,
@@ -80,18 +80,27 @@ impl Neighbours {
         env: &mut Env<'_, impl Services>,
         transactions: &mut Transactions,
         query: u64,
-        address: Option<HostAddress>,
+        servers: LocatedServers,
     ) -> bool {
         let Some((index, attempt)) = read_query(query) else { return false };
         let Some(neighbour) = self.list.get_mut(index) else { return true };
-        let Some((port, transport)) = neighbour.wanted.filter(|_| neighbour.link.attempt() == attempt) else {
+        if !neighbour.is_resolving || neighbour.link.attempt() != attempt {
             return true;
-        };
-        let hop = address.map(|found| (hop_to(env.config, (found.ip, port).into(), transport), found.host));
-        match hop {
-            Some((NextHop::Flow(flow), host)) => self.open(env, transactions, index, Flow { host, ..flow }),
-            Some(_) => self.fail(env, index, attempt, NeighbourDown::NoListener),
-            None => self.fail(env, index, attempt, NeighbourDown::NoAddress),
+        }
+        if servers.is_empty() {
+            self.fail(env, index, attempt, NeighbourDown::NoAddress);
+            return true;
+        }
+        // The attempts take the servers in turn.
+        let first = attempt as usize % servers.iter().count();
+        let mut in_turn = servers.iter().skip(first).chain(servers.iter().take(first));
+        let flow = in_turn.find_map(|server| match hop_to(env.config, server.address, server.transport) {
+            NextHop::Flow(flow) => Some(Flow { host: server.host, ..flow }),
+            NextHop::Name(_) | NextHop::Unreachable => None,
+        });
+        match flow {
+            Some(flow) => self.open(env, transactions, index, flow),
+            None => self.fail(env, index, attempt, NeighbourDown::NoListener),
         }
         true
     }
@@ -154,10 +163,10 @@ impl Neighbours {
         let hop = uri_of(env.config, index).map_or(NextHop::Unreachable, |uri| hop_of(env.config, &uri));
         match hop {
             NextHop::Flow(flow) => self.open(env, transactions, index, flow),
-            NextHop::Name { host, port, transport } => {
-                neighbour.wanted = Some((port, transport));
-                let host = host.into();
-                env.cx.actions.push(Action::Resolve { query: query_of(index, attempt), host });
+            NextHop::Name(host) => {
+                neighbour.is_resolving = true;
+                let target = host.target(neighbour.call);
+                env.cx.actions.push(Action::Resolve { query: query_of(index, attempt), target });
             }
             NextHop::Unreachable => self.fail(env, index, attempt, NeighbourDown::NoListener),
         }
@@ -172,7 +181,7 @@ impl Neighbours {
         flow: Flow,
     ) {
         let Some(neighbour) = self.list.get_mut(index) else { return };
-        neighbour.wanted = None;
+        neighbour.is_resolving = false;
         neighbour.flow = Some(flow);
         env.services.change_neighbours(&mut |table| table.set_target(index, flow));
         if neighbour.link.on_sent(neighbour.link.attempt()) {

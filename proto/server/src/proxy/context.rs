@@ -5,7 +5,7 @@ use crate::request::Request;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use ringway_sansio::{Flow, Instant, TimerKey, Transport};
+use ringway_sansio::{Flow, Instant, LocatedServer, LocatedServers, TimerKey};
 use ringway_sip::{HeaderName, Limits, Message, Method};
 use ringway_transaction::{ClientId, ServerId, Slab, SlabKey};
 
@@ -86,16 +86,34 @@ pub(super) struct Branch {
     /// Target of a branch that is not sent yet.
     pub(super) uri: Box<[u8]>,
     pub(super) keeps_uri: bool,
+    /// Servers of a branch whose host was looked up.
+    pub(super) servers: Option<Box<Servers>>,
+}
+
+/// Servers of the host of a branch (RFC 3263 §4.3).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Servers {
+    /// The one that the request was sent to.
+    pub(super) current: LocatedServer,
+    /// Those that are tried after it.
+    pub(super) left: LocatedServers,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BranchState {
-    /// The address of its host is being looked up.
-    Resolving { query: u64, port: u16, transport: Transport },
+    /// The servers of its host are being looked up.
+    Resolving { query: u64 },
     /// Sent; `rings` after a provisional response.
     Sent { client: ClientId, rings: bool },
     /// Answered, or failed.
     Done,
+}
+
+impl BranchState {
+    /// True for a branch that was sent and got no response.
+    pub(super) const fn awaits_first_response(self) -> bool {
+        matches!(self, Self::Sent { rings: false, .. })
+    }
 }
 
 /// Key of a branch.

@@ -3,16 +3,17 @@
 use super::Proxy;
 use super::breadth::Share;
 use super::context::{Branch, BranchId, BranchState, Owner, ResponseContext, Transactions};
+use super::failover::failed_last;
 use super::forward::{Forwarding, Plan};
 use super::lookups::Lookup;
-use super::reach::{hop_to_target, resolved};
+use super::reach::hop_to_target;
 use super::targets::{Target, Targets, target_uri};
 use crate::env::Env;
 use crate::request::Request;
 use crate::route::{NextHop, preprocess};
 use crate::{Action, CallStep, LogEvent, Services};
 use alloc::boxed::Box;
-use ringway_sansio::{Context, Flow, HostAddress, TimerKey};
+use ringway_sansio::{Context, Flow, LocatedServers, TimerKey};
 use ringway_sip::{HeaderName, Message, MessageWriter, Method, Start};
 use ringway_transaction::{Allowance, DEFAULT_PORT, Outgoing, SlabKey, reply_flow};
 
@@ -139,6 +140,7 @@ impl Proxy {
             timer_c: TimerKey::NONE,
             uri: Box::default(),
             keeps_uri: target.keeps_uri,
+            servers: None,
         };
         match hop {
             NextHop::Flow(flow) => {
@@ -146,10 +148,11 @@ impl Proxy {
                 let plan = Plan::new(env, forwarding, target, flow);
                 self.send_branch(env, transactions, id, &plan);
             }
-            NextHop::Name { host, port, transport } => {
-                let query = self.lookups.start(&mut env.cx, host, Lookup::Branch(id));
+            NextHop::Name(host) => {
+                let query =
+                    self.lookups.start(&mut env.cx, host, request.message.call_id(), Lookup::Branch(id));
                 branch.uri = targets.uri(target).into();
-                branch.state = BranchState::Resolving { query, port, transport };
+                branch.state = BranchState::Resolving { query };
                 context.branches.push(branch);
             }
             NextHop::Unreachable => {
@@ -208,30 +211,26 @@ impl Proxy {
         transactions: &mut Transactions,
         id: BranchId,
         query: u64,
-        address: Option<HostAddress>,
+        servers: LocatedServers,
     ) {
         let (key, number) = id.parts();
         let Some(context) = self.contexts.get_mut(key) else { return };
-        let reach = context.grant.reach;
         let Some(branch) = context.branches.get_mut(number) else { return };
-        let BranchState::Resolving { query: waits_for, port, transport } = branch.state else { return };
-        if waits_for != query {
+        if branch.state != (BranchState::Resolving { query }) {
             return;
         }
         branch.state = BranchState::Done;
-        let hop = match address {
-            Some(address) => resolved(env, reach, address, (port, transport)),
-            None => NextHop::Unreachable,
-        };
-        match hop {
-            NextHop::Flow(flow) => self.send_stored(env, transactions, id, flow),
-            NextHop::Name { .. } | NextHop::Unreachable => context.fail_branch(number, 480),
+        let servers = failed_last(env, servers);
+        if !self.send_to_first(env, transactions, id, servers)
+            && let Some(context) = self.contexts.get_mut(key)
+        {
+            context.fail_branch(number, 480);
         }
         self.finish_if_done(env, transactions, key);
     }
 
     /// Sends a branch with the stored request.
-    fn send_stored(
+    pub(super) fn send_stored(
         &mut self,
         env: &mut Env<'_, impl Services>,
         transactions: &mut Transactions,
@@ -248,7 +247,7 @@ impl Proxy {
             && let Some(branch) = context.branches.get_mut(number)
         {
             let share = Share::of(env.config, &message, branches).unwrap_or_default();
-            let targets = Targets::of_one(&core::mem::take(&mut branch.uri), branch.keeps_uri, share);
+            let targets = Targets::of_one(&branch.uri, branch.keeps_uri, share);
             let request =
                 Request { message: &message, method, uri, flow: source, peer: None, key: None, grant };
             let forwarding = Forwarding { request: &request, routed: &routed, targets: &targets };

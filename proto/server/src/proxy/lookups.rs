@@ -3,11 +3,13 @@
 use super::context::BranchId;
 use crate::Action;
 use crate::auth::Grant;
+use crate::route::HostName;
 use alloc::boxed::Box;
+use core::hash::BuildHasher;
 use core::time::Duration;
 use hashbrown::HashMap;
 use ringway_auth::SeededHash;
-use ringway_sansio::{Context, Flow, Instant, Seed, Transport, Wheel};
+use ringway_sansio::{Context, Flow, Instant, Seed, Wheel};
 use ringway_transaction::MatchKey;
 
 /// Purpose of a lookup.
@@ -28,8 +30,6 @@ pub(super) struct Waiting {
     pub(super) grant: Grant,
     pub(super) uri: Box<[u8]>,
     pub(super) keeps_uri: bool,
-    pub(super) port: u16,
-    pub(super) transport: Transport,
 }
 
 impl Waiting {
@@ -75,8 +75,16 @@ impl Lookups {
         self.waiting < Self::WAITING_MAX && self.waiting_bytes + bytes <= Self::WAITING_BYTES_MAX
     }
 
-    /// Requests a lookup; returns its query number.
-    pub(super) fn start(&mut self, cx: &mut Context<'_, Action>, host: &str, lookup: Lookup) -> u64 {
+    /// Requests a lookup for a request with this Call-ID; returns its query number. Retransmissions have the same Call-ID,
+    /// and so the same server, also without state (RFC 3263 §4.4).
+    pub(super) fn start(
+        &mut self,
+        cx: &mut Context<'_, Action>,
+        host: HostName<'_>,
+        call_id: &[u8],
+        lookup: Lookup,
+    ) -> u64 {
+        let target = host.target(self.queries.hasher().hash_one(call_id));
         let query = self.next_query;
         self.next_query += 1;
         if let Lookup::Stateless(waiting) = &lookup {
@@ -85,7 +93,7 @@ impl Lookups {
         }
         self.deadlines.arm(cx.now + Self::DURATION_MAX, query);
         self.queries.insert(query, lookup);
-        cx.actions.push(Action::Resolve { query, host: host.into() });
+        cx.actions.push(Action::Resolve { query, target });
         query
     }
 

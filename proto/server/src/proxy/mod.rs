@@ -2,6 +2,7 @@
 
 mod breadth;
 mod context;
+mod failover;
 mod fork;
 mod forward;
 mod lookups;
@@ -28,7 +29,7 @@ use context::{BranchId, Contexts};
 use forward::Forwarding;
 use lookups::{Lookup, Lookups};
 use pending::Pending;
-use ringway_sansio::{HostAddress, Instant, Seed, Wheel};
+use ringway_sansio::{Instant, LocatedServers, Seed, Wheel};
 use ringway_sip::{EditSpace, HeaderName, Limits, Method, Scheme, write_host};
 use ringway_transaction::Notice;
 use targets::{SipsMismatch, Targets};
@@ -147,14 +148,14 @@ impl Proxy {
         env: &mut Env<'_, impl Services>,
         transactions: &mut Transactions,
         query: u64,
-        address: Option<HostAddress>,
+        servers: LocatedServers,
     ) {
         match self.lookups.end(query) {
             Some(Lookup::Branch(id)) => {
-                self.on_branch_resolved(env, transactions, id, query, address);
+                self.on_branch_resolved(env, transactions, id, query, servers);
             }
             Some(Lookup::Stateless(waiting)) => {
-                self.forward_waiting(env, transactions, &waiting, address);
+                self.forward_waiting(env, transactions, &waiting, servers);
             }
             None => {}
         }
@@ -178,7 +179,7 @@ impl Proxy {
         transactions: &mut Transactions,
     ) {
         while let Some(query) = self.lookups.expire(env.cx.now) {
-            self.on_resolved(env, transactions, query, None);
+            self.on_resolved(env, transactions, query, LocatedServers::NONE);
         }
     }
 
@@ -197,7 +198,10 @@ impl Proxy {
                 Notice::ClientUnreachable { owner, .. } => (owner, 480),
             };
             let Owner::Branch(id) = owner else { continue };
-            self.on_branch_failure(env, transactions, id, status);
+            self.note_failed(env, id);
+            if !self.fail_over(env, transactions, id) {
+                self.on_branch_failure(env, transactions, id, status);
+            }
         }
         while let Some(context) = transactions.take_gone() {
             self.drop_context(env, transactions, context);

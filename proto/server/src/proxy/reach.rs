@@ -7,7 +7,7 @@ use crate::env::Env;
 use crate::route::{NextHop, Routed, hop_of, hop_to};
 use crate::token::{Side, TargetHash};
 use core::net::SocketAddr;
-use ringway_sansio::{Flow, HostAddress, HostNameId, Transport};
+use ringway_sansio::{Flow, HostNameId, LocatedServer, LocatedServers, Transport};
 use ringway_sip::Uri;
 
 /// Flow to a side of a dialog; `None` if its remote target is used.
@@ -20,7 +20,7 @@ pub(super) fn side_flow<S>(env: &Env<'_, S>, side: Side, routed: &Routed<'_>) ->
     let next = routed.next_route.as_ref();
     let dialled = match hop_of(env.config, next.unwrap_or(&routed.uri)) {
         NextHop::Flow(flow) => Some(flow).filter(|flow| TargetHash::of_flow(&env.keys.route, flow) == hash),
-        NextHop::Name { .. } | NextHop::Unreachable => None,
+        NextHop::Name(_) | NextHop::Unreachable => None,
     };
     if next.is_some() && dialled.is_some() {
         return None;
@@ -51,15 +51,23 @@ pub(super) fn hop_to_target<'t, S>(
     }
 }
 
-/// Next hop at a resolved address, unless the access rules forbid it.
-pub(super) fn resolved<S>(
+/// Takes servers out of the list until one can be sent to, and the access rules permit it.
+pub(super) fn take_reachable<S>(
     env: &Env<'_, S>,
     reach: Reach,
-    address: HostAddress,
-    (port, transport): (u16, Transport),
-) -> NextHop<'static> {
-    let hop = match hop_to(env.config, SocketAddr::new(address.ip, port), transport) {
-        NextHop::Flow(flow) => NextHop::Flow(Flow { host: address.host, ..flow }),
+    servers: &mut LocatedServers,
+) -> Option<(LocatedServer, Flow)> {
+    while let Some(server) = servers.take_first() {
+        if let NextHop::Flow(flow) = located(env, reach, server) {
+            return Some((server, flow));
+        }
+    }
+    None
+}
+
+fn located<S>(env: &Env<'_, S>, reach: Reach, server: LocatedServer) -> NextHop<'static> {
+    let hop = match hop_to(env.config, server.address, server.transport) {
+        NextHop::Flow(flow) => NextHop::Flow(Flow { host: server.host, ..flow }),
         hop => hop,
     };
     match (reach, hop) {

@@ -103,9 +103,7 @@ fn changed_token<'a>(
         NextHop::Flow(hop) if is_credible(hop.remote.ip(), responder.remote.ip(), config) => {
             Side::Contact(TargetHash::of_flow(key, &hop))
         }
-        NextHop::Name { host, port, transport } => {
-            Side::Named { name: TargetHash::of_name(key, transport, host, port), contact: sent_to }
-        }
+        NextHop::Name(host) => Side::Named { name: TargetHash::of_name(key, host.parts()), contact: sent_to },
         NextHop::Flow(_) | NextHop::Unreachable => return None,
     };
     if callee != Side::Contact(sent_to)

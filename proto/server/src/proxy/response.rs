@@ -64,6 +64,9 @@ impl Proxy {
     ) {
         let (key, number) = id.parts();
         let (message, status) = (response.message, response.status);
+        if status == 503 && self.fail_over(env, transactions, id) {
+            return;
+        }
         self.end_branch(id);
         let mut bytes = Vec::with_capacity(message.as_bytes().len());
         let mut edit = Edit::new(message, &mut self.space);

@@ -5,7 +5,7 @@ use super::breadth::Share;
 use super::context::Transactions;
 use super::forward::{Forwarding, Plan};
 use super::lookups::{Lookup, Waiting};
-use super::reach::{hop_to_target, resolved};
+use super::reach::{hop_to_target, take_reachable};
 use super::remote_target::{self, Response};
 use super::targets::{Targets, target_uri};
 use crate::env::Env;
@@ -13,7 +13,7 @@ use crate::request::Request;
 use crate::route::{NextHop, preprocess};
 use crate::{Config, Services};
 use alloc::boxed::Box;
-use ringway_sansio::{ConnectionId, Flow, HostAddress, HostNameId, Instant, Token};
+use ringway_sansio::{ConnectionId, Flow, HostNameId, Instant, LocatedServers, Token};
 use ringway_sip::{Edit, HeaderName, Message, Method, Start};
 use ringway_transaction::{StatelessBranch, stamped_address};
 
@@ -37,7 +37,7 @@ impl Proxy {
                 let plan = Plan::new(env, forwarding, target, flow);
                 self.send_without_state(env, transactions, &plan);
             }
-            NextHop::Name { host, port, transport } => {
+            NextHop::Name(host) => {
                 if !self.lookups.has_room(request.message.as_bytes().len()) {
                     env.counters.overflow += 1;
                     return env.refuse_plainly(request, 503, "Too Many Lookups");
@@ -49,10 +49,9 @@ impl Proxy {
                     grant: request.grant,
                     uri: targets.uri(target).into(),
                     keeps_uri: target.keeps_uri,
-                    port,
-                    transport,
                 };
-                self.lookups.start(&mut env.cx, host, Lookup::Stateless(Box::new(waiting)));
+                let waiting = Lookup::Stateless(Box::new(waiting));
+                self.lookups.start(&mut env.cx, host, request.message.call_id(), waiting);
             }
             NextHop::Unreachable => env.refuse_plainly(request, 480, "Temporarily Unavailable"),
         }
@@ -64,7 +63,7 @@ impl Proxy {
         env: &mut Env<'_, impl Services>,
         transactions: &Transactions,
         waiting: &Waiting,
-        address: Option<HostAddress>,
+        mut servers: LocatedServers,
     ) {
         let Ok(message) = Message::parse(&waiting.request, &env.config.message_limits) else { return };
         let Start::Request { method, uri } = *message.start() else { return };
@@ -79,19 +78,16 @@ impl Proxy {
             key: waiting.key,
             grant,
         };
-        let hop = match address {
-            Some(address) => resolved(env, grant.reach, address, (waiting.port, waiting.transport)),
-            None => NextHop::Unreachable,
-        };
+        let found = take_reachable(env, grant.reach, &mut servers);
         let share = Share::of(env.config, &message, 1).unwrap_or_default();
         let targets = Targets::of_one(&waiting.uri, waiting.keeps_uri, share);
-        match (hop, targets.list().first()) {
-            (NextHop::Flow(flow), Some(target)) => {
+        match (found, targets.list().first()) {
+            (Some((_, flow)), Some(target)) => {
                 let forwarding = Forwarding { request: &request, routed: &routed, targets: &targets };
                 let plan = Plan::new(env, forwarding, target, flow);
                 self.send_without_state(env, transactions, &plan);
             }
-            (NextHop::Flow(_) | NextHop::Name { .. } | NextHop::Unreachable, _) => {
+            (Some(_) | None, _) => {
                 env.refuse_plainly(&request, 480, "Temporarily Unavailable");
             }
         }

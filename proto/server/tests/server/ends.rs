@@ -14,7 +14,7 @@ fn world() -> World {
 
 /// Asserts that no state is left after the last timer.
 #[track_caller]
-fn nothing_is_left(world: &mut World, what: &str) {
+pub(crate) fn nothing_is_left(world: &mut World, what: &str) {
     // Timer C may be extended for an hour; after it every timer of a transaction is shorter than 64·T1.
     world.pass(Duration::from_secs(3600 + 300));
     assert_eq!(world.server.contexts_len(), 0, "contexts are left: {what}");

@@ -1,8 +1,8 @@
 //! Server on a virtual clock, and the messages that the tests send to it.
 
 use ringway_sansio::{
-    ConnectionId, Context, Event, Flow, HostAddress, HostNameId, Instant, ListenerId, Node, Outbox,
-    PeerNames, Received, Seed, Token, Transport,
+    ConnectionId, Context, Event, Flow, HostNameId, Instant, ListenerId, LocatedServer, Node, Outbox,
+    PeerNames, Received, Seed, Target, Token, Transport,
 };
 use ringway_server::auth::Algorithm;
 use ringway_server::{Action, AuthConfig, Config, Listener, Mode, RegistrarConfig, Server};
@@ -30,7 +30,7 @@ pub(crate) struct World {
     pub(crate) memory: Arc<TestServices>,
     pub(crate) now: Instant,
     /// Pending lookups.
-    pub(crate) lookups: Vec<(u64, String)>,
+    pub(crate) lookups: Vec<(u64, Target)>,
     /// Connections in use, each with the end of its use.
     pub(crate) kept: Vec<(ConnectionId, Instant)>,
     /// Flows whose connections were to be closed.
@@ -169,9 +169,23 @@ impl World {
     /// Answers the oldest lookup, which must be for `host`.
     pub(crate) fn resolve(&mut self, host: &str, address: Option<&str>) -> Vec<Sent> {
         let (query, asked) = self.lookups.remove(0);
-        assert_eq!(asked, host);
-        let address = address.map(resolved);
-        self.event(Event::Resolved { query, address })
+        assert_eq!(&*asked.host, host);
+        let ip = address.map(|address| address.parse().unwrap());
+        let servers = ip.map(|ip| asked.server_at(ip, HostNameId::NONE)).into_iter().collect();
+        self.event(Event::Resolved { query, servers })
+    }
+
+    /// Answers the oldest lookup, which must be for `host`, with UDP servers.
+    #[track_caller]
+    pub(crate) fn resolve_to(&mut self, host: &str, addresses: &[&str]) -> Vec<Sent> {
+        let (query, asked) = self.lookups.remove(0);
+        assert_eq!(&*asked.host, host);
+        let server = |address: &&str| LocatedServer {
+            transport: Transport::Udp,
+            address: address.parse().unwrap(),
+            host: HostNameId::NONE,
+        };
+        self.event(Event::Resolved { query, servers: addresses.iter().map(server).collect() })
     }
 
     /// Registers `contact` of `user` by UDP from `from`; only for a server without passwords.
@@ -207,7 +221,7 @@ impl World {
     fn drain(&mut self) -> Vec<Sent> {
         for action in self.actions.drain(..) {
             match action {
-                Action::Resolve { query, host } => self.lookups.push((query, host.into())),
+                Action::Resolve { query, target } => self.lookups.push((query, target)),
             }
         }
         let sent = self
@@ -279,11 +293,6 @@ pub(crate) fn tcp_flow(connection: u64, from: &str) -> Flow {
         connection: Some(ConnectionId(connection)),
         host: HostNameId::NONE,
     }
-}
-
-/// Result of a lookup.
-pub(crate) fn resolved(address: &str) -> HostAddress {
-    address.parse::<std::net::IpAddr>().unwrap().into()
 }
 
 /// Message that can be sent.

@@ -6,7 +6,7 @@ use crate::harness::{
     ALICE, BOB, EDGE, STRANGER, Wire, World, forwarded, invite, only, query, register, request, tcp_flow,
 };
 use crate::torture_valid::TESTER;
-use ringway_sansio::{ConnectionId, Event, Flow, Framer, ListenerId, Node, Rng, Seed, Token};
+use ringway_sansio::{ConnectionId, Event, Flow, Framer, ListenerId, LocatedServers, Node, Rng, Seed, Token};
 use ringway_server::{Mode, Server, SipFramer};
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,7 +59,7 @@ fn worlds() -> Vec<World> {
 fn calms_down(world: &mut World) {
     world.pass(Duration::from_secs(2 * 7200));
     for (query, _) in std::mem::take(&mut world.lookups) {
-        world.event(Event::Resolved { query, address: None });
+        world.event(Event::Resolved { query, servers: LocatedServers::NONE });
     }
     world.pass(Duration::from_secs(600));
     let server = &world.server;
@@ -255,7 +255,9 @@ fn reports_of_the_transport_about_nothing_of_ours_do_nothing() {
         let token = Token(rng.next_u64());
         assert!(token == got.token || world.event(Event::Unreachable(token)).is_empty());
         assert!(world.event(Event::Closed(ConnectionId(rng.next_u64()))).is_empty());
-        assert!(world.event(Event::Resolved { query: rng.next_u64(), address: None }).is_empty());
+        assert!(
+            world.event(Event::Resolved { query: rng.next_u64(), servers: LocatedServers::NONE }).is_empty()
+        );
     }
     assert!(world.event(Event::Unreachable(Token::NONE)).is_empty());
     assert_eq!(only(world.udp(BOB, &got.answer(180, &[]))).status(), 180);

@@ -14,6 +14,7 @@ mod content_length;
 mod credentials;
 mod dialog;
 mod ends;
+mod failover;
 mod fork;
 mod growth;
 mod guessing;

@@ -1,7 +1,7 @@
 //! Connections to neighbours on a virtual clock: opened, probed, used, lost, and opened again after a back-off.
 
 use crate::harness::{ALICE, Sent, World, forwarded, invite, only, requests, statuses, tcp_flow};
-use ringway_sansio::{ConnectionId, Event, Flow, HostAddress, HostNameId};
+use ringway_sansio::{ConnectionId, Event, Flow, HostNameId};
 use ringway_server::Neighbour;
 use std::time::Duration;
 
@@ -150,12 +150,12 @@ fn a_host_name_is_looked_up_for_each_attempt() {
     assert!(world.resolve("gate.example.net", None).is_empty());
     assert_eq!(events(&world), ["gate NoAddress"]);
     assert!(seconds(&mut world, 2).is_empty());
-    let (query, host) = world.lookups.remove(0);
-    assert_eq!(host, "gate.example.net");
-    let address = HostAddress { ip: "198.51.100.5".parse().unwrap(), host: HostNameId(5) };
-    let probe = only(world.event(Event::Resolved { query, address: Some(address) }));
+    let (query, target) = world.lookups.remove(0);
+    assert_eq!(&*target.host, "gate.example.net");
+    let servers = target.server_at("198.51.100.5".parse().unwrap(), HostNameId(5)).into();
+    let probe = only(world.event(Event::Resolved { query, servers }));
     assert_eq!((probe.to().as_str(), probe.flow.host), (GATE, HostNameId(5)));
-    assert!(world.event(Event::Resolved { query, address: Some(address) }).is_empty(), "a second result");
+    assert!(world.event(Event::Resolved { query, servers }).is_empty(), "a second result");
     // Lookups without any result end too.
     let mut lost = world_of_name();
     seconds(&mut lost, 600);

@@ -2,10 +2,10 @@
 
 use crate::harness::{
     ALICE, BOB, CAROL, EDGE, Request, STRANGER, Sent, Wire, World, forwarded, invite, only, register,
-    request, requests, resolved, statuses,
+    request, requests, statuses,
 };
 use crate::torture_valid::is_the_same;
-use ringway_sansio::{Event, Flow, ListenerId, Transport};
+use ringway_sansio::{Event, Flow, HostNameId, ListenerId, Target, Transport};
 use std::time::Duration;
 
 /// Server with bob registered by UDP.
@@ -344,7 +344,9 @@ fn the_result_of_an_unknown_lookup_is_ignored() {
     world.udp(ALICE, &call);
     assert_eq!(statuses(&world.udp(ALICE, &call.cancel())), [200, 487]);
     assert!(world.resolve("phone.example.net", Some("192.0.2.20")).is_empty());
-    let answer = Event::Resolved { query: 99, address: Some(resolved("192.0.2.20")) };
+    let target = Target::of_address("phone.example.net", 5060, Transport::Udp);
+    let servers = target.server_at([192, 0, 2, 20].into(), HostNameId::NONE).into();
+    let answer = Event::Resolved { query: 99, servers };
     assert!(world.event(answer).is_empty());
 }
 

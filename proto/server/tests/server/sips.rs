@@ -6,7 +6,7 @@ use crate::harness::{
     tcp_flow,
 };
 use ringway_sansio::{ConnectionId, Event};
-use ringway_sansio::{Flow, HostAddress, HostNameId, ListenerId, Transport};
+use ringway_sansio::{Flow, HostNameId, ListenerId, Transport};
 use ringway_server::Listener;
 
 const TLS: ListenerId = ListenerId(3);
@@ -104,10 +104,10 @@ fn a_host_that_is_dialled_by_tls_is_verified_by_its_name() {
     let target = "sip:carol@proxy.example.net;transport=tls";
     world.server.set_permanent_contacts(b"bob@example.org", &[target.as_bytes()]);
     world.udp(ALICE, &invite("sip:bob@example.org"));
-    let (query, host) = world.lookups.remove(0);
-    assert_eq!(host, "proxy.example.net");
-    let address = HostAddress { ip: "192.0.2.40".parse().unwrap(), host: HostNameId(77) };
-    let sent = forwarded(world.event(Event::Resolved { query, address: Some(address) }));
+    let (query, target) = world.lookups.remove(0);
+    assert_eq!(&*target.host, "proxy.example.net");
+    let servers = target.server_at("192.0.2.40".parse().unwrap(), HostNameId(77)).into();
+    let sent = forwarded(world.event(Event::Resolved { query, servers }));
     assert_eq!((sent.flow.transport, sent.flow.host), (Transport::Tls, HostNameId(77)));
     assert_eq!(sent.flow.remote, "192.0.2.40:5061".parse().unwrap());
 }

@@ -1,0 +1,113 @@
+//! Failover to the next server of a host name (RFC 3263 §4.3): after a timeout, 503 and an error of the transport; not after
+//! a provisional response, a CANCEL, or the end of a non-INVITE request's own time.
+
+use crate::ends::nothing_is_left;
+use crate::harness::{ALICE, Sent, World, invite, only, request, requests, statuses};
+use ringway_sansio::Event;
+use std::time::Duration;
+
+const ONE: &str = "192.0.2.41:5060";
+const TWO: &str = "192.0.2.42:5060";
+const THREE: &str = "192.0.2.43:5060";
+
+/// Server with a callee in another domain.
+fn world() -> World {
+    let mut world = World::open();
+    world.server.set_permanent_contacts(b"bob@example.org", &[b"sip:bob@gate.example.net"]);
+    world
+}
+
+fn call(world: &mut World, call_id: &str) -> Sent {
+    world.udp(ALICE, &invite("sip:bob@example.org").call_id(call_id));
+    only(world.resolve_to("gate.example.net", &[ONE, TWO, THREE]))
+}
+
+fn branch_of(sent: &Sent) -> String {
+    let text = String::from_utf8_lossy(&sent.bytes).into_owned();
+    text.split("branch=").nth(1).unwrap().split([';', '\r']).next().unwrap().to_owned()
+}
+
+#[test]
+fn a_silent_server_is_followed_by_the_next_one() {
+    let mut world = world();
+    let first = call(&mut world, "one");
+    assert_eq!(first.to(), ONE);
+    let later = world.pass(Duration::from_secs(40));
+    let second = later.iter().find(|sent| sent.to() == TWO).expect("the second server is tried").clone();
+    assert_ne!(branch_of(&first), branch_of(&second), "a new transaction");
+    assert_eq!(second.uri(), first.uri());
+    assert_eq!(world.server.counters().failovers, 1);
+    let answered = world.udp(TWO, &second.answer(200, &[]));
+    assert_eq!(statuses(&answered), [200]);
+    nothing_is_left(&mut world, "after the second server's 200");
+    // The next request asks for the servers again, and tries the failed one last.
+    let mut failed_lately = self::world();
+    call(&mut failed_lately, "one");
+    failed_lately.pass(Duration::from_secs(40));
+    assert_eq!(call(&mut failed_lately, "two").to(), TWO);
+    failed_lately.pass(Duration::from_secs(300));
+    assert_eq!(call(&mut failed_lately, "three").to(), ONE, "after a while it is tried again");
+}
+
+#[test]
+fn a_503_and_an_unreachable_server_are_followed_by_the_next_one() {
+    let mut world = world();
+    let first = call(&mut world, "one");
+    let sent = world.udp(ONE, &first.answer(503, &[]));
+    let second = requests(sent).into_iter().find(|sent| sent.to() == TWO).expect("a second server");
+    let sent = world.event(Event::Unreachable(second.token));
+    let third = requests(sent).into_iter().find(|sent| sent.to() == THREE).expect("a third server");
+    let sent = world.udp(THREE, &third.answer(503, &[]));
+    assert_eq!(sent.last().map(Sent::status), Some(500), "none is left");
+    assert_eq!(world.server.counters().failovers, 2);
+    nothing_is_left(&mut world, "after all servers failed");
+}
+
+#[test]
+fn a_server_that_rings_is_not_followed() {
+    let mut world = world();
+    let first = call(&mut world, "one");
+    world.udp(ONE, &first.answer(180, &[]));
+    let sent = world.udp(ONE, &first.answer(503, &[]));
+    assert_eq!(sent.last().map(Sent::status), Some(500));
+    assert_eq!(world.server.counters().failovers, 0);
+    nothing_is_left(&mut world, "after a 503 of a server that rang");
+}
+
+#[test]
+fn a_cancelled_request_goes_to_no_other_server() {
+    let mut world = world();
+    let invite = invite("sip:bob@example.org");
+    world.udp(ALICE, &invite);
+    let first = only(world.resolve_to("gate.example.net", &[ONE, TWO]));
+    world.udp(ALICE, &invite.cancel());
+    let sent = world.udp(ONE, &first.answer(503, &[]));
+    assert!(requests(sent).iter().all(|sent| sent.to() != TWO));
+    let later = world.pass(Duration::from_secs(200));
+    assert!(requests(later).iter().all(|sent| sent.to() != TWO));
+    nothing_is_left(&mut world, "after a CANCEL");
+}
+
+#[test]
+fn a_non_invite_request_that_has_timed_out_is_over() {
+    let mut world = world();
+    world.udp(ALICE, &request("MESSAGE", "sip:bob@example.org"));
+    let first = only(world.resolve_to("gate.example.net", &[ONE, TWO]));
+    let later = world.pass(Duration::from_secs(60));
+    assert!(requests(later).iter().all(|sent| sent.to() == ONE));
+    nothing_is_left(&mut world, "after a timeout of MESSAGE");
+    let mut world = self::world();
+    world.udp(ALICE, &request("MESSAGE", "sip:bob@example.org"));
+    let sent = only(world.resolve_to("gate.example.net", &[ONE, TWO]));
+    assert_eq!(sent.uri(), first.uri());
+    let sent = requests(world.udp(ONE, &sent.answer(503, &[])));
+    assert_eq!(only(sent).to(), TWO, "a 503 comes in time");
+}
+
+#[test]
+fn servers_that_must_not_be_sent_to_are_passed_over() {
+    let mut world = world();
+    world.udp(ALICE, &invite("sip:bob@example.org"));
+    let sent = world.resolve_to("gate.example.net", &["224.0.0.1:5060", "192.0.2.9:0", TWO]);
+    assert_eq!(only(sent).to(), TWO);
+}

@@ -1,0 +1,15 @@
+//! Locating SIP servers by DNS (RFC 3263), off the packet path.
+//!
+//! Does: runs a [`Locator`](ringway_resolve::Locator) for each query on one thread; asks DNS servers, and caches what
+//! they answer; bounds number and time of the queries: [`Resolver`].
+//!
+//! Does not: decide about transports and order (`ringway_resolve`), read the wire format of DNS (`hickory-resolver`).
+//!
+//! Start reading at [`Resolver`].
+#![forbid(unsafe_code)]
+
+mod records;
+mod resolver;
+mod silent;
+
+pub use resolver::{NotStarted, Resolver, Servers};

@@ -1,0 +1,234 @@
+//! Against a DNS server of the tests' own. Tested: the records of a domain in order, absence and its cache, foreign ids, a
+//! loop of CNAMEs, many records over TCP, silence, too many queries.
+
+use super::*;
+use hickory_resolver::proto::op::{Message, OpCode, ResponseCode};
+use hickory_resolver::proto::rr::rdata::{A, CNAME, NAPTR, SRV};
+use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
+use std::io::{Read, Write};
+use std::net::{TcpListener, UdpSocket};
+use std::sync::mpsc::{Receiver, channel};
+
+use ringway_sansio::{HostNameId, Transport};
+
+type Answered = (u64, u16, LocatedServers);
+
+/// Records of a name; `None`: no answer at all.
+type Zone = fn(&str, RecordType) -> Option<Vec<RData>>;
+
+/// DNS server on loopback, by UDP and TCP; counts its questions.
+struct Server {
+    address: SocketAddr,
+    questions: Arc<AtomicUsize>,
+}
+
+impl Server {
+    fn start(zone: Zone) -> Self {
+        let questions = Arc::new(AtomicUsize::new(0));
+        let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = tcp.local_addr().unwrap();
+        let udp = UdpSocket::bind(address).unwrap();
+        let count = Arc::clone(&questions);
+        std::thread::spawn(move || {
+            let mut bytes = [0; 2048];
+            while let Ok((length, from)) = udp.recv_from(&mut bytes) {
+                count.fetch_add(1, Ordering::SeqCst);
+                for answer in answers(zone, &bytes[..length], 1200) {
+                    let _ = udp.send_to(&answer, from);
+                }
+            }
+        });
+        std::thread::spawn(move || {
+            while let Ok((mut stream, _)) = tcp.accept() {
+                let mut length = [0; 2];
+                while stream.read_exact(&mut length).is_ok() {
+                    let mut bytes = vec![0; usize::from(u16::from_be_bytes(length))];
+                    if stream.read_exact(&mut bytes).is_err() {
+                        break;
+                    }
+                    for answer in answers(zone, &bytes, usize::from(u16::MAX)).into_iter().skip(1) {
+                        let length = u16::try_from(answer.len()).unwrap().to_be_bytes();
+                        let _ = stream.write_all(&[&length[..], &answer].concat());
+                    }
+                }
+            }
+        });
+        Self { address, questions }
+    }
+
+    fn questions(&self) -> usize {
+        self.questions.load(Ordering::SeqCst)
+    }
+}
+
+/// A forged answer with another id, then the true one; truncated above `bytes_max`.
+fn answers(zone: Zone, question: &[u8], bytes_max: usize) -> Vec<Vec<u8>> {
+    let question = Message::from_vec(question).unwrap();
+    let asked = question.queries.first().unwrap();
+    let name = asked.name().to_ascii().to_ascii_lowercase();
+    let Some(records) = zone(name.trim_end_matches('.'), asked.query_type()) else { return Vec::new() };
+    let message = |id, records: &[RData]| {
+        let mut message = Message::response(id, OpCode::Query);
+        message.add_query(asked.clone());
+        if records.is_empty() {
+            message.metadata.response_code = ResponseCode::NXDomain;
+        }
+        let mut owner = asked.name().clone();
+        for data in records {
+            message.add_answer(Record::from_rdata(owner.clone(), 300, data.clone()));
+            if let RData::CNAME(CNAME(next)) = data {
+                owner = next.clone();
+            }
+        }
+        message
+    };
+    let id = question.metadata.id;
+    let forged = message(id ^ 1, &[RData::A(A::new(198, 51, 100, 66))]).to_vec().unwrap();
+    let mut bytes = message(id, &records).to_vec().unwrap();
+    if bytes.len() > bytes_max {
+        let mut cut = message(id, &records[..10]);
+        cut.metadata.truncation = true;
+        bytes = cut.to_vec().unwrap();
+    }
+    vec![forged, bytes]
+}
+
+fn name(text: &str) -> Name {
+    Name::from_ascii(text).unwrap()
+}
+
+fn srv(priority: u16, port: u16, target: &str) -> RData {
+    RData::SRV(SRV::new(priority, 10, port, name(target)))
+}
+
+fn zone(asked: &str, of: RecordType) -> Option<Vec<RData>> {
+    Some(match (asked, of) {
+        ("example.org", RecordType::NAPTR) => {
+            let tcp = name("_sip._tcp.example.org.");
+            vec![RData::NAPTR(NAPTR::new(
+                10,
+                10,
+                b"s".as_slice().into(),
+                b"SIP+D2T".as_slice().into(),
+                b"".as_slice().into(),
+                tcp,
+            ))]
+        }
+        ("_sip._tcp.example.org", RecordType::SRV) => {
+            vec![srv(2, 5080, "b.example.org."), srv(1, 5070, "a.example.org.")]
+        }
+        ("a.example.org" | "plain.example", RecordType::A) => vec![RData::A(A::new(192, 0, 2, 1))],
+        ("b.example.org", RecordType::A) => vec![RData::A(A::new(192, 0, 2, 2))],
+        ("loop.example", RecordType::A) => vec![RData::CNAME(CNAME(name("loop.example.")))],
+        ("_sip._udp.many.example", RecordType::SRV) => {
+            (0..1000).map(|number| srv(number, 5060, "a.example.org.")).collect()
+        }
+        ("silent.example", _) => return None,
+        _ => Vec::new(),
+    })
+}
+
+fn start(server: &Server) -> (Resolver, Receiver<Answered>) {
+    let usable = Usable::default().with(Transport::Udp, true).with(Transport::Tcp, true);
+    let (to, from) = channel();
+    let answer = move |query, shard, servers| {
+        let _ = to.send((query, shard, servers));
+    };
+    let servers = Servers::At(vec![server.address]);
+    let time = Duration::from_secs(5);
+    (Resolver::with_time(&servers, Arc::default(), usable, answer, time).unwrap(), from)
+}
+
+fn target(host: &str) -> Target {
+    Target { host: host.into(), port: None, transport: None, is_sips: false, draw: 1 }
+}
+
+fn next(answers: &Receiver<Answered>) -> (u64, Vec<String>) {
+    let (query, _, servers) = answers.recv_timeout(Duration::from_secs(20)).unwrap();
+    let text = |server: ringway_sansio::LocatedServer| format!("{} {}", server.transport, server.address);
+    (query, servers.iter().map(text).collect())
+}
+
+#[test]
+fn the_records_of_a_domain_give_its_servers_in_order() {
+    let server = Server::start(zone);
+    let (resolver, answers) = start(&server);
+    assert!(resolver.ask(3, 1, target("example.org")));
+    assert_eq!(next(&answers), (1, vec!["tcp 192.0.2.1:5070".into(), "tcp 192.0.2.2:5080".into()]));
+    let asked = server.questions();
+    assert!(resolver.ask(3, 2, target("EXAMPLE.org")));
+    assert_eq!(next(&answers).1.len(), 2);
+    assert_eq!(server.questions(), asked, "all records are cached");
+}
+
+#[test]
+fn a_name_without_records_is_asked_once() {
+    let server = Server::start(zone);
+    let (resolver, answers) = start(&server);
+    for query in 0..50 {
+        assert!(resolver.ask(0, query, target("nobody.example")));
+        assert_eq!(next(&answers), (query, Vec::new()));
+    }
+    assert!(server.questions() <= 6, "{}", server.questions());
+}
+
+#[test]
+fn an_address_needs_no_lookup_and_a_name_gets_a_number() {
+    let server = Server::start(zone);
+    let (resolver, answers) = start(&server);
+    for host in ["192.0.2.7", "[::ffff:192.0.2.7]"] {
+        assert!(resolver.ask(0, 1, target(host)));
+    }
+    assert_eq!(next(&answers), (1, vec!["udp 192.0.2.7:5060".into()]));
+    assert_eq!(next(&answers).1.len(), 0, "no listener for IPv6");
+    assert!(resolver.ask(0, 2, target(&"x".repeat(300))));
+    assert_eq!(next(&answers), (2, Vec::new()));
+    assert_eq!(server.questions(), 0);
+    assert!(resolver.ask(0, 3, Target { transport: Some(Transport::Tcp), ..target("plain.example") }));
+    let (_, _, servers) = answers.recv_timeout(Duration::from_secs(20)).unwrap();
+    assert_ne!(servers.first().unwrap().host, HostNameId::NONE);
+}
+
+#[test]
+fn a_loop_of_names_ends() {
+    let server = Server::start(zone);
+    let (resolver, answers) = start(&server);
+    assert!(resolver.ask(0, 1, target("loop.example")));
+    assert_eq!(next(&answers), (1, Vec::new()));
+    assert!(server.questions() < 40, "{}", server.questions());
+}
+
+#[test]
+fn many_records_come_over_tcp_and_few_are_used() {
+    let server = Server::start(zone);
+    let (resolver, answers) = start(&server);
+    assert!(resolver.ask(0, 1, target("many.example")));
+    assert_eq!(next(&answers), (1, vec!["udp 192.0.2.1:5060".into()]));
+    assert!(server.questions() <= 12, "{}", server.questions());
+}
+
+#[test]
+fn a_silent_server_delays_its_own_names_only() {
+    let server = Server::start(zone);
+    let (resolver, answers) = start(&server);
+    assert!(resolver.ask(0, 1, target("silent.example")));
+    assert!(resolver.ask(0, 2, target("plain.example")));
+    assert_eq!(next(&answers), (2, vec!["udp 192.0.2.1:5060".into()]));
+    assert_eq!(next(&answers), (1, Vec::new()));
+    let asked = server.questions();
+    assert!(resolver.ask(0, 3, target("Silent.example")));
+    assert_eq!(next(&answers), (3, Vec::new()), "at once");
+    assert_eq!(server.questions(), asked);
+}
+
+#[test]
+fn queries_are_limited_and_all_are_answered() {
+    let server = Server::start(|_, _| None);
+    let (resolver, answers) = start(&server);
+    let ask = |number: &u64| resolver.ask(0, *number, target(&format!("{number}.example")));
+    assert_eq!((0..2 * QUERIES_MAX as u64).filter(ask).count(), QUERIES_MAX);
+    for _ in 0..QUERIES_MAX {
+        assert_eq!(next(&answers).1.len(), 0);
+    }
+    assert!(ask(&5000), "there is room again");
+}
