@@ -11,6 +11,7 @@ pub(crate) mod calls;
 pub(crate) mod certificates;
 mod counting_nat;
 mod digest_order;
+mod dns;
 mod kamailio;
 mod lab;
 mod lab_run;
@@ -384,6 +385,7 @@ fn chosen(args: &Args) -> Vec<Scenario> {
         all.extend(linphone::scenarios());
         all.extend(restart::scenarios());
         all.extend(digest_order::scenarios());
+        all.extend(dns::scenarios());
         all.extend(lab::scenarios());
     }
     if has(Group::Phone) {

@@ -33,6 +33,8 @@ pub(crate) struct Wanted {
     pub(crate) tls: Option<&'static str>,
     /// Has a `ws` listener, and with TLS a `wss` listener, and these lines of `[websocket]`.
     pub(crate) websocket: Option<&'static str>,
+    /// Port of the DNS server on loopback that it asks; `None`: the system's.
+    pub(crate) dns_port: Option<u16>,
 }
 
 impl Default for Wanted {
@@ -46,6 +48,7 @@ impl Default for Wanted {
             domain: DOMAIN,
             tls: None,
             websocket: None,
+            dns_port: None,
         }
     }
 }
@@ -183,7 +186,14 @@ impl Server {
 
     /// Adds a permanent contact of a user of Ringway with `ringway user bind`.
     pub(crate) fn bind(&self, user: &str, contact: &str) -> Result<()> {
-        self.command(&["user", "bind", user, contact], None)?;
+        self.bind_all([(user, contact.to_owned())].into_iter())
+    }
+
+    /// Same for several users.
+    pub(crate) fn bind_all<'a>(&self, contacts: impl Iterator<Item = (&'a str, String)>) -> Result<()> {
+        for (user, contact) in contacts {
+            self.command(&["user", "bind", user, &contact], None)?;
+        }
         // Twice the second within which the server reads it.
         std::thread::sleep(Duration::from_secs(2));
         Ok(())
@@ -257,7 +267,7 @@ impl Server {
     }
 
     fn configuration(&self, admin_port: u16) -> String {
-        let Wanted { digest, mode, strict, host, realm, domain, tls, websocket } = self.wanted;
+        let Wanted { digest, mode, strict, host, realm, domain, tls, websocket, dns_port } = self.wanted;
         let durability = if strict { "strict" } else { "relaxed" };
         let routing = if mode == Mode::Redirect { "redirect" } else { "proxy" };
         let stateful = mode != Mode::Stateless;
@@ -283,10 +293,12 @@ impl Server {
                 )
             }
         };
+        let dns = dns_port.map_or(String::new(), |port| format!("[dns]\nservers = [\"127.0.0.1:{port}\"]"));
         format!(
             r#"domains = ["{domain}"{name}]
 listen = ["udp:{host}:{port}", "tcp:{host}:{port}"{listener}]
 {section}
+{dns}
 
 [store]
 url = "sqlite://ringway.db"
