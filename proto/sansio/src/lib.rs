@@ -31,7 +31,8 @@ mod wheel;
 pub use context::Context;
 pub use entropy::Entropy;
 pub use flow::{
-    ConnectionId, Event, Flow, HostAddress, HostNameId, IcmpError, ListenerId, Received, Token, source_of,
+    ConnectionId, DialledId, Event, Flow, HostAddress, HostNameId, IcmpError, ListenerId, Received, Token,
+    source_of,
 };
 pub use memory::MemoryBound;
 pub use node::{Framer, FramingError, Node, ShardKey};

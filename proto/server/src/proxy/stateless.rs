@@ -13,7 +13,7 @@ use crate::request::Request;
 use crate::route::{NextHop, preprocess};
 use crate::{Config, Services};
 use alloc::boxed::Box;
-use ringway_sansio::{ConnectionId, Flow, HostAddress, HostNameId, Instant, Token};
+use ringway_sansio::{ConnectionId, Flow, HostAddress, Instant, Token};
 use ringway_sip::{Edit, HeaderName, Message, Method, Start};
 use ringway_transaction::{StatelessBranch, stamped_address};
 
@@ -159,5 +159,5 @@ fn flow_to_client(config: &Config, branch: &StatelessBranch) -> Option<Flow> {
     if transport.is_stream() && connection.is_none() {
         return None;
     }
-    Some(Flow { transport, listener, remote, connection, host: HostNameId::NONE })
+    Some(Flow { connection, ..Flow::new(transport, listener, remote) })
 }

@@ -1,8 +1,8 @@
 //! Server on a virtual clock, and the messages that the tests send to it.
 
 use ringway_sansio::{
-    ConnectionId, Context, Event, Flow, HostAddress, HostNameId, Instant, ListenerId, Node, Outbox,
-    PeerNames, Received, Seed, Token, Transport,
+    ConnectionId, Context, Event, Flow, HostAddress, Instant, ListenerId, Node, Outbox, PeerNames, Received,
+    Seed, Token, Transport,
 };
 use ringway_server::auth::Algorithm;
 use ringway_server::{Action, AuthConfig, Config, Listener, Mode, RegistrarConfig, Server};
@@ -272,13 +272,8 @@ pub(crate) fn config() -> Config {
 
 /// Flow of a connection.
 pub(crate) fn tcp_flow(connection: u64, from: &str) -> Flow {
-    Flow {
-        transport: Transport::Tcp,
-        listener: ListenerId(1),
-        remote: from.parse().unwrap(),
-        connection: Some(ConnectionId(connection)),
-        host: HostNameId::NONE,
-    }
+    let connection = Some(ConnectionId(connection));
+    Flow { connection, ..Flow::dial(ListenerId(1), from.parse().unwrap()) }
 }
 
 /// Result of a lookup.
