@@ -65,6 +65,18 @@ pub struct Neighbour {
     pub uri: String,
     /// Time from an answer to the next OPTIONS.
     pub interval: Duration,
+    /// Connections of requests to it.
+    pub connection: NeighbourConnection,
+}
+
+/// Connections of requests to a neighbour.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NeighbourConnection {
+    /// The connection that is kept open.
+    #[default]
+    Kept,
+    /// Each call opens a connection while the kept one works; needs [`Config::stateful`].
+    PerCall,
 }
 
 /// Handling of a request for a user.
@@ -119,6 +131,11 @@ impl Config {
     /// Listener with this number.
     pub(crate) fn listener(&self, id: ListenerId) -> Option<&Listener> {
         self.listeners.get(usize::from(id.0))
+    }
+
+    /// True if calls to some neighbour have a connection of their own.
+    pub(crate) fn has_calls_with_connections(&self) -> bool {
+        self.neighbours.iter().any(|neighbour| neighbour.connection == NeighbourConnection::PerCall)
     }
 
     /// First listener that can send by `transport` to `to`.

@@ -204,6 +204,7 @@ impl<S: Services> Node for Server<S> {
         self.registrar.on_timeout(env.cx.now, env.services);
         self.proxy.expire_timer_c(env, &mut self.transactions);
         self.neighbours.on_timeout(env, &mut self.transactions);
+        env.check_calls();
         if self.gives_up_at.is_some_and(|at| at <= env.cx.now) {
             self.gives_up_at = None;
             self.proxy.give_up(env, &mut self.transactions);
@@ -221,6 +222,7 @@ impl<S: Services> Node for Server<S> {
             lookups,
             (self.gives_up_at, "pending requests are given up"),
             (self.neighbours.next_due(), "a neighbour is probed or dialled"),
+            (self.environment.calls_checked_at(), "the connections of calls are checked"),
         ] {
             if let Some(at) = at
                 && next.is_none_or(|next| at < next.at)

@@ -92,6 +92,11 @@ impl TestServices {
         lock(&self.budget).used()
     }
 
+    /// Number of calls to neighbours with a connection of their own.
+    pub fn neighbour_calls(&self) -> usize {
+        lock(&self.neighbours).calls_len()
+    }
+
     /// Records of all addresses-of-record that have bindings.
     pub fn stored(&self) -> BTreeMap<Vec<u8>, Vec<u8>> {
         let mut stored = lock(&self.records).clone();

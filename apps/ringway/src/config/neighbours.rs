@@ -2,7 +2,7 @@
 
 use super::{Reader, Section};
 use ringway_sansio::Transport;
-use ringway_settings::HostPort;
+use ringway_settings::{HostPort, NeighbourConnection, Routing};
 use ringway_sip::{Scheme, Uri};
 use ringway_tls::{ClientAuth, TlsFiles};
 use std::time::Duration;
@@ -14,6 +14,8 @@ pub(crate) struct Neighbour {
     pub(crate) name: String,
     /// `sip:` or `sips:` URI without a user, by TCP or TLS: a connection to it is kept open.
     pub(crate) uri: Option<String>,
+    /// Connections of requests to it.
+    pub(crate) connection: NeighbourConnection,
     /// Seconds from an answer to the next OPTIONS.
     pub(crate) health_check_s: u32,
     /// Domain of its certificate, in lower case: a connection that presents it is trusted.
@@ -24,12 +26,18 @@ impl Neighbour {
     /// The neighbour for the server machine, if its connection is kept open.
     pub(crate) fn kept(&self) -> Option<ringway_settings::Neighbour> {
         let interval = Duration::from_secs(u64::from(self.health_check_s));
-        self.uri.clone().map(|uri| ringway_settings::Neighbour { name: self.name.clone(), uri, interval })
+        let (name, connection) = (self.name.clone(), self.connection);
+        self.uri.clone().map(|uri| ringway_settings::Neighbour { name, uri, interval, connection })
     }
 }
 
 /// Reads the sections.
-pub(super) fn read(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, tls: &TlsFiles) -> Vec<Neighbour> {
+pub(super) fn read(
+    reader: &mut Reader<'_>,
+    top: &mut Section<'_, '_>,
+    tls: &TlsFiles,
+    routing: &Routing,
+) -> Vec<Neighbour> {
     let mut list: Vec<Neighbour> = Vec::new();
     for (mut section, at) in top.sections(reader, "neighbour") {
         if list.len() >= NEIGHBOURS_MAX {
@@ -45,10 +53,11 @@ pub(super) fn read(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, tls: &Tls
             reader.error(at, section.path("name"), message);
         }
         let uri = uri(reader, &mut section);
+        let connection = connection(reader, &mut section, uri.is_some(), routing);
         let health_check_s = section.number(reader, "health_check_s", HEALTH_CHECK_S, 5..=3600);
         let certificate = certificate(reader, &mut section, tls, uri.is_some());
         section.finish(reader);
-        list.push(Neighbour { name, uri, health_check_s, certificate });
+        list.push(Neighbour { name, uri, connection, health_check_s, certificate });
     }
     list
 }
@@ -69,6 +78,25 @@ fn uri(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) -> Option<String>
         reader.error(at, section.path("uri"), message);
     }
     Some(text.to_owned())
+}
+
+fn connection(
+    reader: &mut Reader<'_>,
+    section: &mut Section<'_, '_>,
+    is_dialled: bool,
+    routing: &Routing,
+) -> NeighbourConnection {
+    let words = [("kept", NeighbourConnection::Kept), ("per-call", NeighbourConnection::PerCall)];
+    let connection = section.word(reader, "connection", NeighbourConnection::Kept, &words);
+    let at = section.place("connection").unwrap_or_default();
+    let needs = match connection {
+        NeighbourConnection::PerCall if !is_dialled => "a uri",
+        NeighbourConnection::PerCall if !routing.stateful => "[routing] stateful = true",
+        NeighbourConnection::PerCall | NeighbourConnection::Kept => return connection,
+    };
+    let message = format!("\"per-call\" needs {needs}; add it, or write \"kept\"");
+    reader.error(at, section.path("connection"), message);
+    connection
 }
 
 fn certificate(

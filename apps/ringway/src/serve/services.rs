@@ -126,6 +126,11 @@ impl SharedServices {
         self.neighbours.read().unwrap_or_else(PoisonError::into_inner).counts()
     }
 
+    /// Number of calls to neighbours with a connection of their own.
+    pub(crate) fn neighbour_calls(&self) -> usize {
+        self.neighbours.read().unwrap_or_else(PoisonError::into_inner).calls_len()
+    }
+
     /// Stored nonces, and the number evicted early.
     pub(crate) fn nonces(&self) -> (usize, u64) {
         self.windows.iter().fold((0, 0), |(remembered, evicted), windows| {

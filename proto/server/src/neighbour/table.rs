@@ -1,15 +1,16 @@
 //! States of the connections to neighbours, which all shards read.
 
+use super::calls::{CallRequest, CallResult, Calls};
 use alloc::vec::Vec;
-use ringway_sansio::{ConnectionId, Flow};
+use ringway_sansio::{ConnectionId, DialledId, Flow, Instant};
 
 /// Way of a message to a next hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NeighbourRoute {
     /// The next hop is no neighbour.
     Other,
-    /// Over the neighbour's connection.
-    Over(ConnectionId),
+    /// The neighbour with this index in the configuration has a connection.
+    Up(usize, ConnectionId),
     /// The neighbour has no connection: nothing can be sent, and nothing is dialled.
     Down,
 }
@@ -20,6 +21,7 @@ pub enum NeighbourRoute {
 #[derive(Clone, Debug, Default)]
 pub struct NeighbourTable {
     entries: Vec<Entry>,
+    calls: Calls,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -47,10 +49,44 @@ impl NeighbourTable {
     /// Way of a message for a flow without a connection.
     pub fn route(&self, flow: &Flow) -> NeighbourRoute {
         let is_this = |entry: &&Entry| entry.target.is_some_and(|target| is_same(&target, flow));
-        match self.entries.iter().find(is_this) {
+        match self.entries.iter().enumerate().find(|(_, entry)| is_this(entry)) {
             None => NeighbourRoute::Other,
-            Some(entry) => entry.connection.map_or(NeighbourRoute::Down, NeighbourRoute::Over),
+            Some((index, entry)) => match entry.connection {
+                Some(connection) => NeighbourRoute::Up(index, connection),
+                None => NeighbourRoute::Down,
+            },
         }
+    }
+
+    /// Number of calls with a connection of their own.
+    pub fn calls_len(&self) -> usize {
+        self.calls.len()
+    }
+
+    /// Begins a request of a call, and returns its flow. `None`: there are too many calls.
+    pub(crate) fn begin_call(
+        &mut self,
+        now: Instant,
+        (call_id, neighbour): (u64, usize),
+        flow: Flow,
+        request: CallRequest,
+    ) -> Option<Flow> {
+        self.calls.begin(now, (call_id, u8::try_from(neighbour).ok()?), flow, request)
+    }
+
+    /// Ends a pending request of a call. Returns the flow whose connection is of no use any more.
+    pub(crate) fn end_call(&mut self, now: Instant, number: DialledId, result: CallResult) -> Option<Flow> {
+        self.calls.end(now, number, result)
+    }
+
+    /// Ends the dialogs of a Call-ID, and passes the flows whose connections are of no use any more to `each`.
+    pub(crate) fn end_dialogs(&mut self, now: Instant, call_id: u64, each: impl FnMut(Flow)) {
+        self.calls.end_dialogs(now, call_id, each);
+    }
+
+    /// Ends the calls whose time has passed, and passes their flows to `each`.
+    pub(crate) fn expire_calls(&mut self, now: Instant, each: impl FnMut(Flow)) {
+        self.calls.expire(now, each);
     }
 
     /// Number of neighbours that have been dialled, and of those with a connection.
@@ -97,7 +133,7 @@ mod tests {
             ("192.0.2.77:5060", 5, NeighbourRoute::Down),
             ("192.0.2.1:5060", 0, NeighbourRoute::Other),
             ("192.0.2.1:5070", 5, NeighbourRoute::Other),
-            ("192.0.2.2:5060", 0, NeighbourRoute::Over(ConnectionId(9))),
+            ("192.0.2.2:5060", 0, NeighbourRoute::Up(1, ConnectionId(9))),
             ("192.0.2.3:5060", 0, NeighbourRoute::Other),
         ] {
             assert_eq!(table.route(&flow(address, host)), route, "{address} {host}");

@@ -8,11 +8,12 @@ use super::lookups::Lookup;
 use super::reach::{hop_to_target, resolved};
 use super::targets::{Target, Targets, target_uri};
 use crate::env::Env;
+use crate::neighbour::{CallRequest, CallResult};
 use crate::request::Request;
 use crate::route::{NextHop, preprocess};
 use crate::{Action, CallStep, LogEvent, Services};
 use alloc::boxed::Box;
-use ringway_sansio::{Context, Flow, HostAddress, TimerKey};
+use ringway_sansio::{Context, DialledId, Flow, HostAddress, TimerKey};
 use ringway_sip::{HeaderName, Message, MessageWriter, Method, Start};
 use ringway_transaction::{Allowance, DEFAULT_PORT, Outgoing, SlabKey, reply_flow};
 
@@ -137,6 +138,7 @@ impl Proxy {
         let mut branch = Branch {
             state: BranchState::Done,
             timer_c: TimerKey::NONE,
+            dialled: DialledId::SHARED,
             uri: Box::default(),
             keeps_uri: target.keeps_uri,
         };
@@ -169,11 +171,14 @@ impl Proxy {
         let (key, number) = id.parts();
         let request = plan.request();
         let is_invite = request.method == Method::Invite;
-        let Some(flow) = env.sending_flow(plan.flow()) else {
-            if let Some(context) = self.contexts.get_mut(key) {
-                context.fail_branch(number, 480);
+        let flow = match env.sending_flow(plan.flow(), request.message, CallRequest::of(request.method)) {
+            Ok(flow) => flow,
+            Err(status) => {
+                if let Some(context) = self.contexts.get_mut(key) {
+                    context.fail_branch(number, status);
+                }
+                return;
             }
-            return;
         };
         let space = &mut self.space;
         let outgoing = Outgoing { flow, is_invite, owner: Owner::Branch(id) };
@@ -183,6 +188,7 @@ impl Proxy {
         let Some(context) = self.contexts.get_mut(key) else { return };
         let Some(client) = client else {
             env.counters.overflow += 1;
+            env.end_call_request(flow.dialled, CallResult::Other);
             return context.fail_branch(number, 503);
         };
         env.counters.forwarded += 1;
@@ -198,6 +204,7 @@ impl Proxy {
         if let Some(branch) = context.branches.get_mut(number) {
             branch.state = BranchState::Sent { client, rings: false };
             branch.timer_c = timer_c;
+            branch.dialled = flow.dialled;
         }
     }
 
@@ -269,18 +276,19 @@ impl Proxy {
         status: u16,
     ) {
         let (key, number) = id.parts();
-        self.end_branch(id);
+        self.end_branch(env, id, CallResult::Other);
         if let Some(context) = self.contexts.get_mut(key) {
             context.fail_branch(number, status);
         }
         self.finish_if_done(env, transactions, key);
     }
 
-    /// Ends a branch and its timer C.
-    pub(super) fn end_branch(&mut self, id: BranchId) {
+    /// Ends a branch, its timer C, and its request's use of a call's connection.
+    pub(super) fn end_branch(&mut self, env: &mut Env<'_, impl Services>, id: BranchId, result: CallResult) {
         if let Some(branch) = self.contexts.branch_mut(id) {
             branch.state = BranchState::Done;
             self.timer_c.cancel(core::mem::replace(&mut branch.timer_c, TimerKey::NONE));
+            env.end_call_request(core::mem::take(&mut branch.dialled), result);
         }
     }
 
@@ -388,7 +396,7 @@ impl Proxy {
     /// Ends a context whose server transaction has ended: no further response can be sent.
     pub(super) fn drop_context(
         &mut self,
-        env: &Env<'_, impl Services>,
+        env: &mut Env<'_, impl Services>,
         transactions: &mut Transactions,
         key: SlabKey,
     ) {
@@ -396,6 +404,7 @@ impl Proxy {
         self.release(env, context.source, context.reserved, context.strangers_user);
         for branch in &context.branches {
             self.timer_c.cancel(branch.timer_c);
+            env.end_call_request(branch.dialled, CallResult::Other);
             // Its memory is not reserved any more.
             match branch.state {
                 BranchState::Sent { client, .. } => transactions.drop_client(client),

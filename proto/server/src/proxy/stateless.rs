@@ -9,6 +9,7 @@ use super::reach::{hop_to_target, resolved};
 use super::remote_target::{self, Response};
 use super::targets::{Targets, target_uri};
 use crate::env::Env;
+use crate::neighbour::CallRequest;
 use crate::request::Request;
 use crate::route::{NextHop, preprocess};
 use crate::{Config, Services};
@@ -104,7 +105,8 @@ impl Proxy {
         plan: &Plan<'_, '_, '_>,
     ) {
         let (request, flow) = (plan.request(), plan.flow());
-        let Some(over) = env.sending_flow(flow) else {
+        // A call's connection ends by time here: there is no transaction whose end ends it.
+        let Ok(over) = env.sending_flow(flow, request.message, CallRequest::Ack) else {
             return env.refuse_plainly(request, 480, "Temporarily Unavailable");
         };
         env.counters.forwarded += 1;

@@ -2,14 +2,19 @@
 
 use crate::harness::{ALICE, Sent, World, forwarded, invite, only, requests, statuses, tcp_flow};
 use ringway_sansio::{ConnectionId, Event, Flow, HostAddress, HostNameId};
-use ringway_server::Neighbour;
+use ringway_server::{Neighbour, NeighbourConnection};
 use std::time::Duration;
 
 const GATE: &str = "198.51.100.5:5060";
 const BACK_OFF_MAX_S: u64 = 60;
 
 fn world(uri: &str) -> World {
-    let neighbour = Neighbour { name: "gate".into(), uri: uri.into(), interval: Duration::from_secs(30) };
+    let neighbour = Neighbour {
+        name: "gate".into(),
+        uri: uri.into(),
+        interval: Duration::from_secs(30),
+        connection: NeighbourConnection::Kept,
+    };
     World::with(|config| config.neighbours.push(neighbour))
 }
 
