@@ -42,6 +42,27 @@ fn accept(listener: &TcpListener) -> BufReader<TcpStream> {
 }
 
 #[test]
+fn a_stop_does_not_await_a_neighbour_that_never_answers() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let folder = TempDir::new().unwrap();
+    let config = format!(
+        "listen = [\"udp:127.0.0.1:0\", \"tls:127.0.0.1:0\"]\n[tls]\ncertificate = \"tls/cert.pem\"\n\
+         private_key = \"tls/key.pem\"\n[admin]\nlisten = \"127.0.0.1:0\"\n[[neighbour]]\nname = \"gate\"\n\
+         uri = \"sip:{};transport=tls\"\n",
+        silent.local_addr().unwrap()
+    );
+    fs::write(folder.path().join("ringway.toml"), config).unwrap();
+    Running::start(folder.path(), &["cert", "init", "--domain", "localhost"], "").done().ok();
+    let running = Running::start(folder.path(), &["serve"], "");
+    running.ready();
+    // The OPTIONS cannot be sent before the handshake ends.
+    let _connection = silent.accept().unwrap();
+    running.end();
+    let done = running.done();
+    assert!(done.status == 0 && !done.err.contains("unanswered"), "{done:?}");
+}
+
+#[test]
 fn a_neighbour_is_dialled_at_the_start_used_and_dialled_again_when_it_was_lost() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();

@@ -9,12 +9,13 @@ use alloc::vec::Vec;
 use core::time::Duration;
 use ringway_sansio::{ConnectionId, Flow, HostAddress, Instant, Rng, Seed, Transport};
 use ringway_sip::{Uri, write_host, write_number};
-use ringway_transaction::{Notice, Outgoing};
+use ringway_transaction::{ClientId, Notice, Outgoing};
 
 /// Keeps the connections to neighbours. Only the first shard has any.
 pub(crate) struct Neighbours {
     list: Vec<Neighbour>,
     rng: Rng,
+    is_stopping: bool,
 }
 
 struct Neighbour {
@@ -23,6 +24,8 @@ struct Neighbour {
     wanted: Option<(u16, Transport)>,
     /// Flow of the last probe.
     flow: Option<Flow>,
+    /// Transaction of the last probe.
+    probe: Option<ClientId>,
     /// Number of the Call-ID, and of the last probe in it.
     call: u64,
     cseq: u32,
@@ -37,24 +40,42 @@ impl Neighbours {
             link: Link::new(neighbour.interval, now),
             wanted: None,
             flow: None,
+            probe: None,
             call: rng.next_u64(),
             cseq: 0,
             is_reported_down: false,
         });
-        Self { list: list.collect(), rng }
+        Self { list: list.collect(), rng, is_stopping: false }
     }
 
     pub(crate) fn next_due(&self) -> Option<Instant> {
-        self.list.iter().filter_map(|neighbour| neighbour.link.due()).min()
+        match self.is_stopping {
+            true => Some(Instant::default()),
+            false => self.list.iter().filter_map(|neighbour| neighbour.link.due()).min(),
+        }
     }
 
-    /// Ends all work: no further probe is sent.
+    /// Ends all work at the next [`Neighbours::on_timeout`], which is due at once: no probe is awaited or sent.
     pub(crate) fn stop(&mut self) {
-        self.list.clear();
+        self.is_stopping = !self.list.is_empty();
+    }
+
+    fn end(&mut self, env: &mut Env<'_, impl Services>, transactions: &mut Transactions) {
+        self.is_stopping = false;
+        for neighbour in self.list.drain(..) {
+            neighbour.probe.into_iter().for_each(|probe| transactions.drop_client(probe));
+            if let Some(flow) = neighbour.flow.filter(|_| !neighbour.link.is_up()) {
+                // Its bytes would be awaited: the connection may never be established.
+                env.cx.out.disconnect(flow);
+            }
+        }
     }
 
     /// Opens and probes connections that are due.
     pub(crate) fn on_timeout(&mut self, env: &mut Env<'_, impl Services>, transactions: &mut Transactions) {
+        if self.is_stopping {
+            return self.end(env, transactions);
+        }
         for index in 0..self.list.len() {
             let Some(neighbour) = self.list.get_mut(index) else { return };
             match neighbour.link.on_time(env.cx.now) {
@@ -140,7 +161,7 @@ impl Neighbours {
 
     /// Handles the end of a connection.
     pub(crate) fn on_closed(&mut self, env: &mut Env<'_, impl Services>, connection: ConnectionId) {
-        let Self { list, rng } = self;
+        let Self { list, rng, .. } = self;
         for (index, neighbour) in list.iter_mut().enumerate() {
             if neighbour.link.on_closed(env.cx.now, connection, rng) {
                 neighbour.report_down(env, index, NeighbourDown::Closed);
@@ -196,6 +217,7 @@ impl Neighbours {
         let sent = transactions.start_client(&mut env.cx, outgoing, |out, branch| {
             write_options(config, index, &flow, (call, cseq), branch, out);
         });
+        neighbour.probe = sent;
         if sent.is_none() {
             env.counters.overflow += 1;
             self.fail(env, index, attempt, NeighbourDown::NoTransaction);
@@ -203,7 +225,7 @@ impl Neighbours {
     }
 
     fn fail(&mut self, env: &mut Env<'_, impl Services>, index: usize, attempt: u32, why: NeighbourDown) {
-        let Self { list, rng } = self;
+        let Self { list, rng, .. } = self;
         let Some(neighbour) = list.get_mut(index) else { return };
         if !neighbour.link.on_failure(env.cx.now, attempt, rng) {
             return;

@@ -194,4 +194,16 @@ fn a_server_that_stops_sends_no_more_probes() {
     answer(&mut world, 7, &probe, 200);
     world.server.stop_new_work(world.now + Duration::from_secs(5));
     assert!(seconds(&mut world, 120).is_empty() && world.server.is_idle());
+    assert!(world.disconnected.is_empty(), "requests may be pending on it");
+}
+
+#[test]
+fn a_server_that_stops_awaits_no_probe() {
+    let mut world = gate();
+    let probe = only(world.due());
+    world.server.stop_new_work(world.now + Duration::from_secs(5));
+    assert!(world.due().is_empty());
+    assert_eq!((world.server.transactions_len(), world.disconnected.as_slice()), ((0, 0), &[probe.flow][..]));
+    answer(&mut world, 7, &probe, 200);
+    assert!(seconds(&mut world, 120).is_empty() && events(&world).is_empty());
 }
