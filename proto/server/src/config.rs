@@ -67,6 +67,10 @@ pub struct Neighbour {
     pub interval: Duration,
     /// Connections of requests to it.
     pub connection: NeighbourConnection,
+    /// Domain of its certificate: a TLS connection that it opened and offered may be used for requests to it (RFC 5923).
+    pub certificate: Option<String>,
+    /// True: the connection that is opened to it is offered for its requests, because a certificate of ours is presented.
+    pub offers_alias: bool,
 }
 
 /// Connections of requests to a neighbour.

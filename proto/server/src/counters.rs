@@ -41,6 +41,8 @@ ringway_sansio::counters! {
         neighbour_calls_refused,
         /// Connections of calls to neighbours that were closed because the call sent nothing for too long.
         neighbour_calls_idle,
+        /// Connections that neighbours opened, and that were taken for requests to them (RFC 5923).
+        neighbour_aliases,
         /// Requests answered with the user's contacts (302).
         redirected,
         /// Requests for users that do not exist (404).

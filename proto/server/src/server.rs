@@ -65,6 +65,7 @@ impl<S: Services> Server<S> {
     pub fn reconfigure(&mut self, config: Arc<Config>) {
         self.authenticator.set_nonce_lifetime(config.auth.nonce_lifetime);
         self.environment.reconfigure(config);
+        self.neighbours.check_aliases();
     }
 
     /// Refuses new requests with 503 from now on. At `until` pending INVITEs are cancelled and their callers get 503.
@@ -165,7 +166,7 @@ impl<S: Services> Node for Server<S> {
                         Request { message, method, uri, flow, peer, key: None, grant: Grant::UNKNOWN };
                     self.on_request(cx, request);
                 }
-                Start::Response { status, .. } => self.on_response(cx, message, status, flow),
+                Start::Response { status, .. } => self.on_response(cx, message, status, (flow, peer)),
             },
             Err(rejected) => self.environment.env(cx).on_rejected(rejected, flow),
         }

@@ -1,7 +1,7 @@
 //! Services of a server in memory, for tests.
 
 use md5::Md5;
-use ringway_sansio::{Flow, Instant, Seed};
+use ringway_sansio::{ConnectionId, Flow, Instant, Seed};
 use ringway_server::auth::{
     DialogExtensions, GuessLimits, Login, LoginResult, NonceId, NonceUse, ReplayWindows,
 };
@@ -178,6 +178,10 @@ impl Services for TestServices {
 
     fn neighbour_route(&self, flow: &Flow) -> NeighbourRoute {
         lock(&self.neighbours).route(flow)
+    }
+
+    fn neighbour_connection(&self, neighbour: usize) -> Option<ConnectionId> {
+        lock(&self.neighbours).connection(neighbour)
     }
 
     fn change_neighbours(&self, change: &mut dyn FnMut(&mut NeighbourTable)) {

@@ -20,14 +20,22 @@ pub(crate) struct Neighbour {
     pub(crate) health_check_s: u32,
     /// Domain of its certificate, in lower case: a connection that presents it is trusted.
     pub(crate) certificate: Option<String>,
+    /// Its connection is by TLS, and a certificate of this server is presented there.
+    pub(crate) offers_alias: bool,
 }
 
 impl Neighbour {
     /// The neighbour for the server machine, if its connection is kept open.
     pub(crate) fn kept(&self) -> Option<ringway_settings::Neighbour> {
         let interval = Duration::from_secs(u64::from(self.health_check_s));
-        let (name, connection) = (self.name.clone(), self.connection);
-        self.uri.clone().map(|uri| ringway_settings::Neighbour { name, uri, interval, connection })
+        Some(ringway_settings::Neighbour {
+            name: self.name.clone(),
+            uri: self.uri.clone()?,
+            interval,
+            connection: self.connection,
+            certificate: self.certificate.clone(),
+            offers_alias: self.offers_alias,
+        })
     }
 }
 
@@ -57,7 +65,8 @@ pub(super) fn read(
         let health_check_s = section.number(reader, "health_check_s", HEALTH_CHECK_S, 5..=3600);
         let certificate = certificate(reader, &mut section, tls, uri.is_some());
         section.finish(reader);
-        list.push(Neighbour { name, uri, connection, health_check_s, certificate });
+        let offers_alias = tls.certificate.is_some() && uri.as_deref().is_some_and(is_by_tls);
+        list.push(Neighbour { name, uri, connection, health_check_s, certificate, offers_alias });
     }
     list
 }
@@ -66,9 +75,7 @@ pub(super) fn read(
 fn uri(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) -> Option<String> {
     let (text, at) = section.text(reader, "uri")?;
     let is_usable = Uri::parse(text.as_bytes()).is_ok_and(|uri| {
-        let is_sips = uri.scheme() == Scheme::Sips;
-        let transport = Transport::of_uri(is_sips, uri.params().value(b"transport"));
-        let is_stream = matches!(transport, Some(Transport::Tcp | Transport::Tls));
+        let is_stream = matches!(transport_of(&uri), Some(Transport::Tcp | Transport::Tls));
         uri.is_sip() && uri.user().is_none() && uri.headers().is_empty() && is_stream
     });
     if !is_usable {
@@ -78,6 +85,14 @@ fn uri(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) -> Option<String>
         reader.error(at, section.path("uri"), message);
     }
     Some(text.to_owned())
+}
+
+fn transport_of(uri: &Uri<'_>) -> Option<Transport> {
+    Transport::of_uri(uri.scheme() == Scheme::Sips, uri.params().value(b"transport"))
+}
+
+fn is_by_tls(uri: &str) -> bool {
+    Uri::parse(uri.as_bytes()).is_ok_and(|uri| transport_of(&uri) == Some(Transport::Tls))
 }
 
 fn connection(

@@ -2,7 +2,7 @@
 
 use super::event_log::EventLog;
 use crate::config::Config;
-use ringway_sansio::{Flow, Instant, MemoryBound, Seed, ShardKey, source_of};
+use ringway_sansio::{ConnectionId, Flow, Instant, MemoryBound, Seed, ShardKey, source_of};
 use ringway_server::auth::{
     DialogExtensions, GuessLimits, Login, LoginResult, NonceId, NonceUse, ReplayWindows,
 };
@@ -207,6 +207,10 @@ impl Services for SharedServices {
 
     fn neighbour_route(&self, flow: &Flow) -> NeighbourRoute {
         self.neighbours.read().unwrap_or_else(PoisonError::into_inner).route(flow)
+    }
+
+    fn neighbour_connection(&self, neighbour: usize) -> Option<ConnectionId> {
+        self.neighbours.read().unwrap_or_else(PoisonError::into_inner).connection(neighbour)
     }
 
     fn change_neighbours(&self, change: &mut dyn FnMut(&mut NeighbourTable)) {

@@ -7,7 +7,7 @@ use crate::route::{NextHop, hop_of, hop_to};
 use crate::{Action, Config, LogEvent, NeighbourDown, Services};
 use alloc::vec::Vec;
 use core::time::Duration;
-use ringway_sansio::{ConnectionId, Flow, HostAddress, Instant, Rng, Seed, Transport};
+use ringway_sansio::{ConnectionId, Flow, HostAddress, Instant, PeerNames, Rng, Seed, Transport};
 use ringway_sip::{Uri, write_host, write_number};
 use ringway_transaction::{ClientId, Notice, Outgoing};
 
@@ -29,6 +29,8 @@ struct Neighbour {
     /// Number of the Call-ID, and of the last probe in it.
     call: u64,
     cseq: u32,
+    /// The neighbour opened the connection of the last attempt.
+    is_alias: bool,
     is_reported_down: bool,
 }
 
@@ -43,6 +45,7 @@ impl Neighbours {
             probe: None,
             call: rng.next_u64(),
             cseq: 0,
+            is_alias: false,
             is_reported_down: false,
         });
         Self { list: list.collect(), rng, is_stopping: false }
@@ -64,11 +67,19 @@ impl Neighbours {
         self.is_stopping = false;
         for neighbour in self.list.drain(..) {
             neighbour.probe.into_iter().for_each(|probe| transactions.drop_client(probe));
-            if let Some(flow) = neighbour.flow.filter(|_| !neighbour.link.is_up()) {
+            if let Some(flow) = neighbour.flow.filter(|_| !neighbour.is_alias && !neighbour.link.is_up()) {
                 // Its bytes would be awaited: the connection may never be established.
                 env.cx.out.disconnect(flow);
             }
         }
+    }
+
+    /// Has the certificates of connections that neighbours opened checked again: the rules for certificates may be others.
+    pub(crate) fn check_aliases(&mut self) {
+        self.list
+            .iter_mut()
+            .filter(|neighbour| neighbour.is_alias)
+            .for_each(|neighbour| neighbour.link.check());
     }
 
     /// Opens and probes connections that are due.
@@ -123,18 +134,23 @@ impl Neighbours {
         env: &mut Env<'_, impl Services>,
         probe: ProbeId,
         status: u16,
-        flow: &Flow,
+        (flow, peer): (&Flow, Option<&PeerNames>),
     ) {
         let (index, now) = (usize::from(probe.neighbour), env.cx.now);
         let (Some(neighbour), Some(connection)) = (self.list.get_mut(index), flow.connection) else { return };
         if status < 200 {
             return;
         }
+        let of = env.config.neighbours.get(index);
+        if neighbour.is_alias && !of.is_some_and(|of| of.is_identified(peer, now)) {
+            return self.fail(env, index, probe.attempt, NeighbourDown::NotIdentified);
+        }
         let is_new = neighbour.link.on_answer(now, probe.attempt, connection);
         if neighbour.link.is_up() {
             env.cx.out.keep(flow, now + neighbour.kept_time());
         }
         if is_new {
+            env.counters.neighbour_aliases += u64::from(neighbour.is_alias);
             neighbour.is_reported_down = false;
             env.services.change_neighbours(&mut |table| table.set_connection(index, Some(connection)));
             let name = name_of(env.config, index);
@@ -162,6 +178,9 @@ impl Neighbours {
     /// Handles the end of a connection.
     pub(crate) fn on_closed(&mut self, env: &mut Env<'_, impl Services>, connection: ConnectionId) {
         let Self { list, rng, .. } = self;
+        if !list.is_empty() && env.config.neighbours.iter().any(|neighbour| neighbour.certificate.is_some()) {
+            env.services.change_neighbours(&mut |table| table.remove_offer(connection));
+        }
         for (index, neighbour) in list.iter_mut().enumerate() {
             if neighbour.link.on_closed(env.cx.now, connection, rng) {
                 neighbour.report_down(env, index, NeighbourDown::Closed);
@@ -184,7 +203,8 @@ impl Neighbours {
         }
     }
 
-    /// Sends the first probe of an attempt, which dials.
+    /// Sends the first probe of an attempt, which dials, or over a connection that the neighbour offers. After a failure of
+    /// that one it is dialled.
     fn open(
         &mut self,
         env: &mut Env<'_, impl Services>,
@@ -193,9 +213,16 @@ impl Neighbours {
         flow: Flow,
     ) {
         let Some(neighbour) = self.list.get_mut(index) else { return };
+        let mut offer = None;
+        env.services.change_neighbours(&mut |table| {
+            table.set_target(index, flow);
+            offer = table.take_offer(index);
+        });
+        let offer = offer.filter(|_| !neighbour.is_alias);
+        let flow = offer.unwrap_or(flow);
         neighbour.wanted = None;
+        neighbour.is_alias = offer.is_some();
         neighbour.flow = Some(flow);
-        env.services.change_neighbours(&mut |table| table.set_target(index, flow));
         if neighbour.link.on_sent(neighbour.link.attempt()) {
             self.probe(env, transactions, index, flow);
         }
@@ -230,7 +257,7 @@ impl Neighbours {
         if !neighbour.link.on_failure(env.cx.now, attempt, rng) {
             return;
         }
-        if let Some(flow) = neighbour.flow {
+        if let Some(flow) = neighbour.flow.filter(|_| !neighbour.is_alias) {
             // A connection that does not answer is of no use for others either.
             env.cx.out.disconnect(flow);
         }
@@ -284,7 +311,7 @@ fn write_options(
     parts.iter().for_each(|part| out.extend_from_slice(part));
     write_host(out, config.sent_by(flow.listener, flow.remote.ip()));
     let parts: [&[u8]; 11] = [
-        b";branch=",
+        if neighbour.offers_alias { b";alias;branch=" } else { b";branch=" },
         branch,
         b";rport\r\nMax-Forwards: 0\r\nFrom: <sip:",
         domain.as_bytes(),

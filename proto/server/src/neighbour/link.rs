@@ -67,6 +67,13 @@ impl Link {
         matches!(self.state, State::Up { .. })
     }
 
+    /// Makes the next probe due at once.
+    pub(super) const fn check(&mut self) {
+        if let State::Up { probe_at: Some(at), .. } = &mut self.state {
+            *at = Instant::from_secs(0);
+        }
+    }
+
     /// Performs what is due.
     pub(super) fn on_time(&mut self, now: Instant) -> Step {
         if self.due().is_none_or(|at| at > now) {

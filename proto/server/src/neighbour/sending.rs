@@ -21,21 +21,27 @@ impl<S: Services> Env<'_, S> {
         flow: Flow,
         message: &Message<'_>,
         request: CallRequest,
-    ) -> Result<Flow, u16> {
+    ) -> Result<Sending, u16> {
         if self.config.neighbours.is_empty() || flow.connection.is_some() || !flow.transport.is_stream() {
-            return Ok(flow);
+            return Ok(flow.into());
         }
         let (index, connection) = match self.services.neighbour_route(&flow) {
-            NeighbourRoute::Other => return Ok(flow),
+            NeighbourRoute::Other => return Ok(flow.into()),
             NeighbourRoute::Up(index, connection) => (index, connection),
             NeighbourRoute::Down => {
                 self.counters.neighbour_down += 1;
                 return Err(480);
             }
         };
-        match self.config.neighbours.get(index).map(|neighbour| neighbour.connection) {
-            Some(NeighbourConnection::PerCall) => self.begin_call_request(index, flow, message, request),
-            Some(NeighbourConnection::Kept) | None => Ok(Flow { connection: Some(connection), ..flow }),
+        let Some(neighbour) = self.config.neighbours.get(index) else { return Ok(flow.into()) };
+        match neighbour.connection {
+            NeighbourConnection::PerCall => {
+                self.begin_call_request(index, flow, message, request).map(Sending::from)
+            }
+            NeighbourConnection::Kept => {
+                let flow = Flow { connection: Some(connection), ..flow };
+                Ok(Sending { flow, offers_alias: neighbour.offers_alias })
+            }
         }
     }
 
@@ -123,6 +129,20 @@ impl CallResult {
             401 | 407 => Self::Challenged,
             _ => Self::Other,
         }
+    }
+}
+
+/// Flow of a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sending {
+    pub(crate) flow: Flow,
+    /// The connection is offered for requests of the peer (RFC 5923 §8.1).
+    pub(crate) offers_alias: bool,
+}
+
+impl From<Flow> for Sending {
+    fn from(flow: Flow) -> Self {
+        Self { flow, offers_alias: false }
     }
 }
 

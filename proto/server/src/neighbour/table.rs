@@ -2,6 +2,7 @@
 
 use super::calls::{CallRequest, CallResult, Calls};
 use alloc::vec::Vec;
+use core::net::SocketAddr;
 use ringway_sansio::{ConnectionId, DialledId, Flow, Instant};
 
 /// Way of a message to a next hop.
@@ -29,14 +30,45 @@ struct Entry {
     /// Address, without a connection; the last known one.
     target: Option<Flow>,
     connection: Option<ConnectionId>,
+    /// Connection that the neighbour opened and offered; it is not in use yet.
+    offer: Option<Flow>,
 }
 
 impl NeighbourTable {
     /// Notes the address of a neighbour.
     pub fn set_target(&mut self, neighbour: usize, target: Flow) {
         if let Some(entry) = self.entry(neighbour) {
+            entry.offer = entry.offer.filter(|_| entry.target == Some(target));
             entry.target = Some(target);
         }
+    }
+
+    /// Notes that a neighbour with the address `advertised` offers the connection of `flow`. Ignored unless that is the
+    /// address at which it is dialled.
+    pub(crate) fn offer(&mut self, neighbour: usize, advertised: SocketAddr, flow: Flow) {
+        if let Some(entry) = self.entries.get_mut(neighbour)
+            && let Some(target) = entry.target
+            && (target.transport, target.remote) == (flow.transport, advertised)
+        {
+            entry.offer = Some(flow);
+        }
+    }
+
+    /// Takes the offer of a neighbour.
+    pub(crate) fn take_offer(&mut self, neighbour: usize) -> Option<Flow> {
+        self.entries.get_mut(neighbour)?.offer.take()
+    }
+
+    /// Removes the offer of a connection that is closed.
+    pub(crate) fn remove_offer(&mut self, closed: ConnectionId) {
+        for entry in &mut self.entries {
+            entry.offer = entry.offer.filter(|flow| flow.connection != Some(closed));
+        }
+    }
+
+    /// Connection of a neighbour.
+    pub fn connection(&self, neighbour: usize) -> Option<ConnectionId> {
+        self.entries.get(neighbour)?.connection
     }
 
     /// Notes the connection of a neighbour; `None`: it has none.

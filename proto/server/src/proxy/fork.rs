@@ -8,7 +8,7 @@ use super::lookups::Lookup;
 use super::reach::{hop_to_target, resolved};
 use super::targets::{Target, Targets, target_uri};
 use crate::env::Env;
-use crate::neighbour::{CallRequest, CallResult};
+use crate::neighbour::{CallRequest, CallResult, Sending};
 use crate::request::Request;
 use crate::route::{NextHop, preprocess};
 use crate::{Action, CallStep, LogEvent, Services};
@@ -171,19 +171,20 @@ impl Proxy {
         let (key, number) = id.parts();
         let request = plan.request();
         let is_invite = request.method == Method::Invite;
-        let flow = match env.sending_flow(plan.flow(), request.message, CallRequest::of(request.method)) {
-            Ok(flow) => flow,
-            Err(status) => {
-                if let Some(context) = self.contexts.get_mut(key) {
-                    context.fail_branch(number, status);
+        let Sending { flow, offers_alias } =
+            match env.sending_flow(plan.flow(), request.message, CallRequest::of(request.method)) {
+                Ok(sending) => sending,
+                Err(status) => {
+                    if let Some(context) = self.contexts.get_mut(key) {
+                        context.fail_branch(number, status);
+                    }
+                    return;
                 }
-                return;
-            }
-        };
+            };
         let space = &mut self.space;
         let outgoing = Outgoing { flow, is_invite, owner: Owner::Branch(id) };
         let client = transactions.start_client(&mut env.cx, outgoing, |arena, branch| {
-            plan.write(space, branch, arena);
+            plan.write(space, branch, offers_alias, arena);
         });
         let Some(context) = self.contexts.get_mut(key) else { return };
         let Some(client) = client else {

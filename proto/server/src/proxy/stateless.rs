@@ -9,7 +9,7 @@ use super::reach::{hop_to_target, resolved};
 use super::remote_target::{self, Response};
 use super::targets::{Targets, target_uri};
 use crate::env::Env;
-use crate::neighbour::CallRequest;
+use crate::neighbour::{CallRequest, Sending};
 use crate::request::Request;
 use crate::route::{NextHop, preprocess};
 use crate::{Config, Services};
@@ -106,7 +106,9 @@ impl Proxy {
     ) {
         let (request, flow) = (plan.request(), plan.flow());
         // A call's connection ends by time here: there is no transaction whose end ends it.
-        let Ok(over) = env.sending_flow(flow, request.message, CallRequest::Ack) else {
+        let Ok(Sending { flow: over, offers_alias }) =
+            env.sending_flow(flow, request.message, CallRequest::Ack)
+        else {
             return env.refuse_plainly(request, 480, "Temporarily Unavailable");
         };
         env.counters.forwarded += 1;
@@ -116,7 +118,7 @@ impl Proxy {
         let Self { space, branch, .. } = self;
         branch.clear();
         transactions.branch_key().write_stateless(message, reply, connection, &flow, branch);
-        env.cx.out.send_with(over, Token::NONE, |arena| plan.write(space, branch, arena));
+        env.cx.out.send_with(over, Token::NONE, |arena| plan.write(space, branch, offers_alias, arena));
     }
 
     /// Removes our Via from a response and sends it to the next one. The verified branch proves that this server

@@ -21,6 +21,8 @@ fn world() -> World {
             uri: format!("sip:{GATE};transport=tcp"),
             interval: Duration::from_secs(30),
             connection: NeighbourConnection::PerCall,
+            certificate: None,
+            offers_alias: false,
         });
     });
     let probe = only(world.due());

@@ -14,6 +14,8 @@ fn world(uri: &str) -> World {
         uri: uri.into(),
         interval: Duration::from_secs(30),
         connection: NeighbourConnection::Kept,
+        certificate: None,
+        offers_alias: false,
     };
     World::with(|config| config.neighbours.push(neighbour))
 }

@@ -1,7 +1,7 @@
-//! Two servers: calls from one to the other by TLS, each call over a connection of its own.
+//! Two servers that are neighbours by TLS: calls over a connection of their own, and one connection for both directions.
 //!
-//! Tested: connections and handshakes, by the counters of `/metrics` on both sides; the caller's and the callee's phone are a
-//! UDP socket. The rules of such connections are tested on a virtual clock in `proto/server`.
+//! Tested: connections and handshakes, by the counters of `/metrics` on both sides; the phones are UDP sockets. The rules of
+//! such connections are tested on a virtual clock in `proto/server`.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod program;
@@ -9,7 +9,7 @@ mod program;
 use program::Running;
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{TcpStream, UdpSocket};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -22,12 +22,17 @@ struct Served {
 
 impl Served {
     fn start(files: &Path, domain: &str, more: &str) -> Self {
+        Self::start_at(files, domain, 0, more)
+    }
+
+    /// Server whose TLS listener has this port.
+    fn start_at(files: &Path, domain: &str, port: u16, more: &str) -> Self {
         let folder = TempDir::new().unwrap();
         for name in ["ca.pem", "cert.pem", "key.pem"] {
             fs::copy(files.join("tls").join(name), folder.path().join(name)).unwrap();
         }
         let config = format!(
-            "domains = [\"{domain}\"]\nlisten = [\"udp:127.0.0.1:0\", \"tls:127.0.0.1:0\"]\n[auth]\nenabled = false\n\
+            "domains = [\"{domain}\"]\nlisten = [\"udp:127.0.0.1:0\", \"tls:127.0.0.1:{port}\"]\n[auth]\nenabled = false\n\
              [store]\nurl = \"memory:\"\n[admin]\nlisten = \"127.0.0.1:0\"\n[tls]\ncertificate = \"cert.pem\"\n\
              private_key = \"key.pem\"\npeer_ca = \"ca.pem\"\n{more}"
         );
@@ -167,11 +172,50 @@ impl Call {
     }
 }
 
-#[test]
-fn each_call_opens_a_connection_by_resumption_and_closes_it_at_its_end() {
+fn certificates() -> TempDir {
     let files = TempDir::new().unwrap();
     let cert = ["cert", "init", "--domain", "gate.example", "--address", "127.0.0.1"];
     Running::start(files.path(), &cert, "").done().ok();
+    files
+}
+
+#[test]
+fn neighbours_share_the_connection_that_one_of_them_opened() {
+    let files = certificates();
+    // The first server needs the second one's port before that is there.
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let neighbour = |address: &str| {
+        format!(
+            "client_auth = \"optional\"\nclient_ca = \"ca.pem\"\n[[neighbour]]\nname = \"other\"\n\
+             uri = \"sip:{address};transport=tls\"\ncertificate = \"gate.example\"\n"
+        )
+    };
+    let first = Served::start(files.path(), "first.example", &neighbour(&format!("127.0.0.1:{port}")));
+    first.running.says("neighbour is down");
+    let tls = first.listener("tls");
+    let second = Served::start_at(files.path(), "second.example", port, &neighbour(&tls));
+    for served in [&second, &first] {
+        served.running.says("neighbour is up");
+        assert_eq!(served.metric("connections_open"), 1);
+    }
+    let counts = ["tls_dialled_full", "tls_accepted_full", "neighbour_aliases"];
+    assert_eq!(counts.map(|name| first.metric(name)), [0, 1, 1]);
+    assert_eq!(counts.map(|name| second.metric(name)), [1, 0, 0]);
+    for (from, to, address) in [(&first, "second", &format!("127.0.0.1:{port}")), (&second, "first", &tls)] {
+        let phone = Phone::new(from);
+        let domain = if to == "second" { "first" } else { "second" };
+        let (aor, uri) = (format!("<sip:x@{to}.example>"), format!("MESSAGE sip:x@{to}.example"));
+        let from = format!("<sip:a@{domain}.example>;tag=a");
+        let route = format!("Route: <sip:{address};transport=tls;lr>\r\n");
+        phone.request(&uri, (&from, &aor, domain), "1 MESSAGE", &route);
+        phone.receive("SIP/2.0 404");
+    }
+    assert_eq!([&first, &second].map(|served| served.metric("connections_open")), [1, 1]);
+}
+
+#[test]
+fn each_call_opens_a_connection_by_resumption_and_closes_it_at_its_end() {
+    let files = certificates();
     let gate = Served::start(files.path(), "gate.example", "");
     let tls = gate.listener("tls");
     let neighbour = format!(
