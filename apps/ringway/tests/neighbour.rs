@@ -42,6 +42,40 @@ fn accept(listener: &TcpListener) -> BufReader<TcpStream> {
 }
 
 #[test]
+fn a_reload_begins_and_ends_neighbours_and_their_connections_are_named() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("ringway.toml");
+    let before = "listen = [\"tcp:127.0.0.1:0\"]\n[admin]\nlisten = \"127.0.0.1:0\"\n";
+    fs::write(&file, before).unwrap();
+    let running = Running::start(folder.path(), &["serve"], "");
+    running.ready();
+    let admin = running.says("admin API on http://");
+    let admin = admin.split("http://").nth(1).unwrap().trim_end_matches('/').to_owned();
+    let show = |what: &str| {
+        let args = ["show", what, "--json", "--admin", &admin];
+        Running::start(folder.path(), &args, "").done().json()
+    };
+    let uri = format!("sip:{};transport=tcp", listener.local_addr().unwrap());
+    fs::write(&file, format!("{before}[[neighbour]]\nname = \"gate\"\nuri = \"{uri}\"\n")).unwrap();
+    running.signal("-HUP");
+    let _gate = accept(&listener);
+    running.says("neighbour is up");
+    let connections = show("connections").to_string();
+    assert!(connections.contains("\"neighbour\":\"gate\""), "{connections}");
+    fs::write(&file, before).unwrap();
+    running.signal("-HUP");
+    for _ in 0..200 {
+        let stats = show("stats");
+        if (stats["neighbours_up"].as_u64(), stats["neighbours_down"].as_u64()) == (Some(0), Some(0)) {
+            return assert!(!show("connections").to_string().contains("gate"));
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    panic!("it is still a neighbour");
+}
+
+#[test]
 fn a_stop_does_not_await_a_neighbour_that_never_answers() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let folder = TempDir::new().unwrap();

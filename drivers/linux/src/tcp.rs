@@ -537,11 +537,11 @@ fn find<F>(slots: &mut [Slot<F>], id: ConnectionId) -> Option<&mut Stream<F, Box
 
 /// Adds a connection to the list of open connections.
 fn list<F: Framer>(common: &Common, worker: usize, stream: &Stream<F, BoxedLayer>) {
-    let Flow { transport, remote, connection: id, .. } = stream.flow;
+    let Flow { transport, remote, connection: id, dialled, .. } = stream.flow;
     // A socket without a local address has just been closed by the peer.
     if let (Some(id), Ok(local)) = (id, stream.socket.local_addr()) {
         let since = stream.connection.since();
-        common.connections.opened(worker, OpenConnection { id, transport, local, remote, since });
+        common.connections.opened(worker, OpenConnection { id, transport, local, remote, dialled, since });
     }
 }
 

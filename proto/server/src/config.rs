@@ -30,8 +30,7 @@ pub struct Config {
     pub auth: AuthConfig,
     /// The registrar.
     pub registrar: RegistrarConfig,
-    /// Servers whose connections are kept open; at most [`NEIGHBOURS_MAX`](crate::NEIGHBOURS_MAX). A reload does not change
-    /// them.
+    /// Servers whose connections are kept open; at most [`NEIGHBOURS_MAX`](crate::NEIGHBOURS_MAX).
     pub neighbours: Vec<Neighbour>,
     /// T1, T2, T4.
     pub timers: Timers,

@@ -46,7 +46,7 @@ impl<S: Services> Server<S> {
         let branch_key = BranchKey::new(derive(&config.secret, b"branch"));
         let transactions =
             Transactions::new(shard, config.timers, config.transaction_limits, match_key, branch_key, now);
-        let neighbours = Neighbours::new(&config, &seed, shard, now);
+        let neighbours = Neighbours::new(&config, &seed, shard);
         Self {
             environment: Environment::new(config, services, now),
             transactions,
@@ -64,8 +64,8 @@ impl<S: Services> Server<S> {
     /// Replaces the configuration. Listeners and secret must not change; existing transactions keep their timers.
     pub fn reconfigure(&mut self, config: Arc<Config>) {
         self.authenticator.set_nonce_lifetime(config.auth.nonce_lifetime);
+        self.neighbours.reconfigure(&config);
         self.environment.reconfigure(config);
-        self.neighbours.check_aliases();
     }
 
     /// Refuses new requests with 503 from now on. At `until` pending INVITEs are cancelled and their callers get 503.

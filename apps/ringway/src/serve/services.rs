@@ -2,6 +2,7 @@
 
 use super::event_log::EventLog;
 use crate::config::Config;
+use ringway_linux::OpenConnection;
 use ringway_sansio::{ConnectionId, Flow, Instant, MemoryBound, Seed, ShardKey, source_of};
 use ringway_server::auth::{
     DialogExtensions, GuessLimits, Login, LoginResult, NonceId, NonceUse, ReplayWindows,
@@ -124,6 +125,12 @@ impl SharedServices {
     /// Number of neighbours, and of those that are up.
     pub(crate) fn neighbours(&self) -> (usize, usize) {
         self.neighbours.read().unwrap_or_else(PoisonError::into_inner).counts()
+    }
+
+    /// Name of the neighbour that a connection is kept or dialled for.
+    pub(crate) fn neighbour_of(&self, open: &OpenConnection) -> Option<String> {
+        let table = self.neighbours.read().unwrap_or_else(PoisonError::into_inner);
+        table.name_of(open.id, open.dialled).map(str::to_owned)
     }
 
     /// Number of calls to neighbours with a connection of their own.

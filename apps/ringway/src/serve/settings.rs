@@ -33,7 +33,6 @@ pub(super) fn reload(
     let fixed = [
         ("listen", new.listen != old.listen),
         ("workers", new.workers != old.workers),
-        ("[[neighbour]] name, uri, connection and health_check_s", dialled(&new) != dialled(old)),
         ("[store]", new.store != old.store),
         ("[admin]", new.admin != old.admin),
         ("[log]", new.log != old.log),
@@ -54,12 +53,6 @@ pub(super) fn reload(
     }
     let settings = with_listeners(&new, settings.listeners.clone(), settings.secret);
     Ok((new, settings))
-}
-
-/// Settings of the connections to neighbours.
-fn dialled(config: &Config) -> impl PartialEq {
-    let of = |one: ringway_settings::Neighbour| (one.name, one.uri, one.interval, one.connection);
-    kept(config).into_iter().map(of).collect::<Vec<_>>()
 }
 
 /// Neighbours whose connections are kept open.

@@ -105,6 +105,7 @@ impl View for ServerView {
                 transport: connection.transport.to_string(),
                 address: connection.remote.to_string(),
                 local: connection.local.to_string(),
+                neighbour: self.services.neighbour_of(connection),
                 age_s: now.since(connection.since).as_secs(),
             })
             .collect();

@@ -117,14 +117,28 @@ impl Calls {
     /// Ends the calls whose time has passed, and passes their flows to `each`.
     pub(super) fn expire(&mut self, now: Instant, mut each: impl FnMut(Flow)) {
         let Self { calls, numbers, .. } = self;
-        calls.retain(|_, call| {
+        calls.retain(|number, call| {
             let is_used = call.is_used(now);
             if !is_used {
-                numbers.remove(&call.key);
+                forget(numbers, call.key, *number);
                 each(call.flow);
             }
             is_used
         });
+    }
+
+    /// Makes later requests of the calls at this neighbour begin new calls; their connections end with the pending requests.
+    pub(super) fn forget_neighbour(&mut self, neighbour: u8) {
+        self.numbers.retain(|(_, of), _| *of != neighbour);
+        for call in self.calls.values_mut().filter(|call| call.key.1 == neighbour) {
+            call.is_dialog = false;
+            call.until = Instant::default();
+        }
+    }
+
+    /// Neighbour of the call with this connection.
+    pub(super) fn neighbour_of(&self, number: DialledId) -> Option<u8> {
+        self.calls.get(&number).map(|call| call.key.1)
     }
 
     fn insert(&mut self, key: (u64, u8), flow: Flow) -> Option<DialledId> {
@@ -148,8 +162,15 @@ impl Calls {
     fn close_unused(&mut self, now: Instant, number: DialledId) -> Option<Flow> {
         let call = *self.calls.get(&number).filter(|call| !call.is_used(now))?;
         self.calls.remove(&number);
-        self.numbers.remove(&call.key);
+        forget(&mut self.numbers, call.key, number);
         Some(call.flow)
+    }
+}
+
+/// Removes the key of a call, unless a later call has it.
+fn forget(numbers: &mut BTreeMap<(u64, u8), DialledId>, key: (u64, u8), number: DialledId) {
+    if numbers.get(&key) == Some(&number) {
+        numbers.remove(&key);
     }
 }
 
@@ -227,6 +248,22 @@ mod tests {
         assert_eq!(closed, 0);
         calls.expire(NOW + CALL_IDLE_MAX, |_| closed += 1);
         assert_eq!((closed, calls.len(), calls.numbers.len()), (1, 0, 0));
+    }
+
+    #[test]
+    fn a_call_at_a_neighbour_that_was_replaced_does_not_continue_there() {
+        let mut calls = Calls::default();
+        let (before, other) =
+            (begin(&mut calls, 1, CallRequest::Pending), begin(&mut calls, 2, CallRequest::Pending));
+        calls.end(NOW, other, CallResult::Dialog);
+        calls.forget_neighbour(3);
+        let after = begin(&mut calls, 1, CallRequest::Pending);
+        assert_ne!(before, after);
+        assert_eq!(calls.end(NOW, before, CallResult::Other).unwrap().dialled, before);
+        assert_eq!(begin(&mut calls, 1, CallRequest::Pending), after, "its number is still known");
+        let mut closed = Vec::new();
+        calls.expire(NOW, |flow| closed.push(flow.dialled));
+        assert_eq!((closed, calls.len()), (vec![other], 1));
     }
 
     #[test]

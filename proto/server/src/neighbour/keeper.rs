@@ -15,10 +15,16 @@ use ringway_transaction::{ClientId, Notice, Outgoing};
 pub(crate) struct Neighbours {
     list: Vec<Neighbour>,
     rng: Rng,
+    is_keeper: bool,
     is_stopping: bool,
+    /// Probes of neighbours that a reload replaced or removed.
+    ended: Vec<ClientId>,
+    /// Positions of the neighbours that a reload replaced, until the table has them.
+    changed: Option<Vec<usize>>,
 }
 
 struct Neighbour {
+    settings: crate::Neighbour,
     link: Link,
     /// Port and transport of a host name that is being looked up.
     wanted: Option<(u16, Transport)>,
@@ -35,24 +41,60 @@ struct Neighbour {
 }
 
 impl Neighbours {
-    pub(crate) fn new(config: &Config, seed: &Seed, shard: u16, now: Instant) -> Self {
-        let mut rng = Rng::new(&seed.part(NEIGHBOUR_KEY));
-        let wanted = if shard == 0 { config.neighbours.as_slice() } else { &[] };
-        let list = wanted.iter().map(|neighbour| Neighbour {
-            link: Link::new(neighbour.interval, now),
-            wanted: None,
-            flow: None,
-            probe: None,
-            call: rng.next_u64(),
-            cseq: 0,
-            is_alias: false,
-            is_reported_down: false,
+    pub(crate) fn new(config: &Config, seed: &Seed, shard: u16) -> Self {
+        let rng = Rng::new(&seed.part(NEIGHBOUR_KEY));
+        let is_keeper = shard == 0;
+        let (list, ended) = (Vec::new(), Vec::new());
+        let mut neighbours = Self { list, rng, is_keeper, is_stopping: false, ended, changed: None };
+        neighbours.reconfigure(config);
+        neighbours
+    }
+
+    /// Applies a configuration: a neighbour that differs from the one at its position begins anew. The connection of the
+    /// earlier one stays open for its pending requests, and is of no other use.
+    ///
+    /// The certificates of connections that neighbours opened are checked again, since the rules for them may be others.
+    pub(crate) fn reconfigure(&mut self, config: &Config) {
+        if !self.is_keeper {
+            return;
+        }
+        let Self { list, rng, ended, changed, .. } = self;
+        let is_same = |(present, wanted): (&Neighbour, &crate::Neighbour)| present.is_of(wanted);
+        let wanted = &config.neighbours;
+        if list.len() != wanted.len() || !list.iter().zip(wanted).all(is_same) {
+            changed.get_or_insert_default();
+        }
+        for (index, wanted) in config.neighbours.iter().enumerate() {
+            match list.get_mut(index) {
+                Some(present) if present.is_of(wanted) => {
+                    present.settings = wanted.clone();
+                    if present.is_alias {
+                        present.link.check();
+                    }
+                }
+                Some(present) => {
+                    ended.extend(present.probe);
+                    *present = Neighbour::new(wanted, rng);
+                    changed.get_or_insert_default().push(index);
+                }
+                None => list.push(Neighbour::new(wanted, rng)),
+            }
+        }
+        ended.extend(list.drain(config.neighbours.len().min(list.len())..).filter_map(|gone| gone.probe));
+    }
+
+    /// Publishes the neighbours of a new configuration, and ends the probes of the earlier ones.
+    fn publish(&mut self, env: &Env<'_, impl Services>, transactions: &mut Transactions) {
+        let Some(changed) = self.changed.take() else { return };
+        self.ended.drain(..).for_each(|probe| transactions.drop_client(probe));
+        env.services.change_neighbours(&mut |table| {
+            let names = self.list.iter().map(|neighbour| neighbour.settings.name.clone());
+            table.set_neighbours(names.collect(), &changed);
         });
-        Self { list: list.collect(), rng, is_stopping: false }
     }
 
     pub(crate) fn next_due(&self) -> Option<Instant> {
-        match self.is_stopping {
+        match self.is_stopping || self.changed.is_some() {
             true => Some(Instant::default()),
             false => self.list.iter().filter_map(|neighbour| neighbour.link.due()).min(),
         }
@@ -61,6 +103,7 @@ impl Neighbours {
     /// Ends all work at the next [`Neighbours::on_timeout`], which is due at once: no probe is awaited or sent.
     pub(crate) fn stop(&mut self) {
         self.is_stopping = !self.list.is_empty();
+        self.is_keeper = false;
     }
 
     fn end(&mut self, env: &mut Env<'_, impl Services>, transactions: &mut Transactions) {
@@ -74,16 +117,9 @@ impl Neighbours {
         }
     }
 
-    /// Has the certificates of connections that neighbours opened checked again: the rules for certificates may be others.
-    pub(crate) fn check_aliases(&mut self) {
-        self.list
-            .iter_mut()
-            .filter(|neighbour| neighbour.is_alias)
-            .for_each(|neighbour| neighbour.link.check());
-    }
-
     /// Opens and probes connections that are due.
     pub(crate) fn on_timeout(&mut self, env: &mut Env<'_, impl Services>, transactions: &mut Transactions) {
+        self.publish(env, transactions);
         if self.is_stopping {
             return self.end(env, transactions);
         }
@@ -266,6 +302,28 @@ impl Neighbours {
 }
 
 impl Neighbour {
+    /// A neighbour whose first attempt begins at once.
+    fn new(settings: &crate::Neighbour, rng: &mut Rng) -> Self {
+        let call = rng.next_u64();
+        Self {
+            settings: settings.clone(),
+            link: Link::new(settings.interval, Instant::default(), rng.next_u64() as u32),
+            wanted: None,
+            flow: None,
+            probe: None,
+            call,
+            cseq: 0,
+            is_alias: false,
+            is_reported_down: false,
+        }
+    }
+
+    /// True if these settings are of the same connection.
+    fn is_of(&self, other: &crate::Neighbour) -> bool {
+        let crate::Neighbour { name, uri, interval, connection, .. } = &self.settings;
+        (name, uri, interval, connection) == (&other.name, &other.uri, &other.interval, &other.connection)
+    }
+
     /// Time for which a connection is kept after an answer: longer than to the next one.
     fn kept_time(&self) -> Duration {
         self.link.interval() + KEPT_AFTER

@@ -1,6 +1,7 @@
 //! States of the connections to neighbours, which all shards read.
 
 use super::calls::{CallRequest, CallResult, Calls};
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 use ringway_sansio::{ConnectionId, DialledId, Flow, Instant};
@@ -22,6 +23,8 @@ pub enum NeighbourRoute {
 #[derive(Clone, Debug, Default)]
 pub struct NeighbourTable {
     entries: Vec<Entry>,
+    /// By neighbour.
+    names: Vec<String>,
     calls: Calls,
 }
 
@@ -64,6 +67,28 @@ impl NeighbourTable {
         for entry in &mut self.entries {
             entry.offer = entry.offer.filter(|flow| flow.connection != Some(closed));
         }
+    }
+
+    /// Begins with these neighbours. Those at the positions of `changed`, and those that are gone, have no address and no
+    /// connection any more, and the connections of their calls end with their pending requests.
+    pub(crate) fn set_neighbours(&mut self, names: Vec<String>, changed: &[usize]) {
+        self.entries.truncate(names.len());
+        for index in (0..NEIGHBOURS_MAX).filter(|index| *index >= names.len() || changed.contains(index)) {
+            if let Some(entry) = self.entries.get_mut(index) {
+                *entry = Entry::default();
+            }
+            self.calls.forget_neighbour(index as u8);
+        }
+        self.names = names;
+    }
+
+    /// Name of the neighbour that has this connection, which is its own or that of a call.
+    pub fn name_of(&self, connection: ConnectionId, dialled: DialledId) -> Option<&str> {
+        let index = match self.calls.neighbour_of(dialled) {
+            Some(index) => usize::from(index),
+            None => self.entries.iter().position(|entry| entry.connection == Some(connection))?,
+        };
+        self.names.get(index).map(String::as_str)
     }
 
     /// Connection of a neighbour.
