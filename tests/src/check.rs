@@ -82,7 +82,9 @@ fn one_request_for_a_branch(
     let text = String::from_utf8_lossy(&seen.bytes);
     let Start::Request { uri, .. } = *message.start() else { return };
     let hops = message.max_forwards();
-    let is_own = matches!(message.method(), Method::Ack | Method::Cancel);
+    // An OPTIONS to a neighbour is the server's own too.
+    let is_probe = message.method() == Method::Options && hops == Some(0);
+    let is_own = is_probe || matches!(message.method(), Method::Ack | Method::Cancel);
     assert!(hops.is_some_and(|hops| hops < 70 || is_own), "hops {hops:?} in\n{text}");
     let branch = message.via().branch.unwrap_or_default().to_vec();
     let uri = if is_stateful { uri.as_bytes().to_vec() } else { Vec::new() };

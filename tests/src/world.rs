@@ -192,6 +192,35 @@ impl World {
         self.server = add_server(&mut self.sim, self.seed.wrapping_add(1000), &self.config, &self.services);
     }
 
+    /// Makes the server refuse new requests, and end its pending ones at once.
+    pub fn stop_server(&mut self) {
+        let now = self.sim.now();
+        self.each_shard(|server| server.stop_new_work(now));
+    }
+
+    /// Gives a user of the domain this contact without a REGISTER.
+    pub fn set_permanent_contact(&mut self, user: &str, contact: &str) {
+        let count = u16::try_from(self.shards().len()).expect("there are few shards");
+        let of_user = ringway_server::shard_of_user(&ringway_sim::shard_key(), user.as_bytes(), count);
+        let (aor, mut shard) = (format!("{user}@{REALM}"), 0);
+        self.each_shard(|server| {
+            if shard == of_user {
+                server.set_permanent_contacts(aor.as_bytes(), &[contact.as_bytes()]);
+            }
+            shard += 1;
+        });
+    }
+
+    fn each_shard(&mut self, mut run: impl FnMut(&mut RealServer)) {
+        for shard in 0..self.shards().len() {
+            let shard = u16::try_from(shard).expect("there are few shards");
+            let result = self.sim.call(self.server, shard, |host: &mut Hosted<RealServer>, now, effects| {
+                host.call(shard, now, effects, |server, _| run(server))
+            });
+            assert_eq!(result, Some(Some(())), "the server is there");
+        }
+    }
+
     /// Pending work of the server over all shards: contexts, server and client transactions.
     pub fn pending(&self) -> (usize, usize, usize) {
         let shards = self.shards().iter().map(|shard| (shard.contexts_len(), shard.transactions_len()));

@@ -1,6 +1,6 @@
 //! Stories: the real server and scripted phones in the simulator, each for many seeds.
 //!
-//! Tested: registration, calls, failed calls, races, bad networks, ICMP errors, forks, TCP, WebSocket, restarts, softphones, and random actions.
+//! Tested: registration, calls, failed calls, races, bad networks, ICMP errors, forks, TCP, neighbours, WebSocket, restarts, softphones, and random actions.
 //! `RINGWAY_SEED` and `RINGWAY_SEEDS` choose the seeds; a story that fails prints its own.
 #![cfg(test)]
 
@@ -10,6 +10,7 @@ mod fork;
 mod icmp;
 mod life;
 mod load;
+mod neighbours;
 mod network;
 mod refused;
 mod register;

@@ -129,10 +129,17 @@ impl Row for Call {
 }
 
 impl Row for Connection {
-    const HEADER: &[&str] = &["TRANSPORT", "ADDRESS", "LOCAL", "SINCE"];
+    const HEADER: &[&str] = &["TRANSPORT", "ADDRESS", "LOCAL", "NEIGHBOUR", "SINCE"];
 
     fn cells(&self) -> Vec<String> {
-        vec![self.transport.clone(), self.address.clone(), self.local.clone(), duration(self.age_s)]
+        let neighbour = self.neighbour.as_deref().unwrap_or("-").to_owned();
+        vec![
+            self.transport.clone(),
+            self.address.clone(),
+            self.local.clone(),
+            neighbour,
+            duration(self.age_s),
+        ]
     }
 }
 
@@ -266,6 +273,7 @@ mod tests {
             transport: "tcp".to_owned(),
             address: address.to_owned(),
             local: "l".to_owned(),
+            neighbour: address.starts_with('h').then(|| "gate".to_owned()),
             age_s: 5,
         };
         let (mut out, mut widths) = (Vec::new(), Vec::new());
@@ -273,9 +281,9 @@ mod tests {
         write_table(&mut out, &[connection("h\u{1b}[31m")], &mut widths).unwrap();
         assert_eq!(
             String::from_utf8(out).unwrap(),
-            "TRANSPORT  ADDRESS         LOCAL  SINCE\n\
-             tcp        192.0.2.1:5060  l      5s\n\
-             tcp        h\u{fffd}[31m          l      5s\n"
+            "TRANSPORT  ADDRESS         LOCAL  NEIGHBOUR  SINCE\n\
+             tcp        192.0.2.1:5060  l      -          5s\n\
+             tcp        h\u{fffd}[31m          l      gate       5s\n"
         );
     }
 }

@@ -42,6 +42,61 @@ fn accept(listener: &TcpListener) -> BufReader<TcpStream> {
 }
 
 #[test]
+fn a_reload_begins_and_ends_neighbours_and_their_connections_are_named() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("ringway.toml");
+    let before = "listen = [\"tcp:127.0.0.1:0\"]\n[admin]\nlisten = \"127.0.0.1:0\"\n";
+    fs::write(&file, before).unwrap();
+    let running = Running::start(folder.path(), &["serve"], "");
+    running.ready();
+    let admin = running.says("admin API on http://");
+    let admin = admin.split("http://").nth(1).unwrap().trim_end_matches('/').to_owned();
+    let show = |what: &str| {
+        let args = ["show", what, "--json", "--admin", &admin];
+        Running::start(folder.path(), &args, "").done().json()
+    };
+    let uri = format!("sip:{};transport=tcp", listener.local_addr().unwrap());
+    fs::write(&file, format!("{before}[[neighbour]]\nname = \"gate\"\nuri = \"{uri}\"\n")).unwrap();
+    running.signal("-HUP");
+    let _gate = accept(&listener);
+    running.says("neighbour is up");
+    let connections = show("connections").to_string();
+    assert!(connections.contains("\"neighbour\":\"gate\""), "{connections}");
+    fs::write(&file, before).unwrap();
+    running.signal("-HUP");
+    for _ in 0..200 {
+        let stats = show("stats");
+        if (stats["neighbours_up"].as_u64(), stats["neighbours_down"].as_u64()) == (Some(0), Some(0)) {
+            return assert!(!show("connections").to_string().contains("gate"));
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    panic!("it is still a neighbour");
+}
+
+#[test]
+fn a_stop_does_not_await_a_neighbour_that_never_answers() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let folder = TempDir::new().unwrap();
+    let config = format!(
+        "listen = [\"udp:127.0.0.1:0\", \"tls:127.0.0.1:0\"]\n[tls]\ncertificate = \"tls/cert.pem\"\n\
+         private_key = \"tls/key.pem\"\n[admin]\nlisten = \"127.0.0.1:0\"\n[[neighbour]]\nname = \"gate\"\n\
+         uri = \"sip:{};transport=tls\"\n",
+        silent.local_addr().unwrap()
+    );
+    fs::write(folder.path().join("ringway.toml"), config).unwrap();
+    Running::start(folder.path(), &["cert", "init", "--domain", "localhost"], "").done().ok();
+    let running = Running::start(folder.path(), &["serve"], "");
+    running.ready();
+    // The OPTIONS cannot be sent before the handshake ends.
+    let _connection = silent.accept().unwrap();
+    running.end();
+    let done = running.done();
+    assert!(done.status == 0 && !done.err.contains("unanswered"), "{done:?}");
+}
+
+#[test]
 fn a_neighbour_is_dialled_at_the_start_used_and_dialled_again_when_it_was_lost() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();

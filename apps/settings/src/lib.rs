@@ -28,7 +28,7 @@ pub use nearest::nearest;
 pub use network::{Addressing, addressing, host};
 pub use reader::{ConfigError, Reader, Section, read_document};
 pub use sections::{
-    Algorithm, Auth, CertificateRules, Connections, Limits, Mode, Neighbour, Network, Registrar, Routing,
-    ServerSections, Strangers,
+    Algorithm, Auth, CertificateRules, Connections, Limits, Mode, Neighbour, NeighbourConnection, Network,
+    Registrar, Routing, ServerSections, Strangers,
 };
 pub use words::split_words;

@@ -14,10 +14,10 @@ use ringway_server::{AuthConfig, RegistrarConfig};
 use ringway_transaction::Timers;
 
 pub use ringway_server::Mode;
-pub use ringway_server::Neighbour;
 pub use ringway_server::Strangers;
 use ringway_server::auth::NotANetwork;
 pub use ringway_server::auth::{Algorithm, CertificateRules, Network};
+pub use ringway_server::{Neighbour, NeighbourConnection};
 
 /// `[auth]`
 #[derive(Clone, Debug, PartialEq, Eq)]

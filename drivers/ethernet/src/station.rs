@@ -408,7 +408,7 @@ impl<C: Card, N: Node, L: StreamLayers> Station<C, N, L> {
 
     fn send_packets(&mut self, now: Instant) {
         let Self { wire, stack, streams, served: Some(served), .. } = self else { return };
-        if served.out.is_empty() {
+        if served.out.is_empty() && served.out.disconnected().is_empty() {
             return;
         }
         for (packet, bytes) in served.out.packets() {
@@ -430,6 +430,9 @@ impl<C: Card, N: Node, L: StreamLayers> Station<C, N, L> {
                     }
                 }
             }
+        }
+        for flow in served.out.disconnected() {
+            streams.disconnect(flow, now);
         }
         served.out.clear();
     }

@@ -9,7 +9,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::net::{SocketAddr, SocketAddrV4};
 use core::time::Duration;
-use ringway_sansio::{ConnectionId, Event, Flow, Framer, HostNameId, Instant, ListenerId, Token, Transport};
+use ringway_sansio::{ConnectionId, Event, Flow, Framer, Instant, ListenerId, Token, Transport};
 use ringway_stream::{CloseReason, Connection, Layer, Origin, StreamLimits, WriteFailed};
 use smoltcp::iface::SocketHandle;
 use smoltcp::socket::tcp;
@@ -145,12 +145,7 @@ impl<F: Framer, L: StreamLayers> Streams<F, L> {
     ) {
         let index = self.open.iter().position(|stream| match flow.connection {
             Some(id) => stream.id == id,
-            None => {
-                stream.connection.origin() == Origin::Dialled
-                    && stream.flow.transport == flow.transport
-                    && stream.flow.remote == flow.remote
-                    && stream.connection.is_open()
-            }
+            None => stream.is_dialled_for(&flow),
         });
         let index = index.or_else(|| match flow.connection {
             Some(_) => None,
@@ -165,6 +160,17 @@ impl<F: Framer, L: StreamLayers> Streams<F, L> {
         };
         stream.connection.queue(bytes, token, &self.limits, now);
         counters.stream_messages_out += 1;
+    }
+
+    /// Ends the connection of a flow, or the one that was dialled for it, after its queued bytes.
+    pub(crate) fn disconnect(&mut self, flow: &Flow, now: Instant) {
+        let is_this = |stream: &&mut Stream<F, L::Layer>| match flow.connection {
+            Some(id) => stream.id == id,
+            None => stream.is_dialled_for(flow),
+        };
+        if let Some(stream) = self.open.iter_mut().find(is_this) {
+            stream.connection.peer_ended(now);
+        }
     }
 
     /// Aborts all connections, because their local address is gone.
@@ -249,7 +255,7 @@ impl<F: Framer, L: StreamLayers> Streams<F, L> {
             return None;
         }
         let listener = StreamListener { id: flow.listener, transport: flow.transport, port: remote.port() };
-        let flow = self.next_flow(listener, remote);
+        let flow = Flow { dialled: flow.dialled, ..self.next_flow(listener, remote) };
         let layer = self.layers.dial(&flow)?;
         self.next_port = self.next_port.checked_add(1).unwrap_or(DYNAMIC_PORT_MIN);
         let mut socket = new_socket();
@@ -266,13 +272,7 @@ impl<F: Framer, L: StreamLayers> Streams<F, L> {
     fn next_flow(&mut self, listener: StreamListener, remote: SocketAddrV4) -> Flow {
         let id = ConnectionId(self.next_id);
         self.next_id += 1;
-        Flow {
-            transport: listener.transport,
-            listener: listener.id,
-            remote: SocketAddr::V4(remote),
-            connection: Some(id),
-            host: HostNameId::NONE,
-        }
+        Flow { connection: Some(id), ..Flow::new(listener.transport, listener.id, SocketAddr::V4(remote)) }
     }
 
     fn add(&mut self, handle: SocketHandle, flow: Flow, layer: L::Layer, origin: Origin, now: Instant) {
@@ -293,6 +293,15 @@ impl StreamListener {
 }
 
 impl<F: Framer, L: Layer> Stream<F, L> {
+    /// True for an open connection that was dialled to the destination of `flow`.
+    fn is_dialled_for(&self, flow: &Flow) -> bool {
+        self.connection.origin() == Origin::Dialled
+            && self.flow.transport == flow.transport
+            && self.flow.remote == flow.remote
+            && self.flow.dialled == flow.dialled
+            && self.connection.is_open()
+    }
+
     fn read(
         &mut self,
         stack: &mut Stack,

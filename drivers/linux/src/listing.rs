@@ -1,7 +1,7 @@
 //! List of open connections, for other threads. Workers update it when a connection is opened or closed, not for each
 //! message.
 
-use ringway_sansio::{ConnectionId, Instant, Transport};
+use ringway_sansio::{ConnectionId, DialledId, Instant, Transport};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::ops::Bound::{Excluded, Unbounded};
@@ -18,6 +18,8 @@ pub struct OpenConnection {
     pub local: SocketAddr,
     /// Remote address.
     pub remote: SocketAddr,
+    /// Number of a dialled connection.
+    pub dialled: DialledId,
     /// Time at which it was opened.
     pub since: Instant,
 }
@@ -77,8 +79,15 @@ mod tests {
         let ids = [1, 2, 3, 1 << 56 | 1, 1 << 56 | 2];
         for id in ids.map(ConnectionId) {
             let since = Instant::from_secs(1);
-            let connection =
-                OpenConnection { id, transport: Transport::Tcp, local: address, remote: address, since };
+            let dialled = DialledId::SHARED;
+            let connection = OpenConnection {
+                id,
+                transport: Transport::Tcp,
+                local: address,
+                remote: address,
+                dialled,
+                since,
+            };
             list.opened((id.0 >> 56) as usize, connection);
         }
         list.closed(0, ConnectionId(2));

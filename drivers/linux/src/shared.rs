@@ -11,7 +11,6 @@ use crate::trace::{Direction, MessageTrace};
 use ringway_sansio::Flow;
 use ringway_stream::StreamLimits;
 use std::hash::{BuildHasher, RandomState};
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 
@@ -72,11 +71,11 @@ impl Common {
         }
     }
 
-    /// Worker that dials an address.
-    pub(crate) fn dialler_of(&self, remote: SocketAddr) -> usize {
+    /// Worker that dials the connection for a flow.
+    pub(crate) fn dialler_of(&self, flow: &Flow) -> usize {
         match self.inboxes.len() {
             0 | 1 => 0,
-            workers => (self.spread.hash_one(remote) % workers as u64) as usize,
+            workers => (self.spread.hash_one((flow.remote, flow.dialled)) % workers as u64) as usize,
         }
     }
 

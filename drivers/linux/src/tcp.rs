@@ -10,7 +10,8 @@ use crate::shared::Common;
 use crate::stream::{Filled, More, Stream, Written, connect};
 use crate::sys::{self, Epoll, Interest};
 use ringway_sansio::{
-    ConnectionId, Flow, Framer, HostNameId, Instant, ListenerId, Received, TimerKey, Token, Transport, Wheel,
+    ConnectionId, DialledId, Flow, Framer, HostNameId, Instant, ListenerId, Received, TimerKey, Token,
+    Transport, Wheel,
 };
 use ringway_stream::{CloseReason, Origin};
 use std::collections::HashMap;
@@ -38,7 +39,7 @@ pub(crate) struct Streams<F> {
     transports: Vec<Transport>,
     slots: Vec<Slot<F>>,
     free: Vec<u32>,
-    /// Connections that this worker dialled, by transport, address and host. Accepted ones are not used for other destinations: the
+    /// Connections that this worker dialled, by transport, address, host and number. Accepted ones are not used for other destinations: the
     /// peer that now has the address may not be the one for which the message is meant
     /// (docs/decisions/0010-connections-and-the-log.md).
     dialled: HashMap<Destination, ConnectionId>,
@@ -80,10 +81,10 @@ struct Slot<F> {
 }
 
 /// Destination of dialled connections.
-type Destination = (Transport, SocketAddr, HostNameId);
+type Destination = (Transport, SocketAddr, HostNameId, DialledId);
 
 const fn destination(flow: &Flow) -> Destination {
-    (flow.transport, flow.remote, flow.host)
+    (flow.transport, flow.remote, flow.host, flow.dialled)
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -403,7 +404,7 @@ impl<F: Framer> Streams<F> {
         let transport = self.transports.get(listener).copied().unwrap_or(Transport::Tcp);
         let listener = ListenerId(u8::try_from(listener).unwrap_or(u8::MAX));
         let remote = Flow::canonical(peer);
-        let flow = Flow { transport, listener, remote, connection: None, host: HostNameId::NONE };
+        let flow = Flow::new(transport, listener, remote);
         match self.insert(socket, flow, Origin::Accepted, now) {
             Ok(_) => self.counters.connections_accepted.increment(),
             Err(why) => {
@@ -536,11 +537,11 @@ fn find<F>(slots: &mut [Slot<F>], id: ConnectionId) -> Option<&mut Stream<F, Box
 
 /// Adds a connection to the list of open connections.
 fn list<F: Framer>(common: &Common, worker: usize, stream: &Stream<F, BoxedLayer>) {
-    let Flow { transport, remote, connection: id, .. } = stream.flow;
+    let Flow { transport, remote, connection: id, dialled, .. } = stream.flow;
     // A socket without a local address has just been closed by the peer.
     if let (Some(id), Ok(local)) = (id, stream.socket.local_addr()) {
         let since = stream.connection.since();
-        common.connections.opened(worker, OpenConnection { id, transport, local, remote, since });
+        common.connections.opened(worker, OpenConnection { id, transport, local, remote, dialled, since });
     }
 }
 

@@ -393,8 +393,8 @@ impl<N: Node> Worker<N> {
     }
 
     fn send_packets(&mut self) {
-        self.keep_connections();
         if self.batch.out.is_empty() {
+            self.change_connections();
             return self.batch.out.clear();
         }
         let Self { index, common, counters, nodes, udp, send, streams, batch, held, now, .. } = self;
@@ -450,15 +450,17 @@ impl<N: Node> Worker<N> {
         send_datagrams(&mut sending, udp, via, counters, streams);
         counters.datagram_bytes_out.add(datagram_bytes as u64);
         drop(packets);
+        self.change_connections();
         if total > KEPT_ARENA_BYTES {
-            batch.out = Outbox::new();
+            self.batch.out = Outbox::new();
         } else {
-            batch.out.clear();
+            self.batch.out.clear();
         }
     }
 
-    /// Passes requests to keep connections open, and to close them, to their owners.
-    fn keep_connections(&mut self) {
+    /// Passes requests to keep connections open, and to close them, to their owners. The packets of the same batch are sent
+    /// before: the ACK of a refused INVITE is the last message of its connection.
+    fn change_connections(&mut self) {
         for flow in self.batch.out.disconnected() {
             match owner_of(&self.common, flow) {
                 owner if owner == self.index => self.streams.disconnect(flow),
@@ -571,7 +573,7 @@ fn send_stream<F: ringway_sansio::Framer>(
 fn owner_of(common: &Common, flow: &Flow) -> usize {
     match flow.connection {
         Some(id) => tcp::owner_of(id),
-        None => common.dialler_of(flow.remote),
+        None => common.dialler_of(flow),
     }
 }
 

@@ -381,6 +381,35 @@ fn a_dialled_connection_is_reused_and_dialled_again_after_its_end() {
 }
 
 #[test]
+fn each_number_has_a_connection_which_alone_is_closed_after_its_last_message() {
+    let (runtime, server) = tcp(2, Config::default());
+    let peer = TcpListener::bind("127.0.0.1:0").unwrap();
+    let to = peer.local_addr().unwrap();
+    let mut clients = of_both_workers(server, 2);
+    let mut dialled = Vec::new();
+    for number in 0..4 {
+        // The first message dials, whichever worker sends it; the second uses the same connection.
+        clients[0].1.write(&format!("1 numbered {to} {number} first-{number}\n"));
+        let mut connection = Client::of(peer.accept().unwrap().0);
+        assert_eq!(connection.read_line(), format!("first-{number}\n"));
+        clients[1].1.write(&format!("1 numbered {to} {number} second-{number}\n"));
+        assert_eq!(connection.read_line(), format!("second-{number}\n"));
+        dialled.push(connection);
+    }
+    assert_eq!(runtime.counts().connections_dialled, 4);
+    for (number, (_, client)) in (1..).zip(clients.iter_mut().take(2)) {
+        client.write(&format!("1 disconnect {to} {number} last\n"));
+        assert_eq!(dialled[number].read_line(), "last\n");
+        assert!(dialled[number].ends());
+    }
+    for number in [0, 3] {
+        clients[0].1.write(&format!("1 numbered {to} {number} still\n"));
+        assert_eq!(dialled[number].read_line(), "still\n");
+    }
+    assert_eq!(runtime.counts().connections_dialled, 4);
+}
+
+#[test]
 fn a_message_is_reported_if_its_connection_ends_without_input() {
     let (runtime, server) = tcp(1, Config::default());
     let peer = TcpListener::bind("127.0.0.1:0").unwrap();

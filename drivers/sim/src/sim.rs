@@ -368,7 +368,7 @@ impl Sim {
             }
         }
         for flow in effects.out.disconnected() {
-            let end = flow.connection.or_else(|| self.connections.dialled(id, flow.remote));
+            let end = flow.connection.or_else(|| self.connections.dialled(id, flow));
             effects.closes.extend(end);
         }
         for (after, event) in effects.events {

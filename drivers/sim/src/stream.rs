@@ -2,7 +2,7 @@
 
 use crate::connection::{SimConnection, Socket};
 use crate::host::HostId;
-use ringway_sansio::{ConnectionId, Instant, ListenerId, Token};
+use ringway_sansio::{ConnectionId, DialledId, Flow, Instant, ListenerId, Token};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
@@ -12,6 +12,8 @@ pub(crate) struct End {
     pub(crate) listener: ListenerId,
     pub(crate) local: SocketAddr,
     pub(crate) remote: SocketAddr,
+    /// Number of a dialled connection.
+    pub(crate) dialled: DialledId,
     /// The other end; it exists after the handshake.
     pub(crate) peer: ConnectionId,
     pub(crate) connection: Box<dyn SimConnection>,
@@ -50,6 +52,7 @@ impl End {
             listener,
             local,
             remote,
+            dialled: DialledId::SHARED,
             peer,
             connection,
             last_arrival: now,
@@ -126,8 +129,8 @@ impl End {
 #[derive(Default)]
 pub(crate) struct Connections {
     ends: BTreeMap<ConnectionId, End>,
-    /// Dialled connection of a host to an address.
-    dialled: BTreeMap<(HostId, SocketAddr), ConnectionId>,
+    /// Dialled connections of a host to an address.
+    dialled: BTreeMap<(HostId, SocketAddr, DialledId), ConnectionId>,
     next_id: u64,
     next_port: u16,
 }
@@ -145,7 +148,7 @@ impl Connections {
     }
 
     pub(crate) fn insert_dialled(&mut self, id: ConnectionId, end: End) {
-        self.dialled.insert((end.host, end.remote), id);
+        self.dialled.insert((end.host, end.remote, end.dialled), id);
         self.ends.insert(id, end);
     }
 
@@ -153,8 +156,8 @@ impl Connections {
         self.ends.insert(id, end);
     }
 
-    pub(crate) fn dialled(&self, host: HostId, remote: SocketAddr) -> Option<ConnectionId> {
-        self.dialled.get(&(host, remote)).copied()
+    pub(crate) fn dialled(&self, host: HostId, flow: &Flow) -> Option<ConnectionId> {
+        self.dialled.get(&(host, flow.remote, flow.dialled)).copied()
     }
 
     pub(crate) fn end(&self, id: ConnectionId) -> Option<&End> {
@@ -167,8 +170,9 @@ impl Connections {
 
     pub(crate) fn remove(&mut self, id: ConnectionId) -> Option<End> {
         let end = self.ends.remove(&id)?;
-        if self.dialled(end.host, end.remote) == Some(id) {
-            self.dialled.remove(&(end.host, end.remote));
+        let destination = (end.host, end.remote, end.dialled);
+        if self.dialled.get(&destination) == Some(&id) {
+            self.dialled.remove(&destination);
         }
         Some(end)
     }

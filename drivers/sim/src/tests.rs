@@ -5,8 +5,8 @@
 
 use super::*;
 use ringway_sansio::{
-    ConnectionId, Context, Deadline, Event, Flow, Framer, FramingError, Instant, ListenerId, Node, Received,
-    Seed, Token, Transport,
+    ConnectionId, Context, Deadline, DialledId, Event, Flow, Framer, FramingError, Instant, ListenerId, Node,
+    Received, Seed, Token, Transport,
 };
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -131,6 +131,23 @@ fn a_closed_connection_is_reported_once_to_every_shard_of_both_ends() {
     assert_eq!(net.client_log.borrow().last(), Some(&Entry::Event(Event::Unreachable(Token(0x77)))));
     net.ping_tcp(1);
     assert_eq!(net.pongs(), [0, 1, 2, 0], "without a connection it is dialled anew");
+}
+
+#[test]
+fn each_number_has_a_connection_which_alone_is_closed_after_its_last_message() {
+    let mut net = Net::new(1, Faults::default());
+    let numbered = |number| Flow { dialled: DialledId(number), ..tcp_flow() };
+    for number in [0, 1, 2, 1] {
+        net.ping(numbered(number), u32::from(number), Token::NONE);
+        net.sim.run_for(ms(1000));
+    }
+    assert_eq!(net.sim.connections(net.server).len(), 3);
+    net.sim.call(net.client, 0, |_: &mut Hosted<Pinger>, _, effects| {
+        effects.out.disconnect(numbered(1));
+        effects.out.send(numbered(1), Token::NONE, b"ping 9\n");
+    });
+    net.sim.run_for(ms(1000));
+    assert_eq!((net.received_pings(), net.sim.connections(net.server).len()), (vec![0, 1, 2, 1, 9], 2));
 }
 
 #[test]

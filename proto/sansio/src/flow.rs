@@ -40,6 +40,19 @@ impl HostNameId {
     pub const NONE: Self = Self(0);
 }
 
+/// Number that distinguishes the connections that are dialled to one destination; [`DialledId::SHARED`]: the one of all
+/// messages without a number.
+///
+/// The protocol machine gives the numbers. The driver uses a connection again for the same number, and dials another one
+/// for another number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DialledId(pub u16);
+
+impl DialledId {
+    /// The shared connection.
+    pub const SHARED: Self = Self(0);
+}
+
 /// Path between this program and a peer.
 ///
 /// A datagram flow is the receiving listener and the peer's address. A stream flow also has its connection; without one
@@ -56,17 +69,25 @@ pub struct Flow {
     pub connection: Option<ConnectionId>,
     /// Host that the peer must be, for a stream that is not chosen yet.
     pub host: HostNameId,
+    /// Connection among those to the destination, for a stream that is not chosen yet.
+    pub dialled: DialledId,
 }
 
 impl Flow {
     /// Creates a datagram flow.
     pub const fn udp(listener: ListenerId, remote: SocketAddr) -> Self {
-        Self { transport: Transport::Udp, listener, remote, connection: None, host: HostNameId::NONE }
+        Self::new(Transport::Udp, listener, remote)
     }
 
     /// Creates a TCP flow to `remote` over any connection to it; the driver dials one if there is none.
     pub const fn dial(listener: ListenerId, remote: SocketAddr) -> Self {
-        Self { transport: Transport::Tcp, listener, remote, connection: None, host: HostNameId::NONE }
+        Self::new(Transport::Tcp, listener, remote)
+    }
+
+    /// Creates a flow without a connection; of a stream, the shared connection that is dialled to `remote`.
+    pub const fn new(transport: Transport, listener: ListenerId, remote: SocketAddr) -> Self {
+        let (host, dialled) = (HostNameId::NONE, DialledId::SHARED);
+        Self { transport, listener, remote, connection: None, host, dialled }
     }
 
     /// Converts an IPv4-mapped IPv6 address to the IPv4 address, so that an address list cannot be bypassed with the

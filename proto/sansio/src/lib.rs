@@ -31,7 +31,9 @@ mod wheel;
 
 pub use context::Context;
 pub use entropy::Entropy;
-pub use flow::{ConnectionId, Event, Flow, HostNameId, IcmpError, ListenerId, Received, Token, source_of};
+pub use flow::{
+    ConnectionId, DialledId, Event, Flow, HostNameId, IcmpError, ListenerId, Received, Token, source_of,
+};
 pub use locate::{LocatedServer, LocatedServers, Target};
 pub use memory::MemoryBound;
 pub use node::{Framer, FramingError, Node, ShardKey};

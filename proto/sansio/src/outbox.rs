@@ -98,7 +98,7 @@ impl Outbox {
     }
 
     /// Requests that the connection of `flow` be closed; of a flow without one, the connection that was dialled for it, if
-    /// there is one.
+    /// there is one. The driver closes it after it sent the packets of this outbox.
     pub fn disconnect(&mut self, flow: Flow) {
         self.disconnected.push(flow);
     }

@@ -30,8 +30,7 @@ pub struct Config {
     pub auth: AuthConfig,
     /// The registrar.
     pub registrar: RegistrarConfig,
-    /// Servers whose connections are kept open; at most [`NEIGHBOURS_MAX`](crate::NEIGHBOURS_MAX). A reload does not change
-    /// them.
+    /// Servers whose connections are kept open; at most [`NEIGHBOURS_MAX`](crate::NEIGHBOURS_MAX).
     pub neighbours: Vec<Neighbour>,
     /// T1, T2, T4.
     pub timers: Timers,
@@ -65,6 +64,22 @@ pub struct Neighbour {
     pub uri: String,
     /// Time from an answer to the next OPTIONS.
     pub interval: Duration,
+    /// Connections of requests to it.
+    pub connection: NeighbourConnection,
+    /// Domain of its certificate: a TLS connection that it opened and offered may be used for requests to it (RFC 5923).
+    pub certificate: Option<String>,
+    /// True: the connection that is opened to it is offered for its requests, because a certificate of ours is presented.
+    pub offers_alias: bool,
+}
+
+/// Connections of requests to a neighbour.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NeighbourConnection {
+    /// The connection that is kept open.
+    #[default]
+    Kept,
+    /// Each call opens a connection while the kept one works; needs [`Config::stateful`].
+    PerCall,
 }
 
 /// Handling of a request for a user.
@@ -119,6 +134,11 @@ impl Config {
     /// Listener with this number.
     pub(crate) fn listener(&self, id: ListenerId) -> Option<&Listener> {
         self.listeners.get(usize::from(id.0))
+    }
+
+    /// True if calls to some neighbour have a connection of their own.
+    pub(crate) fn has_calls_with_connections(&self) -> bool {
+        self.neighbours.iter().any(|neighbour| neighbour.connection == NeighbourConnection::PerCall)
     }
 
     /// First listener that can send by `transport` to `to`.

@@ -39,6 +39,12 @@ ringway_sansio::counters! {
         failovers,
         /// Requests not forwarded because their neighbour is down (480).
         neighbour_down,
+        /// Requests not forwarded because too many calls to neighbours have a connection of their own (500).
+        neighbour_calls_refused,
+        /// Connections of calls to neighbours that were closed because the call sent nothing for too long.
+        neighbour_calls_idle,
+        /// Connections that neighbours opened, and that were taken for requests to them (RFC 5923).
+        neighbour_aliases,
         /// Requests answered with the user's contacts (302).
         redirected,
         /// Requests for users that do not exist (404).

@@ -2,9 +2,9 @@
 
 use crate::refused::RefusedInDialog;
 use crate::request::Request;
-use crate::{Action, CallStep, Config, Counters, LogEvent, NeighbourRoute, Services};
+use crate::{Action, CallStep, Config, Counters, LogEvent, Services};
 use alloc::sync::Arc;
-use ringway_sansio::{Context, Flow, Instant};
+use ringway_sansio::{Context, Instant};
 
 /// Owner of everything that the components of one shard share.
 pub(crate) struct Environment<S> {
@@ -13,6 +13,7 @@ pub(crate) struct Environment<S> {
     keys: Keys,
     counters: Counters,
     refused_in_dialog: RefusedInDialog,
+    calls_checked_at: Option<Instant>,
     started_s: u64,
 }
 
@@ -24,6 +25,8 @@ pub(crate) struct Env<'e, S> {
     pub(crate) keys: &'e Keys,
     pub(crate) counters: &'e mut Counters,
     pub(crate) refused_in_dialog: &'e mut RefusedInDialog,
+    /// Time of the next check of the calls with a connection of their own.
+    pub(crate) calls_checked_at: &'e mut Option<Instant>,
     /// Start of this server, in seconds since the epoch.
     pub(crate) started_s: u64,
 }
@@ -37,6 +40,8 @@ pub(crate) struct Keys {
     pub(crate) route: [u8; 16],
     /// Loop marks in branches.
     pub(crate) looped: [u8; 16],
+    /// Call-IDs of calls with a connection of their own.
+    pub(crate) calls: [u8; 16],
 }
 
 impl<S> Environment<S> {
@@ -45,6 +50,7 @@ impl<S> Environment<S> {
             tag: derive(&config.secret, b"tag"),
             route: derive(&config.secret, b"route"),
             looped: derive(&config.secret, b"loop"),
+            calls: derive(&config.secret, b"calls"),
         };
         Self {
             config,
@@ -52,6 +58,7 @@ impl<S> Environment<S> {
             keys,
             counters: Counters::default(),
             refused_in_dialog: RefusedInDialog::default(),
+            calls_checked_at: None,
             started_s: now.as_secs(),
         }
     }
@@ -72,6 +79,10 @@ impl<S> Environment<S> {
         &self.counters
     }
 
+    pub(crate) const fn calls_checked_at(&self) -> Option<Instant> {
+        self.calls_checked_at
+    }
+
     pub(crate) fn env<'e>(&'e mut self, cx: &'e mut Context<'_, Action>) -> Env<'e, S> {
         Env {
             cx: Context::new(cx.now, cx.out, cx.actions),
@@ -80,27 +91,13 @@ impl<S> Environment<S> {
             keys: &self.keys,
             counters: &mut self.counters,
             refused_in_dialog: &mut self.refused_in_dialog,
+            calls_checked_at: &mut self.calls_checked_at,
             started_s: self.started_s,
         }
     }
 }
 
 impl<S: Services> Env<'_, S> {
-    /// Flow on which a request is sent: to a neighbour over its connection. `None`, and counted: the neighbour is down.
-    pub(crate) fn sending_flow(&mut self, flow: Flow) -> Option<Flow> {
-        if self.config.neighbours.is_empty() || flow.connection.is_some() || !flow.transport.is_stream() {
-            return Some(flow);
-        }
-        match self.services.neighbour_route(&flow) {
-            NeighbourRoute::Other => Some(flow),
-            NeighbourRoute::Over(connection) => Some(Flow { connection: Some(connection), ..flow }),
-            NeighbourRoute::Down => {
-                self.counters.neighbour_down += 1;
-                None
-            }
-        }
-    }
-
     /// Reports a step of a call to the log.
     pub(crate) fn observe_call(&self, request: &Request<'_, '_>, step: CallStep) {
         let (message, flow) = (request.message.as_bytes(), Some(request.flow));

@@ -75,6 +75,8 @@ pub enum NeighbourDown {
     Closed,
     /// OPTIONS was not answered.
     NoAnswer,
+    /// The certificate of the connection that it opened does not count any more.
+    NotIdentified,
     /// This server has no free transaction.
     NoTransaction,
 }
@@ -88,6 +90,7 @@ impl NeighbourDown {
             Self::NotConnected => "it accepted no connection, or closed it before it answered OPTIONS",
             Self::Closed => "the connection was closed",
             Self::NoAnswer => "OPTIONS was not answered for 32 s",
+            Self::NotIdentified => "the certificate of the connection that it opened does not count any more",
             Self::NoTransaction => "this server has no free transaction",
         }
     }

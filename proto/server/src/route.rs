@@ -6,7 +6,7 @@ use alloc::borrow::Cow;
 use alloc::vec::Vec;
 use core::hash::Hasher;
 use core::net::{IpAddr, SocketAddr};
-use ringway_sansio::{Flow, HostNameId, ListenerId, PartHasher, Target, Transport};
+use ringway_sansio::{Flow, ListenerId, PartHasher, Target, Transport};
 use ringway_sip::grammar::unescape_into;
 use ringway_sip::{HeaderName, Malformed, Message, NameAddr, Scheme, Uri, Via, write_host};
 use ringway_transaction::{DEFAULT_PORT, may_send_to};
@@ -144,9 +144,7 @@ pub(crate) fn hop_to<'a>(config: &Config, remote: SocketAddr, transport: Transpo
         return NextHop::Unreachable;
     }
     match config.listener_for(transport, remote.ip()) {
-        Some(listener) => {
-            NextHop::Flow(Flow { transport, listener, remote, connection: None, host: HostNameId::NONE })
-        }
+        Some(listener) => NextHop::Flow(Flow::new(transport, listener, remote)),
         None => NextHop::Unreachable,
     }
 }
@@ -172,13 +170,7 @@ fn own_hop<'a>(config: &Config, transport: Transport) -> NextHop<'a> {
         };
         remote = SocketAddr::new(loopback, listener.bound.port());
     }
-    NextHop::Flow(Flow {
-        transport: listener.transport,
-        listener: id,
-        remote,
-        connection: None,
-        host: HostNameId::NONE,
-    })
+    NextHop::Flow(Flow::new(listener.transport, id, remote))
 }
 
 /// Appends the value of our Record-Route, or of a Route to this server.

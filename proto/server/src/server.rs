@@ -46,7 +46,7 @@ impl<S: Services> Server<S> {
         let branch_key = BranchKey::new(derive(&config.secret, b"branch"));
         let transactions =
             Transactions::new(shard, config.timers, config.transaction_limits, match_key, branch_key, now);
-        let neighbours = Neighbours::new(&config, &seed, shard, now);
+        let neighbours = Neighbours::new(&config, &seed, shard);
         Self {
             environment: Environment::new(config, services, now),
             transactions,
@@ -64,6 +64,7 @@ impl<S: Services> Server<S> {
     /// Replaces the configuration. Listeners and secret must not change; existing transactions keep their timers.
     pub fn reconfigure(&mut self, config: Arc<Config>) {
         self.authenticator.set_nonce_lifetime(config.auth.nonce_lifetime);
+        self.neighbours.reconfigure(&config);
         self.environment.reconfigure(config);
     }
 
@@ -165,7 +166,7 @@ impl<S: Services> Node for Server<S> {
                         Request { message, method, uri, flow, peer, key: None, grant: Grant::UNKNOWN };
                     self.on_request(cx, request);
                 }
-                Start::Response { status, .. } => self.on_response(cx, message, status, flow),
+                Start::Response { status, .. } => self.on_response(cx, message, status, (flow, peer)),
             },
             Err(rejected) => self.environment.env(cx).on_rejected(rejected, flow),
         }
@@ -204,6 +205,7 @@ impl<S: Services> Node for Server<S> {
         self.registrar.on_timeout(env.cx.now, env.services);
         self.proxy.expire_timer_c(env, &mut self.transactions);
         self.neighbours.on_timeout(env, &mut self.transactions);
+        env.check_calls();
         if self.gives_up_at.is_some_and(|at| at <= env.cx.now) {
             self.gives_up_at = None;
             self.proxy.give_up(env, &mut self.transactions);
@@ -221,6 +223,7 @@ impl<S: Services> Node for Server<S> {
             lookups,
             (self.gives_up_at, "pending requests are given up"),
             (self.neighbours.next_due(), "a neighbour is probed or dialled"),
+            (self.environment.calls_checked_at(), "the connections of calls are checked"),
         ] {
             if let Some(at) = at
                 && next.is_none_or(|next| at < next.at)

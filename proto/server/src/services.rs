@@ -6,7 +6,7 @@ use crate::auth::{Login, LoginResult, NonceId, NonceUse};
 use crate::{BindingChange, LogEvent, NeighbourRoute, NeighbourTable};
 use alloc::sync::Arc;
 use core::net::IpAddr;
-use ringway_sansio::{Flow, Instant, LocatedServer};
+use ringway_sansio::{ConnectionId, Flow, Instant, LocatedServer};
 use ringway_sip::digest::Ha1;
 
 /// Error of a store that cannot write at present.
@@ -92,6 +92,11 @@ pub trait Services {
         NeighbourRoute::Other
     }
 
+    /// Connection of the neighbour with this index in the configuration.
+    fn neighbour_connection(&self, _neighbour: usize) -> Option<ConnectionId> {
+        None
+    }
+
     /// Changes the table of neighbours.
     fn change_neighbours(&self, _change: &mut dyn FnMut(&mut NeighbourTable)) {}
 }
@@ -171,6 +176,10 @@ impl<S: Services> Services for Arc<S> {
 
     fn neighbour_route(&self, flow: &Flow) -> NeighbourRoute {
         (**self).neighbour_route(flow)
+    }
+
+    fn neighbour_connection(&self, neighbour: usize) -> Option<ConnectionId> {
+        (**self).neighbour_connection(neighbour)
     }
 
     fn change_neighbours(&self, change: &mut dyn FnMut(&mut NeighbourTable)) {

@@ -78,6 +78,9 @@ pub struct Connection {
     pub address: String,
     /// Our end.
     pub local: String,
+    /// Name of the neighbour that it is kept or dialled for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub neighbour: Option<String>,
     /// Seconds since it was opened.
     pub age_s: u64,
 }

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 use core::time::Duration;
 use ringway_ethernet::StreamLayers;
-use ringway_sansio::{ConnectionId, Flow, HostNameId, Instant, ListenerId, Seed, Transport};
+use ringway_sansio::{ConnectionId, Flow, Instant, ListenerId, Seed, Transport};
 use ringway_stream::{Decoded, Encoded, Layer};
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::CertificateDer;
@@ -56,13 +56,9 @@ impl Server {
 
     fn accept_from(&mut self, remote: &str) -> Option<Box<dyn Layer>> {
         self.connections += 1;
-        self.layers.accept(&Flow {
-            transport: Transport::Tls,
-            listener: ListenerId(0),
-            remote: remote.parse().unwrap(),
-            connection: Some(ConnectionId(self.connections)),
-            host: HostNameId::NONE,
-        })
+        let connection = Some(ConnectionId(self.connections));
+        let flow = Flow::new(Transport::Tls, ListenerId(0), remote.parse().unwrap());
+        self.layers.accept(&Flow { connection, ..flow })
     }
 
     fn accept(&mut self) -> Box<dyn Layer> {

@@ -3,7 +3,7 @@
 use crate::tests::{Ca, Failures, Side, inline, pass, remote};
 use crate::{ClientAuth, HandshakeLimits, InlineTls, Observer, TlsFiles, TlsLayers};
 use ringway_linux::{Hosts, Layers, Resume};
-use ringway_sansio::{Flow, HostNameId, ListenerId, Transport};
+use ringway_sansio::{Flow, ListenerId, Transport};
 use ringway_stream::Origin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +32,7 @@ fn served(files: &TlsFiles, inline_burst: Duration) -> (TlsLayers, Arc<Failures>
 /// Side of a server whose steps may run on threads.
 fn accept(layers: &TlsLayers) -> Side {
     let (transport, listener) = (Transport::Tls, ListenerId(0));
-    let flow = Flow { transport, listener, remote: remote(), connection: None, host: HostNameId::NONE };
+    let flow = Flow::new(transport, listener, remote());
     Side::new(layers.layer(Origin::Accepted, &flow, Resume::none()).unwrap())
 }
 

@@ -1,7 +1,7 @@
 //! Services of a server in memory, for tests.
 
 use md5::Md5;
-use ringway_sansio::{Flow, Instant, LocatedServer, Seed};
+use ringway_sansio::{ConnectionId, Flow, Instant, LocatedServer, Seed};
 use ringway_server::auth::{
     DialogExtensions, GuessLimits, Login, LoginResult, NonceId, NonceUse, ReplayWindows,
 };
@@ -95,6 +95,11 @@ impl TestServices {
         lock(&self.budget).used()
     }
 
+    /// Number of calls to neighbours with a connection of their own.
+    pub fn neighbour_calls(&self) -> usize {
+        lock(&self.neighbours).calls_len()
+    }
+
     /// Records of all addresses-of-record that have bindings.
     pub fn stored(&self) -> BTreeMap<Vec<u8>, Vec<u8>> {
         let mut stored = lock(&self.records).clone();
@@ -184,6 +189,10 @@ impl Services for TestServices {
 
     fn neighbour_route(&self, flow: &Flow) -> NeighbourRoute {
         lock(&self.neighbours).route(flow)
+    }
+
+    fn neighbour_connection(&self, neighbour: usize) -> Option<ConnectionId> {
+        lock(&self.neighbours).connection(neighbour)
     }
 
     fn change_neighbours(&self, change: &mut dyn FnMut(&mut NeighbourTable)) {

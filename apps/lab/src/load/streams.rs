@@ -12,8 +12,8 @@ use anyhow::{Context as _, Result};
 use ringway_linux::sys::{Epoll, Interest, accept};
 use ringway_linux::{Filled, More, Stream, StreamLimits, Written, connect};
 use ringway_sansio::{
-    ConnectionId, Event, Flow, Framer, HostNameId, Instant, ListenerId, Outbox, Received, TimerKey, Token,
-    Transport, Wheel,
+    ConnectionId, Event, Flow, Framer, Instant, ListenerId, Outbox, Received, TimerKey, Token, Transport,
+    Wheel,
 };
 use ringway_stream::{CloseReason, Layer, Origin};
 use ringway_transaction::{SipFramer, Slab, SlabKey};
@@ -416,7 +416,7 @@ fn listen(local: IpAddr) -> std::io::Result<TcpListener> {
 }
 
 const fn flow(transport: Transport, listener: ListenerId, remote: SocketAddr) -> Flow {
-    Flow { transport, listener, remote, connection: None, host: HostNameId::NONE }
+    Flow::new(transport, listener, remote)
 }
 
 /// ID of a connection that the generator has no number for.

@@ -2,7 +2,7 @@
 
 use super::{Reader, Section};
 use ringway_sansio::Transport;
-use ringway_settings::HostPort;
+use ringway_settings::{HostPort, NeighbourConnection, Routing};
 use ringway_sip::{Scheme, Uri};
 use ringway_tls::{ClientAuth, TlsFiles};
 use std::time::Duration;
@@ -14,22 +14,38 @@ pub(crate) struct Neighbour {
     pub(crate) name: String,
     /// `sip:` or `sips:` URI without a user, by TCP or TLS: a connection to it is kept open.
     pub(crate) uri: Option<String>,
+    /// Connections of requests to it.
+    pub(crate) connection: NeighbourConnection,
     /// Seconds from an answer to the next OPTIONS.
     pub(crate) health_check_s: u32,
     /// Domain of its certificate, in lower case: a connection that presents it is trusted.
     pub(crate) certificate: Option<String>,
+    /// Its connection is by TLS, and a certificate of this server is presented there.
+    pub(crate) offers_alias: bool,
 }
 
 impl Neighbour {
     /// The neighbour for the server machine, if its connection is kept open.
     pub(crate) fn kept(&self) -> Option<ringway_settings::Neighbour> {
         let interval = Duration::from_secs(u64::from(self.health_check_s));
-        self.uri.clone().map(|uri| ringway_settings::Neighbour { name: self.name.clone(), uri, interval })
+        Some(ringway_settings::Neighbour {
+            name: self.name.clone(),
+            uri: self.uri.clone()?,
+            interval,
+            connection: self.connection,
+            certificate: self.certificate.clone(),
+            offers_alias: self.offers_alias,
+        })
     }
 }
 
 /// Reads the sections.
-pub(super) fn read(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, tls: &TlsFiles) -> Vec<Neighbour> {
+pub(super) fn read(
+    reader: &mut Reader<'_>,
+    top: &mut Section<'_, '_>,
+    tls: &TlsFiles,
+    routing: &Routing,
+) -> Vec<Neighbour> {
     let mut list: Vec<Neighbour> = Vec::new();
     for (mut section, at) in top.sections(reader, "neighbour") {
         if list.len() >= NEIGHBOURS_MAX {
@@ -45,10 +61,12 @@ pub(super) fn read(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, tls: &Tls
             reader.error(at, section.path("name"), message);
         }
         let uri = uri(reader, &mut section);
+        let connection = connection(reader, &mut section, uri.is_some(), routing);
         let health_check_s = section.number(reader, "health_check_s", HEALTH_CHECK_S, 5..=3600);
         let certificate = certificate(reader, &mut section, tls, uri.is_some());
         section.finish(reader);
-        list.push(Neighbour { name, uri, health_check_s, certificate });
+        let offers_alias = tls.certificate.is_some() && uri.as_deref().is_some_and(is_by_tls);
+        list.push(Neighbour { name, uri, connection, health_check_s, certificate, offers_alias });
     }
     list
 }
@@ -57,9 +75,7 @@ pub(super) fn read(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, tls: &Tls
 fn uri(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) -> Option<String> {
     let (text, at) = section.text(reader, "uri")?;
     let is_usable = Uri::parse(text.as_bytes()).is_ok_and(|uri| {
-        let is_sips = uri.scheme() == Scheme::Sips;
-        let transport = Transport::of_uri(is_sips, uri.params().value(b"transport"));
-        let is_stream = matches!(transport, Some(Transport::Tcp | Transport::Tls));
+        let is_stream = matches!(transport_of(&uri), Some(Transport::Tcp | Transport::Tls));
         uri.is_sip() && uri.user().is_none() && uri.headers().is_empty() && is_stream
     });
     if !is_usable {
@@ -69,6 +85,33 @@ fn uri(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) -> Option<String>
         reader.error(at, section.path("uri"), message);
     }
     Some(text.to_owned())
+}
+
+fn transport_of(uri: &Uri<'_>) -> Option<Transport> {
+    Transport::of_uri(uri.scheme() == Scheme::Sips, uri.params().value(b"transport"))
+}
+
+fn is_by_tls(uri: &str) -> bool {
+    Uri::parse(uri.as_bytes()).is_ok_and(|uri| transport_of(&uri) == Some(Transport::Tls))
+}
+
+fn connection(
+    reader: &mut Reader<'_>,
+    section: &mut Section<'_, '_>,
+    is_dialled: bool,
+    routing: &Routing,
+) -> NeighbourConnection {
+    let words = [("kept", NeighbourConnection::Kept), ("per-call", NeighbourConnection::PerCall)];
+    let connection = section.word(reader, "connection", NeighbourConnection::Kept, &words);
+    let at = section.place("connection").unwrap_or_default();
+    let needs = match connection {
+        NeighbourConnection::PerCall if !is_dialled => "a uri",
+        NeighbourConnection::PerCall if !routing.stateful => "[routing] stateful = true",
+        NeighbourConnection::PerCall | NeighbourConnection::Kept => return connection,
+    };
+    let message = format!("\"per-call\" needs {needs}; add it, or write \"kept\"");
+    reader.error(at, section.path("connection"), message);
+    connection
 }
 
 fn certificate(

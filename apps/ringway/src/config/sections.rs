@@ -24,10 +24,11 @@ pub(super) fn read(text: &str, file: Option<&Path>) -> Result<Config, Vec<Config
         let realm = domains.first().cloned().unwrap_or_default();
         let listen = read_listen(reader, top);
         let (tls, client_users) = super::tls::read(reader, top, &listen);
+        let routing = Routing::read(reader, top);
         let config = Config {
             file: file.map(Path::to_owned),
             client_users,
-            neighbours: super::neighbours::read(reader, top, &tls),
+            neighbours: super::neighbours::read(reader, top, &tls, &routing),
             tls,
             websocket_origins: websocket(reader, top),
             dns_servers: dns(reader, top),
@@ -36,7 +37,7 @@ pub(super) fn read(text: &str, file: Option<&Path>) -> Result<Config, Vec<Config
             store: store(reader, top),
             auth: Auth::read(reader, top, realm),
             registrar: Registrar::read(reader, top),
-            routing: Routing::read(reader, top),
+            routing,
             limits: Limits::read(reader, top, CONNECTIONS),
             admin: admin(reader, top),
             log: log(reader, top),

@@ -2,7 +2,8 @@
 
 use super::event_log::EventLog;
 use crate::config::Config;
-use ringway_sansio::{Flow, Instant, LocatedServer, MemoryBound, Seed, ShardKey, source_of};
+use ringway_linux::OpenConnection;
+use ringway_sansio::{ConnectionId, Flow, Instant, LocatedServer, MemoryBound, Seed, ShardKey, source_of};
 use ringway_server::auth::{
     DialogExtensions, GuessLimits, Login, LoginResult, NonceId, NonceUse, ReplayWindows,
 };
@@ -129,6 +130,17 @@ impl SharedServices {
         self.neighbours.read().unwrap_or_else(PoisonError::into_inner).counts()
     }
 
+    /// Name of the neighbour that a connection is kept or dialled for.
+    pub(crate) fn neighbour_of(&self, open: &OpenConnection) -> Option<String> {
+        let table = self.neighbours.read().unwrap_or_else(PoisonError::into_inner);
+        table.name_of(open.id, open.dialled).map(str::to_owned)
+    }
+
+    /// Number of calls to neighbours with a connection of their own.
+    pub(crate) fn neighbour_calls(&self) -> usize {
+        self.neighbours.read().unwrap_or_else(PoisonError::into_inner).calls_len()
+    }
+
     /// Stored nonces, and the number evicted early.
     pub(crate) fn nonces(&self) -> (usize, u64) {
         self.windows.iter().fold((0, 0), |(remembered, evicted), windows| {
@@ -213,6 +225,10 @@ impl Services for SharedServices {
 
     fn neighbour_route(&self, flow: &Flow) -> NeighbourRoute {
         self.neighbours.read().unwrap_or_else(PoisonError::into_inner).route(flow)
+    }
+
+    fn neighbour_connection(&self, neighbour: usize) -> Option<ConnectionId> {
+        self.neighbours.read().unwrap_or_else(PoisonError::into_inner).connection(neighbour)
     }
 
     fn change_neighbours(&self, change: &mut dyn FnMut(&mut NeighbourTable)) {

@@ -33,7 +33,6 @@ pub(super) fn reload(
     let fixed = [
         ("listen", new.listen != old.listen),
         ("workers", new.workers != old.workers),
-        ("[[neighbour]] name, uri and health_check_s", kept(&new) != kept(old)),
         ("[store]", new.store != old.store),
         ("[admin]", new.admin != old.admin),
         ("[log]", new.log != old.log),

@@ -105,6 +105,7 @@ impl View for ServerView {
                 transport: connection.transport.to_string(),
                 address: connection.remote.to_string(),
                 local: connection.local.to_string(),
+                neighbour: self.services.neighbour_of(connection),
                 age_s: now.since(connection.since).as_secs(),
             })
             .collect();
@@ -136,6 +137,8 @@ impl View for ServerView {
         let (neighbours, up) = self.services.neighbours();
         stats.push(gauge("neighbours_up", "Neighbours with a connection that works.", up));
         stats.push(gauge("neighbours_down", "Neighbours without one.", neighbours - up));
+        let calls = self.services.neighbour_calls();
+        stats.push(gauge("neighbour_calls", "Calls to neighbours with a connection of their own.", calls));
         stats.push(gauge("requests_forwarding", "Requests being forwarded or answered recently.", contexts));
         stats.push(gauge("server_transactions", "Server transactions.", servers));
         stats.push(gauge("client_transactions", "Client transactions.", clients));

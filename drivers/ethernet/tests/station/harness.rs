@@ -4,7 +4,8 @@ pub(crate) use ringway_test_support::ethernet::cable::{OWN, OWN_HARDWARE, PEER};
 
 use ringway_ethernet::{Lease, Port, Station, Worked};
 use ringway_sansio::{
-    Context, Deadline, Event, Framer, FramingError, Instant, Node, Received, Seed, Token, Transport,
+    Context, Deadline, DialledId, Event, Flow, Framer, FramingError, Instant, Node, Received, Seed, Token,
+    Transport,
 };
 use ringway_test_support::ethernet::cable::{Frames, Host, Plug, cable};
 use std::time::Duration;
@@ -31,12 +32,23 @@ impl Node for Echo {
         let flow = received.flow;
         match words.as_slice() {
             ["to", address, rest] => {
-                let flow = ringway_sansio::Flow::udp(flow.listener, address.parse().unwrap());
+                let flow = Flow::udp(flow.listener, address.parse().unwrap());
                 cx.out.send(flow, Token(9), rest.as_bytes());
             }
             ["dial", address, rest] => {
-                let flow = ringway_sansio::Flow::dial(flow.listener, address.parse().unwrap());
+                let flow = Flow::dial(flow.listener, address.parse().unwrap());
                 cx.out.send(flow, Token(9), rest.as_bytes());
+            }
+            ["numbered", address, rest] => {
+                let number = DialledId(rest.trim_end().parse().unwrap());
+                let flow = Flow::dial(flow.listener, address.parse().unwrap());
+                cx.out.send(Flow { dialled: number, ..flow }, Token(9), rest.as_bytes());
+            }
+            ["disconnect", address, rest] => {
+                let number = DialledId(rest.trim_end().parse().unwrap());
+                let flow = Flow::dial(flow.listener, address.parse().unwrap());
+                cx.out.disconnect(Flow { dialled: number, ..flow });
+                cx.out.send(Flow { dialled: number, ..flow }, Token(9), b"last\n");
             }
             _ => cx.out.send(flow, Token(1), received.bytes),
         }

@@ -56,6 +56,27 @@ fn a_connection_is_dialled_once_and_used_again() {
 }
 
 #[test]
+fn each_number_has_a_connection_which_alone_is_closed_after_its_last_message() {
+    let mut link = Link::new();
+    let mut host = link.host();
+    let udp = host.udp(4000);
+    let servers = [0, 1, 2].map(|number| {
+        let server = host.listen(6000);
+        for _ in 0..2 {
+            host.send(udp, format!("numbered {PEER}:6000 {number}\n").as_bytes());
+            link.talk(&mut host, 20);
+        }
+        server
+    });
+    assert_eq!(link.station.counters().connections_dialled, 3);
+    host.send(udp, format!("disconnect {PEER}:6000 1").as_bytes());
+    link.talk(&mut host, 50);
+    assert_eq!(servers.map(|server| host.read(server)), ["0\n0\n", "1\n1\nlast\n", "2\n2\n"]);
+    assert_eq!(servers.map(|server| host.tcp(server).may_recv()), [true, false, true]);
+    assert_eq!((link.station.connections_len(), link.station.counters().connections_dialled), (2, 3));
+}
+
+#[test]
 fn a_refused_connection_is_reported_to_the_node() {
     let mut link = Link::new();
     let mut host = link.host();

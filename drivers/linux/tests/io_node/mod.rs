@@ -4,8 +4,8 @@
 
 use ringway_linux::{ActionSink, Bound, Config, Listen, Runtime};
 use ringway_sansio::{
-    ConnectionId, Context, Deadline, Event, Flow, Framer, FramingError, IcmpError, Instant, ListenerId, Node,
-    Received, Seed, Token,
+    ConnectionId, Context, Deadline, DialledId, Event, Flow, Framer, FramingError, IcmpError, Instant,
+    ListenerId, Node, Received, Seed, Token,
 };
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -57,6 +57,19 @@ impl Node for Talker {
                 let to = Flow::dial(ListenerId(0), argument().parse().unwrap());
                 let token = self.token(argument());
                 cx.out.send(to, token, format!("{}\n", argument()).as_bytes());
+            }
+            // numbered ADDRESS NUMBER TEXT
+            "numbered" => {
+                let to = Flow::dial(ListenerId(0), argument().parse().unwrap());
+                let to = Flow { dialled: DialledId(argument().parse().unwrap()), ..to };
+                cx.out.send(to, Token::NONE, format!("{}\n", argument()).as_bytes());
+            }
+            // disconnect ADDRESS NUMBER TEXT, which is the last message
+            "disconnect" => {
+                let to = Flow::dial(ListenerId(0), argument().parse().unwrap());
+                let to = Flow { dialled: DialledId(argument().parse().unwrap()), ..to };
+                cx.out.disconnect(to);
+                cx.out.send(to, Token::NONE, format!("{}\n", argument()).as_bytes());
             }
             // to CONNECTION TOKEN TEXT
             "to" => {

@@ -5,7 +5,7 @@ use crate::connection::{SimConnection, Socket};
 use crate::host::HostId;
 use crate::stream::End;
 use crate::trace::Fate;
-use ringway_sansio::{ConnectionId, Event, Flow, HostNameId, Instant, ListenerId, Packet, Token, Transport};
+use ringway_sansio::{ConnectionId, Event, Flow, Instant, Packet, Token, Transport};
 use ringway_stream::{CloseReason, Origin, StreamLimits};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -40,10 +40,10 @@ impl Sim {
     pub(super) fn send_bytes(&mut self, sender: HostId, shard: u16, packet: &Packet, bytes: &[u8]) {
         let id = match packet.flow.connection {
             Some(id) => Some(id).filter(|&id| self.connections.end(id).is_some_and(|end| end.host == sender)),
-            None => self
-                .connections
-                .dialled(sender, packet.flow.remote)
-                .or_else(|| self.dial(sender, packet.flow.listener, packet.flow.remote)),
+            None => {
+                let open = self.connections.dialled(sender, &packet.flow);
+                open.or_else(|| self.dial(sender, &packet.flow))
+            }
         };
         let Some((id, end)) = id.and_then(|id| Some((id, self.connections.end_mut(id)?))) else {
             return self.report_unreachable(sender, shard, packet, bytes);
@@ -67,14 +67,16 @@ impl Sim {
         }
     }
 
-    /// Dials a connection to `remote`. It is refused if there is no listener or the link is cut.
-    fn dial(&mut self, dialler: HostId, listener: ListenerId, remote: SocketAddr) -> Option<ConnectionId> {
+    /// Dials a connection for `flow`. It is refused if there is no listener or the link is cut.
+    fn dial(&mut self, dialler: HostId, flow: &Flow) -> Option<ConnectionId> {
+        let (listener, remote) = (flow.listener, flow.remote);
         let host = self.hosts.get(dialler.0)?;
         let own = host.listeners.get(usize::from(listener.0))?.1;
         let connection = host.node.as_ref()?.connection(Origin::Dialled, self.now);
         let local = SocketAddr::new(own.ip(), self.connections.ephemeral_port());
         let (near, far) = (self.connections.next_id(), self.connections.next_id());
-        let end = End::new((dialler, listener), (local, remote), far, connection, self.now);
+        let mut end = End::new((dialler, listener), (local, remote), far, connection, self.now);
+        end.dialled = flow.dialled;
         self.connections.insert_dialled(near, end);
         let target = self.addresses.get(&(Transport::Tcp, remote)).map(|(host, _)| *host);
         match target.filter(|&host| !self.link(dialler, host).is_cut() && !self.link(host, dialler).is_cut())
@@ -192,13 +194,7 @@ impl Sim {
         let Some(end) = self.connections.end_mut(id) else { return };
         let (host, peer) = (end.host, end.peer);
         let (listener, remote) = (end.listener, end.remote);
-        let flow = Flow {
-            transport: Transport::Tcp,
-            listener,
-            remote,
-            connection: Some(id),
-            host: HostNameId::NONE,
-        };
+        let flow = Flow { connection: Some(id), ..Flow::dial(listener, remote) };
         end.connection.receive(bytes, self.now);
         if self.connections.end_mut(peer).is_some_and(|peer| peer.acknowledged(bytes.len())) {
             let delay = self.faults.draw_delay(&mut self.rng);

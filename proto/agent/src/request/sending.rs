@@ -196,7 +196,7 @@ impl Requests {
         let listener = config.listener_for(transport, to.ip())?;
         let peer = self.active.get(key)?.draft.peer.filter(|_| transport.is_stream());
         let peer = peer.filter(|peer| peer.transport == transport && peer.remote == to);
-        Some(peer.unwrap_or(Flow { transport, listener, remote: to, connection: None, host }))
+        Some(peer.unwrap_or(Flow { host, ..Flow::new(transport, listener, to) }))
     }
 }
 

@@ -6,7 +6,7 @@
 use super::binding::{Binding, Kind, Text};
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
-use ringway_sansio::{Flow, HostNameId, Instant, ListenerId, Transport};
+use ringway_sansio::{Flow, Instant, ListenerId, Transport};
 
 /// Error of a record that this version cannot read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,13 +74,7 @@ pub(crate) fn read(
         let transport = Transport::from_code(transport).ok_or(BadRecord)?;
         let kind = if kind == 1 { Kind::FlowOnly } else { Kind::Dialable };
         let listener = if usize::from(listener) < listeners { listener } else { 0 };
-        let flow = Flow {
-            transport,
-            listener: ListenerId(listener),
-            remote,
-            connection: None,
-            host: HostNameId::NONE,
-        };
+        let flow = Flow::new(transport, ListenerId(listener), remote);
         let binding = Binding::new(text, q, kind, cseq, expires, flow).ok_or(BadRecord)?;
         if expires > now && binding.is_reachable() {
             bindings.push(binding);

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use core::hash::Hasher;
 use hashbrown::{HashMap, HashSet, HashTable};
 use ringway_auth::SeededHash;
-use ringway_sansio::{ConnectionId, Flow, HostNameId, Instant, ListenerId, Seed, TimerKey, Transport, Wheel};
+use ringway_sansio::{ConnectionId, Flow, Instant, ListenerId, Seed, TimerKey, Transport, Wheel};
 use ringway_sip::Uri;
 use ringway_transaction::{Slab, SlabKey};
 use siphasher::sip128::{Hasher128, SipHasher13};
@@ -482,13 +482,8 @@ fn connections_of(bindings: &[Binding]) -> impl Iterator<Item = ConnectionId> {
 fn permanent(contact: &[u8]) -> Option<Binding> {
     let uri = Uri::parse(contact).ok()?;
     let transport = uri.params().value(b"transport").and_then(Transport::from_token);
-    let flow = Flow {
-        transport: transport.unwrap_or(Transport::DEFAULT),
-        listener: ListenerId(0),
-        remote: core::net::SocketAddr::from(([0, 0, 0, 0], 0)),
-        connection: None,
-        host: HostNameId::NONE,
-    };
+    let nowhere = core::net::SocketAddr::from(([0, 0, 0, 0], 0));
+    let flow = Flow::new(transport.unwrap_or(Transport::DEFAULT), ListenerId(0), nowhere);
     let text = Text { uri: contact, params: b"", call_id: b"" };
     Binding::new(text, 1000, Kind::Permanent, 0, Instant::FAR, flow)
 }

@@ -5,7 +5,7 @@ use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 use core::time::Duration;
-use ringway_sansio::{HostNameId, Rng};
+use ringway_sansio::Rng;
 
 /// Binding in the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,13 +23,7 @@ type Model = BTreeMap<String, Vec<Known>>;
 fn flow(connection: Option<u64>) -> Flow {
     let remote = core::net::SocketAddr::from(([192, 0, 2, 1], 5060));
     let transport = if connection.is_some() { Transport::Tcp } else { Transport::Udp };
-    Flow {
-        transport,
-        listener: ListenerId(0),
-        remote,
-        connection: connection.map(ConnectionId),
-        host: HostNameId::NONE,
-    }
+    Flow { connection: connection.map(ConnectionId), ..Flow::new(transport, ListenerId(0), remote) }
 }
 
 /// Executes one REGISTER with one contact in table and model.

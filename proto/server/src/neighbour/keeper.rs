@@ -2,59 +2,130 @@
 
 use super::link::{Link, Step};
 use crate::env::Env;
+use crate::failed_servers::failed_last;
 use crate::proxy::{Owner, ProbeId, Transactions};
 use crate::route::{NextHop, hop_of, hop_to};
 use crate::{Action, Config, LogEvent, NeighbourDown, Services};
 use alloc::vec::Vec;
 use core::time::Duration;
-use ringway_sansio::{ConnectionId, Flow, Instant, LocatedServers, Rng, Seed};
+use ringway_sansio::{ConnectionId, Flow, Instant, LocatedServer, LocatedServers, PeerNames, Rng, Seed};
 use ringway_sip::{Uri, write_host, write_number};
-use ringway_transaction::{Notice, Outgoing};
+use ringway_transaction::{ClientId, Notice, Outgoing};
 
 /// Keeps the connections to neighbours. Only the first shard has any.
 pub(crate) struct Neighbours {
     list: Vec<Neighbour>,
     rng: Rng,
+    is_keeper: bool,
+    is_stopping: bool,
+    /// Probes of neighbours that a reload replaced or removed.
+    ended: Vec<ClientId>,
+    /// Positions of the neighbours that a reload replaced, until the table has them.
+    changed: Option<Vec<usize>>,
 }
 
 struct Neighbour {
+    settings: crate::Neighbour,
     link: Link,
     /// True while its host name is being looked up.
     is_resolving: bool,
+    /// Server of its host name, if that was looked up.
+    server: Option<LocatedServer>,
     /// Flow of the last probe.
     flow: Option<Flow>,
+    /// Transaction of the last probe.
+    probe: Option<ClientId>,
     /// Number of the Call-ID, and of the last probe in it.
     call: u64,
     cseq: u32,
+    /// The neighbour opened the connection of the last attempt.
+    is_alias: bool,
     is_reported_down: bool,
 }
 
 impl Neighbours {
-    pub(crate) fn new(config: &Config, seed: &Seed, shard: u16, now: Instant) -> Self {
-        let mut rng = Rng::new(&seed.part(NEIGHBOUR_KEY));
-        let wanted = if shard == 0 { config.neighbours.as_slice() } else { &[] };
-        let list = wanted.iter().map(|neighbour| Neighbour {
-            link: Link::new(neighbour.interval, now),
-            is_resolving: false,
-            flow: None,
-            call: rng.next_u64(),
-            cseq: 0,
-            is_reported_down: false,
+    pub(crate) fn new(config: &Config, seed: &Seed, shard: u16) -> Self {
+        let rng = Rng::new(&seed.part(NEIGHBOUR_KEY));
+        let is_keeper = shard == 0;
+        let (list, ended) = (Vec::new(), Vec::new());
+        let mut neighbours = Self { list, rng, is_keeper, is_stopping: false, ended, changed: None };
+        neighbours.reconfigure(config);
+        neighbours
+    }
+
+    /// Applies a configuration: a neighbour that differs from the one at its position begins anew. The connection of the
+    /// earlier one stays open for its pending requests, and is of no other use.
+    ///
+    /// The certificates of connections that neighbours opened are checked again, since the rules for them may be others.
+    pub(crate) fn reconfigure(&mut self, config: &Config) {
+        if !self.is_keeper {
+            return;
+        }
+        let Self { list, rng, ended, changed, .. } = self;
+        let is_same = |(present, wanted): (&Neighbour, &crate::Neighbour)| present.is_of(wanted);
+        let wanted = &config.neighbours;
+        if list.len() != wanted.len() || !list.iter().zip(wanted).all(is_same) {
+            changed.get_or_insert_default();
+        }
+        for (index, wanted) in config.neighbours.iter().enumerate() {
+            match list.get_mut(index) {
+                Some(present) if present.is_of(wanted) => {
+                    present.settings = wanted.clone();
+                    if present.is_alias {
+                        present.link.check();
+                    }
+                }
+                Some(present) => {
+                    ended.extend(present.probe);
+                    *present = Neighbour::new(wanted, rng);
+                    changed.get_or_insert_default().push(index);
+                }
+                None => list.push(Neighbour::new(wanted, rng)),
+            }
+        }
+        ended.extend(list.drain(config.neighbours.len().min(list.len())..).filter_map(|gone| gone.probe));
+    }
+
+    /// Publishes the neighbours of a new configuration, and ends the probes of the earlier ones.
+    fn publish(&mut self, env: &Env<'_, impl Services>, transactions: &mut Transactions) {
+        let Some(changed) = self.changed.take() else { return };
+        self.ended.drain(..).for_each(|probe| transactions.drop_client(probe));
+        env.services.change_neighbours(&mut |table| {
+            let names = self.list.iter().map(|neighbour| neighbour.settings.name.clone());
+            table.set_neighbours(names.collect(), &changed);
         });
-        Self { list: list.collect(), rng }
     }
 
     pub(crate) fn next_due(&self) -> Option<Instant> {
-        self.list.iter().filter_map(|neighbour| neighbour.link.due()).min()
+        match self.is_stopping || self.changed.is_some() {
+            true => Some(Instant::default()),
+            false => self.list.iter().filter_map(|neighbour| neighbour.link.due()).min(),
+        }
     }
 
-    /// Ends all work: no further probe is sent.
+    /// Ends all work at the next [`Neighbours::on_timeout`], which is due at once: no probe is awaited or sent.
     pub(crate) fn stop(&mut self) {
-        self.list.clear();
+        self.is_stopping = !self.list.is_empty();
+        self.is_keeper = false;
+    }
+
+    fn end(&mut self, env: &mut Env<'_, impl Services>, transactions: &mut Transactions) {
+        self.is_stopping = false;
+        for neighbour in self.list.drain(..) {
+            neighbour.probe.into_iter().for_each(|probe| transactions.drop_client(probe));
+            if let Some(flow) = neighbour.flow.filter(|_| !neighbour.is_alias && !neighbour.link.is_up()) {
+                // Its bytes would be awaited: the connection may never be established.
+                env.cx.out.disconnect(flow);
+            }
+        }
     }
 
     /// Opens and probes connections that are due.
     pub(crate) fn on_timeout(&mut self, env: &mut Env<'_, impl Services>, transactions: &mut Transactions) {
+        self.publish(env, transactions);
+        if self.is_stopping {
+            return self.end(env, transactions);
+        }
         for index in 0..self.list.len() {
             let Some(neighbour) = self.list.get_mut(index) else { return };
             match neighbour.link.on_time(env.cx.now) {
@@ -91,14 +162,14 @@ impl Neighbours {
             self.fail(env, index, attempt, NeighbourDown::NoAddress);
             return true;
         }
-        // The attempts take the servers in turn.
-        let first = attempt as usize % servers.iter().count();
-        let mut in_turn = servers.iter().skip(first).chain(servers.iter().take(first));
-        let flow = in_turn.find_map(|server| match hop_to(env.config, server.address, server.transport) {
-            NextHop::Flow(flow) => Some(Flow { host: server.host, ..flow }),
-            NextHop::Name(_) | NextHop::Unreachable => None,
-        });
-        match flow {
+        let servers = failed_last(env.services, env.cx.now, servers);
+        let found =
+            servers.iter().find_map(|server| match hop_to(env.config, server.address, server.transport) {
+                NextHop::Flow(flow) => Some((server, Flow { host: server.host, ..flow })),
+                NextHop::Name(_) | NextHop::Unreachable => None,
+            });
+        neighbour.server = found.map(|(server, _)| server);
+        match found.map(|(_, flow)| flow) {
             Some(flow) => self.open(env, transactions, index, flow),
             None => self.fail(env, index, attempt, NeighbourDown::NoListener),
         }
@@ -111,18 +182,23 @@ impl Neighbours {
         env: &mut Env<'_, impl Services>,
         probe: ProbeId,
         status: u16,
-        flow: &Flow,
+        (flow, peer): (&Flow, Option<&PeerNames>),
     ) {
         let (index, now) = (usize::from(probe.neighbour), env.cx.now);
         let (Some(neighbour), Some(connection)) = (self.list.get_mut(index), flow.connection) else { return };
         if status < 200 {
             return;
         }
+        let of = env.config.neighbours.get(index);
+        if neighbour.is_alias && !of.is_some_and(|of| of.is_identified(peer, now)) {
+            return self.fail(env, index, probe.attempt, NeighbourDown::NotIdentified);
+        }
         let is_new = neighbour.link.on_answer(now, probe.attempt, connection);
         if neighbour.link.is_up() {
             env.cx.out.keep(flow, now + neighbour.kept_time());
         }
         if is_new {
+            env.counters.neighbour_aliases += u64::from(neighbour.is_alias);
             neighbour.is_reported_down = false;
             env.services.change_neighbours(&mut |table| table.set_connection(index, Some(connection)));
             let name = name_of(env.config, index);
@@ -149,7 +225,10 @@ impl Neighbours {
 
     /// Handles the end of a connection.
     pub(crate) fn on_closed(&mut self, env: &mut Env<'_, impl Services>, connection: ConnectionId) {
-        let Self { list, rng } = self;
+        let Self { list, rng, .. } = self;
+        if !list.is_empty() && env.config.neighbours.iter().any(|neighbour| neighbour.certificate.is_some()) {
+            env.services.change_neighbours(&mut |table| table.remove_offer(connection));
+        }
         for (index, neighbour) in list.iter_mut().enumerate() {
             if neighbour.link.on_closed(env.cx.now, connection, rng) {
                 neighbour.report_down(env, index, NeighbourDown::Closed);
@@ -172,7 +251,8 @@ impl Neighbours {
         }
     }
 
-    /// Sends the first probe of an attempt, which dials.
+    /// Sends the first probe of an attempt, which dials, or over a connection that the neighbour offers. After a failure of
+    /// that one it is dialled.
     fn open(
         &mut self,
         env: &mut Env<'_, impl Services>,
@@ -181,9 +261,16 @@ impl Neighbours {
         flow: Flow,
     ) {
         let Some(neighbour) = self.list.get_mut(index) else { return };
+        let mut offer = None;
+        env.services.change_neighbours(&mut |table| {
+            table.set_target(index, flow);
+            offer = table.take_offer(index);
+        });
+        let offer = offer.filter(|_| !neighbour.is_alias);
+        let flow = offer.unwrap_or(flow);
         neighbour.is_resolving = false;
+        neighbour.is_alias = offer.is_some();
         neighbour.flow = Some(flow);
-        env.services.change_neighbours(&mut |table| table.set_target(index, flow));
         if neighbour.link.on_sent(neighbour.link.attempt()) {
             self.probe(env, transactions, index, flow);
         }
@@ -205,6 +292,7 @@ impl Neighbours {
         let sent = transactions.start_client(&mut env.cx, outgoing, |out, branch| {
             write_options(config, index, &flow, (call, cseq), branch, out);
         });
+        neighbour.probe = sent;
         if sent.is_none() {
             env.counters.overflow += 1;
             self.fail(env, index, attempt, NeighbourDown::NoTransaction);
@@ -212,12 +300,15 @@ impl Neighbours {
     }
 
     fn fail(&mut self, env: &mut Env<'_, impl Services>, index: usize, attempt: u32, why: NeighbourDown) {
-        let Self { list, rng } = self;
+        let Self { list, rng, .. } = self;
         let Some(neighbour) = list.get_mut(index) else { return };
         if !neighbour.link.on_failure(env.cx.now, attempt, rng) {
             return;
         }
-        if let Some(flow) = neighbour.flow {
+        if let Some(server) = neighbour.server.filter(|_| !neighbour.is_alias) {
+            env.services.note_failed(env.cx.now, &server);
+        }
+        if let Some(flow) = neighbour.flow.filter(|_| !neighbour.is_alias) {
             // A connection that does not answer is of no use for others either.
             env.cx.out.disconnect(flow);
         }
@@ -226,6 +317,29 @@ impl Neighbours {
 }
 
 impl Neighbour {
+    /// A neighbour whose first attempt begins at once.
+    fn new(settings: &crate::Neighbour, rng: &mut Rng) -> Self {
+        let call = rng.next_u64();
+        Self {
+            settings: settings.clone(),
+            link: Link::new(settings.interval, Instant::default(), rng.next_u64() as u32),
+            is_resolving: false,
+            server: None,
+            flow: None,
+            probe: None,
+            call,
+            cseq: 0,
+            is_alias: false,
+            is_reported_down: false,
+        }
+    }
+
+    /// True if these settings are of the same connection.
+    fn is_of(&self, other: &crate::Neighbour) -> bool {
+        let crate::Neighbour { name, uri, interval, connection, .. } = &self.settings;
+        (name, uri, interval, connection) == (&other.name, &other.uri, &other.interval, &other.connection)
+    }
+
     /// Time for which a connection is kept after an answer: longer than to the next one.
     fn kept_time(&self) -> Duration {
         self.link.interval() + KEPT_AFTER
@@ -271,7 +385,7 @@ fn write_options(
     parts.iter().for_each(|part| out.extend_from_slice(part));
     write_host(out, config.sent_by(flow.listener, flow.remote.ip()));
     let parts: [&[u8]; 11] = [
-        b";branch=",
+        if neighbour.offers_alias { b";alias;branch=" } else { b";branch=" },
         branch,
         b";rport\r\nMax-Forwards: 0\r\nFrom: <sip:",
         domain.as_bytes(),

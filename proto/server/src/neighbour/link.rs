@@ -41,9 +41,10 @@ pub(super) enum Step {
 }
 
 impl Link {
-    /// A connection whose first attempt begins now.
-    pub(super) const fn new(interval: Duration, now: Instant) -> Self {
-        Self { state: State::Waiting { at: now }, failures: 0, attempt: 0, interval }
+    /// A connection whose first attempt begins at `at`. Its attempts have the numbers after `attempt`, so that results of
+    /// another one are not taken for its own.
+    pub(super) const fn new(interval: Duration, at: Instant, attempt: u32) -> Self {
+        Self { state: State::Waiting { at }, failures: 0, attempt, interval }
     }
 
     pub(super) const fn due(&self) -> Option<Instant> {
@@ -65,6 +66,13 @@ impl Link {
 
     pub(super) const fn is_up(&self) -> bool {
         matches!(self.state, State::Up { .. })
+    }
+
+    /// Makes the next probe due at once.
+    pub(super) const fn check(&mut self) {
+        if let State::Up { probe_at: Some(at), .. } = &mut self.state {
+            *at = Instant::from_secs(0);
+        }
     }
 
     /// Performs what is due.
@@ -169,7 +177,7 @@ mod tests {
 
     fn start() -> (Link, Rng, Instant) {
         let now = Instant::from_secs(1000);
-        (Link::new(Duration::from_secs(30), now), Rng::new(&Seed::from_number(1)), now)
+        (Link::new(Duration::from_secs(30), now, 0), Rng::new(&Seed::from_number(1)), now)
     }
 
     /// Performs the next due step.

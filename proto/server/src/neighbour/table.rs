@@ -1,15 +1,18 @@
 //! States of the connections to neighbours, which all shards read.
 
+use super::calls::{CallRequest, CallResult, Calls};
+use alloc::string::String;
 use alloc::vec::Vec;
-use ringway_sansio::{ConnectionId, Flow};
+use core::net::SocketAddr;
+use ringway_sansio::{ConnectionId, DialledId, Flow, Instant};
 
 /// Way of a message to a next hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NeighbourRoute {
     /// The next hop is no neighbour.
     Other,
-    /// Over the neighbour's connection.
-    Over(ConnectionId),
+    /// The neighbour with this index in the configuration has a connection.
+    Up(usize, ConnectionId),
     /// The neighbour has no connection: nothing can be sent, and nothing is dialled.
     Down,
 }
@@ -20,6 +23,9 @@ pub enum NeighbourRoute {
 #[derive(Clone, Debug, Default)]
 pub struct NeighbourTable {
     entries: Vec<Entry>,
+    /// By neighbour.
+    names: Vec<String>,
+    calls: Calls,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -27,14 +33,67 @@ struct Entry {
     /// Address, without a connection; the last known one.
     target: Option<Flow>,
     connection: Option<ConnectionId>,
+    /// Connection that the neighbour opened and offered; it is not in use yet.
+    offer: Option<Flow>,
 }
 
 impl NeighbourTable {
     /// Notes the address of a neighbour.
     pub fn set_target(&mut self, neighbour: usize, target: Flow) {
         if let Some(entry) = self.entry(neighbour) {
+            entry.offer = entry.offer.filter(|_| entry.target == Some(target));
             entry.target = Some(target);
         }
+    }
+
+    /// Notes that a neighbour with the address `advertised` offers the connection of `flow`. Ignored unless that is the
+    /// address at which it is dialled.
+    pub(crate) fn offer(&mut self, neighbour: usize, advertised: SocketAddr, flow: Flow) {
+        if let Some(entry) = self.entries.get_mut(neighbour)
+            && let Some(target) = entry.target
+            && (target.transport, target.remote) == (flow.transport, advertised)
+        {
+            entry.offer = Some(flow);
+        }
+    }
+
+    /// Takes the offer of a neighbour.
+    pub(crate) fn take_offer(&mut self, neighbour: usize) -> Option<Flow> {
+        self.entries.get_mut(neighbour)?.offer.take()
+    }
+
+    /// Removes the offer of a connection that is closed.
+    pub(crate) fn remove_offer(&mut self, closed: ConnectionId) {
+        for entry in &mut self.entries {
+            entry.offer = entry.offer.filter(|flow| flow.connection != Some(closed));
+        }
+    }
+
+    /// Begins with these neighbours. Those at the positions of `changed`, and those that are gone, have no address and no
+    /// connection any more, and the connections of their calls end with their pending requests.
+    pub(crate) fn set_neighbours(&mut self, names: Vec<String>, changed: &[usize]) {
+        self.entries.truncate(names.len());
+        for index in (0..NEIGHBOURS_MAX).filter(|index| *index >= names.len() || changed.contains(index)) {
+            if let Some(entry) = self.entries.get_mut(index) {
+                *entry = Entry::default();
+            }
+            self.calls.forget_neighbour(index as u8);
+        }
+        self.names = names;
+    }
+
+    /// Name of the neighbour that has this connection, which is its own or that of a call.
+    pub fn name_of(&self, connection: ConnectionId, dialled: DialledId) -> Option<&str> {
+        let index = match self.calls.neighbour_of(dialled) {
+            Some(index) => usize::from(index),
+            None => self.entries.iter().position(|entry| entry.connection == Some(connection))?,
+        };
+        self.names.get(index).map(String::as_str)
+    }
+
+    /// Connection of a neighbour.
+    pub fn connection(&self, neighbour: usize) -> Option<ConnectionId> {
+        self.entries.get(neighbour)?.connection
     }
 
     /// Notes the connection of a neighbour; `None`: it has none.
@@ -47,10 +106,44 @@ impl NeighbourTable {
     /// Way of a message for a flow without a connection.
     pub fn route(&self, flow: &Flow) -> NeighbourRoute {
         let is_this = |entry: &&Entry| entry.target.is_some_and(|target| is_same(&target, flow));
-        match self.entries.iter().find(is_this) {
+        match self.entries.iter().enumerate().find(|(_, entry)| is_this(entry)) {
             None => NeighbourRoute::Other,
-            Some(entry) => entry.connection.map_or(NeighbourRoute::Down, NeighbourRoute::Over),
+            Some((index, entry)) => match entry.connection {
+                Some(connection) => NeighbourRoute::Up(index, connection),
+                None => NeighbourRoute::Down,
+            },
         }
+    }
+
+    /// Number of calls with a connection of their own.
+    pub fn calls_len(&self) -> usize {
+        self.calls.len()
+    }
+
+    /// Begins a request of a call, and returns its flow. `None`: there are too many calls.
+    pub(crate) fn begin_call(
+        &mut self,
+        now: Instant,
+        (call_id, neighbour): (u64, usize),
+        flow: Flow,
+        request: CallRequest,
+    ) -> Option<Flow> {
+        self.calls.begin(now, (call_id, u8::try_from(neighbour).ok()?), flow, request)
+    }
+
+    /// Ends a pending request of a call. Returns the flow whose connection is of no use any more.
+    pub(crate) fn end_call(&mut self, now: Instant, number: DialledId, result: CallResult) -> Option<Flow> {
+        self.calls.end(now, number, result)
+    }
+
+    /// Ends the dialogs of a Call-ID, and passes the flows whose connections are of no use any more to `each`.
+    pub(crate) fn end_dialogs(&mut self, now: Instant, call_id: u64, each: impl FnMut(Flow)) {
+        self.calls.end_dialogs(now, call_id, each);
+    }
+
+    /// Ends the calls whose time has passed, and passes their flows to `each`.
+    pub(crate) fn expire_calls(&mut self, now: Instant, each: impl FnMut(Flow)) {
+        self.calls.expire(now, each);
     }
 
     /// Number of neighbours that have been dialled, and of those with a connection.
@@ -97,7 +190,7 @@ mod tests {
             ("192.0.2.77:5060", 5, NeighbourRoute::Down),
             ("192.0.2.1:5060", 0, NeighbourRoute::Other),
             ("192.0.2.1:5070", 5, NeighbourRoute::Other),
-            ("192.0.2.2:5060", 0, NeighbourRoute::Over(ConnectionId(9))),
+            ("192.0.2.2:5060", 0, NeighbourRoute::Up(1, ConnectionId(9))),
             ("192.0.2.3:5060", 0, NeighbourRoute::Other),
         ] {
             assert_eq!(table.route(&flow(address, host)), route, "{address} {host}");

@@ -5,7 +5,7 @@ use crate::request::Request;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use ringway_sansio::{Flow, Instant, LocatedServer, LocatedServers, TimerKey};
+use ringway_sansio::{DialledId, Flow, Instant, LocatedServer, LocatedServers, TimerKey};
 use ringway_sip::{HeaderName, Limits, Message, Method};
 use ringway_transaction::{ClientId, ServerId, Slab, SlabKey};
 
@@ -83,6 +83,8 @@ pub(super) struct ResponseContext {
 pub(super) struct Branch {
     pub(super) state: BranchState,
     pub(super) timer_c: TimerKey,
+    /// Connection of its call, while its request is pending there.
+    pub(super) dialled: DialledId,
     /// Target of a branch that is not sent yet.
     pub(super) uri: Box<[u8]>,
     pub(super) keeps_uri: bool,

@@ -5,6 +5,8 @@ use super::context::{BranchId, Servers, Transactions};
 use super::reach::take_reachable;
 use crate::Services;
 use crate::env::Env;
+use crate::failed_servers::failed_last;
+use crate::neighbour::CallResult;
 use alloc::boxed::Box;
 use ringway_sansio::LocatedServers;
 
@@ -59,11 +61,11 @@ impl Proxy {
         let Some(servers) = branch.servers.as_deref().filter(|_| branch.state.awaits_first_response()) else {
             return false;
         };
-        let left = failed_last(env, servers.left);
+        let left = failed_last(env.services, env.cx.now, servers.left);
         if left.is_empty() {
             return false;
         }
-        self.end_branch(id);
+        self.end_branch(env, id, CallResult::Other);
         let was_sent = self.send_to_first(env, transactions, id, left);
         env.counters.failovers += u64::from(was_sent);
         if was_sent {
@@ -71,11 +73,4 @@ impl Proxy {
         }
         was_sent
     }
-}
-
-/// The servers with those at the end that failed a short time ago.
-pub(super) fn failed_last(env: &Env<'_, impl Services>, servers: LocatedServers) -> LocatedServers {
-    let has_failed = |server: &_| env.services.has_failed(env.cx.now, server);
-    let working = servers.iter().filter(|server| !has_failed(server));
-    working.chain(servers.iter().filter(has_failed)).collect()
 }

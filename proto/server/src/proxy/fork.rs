@@ -3,17 +3,18 @@
 use super::Proxy;
 use super::breadth::Share;
 use super::context::{Branch, BranchId, BranchState, Owner, ResponseContext, Transactions};
-use super::failover::failed_last;
 use super::forward::{Forwarding, Plan};
 use super::lookups::Lookup;
 use super::reach::hop_to_target;
 use super::targets::{Target, Targets, target_uri};
 use crate::env::Env;
+use crate::failed_servers::failed_last;
+use crate::neighbour::{CallRequest, CallResult, Sending};
 use crate::request::Request;
 use crate::route::{NextHop, preprocess};
 use crate::{Action, CallStep, LogEvent, Services};
 use alloc::boxed::Box;
-use ringway_sansio::{Context, Flow, LocatedServers, TimerKey};
+use ringway_sansio::{Context, DialledId, Flow, LocatedServers, TimerKey};
 use ringway_sip::{HeaderName, Message, MessageWriter, Method, Start};
 use ringway_transaction::{Allowance, DEFAULT_PORT, Outgoing, SlabKey, reply_flow};
 
@@ -138,6 +139,7 @@ impl Proxy {
         let mut branch = Branch {
             state: BranchState::Done,
             timer_c: TimerKey::NONE,
+            dialled: DialledId::SHARED,
             uri: Box::default(),
             keeps_uri: target.keeps_uri,
             servers: None,
@@ -172,20 +174,25 @@ impl Proxy {
         let (key, number) = id.parts();
         let request = plan.request();
         let is_invite = request.method == Method::Invite;
-        let Some(flow) = env.sending_flow(plan.flow()) else {
-            if let Some(context) = self.contexts.get_mut(key) {
-                context.fail_branch(number, 480);
-            }
-            return;
-        };
+        let Sending { flow, offers_alias } =
+            match env.sending_flow(plan.flow(), request.message, CallRequest::of(request.method)) {
+                Ok(sending) => sending,
+                Err(status) => {
+                    if let Some(context) = self.contexts.get_mut(key) {
+                        context.fail_branch(number, status);
+                    }
+                    return;
+                }
+            };
         let space = &mut self.space;
         let outgoing = Outgoing { flow, is_invite, owner: Owner::Branch(id) };
         let client = transactions.start_client(&mut env.cx, outgoing, |arena, branch| {
-            plan.write(space, branch, arena);
+            plan.write(space, branch, offers_alias, arena);
         });
         let Some(context) = self.contexts.get_mut(key) else { return };
         let Some(client) = client else {
             env.counters.overflow += 1;
+            env.end_call_request(flow.dialled, CallResult::Other);
             return context.fail_branch(number, 503);
         };
         env.counters.forwarded += 1;
@@ -201,6 +208,7 @@ impl Proxy {
         if let Some(branch) = context.branches.get_mut(number) {
             branch.state = BranchState::Sent { client, rings: false };
             branch.timer_c = timer_c;
+            branch.dialled = flow.dialled;
         }
     }
 
@@ -220,7 +228,7 @@ impl Proxy {
             return;
         }
         branch.state = BranchState::Done;
-        let servers = failed_last(env, servers);
+        let servers = failed_last(env.services, env.cx.now, servers);
         if !self.send_to_first(env, transactions, id, servers)
             && let Some(context) = self.contexts.get_mut(key)
         {
@@ -268,18 +276,19 @@ impl Proxy {
         status: u16,
     ) {
         let (key, number) = id.parts();
-        self.end_branch(id);
+        self.end_branch(env, id, CallResult::Other);
         if let Some(context) = self.contexts.get_mut(key) {
             context.fail_branch(number, status);
         }
         self.finish_if_done(env, transactions, key);
     }
 
-    /// Ends a branch and its timer C.
-    pub(super) fn end_branch(&mut self, id: BranchId) {
+    /// Ends a branch, its timer C, and its request's use of a call's connection.
+    pub(super) fn end_branch(&mut self, env: &mut Env<'_, impl Services>, id: BranchId, result: CallResult) {
         if let Some(branch) = self.contexts.branch_mut(id) {
             branch.state = BranchState::Done;
             self.timer_c.cancel(core::mem::replace(&mut branch.timer_c, TimerKey::NONE));
+            env.end_call_request(core::mem::take(&mut branch.dialled), result);
         }
     }
 
@@ -387,7 +396,7 @@ impl Proxy {
     /// Ends a context whose server transaction has ended: no further response can be sent.
     pub(super) fn drop_context(
         &mut self,
-        env: &Env<'_, impl Services>,
+        env: &mut Env<'_, impl Services>,
         transactions: &mut Transactions,
         key: SlabKey,
     ) {
@@ -395,6 +404,7 @@ impl Proxy {
         self.release(env, context.source, context.reserved, context.strangers_user);
         for branch in &context.branches {
             self.timer_c.cancel(branch.timer_c);
+            env.end_call_request(branch.dialled, CallResult::Other);
             // Its memory is not reserved any more.
             match branch.state {
                 BranchState::Sent { client, .. } => transactions.drop_client(client),

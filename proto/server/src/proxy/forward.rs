@@ -58,8 +58,9 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         self.request
     }
 
-    /// Appends the request with `branch` in our Via; nothing if it cannot be written safely.
-    pub(super) fn write(&self, space: &mut EditSpace, branch: &[u8], out: &mut Vec<u8>) {
+    /// Appends the request with `branch` in our Via, and `alias` if it offers its connection; nothing if it cannot be
+    /// written safely.
+    pub(super) fn write(&self, space: &mut EditSpace, branch: &[u8], offers_alias: bool, out: &mut Vec<u8>) {
         let message = self.request.message;
         let mut edit = Edit::new(message, space);
         self.set_uri(&mut edit);
@@ -88,7 +89,10 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
             });
         }
         edit.stamp_via(self.request.flow.remote);
-        edit.push_first(HeaderName::Via, |out| self.write_via(branch, share, out));
+        edit.push_first(HeaderName::Via, |out| {
+            self.write_via(branch, share, out);
+            out.extend_from_slice(if offers_alias { b";alias" } else { b"" });
+        });
         let start = out.len();
         if edit.write_into(out).is_err() {
             out.truncate(start);

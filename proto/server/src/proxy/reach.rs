@@ -7,7 +7,7 @@ use crate::env::Env;
 use crate::route::{NextHop, Routed, hop_of, hop_to};
 use crate::token::{Side, TargetHash};
 use core::net::SocketAddr;
-use ringway_sansio::{Flow, HostNameId, LocatedServer, LocatedServers, Transport};
+use ringway_sansio::{Flow, LocatedServer, LocatedServers, Transport};
 use ringway_sip::Uri;
 
 /// Flow to a side of a dialog; `None` if its remote target is used.
@@ -34,7 +34,7 @@ pub(super) fn side_flow<S>(env: &Env<'_, S>, side: Side, routed: &Routed<'_>) ->
             (transport, listener, SocketAddr::from(([0, 0, 0, 0], 0)))
         }
     };
-    Some(Flow { transport, listener, remote, connection: Some(connection), host: HostNameId::NONE })
+    Some(Flow { connection: Some(connection), ..Flow::new(transport, listener, remote) })
 }
 
 /// Next hop to a target: the next Route, if there is one.

@@ -4,11 +4,12 @@ use super::Proxy;
 use super::context::{Best, BranchId, BranchState, Transactions};
 use super::remote_target::{self, Response};
 use crate::env::Env;
+use crate::neighbour::CallResult;
 use crate::{CallStep, Services};
 use alloc::vec::Vec;
 use core::time::Duration;
 use ringway_sansio::{Instant, TimerKey};
-use ringway_sip::{Edit, HeaderName, Message, MessageWriter};
+use ringway_sip::{Edit, HeaderName, Message, MessageWriter, Method};
 use ringway_transaction::{ServerId, SlabKey, to_tag};
 
 impl Proxy {
@@ -40,7 +41,7 @@ impl Proxy {
             }
             200..=299 => {
                 let (is_invite, source) = (context.is_invite, context.source);
-                self.end_branch(id);
+                self.end_branch(env, id, CallResult::of(is_invite, status));
                 self.forward_response(env, transactions, key, response);
                 if is_invite {
                     self.observe_context(env, key, CallStep::Answered(status));
@@ -52,6 +53,9 @@ impl Proxy {
                 self.shrink_answered(env, key, message.as_bytes().len());
             }
             _ => self.on_failure_response(env, transactions, id, response),
+        }
+        if status >= 200 && message.method() == Method::Bye {
+            env.end_call_dialog(message);
         }
     }
 
@@ -67,7 +71,7 @@ impl Proxy {
         if status == 503 && self.fail_over(env, transactions, id) {
             return;
         }
-        self.end_branch(id);
+        self.end_branch(env, id, CallResult::of(false, status));
         let mut bytes = Vec::with_capacity(message.as_bytes().len());
         let mut edit = Edit::new(message, &mut self.space);
         edit.pop_first(HeaderName::Via);

@@ -9,11 +9,12 @@ use super::reach::{hop_to_target, take_reachable};
 use super::remote_target::{self, Response};
 use super::targets::{Targets, target_uri};
 use crate::env::Env;
+use crate::neighbour::{CallRequest, Sending};
 use crate::request::Request;
 use crate::route::{NextHop, preprocess};
 use crate::{Config, Services};
 use alloc::boxed::Box;
-use ringway_sansio::{ConnectionId, Flow, HostNameId, Instant, LocatedServers, Token};
+use ringway_sansio::{ConnectionId, Flow, Instant, LocatedServers, Token};
 use ringway_sip::{Edit, HeaderName, Message, Method, Start};
 use ringway_transaction::{StatelessBranch, stamped_address};
 
@@ -100,7 +101,10 @@ impl Proxy {
         plan: &Plan<'_, '_, '_>,
     ) {
         let (request, flow) = (plan.request(), plan.flow());
-        let Some(over) = env.sending_flow(flow) else {
+        // A call's connection ends by time here: there is no transaction whose end ends it.
+        let Ok(Sending { flow: over, offers_alias }) =
+            env.sending_flow(flow, request.message, CallRequest::Ack)
+        else {
             return env.refuse_plainly(request, 480, "Temporarily Unavailable");
         };
         env.counters.forwarded += 1;
@@ -110,7 +114,7 @@ impl Proxy {
         let Self { space, branch, .. } = self;
         branch.clear();
         transactions.branch_key().write_stateless(message, reply, connection, &flow, branch);
-        env.cx.out.send_with(over, Token::NONE, |arena| plan.write(space, branch, arena));
+        env.cx.out.send_with(over, Token::NONE, |arena| plan.write(space, branch, offers_alias, arena));
     }
 
     /// Removes our Via from a response and sends it to the next one. The verified branch proves that this server
@@ -155,5 +159,5 @@ fn flow_to_client(config: &Config, branch: &StatelessBranch) -> Option<Flow> {
     if transport.is_stream() && connection.is_none() {
         return None;
     }
-    Some(Flow { transport, listener, remote, connection, host: HostNameId::NONE })
+    Some(Flow { connection, ..Flow::new(transport, listener, remote) })
 }

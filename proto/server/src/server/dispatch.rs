@@ -10,7 +10,7 @@ use crate::request::Request;
 use crate::route::{LOOP_MARK, Routed, loop_hash, own_vias, preprocess};
 use crate::{Action, CallStep, Config, Mode, Services};
 use alloc::borrow::ToOwned;
-use ringway_sansio::{Context, Flow};
+use ringway_sansio::{Context, Flow, PeerNames};
 use ringway_sip::{HeaderName, Limits, Message, Method, Scheme, Uri};
 use ringway_transaction::{Answer, Incoming};
 
@@ -37,6 +37,7 @@ impl<S: Services> Server<S> {
     pub(super) fn on_request(&mut self, cx: &mut Context<'_, Action>, request: Request<'_, '_>) {
         let Request { message, method, uri, .. } = request;
         let env = &mut self.environment.env(cx);
+        env.note_alias(&request);
         if let Some(reason) = self.refuses
             && message.to().tag().is_none()
             && !matches!(method, Method::Ack | Method::Cancel)
@@ -105,7 +106,7 @@ impl<S: Services> Server<S> {
         cx: &mut Context<'_, Action>,
         message: &Message<'_>,
         status: u16,
-        flow: Flow,
+        (flow, peer): (Flow, Option<&PeerNames>),
     ) {
         let env = &mut self.environment.env(cx);
         env.counters.responses += 1;
@@ -118,7 +119,7 @@ impl<S: Services> Server<S> {
         let mut response = Response { message, status, flow: &flow, sent_to: None };
         match answer {
             Answer::Pass { owner: Owner::Probe(probe), .. } => {
-                self.neighbours.on_response(env, probe, status, &flow);
+                self.neighbours.on_response(env, probe, status, (&flow, peer));
             }
             Answer::Pass { owner: Owner::Branch(owner), .. } => {
                 response.sent_to = Some(&sent_to);

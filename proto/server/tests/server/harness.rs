@@ -286,13 +286,8 @@ pub(crate) fn config() -> Config {
 
 /// Flow of a connection.
 pub(crate) fn tcp_flow(connection: u64, from: &str) -> Flow {
-    Flow {
-        transport: Transport::Tcp,
-        listener: ListenerId(1),
-        remote: from.parse().unwrap(),
-        connection: Some(ConnectionId(connection)),
-        host: HostNameId::NONE,
-    }
+    let connection = Some(ConnectionId(connection));
+    Flow { connection, ..Flow::dial(ListenerId(1), from.parse().unwrap()) }
 }
 
 /// Message that can be sent.

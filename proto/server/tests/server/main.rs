@@ -24,6 +24,8 @@ mod log_events;
 mod mark;
 mod memory;
 mod nat;
+mod neighbour_alias;
+mod neighbour_calls;
 mod neighbours;
 mod proxy;
 mod redirect;

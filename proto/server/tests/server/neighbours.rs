@@ -2,14 +2,22 @@
 
 use crate::harness::{ALICE, Sent, World, forwarded, invite, only, requests, statuses, tcp_flow};
 use ringway_sansio::{ConnectionId, Event, Flow, HostNameId};
-use ringway_server::Neighbour;
+use ringway_server::{Config, Neighbour, NeighbourConnection, Services};
+use std::sync::Arc;
 use std::time::Duration;
 
 const GATE: &str = "198.51.100.5:5060";
 const BACK_OFF_MAX_S: u64 = 60;
 
 fn world(uri: &str) -> World {
-    let neighbour = Neighbour { name: "gate".into(), uri: uri.into(), interval: Duration::from_secs(30) };
+    let neighbour = Neighbour {
+        name: "gate".into(),
+        uri: uri.into(),
+        interval: Duration::from_secs(30),
+        connection: NeighbourConnection::Kept,
+        certificate: None,
+        offers_alias: false,
+    };
     World::with(|config| config.neighbours.push(neighbour))
 }
 
@@ -189,4 +197,63 @@ fn a_server_that_stops_sends_no_more_probes() {
     answer(&mut world, 7, &probe, 200);
     world.server.stop_new_work(world.now + Duration::from_secs(5));
     assert!(seconds(&mut world, 120).is_empty() && world.server.is_idle());
+    assert!(world.disconnected.is_empty(), "requests may be pending on it");
+}
+
+#[test]
+fn a_server_that_stops_awaits_no_probe() {
+    let mut world = gate();
+    let probe = only(world.due());
+    world.server.stop_new_work(world.now + Duration::from_secs(5));
+    assert!(world.due().is_empty());
+    assert_eq!((world.server.transactions_len(), world.disconnected.as_slice()), ((0, 0), &[probe.flow][..]));
+    answer(&mut world, 7, &probe, 200);
+    assert!(seconds(&mut world, 120).is_empty() && events(&world).is_empty());
+}
+
+/// Replaces the neighbours, as a reload does.
+fn reload(world: &mut World, neighbours: &[(&str, &str)]) {
+    let neighbour = |&(name, uri): &(&str, &str)| Neighbour {
+        name: name.into(),
+        uri: uri.into(),
+        interval: Duration::from_secs(30),
+        connection: NeighbourConnection::Kept,
+        certificate: None,
+        offers_alias: false,
+    };
+    let neighbours = neighbours.iter().map(neighbour).collect();
+    world.server.reconfigure(Arc::new(Config { neighbours, ..crate::harness::config() }));
+}
+
+#[test]
+fn a_reload_begins_new_neighbours_and_ends_removed_ones() {
+    const OTHER: &str = "198.51.100.6:5060";
+    let (gate_is, other_is) =
+        (("gate", "sip:198.51.100.5;transport=tcp"), ("other", "sip:198.51.100.6;transport=tcp"));
+    let mut world = gate();
+    let probe = only(world.due());
+    answer(&mut world, 7, &probe, 200);
+    reload(&mut world, &[gate_is, other_is]);
+    let probe = only(world.due());
+    assert_eq!((probe.to().as_str(), probe.flow.connection), (OTHER, None), "the first one is as before");
+    assert_eq!(forwarded(call(&mut world, "one")).flow.connection, Some(ConnectionId(7)));
+
+    // The first one is replaced while the second one is being dialled.
+    reload(&mut world, &[other_is]);
+    let again = only(world.due());
+    assert_eq!((again.to().as_str(), world.server.transactions_len().1), (OTHER, 2), "one call, one OPTIONS");
+    world.message(tcp_flow(8, OTHER), &probe.answer(200, &[]));
+    assert_eq!(world.memory.neighbour_connection(0), None, "an answer for another link");
+    world.message(tcp_flow(9, OTHER), &again.answer(200, &[]));
+    assert_eq!(world.memory.neighbour_connection(0), Some(ConnectionId(9)));
+    let dialled = forwarded(call(&mut world, "two"));
+    assert_eq!((dialled.to().as_str(), dialled.flow.connection), (GATE, None), "no neighbour any more");
+    assert!(world.event(Event::Closed(ConnectionId(7))).is_empty());
+
+    reload(&mut world, &[]);
+    assert!(seconds(&mut world, 120).iter().all(|sent| sent.method() != "OPTIONS"));
+    assert_eq!(world.memory.neighbour_connection(0), None);
+    world.server.stop_new_work(world.now + Duration::from_secs(5));
+    reload(&mut world, &[gate_is]);
+    assert!(seconds(&mut world, 120).is_empty(), "nothing begins after a stop");
 }
