@@ -15,7 +15,7 @@ use ringway_sansio::{
 use ringway_server::SipFramer;
 use ringway_sim::{Effects, SimConnection, SimNode};
 use ringway_sip::{Limits, Message, Start, Uri};
-use ringway_stream::{Connection, Origin, PassThrough};
+use ringway_stream::{Connection, Layer, Origin};
 use ringway_transaction::{Answer, BranchKey, ClientId, Notice, ServerId, Timers, Transactions};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -302,8 +302,8 @@ impl SimNode for Phone {
         0
     }
 
-    fn connection(&self, origin: Origin, now: Instant) -> Box<dyn SimConnection> {
-        Box::new(Connection::new(origin, <SipFramer as Framer>::new(65_535), PassThrough, now))
+    fn connection(&self, origin: Origin, layer: Box<dyn Layer>, now: Instant) -> Box<dyn SimConnection> {
+        Box::new(Connection::new(origin, <SipFramer as Framer>::new(65_535), layer, now))
     }
 
     fn on_message(&mut self, _: u16, now: Instant, received: Received<'_>, effects: &mut Effects) {
