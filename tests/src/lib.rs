@@ -16,9 +16,12 @@ mod load;
 mod phone;
 mod softphone;
 mod story;
+mod stranger;
+mod tls;
 mod world;
 
 pub use load::Load;
-pub use phone::{Account, Behaviour, Phone, PhoneEvent};
+pub use phone::{Account, Behaviour, Phone, PhoneEvent, Scheme};
 pub use story::Story;
+pub use stranger::{Greeting, Stranger};
 pub use world::{REALM, World};

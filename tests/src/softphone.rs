@@ -1,16 +1,18 @@
 //! The real user agent in the network; the story takes the part of its program.
 
 use crate::World;
+use crate::tls::TLS_SERVER;
 use crate::world::{REALM, SERVER, password};
 use ringway_agent::{
     Account, AccountId, Action, AgentEvent, CallError, CallId, Config, Listener, ServerAddress, UserAgent,
 };
-use ringway_sansio::{Context, Event, HostNameId, Instant, Seed, Transport};
+use ringway_sansio::{Context, Event, Instant, Seed, Transport};
 use ringway_sdp::{Codec, CryptoSuite, LocalMedia, MediaParams, SecurityPolicy};
 use ringway_sim::{Effects, HostId, Hosted};
 use std::cell::RefCell;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// User agent as a host.
@@ -50,25 +52,30 @@ impl World {
         let host = "sip.example.org".into();
         let server = ServerAddress { host, port: None, transport };
         let account = Account::at_server(&format!("sip:{user}@{REALM}"), &password(user), server);
-        let listener = |transport| Listener { transport, address };
-        let mut config = Config::new(vec![account], vec![listener(Transport::Udp), listener(Transport::Tcp)]);
+        let tls = SocketAddr::new(address.ip(), TLS_SERVER.port());
+        let listeners = [(Transport::Udp, address), (Transport::Tcp, address), (Transport::Tls, tls)];
+        let listener = |(transport, address)| Listener { transport, address };
+        let mut config = Config::new(vec![account], listeners.into_iter().map(listener).collect());
         configure(&mut config);
         let seed = Seed::from_number(self.seed()).part(500 + u64::from(number));
         let agent = UserAgent::new(config, seed, self.sim.now()).expect("the account is valid");
         let events = Rc::new(RefCell::new(Vec::new()));
         let log = Rc::clone(&events);
+        let hosts = Arc::clone(&self.authority.hosts);
         let node = Hosted::new(vec![agent], move |_, action, effects: &mut Effects| match action {
             Action::Event(event) => log.borrow_mut().push(event),
             Action::Resolve { query, target } => {
                 let is_known = &*target.host == "sip.example.org";
-                let server = is_known.then(|| target.server_at(SERVER.ip(), HostNameId::NONE));
+                let server = is_known.then(|| target.server_at(SERVER.ip(), hosts.id_of(&target.host)));
                 let servers = server.into_iter().collect();
                 effects.events.push((Duration::from_millis(20), Event::Resolved { query, servers }));
             }
         });
-        let listeners = [(Transport::Udp, address), (Transport::Tcp, address)];
         let name = format!("{user}-soft{number}");
         let host = self.sim.add(&name, &listeners, Box::new(node)).expect("the address is free");
+        if self.has_tls() {
+            self.let_dial(host);
+        }
         self.softphones.push(Softphone { host, user: user.into(), address, events });
         self.allow_address(address);
         host

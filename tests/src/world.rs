@@ -1,8 +1,11 @@
 //! Network with the server in it.
 
+use crate::phone::Scheme;
 use crate::softphone::Softphone;
+use crate::tls::{Authority, HostLayers, TLS_SERVER};
 use crate::{Account, Behaviour, Phone, PhoneEvent, check};
-use ringway_sansio::{Event, HostNameId, Instant, Seed, Transport};
+use ringway_linux::Hosts;
+use ringway_sansio::{Event, Instant, Seed, Transport};
 use ringway_server::auth::Algorithm;
 use ringway_server::{Action, AuthConfig, Config, Listener, Mode, RegistrarConfig, Server};
 use ringway_sim::{Effects, Faults, HostId, Hosted, Sim};
@@ -29,6 +32,9 @@ pub struct World {
     pub(crate) softphones: Vec<Softphone>,
     /// Addresses that occur in a message or a configuration, or have a host.
     named: BTreeSet<SocketAddr>,
+    pub(crate) authority: Authority,
+    /// Hosts with TLS.
+    pub(crate) tls: Vec<(HostId, HostLayers)>,
 }
 
 /// Server as a host.
@@ -44,9 +50,21 @@ impl World {
         let mut sim = Sim::new(&root.part(2), BEGIN);
         sim.set_faults(faults);
         let config = Arc::new(config);
-        let server = add_server(&mut sim, seed, &config, &services);
+        let authority = Authority::new(root.part(4));
+        let server = add_server(&mut sim, seed, &config, (&services, &authority.hosts));
         let named = BTreeSet::from([SERVER]);
-        Self { sim, services, server, seed, config, phones: Vec::new(), softphones: Vec::new(), named }
+        let (phones, softphones, tls) = (Vec::new(), Vec::new(), Vec::new());
+        let mut world =
+            Self { sim, services, server, seed, config, phones, softphones, named, authority, tls };
+        if world.has_tls() {
+            world.certify_server();
+        }
+        world
+    }
+
+    /// True if the server has a TLS listener.
+    pub(crate) fn has_tls(&self) -> bool {
+        self.config.listeners.iter().any(|listener| listener.transport == Transport::Tls)
     }
 
     /// Adds an unregistered phone of a new subscriber with a password.
@@ -59,6 +77,13 @@ impl World {
         self.phone_with(user, Transport::Tcp, None)
     }
 
+    /// Adds a phone that uses TLS; with [`Scheme::Sips`] also `sips:` URIs.
+    pub fn tls_phone(&mut self, user: &str, scheme: Scheme) -> HostId {
+        let phone = self.phone_with(user, Transport::Tls, None);
+        self.phone_do(phone, |phone, _, _| phone.set_scheme(scheme));
+        phone
+    }
+
     /// Adds a phone with `contact` as the address of its Contact.
     pub fn phone_with(&mut self, user: &str, transport: Transport, contact: Option<SocketAddr>) -> HostId {
         self.services.subscribe(user, REALM, REALM, &password(user));
@@ -66,11 +91,16 @@ impl World {
         let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 1, number)), 5060);
         let account = Account { user: user.into(), domain: REALM.into(), password: password(user) };
         let seed = Seed::from_number(self.seed).part(100 + u64::from(number));
-        let phone = Phone::new(account, address, transport, contact, SERVER, &seed, self.sim.now());
-        let listeners = [(Transport::Udp, address), (Transport::Tcp, address)];
+        let server = (SERVER.ip(), self.authority.hosts.id_of(REALM));
+        let phone = Phone::new(account, address, transport, contact, server, &seed, self.sim.now());
+        let tls = SocketAddr::new(address.ip(), TLS_SERVER.port());
+        let listeners = [(Transport::Udp, address), (Transport::Tcp, address), (Transport::Tls, tls)];
         let name = format!("{user}{number}");
         let host = self.sim.add(&name, &listeners, Box::new(phone)).expect("the address is free");
         self.phones.push(host);
+        if self.has_tls() {
+            self.let_dial(host);
+        }
         self.named.insert(address);
         self.named.extend(contact);
         host
@@ -110,8 +140,10 @@ impl World {
 
     /// Starts a call of a phone to `user` of the domain.
     pub fn call(&mut self, phone: HostId, user: &str) {
-        let uri = format!("sip:{user}@{REALM}");
-        self.phone_do(phone, |phone, now, effects| phone.call(now, &uri, effects));
+        self.phone_do(phone, |phone, now, effects| {
+            let uri = format!("{}:{user}@{REALM}", phone.scheme());
+            phone.call(now, &uri, effects);
+        });
     }
 
     /// Ends the last call of a phone.
@@ -189,7 +221,11 @@ impl World {
     pub fn restart_server(&mut self) {
         self.sim.remove(self.server);
         self.services.forget_reservations();
-        self.server = add_server(&mut self.sim, self.seed.wrapping_add(1000), &self.config, &self.services);
+        let (seed, shared) = (self.seed.wrapping_add(1000), (&self.services, &self.authority.hosts));
+        self.server = add_server(&mut self.sim, seed, &self.config, shared);
+        if self.has_tls() {
+            self.certify_server();
+        }
     }
 
     /// Makes the server refuse new requests, and end its pending ones at once.
@@ -260,6 +296,7 @@ impl World {
             );
         }
         self.check_softphones();
+        self.check_handshakes();
         check::wire(self.sim.trace(), SERVER, &self.named, self.config.stateful);
     }
 
@@ -278,7 +315,12 @@ impl World {
     }
 }
 
-fn add_server(sim: &mut Sim, seed: u64, config: &Arc<Config>, services: &Arc<TestServices>) -> HostId {
+fn add_server(
+    sim: &mut Sim,
+    seed: u64,
+    config: &Arc<Config>,
+    (services, hosts): (&Arc<TestServices>, &Arc<Hosts>),
+) -> HostId {
     let count = u16::try_from(1 + seed % 4).expect("it is small");
     let now = sim.now();
     let mut shards: Vec<RealServer> = (0..count)
@@ -292,13 +334,16 @@ fn add_server(sim: &mut Sim, seed: u64, config: &Arc<Config>, services: &Arc<Tes
         let shard = usize::from(ringway_server::shard_of_user(&ringway_sim::shard_key(), user, count));
         shards[shard].restore(&aor, &record, now).expect("what was stored can be read");
     }
-    let listeners = [(Transport::Udp, SERVER), (Transport::Tcp, SERVER)];
+    let listeners: Vec<_> =
+        config.listeners.iter().map(|listener| (listener.transport, listener.bound)).collect();
+    let hosts = Arc::clone(hosts);
     // DNS lookups fail at once, except for the name of a phone.
-    let host = Hosted::new(shards, |_, action, effects: &mut Effects| match action {
+    let host = Hosted::new(shards, move |_, action, effects: &mut Effects| match action {
         Action::Resolve { query, target } => {
             let ip = IpAddr::V4(Ipv4Addr::new(10, 0, 1, 1));
             let is_known = &*target.host == "phone.example.net";
-            let servers = is_known.then(|| target.server_at(ip, HostNameId::NONE)).into_iter().collect();
+            let server = is_known.then(|| target.server_at(ip, hosts.id_of(&target.host)));
+            let servers = server.into_iter().collect();
             effects.events.push((Duration::from_millis(20), Event::Resolved { query, servers }));
         }
     });

@@ -1,6 +1,7 @@
 //! Stories: the real server and scripted phones in the simulator, each for many seeds.
 //!
-//! Tested: registration, calls, failed calls, races, bad networks, ICMP errors, forks, TCP, neighbours, WebSocket, restarts, softphones, and random actions.
+//! Tested: registration, calls, failed calls, races, bad networks, ICMP errors, forks, TCP, TLS, neighbours,
+//! WebSocket, restarts, softphones, and random actions.
 //! `RINGWAY_SEED` and `RINGWAY_SEEDS` choose the seeds; a story that fails prints its own.
 #![cfg(test)]
 
@@ -16,4 +17,5 @@ mod refused;
 mod register;
 mod softphone;
 mod tcp;
+mod tls;
 mod websocket;

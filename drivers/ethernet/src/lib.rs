@@ -18,7 +18,6 @@ mod checksum;
 mod counters;
 mod fetch;
 mod frame;
-mod layers;
 mod lease;
 mod neighbours;
 mod paced;
@@ -30,7 +29,6 @@ mod wire;
 
 pub use card::{Card, CardCounters, FRAME_BYTES_MAX};
 pub use counters::StationCounters;
-pub use layers::{PlainLayers, StreamLayers};
 pub use lease::{Lease, NAME_SERVERS_MAX};
 pub use neighbours::NEIGHBOURS_MAX;
 pub use paced::{PacedCounters, PacedStation};

@@ -10,7 +10,7 @@ use crate::stack::{Change, Stack, socket_address};
 use crate::streams::{StreamListener, Streams};
 use crate::tftp::{Download, DownloadError};
 use crate::wire::Wire;
-use crate::{Card, Lease, PlainLayers, StationCounters, StreamLayers};
+use crate::{Card, Lease, StationCounters};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::{SocketAddr, SocketAddrV4};
@@ -18,6 +18,7 @@ use ringway_sansio::{
     Context, Event, Flow, Instant, ListenerId, LocatedServers, Node, Outbox, Received, Rng, Seed, Target,
     Token, Transport,
 };
+use ringway_stream::{PlainLayers, StreamLayers};
 use smoltcp::iface::SocketHandle;
 
 /// One card, one IP address, and a [`Node`] that serves ports; `L` provides the layers of its stream connections.

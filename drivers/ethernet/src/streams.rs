@@ -3,14 +3,14 @@
 //! A listener keeps [`BACKLOG`] listening sockets; a socket whose handshake completes becomes a connection and is
 //! replaced. A [`ConnectionId`] is never used twice.
 
+use crate::StationCounters;
 use crate::stack::{Stack, socket_address};
-use crate::{StationCounters, StreamLayers};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::net::{SocketAddr, SocketAddrV4};
 use core::time::Duration;
 use ringway_sansio::{ConnectionId, Event, Flow, Framer, Instant, ListenerId, Token, Transport};
-use ringway_stream::{CloseReason, Connection, Layer, Origin, StreamLimits, WriteFailed};
+use ringway_stream::{CloseReason, Connection, Layer, Origin, StreamLayers, StreamLimits, WriteFailed};
 use smoltcp::iface::SocketHandle;
 use smoltcp::socket::tcp;
 use smoltcp::wire::{IpAddress, IpEndpoint};
@@ -93,9 +93,9 @@ impl<F: Framer, L: StreamLayers> Streams<F, L> {
     ) {
         self.layers.begin_turn(now);
         self.accept(stack, counters, now);
-        let limits = self.limits;
+        let (limits, resumes) = (self.limits, self.layers.resumes());
         for stream in &mut self.open {
-            stream.read(stack, counters, now, L::RESUMES, &mut each);
+            stream.read(stack, counters, now, resumes, &mut each);
             let (at, why) = stream.connection.deadline(&limits);
             if at <= now {
                 stream.connection.fail(why);

@@ -11,8 +11,11 @@ pub trait SimConnection {
     /// [`Connection::receive`].
     fn receive(&mut self, bytes: &[u8], now: Instant);
 
-    /// Next message of [`Connection::messages`].
-    fn next_message(&mut self, now: Instant) -> Option<Vec<u8>>;
+    /// [`Connection::resume`].
+    fn resume(&mut self, now: Instant);
+
+    /// Next message of [`Connection::messages`], and the number of keep-alives before it.
+    fn next_message(&mut self, now: Instant) -> (Option<Vec<u8>>, usize);
 
     /// [`Connection::send`].
     fn send(
@@ -51,6 +54,9 @@ pub trait SimConnection {
     /// [`Connection::is_connected`].
     fn is_connected(&self) -> bool;
 
+    /// [`Connection::is_handshaking`].
+    fn is_handshaking(&self) -> bool;
+
     /// [`Connection::unwritten_bytes`].
     fn unwritten_bytes(&self) -> usize;
 
@@ -85,10 +91,14 @@ impl<F: Framer, L: Layer> SimConnection for Connection<F, L> {
         self.receive(bytes, now);
     }
 
-    fn next_message(&mut self, now: Instant) -> Option<Vec<u8>> {
+    fn resume(&mut self, now: Instant) {
+        self.resume(now);
+    }
+
+    fn next_message(&mut self, now: Instant) -> (Option<Vec<u8>>, usize) {
         let mut taken = None;
-        self.messages(1, now, |message| taken = Some(message.to_vec()));
-        taken
+        let batch = self.messages(1, now, |message| taken = Some(message.to_vec()));
+        (taken, batch.keep_alives)
     }
 
     fn send(
@@ -136,6 +146,10 @@ impl<F: Framer, L: Layer> SimConnection for Connection<F, L> {
 
     fn is_connected(&self) -> bool {
         self.is_connected()
+    }
+
+    fn is_handshaking(&self) -> bool {
+        self.is_handshaking()
     }
 
     fn unwritten_bytes(&self) -> usize {

@@ -5,7 +5,7 @@ use ringway_sansio::{
     ConnectionId, Context, Deadline, Event, Framer, IcmpError, Instant, Node, Outbox, Received, Seed,
     ShardKey,
 };
-use ringway_stream::{Connection, Origin, PassThrough};
+use ringway_stream::{Connection, Layer, Origin};
 use std::any::Any;
 use std::time::Duration;
 
@@ -26,8 +26,8 @@ pub trait SimNode: Any {
     /// Shard of a message.
     fn shard_of(&self, bytes: &[u8]) -> u16;
 
-    /// Creates a connection of this protocol, which begins now.
-    fn connection(&self, origin: Origin, now: Instant) -> Box<dyn SimConnection>;
+    /// Creates a connection of this protocol over `layer`, which begins now.
+    fn connection(&self, origin: Origin, layer: Box<dyn Layer>, now: Instant) -> Box<dyn SimConnection>;
 
     /// Handles a message for `shard`.
     fn on_message(&mut self, shard: u16, now: Instant, received: Received<'_>, effects: &mut Effects);
@@ -108,8 +108,8 @@ impl<N: Node + 'static> SimNode for Hosted<N> {
         N::shard_of(&shard_key(), bytes, SimNode::shards(self))
     }
 
-    fn connection(&self, origin: Origin, now: Instant) -> Box<dyn SimConnection> {
-        Box::new(Connection::new(origin, N::Framer::new(MESSAGE_BYTES_MAX), PassThrough, now))
+    fn connection(&self, origin: Origin, layer: Box<dyn Layer>, now: Instant) -> Box<dyn SimConnection> {
+        Box::new(Connection::new(origin, N::Framer::new(MESSAGE_BYTES_MAX), layer, now))
     }
 
     fn on_message(&mut self, shard: u16, now: Instant, received: Received<'_>, effects: &mut Effects) {

@@ -2,7 +2,8 @@
 //!
 //! Does: runs the same machines as the other drivers, with datagrams that are lost, duplicated, delayed and reordered
 //! ([`Faults`]), with stream connections ([`ringway_stream::Connection`], as on Linux) that are dialled, segmented, read
-//! slowly, left half-open and closed, and with a clock that advances to the next event ([`Sim`]). Equal seeds give equal
+//! slowly, left half-open and closed, whose layers a host may set, such as TLS ([`Sim::set_layers`]), and with a clock that
+//! advances to the next event ([`Sim`]). Equal seeds give equal
 //! runs; [`Trace`] has the sent packets.
 //!
 //! Does not: contain SIP, sleep, read a clock, or open a socket.

@@ -1,11 +1,13 @@
 //! Simulation: hosts, links, and the queue of events.
 
+mod layers;
 mod streams;
 
 pub use streams::Reading;
 
 use crate::faults::Faults;
 use crate::host::{Effects, HostId, SimNode};
+use crate::sim::layers::HostLayers;
 use crate::stream::Connections;
 use crate::trace::{Fate, Trace, TracedPacket};
 use ringway_sansio::{
@@ -68,6 +70,7 @@ struct Host {
     /// Time of each shard's next wake.
     wakes: Vec<Option<Instant>>,
     reading: Reading,
+    layers: HostLayers,
 }
 
 struct Scheduled {
@@ -105,6 +108,10 @@ enum SimEvent {
     },
     Closed {
         end: ConnectionId,
+    },
+    /// Next turn of a host's layers.
+    Turn {
+        host: HostId,
     },
     /// Deadline of a connection.
     Alarm {
@@ -149,7 +156,11 @@ impl Sim {
         listeners: &[(Transport, SocketAddr)],
         node: Box<dyn SimNode>,
     ) -> Result<HostId, AddressInUse> {
-        if let Some(&(_, taken)) = listeners.iter().find(|listener| self.addresses.contains_key(listener)) {
+        let is_taken = |&&(transport, address): &&(Transport, SocketAddr)| match transport.is_stream() {
+            true => self.acceptor(address).is_some(),
+            false => self.addresses.contains_key(&(transport, address)),
+        };
+        if let Some(&(_, taken)) = listeners.iter().find(is_taken) {
             return Err(AddressInUse(taken));
         }
         let id = HostId(self.hosts.len());
@@ -163,6 +174,7 @@ impl Sim {
             listeners: listeners.to_vec(),
             wakes,
             reading: Reading::AtOnce,
+            layers: HostLayers::default(),
         });
         for shard in self.shards_of(id) {
             self.schedule_wake(id, shard);
@@ -308,6 +320,7 @@ impl Sim {
                 self.end_if_answered(end);
             }
             SimEvent::Closed { end } => self.peer_closed(end),
+            SimEvent::Turn { host } => self.turn(host),
             SimEvent::Alarm { end } => self.alarm(end),
             SimEvent::Report { host, shard, event } => {
                 let now = self.now;
@@ -454,6 +467,15 @@ impl Sim {
     fn listener(&self, host: HostId, listener: ListenerId, transport: Transport) -> Option<SocketAddr> {
         let listeners = &self.hosts.get(host.0)?.listeners;
         listeners.get(usize::from(listener.0)).filter(|(of, _)| *of == transport).map(|&(_, address)| address)
+    }
+
+    /// Owner of a TCP port, and its listener: a port has one, of whichever transport.
+    fn acceptor(&self, address: SocketAddr) -> Option<(HostId, ListenerId, Transport)> {
+        let streams = Transport::ALL.into_iter().filter(|transport| transport.is_stream());
+        streams.into_iter().find_map(|transport| {
+            let &(host, listener) = self.addresses.get(&(transport, address))?;
+            Some((host, listener, transport))
+        })
     }
 
     fn shards_of(&self, host: HostId) -> std::ops::Range<u16> {

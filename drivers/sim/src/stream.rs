@@ -2,18 +2,16 @@
 
 use crate::connection::{SimConnection, Socket};
 use crate::host::HostId;
-use ringway_sansio::{ConnectionId, DialledId, Flow, Instant, ListenerId, Token};
+use ringway_sansio::{ConnectionId, DialledId, Flow, HostNameId, Instant, Token, Transport};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
 /// End of a connection.
 pub(crate) struct End {
     pub(crate) host: HostId,
-    pub(crate) listener: ListenerId,
     pub(crate) local: SocketAddr,
-    pub(crate) remote: SocketAddr,
-    /// Number of a dialled connection.
-    pub(crate) dialled: DialledId,
+    /// Flow of its messages.
+    pub(crate) flow: Flow,
     /// The other end; it exists after the handshake.
     pub(crate) peer: ConnectionId,
     pub(crate) connection: Box<dyn SimConnection>,
@@ -33,26 +31,25 @@ pub(crate) struct End {
     senders: Vec<(u16, Token)>,
     /// Number of bytes written since the start.
     written: usize,
-    /// Queued messages for the trace, each with its end in the stream.
+    /// Messages for the trace that the connection was given since the last step, or before the end of its handshake.
+    given: Vec<Vec<u8>>,
+    /// Queued messages for the trace, each with its end in the stream at most.
     waiting: VecDeque<(usize, Vec<u8>)>,
-    /// End of the last of them.
-    waiting_end: usize,
 }
 
 impl End {
     pub(crate) fn new(
-        (host, listener): (HostId, ListenerId),
-        (local, remote): (SocketAddr, SocketAddr),
+        host: HostId,
+        local: SocketAddr,
+        flow: Flow,
         peer: ConnectionId,
         connection: Box<dyn SimConnection>,
         now: Instant,
     ) -> Self {
         Self {
             host,
-            listener,
             local,
-            remote,
-            dialled: DialledId::SHARED,
+            flow,
             peer,
             connection,
             last_arrival: now,
@@ -63,8 +60,8 @@ impl End {
             in_flight: 0,
             senders: Vec::new(),
             written: 0,
+            given: Vec::new(),
             waiting: VecDeque::new(),
-            waiting_end: 0,
         }
     }
 
@@ -90,18 +87,13 @@ impl End {
 
     /// Records a message that the connection is about to send.
     pub(crate) fn note_message(&mut self, message: &[u8]) {
-        self.waiting_end += message.len();
-        self.waiting.push_back((self.waiting_end, message.to_vec()));
+        self.given.push(message.to_vec());
     }
 
-    /// Records keep-alive answers that the connection is about to write.
-    pub(crate) fn note_pongs(&mut self) {
-        let pong = self.connection.pong();
-        let end = self.written + self.connection.unwritten_bytes();
-        let count = end.saturating_sub(self.waiting_end).checked_div(pong.len()).unwrap_or(0);
+    /// Records answers to keep-alives that the connection is about to write.
+    pub(crate) fn note_pongs(&mut self, count: usize) {
         if count > 0 {
-            self.waiting_end = end;
-            self.waiting.push_back((end, pong.repeat(count)));
+            self.given.push(self.connection.pong().repeat(count));
         }
     }
 
@@ -109,13 +101,19 @@ impl End {
     pub(crate) fn wrote(&mut self, count: usize) -> Vec<Vec<u8>> {
         self.written += count;
         self.in_flight += count;
+        // During a handshake the layer keeps them.
+        if !self.connection.is_handshaking() {
+            let end = self.written + self.connection.unwritten_bytes();
+            self.waiting.extend(self.given.drain(..).map(|message| (end, message)));
+        }
         let whole = self.waiting.iter().take_while(|(end, _)| *end <= self.written).count();
         self.waiting.drain(..whole).map(|(_, bytes)| bytes).collect()
     }
 
     /// Messages that were not completely written.
     pub(crate) fn unwritten(&mut self) -> impl Iterator<Item = Vec<u8>> + use<> {
-        std::mem::take(&mut self.waiting).into_iter().map(|(_, bytes)| bytes)
+        let waiting = std::mem::take(&mut self.waiting).into_iter().map(|(_, bytes)| bytes);
+        waiting.chain(std::mem::take(&mut self.given))
     }
 
     /// Records that the peer has read `count` bytes. True if this end has more to write.
@@ -125,12 +123,18 @@ impl End {
     }
 }
 
+/// Host that dialled; transport, address and name of the peer; number of the connection.
+type Destination = (HostId, Transport, SocketAddr, HostNameId, DialledId);
+
+const fn destination(host: HostId, flow: &Flow) -> Destination {
+    (host, flow.transport, flow.remote, flow.host, flow.dialled)
+}
+
 /// All connections. A number is never used twice.
 #[derive(Default)]
 pub(crate) struct Connections {
     ends: BTreeMap<ConnectionId, End>,
-    /// Dialled connections of a host to an address.
-    dialled: BTreeMap<(HostId, SocketAddr, DialledId), ConnectionId>,
+    dialled: BTreeMap<Destination, ConnectionId>,
     next_id: u64,
     next_port: u16,
 }
@@ -148,7 +152,7 @@ impl Connections {
     }
 
     pub(crate) fn insert_dialled(&mut self, id: ConnectionId, end: End) {
-        self.dialled.insert((end.host, end.remote, end.dialled), id);
+        self.dialled.insert(destination(end.host, &end.flow), id);
         self.ends.insert(id, end);
     }
 
@@ -156,8 +160,9 @@ impl Connections {
         self.ends.insert(id, end);
     }
 
+    /// Connection that a host dialled for messages of `flow`.
     pub(crate) fn dialled(&self, host: HostId, flow: &Flow) -> Option<ConnectionId> {
-        self.dialled.get(&(host, flow.remote, flow.dialled)).copied()
+        self.dialled.get(&destination(host, flow)).copied()
     }
 
     pub(crate) fn end(&self, id: ConnectionId) -> Option<&End> {
@@ -170,9 +175,8 @@ impl Connections {
 
     pub(crate) fn remove(&mut self, id: ConnectionId) -> Option<End> {
         let end = self.ends.remove(&id)?;
-        let destination = (end.host, end.remote, end.dialled);
-        if self.dialled.get(&destination) == Some(&id) {
-            self.dialled.remove(&destination);
+        if self.dialled(end.host, &end.flow) == Some(id) {
+            self.dialled.remove(&destination(end.host, &end.flow));
         }
         Some(end)
     }

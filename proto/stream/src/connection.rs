@@ -374,6 +374,11 @@ impl<F: Framer, L: Layer> Connection<F, L> {
         self.times.is_connected()
     }
 
+    /// True until its layer can exchange messages.
+    pub fn is_handshaking(&self) -> bool {
+        self.layer.is_handshaking()
+    }
+
     /// Time of dialling, or, once it is connected, of that event.
     pub const fn since(&self) -> Instant {
         self.times.since()

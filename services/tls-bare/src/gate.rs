@@ -37,6 +37,8 @@ pub(crate) struct Gate(RefCell<State>);
 struct State {
     /// One entry for each handshake in progress.
     sources: Vec<IpAddr>,
+    /// Number of those that wait for their turn.
+    waiting: usize,
     /// Beginning of this turn.
     now: Instant,
     /// Earliest time of the next handshake at an even rate; at most [`BURST_TIME`] after now if one may begin.
@@ -51,7 +53,6 @@ struct State {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Count {
     Completed,
-    Waited,
     NotTls,
 }
 
@@ -59,6 +60,7 @@ impl Gate {
     pub(crate) fn new(now: Instant) -> Self {
         Self(RefCell::new(State {
             sources: Vec::new(),
+            waiting: 0,
             now,
             due: now,
             has_begun: false,
@@ -117,10 +119,27 @@ impl Gate {
         })
     }
 
+    /// Notes that a handshake in progress waits for its turn.
+    pub(crate) fn wait(&self) {
+        self.change(|state| {
+            state.waiting += 1;
+            state.counters.waited += 1;
+        });
+    }
+
+    /// Notes that a handshake that waited began or ended.
+    pub(crate) fn waited(&self) {
+        self.change(|state| state.waiting = state.waiting.saturating_sub(1));
+    }
+
+    /// True if a handshake waits for its turn.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.change(|state| state.waiting > 0)
+    }
+
     pub(crate) fn count(&self, what: Count) {
         self.change(|state| match what {
             Count::Completed => state.counters.completed += 1,
-            Count::Waited => state.counters.waited += 1,
             Count::NotTls => state.counters.not_tls += 1,
         });
     }

@@ -2,16 +2,17 @@
 
 use crate::credentials::Clock;
 use crate::gate::Gate;
-use crate::{Credentials, CredentialsError, HandshakeCounters, TlsLayer};
+use crate::layer::TlsLayer;
+use crate::role::Accepted;
+use crate::{Credentials, CredentialsError, HandshakeCounters};
 use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::sync::Arc;
 use core::fmt;
 use core::net::SocketAddr;
-use ringway_ethernet::StreamLayers;
 use ringway_sansio::{Flow, Instant, Seed, Transport};
-use ringway_stream::{Layer, PassThrough};
+use ringway_stream::{Layer, PassThrough, StreamLayers};
 use rustls::ServerConfig;
 
 /// Layers of TCP connections and, with [`TlsLayers::set_credentials`], of accepted TLS connections.
@@ -62,7 +63,9 @@ impl fmt::Debug for TlsLayers {
 impl StreamLayers for TlsLayers {
     type Layer = Box<dyn Layer>;
 
-    const RESUMES: bool = true;
+    fn resumes(&self) -> bool {
+        self.gate.is_awaited()
+    }
 
     fn begin_turn(&mut self, now: Instant) {
         self.clock.set(now);
@@ -75,8 +78,8 @@ impl StreamLayers for TlsLayers {
             Transport::Tls => {
                 let config = Arc::clone(self.server.as_ref()?);
                 let is_in = self.gate.enter(flow.remote.ip());
-                let layer = || TlsLayer::new(config, flow.remote, Rc::clone(&self.gate));
-                is_in.then(|| Box::new(layer()) as Box<dyn Layer>)
+                let role = || Accepted::new(config, flow.remote, Rc::clone(&self.gate));
+                is_in.then(|| Box::new(TlsLayer::new(role())) as Box<dyn Layer>)
             }
             Transport::Udp | Transport::Ws | Transport::Wss => None,
         }

@@ -1,5 +1,7 @@
 //! The layer with rustls and aws-lc as the client.
 
+mod client;
+
 use crate::{Credentials, CredentialsError, HANDSHAKES_MAX, TlsLayers};
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
@@ -8,9 +10,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 use core::time::Duration;
-use ringway_ethernet::StreamLayers;
 use ringway_sansio::{ConnectionId, Flow, Instant, ListenerId, Seed, Transport};
-use ringway_stream::{Decoded, Encoded, Layer};
+use ringway_stream::{Decoded, Encoded, Layer, StreamLayers};
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::CertificateDer;
 use rustls::version::{TLS12, TLS13};
@@ -340,6 +341,7 @@ fn handshakes_take_turns() {
         layers.push(layer);
     }
     for waiting in (0..3).rev() {
+        assert!(server.layers.resumes());
         server.turn();
         let mut answered = 0;
         for layer in &mut layers[1..] {
@@ -350,6 +352,13 @@ fn handshakes_take_turns() {
         assert_eq!(answered, 1, "{waiting} left");
     }
     assert_eq!(server.layers.counters().waited, 3);
+    assert!(!server.layers.resumes());
+    let hello = sent(&mut server.client(&TLS13));
+    let mut layer = server.accept_from("192.0.2.7:50000").unwrap();
+    decode(&mut layer, &hello, 10_000, &mut Vec::new()).unwrap();
+    assert!(server.layers.resumes());
+    drop(layer);
+    assert!(!server.layers.resumes(), "one that ends does not wait any more");
 }
 
 #[test]

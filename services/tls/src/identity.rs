@@ -18,14 +18,18 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 /// names. The common name is none. §7.2: a name is compared as a whole, and a wildcard matches nothing. A server that is
 /// addressed by an IP address needs that address among the alternative names.
 #[derive(Debug)]
-pub(crate) struct ServerVerifier {
+pub struct ServerVerifier {
     /// `None`: every certificate is accepted (`verify_peer = false`).
     chain: Option<Arc<WebPkiServerVerifier>>,
     algorithms: WebPkiSupportedAlgorithms,
 }
 
 impl ServerVerifier {
-    pub(crate) fn new(
+    /// Verifies chains up to `roots`, of which no certificate is in `crls`.
+    ///
+    /// # Errors
+    /// There are no roots, or a revocation list is not valid.
+    pub fn new(
         roots: RootCertStore,
         crls: Vec<CertificateRevocationListDer<'static>>,
         crypto: &Arc<CryptoProvider>,

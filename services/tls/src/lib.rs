@@ -37,6 +37,7 @@ mod verified;
 pub use counters::{TlsCounters, TlsCounts};
 pub use files::{ClientAuth, DomainFiles, PeerCa, TlsFiles};
 pub use handshakes::HandshakeLimits;
+pub use identity::ServerVerifier;
 pub use layer::TlsLayer;
 pub use layers::{InlineTls, TlsLayers};
 pub use material::TlsMaterial;

@@ -9,15 +9,16 @@ mod outgoing;
 mod write;
 
 use ringway_sansio::{
-    ConnectionId, Context, Deadline, Event, Flow, Framer, Instant, ListenerId, Received, Rng, Seed, TimerKey,
-    Transport, Wheel,
+    ConnectionId, Context, Deadline, Event, Flow, Framer, HostNameId, Instant, ListenerId, Received, Rng,
+    Seed, TimerKey, Transport, Wheel,
 };
 use ringway_server::SipFramer;
 use ringway_sim::{Effects, SimConnection, SimNode};
 use ringway_sip::{Limits, Message, Start, Uri};
-use ringway_stream::{Connection, Origin, PassThrough};
+use ringway_stream::{Connection, Layer, Origin};
 use ringway_transaction::{Answer, BranchKey, ClientId, Notice, ServerId, Timers, Transactions};
-use std::net::SocketAddr;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 /// Account of the phone.
@@ -49,6 +50,24 @@ pub enum Behaviour {
     Silent,
     /// Rings, then answers with this status; its responses have the topmost Via only.
     KeepTopViaOnly(u16),
+}
+
+/// Scheme of a phone's URIs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scheme {
+    /// `sip:`.
+    Sip,
+    /// `sips:`: TLS on every hop (RFC 5630).
+    Sips,
+}
+
+impl fmt::Display for Scheme {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Sip => "sip",
+            Self::Sips => "sips",
+        })
+    }
 }
 
 /// Event of a phone.
@@ -92,7 +111,9 @@ pub struct Phone {
     /// Address of its Contact.
     contact: SocketAddr,
     transport: Transport,
-    server: SocketAddr,
+    /// Address of the server, and the number of its name.
+    server: (IpAddr, HostNameId),
+    scheme: Scheme,
     behaviour: Behaviour,
     layer: Transactions<Option<usize>, usize>,
     wheel: Wheel<Due>,
@@ -175,7 +196,7 @@ impl Phone {
         address: SocketAddr,
         transport: Transport,
         contact: Option<SocketAddr>,
-        server: SocketAddr,
+        server: (IpAddr, HostNameId),
         seed: &Seed,
         now: Instant,
     ) -> Self {
@@ -188,9 +209,13 @@ impl Phone {
         Self {
             account,
             address,
-            contact: contact.unwrap_or(address),
+            contact: contact.unwrap_or(match transport.is_secure() {
+                true => SocketAddr::new(address.ip(), transport.default_port()),
+                false => address,
+            }),
             transport,
             server,
+            scheme: Scheme::Sip,
             behaviour: Behaviour::Answer { ring_ms: 50, answer_ms: 1000 },
             layer,
             wheel: Wheel::new(now),
@@ -208,6 +233,16 @@ impl Phone {
     /// Sets the behaviour for further calls.
     pub fn behave(&mut self, behaviour: Behaviour) {
         self.behaviour = behaviour;
+    }
+
+    /// Sets the scheme of further URIs.
+    pub fn set_scheme(&mut self, scheme: Scheme) {
+        self.scheme = scheme;
+    }
+
+    /// Scheme of its URIs.
+    pub const fn scheme(&self) -> Scheme {
+        self.scheme
     }
 
     /// Sets the password for further requests.
@@ -265,27 +300,35 @@ impl Phone {
     /// Flow to a URI; a host name is the server's.
     fn flow_to(&self, uri: &str) -> Flow {
         let uri = Uri::parse(uri.as_bytes()).expect("phones are given URIs");
-        let remote = match uri.host().ip() {
-            Some(ip) => SocketAddr::new(ip, uri.port().unwrap_or(5060)),
+        let is_sips = uri.scheme() == ringway_sip::Scheme::Sips;
+        let transport = match uri.params().value(b"transport") {
+            None if !is_sips => self.transport,
+            parameter => Transport::of_uri(is_sips, parameter).unwrap_or(Transport::DEFAULT),
+        };
+        let port = uri.port().unwrap_or(transport.default_port());
+        let (ip, host) = match uri.host().ip() {
+            Some(ip) => (ip, HostNameId::NONE),
             None => self.server,
         };
-        let transport = match uri.params().value(b"transport") {
-            Some(name) => Transport::from_token(name).unwrap_or(Transport::DEFAULT),
-            None => self.transport,
-        };
-        match transport.is_stream() {
-            true => Flow { transport, ..Flow::dial(ListenerId(1), remote) },
-            false => Flow::udp(ListenerId(0), remote),
-        }
+        let listener = ListenerId(match transport {
+            Transport::Udp => 0,
+            Transport::Tls => 2,
+            _ => 1,
+        });
+        Flow { transport, host, ..Flow::dial(listener, SocketAddr::new(ip, port)) }
     }
 
     fn contact_uri(&self) -> String {
-        let transport = self.transport.uri_parameter();
-        format!("sip:{}@{}{transport}", self.account.user, self.contact)
+        let (scheme, user, contact) = (self.scheme, &self.account.user, self.contact);
+        match scheme {
+            Scheme::Sip => format!("sip:{user}@{contact}{}", self.transport.uri_parameter()),
+            // RFC 5630 §3.1.4: `transport=tls` is not for these.
+            Scheme::Sips => format!("sips:{user}@{contact}"),
+        }
     }
 
     fn aor(&self) -> String {
-        format!("sip:{}@{}", self.account.user, self.account.domain)
+        format!("{}:{}@{}", self.scheme, self.account.user, self.account.domain)
     }
 
     fn new_tag(&mut self) -> String {
@@ -302,8 +345,8 @@ impl SimNode for Phone {
         0
     }
 
-    fn connection(&self, origin: Origin, now: Instant) -> Box<dyn SimConnection> {
-        Box::new(Connection::new(origin, <SipFramer as Framer>::new(65_535), PassThrough, now))
+    fn connection(&self, origin: Origin, layer: Box<dyn Layer>, now: Instant) -> Box<dyn SimConnection> {
+        Box::new(Connection::new(origin, <SipFramer as Framer>::new(65_535), layer, now))
     }
 
     fn on_message(&mut self, _: u16, now: Instant, received: Received<'_>, effects: &mut Effects) {

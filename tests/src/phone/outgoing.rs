@@ -25,7 +25,7 @@ impl Phone {
         self.register_cseq += 1;
         let request = Request {
             method: "REGISTER",
-            uri: format!("sip:{}", self.account.domain),
+            uri: format!("{}:{}", self.scheme, self.account.domain),
             to: format!("<{}>", self.aor()),
             from_tag: self.new_tag(),
             call_id: self.register_call_id.clone(),

@@ -5,7 +5,7 @@ use crate::connection::{SimConnection, Socket};
 use crate::host::HostId;
 use crate::stream::End;
 use crate::trace::Fate;
-use ringway_sansio::{ConnectionId, Event, Flow, Instant, Packet, Token, Transport};
+use ringway_sansio::{ConnectionId, Event, Flow, Instant, Packet, Token};
 use ringway_stream::{CloseReason, Origin, StreamLimits};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -40,10 +40,7 @@ impl Sim {
     pub(super) fn send_bytes(&mut self, sender: HostId, shard: u16, packet: &Packet, bytes: &[u8]) {
         let id = match packet.flow.connection {
             Some(id) => Some(id).filter(|&id| self.connections.end(id).is_some_and(|end| end.host == sender)),
-            None => {
-                let open = self.connections.dialled(sender, &packet.flow);
-                open.or_else(|| self.dial(sender, &packet.flow))
-            }
+            None => self.connections.dialled(sender, &packet.flow).or_else(|| self.dial(sender, packet.flow)),
         };
         let Some((id, end)) = id.and_then(|id| Some((id, self.connections.end_mut(id)?))) else {
             return self.report_unreachable(sender, shard, packet, bytes);
@@ -57,9 +54,9 @@ impl Sim {
 
     /// Reports that a packet's connection is closed, a little later.
     fn report_unreachable(&mut self, sender: HostId, shard: u16, packet: &Packet, bytes: &[u8]) {
-        let remote = packet.flow.remote;
-        let from = self.listener(sender, packet.flow.listener, Transport::Tcp).unwrap_or(remote);
-        self.record(sender, (from, remote), Transport::Tcp, Fate::Closed, bytes);
+        let Flow { transport, listener, remote, .. } = packet.flow;
+        let from = self.listener(sender, listener, transport).unwrap_or(remote);
+        self.record(sender, (from, remote), transport, Fate::Closed, bytes);
         if packet.token != Token::NONE {
             let delay = self.faults.draw_delay(&mut self.rng);
             let event = Event::Unreachable(packet.token);
@@ -67,18 +64,18 @@ impl Sim {
         }
     }
 
-    /// Dials a connection for `flow`. It is refused if there is no listener or the link is cut.
-    fn dial(&mut self, dialler: HostId, flow: &Flow) -> Option<ConnectionId> {
-        let (listener, remote) = (flow.listener, flow.remote);
-        let host = self.hosts.get(dialler.0)?;
-        let own = host.listeners.get(usize::from(listener.0))?.1;
-        let connection = host.node.as_ref()?.connection(Origin::Dialled, self.now);
-        let local = SocketAddr::new(own.ip(), self.connections.ephemeral_port());
+    /// Dials a connection for messages of `flow`. It is refused if there is no listener or the link is cut.
+    fn dial(&mut self, dialler: HostId, flow: Flow) -> Option<ConnectionId> {
         let (near, far) = (self.connections.next_id(), self.connections.next_id());
-        let mut end = End::new((dialler, listener), (local, remote), far, connection, self.now);
-        end.dialled = flow.dialled;
-        self.connections.insert_dialled(near, end);
-        let target = self.addresses.get(&(Transport::Tcp, remote)).map(|(host, _)| *host);
+        let port = self.connections.ephemeral_port();
+        let host = self.hosts.get_mut(dialler.0)?;
+        let own = host.listeners.get(usize::from(flow.listener.0))?.1;
+        let flow = Flow { connection: Some(near), ..flow };
+        let layer = host.layers.layer(Origin::Dialled, &flow, self.now)?;
+        let connection = host.node.as_ref()?.connection(Origin::Dialled, layer, self.now);
+        let local = SocketAddr::new(own.ip(), port);
+        self.connections.insert_dialled(near, End::new(dialler, local, flow, far, connection, self.now));
+        let target = self.acceptor(flow.remote).map(|(host, ..)| host);
         match target.filter(|&host| !self.link(dialler, host).is_cut() && !self.link(host, dialler).is_cut())
         {
             Some(host) => {
@@ -95,29 +92,41 @@ impl Sim {
         Some(near)
     }
 
-    /// Completes the handshake of a dialled connection, if its address still has a listener.
+    /// Completes the TCP handshake of a dialled connection, if its address still has a listener.
     pub(super) fn connected(&mut self, near: ConnectionId) {
         let Some(end) = self.connections.end(near) else { return };
-        let (dialler, far, local, remote) = (end.host, end.peer, end.local, end.remote);
-        let accepting = self.addresses.get(&(Transport::Tcp, remote)).copied();
-        let Some((node, accepting)) = accepting.and_then(|accepting| {
-            let node = self.hosts.get(accepting.0.0)?.node.as_ref()?;
-            Some((node, accepting))
-        }) else {
+        let (dialler, far, local, remote) = (end.host, end.peer, end.local, end.flow.remote);
+        let Some((host, listener, transport)) = self.acceptor(remote) else {
             return self.fail(near, CloseReason::NotConnected);
         };
-        if self.link(dialler, accepting.0).is_cut() || self.link(accepting.0, dialler).is_cut() {
+        if self.link(dialler, host).is_cut() || self.link(host, dialler).is_cut() {
             // The handshake is lost; the dialler's deadline ends it.
             return;
         }
-        let connection = node.connection(Origin::Accepted, self.now);
-        let end = End::new(accepting, (remote, local), near, connection, self.now);
-        self.connections.insert_accepted(far, end);
-        self.step_connection(far, |now, limits, connection, socket| connection.respond(limits, now, socket));
+        let flow = Flow { transport, connection: Some(far), ..Flow::dial(listener, local) };
+        if self.accept(host, remote, flow, near) {
+            self.step_connection(far, |now, limits, connection, socket| {
+                connection.respond(limits, now, socket);
+            });
+        } else {
+            // The host resets it.
+            self.schedule(self.now + CLOSE_DELAY, SimEvent::Closed { end: near });
+        }
         self.step_connection(near, |now, _, connection, socket| {
             connection.connected(now);
             connection.flush(now, socket);
         });
+    }
+
+    /// Adds the accepting end of a connection. False: the host's layers refuse it.
+    fn accept(&mut self, id: HostId, local: SocketAddr, flow: Flow, peer: ConnectionId) -> bool {
+        let Some(host) = self.hosts.get_mut(id.0) else { return false };
+        let Some(layer) = host.layers.layer(Origin::Accepted, &flow, self.now) else { return false };
+        let Some(node) = &host.node else { return false };
+        let connection = node.connection(Origin::Accepted, layer, self.now);
+        let end = End::new(id, local, flow, peer, connection, self.now);
+        self.connections.insert_accepted(flow.connection.unwrap_or(peer), end);
+        true
     }
 
     /// Lets a connection write, carries the bytes, and closes it if necessary.
@@ -134,11 +143,11 @@ impl Sim {
             socket.room = None;
         }
         step(self.now, &self.stream_limits, end.connection.as_mut(), &mut socket);
-        let (host, way) = (end.host, (end.local, end.remote));
+        let (host, way, transport) = (end.host, (end.local, end.flow.remote), end.flow.transport);
         let (peer, whole, close) = (end.peer, end.wrote(socket.taken.len()), end.connection.close_reason());
         let fate = self.carry(host, peer, &socket.taken);
         for message in whole {
-            self.record(host, way, Transport::Tcp, fate, &message);
+            self.record(host, way, transport, fate, &message);
         }
         match close {
             Some(_) => self.close_end(id),
@@ -193,17 +202,28 @@ impl Sim {
     fn read(&mut self, id: ConnectionId, bytes: &[u8]) {
         let Some(end) = self.connections.end_mut(id) else { return };
         let (host, peer) = (end.host, end.peer);
-        let (listener, remote) = (end.listener, end.remote);
-        let flow = Flow { connection: Some(id), ..Flow::dial(listener, remote) };
+        if let Some(host) = self.hosts.get_mut(host.0) {
+            host.layers.begin_turn(self.now);
+        }
+        let was_handshaking = end.connection.is_handshaking();
         end.connection.receive(bytes, self.now);
+        if was_handshaking {
+            self.schedule_turn(host);
+        }
         if self.connections.end_mut(peer).is_some_and(|peer| peer.acknowledged(bytes.len())) {
             let delay = self.faults.draw_delay(&mut self.rng);
             self.schedule(self.now + delay, SimEvent::Writable { end: peer });
         }
+        self.pass_messages(id);
+    }
+
+    /// Passes the complete messages of a connection to its host, and writes what the connection itself answers.
+    pub(super) fn pass_messages(&mut self, id: ConnectionId) {
         loop {
             let Some(end) = self.connections.end_mut(id) else { return };
-            let message = end.connection.next_message(self.now);
-            end.note_pongs();
+            let (host, flow) = (end.host, end.flow);
+            let (message, keep_alives) = end.connection.next_message(self.now);
+            end.note_pongs(keep_alives);
             self.step_connection(id, |now, limits, connection, socket| {
                 connection.respond(limits, now, socket);
             });
@@ -233,11 +253,12 @@ impl Sim {
         }
     }
 
+    /// Closes a connection, after the end of its layer's protocol.
     pub(super) fn fail(&mut self, id: ConnectionId, why: CloseReason) {
-        if let Some(end) = self.connections.end_mut(id) {
-            end.connection.fail(why);
-            self.close_end(id);
-        }
+        self.step_connection(id, |now, _, connection, socket| {
+            connection.fail(why);
+            connection.flush(now, socket);
+        });
     }
 
     /// Schedules the deadline of a connection.
@@ -278,7 +299,7 @@ impl Sim {
         let (now, is_connected) = (self.now, end.connection.is_connected());
         let fate = if is_connected { Fate::Closed } else { Fate::NoListener };
         for message in end.unwritten() {
-            self.record(end.host, (end.local, end.remote), Transport::Tcp, fate, &message);
+            self.record(end.host, (end.local, end.flow.remote), end.flow.transport, fate, &message);
         }
         for shard in self.shards_of(end.host).filter(|_| is_connected) {
             self.run(end.host, shard, |node, effects| {
