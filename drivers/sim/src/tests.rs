@@ -5,8 +5,8 @@
 
 use super::*;
 use ringway_sansio::{
-    ConnectionId, Context, Deadline, DialledId, Event, Flow, Framer, FramingError, Instant, ListenerId, Node,
-    Received, Seed, Token, Transport,
+    ConnectionId, Context, Deadline, DialledId, Event, Flow, Framer, FramingError, Instant, ListenerId,
+    LocatedServers, Node, Received, Seed, Token, Transport,
 };
 use std::cell::RefCell;
 use std::net::SocketAddr;
