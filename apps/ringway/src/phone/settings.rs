@@ -165,6 +165,10 @@ impl Settings {
         port: u16,
     ) -> Result<Self, Failure> {
         let transport = args.account.transport.or(transport_in_uri).unwrap_or(Transport::Udp);
+        if transport != Transport::Tls && (args.account.ca.is_some() || args.account.certificate.is_some()) {
+            let option = if args.account.ca.is_some() { "--ca" } else { "--certificate" };
+            return Err(Failure::usage(format!("{option} is for TLS; add --transport tls, or leave it out")));
+        }
         let media = MediaSettings::new(args)?;
         let script = ScriptSettings::new(args)?;
         let towards = facing(peer);
