@@ -11,6 +11,7 @@ use crate::counters::add;
 use crate::handshake::{Handshake, is_tls};
 use crate::job::{Job, Outcome};
 use crate::report::{FAILED, Peer};
+use crate::unread::UnreadBytes;
 use crate::verified::{Verification, VerifiedPeer};
 use ringway_sansio::PeerNames;
 use ringway_stream::{Decoded, Encoded, Layer, LayerError};
@@ -19,6 +20,7 @@ use std::sync::Arc;
 /// TLS as a layer.
 pub struct TlsLayer {
     state: State,
+    unread: UnreadBytes,
     /// Messages to send after the handshake.
     kept: Vec<u8>,
     /// Rules by which the names of the peer's certificate count; `None`: they do not.
@@ -43,7 +45,7 @@ enum State {
 impl TlsLayer {
     pub(crate) fn new(handshake: Handshake) -> Self {
         let state = State::Handshake(Box::new(handshake));
-        Self { state, kept: Vec::new(), verification: None, verified: None }
+        Self { state, unread: UnreadBytes::default(), kept: Vec::new(), verification: None, verified: None }
     }
 
     /// Lets the names of the peer's certificate count.
@@ -94,7 +96,33 @@ impl TlsLayer {
         if is_end {
             decoded(Decoded::StreamEnd);
         }
-        if rest.is_empty() { Ok(()) } else { self.decode(&rest, decoded, wire) }
+        if rest.is_empty() { Ok(()) } else { self.process(&rest, decoded, wire) }
+    }
+
+    /// Processes received bytes.
+    fn process(
+        &mut self,
+        bytes: &[u8],
+        decoded: &mut dyn FnMut(Decoded<'_>),
+        wire: &mut Vec<u8>,
+    ) -> Result<(), LayerError> {
+        let result = match &mut self.state {
+            State::Handshake(_) => return self.step(bytes, decoded, wire),
+            State::Elsewhere { job, given } => {
+                *given += bytes.len();
+                job.push(bytes, *given)
+            }
+            State::Open(connection) => {
+                let result = connection.receive(bytes, decoded);
+                connection.write_records(wire);
+                result.map_err(|_| FAILED)
+            }
+            State::Closed => Err(CLOSED),
+        };
+        if result.is_err() {
+            self.state = State::Closed;
+        }
+        result
     }
 
     /// Continues after a step: at the end of the handshake, sends the messages that were kept.
@@ -129,24 +157,9 @@ impl Layer for TlsLayer {
         decoded: &mut dyn FnMut(Decoded<'_>),
         wire: &mut Vec<u8>,
     ) -> Result<(), LayerError> {
+        self.unread.note(bytes);
         self.collect(decoded, wire)?;
-        let result = match &mut self.state {
-            State::Handshake(_) => return self.step(bytes, decoded, wire),
-            State::Elsewhere { job, given } => {
-                *given += bytes.len();
-                job.push(bytes, *given)
-            }
-            State::Open(connection) => {
-                let result = connection.receive(bytes, decoded);
-                connection.write_records(wire);
-                result.map_err(|_| FAILED)
-            }
-            State::Closed => Err(CLOSED),
-        };
-        if result.is_err() {
-            self.state = State::Closed;
-        }
-        result
+        self.process(bytes, decoded, wire)
     }
 
     fn resume(&mut self, decoded: &mut dyn FnMut(Decoded<'_>), wire: &mut Vec<u8>) -> Result<(), LayerError> {
@@ -182,9 +195,8 @@ impl Layer for TlsLayer {
 
     fn held_bytes(&self) -> usize {
         let state = match &self.state {
-            State::Handshake(_) => HANDSHAKE_BYTES,
-            State::Elsewhere { given, .. } => HANDSHAKE_BYTES + given,
-            State::Open(_) => OPEN_BYTES,
+            State::Handshake(_) | State::Elsewhere { .. } => HANDSHAKE_BYTES + self.unread.of_handshake(),
+            State::Open(_) => OPEN_BYTES + self.unread.of_record(),
             State::Closed => 0,
         };
         state + self.kept.capacity() + self.verified.as_ref().map_or(0, |peer| peer.held_bytes())
@@ -234,6 +246,6 @@ impl Layer for PlainLayer {
 }
 
 const CLOSED: LayerError = LayerError("the TLS connection is closed");
-/// Approximate memory of a connection during its handshake, and after it, in bytes.
+/// Approximate memory of a connection during its handshake, and after it, in bytes, without what it received.
 const HANDSHAKE_BYTES: usize = 16 << 10;
 const OPEN_BYTES: usize = 8 << 10;
