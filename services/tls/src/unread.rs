@@ -54,7 +54,8 @@ mod tests {
 
     #[test]
     fn the_bytes_of_the_last_record_count_until_its_end_in_any_pieces() {
-        let records = [&[22, 3, 3, 0, 3, 1, 2, 3][..], &[23, 3, 3, 0, 0], &[23, 3, 3, 1, 0], &[7; 256]].concat();
+        let records =
+            [&[22, 3, 3, 0, 3, 1, 2, 3][..], &[23, 3, 3, 0, 0], &[23, 3, 3, 1, 0], &[7; 256]].concat();
         let ends = [8, 13, 13 + 5 + 256];
         for piece in [1, 2, 3, 7, 100, 1000] {
             let (mut unread, mut position) = (UnreadBytes::default(), 0);
