@@ -213,6 +213,11 @@ fn sips_accounts_call_each_other_by_tls_on_every_hop() {
     );
     let shown = shown.done().ok();
     assert!(shown.contains("sips:bob@127.0.0.1:") && !shown.contains("transport=tls"), "{shown}");
+    // Without a certificate nobody can connect to the Contact: it is the address of bob's own connection.
+    let shown: Value = serde_json::from_str(&shown).unwrap();
+    let registered = &shown["registrations"][0];
+    let contact = registered["contact"].as_str().unwrap();
+    assert!(contact.ends_with(registered["address"].as_str().unwrap()), "{shown}");
     let call = ["call", "sips:bob@localhost", "--from", "sips:alice@localhost", "--duration", "0.3"];
     let sips = phone(&call, &["--srtp", "sdes"]).done().json();
     assert_eq!((&sips["result"], &sips["sips"]), (&Value::from("answered"), &Value::from(true)), "{sips}");

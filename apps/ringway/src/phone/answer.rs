@@ -106,8 +106,9 @@ impl Answering<'_> {
                 let answer_at = Instant::now() + Duration::from_secs(u64::from(self.args.ring_s));
                 self.waiting = self.args.reject.is_none().then_some((*call, answer_at));
             }
-            PhoneEvent::RegistrationFailed { status, reason, .. } => {
-                say(&format!("not registered any more: {status} {}", printable(reason)));
+            PhoneEvent::RegistrationFailed { status, reason, retry_s } => {
+                let next = retry_s.map_or(String::new(), |retry_s| format!("; next attempt in {retry_s} s"));
+                say(&format!("not registered any more: {status} {}{next}", printable(reason)));
             }
             _ => {}
         }

@@ -76,6 +76,10 @@ impl Telephone {
         let resolver = start_resolver(&bound, settings.bind.is_ipv4(), Arc::clone(&hosts))?;
         let mut runtime_config = ringway_linux::Config { clock, ..ringway_linux::Config::default() };
         if settings.listening != Listening::Plain {
+            // Without a certificate nobody can connect to the listener. Its address is the Contact, so the phone's own
+            // connection has it.
+            let is_closed = settings.tls.certificate.is_none();
+            runtime_config.dials_from_listener = is_closed.then_some(Transport::Tls);
             runtime_config.layers = Arc::new(tls_layers(&settings.tls, hosts)?);
         }
         let runtime = Runtime::start(bound, runtime_config, vec![phone], Arc::new(Sink { tell, resolver }))
