@@ -255,6 +255,7 @@ fn a_sips_account_is_never_used_without_tls() {
     let args = ["answer", "--as", "sips:bob@localhost", "--register", "--server", &tcp, "--ca", "ca.pem"];
     let failed = Running::start(served.folder.path(), &args, "").done();
     assert!(failed.status == 1 && failed.err.contains("not registered: 503"), "{failed:?}");
+    assert!(failed.err.contains("check that the port is one with TLS"), "{failed:?}");
     assert!(served.stat("tls_on_plain_port") > 0, "it tried TLS");
     assert_eq!(served.stat("bindings"), 0);
 }
@@ -326,6 +327,10 @@ fn a_tls_listener_without_a_certificate_is_refused_with_advice() {
     fs::write(folder.path().join("ringway.toml"), config).unwrap();
     let error = Running::start(folder.path(), &["serve"], "").done().refused(2);
     assert!(error.contains("[tls] certificate: cannot read") && error.contains("none.pem"), "{error}");
+    let checked = Running::start(folder.path(), &["check", "ringway.toml"], "").done();
+    let warning =
+        "warning: ringway.toml: the server will not start with these files: [tls] certificate: cannot read";
+    assert!(checked.status == 0 && checked.err.contains(warning), "{checked:?}");
 }
 
 /// Server without authentication whose `[tls]` section has further lines, and loads on it.

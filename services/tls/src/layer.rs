@@ -21,6 +21,8 @@ use std::sync::Arc;
 pub struct TlsLayer {
     state: State,
     unread: UnreadBytes,
+    /// `None`: an end before the handshake is not reported.
+    unfinished: Option<Unfinished>,
     /// Messages to send after the handshake.
     kept: Vec<u8>,
     /// Rules by which the names of the peer's certificate count; `None`: they do not.
@@ -45,7 +47,19 @@ enum State {
 impl TlsLayer {
     pub(crate) fn new(handshake: Handshake) -> Self {
         let state = State::Handshake(Box::new(handshake));
-        Self { state, unread: UnreadBytes::default(), kept: Vec::new(), verification: None, verified: None }
+        Self {
+            state,
+            unread: UnreadBytes::default(),
+            unfinished: None,
+            kept: Vec::new(),
+            verification: None,
+            verified: None,
+        }
+    }
+
+    /// Reports a dialled connection that ends before the server answers.
+    pub(crate) fn reporting_end(self) -> Self {
+        Self { unfinished: Some(Unfinished::default()), ..self }
     }
 
     /// Lets the names of the peer's certificate count.
@@ -125,6 +139,14 @@ impl TlsLayer {
         result
     }
 
+    fn follow_handshake(&mut self) {
+        let Some(unfinished) = &mut self.unfinished else { return };
+        unfinished.follow(match &self.state {
+            State::Handshake(handshake) => Some(&**handshake),
+            State::Elsewhere { .. } | State::Open(_) | State::Closed => None,
+        });
+    }
+
     /// Continues after a step: at the end of the handshake, sends the messages that were kept.
     fn stepped(&mut self, handshake: Box<Handshake>, wire: &mut Vec<u8>) {
         if !handshake.is_over() {
@@ -149,6 +171,7 @@ impl Layer for TlsLayer {
         if let State::Handshake(handshake) = &mut self.state {
             handshake.start(wire);
         }
+        self.follow_handshake();
     }
 
     fn decode(
@@ -158,12 +181,15 @@ impl Layer for TlsLayer {
         wire: &mut Vec<u8>,
     ) -> Result<(), LayerError> {
         self.unread.note(bytes);
-        self.collect(decoded, wire)?;
-        self.process(bytes, decoded, wire)
+        let result = self.collect(decoded, wire).and_then(|()| self.process(bytes, decoded, wire));
+        self.follow_handshake();
+        result
     }
 
     fn resume(&mut self, decoded: &mut dyn FnMut(Decoded<'_>), wire: &mut Vec<u8>) -> Result<(), LayerError> {
-        self.collect(decoded, wire)
+        let result = self.collect(decoded, wire);
+        self.follow_handshake();
+        result
     }
 
     fn encode(&mut self, message: &[u8], wire: &mut Vec<u8>) -> Result<Encoded, LayerError> {
@@ -200,6 +226,30 @@ impl Layer for TlsLayer {
             State::Closed => 0,
         };
         state + self.kept.capacity() + self.verified.as_ref().map_or(0, |peer| peer.held_bytes())
+    }
+}
+
+/// Server of a dialled connection whose handshake waits for it. If the connection ends before it answers, which is what a
+/// port without TLS does, the end is reported.
+#[derive(Default)]
+struct Unfinished(Option<Peer>);
+
+impl Unfinished {
+    /// Notes the handshake that waits for bytes; `None`: there is none.
+    fn follow(&mut self, handshake: Option<&Handshake>) {
+        match handshake {
+            Some(handshake) if self.0.is_none() => self.0 = handshake.server().cloned(),
+            Some(_) => {}
+            None => self.0 = None,
+        }
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if let Some(peer) = &self.0 {
+            peer.report("the connection ended before its TLS handshake; check that the port is one with TLS");
+        }
     }
 }
 
