@@ -9,7 +9,13 @@ use serde_json::json;
 pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
     let text = Config::read(&args.file)?;
     let (warnings, errors) = match Config::parse(&text, Some(&args.file)) {
-        Ok(config) => (config.warnings(), Vec::new()),
+        Ok(config) => {
+            // The server may run elsewhere, or as another user: that is no error of the configuration.
+            let unusable = config.tls.load().err();
+            let unusable =
+                unusable.map(|why| format!("the server will not start with these files: [tls] {why}"));
+            (config.warnings().into_iter().chain(unusable).collect(), Vec::new())
+        }
         Err(errors) => (Vec::new(), errors),
     };
     let file = args.file.display().to_string();

@@ -70,6 +70,7 @@ fn a_server_gets_an_authority_and_a_certificate() {
     let toml: toml_edit::DocumentMut = lines.parse().unwrap();
     assert_eq!(toml["tls"]["certificate"].as_str(), Some("tls/cert.pem"));
     assert_eq!(toml["tls"]["private_key"].as_str(), Some("tls/key.pem"));
+    assert_eq!(toml["domains"][0].as_str(), Some("example.org"));
     assert!(toml["listen"].to_string().contains("tls:0.0.0.0:5061"), "{lines}");
     assert_eq!(phones, "--ca tls/ca.pem\n");
     fs::write(folder.path().join("ringway.toml"), lines).unwrap();
@@ -145,6 +146,7 @@ fn users_get_certificates_of_the_same_authority() {
         init(&folder, &["--domain", "example.org", "--out", "a/b", "--client", "alice", "--client", "bob"])
             .ok();
     assert!(!out.contains("ringway.toml") && out.contains("--ca a/b/ca.pem"), "{out}");
+    assert!(out.contains("client_ca = \"a/b/ca.pem\"\nclient_users = true\n"), "{out}");
     let mut after = contents(&tls);
     for name in ["client-alice.pem", "client-alice-key.pem", "client-bob.pem", "client-bob-key.pem"] {
         let is_private = fs::metadata(tls.join(name)).unwrap().permissions().mode() & 0o077 == 0;

@@ -193,6 +193,86 @@ fn a_call_to_a_sips_uri_needs_tls_on_both_sides() {
     );
 }
 
+/// RFC 5630: both phones use TLS only, and the server forwards to the `sips:` contact.
+#[test]
+fn sips_accounts_call_each_other_by_tls_on_every_hop() {
+    let served = serve(None);
+    let tls = served.listener("tls");
+    let phone = |args: &[&str], more: &[&str]| {
+        let common = ["--server", &tls, "--ca", "ca.pem", "--password-stdin", "--json", "--trace"];
+        Running::start(served.folder.path(), &[args, &common[..], more].concat(), "secret\n")
+    };
+    let bob = phone(&["answer", "--as", "sips:bob@localhost", "--register", "--count", "2"], &[]);
+    bob.says("REGISTER sips:localhost SIP/2.0");
+    let ready = bob.says("ready ");
+    assert!(ready.contains("tls:") && !ready.contains("udp:") && !ready.contains("tcp:"), "{ready}");
+    let shown = Running::start(
+        served.folder.path(),
+        &["show", "registrations", "--json", "--admin", &served.admin()],
+        "",
+    );
+    let shown = shown.done().ok();
+    assert!(shown.contains("sips:bob@127.0.0.1:") && !shown.contains("transport=tls"), "{shown}");
+    // Without a certificate nobody can connect to the Contact: it is the address of bob's own connection.
+    let shown: Value = serde_json::from_str(&shown).unwrap();
+    let registered = &shown["registrations"][0];
+    let contact = registered["contact"].as_str().unwrap();
+    assert!(contact.ends_with(registered["address"].as_str().unwrap()), "{shown}");
+    let call = ["call", "sips:bob@localhost", "--from", "sips:alice@localhost", "--duration", "0.3"];
+    let sips = phone(&call, &["--srtp", "sdes"]).done().json();
+    assert_eq!((&sips["result"], &sips["sips"]), (&Value::from("answered"), &Value::from(true)), "{sips}");
+    assert_eq!(sips["security"]["keys_protected"], Value::from(true), "{sips}");
+    // A phone with a `sip:` account reaches it over the same connection, and nobody says that each hop had TLS.
+    let plain = served.call("sip:bob@localhost").json();
+    assert_eq!(
+        (&plain["result"], &plain["sips"]),
+        (&Value::from("answered"), &Value::from(false)),
+        "{plain}"
+    );
+    let results = bob.done().ok();
+    let sips: Vec<_> =
+        results.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["sips"].clone()).collect();
+    assert_eq!(sips, [true, false], "{results}");
+}
+
+#[test]
+fn a_sips_account_is_never_used_without_tls() {
+    let served = serve(None);
+    let server = served.listener("udp");
+    for transport in ["udp", "tcp"] {
+        for command in [
+            &["call", "sips:bob@localhost", "--from", "sips:alice@localhost"][..],
+            &["call", "sip:bob@localhost", "--from", "sips:alice@localhost"],
+            &["answer", "--as", "sips:bob@localhost", "--register"],
+        ] {
+            let args = [command, &["--server", &server, "--transport", transport][..]].concat();
+            let error = Running::start(served.folder.path(), &args, "").done().refused(2);
+            assert!(error.contains("a sips: address needs TLS on every hop"), "{args:?}: {error}");
+        }
+    }
+    // A port without TLS: no REGISTER is sent there.
+    let tcp = served.listener("tcp");
+    let args = ["answer", "--as", "sips:bob@localhost", "--register", "--server", &tcp, "--ca", "ca.pem"];
+    let failed = Running::start(served.folder.path(), &args, "").done();
+    assert!(failed.status == 1 && failed.err.contains("not registered: 503"), "{failed:?}");
+    assert!(failed.err.contains("check that the port is one with TLS"), "{failed:?}");
+    assert!(served.stat("tls_on_plain_port") > 0, "it tried TLS");
+    assert_eq!(served.stat("bindings"), 0);
+}
+
+#[test]
+fn options_of_tls_without_tls_are_refused() {
+    let folder = TempDir::new().unwrap();
+    for (option, file) in [("--ca", "ca.pem"), ("--certificate", "own.pem")] {
+        let mut args = vec!["call", "sip:bob@127.0.0.1", option, file];
+        if option == "--certificate" {
+            args.extend(["--private-key", "own-key.pem"]);
+        }
+        let error = Running::start(folder.path(), &args, "").done().refused(2);
+        assert!(error.contains(&format!("{option} is for TLS; add --transport tls")), "{error}");
+    }
+}
+
 #[test]
 fn another_protocol_on_a_port_is_closed_and_logged() {
     let served = serve(None);
@@ -247,6 +327,10 @@ fn a_tls_listener_without_a_certificate_is_refused_with_advice() {
     fs::write(folder.path().join("ringway.toml"), config).unwrap();
     let error = Running::start(folder.path(), &["serve"], "").done().refused(2);
     assert!(error.contains("[tls] certificate: cannot read") && error.contains("none.pem"), "{error}");
+    let checked = Running::start(folder.path(), &["check", "ringway.toml"], "").done();
+    let warning =
+        "warning: ringway.toml: the server will not start with these files: [tls] certificate: cannot read";
+    assert!(checked.status == 0 && checked.err.contains(warning), "{checked:?}");
 }
 
 /// Server without authentication whose `[tls]` section has further lines, and loads on it.

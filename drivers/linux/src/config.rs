@@ -4,7 +4,7 @@ use crate::clock::Clock;
 use crate::held::MarkedPackets;
 use crate::layers::{Layers, PlainTcp};
 use crate::trace::MessageTrace;
-use ringway_sansio::{MemoryBound, Seed, ShardKey};
+use ringway_sansio::{MemoryBound, Seed, ShardKey, Transport};
 use ringway_stream::StreamLimits;
 use std::sync::Arc;
 
@@ -32,6 +32,9 @@ pub struct Config {
     pub shard_key: ShardKey,
     /// Layers of stream connections.
     pub layers: Arc<dyn Layers>,
+    /// Transport whose connections are dialled from the port of their listener where that is possible: for a listener whose
+    /// accepted connections fail.
+    pub dials_from_listener: Option<Transport>,
     /// Called with every message, if set.
     pub trace: Option<MessageTrace>,
 }
@@ -49,6 +52,7 @@ impl Default for Config {
             memory: None,
             shard_key: ShardKey::new(&Seed::from_bytes([0; 32])),
             layers: Arc::new(PlainTcp),
+            dials_from_listener: None,
             trace: None,
         }
     }

@@ -8,7 +8,7 @@ use crate::layers::Layers;
 use crate::listing::Connections;
 use crate::sources::Sources;
 use crate::trace::{Direction, MessageTrace};
-use ringway_sansio::Flow;
+use ringway_sansio::{Flow, Transport};
 use ringway_stream::StreamLimits;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -23,6 +23,7 @@ pub(crate) struct Common {
     pub(crate) datagram_batch: usize,
     pub(crate) streams: StreamLimits,
     pub(crate) layers: Arc<dyn Layers>,
+    pub(crate) dials_from_listener: Option<Transport>,
     pub(crate) trace: Option<MessageTrace>,
     pub(crate) sources: Sources,
     /// Connections of all workers, accepted or dialled.
@@ -54,6 +55,7 @@ impl Common {
             datagram_batch: config.datagram_batch,
             streams: config.streams,
             layers: Arc::clone(&config.layers),
+            dials_from_listener: config.dials_from_listener,
             trace: config.trace,
             sources: Sources::new(config.max_connections_per_source, config.memory.clone()),
             open: AtomicUsize::new(0),

@@ -6,7 +6,7 @@ use ringway_sansio::{Flow, Framer, Instant, TimerKey, Token};
 use ringway_stream::{CloseReason, Connection, Layer, Origin, PassThrough, StreamLimits, WriteFailed};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 
 /// Tells if more bytes for the same connection follow at once, so that one write can take all.
@@ -155,12 +155,36 @@ pub fn connect(remote: SocketAddr, local: Option<IpAddr>) -> io::Result<TcpStrea
         defer_port(socket.as_fd())?;
         socket.bind(&SocketAddr::new(local, 0).into())?;
     }
+    begin_connect(socket, remote)
+}
+
+fn begin_connect(socket: Socket, remote: SocketAddr) -> io::Result<TcpStream> {
     match socket.connect(&remote.into()) {
         Ok(()) => {}
         Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
         Err(error) => return Err(error),
     }
     Ok(socket.into())
+}
+
+/// Starts a non-blocking connect, from the address of `listener` where that is possible: an earlier connection to the peer
+/// may still have it.
+pub(crate) fn connect_from(listener: Option<&TcpListener>, remote: SocketAddr) -> io::Result<TcpStream> {
+    let from = listener.and_then(|listener| listener.local_addr().ok());
+    match from.map(|from| connect_at(from, remote)) {
+        Some(Ok(socket)) => Ok(socket),
+        Some(Err(_)) | None => connect(remote, None),
+    }
+}
+
+fn connect_at(local: SocketAddr, remote: SocketAddr) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::for_address(remote), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_nonblocking(true)?;
+    set_stream_options(&socket)?;
+    socket.set_reuse_address(true)?;
+    socket.set_reuse_port(true)?;
+    socket.bind(&local.into())?;
+    begin_connect(socket, remote)
 }
 
 /// Writes to the socket; returns the number of accepted bytes, 0 if the buffer is full.

@@ -7,7 +7,7 @@ use crate::counters::Counters;
 use crate::layers::{BoxedLayer, Resume};
 use crate::listing::OpenConnection;
 use crate::shared::Common;
-use crate::stream::{Filled, More, Stream, Written, connect};
+use crate::stream::{Filled, More, Stream, Written, connect_from};
 use crate::sys::{self, Epoll, Interest};
 use ringway_sansio::{
     ConnectionId, DialledId, Flow, Framer, HostNameId, Instant, ListenerId, Received, TimerKey, Token,
@@ -172,9 +172,10 @@ impl<F: Framer> Streams<F> {
             self.counters.connections_refused.increment();
             return self.unreachable(token);
         }
-        let inserted =
-            connect(flow.remote, None).and_then(|socket| self.insert(socket, flow, Origin::Dialled, now));
-        match inserted {
+        let listener = self.listening.get(usize::from(flow.listener.0)).and_then(Option::as_ref);
+        let from = listener.filter(|_| self.common.dials_from_listener == Some(flow.transport));
+        let connected = connect_from(from.map(|(listener, _)| listener), flow.remote);
+        match connected.and_then(|socket| self.insert(socket, flow, Origin::Dialled, now)) {
             Ok(id) => {
                 self.counters.connections_dialled.increment();
                 self.connecting += 1;

@@ -1,8 +1,10 @@
 //! Addresses-of-record of accounts.
 
+use crate::draft::is_sips;
 use crate::{Account, AccountId, Config, RouteError};
 use alloc::string::String;
 use alloc::vec::Vec;
+use ringway_sansio::Transport;
 use ringway_sip::{Scheme, Uri, grammar};
 
 /// Error of an account in the configuration.
@@ -45,8 +47,17 @@ impl Account {
         out
     }
 
-    /// Completes the `target` of a call to a URI: without a scheme `sip:` is prepended, and a user alone gets the
-    /// account's domain.
+    /// True for a `sips:` address-of-record: its requests need TLS on every hop.
+    pub(crate) fn is_sips(&self) -> bool {
+        is_sips(self.aor.as_bytes())
+    }
+
+    fn scheme(&self) -> &'static str {
+        if self.is_sips() { "sips:" } else { "sip:" }
+    }
+
+    /// Completes the `target` of a call to a URI: without a scheme that of the account is prepended, and a user alone gets
+    /// the account's domain.
     pub(crate) fn full_target(&self, target: &str) -> Result<Vec<u8>, RouteError> {
         let target = target.trim();
         let has_scheme = ["sip:", "sips:", "tel:"]
@@ -54,14 +65,13 @@ impl Account {
             .any(|scheme| target.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme)));
         let mut uri = String::new();
         if !has_scheme {
-            uri.push_str("sip:");
+            uri.push_str(self.scheme());
         }
         uri.push_str(target);
         if !has_scheme && !target.contains(['@', '.', ':', '[']) {
             let domain = self.registrar_uri();
-            let domain = domain.strip_prefix(b"sip:").unwrap_or_default();
             uri.push('@');
-            uri.push_str(&String::from_utf8_lossy(domain));
+            uri.push_str(&String::from_utf8_lossy(domain.get(self.scheme().len()..).unwrap_or_default()));
         }
         let parsed = Uri::parse(uri.as_bytes()).map_err(|_| RouteError::Malformed)?;
         if !parsed.headers().is_empty() {
@@ -71,9 +81,10 @@ impl Account {
         Ok(uri.into_bytes())
     }
 
-    /// Domain of the address-of-record with its port: the Request-URI of a REGISTER (RFC 3261 §10.2).
+    /// Domain of the address-of-record with its port: the Request-URI of a REGISTER (RFC 3261 §10.2). RFC 5630 §5.2: a
+    /// `sips:` Contact needs a `sips:` Request-URI.
     pub(crate) fn registrar_uri(&self) -> Vec<u8> {
-        let mut out = b"sip:".to_vec();
+        let mut out = self.scheme().as_bytes().to_vec();
         if let Some(uri) = self.uri() {
             out.extend_from_slice(uri.host().as_bytes());
             if let Some(port) = uri.port() {
@@ -107,7 +118,10 @@ pub(crate) fn check(config: &Config) -> Result<(), BadAccount> {
     for (index, account) in config.accounts.iter().enumerate() {
         let reason = match account.uri() {
             None => "the address is not a SIP URI like sip:alice@example.org",
-            Some(uri) if uri.scheme() != Scheme::Sip => "only sip: addresses are supported yet",
+            Some(uri) if !uri.is_sip() => "the address is not a SIP URI like sip:alice@example.org",
+            Some(uri) if uri.scheme() == Scheme::Sips && !config.has_transport(Transport::Tls) => {
+                "a sips: address needs TLS"
+            }
             Some(uri) if !uri.headers().is_empty() => "the address must not have headers",
             Some(_) => continue,
         };

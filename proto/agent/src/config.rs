@@ -71,7 +71,7 @@ pub enum Trace {
 /// Address-of-record and its settings.
 #[derive(Clone, Debug)]
 pub struct Account {
-    /// Address-of-record, `sip:alice@example.org`.
+    /// Address-of-record, `sip:alice@example.org`; a `sips:` one needs a TLS listener.
     pub aor: String,
     /// Display name; may be empty.
     pub display_name: String,

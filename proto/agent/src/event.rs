@@ -74,6 +74,8 @@ pub enum AgentEvent {
         display_name: String,
         /// True if the account's server did not send the INVITE. False where the account has no server.
         bypasses_server: bool,
+        /// True if the Request-URI is a `sips:` URI: each hop used TLS (RFC 5630).
+        is_sips: bool,
         /// User whose password the caller proved; `None`: callers are not challenged.
         proven_user: Option<String>,
         /// False: the INVITE has no offer, so the media is not negotiated before the ACK.

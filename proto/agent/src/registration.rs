@@ -17,7 +17,7 @@ use crate::draft::{ContactField, Draft, Purpose, Scope, write_contact};
 use crate::next_hop::NextHop;
 use crate::request::Answer;
 use crate::text::{hex, unfolded};
-use crate::{AccountId, AgentEvent, Config};
+use crate::{Account, AccountId, AgentEvent, Config};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -383,7 +383,8 @@ impl Registrations {
 /// Expiry of our binding in a 2xx, in seconds: of its Contact, or of Expires.
 fn granted_s(config: &Config, account: AccountId, flow: Flow, message: &Fields<'_>) -> Option<u32> {
     let mut ours = Vec::new();
-    write_contact(config, account, flow, false, &mut ours);
+    let is_sips = config.account(account).is_some_and(Account::is_sips);
+    write_contact(config, account, flow, is_sips, &mut ours);
     let ours = grammar::trim(&ours);
     let ours = Uri::parse(ours.strip_prefix(b"<")?.strip_suffix(b">")?).ok()?;
     let contacts = message.values(HeaderName::Contact).filter_map(|value| Contact::parse(value).ok());

@@ -75,10 +75,10 @@ pub enum DtlsFailure {
     /// No SRTP profile in common (RFC 5764 §4.1.1).
     #[error("the other phone has no SRTP profile in common with this one")]
     NoProfile,
-    /// The peer does not answer, or stopped answering.
-    #[error("the other phone does not answer the handshake")]
+    /// The peer does not answer, stopped answering, or refused without encryption, which anybody could forge.
+    #[error("the other phone did not complete the handshake in time")]
     Unanswered,
-    /// The peer ended the handshake with an alert, or violated the protocol.
+    /// The peer ended the handshake with an encrypted alert, or violated the protocol.
     #[error("the handshake failed")]
     Handshake,
     /// The implementation failed.

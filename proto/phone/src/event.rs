@@ -55,6 +55,8 @@ pub enum PhoneEvent {
         uri: String,
         /// True if the account's server did not send the INVITE; nobody verified the URI.
         bypasses_server: bool,
+        /// True for a `sips:` call: each hop used TLS.
+        is_sips: bool,
     },
     /// The caller of the next [`PhoneEvent::Incoming`] proved its password; only where callers are challenged.
     CallerProven {

@@ -40,14 +40,16 @@ impl Phone {
                 proven_user,
                 replaces,
                 bypasses_server,
+                is_sips,
                 ..
             } => {
                 if let Some(user) = proven_user {
                     cx.emit(PhoneEvent::CallerProven { uri: uri.clone(), user });
                 }
                 let call = self.new_number();
+                let (shown, from) = (name.clone(), uri.clone());
                 let incoming =
-                    PhoneEvent::Incoming { call, name: name.clone(), uri: uri.clone(), bypasses_server };
+                    PhoneEvent::Incoming { call, name: shown, uri: from, bypasses_server, is_sips };
                 let call =
                     Call { id: Some(id), bypasses_server, ..Call::new(call, Origin::Incoming, name, uri) };
                 self.on_incoming(cx, call, incoming, replaces);

@@ -11,6 +11,7 @@
 
 mod access;
 mod clients;
+mod pace;
 mod pages;
 mod secure;
 mod shard_pages;
@@ -26,6 +27,7 @@ use clients::Clients;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use pace::HandshakePace;
 use secure::Opened;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -157,6 +159,7 @@ async fn accept(
     tls: &TlsSource,
 ) -> io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
+    let pace = Arc::new(HandshakePace::new(Instant::now()));
     loop {
         let Ok((stream, peer)) = listener.accept().await else {
             tokio::time::sleep(ACCEPT_RETRY).await;
@@ -168,11 +171,11 @@ async fn accept(
                 Err(wait) => tokio::time::sleep(wait).await,
             }
         };
-        let (router, tls) = (router.clone(), Arc::clone(tls));
+        let (router, tls, pace) = (router.clone(), Arc::clone(tls), Arc::clone(&pace));
         tokio::spawn(async move {
             // A connection that takes too long is closed without a response.
             tokio::select! {
-                _ = tokio::time::timeout(CONNECTION_TIME_MAX, serve_connection(stream, router, &tls)) => {}
+                _ = tokio::time::timeout(CONNECTION_TIME_MAX, serve_connection(stream, router, &tls, &pace)) => {}
                 _ = displaced => {}
             }
             drop(slot);
@@ -182,8 +185,8 @@ async fn accept(
     }
 }
 
-async fn serve_connection(stream: TcpStream, router: Router, tls: &TlsSource) {
-    match secure::open(stream, tls).await {
+async fn serve_connection(stream: TcpStream, router: Router, tls: &TlsSource, pace: &HandshakePace) {
+    match secure::open(stream, tls, pace).await {
         Some(Opened::Plain(stream)) => serve_http(stream, router).await,
         Some(Opened::Tls(stream)) => serve_http(stream, router).await,
         None => {}

@@ -1,5 +1,6 @@
 //! TLS of the admin listener: which connections need it, and its handshake.
 
+use crate::pace::HandshakePace;
 use rustls::ServerConfig;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ pub(crate) enum Opened {
 
 /// Finds out by its first byte if the client speaks TLS, and performs the handshake. `None`: it sent nothing in time, its
 /// handshake failed, or it must speak TLS and does not.
-pub(crate) async fn open(stream: TcpStream, tls: &TlsSource) -> Option<Opened> {
+pub(crate) async fn open(stream: TcpStream, tls: &TlsSource, pace: &HandshakePace) -> Option<Opened> {
     let mut first = [0];
     let peeked = tokio::time::timeout(TIME_MAX, stream.peek(&mut first)).await;
     if !matches!(peeked, Ok(Ok(1))) {
@@ -28,6 +29,7 @@ pub(crate) async fn open(stream: TcpStream, tls: &TlsSource) -> Option<Opened> {
     let (peer, local) = (stream.peer_addr().ok()?.ip(), stream.local_addr().ok()?.ip());
     match (tls(), first[0]) {
         (Some(config), HANDSHAKE_RECORD) => {
+            pace.turn().await;
             let handshake = TlsAcceptor::from(config).accept(stream);
             match tokio::time::timeout(TIME_MAX, handshake).await.ok()? {
                 Ok(stream) => Some(Opened::Tls(Box::new(stream))),

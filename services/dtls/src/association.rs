@@ -2,13 +2,13 @@
 //!
 //! ```text
 //!   handshake ── complete, certificate checked ──► keyed ── retransmitted last flight ──► answered
-//!       │ alert, wrong certificate, too many retransmissions
+//!       │ encrypted alert, wrong certificate, too many retransmissions
 //!       └─► failed
 //! ```
 
 use crate::clock::Clock;
 use crate::messages::Messages;
-use crate::{Identity, fingerprint, profile};
+use crate::{Identity, fingerprint, profile, records};
 use bytes::BytesMut;
 use ringway_media::dtls::{DtlsAssociation, DtlsFailure, DtlsKeys, DtlsOutput};
 use ringway_sansio::Instant;
@@ -162,10 +162,11 @@ impl Association {
 
 impl DtlsAssociation for Association {
     fn on_datagram(&mut self, now: Instant, datagram: &[u8]) {
-        if self.state == State::Handshake && self.received.are_old(datagram) {
+        let usable = records::usable(datagram);
+        if usable.is_empty() || (self.state == State::Handshake && self.received.are_old(&usable)) {
             return;
         }
-        let (at, datagram) = (self.clock.std(now), BytesMut::from(datagram));
+        let (at, datagram) = (self.clock.std(now), BytesMut::from(usable.as_slice()));
         self.run(now, |endpoint| endpoint.read(at, PEER, None, datagram));
     }
 

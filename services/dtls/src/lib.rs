@@ -15,6 +15,7 @@ mod clock;
 mod fingerprint;
 mod messages;
 mod profile;
+mod records;
 #[cfg(test)]
 mod story_tests;
 

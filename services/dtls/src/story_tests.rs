@@ -24,6 +24,8 @@ struct Wire {
     lost: u32,
     duplicated: u32,
     jitter_ms: u64,
+    /// Arrives before each datagram; empty: none.
+    forged: Vec<u8>,
 }
 
 const CLIENT: usize = 0;
@@ -44,7 +46,7 @@ impl Wire {
         };
         let ends = [end(CLIENT, DtlsRole::Active), end(SERVER, DtlsRole::Passive)];
         let rng = Rng::new(&Seed::from_number(seed));
-        Self { now, ends, flights: Vec::new(), rng, lost: 0, duplicated: 0, jitter_ms: 0 }
+        Self { now, ends, flights: Vec::new(), rng, lost: 0, duplicated: 0, jitter_ms: 0, forged: Vec::new() }
     }
 
     /// Runs until both ends have a result, 60 s at most.
@@ -64,6 +66,9 @@ impl Wire {
             self.flights.sort_by_key(|(due, ..)| *due);
             if self.flights.first().is_some_and(|(due, ..)| *due <= now) {
                 let (_, to, datagram) = self.flights.remove(0);
+                if !self.forged.is_empty() {
+                    self.ends[to].association.on_datagram(now, &self.forged);
+                }
                 self.ends[to].association.on_datagram(now, &datagram);
             } else {
                 self.ends.iter_mut().for_each(|end| end.association.on_timeout(now));
@@ -231,6 +236,27 @@ fn a_lost_last_flight_is_sent_again_after_the_keys() {
     assert!(wire.ends[CLIENT].keys.is_none());
     wire.run();
     wire.assert_keyed(CryptoSuite::AeadAes256Gcm);
+}
+
+/// A sender of forged datagrams reaches both ends before each datagram of the other.
+#[test]
+fn forged_records_in_plain_text_do_not_end_a_handshake() {
+    let forged: [&[u8]; 6] = [
+        // Alerts: handshake_failure, close_notify.
+        &[21, 254, 253, 0, 0, 0, 0, 0, 0, 1, 0, 0, 2, 2, 40],
+        &[21, 254, 253, 0, 0, 0, 0, 0, 0, 1, 1, 0, 2, 1, 0],
+        // Application data, an unknown type, a wrong ChangeCipherSpec, and a record that is cut off.
+        &[23, 254, 253, 0, 0, 0, 0, 0, 0, 1, 2, 0, 1, 7],
+        &[63, 254, 253, 0, 0, 0, 0, 0, 0, 1, 3, 0, 1, 7],
+        &[20, 254, 253, 0, 0, 0, 0, 0, 0, 1, 4, 0, 1, 2],
+        &[22, 254, 253, 0, 0, 0, 0, 0, 0, 1, 5, 0, 9, 1],
+    ];
+    for datagram in forged {
+        let mut wire = Wire::new(&identity(&Identity::SUITES), &identity(&Identity::SUITES), 1);
+        wire.forged = datagram.to_vec();
+        wire.run();
+        wire.assert_keyed(CryptoSuite::AeadAes256Gcm);
+    }
 }
 
 /// Every datagram of a handshake, with bytes changed, cut off or appended: no panic, no keys that differ, and no

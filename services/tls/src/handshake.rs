@@ -63,6 +63,11 @@ impl Handshake {
         self.connection.write_records(wire);
     }
 
+    /// The peer, if it was dialled.
+    pub(crate) fn server(&self) -> Option<&Peer> {
+        Some(&self.peer).filter(|peer| peer.role == Role::Client)
+    }
+
     /// Checks that the first bytes of a client are TLS.
     ///
     /// # Errors

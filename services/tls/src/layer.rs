@@ -11,6 +11,7 @@ use crate::counters::add;
 use crate::handshake::{Handshake, is_tls};
 use crate::job::{Job, Outcome};
 use crate::report::{FAILED, Peer};
+use crate::unread::UnreadBytes;
 use crate::verified::{Verification, VerifiedPeer};
 use ringway_sansio::PeerNames;
 use ringway_stream::{Decoded, Encoded, Layer, LayerError};
@@ -19,6 +20,9 @@ use std::sync::Arc;
 /// TLS as a layer.
 pub struct TlsLayer {
     state: State,
+    unread: UnreadBytes,
+    /// `None`: an end before the handshake is not reported.
+    unfinished: Option<Unfinished>,
     /// Messages to send after the handshake.
     kept: Vec<u8>,
     /// Rules by which the names of the peer's certificate count; `None`: they do not.
@@ -43,7 +47,19 @@ enum State {
 impl TlsLayer {
     pub(crate) fn new(handshake: Handshake) -> Self {
         let state = State::Handshake(Box::new(handshake));
-        Self { state, kept: Vec::new(), verification: None, verified: None }
+        Self {
+            state,
+            unread: UnreadBytes::default(),
+            unfinished: None,
+            kept: Vec::new(),
+            verification: None,
+            verified: None,
+        }
+    }
+
+    /// Reports a dialled connection that ends before the server answers.
+    pub(crate) fn reporting_end(self) -> Self {
+        Self { unfinished: Some(Unfinished::default()), ..self }
     }
 
     /// Lets the names of the peer's certificate count.
@@ -94,7 +110,41 @@ impl TlsLayer {
         if is_end {
             decoded(Decoded::StreamEnd);
         }
-        if rest.is_empty() { Ok(()) } else { self.decode(&rest, decoded, wire) }
+        if rest.is_empty() { Ok(()) } else { self.process(&rest, decoded, wire) }
+    }
+
+    /// Processes received bytes.
+    fn process(
+        &mut self,
+        bytes: &[u8],
+        decoded: &mut dyn FnMut(Decoded<'_>),
+        wire: &mut Vec<u8>,
+    ) -> Result<(), LayerError> {
+        let result = match &mut self.state {
+            State::Handshake(_) => return self.step(bytes, decoded, wire),
+            State::Elsewhere { job, given } => {
+                *given += bytes.len();
+                job.push(bytes, *given)
+            }
+            State::Open(connection) => {
+                let result = connection.receive(bytes, decoded);
+                connection.write_records(wire);
+                result.map_err(|_| FAILED)
+            }
+            State::Closed => Err(CLOSED),
+        };
+        if result.is_err() {
+            self.state = State::Closed;
+        }
+        result
+    }
+
+    fn follow_handshake(&mut self) {
+        let Some(unfinished) = &mut self.unfinished else { return };
+        unfinished.follow(match &self.state {
+            State::Handshake(handshake) => Some(&**handshake),
+            State::Elsewhere { .. } | State::Open(_) | State::Closed => None,
+        });
     }
 
     /// Continues after a step: at the end of the handshake, sends the messages that were kept.
@@ -121,6 +171,7 @@ impl Layer for TlsLayer {
         if let State::Handshake(handshake) = &mut self.state {
             handshake.start(wire);
         }
+        self.follow_handshake();
     }
 
     fn decode(
@@ -129,28 +180,16 @@ impl Layer for TlsLayer {
         decoded: &mut dyn FnMut(Decoded<'_>),
         wire: &mut Vec<u8>,
     ) -> Result<(), LayerError> {
-        self.collect(decoded, wire)?;
-        let result = match &mut self.state {
-            State::Handshake(_) => return self.step(bytes, decoded, wire),
-            State::Elsewhere { job, given } => {
-                *given += bytes.len();
-                job.push(bytes, *given)
-            }
-            State::Open(connection) => {
-                let result = connection.receive(bytes, decoded);
-                connection.write_records(wire);
-                result.map_err(|_| FAILED)
-            }
-            State::Closed => Err(CLOSED),
-        };
-        if result.is_err() {
-            self.state = State::Closed;
-        }
+        self.unread.note(bytes);
+        let result = self.collect(decoded, wire).and_then(|()| self.process(bytes, decoded, wire));
+        self.follow_handshake();
         result
     }
 
     fn resume(&mut self, decoded: &mut dyn FnMut(Decoded<'_>), wire: &mut Vec<u8>) -> Result<(), LayerError> {
-        self.collect(decoded, wire)
+        let result = self.collect(decoded, wire);
+        self.follow_handshake();
+        result
     }
 
     fn encode(&mut self, message: &[u8], wire: &mut Vec<u8>) -> Result<Encoded, LayerError> {
@@ -182,12 +221,35 @@ impl Layer for TlsLayer {
 
     fn held_bytes(&self) -> usize {
         let state = match &self.state {
-            State::Handshake(_) => HANDSHAKE_BYTES,
-            State::Elsewhere { given, .. } => HANDSHAKE_BYTES + given,
-            State::Open(_) => OPEN_BYTES,
+            State::Handshake(_) | State::Elsewhere { .. } => HANDSHAKE_BYTES + self.unread.of_handshake(),
+            State::Open(_) => OPEN_BYTES + self.unread.of_record(),
             State::Closed => 0,
         };
         state + self.kept.capacity() + self.verified.as_ref().map_or(0, |peer| peer.held_bytes())
+    }
+}
+
+/// Server of a dialled connection whose handshake waits for it. If the connection ends before it answers, which is what a
+/// port without TLS does, the end is reported.
+#[derive(Default)]
+struct Unfinished(Option<Peer>);
+
+impl Unfinished {
+    /// Notes the handshake that waits for bytes; `None`: there is none.
+    fn follow(&mut self, handshake: Option<&Handshake>) {
+        match handshake {
+            Some(handshake) if self.0.is_none() => self.0 = handshake.server().cloned(),
+            Some(_) => {}
+            None => self.0 = None,
+        }
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if let Some(peer) = &self.0 {
+            peer.report("the connection ended before its TLS handshake; check that the port is one with TLS");
+        }
     }
 }
 
@@ -234,6 +296,6 @@ impl Layer for PlainLayer {
 }
 
 const CLOSED: LayerError = LayerError("the TLS connection is closed");
-/// Approximate memory of a connection during its handshake, and after it, in bytes.
+/// Approximate memory of a connection during its handshake, and after it, in bytes, without what it received.
 const HANDSHAKE_BYTES: usize = 16 << 10;
 const OPEN_BYTES: usize = 8 << 10;

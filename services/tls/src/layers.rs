@@ -131,7 +131,7 @@ impl TlsLayers {
             material.dial(name.clone()).map(|connection| (connection, Arc::clone(material.verifiers())))
         })?;
         let handshake = Handshake::new(connection, self.reports.peer(Role::Client, flow.remote));
-        let layer = TlsLayer::new(handshake.with_threads(self.hand_over(resume)?));
+        let layer = TlsLayer::new(handshake.with_threads(self.hand_over(resume)?)).reporting_end();
         let (peers, remote) = (Arc::clone(&self.verified), flow.remote);
         match verifiers.servers {
             Some(_) => Some(layer.verified_by(Verification { peers, verifiers, server: Some(name), remote })),

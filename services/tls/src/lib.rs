@@ -32,6 +32,7 @@ mod suites;
 #[cfg(test)]
 mod tests;
 mod threads;
+mod unread;
 mod verified;
 
 pub use counters::{TlsCounters, TlsCounts};

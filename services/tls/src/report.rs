@@ -55,7 +55,7 @@ impl Peer {
     /// Counts and reports a failed handshake; returns the error of its layer.
     pub(crate) fn failed(&self, error: &rustls::Error) -> LayerError {
         self.reports.counters.failed(error);
-        self.report(&describe(error));
+        self.report(&describe(error, self.role));
         FAILED
     }
 }
@@ -64,18 +64,25 @@ impl Peer {
 pub(crate) const FAILED: LayerError = LayerError("the TLS connection failed");
 
 /// Text of an error for a log.
-fn describe(error: &rustls::Error) -> String {
+fn describe(error: &rustls::Error, role: Role) -> String {
     use rustls::{CertificateError, Error, PeerIncompatible};
     match error {
         Error::InvalidCertificate(CertificateError::NotValidForName) => {
-            "the certificate is not valid for the host that was asked for (RFC 5922)".to_owned()
+            "the certificate is not valid for the host that was asked for (RFC 5922); ask for a name or address that it has"
+                .to_owned()
         }
         Error::InvalidCertificate(CertificateError::Expired) => "the certificate has expired".to_owned(),
         Error::InvalidCertificate(CertificateError::NotValidYet) => {
             "the certificate is not valid yet; check the clocks".to_owned()
         }
         Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
-            "the certificate was issued by an authority that is not trusted here".to_owned()
+            let setting = match role {
+                Role::Client => "peer_ca, of a phone ca or --ca",
+                Role::Server => "client_ca",
+            };
+            format!(
+                "the certificate was issued by an authority that is not trusted here; if it should be, give its PEM file ({setting})"
+            )
         }
         Error::PeerIncompatible(
             PeerIncompatible::Tls12NotOffered
@@ -108,8 +115,12 @@ mod tests {
                 "the certificate was issued by an authority that is not trusted",
             ),
         ] {
-            let described = describe(&Error::InvalidCertificate(fault));
+            let described = describe(&Error::InvalidCertificate(fault), Role::Client);
             assert!(described.starts_with(text), "{described}");
+        }
+        let unknown = Error::InvalidCertificate(CertificateError::UnknownIssuer);
+        for (role, setting) in [(Role::Client, "--ca"), (Role::Server, "client_ca")] {
+            assert!(describe(&unknown, role).contains(setting), "{role:?}");
         }
     }
 }

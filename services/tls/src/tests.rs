@@ -417,3 +417,50 @@ fn files_that_cannot_be_used_are_named() {
         4_049_740_800
     );
 }
+
+/// A stranger's bytes count in the memory that connections hold, as long as they cannot be processed.
+#[test]
+fn incomplete_messages_and_records_count_as_held_bytes() {
+    let ca = Ca::new();
+    let (server, _) = inline(&ca.files(Some(ca.issue("server", |_| {}))));
+    let mut called = Side::new(server.server(remote()).unwrap());
+    let before = called.layer.held_bytes();
+    // A ClientHello of 60,000 bytes in records of 16,000, without its end.
+    let mut hello = [&[1, 0, 234, 96][..], &vec![3; 60_000]].concat();
+    hello.truncate(48_000);
+    for part in hello.chunks(16_000) {
+        called.receive(&[&[22, 3, 1, 62, 128][..], part].concat());
+    }
+    assert!(!called.is_failed && called.layer.held_bytes() >= before + hello.len(), "{before}");
+
+    let mut called = Side::new(server.server(remote()).unwrap());
+    let mut caller = Side::new(server.client(remote(), Some("sip.example.org")).unwrap());
+    exchange(&mut caller, &mut called, 1000);
+    let open = called.layer.held_bytes();
+    called.receive(&[&[23, 3, 3, 64, 0][..], &[7; 10_000]].concat());
+    assert_eq!(called.layer.held_bytes(), open + 10_005);
+}
+
+#[test]
+fn a_connection_that_ends_before_the_servers_answer_is_reported() {
+    let ca = Ca::new();
+    let (server, _) = inline(&ca.files(Some(ca.issue("server", |_| {}))));
+    let (client, failures) = inline(&ca.files(None));
+    let reported = || std::mem::take(&mut *failures.0.lock().unwrap());
+    let layer = || client.client(remote(), Some("sip.example.org")).unwrap().reporting_end();
+    let dial = || Side::new(layer());
+    drop(dial());
+    let reports = reported();
+    assert!(matches!(reports.as_slice(), [(Role::Client, why)] if why.contains("with TLS")), "{reports:?}");
+    let (mut caller, mut called) = (dial(), Side::new(server.server(remote()).unwrap()));
+    exchange(&mut caller, &mut called, 1000);
+    drop(caller);
+    // A connection that was never made has no handshake.
+    drop(layer());
+    assert!(reported().is_empty());
+    let mut refused = dial();
+    refused.receive(b"SIP/2.0 400 Bad Request\r\n\r\n");
+    assert!(refused.is_failed);
+    drop(refused);
+    assert_eq!(reported().len(), 1, "its own reason only");
+}

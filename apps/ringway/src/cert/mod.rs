@@ -158,10 +158,19 @@ fn print(args: &InitArgs, domain: &str, made: &Made) -> Result<(), Failure> {
     if made.has_server {
         output::line(&format!(
             "\nIn ringway.toml:\n\n\
+             domains = [{}]\n\
              listen = [\"udp:0.0.0.0:5060\", \"tcp:0.0.0.0:5060\", \"tls:0.0.0.0:5061\"]\n\n\
              [tls]\ncertificate = {}\nprivate_key = {}",
+            toml_edit::Value::from(domain),
             toml_edit::Value::from(path(CERT)),
             toml_edit::Value::from(path(KEY)),
+        ))?;
+    }
+    if !args.client.is_empty() {
+        let title = if made.has_server { "# For users with certificates:" } else { "\nIn [tls]:\n" };
+        output::line(&format!(
+            "{title}\nclient_auth = \"optional\"\nclient_ca = {}\nclient_users = true",
+            toml_edit::Value::from(path(CA)),
         ))?;
     }
     Ok(output::line(&format!("\nFor phones: --ca {}", path(CA)))?)

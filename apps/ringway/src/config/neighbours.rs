@@ -1,10 +1,11 @@
 //! `[[neighbour]]`: other SIP servers.
 
+use super::tls::NO_NAMES;
 use super::{Reader, Section};
 use ringway_sansio::Transport;
 use ringway_settings::{HostPort, NeighbourConnection, Routing};
 use ringway_sip::{Scheme, Uri};
-use ringway_tls::{ClientAuth, TlsFiles};
+use ringway_tls::{Backend, ClientAuth, TlsFiles};
 use std::time::Duration;
 
 /// A neighbour.
@@ -132,6 +133,9 @@ fn certificate(
     if is_domain && tls.client_auth == ClientAuth::None && !is_dialled {
         let message = "needs [tls] client_auth = \"optional\" or \"required\": otherwise no client presents a certificate";
         reader.error(at, section.path("certificate"), message);
+    }
+    if is_domain && tls.offer.backend() == Backend::OpenSsl {
+        reader.error(at, section.path("certificate"), NO_NAMES);
     }
     Some(text.to_ascii_lowercase())
 }

@@ -326,6 +326,21 @@ fn each_invalid_value_has_an_error_with_line_key_and_remedy() {
     }
 }
 
+#[cfg(feature = "legacy-tls")]
+#[test]
+fn names_in_certificates_need_rustls() {
+    let openssl = "[tls]\nbackend = \"openssl\"\ndanger_legacy = true\nclient_auth = \"optional\"\nclient_ca = \"ca.pem\"\n";
+    let neighbour = "[[neighbour]]\nname = \"a\"\ncertificate = \"b.example\"";
+    for (more, start) in [
+        ("client_users = true", "ringway.toml:6: [tls] client_users: needs backend"),
+        (neighbour, "ringway.toml:8: [neighbour] certificate: needs backend"),
+    ] {
+        let errors = errors(&format!("{openssl}{more}"));
+        assert!(errors.len() == 1 && errors[0].starts_with(start), "{errors:?}");
+    }
+    assert!(errors(openssl).is_empty());
+}
+
 #[test]
 fn errors_are_sorted_by_line() {
     let errors = errors("workers = 300\n[tls]\nx = 1\n[log]\nlevel = 1\n[auth]\nx = 1\n");

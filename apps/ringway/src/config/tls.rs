@@ -66,6 +66,10 @@ pub(super) fn read(
         certificate: pair,
         offer: offer(reader, &mut section),
     };
+    if client_users && files.offer.backend() == Backend::OpenSsl {
+        let at = section.place("client_users").unwrap_or_default();
+        reader.error(at, section.path("client_users"), NO_NAMES);
+    }
     section.finish(reader);
     if files.certificate.is_none()
         && let Some(listener) = listen.iter().find(|listener| listener.transport.is_secure())
@@ -138,6 +142,10 @@ fn offer(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) -> Offer {
         Offer::default()
     })
 }
+
+/// Error of a key that needs the names in certificates.
+pub(super) const NO_NAMES: &str =
+    "needs backend = \"rustls\": with \"openssl\" the names in certificates do not count";
 
 const NAMES: OfferSettings =
     OfferSettings { openssl: "backend = \"openssl\"", danger_legacy: "danger_legacy = true" };

@@ -99,14 +99,16 @@ impl Answering<'_> {
                 let (uri, user) = (printable(uri), printable(user));
                 say(&format!("{uri} at {source} gave a wrong password of {user}, and was refused"));
             }
-            PhoneEvent::Incoming { call, uri, .. } => {
-                say(&format!("{} calls", printable(uri)));
-                self.attended = Some(Attended::new(*call, Role::Callee, uri, at));
+            PhoneEvent::Incoming { call, uri, is_sips, .. } => {
+                let how = if *is_sips { ", with TLS on every hop" } else { "" };
+                say(&format!("{} calls{how}", printable(uri)));
+                self.attended = Some(Attended::new(*call, Role::Callee, uri, at).over_sips(*is_sips));
                 let answer_at = Instant::now() + Duration::from_secs(u64::from(self.args.ring_s));
                 self.waiting = self.args.reject.is_none().then_some((*call, answer_at));
             }
-            PhoneEvent::RegistrationFailed { status, reason, .. } => {
-                say(&format!("not registered any more: {status} {}", printable(reason)));
+            PhoneEvent::RegistrationFailed { status, reason, retry_s } => {
+                let next = retry_s.map_or(String::new(), |retry_s| format!("; next attempt in {retry_s} s"));
+                say(&format!("not registered any more: {status} {}{next}", printable(reason)));
             }
             _ => {}
         }

@@ -20,6 +20,7 @@ pub(crate) struct Attended {
     pub(crate) call: CallNumber,
     role: Role,
     peer: String,
+    is_sips: bool,
     begun: Instant,
     /// The INVITE was sent: a STUN server may delay it.
     is_invited: bool,
@@ -48,6 +49,7 @@ impl Attended {
             call,
             role,
             peer: peer.to_owned(),
+            is_sips: false,
             begun,
             is_invited: role == Role::Callee,
             answered: None,
@@ -62,6 +64,11 @@ impl Attended {
             is_aloud: true,
             is_metered: false,
         }
+    }
+
+    /// The same for a call to a `sips:` URI, if it is one.
+    pub(crate) fn over_sips(self, is_sips: bool) -> Self {
+        Self { is_sips, ..self }
     }
 
     /// The same silently.
@@ -216,6 +223,7 @@ impl Attended {
             status: if self.answered.is_some() { self.status } else { end.status },
             reason,
             peer: self.peer,
+            is_sips: self.is_sips,
             setup: self.answered.map(|answered| answered - self.begun),
             duration: self.answered.map(|answered| answered.elapsed()).unwrap_or_default(),
             heard: heard.map(|heard| Heard { security: self.protection, digits: self.digits, ..heard }),

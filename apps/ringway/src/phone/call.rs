@@ -5,7 +5,7 @@ use crate::phone::args::CallArgs;
 use crate::phone::attend::{Attended, say_any, say_message};
 use crate::phone::known_phones::KnownPhones;
 use crate::phone::outcome::{Outcome, Verdict};
-use crate::phone::settings::Settings;
+use crate::phone::settings::{Settings, is_sips};
 use crate::phone::telephone::{Behaviour, Telephone};
 use crate::phone::{register, tell};
 use ringway_agent::Role;
@@ -48,7 +48,7 @@ fn make(
     }
     let begun = Instant::now();
     let call = telephone.call(&settings.target(uri))?;
-    let mut attended = Attended::new(call, Role::Caller, uri, begun);
+    let mut attended = Attended::new(call, Role::Caller, uri, begun).over_sips(is_sips(uri));
     loop {
         if let Some((at, event)) = telephone.wait(attended.wait())? {
             say_any(&event);

@@ -93,7 +93,7 @@ fn register(telephone: &mut Telephone, signals: &Receiver<Signal>) -> Result<(),
                 let advice = match status {
                     401 | 403 | 407 => "check the user and the password",
                     404 => "check the user's name and domain",
-                    408 | 503 => "check --server and the network",
+                    408 | 503 => "check --server with its port, --transport and the network",
                     _ => "ask the operator of the server",
                 };
                 return Err(Failure::failed(format!("not registered: {status} {reason}; {advice}")));

@@ -18,6 +18,8 @@ pub(crate) struct Outcome {
     pub(crate) reason: Option<String>,
     /// The other side.
     pub(crate) peer: String,
+    /// The Request-URI is a `sips:` URI: each hop uses TLS.
+    pub(crate) is_sips: bool,
     /// From the INVITE to the answer.
     pub(crate) setup: Option<Duration>,
     /// From the answer to the end.
@@ -119,6 +121,7 @@ impl Outcome {
             "status": self.status,
             "reason": self.reason,
             "peer": self.peer,
+            "sips": self.is_sips,
             "setup_ms": self.setup.map(|setup| rounded(setup.as_secs_f64() * 1000.0)),
             "duration_s": rounded(self.duration.as_secs_f64()),
             "security": security_json(&heard.security),
@@ -175,6 +178,9 @@ impl Outcome {
         let setup =
             self.setup.map_or(String::new(), |setup| format!(" after {:.1} ms", setup.as_secs_f64() * 1e3));
         let mut lines = vec![format!("{peer}: answered{setup}, {:.1} s{why}", self.duration.as_secs_f64())];
+        if self.is_sips {
+            lines.push("signalling: TLS on every hop (sips:)".to_owned());
+        }
         if let Some(heard) = &self.heard {
             lines.extend(heard.lines());
         }
@@ -242,6 +248,7 @@ mod tests {
             status: 200,
             reason: None,
             peer: "sip:b\u{1b}ob@example.org".to_owned(),
+            is_sips: false,
             setup: Some(Duration::from_micros(1234)),
             duration: Duration::from_secs(2),
             heard: Some(Heard { security, report, digits: "12".to_owned(), ..Heard::default() }),

@@ -34,6 +34,7 @@ pub(crate) struct Settings {
     pub(crate) advertised: IpAddr,
     /// Transport of our own requests.
     pub(crate) transport: Transport,
+    pub(crate) listening: Listening,
     /// Treatment of requests that do not fit a datagram.
     pub(crate) large_requests: LargeRequests,
     /// Sound of every call.
@@ -53,6 +54,17 @@ pub(crate) struct Settings {
     /// Trace of messages.
     pub(crate) trace: Trace,
     pub(crate) tls: TlsFiles,
+}
+
+/// Transports of the listeners.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Listening {
+    /// UDP and TCP.
+    Plain,
+    /// UDP, TCP and TLS.
+    WithTls,
+    /// TLS, for a `sips:` account: nothing is sent or received without.
+    TlsOnly,
 }
 
 /// Sound of every call.
@@ -107,6 +119,7 @@ impl Settings {
             bind: SocketAddr::new(home, 0),
             advertised: home,
             transport: Transport::Udp,
+            listening: Listening::Plain,
             large_requests: LargeRequests::StayOnUdp,
             media,
             devices: None,
@@ -152,7 +165,10 @@ impl Settings {
         let own = read_uri("--as", aor)?;
         let (peer, port) = match &args.account.server {
             Some(server) => (address::parse(server)?, 0),
-            None => (HostPort { host: own.host, port: own.port }, own.port.unwrap_or(DEFAULT_PORT)),
+            None => {
+                let default = if is_sips(aor) { Transport::Tls.default_port() } else { DEFAULT_PORT };
+                (HostPort { host: own.host, port: own.port }, own.port.unwrap_or(default))
+            }
         };
         Self::new(args, Some(aor), &peer, None, port)
     }
@@ -164,7 +180,19 @@ impl Settings {
         transport_in_uri: Option<Transport>,
         port: u16,
     ) -> Result<Self, Failure> {
-        let transport = args.account.transport.or(transport_in_uri).unwrap_or(Transport::Udp);
+        let is_sips = aor.is_some_and(is_sips);
+        let default = if is_sips { Transport::Tls } else { Transport::Udp };
+        let transport = args.account.transport.or(transport_in_uri).unwrap_or(default);
+        if is_sips && transport != Transport::Tls {
+            return Err(Failure::usage(format!(
+                "--transport {}: a sips: address needs TLS on every hop; leave it out, or use the sip: address",
+                transport.name()
+            )));
+        }
+        if transport != Transport::Tls && (args.account.ca.is_some() || args.account.certificate.is_some()) {
+            let option = if args.account.ca.is_some() { "--ca" } else { "--certificate" };
+            return Err(Failure::usage(format!("{option} is for TLS; add --transport tls, or leave it out")));
+        }
         let media = MediaSettings::new(args)?;
         let script = ScriptSettings::new(args)?;
         let towards = facing(peer);
@@ -192,6 +220,11 @@ impl Settings {
             bind,
             advertised,
             transport,
+            listening: match transport {
+                _ if is_sips => Listening::TlsOnly,
+                Transport::Tls => Listening::WithTls,
+                _ => Listening::Plain,
+            },
             large_requests: match args.account.transport {
                 Some(Transport::Udp) => LargeRequests::StayOnUdp,
                 Some(_) | None => LargeRequests::SwitchToTcp,
@@ -252,7 +285,7 @@ impl Settings {
     /// The URI with the account's transport; a server needs no such parameter.
     pub(crate) fn target(&self, uri: &str) -> String {
         let has_transport = uri.to_ascii_lowercase().contains(";transport=");
-        if self.account.server.is_some() || has_transport {
+        if self.account.server.is_some() || has_transport || is_sips(uri) {
             return uri.to_owned();
         }
         format!("{uri}{}", self.transport.uri_parameter())
@@ -302,6 +335,11 @@ fn tls_files(args: &AccountArgs) -> Result<TlsFiles, Failure> {
         offer: args.tls.offer()?,
         ..TlsFiles::default()
     })
+}
+
+/// True for a `sips:` URI.
+pub(crate) fn is_sips(uri: &str) -> bool {
+    Uri::parse(uri.as_bytes()).is_ok_and(|uri| uri.scheme() == Scheme::Sips)
 }
 
 fn read_uri(what: &str, text: &str) -> Result<Target, Failure> {

@@ -8,7 +8,7 @@ use crate::phone::audio::Audio;
 use crate::phone::known_phones::KnownPhones;
 use crate::phone::line::Line;
 use crate::phone::outcome::Heard;
-use crate::phone::settings::{MediaSettings, Settings};
+use crate::phone::settings::{Listening, MediaSettings, Settings};
 use crate::random;
 use ringway_agent::{Config, Listener};
 use ringway_audio::Ringer;
@@ -68,8 +68,7 @@ impl Telephone {
         known: Option<KnownPhones>,
     ) -> Result<Self, Failure> {
         let clock = Clock::new();
-        let uses_tls = settings.transport == Transport::Tls;
-        let bound = bind(settings.bind, uses_tls)?;
+        let bound = bind(settings.bind, settings.listening)?;
         let hosts = Arc::new(Hosts::default());
         let config = phone_config(&settings, behaviour, known.as_ref(), bound.addresses())?;
         let seed = Seed::from_bytes(random::bytes()?);
@@ -78,7 +77,11 @@ impl Telephone {
         let (tell, actions) = channel();
         let resolver = start_resolver(&bound, settings.bind.is_ipv4(), Arc::clone(&hosts))?;
         let mut runtime_config = ringway_linux::Config { clock, ..ringway_linux::Config::default() };
-        if uses_tls {
+        if settings.listening != Listening::Plain {
+            // Without a certificate nobody can connect to the listener. Its address is the Contact, so the phone's own
+            // connection has it.
+            let is_closed = settings.tls.certificate.is_none();
+            runtime_config.dials_from_listener = is_closed.then_some(Transport::Tls);
             runtime_config.layers = Arc::new(tls_layers(&settings.tls, hosts)?);
         }
         let runtime = Runtime::start(bound, runtime_config, vec![phone], Arc::new(Sink { tell, resolver }))
@@ -362,21 +365,24 @@ fn dtls_identity(media: &MediaSettings) -> Result<Option<Arc<dyn DtlsIdentity>>,
 
 /// Checks that a phone can listen at `address`.
 pub(crate) fn check_address(address: SocketAddr) -> Result<(), Failure> {
-    bind(address, false).map(drop)
+    bind(address, Listening::Plain).map(drop)
 }
 
 /// One address by UDP and TCP, at the same port where that is free; for TLS also at a free port, whose connections are
-/// refused without a certificate.
-fn bind(address: SocketAddr, uses_tls: bool) -> Result<Bound, Failure> {
+/// refused without a certificate. With TLS only, the address is that of TLS.
+fn bind(address: SocketAddr, listening: Listening) -> Result<Bound, Failure> {
     let failed = |error: ringway_linux::BindError| Failure::failed(error.to_string());
     let listen = |transport, address| Listen { transport, address };
     let all = |address: SocketAddr| {
         let mut all = vec![listen(Transport::Udp, address), listen(Transport::Tcp, address)];
-        if uses_tls {
+        if listening == Listening::WithTls {
             all.push(listen(Transport::Tls, SocketAddr::new(address.ip(), 0)));
         }
         all
     };
+    if listening == Listening::TlsOnly {
+        return Bound::bind(&[listen(Transport::Tls, address)], 1).map_err(failed);
+    }
     if address.port() != 0 {
         return Bound::bind(&all(address), 1).map_err(failed);
     }

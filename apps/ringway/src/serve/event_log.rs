@@ -32,7 +32,7 @@ impl EventLog {
             }
             LogEvent::NeighbourUp { name, address } => tracing::info!(%name, %address, "neighbour is up"),
             LogEvent::NeighbourDown { name, reason } => {
-                tracing::warn!(%name, reason = %reason.text(), "neighbour is down");
+                tracing::warn!(%name, reason = reason.text(), "neighbour is down");
             }
             LogEvent::Registered { .. } | LogEvent::BindingEnded { .. } | LogEvent::Call { .. } => {
                 if tracing::enabled!(tracing::Level::DEBUG) {

@@ -21,6 +21,7 @@ mod view;
 pub use model::{Effect, Event, Host, Model, PAST_CALLS_BYTES_MAX};
 pub use moment::{Now, WallTime};
 pub use settings::{
-    Account, Contact, PasswordPlace, Registration, Secret, Settings, complete_uri, escaped_user, is_host_port,
+    Account, Contact, PasswordPlace, Registration, Secret, Settings, complete_uri, escaped_user,
+    is_host_port, is_sips,
 };
 pub use view::{Machine, SPARE_ROW, draw};

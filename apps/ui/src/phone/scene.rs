@@ -123,6 +123,7 @@ impl Scene {
             name: "Robert".to_owned(),
             uri: "sip:bob@example.org".to_owned(),
             bypasses_server: false,
+            is_sips: false,
         });
         call
     }

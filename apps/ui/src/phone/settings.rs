@@ -107,23 +107,22 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Completes `text` to a SIP URI: `sip:…` stays as it is; `bob` and numbers get the host of `own`.
+/// Completes `text` to a SIP URI: `sip:…` and `sips:…` stay as they are; others get the scheme of `own`, `bob` and numbers
+/// its host.
 ///
 /// # Errors
 /// One line for the user, if it is no SIP URI.
 pub fn complete_uri(text: &str, own: Option<&str>) -> Result<String, Cow<'static, str>> {
     let text = text.trim();
     let lower = text.to_ascii_lowercase();
-    if lower.starts_with("sips:") {
-        return Err("sips: needs TLS, which this version does not have yet; call the sip: address".into());
-    }
     if lower.starts_with("tel:") {
         return Err("tel: cannot be called; write the number alone, or sip:NUMBER@HOST".into());
     }
-    let uri = if lower.starts_with("sip:") {
+    let scheme = if own.is_some_and(is_sips) { "sips" } else { "sip" };
+    let uri = if lower.starts_with("sip:") || is_sips(text) {
         text.to_owned()
     } else if text.contains('@') {
-        format!("sip:{text}")
+        format!("{scheme}:{text}")
     } else {
         let host =
             own.and_then(|own| own.rsplit_once('@')).and_then(|(_, host)| host.split([';', '?']).next());
@@ -131,20 +130,21 @@ pub fn complete_uri(text: &str, own: Option<&str>) -> Result<String, Cow<'static
         let is_number = text.chars().all(|c| c.is_ascii_digit() || "+-*#() ./".contains(c));
         let user = if is_number { text.replace(['-', ' ', '(', ')', '.', '/'], "") } else { text.to_owned() };
         // In a URI the hash key is escaped (RFC 3261 §25.1: it is no `user-unreserved`).
-        format!("sip:{}@{host}", user.replace('#', "%23"))
+        format!("{scheme}:{}@{host}", user.replace('#', "%23"))
     };
     if let Some(escaped) = escaped_user(&uri) {
         return Err(format!("a user part is ASCII; write {escaped}").into());
     }
     let example = "this is no SIP address; write for example bob@example.org or sip:bob@192.0.2.7:5060";
     match ringway_sip::Uri::parse(uri.as_bytes()) {
-        Ok(parsed)
-            if parsed.scheme() == ringway_sip::Scheme::Sip && parsed.user().is_none_or(|u| !u.is_empty()) =>
-        {
-            Ok(uri)
-        }
+        Ok(parsed) if parsed.is_sip() && parsed.user().is_none_or(|u| !u.is_empty()) => Ok(uri),
         Ok(_) | Err(_) => Err(example.into()),
     }
+}
+
+/// True for a `sips:` URI, which needs TLS on every hop.
+pub fn is_sips(uri: &str) -> bool {
+    uri.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("sips:"))
 }
 
 /// The URI with the characters of its user part %-escaped that are not ASCII (RFC 3261 §25.1); `None`: there are none.
@@ -187,7 +187,17 @@ mod tests {
                 complete_uri(text, own)
             );
         }
-        for text in ["", "a b@c", "sips:a@b", "tel:1", "http://a@b c", "bob\r\nX: y@c", "@", "sip:", "sip:@b"]
+        let secure = Some("sips:alice@example.org");
+        for (text, uri) in [
+            ("bob", "sips:bob@example.org"),
+            ("112", "sips:112@example.org"),
+            ("bob@example.net", "sips:bob@example.net"),
+            ("sip:bob@example.net", "sip:bob@example.net"),
+        ] {
+            assert_eq!(complete_uri(text, secure).as_deref(), Ok(uri));
+        }
+        assert_eq!(complete_uri("SIPS:bob@example.net", own).as_deref(), Ok("SIPS:bob@example.net"));
+        for text in ["", "a b@c", "sips:@b", "tel:1", "http://a@b c", "bob\r\nX: y@c", "@", "sip:", "sip:@b"]
         {
             assert!(complete_uri(text, own).is_err(), "{text}: {:?}", complete_uri(text, own));
         }

@@ -169,7 +169,13 @@ fn who_calls_the_phone_stays_in_its_rows() {
         let (call, text) = (CallNumber(1), text.to_owned());
         let events = [
             PhoneEvent::RegistrationFailed { status: 403, reason: text.clone(), retry_s: Some(7) },
-            PhoneEvent::Incoming { call, name: text.clone(), uri: text.clone(), bypasses_server: false },
+            PhoneEvent::Incoming {
+                call,
+                name: text.clone(),
+                uri: text.clone(),
+                bypasses_server: false,
+                is_sips: false,
+            },
             PhoneEvent::Answered { call, codec: text },
         ];
         for event in events {

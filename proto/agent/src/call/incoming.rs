@@ -88,6 +88,10 @@ impl Calls {
         }
         let tag = cx.random.new_tag();
         match Dialog::called(incoming.message, incoming.flow, tag, &cx.config.limits) {
+            // RFC 5630 §5.1.2.
+            Ok(dialog) if incoming.is_sips() && !is_sips(&dialog.target) => {
+                cx.refuse(incoming, 400, "Missing Or Bad Contact");
+            }
             Ok(dialog) => self.take_call(cx, incoming, (account, sender), dialog, replaces),
             Err(NoDialog::Contact) => cx.refuse(incoming, 400, "Missing Or Bad Contact"),
             Err(NoDialog::Tag) => cx.refuse(incoming, 400, "Missing From Tag"),
@@ -200,6 +204,7 @@ impl Calls {
             to: text(message.to().uri.as_bytes()),
             display_name: text(&digest::unescape(&unfolded(name))),
             bypasses_server: sender == Sender::BypassesServer,
+            is_sips: incoming.is_sips(),
             proven_user: incoming.proven_user.map(Into::into),
             has_offer: !message.body().is_empty(),
             replaces,

@@ -20,7 +20,7 @@ use crate::{Account, Config, InDialogChallenges, PeerCredentials, Secret};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
-use ringway_sansio::Entropy;
+use ringway_sansio::{Entropy, LocatedServer};
 use ringway_sip::digest::{Algorithm, Credentials, Ha1, ReceivedChallenge, unescape};
 use ringway_sip::{HeaderName, Message, Method, Uri};
 use ringway_transaction::SlabKey;
@@ -44,8 +44,8 @@ impl Area {
 #[derive(Debug)]
 pub(super) struct AccountCredentials {
     pub(super) wallet: Wallet,
-    /// Resolved address of the account's server; credentials are sent to no other address.
-    pub(super) server: Option<SocketAddr>,
+    /// The account's server, after its lookup; credentials are sent to no other address.
+    pub(super) server: Option<LocatedServer>,
     /// Realm of the first answered challenge to a REGISTER, without escapes.
     realm: Option<Vec<u8>>,
 }
@@ -293,7 +293,7 @@ impl Requests {
         };
         let area = Area::of(request.draft.method);
         let realms = Realms { account, learnt: credentials.realm.as_deref(), area };
-        let own = match credentials.server == Some(source) {
+        let own = match credentials.server.is_some_and(|server| server.address == source) {
             true => realms.choose(message, asks),
             false if status == 407 => Err(Unanswered::OtherServer),
             false => Err(Unanswered::NotOurServer),

@@ -98,7 +98,7 @@ impl Requests {
         let mut flow = self.flow_to(cx.config, key, to, server.host).ok_or(NotSent::NoListener)?;
         let Some(request) = self.active.get_mut(key) else { return Ok(()) };
         request.flow = Some(flow);
-        self.note_server(cx.config, key, to);
+        self.note_server(cx.config, key, LocatedServer { address: to, ..server });
         self.write_credentials(cx, key, to);
         let Some(request) = self.active.get(key) else { return Ok(()) };
         if let Some(larger) = too_large_for(cx.config, request, flow) {
@@ -157,7 +157,7 @@ impl Requests {
     }
 
     /// Notes the address of the account's server: the destination of a request that the configuration sends there.
-    fn note_server(&mut self, config: &Config, key: SlabKey, to: SocketAddr) {
+    fn note_server(&mut self, config: &Config, key: SlabKey, server: LocatedServer) {
         let Some(request) = self.active.get(key).filter(|it| it.draft.scope == Scope::OutsideDialog) else {
             return;
         };
@@ -166,7 +166,7 @@ impl Requests {
         if (has_server || request.draft.method == Method::Register)
             && let Some(credentials) = self.credentials.get_mut(account.0)
         {
-            credentials.server = Some(to);
+            credentials.server = Some(server);
         }
     }
 
@@ -184,18 +184,26 @@ impl Requests {
         else {
             return;
         };
-        if credentials.server != Some(to) || (draft.scope == Scope::InDialog && request.rounds == 0) {
+        if credentials.server.is_none_or(|server| server.address != to)
+            || (draft.scope == Scope::InDialog && request.rounds == 0) {
             return;
         }
         credentials.wallet.write(account, draft.method, &draft.uri, cnonces, &mut request.credentials);
     }
 
     /// The flow of a request to `to`; for a stream the connection of the peer's last request in the dialog, if that has this address.
+    ///
+    /// A Record-Route names the account's server by its address: its connection, which was verified by its name, is used
+    /// for that too.
     fn flow_to(&self, config: &Config, key: SlabKey, to: SocketAddr, host: HostNameId) -> Option<Flow> {
         let transport = self.active.get(key)?.draft.next_hop.transport;
         let listener = config.listener_for(transport, to.ip())?;
         let peer = self.active.get(key)?.draft.peer.filter(|_| transport.is_stream());
         let peer = peer.filter(|peer| peer.transport == transport && peer.remote == to);
+        let account = self.active.get(key)?.draft.account;
+        let of_server = self.credentials.get(account.0).and_then(|credentials| credentials.server);
+        let of_server = of_server.filter(|server| server.transport == transport && server.address == to);
+        let host = of_server.filter(|_| host == HostNameId::NONE).map_or(host, |server| server.host);
         Some(peer.unwrap_or(Flow { host, ..Flow::new(transport, listener, to) }))
     }
 }

@@ -1,9 +1,10 @@
 //! Tests of incoming calls.
 
 use crate::harness::{
-    ALICE, PEER, Sent, Table, in_dialog, invite, invite_with, media, media_with, sdp, sdp_with,
+    ALICE, OWN, PEER, Sent, Table, in_dialog, invite, invite_with, media, media_with, sdp, sdp_with,
 };
-use ringway_agent::{Account, AgentEvent, By, CallError, CallId, CallState, Ended};
+use ringway_agent::{Account, AgentEvent, By, CallError, CallId, CallState, Ended, Listener};
+use ringway_sansio::{ConnectionId, Flow, ListenerId, Transport};
 use ringway_sdp::{CryptoSuite, SecurityPolicy};
 
 fn offer() -> String {
@@ -192,6 +193,31 @@ fn a_second_call_waits_and_one_too_many_is_busy() {
     assert_eq!(table.only().line(), "SIP/2.0 486 Busy Here");
     assert!(table.events().is_empty());
     assert_eq!(table.agent.counters().too_many_calls, 1);
+}
+
+/// RFC 5630 §5.1.2: the caller's Contact must be a `sips:` URI as well.
+#[test]
+fn a_sips_call_comes_by_tls_and_has_a_sips_contact() {
+    let tls = Listener { transport: Transport::Tls, address: OWN.parse().unwrap() };
+    let mut table =
+        Table::with(Account::direct("sips:alice@example.org"), |config| config.listeners.push(tls));
+    let flow = Flow {
+        transport: Transport::Tls,
+        connection: Some(ConnectionId(4)),
+        ..Flow::dial(ListenerId(2), PEER.parse().unwrap())
+    };
+    let call = |id: &str| {
+        let text = invite(id, 1, Some(&offer())).replacen("INVITE sip:", "INVITE sips:", 1);
+        text.replace("SIP/2.0/UDP", "SIP/2.0/TLS")
+    };
+    table.receive_bytes(flow, call("a").as_bytes());
+    assert!(table.only().line().starts_with("SIP/2.0 400"));
+    table.receive_bytes(flow, call("b").replace("<sip:bob@10.0.0.2", "<sips:bob@10.0.0.2").as_bytes());
+    let events = table.events();
+    let [AgentEvent::Incoming { call, is_sips: true, .. }] = *events.as_slice() else { panic!("{events:?}") };
+    table.sent();
+    let ok = accept(&mut table, call);
+    assert_eq!(ok.field("Contact"), Some("<sips:alice@10.0.0.1:5060>"));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Tests of registration: refresh, refusals, removal.
 
-use crate::harness::{ALICE, SERVER, Sent, Table, account_at_server, answer};
+use crate::harness::{ALICE, OWN, SERVER, Sent, Table, account_at_server, answer};
 use ringway_agent::{Account, AgentEvent, Secret};
 use ringway_sansio::{ConnectionId, Event, Flow, ListenerId, Transport};
 use std::time::Duration;
@@ -183,5 +183,38 @@ fn without_a_server_it_goes_to_the_domain() {
     let account = Account { secret: Secret::None, ..Account::direct("sips:alice@x") };
     let config = ringway_agent::Config::new(vec![account], Vec::new());
     let seed = ringway_sansio::Seed::from_number(1);
-    assert!(ringway_agent::UserAgent::new(config, seed, table.now).is_err());
+    let error = ringway_agent::UserAgent::new(config, seed, table.now).err().unwrap();
+    assert!(error.to_string().contains("needs TLS"), "{error}");
+}
+
+/// RFC 5630 §5.1.1.1: the Request-URI, From, To and Contact are `sips:` URIs without `transport=tls`.
+#[test]
+fn a_sips_account_registers_a_sips_contact_by_tls_only() {
+    let sips = |transport| {
+        let mut account = account_at_server();
+        account.aor = "sips:alice@example.org".into();
+        account.server.as_mut().unwrap().transport = transport;
+        let tls = ringway_agent::Listener { transport: Transport::Tls, address: OWN.parse().unwrap() };
+        Table::with(account, |config| config.listeners.push(tls))
+    };
+    let mut table = sips(Transport::Tls);
+    let first = register(&mut table);
+    assert_eq!((first.flow.transport, first.line()), (Transport::Tls, "REGISTER sips:example.org SIP/2.0"));
+    assert_eq!(first.field("Contact"), Some("<sips:alice@10.0.0.1:5060>;expires=3600"));
+    assert!(first.field("From").unwrap().starts_with("<sips:alice@example.org>;tag="));
+    assert_eq!(first.field("To"), Some("<sips:alice@example.org>"));
+    // Of two bindings, the own one has the expiry.
+    let contacts =
+        "Contact: <sip:alice@10.0.0.1:5060>;expires=70, <sips:alice@10.0.0.1:5060>;expires=600\r\n";
+    table.receive_bytes(first.flow, answer(&first, 200, "r", contacts, None).as_bytes());
+    assert_eq!(table.events(), [AgentEvent::Registered { account: ALICE, expires_s: 600 }]);
+
+    let mut table = sips(Transport::Tcp);
+    table.ask(|agent, cx| agent.register(cx, ALICE));
+    assert!(table.sent().is_empty(), "never without TLS");
+    let events = table.events();
+    assert!(
+        matches!(events.last(), Some(AgentEvent::RegistrationFailed { reason, .. }) if reason.contains("needs TLS")),
+        "{events:?}"
+    );
 }

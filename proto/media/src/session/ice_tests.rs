@@ -221,6 +221,29 @@ fn what_is_no_check_of_the_peer_gets_no_answer() {
     assert_eq!(end.deliver(address(PEER, 4000), &check()), Vec::new(), "after the end");
 }
 
+/// RFC 8489 §14.5: what is appended on the path counts for nothing, also with a new FINGERPRINT.
+#[test]
+fn attributes_behind_the_integrity_do_not_count() {
+    let peer = address(PEER, 4000);
+    let mut end = End::new(DtlsRole::Passive);
+    let sealed = || request().integrity(credentials("ours").password().as_bytes());
+    let nominating = sealed().attribute(attribute::USE_CANDIDATE, &[]).finish_with_fingerprint();
+    let controlled = sealed().attribute(attribute::ICE_CONTROLLED, &[9; 8]).finish_with_fingerprint();
+    for appended in [nominating, controlled] {
+        let sent = end.deliver(peer, &appended);
+        let [(_, response)] = sent.as_slice() else { panic!("{sent:?}") };
+        assert_eq!(Message::parse(response).unwrap().class(), Class::Success);
+    }
+    end.deliver(peer, &RECORD);
+    assert_eq!(end.sound(), None, "nobody nominated");
+    let password = credentials("ours").password().as_bytes().to_vec();
+    let unsealed =
+        MessageWriter::new(Class::Request, METHOD_BINDING, TransactionId([7; 12])).integrity(&password);
+    let unnamed =
+        unsealed.attribute(attribute::USERNAME, b"oursfrag:peerfrag").attribute(attribute::PRIORITY, &[0; 4]);
+    assert_eq!(end.deliver(peer, &unnamed.finish_with_fingerprint()), Vec::new(), "an empty check");
+}
+
 #[test]
 fn a_peer_that_wants_to_be_controlled_gets_487() {
     let mut end = End::new(DtlsRole::Passive);

@@ -6,7 +6,9 @@ use crate::phone::field::Field;
 use crate::phone::form::{Entry, Form, choice};
 use crate::phone::moment::Now;
 use crate::phone::settings::Secret;
-use crate::phone::settings::{Account, PasswordPlace, Registration, Settings, complete_uri, is_host_port};
+use crate::phone::settings::{
+    Account, PasswordPlace, Registration, Settings, complete_uri, is_host_port, is_sips,
+};
 use crate::text::Shown;
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
@@ -162,6 +164,11 @@ pub(super) fn read(form: &mut Form, settings: &Settings) -> Option<Login> {
             return None;
         }
     }
+    let transport = Transport::from_name(&form.text(TRANSPORT)).unwrap_or(Transport::DEFAULT);
+    if is_sips(&uri) && transport != Transport::Tls {
+        form.complain(TRANSPORT, "a sips: address needs tls; choose it, or write the sip: address");
+        return None;
+    }
     let host = |index| Some(form.text(index).trim().to_owned()).filter(|text| !text.is_empty());
     let before = settings.account.as_ref();
     let password = match (form.text(KEEP), before.map(|account| &account.password)) {
@@ -179,7 +186,7 @@ pub(super) fn read(form: &mut Form, settings: &Settings) -> Option<Login> {
         realm: same.and_then(|account| account.realm.clone()),
         uri,
         server: host(SERVER),
-        transport: Transport::from_name(&form.text(TRANSPORT)).unwrap_or(Transport::DEFAULT),
+        transport,
         registration: if form.text(REGISTER) == REGISTERS[0] {
             Registration::Wanted
         } else {
@@ -286,6 +293,20 @@ mod tests {
         scene.press(Key::Up);
         scene.press(Key::Enter);
         assert_eq!((scene.model.login.focus, scene.effects()), (2, vec![]));
+    }
+
+    #[test]
+    fn a_sips_address_needs_tls() {
+        let mut scene = Scene::with(Settings::default());
+        scene.types("sips:alice@example.org");
+        scene.press(Key::Enter);
+        assert!(scene.model.login.error.as_ref().unwrap().contains("needs tls"));
+        assert_eq!((scene.model.login.focus, scene.effects()), (TRANSPORT, vec![]));
+        scene.press(Key::Left);
+        scene.press(Key::Enter);
+        let effects = scene.effects();
+        let [Effect::SignIn { account, .. }] = effects.as_slice() else { panic!("{effects:?}") };
+        assert_eq!((account.uri.as_str(), account.transport), ("sips:alice@example.org", Transport::Tls));
     }
 
     #[test]

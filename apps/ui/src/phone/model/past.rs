@@ -150,6 +150,7 @@ mod tests {
             name,
             uri: "sip:e@x;a=\tb\n".to_owned(),
             bypasses_server: false,
+            is_sips: false,
         });
         scene.phone(ended(call, Side::Us, 486));
         let call = CallNumber(4);

@@ -38,7 +38,7 @@ impl Model {
                 self.shown = Some(call);
                 self.go(Screen::Call);
             }
-            PhoneEvent::Incoming { call, name, uri, bypasses_server } => {
+            PhoneEvent::Incoming { call, name, uri, bypasses_server, is_sips: _ } => {
                 let party = match bypasses_server {
                     true => Party::direct(&name, &uri),
                     false => self.party(&name, &uri),

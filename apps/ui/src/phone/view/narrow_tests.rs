@@ -9,7 +9,13 @@ use ringway_phone::{CallNumber, CryptoSuite, PhoneEvent, Protection, SasStatus, 
 
 fn calls(scene: &mut Scene, number: u64, (name, uri): (&str, &str), bypasses_server: bool) -> CallNumber {
     let call = CallNumber(number);
-    scene.phone(PhoneEvent::Incoming { call, name: name.into(), uri: uri.into(), bypasses_server });
+    scene.phone(PhoneEvent::Incoming {
+        call,
+        name: name.into(),
+        uri: uri.into(),
+        bypasses_server,
+        is_sips: false,
+    });
     call
 }
 

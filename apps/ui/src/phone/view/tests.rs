@@ -140,6 +140,7 @@ fn who_calls_is_seen_on_every_screen() {
         name: "Eve".into(),
         uri: "sip:eve@example.net".into(),
         bypasses_server: false,
+        is_sips: false,
     });
     for key in 2..=8 {
         scene.press(Key::Function(key));
@@ -169,6 +170,7 @@ fn the_address_of_who_calls_is_seen_behind_any_name() {
             name: name.clone(),
             uri,
             bypasses_server: false,
+            is_sips: false,
         });
         for columns in [60, 80, 132] {
             let cells = scene.cells(columns, 24);
@@ -344,6 +346,7 @@ fn nothing_from_the_network_reaches_the_terminal_raw() {
         name: evil.clone(),
         uri: format!("sip:{evil}@x"),
         bypasses_server: false,
+        is_sips: false,
     });
     scene.phone(PhoneEvent::Answered { call, codec: evil.clone() });
     let suite = CryptoSuite::AesCm128HmacSha1_80;
@@ -375,6 +378,7 @@ fn nothing_from_the_network_reaches_the_terminal_raw() {
         name: evil.clone(),
         uri: evil.clone(),
         bypasses_server: false,
+        is_sips: false,
     });
     let over = CallNumber(3);
     scene.phone(PhoneEvent::Calling { call: over, to: evil.clone() });
@@ -411,6 +415,7 @@ fn wide_letters_keep_columns_in_line() {
         name: "山田太郎".repeat(20),
         uri: "sip:山@x".into(),
         bypasses_server: false,
+        is_sips: false,
     });
     scene.press(Key::Function(4));
     let banner = scene.line(">>");

@@ -7,7 +7,7 @@ use crate::phone::{self, args};
 use ringway_audio::pulse::Names;
 use ringway_phone::SrtpPolicy;
 use ringway_sansio::Transport;
-use ringway_ui::phone::{Account, Contact, PasswordPlace, Registration, complete_uri, is_host_port};
+use ringway_ui::phone::{Account, Contact, PasswordPlace, Registration, complete_uri, is_host_port, is_sips};
 use std::ops::RangeInclusive;
 use std::path::Path;
 
@@ -65,13 +65,21 @@ fn account(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> Option<Account
     });
     let transports = args::TRANSPORTS.map(|transport| (transport.name(), transport));
     let registers = section.switch(reader, "register", true);
+    let is_sips = checked.as_deref().is_some_and(is_sips);
+    let default = if is_sips { Transport::Tls } else { Transport::DEFAULT };
+    let transport = word(reader, &mut section, "transport", default, &transports, &["ws", "wss"]);
+    if is_sips && transport != Transport::Tls {
+        let at = section.place("transport").unwrap_or_default();
+        let message = "a sips: address needs \"tls\"; leave it out, or use the sip: address";
+        reader.error(at, section.path("transport"), message);
+    }
     let account = Account {
         uri: checked.clone().unwrap_or_default(),
         name: plain(reader, &mut section, "name").unwrap_or_default(),
         auth_user: plain(reader, &mut section, "auth_user").filter(|text| !text.is_empty()),
         realm: realm(reader, &mut section),
         server: host(reader, &mut section, "server"),
-        transport: word(reader, &mut section, "transport", Transport::DEFAULT, &transports, &["ws", "wss"]),
+        transport,
         registration: if registers { Registration::Wanted } else { Registration::Unwanted },
         password: password(reader, &mut section),
     };

@@ -3,6 +3,7 @@
 use super::*;
 use ringway_audio::pulse::Names;
 use ringway_phone::SrtpPolicy;
+use ringway_sansio::Transport;
 use ringway_ui::phone::{Account, Contact, PasswordPlace, Registration, Secret};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -122,6 +123,15 @@ fn nothing_at_all_is_a_good_file() {
 }
 
 #[test]
+fn a_sips_address_implies_tls() {
+    for transport in ["", "transport = \"tls\""] {
+        let text = format!("[account]\nuri = \"sips:a@b\"\n{transport}\n");
+        let account = Settings::parse(&text, Path::new("phone.toml")).unwrap().pages.account.unwrap();
+        assert_eq!((account.uri.as_str(), account.transport), ("sips:a@b", Transport::Tls));
+    }
+}
+
+#[test]
 fn errors_name_key_and_line() {
     let text = "[account]\nuri = \"sip:alice@example.org\"\ntransprot = \"udp\"\n[cal]\nx = 1\n[call]\nsrtp = \"tls\"\n";
     let found = errors(text);
@@ -137,7 +147,10 @@ fn errors_name_key_and_line() {
             "[account]\nuri = \"sip:example.org\"",
             "phone.toml:2: [account] uri: \"sip:example.org\" has no user",
         ),
-        ("[account]\nuri = \"sips:a@b\"", "phone.toml:2: [account] uri: \"sips:a@b\": sips: needs TLS"),
+        (
+            "[account]\nuri = \"sips:a@b\"\ntransport = \"tcp\"",
+            "phone.toml:3: [account] transport: a sips: address needs \"tls\"",
+        ),
         (
             "[account]\nuri = \"a@b\"\ntransport = \"wss\"",
             "phone.toml:3: [account] transport: \"wss\" is not supported in this build",
