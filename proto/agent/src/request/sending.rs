@@ -185,7 +185,8 @@ impl Requests {
             return;
         };
         if credentials.server.is_none_or(|server| server.address != to)
-            || (draft.scope == Scope::InDialog && request.rounds == 0) {
+            || (draft.scope == Scope::InDialog && request.rounds == 0)
+        {
             return;
         }
         credentials.wallet.write(account, draft.method, &draft.uri, cnonces, &mut request.credentials);

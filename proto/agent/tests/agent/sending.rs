@@ -7,7 +7,9 @@ use ringway_agent::{
     Abilities, Account, Action, AgentEvent, CallState, Config, Ended, LargeRequests, MessageDirection,
     ServerAddress, Trace,
 };
-use ringway_sansio::{ConnectionId, Event, Flow, ListenerId, LocatedServers, Transport};
+use ringway_sansio::{
+    ConnectionId, Event, Flow, HostNameId, ListenerId, LocatedServer, LocatedServers, Transport,
+};
 
 fn resolve(table: &mut Table) -> u64 {
     let found = table.actions.iter().find_map(|action| match action {
@@ -323,4 +325,32 @@ fn the_whole_trace_has_each_message_as_it_was() {
     assert_eq!(wholes.len(), 2);
     assert_eq!(wholes[0], (true, sent.into()));
     assert!(wholes[1].1.starts_with(b"SIP/2.0 100 Trying\r\n"));
+}
+
+/// The server is found by its name and records its route by its address: one connection is used, which the certificate of
+/// the name was verified for.
+#[test]
+fn requests_in_a_dialog_use_the_verified_connection_of_the_server() {
+    let mut account = account_at_server();
+    account.server =
+        Some(ServerAddress { host: "sip.example.org".into(), port: None, transport: Transport::Tls });
+    let tls = ringway_agent::Listener { transport: Transport::Tls, address: OWN.parse().unwrap() };
+    let mut table = Table::with(account, |config| config.listeners.push(tls));
+    let call = table.ask(|agent, cx| agent.call(cx, ALICE, "sip:bob@example.org", media())).unwrap();
+    let query = resolve(&mut table);
+    let address = "10.0.0.9:5061".parse().unwrap();
+    let located = LocatedServer { transport: Transport::Tls, address, host: HostNameId(7) };
+    table.event(Event::Resolved { query, servers: located.into() });
+    let invite = table.only();
+    assert_eq!(invite.flow.host, HostNameId(7));
+    let fields = "Contact: <sip:bob@10.0.0.2>\r\nRecord-Route: <sip:10.0.0.9:5061;transport=tls;lr>\r\n";
+    let ok = answer(&invite, 200, "b", fields, Some(&sdp("10.0.0.2", 7000)));
+    table.receive_bytes(invite.flow, ok.as_bytes());
+    let ack = table.only();
+    assert!(ack.text.starts_with("ACK "), "{}", ack.text);
+    assert_eq!((ack.flow.remote, ack.flow.host), (address, HostNameId(7)));
+    table.ask(|agent, cx| agent.hang_up(cx, call)).unwrap();
+    let bye = table.only();
+    assert!(bye.text.starts_with("BYE "), "{}", bye.text);
+    assert_eq!((bye.flow.remote, bye.flow.host), (address, HostNameId(7)));
 }
