@@ -1,7 +1,9 @@
 //! Tested: the choice between the worker and the threads, results and failures of the threads.
 
 use crate::tests::{Ca, Failures, Side, inline, pass, remote};
-use crate::{ClientAuth, HandshakeLimits, InlineTls, Observer, Offer, TlsCounts, TlsFiles, TlsLayers, TlsVersion};
+use crate::{
+    ClientAuth, HandshakeLimits, InlineTls, Observer, Offer, TlsCounts, TlsFiles, TlsLayers, TlsVersion,
+};
 use ringway_linux::{Hosts, Layers, Resume};
 use ringway_sansio::{Flow, HostNameId, ListenerId, Transport};
 use ringway_stream::Origin;
