@@ -227,7 +227,8 @@ impl<F: Framer> Streams<F> {
         true
     }
 
-    /// Passes a batch of messages to `each`.
+    /// Passes a batch of messages to `each`. Afterwards call [`Streams::respond`] if [`Streams::has_own_bytes`], and
+    /// [`Streams::finish`] after [`Frames::Last`].
     pub(crate) fn frames(
         &mut self,
         id: ConnectionId,
@@ -249,7 +250,10 @@ impl<F: Framer> Streams<F> {
             self.counters.keep_alives.add(batch.keep_alives as u64);
             self.counters.stream_messages_out.increment();
         }
-        self.settle(id);
+        // Otherwise the caller calls `respond` or `finish` next: what is written until then needs no interest in writing.
+        if frames != Frames::Last && !self.has_own_bytes(id) {
+            self.settle(id);
+        }
         frames
     }
 
@@ -258,8 +262,12 @@ impl<F: Framer> Streams<F> {
     pub(crate) fn respond(&mut self, id: ConnectionId, now: Instant) {
         let Some(stream) = find(&mut self.slots, id) else { return };
         let written = stream.respond(&self.common.streams, now);
+        let is_receiving = stream.connection.is_receiving();
         self.wrote(id, written);
-        self.settle(id);
+        // Otherwise the caller calls `finish` next.
+        if is_receiving {
+            self.settle(id);
+        }
     }
 
     /// True if [`Streams::respond`] may have something to write.

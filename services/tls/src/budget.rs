@@ -1,11 +1,12 @@
 //! Time of a worker for handshakes.
 
+use ringway_linux::sys::thread_cpu_time;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Time that a worker spends on handshakes: a burst at once, and [`SHARE`] of its time in the long run.
+/// CPU time that a worker spends on handshakes: a burst at once, and [`SHARE`] of the time in the long run.
 ///
-/// The cost of a step is measured, and charged afterwards: a step that begins with little time left makes a debt, and no
+/// The cost of a step is measured, and charged afterwards, without the time in which the kernel ran other threads: a step that begins with little time left makes a debt, and no
 /// other step begins before it is paid.
 pub(crate) struct Budget {
     burst: Duration,
@@ -19,16 +20,14 @@ impl Budget {
         Self { burst, start: Instant::now(), full_at: AtomicU64::new(0) }
     }
 
-    /// Begins a step; `None` if there is no time for it. Pass the result to [`Budget::end`].
-    pub(crate) fn begin(&self) -> Option<Instant> {
-        let now = Instant::now();
-        self.is_left(self.nanos(now)).then_some(now)
+    /// Begins a step; `None` if there is no time for it. Pass the result, the thread's CPU time, to [`Budget::end`].
+    pub(crate) fn begin(&self) -> Option<Duration> {
+        self.is_left(self.now()).then(thread_cpu_time)
     }
 
     /// Charges for a step.
-    pub(crate) fn end(&self, begun: Instant) {
-        let now = Instant::now();
-        self.charge(self.nanos(now), nanos(now.duration_since(begun)));
+    pub(crate) fn end(&self, begun: Duration) {
+        self.charge(self.now(), nanos(thread_cpu_time().saturating_sub(begun)));
     }
 
     fn is_left(&self, now: u64) -> bool {
@@ -41,8 +40,9 @@ impl Budget {
         self.full_at.store(from.saturating_add(spent.saturating_mul(SHARE)), Ordering::Relaxed);
     }
 
-    fn nanos(&self, at: Instant) -> u64 {
-        nanos(at.duration_since(self.start))
+    /// Nanoseconds since `start`.
+    fn now(&self) -> u64 {
+        nanos(self.start.elapsed())
     }
 }
 
@@ -91,11 +91,23 @@ mod tests {
     }
 
     #[test]
-    fn the_measured_time_is_charged() {
+    fn the_cpu_time_is_charged() {
         let budget = Budget::new(Duration::from_millis(1));
         let begun = budget.begin().unwrap();
-        std::thread::sleep(Duration::from_millis(3));
+        while thread_cpu_time() < begun + Duration::from_millis(3) {
+            std::hint::spin_loop();
+        }
         budget.end(begun);
-        assert!(budget.begin().is_none());
+        assert!(budget.full_at.load(Ordering::Relaxed) >= 60 * MS, "twenty times the CPU time");
+    }
+
+    #[test]
+    fn time_in_which_the_thread_did_not_run_costs_nothing() {
+        let budget = Budget::new(Duration::from_millis(1));
+        let begun = budget.begin().unwrap();
+        std::thread::sleep(Duration::from_millis(100));
+        budget.end(begun);
+        let debt = budget.full_at.load(Ordering::Relaxed).saturating_sub(budget.now());
+        assert!(debt < 1000 * MS, "{debt}: twenty times the sleep would be 2 s");
     }
 }

@@ -3,6 +3,7 @@
 use crate::budget::Budget;
 use crate::connection::Connection;
 use crate::counters::add;
+use crate::flight::{RECORD_HANDSHAKE, has_few_certificates, is_client_hello};
 use crate::handshakes::Permit;
 use crate::report::{Peer, Role};
 use crate::threads::HandshakeThreads;
@@ -18,6 +19,8 @@ pub(crate) struct Handshake {
     /// Verification of the peer's certificate, which can cost far more than an own signature.
     verifies_peer: bool,
     has_begun: bool,
+    /// True if the processed bytes are one ClientHello, so that the next ones begin with the next flight.
+    is_after_hello: bool,
     /// `None`: all steps run on the connection's own thread.
     hand_over: Option<HandOver>,
     was_handed_over: bool,
@@ -42,6 +45,7 @@ impl Handshake {
             verifies_peer: peer.role == Role::Client,
             peer,
             has_begun: false,
+            is_after_hello: false,
             hand_over: None,
             was_handed_over: false,
             _permit: None,
@@ -117,6 +121,7 @@ impl Handshake {
         decoded: &mut dyn FnMut(Decoded<'_>),
         wire: &mut Vec<u8>,
     ) -> Result<(), LayerError> {
+        self.is_after_hello = !self.has_begun && is_client_hello(bytes);
         self.has_begun = true;
         let result = self.connection.receive(bytes, decoded);
         self.connection.write_records(wire);
@@ -146,49 +151,21 @@ impl Handshake {
         Some((hand_over, self.peer.clone()))
     }
 
-    /// True if the bytes may contain the peer's certificate. A chain can be made such that a hundred signatures are verified.
+    /// True if the bytes may make this side verify a chain of certificates without a bound. One can be made such that a hundred
+    /// signatures are verified.
     fn may_verify(&self, bytes: &[u8]) -> bool {
         let is_resumed = self.connection.handshake_kind() == Some(HandshakeKind::Resumed);
-        let is_hello = !self.has_begun && is_client_hello(bytes);
-        self.verifies_peer && !is_resumed && !is_hello
+        let is_bounded = match self.has_begun {
+            false => is_client_hello(bytes),
+            true => self.is_after_hello && has_few_certificates(bytes),
+        };
+        self.verifies_peer && !is_resumed && !is_bounded
     }
-}
-
-/// True for one record with one ClientHello, and nothing after it (RFC 8446 §5.1, §4).
-fn is_client_hello(bytes: &[u8]) -> bool {
-    let [RECORD_HANDSHAKE, 3, _, high, low, CLIENT_HELLO, a, b, c, ..] = *bytes else { return false };
-    let record = usize::from(u16::from_be_bytes([high, low]));
-    let message = u32::from_be_bytes([0, a, b, c]) as usize;
-    bytes.len() == record + 5 && record == message + 4
-}
-
-/// True for the beginning of a TLS handshake record (RFC 8446 §5.1).
-pub(crate) fn is_tls(bytes: &[u8]) -> bool {
-    matches!(bytes, [RECORD_HANDSHAKE, 3, ..] | [RECORD_HANDSHAKE])
 }
 
 const fn printable(byte: u8) -> char {
     if byte.is_ascii_graphic() || byte == b' ' { byte as char } else { '.' }
 }
 
-/// Record type (RFC 8446 §5.1), and message type (§4), of the first bytes of a client.
-const RECORD_HANDSHAKE: u8 = 22;
-const CLIENT_HELLO: u8 = 1;
 /// Number of bytes of another protocol that a report quotes.
 const SEEN_BYTES: usize = 16;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_client_hello_is_alone_in_its_record() {
-        let hello = [22, 3, 1, 0, 6, 1, 0, 0, 2, 9, 9];
-        assert!(is_client_hello(&hello));
-        assert!(!is_client_hello(&hello[..10]), "incomplete");
-        assert!(!is_client_hello(&[&hello[..], &[22]].concat()), "something after it");
-        let two = [22, 3, 1, 0, 8, 1, 0, 0, 2, 9, 9, 11, 0];
-        assert!(!is_client_hello(&two), "another message in the record");
-        assert!(!is_client_hello(&[22, 3, 1, 0, 6, 11, 0, 0, 2, 9, 9]), "a certificate");
-    }
-}

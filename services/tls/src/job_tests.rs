@@ -1,7 +1,9 @@
 //! Tested: the choice between the worker and the threads, results and failures of the threads.
 
 use crate::tests::{Ca, Failures, Side, inline, pass, remote};
-use crate::{ClientAuth, HandshakeLimits, InlineTls, Observer, TlsFiles, TlsLayers};
+use crate::{
+    ClientAuth, HandshakeLimits, InlineTls, Observer, Offer, TlsCounts, TlsFiles, TlsLayers, TlsVersion,
+};
 use ringway_linux::{Hosts, Layers, Resume};
 use ringway_sansio::{Flow, ListenerId, Transport};
 use ringway_stream::Origin;
@@ -80,25 +82,39 @@ fn a_flood_of_handshakes_is_handed_over() {
     assert!(counts.tls_handshakes_handed_over > 100, "{counts:?}");
 }
 
-#[test]
-fn a_clients_certificate_is_verified_on_a_thread() {
+/// Counters of a server after three connections of a client with the certificate and `more` certificates of authorities.
+fn with_certificates(version: TlsVersion, more: usize) -> TlsCounts {
     let ca = Ca::new();
+    let (chain, key) = ca.issue("server", |_| {});
+    let authority = std::fs::read_to_string(ca.path("ca.pem")).unwrap();
+    let own = std::fs::read_to_string(&chain).unwrap();
+    let client_chain = ca.path("client.pem");
+    std::fs::write(&client_chain, own + &authority.repeat(more)).unwrap();
     let files = TlsFiles {
         client_auth: ClientAuth::Required,
         client_ca: Some(ca.path("ca.pem")),
-        ..ca.files(Some(ca.issue("server", |_| {})))
+        offer: Offer::new(Default::default(), Vec::new(), Some(version), false).unwrap(),
+        ..ca.files(Some((chain, key.clone())))
     };
     let (layers, _) = served(&files, Duration::from_secs(60));
-    let (client, _) = inline(&files);
+    let (client, _) = inline(&TlsFiles { certificate: Some((client_chain, key)), ..files });
     for _ in 0..3 {
         shake_hands(&client, accept(&layers));
     }
-    let counts = layers.counters().counts();
-    assert_eq!(
-        (counts.tls_accepted_full, counts.tls_handshakes_handed_over),
-        (1, 1),
-        "resumed ones are inline"
-    );
+    layers.counters().counts()
+}
+
+#[test]
+fn a_clients_certificates_are_verified_on_a_thread_unless_they_are_seen_to_be_few() {
+    use TlsVersion::{V1_2, V1_3};
+    for (version, more, threads) in [(V1_2, 0, 0), (V1_2, 1, 0), (V1_2, 2, 1), (V1_3, 0, 1)] {
+        let counts = with_certificates(version, more);
+        assert_eq!(
+            (counts.tls_accepted_full, counts.tls_handshakes_handed_over),
+            (1, threads),
+            "{version:?}, {more} more; resumed ones are inline"
+        );
+    }
 }
 
 #[test]

@@ -8,7 +8,8 @@
 
 use crate::connection::Connection;
 use crate::counters::add;
-use crate::handshake::{Handshake, is_tls};
+use crate::flight::is_tls;
+use crate::handshake::Handshake;
 use crate::job::{Job, Outcome};
 use crate::report::{FAILED, Peer};
 use crate::unread::UnreadBytes;

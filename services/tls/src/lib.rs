@@ -15,6 +15,7 @@ mod configs;
 mod connection;
 mod counters;
 mod files;
+mod flight;
 mod handshake;
 mod handshakes;
 mod identity;

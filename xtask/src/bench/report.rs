@@ -12,6 +12,8 @@ pub(super) enum Verdict {
     Missed,
     /// The measurement failed.
     Failed,
+    /// Another row has the target.
+    Compared,
 }
 
 impl std::fmt::Display for Verdict {
@@ -20,6 +22,7 @@ impl std::fmt::Display for Verdict {
             Self::Met => "met",
             Self::Missed => "**missed**",
             Self::Failed => "**failed**",
+            Self::Compared => "compared",
         })
     }
 }

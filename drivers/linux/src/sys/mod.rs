@@ -19,7 +19,7 @@ pub use epoll::{Epoll, EventFd, Interest, Ready, ReadyList, Timer};
 pub use icmp::{IcmpBatch, QueuedIcmp, queue_icmp_errors};
 pub use process::{
     limit_free_heap, lock_memory, monotonic, raise_open_files, set_nice, set_real_time, set_timer_slack,
-    trim_heap,
+    thread_cpu_time, trim_heap,
 };
 pub use socket::{accept, defer_port, set_buffers, wait_writable};
 pub use stamped::{Stamped, StampedBatch, stamp_arrivals};

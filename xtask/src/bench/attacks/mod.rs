@@ -172,6 +172,7 @@ const fn word(verdict: Verdict) -> &'static str {
         Verdict::Met => "met",
         Verdict::Missed => "**MISSED**",
         Verdict::Failed => "**FAILED**",
+        Verdict::Compared => "compared",
     }
 }
 

@@ -59,8 +59,7 @@ impl Load {
         Self { handshake, ..self }
     }
 
-    pub(super) fn plan(self, servers: &Servers, flow: Flow, rate: u32) -> Result<Plan> {
-        let users = rate * SECONDS;
+    pub(super) fn plan(self, servers: &Servers, flow: Flow, users: u32) -> Result<Plan> {
         // Bindings of closed connections remain, so users of an earlier reading would have too many contacts, and calls to them forks.
         let prefix = format!("r{}u", READINGS.fetch_add(1, Ordering::Relaxed));
         let callers = Users::by_rule(&prefix, 7, 0, users, PASSWORD)?;
@@ -86,14 +85,17 @@ impl Load {
 
     /// Reason why a reading does not count.
     fn fault(self, statistics: &Statistics, offered: u64) -> Option<String> {
-        let (done, wire) = (statistics.successes(), statistics.wire());
-        match statistics.health().bottleneck() {
-            _ if done * 100 < offered * 99 => Some(format!("{done} of {offered} successful")),
-            _ if self.handshake.is_resumed && wire.tls_full > offered / 50 => {
-                Some("sessions were not resumed".to_owned())
-            }
-            bottleneck => bottleneck,
+        let done = statistics.successes();
+        if done * 100 < offered * 99 {
+            return Some(format!("{done} of {offered} successful"));
         }
+        self.not_resumed(statistics, offered).or_else(|| statistics.health().bottleneck())
+    }
+
+    /// Reason if more than 2 % of the attempts made full handshakes where sessions should be resumed.
+    pub(super) fn not_resumed(self, statistics: &Statistics, attempts: u64) -> Option<String> {
+        let is_full = self.handshake.is_resumed && statistics.wire().tls_full > attempts / 50;
+        is_full.then(|| "sessions were not resumed".to_owned())
     }
 }
 
@@ -114,12 +116,74 @@ pub(super) struct Readings {
     pub(super) notes: Vec<String>,
 }
 
-struct Contestant {
-    load: Load,
+impl Readings {
+    /// Medians of readings by load.
+    ///
+    /// # Errors
+    /// A load of which no reading counts.
+    pub(super) fn of(taken: &[(&'static str, Vec<f64>)], notes: Vec<String>) -> Result<Self> {
+        let (mut us, mut cells) = (Vec::new(), Vec::new());
+        for (name, taken) in taken {
+            ensure!(!taken.is_empty(), "{name}: no valid reading: {}", notes.join("; "));
+            let middle = median(taken.iter().copied());
+            us.push(middle);
+            cells.push(format!("{name} {middle:.1} µs"));
+        }
+        Ok(Self { us, cells, notes })
+    }
+}
+
+/// Takes readings of each contestant in turn.
+///
+/// # Errors
+/// A reading failed; a load has no reading that counts.
+pub(super) fn in_turn<C>(
+    contestants: &mut [C],
+    rounds: u32,
+    name_of: impl Fn(&C) -> &'static str,
+    mut read: impl FnMut(&mut C) -> Result<(f64, Option<String>)>,
+) -> Result<Readings> {
+    let mut taken: Vec<_> = contestants.iter().map(|contestant| (name_of(contestant), Vec::new())).collect();
+    let mut notes = Vec::new();
+    for round in 1..=rounds {
+        for (contestant, (name, taken)) in contestants.iter_mut().zip(&mut taken) {
+            let (us, fault) = read(contestant).context(*name)?;
+            eprintln!("  round {round}: {name} {us:.1} µs {}", fault.as_deref().unwrap_or_default());
+            match fault {
+                None => taken.push(us),
+                Some(fault) => notes.push(format!("{name}: {fault}")),
+            }
+        }
+    }
+    Readings::of(&taken, notes)
+}
+
+/// Opens a contestant for each load; one on Kamailio that cannot be opened is left out, with a note.
+///
+/// # Errors
+/// Another one cannot be opened.
+pub(super) fn open_all<C>(
+    loads: &[Load],
+    open: impl Fn(Load) -> Result<C>,
+) -> Result<(Vec<C>, Option<String>)> {
+    let (mut contestants, mut note) = (Vec::new(), None);
+    for &load in loads {
+        match open(load) {
+            Ok(contestant) => contestants.push(contestant),
+            Err(error) if load.server == Which::Kamailio => note = Some(format!("{}: {error:#}", load.name)),
+            Err(error) => return Err(error.context(load.name)),
+        }
+    }
+    Ok((contestants, note))
+}
+
+/// A load at a fixed rate.
+pub(super) struct Contestant {
+    pub(super) load: Load,
+    operation: Operation,
     plan: Plan,
     /// Between two readings of loads whose registrations do not count.
     session: Option<Session>,
-    taken: Vec<f64>,
 }
 
 /// Measures the loads in turn.
@@ -132,44 +196,22 @@ pub(super) fn measure(
     loads: &[Load],
     rounds: u32,
 ) -> Result<Readings> {
-    let Operation { flow, rate, has_registration } = operation;
-    let mut notes = Vec::new();
-    let mut contestants = Vec::new();
-    for &load in loads {
-        let opened = load.plan(servers, flow, rate).and_then(|plan| {
-            let session = if has_registration { None } else { Some(Session::open(&plan)?) };
-            Ok(Contestant { load, plan, session, taken: Vec::new() })
-        });
-        match opened {
-            Ok(contestant) => contestants.push(contestant),
-            Err(error) if load.server == Which::Kamailio => notes.push(format!("{}: {error:#}", load.name)),
-            Err(error) => return Err(error.context(load.name)),
-        }
-    }
-    for round in 1..=rounds {
-        for contestant in &mut contestants {
-            let name = contestant.load.name;
-            let (us, fault) = contestant.read(servers, operation).context(name)?;
-            eprintln!("  round {round}: {name} {us:.1} µs {}", fault.as_deref().unwrap_or_default());
-            match fault {
-                None => contestant.taken.push(us),
-                Some(fault) => notes.push(format!("{name}: {fault}")),
-            }
-        }
-    }
-    let (mut us, mut cells) = (Vec::new(), Vec::new());
-    for Contestant { load, taken, .. } in &contestants {
-        ensure!(!taken.is_empty(), "{}: no valid reading: {}", load.name, notes.join("; "));
-        let middle = median(taken.iter().copied());
-        us.push(middle);
-        cells.push(format!("{} {middle:.1} µs", load.name));
-    }
-    Ok(Readings { us, cells, notes })
+    let (mut contestants, note) = open_all(loads, |load| Contestant::open(servers, operation, load))?;
+    let mut readings = in_turn(&mut contestants, rounds, |it| it.load.name, |it| it.read(servers))?;
+    readings.notes.extend(note);
+    Ok(readings)
 }
 
 impl Contestant {
+    pub(super) fn open(servers: &Servers, operation: Operation, load: Load) -> Result<Self> {
+        let plan = load.plan(servers, operation.flow, operation.rate * SECONDS)?;
+        let session = if operation.has_registration { None } else { Some(Session::open(&plan)?) };
+        Ok(Self { load, operation, plan, session })
+    }
+
     /// CPU time of an operation in µs, and the reason why it does not count.
-    fn read(&mut self, servers: &Servers, operation: Operation) -> Result<(f64, Option<String>)> {
+    pub(super) fn read(&mut self, servers: &Servers) -> Result<(f64, Option<String>)> {
+        let operation = self.operation;
         let process = &servers.get(self.load.server)?.process;
         let before = process.cpu_ns()?;
         let session = match self.session.take() {
