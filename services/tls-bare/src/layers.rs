@@ -78,7 +78,7 @@ impl StreamLayers for TlsLayers {
                 let layer = || TlsLayer::new(config, flow.remote, Rc::clone(&self.gate));
                 is_in.then(|| Box::new(layer()) as Box<dyn Layer>)
             }
-            Transport::Udp | Transport::Ws | Transport::Wss => None,
+            Transport::Udp | Transport::Ws | Transport::Wss | Transport::Dtls => None,
         }
     }
 
