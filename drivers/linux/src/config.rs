@@ -4,6 +4,7 @@ use crate::clock::Clock;
 use crate::held::MarkedPackets;
 use crate::layers::{Layers, PlainTcp};
 use crate::trace::MessageTrace;
+use ringway_datagram::Associations;
 use ringway_sansio::{MemoryBound, Seed, ShardKey};
 use ringway_stream::StreamLimits;
 use std::sync::Arc;
@@ -32,6 +33,8 @@ pub struct Config {
     pub shard_key: ShardKey,
     /// Layers of stream connections.
     pub layers: Arc<dyn Layers>,
+    /// Associations of DTLS listeners. `None`: their datagrams are dropped.
+    pub associations: Option<Arc<dyn Associations>>,
     /// Called with every message, if set.
     pub trace: Option<MessageTrace>,
 }
@@ -49,6 +52,7 @@ impl Default for Config {
             memory: None,
             shard_key: ShardKey::new(&Seed::from_bytes([0; 32])),
             layers: Arc::new(PlainTcp),
+            associations: None,
             trace: None,
         }
     }
