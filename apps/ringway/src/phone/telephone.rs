@@ -12,7 +12,7 @@ use crate::phone::settings::{MediaSettings, Settings};
 use crate::random;
 use ringway_agent::{Config, Listener};
 use ringway_audio::Ringer;
-use ringway_dtls::Identity;
+use ringway_dtls::{DtlsTransport, Identity};
 use ringway_linux::media::Priority;
 use ringway_linux::{ActionSink, Bound, Clock, Hosts, Listen, Resolver, Runtime};
 use ringway_media::MediaSession;
@@ -66,8 +66,8 @@ impl Telephone {
         known: Option<KnownPhones>,
     ) -> Result<Self, Failure> {
         let clock = Clock::new();
-        let uses_tls = settings.transport == Transport::Tls;
-        let bound = bind(settings.bind, uses_tls)?;
+        let secure = Some(settings.transport).filter(|transport| transport.is_secure());
+        let bound = bind(settings.bind, secure)?;
         let hosts = Arc::new(Hosts::default());
         let config = phone_config(&settings, behaviour, known.as_ref(), bound.addresses())?;
         let seed = Seed::from_bytes(random::bytes()?);
@@ -76,8 +76,12 @@ impl Telephone {
         let (tell, actions) = channel();
         let resolver = start_resolver(&bound, settings.bind.is_ipv4(), Arc::clone(&hosts))?;
         let mut runtime_config = ringway_linux::Config { clock, ..ringway_linux::Config::default() };
-        if uses_tls {
-            runtime_config.layers = Arc::new(tls_layers(&settings.tls, hosts)?);
+        match secure {
+            Some(Transport::Dtls) => {
+                runtime_config.associations = Some(Arc::new(dtls_associations(&settings.tls, hosts)?));
+            }
+            Some(_) => runtime_config.layers = Arc::new(tls_layers(&settings.tls, hosts)?),
+            None => {}
         }
         let runtime = Runtime::start(bound, runtime_config, vec![phone], Arc::new(Sink { tell, resolver }))
             .map_err(|error| Failure::failed(error.to_string()))?;
@@ -360,18 +364,18 @@ fn dtls_identity(media: &MediaSettings) -> Result<Option<Arc<dyn DtlsIdentity>>,
 
 /// Checks that a phone can listen at `address`.
 pub(crate) fn check_address(address: SocketAddr) -> Result<(), Failure> {
-    bind(address, false).map(drop)
+    bind(address, None).map(drop)
 }
 
-/// One address by UDP and TCP, at the same port where that is free; for TLS also at a free port, whose connections are
-/// refused without a certificate.
-fn bind(address: SocketAddr, uses_tls: bool) -> Result<Bound, Failure> {
+/// One address by UDP and TCP, at the same port where that is free; for TLS or DTLS also at a free port. Connections to it are
+/// refused without a certificate, associations always.
+fn bind(address: SocketAddr, secure: Option<Transport>) -> Result<Bound, Failure> {
     let failed = |error: ringway_linux::BindError| Failure::failed(error.to_string());
     let listen = |transport, address| Listen { transport, address };
     let all = |address: SocketAddr| {
         let mut all = vec![listen(Transport::Udp, address), listen(Transport::Tcp, address)];
-        if uses_tls {
-            all.push(listen(Transport::Tls, SocketAddr::new(address.ip(), 0)));
+        if let Some(secure) = secure {
+            all.push(listen(secure, SocketAddr::new(address.ip(), 0)));
         }
         all
     };
@@ -395,6 +399,13 @@ fn tls_layers(files: &TlsFiles, hosts: Arc<Hosts>) -> Result<TlsLayers, Failure>
     let material = files.load().map_err(|error| Failure::usage(format!("TLS: {error}")))?;
     TlsLayers::start(material, hosts, HandshakeLimits::default(), Arc::new(HandshakeReport))
         .map_err(|error| Failure::failed(format!("cannot start threads: {error}")))
+}
+
+/// The phone's associations with servers.
+fn dtls_associations(files: &TlsFiles, hosts: Arc<Hosts>) -> Result<DtlsTransport, Failure> {
+    let material = files.load().map_err(|error| Failure::usage(format!("DTLS: {error}")))?;
+    DtlsTransport::client(material, Box::new(move |host| hosts.name_of(host)), Arc::new(HandshakeReport))
+        .map_err(|error| Failure::failed(error.to_string()))
 }
 
 /// Reports failed handshakes on standard error.

@@ -72,7 +72,7 @@ impl DtlsTransport {
         hosts: HostNames,
         observer: Arc<dyn Observer>,
     ) -> Result<Self, DtlsError> {
-        // A client accepts nothing, so nobody ever sees a cookie.
+        // A client accepts nothing, so it needs no secret for cookies.
         let limits = DtlsLimits { total: 0, ..DtlsLimits::default() };
         Self::new(material, Seed::from_bytes([0; 32]), limits, Some(hosts), observer)
     }
@@ -137,6 +137,10 @@ impl DtlsTransport {
 impl Associations for DtlsTransport {
     fn judge(&self, now: Instant, flow: &Flow, datagram: &[u8], answer: &mut Vec<u8>) -> FirstDatagram {
         let counters = &self.counters;
+        // A client has no use for the cookies of others.
+        if self.limits.total == 0 {
+            return FirstDatagram::Dropped;
+        }
         let hello = match ClientHello::parse(datagram) {
             Ok(hello) => hello,
             Err(why) => {

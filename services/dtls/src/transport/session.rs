@@ -176,7 +176,9 @@ impl Session {
         let Ok(result) = catch_unwind(AssertUnwindSafe(|| work(endpoint))) else {
             return self.fail("internal error of the DTLS library");
         };
-        let has_sent = self.take_datagrams();
+        // The library returns a fatal alert to its sender, where it would end the next handshake.
+        let is_alert = matches!(result, Err(Error::ErrAlertFatalOrClose));
+        let has_sent = !is_alert && self.take_datagrams();
         match result {
             Ok(events) => {
                 for event in events {
