@@ -160,6 +160,8 @@ impl<N: Node> Worker<N> {
             self.counters.held.set(self.held.len() as u64);
             self.counters.unwritten_bytes.set(self.streams.unwritten() as u64);
             if phase == Phase::Ending {
+                // The end of a stream closes its socket; that of an association has to be said.
+                self.associations.close_all(&self.udp, self.now);
                 return Ok(());
             }
         }

@@ -60,6 +60,10 @@ pub trait Association {
     /// Names in the verified certificate of the peer.
     fn peer_names(&self) -> Option<Arc<PeerNames>>;
 
+    /// True if the peer of a dialled association is also the host of `flow`, by the certificate that it presented: there can be
+    /// one association only between two addresses.
+    fn is_also(&self, flow: &Flow) -> bool;
+
     /// Memory in use in bytes, approximately.
     fn held_bytes(&self) -> usize;
 }

@@ -397,23 +397,27 @@ fn bind(address: SocketAddr, secure: Option<Transport>) -> Result<Bound, Failure
 /// connection fails as well, without its reason.
 fn tls_layers(files: &TlsFiles, hosts: Arc<Hosts>) -> Result<TlsLayers, Failure> {
     let material = files.load().map_err(|error| Failure::usage(format!("TLS: {error}")))?;
-    TlsLayers::start(material, hosts, HandshakeLimits::default(), Arc::new(HandshakeReport))
+    TlsLayers::start(material, hosts, HandshakeLimits::default(), Arc::new(HandshakeReport("TLS")))
         .map_err(|error| Failure::failed(format!("cannot start threads: {error}")))
 }
 
 /// The phone's associations with servers.
 fn dtls_associations(files: &TlsFiles, hosts: Arc<Hosts>) -> Result<DtlsTransport, Failure> {
     let material = files.load().map_err(|error| Failure::usage(format!("DTLS: {error}")))?;
-    DtlsTransport::client(material, Box::new(move |host| hosts.name_of(host)), Arc::new(HandshakeReport))
-        .map_err(|error| Failure::failed(error.to_string()))
+    DtlsTransport::client(
+        material,
+        Box::new(move |host| hosts.name_of(host)),
+        Arc::new(HandshakeReport("DTLS")),
+    )
+    .map_err(|error| Failure::failed(error.to_string()))
 }
 
 /// Reports failed handshakes on standard error.
-struct HandshakeReport;
+struct HandshakeReport(&'static str);
 
 impl Observer for HandshakeReport {
     fn failed(&self, remote: SocketAddr, _role: Role, reason: &str) {
-        eprintln!("ringway: TLS with {remote} failed: {reason}");
+        eprintln!("ringway: {} with {remote} failed: {reason}", self.0);
     }
 }
 

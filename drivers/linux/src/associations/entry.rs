@@ -169,6 +169,9 @@ mod tests {
         fn peer_names(&self) -> Option<Arc<PeerNames>> {
             None
         }
+        fn is_also(&self, _: &Flow) -> bool {
+            false
+        }
         fn held_bytes(&self) -> usize {
             0
         }

@@ -166,18 +166,26 @@ impl AssociationTable {
         if let Some(&id) = self.dialled.get(&(flow.remote, flow.host)) {
             return self.send(udp, id, token, message, now);
         }
+        if let Some(&id) = self.by_peer.get(&(flow.listener, flow.remote)) {
+            let is_host = find(&mut self.slots, id)
+                .is_some_and(|entry| entry.origin == Origin::Dialled && entry.association.is_also(&flow));
+            if !is_host {
+                self.counters.dial_failures.increment();
+                return self.unreachable(token);
+            }
+            self.dialled.insert((flow.remote, flow.host), id);
+            return self.send(udp, id, token, message, now);
+        }
         // With several workers the kernel would pass the answers to another one.
         let source = self.source.clone().filter(|_| self.common.inboxes.len() == 1);
-        let is_free = !self.by_peer.contains_key(&(flow.listener, flow.remote));
-        let association = source.filter(|_| is_free && self.common.admit()).and_then(|source| {
-            match source.dial(now, &flow) {
+        let association =
+            source.filter(|_| self.common.admit()).and_then(|source| match source.dial(now, &flow) {
                 Some(association) => Some(association),
                 None => {
                     self.common.open.fetch_sub(1, Ordering::Relaxed);
                     None
                 }
-            }
-        });
+            });
         let Some(association) = association else {
             self.counters.dial_failures.increment();
             return self.unreachable(token);
@@ -235,6 +243,14 @@ impl AssociationTable {
     /// Begins no more associations.
     pub(crate) fn stop_listening(&mut self) {
         self.source = None;
+    }
+
+    /// Ends all associations.
+    pub(crate) fn close_all(&mut self, udp: Sockets<'_>, now: Instant) {
+        let open: Vec<ConnectionId> = self.by_peer.values().copied().collect();
+        for id in open {
+            self.close(udp, id, CloseReason::Ended, now);
+        }
     }
 
     fn insert(
@@ -355,9 +371,7 @@ impl AssociationTable {
         self.common.sources.release(remote.ip(), entry.accounted);
         match entry.origin {
             Origin::Accepted => self.common.sources.closed(remote.ip()),
-            Origin::Dialled => {
-                self.dialled.remove(&(remote, flow.host));
-            }
+            Origin::Dialled => self.dialled.retain(|_, of| *of != id),
         }
         if entry.is_established() {
             self.common.connections.closed(self.worker, id);

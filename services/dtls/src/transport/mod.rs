@@ -36,7 +36,7 @@ pub struct DtlsTransport {
     gate: Arc<Gate>,
     limits: DtlsLimits,
     /// `None`: this program opens no association.
-    hosts: Option<HostNames>,
+    hosts: Option<Arc<HostNames>>,
     counters: Arc<DtlsCounters>,
     observer: Arc<dyn Observer>,
     provider: Arc<dyn RTCCryptoProvider>,
@@ -89,7 +89,7 @@ impl DtlsTransport {
             cookies: Cookies::new(seed),
             gate: Arc::default(),
             limits,
-            hosts,
+            hosts: hosts.map(Arc::new),
             counters: Arc::default(),
             observer,
             provider: default_provider().map_err(|error| DtlsError(error.to_string()))?,
@@ -188,20 +188,26 @@ impl Associations for DtlsTransport {
 
     fn dial(&self, now: Instant, flow: &Flow) -> Option<Box<dyn Association>> {
         let hosts = self.hosts.as_ref()?;
+        let name = name_of(hosts, flow)?;
         // A server name is no address (RFC 6066 §3), and the library always sends one.
-        let (name, sent_name) = match flow.host {
-            HostNameId::NONE => (ServerName::from(flow.remote.ip()), "address.invalid".to_owned()),
-            host => {
-                let name = hosts(host)?.to_string();
-                (ServerName::try_from(name.clone()).ok()?, name)
-            }
+        let sent_name = match &name {
+            ServerName::DnsName(name) => name.as_ref().to_owned(),
+            _ => "address.invalid".to_owned(),
         };
         let material = self.material();
         let certificate = material.certificate(None).map(key::certificate);
-        let check = Arc::new(ServerCheck::new(material, name));
+        let check = Arc::new(ServerCheck::new(material, name, Arc::clone(hosts)));
         let (peer, provider) = (self.peer(flow, Role::Client), Arc::clone(&self.provider));
         let session = Session::dial(now, &sent_name, certificate, provider, self.clock, (peer, check));
         Some(Box::new(session.ok()?))
+    }
+}
+
+/// Name that the server of a flow must have. `None`: its host has none any more.
+fn name_of(hosts: &HostNames, flow: &Flow) -> Option<ServerName<'static>> {
+    match flow.host {
+        HostNameId::NONE => Some(ServerName::from(flow.remote.ip())),
+        host => ServerName::try_from(hosts(host)?.to_string()).ok(),
     }
 }
 

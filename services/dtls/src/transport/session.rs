@@ -16,7 +16,7 @@ use bytes::BytesMut;
 use ringway_datagram::{
     Association, COOKIE_BYTES, ClientHello, ContentType, Output, Record, Records, SendError,
 };
-use ringway_sansio::{Instant, PeerNames};
+use ringway_sansio::{Flow, Instant, PeerNames};
 use ringway_sdp::DtlsRole;
 use ringway_tls::{Observer, Role};
 use rtc_dtls::cipher_suite::CipherSuiteId;
@@ -349,6 +349,15 @@ impl Association for Session {
 
     fn peer_names(&self) -> Option<Arc<PeerNames>> {
         self.check.as_ref().filter(|_| self.is_established()).and_then(|check| check.names())
+    }
+
+    fn is_also(&self, flow: &Flow) -> bool {
+        let Some(check) = self.check.as_ref().filter(|_| self.is_established()) else { return false };
+        let checked = check.verify_also(flow);
+        if let Err(why) = &checked {
+            self.peer.observer.failed(self.peer.remote, self.peer.role, why);
+        }
+        checked.is_ok()
     }
 
     fn held_bytes(&self) -> usize {

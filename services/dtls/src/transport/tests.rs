@@ -158,6 +158,8 @@ fn messages_pass_in_both_directions_after_a_handshake_with_a_cookie() {
     assert_eq!(client.send(pair.now, &vec![0; MESSAGE_BYTES_MAX + 1]), Err(SendError::TooLong));
     let names = client.peer_names().unwrap();
     assert!(names.is_domain("sip.example.org", pair.now), "{names:?}");
+    let also = |host: u32| client.is_also(&flow("192.0.2.1:5061", host));
+    assert_eq!((also(0), also(1), also(2)), (true, true, false), "its address, its name, another name");
     let (server, client) = (pair.server.counters().counts(), pair.client.counters().counts());
     assert_eq!((server.dtls_cookies_sent, server.dtls_accepted, client.dtls_dialled), (1, 1, 1));
     assert_eq!((client.dtls_too_long, server.dtls_failed), (1, 0));

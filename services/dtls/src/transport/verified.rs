@@ -1,6 +1,7 @@
 //! Verification of a dialled server's certificate (RFC 5922).
 
-use ringway_sansio::PeerNames;
+use super::{HostNames, name_of};
+use ringway_sansio::{Flow, PeerNames};
 use ringway_tls::TlsMaterial;
 use rustls::pki_types::{CertificateDer, ServerName};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,26 +10,36 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub(super) struct ServerCheck {
     material: TlsMaterial,
     name: ServerName<'static>,
+    hosts: Arc<HostNames>,
     result: Mutex<CheckResult>,
 }
 
 enum CheckResult {
     Unchecked,
-    Accepted(Option<Arc<PeerNames>>),
+    Accepted(Accepted),
     Refused(String),
+}
+
+/// Certificate that was accepted.
+struct Accepted {
+    chain: Vec<CertificateDer<'static>>,
+    names: Option<Arc<PeerNames>>,
 }
 
 impl ServerCheck {
     /// Check that the server is `name`.
-    pub(super) fn new(material: TlsMaterial, name: ServerName<'static>) -> Self {
-        Self { material, name, result: Mutex::new(CheckResult::Unchecked) }
+    pub(super) fn new(material: TlsMaterial, name: ServerName<'static>, hosts: Arc<HostNames>) -> Self {
+        Self { material, name, hosts, result: Mutex::new(CheckResult::Unchecked) }
     }
 
     /// Verifies a chain in DER, the server's own certificate first, and notes the result.
     pub(super) fn verify(&self, chain: &[Vec<u8>]) -> bool {
         let chain: Vec<_> = chain.iter().map(|der| CertificateDer::from(der.as_slice())).collect();
         let result = match self.material.verify_server(&chain, &self.name) {
-            Ok(names) => CheckResult::Accepted(names.map(Arc::new)),
+            Ok(names) => {
+                let chain = chain.into_iter().map(CertificateDer::into_owned).collect();
+                CheckResult::Accepted(Accepted { chain, names: names.map(Arc::new) })
+            }
             Err(why) => CheckResult::Refused(why),
         };
         let is_accepted = matches!(result, CheckResult::Accepted(_));
@@ -50,8 +61,19 @@ impl ServerCheck {
 
     pub(super) fn names(&self) -> Option<Arc<PeerNames>> {
         match &*self.result() {
-            CheckResult::Accepted(names) => names.clone(),
+            CheckResult::Accepted(accepted) => accepted.names.clone(),
             CheckResult::Unchecked | CheckResult::Refused(_) => None,
+        }
+    }
+
+    /// Verifies that the accepted certificate is one of the flow's host too.
+    pub(super) fn verify_also(&self, flow: &Flow) -> Result<(), String> {
+        let name = name_of(&self.hosts, flow).ok_or_else(|| "the host has no name any more".to_owned())?;
+        match &*self.result() {
+            CheckResult::Accepted(accepted) => {
+                self.material.verify_server(&accepted.chain, &name).map(|_| ())
+            }
+            CheckResult::Unchecked | CheckResult::Refused(_) => Err("it was not verified".to_owned()),
         }
     }
 
