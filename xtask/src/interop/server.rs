@@ -31,6 +31,8 @@ pub(crate) struct Wanted {
     pub(crate) domain: &'static str,
     /// Has a TLS listener, with the certificate [`Certificate::SERVER`] of the stage and these further lines of `[tls]`.
     pub(crate) tls: Option<&'static str>,
+    /// Has a DTLS listener too, with the certificate of TLS and its port number.
+    pub(crate) dtls: bool,
     /// Has a `ws` listener, and with TLS a `wss` listener, and these lines of `[websocket]`.
     pub(crate) websocket: Option<&'static str>,
 }
@@ -45,6 +47,7 @@ impl Default for Wanted {
             realm: DOMAIN,
             domain: DOMAIN,
             tls: None,
+            dtls: false,
             websocket: None,
         }
     }
@@ -257,7 +260,7 @@ impl Server {
     }
 
     fn configuration(&self, admin_port: u16) -> String {
-        let Wanted { digest, mode, strict, host, realm, domain, tls, websocket } = self.wanted;
+        let Wanted { digest, mode, strict, host, realm, domain, tls, dtls, websocket } = self.wanted;
         let durability = if strict { "strict" } else { "relaxed" };
         let routing = if mode == Mode::Redirect { "redirect" } else { "proxy" };
         let stateful = mode != Mode::Stateless;
@@ -270,6 +273,10 @@ impl Server {
                 format!(", \"tls:{host}:{}\"", self.port_of(Transport::Tls)),
                 format!("{}{lines}", tls_section(Certificate::SERVER.name)),
             ),
+        };
+        let listener = match dtls {
+            false => listener,
+            true => format!("{listener}, \"dtls:{host}:{}\"", self.port_of(Transport::Tls)),
         };
         let (listener, section) = match websocket {
             None => (listener, section),
