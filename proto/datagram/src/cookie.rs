@@ -1,6 +1,6 @@
 //! Cookies that prove a client's address without state (RFC 6347 §4.2.1).
 
-use crate::hello::ClientHello;
+use crate::hello::{COOKIE_BYTES, ClientHello};
 use core::net::{IpAddr, SocketAddr};
 use hmac::{Hmac, KeyInit, Mac};
 use ringway_sansio::{Instant, Seed};
@@ -67,9 +67,6 @@ impl Cookies {
         mac
     }
 }
-
-/// Length of a cookie in bytes.
-pub const COOKIE_BYTES: usize = 20;
 
 /// Time in seconds for which a key is used.
 const PERIOD_S: u64 = 60;

@@ -1,6 +1,5 @@
 //! The ClientHello that begins an association, and the answer that demands a cookie (RFC 6347 §4.2.1).
 
-use crate::cookie::COOKIE_BYTES;
 use crate::record::{ContentType, RECORD_HEADER_BYTES, Records};
 use alloc::vec::Vec;
 
@@ -140,6 +139,9 @@ pub fn write_hello_verify_request(hello: &ClientHello<'_>, cookie: &[u8; COOKIE_
     out.push(COOKIE_BYTES as u8);
     out.extend_from_slice(cookie);
 }
+
+/// Length of a cookie in bytes.
+pub const COOKIE_BYTES: usize = 20;
 
 /// Length of the datagram of a HelloVerifyRequest in bytes: shorter than any ClientHello.
 pub const HELLO_VERIFY_REQUEST_BYTES: usize = RECORD_HEADER_BYTES + MESSAGE_HEADER_BYTES + 3 + COOKIE_BYTES;

@@ -18,8 +18,10 @@ mod hello;
 mod record;
 
 pub use association::{Association, Associations, FirstDatagram, Output, SendError};
-pub use cookie::{COOKIE_BYTES, Cookies, Judged};
-pub use hello::{ClientHello, HELLO_VERIFY_REQUEST_BYTES, NotHello, write_hello_verify_request};
+pub use cookie::{Cookies, Judged};
+pub use hello::{
+    COOKIE_BYTES, ClientHello, HELLO_VERIFY_REQUEST_BYTES, NotHello, write_hello_verify_request,
+};
 pub use record::{ContentType, Record, Records};
 
 #[cfg(test)]
