@@ -200,8 +200,11 @@ fn openssl_is_answered_with_keys_of_both_kinds() {
         // A small MTU makes openssl fragment its flights.
         let register = served.openssl(&["-mtu", "300"], &request("REGISTER"), "SIP/2.0 401 ");
         assert!(register.contains("WWW-Authenticate: Digest"), "{register}");
+        // There is no TLS listener, and DTLS carries no `sips:`.
+        let sips = request("OPTIONS").replacen("sip:localhost", "sips:localhost", 1);
+        served.openssl(&[], &sips, "SIP/2.0 416 ");
         let counts = ["dtls_cookies_sent", "dtls_accepted", "dtls_failed"].map(|name| served.stat(name));
-        assert_eq!(counts, [2, 2, 0]);
+        assert_eq!(counts, [3, 3, 0]);
     }
 }
 

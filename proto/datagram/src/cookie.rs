@@ -9,7 +9,7 @@ use sha2::Sha256;
 /// Makes and checks cookies: HMAC-SHA256 of the client's address and its ClientHello's parameters, truncated to
 /// [`COOKIE_BYTES`].
 ///
-/// The key is another one in each period of [`PERIOD_S`] seconds: a part of the seed. A cookie is good in its period and in the
+/// The key is another one in each period of 60 seconds: a part of the seed. A cookie is good in its period and in the
 /// next. So there is nothing to store and nothing to lock.
 #[derive(Clone, Copy, Debug)]
 pub struct Cookies {

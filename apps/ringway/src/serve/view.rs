@@ -111,7 +111,8 @@ impl View for ServerView {
                 age_s: now.since(connection.since).as_secs(),
             })
             .collect();
-        Page { items, total: self.counters.counts().connections_open, next }
+        let counts = self.counters.counts();
+        Page { items, total: counts.connections_open + counts.associations_open, next }
     }
 
     fn stats(&self) -> Stats {
