@@ -225,7 +225,7 @@ impl StreamLayers for HostLayers {
                 };
                 tls.dialled.layer(flow.remote, name.as_deref())
             }
-            Transport::Udp | Transport::Ws | Transport::Wss => None,
+            Transport::Udp | Transport::Dtls | Transport::Ws | Transport::Wss => None,
         }
     }
 }

@@ -117,7 +117,7 @@ pub(crate) fn port_number(text: &str) -> Option<u16> {
 fn transport_of(word: &str, example: &'static str) -> Result<Transport, &'static str> {
     match Transport::from_name(word) {
         Some(transport @ (Transport::Udp | Transport::Tcp | Transport::Tls)) => Ok(transport),
-        Some(Transport::Ws | Transport::Wss) => {
+        Some(Transport::Ws | Transport::Wss | Transport::Dtls) => {
             Err("is not supported without an operating system: use udp:, tcp: and tls:")
         }
         None => Err(example),

@@ -4,6 +4,7 @@ use crate::clock::Clock;
 use crate::held::MarkedPackets;
 use crate::layers::{Layers, PlainTcp};
 use crate::trace::MessageTrace;
+use ringway_datagram::Associations;
 use ringway_sansio::{MemoryBound, Seed, ShardKey, Transport};
 use ringway_stream::StreamLimits;
 use std::sync::Arc;
@@ -35,6 +36,8 @@ pub struct Config {
     /// Transport whose connections are dialled from the port of their listener where that is possible: for a listener whose
     /// accepted connections fail.
     pub dials_from_listener: Option<Transport>,
+    /// Associations of DTLS listeners. `None`: their datagrams are dropped.
+    pub associations: Option<Arc<dyn Associations>>,
     /// Called with every message, if set.
     pub trace: Option<MessageTrace>,
 }
@@ -53,6 +56,7 @@ impl Default for Config {
             shard_key: ShardKey::new(&Seed::from_bytes([0; 32])),
             layers: Arc::new(PlainTcp),
             dials_from_listener: None,
+            associations: None,
             trace: None,
         }
     }

@@ -119,6 +119,18 @@ counters! {
     stream_memory_closes,
     /// Connections closed because of the limit of memory per source.
     stream_source_closes,
+    /// DTLS associations that are open or in their handshake (current value).
+    associations_open,
+    /// DTLS associations begun by clients that returned their cookie.
+    associations_accepted,
+    /// DTLS associations begun with servers.
+    associations_dialled,
+    /// DTLS associations not begun because of the limit of connections, of memory, or of handshakes.
+    associations_refused,
+    /// DTLS associations not begun because of the limit of connections per source.
+    associations_over_source,
+    /// DTLS associations that a new one of the same peer replaced.
+    associations_replaced,
     /// Failed packets that were reported to their sender.
     unreachable,
     /// Failed packets on connections that were not reported to their senders, because 64 others were.

@@ -11,8 +11,11 @@
 //! Start reading at [`Runtime::start`], then `worker.rs`, which handles every message.
 
 mod action;
+mod associations;
 mod clock;
 mod config;
+mod connected;
+mod connection_id;
 mod counters;
 mod held;
 mod hosts;
@@ -23,6 +26,7 @@ mod listen;
 mod listing;
 pub mod media;
 pub mod memory;
+mod nodes;
 pub mod runtime;
 mod shard;
 mod shared;

@@ -47,7 +47,7 @@ pub enum ListenError {
     #[error("`{0}` is not a listener: write TRANSPORT:ADDRESS:PORT, like udp:0.0.0.0:5060")]
     Form(String),
     /// Unknown transport.
-    #[error("`{0}` is not a transport: write udp, tcp, tls, ws or wss")]
+    #[error("`{0}` is not a transport: write udp, tcp, tls, ws, wss or dtls")]
     Transport(String),
     /// Invalid address or port.
     #[error("`{0}` is not an address: write an IP address and a port, like 0.0.0.0:5060 or [::]:5060")]
@@ -64,7 +64,7 @@ pub struct Bound {
 
 /// Socket of one worker for one listener.
 pub(crate) enum ListenSocket {
-    Udp(UdpSocket),
+    Datagram(UdpSocket, Transport),
     Stream(TcpListener, Transport),
 }
 
@@ -178,7 +178,7 @@ fn bind_copies(listen: Listen, workers: usize) -> io::Result<(Listen, Vec<Listen
         sockets.push(socket);
     }
     let typed = sockets.into_iter().map(|socket| match listen.transport.is_stream() {
-        false => ListenSocket::Udp(socket.into()),
+        false => ListenSocket::Datagram(socket.into(), listen.transport),
         true => ListenSocket::Stream(socket.into(), listen.transport),
     });
     Ok((actual, typed.collect()))
@@ -223,8 +223,14 @@ mod tests {
 
     #[test]
     fn listeners_are_parsed_and_displayed_alike() {
-        for text in ["udp:0.0.0.0:5060", "tcp:127.0.0.1:0", "tls:[::]:5061", "ws:0.0.0.0:80", "wss:[::1]:443"]
-        {
+        for text in [
+            "udp:0.0.0.0:5060",
+            "tcp:127.0.0.1:0",
+            "tls:[::]:5061",
+            "ws:0.0.0.0:80",
+            "wss:[::1]:443",
+            "dtls:[::]:5061",
+        ] {
             assert_eq!(text.parse::<Listen>().unwrap().to_string(), text);
         }
     }

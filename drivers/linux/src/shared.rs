@@ -8,6 +8,7 @@ use crate::layers::Layers;
 use crate::listing::Connections;
 use crate::sources::Sources;
 use crate::trace::{Direction, MessageTrace};
+use ringway_datagram::Associations;
 use ringway_sansio::{Flow, Transport};
 use ringway_stream::StreamLimits;
 use std::hash::{BuildHasher, RandomState};
@@ -24,6 +25,7 @@ pub(crate) struct Common {
     pub(crate) streams: StreamLimits,
     pub(crate) layers: Arc<dyn Layers>,
     pub(crate) dials_from_listener: Option<Transport>,
+    pub(crate) associations: Option<Arc<dyn Associations>>,
     pub(crate) trace: Option<MessageTrace>,
     pub(crate) sources: Sources,
     /// Connections of all workers, accepted or dialled.
@@ -56,6 +58,7 @@ impl Common {
             streams: config.streams,
             layers: Arc::clone(&config.layers),
             dials_from_listener: config.dials_from_listener,
+            associations: config.associations.clone(),
             trace: config.trace,
             sources: Sources::new(config.max_connections_per_source, config.memory.clone()),
             open: AtomicUsize::new(0),
@@ -65,6 +68,16 @@ impl Common {
             phase: AtomicU8::new(Phase::Running as u8),
             failed: AtomicBool::new(false),
         }
+    }
+
+    /// Counts a new connection; false if there are too many.
+    pub(crate) fn admit(&self) -> bool {
+        let open = self.open.fetch_add(1, Ordering::Relaxed);
+        if open >= self.max_connections {
+            self.open.fetch_sub(1, Ordering::Relaxed);
+            return false;
+        }
+        true
     }
 
     pub(crate) fn trace(&self, direction: Direction, flow: &Flow, bytes: &[u8]) {

@@ -1,8 +1,8 @@
 //! Streams of a worker: its listening sockets, and the connections that it accepted or dialled.
 //!
-//! A [`ConnectionId`] consists of the owner's number (8 bits), the connection's slot (20 bits) and the slot's
-//! generation (36 bits). A slot whose generations are used up is not used again, so an ID is never reused.
+//! A slot whose generations are used up is not used again, so a [`ConnectionId`] is never reused.
 
+use crate::connection_id::{Kind, SLOTS_MAX, USES_MAX, id_of, parts_of};
 use crate::counters::Counters;
 use crate::layers::{BoxedLayer, Resume};
 use crate::listing::OpenConnection;
@@ -22,11 +22,6 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-
-/// Worker that owns a connection.
-pub(crate) fn owner_of(connection: ConnectionId) -> usize {
-    (connection.0 >> OWNER_SHIFT) as usize
-}
 
 pub(crate) struct Streams<F> {
     worker: usize,
@@ -168,7 +163,7 @@ impl<F: Framer> Streams<F> {
         if let Some(&id) = self.dialled.get(&destination(&flow)) {
             return self.send(id, token, bytes, more, now);
         }
-        if self.connecting >= CONNECTING_MAX || !self.admit() {
+        if self.connecting >= CONNECTING_MAX || !self.common.admit() {
             self.counters.connections_refused.increment();
             return self.unreachable(token);
         }
@@ -299,7 +294,7 @@ impl<F: Framer> Streams<F> {
 
     /// Closes a connection and queues the reports.
     fn close(&mut self, id: ConnectionId, why: CloseReason) {
-        let (_, index, _) = parts_of(id);
+        let (index, _) = parts_of(id);
         if find(&mut self.slots, id).is_none() {
             return;
         }
@@ -396,6 +391,11 @@ impl<F: Framer> Streams<F> {
         }
     }
 
+    /// Transport of a listener.
+    pub(crate) fn transport_of(&self, listener: usize) -> Transport {
+        self.transports.get(listener).copied().unwrap_or(Transport::Tcp)
+    }
+
     /// Bytes in all write queues.
     pub(crate) fn unwritten(&self) -> usize {
         self.unwritten
@@ -403,14 +403,14 @@ impl<F: Framer> Streams<F> {
 
     fn accepted(&mut self, socket: TcpStream, listener: usize, peer: SocketAddr, now: Instant) {
         // Dropping the socket closes it.
-        if !self.admit() {
+        if !self.common.admit() {
             return self.counters.connections_refused.increment();
         }
         if !self.common.sources.admit(peer.ip()) {
             self.common.open.fetch_sub(1, Ordering::Relaxed);
             return self.counters.connections_over_source.increment();
         }
-        let transport = self.transports.get(listener).copied().unwrap_or(Transport::Tcp);
+        let transport = self.transport_of(listener);
         let listener = ListenerId(u8::try_from(listener).unwrap_or(u8::MAX));
         let remote = Flow::canonical(peer);
         let flow = Flow::new(transport, listener, remote);
@@ -450,16 +450,6 @@ impl<F: Framer> Streams<F> {
         }
     }
 
-    /// Counts a new connection; false if there are too many.
-    fn admit(&self) -> bool {
-        let open = self.common.open.fetch_add(1, Ordering::Relaxed);
-        if open >= self.common.max_connections {
-            self.common.open.fetch_sub(1, Ordering::Relaxed);
-            return false;
-        }
-        true
-    }
-
     fn insert(
         &mut self,
         socket: TcpStream,
@@ -476,7 +466,7 @@ impl<F: Framer> Streams<F> {
             None => return Err(ErrorKind::OutOfMemory.into()),
         };
         let uses = self.slots.get(index as usize).map_or(0, |slot| slot.uses);
-        let id = id_of(self.worker, index, uses);
+        let id = id_of(self.worker, Kind::Stream, index, uses);
         let flow = Flow { connection: Some(id), ..flow };
         let resume = Resume::new(self.common.inboxes.clone(), self.worker, id);
         let Some(layer) = self.common.layers.layer(origin, &flow, resume) else {
@@ -539,7 +529,7 @@ impl<F> Drop for Streams<F> {
 }
 
 fn find<F>(slots: &mut [Slot<F>], id: ConnectionId) -> Option<&mut Stream<F, BoxedLayer>> {
-    let (_, index, uses) = parts_of(id);
+    let (index, uses) = parts_of(id);
     let slot = slots.get_mut(index as usize)?;
     if slot.uses == uses { slot.stream.as_deref_mut() } else { None }
 }
@@ -554,22 +544,8 @@ fn list<F: Framer>(common: &Common, worker: usize, stream: &Stream<F, BoxedLayer
     }
 }
 
-fn id_of(worker: usize, index: u32, uses: u64) -> ConnectionId {
-    ConnectionId((worker as u64) << OWNER_SHIFT | u64::from(index) << SLOT_SHIFT | uses)
-}
-
-fn parts_of(id: ConnectionId) -> (usize, u32, u64) {
-    let index = (id.0 >> SLOT_SHIFT) as u32 & (SLOTS_MAX as u32 - 1);
-    (owner_of(id), index, id.0 & USES_MAX)
-}
-
 /// Error of a connection without a layer.
 const NO_LAYER: ErrorKind = ErrorKind::Unsupported;
-
-const OWNER_SHIFT: u32 = 56;
-const SLOT_SHIFT: u32 = 36;
-const SLOTS_MAX: usize = 1 << (OWNER_SHIFT - SLOT_SHIFT);
-const USES_MAX: u64 = (1 << SLOT_SHIFT) - 1;
 
 /// Maximum number of bytes of one read: some tens of messages, so that a peer that floods does not delay the others.
 const READ_BYTES: usize = 16 << 10;
@@ -586,16 +562,3 @@ const CONNECTING_MAX: usize = 1024;
 const UNWRITTEN_BYTES_MAX: usize = 256 << 20;
 
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_id_consists_of_owner_slot_and_generation() {
-        for (worker, index, uses) in [(0, 0, 1), (254, SLOTS_MAX as u32 - 1, USES_MAX), (3, 77, 12)] {
-            let id = id_of(worker, index, uses);
-            assert_eq!((owner_of(id), parts_of(id)), (worker, (worker, index, uses)));
-        }
-    }
-}

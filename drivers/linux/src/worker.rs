@@ -5,20 +5,24 @@
 //! of one batch are sent at its end.
 
 use crate::action::ActionSink;
+use crate::associations::AssociationTable;
+use crate::connected::{Connected, owner_of, send_connected};
+use crate::connection_id;
 use crate::counters::Counters;
 use crate::held::{Held, MarkedPackets};
 use crate::icmp::IcmpErrors;
 use crate::inbox::{Command, Commands, Inbox};
 use crate::listen::{ListenSocket, WORKERS_MAX};
+use crate::nodes::{Batch, Nodes};
 use crate::shard::{Shards, shard_of_token};
 use crate::shared::{Common, Phase};
 use crate::stream::{Filled, More};
 use crate::sys::{Epoll, Interest, Ready, ReadyList, ReceiveBatch, SendBatch, Wait};
-use crate::tcp::{self, Frames, Report, Streams};
+use crate::tcp::{Frames, Report, Streams};
 use crate::trace::Direction;
 use crate::udp;
 use ringway_sansio::{
-    ConnectionId, Context, Event, Flow, Instant, ListenerId, Node, Outbox, Packet, Received, Token, Transport,
+    ConnectionId, Event, Flow, Instant, ListenerId, Node, Outbox, Packet, Received, Transport,
 };
 use std::io::{self, ErrorKind};
 use std::net::UdpSocket;
@@ -50,7 +54,7 @@ impl<N: Node> Parts<N> {
         let epoll = Epoll::new()?;
         for (listener, socket) in sockets.iter().enumerate() {
             let fd = match socket {
-                ListenSocket::Udp(socket) => socket.as_fd(),
+                ListenSocket::Datagram(socket, _) => socket.as_fd(),
                 ListenSocket::Stream(socket, _) => socket.as_fd(),
             };
             epoll.add(fd, OTHER | listener as u64, Interest::Read)?;
@@ -74,59 +78,11 @@ pub(crate) struct Worker<N: Node> {
     icmp: IcmpErrors,
     send: SendBatch,
     streams: Streams<N::Framer>,
+    associations: AssociationTable,
     batch: Batch<N::Action>,
     held: Held,
     commands: Commands,
     now: Instant,
-}
-
-/// Access of a worker to the nodes.
-struct Nodes<N: Node> {
-    worker: usize,
-    shards: Shards<N>,
-    sink: Arc<dyn ActionSink<N::Action>>,
-    /// True if packets may have to be held: the sink is called after each call of a node.
-    is_strict: bool,
-}
-
-/// Output of the nodes since the last flush.
-struct Batch<A> {
-    out: Outbox,
-    /// Empty between calls; kept for its capacity.
-    actions: Vec<A>,
-    /// Number that the store must reach for all actions that this worker requested.
-    stored_at: u64,
-}
-
-impl<N: Node> Nodes<N> {
-    fn on_message(&self, batch: &mut Batch<N::Action>, now: Instant, received: Received<'_>) {
-        let shard = self.shards.of_message(received.bytes);
-        self.call(batch, now, shard, |node, cx| node.on_message(cx, received));
-    }
-
-    fn on_event(&self, batch: &mut Batch<N::Action>, now: Instant, shard: u16, event: Event) {
-        self.call(batch, now, shard, |node, cx| node.on_event(cx, event));
-    }
-
-    fn on_timeout(&self, batch: &mut Batch<N::Action>, now: Instant, shard: u16) {
-        self.call(batch, now, shard, |node, cx| node.on_timeout(cx));
-    }
-
-    fn call(
-        &self,
-        batch: &mut Batch<N::Action>,
-        now: Instant,
-        shard: u16,
-        f: impl FnOnce(&mut N, &mut Context<'_, N::Action>),
-    ) {
-        self.shards.run(Some(self.worker), shard, |node| {
-            f(node, &mut Context::new(now, &mut batch.out, &mut batch.actions));
-            if self.is_strict || !batch.actions.is_empty() {
-                let required = self.sink.act(self.worker, shard, batch.actions.drain(..));
-                batch.stored_at = batch.stored_at.max(required);
-            }
-        });
-    }
 }
 
 impl<N: Node> Worker<N> {
@@ -138,7 +94,7 @@ impl<N: Node> Worker<N> {
         let (mut udp, mut listening, mut transports) = (Vec::new(), Vec::new(), Vec::new());
         for (listener, socket) in sockets.into_iter().enumerate() {
             let (datagram, stream, transport) = match socket {
-                ListenSocket::Udp(socket) => (Some(socket), None, Transport::Udp),
+                ListenSocket::Datagram(socket, transport) => (Some(socket), None, transport),
                 ListenSocket::Stream(socket, transport) => {
                     (None, Some((socket, OTHER | listener as u64)), transport)
                 }
@@ -147,6 +103,7 @@ impl<N: Node> Worker<N> {
             listening.push(stream);
             transports.push(transport);
         }
+        let associations = AssociationTable::new(index, Arc::clone(&common), Arc::clone(&counters), now);
         let streams = Streams::new(
             index,
             Arc::clone(&common),
@@ -167,6 +124,7 @@ impl<N: Node> Worker<N> {
             epoll,
             udp,
             streams,
+            associations,
             batch: Batch { out: Outbox::new(), actions: Vec::new(), stored_at: 0 },
             held: Held::default(),
             commands: Commands::default(),
@@ -181,6 +139,7 @@ impl<N: Node> Worker<N> {
             let phase = self.common.phase();
             if phase != Phase::Running {
                 self.streams.stop_listening();
+                self.associations.stop_listening();
             }
             let timeout = self.begin_sleep();
             self.epoll.wait(&mut ready, timeout)?;
@@ -201,6 +160,8 @@ impl<N: Node> Worker<N> {
             self.counters.held.set(self.held.len() as u64);
             self.counters.unwritten_bytes.set(self.streams.unwritten() as u64);
             if phase == Phase::Ending {
+                // The end of a stream closes its socket; that of an association has to be said.
+                self.associations.close_all(&self.udp, self.now);
                 return Ok(());
             }
         }
@@ -238,6 +199,7 @@ impl<N: Node> Worker<N> {
 
     fn read_datagrams(&mut self, listener: usize) {
         let id = ListenerId(u8::try_from(listener).unwrap_or(u8::MAX));
+        let transport = self.streams.transport_of(listener);
         for _ in 0..BATCHES_PER_TURN {
             let Some(Some(socket)) = self.udp.get(listener) else { return };
             let count = match self.receive.receive(socket.as_fd(), Wait::Never) {
@@ -264,9 +226,15 @@ impl<N: Node> Worker<N> {
             for index in 0..count {
                 let Some((remote, bytes)) = self.receive.datagram(index) else { continue };
                 bytes_in += bytes.len() as u64;
-                let flow = Flow::udp(id, Flow::canonical(remote));
-                self.common.trace(Direction::Received, &flow, bytes);
-                self.nodes.on_message(&mut self.batch, self.now, Received::new(flow, bytes));
+                let Self { common, nodes, batch, now, associations, udp, .. } = self;
+                let mut pass = |received: Received<'_>| {
+                    common.trace(Direction::Received, &received.flow, received.bytes);
+                    nodes.on_message(batch, *now, received);
+                };
+                match transport {
+                    Transport::Dtls => associations.receive(udp, (id, remote), bytes, *now, &mut pass),
+                    _ => pass(Received::new(Flow::udp(id, Flow::canonical(remote)), bytes)),
+                }
             }
             self.counters.datagrams_in.add(count as u64);
             self.counters.datagram_bytes_in.add(bytes_in);
@@ -335,13 +303,10 @@ impl<N: Node> Worker<N> {
             match command {
                 Command::Stream { flow, token, bytes } => {
                     let bytes = commands.bytes.get(bytes).unwrap_or_default();
-                    match flow.connection {
-                        Some(id) => self.streams.send(id, token, bytes, More::None, self.now),
-                        None => self.streams.dial(flow, token, bytes, More::None, self.now),
-                    }
+                    self.connected().send(flow, token, bytes, More::None);
                 }
-                Command::Keep(id, until) => self.streams.keep(id, until),
-                Command::Disconnect(flow) => self.streams.disconnect(&flow),
+                Command::Keep(id, until) => self.connected().keep(id, until),
+                Command::Disconnect(flow) => self.connected().disconnect(&flow),
                 Command::Resume(id) => {
                     if self.streams.resume(id, self.now) {
                         self.take_frames(id);
@@ -365,6 +330,8 @@ impl<N: Node> Worker<N> {
 
     fn run_timers(&mut self) {
         self.streams.expire(self.now);
+        let Self { associations, udp, nodes, batch, now, .. } = self;
+        associations.expire(udp, *now, &mut |received| nodes.on_message(batch, *now, received));
         for shard in self.nodes.shards.owned_by(self.index) {
             if self.nodes.shards.deadline(shard) <= self.now {
                 self.nodes.on_timeout(&mut self.batch, self.now, shard);
@@ -385,6 +352,7 @@ impl<N: Node> Worker<N> {
     fn flush(&mut self) {
         for _ in 0..FLUSH_ROUNDS {
             self.send_packets();
+            self.streams.reports.append(&mut self.associations.reports);
             if self.streams.reports.is_empty() {
                 return;
             }
@@ -397,7 +365,9 @@ impl<N: Node> Worker<N> {
             self.change_connections();
             return self.batch.out.clear();
         }
-        let Self { index, common, counters, nodes, udp, send, streams, batch, held, now, .. } = self;
+        let Self {
+            index, common, counters, nodes, udp, send, streams, associations, batch, held, now, ..
+        } = self;
         let required = batch.stored_at;
         let stored = match common.marked_packets {
             MarkedPackets::SendAtOnce => u64::MAX,
@@ -418,7 +388,7 @@ impl<N: Node> Worker<N> {
                 continue;
             }
             common.trace(Direction::Sent, &packet.flow, bytes);
-            match packet.flow.transport.is_stream() {
+            match packet.flow.transport.has_connections() {
                 false => {
                     let listener = usize::from(packet.flow.listener.0);
                     let Some(Some(socket)) = udp.get(listener) else {
@@ -443,7 +413,15 @@ impl<N: Node> Worker<N> {
                         Some((next, _)) if next.flow == packet.flow && !must_wait(next) => More::Follows,
                         Some(_) | None => More::None,
                     };
-                    send_stream(common, *index, streams, (packet.flow, packet.token), bytes, more, *now);
+                    let mut connections = Connected { streams, associations, udp, now: *now };
+                    send_connected(
+                        common,
+                        *index,
+                        &mut connections,
+                        (packet.flow, packet.token),
+                        bytes,
+                        more,
+                    );
                 }
             }
         }
@@ -461,21 +439,23 @@ impl<N: Node> Worker<N> {
     /// Passes requests to keep connections open, and to close them, to their owners. The packets of the same batch are sent
     /// before: the ACK of a refused INVITE is the last message of its connection.
     fn change_connections(&mut self) {
-        for flow in self.batch.out.disconnected() {
-            match owner_of(&self.common, flow) {
-                owner if owner == self.index => self.streams.disconnect(flow),
+        let Self { index, common, streams, associations, udp, batch, now, .. } = self;
+        let mut connections = Connected { streams, associations, udp, now: *now };
+        for flow in batch.out.disconnected() {
+            match owner_of(common, flow) {
+                owner if owner == *index => connections.disconnect(flow),
                 owner => {
-                    if let Some(inbox) = self.common.inboxes.of(owner) {
+                    if let Some(inbox) = common.inboxes.of(owner) {
                         inbox.push_disconnect(*flow);
                     }
                 }
             }
         }
-        for &(id, until) in self.batch.out.kept() {
-            match tcp::owner_of(id) {
-                owner if owner == self.index => self.streams.keep(id, until),
+        for &(id, until) in batch.out.kept() {
+            match connection_id::owner_of(id) {
+                owner if owner == *index => connections.keep(id, until),
                 owner => {
-                    if let Some(inbox) = self.common.inboxes.of(owner) {
+                    if let Some(inbox) = common.inboxes.of(owner) {
                         inbox.push_keep(id, until);
                     }
                 }
@@ -523,8 +503,13 @@ impl<N: Node> Worker<N> {
     fn next_deadline(&self) -> Instant {
         let shards = &self.nodes.shards;
         let shards = shards.owned_by(self.index).map(|shard| shards.deadline(shard)).min();
-        let streams = self.streams.next_due();
-        shards.into_iter().chain(streams).min().unwrap_or(Instant::FAR)
+        let due = [self.streams.next_due(), self.associations.next_due()];
+        shards.into_iter().chain(due.into_iter().flatten()).min().unwrap_or(Instant::FAR)
+    }
+
+    fn connected(&mut self) -> Connected<'_, N::Framer> {
+        let Self { streams, associations, udp, now, .. } = self;
+        Connected { streams, associations, udp, now: *now }
     }
 
     fn inbox(&self) -> Option<&Inbox> {
@@ -542,38 +527,6 @@ fn send_datagrams<F: ringway_sansio::Framer>(
 ) {
     if let Some(Some(socket)) = via.and_then(|listener| udp.get(listener)) {
         udp::send_all(sending, socket.as_fd(), counters, |token| streams.unreachable(token));
-    }
-}
-
-/// Sends on a stream of this worker, or passes the packet to its owner. The owner of a connection to be dialled depends
-/// on the remote address, so that all workers use the same one.
-fn send_stream<F: ringway_sansio::Framer>(
-    common: &Common,
-    worker: usize,
-    streams: &mut Streams<F>,
-    (flow, token): (Flow, Token),
-    bytes: &[u8],
-    more: More,
-    now: Instant,
-) {
-    let owner = owner_of(common, &flow);
-    if owner == worker {
-        return match flow.connection {
-            Some(id) => streams.send(id, token, bytes, more, now),
-            None => streams.dial(flow, token, bytes, more, now),
-        };
-    }
-    let Some(inbox) = common.inboxes.of(owner) else { return streams.unreachable(token) };
-    if !inbox.push_stream(flow, token, bytes) {
-        streams.inbox_full(token);
-    }
-}
-
-/// Worker that has the connection of a flow, or dials it.
-fn owner_of(common: &Common, flow: &Flow) -> usize {
-    match flow.connection {
-        Some(id) => tcp::owner_of(id),
-        None => common.dialler_of(flow),
     }
 }
 

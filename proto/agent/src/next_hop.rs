@@ -29,7 +29,7 @@ pub enum RouteError {
     #[error("a sips: URI needs TLS on every hop; reach the server by TLS, or use sip:")]
     Tls,
     /// Its transport is not supported.
-    #[error("the URI's transport is not supported; use udp, tcp or tls")]
+    #[error("the URI's transport is not supported; use udp, tcp, tls or dtls-udp")]
     Transport,
     /// No message is sent to its address: unspecified, broadcast, multicast, or port 0.
     #[error("no message can be sent to this address")]
@@ -45,7 +45,9 @@ impl NextHop {
         }
         let is_sips = uri.scheme() == Scheme::Sips;
         let transport = match Transport::of_uri(is_sips, uri.params().value(b"transport")) {
-            Some(transport @ (Transport::Udp | Transport::Tcp | Transport::Tls)) => transport,
+            Some(transport @ (Transport::Udp | Transport::Tcp | Transport::Tls | Transport::Dtls)) => {
+                transport
+            }
             Some(Transport::Ws | Transport::Wss) | None => return Err(RouteError::Transport),
         };
         let host = core::str::from_utf8(uri.host().as_bytes()).map_err(|_| RouteError::Malformed)?;
@@ -91,7 +93,7 @@ impl Account {
         let direct = NextHop::of_uri(uri);
         match &self.server {
             // The server interprets the URI, but a request that needs TLS on every hop must not be sent without it.
-            Some(server) if uri.scheme() == Scheme::Sips && !server.transport.is_secure() => {
+            Some(server) if uri.scheme() == Scheme::Sips && !server.transport.carries_sips() => {
                 direct.and(Err(RouteError::Tls))
             }
             Some(server) => NextHop::of_server(server),

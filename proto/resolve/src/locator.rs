@@ -239,8 +239,8 @@ const fn service_of(transport: Transport) -> Option<&'static str> {
         Transport::Udp => Some("_sip._udp"),
         Transport::Tcp => Some("_sip._tcp"),
         Transport::Tls => Some("_sips._tcp"),
-        // RFC 7118 §5.6 defines names for WebSocket servers, but nothing dials them.
-        Transport::Ws | Transport::Wss => None,
+        // DTLS has no name, and RFC 7118 none for servers that are dialled.
+        Transport::Ws | Transport::Wss | Transport::Dtls => None,
     }
 }
 

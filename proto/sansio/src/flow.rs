@@ -24,7 +24,7 @@ impl ListenerId {
     }
 }
 
-/// Number of a stream connection of the driver; never used twice while the program runs.
+/// Number of a stream connection or a DTLS association of the driver; never used twice while the program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId(pub u64);
 
@@ -55,8 +55,8 @@ impl DialledId {
 
 /// Path between this program and a peer.
 ///
-/// A datagram flow is the receiving listener and the peer's address. A stream flow also has its connection; without one
-/// the driver uses an existing connection to `remote` or dials a new one.
+/// A datagram flow is the receiving listener and the peer's address. A stream flow also has its connection, a flow of DTLS
+/// its association; without one the driver uses an existing one to `remote` or dials a new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Flow {
     /// Transport of the packets.
@@ -65,7 +65,7 @@ pub struct Flow {
     pub listener: ListenerId,
     /// Address of the peer, in [canonical](Flow::canonical) form: never an IPv4-mapped IPv6 address.
     pub remote: SocketAddr,
-    /// Stream connection; `None` for datagrams, and for a stream that is not chosen yet.
+    /// Stream connection or DTLS association; `None` for datagrams without one, and for one that is not chosen yet.
     pub connection: Option<ConnectionId>,
     /// Host that the peer must be, for a stream that is not chosen yet.
     pub host: HostNameId,

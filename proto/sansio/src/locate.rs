@@ -50,14 +50,14 @@ pub struct LocatedServer {
     /// Address and port.
     pub address: SocketAddr,
     /// Number of the name that was looked up, which the certificate of the server must have (RFC 5922 §4); none for
-    /// datagrams, whose flow is the address alone.
+    /// UDP, whose flow is the address alone.
     pub host: HostNameId,
 }
 
 impl LocatedServer {
     /// Server at an address of the host `host`.
     pub const fn new(transport: Transport, address: SocketAddr, host: HostNameId) -> Self {
-        let host = if transport.is_stream() { host } else { HostNameId::NONE };
+        let host = if transport.has_connections() { host } else { HostNameId::NONE };
         Self { transport, address, host }
     }
 }

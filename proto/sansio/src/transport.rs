@@ -15,6 +15,8 @@ pub enum Transport {
     Ws,
     /// WebSocket over TLS (RFC 7118).
     Wss,
+    /// DTLS over UDP (RFC 6347): datagrams of an association, which may be lost like those of UDP.
+    Dtls,
 }
 
 struct Properties {
@@ -29,7 +31,7 @@ struct Properties {
 
 impl Transport {
     /// All transports.
-    pub const ALL: [Self; 5] = [Self::Udp, Self::Tcp, Self::Tls, Self::Ws, Self::Wss];
+    pub const ALL: [Self; 6] = [Self::Udp, Self::Tcp, Self::Tls, Self::Ws, Self::Wss, Self::Dtls];
 
     /// Transport of a `sip:` URI without a `transport` parameter (RFC 3263 §4.1, without NAPTR).
     pub const DEFAULT: Self = Self::Udp;
@@ -82,17 +84,27 @@ impl Transport {
                 is_stream: true,
                 is_secure: true,
             },
+            // No RFC names the tokens: docs/decisions/0031-dtls-transport.md.
+            Self::Dtls => &Properties {
+                name: "dtls",
+                via_token: "DTLS-UDP",
+                uri_parameter: ";transport=dtls-udp",
+                default_port: 5061,
+                code: 5,
+                is_stream: false,
+                is_secure: true,
+            },
         }
     }
 
-    /// Parses a name in the configuration: `udp`, `tcp`, `tls`, `ws`, `wss`.
+    /// Parses a name in the configuration: `udp`, `tcp`, `tls`, `ws`, `wss`, `dtls`.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|transport| transport.name() == name)
     }
 
     /// Parses the transport of a Via, or of the `transport` parameter of a `sip:` URI; case is ignored (RFC 3261 §7.3.1).
     pub fn from_token(token: &[u8]) -> Option<Self> {
-        Self::ALL.into_iter().find(|transport| transport.name().as_bytes().eq_ignore_ascii_case(token))
+        Self::ALL.into_iter().find(|transport| transport.via_token().as_bytes().eq_ignore_ascii_case(token))
     }
 
     /// Transport with which a request for a URI is sent, from its `transport` parameter, if it has one.
@@ -106,7 +118,7 @@ impl Transport {
             (false, Some(transport)) => transport,
             (true, None | Some(Some(Self::Tcp | Self::Tls))) => Some(Self::Tls),
             (true, Some(Some(Self::Ws | Self::Wss))) => Some(Self::Wss),
-            (true, Some(Some(Self::Udp) | None)) => None,
+            (true, Some(Some(Self::Udp | Self::Dtls) | None)) => None,
         }
     }
 
@@ -125,12 +137,12 @@ impl Transport {
         Self::ALL.into_iter().find(|transport| transport.code() == code)
     }
 
-    /// Name in the configuration and in listings: `udp`, `tcp`, `tls`, `ws`, `wss`.
+    /// Name in the configuration and in listings: `udp`, `tcp`, `tls`, `ws`, `wss`, `dtls`.
     pub const fn name(self) -> &'static str {
         self.properties().name
     }
 
-    /// Token in a Via (RFC 3261 §20.42, RFC 7118 §5.2): `UDP`, `TCP`, `TLS`, `WS`, `WSS`.
+    /// Token in a Via (RFC 3261 §20.42, RFC 7118 §5.2): `UDP`, `TCP`, `TLS`, `WS`, `WSS`, and `DTLS-UDP`.
     pub const fn via_token(self) -> &'static str {
         self.properties().via_token
     }
@@ -150,9 +162,15 @@ impl Transport {
         self.properties().code
     }
 
-    /// True for byte streams, which have connections and a framer.
+    /// True for byte streams, which have a framer.
     pub const fn is_stream(self) -> bool {
         self.properties().is_stream
+    }
+
+    /// True if messages belong to a connection or an association ([`ConnectionId`](crate::ConnectionId)), whose peer has shown
+    /// that it receives at its address.
+    pub const fn has_connections(self) -> bool {
+        self.is_stream() || matches!(self, Self::Dtls)
     }
 
     /// True if the transport retransmits lost data itself, so that SIP does not (RFC 3261 §17).
@@ -163,6 +181,11 @@ impl Transport {
     /// True if the transport encrypts and authenticates.
     pub const fn is_secure(self) -> bool {
         self.properties().is_secure
+    }
+
+    /// True if requests for `sips:` URIs may use the transport: RFC 3261 §26.2.2 names TLS, and no RFC adds DTLS.
+    pub const fn carries_sips(self) -> bool {
+        matches!(self, Self::Tls | Self::Wss)
     }
 }
 
@@ -181,9 +204,11 @@ mod tests {
         for transport in Transport::ALL {
             assert_eq!(Transport::from_name(transport.name()), Some(transport));
             assert_eq!(Transport::from_code(transport.code()), Some(transport));
-            for token in [transport.name(), transport.via_token()] {
-                assert_eq!(Transport::from_token(token.as_bytes()), Some(transport));
-            }
+            assert_eq!(Transport::from_token(transport.via_token().as_bytes()), Some(transport));
+            assert_eq!(
+                Transport::from_token(transport.name().as_bytes()),
+                Some(transport).filter(|of| *of != Transport::Dtls)
+            );
             let parameter = transport.uri_parameter().strip_prefix(";transport=");
             assert_eq!(parameter.is_none(), transport == Transport::DEFAULT);
             assert!(parameter.is_none_or(|name| transport.is_named(false, name.as_bytes())));
@@ -201,5 +226,10 @@ mod tests {
         assert_eq!(Transport::of_uri(false, None), Some(Transport::Udp));
         assert!(Transport::Tls.is_named(true, b"TCP") && !Transport::Tls.is_named(false, b"tcp"));
         assert!(Transport::Wss.is_named(false, b"ws") && !Transport::Ws.is_named(true, b"tls"));
+        assert_eq!(
+            (of(Some("dtls-udp")), Transport::of_uri(false, Some(b"DTLS-udp"))),
+            (None, Some(Transport::Dtls))
+        );
+        assert!(Transport::ALL.iter().all(|transport| !transport.carries_sips() || transport.is_secure()));
     }
 }

@@ -25,6 +25,6 @@ pub(crate) struct Request<'m, 'a> {
 impl Request<'_, '_> {
     /// True if the source is verified.
     pub(crate) const fn is_verified(&self) -> bool {
-        self.flow.transport.is_reliable() || self.grant.is_verified
+        self.flow.transport.has_connections() || self.grant.is_verified
     }
 }

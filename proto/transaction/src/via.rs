@@ -7,11 +7,11 @@ use ringway_sip::{Host, Via};
 
 /// Flow of the responses to a request with this top Via that was received on `source`.
 ///
-/// A response on a stream uses the connection of its request. A response by datagram goes to the source address of the
+/// A response on a stream or over DTLS uses the connection of its request. A response by datagram goes to the source address of the
 /// request: to the source port if the client requested it (`rport`), else to the port of sent-by. `maddr` is ignored,
 /// because a sender could direct responses at a third party with it.
 pub fn reply_flow(via: &Via<'_>, source: Flow) -> Flow {
-    if source.transport.is_stream() || via.has_rport() {
+    if source.transport.has_connections() || via.has_rport() {
         return source;
     }
     let port = via.port.unwrap_or(source.transport.default_port());

@@ -18,8 +18,10 @@ mod profile;
 mod records;
 #[cfg(test)]
 mod story_tests;
+mod transport;
 
 pub use association::FIRST_RETRANSMISSION;
+pub use transport::{DtlsCounters, DtlsCounts, DtlsError, DtlsLimits, DtlsTransport, HostNames};
 
 use association::Association;
 use clock::Clock;

@@ -81,7 +81,7 @@ impl StreamLayers for TlsLayers {
                 let role = || Accepted::new(config, flow.remote, Rc::clone(&self.gate));
                 is_in.then(|| Box::new(TlsLayer::new(role())) as Box<dyn Layer>)
             }
-            Transport::Udp | Transport::Ws | Transport::Wss => None,
+            Transport::Udp | Transport::Ws | Transport::Wss | Transport::Dtls => None,
         }
     }
 

@@ -28,6 +28,7 @@ pub(crate) struct Configs {
     client: Arc<ClientConfig>,
     pub(crate) https: Option<Arc<ServerConfig>>,
     pub(crate) verifiers: Arc<Verifiers>,
+    pub(crate) certificates: Option<Arc<Certificates>>,
     /// Time at which the first of the own certificates expires.
     pub(crate) expires: Option<SystemTime>,
 }
@@ -50,7 +51,8 @@ impl Configs {
         let servers = files.server_verifier(&crypto, crls)?;
         let client = Arc::new(files.client_config(&crypto, own, servers.clone())?);
         let verifiers = Arc::new(Verifiers { clients, servers });
-        Ok(Self { server, client, https, verifiers, expires: certificates.and_then(|own| own.expires()) })
+        let expires = certificates.as_ref().and_then(|own| own.expires());
+        Ok(Self { server, client, https, verifiers, certificates, expires })
     }
 
     /// Connection of a peer that was accepted. `None`: there is no certificate.
@@ -194,7 +196,7 @@ impl TlsFiles {
 
 /// Certificates by the name that a client sends; the first for all other names, and for clients without one.
 #[derive(Debug)]
-struct Certificates {
+pub(crate) struct Certificates {
     first: Arc<CertifiedKey>,
     domains: HashMap<String, Arc<CertifiedKey>>,
 }
@@ -212,6 +214,12 @@ impl Certificates {
         Ok(Some(Self { first, domains }))
     }
 
+    /// The one for a client that asks for this name.
+    pub(crate) fn of(&self, server_name: Option<&str>) -> &Arc<CertifiedKey> {
+        let named = server_name.and_then(|name| self.domains.get(&name.to_ascii_lowercase()));
+        named.unwrap_or(&self.first)
+    }
+
     /// Time at which the first of them expires.
     fn expires(&self) -> Option<SystemTime> {
         self.domains.values().chain([&self.first]).filter_map(|pair| expiry(&pair.cert)).min()
@@ -220,8 +228,7 @@ impl Certificates {
 
 impl ResolvesServerCert for Certificates {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        let named = hello.server_name().and_then(|name| self.domains.get(&name.to_ascii_lowercase()));
-        Some(Arc::clone(named.unwrap_or(&self.first)))
+        Some(Arc::clone(self.of(hello.server_name())))
     }
 }
 

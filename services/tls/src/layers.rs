@@ -199,7 +199,9 @@ impl Layers for TlsLayers {
             (Transport::Ws, Origin::Accepted) => self.websocket_over(plain()),
             (Transport::Wss, Origin::Accepted) => self.websocket_over(self.accept_tls(flow, resume)?),
             // Clients open WebSocket connections (RFC 7118 §5).
-            (Transport::Udp, _) | (Transport::Ws | Transport::Wss, Origin::Dialled) => return None,
+            (Transport::Udp | Transport::Dtls, _) | (Transport::Ws | Transport::Wss, Origin::Dialled) => {
+                return None;
+            }
         })
     }
 }

@@ -1,17 +1,23 @@
 //! Loaded configuration of both sides, of either library.
 
-use crate::configs::Configs;
+use crate::Role;
 #[cfg(feature = "legacy-tls")]
 use crate::configs::https_of;
+use crate::configs::{Certificates, Configs};
 use crate::connection::Connection;
 use crate::files::{ClientAuth, TlsFiles};
+use crate::identity::names_of;
 #[cfg(feature = "legacy-tls")]
 use crate::legacy::Contexts;
 use crate::offer::Backend;
 use crate::pem::TlsError;
+use crate::report::describe;
 use crate::verified::Verifiers;
+use ringway_sansio::PeerNames;
 use rustls::ServerConfig;
-use rustls::pki_types::ServerName;
+use rustls::client::danger::ServerCertVerifier;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::sign::CertifiedKey;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -23,6 +29,8 @@ pub struct TlsMaterial {
     verifiers: Arc<Verifiers>,
     /// The same certificates for HTTPS, by rustls.
     https: Option<Arc<ServerConfig>>,
+    /// The same certificates for DTLS; `None` with OpenSSL.
+    certificates: Option<Arc<Certificates>>,
     expires: Option<SystemTime>,
 }
 
@@ -39,14 +47,14 @@ impl TlsFiles {
     /// # Errors
     /// A file is missing or not valid; the error names the key and the file.
     pub fn load(&self) -> Result<TlsMaterial, TlsError> {
-        let (sides, verifiers, https, expires) = match self.offer.backend() {
+        let (sides, verifiers, https, certificates, expires) = match self.offer.backend() {
             #[cfg(feature = "legacy-tls")]
             Backend::OpenSsl => {
                 let (contexts, expires) = Contexts::load(self)?;
                 // rustls has no short keys: then there is no HTTPS.
                 let https = https_of(self).ok().flatten();
                 // No names of peers: this library is for experiments.
-                (Sides::OpenSsl(Arc::new(contexts)), Arc::default(), https, expires)
+                (Sides::OpenSsl(Arc::new(contexts)), Arc::default(), https, None, expires)
             }
             // An offer has no library that is not in the build.
             #[cfg(not(feature = "legacy-tls"))]
@@ -55,11 +63,12 @@ impl TlsFiles {
                 let configs = Configs::load(self)?;
                 let (https, expires) = (configs.https.clone(), configs.expires);
                 let verifiers = Arc::clone(&configs.verifiers);
-                (Sides::Rustls(configs), verifiers, https, expires)
+                let certificates = configs.certificates.clone();
+                (Sides::Rustls(configs), verifiers, https, certificates, expires)
             }
         };
         let has_client_auth = self.client_auth != ClientAuth::None;
-        Ok(TlsMaterial { sides, has_client_auth, verifiers, https, expires })
+        Ok(TlsMaterial { sides, has_client_auth, verifiers, https, certificates, expires })
     }
 }
 
@@ -67,6 +76,30 @@ impl TlsMaterial {
     /// Time at which the first of the server's own certificates expires.
     pub const fn expires(&self) -> Option<SystemTime> {
         self.expires
+    }
+
+    /// Certificate for a client that asks for this name, by another protocol with the same certificates. `None`: there is none, or
+    /// OpenSSL has it.
+    pub fn certificate(&self, server_name: Option<&str>) -> Option<&Arc<CertifiedKey>> {
+        self.certificates.as_ref().map(|own| own.of(server_name))
+    }
+
+    /// Verifies the certificates of a server that was dialled as `name`, by another protocol (RFC 5922). Returns the names that
+    /// count, if there are any.
+    ///
+    /// # Errors
+    /// They are not accepted, with the reason for a log.
+    pub fn verify_server(
+        &self,
+        chain: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+    ) -> Result<Option<PeerNames>, String> {
+        let Some((first, others)) = chain.split_first() else { return Err("there is none".to_owned()) };
+        let Some(servers) = &self.verifiers.servers else { return Ok(None) };
+        match servers.verify_server_cert(first, others, name, &[], UnixTime::now()) {
+            Ok(_) => Ok(names_of(first, true).and_then(Result::ok)),
+            Err(error) => Err(describe(&error, Role::Client)),
+        }
     }
 
     /// True if a certificate is requested of clients.

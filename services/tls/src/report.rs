@@ -64,7 +64,7 @@ impl Peer {
 pub(crate) const FAILED: LayerError = LayerError("the TLS connection failed");
 
 /// Text of an error for a log.
-fn describe(error: &rustls::Error, role: Role) -> String {
+pub(crate) fn describe(error: &rustls::Error, role: Role) -> String {
     use rustls::{CertificateError, Error, PeerIncompatible};
     match error {
         Error::InvalidCertificate(CertificateError::NotValidForName) => {

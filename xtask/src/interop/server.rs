@@ -31,6 +31,8 @@ pub(crate) struct Wanted {
     pub(crate) domain: &'static str,
     /// Has a TLS listener, with the certificate [`Certificate::SERVER`] of the stage and these further lines of `[tls]`.
     pub(crate) tls: Option<&'static str>,
+    /// Has a DTLS listener too, with the certificate of TLS and its port number.
+    pub(crate) dtls: bool,
     /// Has a `ws` listener, and with TLS a `wss` listener, and these lines of `[websocket]`.
     pub(crate) websocket: Option<&'static str>,
     /// Port of the DNS server on loopback that it asks; `None`: the system's.
@@ -47,6 +49,7 @@ impl Default for Wanted {
             realm: DOMAIN,
             domain: DOMAIN,
             tls: None,
+            dtls: false,
             websocket: None,
             dns_port: None,
         }
@@ -267,7 +270,8 @@ impl Server {
     }
 
     fn configuration(&self, admin_port: u16) -> String {
-        let Wanted { digest, mode, strict, host, realm, domain, tls, websocket, dns_port } = self.wanted;
+        let Wanted { digest, mode, strict, host, realm, domain, tls, dtls, websocket, dns_port } =
+            self.wanted;
         let durability = if strict { "strict" } else { "relaxed" };
         let routing = if mode == Mode::Redirect { "redirect" } else { "proxy" };
         let stateful = mode != Mode::Stateless;
@@ -280,6 +284,10 @@ impl Server {
                 format!(", \"tls:{host}:{}\"", self.port_of(Transport::Tls)),
                 format!("{}{lines}", tls_section(Certificate::SERVER.name)),
             ),
+        };
+        let listener = match dtls {
+            false => listener,
+            true => format!("{listener}, \"dtls:{host}:{}\"", self.port_of(Transport::Tls)),
         };
         let (listener, section) = match websocket {
             None => (listener, section),

@@ -33,7 +33,7 @@ impl Layers {
                 let to = WebSocketTarget::new(&target.to_string(), "/", None);
                 Some((to.context("the server's address is not valid")?, Entropy::new(&seed()?)))
             }
-            Transport::Udp | Transport::Tcp | Transport::Tls => None,
+            Transport::Udp | Transport::Tcp | Transport::Tls | Transport::Dtls => None,
         };
         Ok(Self { transport: plan.transport, target, tls, websocket, round_trips: plan.round_trips })
     }

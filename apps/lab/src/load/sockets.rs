@@ -8,7 +8,7 @@ use super::locals::may_send;
 use super::streams::Streams;
 use super::tokens::Place;
 use super::wire_counters::WireCounters;
-use anyhow::Result;
+use anyhow::{Result, bail};
 use ringway_linux::BoxedLayer;
 use ringway_linux::sys::{Epoll, Ready};
 use ringway_sansio::{ConnectionId, Event, Instant, Outbox, Transport};
@@ -52,6 +52,7 @@ impl Sockets {
             .map(|counters| Tls { counters: Arc::clone(counters), earlier: TlsCounts::default() });
         let kind = match plan.transport {
             Transport::Udp => Kind::Datagrams(Datagrams::open(locals, plan.target, epoll, player)?),
+            Transport::Dtls => bail!("the load generator has no DTLS; use another transport"),
             Transport::Tcp | Transport::Tls | Transport::Ws | Transport::Wss => {
                 let layer = move |origin: Origin| match origin {
                     Origin::Dialled => layers.dialled(),

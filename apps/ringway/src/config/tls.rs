@@ -2,6 +2,7 @@
 
 use super::{Listener, Reader, Section};
 use crate::tls_args::nearest_suite;
+use ringway_sansio::Transport;
 use ringway_tls::{
     Backend, ClientAuth, DomainFiles, Offer, OfferError, OfferSettings, PeerCa, Suite, TlsFiles,
 };
@@ -77,6 +78,15 @@ pub(super) fn read(
         let at = top.place("listen").unwrap_or_default();
         let message = format!(
             "\"{listener}\" needs [tls] certificate and private_key; `ringway cert init --domain D` makes them"
+        );
+        reader.error(at, "listen", message);
+    }
+    if files.client_auth != ClientAuth::None
+        && let Some(listener) = listen.iter().find(|listener| listener.transport == Transport::Dtls)
+    {
+        let at = top.place("listen").unwrap_or_default();
+        let message = format!(
+            "\"{listener}\" requests no certificates of clients: remove it, or set [tls] client_auth = \"none\""
         );
         reader.error(at, "listen", message);
     }

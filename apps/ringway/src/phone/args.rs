@@ -163,7 +163,7 @@ pub(crate) struct AccountArgs {
     /// server)
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) bind: Option<SocketAddr>,
-    /// Certificate authorities of TLS servers, PEM (default: those of the operating system)
+    /// Certificate authorities of TLS and DTLS servers, PEM (default: those of the operating system)
     #[arg(long, value_name = "FILE")]
     pub(crate) ca: Option<PathBuf>,
     /// Certificate chain for TLS servers that ask for one, PEM
@@ -264,12 +264,13 @@ impl PhoneArgs {
 }
 
 /// Transports of the phone.
-pub(crate) const TRANSPORTS: [Transport; 3] = [Transport::Udp, Transport::Tcp, Transport::Tls];
+pub(crate) const TRANSPORTS: [Transport; 4] =
+    [Transport::Udp, Transport::Tcp, Transport::Tls, Transport::Dtls];
 
 fn transport() -> impl TypedValueParser<Value = Transport> {
     let known = TRANSPORTS.map(|transport| PossibleValue::new(transport.name()));
     let of_phones = |name: &str| Transport::from_name(name).filter(|found| TRANSPORTS.contains(found));
-    words(known, ["ws", "wss"], "use udp, tcp or tls", of_phones)
+    words(known, ["ws", "wss"], "use udp, tcp, tls or dtls", of_phones)
 }
 
 fn srtp() -> impl TypedValueParser<Value = SrtpPolicy> {

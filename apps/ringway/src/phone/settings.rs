@@ -61,8 +61,8 @@ pub(crate) struct Settings {
 pub(crate) enum Listening {
     /// UDP and TCP.
     Plain,
-    /// UDP, TCP and TLS.
-    WithTls,
+    /// UDP, TCP, and TLS or DTLS.
+    With(Transport),
     /// TLS, for a `sips:` account: nothing is sent or received without.
     TlsOnly,
 }
@@ -222,7 +222,7 @@ impl Settings {
             transport,
             listening: match transport {
                 _ if is_sips => Listening::TlsOnly,
-                Transport::Tls => Listening::WithTls,
+                transport if transport.is_secure() => Listening::With(transport),
                 _ => Listening::Plain,
             },
             large_requests: match args.account.transport {

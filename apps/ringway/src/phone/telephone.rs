@@ -13,7 +13,7 @@ use crate::random;
 use ringway_agent::{Config, Listener};
 use ringway_audio::Ringer;
 use ringway_dns::{Resolver, Servers};
-use ringway_dtls::Identity;
+use ringway_dtls::{DtlsTransport, Identity};
 use ringway_linux::media::Priority;
 use ringway_linux::{ActionSink, Bound, Clock, Hosts, Listen, Runtime};
 use ringway_media::MediaSession;
@@ -77,12 +77,18 @@ impl Telephone {
         let (tell, actions) = channel();
         let resolver = start_resolver(&bound, settings.bind.is_ipv4(), Arc::clone(&hosts))?;
         let mut runtime_config = ringway_linux::Config { clock, ..ringway_linux::Config::default() };
-        if settings.listening != Listening::Plain {
-            // Without a certificate nobody can connect to the listener. Its address is the Contact, so the phone's own
-            // connection has it.
-            let is_closed = settings.tls.certificate.is_none();
-            runtime_config.dials_from_listener = is_closed.then_some(Transport::Tls);
-            runtime_config.layers = Arc::new(tls_layers(&settings.tls, hosts)?);
+        match settings.listening {
+            Listening::Plain => {}
+            Listening::With(Transport::Dtls) => {
+                runtime_config.associations = Some(Arc::new(dtls_associations(&settings.tls, hosts)?));
+            }
+            Listening::With(_) | Listening::TlsOnly => {
+                // Without a certificate nobody can connect to the listener. Its address is the Contact, so the phone's own
+                // connection has it.
+                let is_closed = settings.tls.certificate.is_none();
+                runtime_config.dials_from_listener = is_closed.then_some(Transport::Tls);
+                runtime_config.layers = Arc::new(tls_layers(&settings.tls, hosts)?);
+            }
         }
         let runtime = Runtime::start(bound, runtime_config, vec![phone], Arc::new(Sink { tell, resolver }))
             .map_err(|error| Failure::failed(error.to_string()))?;
@@ -368,15 +374,15 @@ pub(crate) fn check_address(address: SocketAddr) -> Result<(), Failure> {
     bind(address, Listening::Plain).map(drop)
 }
 
-/// One address by UDP and TCP, at the same port where that is free; for TLS also at a free port, whose connections are
-/// refused without a certificate. With TLS only, the address is that of TLS.
+/// One address by UDP and TCP, at the same port where that is free; for TLS or DTLS also at a free port. Connections to it are
+/// refused without a certificate, associations always. With TLS only, the address is that of TLS.
 fn bind(address: SocketAddr, listening: Listening) -> Result<Bound, Failure> {
     let failed = |error: ringway_linux::BindError| Failure::failed(error.to_string());
     let listen = |transport, address| Listen { transport, address };
     let all = |address: SocketAddr| {
         let mut all = vec![listen(Transport::Udp, address), listen(Transport::Tcp, address)];
-        if listening == Listening::WithTls {
-            all.push(listen(Transport::Tls, SocketAddr::new(address.ip(), 0)));
+        if let Listening::With(secure) = listening {
+            all.push(listen(secure, SocketAddr::new(address.ip(), 0)));
         }
         all
     };
@@ -401,22 +407,33 @@ fn bind(address: SocketAddr, listening: Listening) -> Result<Bound, Failure> {
 /// connection fails as well, without its reason.
 fn tls_layers(files: &TlsFiles, hosts: Arc<Hosts>) -> Result<TlsLayers, Failure> {
     let material = files.load().map_err(|error| Failure::usage(format!("TLS: {error}")))?;
-    TlsLayers::start(material, hosts, HandshakeLimits::default(), Arc::new(HandshakeReport))
+    TlsLayers::start(material, hosts, HandshakeLimits::default(), Arc::new(HandshakeReport("TLS")))
         .map_err(|error| Failure::failed(format!("cannot start threads: {error}")))
 }
 
+/// The phone's associations with servers.
+fn dtls_associations(files: &TlsFiles, hosts: Arc<Hosts>) -> Result<DtlsTransport, Failure> {
+    let material = files.load().map_err(|error| Failure::usage(format!("DTLS: {error}")))?;
+    DtlsTransport::client(
+        material,
+        Box::new(move |host| hosts.name_of(host)),
+        Arc::new(HandshakeReport("DTLS")),
+    )
+    .map_err(|error| Failure::failed(error.to_string()))
+}
+
 /// Reports failed handshakes on standard error.
-struct HandshakeReport;
+struct HandshakeReport(&'static str);
 
 impl Observer for HandshakeReport {
     fn failed(&self, remote: SocketAddr, _role: Role, reason: &str) {
-        eprintln!("ringway: TLS with {remote} failed: {reason}");
+        eprintln!("ringway: {} with {remote} failed: {reason}", self.0);
     }
 }
 
 fn start_resolver(bound: &Bound, is_ipv4: bool, hosts: Arc<Hosts>) -> Result<Resolver, Failure> {
     let inboxes = bound.inboxes();
-    let transports = [Transport::Udp, Transport::Tcp, Transport::Tls];
+    let transports = [Transport::Udp, Transport::Tcp, Transport::Tls, Transport::Dtls];
     let usable =
         transports.into_iter().fold(Usable::default(), |usable, transport| usable.with(transport, is_ipv4));
     let answer = move |query, shard, servers| {

@@ -72,7 +72,7 @@ impl Running {
         let clock = Clock::new();
         let store = Arc::new(store);
         let hosts = Arc::new(Hosts::default());
-        let mut tls = ServerTls::start(&config.tls, Arc::clone(&hosts), clock, &random::seed()?)?;
+        let mut tls = ServerTls::start(&config, Arc::clone(&hosts), clock, &random::seed()?)?;
         tls.warn_of_expiry();
         tls.set_websocket(&config);
         let wanted: Vec<Listen> = config.listen.iter().map(settings::listen_of).collect();
@@ -104,6 +104,7 @@ impl Running {
             shard_key: services.shard_key(),
             trace: (config.log.level == Level::Trace).then_some(event_log::trace_message),
             layers: tls.layers(),
+            associations: tls.dtls().map(|dtls| dtls as _),
             streams: StreamLimits { unused: UNUSED_MAX, ..StreamLimits::default() },
             ..ringway_linux::Config::default()
         };

@@ -3,8 +3,9 @@
 use super::line_rates::LineRates;
 use crate::config::Config;
 use crate::failure::Failure;
+use ringway_dtls::{DtlsLimits, DtlsTransport};
 use ringway_linux::{Clock, Hosts};
-use ringway_sansio::Seed;
+use ringway_sansio::{Seed, Transport};
 use ringway_stream::WebSocketServer;
 use ringway_tls::{HandshakeLimits, Observer, Role, TlsError, TlsFiles, TlsLayers, TlsMaterial};
 use std::net::SocketAddr;
@@ -16,6 +17,8 @@ use std::time::{Duration, Instant, SystemTime};
 pub(super) struct ServerTls {
     files: TlsFiles,
     layers: Arc<TlsLayers>,
+    /// `None`: there is no DTLS listener.
+    dtls: Option<Arc<DtlsTransport>>,
     expires: Option<SystemTime>,
     /// Times of the last change of the files, as far as they could be read.
     changed: Vec<Option<SystemTime>>,
@@ -26,20 +29,31 @@ pub(super) struct ServerTls {
 impl ServerTls {
     /// Loads the files and starts the threads for handshakes.
     pub(super) fn start(
-        files: &TlsFiles,
+        config: &Config,
         hosts: Arc<Hosts>,
         clock: Clock,
         seed: &Seed,
     ) -> Result<Self, Failure> {
+        let files = &config.tls;
         let material = load(files)?;
         let expires = material.expires();
-        let rates = Mutex::new(LineRates::new((LINES_PER_SOURCE_S, LINES_S), seed));
+        let rates = Mutex::new(LineRates::new((LINES_PER_SOURCE_S, LINES_S), &seed.part(LINE_RATES)));
         let log = Arc::new(HandshakeLog { rates, clock });
+        let has_dtls = config.listen.iter().any(|listener| listener.transport == Transport::Dtls);
+        let dtls = match has_dtls {
+            false => None,
+            true => {
+                let (material, seed) = (material.clone(), seed.part(COOKIES));
+                let made =
+                    DtlsTransport::server(material, seed, DtlsLimits::default(), Arc::clone(&log) as _);
+                Some(Arc::new(made.map_err(|error| Failure::configuration(vec![error.to_string()]))?))
+            }
+        };
         let layers = TlsLayers::start(material, hosts, HandshakeLimits::default(), log)
             .map_err(|error| Failure::failed(format!("cannot start threads: {error}")))?;
         let changed = changed(files);
         let (files, checked) = (files.clone(), Instant::now());
-        Ok(Self { files, layers: Arc::new(layers), expires, changed, checked, warned: None })
+        Ok(Self { files, layers: Arc::new(layers), dtls, expires, changed, checked, warned: None })
     }
 
     /// Sets the rules of WebSocket connections.
@@ -55,12 +69,23 @@ impl ServerTls {
         Arc::clone(&self.layers)
     }
 
+    /// Associations of the DTLS listeners.
+    pub(super) fn dtls(&self) -> Option<Arc<DtlsTransport>> {
+        self.dtls.clone()
+    }
+
     /// Uses the files of a new configuration, which were loaded before.
     pub(super) fn reload(&mut self, files: &TlsFiles, material: TlsMaterial) {
         self.files = files.clone();
         self.changed = changed(files);
         self.expires = material.expires();
         self.warned = None;
+        if let Some(dtls) = &self.dtls {
+            match dtls.check(&material) {
+                Ok(()) => dtls.reload(material.clone()),
+                Err(error) => tracing::error!("the old certificate remains in use for DTLS: {error}"),
+            }
+        }
         self.layers.reload(material);
     }
 
@@ -137,6 +162,9 @@ impl Observer for HandshakeLog {
     }
 }
 
+/// Parts of the seed.
+const LINE_RATES: u64 = 0;
+const COOKIES: u64 = 1;
 /// Maximum number of lines per second for failed handshakes of one source, and of all.
 const LINES_PER_SOURCE_S: u32 = 20;
 const LINES_S: u32 = 100;

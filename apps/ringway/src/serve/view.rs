@@ -4,6 +4,7 @@ use super::Node;
 use super::services::SharedServices;
 use super::tls::ServerTls;
 use ringway_admin::{Call, Connection, Page, Registration, Stat, Stats, View, page_over_shards};
+use ringway_dtls::DtlsTransport;
 use ringway_linux::{Clock, Connections, CountersReader, Runtime, Shards};
 use ringway_sansio::ConnectionId;
 use ringway_server::RegistrationRef;
@@ -17,6 +18,7 @@ pub(super) struct ServerView {
     counters: CountersReader,
     services: Arc<SharedServices>,
     tls: Arc<TlsLayers>,
+    dtls: Option<Arc<DtlsTransport>>,
     clock: Clock,
 }
 
@@ -33,6 +35,7 @@ impl ServerView {
             counters: runtime.counters(),
             services,
             tls: tls.layers(),
+            dtls: tls.dtls(),
             clock,
         }
     }
@@ -109,7 +112,8 @@ impl View for ServerView {
                 age_s: now.since(connection.since).as_secs(),
             })
             .collect();
-        Page { items, total: self.counters.counts().connections_open, next }
+        let counts = self.counters.counts();
+        Page { items, total: counts.connections_open + counts.associations_open, next }
     }
 
     fn stats(&self) -> Stats {
@@ -151,6 +155,10 @@ impl View for ServerView {
         let tls = self.tls.counters().counts();
         stats.extend(
             tls.each().map(|(name, value)| Stat::counter(name, "Counted by TLS; see docs/tls.md.", value)),
+        );
+        let dtls = self.dtls.as_ref().map(|dtls| dtls.counters().counts()).unwrap_or_default();
+        stats.extend(
+            dtls.each().map(|(name, value)| Stat::counter(name, "Counted by DTLS; see docs/tls.md.", value)),
         );
         if let Some(left_s) = self.tls.expires_s() {
             stats.push(Stat::gauge(

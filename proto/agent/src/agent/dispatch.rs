@@ -35,7 +35,7 @@ impl UserAgent {
         // RFC 3261 §26.2.2: a sips: request comes by TLS.
         let is_supported = match uri.scheme() {
             Scheme::Sip => true,
-            Scheme::Sips => flow.transport.is_secure(),
+            Scheme::Sips => flow.transport.carries_sips(),
             Scheme::Tel | Scheme::Other => false,
         };
         if !is_supported {

@@ -27,7 +27,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 use ringway_sansio::{
-    ConnectionId, Deadline, Flow, IcmpError, Instant, LocatedServers, TimerKey, Token, Wheel,
+    ConnectionId, Deadline, Flow, IcmpError, Instant, LocatedServers, TimerKey, Token, Transport, Wheel,
 };
 use ringway_sip::{HeaderName, Message, Method, Start};
 use ringway_transaction::{BranchKey, ClientId, Notice, Slab, SlabKey, Transactions, may_send_to};
@@ -486,6 +486,11 @@ impl Requests {
             match notice {
                 Notice::ClientTimedOut { client, owner } => {
                     if self.is_current(client, owner) {
+                        // A server that lost its associations says nothing: the next request must begin another one.
+                        let flow = self.active.get(owner).and_then(|request| request.flow);
+                        if let Some(flow) = flow.filter(|flow| flow.transport == Transport::Dtls) {
+                            cx.io.out.disconnect(flow);
+                        }
                         self.fail(owner, 408, "nobody answered");
                     }
                 }

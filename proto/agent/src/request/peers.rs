@@ -31,7 +31,7 @@ impl Peers {
 
     /// `None` for datagrams, and for a peer whose connection is not known.
     pub(crate) fn connection_to(&self, flow: Flow) -> Option<ConnectionId> {
-        if !flow.transport.is_stream() {
+        if !flow.transport.has_connections() {
             return None;
         }
         let known = self.known.iter().find(|(remote, _)| *remote == flow.remote);

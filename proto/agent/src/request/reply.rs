@@ -61,7 +61,7 @@ impl Requests {
             });
         }
         // The source of a datagram may be forged.
-        if let Some(id) = id.filter(|_| !flow.transport.is_stream()) {
+        if let Some(id) = id.filter(|_| !flow.transport.has_connections()) {
             let allowance = Allowance::for_request(incoming.message.as_bytes().len());
             self.transactions.limit(id, allowance);
         }

@@ -26,8 +26,8 @@ impl Requests {
                 return;
             }
         }
-        let is_stream = flow.is_none_or(|flow| flow.transport.is_stream());
-        let reason = match is_stream {
+        let has_connection = flow.is_none_or(|flow| flow.transport.has_connections());
+        let reason = match has_connection {
             true => "it could not be sent there, or the connection ended without an answer",
             false => "the port is closed, or the host is unreachable",
         };
@@ -192,14 +192,15 @@ impl Requests {
         credentials.wallet.write(account, draft.method, &draft.uri, cnonces, &mut request.credentials);
     }
 
-    /// The flow of a request to `to`; for a stream the connection of the peer's last request in the dialog, if that has this address.
+    /// The flow of a request to `to`; for a stream or DTLS the connection of the peer's last request in the dialog, if that has this
+    /// address.
     ///
     /// A Record-Route names the account's server by its address: its connection, which was verified by its name, is used
     /// for that too.
     fn flow_to(&self, config: &Config, key: SlabKey, to: SocketAddr, host: HostNameId) -> Option<Flow> {
         let transport = self.active.get(key)?.draft.next_hop.transport;
         let listener = config.listener_for(transport, to.ip())?;
-        let peer = self.active.get(key)?.draft.peer.filter(|_| transport.is_stream());
+        let peer = self.active.get(key)?.draft.peer.filter(|_| transport.has_connections());
         let peer = peer.filter(|peer| peer.transport == transport && peer.remote == to);
         let account = self.active.get(key)?.draft.account;
         let of_server = self.credentials.get(account.0).and_then(|credentials| credentials.server);
@@ -211,7 +212,7 @@ impl Requests {
 
 /// TCP flow for a request that is too large for UDP (RFC 3261 §18.1.1).
 fn too_large_for(config: &Config, request: &Request, flow: Flow) -> Option<Flow> {
-    if flow.transport.is_reliable()
+    if flow.transport.has_connections()
         || request.switched == Switched::BackToUdp
         || config.large_requests == LargeRequests::StayOnUdp
     {

@@ -101,7 +101,7 @@ impl Binding {
     /// True if requests can still be sent to it.
     pub(crate) fn is_reachable(&self) -> bool {
         match self.kind {
-            Kind::FlowOnly => !self.flow.transport.is_stream() || self.flow.connection.is_some(),
+            Kind::FlowOnly => !self.flow.transport.has_connections() || self.flow.connection.is_some(),
             Kind::Dialable | Kind::Permanent => true,
         }
     }
@@ -114,7 +114,7 @@ impl Binding {
     /// ones. An ephemeral port may belong to another program after the end of the connection.
     pub(crate) fn kind_of(config: &Config, contact: &Uri<'_>, source: &Flow) -> Kind {
         let ip = source.remote.ip();
-        let over_connection = source.transport.is_stream() && has_transport(contact, source.transport);
+        let over_connection = source.transport.has_connections() && has_transport(contact, source.transport);
         let own_port = source.remote.port();
         let has_connections_port =
             over_connection && own_port >= EPHEMERAL_PORTS_MIN && contact.port() == Some(own_port);

@@ -211,7 +211,7 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         if self.target.flow.is_none() {
             return Side::Contact(TargetHash::of_flow(key, &self.flow));
         }
-        match (self.flow.connection, self.flow.transport.is_stream()) {
+        match (self.flow.connection, self.flow.transport.has_connections()) {
             (Some(connection), _) => {
                 let contact = Uri::parse(self.targets.uri(self.target)).ok();
                 let hash =
@@ -268,12 +268,12 @@ fn caller_side(config: &Config, key: &[u8; 16], request: &Request<'_, '_>) -> Si
             let is_there = config.is_same_host(hop.remote.ip(), request.flow.remote.ip());
             let is_allowed = (sender.is_believed() && is_there)
                 || (sender == Sender::Trusted)
-                // A stream verifies its source address; its port may belong to another program after its end.
+                // A connection verifies its source address; its port may belong to another program after its end.
                 || (is_there
-                    && reply.transport.is_reliable()
+                    && reply.transport.has_connections()
                     && !is_private(hop.remote.ip())
                     && hop.remote.port() != reply.remote.port())
-                || (hop.remote == reply.remote && !hop.transport.is_stream() && !reply.transport.is_stream());
+                || (hop.remote == reply.remote && !hop.transport.has_connections() && !reply.transport.has_connections());
             is_allowed.then(|| TargetHash::of_flow(key, &hop))
         }
         Some(NextHop::Name { .. } | NextHop::Unreachable) | None => None,
@@ -289,7 +289,7 @@ fn caller_side(config: &Config, key: &[u8; 16], request: &Request<'_, '_>) -> Si
 
 /// True for a URI with exactly the address of a datagram flow.
 pub(super) fn names_flow(uri: &Uri<'_>, flow: &Flow) -> bool {
-    !flow.transport.is_stream()
+    !flow.transport.has_connections()
         && uri.port() == Some(flow.remote.port())
         && uri.host().ip() == Some(flow.remote.ip())
         && uri

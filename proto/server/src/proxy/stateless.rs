@@ -156,7 +156,7 @@ fn flow_to_client(config: &Config, branch: &StatelessBranch) -> Option<Flow> {
     let connection = (branch.connection != 0).then_some(ConnectionId(branch.connection));
     // A response uses the connection of its request. A request that came by datagram with TCP in its Via has none, and a
     // new connection would go to an address that an attacker can choose.
-    if transport.is_stream() && connection.is_none() {
+    if transport.has_connections() && connection.is_none() {
         return None;
     }
     Some(Flow { connection, ..Flow::new(transport, listener, remote) })

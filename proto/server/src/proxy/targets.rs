@@ -104,7 +104,7 @@ impl Targets {
             return Err(SipsMismatch::NotAllowed);
         }
         if of_sips && !is_sips {
-            let secure = flow.filter(|flow| flow.transport.is_secure()).ok_or(SipsMismatch::Required)?;
+            let secure = flow.filter(|flow| flow.transport.carries_sips()).ok_or(SipsMismatch::Required)?;
             let start = self.text.len();
             self.text.extend_from_slice(b"sip:");
             write_as_request_uri(binding.uri().get(5..).unwrap_or_default(), &mut self.text);
@@ -175,7 +175,7 @@ fn flow_of(binding: &Binding) -> Option<Flow> {
     match binding.kind {
         Kind::Permanent => None,
         Kind::FlowOnly => Some(binding.flow),
-        Kind::Dialable if transport.is_stream() && binding.flow.connection.is_some() => {
+        Kind::Dialable if transport.has_connections() && binding.flow.connection.is_some() => {
             Uri::parse(binding.uri()).is_ok_and(|uri| has_transport(&uri, transport)).then_some(binding.flow)
         }
         Kind::Dialable => None,

@@ -155,8 +155,8 @@ fn is_reasonable(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>, ur
     match uri.scheme() {
         Scheme::Sip => {}
         // RFC 3261 §26.2.2: TLS on every hop, and so on the one to this server.
-        Scheme::Sips if request.flow.transport.is_secure() => {}
-        Scheme::Sips if env.config.listeners.iter().any(|listener| listener.transport.is_secure()) => {
+        Scheme::Sips if request.flow.transport.carries_sips() => {}
+        Scheme::Sips if env.config.listeners.iter().any(|listener| listener.transport.carries_sips()) => {
             env.refuse_plainly(request, 403, "SIPS Needs TLS On Every Hop");
             return false;
         }
@@ -268,12 +268,12 @@ fn observe_accepted(env: &Env<'_, impl Services>, request: &Request<'_, '_>) {
     }
 }
 
-/// True if a response came from the next hop of its request: on the same connection, or by UDP from the same address and,
+/// True if a response came from the next hop of its request: on the same connection or association, or by UDP from the same address and,
 /// if the peer sets `rport`, the same port (RFC 3581 §4: it then answers from the port that received). Proxies in `[auth]
 /// trusted` may answer for each other.
 fn is_peer(config: &Config, target: &Flow, source: &Flow, message: &Message<'_>) -> bool {
     if target.transport == source.transport {
-        let is_same = match (target.transport.is_stream(), target.connection) {
+        let is_same = match (target.transport.has_connections(), target.connection) {
             (false, _) => {
                 let fills_rport = message.via().rport().is_some();
                 config.is_same_host(target.remote.ip(), source.remote.ip())

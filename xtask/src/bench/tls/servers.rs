@@ -44,7 +44,7 @@ impl Server {
     pub(super) fn address(&self, transport: Transport) -> SocketAddr {
         let port = match transport {
             Transport::Udp | Transport::Tcp => self.port,
-            Transport::Tls | Transport::Wss => self.tls,
+            Transport::Tls | Transport::Wss | Transport::Dtls => self.tls,
             Transport::Ws => self.ws,
         };
         SocketAddr::from((Ipv4Addr::LOCALHOST, port))

@@ -1,8 +1,9 @@
 //! `cargo xtask interop tls`: SIP over TLS with other implementations.
 //!
 //! The certificates are made for each scenario. The phones call each other with SDES through Ringway's server; `openssl`
-//! is a client and a server with certificates that must be refused; Kamailio is a neighbour in both directions.
+//! is a client and a server with certificates that must be refused, and a client by DTLS; Kamailio is a neighbour in both directions.
 
+mod dtls;
 mod kamailio;
 mod openssl;
 mod unfinished;
@@ -26,6 +27,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
         }
     }
     all.extend(openssl::scenarios());
+    all.extend(dtls::scenarios());
     all.extend(kamailio::scenarios());
     all.extend(unfinished::scenarios());
     for scenario in &mut all {

@@ -1,0 +1,214 @@
+//! The ClientHello that begins an association, and the answer that demands a cookie (RFC 6347 §4.2.1).
+
+use crate::record::{ContentType, RECORD_HEADER_BYTES, Records};
+use alloc::vec::Vec;
+
+/// A complete ClientHello that is alone in its datagram. Nothing of it is copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientHello<'a> {
+    /// Sequence number of its record.
+    pub record_sequence: u64,
+    /// Number of the handshake message: 0 for the first ClientHello, 1 for the one after a HelloVerifyRequest.
+    pub message_sequence: u16,
+    /// Cookie; empty in a first ClientHello.
+    pub cookie: &'a [u8],
+    /// Version and random.
+    head: &'a [u8],
+    session_id: &'a [u8],
+    cipher_suites: &'a [u8],
+    compression_methods: &'a [u8],
+    extensions: &'a [u8],
+    /// Compression methods and extensions with their lengths, as on the wire.
+    tail: &'a [u8],
+}
+
+/// Reason why a datagram is not a ClientHello that can begin an association.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotHello {
+    /// It is something else, or malformed.
+    Malformed,
+    /// It is a fragment of a ClientHello: to join fragments needs state.
+    Fragmented,
+    /// The client has no DTLS 1.2.
+    Version,
+}
+
+impl<'a> ClientHello<'a> {
+    /// Parses a datagram.
+    ///
+    /// # Errors
+    /// The datagram is not one complete ClientHello.
+    pub fn parse(datagram: &'a [u8]) -> Result<Self, NotHello> {
+        let mut records = Records::of(datagram);
+        let record = records.next().ok_or(NotHello::Malformed)?;
+        // RFC 6347 §4.2.2 permits more; no client sends more before it has a cookie.
+        if record.content_type != ContentType::Handshake || record.epoch != 0 || !records.rest().is_empty() {
+            return Err(NotHello::Malformed);
+        }
+        let mut message = Reader { rest: record.payload };
+        let [kind] = message.array()?;
+        let length = message.number(3)?;
+        let message_sequence = message.number(2)? as u16;
+        let (offset, fragment) = (message.number(3)?, message.number(3)?);
+        if kind != CLIENT_HELLO {
+            return Err(NotHello::Malformed);
+        }
+        if offset != 0 || fragment != length {
+            return Err(NotHello::Fragmented);
+        }
+        if message.rest.len() != length {
+            return Err(NotHello::Malformed);
+        }
+        let head = message.take(HEAD_BYTES)?;
+        let session_id = message.vector(1)?;
+        let cookie = message.vector(1)?;
+        let cipher_suites = message.vector(2)?;
+        let tail = message.rest;
+        let compression_methods = message.vector(1)?;
+        let extensions = if message.rest.is_empty() { &[][..] } else { message.vector(2)? };
+        let is_valid = message.rest.is_empty()
+            && session_id.len() <= SESSION_ID_BYTES_MAX
+            && !cipher_suites.is_empty()
+            && cipher_suites.len().is_multiple_of(2)
+            && !compression_methods.is_empty();
+        if !is_valid {
+            return Err(NotHello::Malformed);
+        }
+        match head {
+            [0xfe, 0xfd, ..] => {}
+            [0xfe, 0xff, ..] => return Err(NotHello::Version),
+            _ => return Err(NotHello::Malformed),
+        }
+        Ok(Self {
+            record_sequence: record.sequence,
+            message_sequence,
+            cookie,
+            head,
+            session_id,
+            cipher_suites,
+            compression_methods,
+            extensions,
+            tail,
+        })
+    }
+
+    /// Fields that must be the same in the ClientHello with a cookie (RFC 6347 §4.2.1): version and random, session ID, cipher
+    /// suites, compression methods.
+    pub(crate) const fn parameters(&self) -> [&'a [u8]; 4] {
+        [self.head, self.session_id, self.cipher_suites, self.compression_methods]
+    }
+
+    /// Host name that the client asks for (RFC 6066 §3).
+    pub fn server_name(&self) -> Option<&'a str> {
+        let mut extensions = Reader { rest: self.extensions };
+        while let Ok(kind) = extensions.number(2) {
+            let mut extension = Reader { rest: extensions.vector(2).ok()? };
+            if kind != SERVER_NAME {
+                continue;
+            }
+            let mut names = Reader { rest: extension.vector(2).ok()? };
+            let [HOST_NAME] = names.array().ok()? else { return None };
+            return core::str::from_utf8(names.vector(2).ok()?).ok();
+        }
+        None
+    }
+
+    /// Appends the datagram of the ClientHello that came before this one: without a cookie, with the numbers 0.
+    pub fn write_first(&self, out: &mut Vec<u8>) {
+        let length =
+            HEAD_BYTES + 1 + self.session_id.len() + 1 + 2 + self.cipher_suites.len() + self.tail.len();
+        write_headers(out, [0xfe, 0xfd], 0, (CLIENT_HELLO, 0), length);
+        out.extend_from_slice(self.head);
+        out.push(self.session_id.len() as u8);
+        out.extend_from_slice(self.session_id);
+        out.push(0);
+        out.extend_from_slice(&(self.cipher_suites.len() as u16).to_be_bytes());
+        out.extend_from_slice(self.cipher_suites);
+        out.extend_from_slice(self.tail);
+    }
+}
+
+/// Appends the HelloVerifyRequest that answers a first ClientHello.
+///
+/// RFC 6347 §4.2.1: its version is that of DTLS 1.0, and its record has the sequence number of the ClientHello's.
+pub fn write_hello_verify_request(hello: &ClientHello<'_>, cookie: &[u8; COOKIE_BYTES], out: &mut Vec<u8>) {
+    let dtls_1_0 = [0xfe, 0xff];
+    let message = (HELLO_VERIFY_REQUEST, hello.message_sequence);
+    write_headers(out, dtls_1_0, hello.record_sequence, message, 3 + COOKIE_BYTES);
+    out.extend_from_slice(&dtls_1_0);
+    out.push(COOKIE_BYTES as u8);
+    out.extend_from_slice(cookie);
+}
+
+/// Length of a cookie in bytes.
+pub const COOKIE_BYTES: usize = 20;
+
+/// Length of the datagram of a HelloVerifyRequest in bytes: shorter than any ClientHello.
+pub const HELLO_VERIFY_REQUEST_BYTES: usize = RECORD_HEADER_BYTES + MESSAGE_HEADER_BYTES + 3 + COOKIE_BYTES;
+
+/// Headers of a record with one unfragmented handshake message of `length` bytes.
+fn write_headers(
+    out: &mut Vec<u8>,
+    version: [u8; 2],
+    record_sequence: u64,
+    (kind, message_sequence): (u8, u16),
+    length: usize,
+) {
+    out.push(22);
+    out.extend_from_slice(&version);
+    out.extend_from_slice(&record_sequence.to_be_bytes());
+    out.extend_from_slice(&((length + MESSAGE_HEADER_BYTES) as u16).to_be_bytes());
+    let [_, length @ ..] = (length as u32).to_be_bytes();
+    out.push(kind);
+    out.extend_from_slice(&length);
+    out.extend_from_slice(&message_sequence.to_be_bytes());
+    out.extend_from_slice(&[0; 3]);
+    out.extend_from_slice(&length);
+}
+
+/// Rest of a message that is being read.
+struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, length: usize) -> Result<&'a [u8], NotHello> {
+        let (taken, rest) = self.rest.split_at_checked(length).ok_or(NotHello::Malformed)?;
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], NotHello> {
+        let (taken, rest) = self.rest.split_first_chunk().ok_or(NotHello::Malformed)?;
+        self.rest = rest;
+        Ok(*taken)
+    }
+
+    /// Number of up to three bytes.
+    fn number(&mut self, bytes: usize) -> Result<usize, NotHello> {
+        Ok(self.take(bytes)?.iter().fold(0, |number, byte| number << 8 | usize::from(*byte)))
+    }
+
+    /// Bytes after their number, which has `bytes` bytes itself.
+    fn vector(&mut self, bytes: usize) -> Result<&'a [u8], NotHello> {
+        let length = self.number(bytes)?;
+        self.take(length)
+    }
+}
+
+/// Handshake types (RFC 6347 §4.3.2).
+const CLIENT_HELLO: u8 = 1;
+const HELLO_VERIFY_REQUEST: u8 = 3;
+
+/// Length of the header of a handshake message in bytes.
+const MESSAGE_HEADER_BYTES: usize = 12;
+
+/// Version and random.
+const HEAD_BYTES: usize = 34;
+
+/// RFC 5246 §7.4.1.2.
+const SESSION_ID_BYTES_MAX: usize = 32;
+
+/// RFC 6066 §3.
+const SERVER_NAME: usize = 0;
+const HOST_NAME: u8 = 0;

@@ -1,0 +1,28 @@
+//! DTLS before its handshake, and the interface between a driver and its associations.
+//!
+//! Does: parse a first [`ClientHello`] without allocation; answer it with a HelloVerifyRequest whose [`Cookies`] need no state
+//! (RFC 6347 §4.2.1); cut a datagram into [`Records`]; say by [`Association`] and [`Associations`] what a driver needs of an
+//! implementation of DTLS.
+//!
+//! Does not: encrypt, shake hands, hold an association, open a socket, or read a clock.
+//!
+//! Start reading at [`ClientHello`], then [`Associations`].
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod association;
+mod cookie;
+mod hello;
+mod record;
+
+pub use association::{Association, Associations, FirstDatagram, Output, SendError};
+pub use cookie::{Cookies, Judged};
+pub use hello::{
+    COOKIE_BYTES, ClientHello, HELLO_VERIFY_REQUEST_BYTES, NotHello, write_hello_verify_request,
+};
+pub use record::{ContentType, Record, Records};
+
+#[cfg(test)]
+mod hello_tests;

@@ -1,0 +1,3 @@
+//! Checks that hold for any input.
+
+pub(crate) mod client_hello;
