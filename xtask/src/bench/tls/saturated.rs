@@ -4,7 +4,7 @@ use super::load::{Load, Readings, in_turn, open_all};
 use super::servers::Servers;
 use anyhow::{Context, Result};
 use ringway_lab::ballast::Ballast;
-use ringway_lab::load::{Flow, Length, Plan, Session, Side, Statistics, Window};
+use ringway_lab::load::{ConnectionUse, Flow, Length, Plan, Session, Side, Statistics, Window};
 use ringway_lab::saturation::{RUNNABLE_MIN, Runnable};
 use std::sync::Arc;
 use std::thread;
@@ -15,8 +15,9 @@ pub(super) const LENGTH: Duration = Duration::from_millis(1000);
 const RUN_UP: Duration = Duration::from_millis(200);
 /// Time at both ends of a reading in which the window fills and empties.
 const MARGIN: Duration = Duration::from_millis(100);
-/// Attempts that are open at a time, and users.
+/// Attempts that are open at a time. With a connection for each they are as many as a client keeps tickets of a server.
 const WINDOW: u32 = 64;
+const WINDOW_OF_CONNECTIONS: u32 = 8;
 const USERS: u32 = 512;
 /// Local addresses of the clients, each of which has ports for some thousand closed connections.
 const SOURCES: u8 = 8;
@@ -65,7 +66,11 @@ impl Contestant {
 
     fn run<T>(&mut self, length: Duration, meanwhile: impl FnOnce() -> Result<T>) -> Result<(Statistics, T)> {
         let scenario = Arc::new(self.flow.caller(Length::Fixed(Duration::ZERO)).scenario()?);
-        let window = Window { size: WINDOW, length, attempts: u64::MAX };
+        let size = match self.load.connections {
+            ConnectionUse::PerAttempt => WINDOW_OF_CONNECTIONS,
+            ConnectionUse::Shared | ConnectionUse::PerUser => WINDOW,
+        };
+        let window = Window { size, length, attempts: u64::MAX };
         let session = self.session.take().context("an earlier reading failed")?;
         let running = session.start_window(Side::Callers, &scenario, window)?;
         let result = meanwhile()?;
