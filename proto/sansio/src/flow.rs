@@ -1,6 +1,6 @@
 //! Origin and destination of messages: listeners, connections, flows.
 
-use crate::{LocatedServers, PeerNames, Transport};
+use crate::{HostNameId, LocatedServers, PeerNames, Transport};
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 /// Index of a listener in the configuration.
@@ -27,18 +27,6 @@ impl ListenerId {
 /// Number of a stream connection or a DTLS association of the driver; never used twice while the program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId(pub u64);
-
-/// Number of a host name whose address was looked up; [`HostNameId::NONE`]: an address that was given as one.
-///
-/// A connection that is dialled with TLS is accepted only if the certificate is one of this host (RFC 5922 §4). The
-/// program that looks names up gives the numbers, in [`Event::Resolved`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct HostNameId(pub u32);
-
-impl HostNameId {
-    /// No host name.
-    pub const NONE: Self = Self(0);
-}
 
 /// Number that distinguishes the connections that are dialled to one destination; [`DialledId::SHARED`]: the one of all
 /// messages without a number.

@@ -1,8 +1,20 @@
 //! Lookup of the servers of a host name (RFC 3263).
 
-use crate::{HostNameId, Transport};
+use crate::Transport;
 use alloc::boxed::Box;
 use core::net::{IpAddr, SocketAddr};
+
+/// Number of a host name whose address was looked up; [`HostNameId::NONE`]: an address that was given as one.
+///
+/// A connection that is dialled with TLS is accepted only if the certificate is one of this host (RFC 5922 §4). The
+/// program that looks names up gives the numbers, in [`Event::Resolved`](crate::Event::Resolved).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HostNameId(pub u32);
+
+impl HostNameId {
+    /// No host name.
+    pub const NONE: Self = Self(0);
+}
 
 /// Host whose servers are looked up, with what its URI says of the way to it (RFC 3263 §4).
 #[derive(Clone, Debug, PartialEq, Eq)]

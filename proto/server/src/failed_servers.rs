@@ -1,10 +1,9 @@
 //! Servers that failed a short time ago (RFC 3263 §4.3).
 
-use crate::Services;
 use alloc::collections::VecDeque;
 use core::net::SocketAddr;
 use core::time::Duration;
-use ringway_sansio::{Instant, LocatedServer, LocatedServers, Transport};
+use ringway_sansio::{Instant, LocatedServer, Transport};
 
 /// Servers to which requests failed, shared by all shards behind [`Services`](crate::Services). They are tried after the
 /// others of their host, so that a server that is down costs one request its timeout and not each.
@@ -37,13 +36,6 @@ impl FailedServers {
             *until > now && (*transport, *address) == (server.transport, server.address)
         })
     }
-}
-
-/// The servers with those at the end that failed a short time ago.
-pub(crate) fn failed_last(services: &impl Services, now: Instant, servers: LocatedServers) -> LocatedServers {
-    let has_failed = |server: &_| services.has_failed(now, server);
-    let working = servers.iter().filter(|server| !has_failed(server));
-    working.chain(servers.iter().filter(has_failed)).collect()
 }
 
 #[cfg(test)]

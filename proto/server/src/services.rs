@@ -1,7 +1,5 @@
 //! Data of all shards that a server reads and writes at once, in memory.
 
-#[cfg(doc)]
-use crate::FailedServers;
 use crate::auth::{Login, LoginResult, NonceId, NonceUse};
 use crate::{BindingChange, LogEvent, NeighbourRoute, NeighbourTable};
 use alloc::sync::Arc;
@@ -79,7 +77,7 @@ pub trait Services {
     /// Notes an event for the log.
     fn observe(&self, _now: Instant, _event: &LogEvent<'_>) {}
 
-    /// True if a request to this server failed a short time ago (see [`FailedServers`]).
+    /// True if a request to this server failed a short time ago (see [`FailedServers`](crate::FailedServers)).
     fn has_failed(&self, _now: Instant, _server: &LocatedServer) -> bool {
         false
     }

@@ -12,4 +12,5 @@ mod records;
 mod resolver;
 mod silent;
 
-pub use resolver::{NotStarted, Resolver, Servers};
+pub use records::Servers;
+pub use resolver::{NotStarted, Resolver};

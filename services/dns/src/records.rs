@@ -1,6 +1,5 @@
 //! Records from DNS servers and from the hosts file, by `hickory-resolver`.
 
-use crate::Servers;
 use hickory_resolver::TokioResolver;
 use hickory_resolver::config::{
     ConnectionConfig, LookupIpStrategy, NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts,
@@ -11,6 +10,16 @@ use hickory_resolver::proto::rr::{RData, Record, RecordType};
 use ringway_resolve::{Locator, Naptr, Question, Srv};
 use std::net::SocketAddr;
 use std::time::Duration;
+
+/// DNS servers to look names up at.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Servers {
+    /// Those of `/etc/resolv.conf`.
+    #[default]
+    OfSystem,
+    /// Those at these addresses.
+    At(Vec<SocketAddr>),
+}
 
 /// Source of records, with its cache.
 #[derive(Clone)]

@@ -189,7 +189,7 @@ impl Settings {
                 transport.name()
             )));
         }
-        if transport != Transport::Tls && (args.account.ca.is_some() || args.account.certificate.is_some()) {
+        if !transport.is_secure() && (args.account.ca.is_some() || args.account.certificate.is_some()) {
             let option = if args.account.ca.is_some() { "--ca" } else { "--certificate" };
             return Err(Failure::usage(format!("{option} is for TLS; add --transport tls, or leave it out")));
         }

@@ -2,7 +2,6 @@
 
 use super::link::{Link, Step};
 use crate::env::Env;
-use crate::failed_servers::failed_last;
 use crate::proxy::{Owner, ProbeId, Transactions};
 use crate::route::{NextHop, hop_of, hop_to};
 use crate::{Action, Config, LogEvent, NeighbourDown, Services};
@@ -162,7 +161,7 @@ impl Neighbours {
             self.fail(env, index, attempt, NeighbourDown::NoAddress);
             return true;
         }
-        let servers = failed_last(env.services, env.cx.now, servers);
+        let servers = env.failed_last(servers);
         let found =
             servers.iter().find_map(|server| match hop_to(env.config, server.address, server.transport) {
                 NextHop::Flow(flow) => Some((server, Flow { host: server.host, ..flow })),

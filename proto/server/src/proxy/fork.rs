@@ -2,13 +2,12 @@
 
 use super::Proxy;
 use super::breadth::Share;
-use super::context::{Branch, BranchId, BranchState, Owner, ResponseContext, Transactions};
+use super::context::{Branch, BranchId, BranchState, Owner, ResponseContext, Servers, Transactions};
 use super::forward::{Forwarding, Plan};
 use super::lookups::Lookup;
-use super::reach::hop_to_target;
+use super::reach::{hop_to_target, take_reachable};
 use super::targets::{Target, Targets, target_uri};
 use crate::env::Env;
-use crate::failed_servers::failed_last;
 use crate::neighbour::{CallRequest, CallResult, Sending};
 use crate::request::Request;
 use crate::route::{NextHop, preprocess};
@@ -228,7 +227,7 @@ impl Proxy {
             return;
         }
         branch.state = BranchState::Done;
-        let servers = failed_last(env.services, env.cx.now, servers);
+        let servers = env.failed_last(servers);
         if !self.send_to_first(env, transactions, id, servers)
             && let Some(context) = self.contexts.get_mut(key)
         {
@@ -264,6 +263,69 @@ impl Proxy {
                 self.send_branch(env, transactions, id, &plan);
             }
         }
+    }
+
+    /// Sends a branch to the first of the servers that can be reached. False: there is none.
+    pub(super) fn send_to_first(
+        &mut self,
+        env: &mut Env<'_, impl Services>,
+        transactions: &mut Transactions,
+        id: BranchId,
+        mut servers: LocatedServers,
+    ) -> bool {
+        let Some(context) = self.contexts.get_mut(id.context()) else { return false };
+        let Some((current, flow)) = take_reachable(env, context.grant.reach, &mut servers) else {
+            return false;
+        };
+        if let Some(branch) = self.contexts.branch_mut(id) {
+            branch.servers = Some(Box::new(Servers { current, left: servers }));
+        }
+        self.send_stored(env, transactions, id, flow);
+        true
+    }
+
+    /// Notes that the server of a branch did not answer, so that other requests try it last.
+    pub(super) fn note_failed(&mut self, env: &Env<'_, impl Services>, id: BranchId) {
+        let branch = self.contexts.branch_mut(id);
+        if let Some(branch) = branch
+            && branch.state.awaits_first_response()
+            && let Some(servers) = &branch.servers
+        {
+            env.services.note_failed(env.cx.now, &servers.current);
+        }
+    }
+
+    /// Sends a branch that failed without any provisional response to the next server of its host. False: the branch has
+    /// failed.
+    ///
+    /// The caller of a non-INVITE request has given up when a first server has timed out (RFC 4320 §4.2).
+    pub(super) fn fail_over(
+        &mut self,
+        env: &mut Env<'_, impl Services>,
+        transactions: &mut Transactions,
+        id: BranchId,
+    ) -> bool {
+        let Some(context) = self.contexts.get_mut(id.context()) else { return false };
+        let until =
+            context.since + if context.is_invite { env.config.timer_c } else { env.config.timers.t1 * 64 };
+        if context.is_cancelled || env.cx.now >= until {
+            return false;
+        }
+        let Some(branch) = self.contexts.branch_mut(id) else { return false };
+        let Some(servers) = branch.servers.as_deref().filter(|_| branch.state.awaits_first_response()) else {
+            return false;
+        };
+        let left = env.failed_last(servers.left);
+        if left.is_empty() {
+            return false;
+        }
+        self.end_branch(env, id, CallResult::Other);
+        let was_sent = self.send_to_first(env, transactions, id, left);
+        env.counters.failovers += u64::from(was_sent);
+        if was_sent {
+            self.finish_if_done(env, transactions, id.context());
+        }
+        was_sent
     }
 
     /// Handles the end of a branch without a response to forward; `status` is the caller's response if no branch has a

@@ -2,7 +2,6 @@
 
 mod breadth;
 mod context;
-mod failover;
 mod fork;
 mod forward;
 mod lookups;
