@@ -54,7 +54,7 @@ impl Proxy {
         let Some(context) = self.contexts.get_mut(id.context()) else { return false };
         let until =
             context.since + if context.is_invite { env.config.timer_c } else { env.config.timers.t1 * 64 };
-        if context.is_cancelled || env.cx.now >= until {
+        if context.is_cancelled || env.cx.now >= until || transactions.is_answered(context.server) {
             return false;
         }
         let Some(branch) = self.contexts.branch_mut(id) else { return false };

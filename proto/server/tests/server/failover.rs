@@ -2,7 +2,7 @@
 //! a provisional response, a CANCEL, or the end of a non-INVITE request's own time.
 
 use crate::ends::nothing_is_left;
-use crate::harness::{ALICE, Sent, World, invite, only, request, requests, statuses};
+use crate::harness::{ALICE, BOB, Sent, World, invite, only, request, requests, statuses};
 use ringway_sansio::Event;
 use std::time::Duration;
 
@@ -102,6 +102,20 @@ fn a_non_invite_request_that_has_timed_out_is_over() {
     assert_eq!(sent.uri(), first.uri());
     let sent = requests(world.udp(ONE, &sent.answer(503, &[])));
     assert_eq!(only(sent).to(), TWO, "a 503 comes in time");
+}
+
+/// Other branches of a non-INVITE request are not cancelled when one is answered.
+#[test]
+fn a_request_that_has_its_answer_goes_to_no_other_server() {
+    let mut world = World::open();
+    let contacts: [&[u8]; 2] = [b"sip:bob@192.0.2.20", b"sip:bob@gate.example.net"];
+    world.server.set_permanent_contacts(b"bob@example.org", &contacts);
+    let phone = only(requests(world.udp(ALICE, &request("MESSAGE", "sip:bob@example.org"))));
+    let first = only(world.resolve_to("gate.example.net", &[ONE, TWO]));
+    assert_eq!(statuses(&world.udp(BOB, &phone.answer(200, &[]))), [200]);
+    assert!(world.udp(ONE, &first.answer(503, &[])).is_empty());
+    assert_eq!(world.server.counters().failovers, 0);
+    nothing_is_left(&mut world, "after an answer and a 503");
 }
 
 #[test]
