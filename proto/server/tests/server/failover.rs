@@ -118,6 +118,19 @@ fn a_request_that_has_its_answer_goes_to_no_other_server() {
     nothing_is_left(&mut world, "after an answer and a 503");
 }
 
+/// The transaction of a server that answered 503 lasts 32 s by UDP, and its packets can still be reported as undelivered.
+#[test]
+fn a_late_error_of_an_earlier_server_does_not_end_the_present_one() {
+    let mut world = world();
+    let first = call(&mut world, "one");
+    let sent = world.udp(ONE, &first.answer(503, &[]));
+    let second = requests(sent).into_iter().find(|sent| sent.to() == TWO).expect("a second server");
+    let sent = world.event(Event::Unreachable(first.token));
+    assert!(sent.is_empty(), "a third server: {}", sent[0].text());
+    assert_eq!(statuses(&world.udp(TWO, &second.answer(200, &[]))), [200]);
+    nothing_is_left(&mut world, "after a late error");
+}
+
 #[test]
 fn servers_that_must_not_be_sent_to_are_passed_over() {
     let mut world = world();
