@@ -131,6 +131,16 @@ fn a_late_error_of_an_earlier_server_does_not_end_the_present_one() {
     nothing_is_left(&mut world, "after a late error");
 }
 
+/// An ACK has no transaction, so that nothing would send it to another server.
+#[test]
+fn an_ack_goes_to_no_server_that_failed_a_short_time_ago() {
+    let mut world = world();
+    call(&mut world, "one");
+    world.pass(Duration::from_secs(40));
+    world.udp(ALICE, &request("ACK", "sip:bob@example.org"));
+    assert_eq!(only(world.resolve_to("gate.example.net", &[ONE, TWO])).to(), TWO);
+}
+
 #[test]
 fn servers_that_must_not_be_sent_to_are_passed_over() {
     let mut world = world();
