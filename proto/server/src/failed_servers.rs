@@ -35,13 +35,21 @@ impl FailedServers {
     pub fn has(&self, now: Instant, server: &LocatedServer) -> bool {
         self.list.iter().any(|(failed, until)| *until > now && failed == server)
     }
+
+    /// The servers with those at the end that are in this list.
+    pub(crate) fn last_of(&self, now: Instant, servers: LocatedServers) -> LocatedServers {
+        put_last(servers, |server| self.has(now, server))
+    }
 }
 
 /// The servers with those at the end that failed a short time ago.
 pub(crate) fn failed_last(services: &impl Services, now: Instant, servers: LocatedServers) -> LocatedServers {
-    let has_failed = |server: &_| services.has_failed(now, server);
+    put_last(servers, |server| services.has_failed(now, server))
+}
+
+fn put_last(servers: LocatedServers, has_failed: impl Fn(&LocatedServer) -> bool) -> LocatedServers {
     let working = servers.iter().filter(|server| !has_failed(server));
-    working.chain(servers.iter().filter(has_failed)).collect()
+    working.chain(servers.iter().filter(&has_failed)).collect()
 }
 
 #[cfg(test)]
