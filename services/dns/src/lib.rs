@@ -8,6 +8,7 @@
 //! Start reading at [`Resolver`].
 #![forbid(unsafe_code)]
 
+mod answers;
 mod records;
 mod resolver;
 mod silent;

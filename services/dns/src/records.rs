@@ -1,21 +1,25 @@
 //! Records from DNS servers and from the hosts file, by `hickory-resolver`.
 
 use crate::Servers;
+use crate::answers::{Answer, Answers};
 use hickory_resolver::TokioResolver;
 use hickory_resolver::config::{
     ConnectionConfig, LookupIpStrategy, NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts,
 };
-use hickory_resolver::net::NetError;
+use hickory_resolver::lookup::Lookup;
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use hickory_resolver::net::{DnsError, NetError};
 use hickory_resolver::proto::rr::{RData, Record, RecordType};
 use ringway_resolve::{Locator, Naptr, Question, Srv};
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Source of records, with its cache.
 #[derive(Clone)]
 pub(crate) struct Records {
     resolver: TokioResolver,
+    answers: Arc<Mutex<Answers>>,
 }
 
 impl Records {
@@ -30,34 +34,84 @@ impl Records {
             Servers::At(list) => TokioResolver::builder_with_config(of_servers(list), provider),
         };
         limit(builder.options_mut());
-        Ok(Self { resolver: builder.build()? })
+        Ok(Self { resolver: builder.build()?, answers: Arc::default() })
     }
 
     /// Answers one question of `locator`: without records if there are none, or the lookup fails.
     pub(crate) async fn answer(&self, locator: &mut Locator, question: Question) {
-        match question {
+        let question = in_lower_case(question);
+        let kept = self.answers().find(&question, Instant::now());
+        let answer = match kept {
+            Some(answer) => answer,
+            None => self.look_up(question).await,
+        };
+        answer.pass_to(locator);
+    }
+
+    async fn look_up(&self, question: Question) -> Arc<Answer> {
+        let (answer, time) = match &question {
             Question::Naptr(name) => {
-                let found = self.resolver.lookup(rooted(&name), RecordType::NAPTR).await;
-                let texts = found.as_ref().map_or(&[][..], |lookup| lookup.answers());
-                let texts: Vec<_> = texts.iter().filter_map(NaptrText::read).collect();
-                locator.on_naptr(texts.iter().map(NaptrText::record));
+                let found = self.resolver.lookup(rooted(name), RecordType::NAPTR).await;
+                let texts = answers_of(&found).filter_map(NaptrText::read).take(Locator::NAPTR_MAX);
+                (Answer::Naptr(texts.collect()), time_of(&found))
             }
             Question::Srv(name) => {
-                let found = self.resolver.lookup(rooted(&name), RecordType::SRV).await;
-                let answers = found.as_ref().map_or(&[][..], |lookup| lookup.answers());
-                let texts: Vec<_> = answers.iter().filter_map(SrvText::read).collect();
-                locator.on_srv(texts.iter().map(SrvText::record));
+                let found = self.resolver.lookup(rooted(name), RecordType::SRV).await;
+                let mut texts: Vec<_> = answers_of(&found).filter_map(SrvText::read).collect();
+                texts.sort_by_key(|text| (text.priority, text.weight));
+                texts.truncate(Locator::SRV_MAX);
+                texts.shrink_to_fit();
+                (Answer::Srv(texts), time_of(&found))
             }
-            Question::Addresses(name) => match self.resolver.lookup_ip(&*name).await {
-                Ok(found) => locator.on_addresses(found.iter()),
-                Err(_) => locator.on_addresses([]),
-            },
+            Question::Addresses(name) => {
+                let found = self.resolver.lookup_ip(&**name).await.map(Lookup::from);
+                let addresses = answers_of(&found).filter_map(|record| record.data.ip_addr());
+                (Answer::Addresses(addresses.take(Locator::ADDRESSES_MAX).collect()), time_of(&found))
+            }
+        };
+        let answer = Arc::new(answer);
+        if let Some(time) = time {
+            self.answers().keep(question, Arc::clone(&answer), Instant::now(), time);
         }
+        answer
+    }
+
+    fn answers(&self) -> MutexGuard<'_, Answers> {
+        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Records of an answer, without those of a failed lookup.
+fn answers_of(found: &Result<Lookup, NetError>) -> impl Iterator<Item = &Record> {
+    found.as_ref().map_or(&[][..], |lookup| lookup.answers()).iter()
+}
+
+/// Time for which an answer, or the absence of records, counts; `None` for a lookup that failed.
+fn time_of(found: &Result<Lookup, NetError>) -> Option<Duration> {
+    match found {
+        Ok(lookup) => {
+            let ttl = lookup.answers().iter().map(|record| Duration::from_secs(record.ttl.into())).min();
+            Some(ttl.unwrap_or_default().clamp(TTL_MIN, TTL_MAX))
+        }
+        Err(NetError::Dns(DnsError::NoRecordsFound(none))) => {
+            let ttl = Duration::from_secs(none.negative_ttl.unwrap_or_default().into());
+            Some(ttl.clamp(TTL_MIN, NEGATIVE_TTL_MAX))
+        }
+        Err(_) => None,
+    }
+}
+
+/// Names are compared without regard to case.
+fn in_lower_case(question: Question) -> Question {
+    match question {
+        Question::Naptr(name) => Question::Naptr(name.to_ascii_lowercase().into()),
+        Question::Srv(name) => Question::Srv(name.to_ascii_lowercase().into()),
+        Question::Addresses(name) => Question::Addresses(name.to_ascii_lowercase().into()),
     }
 }
 
 /// NAPTR record as text; a service or flag that is not UTF-8 is none of SIP.
-struct NaptrText {
+pub(crate) struct NaptrText {
     order: u16,
     preference: u16,
     flags: String,
@@ -77,7 +131,11 @@ impl NaptrText {
         })
     }
 
-    fn record(&self) -> Naptr<'_> {
+    pub(crate) fn bytes_len(&self) -> usize {
+        size_of::<Self>() + self.flags.capacity() + self.service.capacity() + self.replacement.capacity()
+    }
+
+    pub(crate) fn record(&self) -> Naptr<'_> {
         Naptr {
             order: self.order,
             preference: self.preference,
@@ -89,7 +147,7 @@ impl NaptrText {
 }
 
 /// SRV record with its target as text.
-struct SrvText {
+pub(crate) struct SrvText {
     priority: u16,
     weight: u16,
     port: u16,
@@ -103,7 +161,11 @@ impl SrvText {
         Some(Self { priority, weight, port, target: srv.target.to_ascii() })
     }
 
-    fn record(&self) -> Srv<'_> {
+    pub(crate) fn bytes_len(&self) -> usize {
+        size_of::<Self>() + self.target.capacity()
+    }
+
+    pub(crate) fn record(&self) -> Srv<'_> {
         Srv { priority: self.priority, weight: self.weight, port: self.port, target: &self.target }
     }
 }
@@ -127,11 +189,7 @@ fn of_servers(list: &[SocketAddr]) -> ResolverConfig {
 fn limit(options: &mut ResolverOpts) {
     options.timeout = ATTEMPT_TIME;
     options.attempts = 2;
-    options.cache_size = CACHE_MAX;
-    options.positive_min_ttl = Some(TTL_MIN);
-    options.positive_max_ttl = Some(TTL_MAX);
-    options.negative_min_ttl = Some(TTL_MIN);
-    options.negative_max_ttl = Some(NEGATIVE_TTL_MAX);
+    options.cache_size = 0;
     options.max_active_requests = ACTIVE_MAX;
     options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
     options.use_hosts_file = ResolveHosts::Always;
@@ -139,9 +197,6 @@ fn limit(options: &mut ResolverOpts) {
 
 /// Time limit of one try at one DNS server.
 const ATTEMPT_TIME: Duration = Duration::from_millis(1500);
-
-/// Maximum number of cached responses of DNS servers, also of those without records.
-const CACHE_MAX: u64 = 4096;
 
 /// A record is not asked for more often.
 const TTL_MIN: Duration = Duration::from_secs(5);
