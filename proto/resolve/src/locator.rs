@@ -7,7 +7,7 @@
 //! ```
 
 use crate::Usable;
-use crate::ranked::{Naptr, Srv, SrvTarget, by_order, by_priority, is_name};
+use crate::ranked::{NAPTR_MAX, Naptr, SRV_MAX, Srv, SrvTarget, by_order, by_priority, is_name};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::format;
@@ -83,9 +83,9 @@ impl Locator {
     /// Maximum number of addresses of one host that are considered.
     pub const ADDRESSES_MAX: usize = 8;
     /// Maximum number of NAPTR records that are considered.
-    pub const NAPTR_MAX: usize = 16;
+    pub const NAPTR_MAX: usize = NAPTR_MAX;
     /// Maximum number of SRV records that are considered, those of the lowest priorities.
-    pub const SRV_MAX: usize = 64;
+    pub const SRV_MAX: usize = SRV_MAX;
 
     /// Starts the search. An address as host needs no question.
     pub fn new(target: Target, usable: Usable) -> Self {

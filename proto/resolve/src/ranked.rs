@@ -39,14 +39,18 @@ pub(crate) struct SrvTarget {
     pub(crate) port: u16,
 }
 
-const SRV_MAX: usize = crate::Locator::SRV_MAX;
+/// Maximum number of SRV records that are considered, those of the lowest priorities.
+pub(crate) const SRV_MAX: usize = 64;
+
+/// Maximum number of NAPTR records that are considered.
+pub(crate) const NAPTR_MAX: usize = 16;
 
 /// Maximum length of a domain name as text (RFC 1035 §2.3.4, with a final dot).
 pub(crate) const NAME_BYTES_MAX: usize = 254;
 
 /// The first records in the order of NAPTR, with the names that can be looked up.
 pub(crate) fn by_order<'r>(records: impl IntoIterator<Item = Naptr<'r>>) -> Vec<Naptr<'r>> {
-    let mut ranked: Vec<Naptr<'r>> = records.into_iter().take(crate::Locator::NAPTR_MAX).collect();
+    let mut ranked: Vec<Naptr<'r>> = records.into_iter().take(NAPTR_MAX).collect();
     ranked.sort_by_key(|record| (record.order, record.preference));
     ranked
 }

@@ -1,6 +1,5 @@
 //! Servers that failed a short time ago (RFC 3263 §4.3).
 
-use crate::Services;
 use alloc::collections::VecDeque;
 use core::time::Duration;
 use ringway_sansio::{Instant, LocatedServer, LocatedServers};
@@ -42,12 +41,11 @@ impl FailedServers {
     }
 }
 
-/// The servers with those at the end that failed a short time ago.
-pub(crate) fn failed_last(services: &impl Services, now: Instant, servers: LocatedServers) -> LocatedServers {
-    put_last(servers, |server| services.has_failed(now, server))
-}
-
-fn put_last(servers: LocatedServers, has_failed: impl Fn(&LocatedServer) -> bool) -> LocatedServers {
+/// The servers with those at the end that failed.
+pub(crate) fn put_last(
+    servers: LocatedServers,
+    has_failed: impl Fn(&LocatedServer) -> bool,
+) -> LocatedServers {
     let working = servers.iter().filter(|server| !has_failed(server));
     working.chain(servers.iter().filter(&has_failed)).collect()
 }

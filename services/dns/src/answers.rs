@@ -1,6 +1,6 @@
 //! Cache of answers: the records that a [`Locator`] considers, limited in number and bytes.
 
-use crate::records::{NaptrText, SrvText};
+use crate::texts::{NaptrText, SrvText};
 use ringway_resolve::{Locator, Question};
 use std::collections::HashMap;
 use std::net::IpAddr;

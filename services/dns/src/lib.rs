@@ -12,5 +12,7 @@ mod answers;
 mod records;
 mod resolver;
 mod silent;
+mod texts;
 
-pub use resolver::{NotStarted, Resolver, Servers};
+pub use records::Servers;
+pub use resolver::{NotStarted, Resolver};

@@ -1,7 +1,7 @@
 //! Records from DNS servers and from the hosts file, by `hickory-resolver`.
 
-use crate::Servers;
 use crate::answers::{Answer, Answers};
+use crate::texts::{NaptrText, SrvText};
 use hickory_resolver::TokioResolver;
 use hickory_resolver::config::{
     ConnectionConfig, LookupIpStrategy, NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts,
@@ -9,11 +9,21 @@ use hickory_resolver::config::{
 use hickory_resolver::lookup::Lookup;
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::net::{DnsError, NetError};
-use hickory_resolver::proto::rr::{RData, Record, RecordType};
-use ringway_resolve::{Locator, Naptr, Question, Srv};
+use hickory_resolver::proto::rr::{Record, RecordType};
+use ringway_resolve::{Locator, Question};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+/// DNS servers that get the questions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Servers {
+    /// Those of `/etc/resolv.conf`.
+    #[default]
+    OfSystem,
+    /// Those at these addresses.
+    At(Vec<SocketAddr>),
+}
 
 /// Source of records, with its cache.
 #[derive(Clone)]
@@ -107,66 +117,6 @@ fn in_lower_case(question: Question) -> Question {
         Question::Naptr(name) => Question::Naptr(name.to_ascii_lowercase().into()),
         Question::Srv(name) => Question::Srv(name.to_ascii_lowercase().into()),
         Question::Addresses(name) => Question::Addresses(name.to_ascii_lowercase().into()),
-    }
-}
-
-/// NAPTR record as text; a service or flag that is not UTF-8 is none of SIP.
-pub(crate) struct NaptrText {
-    order: u16,
-    preference: u16,
-    flags: String,
-    service: String,
-    replacement: String,
-}
-
-impl NaptrText {
-    fn read(record: &Record) -> Option<Self> {
-        let RData::NAPTR(naptr) = &record.data else { return None };
-        Some(Self {
-            order: naptr.order,
-            preference: naptr.preference,
-            flags: String::from_utf8(naptr.flags.to_vec()).ok()?,
-            service: String::from_utf8(naptr.services.to_vec()).ok()?,
-            replacement: naptr.replacement.to_ascii(),
-        })
-    }
-
-    pub(crate) fn bytes_len(&self) -> usize {
-        size_of::<Self>() + self.flags.capacity() + self.service.capacity() + self.replacement.capacity()
-    }
-
-    pub(crate) fn record(&self) -> Naptr<'_> {
-        Naptr {
-            order: self.order,
-            preference: self.preference,
-            flags: &self.flags,
-            service: &self.service,
-            replacement: &self.replacement,
-        }
-    }
-}
-
-/// SRV record with its target as text.
-pub(crate) struct SrvText {
-    priority: u16,
-    weight: u16,
-    port: u16,
-    target: String,
-}
-
-impl SrvText {
-    fn read(record: &Record) -> Option<Self> {
-        let RData::SRV(srv) = &record.data else { return None };
-        let (priority, weight, port) = (srv.priority, srv.weight, srv.port);
-        Some(Self { priority, weight, port, target: srv.target.to_ascii() })
-    }
-
-    pub(crate) fn bytes_len(&self) -> usize {
-        size_of::<Self>() + self.target.capacity()
-    }
-
-    pub(crate) fn record(&self) -> Srv<'_> {
-        Srv { priority: self.priority, weight: self.weight, port: self.port, target: &self.target }
     }
 }
 

@@ -1,26 +1,15 @@
 //! Queries: their thread, number and time.
 
-use crate::records::Records;
+use crate::records::{Records, Servers};
 use crate::silent::SilentNames;
 use ringway_linux::Hosts;
 use ringway_resolve::{Locator, Usable};
 use ringway_sansio::{LocatedServer, LocatedServers, Target};
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-
-/// DNS servers that are asked.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Servers {
-    /// Those of `/etc/resolv.conf`.
-    #[default]
-    OfSystem,
-    /// Those at these addresses.
-    At(Vec<SocketAddr>),
-}
 
 /// The resolver could not be started.
 #[derive(Debug, thiserror::Error)]

@@ -6,7 +6,7 @@ use hickory_resolver::proto::op::{Message, OpCode, ResponseCode};
 use hickory_resolver::proto::rr::rdata::{A, CNAME, NAPTR, SRV};
 use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
 use std::io::{Read, Write};
-use std::net::{TcpListener, UdpSocket};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::sync::mpsc::{Receiver, channel};
 
 use ringway_sansio::{HostNameId, Transport};

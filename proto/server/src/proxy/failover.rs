@@ -2,10 +2,9 @@
 
 use super::Proxy;
 use super::context::{BranchId, Servers, Transactions};
-use super::reach::take_reachable;
+use super::reach::{failed_last, take_reachable};
 use crate::Services;
 use crate::env::Env;
-use crate::failed_servers::failed_last;
 use crate::neighbour::CallResult;
 use alloc::boxed::Box;
 use ringway_sansio::LocatedServers;
@@ -61,7 +60,7 @@ impl Proxy {
         let Some(servers) = branch.servers.as_deref().filter(|_| branch.state.awaits_first_response()) else {
             return false;
         };
-        let left = failed_last(env.services, env.cx.now, servers.left);
+        let left = failed_last(env, servers.left);
         if left.is_empty() {
             return false;
         }

@@ -5,10 +5,9 @@ use super::breadth::Share;
 use super::context::{Branch, BranchId, BranchState, Owner, ResponseContext, Transactions};
 use super::forward::{Forwarding, Plan};
 use super::lookups::Lookup;
-use super::reach::hop_to_target;
+use super::reach::{failed_last, hop_to_target};
 use super::targets::{Target, Targets, target_uri};
 use crate::env::Env;
-use crate::failed_servers::failed_last;
 use crate::neighbour::{CallRequest, CallResult, Sending};
 use crate::request::Request;
 use crate::route::{NextHop, preprocess};
@@ -228,7 +227,7 @@ impl Proxy {
             return;
         }
         branch.state = BranchState::Done;
-        let servers = failed_last(env.services, env.cx.now, servers);
+        let servers = failed_last(env, servers);
         if !self.send_to_first(env, transactions, id, servers)
             && let Some(context) = self.contexts.get_mut(key)
         {

@@ -5,11 +5,10 @@ use super::breadth::Share;
 use super::context::Transactions;
 use super::forward::{Forwarding, Plan};
 use super::lookups::{Lookup, Waiting};
-use super::reach::{hop_to_target, take_reachable};
+use super::reach::{failed_last, hop_to_target, take_reachable};
 use super::remote_target::{self, Response};
 use super::targets::{Targets, target_uri};
 use crate::env::Env;
-use crate::failed_servers::failed_last;
 use crate::neighbour::{CallRequest, Sending};
 use crate::request::Request;
 use crate::route::{NextHop, preprocess};
@@ -83,7 +82,7 @@ impl Proxy {
         // Without state all requests go to the first server (RFC 3263 §4.4). With state this is the ACK of a 2xx, which must
         // not go to a server that the INVITE was not sent to.
         let mut servers = match env.config.stateful {
-            true => failed_last(env.services, env.cx.now, servers),
+            true => failed_last(env, servers),
             false => servers,
         };
         let found = take_reachable(env, grant.reach, &mut servers);
