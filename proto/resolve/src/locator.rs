@@ -7,7 +7,7 @@
 //! ```
 
 use crate::Usable;
-use crate::ranked::{Naptr, Srv, SrvTarget, by_order, by_priority, is_name};
+use crate::ranked::{NAPTR_MAX, Naptr, SRV_MAX, Srv, SrvTarget, by_order, by_priority, is_name};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::format;
@@ -16,7 +16,7 @@ use core::net::{IpAddr, SocketAddr};
 use ringway_sansio::{HostNameId, LocatedServer, LocatedServers, Rng, Seed, Target, Transport};
 
 /// Lookup that the program makes for a [`Locator`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Question {
     /// NAPTR records of a name; the answer is [`Locator::on_naptr`].
     Naptr(Box<str>),
@@ -82,6 +82,10 @@ impl Locator {
     pub const QUESTIONS_MAX: usize = 10;
     /// Maximum number of addresses of one host that are considered.
     pub const ADDRESSES_MAX: usize = 8;
+    /// Maximum number of NAPTR records that are considered.
+    pub const NAPTR_MAX: usize = NAPTR_MAX;
+    /// Maximum number of SRV records that are considered, those of the lowest priorities.
+    pub const SRV_MAX: usize = SRV_MAX;
 
     /// Starts the search. An address as host needs no question.
     pub fn new(target: Target, usable: Usable) -> Self {

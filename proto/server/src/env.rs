@@ -4,7 +4,7 @@ use crate::refused::RefusedInDialog;
 use crate::request::Request;
 use crate::{Action, CallStep, Config, Counters, LogEvent, Services};
 use alloc::sync::Arc;
-use ringway_sansio::{Context, Instant, LocatedServers};
+use ringway_sansio::{Context, Instant};
 
 /// Owner of everything that the components of one shard share.
 pub(crate) struct Environment<S> {
@@ -98,13 +98,6 @@ impl<S> Environment<S> {
 }
 
 impl<S: Services> Env<'_, S> {
-    /// The servers with those at the end that failed a short time ago.
-    pub(crate) fn failed_last(&self, servers: LocatedServers) -> LocatedServers {
-        let has_failed = |server: &_| self.services.has_failed(self.cx.now, server);
-        let working = servers.iter().filter(|server| !has_failed(server));
-        working.chain(servers.iter().filter(has_failed)).collect()
-    }
-
     /// Reports a step of a call to the log.
     pub(crate) fn observe_call(&self, request: &Request<'_, '_>, step: CallStep) {
         let (message, flow) = (request.message.as_bytes(), Some(request.flow));

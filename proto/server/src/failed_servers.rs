@@ -1,16 +1,18 @@
 //! Servers that failed a short time ago (RFC 3263 §4.3).
 
 use alloc::collections::VecDeque;
-use core::net::SocketAddr;
 use core::time::Duration;
-use ringway_sansio::{Instant, LocatedServer, Transport};
+use ringway_sansio::{Instant, LocatedServer, LocatedServers};
 
 /// Servers to which requests failed, shared by all shards behind [`Services`](crate::Services). They are tried after the
 /// others of their host, so that a server that is down costs one request its timeout and not each.
+///
+/// A connection that failed for one host name says nothing of another name: the certificate may be that of the other one
+/// only, and anybody can have SRV records that name a foreign server.
 #[derive(Debug, Default)]
 pub struct FailedServers {
     /// The first failed first.
-    list: VecDeque<(Transport, SocketAddr, Instant)>,
+    list: VecDeque<(LocatedServer, Instant)>,
 }
 
 impl FailedServers {
@@ -21,27 +23,37 @@ impl FailedServers {
 
     /// Notes a failure.
     pub fn note(&mut self, now: Instant, server: &LocatedServer) {
-        self.list.retain(|(transport, address, until)| {
-            *until > now && (*transport, *address) != (server.transport, server.address)
-        });
+        self.list.retain(|(failed, until)| *until > now && failed != server);
         if self.list.len() >= Self::SERVERS_MAX {
             self.list.pop_front();
         }
-        self.list.push_back((server.transport, server.address, now + Self::FAILED_TIME));
+        self.list.push_back((*server, now + Self::FAILED_TIME));
     }
 
     /// True if the server failed within [`FailedServers::FAILED_TIME`].
     pub fn has(&self, now: Instant, server: &LocatedServer) -> bool {
-        self.list.iter().any(|(transport, address, until)| {
-            *until > now && (*transport, *address) == (server.transport, server.address)
-        })
+        self.list.iter().any(|(failed, until)| *until > now && failed == server)
     }
+
+    /// The servers with those at the end that are in this list.
+    pub(crate) fn last_of(&self, now: Instant, servers: LocatedServers) -> LocatedServers {
+        put_last(servers, |server| self.has(now, server))
+    }
+}
+
+/// The servers with those at the end that failed.
+pub(crate) fn put_last(
+    servers: LocatedServers,
+    has_failed: impl Fn(&LocatedServer) -> bool,
+) -> LocatedServers {
+    let working = servers.iter().filter(|server| !has_failed(server));
+    working.chain(servers.iter().filter(&has_failed)).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ringway_sansio::{HostNameId, Target};
+    use ringway_sansio::{HostNameId, Target, Transport};
 
     #[test]
     fn failures_are_forgotten_in_time_and_number() {
@@ -57,5 +69,18 @@ mod tests {
         assert_eq!(failed.list.len(), FailedServers::SERVERS_MAX);
         assert!(failed.has(now, &server(300)) && !failed.has(now, &server(1)));
         assert!(!failed.has(now + FailedServers::FAILED_TIME, &server(300)));
+    }
+
+    #[test]
+    fn a_connection_that_fails_for_one_name_is_not_held_against_another() {
+        let (mut failed, now) = (FailedServers::default(), Instant::from_secs(1));
+        let server = |transport, host| {
+            let target = Target::of_address("192.0.2.1", 5061, transport);
+            target.server_at([192, 0, 2, 1].into(), HostNameId(host))
+        };
+        failed.note(now, &server(Transport::Tls, 1));
+        failed.note(now, &server(Transport::Udp, 1));
+        assert!(failed.has(now, &server(Transport::Tls, 1)) && !failed.has(now, &server(Transport::Tls, 2)));
+        assert!(failed.has(now, &server(Transport::Udp, 2)), "datagrams have no names");
     }
 }

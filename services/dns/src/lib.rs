@@ -8,9 +8,11 @@
 //! Start reading at [`Resolver`].
 #![forbid(unsafe_code)]
 
+mod answers;
 mod records;
 mod resolver;
 mod silent;
+mod texts;
 
 pub use records::Servers;
 pub use resolver::{NotStarted, Resolver};

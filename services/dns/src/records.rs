@@ -1,17 +1,21 @@
 //! Records from DNS servers and from the hosts file, by `hickory-resolver`.
 
+use crate::answers::{Answer, Answers};
+use crate::texts::{NaptrText, SrvText};
 use hickory_resolver::TokioResolver;
 use hickory_resolver::config::{
     ConnectionConfig, LookupIpStrategy, NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts,
 };
-use hickory_resolver::net::NetError;
+use hickory_resolver::lookup::Lookup;
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
-use hickory_resolver::proto::rr::{RData, Record, RecordType};
-use ringway_resolve::{Locator, Naptr, Question, Srv};
+use hickory_resolver::net::{DnsError, NetError};
+use hickory_resolver::proto::rr::{Record, RecordType};
+use ringway_resolve::{Locator, Question};
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
-/// DNS servers to look names up at.
+/// DNS servers that get the questions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Servers {
     /// Those of `/etc/resolv.conf`.
@@ -25,6 +29,7 @@ pub enum Servers {
 #[derive(Clone)]
 pub(crate) struct Records {
     resolver: TokioResolver,
+    answers: Arc<Mutex<Answers>>,
 }
 
 impl Records {
@@ -39,81 +44,79 @@ impl Records {
             Servers::At(list) => TokioResolver::builder_with_config(of_servers(list), provider),
         };
         limit(builder.options_mut());
-        Ok(Self { resolver: builder.build()? })
+        Ok(Self { resolver: builder.build()?, answers: Arc::default() })
     }
 
     /// Answers one question of `locator`: without records if there are none, or the lookup fails.
     pub(crate) async fn answer(&self, locator: &mut Locator, question: Question) {
-        match question {
+        let question = in_lower_case(question);
+        let kept = self.answers().find(&question, Instant::now());
+        let answer = match kept {
+            Some(answer) => answer,
+            None => self.look_up(question).await,
+        };
+        answer.pass_to(locator);
+    }
+
+    async fn look_up(&self, question: Question) -> Arc<Answer> {
+        let (answer, time) = match &question {
             Question::Naptr(name) => {
-                let found = self.resolver.lookup(rooted(&name), RecordType::NAPTR).await;
-                let texts = found.as_ref().map_or(&[][..], |lookup| lookup.answers());
-                let texts: Vec<_> = texts.iter().filter_map(NaptrText::read).collect();
-                locator.on_naptr(texts.iter().map(NaptrText::record));
+                let found = self.resolver.lookup(rooted(name), RecordType::NAPTR).await;
+                let texts = answers_of(&found).filter_map(NaptrText::read).take(Locator::NAPTR_MAX);
+                (Answer::Naptr(texts.collect()), time_of(&found))
             }
             Question::Srv(name) => {
-                let found = self.resolver.lookup(rooted(&name), RecordType::SRV).await;
-                let answers = found.as_ref().map_or(&[][..], |lookup| lookup.answers());
-                let texts: Vec<_> = answers.iter().filter_map(SrvText::read).collect();
-                locator.on_srv(texts.iter().map(SrvText::record));
+                let found = self.resolver.lookup(rooted(name), RecordType::SRV).await;
+                let mut texts: Vec<_> = answers_of(&found).filter_map(SrvText::read).collect();
+                texts.sort_by_key(|text| (text.priority, text.weight));
+                texts.truncate(Locator::SRV_MAX);
+                texts.shrink_to_fit();
+                (Answer::Srv(texts), time_of(&found))
             }
-            Question::Addresses(name) => match self.resolver.lookup_ip(&*name).await {
-                Ok(found) => locator.on_addresses(found.iter()),
-                Err(_) => locator.on_addresses([]),
-            },
+            Question::Addresses(name) => {
+                let found = self.resolver.lookup_ip(&**name).await.map(Lookup::from);
+                let addresses = answers_of(&found).filter_map(|record| record.data.ip_addr());
+                (Answer::Addresses(addresses.take(Locator::ADDRESSES_MAX).collect()), time_of(&found))
+            }
+        };
+        let answer = Arc::new(answer);
+        if let Some(time) = time {
+            self.answers().keep(question, Arc::clone(&answer), Instant::now(), time);
         }
+        answer
+    }
+
+    fn answers(&self) -> MutexGuard<'_, Answers> {
+        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// NAPTR record as text; a service or flag that is not UTF-8 is none of SIP.
-struct NaptrText {
-    order: u16,
-    preference: u16,
-    flags: String,
-    service: String,
-    replacement: String,
+/// Records of an answer, without those of a failed lookup.
+fn answers_of(found: &Result<Lookup, NetError>) -> impl Iterator<Item = &Record> {
+    found.as_ref().map_or(&[][..], |lookup| lookup.answers()).iter()
 }
 
-impl NaptrText {
-    fn read(record: &Record) -> Option<Self> {
-        let RData::NAPTR(naptr) = &record.data else { return None };
-        Some(Self {
-            order: naptr.order,
-            preference: naptr.preference,
-            flags: String::from_utf8(naptr.flags.to_vec()).ok()?,
-            service: String::from_utf8(naptr.services.to_vec()).ok()?,
-            replacement: naptr.replacement.to_ascii(),
-        })
-    }
-
-    fn record(&self) -> Naptr<'_> {
-        Naptr {
-            order: self.order,
-            preference: self.preference,
-            flags: &self.flags,
-            service: &self.service,
-            replacement: &self.replacement,
+/// Time for which an answer, or the absence of records, counts; `None` for a lookup that failed.
+fn time_of(found: &Result<Lookup, NetError>) -> Option<Duration> {
+    match found {
+        Ok(lookup) => {
+            let ttl = lookup.answers().iter().map(|record| Duration::from_secs(record.ttl.into())).min();
+            Some(ttl.unwrap_or_default().clamp(TTL_MIN, TTL_MAX))
         }
+        Err(NetError::Dns(DnsError::NoRecordsFound(none))) => {
+            let ttl = Duration::from_secs(none.negative_ttl.unwrap_or_default().into());
+            Some(ttl.clamp(TTL_MIN, NEGATIVE_TTL_MAX))
+        }
+        Err(_) => None,
     }
 }
 
-/// SRV record with its target as text.
-struct SrvText {
-    priority: u16,
-    weight: u16,
-    port: u16,
-    target: String,
-}
-
-impl SrvText {
-    fn read(record: &Record) -> Option<Self> {
-        let RData::SRV(srv) = &record.data else { return None };
-        let (priority, weight, port) = (srv.priority, srv.weight, srv.port);
-        Some(Self { priority, weight, port, target: srv.target.to_ascii() })
-    }
-
-    fn record(&self) -> Srv<'_> {
-        Srv { priority: self.priority, weight: self.weight, port: self.port, target: &self.target }
+/// Names are compared without regard to case.
+fn in_lower_case(question: Question) -> Question {
+    match question {
+        Question::Naptr(name) => Question::Naptr(name.to_ascii_lowercase().into()),
+        Question::Srv(name) => Question::Srv(name.to_ascii_lowercase().into()),
+        Question::Addresses(name) => Question::Addresses(name.to_ascii_lowercase().into()),
     }
 }
 
@@ -136,11 +139,7 @@ fn of_servers(list: &[SocketAddr]) -> ResolverConfig {
 fn limit(options: &mut ResolverOpts) {
     options.timeout = ATTEMPT_TIME;
     options.attempts = 2;
-    options.cache_size = CACHE_MAX;
-    options.positive_min_ttl = Some(TTL_MIN);
-    options.positive_max_ttl = Some(TTL_MAX);
-    options.negative_min_ttl = Some(TTL_MIN);
-    options.negative_max_ttl = Some(NEGATIVE_TTL_MAX);
+    options.cache_size = 0;
     options.max_active_requests = ACTIVE_MAX;
     options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
     options.use_hosts_file = ResolveHosts::Always;
@@ -148,9 +147,6 @@ fn limit(options: &mut ResolverOpts) {
 
 /// Time limit of one try at one DNS server.
 const ATTEMPT_TIME: Duration = Duration::from_millis(1500);
-
-/// Maximum number of cached responses of DNS servers, also of those without records.
-const CACHE_MAX: u64 = 4096;
 
 /// A record is not asked for more often.
 const TTL_MIN: Duration = Duration::from_secs(5);

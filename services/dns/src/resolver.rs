@@ -110,14 +110,19 @@ async fn run(mut queries: UnboundedReceiver<Query>, shared: Arc<Shared>, records
         tokio::spawn(async move {
             let host = query.target.host.clone();
             let left = shared.answer_max.saturating_sub(query.since.elapsed());
+            let mut began = None;
             let located = tokio::time::timeout(left, async {
                 let _turn = lookups.acquire().await;
+                began = Some(Instant::now());
                 locate(&records, query.target, shared.usable).await
             });
             let servers = match located.await {
                 Ok(locator) => shared.numbered(&host, locator),
                 Err(_) => {
-                    shared.silent.note(&host, Instant::now());
+                    // A name that waited for its turn behind those of others is not silent.
+                    if began.is_some_and(|began| began.elapsed() >= shared.answer_max / 2) {
+                        shared.silent.note(&host, Instant::now());
+                    }
                     LocatedServers::NONE
                 }
             };

@@ -204,7 +204,11 @@ fn many_records_come_over_tcp_and_few_are_used() {
     let (resolver, answers) = start(&server);
     assert!(resolver.ask(0, 1, target("many.example")));
     assert_eq!(next(&answers), (1, vec!["udp 192.0.2.1:5060".into()]));
-    assert!(server.questions() <= 12, "{}", server.questions());
+    let asked = server.questions();
+    assert!(asked <= 12, "{asked}");
+    assert!(resolver.ask(0, 2, target("Many.example")));
+    assert_eq!(next(&answers), (2, vec!["udp 192.0.2.1:5060".into()]));
+    assert_eq!(server.questions(), asked, "the records are kept");
 }
 
 #[test]
@@ -231,4 +235,20 @@ fn queries_are_limited_and_all_are_answered() {
         assert_eq!(next(&answers).1.len(), 0);
     }
     assert!(ask(&5000), "there is room again");
+}
+
+#[test]
+fn a_name_that_waits_behind_silent_names_is_not_taken_for_one() {
+    let server = Server::start(|name, of| if name.starts_with("silent") { None } else { zone(name, of) });
+    let (resolver, answers) = start(&server);
+    let silent = 2 * LOOKUPS_MAX as u64;
+    for number in 0..silent {
+        assert!(resolver.ask(0, number, target(&format!("silent{number}.example"))));
+    }
+    assert!(resolver.ask(0, silent, target("plain.example")));
+    for _ in 0..=silent {
+        next(&answers);
+    }
+    assert!(resolver.ask(0, silent + 1, target("plain.example")));
+    assert_eq!(next(&answers), (silent + 1, vec!["udp 192.0.2.1:5060".into()]));
 }

@@ -1,9 +1,9 @@
 //! Credentials for challenges (RFC 7616, RFC 8760, RFC 3261 §22), and the challenges that get none.
 //!
 //! Credentials are bound to three things: the account's realm, the account's server (the address that the request was
-//! really sent to), and the kind of request. A challenge in a direct call, from a host that is not the server, of another
-//! realm, or (unless configured) inside a dialog gets no credentials: an attacker could guess the password offline with
-//! them, or use them in our name.
+//! really sent to, by TLS if the server is reached by TLS), and the kind of request. A challenge in a direct call, from a
+//! host that is not the server, of another realm, or (unless configured) inside a dialog gets no credentials: an attacker
+//! could guess the password offline with them, or use them in our name.
 //!
 //! A called phone may challenge too (RFC 3261 §22.2). It gets an answer only if the account has credentials for its realm
 //! ([`PeerCredentials`](crate::PeerCredentials)); they are for the one request that it challenged.
@@ -20,7 +20,7 @@ use crate::{Account, Config, InDialogChallenges, PeerCredentials, Secret};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
-use ringway_sansio::{Entropy, LocatedServer};
+use ringway_sansio::{Entropy, Flow, LocatedServer};
 use ringway_sip::digest::{Algorithm, Credentials, Ha1, ReceivedChallenge, unescape};
 use ringway_sip::{HeaderName, Message, Method, Uri};
 use ringway_transaction::SlabKey;
@@ -53,6 +53,14 @@ pub(super) struct AccountCredentials {
 impl AccountCredentials {
     pub(super) const fn new() -> Self {
         Self { wallet: Wallet::new(), server: None, realm: None }
+    }
+
+    /// True for a flow to the account's server, with TLS if the server is reached by TLS: a callee can write another
+    /// transport into its Record-Route.
+    pub(super) fn are_for(&self, flow: Flow) -> bool {
+        self.server.is_some_and(|server| {
+            server.address == flow.remote && (flow.transport.is_secure() || !server.transport.is_secure())
+        })
     }
 }
 
@@ -279,9 +287,9 @@ impl Requests {
         let credentials = self.credentials.get(request.draft.account.0).ok_or(Unanswered::NotOurServer)?;
         // A callee has the branch of an INVITE and could respond without the server (RFC 3581 §4: responses come from the
         // destination of the request).
-        if request.flow.is_none_or(|flow| flow.remote != source) {
+        let Some(flow) = request.flow.filter(|flow| flow.remote == source) else {
             return Err(Unanswered::NotOurServer);
-        }
+        };
         if request.draft.scope == Scope::InDialog
             && (account.in_dialog == InDialogChallenges::Ignored || status != 407 || request.rounds > 0)
         {
@@ -293,7 +301,7 @@ impl Requests {
         };
         let area = Area::of(request.draft.method);
         let realms = Realms { account, learnt: credentials.realm.as_deref(), area };
-        let own = match credentials.server.is_some_and(|server| server.address == source) {
+        let own = match credentials.are_for(flow) {
             true => realms.choose(message, asks),
             false if status == 407 => Err(Unanswered::OtherServer),
             false => Err(Unanswered::NotOurServer),

@@ -99,7 +99,7 @@ impl Requests {
         let Some(request) = self.active.get_mut(key) else { return Ok(()) };
         request.flow = Some(flow);
         self.note_server(cx.config, key, LocatedServer { address: to, ..server });
-        self.write_credentials(cx, key, to);
+        self.write_credentials(cx, key, flow);
         let Some(request) = self.active.get(key) else { return Ok(()) };
         if let Some(larger) = too_large_for(cx.config, request, flow) {
             flow = larger;
@@ -143,7 +143,10 @@ impl Requests {
         self.timers.cancel(request.timer);
         let Some(invite) = self.active.get_mut(invite) else { return Ok(()) };
         // RFC 3261 §13.2.2.4: with the INVITE's credentials, but only to the INVITE's destination.
-        let goes_there = invite.flow.is_some_and(|sent| sent.remote == flow.remote);
+        let goes_there = invite.flow.is_some_and(|sent| {
+            // The peer chooses the transport of its Record-Route.
+            sent.remote == flow.remote && (flow.transport.is_secure() || !sent.transport.is_secure())
+        });
         let credentials = if goes_there { invite.credentials.as_slice() } else { &[] };
         let mut bytes = Vec::new();
         write_request(cx.config, &request.draft, credentials, flow, &branch, &mut bytes);
@@ -172,7 +175,7 @@ impl Requests {
 
     /// Writes the credentials of a request: for the called phone's challenge, and to the account's server; there inside a dialog
     /// only after a challenge.
-    fn write_credentials(&mut self, cx: &mut AgentContext<'_>, key: SlabKey, to: SocketAddr) {
+    fn write_credentials(&mut self, cx: &mut AgentContext<'_>, key: SlabKey, flow: Flow) {
         let Some(request) = self.active.get_mut(key) else { return };
         request.credentials.clear();
         let (draft, cnonces) = (&request.draft, &mut cx.random.visible);
@@ -184,9 +187,7 @@ impl Requests {
         else {
             return;
         };
-        if credentials.server.is_none_or(|server| server.address != to)
-            || (draft.scope == Scope::InDialog && request.rounds == 0)
-        {
+        if !credentials.are_for(flow) || (draft.scope == Scope::InDialog && request.rounds == 0) {
             return;
         }
         credentials.wallet.write(account, draft.method, &draft.uri, cnonces, &mut request.credentials);

@@ -1,11 +1,11 @@
 //! Tests of the sending of requests: host names, transports, sizes, queries, and the trace.
 
 use crate::harness::{
-    ALICE, OWN, PEER, SERVER, Table, account_at_server, answer, invite, media, resolved, sdp,
+    ALICE, OWN, PEER, SERVER, Sent, Table, account_at_server, answer, invite, media, resolved, sdp,
 };
 use ringway_agent::{
-    Abilities, Account, Action, AgentEvent, CallState, Config, Ended, LargeRequests, MessageDirection,
-    ServerAddress, Trace,
+    Abilities, Account, Action, AgentEvent, CallState, Config, Ended, InDialogChallenges, LargeRequests,
+    MessageDirection, ServerAddress, Trace,
 };
 use ringway_sansio::{
     ConnectionId, Event, Flow, HostNameId, ListenerId, LocatedServer, LocatedServers, Transport,
@@ -327,11 +327,10 @@ fn the_whole_trace_has_each_message_as_it_was() {
     assert!(wholes[1].1.starts_with(b"SIP/2.0 100 Trying\r\n"));
 }
 
-/// The server is found by its name and records its route by its address: one connection is used, which the certificate of
-/// the name was verified for.
-#[test]
-fn requests_in_a_dialog_use_the_verified_connection_of_the_server() {
+/// Phone whose server is reached by TLS at 10.0.0.9, and its INVITE.
+fn calling_by_tls() -> (Table, ringway_agent::CallId, Sent) {
     let mut account = account_at_server();
+    account.in_dialog = InDialogChallenges::AnsweredAtServer;
     account.server =
         Some(ServerAddress { host: "sip.example.org".into(), port: None, transport: Transport::Tls });
     let tls = ringway_agent::Listener { transport: Transport::Tls, address: OWN.parse().unwrap() };
@@ -342,6 +341,40 @@ fn requests_in_a_dialog_use_the_verified_connection_of_the_server() {
     let located = LocatedServer { transport: Transport::Tls, address, host: HostNameId(7) };
     table.event(Event::Resolved { query, servers: located.into() });
     let invite = table.only();
+    (table, call, invite)
+}
+
+/// The callee can write the server's address with another transport into its Record-Route.
+#[test]
+fn credentials_that_were_sent_by_tls_are_not_sent_without_it() {
+    for (transport, is_proven) in [("tls", true), ("udp", false)] {
+        let (mut table, call, invite) = calling_by_tls();
+        let challenge = "Proxy-Authenticate: Digest realm=\"example.org\",nonce=\"n\",qop=\"auth\"\r\n";
+        table.receive_bytes(invite.flow, answer(&invite, 407, "s", challenge, None).as_bytes());
+        let invite = table.sent().pop().unwrap();
+        assert!(invite.field("Proxy-Authorization").is_some(), "{}", invite.text);
+        let fields = format!(
+            "Contact: <sip:bob@10.0.0.2>\r\nRecord-Route: <sip:10.0.0.9:5061;transport={transport};lr>\r\n"
+        );
+        let ok = answer(&invite, 200, "b", &fields, Some(&sdp("10.0.0.2", 7000)));
+        table.receive_bytes(invite.flow, ok.as_bytes());
+        let ack = table.only();
+        assert_eq!((ack.line().starts_with("ACK "), ack.to().as_str()), (true, "10.0.0.9:5061"));
+        assert_eq!(ack.field("Proxy-Authorization").is_some(), is_proven, "{}", ack.text);
+        table.ask(|agent, cx| agent.hang_up(cx, call)).unwrap();
+        let bye = table.only();
+        table.receive_bytes(bye.flow, answer(&bye, 407, "b", challenge, None).as_bytes());
+        let again = table.sent();
+        assert_eq!(again.iter().any(|sent| sent.text.contains("Authorization")), is_proven);
+    }
+}
+
+/// The server is found by its name and records its route by its address: one connection is used, which the certificate of
+/// the name was verified for.
+#[test]
+fn requests_in_a_dialog_use_the_verified_connection_of_the_server() {
+    let (mut table, call, invite) = calling_by_tls();
+    let address = invite.flow.remote;
     assert_eq!(invite.flow.host, HostNameId(7));
     let fields = "Contact: <sip:bob@10.0.0.2>\r\nRecord-Route: <sip:10.0.0.9:5061;transport=tls;lr>\r\n";
     let ok = answer(&invite, 200, "b", fields, Some(&sdp("10.0.0.2", 7000)));

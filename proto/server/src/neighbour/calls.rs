@@ -55,8 +55,10 @@ impl Calls {
         self.calls.len()
     }
 
-    /// Begins a request and returns its flow, with the number of the call's connection; `flow` is that of a call without
-    /// one. `None`: there are [`CALLS_MAX`] calls.
+    /// Begins a request and returns its flow, with the number of the call's connection; `flow` is the neighbour's own
+    /// connection. `None`: there are [`CALLS_MAX`] calls.
+    ///
+    /// An ACK begins no call, because it cannot be challenged and anybody can send one: it is sent over `flow`.
     pub(super) fn begin(
         &mut self,
         now: Instant,
@@ -66,6 +68,7 @@ impl Calls {
     ) -> Option<Flow> {
         let number = match self.numbers.get(&key) {
             Some(number) => *number,
+            None if request == CallRequest::Ack => return Some(flow),
             None => self.insert(key, flow)?,
         };
         let call = self.calls.get_mut(&number)?;
@@ -207,6 +210,7 @@ mod tests {
     #[test]
     fn a_call_has_one_connection_until_its_bye_is_answered() {
         let mut calls = Calls::default();
+        assert_eq!(begin(&mut calls, 1, CallRequest::Ack), DialledId::SHARED, "an ACK begins no call");
         let number = begin(&mut calls, 1, CallRequest::Pending);
         assert_ne!(number, DialledId::SHARED);
         assert_ne!(begin(&mut calls, 2, CallRequest::Pending), number);

@@ -4,7 +4,7 @@ use super::link::{Link, Step};
 use crate::env::Env;
 use crate::proxy::{Owner, ProbeId, Transactions};
 use crate::route::{NextHop, hop_of, hop_to};
-use crate::{Action, Config, LogEvent, NeighbourDown, Services};
+use crate::{Action, Config, FailedServers, LogEvent, NeighbourDown, Services};
 use alloc::vec::Vec;
 use core::time::Duration;
 use ringway_sansio::{ConnectionId, Flow, Instant, LocatedServer, LocatedServers, PeerNames, Rng, Seed};
@@ -17,6 +17,8 @@ pub(crate) struct Neighbours {
     rng: Rng,
     is_keeper: bool,
     is_stopping: bool,
+    /// Servers of neighbours that failed. Those of all requests are another list, which others can fill.
+    failed: FailedServers,
     /// Probes of neighbours that a reload replaced or removed.
     ended: Vec<ClientId>,
     /// Positions of the neighbours that a reload replaced, until the table has them.
@@ -47,7 +49,8 @@ impl Neighbours {
         let rng = Rng::new(&seed.part(NEIGHBOUR_KEY));
         let is_keeper = shard == 0;
         let (list, ended) = (Vec::new(), Vec::new());
-        let mut neighbours = Self { list, rng, is_keeper, is_stopping: false, ended, changed: None };
+        let failed = FailedServers::default();
+        let mut neighbours = Self { list, rng, is_keeper, is_stopping: false, failed, ended, changed: None };
         neighbours.reconfigure(config);
         neighbours
     }
@@ -161,7 +164,7 @@ impl Neighbours {
             self.fail(env, index, attempt, NeighbourDown::NoAddress);
             return true;
         }
-        let servers = env.failed_last(servers);
+        let servers = self.failed.last_of(env.cx.now, servers);
         let found =
             servers.iter().find_map(|server| match hop_to(env.config, server.address, server.transport) {
                 NextHop::Flow(flow) => Some((server, Flow { host: server.host, ..flow })),
@@ -299,12 +302,13 @@ impl Neighbours {
     }
 
     fn fail(&mut self, env: &mut Env<'_, impl Services>, index: usize, attempt: u32, why: NeighbourDown) {
-        let Self { list, rng, .. } = self;
+        let Self { list, rng, failed, .. } = self;
         let Some(neighbour) = list.get_mut(index) else { return };
         if !neighbour.link.on_failure(env.cx.now, attempt, rng) {
             return;
         }
         if let Some(server) = neighbour.server.filter(|_| !neighbour.is_alias) {
+            failed.note(env.cx.now, &server);
             env.services.note_failed(env.cx.now, &server);
         }
         if let Some(flow) = neighbour.flow.filter(|_| !neighbour.is_alias) {

@@ -34,14 +34,12 @@ impl<S: Services> Env<'_, S> {
             }
         };
         let Some(neighbour) = self.config.neighbours.get(index) else { return Ok(flow.into()) };
+        let flow = Flow { connection: Some(connection), ..flow };
         match neighbour.connection {
             NeighbourConnection::PerCall => {
                 self.begin_call_request(index, flow, message, request).map(Sending::from)
             }
-            NeighbourConnection::Kept => {
-                let flow = Flow { connection: Some(connection), ..flow };
-                Ok(Sending { flow, offers_alias: neighbour.offers_alias })
-            }
+            NeighbourConnection::Kept => Ok(Sending { flow, offers_alias: neighbour.offers_alias }),
         }
     }
 

@@ -112,6 +112,11 @@ pub(super) enum BranchState {
 }
 
 impl BranchState {
+    /// True if this is the transaction of the branch.
+    pub(super) fn is_of(self, transaction: ClientId) -> bool {
+        matches!(self, Self::Sent { client, .. } if client == transaction)
+    }
+
     /// True for a branch that was sent and got no response.
     pub(super) const fn awaits_first_response(self) -> bool {
         matches!(self, Self::Sent { rings: false, .. })

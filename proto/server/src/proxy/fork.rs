@@ -5,7 +5,7 @@ use super::breadth::Share;
 use super::context::{Branch, BranchId, BranchState, Owner, ResponseContext, Servers, Transactions};
 use super::forward::{Forwarding, Plan};
 use super::lookups::Lookup;
-use super::reach::{hop_to_target, take_reachable};
+use super::reach::{failed_last, hop_to_target, take_reachable};
 use super::targets::{Target, Targets, target_uri};
 use crate::env::Env;
 use crate::neighbour::{CallRequest, CallResult, Sending};
@@ -227,7 +227,7 @@ impl Proxy {
             return;
         }
         branch.state = BranchState::Done;
-        let servers = env.failed_last(servers);
+        let servers = failed_last(env, servers);
         if !self.send_to_first(env, transactions, id, servers)
             && let Some(context) = self.contexts.get_mut(key)
         {
@@ -308,14 +308,14 @@ impl Proxy {
         let Some(context) = self.contexts.get_mut(id.context()) else { return false };
         let until =
             context.since + if context.is_invite { env.config.timer_c } else { env.config.timers.t1 * 64 };
-        if context.is_cancelled || env.cx.now >= until {
+        if context.is_cancelled || env.cx.now >= until || transactions.is_answered(context.server) {
             return false;
         }
         let Some(branch) = self.contexts.branch_mut(id) else { return false };
         let Some(servers) = branch.servers.as_deref().filter(|_| branch.state.awaits_first_response()) else {
             return false;
         };
-        let left = env.failed_last(servers.left);
+        let left = failed_last(env, servers.left);
         if left.is_empty() {
             return false;
         }

@@ -190,13 +190,17 @@ impl Proxy {
         notices: &mut Vec<Notice<Owner>>,
     ) {
         for notice in notices.drain(..) {
-            let (owner, status) = match notice {
-                Notice::ClientTimedOut { owner, .. } => (owner, 408),
+            let (client, owner, status) = match notice {
+                Notice::ClientTimedOut { client, owner } => (client, owner, 408),
                 // RFC 3261 §16.9 has 503 here; without another response the user is not reachable. A closed connection is
                 // not dialled again: the peer's address may belong to another host by now.
-                Notice::ClientUnreachable { owner, .. } => (owner, 480),
+                Notice::ClientUnreachable { client, owner } => (client, owner, 480),
             };
             let Owner::Branch(id) = owner else { continue };
+            // That of an earlier server says nothing of the present one.
+            if !self.contexts.branch_mut(id).is_some_and(|branch| branch.state.is_of(client)) {
+                continue;
+            }
             self.note_failed(env, id);
             if !self.fail_over(env, transactions, id) {
                 self.on_branch_failure(env, transactions, id, status);

@@ -2,8 +2,10 @@
 
 use super::remote_target;
 use super::targets::Target;
+use crate::Services;
 use crate::auth::Reach;
 use crate::env::Env;
+use crate::failed_servers::put_last;
 use crate::route::{NextHop, Routed, hop_of, hop_to};
 use crate::token::{Side, TargetHash};
 use core::net::SocketAddr;
@@ -49,6 +51,11 @@ pub(super) fn hop_to_target<'t, S>(
         Some(flow) => NextHop::Flow(flow),
         None => within(env, reach, hop_of(env.config, routed.next_route.as_ref().unwrap_or(uri))),
     }
+}
+
+/// The servers with those at the end that failed a short time ago.
+pub(super) fn failed_last<S: Services>(env: &Env<'_, S>, servers: LocatedServers) -> LocatedServers {
+    put_last(servers, |server| env.services.has_failed(env.cx.now, server))
 }
 
 /// Takes servers out of the list until one can be sent to, and the access rules permit it.

@@ -5,7 +5,7 @@ use super::breadth::Share;
 use super::context::Transactions;
 use super::forward::{Forwarding, Plan};
 use super::lookups::{Lookup, Waiting};
-use super::reach::{hop_to_target, take_reachable};
+use super::reach::{failed_last, hop_to_target, take_reachable};
 use super::remote_target::{self, Response};
 use super::targets::{Targets, target_uri};
 use crate::env::Env;
@@ -64,7 +64,7 @@ impl Proxy {
         env: &mut Env<'_, impl Services>,
         transactions: &Transactions,
         waiting: &Waiting,
-        mut servers: LocatedServers,
+        servers: LocatedServers,
     ) {
         let Ok(message) = Message::parse(&waiting.request, &env.config.message_limits) else { return };
         let Start::Request { method, uri } = *message.start() else { return };
@@ -78,6 +78,12 @@ impl Proxy {
             peer: None,
             key: waiting.key,
             grant,
+        };
+        // Without state all requests go to the first server (RFC 3263 §4.4). With state this is the ACK of a 2xx, which must
+        // not go to a server that the INVITE was not sent to.
+        let mut servers = match env.config.stateful {
+            true => failed_last(env, servers),
+            false => servers,
         };
         let found = take_reachable(env, grant.reach, &mut servers);
         let share = Share::of(env.config, &message, 1).unwrap_or_default();

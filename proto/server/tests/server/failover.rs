@@ -2,7 +2,7 @@
 //! a provisional response, a CANCEL, or the end of a non-INVITE request's own time.
 
 use crate::ends::nothing_is_left;
-use crate::harness::{ALICE, Sent, World, invite, only, request, requests, statuses};
+use crate::harness::{ALICE, BOB, Sent, World, invite, only, request, requests, statuses};
 use ringway_sansio::Event;
 use std::time::Duration;
 
@@ -102,6 +102,43 @@ fn a_non_invite_request_that_has_timed_out_is_over() {
     assert_eq!(sent.uri(), first.uri());
     let sent = requests(world.udp(ONE, &sent.answer(503, &[])));
     assert_eq!(only(sent).to(), TWO, "a 503 comes in time");
+}
+
+/// Other branches of a non-INVITE request are not cancelled when one is answered.
+#[test]
+fn a_request_that_has_its_answer_goes_to_no_other_server() {
+    let mut world = World::open();
+    let contacts: [&[u8]; 2] = [b"sip:bob@192.0.2.20", b"sip:bob@gate.example.net"];
+    world.server.set_permanent_contacts(b"bob@example.org", &contacts);
+    let phone = only(requests(world.udp(ALICE, &request("MESSAGE", "sip:bob@example.org"))));
+    let first = only(world.resolve_to("gate.example.net", &[ONE, TWO]));
+    assert_eq!(statuses(&world.udp(BOB, &phone.answer(200, &[]))), [200]);
+    assert!(world.udp(ONE, &first.answer(503, &[])).is_empty());
+    assert_eq!(world.server.counters().failovers, 0);
+    nothing_is_left(&mut world, "after an answer and a 503");
+}
+
+/// The transaction of a server that answered 503 lasts 32 s by UDP, and its packets can still be reported as undelivered.
+#[test]
+fn a_late_error_of_an_earlier_server_does_not_end_the_present_one() {
+    let mut world = world();
+    let first = call(&mut world, "one");
+    let sent = world.udp(ONE, &first.answer(503, &[]));
+    let second = requests(sent).into_iter().find(|sent| sent.to() == TWO).expect("a second server");
+    let sent = world.event(Event::Unreachable(first.token));
+    assert!(sent.is_empty(), "a third server: {}", sent[0].text());
+    assert_eq!(statuses(&world.udp(TWO, &second.answer(200, &[]))), [200]);
+    nothing_is_left(&mut world, "after a late error");
+}
+
+/// An ACK has no transaction, so that nothing would send it to another server.
+#[test]
+fn an_ack_goes_to_no_server_that_failed_a_short_time_ago() {
+    let mut world = world();
+    call(&mut world, "one");
+    world.pass(Duration::from_secs(40));
+    world.udp(ALICE, &request("ACK", "sip:bob@example.org"));
+    assert_eq!(only(world.resolve_to("gate.example.net", &[ONE, TWO])).to(), TWO);
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! The driver, which dials and closes, is tested in `drivers/` and `tests/stories/`.
 
 use crate::harness::{
-    ALICE, Request, Sent, World, forwarded, invite, only, request, requests, statuses, tcp_flow,
+    ALICE, Request, STRANGER, Sent, World, forwarded, invite, only, request, requests, statuses, tcp_flow,
 };
 use ringway_sansio::{ConnectionId, DialledId, Event, Flow};
 use ringway_server::{CALLS_MAX, Neighbour, NeighbourConnection};
@@ -207,4 +207,20 @@ fn the_number_of_connections_is_limited_and_counted() {
     assert_eq!((world.server.counters().neighbour_calls_refused, open_calls(&world)), (1, CALLS_MAX));
     seconds_up(&mut world, 100);
     assert_eq!((closed(&mut world).len(), open_calls(&world)), (CALLS_MAX, 0));
+}
+
+/// Nobody can be asked for credentials with an ACK, so one without its call dials nothing.
+#[test]
+fn a_strangers_ack_opens_no_connection() {
+    let mut world = world();
+    world
+        .server
+        .set_permanent_contacts(b"bob@example.org", &[format!("sip:bob@{GATE};transport=tcp").as_bytes()]);
+    for number in 0..100 {
+        let mut ack = request("ACK", "sip:bob@example.org").call_id(&format!("{number}"));
+        ack.from = "<sip:mallory@example.com>;tag=m".into();
+        let sent = forwarded(world.udp(STRANGER, &ack));
+        assert_eq!((sent.flow.connection, sent.flow.dialled), (Some(ConnectionId(7)), DialledId::SHARED));
+    }
+    assert_eq!(open_calls(&world), 0);
 }

@@ -1,7 +1,7 @@
 //! Connections to neighbours on a virtual clock: opened, probed, used, lost, and opened again after a back-off.
 
 use crate::harness::{ALICE, Sent, World, forwarded, invite, only, requests, statuses, tcp_flow};
-use ringway_sansio::{ConnectionId, Event, Flow, HostNameId};
+use ringway_sansio::{ConnectionId, Event, Flow, HostNameId, LocatedServer, Target, Transport};
 use ringway_server::{Config, Neighbour, NeighbourConnection, Services};
 use std::sync::Arc;
 use std::time::Duration;
@@ -168,6 +168,31 @@ fn a_host_name_is_looked_up_for_each_attempt() {
     let mut lost = world_of_name();
     seconds(&mut lost, 600);
     assert!((8..=60).contains(&lost.lookups.len()), "{}", lost.lookups.len());
+}
+
+/// Requests of others to many servers that fail do not displace the memory that the neighbour's first server failed.
+#[test]
+fn the_second_server_of_a_host_name_is_tried_whatever_others_do() {
+    let mut world = world_of_name();
+    let located = |world: &mut World| {
+        let (query, _) = world.lookups.remove(0);
+        let server = |address: &str| LocatedServer {
+            transport: Transport::Tcp,
+            address: address.parse().unwrap(),
+            host: HostNameId(5),
+        };
+        let servers = ["198.51.100.4:5060", GATE].map(server).into_iter().collect();
+        only(world.event(Event::Resolved { query, servers }))
+    };
+    let first = located(&mut world);
+    assert_eq!(first.to(), "198.51.100.4:5060");
+    world.event(Event::Unreachable(first.token));
+    for port in 1..=300 {
+        let target = Target::of_address("203.0.113.66", port, Transport::Udp);
+        world.memory.note_failed(world.now, &target.server_at([203, 0, 113, 66].into(), HostNameId::NONE));
+    }
+    seconds(&mut world, 2);
+    assert_eq!(located(&mut world).to(), GATE);
 }
 
 fn world_of_name() -> World {
