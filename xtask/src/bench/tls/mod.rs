@@ -119,7 +119,7 @@ fn render(rows: &[Row], rounds: u32, load: [&str; 2], [others, steal]: [f64; 2])
          - **at N/s**: open loop, readings of {SECONDS} s; calls ring for 50 ms and last 50 ms. The server sleeps between the messages: \
          waking up, and code and data that have left the caches meanwhile, are in the figure.\n\
          - **saturated**: closed loop, readings of {:.0} s after a run-up; a ballast takes most of the server's processor, and a reading \
-         in which the server slept does not count. Calls have no pauses. The goals of new connections and of the local proxy come from \
+         in which the server's busiest thread slept for more than {:.0} % does not count. Calls have no pauses. The goals of new connections and of the local proxy come from \
          measurements of servers at their peak, so they apply to these rows; **compared** rows show the same at an ordinary rate.\n\
          - **TCP with the flights**: before its first request a connection makes as many round trips as the handshake, by keep-alives \
          of RFC 5626; **in memory**: the called side of a connection with a request and a response, without sockets, in this run, \
@@ -131,6 +131,7 @@ fn render(rows: &[Row], rounds: u32, load: [&str; 2], [others, steal]: [f64; 2])
          - load average before: {}; after: {}; other programs used {others:.0} % of a processor, the hypervisor took {steal:.2} %\n\n\
          | what | must reach | result | |\n|---|---|---|---|\n",
         saturated::LENGTH.as_secs_f64(),
+        100.0 * (1.0 - saturated::RUNNABLE_MIN),
         machine::version_of("kamailio", &["-v"]).trim_start_matches("version: ").trim_end(),
         machine::description(),
         load[0],

@@ -5,7 +5,7 @@ use super::servers::Servers;
 use anyhow::{Context, Result};
 use ringway_lab::ballast::Ballast;
 use ringway_lab::load::{ConnectionUse, Flow, Length, Plan, Session, Side, Statistics, Window};
-use ringway_lab::saturation::{RUNNABLE_MIN, Runnable};
+use ringway_lab::saturation::Runnable;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -100,3 +100,7 @@ pub(super) fn measure(servers: &Servers, flows: &[Flow], loads: &[Load], rounds:
     readings.notes.extend(note);
     Ok(readings)
 }
+
+/// Smallest share of the time in which the busiest thread of a saturated server runs or waits for its processor. Handshakes
+/// on other threads of the server leave its worker nothing to do for moments.
+pub(super) const RUNNABLE_MIN: f64 = 0.90;
