@@ -25,9 +25,7 @@ struct Server {
 impl Server {
     fn start(zone: Zone) -> Self {
         let questions = Arc::new(AtomicUsize::new(0));
-        let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = tcp.local_addr().unwrap();
-        let udp = UdpSocket::bind(address).unwrap();
+        let (address, tcp, udp) = bind();
         let count = Arc::clone(&questions);
         std::thread::spawn(move || {
             let mut bytes = [0; 2048];
@@ -59,6 +57,16 @@ impl Server {
     fn questions(&self) -> usize {
         self.questions.load(Ordering::SeqCst)
     }
+}
+
+/// The same free port by both transports.
+fn bind() -> (SocketAddr, TcpListener, UdpSocket) {
+    let mut tries = (0..100).filter_map(|_| {
+        let tcp = TcpListener::bind("127.0.0.1:0").ok()?;
+        let address = tcp.local_addr().ok()?;
+        UdpSocket::bind(address).ok().map(|udp| (address, tcp, udp))
+    });
+    tries.next().expect("a port is free")
 }
 
 /// A forged answer with another id, then the true one; truncated above `bytes_max`.
