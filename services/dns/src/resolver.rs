@@ -31,7 +31,8 @@ pub struct Resolver {
 struct Query {
     number: u64,
     shard: u16,
-    target: Target,
+    host: Box<str>,
+    locator: Locator,
     since: Instant,
 }
 
@@ -90,8 +91,9 @@ impl Resolver {
     /// False: too many queries are pending, and there is no answer.
     pub fn ask(&self, shard: u16, query: u64, target: Target) -> bool {
         let now = Instant::now();
-        let locator = Locator::new(target.clone(), self.shared.usable);
-        if locator.question().is_none() || self.shared.silent.has(&target.host, now) {
+        let host = target.host.clone();
+        let locator = Locator::new(target, self.shared.usable);
+        if locator.question().is_none() || self.shared.silent.has(&host, now) {
             (self.shared.answer)(query, shard, locator.into_servers(Default::default()));
             return true;
         }
@@ -99,7 +101,7 @@ impl Resolver {
             self.shared.open.fetch_sub(1, Ordering::Relaxed);
             return false;
         }
-        self.queries.send(Query { number: query, shard, target, since: now }).is_ok()
+        self.queries.send(Query { number: query, shard, host, locator, since: now }).is_ok()
     }
 }
 
@@ -108,20 +110,19 @@ async fn run(mut queries: UnboundedReceiver<Query>, shared: Arc<Shared>, records
     while let Some(query) = queries.recv().await {
         let (shared, records, lookups) = (Arc::clone(&shared), records.clone(), Arc::clone(&lookups));
         tokio::spawn(async move {
-            let host = query.target.host.clone();
             let left = shared.answer_max.saturating_sub(query.since.elapsed());
             let mut began = None;
             let located = tokio::time::timeout(left, async {
                 let _turn = lookups.acquire().await;
                 began = Some(Instant::now());
-                locate(&records, query.target, shared.usable).await
+                locate(&records, query.locator).await
             });
             let servers = match located.await {
-                Ok(locator) => shared.numbered(&host, locator),
+                Ok(locator) => shared.numbered(&query.host, locator),
                 Err(_) => {
                     // A name that waited for its turn behind those of others is not silent.
                     if began.is_some_and(|began| began.elapsed() >= shared.answer_max / 2) {
-                        shared.silent.note(&host, Instant::now());
+                        shared.silent.note(&query.host, Instant::now());
                     }
                     LocatedServers::NONE
                 }
@@ -132,8 +133,7 @@ async fn run(mut queries: UnboundedReceiver<Query>, shared: Arc<Shared>, records
     }
 }
 
-async fn locate(records: &Records, target: Target, usable: Usable) -> Locator {
-    let mut locator = Locator::new(target, usable);
+async fn locate(records: &Records, mut locator: Locator) -> Locator {
     while let Some(question) = locator.question() {
         records.answer(&mut locator, question).await;
     }

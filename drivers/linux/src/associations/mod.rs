@@ -308,7 +308,7 @@ impl AssociationTable {
                 }
                 Some(Output::Closed) => return self.close(udp, id, CloseReason::Ended, now),
                 Some(Output::Failed) => {
-                    // What it sent last is an alert for the peer.
+                    // The last datagram of an association is an alert for the peer.
                     let why = match (entry.is_established(), entry.origin) {
                         (true, _) => CloseReason::Ended,
                         (false, Origin::Accepted) => CloseReason::Handshake,
