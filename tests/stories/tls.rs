@@ -126,18 +126,24 @@ fn slow_and_lossy_links_break_no_handshake() {
     });
 }
 
+/// A phone that registers, with a link that is cut as soon as the server has accepted its connection.
+fn cut_in_handshake(world: &mut World) -> HostId {
+    let alice = world.tls_phone("alice", Scheme::Sip);
+    world.phone_do(alice, |phone, now, effects| phone.register(now, 3600, effects));
+    let server = world.server;
+    let is_accepted = |sim: &Sim| !sim.connections(server).is_empty();
+    assert!(world.sim.run_until_holds(Duration::from_secs(1), is_accepted));
+    world.sim.set_link(server, alice, Faults::cut());
+    alice
+}
+
 /// The link is dead in the middle of the handshake and comes back in time: TCP delivers the lost bytes.
 #[test]
 fn a_handshake_outlives_a_dead_link() {
     story("dead link").run(|world| {
-        let alice = world.tls_phone("alice", Scheme::Sip);
-        world.phone_do(alice, |phone, now, effects| phone.register(now, 3600, effects));
-        let server = world.server;
-        let is_accepted = |sim: &Sim| !sim.connections(server).is_empty();
-        assert!(world.sim.run_until_holds(Duration::from_secs(1), is_accepted));
-        world.sim.set_link(server, alice, Faults::cut());
+        let alice = cut_in_handshake(world);
         world.wait(2);
-        assert!(world.events(alice).is_empty() && world.handshakes(server) == 1);
+        assert!(world.events(alice).is_empty() && world.handshakes(world.server) == 1);
         world.sim.set_link(world.server, alice, Faults::default());
         world.wait(2);
         assert!(matches!(world.events(alice).last(), Some(PhoneEvent::Registered { .. })));
@@ -148,12 +154,7 @@ fn a_handshake_outlives_a_dead_link() {
 #[test]
 fn a_request_fails_if_the_handshake_does_not_end() {
     story("no answer").run(|world| {
-        let alice = world.tls_phone("alice", Scheme::Sip);
-        world.phone_do(alice, |phone, now, effects| phone.register(now, 3600, effects));
-        let server = world.server;
-        let is_accepted = |sim: &Sim| !sim.connections(server).is_empty();
-        assert!(world.sim.run_until_holds(Duration::from_secs(1), is_accepted));
-        world.sim.set_link(server, alice, Faults::cut());
+        let alice = cut_in_handshake(world);
         world.wait(5);
         assert_eq!(world.events(alice), [PhoneEvent::Unanswered("REGISTER")]);
         world.sim.set_link(world.server, alice, Faults::default());
