@@ -1,6 +1,6 @@
 //! Origin and destination of messages: listeners, connections, flows.
 
-use crate::{HostNameId, LocatedServers, PeerNames, Transport};
+use crate::{HostNameId, LocatedServers, PeerNames, RelayResult, Transport};
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 /// Index of a listener in the configuration.
@@ -140,7 +140,7 @@ pub struct IcmpError<'a> {
 }
 
 /// Event of a transport other than received bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A connection is closed. Every shard gets this event once.
     Closed(ConnectionId),
@@ -154,6 +154,13 @@ pub enum Event {
         query: u64,
         /// The servers; empty: there are none, or there was no answer in time.
         servers: LocatedServers,
+    },
+    /// Result of the request to a media relay that an action requested.
+    Relayed {
+        /// Number from the action.
+        query: u64,
+        /// `None`: no relay answered in time, or one refused.
+        result: Option<RelayResult>,
     },
 }
 

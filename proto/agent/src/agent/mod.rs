@@ -276,6 +276,8 @@ impl Node for UserAgent {
             Event::Resolved { query, servers } => {
                 self.requests.on_resolved(&mut self.shared.lend(cx), query, servers);
             }
+            // Only a server asks media relays.
+            Event::Relayed { .. } => {}
         }
         self.settle(cx, added_from);
     }

@@ -1,0 +1,327 @@
+//! Client of several relays: choice, retransmission, time limit, health, failover.
+
+use crate::Counters;
+use crate::command::{Answer, Command, Cookie, read_answer};
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::hash::Hasher;
+use core::net::{IpAddr, SocketAddr};
+use core::time::Duration;
+use hashbrown::HashMap;
+use ringway_sansio::{
+    Entropy, Instant, RelayCall, RelayId, RelayKind, RelayRequest, RelayResult, Seed, TimerKey, Wheel,
+};
+use siphasher::sip::SipHasher13;
+
+/// Client of the relays of a server, without I/O: takes requests, datagrams and the current time; returns datagrams and
+/// results. `T` identifies a request to its sender.
+///
+/// A call goes to the relay that has it already; a new one goes to the relay that is first in the order of a hash of call
+/// and relay, and that answers. Relays are pinged, so that one that ended is noticed before a call waits for it.
+pub struct Client<T> {
+    relays: Vec<Relay>,
+    time_limit: Duration,
+    cookies: Entropy,
+    pending: HashMap<u64, Pending<T>, core::hash::BuildHasherDefault<SipHasher13>>,
+    timers: Wheel<Timer>,
+    sends: VecDeque<Datagram>,
+    done: VecDeque<Done<T>>,
+    counters: Counters,
+}
+
+/// Datagram to send.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Datagram {
+    /// Address of the relay.
+    pub to: SocketAddr,
+    /// Bytes of the datagram.
+    pub bytes: Box<[u8]>,
+}
+
+/// End of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Done<T> {
+    /// The sender's value.
+    pub of: T,
+    /// `None`: no relay answered in time, or one refused.
+    pub result: Option<RelayResult>,
+}
+
+#[derive(Debug)]
+struct Relay {
+    address: SocketAddr,
+    id: RelayId,
+    is_up: bool,
+    /// Time of its last answer.
+    heard: Instant,
+}
+
+#[derive(Debug)]
+struct Pending<T> {
+    /// `None`: a ping.
+    request: Option<(T, RelayRequest)>,
+    datagram: Box<[u8]>,
+    /// Index of the relay.
+    relay: usize,
+    /// Relays that were tried, a bit each.
+    tried: u16,
+    /// Number of datagrams to this relay.
+    sent: u8,
+    /// Time of the first one.
+    since: Instant,
+    give_up: Instant,
+    timer: TimerKey,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Timer {
+    Cookie(u64),
+    Ping(usize),
+}
+
+impl<T> Client<T> {
+    /// Creates a client of the relays at these addresses, at most [`RELAYS_MAX`]. A request ends within `time_limit`.
+    pub fn new(addresses: &[SocketAddr], time_limit: Duration, seed: &Seed, now: Instant) -> Self {
+        let relay = |&address: &SocketAddr| Relay { address, id: id_of(address), is_up: true, heard: now };
+        let mut timers = Wheel::new(now);
+        let relays: Vec<Relay> = addresses.iter().take(RELAYS_MAX).map(relay).collect();
+        for index in 0..relays.len() {
+            timers.arm(now, Timer::Ping(index));
+        }
+        Self {
+            relays,
+            time_limit,
+            cookies: Entropy::new(seed),
+            pending: HashMap::default(),
+            timers,
+            sends: VecDeque::new(),
+            done: VecDeque::new(),
+            counters: Counters::default(),
+        }
+    }
+
+    /// Sends a request. A [`RelayKind::Delete`] has no result.
+    pub fn request(&mut self, now: Instant, of: T, request: RelayRequest) {
+        if self.pending.len() >= PENDING_MAX {
+            self.counters.relay_overflow += 1;
+            return self.fail(of, request.kind);
+        }
+        let Some(relay) = self.choose(&request, 0) else {
+            self.counters.relay_timeouts += 1;
+            return self.fail(of, request.kind);
+        };
+        self.counters.relay_requests += 1;
+        let give_up = now + self.time_limit;
+        self.start(now, Some((of, request)), (relay, 1 << relay), give_up);
+    }
+
+    /// Handles a datagram. One that comes from another address than the relay's is ignored.
+    pub fn on_datagram(&mut self, now: Instant, from: SocketAddr, bytes: &[u8]) {
+        let Ok((Cookie(cookie), answer)) = read_answer(bytes) else {
+            self.counters.relay_rejected += 1;
+            return;
+        };
+        let of_relay = self.pending.get(&cookie).map(|pending| pending.relay);
+        let relay = of_relay.and_then(|index| self.relays.get_mut(index));
+        let Some(relay) = relay.filter(|relay| relay.address == from) else {
+            self.counters.relay_rejected += 1;
+            return;
+        };
+        relay.is_up = true;
+        relay.heard = now;
+        let id = relay.id;
+        let Some(pending) = self.pending.remove(&cookie) else { return };
+        self.timers.cancel(pending.timer);
+        let Some((of, request)) = pending.request else { return };
+        let result = match (answer, request.kind) {
+            (_, RelayKind::Delete) => return,
+            (Answer::Done(Some(sdp)), RelayKind::Offer | RelayKind::Answer) => {
+                Some(RelayResult { relay: id, sdp: sdp.into() })
+            }
+            (Answer::Done(None) | Answer::Refused, RelayKind::Offer | RelayKind::Answer) => {
+                self.counters.relay_refusals += 1;
+                // It may have no free port.
+                let next = self.choose(&request, pending.tried);
+                if let Some(relay) = next.filter(|_| request.kind == RelayKind::Offer) {
+                    self.counters.relay_failovers += 1;
+                    let tried = pending.tried | (1 << relay);
+                    return self.start(now, Some((of, request)), (relay, tried), pending.give_up);
+                }
+                None
+            }
+        };
+        self.done.push_back(Done { of, result });
+    }
+
+    /// Performs what is due.
+    pub fn on_timeout(&mut self, now: Instant) {
+        while let Some(timer) = self.timers.expire(now) {
+            match timer {
+                Timer::Cookie(cookie) => self.on_silence(now, cookie),
+                Timer::Ping(relay) => {
+                    self.start(now, None, (relay, 0), now + PING_TIME);
+                    let is_up = self.relays.get(relay).is_some_and(|relay| relay.is_up);
+                    let interval = if is_up { PING_INTERVAL } else { PING_INTERVAL_DOWN };
+                    self.timers.arm(now + interval, Timer::Ping(relay));
+                }
+            }
+        }
+    }
+
+    /// Time of the next necessary call of [`Client::on_timeout`].
+    pub fn next_due(&self) -> Option<Instant> {
+        self.timers.next_due()
+    }
+
+    /// Next datagram to send.
+    pub fn poll_send(&mut self) -> Option<Datagram> {
+        self.sends.pop_front()
+    }
+
+    /// Next request that ended.
+    pub fn poll_done(&mut self) -> Option<Done<T>> {
+        self.done.pop_front()
+    }
+
+    /// Counters since the start.
+    pub const fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Number of relays that answer.
+    pub fn up_len(&self) -> usize {
+        self.relays.iter().filter(|relay| relay.is_up).count()
+    }
+
+    /// Number of pending requests and pings.
+    pub fn pending_len(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Relay for a request among those that were not `tried`. An offer goes to one that answers, preferably the one that
+    /// has the call; other requests go to that one only.
+    fn choose(&self, request: &RelayRequest, tried: u16) -> Option<usize> {
+        let is_left = |index: &usize| tried & (1 << index) == 0;
+        let known = request.relay.and_then(|id| self.relays.iter().position(|relay| relay.id == id));
+        let indices = (0..self.relays.len()).filter(is_left);
+        if request.kind != RelayKind::Offer {
+            return known.filter(is_left);
+        }
+        let up = |index: &usize| self.relays.get(*index).is_some_and(|relay| relay.is_up);
+        known.filter(is_left).filter(up).or_else(|| {
+            indices
+                .filter(up)
+                .max_by_key(|index| self.relays.get(*index).map(|relay| weight(request.call, relay.id)))
+        })
+    }
+
+    fn start(
+        &mut self,
+        now: Instant,
+        request: Option<(T, RelayRequest)>,
+        (relay, tried): (usize, u16),
+        give_up: Instant,
+    ) {
+        let cookie = u64::from_le_bytes(self.cookies.bytes());
+        let mut datagram = Vec::new();
+        let command = request.as_ref().map_or(Command::Ping, |(_, request)| Command::Call(request));
+        command.write(Cookie(cookie), &mut datagram);
+        let pending = Pending {
+            request,
+            datagram: datagram.into(),
+            relay,
+            tried,
+            sent: 0,
+            since: now,
+            give_up,
+            timer: TimerKey::NONE,
+        };
+        self.pending.insert(cookie, pending);
+        self.send(now, cookie);
+    }
+
+    fn send(&mut self, now: Instant, cookie: u64) {
+        let Some(pending) = self.pending.get_mut(&cookie) else { return };
+        let Some(relay) = self.relays.get(pending.relay) else { return };
+        pending.sent += 1;
+        let next = (now + RETRANSMISSION).min(pending.give_up);
+        pending.timer = self.timers.arm(next, Timer::Cookie(cookie));
+        self.sends.push_back(Datagram { to: relay.address, bytes: pending.datagram.clone() });
+    }
+
+    /// Handles the absence of an answer: retransmits, tries another relay, or gives up.
+    fn on_silence(&mut self, now: Instant, cookie: u64) {
+        let Some(pending) = self.pending.get(&cookie) else { return };
+        let is_over = now >= pending.give_up;
+        if !is_over && pending.sent < SENDS_MAX {
+            return self.send(now, cookie);
+        }
+        let Some(pending) = self.pending.remove(&cookie) else { return };
+        if let Some(relay) = self.relays.get_mut(pending.relay)
+            && relay.is_up
+            && relay.heard <= pending.since
+        {
+            relay.is_up = false;
+            self.counters.relay_failures += 1;
+        }
+        let Some((of, request)) = pending.request else { return };
+        let next = self.choose(&request, pending.tried);
+        match next.filter(|_| request.kind == RelayKind::Offer && !is_over) {
+            Some(relay) => {
+                self.counters.relay_failovers += 1;
+                let tried = pending.tried | (1 << relay);
+                self.start(now, Some((of, request)), (relay, tried), pending.give_up);
+            }
+            None => {
+                self.counters.relay_timeouts += 1;
+                self.fail(of, request.kind);
+            }
+        }
+    }
+
+    fn fail(&mut self, of: T, kind: RelayKind) {
+        if kind != RelayKind::Delete {
+            self.done.push_back(Done { of, result: None });
+        }
+    }
+}
+
+impl<T> core::fmt::Debug for Client<T> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Client").field("relays", &self.relays).finish_non_exhaustive()
+    }
+}
+
+/// Identifier of the relay at an address: the same after a restart, with other relays in the list.
+fn id_of(address: SocketAddr) -> RelayId {
+    let mut hash = SipHasher13::new();
+    match address.ip() {
+        IpAddr::V4(v4) => hash.write(&v4.octets()),
+        IpAddr::V6(v6) => hash.write(&v6.octets()),
+    }
+    hash.write_u16(address.port());
+    RelayId(hash.finish() as u32)
+}
+
+/// Rank of a relay for a call: each call has its own order, and a relay that ends changes the order of no others.
+fn weight(call: RelayCall, relay: RelayId) -> u64 {
+    let mut hash = SipHasher13::new();
+    hash.write_u64(call.0);
+    hash.write_u32(relay.0);
+    hash.finish()
+}
+
+/// Maximum number of relays.
+pub const RELAYS_MAX: usize = 8;
+/// Maximum number of pending requests.
+const PENDING_MAX: usize = 4096;
+/// Datagrams of a request to one relay.
+const SENDS_MAX: u8 = 2;
+/// Interval of retransmissions.
+const RETRANSMISSION: Duration = Duration::from_millis(500);
+/// Time limit of a ping.
+const PING_TIME: Duration = Duration::from_secs(1);
+/// Interval of pings to a relay that answers, and to one that does not.
+const PING_INTERVAL: Duration = Duration::from_secs(5);
+const PING_INTERVAL_DOWN: Duration = Duration::from_secs(2);

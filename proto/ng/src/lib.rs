@@ -1,0 +1,23 @@
+//! Control of media relays by the ng protocol of rtpengine: bencoded dictionaries with a cookie, over UDP.
+//!
+//! Does: reads and writes bencode ([`Dictionary`]), writes the commands `ping`, `offer`, `answer` and `delete`
+//! ([`Command`]), reads their answers ([`Answer`]); chooses the relay of a call, retransmits, limits the time, notes which
+//! relays answer, and tries another one if a relay does not ([`Client`]).
+//!
+//! Does not: open sockets, read clocks, interpret SDP, decide which call is relayed.
+//!
+//! Start reading at [`Client`].
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod bencode;
+mod client;
+mod command;
+mod counters;
+
+pub use bencode::{BadBencode, Dictionary, Value, read_dictionary, write_bytes};
+pub use client::{Client, Datagram, Done, RELAYS_MAX};
+pub use command::{Answer, BadAnswer, Command, Cookie, read_answer};
+pub use counters::Counters;
