@@ -346,6 +346,9 @@ fn add_server(
             let servers = server.into_iter().collect();
             effects.events.push((Duration::from_millis(20), Event::Resolved { query, servers }));
         }
+        Action::Relay { query, .. } => {
+            effects.events.push((Duration::from_millis(20), Event::Relayed { query, result: None }));
+        }
     });
     sim.add("server", &listeners, Box::new(host)).expect("the address is free")
 }
@@ -377,6 +380,7 @@ fn default_config() -> Config {
             max_contacts: 10,
         },
         neighbours: Vec::new(),
+        media: Default::default(),
         timers: Default::default(),
         timer_c: Duration::from_secs(190),
         message_limits: Default::default(),

@@ -105,6 +105,7 @@ impl Bench {
                 max_contacts: 10,
             },
             neighbours: Vec::new(),
+            media: ringway_server::MediaConfig::default(),
             timers: ringway_transaction::Timers::default(),
             timer_c: Duration::from_secs(185),
             message_limits: ringway_sip::Limits::default(),

@@ -404,8 +404,12 @@ impl<C: Card> Machine<C> {
     /// Starts the DNS lookups that the server requests.
     fn resolve(&mut self, now: Instant) {
         let actions: Vec<Action> = self.station.take_actions().collect();
-        for Action::Resolve { query, target } in actions {
-            self.station.resolve(now, query, target);
+        for action in actions {
+            match action {
+                Action::Resolve { query, target } => self.station.resolve(now, query, target),
+                // This machine's settings have no media relays.
+                Action::Relay { .. } => {}
+            }
         }
     }
 

@@ -376,6 +376,7 @@ impl ServerSections<'_> {
                 max_contacts: self.registrar.max_contacts as usize,
             },
             neighbours: self.neighbours.clone(),
+            media: ringway_server::MediaConfig::default(),
             timers: Timers::default(),
             timer_c: TIMER_C,
             message_limits: ringway_sip::Limits {

@@ -24,6 +24,8 @@ pub struct Client<T> {
     time_limit: Duration,
     cookies: Entropy,
     pending: HashMap<u64, Pending<T>, core::hash::BuildHasherDefault<SipHasher13>>,
+    /// Bytes of their SDP.
+    pending_bytes: usize,
     timers: Wheel<Timer>,
     sends: VecDeque<Datagram>,
     done: VecDeque<Done<T>>,
@@ -94,6 +96,7 @@ impl<T> Client<T> {
             time_limit,
             cookies: Entropy::new(seed),
             pending: HashMap::default(),
+            pending_bytes: 0,
             timers,
             sends: VecDeque::new(),
             done: VecDeque::new(),
@@ -103,7 +106,7 @@ impl<T> Client<T> {
 
     /// Sends a request. A [`RelayKind::Delete`] has no result.
     pub fn request(&mut self, now: Instant, of: T, request: RelayRequest) {
-        if self.pending.len() >= PENDING_MAX {
+        if self.pending.len() >= PENDING_MAX || self.pending_bytes + request.sdp.len() > PENDING_BYTES_MAX {
             self.counters.relay_overflow += 1;
             return self.fail(of, request.kind);
         }
@@ -131,7 +134,7 @@ impl<T> Client<T> {
         relay.is_up = true;
         relay.heard = now;
         let id = relay.id;
-        let Some(pending) = self.pending.remove(&cookie) else { return };
+        let Some(pending) = self.take(cookie) else { return };
         self.timers.cancel(pending.timer);
         let Some((of, request)) = pending.request else { return };
         let result = match (answer, request.kind) {
@@ -199,13 +202,13 @@ impl<T> Client<T> {
         self.pending.len()
     }
 
-    /// Relay for a request among those that were not `tried`. An offer goes to one that answers, preferably the one that
-    /// has the call; other requests go to that one only.
+    /// Relay for a request among those that were not `tried`: one that answers, preferably the one that has the call. An
+    /// answer is for the relay that has the offer only.
     fn choose(&self, request: &RelayRequest, tried: u16) -> Option<usize> {
         let is_left = |index: &usize| tried & (1 << index) == 0;
         let known = request.relay.and_then(|id| self.relays.iter().position(|relay| relay.id == id));
         let indices = (0..self.relays.len()).filter(is_left);
-        if request.kind != RelayKind::Offer {
+        if request.kind == RelayKind::Answer {
             return known.filter(is_left);
         }
         let up = |index: &usize| self.relays.get(*index).is_some_and(|relay| relay.is_up);
@@ -237,6 +240,7 @@ impl<T> Client<T> {
             give_up,
             timer: TimerKey::NONE,
         };
+        self.pending_bytes += sdp_len(&pending);
         self.pending.insert(cookie, pending);
         self.send(now, cookie);
     }
@@ -257,7 +261,7 @@ impl<T> Client<T> {
         if !is_over && pending.sent < SENDS_MAX {
             return self.send(now, cookie);
         }
-        let Some(pending) = self.pending.remove(&cookie) else { return };
+        let Some(pending) = self.take(cookie) else { return };
         if let Some(relay) = self.relays.get_mut(pending.relay)
             && relay.is_up
             && relay.heard <= pending.since
@@ -280,6 +284,12 @@ impl<T> Client<T> {
         }
     }
 
+    fn take(&mut self, cookie: u64) -> Option<Pending<T>> {
+        let pending = self.pending.remove(&cookie)?;
+        self.pending_bytes -= sdp_len(&pending);
+        Some(pending)
+    }
+
     fn fail(&mut self, of: T, kind: RelayKind) {
         if kind != RelayKind::Delete {
             self.done.push_back(Done { of, result: None });
@@ -291,6 +301,10 @@ impl<T> core::fmt::Debug for Client<T> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Client").field("relays", &self.relays).finish_non_exhaustive()
     }
+}
+
+fn sdp_len<T>(pending: &Pending<T>) -> usize {
+    pending.request.as_ref().map_or(0, |(_, request)| request.sdp.len())
 }
 
 /// Identifier of the relay at an address: the same after a restart, with other relays in the list.
@@ -316,6 +330,8 @@ fn weight(call: RelayCall, relay: RelayId) -> u64 {
 pub const RELAYS_MAX: usize = 8;
 /// Maximum number of pending requests.
 const PENDING_MAX: usize = 4096;
+/// Maximum number of bytes of their SDP, each of which is held twice.
+const PENDING_BYTES_MAX: usize = 8 << 20;
 /// Datagrams of a request to one relay.
 const SENDS_MAX: u8 = 2;
 /// Interval of retransmissions.

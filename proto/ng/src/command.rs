@@ -87,6 +87,14 @@ fn write_call(out: &mut Vec<u8>, request: &RelayRequest) {
                 list(out, b"rtcp-mux", b"demux");
             }
         }
+        RelayMedia::Srtp => {
+            pair(out, b"ICE", b"remove");
+            if is_offer {
+                pair(out, b"transport-protocol", b"RTP/SAVP");
+                pair(out, b"DTLS", b"off");
+                list(out, b"rtcp-mux", b"demux");
+            }
+        }
         RelayMedia::Browser => {
             pair(out, b"ICE", b"force");
             if is_offer {

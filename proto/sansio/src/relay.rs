@@ -63,6 +63,8 @@ pub enum RelayMedia {
     Same,
     /// RTP without encryption (`RTP/AVP`), without ICE.
     Plain,
+    /// SRTP with keys in the SDP (`RTP/SAVP`), without ICE.
+    Srtp,
     /// DTLS-SRTP (`UDP/TLS/RTP/SAVPF`) with ICE: a browser.
     Browser,
 }

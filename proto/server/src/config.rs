@@ -32,6 +32,8 @@ pub struct Config {
     pub registrar: RegistrarConfig,
     /// Servers whose connections are kept open; at most [`NEIGHBOURS_MAX`](crate::NEIGHBOURS_MAX).
     pub neighbours: Vec<Neighbour>,
+    /// Media relays.
+    pub media: crate::MediaConfig,
     /// T1, T2, T4.
     pub timers: Timers,
     /// Maximum duration of ringing (timer C, RFC 3261 §16.6 step 11): over 3 minutes.

@@ -71,6 +71,14 @@ ringway_sansio::counters! {
         over_memory,
         /// Requests refused because too many strangers' requests for the same user are pending.
         over_user_requests,
+        /// Branches and later requests whose media are relayed.
+        media_relayed,
+        /// Requests and responses without the relay that they need: it did not answer, refused, or the SDP was too long.
+        media_failed,
+        /// Requests to media relays that were not sent because too many were waiting, or their responses too large.
+        media_overflow,
+        /// INVITEs without an offer, whose media are not relayed.
+        media_without_offer,
         /// Requests without a free transaction or DNS lookup.
         overflow,
         /// Responses and ACKs that match no transaction and were dropped.

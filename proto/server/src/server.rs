@@ -180,7 +180,9 @@ impl<S: Services> Node for Server<S> {
                 self.neighbours.on_closed(&mut self.environment.env(cx), connection);
             }
             Event::Unreachable(token) => self.transactions.unreachable(cx, token, &mut self.notices),
-            Event::Relayed { .. } => {}
+            Event::Relayed { query, result } => {
+                self.proxy.on_relayed(&mut self.environment.env(cx), &mut self.transactions, query, result);
+            }
             Event::Resolved { query, servers } => {
                 let env = &mut self.environment.env(cx);
                 if !self.neighbours.on_resolved(env, &mut self.transactions, query, servers) {

@@ -31,6 +31,7 @@ mod scan;
 mod stream;
 mod uri;
 mod uri_equal;
+mod with_body;
 mod write;
 
 pub use edit::{Edit, EditSpace};

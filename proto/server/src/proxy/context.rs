@@ -1,5 +1,6 @@
 //! Response context: a forwarded request, its branches and the best response so far (RFC 3261 §16.2, §16.7).
 
+use super::relays::BranchMedia;
 use crate::auth::Grant;
 use crate::request::Request;
 use alloc::boxed::Box;
@@ -90,6 +91,8 @@ pub(super) struct Branch {
     pub(super) keeps_uri: bool,
     /// Servers of a branch whose host was looked up.
     pub(super) servers: Option<Box<Servers>>,
+    /// Media of a branch that a relay is asked about.
+    pub(super) media: Option<Box<BranchMedia>>,
 }
 
 /// Servers of the host of a branch (RFC 3263 §4.3).
@@ -103,7 +106,7 @@ pub(super) struct Servers {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BranchState {
-    /// The servers of its host are being looked up.
+    /// The servers of its host are being looked up, or a media relay has its SDP.
     Resolving { query: u64 },
     /// Sent; `rings` after a provisional response.
     Sent { client: ClientId, rings: bool },

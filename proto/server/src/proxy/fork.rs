@@ -6,6 +6,7 @@ use super::context::{Branch, BranchId, BranchState, Owner, ResponseContext, Serv
 use super::forward::{Forwarding, Plan};
 use super::lookups::Lookup;
 use super::reach::{failed_last, hop_to_target, take_reachable};
+use super::relays::{self, BranchMedia};
 use super::targets::{Target, Targets, target_uri};
 use crate::env::Env;
 use crate::neighbour::{CallRequest, CallResult, Sending};
@@ -13,7 +14,7 @@ use crate::request::Request;
 use crate::route::{NextHop, preprocess};
 use crate::{Action, CallStep, LogEvent, Services};
 use alloc::boxed::Box;
-use ringway_sansio::{Context, DialledId, Flow, LocatedServers, TimerKey};
+use ringway_sansio::{Context, DialledId, Flow, LocatedServers, RelayResult, TimerKey};
 use ringway_sip::{HeaderName, Message, MessageWriter, Method, Start};
 use ringway_transaction::{Allowance, DEFAULT_PORT, Outgoing, SlabKey, reply_flow};
 
@@ -29,7 +30,10 @@ impl Proxy {
         let message = request.message;
         let branches = targets.list().len();
         let strangers_user = targets.strangers_user();
-        let reserved = cost_of(message, branches);
+        let mut reserved = cost_of(message, branches);
+        if env.config.media.is_on() {
+            reserved += relays::cost_of(message, branches);
+        }
         if !self.reserve(env, request, strangers_user, reserved) {
             return refuse_now(env, request, "Too Many Requests Under Way");
         }
@@ -104,7 +108,7 @@ impl Proxy {
     pub(super) fn shrink_answered(&mut self, env: &Env<'_, impl Services>, key: SlabKey, response: usize) {
         let Some(context) = self.contexts.get_mut(key) else { return };
         let user = context.strangers_user.take();
-        let kept = ANSWERED_BYTES + response;
+        let kept = ANSWERED_BYTES + response + relays::held_bytes(&context.branches);
         // For a short INVITE of a sender with a password it is not worth a lock: such callers are few.
         let is_worth_it = !context.grant.sender.is_believed()
             || !context.is_invite
@@ -142,6 +146,7 @@ impl Proxy {
             uri: Box::default(),
             keeps_uri: target.keeps_uri,
             servers: None,
+            media: None,
         };
         match hop {
             NextHop::Flow(flow) => {
@@ -170,6 +175,10 @@ impl Proxy {
         id: BranchId,
         plan: &Plan<'_, '_, '_>,
     ) {
+        if env.config.media.is_on() && relays::ask_offer(env, &mut self.contexts, &mut self.lookups, id, plan)
+        {
+            return;
+        }
         let (key, number) = id.parts();
         let request = plan.request();
         let is_invite = request.method == Method::Invite;
@@ -185,6 +194,8 @@ impl Proxy {
             };
         let space = &mut self.space;
         let outgoing = Outgoing { flow, is_invite, owner: Owner::Branch(id) };
+        let media = self.contexts.branch_mut(id).and_then(|branch| branch.media.as_deref());
+        let plan = plan.with_media(media.and_then(BranchMedia::written_mark));
         let client = transactions.start_client(&mut env.cx, outgoing, |arena, branch| {
             plan.write(space, branch, offers_alias, arena);
         });
@@ -209,6 +220,28 @@ impl Proxy {
             branch.timer_c = timer_c;
             branch.dialled = flow.dialled;
         }
+    }
+
+    /// Sends a branch with the SDP of a media relay; `None`: no relay has it.
+    pub(super) fn on_offer_relayed(
+        &mut self,
+        env: &mut Env<'_, impl Services>,
+        transactions: &mut Transactions,
+        (id, flow): (BranchId, Flow),
+        result: Option<RelayResult>,
+    ) {
+        let Some(branch) = self.contexts.branch_mut(id) else { return };
+        branch.state = BranchState::Done;
+        let Some(mut media) = branch.media.take() else { return };
+        let was_relayed = media.set_offer_result(result);
+        env.counters.media_relayed += u64::from(was_relayed);
+        if was_relayed || !relays::refuse(env, &mut self.contexts, id, &mut media) {
+            if let Some(branch) = self.contexts.branch_mut(id) {
+                branch.media = Some(media);
+            }
+            self.send_stored(env, transactions, id, flow);
+        }
+        self.finish_if_done(env, transactions, id.context());
     }
 
     /// Handles the result of a branch's lookup.
@@ -248,13 +281,23 @@ impl Proxy {
         let Some(context) = self.contexts.get_mut(key) else { return };
         let bytes = context.request.clone().unwrap_or_default();
         let (source, grant, branches) = (context.source, context.grant, context.branches.len());
-        if let Ok(message) = Message::parse(&bytes, &env.config.message_limits)
+        let branch_media = context.branches.get(number).and_then(|branch| branch.media.as_deref());
+        let (binding, sdp) = (
+            branch_media.and_then(|media| media.target),
+            branch_media.and_then(BranchMedia::sdp).map(Box::<[u8]>::from),
+        );
+        let changed = sdp.and_then(|sdp| {
+            let message = Message::parse(&bytes, &env.config.message_limits).ok()?;
+            Some(relays::with_sdp(&message, &sdp))
+        });
+        let bytes = changed.as_deref().unwrap_or(&bytes);
+        if let Ok(message) = Message::parse(bytes, &env.config.message_limits)
             && let Start::Request { method, uri } = *message.start()
             && let Ok(routed) = preprocess(env.config, &env.keys.route, &message, uri)
             && let Some(branch) = context.branches.get_mut(number)
         {
             let share = Share::of(env.config, &message, branches).unwrap_or_default();
-            let targets = Targets::of_one(&branch.uri, branch.keeps_uri, share);
+            let targets = Targets::of_one_flow(&branch.uri, branch.keeps_uri, share, binding);
             let request =
                 Request { message: &message, method, uri, flow: source, peer: None, key: None, grant };
             let forwarding = Forwarding { request: &request, routed: &routed, targets: &targets };
@@ -339,6 +382,7 @@ impl Proxy {
     ) {
         let (key, number) = id.parts();
         self.end_branch(env, id, CallResult::Other);
+        relays::end(env, &mut self.contexts, id, status);
         if let Some(context) = self.contexts.get_mut(key) {
             context.fail_branch(number, status);
         }
@@ -365,6 +409,9 @@ impl Proxy {
         context.is_cancelled = true;
         for branch in &mut context.branches {
             match branch.state {
+                // The caller gets the 2xx that waits for a relay.
+                BranchState::Sent { .. }
+                    if branch.media.as_ref().is_some_and(|media| media.holds_success()) => {}
                 BranchState::Sent { client, .. } => {
                     if !transactions.cancel(cx, client) {
                         branch.state = BranchState::Done;
@@ -467,6 +514,12 @@ impl Proxy {
         for branch in &context.branches {
             self.timer_c.cancel(branch.timer_c);
             env.end_call_request(branch.dialled, CallResult::Other);
+            if let Some(media) = &branch.media {
+                media.queries().for_each(|query| drop(self.lookups.end(query)));
+                if media.ends_with(408) {
+                    env.cx.actions.push(media.delete());
+                }
+            }
             // Its memory is not reserved any more.
             match branch.state {
                 BranchState::Sent { client, .. } => transactions.drop_client(client),

@@ -5,6 +5,7 @@ use super::targets::{Target, Targets};
 use crate::Config;
 use crate::auth::{Reach, Sender, is_private};
 use crate::env::{Env, Keys};
+use crate::media::{MEDIA_MARK, MediaMark};
 use crate::request::Request;
 use crate::route::{LOOP_MARK, NextHop, Routed, hop_of, loop_hash, write_own_route};
 use crate::token::{Side, TargetHash, Token};
@@ -37,6 +38,8 @@ pub(super) struct Plan<'p, 'm, 'a> {
     target: &'p Target,
     /// Flow of the next hop.
     flow: Flow,
+    /// Relayed call that the request begins.
+    media: Option<&'p MediaMark>,
 }
 
 impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
@@ -47,7 +50,40 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         flow: Flow,
     ) -> Self {
         let Forwarding { request, routed, targets } = forwarding;
-        Self { config: env.config, keys: env.keys, now: env.cx.now, request, routed, targets, target, flow }
+        Self {
+            config: env.config,
+            keys: env.keys,
+            now: env.cx.now,
+            request,
+            routed,
+            targets,
+            target,
+            flow,
+            media: None,
+        }
+    }
+
+    /// The same with the mark of a relayed call.
+    pub(super) const fn with_media<'q>(self, media: Option<&'q MediaMark>) -> Plan<'q, 'm, 'a>
+    where
+        'p: 'q,
+    {
+        Plan { media, ..self }
+    }
+
+    /// Flow of the binding that is the target.
+    pub(super) const fn target_flow(&self) -> Option<Flow> {
+        self.target.flow
+    }
+
+    /// URI of the target.
+    pub(super) fn uri(&self) -> &'p [u8] {
+        self.targets.uri(self.target)
+    }
+
+    /// Contact of the binding that is the target.
+    pub(super) fn contact(&self) -> Option<&'p [u8]> {
+        (!self.target.keeps_uri).then(|| self.targets.uri(self.target))
     }
 
     pub(super) const fn flow(&self) -> Flow {
@@ -189,6 +225,15 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
                     token,
                     made_s,
                 );
+                if let Some(media) = self.media
+                    && out.pop().is_some()
+                {
+                    out.push(b';');
+                    out.extend_from_slice(MEDIA_MARK);
+                    out.push(b'=');
+                    media.write(&self.keys.route, message, out);
+                    out.push(b'>');
+                }
             });
         };
         push(&came);

@@ -1,6 +1,7 @@
-//! DNS lookups of forwarded requests.
+//! DNS lookups of forwarded requests, and requests to media relays.
 
 use super::context::BranchId;
+use super::relays::StoredResponse;
 use crate::Action;
 use crate::auth::Grant;
 use crate::route::HostName;
@@ -9,7 +10,7 @@ use core::hash::BuildHasher;
 use core::time::Duration;
 use hashbrown::HashMap;
 use ringway_auth::SeededHash;
-use ringway_sansio::{Context, Flow, Instant, Seed, Wheel};
+use ringway_sansio::{Context, Flow, Instant, RelayRequest, Seed, Wheel};
 use ringway_transaction::MatchKey;
 
 /// Purpose of a lookup.
@@ -19,6 +20,21 @@ pub(super) enum Lookup {
     Branch(BranchId),
     /// Statelessly forwarded request.
     Stateless(Box<Waiting>),
+    /// SDP of a branch, at a media relay; the branch is then sent over this flow.
+    Offer(BranchId, Flow),
+    /// SDP of a response, at a media relay.
+    Answer(Box<StoredResponse>),
+}
+
+impl Lookup {
+    /// Bytes of a message that waits without reserved memory.
+    fn waiting_bytes(&self) -> Option<usize> {
+        match self {
+            Self::Stateless(waiting) => Some(waiting.bytes_len()),
+            Self::Answer(stored) => Some(stored.bytes.len()),
+            Self::Branch(_) | Self::Offer(..) => None,
+        }
+    }
 }
 
 /// Statelessly forwarded request with a pending lookup of its target.
@@ -46,14 +62,14 @@ pub(super) struct Lookups {
     next_query: u64,
     /// One entry for each lookup, because its result may be lost.
     deadlines: Wheel<u64>,
-    /// Number of [`Lookup::Stateless`].
+    /// Number of [`Lookup::Stateless`] and [`Lookup::Answer`].
     waiting: usize,
-    /// Bytes of their requests.
+    /// Bytes of their messages.
     waiting_bytes: usize,
 }
 
 impl Lookups {
-    /// Maximum number of stateless requests with a pending lookup.
+    /// Maximum number of stateless requests and responses with a pending lookup.
     const WAITING_MAX: usize = 1024;
     /// Maximum number of their bytes.
     const WAITING_BYTES_MAX: usize = 4 << 20;
@@ -70,7 +86,7 @@ impl Lookups {
         }
     }
 
-    /// True if one more stateless request of `bytes` bytes may wait. Stateful ones have reserved memory.
+    /// True if one more stateless request or response of `bytes` bytes may wait. Stateful ones have reserved memory.
     pub(super) const fn has_room(&self, bytes: usize) -> bool {
         self.waiting < Self::WAITING_MAX && self.waiting_bytes + bytes <= Self::WAITING_BYTES_MAX
     }
@@ -87,22 +103,46 @@ impl Lookups {
         let target = host.target(self.queries.hasher().hash_one(call_id));
         let query = self.next_query;
         self.next_query += 1;
-        if let Lookup::Stateless(waiting) = &lookup {
-            self.waiting += 1;
-            self.waiting_bytes += waiting.bytes_len();
-        }
-        self.deadlines.arm(cx.now + Self::DURATION_MAX, query);
-        self.queries.insert(query, lookup);
+        self.insert(cx.now + Self::DURATION_MAX, query, lookup);
         cx.actions.push(Action::Resolve { query, target });
         query
+    }
+
+    /// Sends a request to a media relay, which ends at `until`; returns its query number.
+    pub(super) fn start_relay(
+        &mut self,
+        cx: &mut Context<'_, Action>,
+        until: Instant,
+        lookup: Lookup,
+        request: RelayRequest,
+    ) -> u64 {
+        let query = self.next_query;
+        self.next_query += 1;
+        self.insert(until, query, lookup);
+        cx.actions.push(Action::Relay { query, request });
+        query
+    }
+
+    /// Random number for the next query.
+    pub(super) fn random(&self) -> u64 {
+        self.queries.hasher().hash_one(("relay", self.next_query))
+    }
+
+    fn insert(&mut self, until: Instant, query: u64, lookup: Lookup) {
+        if let Some(bytes) = lookup.waiting_bytes() {
+            self.waiting += 1;
+            self.waiting_bytes += bytes;
+        }
+        self.deadlines.arm(until, query);
+        self.queries.insert(query, lookup);
     }
 
     /// Ends a lookup; `None` if it ended before.
     pub(super) fn end(&mut self, query: u64) -> Option<Lookup> {
         let lookup = self.queries.remove(&query)?;
-        if let Lookup::Stateless(waiting) = &lookup {
+        if let Some(bytes) = lookup.waiting_bytes() {
             self.waiting -= 1;
-            self.waiting_bytes -= waiting.bytes_len();
+            self.waiting_bytes -= bytes;
         }
         Some(lookup)
     }

@@ -7,6 +7,7 @@ mod forward;
 mod lookups;
 mod pending;
 mod reach;
+mod relays;
 mod remote_target;
 mod response;
 mod stateless;
@@ -28,7 +29,7 @@ use context::{BranchId, Contexts};
 use forward::Forwarding;
 use lookups::{Lookup, Lookups};
 use pending::Pending;
-use ringway_sansio::{Instant, LocatedServers, Seed, Wheel};
+use ringway_sansio::{Instant, LocatedServers, RelayResult, Seed, Wheel};
 use ringway_sip::{EditSpace, HeaderName, Limits, Method, Scheme, write_host};
 use ringway_transaction::Notice;
 use targets::{SipsMismatch, Targets};
@@ -83,7 +84,7 @@ impl Proxy {
     pub(crate) fn next_due(&self) -> [(Option<Instant>, &'static str); 2] {
         [
             (self.timer_c.next_due(), "timer C: no final response"),
-            (self.lookups.next_due(), "a DNS lookup was not answered"),
+            (self.lookups.next_due(), "a DNS server or a media relay did not answer"),
         ]
     }
 
@@ -156,7 +157,28 @@ impl Proxy {
             Some(Lookup::Stateless(waiting)) => {
                 self.forward_waiting(env, transactions, &waiting, servers);
             }
+            Some(Lookup::Offer(id, flow)) => self.on_offer_relayed(env, transactions, (id, flow), None),
+            Some(Lookup::Answer(stored)) => {
+                self.on_answer_relayed(env, transactions, query, &stored, None);
+            }
             None => {}
+        }
+    }
+
+    /// Handles the result of a request to a media relay.
+    pub(crate) fn on_relayed(
+        &mut self,
+        env: &mut Env<'_, impl Services>,
+        transactions: &mut Transactions,
+        query: u64,
+        result: Option<RelayResult>,
+    ) {
+        match self.lookups.end(query) {
+            Some(Lookup::Offer(id, flow)) => self.on_offer_relayed(env, transactions, (id, flow), result),
+            Some(Lookup::Answer(stored)) => {
+                self.on_answer_relayed(env, transactions, query, &stored, result);
+            }
+            Some(Lookup::Branch(_) | Lookup::Stateless(_)) | None => {}
         }
     }
 

@@ -2,19 +2,76 @@
 
 use super::Proxy;
 use super::context::{Best, BranchId, BranchState, Transactions};
+use super::relays::{self, AnswerStep, StoredResponse};
 use super::remote_target::{self, Response};
 use crate::env::Env;
 use crate::neighbour::CallResult;
 use crate::{CallStep, Services};
 use alloc::vec::Vec;
 use core::time::Duration;
-use ringway_sansio::{Instant, TimerKey};
+use ringway_sansio::{Instant, RelayResult, TimerKey};
 use ringway_sip::{Edit, HeaderName, Message, MessageWriter, Method};
 use ringway_transaction::{ServerId, SlabKey, to_tag};
 
 impl Proxy {
-    /// Handles the response of a branch.
+    /// Handles the response of a branch, after a media relay has its SDP.
     pub(crate) fn on_branch_response(
+        &mut self,
+        env: &mut Env<'_, impl Services>,
+        transactions: &mut Transactions,
+        id: BranchId,
+        response: &Response<'_, '_>,
+    ) {
+        match relays::answer_step(env, &mut self.contexts, &mut self.lookups, id, response) {
+            AnswerStep::Forward => self.on_final_sdp(env, transactions, id, response),
+            AnswerStep::Replace(sdp) => self.on_replaced_sdp(env, transactions, id, response, &sdp),
+            AnswerStep::Drop | AnswerStep::Ask => {}
+        }
+    }
+
+    /// Handles a stored response with the SDP of a media relay; `None`: no relay has it.
+    pub(super) fn on_answer_relayed(
+        &mut self,
+        env: &mut Env<'_, impl Services>,
+        transactions: &mut Transactions,
+        query: u64,
+        stored: &StoredResponse,
+        result: Option<RelayResult>,
+    ) {
+        let Ok(message) = Message::parse(&stored.bytes, &env.config.message_limits) else { return };
+        let branch = self.contexts.branch_mut(stored.branch);
+        let Some(media) = branch.and_then(|branch| branch.media.as_deref_mut()) else { return };
+        let sdp = media.take_answer(query, &message, result);
+        let StoredResponse { branch: id, status, flow, sent_to, .. } = stored;
+        let response = Response { message: &message, status: *status, flow, sent_to: sent_to.as_ref() };
+        match sdp {
+            Some(sdp) => self.on_replaced_sdp(env, transactions, *id, &response, &sdp),
+            None => {
+                env.counters.media_failed += 1;
+                self.on_final_sdp(env, transactions, *id, &response);
+            }
+        }
+    }
+
+    fn on_replaced_sdp(
+        &mut self,
+        env: &mut Env<'_, impl Services>,
+        transactions: &mut Transactions,
+        id: BranchId,
+        response: &Response<'_, '_>,
+        sdp: &[u8],
+    ) {
+        let bytes = relays::with_sdp(response.message, sdp);
+        match Message::parse(&bytes, &env.config.message_limits) {
+            Ok(message) => {
+                self.on_final_sdp(env, transactions, id, &Response { message: &message, ..*response });
+            }
+            Err(_) => self.on_final_sdp(env, transactions, id, response),
+        }
+    }
+
+    /// Handles a response with the SDP that the caller gets.
+    fn on_final_sdp(
         &mut self,
         env: &mut Env<'_, impl Services>,
         transactions: &mut Transactions,
@@ -55,6 +112,7 @@ impl Proxy {
             _ => self.on_failure_response(env, transactions, id, response),
         }
         if status >= 200 && message.method() == Method::Bye {
+            relays::end(env, &mut self.contexts, id, status);
             env.end_call_dialog(message);
         }
     }
@@ -72,6 +130,7 @@ impl Proxy {
             return;
         }
         self.end_branch(env, id, CallResult::of(false, status));
+        relays::end(env, &mut self.contexts, id, status);
         let mut bytes = Vec::with_capacity(message.as_bytes().len());
         let mut edit = Edit::new(message, &mut self.space);
         edit.pop_first(HeaderName::Via);

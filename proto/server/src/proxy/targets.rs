@@ -52,8 +52,13 @@ pub(super) struct Target {
 impl Targets {
     /// Set of one target, for a stored request.
     pub(super) fn of_one(uri: &[u8], keeps_uri: bool, share: Share) -> Self {
+        Self::of_one_flow(uri, keeps_uri, share, None)
+    }
+
+    /// The same for a target with a flow that reaches it.
+    pub(super) fn of_one_flow(uri: &[u8], keeps_uri: bool, share: Share, flow: Option<Flow>) -> Self {
         let mut targets = Self { share, ..Self::default() };
-        targets.push(uri, keeps_uri, None, 1000);
+        targets.push(uri, keeps_uri, flow, 1000);
         targets
     }
 

@@ -26,7 +26,7 @@ pub(crate) fn from_caller(method: &str, cseq: u32, answer: &Sent) -> Request {
 }
 
 /// Request of bob in the same dialog.
-fn from_callee(method: &str, cseq: u32, got: &Sent, answer: &Sent) -> Request {
+pub(crate) fn from_callee(method: &str, cseq: u32, got: &Sent, answer: &Sent) -> Request {
     let routes = got.headers("Record-Route");
     let mut request = request(method, &format!("sip:alice@{ALICE}")).cseq(cseq).to(&got.header("From"));
     request.from = answer.header("To");

@@ -2,7 +2,7 @@
 
 use ringway_sansio::{
     ConnectionId, Context, Event, Flow, HostNameId, Instant, ListenerId, LocatedServer, Node, Outbox,
-    PeerNames, Received, Seed, Target, Token, Transport,
+    PeerNames, Received, RelayRequest, Seed, Target, Token, Transport,
 };
 use ringway_server::auth::Algorithm;
 use ringway_server::{Action, AuthConfig, Config, Listener, Mode, RegistrarConfig, Server};
@@ -31,6 +31,8 @@ pub(crate) struct World {
     pub(crate) now: Instant,
     /// Pending lookups.
     pub(crate) lookups: Vec<(u64, Target)>,
+    /// Requests to media relays.
+    pub(crate) relays: Vec<(u64, RelayRequest)>,
     /// Connections in use, each with the end of its use.
     pub(crate) kept: Vec<(ConnectionId, Instant)>,
     /// Flows whose connections were to be closed.
@@ -103,6 +105,7 @@ impl World {
             memory,
             now,
             lookups: Vec::new(),
+            relays: Vec::new(),
             kept: Vec::new(),
             disconnected: Vec::new(),
             out: Outbox::new(),
@@ -222,6 +225,7 @@ impl World {
         for action in self.actions.drain(..) {
             match action {
                 Action::Resolve { query, target } => self.lookups.push((query, target)),
+                Action::Relay { query, request } => self.relays.push((query, request)),
             }
         }
         let sent = self
@@ -276,6 +280,7 @@ pub(crate) fn config() -> Config {
             max_contacts: 3,
         },
         neighbours: Vec::new(),
+        media: ringway_server::MediaConfig::default(),
         timers: ringway_transaction::Timers::default(),
         timer_c: Duration::from_secs(181),
         message_limits: ringway_sip::Limits::default(),

@@ -22,6 +22,8 @@ mod harness;
 mod hostile;
 mod log_events;
 mod mark;
+mod media;
+mod media_hostile;
 mod memory;
 mod nat;
 mod neighbour_alias;

@@ -1,0 +1,67 @@
+//! Media relays: rule, mark in Record-Route, requests.
+
+mod mark;
+mod rule;
+
+pub(crate) use mark::{MEDIA_MARK, MediaMark};
+pub(crate) use rule::{Hop, is_sdp, plan_of};
+
+use core::time::Duration;
+
+/// Settings of media relays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MediaConfig {
+    /// Calls whose media are relayed.
+    pub rule: RelayRule,
+    /// True: calls between a browser and another phone are relayed, and their media converted.
+    pub bridge: bool,
+    /// Handling of a call that needs a relay, if none answers.
+    pub on_failure: RelayFailure,
+    /// Time limit of a request to the relays.
+    pub time_limit: Duration,
+}
+
+/// Calls whose media are relayed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RelayRule {
+    /// None.
+    #[default]
+    Never,
+    /// Those with a side behind a NAT.
+    Nat,
+    /// All.
+    Always,
+}
+
+/// Handling of a call that needs a relay, if none answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RelayFailure {
+    /// It is forwarded unchanged.
+    #[default]
+    Direct,
+    /// It gets 500.
+    Refuse,
+}
+
+impl Default for MediaConfig {
+    fn default() -> Self {
+        Self {
+            rule: RelayRule::Never,
+            bridge: false,
+            on_failure: RelayFailure::Direct,
+            time_limit: Duration::from_secs(2),
+        }
+    }
+}
+
+impl MediaConfig {
+    /// True if some call may be relayed.
+    pub const fn is_on(&self) -> bool {
+        self.bridge || !matches!(self.rule, RelayRule::Never)
+    }
+}
+
+/// Maximum length of an SDP that a relay gets or gives.
+pub(crate) const SDP_BYTES_MAX: usize = 8192;
+/// Maximum number of bytes that a relay's SDP is longer than the one it replaces: candidates, fingerprint, keys.
+pub(crate) const SDP_ADDED_MAX: usize = 3072;

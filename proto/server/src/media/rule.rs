@@ -1,0 +1,178 @@
+//! Rule for the calls whose media are relayed: a pure function of request, next hop and configuration.
+
+use super::{MediaConfig, RelayRule};
+use crate::Config;
+use crate::auth::{Sender, is_private};
+use crate::request::Request;
+use core::net::IpAddr;
+use ringway_sansio::{Flow, RelayMedia, Transport};
+use ringway_sip::{HeaderName, Message, Uri};
+
+/// Media of the sides of a call that is relayed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MediaPlan {
+    pub(crate) caller: RelayMedia,
+    pub(crate) callee: RelayMedia,
+}
+
+/// Next hop of an INVITE.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hop<'h> {
+    pub(crate) flow: Flow,
+    /// Contact of the callee; `None` for a target that is not a binding.
+    pub(crate) contact: Option<&'h [u8]>,
+}
+
+/// Facts of an SDP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct SdpFacts {
+    /// Address of the first `c=` line.
+    address: Option<IpAddr>,
+    protocol: Protocol,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Protocol {
+    #[default]
+    Rtp,
+    Srtp,
+    /// DTLS-SRTP with ICE.
+    Browser,
+}
+
+/// True for a body that is an SDP.
+pub(crate) fn is_sdp(message: &Message<'_>) -> bool {
+    !message.body().is_empty()
+        && message.first(HeaderName::ContentType).is_some_and(|value| {
+            let kind = value.split(|&byte| byte == b';').next().unwrap_or_default();
+            kind.trim_ascii().eq_ignore_ascii_case(b"application/sdp")
+        })
+}
+
+/// Media of the sides of a call that an INVITE with an SDP begins; `None` if it is not relayed.
+pub(crate) fn plan_of(config: &Config, request: &Request<'_, '_>, hop: Hop<'_>) -> Option<MediaPlan> {
+    let facts = SdpFacts::read(request.message.body());
+    let rule = &config.media;
+    let caller_is_browser = facts.protocol == Protocol::Browser;
+    let callee_is_browser = is_websocket(hop.flow.transport);
+    if rule.bridge && caller_is_browser != callee_is_browser {
+        let caller = match facts.protocol {
+            Protocol::Browser => RelayMedia::Browser,
+            Protocol::Srtp => RelayMedia::Srtp,
+            Protocol::Rtp => RelayMedia::Plain,
+        };
+        let callee = if callee_is_browser { RelayMedia::Browser } else { RelayMedia::Plain };
+        return Some(MediaPlan { caller, callee });
+    }
+    is_relayed(config, rule, request, &facts, hop).then(|| {
+        let both = if caller_is_browser { RelayMedia::Browser } else { RelayMedia::Same };
+        MediaPlan { caller: both, callee: both }
+    })
+}
+
+fn is_relayed(
+    config: &Config,
+    rule: &MediaConfig,
+    request: &Request<'_, '_>,
+    facts: &SdpFacts,
+    hop: Hop<'_>,
+) -> bool {
+    match rule.rule {
+        RelayRule::Never => false,
+        RelayRule::Always => true,
+        RelayRule::Nat => is_caller_behind_nat(config, request, facts) || is_callee_behind_nat(config, hop),
+    }
+}
+
+/// True if packets of the caller come from another address than its SDP has. A trusted proxy sends for media gateways, and
+/// what this server sent to itself came from elsewhere.
+fn is_caller_behind_nat(config: &Config, request: &Request<'_, '_>, facts: &SdpFacts) -> bool {
+    let source = request.flow.remote;
+    if request.grant.sender == Sender::Trusted || facts.protocol == Protocol::Browser {
+        return false;
+    }
+    facts.address.is_some_and(|address| match config.is_own_address(source) {
+        true => is_private(address) && !is_private(source.ip()),
+        false => !config.is_same_host(address, source.ip()),
+    })
+}
+
+/// True if the callee registered from another address than that of its contact.
+fn is_callee_behind_nat(config: &Config, hop: Hop<'_>) -> bool {
+    let Some(contact) = hop.contact else { return false };
+    if is_websocket(hop.flow.transport) {
+        return false;
+    }
+    let host = Uri::parse(contact).ok().and_then(|uri| uri.host().ip());
+    host.is_none_or(|address| !config.is_same_host(address, hop.flow.remote.ip()))
+}
+
+const fn is_websocket(transport: Transport) -> bool {
+    matches!(transport, Transport::Ws | Transport::Wss)
+}
+
+impl SdpFacts {
+    fn read(sdp: &[u8]) -> Self {
+        let mut facts = Self::default();
+        let (mut has_ice, mut protocol) = (false, None);
+        for line in sdp.split(|&byte| byte == b'\n').take(LINES_MAX) {
+            let line = line.trim_ascii_end();
+            if let Some(connection) = line.strip_prefix(b"c=")
+                && facts.address.is_none()
+            {
+                facts.address = address(connection);
+            } else if let Some(media) = line.strip_prefix(b"m=") {
+                protocol = protocol.or(media.split(|&byte| byte == b' ').nth(2));
+            } else if line.starts_with(b"a=ice-ufrag:") {
+                has_ice = true;
+            }
+        }
+        let protocol = protocol.unwrap_or_default();
+        let has =
+            |part: &[u8]| protocol.split(|&byte| byte == b'/').any(|word| word.eq_ignore_ascii_case(part));
+        facts.protocol = match (has(b"TLS"), has(b"SAVP") || has(b"SAVPF")) {
+            (true, _) if has_ice => Protocol::Browser,
+            (true, _) | (false, true) => Protocol::Srtp,
+            (false, false) => Protocol::Rtp,
+        };
+        facts
+    }
+}
+
+/// Address of a `c=` line, without its scope; `None` for 0.0.0.0, which is hold.
+fn address(connection: &[u8]) -> Option<IpAddr> {
+    let text = connection.split(|&byte| byte == b' ').nth(2)?;
+    let text = text.split(|&byte| byte == b'/').next()?;
+    let address: IpAddr = core::str::from_utf8(text).ok()?.parse().ok()?;
+    (!address.is_unspecified()).then_some(address)
+}
+
+/// Maximum number of lines that are examined.
+const LINES_MAX: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn facts_of_an_sdp_are_read() {
+        let read = |text: &str| SdpFacts::read(text.as_bytes());
+        let plain =
+            "v=0\r\nc=IN IP4 10.0.0.1\r\nm=audio 4000 RTP/AVP 0\r\nm=video 0 RTP/SAVP 9\r\nc=IN IP4 10.0.0.2";
+        assert_eq!(
+            read(plain),
+            SdpFacts { address: Some("10.0.0.1".parse().unwrap()), protocol: Protocol::Rtp }
+        );
+        let browser =
+            "v=0\nm=audio 9 UDP/TLS/RTP/SAVPF 111\nc=IN IP4 0.0.0.0\na=ice-ufrag:x\nc=IN IP6 2001:db8::1/127";
+        assert_eq!(
+            read(browser),
+            SdpFacts { address: Some("2001:db8::1".parse().unwrap()), protocol: Protocol::Browser }
+        );
+        assert_eq!(read("m=audio 9 UDP/TLS/RTP/SAVP 0").protocol, Protocol::Srtp);
+        assert_eq!(read("m=audio 9 RTP/SAVP 0").protocol, Protocol::Srtp);
+        for bad in ["", "c=", "c=IN IP4", "c=IN IP4 host.example", "m=", "m=audio", "\u{0}"] {
+            assert_eq!(read(bad), SdpFacts::default(), "{bad}");
+        }
+    }
+}
