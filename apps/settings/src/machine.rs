@@ -217,7 +217,7 @@ const CONNECTIONS: Connections = Connections { default: 256, range: 1..=256, per
 const FILE_BYTES_MAX: usize = 64 << 10;
 
 /// Keys of `ringway.toml` that need an operating system.
-const REFUSED: [(&str, &str); 7] = [
+const REFUSED: [(&str, &str); 8] = [
     ("store", "this machine has no disk, its users come as [users] says"),
     ("location", "this machine keeps in its memory where users are"),
     ("workers", "this machine runs on one core, without threads"),
@@ -225,6 +225,7 @@ const REFUSED: [(&str, &str); 7] = [
         "tls",
         "this machine has certificate and key on its boot medium; its port is tls=5061 on the command line",
     ),
+    ("media", "this machine does not control media relays"),
     ("neighbour", "this machine does not dial neighbours"),
     ("admin", "this machine has no pages over HTTP, they are on its screen"),
     ("log", "this machine shows its log on its screen only"),

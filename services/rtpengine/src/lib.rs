@@ -11,3 +11,4 @@
 mod relays;
 
 pub use relays::{Relays, Status};
+pub use ringway_ng::RELAYS_MAX;

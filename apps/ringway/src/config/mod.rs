@@ -6,6 +6,7 @@
 //! Start reading at [`Config::load`]. The sections that only Linux has are in `sections.rs`, the others in
 //! `ringway-settings`.
 
+mod media;
 mod neighbours;
 mod sections;
 #[cfg(test)]
@@ -16,6 +17,7 @@ pub(crate) use ringway_settings::{
     Auth, ConfigError, Limits, Listener, Reader, Registrar, Routing, Section, read_document,
 };
 
+pub(crate) use media::Media;
 pub(crate) use neighbours::Neighbour;
 
 use crate::failure::Failure;
@@ -54,6 +56,7 @@ pub(crate) struct Config {
     pub(crate) neighbours: Vec<Neighbour>,
     /// Origins whose pages may connect by WebSocket; empty: all.
     pub(crate) websocket_origins: Vec<String>,
+    pub(crate) media: Media,
     /// DNS servers that host names are looked up at.
     pub(crate) dns_servers: ringway_dns::Servers,
 }

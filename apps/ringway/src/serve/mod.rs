@@ -25,6 +25,7 @@ use ringway_linux::{
     ActionSink, Bound, Clock, Hosts, Inboxes, Listen, MarkedPackets, Runtime, Shards, StreamLimits,
 };
 use ringway_resolve::Usable;
+use ringway_rtpengine::Relays;
 use ringway_sansio::{Event, Instant, Seed, ShardKey};
 use ringway_server::{Action, Server, shard_of_user};
 use ringway_store::{Bindings, Durability, SnapshotSource, Store, Writer};
@@ -90,7 +91,8 @@ impl Running {
         let writer = start_writer(bindings, &config, bound.inboxes(), &shards_cell)?;
         services.set_writer(writer);
         let resolver = start_resolver(&config.dns_servers, bound.inboxes(), &settings, hosts)?;
-        let sink = Arc::new(Sink { services: Arc::clone(&services), resolver });
+        let relays = start_relays(&config, bound.inboxes(), clock)?;
+        let sink = Arc::new(Sink { services: Arc::clone(&services), resolver, relays: relays.clone() });
         let runtime_config = ringway_linux::Config {
             clock,
             marked_packets: match config.store.durability {
@@ -113,7 +115,7 @@ impl Running {
         warn_of_few_files(config.limits.max_connections, runtime.connections_max());
         // It cannot be set already: this is the only call.
         let _ = shards_cell.set(runtime.shards());
-        let view = Arc::new(ServerView::new(&runtime, Arc::clone(&services), &tls, clock));
+        let view = Arc::new(ServerView::new(&runtime, Arc::clone(&services), &tls, relays, clock));
         let admin_address = admin.address();
         let layers = tls.layers();
         let admin = admin
@@ -388,10 +390,26 @@ fn start_resolver(
     Resolver::start(servers, hosts, usable, answer).map_err(|error| Failure::failed(error.to_string()))
 }
 
+/// Starts the client of the media relays, if there are any.
+fn start_relays(config: &Config, inboxes: Inboxes, clock: Clock) -> Result<Option<Arc<Relays>>, Failure> {
+    let media = &config.media;
+    if media.relays.is_empty() {
+        return Ok(None);
+    }
+    let answer = move |shard, query, result| {
+        // If the inbox is full the result is lost; the shard's query then times out.
+        inboxes.deliver(shard, Event::Relayed { query, result });
+    };
+    Relays::start(&media.relays, media.rule.time_limit, &random::seed()?, move || clock.now(), answer)
+        .map(|relays| Some(Arc::new(relays)))
+        .map_err(|error| Failure::failed(format!("cannot start the client of the media relays: {error}")))
+}
+
 /// Executes the actions requested by the shards.
 struct Sink {
     services: Arc<SharedServices>,
     resolver: Resolver,
+    relays: Option<Arc<Relays>>,
 }
 
 impl ActionSink<Action> for Sink {
@@ -401,6 +419,12 @@ impl ActionSink<Action> for Sink {
                 Action::Resolve { query, target } => {
                     // A refused query is not answered; it times out in the shard.
                     self.resolver.ask(shard, query, target);
+                }
+                Action::Relay { query, request } => {
+                    // Without relays nothing is requested.
+                    if let Some(relays) = &self.relays {
+                        relays.ask(shard, query, request);
+                    }
                 }
             }
         }

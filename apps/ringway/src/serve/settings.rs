@@ -39,6 +39,8 @@ pub(super) fn reload(
         ("[limits] max_message_bytes", new.limits.max_message_bytes != old.limits.max_message_bytes),
         ("[limits] max_connections", new.limits.max_connections != old.limits.max_connections),
         ("[limits] memory_mb", new.limits.memory_mb != old.limits.memory_mb),
+        ("[media] rtpengine", new.media.relays != old.media.relays),
+        ("[media] time_limit_ms", new.media.rule.time_limit != old.media.rule.time_limit),
         ("[auth] nonce_lifetime_s", new.auth.nonce_lifetime_s != old.auth.nonce_lifetime_s),
     ];
     let changed: Vec<String> = fixed
@@ -70,7 +72,8 @@ fn with_listeners(
     let neighbours = kept(config);
     let certificates = CertificateRules { users: config.client_users, trusted };
     let sections = ServerSections { domains, auth, registrar, routing, limits, certificates, neighbours };
-    sections.config(listeners, machine_addresses(), secret)
+    let settings = sections.config(listeners, machine_addresses(), secret);
+    ringway_server::Config { media: config.media.rule, ..settings }
 }
 
 /// Addresses of this machine, without loopback. Without them a local phone whose Contact has another address than its

@@ -6,6 +6,7 @@ use super::tls::ServerTls;
 use ringway_admin::{Call, Connection, Page, Registration, Stat, Stats, View, page_over_shards};
 use ringway_dtls::DtlsTransport;
 use ringway_linux::{Clock, Connections, CountersReader, Runtime, Shards};
+use ringway_rtpengine::Relays;
 use ringway_sansio::ConnectionId;
 use ringway_server::RegistrationRef;
 use ringway_tls::TlsLayers;
@@ -19,6 +20,7 @@ pub(super) struct ServerView {
     services: Arc<SharedServices>,
     tls: Arc<TlsLayers>,
     dtls: Option<Arc<DtlsTransport>>,
+    relays: Option<Arc<Relays>>,
     clock: Clock,
 }
 
@@ -27,6 +29,7 @@ impl ServerView {
         runtime: &Runtime<Node>,
         services: Arc<SharedServices>,
         tls: &ServerTls,
+        relays: Option<Arc<Relays>>,
         clock: Clock,
     ) -> Self {
         Self {
@@ -36,6 +39,7 @@ impl ServerView {
             services,
             tls: tls.layers(),
             dtls: tls.dtls(),
+            relays,
             clock,
         }
     }
@@ -135,6 +139,12 @@ impl View for ServerView {
             });
         }
         let gauge = |name: &'static str, help, value: usize| Stat::gauge(name, help, value as f64);
+        if let Some(status) = self.relays.as_deref().map(Relays::status) {
+            status.counters.for_each(|name, help, value| {
+                sums.insert(name, (help, value));
+            });
+            stats.push(gauge("relays_up", "Media relays that answer.", status.up));
+        }
         stats.push(gauge("bindings", "Registered and permanent contacts.", bindings));
         stats.push(gauge("users_registered", "Users with a contact.", users));
         stats.push(gauge("subscribers", "Users with a password.", self.services.directory().len()));

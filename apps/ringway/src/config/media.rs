@@ -1,0 +1,74 @@
+//! `[media]`: media relays.
+
+use super::{Reader, Section};
+use ringway_rtpengine::RELAYS_MAX;
+use ringway_server::{MediaConfig, RelayFailure, RelayRule};
+use ringway_settings::Routing;
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+/// Media relays, and the calls that need them.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Media {
+    pub(crate) rule: MediaConfig,
+    /// Control ports of rtpengine.
+    pub(crate) relays: Vec<SocketAddr>,
+}
+
+pub(super) fn read(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, routing: &Routing) -> Media {
+    let default = MediaConfig::default();
+    let mut section = top.section(reader, "media");
+    let relays = relays(reader, &mut section);
+    let limit_ms = default.time_limit.as_millis() as u32;
+    let rule = MediaConfig {
+        rule: section.word(reader, "relay", default.rule, &RULES),
+        bridge: section.switch(reader, "bridge", default.bridge),
+        on_failure: section.word(reader, "on_failure", default.on_failure, &FAILURES),
+        time_limit: Duration::from_millis(u64::from(section.number(
+            reader,
+            "time_limit_ms",
+            limit_ms,
+            TIME_LIMITS_MS,
+        ))),
+    };
+    let missing = match rule.is_on() {
+        false => None,
+        true if relays.is_empty() => {
+            Some("needs [media] rtpengine; give the control ports of the relays, as [\"127.0.0.1:2223\"]")
+        }
+        true if !routing.stateful => Some("needs [routing] stateful = true"),
+        true if !routing.record_route => Some("needs [routing] record_route = true"),
+        true => None,
+    };
+    if let Some(message) = missing {
+        let key = if section.place("relay").is_some() { "relay" } else { "bridge" };
+        let at = section.place(key).unwrap_or_default();
+        reader.error(at, section.path(key), message);
+    }
+    section.finish(reader);
+    Media { rule, relays }
+}
+
+fn relays(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) -> Vec<SocketAddr> {
+    let mut relays = Vec::new();
+    for (text, at) in section.texts(reader, "rtpengine").unwrap_or_default() {
+        match text.parse::<SocketAddr>() {
+            Ok(address) if relays.len() < RELAYS_MAX && address.port() != 0 => relays.push(address),
+            Ok(_) | Err(_) => {
+                let message = format!(
+                    "{text:?} is no control port of rtpengine; write ADDRESS:PORT, as \"127.0.0.1:2223\", at most {RELAYS_MAX}"
+                );
+                reader.error(at, section.path("rtpengine"), message);
+            }
+        }
+    }
+    relays
+}
+
+const RULES: [(&str, RelayRule); 3] =
+    [("never", RelayRule::Never), ("nat", RelayRule::Nat), ("always", RelayRule::Always)];
+const FAILURES: [(&str, RelayFailure); 2] =
+    [("direct", RelayFailure::Direct), ("refuse", RelayFailure::Refuse)];
+/// The caller waits that long, and hears nothing.
+const TIME_LIMITS_MS: RangeInclusive<u32> = 200..=10_000;
