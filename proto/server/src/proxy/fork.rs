@@ -150,8 +150,7 @@ impl Proxy {
                 self.send_branch(env, transactions, id, &plan);
             }
             NextHop::Name(host) => {
-                let query =
-                    self.lookups.start(&mut env.cx, host, request.message.call_id(), Lookup::Branch(id));
+                let query = self.lookups.start(&mut env.cx, host, request, Lookup::Branch(id));
                 branch.uri = targets.uri(target).into();
                 branch.state = BranchState::Resolving { query };
                 context.branches.push(branch);
