@@ -4,7 +4,7 @@ use crate::answers::Answers;
 use crate::records::{Records, Servers};
 use crate::shares::{Share, Shares};
 use crate::silent::SilentNames;
-use ringway_linux::Hosts;
+use ringway_linux::{Hosts, sys};
 use ringway_resolve::{Locator, Usable};
 use ringway_sansio::{LocatedServer, LocatedServers, Target};
 use std::net::IpAddr;
@@ -91,9 +91,11 @@ impl Resolver {
             answer_max,
         });
         let of_thread = Arc::clone(&shared);
-        std::thread::Builder::new()
-            .name("dns".to_owned())
-            .spawn(move || runtime.block_on(run(receiver, of_thread, records)))?;
+        std::thread::Builder::new().name("dns".to_owned()).spawn(move || {
+            // If it fails, lookups compete with the workers for the processors.
+            let _ = sys::set_nice(NICE);
+            runtime.block_on(run(receiver, of_thread, records));
+        })?;
         Ok(Self { queries, shared })
     }
 
@@ -172,6 +174,9 @@ impl Shared {
         servers.iter().map(|server| LocatedServer::new(server.transport, server.address, id)).collect()
     }
 }
+
+/// Nice value of the thread: no message waits for the processor while a lookup is computed.
+const NICE: i8 = 19;
 
 /// Time limit of a query with all its lookups.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
