@@ -9,6 +9,7 @@ mod pending;
 mod reach;
 mod remote_target;
 mod response;
+mod serial;
 mod stateless;
 mod targets;
 
@@ -30,7 +31,7 @@ use lookups::{Lookup, Lookups};
 use pending::Pending;
 use ringway_sansio::{Instant, LocatedServers, Seed, Wheel};
 use ringway_sip::{EditSpace, HeaderName, Limits, Method, Scheme, write_host};
-use ringway_transaction::Notice;
+use ringway_transaction::{Notice, SlabKey};
 use targets::{SipsMismatch, Targets};
 
 /// Proxy of one shard, with the requests that are being forwarded.
@@ -38,6 +39,8 @@ pub(crate) struct Proxy {
     contexts: Contexts,
     /// Timer C of the branches of INVITEs (RFC 3261 §16.8).
     timer_c: Wheel<BranchId>,
+    /// Time limits of the running groups of targets, by context.
+    groups: Wheel<SlabKey>,
     lookups: Lookups,
     pending: Pending,
     /// Buffer for the target set of a request.
@@ -52,6 +55,7 @@ impl Proxy {
         Self {
             contexts: Contexts::default(),
             timer_c: Wheel::new(now),
+            groups: Wheel::new(now),
             lookups: Lookups::new(seed, now),
             pending: Pending::new(&seed.part(PENDING_KEY)),
             targets: Targets::default(),
@@ -79,10 +83,11 @@ impl Proxy {
         self.contexts.ringing_calls(limits, from, count, each)
     }
 
-    /// Times of the next timer C and the next timeout of a lookup, with their reasons.
-    pub(crate) fn next_due(&self) -> [(Option<Instant>, &'static str); 2] {
+    /// Times of the next timer C, the next end of a group of targets, and the next timeout of a lookup, with their reasons.
+    pub(crate) fn next_due(&self) -> [(Option<Instant>, &'static str); 3] {
         [
             (self.timer_c.next_due(), "timer C: no final response"),
+            (self.groups.next_due(), "the next group of targets is called"),
             (self.lookups.next_due(), "a DNS lookup was not answered"),
         ]
     }
@@ -160,14 +165,17 @@ impl Proxy {
         }
     }
 
-    /// Handles the branches whose timer C fired.
-    pub(crate) fn expire_timer_c(
+    /// Handles the branches whose timer C fired, and the groups whose time has passed.
+    pub(crate) fn expire_branches(
         &mut self,
         env: &mut Env<'_, impl Services>,
         transactions: &mut Transactions,
     ) {
         while let Some(due) = self.timer_c.expire(env.cx.now) {
             self.on_timer_c(env, transactions, due);
+        }
+        while let Some(due) = self.groups.expire(env.cx.now) {
+            self.on_group_timeout(env, transactions, due);
         }
     }
 

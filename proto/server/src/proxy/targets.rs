@@ -46,15 +46,20 @@ pub(super) struct Target {
     /// Flow that reaches it.
     pub(super) flow: Option<Flow>,
     /// q-value in thousandths.
-    q: u16,
+    pub(super) q: u16,
 }
 
 impl Targets {
     /// Set of one target, for a stored request.
     pub(super) fn of_one(uri: &[u8], keeps_uri: bool, share: Share) -> Self {
-        let mut targets = Self { share, ..Self::default() };
+        let mut targets = Self::with_share(share);
         targets.push(uri, keeps_uri, None, 1000);
         targets
+    }
+
+    /// Empty set for a stored request.
+    pub(super) fn with_share(share: Share) -> Self {
+        Self { share, ..Self::default() }
     }
 
     pub(super) fn list(&self) -> &[Target] {
