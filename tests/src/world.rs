@@ -362,6 +362,7 @@ fn default_config() -> Config {
         mode: Mode::Proxy,
         stateful: true,
         record_route: true,
+        serial_fork: Duration::from_secs(20),
         dialog_lifetime: Duration::from_secs(86_400),
         auth: AuthConfig {
             enabled: true,

@@ -128,7 +128,7 @@ fn a_redirect_server_returns_the_callees_contacts() {
         assert_eq!(world.call_events(bob), []);
         let redirected = world.sim.trace().packets().any(|seen| {
             let text = String::from_utf8_lossy(&seen.bytes);
-            text.starts_with("SIP/2.0 302") && text.contains("\r\nContact: <sip:bob@10.0.1.2:5060>\r\n")
+            text.starts_with("SIP/2.0 302") && text.contains("\r\nContact: <sip:bob@10.0.1.2:5060>;expires=")
         });
         assert!(redirected);
     });

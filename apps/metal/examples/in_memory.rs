@@ -87,6 +87,7 @@ impl Bench {
             mode: Mode::Proxy,
             stateful: true,
             record_route: true,
+            serial_fork: Duration::from_secs(20),
             dialog_lifetime: Duration::from_secs(86_400),
             auth: AuthConfig {
                 enabled: with_digest,

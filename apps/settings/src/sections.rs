@@ -60,6 +60,9 @@ pub struct Routing {
     pub stateful: bool,
     /// True if dialogs stay on this server's path (RFC 3261 §16.6 step 4).
     pub record_route: bool,
+    /// Seconds for which the contacts of the same q-value are called before those of the next lower one: 0 to 180; 0: all
+    /// at once.
+    pub serial_fork_s: u32,
     /// Lifetime of a Record-Route mark in seconds: 60 to 31,536,000.
     pub dialog_lifetime_s: u32,
 }
@@ -256,7 +259,13 @@ impl Registrar {
 
 impl Default for Routing {
     fn default() -> Self {
-        Self { mode: Mode::Proxy, stateful: true, record_route: true, dialog_lifetime_s: 86_400 }
+        Self {
+            mode: Mode::Proxy,
+            stateful: true,
+            record_route: true,
+            serial_fork_s: 20,
+            dialog_lifetime_s: 86_400,
+        }
     }
 }
 
@@ -269,6 +278,7 @@ impl Routing {
             mode: section.word(reader, "mode", default.mode, &MODES),
             stateful: section.switch(reader, "stateful", default.stateful),
             record_route: section.switch(reader, "record_route", default.record_route),
+            serial_fork_s: section.number(reader, "serial_fork_s", default.serial_fork_s, SERIAL_FORKS_S),
             dialog_lifetime_s: section.number(
                 reader,
                 "dialog_lifetime_s",
@@ -358,6 +368,7 @@ impl ServerSections<'_> {
             mode: self.routing.mode,
             stateful: self.routing.stateful,
             record_route: self.routing.record_route,
+            serial_fork: Duration::from_secs(u64::from(self.routing.serial_fork_s)),
             dialog_lifetime: Duration::from_secs(u64::from(self.routing.dialog_lifetime_s)),
             auth: AuthConfig {
                 enabled: self.auth.enabled,
@@ -395,6 +406,8 @@ pub(crate) const MODES: [(&str, Mode); 2] = [("proxy", Mode::Proxy), ("redirect"
 const STRANGERS: [(&str, Strangers); 3] =
     [("call", Strangers::Call), ("none", Strangers::None), ("all", Strangers::All)];
 const NETWORKS_MAX: usize = 1000;
+/// None to 3 minutes, the minimum of timer C.
+const SERIAL_FORKS_S: RangeInclusive<u32> = 0..=180;
 /// A minute to a year.
 const DIALOG_LIFETIMES_S: RangeInclusive<u32> = 60..=31_536_000;
 const CONTACTS_MAX: u32 = 1000;

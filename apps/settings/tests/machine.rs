@@ -78,7 +78,13 @@ fn nothing_said_is_dhcp_authentication_and_no_files() {
     assert!(settings.auth.enabled);
     assert_eq!(
         settings.routing,
-        Routing { mode: Mode::Proxy, stateful: true, record_route: true, dialog_lifetime_s: 86_400 }
+        Routing {
+            mode: Mode::Proxy,
+            stateful: true,
+            record_route: true,
+            serial_fork_s: 20,
+            dialog_lifetime_s: 86_400
+        }
     );
     let limits = Limits {
         per_source_rate: 200,
@@ -112,7 +118,13 @@ fn every_key_is_read() {
     assert_eq!(settings.registrar, registrar);
     assert_eq!(
         settings.routing,
-        Routing { mode: Mode::Redirect, stateful: false, record_route: false, dialog_lifetime_s: 86_400 }
+        Routing {
+            mode: Mode::Redirect,
+            stateful: false,
+            record_route: false,
+            serial_fork_s: 20,
+            dialog_lifetime_s: 86_400
+        }
     );
     assert_eq!(
         settings.limits,
@@ -146,7 +158,13 @@ fn every_word_is_read() {
     assert_eq!(settings.domains, ["example.org", "example.com"]);
     assert_eq!(
         settings.routing,
-        Routing { mode: Mode::Redirect, stateful: false, record_route: false, dialog_lifetime_s: 86_400 }
+        Routing {
+            mode: Mode::Redirect,
+            stateful: false,
+            record_route: false,
+            serial_fork_s: 20,
+            dialog_lifetime_s: 86_400
+        }
     );
     assert!(!settings.auth.enabled);
     assert_eq!(settings.auth.realm, "somewhere else");
@@ -168,7 +186,13 @@ fn the_words_win_over_the_file() {
     assert_eq!(read("domains=example.net").auth.realm, "somewhere else");
     assert_eq!(
         read("mode=proxy").routing,
-        Routing { mode: Mode::Proxy, stateful: false, record_route: false, dialog_lifetime_s: 86_400 }
+        Routing {
+            mode: Mode::Proxy,
+            stateful: false,
+            record_route: false,
+            serial_fork_s: 20,
+            dialog_lifetime_s: 86_400
+        }
     );
     assert!(read("auth=on").auth.enabled);
     assert_eq!(read("algorithms=MD5").auth.algorithms, [Algorithm::Md5]);

@@ -74,7 +74,7 @@ impl NextHop {
     /// Target of a lookup; equal numbers `draw` choose equally between servers of the same priority.
     pub(crate) fn target(&self, draw: u64) -> Target {
         let host = self.host.as_str().into();
-        Target { host, port: self.port, transport: Some(self.transport), is_sips: false, draw }
+        Target { host, port: self.port, transport: Some(self.transport), is_sips: false, draw, source: None }
     }
 
     fn checked(self) -> Result<Self, RouteError> {

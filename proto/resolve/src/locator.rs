@@ -34,7 +34,7 @@ pub enum Question {
 ///
 /// let usable = Usable::default().with(Transport::Tls, true);
 /// let host = "example.org".into();
-/// let target = Target { host, port: None, transport: None, is_sips: true, draw: 1 };
+/// let target = Target { host, port: None, transport: None, is_sips: true, draw: 1, source: None };
 /// let mut locator = Locator::new(target, usable);
 /// assert_eq!(locator.question(), Some(Question::Naptr("example.org".into())));
 /// locator.on_naptr([]);

@@ -7,7 +7,7 @@ use alloc::vec;
 use core::net::Ipv4Addr;
 
 fn target(host: &str) -> Target {
-    Target { host: host.into(), port: None, transport: None, is_sips: false, draw: 7 }
+    Target { host: host.into(), port: None, transport: None, is_sips: false, draw: 7, source: None }
 }
 
 fn usable() -> Usable {

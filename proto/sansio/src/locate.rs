@@ -29,12 +29,15 @@ pub struct Target {
     pub is_sips: bool,
     /// Random number for the choice between servers of the same priority (RFC 2782); equal numbers choose equally.
     pub draw: u64,
+    /// Source of the request that the lookup is for, which has a limited share of all lookups; `None`: no peer caused it.
+    pub source: Option<IpAddr>,
 }
 
 impl Target {
     /// Target whose addresses alone are looked up.
     pub fn of_address(host: &str, port: u16, transport: Transport) -> Self {
-        Self { host: host.into(), port: Some(port), transport: Some(transport), is_sips: false, draw: 0 }
+        let (port, transport) = (Some(port), Some(transport));
+        Self { host: host.into(), port, transport, is_sips: false, draw: 0, source: None }
     }
 
     /// Transport of a server that was found by its address records only (RFC 3263 §4.1).
@@ -132,7 +135,7 @@ mod tests {
     use core::net::Ipv4Addr;
 
     fn target(port: Option<u16>, transport: Option<Transport>, is_sips: bool) -> Target {
-        Target { host: "example.org".into(), port, transport, is_sips, draw: 0 }
+        Target { host: "example.org".into(), port, transport, is_sips, draw: 0, source: None }
     }
 
     #[test]

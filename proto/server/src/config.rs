@@ -24,6 +24,9 @@ pub struct Config {
     pub stateful: bool,
     /// True: requests inside dialogs pass this server (RFC 3261 §16.6 step 4).
     pub record_route: bool,
+    /// Maximum time for which the targets of the same q-value are called before those of the next lower one; zero: all are
+    /// called at once.
+    pub serial_fork: Duration,
     /// Lifetime of a Record-Route mark.
     pub dialog_lifetime: Duration,
     /// Authentication.

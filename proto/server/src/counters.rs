@@ -37,6 +37,8 @@ ringway_sansio::counters! {
         forwarded,
         /// Branches sent to another server of their host after the first one failed (RFC 3263 §4.3).
         failovers,
+        /// Groups of targets whose time passed without a final response, so that those of lower preference were called.
+        serial_forks,
         /// Requests not forwarded because their neighbour is down (480).
         neighbour_down,
         /// Requests not forwarded because too many calls to neighbours have a connection of their own (500).

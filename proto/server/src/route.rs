@@ -64,10 +64,11 @@ impl HostName<'_> {
         (transport, self.host, self.port.unwrap_or(transport.default_port()))
     }
 
-    /// Target of a lookup; equal numbers `draw` choose equally between servers of the same priority.
-    pub(crate) fn target(&self, draw: u64) -> Target {
+    /// Target of a lookup for a request from `source`; equal numbers `draw` choose equally between servers of the same
+    /// priority.
+    pub(crate) fn target(&self, draw: u64, source: Option<IpAddr>) -> Target {
         let Self { host, port, transport, is_sips } = *self;
-        Target { host: host.into(), port, transport, is_sips, draw }
+        Target { host: host.into(), port, transport, is_sips, draw, source }
     }
 }
 

@@ -206,7 +206,7 @@ impl<S: Services> Node for Server<S> {
         self.transactions.on_timeout(cx, &mut self.notices);
         let env = &mut self.environment.env(cx);
         self.registrar.on_timeout(env.cx.now, env.services);
-        self.proxy.expire_timer_c(env, &mut self.transactions);
+        self.proxy.expire_branches(env, &mut self.transactions);
         self.neighbours.on_timeout(env, &mut self.transactions);
         env.check_calls();
         if self.gives_up_at.is_some_and(|at| at <= env.cx.now) {
@@ -219,10 +219,11 @@ impl<S: Services> Node for Server<S> {
 
     fn next_deadline(&self) -> Option<Deadline> {
         let mut next = self.transactions.next_deadline();
-        let [timer_c, lookups] = self.proxy.next_due();
+        let [timer_c, groups, lookups] = self.proxy.next_due();
         for (at, reason) in [
             (self.registrar.next_due(), "a binding ends"),
             timer_c,
+            groups,
             lookups,
             (self.gives_up_at, "pending requests are given up"),
             (self.neighbours.next_due(), "a neighbour is probed or dialled"),

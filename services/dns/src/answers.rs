@@ -4,7 +4,7 @@ use crate::texts::{NaptrText, SrvText};
 use ringway_resolve::{Locator, Question};
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Records that answer a question; none, if there are none or the lookup failed.
@@ -39,6 +39,11 @@ impl Answer {
 /// more than ten times that in memory, for each name that the owner of a zone invents.
 #[derive(Default)]
 pub(crate) struct Answers {
+    kept: Mutex<KeptAnswers>,
+}
+
+#[derive(Default)]
+struct KeptAnswers {
     kept: HashMap<Question, Kept>,
     bytes: usize,
 }
@@ -50,13 +55,40 @@ struct Kept {
 }
 
 impl Answers {
-    /// The answer to a question, as long as it counts.
-    pub(crate) fn find(&self, question: &Question, now: Instant) -> Option<Arc<Answer>> {
-        self.kept.get(question).filter(|kept| kept.until > now).map(|kept| Arc::clone(&kept.answer))
+    /// Gives `locator` the cached answers to its questions, up to the first that has none.
+    pub(crate) fn pass_to(&self, locator: &mut Locator, now: Instant) {
+        let kept = self.lock();
+        while let Some(question) = locator.question() {
+            let Some(answer) = kept.find(&in_lower_case(question), now) else { return };
+            answer.pass_to(locator);
+        }
     }
 
     /// Keeps an answer for `time`. Above the limits any others give way.
-    pub(crate) fn keep(&mut self, question: Question, answer: Arc<Answer>, now: Instant, time: Duration) {
+    pub(crate) fn keep(&self, question: Question, answer: Arc<Answer>, now: Instant, time: Duration) {
+        self.lock().keep(question, answer, now, time);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, KeptAnswers> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Names are compared without regard to case.
+pub(crate) fn in_lower_case(question: Question) -> Question {
+    match question {
+        Question::Naptr(name) => Question::Naptr(name.to_ascii_lowercase().into()),
+        Question::Srv(name) => Question::Srv(name.to_ascii_lowercase().into()),
+        Question::Addresses(name) => Question::Addresses(name.to_ascii_lowercase().into()),
+    }
+}
+
+impl KeptAnswers {
+    fn find(&self, question: &Question, now: Instant) -> Option<Arc<Answer>> {
+        self.kept.get(question).filter(|kept| kept.until > now).map(|kept| Arc::clone(&kept.answer))
+    }
+
+    fn keep(&mut self, question: Question, answer: Arc<Answer>, now: Instant, time: Duration) {
         self.remove(&question);
         let bytes = ENTRY_BYTES + name_of(&question).len() + answer.bytes_len();
         while self.kept.len() >= ANSWERS_MAX || self.bytes + bytes > BYTES_MAX {
@@ -99,7 +131,7 @@ mod tests {
 
     #[test]
     fn answers_are_limited_in_number_and_bytes_and_end_in_time() {
-        let (mut answers, now, time) = (Answers::default(), Instant::now(), Duration::from_secs(5));
+        let (mut answers, now, time) = (KeptAnswers::default(), Instant::now(), Duration::from_secs(5));
         let none = Arc::new(Answer::Addresses(Vec::new()));
         for number in 0..2 * ANSWERS_MAX {
             answers.keep(srv(number), Arc::clone(&none), now, time);

@@ -1,7 +1,7 @@
 //! Locating SIP servers by DNS (RFC 3263), off the packet path.
 //!
 //! Does: runs a [`Locator`](ringway_resolve::Locator) for each query on one thread; asks DNS servers, and caches what
-//! they answer; bounds number and time of the queries: [`Resolver`].
+//! they answer; bounds number and time of the queries, of each source and of all: [`Resolver`].
 //!
 //! Does not: decide about transports and order (`ringway_resolve`), read the wire format of DNS (`hickory-resolver`).
 //!
@@ -11,6 +11,7 @@
 mod answers;
 mod records;
 mod resolver;
+mod shares;
 mod silent;
 mod texts;
 

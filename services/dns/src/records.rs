@@ -1,6 +1,6 @@
 //! Records from DNS servers and from the hosts file, by `hickory-resolver`.
 
-use crate::answers::{Answer, Answers};
+use crate::answers::{Answer, Answers, in_lower_case};
 use crate::texts::{NaptrText, SrvText};
 use hickory_resolver::TokioResolver;
 use hickory_resolver::config::{
@@ -12,7 +12,7 @@ use hickory_resolver::net::{DnsError, NetError};
 use hickory_resolver::proto::rr::{Record, RecordType};
 use ringway_resolve::{Locator, Question};
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// DNS servers that get the questions.
@@ -25,16 +25,16 @@ pub enum Servers {
     At(Vec<SocketAddr>),
 }
 
-/// Source of records, with its cache.
+/// Source of records.
 #[derive(Clone)]
 pub(crate) struct Records {
     resolver: TokioResolver,
-    answers: Arc<Mutex<Answers>>,
+    answers: Arc<Answers>,
 }
 
 impl Records {
     /// Creates the source. Nothing is sent. Without a readable `/etc/resolv.conf` only the hosts file has names.
-    pub(crate) fn new(servers: &Servers) -> Result<Self, NetError> {
+    pub(crate) fn new(servers: &Servers, answers: Arc<Answers>) -> Result<Self, NetError> {
         let provider = TokioRuntimeProvider::default();
         let mut builder = match servers {
             Servers::OfSystem => match TokioResolver::builder(provider.clone()) {
@@ -44,18 +44,14 @@ impl Records {
             Servers::At(list) => TokioResolver::builder_with_config(of_servers(list), provider),
         };
         limit(builder.options_mut());
-        Ok(Self { resolver: builder.build()?, answers: Arc::default() })
+        Ok(Self { resolver: builder.build()?, answers })
     }
 
-    /// Answers one question of `locator`: without records if there are none, or the lookup fails.
+    /// Answers one question of `locator`, and those that the cache answers: without records if there are none, or the
+    /// lookup fails.
     pub(crate) async fn answer(&self, locator: &mut Locator, question: Question) {
-        let question = in_lower_case(question);
-        let kept = self.answers().find(&question, Instant::now());
-        let answer = match kept {
-            Some(answer) => answer,
-            None => self.look_up(question).await,
-        };
-        answer.pass_to(locator);
+        self.look_up(in_lower_case(question)).await.pass_to(locator);
+        self.answers.pass_to(locator, Instant::now());
     }
 
     async fn look_up(&self, question: Question) -> Arc<Answer> {
@@ -81,13 +77,9 @@ impl Records {
         };
         let answer = Arc::new(answer);
         if let Some(time) = time {
-            self.answers().keep(question, Arc::clone(&answer), Instant::now(), time);
+            self.answers.keep(question, Arc::clone(&answer), Instant::now(), time);
         }
         answer
-    }
-
-    fn answers(&self) -> MutexGuard<'_, Answers> {
-        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -108,15 +100,6 @@ fn time_of(found: &Result<Lookup, NetError>) -> Option<Duration> {
             Some(ttl.clamp(TTL_MIN, NEGATIVE_TTL_MAX))
         }
         Err(_) => None,
-    }
-}
-
-/// Names are compared without regard to case.
-fn in_lower_case(question: Question) -> Question {
-    match question {
-        Question::Naptr(name) => Question::Naptr(name.to_ascii_lowercase().into()),
-        Question::Srv(name) => Question::Srv(name.to_ascii_lowercase().into()),
-        Question::Addresses(name) => Question::Addresses(name.to_ascii_lowercase().into()),
     }
 }
 

@@ -1,12 +1,15 @@
 //! Queries: their thread, number and time.
 
+use crate::answers::Answers;
 use crate::records::{Records, Servers};
+use crate::shares::{Share, Shares};
 use crate::silent::SilentNames;
-use ringway_linux::Hosts;
+use ringway_linux::{Hosts, sys};
 use ringway_resolve::{Locator, Usable};
 use ringway_sansio::{LocatedServer, LocatedServers, Target};
+use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -34,6 +37,7 @@ struct Query {
     host: Box<str>,
     locator: Locator,
     since: Instant,
+    share: Share,
 }
 
 struct Shared {
@@ -41,8 +45,10 @@ struct Shared {
     usable: Usable,
     answer: Box<dyn Fn(u64, u16, LocatedServers) + Send + Sync>,
     silent: SilentNames,
-    /// Queries without an answer.
-    open: AtomicUsize,
+    answers: Arc<Answers>,
+    shares: Arc<Shares>,
+    /// Queries that were refused because of the limits of `shares`.
+    refused: AtomicU64,
     answer_max: Duration,
 }
 
@@ -67,9 +73,11 @@ impl Resolver {
         answer_max: Duration,
     ) -> Result<Self, NotStarted> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let answers = Arc::<Answers>::default();
         let records = {
             let _within = runtime.enter();
-            Records::new(servers).map_err(|why| NotStarted::Settings(why.to_string()))?
+            Records::new(servers, Arc::clone(&answers))
+                .map_err(|why| NotStarted::Settings(why.to_string()))?
         };
         let (queries, receiver) = unbounded_channel();
         let shared = Arc::new(Shared {
@@ -77,31 +85,39 @@ impl Resolver {
             usable,
             answer: Box::new(answer),
             silent: SilentNames::default(),
-            open: AtomicUsize::new(0),
+            answers,
+            shares: Arc::default(),
+            refused: AtomicU64::new(0),
             answer_max,
         });
         let of_thread = Arc::clone(&shared);
-        std::thread::Builder::new()
-            .name("dns".to_owned())
-            .spawn(move || runtime.block_on(run(receiver, of_thread, records)))?;
+        std::thread::Builder::new().name("dns".to_owned()).spawn(move || {
+            // If it fails, lookups compete with the workers for the processors.
+            let _ = sys::set_nice(NICE);
+            runtime.block_on(run(receiver, of_thread, records));
+        })?;
         Ok(Self { queries, shared })
     }
 
-    /// Finds the servers of `target`. An address, and a name whose last lookup was not answered, are answered at once.
-    /// False: too many queries are pending, and there is no answer.
-    pub fn ask(&self, shard: u16, query: u64, target: Target) -> bool {
-        let now = Instant::now();
-        let host = target.host.clone();
-        let locator = Locator::new(target, self.shared.usable);
-        if locator.question().is_none() || self.shared.silent.has(&host, now) {
-            (self.shared.answer)(query, shard, locator.into_servers(Default::default()));
-            return true;
+    /// Finds the servers of `target`. An address, a name whose records are cached, one whose last lookup was not answered,
+    /// and a query above the limits are answered at once, the last two without servers.
+    pub fn ask(&self, shard: u16, query: u64, target: Target) {
+        let (now, shared) = (Instant::now(), &self.shared);
+        let (host, source) = (target.host.clone(), target.source);
+        let mut locator = Locator::new(target, shared.usable);
+        shared.answers.pass_to(&mut locator, now);
+        if locator.question().is_none() {
+            return (shared.answer)(query, shard, shared.numbered(&host, locator));
         }
-        if self.shared.open.fetch_add(1, Ordering::Relaxed) >= QUERIES_MAX {
-            self.shared.open.fetch_sub(1, Ordering::Relaxed);
-            return false;
-        }
-        self.queries.send(Query { number: query, shard, host, locator, since: now }).is_ok()
+        let share = if shared.silent.has(&host, now) { None } else { shared.begin(source) };
+        let Some(share) = share else { return (shared.answer)(query, shard, LocatedServers::NONE) };
+        // The thread runs as long as this value exists.
+        let _ = self.queries.send(Query { number: query, shard, host, locator, since: now, share });
+    }
+
+    /// Number of queries that were answered without servers because of the limits.
+    pub fn refused(&self) -> u64 {
+        self.shared.refused.load(Ordering::Relaxed)
     }
 }
 
@@ -113,6 +129,7 @@ async fn run(mut queries: UnboundedReceiver<Query>, shared: Arc<Shared>, records
             let left = shared.answer_max.saturating_sub(query.since.elapsed());
             let mut began = None;
             let located = tokio::time::timeout(left, async {
+                let _of_source = query.share.turns().acquire().await;
                 let _turn = lookups.acquire().await;
                 began = Some(Instant::now());
                 locate(&records, query.locator).await
@@ -127,7 +144,7 @@ async fn run(mut queries: UnboundedReceiver<Query>, shared: Arc<Shared>, records
                     LocatedServers::NONE
                 }
             };
-            shared.open.fetch_sub(1, Ordering::Relaxed);
+            drop(query.share);
             (shared.answer)(query.number, query.shard, servers);
         });
     }
@@ -141,6 +158,12 @@ async fn locate(records: &Records, mut locator: Locator) -> Locator {
 }
 
 impl Shared {
+    fn begin(&self, source: Option<IpAddr>) -> Option<Share> {
+        let share = self.shares.begin(source);
+        self.refused.fetch_add(u64::from(share.is_none()), Ordering::Relaxed);
+        share
+    }
+
     /// The servers, with the number of the host name. Names without a server get no number.
     fn numbered(&self, host: &str, locator: Locator) -> LocatedServers {
         let servers = locator.into_servers(Default::default());
@@ -152,11 +175,11 @@ impl Shared {
     }
 }
 
+/// Nice value of the thread: no message waits for the processor while a lookup is computed.
+const NICE: i8 = 19;
+
 /// Time limit of a query with all its lookups.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
-
-/// Maximum number of pending queries.
-const QUERIES_MAX: usize = 1024;
 
 /// Maximum number of queries that are looked up at a time; others wait for their turn.
 const LOOKUPS_MAX: usize = 256;

@@ -2,11 +2,13 @@
 //! loop of CNAMEs, many records over TCP, silence, too many queries.
 
 use super::*;
+use crate::shares::QUERIES_OF_SOURCE_MAX;
 use hickory_resolver::proto::op::{Message, OpCode, ResponseCode};
 use hickory_resolver::proto::rr::rdata::{A, CNAME, NAPTR, SRV};
 use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::sync::atomic::AtomicUsize;
 use std::sync::mpsc::{Receiver, channel};
 
 use ringway_sansio::{HostNameId, Transport};
@@ -148,7 +150,7 @@ fn start(server: &Server) -> (Resolver, Receiver<Answered>) {
 }
 
 fn target(host: &str) -> Target {
-    Target { host: host.into(), port: None, transport: None, is_sips: false, draw: 1 }
+    Target { host: host.into(), port: None, transport: None, is_sips: false, draw: 1, source: None }
 }
 
 fn next(answers: &Receiver<Answered>) -> (u64, Vec<String>) {
@@ -161,10 +163,10 @@ fn next(answers: &Receiver<Answered>) -> (u64, Vec<String>) {
 fn the_records_of_a_domain_give_its_servers_in_order() {
     let server = Server::start(zone);
     let (resolver, answers) = start(&server);
-    assert!(resolver.ask(3, 1, target("example.org")));
+    resolver.ask(3, 1, target("example.org"));
     assert_eq!(next(&answers), (1, vec!["tcp 192.0.2.1:5070".into(), "tcp 192.0.2.2:5080".into()]));
     let asked = server.questions();
-    assert!(resolver.ask(3, 2, target("EXAMPLE.org")));
+    resolver.ask(3, 2, target("EXAMPLE.org"));
     assert_eq!(next(&answers).1.len(), 2);
     assert_eq!(server.questions(), asked, "all records are cached");
 }
@@ -174,7 +176,7 @@ fn a_name_without_records_is_asked_once() {
     let server = Server::start(zone);
     let (resolver, answers) = start(&server);
     for query in 0..50 {
-        assert!(resolver.ask(0, query, target("nobody.example")));
+        resolver.ask(0, query, target("nobody.example"));
         assert_eq!(next(&answers), (query, Vec::new()));
     }
     assert!(server.questions() <= 6, "{}", server.questions());
@@ -185,14 +187,14 @@ fn an_address_needs_no_lookup_and_a_name_gets_a_number() {
     let server = Server::start(zone);
     let (resolver, answers) = start(&server);
     for host in ["192.0.2.7", "[::ffff:192.0.2.7]"] {
-        assert!(resolver.ask(0, 1, target(host)));
+        resolver.ask(0, 1, target(host));
     }
     assert_eq!(next(&answers), (1, vec!["udp 192.0.2.7:5060".into()]));
     assert_eq!(next(&answers).1.len(), 0, "no listener for IPv6");
-    assert!(resolver.ask(0, 2, target(&"x".repeat(300))));
+    resolver.ask(0, 2, target(&"x".repeat(300)));
     assert_eq!(next(&answers), (2, Vec::new()));
     assert_eq!(server.questions(), 0);
-    assert!(resolver.ask(0, 3, Target { transport: Some(Transport::Tcp), ..target("plain.example") }));
+    resolver.ask(0, 3, Target { transport: Some(Transport::Tcp), ..target("plain.example") });
     let (_, _, servers) = answers.recv_timeout(Duration::from_secs(20)).unwrap();
     assert_ne!(servers.first().unwrap().host, HostNameId::NONE);
 }
@@ -201,7 +203,7 @@ fn an_address_needs_no_lookup_and_a_name_gets_a_number() {
 fn a_loop_of_names_ends() {
     let server = Server::start(zone);
     let (resolver, answers) = start(&server);
-    assert!(resolver.ask(0, 1, target("loop.example")));
+    resolver.ask(0, 1, target("loop.example"));
     assert_eq!(next(&answers), (1, Vec::new()));
     assert!(server.questions() < 40, "{}", server.questions());
 }
@@ -210,11 +212,11 @@ fn a_loop_of_names_ends() {
 fn many_records_come_over_tcp_and_few_are_used() {
     let server = Server::start(zone);
     let (resolver, answers) = start(&server);
-    assert!(resolver.ask(0, 1, target("many.example")));
+    resolver.ask(0, 1, target("many.example"));
     assert_eq!(next(&answers), (1, vec!["udp 192.0.2.1:5060".into()]));
     let asked = server.questions();
     assert!(asked <= 12, "{asked}");
-    assert!(resolver.ask(0, 2, target("Many.example")));
+    resolver.ask(0, 2, target("Many.example"));
     assert_eq!(next(&answers), (2, vec!["udp 192.0.2.1:5060".into()]));
     assert_eq!(server.questions(), asked, "the records are kept");
 }
@@ -223,26 +225,57 @@ fn many_records_come_over_tcp_and_few_are_used() {
 fn a_silent_server_delays_its_own_names_only() {
     let server = Server::start(zone);
     let (resolver, answers) = start(&server);
-    assert!(resolver.ask(0, 1, target("silent.example")));
-    assert!(resolver.ask(0, 2, target("plain.example")));
+    resolver.ask(0, 1, target("silent.example"));
+    resolver.ask(0, 2, target("plain.example"));
     assert_eq!(next(&answers), (2, vec!["udp 192.0.2.1:5060".into()]));
     assert_eq!(next(&answers), (1, Vec::new()));
     let asked = server.questions();
-    assert!(resolver.ask(0, 3, target("Silent.example")));
+    resolver.ask(0, 3, target("Silent.example"));
     assert_eq!(next(&answers), (3, Vec::new()), "at once");
     assert_eq!(server.questions(), asked);
 }
 
 #[test]
-fn queries_are_limited_and_all_are_answered() {
+fn queries_of_a_source_are_limited_and_all_are_answered() {
     let server = Server::start(|_, _| None);
     let (resolver, answers) = start(&server);
-    let ask = |number: &u64| resolver.ask(0, *number, target(&format!("{number}.example")));
-    assert_eq!((0..2 * QUERIES_MAX as u64).filter(ask).count(), QUERIES_MAX);
-    for _ in 0..QUERIES_MAX {
-        assert_eq!(next(&answers).1.len(), 0);
+    let ask = |number: u64, source| {
+        resolver.ask(0, number, Target { source, ..target(&format!("{number}.example")) });
+    };
+    let source = |number: u8| Some(IpAddr::from([192, 0, 2, number]));
+    let above = QUERIES_OF_SOURCE_MAX as u64;
+    for number in 0..2 * above {
+        ask(number, source(1));
     }
-    assert!(ask(&5000), "there is room again");
+    assert_eq!(resolver.refused(), above);
+    for number in 0..above {
+        assert_eq!(next(&answers), (above + number, Vec::new()), "at once");
+    }
+    for _ in 0..above {
+        assert!(next(&answers).0 < above);
+    }
+    ask(5000, source(1));
+    assert_eq!((resolver.refused(), next(&answers)), (above, (5000, Vec::new())), "there is room again");
+}
+
+#[test]
+fn a_source_with_silent_names_does_not_delay_others() {
+    let server = Server::start(|name, of| if name.contains("silent") { None } else { zone(name, of) });
+    let (resolver, answers) = start(&server);
+    resolver.ask(0, 0, target("example.org"));
+    next(&answers);
+    let many = QUERIES_OF_SOURCE_MAX as u64;
+    for number in 1..=many {
+        let source = Some(IpAddr::from([192, 0, 2, 1]));
+        resolver.ask(0, number, Target { source, ..target(&format!("{number}.silent")) });
+    }
+    let other = Some(IpAddr::from([192, 0, 2, 2]));
+    for (query, host) in [(many + 1, "example.org"), (many + 2, "plain.example")] {
+        resolver.ask(0, query, Target { source: other, ..target(host) });
+        let (first, servers) = next(&answers);
+        assert_eq!(first, query, "cached or not, it does not wait");
+        assert!(!servers.is_empty());
+    }
 }
 
 #[test]
@@ -251,12 +284,13 @@ fn a_name_that_waits_behind_silent_names_is_not_taken_for_one() {
     let (resolver, answers) = start(&server);
     let silent = 2 * LOOKUPS_MAX as u64;
     for number in 0..silent {
-        assert!(resolver.ask(0, number, target(&format!("silent{number}.example"))));
+        let source = Some(IpAddr::from([192, 0, 2, u8::try_from(number % 16).unwrap()]));
+        resolver.ask(0, number, Target { source, ..target(&format!("silent{number}.example")) });
     }
-    assert!(resolver.ask(0, silent, target("plain.example")));
+    resolver.ask(0, silent, target("plain.example"));
     for _ in 0..=silent {
         next(&answers);
     }
-    assert!(resolver.ask(0, silent + 1, target("plain.example")));
+    resolver.ask(0, silent + 1, target("plain.example"));
     assert_eq!(next(&answers), (silent + 1, vec!["udp 192.0.2.1:5060".into()]));
 }

@@ -381,7 +381,7 @@ impl SimNode for Phone {
                     &mut notices,
                 );
             }
-            Event::Closed(ConnectionId(_)) | Event::Resolved { .. } => {}
+            Event::Closed(ConnectionId(_)) | Event::Resolved { .. } | Event::Relayed { .. } => {}
         }
         self.settle(now, notices, effects);
     }

@@ -8,6 +8,7 @@
 //! Start reading at [`rows`]; readings are taken by `ringway_lab::measure`.
 
 mod attacks;
+mod beside;
 mod generator;
 mod instructions;
 mod ordinary;

@@ -30,6 +30,7 @@ mode = "redirect"
 stateful = false
 record_route = false
 dialog_lifetime_s = 3600
+serial_fork_s = 15
 [limits]
 per_source_rate = 0
 max_message_bytes = 4000
@@ -100,7 +101,13 @@ fn an_empty_configuration_has_the_documented_defaults() {
     assert_eq!(config.registrar, registrar);
     assert_eq!(
         config.routing,
-        Routing { mode: Mode::Proxy, stateful: true, record_route: true, dialog_lifetime_s: 86_400 }
+        Routing {
+            mode: Mode::Proxy,
+            stateful: true,
+            record_route: true,
+            serial_fork_s: 20,
+            dialog_lifetime_s: 86_400
+        }
     );
     let limits = Limits {
         per_source_rate: 200,
@@ -148,7 +155,13 @@ fn every_key_is_read() {
     assert_eq!(config.registrar, registrar);
     assert_eq!(
         config.routing,
-        Routing { mode: Mode::Redirect, stateful: false, record_route: false, dialog_lifetime_s: 3600 }
+        Routing {
+            mode: Mode::Redirect,
+            stateful: false,
+            record_route: false,
+            serial_fork_s: 15,
+            dialog_lifetime_s: 3600
+        }
     );
     let limits = Limits {
         per_source_rate: 0,

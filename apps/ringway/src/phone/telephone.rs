@@ -302,7 +302,6 @@ impl ActionSink<Action> for Sink {
     fn act(&self, _worker: usize, shard: u16, actions: std::vec::Drain<'_, Action>) -> u64 {
         for action in actions {
             if let Action::Resolve { query, target } = action {
-                // A query that finds no room gets no answer: the phone abandons it after a while.
                 self.resolver.ask(shard, query, target);
             } else {
                 // It fails while the phone is being ended.

@@ -66,6 +66,7 @@ const LIMITS: &[&str] = &[
     "inbox_drops",
     "keep_alive_closes",
     "log_lines_dropped",
+    "lookups_refused",
     "nonces_evicted",
     "over_memory",
     "over_rate",

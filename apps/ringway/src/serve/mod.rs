@@ -90,9 +90,13 @@ impl Running {
         let shards_cell = Arc::new(OnceLock::new());
         let writer = start_writer(bindings, &config, bound.inboxes(), &shards_cell)?;
         services.set_writer(writer);
-        let resolver = start_resolver(&config.dns_servers, bound.inboxes(), &settings, hosts)?;
+        let resolver = Arc::new(start_resolver(&config.dns_servers, bound.inboxes(), &settings, hosts)?);
         let relays = start_relays(&config, bound.inboxes(), clock)?;
-        let sink = Arc::new(Sink { services: Arc::clone(&services), resolver, relays: relays.clone() });
+        let sink = Arc::new(Sink {
+            services: Arc::clone(&services),
+            resolver: Arc::clone(&resolver),
+            relays: relays.clone(),
+        });
         let runtime_config = ringway_linux::Config {
             clock,
             marked_packets: match config.store.durability {
@@ -115,7 +119,7 @@ impl Running {
         warn_of_few_files(config.limits.max_connections, runtime.connections_max());
         // It cannot be set already: this is the only call.
         let _ = shards_cell.set(runtime.shards());
-        let view = Arc::new(ServerView::new(&runtime, Arc::clone(&services), &tls, relays, clock));
+        let view = Arc::new(ServerView::new(&runtime, Arc::clone(&services), resolver, &tls, relays, clock));
         let admin_address = admin.address();
         let layers = tls.layers();
         let admin = admin
@@ -408,7 +412,7 @@ fn start_relays(config: &Config, inboxes: Inboxes, clock: Clock) -> Result<Optio
 /// Executes the actions requested by the shards.
 struct Sink {
     services: Arc<SharedServices>,
-    resolver: Resolver,
+    resolver: Arc<Resolver>,
     relays: Option<Arc<Relays>>,
 }
 
@@ -417,7 +421,6 @@ impl ActionSink<Action> for Sink {
         for action in actions {
             match action {
                 Action::Resolve { query, target } => {
-                    // A refused query is not answered; it times out in the shard.
                     self.resolver.ask(shard, query, target);
                 }
                 Action::Relay { query, request } => {

@@ -4,6 +4,7 @@ use super::Node;
 use super::services::SharedServices;
 use super::tls::ServerTls;
 use ringway_admin::{Call, Connection, Page, Registration, Stat, Stats, View, page_over_shards};
+use ringway_dns::Resolver;
 use ringway_dtls::DtlsTransport;
 use ringway_linux::{Clock, Connections, CountersReader, Runtime, Shards};
 use ringway_rtpengine::Relays;
@@ -18,6 +19,7 @@ pub(super) struct ServerView {
     connections: Connections,
     counters: CountersReader,
     services: Arc<SharedServices>,
+    resolver: Arc<Resolver>,
     tls: Arc<TlsLayers>,
     dtls: Option<Arc<DtlsTransport>>,
     relays: Option<Arc<Relays>>,
@@ -28,6 +30,7 @@ impl ServerView {
     pub(super) fn new(
         runtime: &Runtime<Node>,
         services: Arc<SharedServices>,
+        resolver: Arc<Resolver>,
         tls: &ServerTls,
         relays: Option<Arc<Relays>>,
         clock: Clock,
@@ -37,6 +40,7 @@ impl ServerView {
             connections: runtime.connections(),
             counters: runtime.counters(),
             services,
+            resolver,
             tls: tls.layers(),
             dtls: tls.dtls(),
             relays,
@@ -162,6 +166,11 @@ impl View for ServerView {
         stats.extend(self.counters.counts().each().map(|(name, value)| {
             Stat::counter(name, "Counted by the packet driver; see the user guide.", value)
         }));
+        stats.push(Stat::counter(
+            "lookups_refused",
+            "Lookups of host names above the limits, in all or of a source.",
+            self.resolver.refused(),
+        ));
         let tls = self.tls.counters().counts();
         stats.extend(
             tls.each().map(|(name, value)| Stat::counter(name, "Counted by TLS; see docs/tls.md.", value)),

@@ -98,6 +98,12 @@ impl Binding {
         self.kind == Kind::Permanent
     }
 
+    /// Seconds until it ends, rounded up, so that a phone never gets less time than it has; `None` for a permanent one.
+    pub(crate) fn seconds_left(&self, now: Instant) -> Option<u64> {
+        let left = self.expires.since(now);
+        (!self.is_permanent()).then(|| left.as_secs() + u64::from(left.subsec_nanos() > 0))
+    }
+
     /// True if requests can still be sent to it.
     pub(crate) fn is_reachable(&self) -> bool {
         match self.kind {

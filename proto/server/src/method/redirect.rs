@@ -7,7 +7,7 @@ use crate::request::Request;
 use crate::route::Routed;
 use crate::{Aor, CallStep, Services};
 use alloc::vec::Vec;
-use ringway_sip::{HeaderName, Method, Scheme, Uri};
+use ringway_sip::{HeaderName, Method, Scheme, Uri, write_number};
 use ringway_transaction::Allowance;
 
 /// Answers 302 with the contacts, the preferred first; 404 for a user that does not exist, 480 for one without a contact.
@@ -25,16 +25,20 @@ pub(crate) fn redirect(
     let is_sips = routed.uri.scheme() == Scheme::Sips;
     let is_sips_uri = |uri: &[u8]| Uri::parse(uri).is_ok_and(|uri| uri.scheme() == Scheme::Sips);
     // RFC 3261 §8.3: never to the Request-URI itself.
-    let mut found: Vec<(u16, Vec<u8>)> = table
+    let mut found: Vec<Found> = table
         .lookup(aor.as_bytes(), env.cx.now)
         .filter(|binding| !is_sips || is_sips_uri(binding.uri()))
         .filter(|binding| !Uri::parse(binding.uri()).is_ok_and(|contact| contact.equals(&request.uri)))
-        .map(|binding| (binding.q, binding.uri().to_vec()))
+        .map(|binding| Found {
+            q: binding.q,
+            uri: binding.uri().to_vec(),
+            expires_s: binding.seconds_left(env.cx.now),
+        })
         .collect();
     if found.is_empty() {
         return env.refuse_absent(request, &aor);
     }
-    found.sort_by_key(|(q, _)| core::cmp::Reverse(*q));
+    found.sort_by_key(|contact| core::cmp::Reverse(contact.q));
     if !request.is_verified() {
         keep_within_allowance(env, request, &mut found);
         if found.is_empty() {
@@ -46,27 +50,35 @@ pub(crate) fn redirect(
         env.observe_call(request, CallStep::Failed(302));
     }
     env.refuse(request, 302, "Moved Temporarily", |response| {
-        for (q, uri) in &found {
+        for contact in &found {
             response.header_with(HeaderName::Contact, |out| {
                 out.push(b'<');
-                out.extend_from_slice(uri);
+                out.extend_from_slice(&contact.uri);
                 out.push(b'>');
-                write_q(*q, out);
+                write_q(contact.q, out);
+                if let Some(left) = contact.expires_s {
+                    out.extend_from_slice(b";expires=");
+                    write_number(out, left);
+                }
             });
         }
     });
 }
 
+/// Contact of a 302.
+struct Found {
+    q: u16,
+    uri: Vec<u8>,
+    /// Time for which it may be used again (RFC 3261 §21.3.3); `None` for a permanent one.
+    expires_s: Option<u64>,
+}
+
 /// Drops the least preferred contacts that exceed the allowance of an unverified address.
-fn keep_within_allowance<S>(
-    env: &mut Env<'_, S>,
-    request: &Request<'_, '_>,
-    found: &mut Vec<(u16, Vec<u8>)>,
-) {
+fn keep_within_allowance<S>(env: &mut Env<'_, S>, request: &Request<'_, '_>, found: &mut Vec<Found>) {
     let received = request.message.as_bytes().len();
     let mut left = Allowance::generated_max(received).saturating_sub(received + STATUS_BYTES);
-    let kept = found.iter().take_while(|(_, uri)| {
-        let line = uri.len() + CONTACT_BYTES;
+    let kept = found.iter().take_while(|contact| {
+        let line = contact.uri.len() + CONTACT_BYTES;
         let fits = line <= left;
         left = left.saturating_sub(line);
         fits
@@ -80,5 +92,5 @@ fn keep_within_allowance<S>(
 
 /// Maximum length of a 302 without its request's header fields and its Contacts.
 const STATUS_BYTES: usize = 128;
-/// Length of `Contact: <`, `>;q=0.123` and the end of the line.
-const CONTACT_BYTES: usize = 24;
+/// Length of `Contact: <`, `>;q=0.123;expires=4294967295` and the end of the line.
+const CONTACT_BYTES: usize = 43;

@@ -361,14 +361,7 @@ fn write_binding(binding: &Binding, now: Instant, out: &mut Vec<u8>) {
     }
     write_q(binding.q, out);
     out.extend_from_slice(b";expires=");
-    // Rounded up, so that a phone never gets less time than it has.
-    let left = if binding.is_permanent() { PERMANENT_EXPIRES_S } else { seconds_left(binding, now) };
-    write_number(out, left);
-}
-
-fn seconds_left(binding: &Binding, now: Instant) -> u64 {
-    let left = binding.expires.since(now);
-    left.as_secs() + u64::from(left.subsec_nanos() > 0)
+    write_number(out, binding.seconds_left(now).unwrap_or(PERMANENT_EXPIRES_S));
 }
 
 /// Expiry of a permanent contact in the response to a REGISTER.

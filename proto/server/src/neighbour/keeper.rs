@@ -246,7 +246,7 @@ impl Neighbours {
             NextHop::Flow(flow) => self.open(env, transactions, index, flow),
             NextHop::Name(host) => {
                 neighbour.is_resolving = true;
-                let target = host.target(neighbour.call);
+                let target = host.target(neighbour.call, None);
                 env.cx.actions.push(Action::Resolve { query: query_of(index, attempt), target });
             }
             NextHop::Unreachable => self.fail(env, index, attempt, NeighbourDown::NoListener),

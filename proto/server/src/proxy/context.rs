@@ -1,6 +1,7 @@
 //! Response context: a forwarded request, its branches and the best response so far (RFC 3261 §16.2, §16.7).
 
 use super::relays::BranchMedia;
+use super::serial::LaterGroups;
 use crate::auth::Grant;
 use crate::request::Request;
 use alloc::boxed::Box;
@@ -72,6 +73,8 @@ pub(super) struct ResponseContext {
     /// True for an INVITE without a final response, counted by [`Contexts::unanswered_len`].
     is_unanswered: bool,
     pub(super) branches: Vec<Branch>,
+    /// Targets of lower preference.
+    pub(super) later: Option<Box<LaterGroups>>,
     best: Option<Best>,
     /// Challenges of all branches, which are aggregated (RFC 3261 §16.7 step 7).
     challenges: Vec<(HeaderName, Vec<u8>, usize)>,
@@ -110,6 +113,8 @@ pub(super) enum BranchState {
     Resolving { query: u64 },
     /// Sent; `rings` after a provisional response.
     Sent { client: ClientId, rings: bool },
+    /// Cancelled because the time of its group has passed; a final response still ends it.
+    Superseded { client: ClientId },
     /// Answered, or failed.
     Done,
 }
@@ -117,7 +122,12 @@ pub(super) enum BranchState {
 impl BranchState {
     /// True if this is the transaction of the branch.
     pub(super) fn is_of(self, transaction: ClientId) -> bool {
-        matches!(self, Self::Sent { client, .. } if client == transaction)
+        matches!(self, Self::Sent { client, .. } | Self::Superseded { client } if client == transaction)
+    }
+
+    /// True for a branch that the next group of targets does not wait for.
+    pub(super) const fn is_over(self) -> bool {
+        matches!(self, Self::Superseded { .. } | Self::Done)
     }
 
     /// True for a branch that was sent and got no response.
@@ -266,6 +276,7 @@ impl ResponseContext {
             is_invite,
             is_unanswered: is_invite,
             branches: Vec::with_capacity(branches),
+            later: None,
             best: None,
             challenges: Vec::new(),
             is_cancelled: false,
@@ -278,6 +289,17 @@ impl ResponseContext {
             self.branches.iter().any(|branch| matches!(branch.state, BranchState::Sent { rings: true, .. }));
         let request = self.request.as_deref().filter(|_| self.is_unanswered)?;
         Some((request, rings, self.since))
+    }
+
+    /// True for a branch that was cancelled because the time of its group has passed.
+    pub(super) fn is_superseded(&self, id: BranchId) -> bool {
+        let branch = self.branches.get(id.parts().1);
+        branch.is_some_and(|branch| matches!(branch.state, BranchState::Superseded { .. }))
+    }
+
+    /// Number of targets so far, and of those that wait for their turn.
+    pub(super) fn targets_len(&self) -> usize {
+        self.branches.len() + self.later.as_ref().map_or(0, |later| later.len())
     }
 
     /// True if no branch can receive a final response any more.

@@ -5,16 +5,19 @@ use super::breadth::Share;
 use super::context::{Branch, BranchId, BranchState, Owner, ResponseContext, Servers, Transactions};
 use super::forward::{Forwarding, Plan};
 use super::lookups::Lookup;
+use super::pending::cost_of;
 use super::reach::{failed_last, hop_to_target, take_reachable};
 use super::relays::{self, BranchMedia};
+use super::serial::{LaterGroups, LaterTarget};
 use super::targets::{Target, Targets, target_uri};
 use crate::env::Env;
 use crate::neighbour::{CallRequest, CallResult, Sending};
 use crate::request::Request;
-use crate::route::{NextHop, preprocess};
+use crate::route::{NextHop, Routed, preprocess};
 use crate::{Action, CallStep, LogEvent, Services};
 use alloc::boxed::Box;
-use ringway_sansio::{Context, DialledId, Flow, LocatedServers, RelayResult, TimerKey};
+use alloc::vec::Vec;
+use ringway_sansio::{Context, DialledId, Flow, LocatedServers, TimerKey};
 use ringway_sip::{HeaderName, Message, MessageWriter, Method, Start};
 use ringway_transaction::{Allowance, DEFAULT_PORT, Outgoing, SlabKey, reply_flow};
 
@@ -34,7 +37,7 @@ impl Proxy {
         if env.config.media.is_on() {
             reserved += relays::cost_of(message, branches);
         }
-        if !self.reserve(env, request, strangers_user, reserved) {
+        if !self.pending.reserve(env, request, strangers_user, reserved) {
             return refuse_now(env, request, "Too Many Requests Under Way");
         }
         let is_invite = request.method == Method::Invite;
@@ -44,13 +47,18 @@ impl Proxy {
         let match_key = request.key.unwrap_or_else(|| transactions.key_of(message));
         let Some(server) = transactions.start_server(match_key, is_invite, reply, port, key) else {
             env.counters.overflow += 1;
-            self.release(env, request.flow, reserved, strangers_user);
+            self.pending.release(env, request.flow, reserved, strangers_user);
             return refuse_now(env, request, "Too Many Transactions");
         };
         if !request.is_verified() {
             transactions.limit(server, Allowance::for_request(message.as_bytes().len()));
         }
-        let context = ResponseContext::new(server, request, reserved, strangers_user, env.cx.now, branches);
+        let mut context =
+            ResponseContext::new(server, request, reserved, strangers_user, env.cx.now, branches);
+        if branches > 1 && !env.config.serial_fork.is_zero() {
+            context.later = LaterGroups::of(targets);
+        }
+        let first = branches - context.later.as_ref().map_or(0, |later| later.len());
         let key = self.contexts.insert(context);
         if is_invite {
             env.cx.out.keep(&request.flow, env.cx.now + env.config.timer_c);
@@ -60,47 +68,84 @@ impl Proxy {
                 let _ = MessageWriter::answer(arena, message, 100, "Trying", source, None).finish();
             });
         }
-        for target in targets.list() {
+        for target in targets.list().iter().take(first) {
             self.start_branch(env, transactions, key, forwarding, target);
         }
+        self.arm_group(env, key);
         self.finish_if_done(env, transactions, key);
     }
 
-    /// Reserves the memory of a request; false, and counted, if a limit is reached.
-    fn reserve(
+    /// Calls the next groups of targets, if the running one has failed, until one runs.
+    pub(super) fn start_later(
         &mut self,
         env: &mut Env<'_, impl Services>,
-        request: &Request<'_, '_>,
-        strangers_user: Option<u64>,
-        bytes: usize,
-    ) -> bool {
-        if strangers_user.is_some_and(|user| !self.pending.has_room(user)) {
-            env.counters.over_user_requests += 1;
-            return false;
+        transactions: &mut Transactions,
+        key: SlabKey,
+    ) {
+        while let Some(context) = self.contexts.get_mut(key)
+            && let Some(later) = &mut context.later
+            && !context.is_cancelled
+            && context.branches.iter().all(|branch| branch.state.is_over())
+            && !transactions.is_answered(context.server)
+        {
+            let group: Vec<_> = later.take_next().collect();
+            self.groups.cancel(core::mem::replace(&mut later.timer, TimerKey::NONE));
+            let branches = context.targets_len() + group.len();
+            let bytes = context.request.clone().unwrap_or_default();
+            if group.is_empty() {
+                context.later = None;
+            }
+            self.with_stored(env, key, (&bytes, branches), |proxy, env, request, routed, share| {
+                let mut targets = Targets::with_share(share);
+                for LaterTarget { uri, keeps_uri, flow, q } in &group {
+                    targets.push(uri, *keeps_uri, *flow, *q);
+                }
+                for target in targets.list() {
+                    let forwarding = Forwarding { request, routed, targets: &targets };
+                    proxy.start_branch(env, transactions, key, forwarding, target);
+                }
+            });
+            self.arm_group(env, key);
         }
-        let is_stranger = !request.grant.sender.is_believed();
-        if !env.services.reserve(request.flow.remote.ip(), bytes, is_stranger) {
-            env.counters.over_memory += 1;
-            return false;
-        }
-        if let Some(user) = strangers_user {
-            self.pending.begin(user);
-        }
-        true
     }
 
-    /// Releases the memory that [`Proxy::reserve`] reserved.
-    fn release(
-        &mut self,
-        env: &Env<'_, impl Services>,
-        source: Flow,
-        reserved: usize,
-        strangers_user: Option<u64>,
-    ) {
-        env.services.release(source.remote.ip(), reserved);
-        if let Some(user) = strangers_user {
-            self.pending.end(user);
+    /// Starts the timer of the running group, if another one follows.
+    fn arm_group(&mut self, env: &Env<'_, impl Services>, key: SlabKey) {
+        let Some(context) = self.contexts.get_mut(key) else { return };
+        let until = (!context.is_invite).then(|| context.since + env.config.timers.t1 * 64);
+        if let Some(later) = context.later.as_mut().filter(|later| later.len() > 0) {
+            let ends = later.ends_at(env.cx.now, env.config.serial_fork, until);
+            later.timer = self.groups.arm(ends, key);
         }
+    }
+
+    /// Handles the end of a group's time: cancels its branches, and calls the next group.
+    pub(super) fn on_group_timeout(
+        &mut self,
+        env: &mut Env<'_, impl Services>,
+        transactions: &mut Transactions,
+        key: SlabKey,
+    ) {
+        let Some(context) = self.contexts.get_mut(key) else { return };
+        if let Some(later) = &mut context.later {
+            later.timer = TimerKey::NONE;
+        }
+        for number in 0..context.branches.len() {
+            let id = BranchId::new(key, number);
+            let Some(branch) = self.contexts.branch_mut(id) else { continue };
+            match branch.state {
+                BranchState::Sent { client, .. } if transactions.cancel(&mut env.cx, client) => {
+                    branch.state = BranchState::Superseded { client };
+                }
+                BranchState::Resolving { query } => {
+                    self.lookups.end(query);
+                    self.on_branch_failure(env, transactions, id, 480);
+                }
+                BranchState::Sent { .. } | BranchState::Superseded { .. } | BranchState::Done => {}
+            }
+        }
+        env.counters.serial_forks += 1;
+        self.finish_if_done(env, transactions, key);
     }
 
     /// Handles a final response of this length to the caller. If no branch needs the request any more, most of its memory
@@ -155,8 +200,7 @@ impl Proxy {
                 self.send_branch(env, transactions, id, &plan);
             }
             NextHop::Name(host) => {
-                let query =
-                    self.lookups.start(&mut env.cx, host, request.message.call_id(), Lookup::Branch(id));
+                let query = self.lookups.start(&mut env.cx, host, request, Lookup::Branch(id));
                 branch.uri = targets.uri(target).into();
                 branch.state = BranchState::Resolving { query };
                 context.branches.push(branch);
@@ -222,28 +266,6 @@ impl Proxy {
         }
     }
 
-    /// Sends a branch with the SDP of a media relay; `None`: no relay has it.
-    pub(super) fn on_offer_relayed(
-        &mut self,
-        env: &mut Env<'_, impl Services>,
-        transactions: &mut Transactions,
-        (id, flow): (BranchId, Flow),
-        result: Option<RelayResult>,
-    ) {
-        let Some(branch) = self.contexts.branch_mut(id) else { return };
-        branch.state = BranchState::Done;
-        let Some(mut media) = branch.media.take() else { return };
-        let was_relayed = media.set_offer_result(result);
-        env.counters.media_relayed += u64::from(was_relayed);
-        if was_relayed || !relays::refuse(env, &mut self.contexts, id, &mut media) {
-            if let Some(branch) = self.contexts.branch_mut(id) {
-                branch.media = Some(media);
-            }
-            self.send_stored(env, transactions, id, flow);
-        }
-        self.finish_if_done(env, transactions, id.context());
-    }
-
     /// Handles the result of a branch's lookup.
     pub(super) fn on_branch_resolved(
         &mut self,
@@ -278,33 +300,46 @@ impl Proxy {
         flow: Flow,
     ) {
         let (key, number) = id.parts();
-        let Some(context) = self.contexts.get_mut(key) else { return };
-        let bytes = context.request.clone().unwrap_or_default();
-        let (source, grant, branches) = (context.source, context.grant, context.branches.len());
-        let branch_media = context.branches.get(number).and_then(|branch| branch.media.as_deref());
-        let (binding, sdp) = (
-            branch_media.and_then(|media| media.target),
-            branch_media.and_then(BranchMedia::sdp).map(Box::<[u8]>::from),
-        );
-        let changed = sdp.and_then(|sdp| {
+        let Some(context) = self.contexts.get(key) else { return };
+        let (bytes, branches) = (context.request.clone().unwrap_or_default(), context.targets_len());
+        let media = context.branches.get(number).and_then(|branch| branch.media.as_deref());
+        let binding = media.and_then(|media| media.target);
+        let changed = media.and_then(BranchMedia::sdp).and_then(|sdp| {
             let message = Message::parse(&bytes, &env.config.message_limits).ok()?;
-            Some(relays::with_sdp(&message, &sdp))
+            Some(relays::with_sdp(&message, sdp))
         });
         let bytes = changed.as_deref().unwrap_or(&bytes);
-        if let Ok(message) = Message::parse(bytes, &env.config.message_limits)
-            && let Start::Request { method, uri } = *message.start()
-            && let Ok(routed) = preprocess(env.config, &env.keys.route, &message, uri)
-            && let Some(branch) = context.branches.get_mut(number)
-        {
-            let share = Share::of(env.config, &message, branches).unwrap_or_default();
+        self.with_stored(env, key, (bytes, branches), |proxy, env, request, routed, share| {
+            let Some(branch) = proxy.contexts.get(key).and_then(|context| context.branches.get(number))
+            else {
+                return;
+            };
             let targets = Targets::of_one_flow(&branch.uri, branch.keeps_uri, share, binding);
-            let request =
-                Request { message: &message, method, uri, flow: source, peer: None, key: None, grant };
-            let forwarding = Forwarding { request: &request, routed: &routed, targets: &targets };
             if let Some(target) = targets.list().first() {
+                let forwarding = Forwarding { request, routed, targets: &targets };
                 let plan = Plan::new(env, forwarding, target, flow);
-                self.send_branch(env, transactions, id, &plan);
+                proxy.send_branch(env, transactions, id, &plan);
             }
+        });
+    }
+
+    /// Calls `send` with the bytes of a stored request, whose context has this number of targets in all.
+    fn with_stored<S: Services>(
+        &mut self,
+        env: &mut Env<'_, S>,
+        key: SlabKey,
+        (bytes, branches): (&[u8], usize),
+        send: impl for<'a> FnOnce(&mut Self, &mut Env<'_, S>, &Request<'_, 'a>, &Routed<'a>, Share),
+    ) {
+        let Some(context) = self.contexts.get(key) else { return };
+        let (flow, grant) = (context.source, context.grant);
+        if let Ok(message) = &Message::parse(bytes, &env.config.message_limits)
+            && let Start::Request { method, uri } = *message.start()
+            && let Ok(routed) = preprocess(env.config, &env.keys.route, message, uri)
+        {
+            let share = Share::of(env.config, message, branches).unwrap_or_default();
+            let request = Request { message, method, uri, flow, peer: None, key: None, grant };
+            send(self, env, &request, &routed, share);
         }
     }
 
@@ -407,6 +442,9 @@ impl Proxy {
     ) {
         let Some(context) = self.contexts.get_mut(key) else { return };
         context.is_cancelled = true;
+        if let Some(later) = context.later.take() {
+            self.groups.cancel(later.timer);
+        }
         for branch in &mut context.branches {
             match branch.state {
                 // The caller gets the 2xx that waits for a relay.
@@ -421,7 +459,7 @@ impl Proxy {
                     self.lookups.end(query);
                     branch.state = BranchState::Done;
                 }
-                BranchState::Done => {}
+                BranchState::Superseded { .. } | BranchState::Done => {}
             }
         }
     }
@@ -485,7 +523,11 @@ impl Proxy {
     ) {
         let Some(branch) = self.contexts.branch_mut(id) else { return };
         branch.timer_c = TimerKey::NONE;
-        let BranchState::Sent { client, rings } = branch.state else { return };
+        let (client, rings) = match branch.state {
+            BranchState::Sent { client, rings } => (client, rings),
+            BranchState::Superseded { client } => (client, false),
+            BranchState::Resolving { .. } | BranchState::Done => return,
+        };
         env.counters.timer_c += 1;
         self.observe_context(env, id.context(), CallStep::TimedOut);
         let ends = transactions.cancel(&mut env.cx, client);
@@ -510,7 +552,10 @@ impl Proxy {
         key: SlabKey,
     ) {
         let Some(context) = self.contexts.remove(key) else { return };
-        self.release(env, context.source, context.reserved, context.strangers_user);
+        self.pending.release(env, context.source, context.reserved, context.strangers_user);
+        if let Some(later) = &context.later {
+            self.groups.cancel(later.timer);
+        }
         for branch in &context.branches {
             self.timer_c.cancel(branch.timer_c);
             env.end_call_request(branch.dialled, CallResult::Other);
@@ -522,7 +567,9 @@ impl Proxy {
             }
             // Its memory is not reserved any more.
             match branch.state {
-                BranchState::Sent { client, .. } => transactions.drop_client(client),
+                BranchState::Sent { client, .. } | BranchState::Superseded { client } => {
+                    transactions.drop_client(client);
+                }
                 BranchState::Resolving { query, .. } => {
                     self.lookups.end(query);
                 }
@@ -538,18 +585,6 @@ fn refuse_now(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>, phras
     });
 }
 
-/// Maximum number of bytes for a request until its context ends: the request, a response of the same length, and for each
-/// branch its header.
-fn cost_of(message: &Message<'_>, branches: usize) -> usize {
-    let whole = message.as_bytes().len();
-    let header = whole - message.body().len().min(whole);
-    CONTEXT_BYTES + 2 * whole + branches * (BRANCH_BYTES + header)
-}
-
 const SHRUNK_BYTES_MIN: usize = 16_384;
 /// Bytes of an answered request without its response.
 const ANSWERED_BYTES: usize = 1024;
-/// Bytes of a context with its server transaction, their timers and the overhead of allocation.
-const CONTEXT_BYTES: usize = 2048;
-/// Bytes of a branch with its client transaction, and of the header fields that are added.
-const BRANCH_BYTES: usize = 2048;

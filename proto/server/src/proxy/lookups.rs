@@ -4,6 +4,7 @@ use super::context::BranchId;
 use super::relays::StoredResponse;
 use crate::Action;
 use crate::auth::Grant;
+use crate::request::Request;
 use crate::route::HostName;
 use alloc::boxed::Box;
 use core::hash::BuildHasher;
@@ -91,16 +92,17 @@ impl Lookups {
         self.waiting < Self::WAITING_MAX && self.waiting_bytes + bytes <= Self::WAITING_BYTES_MAX
     }
 
-    /// Requests a lookup for a request with this Call-ID; returns its query number. Retransmissions have the same Call-ID,
-    /// and so the same server, also without state (RFC 3263 §4.4).
+    /// Requests a lookup for a request; returns its query number. Retransmissions have the same Call-ID, and so the same
+    /// server, also without state (RFC 3263 §4.4).
     pub(super) fn start(
         &mut self,
         cx: &mut Context<'_, Action>,
         host: HostName<'_>,
-        call_id: &[u8],
+        request: &Request<'_, '_>,
         lookup: Lookup,
     ) -> u64 {
-        let target = host.target(self.queries.hasher().hash_one(call_id));
+        let draw = self.queries.hasher().hash_one(request.message.call_id());
+        let target = host.target(draw, Some(request.flow.remote.ip()));
         let query = self.next_query;
         self.next_query += 1;
         self.insert(cx.now + Self::DURATION_MAX, query, lookup);

@@ -10,6 +10,7 @@ mod reach;
 mod relays;
 mod remote_target;
 mod response;
+mod serial;
 mod stateless;
 mod targets;
 
@@ -25,13 +26,13 @@ use crate::route::Routed;
 use crate::{Aor, CallStep, Services};
 use alloc::vec::Vec;
 use breadth::{Share, TooBroad};
-use context::{BranchId, Contexts};
+use context::{BranchId, BranchState, Contexts};
 use forward::Forwarding;
 use lookups::{Lookup, Lookups};
 use pending::Pending;
-use ringway_sansio::{Instant, LocatedServers, RelayResult, Seed, Wheel};
+use ringway_sansio::{Flow, Instant, LocatedServers, RelayResult, Seed, Wheel};
 use ringway_sip::{EditSpace, HeaderName, Limits, Method, Scheme, write_host};
-use ringway_transaction::Notice;
+use ringway_transaction::{Notice, SlabKey};
 use targets::{SipsMismatch, Targets};
 
 /// Proxy of one shard, with the requests that are being forwarded.
@@ -39,6 +40,8 @@ pub(crate) struct Proxy {
     contexts: Contexts,
     /// Timer C of the branches of INVITEs (RFC 3261 §16.8).
     timer_c: Wheel<BranchId>,
+    /// Time limits of the running groups of targets, by context.
+    groups: Wheel<SlabKey>,
     lookups: Lookups,
     pending: Pending,
     /// Buffer for the target set of a request.
@@ -53,6 +56,7 @@ impl Proxy {
         Self {
             contexts: Contexts::default(),
             timer_c: Wheel::new(now),
+            groups: Wheel::new(now),
             lookups: Lookups::new(seed, now),
             pending: Pending::new(&seed.part(PENDING_KEY)),
             targets: Targets::default(),
@@ -80,10 +84,11 @@ impl Proxy {
         self.contexts.ringing_calls(limits, from, count, each)
     }
 
-    /// Times of the next timer C and the next timeout of a lookup, with their reasons.
-    pub(crate) fn next_due(&self) -> [(Option<Instant>, &'static str); 2] {
+    /// Times of the next timer C, the next end of a group of targets, and the next timeout of a lookup, with their reasons.
+    pub(crate) fn next_due(&self) -> [(Option<Instant>, &'static str); 3] {
         [
             (self.timer_c.next_due(), "timer C: no final response"),
+            (self.groups.next_due(), "the next group of targets is called"),
             (self.lookups.next_due(), "a DNS server or a media relay did not answer"),
         ]
     }
@@ -182,14 +187,39 @@ impl Proxy {
         }
     }
 
-    /// Handles the branches whose timer C fired.
-    pub(crate) fn expire_timer_c(
+    /// Sends a branch with the SDP of a media relay; `None`: no relay has it.
+    fn on_offer_relayed(
+        &mut self,
+        env: &mut Env<'_, impl Services>,
+        transactions: &mut Transactions,
+        (id, flow): (BranchId, Flow),
+        result: Option<RelayResult>,
+    ) {
+        let Some(branch) = self.contexts.branch_mut(id) else { return };
+        branch.state = BranchState::Done;
+        let Some(mut media) = branch.media.take() else { return };
+        let was_relayed = media.set_offer_result(result);
+        env.counters.media_relayed += u64::from(was_relayed);
+        if was_relayed || !relays::refuse(env, &mut self.contexts, id, &mut media) {
+            if let Some(branch) = self.contexts.branch_mut(id) {
+                branch.media = Some(media);
+            }
+            self.send_stored(env, transactions, id, flow);
+        }
+        self.finish_if_done(env, transactions, id.context());
+    }
+
+    /// Handles the branches whose timer C fired, and the groups whose time has passed.
+    pub(crate) fn expire_branches(
         &mut self,
         env: &mut Env<'_, impl Services>,
         transactions: &mut Transactions,
     ) {
         while let Some(due) = self.timer_c.expire(env.cx.now) {
             self.on_timer_c(env, transactions, due);
+        }
+        while let Some(due) = self.groups.expire(env.cx.now) {
+            self.on_group_timeout(env, transactions, due);
         }
     }
 

@@ -1,9 +1,13 @@
-//! Pending requests of strangers, for each user that they are for.
+//! Memory of pending requests, and the number of those of strangers for each user that they are for.
 
+use crate::Services;
+use crate::env::Env;
+use crate::request::Request;
 use core::hash::BuildHasher;
 use hashbrown::HashMap;
 use ringway_auth::SeededHash;
-use ringway_sansio::Seed;
+use ringway_sansio::{Flow, Seed};
+use ringway_sip::Message;
 
 /// Numbers of requests, by user. A user without any has no entry, so there are no more entries than contexts.
 #[derive(Debug)]
@@ -24,11 +28,48 @@ impl Pending {
         self.counts.hasher().hash_one(aor)
     }
 
-    pub(crate) fn has_room(&self, user: u64) -> bool {
+    /// Reserves the memory of a request; false, and counted, if a limit is reached.
+    pub(super) fn reserve(
+        &mut self,
+        env: &mut Env<'_, impl Services>,
+        request: &Request<'_, '_>,
+        strangers_user: Option<u64>,
+        bytes: usize,
+    ) -> bool {
+        if strangers_user.is_some_and(|user| !self.has_room(user)) {
+            env.counters.over_user_requests += 1;
+            return false;
+        }
+        let is_stranger = !request.grant.sender.is_believed();
+        if !env.services.reserve(request.flow.remote.ip(), bytes, is_stranger) {
+            env.counters.over_memory += 1;
+            return false;
+        }
+        if let Some(user) = strangers_user {
+            self.begin(user);
+        }
+        true
+    }
+
+    /// Releases the memory that [`Pending::reserve`] reserved.
+    pub(super) fn release(
+        &mut self,
+        env: &Env<'_, impl Services>,
+        source: Flow,
+        reserved: usize,
+        strangers_user: Option<u64>,
+    ) {
+        env.services.release(source.remote.ip(), reserved);
+        if let Some(user) = strangers_user {
+            self.end(user);
+        }
+    }
+
+    fn has_room(&self, user: u64) -> bool {
         self.counts.get(&user).is_none_or(|count| *count < Self::REQUESTS_MAX)
     }
 
-    pub(crate) fn begin(&mut self, user: u64) {
+    fn begin(&mut self, user: u64) {
         *self.counts.entry(user).or_default() += 1;
     }
 
@@ -40,3 +81,16 @@ impl Pending {
         }
     }
 }
+
+/// Maximum number of bytes for a request until its context ends: the request, a response of the same length, and for each
+/// branch its header.
+pub(super) fn cost_of(message: &Message<'_>, branches: usize) -> usize {
+    let whole = message.as_bytes().len();
+    let header = whole - message.body().len().min(whole);
+    CONTEXT_BYTES + 2 * whole + branches * (BRANCH_BYTES + header)
+}
+
+/// Bytes of a context with its server transaction, their timers and the overhead of allocation.
+const CONTEXT_BYTES: usize = 2048;
+/// Bytes of a branch with its client transaction, and of the header fields that are added.
+const BRANCH_BYTES: usize = 2048;

@@ -91,6 +91,8 @@ impl Proxy {
             return;
         }
         match status {
+            // A target that was superseded is not to be heard of again before its final response.
+            ..200 if context.is_superseded(id) => {}
             100 => self.note_ringing(env.cx.now, env.config.timer_c, id, status),
             101..=199 => {
                 self.note_ringing(env.cx.now, env.config.timer_c, id, status);
@@ -129,8 +131,13 @@ impl Proxy {
         if status == 503 && self.fail_over(env, transactions, id) {
             return;
         }
+        let is_superseded = self.contexts.get(key).is_some_and(|context| context.is_superseded(id));
         self.end_branch(env, id, CallResult::of(false, status));
         relays::end(env, &mut self.contexts, id, status);
+        if is_superseded && status == 487 {
+            // The response to our own CANCEL: for the caller the target has not answered.
+            return self.on_branch_failure(env, transactions, id, 480);
+        }
         let mut bytes = Vec::with_capacity(message.as_bytes().len());
         let mut edit = Edit::new(message, &mut self.space);
         edit.pop_first(HeaderName::Via);
@@ -197,6 +204,7 @@ impl Proxy {
         transactions: &mut Transactions,
         key: SlabKey,
     ) {
+        self.start_later(env, transactions, key);
         let Some(context) = self.contexts.get_mut(key) else { return };
         if !context.is_done() || transactions.is_answered(context.server) {
             return;

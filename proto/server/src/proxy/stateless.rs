@@ -52,7 +52,7 @@ impl Proxy {
                     keeps_uri: target.keeps_uri,
                 };
                 let waiting = Lookup::Stateless(Box::new(waiting));
-                self.lookups.start(&mut env.cx, host, request.message.call_id(), waiting);
+                self.lookups.start(&mut env.cx, host, request, waiting);
             }
             NextHop::Unreachable => env.refuse_plainly(request, 480, "Temporarily Unavailable"),
         }

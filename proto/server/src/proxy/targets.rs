@@ -46,7 +46,7 @@ pub(super) struct Target {
     /// Flow that reaches it.
     pub(super) flow: Option<Flow>,
     /// q-value in thousandths.
-    q: u16,
+    pub(super) q: u16,
 }
 
 impl Targets {
@@ -57,9 +57,14 @@ impl Targets {
 
     /// The same for a target with a flow that reaches it.
     pub(super) fn of_one_flow(uri: &[u8], keeps_uri: bool, share: Share, flow: Option<Flow>) -> Self {
-        let mut targets = Self { share, ..Self::default() };
+        let mut targets = Self::with_share(share);
         targets.push(uri, keeps_uri, flow, 1000);
         targets
+    }
+
+    /// Empty set for a stored request.
+    pub(super) fn with_share(share: Share) -> Self {
+        Self { share, ..Self::default() }
     }
 
     pub(super) fn list(&self) -> &[Target] {

@@ -15,7 +15,8 @@ use std::time::Duration;
 fn good_messages(world: &mut World) -> Vec<Vec<u8>> {
     let mut messages: Vec<Vec<u8>> = Vec::new();
     let registration =
-        register("bob", "<sip:bob@192.0.2.20>;q=0.5;x=\"y\", <sip:bob@name.example.net>").line("Expires: 90");
+        register("bob", "<sip:bob@192.0.2.20>;q=0.5;x=\"y\", <sip:bob@name.example.net>;q=0.5")
+            .line("Expires: 90");
     messages.push(registration.wire());
     messages.push(query("bob").line("Contact: *").line("Expires: 0").call_id("star").wire());
     world.udp(EDGE, &registration);

@@ -36,6 +36,7 @@ mod register;
 mod register_order;
 mod regress;
 mod relay;
+mod serial;
 mod sips;
 mod stateless;
 mod torture_invalid;

@@ -23,10 +23,17 @@ fn the_caller_gets_the_contacts_the_preferred_first() {
     assert_eq!(told.start(), "SIP/2.0 302 Moved Temporarily");
     assert_eq!(
         told.headers("Contact"),
-        ["<sip:bob@192.0.2.21;transport=tcp>", "<sip:bob@10.0.0.1>;q=0.750", "<sip:bob@192.0.2.20>;q=0.200"]
+        [
+            "<sip:bob@192.0.2.21;transport=tcp>;expires=3600",
+            "<sip:bob@10.0.0.1>;q=0.750;expires=3600",
+            "<sip:bob@192.0.2.20>;q=0.200;expires=3600"
+        ]
     );
+    world.server.set_permanent_contacts(b"carol@example.org", &[b"sip:carol@192.0.2.30"]);
+    let told = only(world.udp(ALICE, &invite("sip:carol@example.org").call_id("permanent")));
+    assert_eq!(told.headers("Contact"), ["<sip:carol@192.0.2.30>"], "a permanent contact does not end");
     assert!(told.header("To").contains(";tag="));
-    assert_eq!((world.server.counters().redirected, world.server.counters().forwarded), (1, 0));
+    assert_eq!((world.server.counters().redirected, world.server.counters().forwarded), (2, 0));
 }
 
 #[test]

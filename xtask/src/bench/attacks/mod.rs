@@ -7,6 +7,7 @@
 //!
 //! Start reading at [`Attack::rows`]; one module for each attack.
 
+mod dead_dns;
 mod fork_bomb;
 mod leak;
 mod memory;
@@ -54,6 +55,8 @@ enum Attack {
     Shards,
     /// Requests whose source address may be forged
     Reflection,
+    /// Calls to names whose DNS server never answers
+    DeadDns,
 }
 
 /// Durations of a run.
@@ -67,6 +70,8 @@ struct Plan {
     fork_bomb: Duration,
     /// Flood of small INVITEs.
     shards: Duration,
+    /// Calls to names whose DNS server is silent.
+    dead_dns: Duration,
 }
 
 /// Runs the command.
@@ -102,7 +107,8 @@ pub(super) fn run(args: &Args, workspace: &Path) -> Result<()> {
 }
 
 impl Attack {
-    const ALL: [Self; 5] = [Self::Memory, Self::Leak, Self::ForkBomb, Self::Shards, Self::Reflection];
+    const ALL: [Self; 6] =
+        [Self::Memory, Self::Leak, Self::ForkBomb, Self::Shards, Self::Reflection, Self::DeadDns];
 
     /// Runs the attack against its own server.
     fn rows(self, environment: &Environment, plan: Plan) -> Result<Vec<Row>> {
@@ -112,6 +118,7 @@ impl Attack {
             Self::ForkBomb => fork_bomb::rows(environment, plan.fork_bomb),
             Self::Shards => shards::rows(environment, plan.shards),
             Self::Reflection => reflection::rows(environment),
+            Self::DeadDns => dead_dns::rows(environment, plan.dead_dns),
         }
     }
 
@@ -122,6 +129,7 @@ impl Attack {
             Self::ForkBomb => "fork-bomb",
             Self::Shards => "shards",
             Self::Reflection => "reflection",
+            Self::DeadDns => "dead-dns",
         }
     }
 }
@@ -130,10 +138,16 @@ impl Plan {
     fn new(args: &Args) -> Self {
         let seconds = Duration::from_secs;
         if args.quick {
-            return Self { memory: seconds(10), leak: seconds(3), fork_bomb: seconds(4), shards: seconds(8) };
+            return Self {
+                memory: seconds(10),
+                leak: seconds(3),
+                fork_bomb: seconds(4),
+                shards: seconds(8),
+                dead_dns: seconds(10),
+            };
         }
         let memory = seconds(args.seconds);
-        Self { memory, leak: seconds(5), fork_bomb: seconds(12), shards: seconds(20) }
+        Self { memory, leak: seconds(5), fork_bomb: seconds(12), shards: seconds(20), dead_dns: seconds(30) }
     }
 }
 

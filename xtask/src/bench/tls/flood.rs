@@ -1,11 +1,11 @@
 //! A flood of handshakes beside calls over UDP.
 
+use super::super::beside::{Calls, compare};
 use super::super::report::Row;
 use super::load::{Load, SECONDS};
 use super::servers::{Handshake, Servers};
-use anyhow::{Context, Result, anyhow, ensure};
-use ringway_lab::load::{Delay, Flow, Plan, Session, Statistics, Transport};
-use ringway_lab::server_delay::PacketCopies;
+use anyhow::{Context, Result, anyhow};
+use ringway_lab::load::{Flow, Plan, Session, Statistics, Transport};
 use ringway_lab::statistics::median;
 use ringway_linux::sys;
 use std::thread;
@@ -65,58 +65,25 @@ pub(super) fn row(servers: &Servers, rounds: u32) -> Row {
     }
 }
 
-/// Median of the ratios, and its text with both medians.
-fn compare(figures: &[[f64; 2]]) -> (f64, String) {
-    let ratio = median(figures.iter().map(|[quiet, flooded]| flooded / quiet));
-    let [quiet, flooded] = [0, 1].map(|index| median(figures.iter().map(|figures| figures[index])));
-    (ratio, format!("{ratio:.2} × ({quiet:.0} µs, {flooded:.0} µs)"))
-}
-
 fn measure(servers: &Servers, rounds: u32) -> Result<Vec<Round>> {
     let calls = Load::ringway("UDP", Transport::Udp).plan(servers, Flow::Call, CALLS * SECONDS)?;
-    let port = calls.target.port();
-    let mut session = Some(Session::open(&calls)?);
+    let mut calls = Calls::open(&calls, CALLS, SECONDS)?;
     let mut figures = Vec::new();
     for round in 1..=rounds {
-        let quiet = read(&mut session, port)?;
+        let quiet = calls.read()?;
         let flood = flood(servers)?;
         thread::sleep(MARGIN);
-        let flooded = read(&mut session, port)?;
+        let flooded = calls.read()?;
         let statistics = flood.join().map_err(|_| anyhow!("the flood panicked"))??;
         let handshakes = statistics.successes() as f64 / (f64::from(SECONDS) + 2.0 * MARGIN.as_secs_f64());
         eprintln!(
             "  round {round}: p99 inside and seen {quiet:.0?} µs, {flooded:.0?} µs beside {handshakes:.0} handshakes/s"
         );
-        let inside = quiet.0.zip(flooded.0).map(|(quiet, flooded)| [quiet, flooded]);
-        figures.push(Round { inside, seen: [quiet.1, flooded.1], handshakes });
+        let inside = quiet.inside.zip(flooded.inside).map(|(quiet, flooded)| [quiet, flooded]);
+        figures.push(Round { inside, seen: [quiet.seen, flooded.seen], handshakes });
         thread::sleep(MARGIN);
     }
     Ok(figures)
-}
-
-/// 99th percentile of the delay of 180 in µs: inside the server at this UDP port, as the generator sees it.
-fn read(session: &mut Option<Session>, port: u16) -> Result<(Option<f64>, f64)> {
-    let length = Duration::from_secs(SECONDS.into());
-    let copies = PacketCopies::of(port);
-    let running = session.take().context("an earlier reading failed")?.start(CALLS.into(), length)?;
-    let (statistics, again) = running.finish_session()?;
-    *session = Some(again);
-    let offered = u64::from(CALLS * SECONDS);
-    let done = statistics.successes();
-    ensure!(done * 100 >= offered * 99, "{done} of {offered} calls succeeded");
-    let inside = match copies.and_then(|copies| copies.percentile(99.0, done * 99 / 100)) {
-        Ok(delay) => Some(micros(delay)),
-        Err(error) => {
-            eprintln!("  no delay inside the server: {error:#}");
-            None
-        }
-    };
-    let seen = statistics.percentile(Delay::FirstResponse, 99.0).context("no call was answered")?;
-    Ok((inside, micros(seen)))
-}
-
-fn micros(time: Duration) -> f64 {
-    time.as_secs_f64() * 1e6
 }
 
 fn flood(servers: &Servers) -> Result<thread::JoinHandle<Result<Statistics>>> {

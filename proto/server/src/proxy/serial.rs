@@ -1,0 +1,78 @@
+//! Targets that are called one group after another (RFC 3261 §16.5, §16.6).
+//!
+//! Targets of the same q-value are a group, and run at once. The next group begins when all targets of the running one
+//! have failed, or its time has passed: then they are cancelled. A final 2xx or 6xx, and a CANCEL, end them all.
+
+use super::targets::{Target, Targets};
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use core::time::Duration;
+use ringway_sansio::{Flow, Instant, TimerKey};
+
+/// Groups of a request that wait for their turn.
+#[derive(Debug)]
+pub(super) struct LaterGroups {
+    /// Targets by falling q-value.
+    targets: VecDeque<LaterTarget>,
+    /// Timer of the running group.
+    pub(super) timer: TimerKey,
+}
+
+/// Target that waits for its turn.
+#[derive(Debug)]
+pub(super) struct LaterTarget {
+    pub(super) uri: Box<[u8]>,
+    pub(super) keeps_uri: bool,
+    pub(super) flow: Option<Flow>,
+    pub(super) q: u16,
+}
+
+impl LaterGroups {
+    /// Groups after the first one of these targets, which are sorted by falling q-value; `None` if there is only one.
+    pub(super) fn of(targets: &Targets) -> Option<Box<Self>> {
+        let (list, first) = (targets.list(), Self::first_len(targets.list()));
+        let later = list.get(first..).filter(|later| !later.is_empty())?;
+        let later = later.iter().map(|target| LaterTarget {
+            uri: targets.uri(target).into(),
+            keeps_uri: target.keeps_uri,
+            flow: target.flow,
+            q: target.q,
+        });
+        Some(Box::new(Self { targets: later.collect(), timer: TimerKey::NONE }))
+    }
+
+    /// Number of targets in the first group.
+    pub(super) fn first_len(list: &[Target]) -> usize {
+        let Some(first) = list.first() else { return 0 };
+        list.iter().take_while(|target| target.q == first.q).count()
+    }
+
+    /// Number of targets.
+    pub(super) fn len(&self) -> usize {
+        self.targets.len()
+    }
+
+    /// Takes the next group; none if there are no more.
+    pub(super) fn take_next(&mut self) -> impl Iterator<Item = LaterTarget> {
+        let q = self.targets.front().map(|target| target.q);
+        let count = self.targets.iter().take_while(|target| Some(target.q) == q).count();
+        self.targets.drain(..count)
+    }
+
+    /// Number of groups.
+    fn groups(&self) -> u32 {
+        let (mut groups, mut last) = (0, None);
+        for target in &self.targets {
+            groups += u32::from(last != Some(target.q));
+            last = Some(target.q);
+        }
+        groups
+    }
+
+    /// End of the running group. A request other than INVITE ends at `until` (RFC 4320 §4.2), so its groups share the time
+    /// that is left.
+    pub(super) fn ends_at(&self, now: Instant, group_max: Duration, until: Option<Instant>) -> Instant {
+        let share = until.map(|until| until.since(now) / (self.groups() + 1));
+        now + share.map_or(group_max, |share| share.min(group_max))
+    }
+}
