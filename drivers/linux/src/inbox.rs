@@ -235,7 +235,7 @@ mod tests {
     fn a_full_inbox_refuses_commands() {
         let inboxes = Inboxes::new(1).unwrap();
         let event = Event::Resolved { query: 1, servers: Default::default() };
-        assert!((0..COMMANDS_MAX).all(|_| inboxes.deliver(0, event)));
+        assert!((0..COMMANDS_MAX).all(|_| inboxes.deliver(0, event.clone())));
         assert!(!inboxes.deliver(0, event));
     }
 

@@ -135,8 +135,8 @@ fn events_of_other_threads_reach_their_shard() {
     let inboxes = runtime.inboxes();
     for shard in 0..5 {
         let event = Event::Resolved { query: u64::from(shard), servers: LocatedServers::NONE };
-        assert!(inboxes.deliver(shard, event));
-        until("the event", || events(&runtime, shard) == [event]);
+        assert!(inboxes.deliver(shard, event.clone()));
+        until("the event", || events(&runtime, shard) == [event.clone()]);
     }
 }
 

@@ -482,7 +482,7 @@ impl Node for Pinger {
     }
 
     fn on_event(&mut self, cx: &mut Context<'_, u64>, event: Event) {
-        if let (Event::Resolved { query, .. }, Some(flow)) = (event, self.asked) {
+        if let (Event::Resolved { query, .. }, Some(flow)) = (&event, self.asked) {
             cx.out.send(flow, Token::NONE, format!("granted {query}").as_bytes());
         }
         self.log.borrow_mut().push(Entry::Event(event));

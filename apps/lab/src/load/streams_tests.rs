@@ -183,7 +183,7 @@ fn a_connection_that_the_peer_closed_is_reported_and_opened_again() {
     }
     side.events.sort_by_key(|event| matches!(event, Event::Unreachable(_)));
     let closed = Event::Closed(ConnectionId(3));
-    assert_eq!(side.events, [closed, closed, Event::Unreachable(Token(41))]);
+    assert_eq!(side.events, [closed.clone(), closed, Event::Unreachable(Token(41))]);
 }
 
 #[test]

@@ -70,5 +70,5 @@ const RULES: [(&str, RelayRule); 3] =
     [("never", RelayRule::Never), ("nat", RelayRule::Nat), ("always", RelayRule::Always)];
 const FAILURES: [(&str, RelayFailure); 2] =
     [("direct", RelayFailure::Direct), ("refuse", RelayFailure::Refuse)];
-/// The caller waits that long, and hears nothing.
+/// The caller waits that long for a response.
 const TIME_LIMITS_MS: RangeInclusive<u32> = 200..=10_000;

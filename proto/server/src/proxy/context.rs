@@ -1,6 +1,6 @@
 //! Response context: a forwarded request, its branches and the best response so far (RFC 3261 §16.2, §16.7).
 
-use super::relays::BranchMedia;
+use super::branch_media::BranchMedia;
 use super::serial::LaterGroups;
 use crate::auth::Grant;
 use crate::request::Request;
@@ -94,7 +94,7 @@ pub(super) struct Branch {
     pub(super) keeps_uri: bool,
     /// Servers of a branch whose host was looked up.
     pub(super) servers: Option<Box<Servers>>,
-    /// Media of a branch that a relay is asked about.
+    /// Media of a branch that needs a relay.
     pub(super) media: Option<Box<BranchMedia>>,
 }
 

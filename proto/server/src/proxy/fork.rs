@@ -1,13 +1,14 @@
 //! Stateful forwarding: the branches of a request, from their targets to their end (RFC 3261 §16.6, §16.8 to §16.10).
 
 use super::Proxy;
+use super::branch_media::BranchMedia;
 use super::breadth::Share;
 use super::context::{Branch, BranchId, BranchState, Owner, ResponseContext, Servers, Transactions};
 use super::forward::{Forwarding, Plan};
 use super::lookups::Lookup;
 use super::pending::cost_of;
 use super::reach::{failed_last, hop_to_target, take_reachable};
-use super::relays::{self, BranchMedia};
+use super::relays;
 use super::serial::{LaterGroups, LaterTarget};
 use super::targets::{Target, Targets, target_uri};
 use crate::env::Env;

@@ -1,7 +1,6 @@
 //! DNS lookups of forwarded requests, and requests to media relays.
 
 use super::context::BranchId;
-use super::relays::StoredResponse;
 use crate::Action;
 use crate::auth::Grant;
 use crate::request::Request;
@@ -36,6 +35,16 @@ impl Lookup {
             Self::Branch(_) | Self::Offer(..) => None,
         }
     }
+}
+
+/// Response that waits for the SDP of a relay.
+#[derive(Debug)]
+pub(super) struct StoredResponse {
+    pub(super) branch: BranchId,
+    pub(super) bytes: Box<[u8]>,
+    pub(super) status: u16,
+    pub(super) flow: Flow,
+    pub(super) sent_to: Option<Flow>,
 }
 
 /// Statelessly forwarded request with a pending lookup of its target.

@@ -1,8 +1,10 @@
 //! Processing of responses (RFC 3261 §16.7).
 
 use super::Proxy;
+use super::branch_media::AnswerStep;
 use super::context::{Best, BranchId, BranchState, Transactions};
-use super::relays::{self, AnswerStep, StoredResponse};
+use super::lookups::StoredResponse;
+use super::relays;
 use super::remote_target::{self, Response};
 use crate::env::Env;
 use crate::neighbour::CallResult;

@@ -1,0 +1,272 @@
+//! Media of a branch whose SDP a media relay replaces.
+
+use super::forward::Plan;
+use crate::env::Env;
+use crate::media::{Hop, MediaMark, SDP_ADDED_MAX, SDP_BYTES_MAX, is_sdp, plan_of};
+use crate::{Action, Services};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::hash::Hasher;
+use ringway_sansio::{Flow, RelayCall, RelayId, RelayKind, RelayMedia, RelayRequest, RelayResult, RelaySide};
+use ringway_sip::{Limits, Message, Method};
+use siphasher::sip::SipHasher13;
+
+/// Media of a branch.
+#[derive(Debug)]
+pub(super) struct BranchMedia {
+    role: Role,
+    pub(super) mark: MediaMark,
+    offerer: RelaySide,
+    /// Flow of the binding that the branch is for.
+    pub(super) target: Option<Flow>,
+    /// Length of the SDP of the request.
+    offered: usize,
+    /// SDP that replaces that of the request.
+    sdp: Option<Box<[u8]>>,
+    /// Hash of the last SDP in a response, and the SDP that replaces it.
+    answer: Option<(u64, Box<[u8]>)>,
+    /// Stored responses: status, query.
+    waiting: Vec<(u16, u64)>,
+    /// True after a 2xx.
+    is_answered: bool,
+}
+
+/// Effect of a request on the call at the relay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    /// None: no relay answered, or the request failed.
+    Direct,
+    /// It begins the call.
+    Begins,
+    /// It changes the call.
+    Changes,
+    /// It ends the call.
+    Ends,
+}
+
+/// Next step of a response with an SDP.
+#[derive(Debug)]
+pub(super) enum AnswerStep {
+    /// It is forwarded as it is.
+    Forward,
+    /// It is a retransmission of one that is stored.
+    Drop,
+    /// The relay gets its SDP.
+    Ask,
+    /// It is forwarded with this SDP.
+    Replace(Box<[u8]>),
+}
+
+impl BranchMedia {
+    /// Media of a request that needs a relay, or ends a relayed call.
+    pub(super) fn of_request<S: Services>(env: &mut Env<'_, S>, plan: &Plan<'_, '_, '_>) -> Option<Self> {
+        let request = plan.request();
+        let message = request.message;
+        let (role, mark, offerer) = match (request.method, message.to().tag()) {
+            (Method::Invite, None) if is_sdp(message) => {
+                if env.config.is_own_address(plan.flow().remote) || !env.config.record_route {
+                    return None;
+                }
+                let hop = Hop { flow: plan.flow(), contact: plan.contact() };
+                let media = plan_of(env.config, request, hop)?;
+                let (call, relay) = (RelayCall(0), RelayId(0));
+                let mark = MediaMark { call, relay, caller: media.caller, callee: media.callee };
+                (Role::Begins, mark, RelaySide::Caller)
+            }
+            (Method::Invite, None) => {
+                env.counters.media_without_offer += 1;
+                return None;
+            }
+            (Method::Invite | Method::Update | Method::Bye, Some(_)) => {
+                let (mark, sender) = MediaMark::of_request(env.config, &env.keys.route, message)?;
+                let role = match request.method {
+                    Method::Bye => Role::Ends,
+                    _ if is_sdp(message) => Role::Changes,
+                    Method::Invite => {
+                        env.counters.media_without_offer += 1;
+                        return None;
+                    }
+                    _ => return None,
+                };
+                (role, mark, sender)
+            }
+            _ => return None,
+        };
+        Some(Self {
+            role,
+            mark,
+            offerer,
+            target: plan.target_flow(),
+            offered: message.body().len(),
+            sdp: None,
+            answer: None,
+            waiting: Vec::new(),
+            is_answered: false,
+        })
+    }
+
+    /// True if the SDP of the request is replaced.
+    pub(super) fn makes_offer(&self) -> bool {
+        matches!(self.role, Role::Begins | Role::Changes)
+    }
+
+    /// Offer to the relay; `None` if the SDP is too long. `random` names a new call.
+    pub(super) fn offer(
+        &mut self,
+        request: &Message<'_>,
+        limits: &Limits,
+        random: u64,
+    ) -> Option<RelayRequest> {
+        let relay = match self.role {
+            Role::Begins => {
+                self.mark.call = RelayCall(random);
+                None
+            }
+            Role::Direct | Role::Changes | Role::Ends => Some(self.mark.relay),
+        };
+        fits(request, limits).then(|| self.request(RelayKind::Offer, relay, request.body()))
+    }
+
+    /// Answer to the relay.
+    pub(super) fn answer_request(&self, response: &Message<'_>) -> RelayRequest {
+        let answer = self.request(RelayKind::Answer, Some(self.mark.relay), response.body());
+        let offerer_media = match self.offerer {
+            RelaySide::Caller => self.mark.caller,
+            RelaySide::Callee => self.mark.callee,
+        };
+        RelayRequest { to: offerer_media, ..answer }
+    }
+
+    fn request(&self, kind: RelayKind, relay: Option<RelayId>, sdp: &[u8]) -> RelayRequest {
+        let to = self.mark.media_of_other(self.offerer);
+        RelayRequest { kind, call: self.mark.call, relay, offerer: self.offerer, sdp: sdp.into(), to }
+    }
+
+    /// Stores the result of the offer; false if there is none, or it is not credible.
+    pub(super) fn set_offer_result(&mut self, result: Option<RelayResult>) -> bool {
+        match result.filter(|result| is_credible(&result.sdp, self.offered)) {
+            Some(RelayResult { relay, sdp }) => {
+                self.mark.relay = relay;
+                self.sdp = Some(sdp);
+                true
+            }
+            None => {
+                self.role = Role::Direct;
+                false
+            }
+        }
+    }
+
+    /// SDP in place of that of the request.
+    pub(super) fn sdp(&self) -> Option<&[u8]> {
+        self.sdp.as_deref()
+    }
+
+    /// Mark for a request that begins a dialog.
+    pub(super) fn written_mark(&self) -> Option<&MediaMark> {
+        (self.role == Role::Begins && self.sdp.is_some()).then_some(&self.mark)
+    }
+
+    /// Handles a response with this status; returns its next step.
+    pub(super) fn on_response(&mut self, status: u16, message: &Message<'_>) -> AnswerStep {
+        self.is_answered |= (200..=299).contains(&status);
+        if self.sdp.is_none() || !is_sdp(message) {
+            return AnswerStep::Forward;
+        }
+        let hash = hash_of(message.body());
+        match &self.answer {
+            Some((of, sdp)) if *of == hash => AnswerStep::Replace(sdp.clone()),
+            _ if self.waiting.iter().any(|(waiting, _)| *waiting == status) => AnswerStep::Drop,
+            _ => AnswerStep::Ask,
+        }
+    }
+
+    /// True if one more response may be stored.
+    pub(super) fn may_wait(&self, response: &Message<'_>, limits: &Limits) -> bool {
+        self.waiting.len() < WAITING_MAX && fits(response, limits)
+    }
+
+    /// SDP in place of that of the stored response, from the result of its query.
+    pub(super) fn take_answer(
+        &mut self,
+        query: u64,
+        response: &Message<'_>,
+        result: Option<RelayResult>,
+    ) -> Option<Box<[u8]>> {
+        self.waiting.retain(|(_, of)| *of != query);
+        let sdp = result.filter(|result| is_credible(&result.sdp, response.body().len()))?.sdp;
+        self.answer = Some((hash_of(response.body()), sdp.clone()));
+        Some(sdp)
+    }
+
+    /// True while a 2xx is stored.
+    pub(super) fn holds_success(&self) -> bool {
+        self.waiting.iter().any(|(status, _)| *status >= 200)
+    }
+
+    /// Queries of the stored responses.
+    pub(super) fn queries(&self) -> impl Iterator<Item = u64> {
+        self.waiting.iter().map(|(_, query)| *query)
+    }
+
+    /// True if the call at the relay ends with this final status of the branch.
+    pub(super) const fn ends_with(&self, status: u16) -> bool {
+        match self.role {
+            Role::Begins => !self.is_answered,
+            Role::Ends => !matches!(status, 401 | 407),
+            Role::Direct | Role::Changes => false,
+        }
+    }
+
+    /// Request to delete the call.
+    pub(super) fn delete(&self) -> Action {
+        let relay = Some(self.mark.relay);
+        let request = RelayRequest { to: RelayMedia::Same, ..self.request(RelayKind::Delete, relay, &[]) };
+        Action::Relay { query: 0, request }
+    }
+
+    /// Notes a stored response with this status.
+    pub(super) fn wait(&mut self, status: u16, query: u64) {
+        self.waiting.push((status, query));
+    }
+
+    /// Forwards the media as they are from now on.
+    pub(super) const fn set_direct(&mut self) {
+        self.role = Role::Direct;
+    }
+
+    /// Keeps the call at the relay, if the request would have ended it.
+    pub(super) fn keep_call(&mut self) {
+        if self.role == Role::Ends {
+            self.role = Role::Direct;
+        }
+    }
+
+    /// Number of bytes of the SDP that it holds.
+    pub(super) fn held_bytes(&self) -> usize {
+        let answer = self.answer.as_ref().map_or(0, |(_, sdp)| sdp.len());
+        self.sdp().map_or(0, <[u8]>::len) + answer
+    }
+}
+
+/// True if the message can have a longer SDP.
+fn fits(message: &Message<'_>, limits: &Limits) -> bool {
+    let length_max = limits.message_bytes_max.min(MESSAGE_BYTES_MAX);
+    message.body().len() <= SDP_BYTES_MAX && message.as_bytes().len() + SDP_ADDED_MAX <= length_max
+}
+
+fn is_credible(sdp: &[u8], replaced: usize) -> bool {
+    sdp.starts_with(b"v=") && sdp.len() <= SDP_BYTES_MAX.min(replaced + SDP_ADDED_MAX)
+}
+
+/// Hash that tells a retransmitted SDP from another one of the same peer, who gains nothing from equal ones.
+fn hash_of(sdp: &[u8]) -> u64 {
+    let mut hash = SipHasher13::new();
+    hash.write(sdp);
+    hash.finish()
+}
+
+/// Maximum number of stored responses of a branch.
+const WAITING_MAX: usize = 4;
+/// Maximum length of a message with the SDP of a relay.
+const MESSAGE_BYTES_MAX: usize = Limits::MESSAGE_BYTES_CEILING - Limits::BYTES_ADDED_MAX;
