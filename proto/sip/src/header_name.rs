@@ -116,6 +116,14 @@ pub enum HeaderName {
     Replaces,
     /// `Subscription-State`.
     SubscriptionState,
+    /// `History-Info` (RFC 7044).
+    HistoryInfo,
+    /// `Diversion` (RFC 5806).
+    Diversion,
+    /// `Authentication-Info`.
+    AuthenticationInfo,
+    /// `Flow-Timer` (RFC 5626).
+    FlowTimer,
     /// Any other name; the message has its spelling.
     Other,
 }
@@ -181,6 +189,10 @@ impl HeaderName {
         Self::ServiceRoute,
         Self::Replaces,
         Self::SubscriptionState,
+        Self::HistoryInfo,
+        Self::Diversion,
+        Self::AuthenticationInfo,
+        Self::FlowTimer,
     ];
 
     /// The name spelled `bytes`, long or compact, in any case.
@@ -296,6 +308,10 @@ impl HeaderName {
             Self::ServiceRoute => b"Service-Route",
             Self::Replaces => b"Replaces",
             Self::SubscriptionState => b"Subscription-State",
+            Self::HistoryInfo => b"History-Info",
+            Self::Diversion => b"Diversion",
+            Self::AuthenticationInfo => b"Authentication-Info",
+            Self::FlowTimer => b"Flow-Timer",
             Self::Other => b"",
         }
     }
@@ -305,7 +321,7 @@ impl HeaderName {
 /// weights under which no two names collide. Another name may need other weights; then [`KNOWN`] does not compile.
 const fn place(first: u8, last: u8, len: usize) -> u8 {
     let (first, last) = (first | 0x20, last | 0x20);
-    first.wrapping_mul(5).wrapping_add(last.wrapping_mul(12)).wrapping_add((len as u8).wrapping_mul(8))
+    first.wrapping_add(last.wrapping_mul(8)).wrapping_add((len as u8).wrapping_mul(13))
 }
 
 /// The only name that a spelling with this hash can be; `Other` if there is none.
@@ -408,6 +424,10 @@ mod tests {
         (HeaderName::ServiceRoute, b""),
         (HeaderName::Replaces, b""),
         (HeaderName::SubscriptionState, b""),
+        (HeaderName::HistoryInfo, b""),
+        (HeaderName::Diversion, b""),
+        (HeaderName::AuthenticationInfo, b""),
+        (HeaderName::FlowTimer, b""),
     ];
 
     fn usual(bytes: &[u8]) -> HeaderName {
