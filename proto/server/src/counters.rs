@@ -11,6 +11,10 @@ ringway_sansio::counters! {
         responses,
         /// Requests over a source's rate, not parsed.
         over_rate,
+        /// STUN requests answered.
+        stun_answered,
+        /// Datagrams that begin as STUN messages, dropped: no Binding request, or malformed.
+        stun_dropped,
         /// REGISTER requests that changed bindings.
         registered,
         /// Requests answered with a challenge.

@@ -42,6 +42,7 @@ mod relay;
 mod serial;
 mod sips;
 mod stateless;
+mod stun;
 mod torture_invalid;
 mod torture_semantic;
 mod torture_valid;
