@@ -13,6 +13,7 @@ mod life;
 mod load;
 mod neighbours;
 mod network;
+mod outbound;
 mod refused;
 mod register;
 mod softphone;
