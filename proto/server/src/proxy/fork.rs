@@ -455,6 +455,10 @@ impl Proxy {
                 BranchState::Resolving { query, .. } => {
                     self.lookups.end(query);
                     branch.state = BranchState::Done;
+                    // The ports are not to wait for the end of the transaction.
+                    if let Some(media) = branch.media.take_if(|media| media.is_unanswered()) {
+                        cx.actions.push(media.delete());
+                    }
                 }
                 BranchState::Superseded { .. } | BranchState::Done => {}
             }
@@ -558,7 +562,7 @@ impl Proxy {
             env.end_call_request(branch.dialled, CallResult::Other);
             if let Some(media) = &branch.media {
                 media.queries().for_each(|query| drop(self.lookups.end(query)));
-                if media.ends_with(408) {
+                if media.ends_with_transaction() {
                     env.cx.actions.push(media.delete());
                 }
             }

@@ -208,6 +208,10 @@ impl Proxy {
         let Some(mut media) = branch.media.take() else { return };
         let was_relayed = media.set_offer_result(result);
         env.counters.media_relayed += u64::from(was_relayed);
+        if !was_relayed && media.is_unanswered() {
+            // A relay may have the call: its SDP is not credible, or its answer was late.
+            env.cx.actions.push(media.delete());
+        }
         if was_relayed || !relays::refuse(env, &mut self.contexts, id, &mut media) {
             if let Some(branch) = self.contexts.branch_mut(id) {
                 branch.media = Some(media);
