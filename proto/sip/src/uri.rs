@@ -1,6 +1,6 @@
 //! URIs (RFC 3261 §19.1): SIP and SIPS in full, of others only the scheme.
 
-use crate::grammar::{HOST, URI_USER, class_len, escapes_are_whole, number, unescape_into, uri_len};
+use crate::grammar::{HOST, URI_USER, class_len, escapes_are_whole, unescape_into, uri_len};
 use crate::{Malformed, Params};
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -299,11 +299,22 @@ fn split_params(bytes: &[u8]) -> Result<(usize, &[u8]), Malformed> {
 /// The port at the start of `bytes`, and the rest.
 #[inline]
 pub(crate) fn split_port(bytes: &[u8]) -> Result<(u16, &[u8]), Malformed> {
-    let len = bytes.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    let (digits, after) = bytes.split_at_checked(len).ok_or(Malformed)?;
-    let port = number(digits).and_then(|port| u16::try_from(port).ok()).ok_or(Malformed)?;
-    Ok((port, after))
+    let (mut port, mut after) = (0_u32, bytes);
+    while let [digit @ b'0'..=b'9', rest @ ..] = after {
+        // Leading zeros are allowed, and a number that is too large stays so.
+        port = (port * 10 + u32::from(digit - b'0')).min(PORT_TOO_LARGE);
+        after = rest;
+    }
+    match u16::try_from(port) {
+        Ok(port) if (1..=PORT_DIGITS_MAX).contains(&(bytes.len() - after.len())) => Ok((port, after)),
+        Ok(_) | Err(_) => Err(Malformed),
+    }
 }
+
+/// Any number that is no port.
+const PORT_TOO_LARGE: u32 = 1 << 16;
+/// Maximum number of digits of a port, with its leading zeros.
+const PORT_DIGITS_MAX: usize = 20;
 
 /// Four numbers up to 255 without leading zeros, which some parsers take for octal.
 fn ipv4(bytes: &[u8]) -> Option<Ipv4Addr> {
