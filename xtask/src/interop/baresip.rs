@@ -117,7 +117,7 @@ impl Phone {
         Ok(Self { running, control: Control::connect(control)?, card, uri: line.uri(port) })
     }
 
-    /// Ends it at once, without a word to the server.
+    /// Kills it: it does not end its registration.
     pub(crate) fn kill(mut self) {
         self.running.kill();
     }
