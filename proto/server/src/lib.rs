@@ -22,6 +22,7 @@ mod config;
 mod counters;
 mod date;
 mod domain;
+mod edge;
 mod env;
 mod failed_servers;
 mod gruu;

@@ -30,6 +30,8 @@ pub(crate) struct Routed<'a> {
     pub(crate) next_route: Option<Uri<'a>>,
     /// Valid mark in a Route of this server.
     pub(crate) mark: Option<Mark>,
+    /// User part of a Route of this server, which may be the token of a flow.
+    pub(crate) flow_token: Option<&'a [u8]>,
 }
 
 impl Routed<'_> {
@@ -89,6 +91,7 @@ pub(crate) fn preprocess<'a>(
         from_last_route: false,
         next_route: None,
         mark: None,
+        flow_token: None,
     };
     if !message.has(HeaderName::Route) {
         return Ok(routed);
@@ -105,6 +108,7 @@ pub(crate) fn preprocess<'a>(
         if is_ours(config, &route.uri) {
             routed.own_routes += 1;
             routed.add_mark(Mark::read(key, message, &route.uri));
+            routed.flow_token = routed.flow_token.or(route.uri.user());
         } else {
             routed.next_route = Some(route.uri);
         }

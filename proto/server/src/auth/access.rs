@@ -3,6 +3,7 @@
 //! [`decide`] is a pure function of the [`Facts`] of a request. Every rule for senders without a proven password is in
 //! this file; docs/decisions/0007 has the reasons.
 
+use crate::edge::EdgePart;
 use crate::token::Side;
 use ringway_sip::Method;
 
@@ -27,6 +28,8 @@ pub(crate) enum Reach {
     OurUsers,
     /// This side of its dialog.
     Side(Side),
+    /// The flow of a token in our Path.
+    Flow(Side),
 }
 
 /// Proof of identity of a request's sender.
@@ -92,6 +95,8 @@ pub(crate) struct Facts<'a> {
     /// The target is in a domain of `domains`, and no Route leads elsewhere.
     pub(crate) to_us: bool,
     pub(crate) mark: Option<LiveMark>,
+    /// Part as the edge proxy of another registrar.
+    pub(crate) edge: EdgePart,
     /// The source address is in `[auth] trusted`.
     pub(crate) is_trusted: bool,
     /// `[auth] enabled`.
@@ -115,6 +120,19 @@ pub(crate) fn decide(facts: &Facts<'_>) -> Access {
             return forward(Reach::Side(to), sender);
         }
         Some(LiveMark::Accepted | LiveMark::Dialog { .. }) | None => {}
+    }
+    // The other registrar asks for passwords. What goes to it, and over a flow that it was given, is no relaying.
+    let sender = match facts.is_trusted {
+        true => Sender::Trusted,
+        false => Sender::Stranger,
+    };
+    match facts.edge {
+        EdgePart::ToFlow(side) => return forward(Reach::Flow(side), sender),
+        EdgePart::ToRegistrar if !facts.from_us => return forward(Reach::Anywhere, sender),
+        EdgePart::FlowGone if facts.method != Method::Ack => return Access::Refuse(430, "Flow Failed"),
+        EdgePart::Forged if facts.method != Method::Ack => return Access::Refuse(403, "Forged Flow Token"),
+        EdgePart::FlowGone | EdgePart::Forged => return Access::Drop,
+        EdgePart::ToRegistrar | EdgePart::Absent => {}
     }
     if matches!(facts.method, Method::Ack | Method::Cancel) {
         return decide_unchallengeable(facts);
@@ -206,6 +224,7 @@ mod tests {
             from_us: false,
             to_us: true,
             mark: None,
+            edge: EdgePart::Absent,
             is_trusted: false,
             requires_passwords: true,
             challenges_in_dialog: false,

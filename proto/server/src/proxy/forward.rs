@@ -5,6 +5,7 @@ use super::rewrite::Rewrite;
 use super::targets::{StoredTarget, Target, Targets};
 use crate::Config;
 use crate::auth::{Reach, Sender, is_private};
+use crate::edge;
 use crate::env::{Env, Keys};
 use crate::media::{MEDIA_MARK, MediaMark};
 use crate::request::Request;
@@ -115,6 +116,9 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         self.remove_own_credentials(&mut edit);
         self.remove_untrusted_fields(&mut edit);
         self.record_route(&mut edit);
+        if self.request.method == Method::Register && !self.config.edge_domains.is_empty() {
+            self.add_path(&mut edit);
+        }
         if self.config.is_own_address(self.flow.remote) && self.goes_to_this_server() {
             let host = self.config.sent_by(self.flow.listener, self.flow.remote.ip());
             edit.push_first(HeaderName::Route, |out| {
@@ -250,6 +254,18 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         }
     }
 
+    /// RFC 5626 §5.1: the way back to a phone of another registrar.
+    fn add_path(&self, edit: &mut Edit<'_, '_>) {
+        if !edge::serves(self.config, &self.next_hop().unwrap_or(self.routed.uri)) {
+            return;
+        }
+        let flows = (&self.request.flow, &self.flow);
+        let is_first_hop = self.request.message.has_one_via();
+        edit.push_first(HeaderName::Path, |out| {
+            edge::write_path(self.config, &self.keys.flow, flows, (self.now, is_first_hop), out);
+        });
+    }
+
     /// True if the request needs TLS on every hop (RFC 3261 §26.2.2).
     fn is_sips(&self) -> bool {
         self.routed.uri.scheme() == Scheme::Sips
@@ -279,7 +295,9 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
             false => Uri::parse(self.targets.uri(self.target))
                 .is_ok_and(|uri| self.config.domain_of(&uri).is_some()),
         };
-        self.next_hop().is_none() && !matches!(self.request.grant.reach, Reach::Side(_)) && is_for_users
+        self.next_hop().is_none()
+            && !matches!(self.request.grant.reach, Reach::Side(_) | Reach::Flow(_))
+            && is_for_users
     }
 
     fn write_via(&self, branch: &[u8], share: Share, out: &mut Vec<u8>) {

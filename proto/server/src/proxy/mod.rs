@@ -111,7 +111,7 @@ impl Proxy {
         let mut mismatch = None;
         let mut aor = Aor::default();
         let reach = request.grant.reach;
-        if let Reach::Side(side) = reach {
+        if let Reach::Side(side) | Reach::Flow(side) = reach {
             let flow = reach::side_flow(env, side, routed);
             targets.push(routed.uri.as_bytes(), true, flow);
         } else if routed.next_route.is_some() || !routed.is_of_domains {
@@ -266,6 +266,9 @@ impl Proxy {
                 continue;
             }
             self.note_failed(env, id);
+            let flow_is_gone = status == 480
+                && self.contexts.get(id.context()).is_some_and(|context| context.is_over_flow());
+            let status = if flow_is_gone { 430 } else { status };
             if !self.fail_over(env, transactions, id) && !flows::try_next(self, env, transactions, id) {
                 self.on_branch_failure(env, transactions, id, status);
             }
