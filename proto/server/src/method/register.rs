@@ -5,7 +5,9 @@ use crate::auth::Authenticator;
 use crate::date::DateText;
 use crate::env::Env;
 use crate::gruu;
-use crate::location::{BadRecord, Binding, Change, Kind, LocationTable, Room, SaveError, Saved, Text};
+use crate::location::{
+    BadRecord, Binding, Change, Kind, LocationTable, Room, SaveError, Saved, Text, instance_of,
+};
 use crate::reply::{write_q, write_reply, write_unfolded};
 use crate::request::Request;
 use crate::{Action, Aor, Authenticated, BindingChange, BindingEnd, Config, Counters, LogEvent, Services};
@@ -360,6 +362,8 @@ fn read_contact<'a>(
     let kind = path.kind().unwrap_or_else(|| match flow_key {
         // RFC 5626 §7: over this flow and nothing else.
         Some(_) => Kind::FlowOnly,
+        // Its Contact in dialogs is a URI of this server, so that these need its flow too.
+        None if extensions::wants_gruu(config, message) && instance_of(params).is_some() => Kind::FlowOnly,
         None => Binding::kind_of(config, &uri, &request.flow),
     });
     Ok(Change {

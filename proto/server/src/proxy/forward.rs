@@ -328,7 +328,9 @@ fn caller_side(config: &Config, key: &[u8; 16], request: &Request<'_, '_>) -> Si
     if target.as_ref().is_some_and(|uri| names_flow(uri, &reply)) {
         return Side::Contact(TargetHash::of_flow(key, &reply));
     }
-    let hop = target.as_ref().map(|uri| hop_of(config, uri));
+    // The remote target of a phone with a GRUU is this server: only its flow leads to it.
+    let is_gruu = |uri: &Uri<'_>| config.registrar.gruu && config.domain_of(uri).is_some();
+    let hop = target.as_ref().filter(|uri| !is_gruu(uri)).map(|uri| hop_of(config, uri));
     let hash = match hop {
         Some(NextHop::Flow(hop)) => {
             let is_there = config.is_same_host(hop.remote.ip(), request.flow.remote.ip());

@@ -1,6 +1,9 @@
 //! Globally routable URIs of one phone (RFC 5627).
 
-use crate::harness::{ALICE, BOB, CAROL, Sent, World, forwarded, invite, only, register, requests, statuses};
+use crate::challenge::proven;
+use crate::harness::{
+    ALICE, BOB, CAROL, Request, Sent, World, forwarded, invite, only, register, request, requests, statuses,
+};
 
 fn world() -> World {
     World::with(|config| config.registrar.gruu = true)
@@ -62,6 +65,48 @@ fn gruus_of_nobody_reach_nobody() {
     {
         let sent = world.udp(ALICE, &invite(uri).call_id(&format!("{number}")));
         assert_eq!((requests(sent.clone()).len(), statuses(&sent)), (0, vec![status]), "{uri}");
+    }
+}
+
+/// Request in the dialog of `answer`, towards the GRUU `uri`, by these Record-Routes.
+fn in_dialog(uri: &str, from: String, to: String, routes: Vec<String>) -> Request {
+    let lines = routes.iter().map(|route| format!("Route: {route}")).collect();
+    Request { from, lines, ..request("BYE", uri).cseq(2).to(&to) }
+}
+
+#[test]
+fn requests_inside_a_call_reach_phones_whose_contacts_are_gruus() {
+    for (alices, bobs) in [(ALICE, BOB), ("127.0.0.1:5070", "127.0.0.1:5080")] {
+        let mut world = World::with(|config| {
+            config.registrar.gruu = true;
+            config.auth.enabled = true;
+            let loopback = bobs.starts_with("127.").then(|| "127.0.0.1:5060".parse().unwrap());
+            if let Some(loopback) = loopback {
+                config.listeners[0].bound = loopback;
+                config.listeners[0].advertised = loopback;
+            }
+        });
+        for (user, at) in [("alice", alices), ("bob", bobs)] {
+            let contact = format!("<sip:{user}@{at}>;+sip.instance=\"<urn:uuid:{user}>\"");
+            let request = register(user, &contact).line("Supported: gruu").call_id(user);
+            assert_eq!(only(proven(&mut world, at, &request, user)).status(), 200);
+        }
+        let gruu = |user: &str| format!("sip:{user}@example.org;gr=urn:uuid:{user}");
+        let mut call = invite(&gruu("bob"));
+        call.lines = vec![format!("Contact: <{}>", gruu("alice"))];
+        let got = forwarded(proven(&mut world, alices, &call, "alice"));
+        assert_eq!(got.to(), bobs);
+        let answer = only(world.udp(bobs, &got.answer(200, &[&format!("Contact: <{}>", gruu("bob"))])));
+        let (from, to) = (answer.header("From"), answer.header("To"));
+        let mut routes = answer.headers("Record-Route");
+        routes.reverse();
+        let bye = in_dialog(&gruu("bob"), from.clone(), to.clone(), routes);
+        let sent = forwarded(world.udp(alices, &bye));
+        assert_eq!((sent.to().as_str(), sent.uri()), (bobs, gruu("bob")), "the caller ends it");
+        let bye =
+            in_dialog(&gruu("alice"), to, from, got.headers("Record-Route")).call_id(&call.call_id).cseq(3);
+        let sent = forwarded(world.udp(bobs, &bye));
+        assert_eq!((sent.to().as_str(), sent.uri()), (alices, gruu("alice")), "the callee ends it");
     }
 }
 
