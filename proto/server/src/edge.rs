@@ -43,7 +43,12 @@ impl EdgePart {
             true => Self::ToRegistrar,
             false => Self::Absent,
         };
-        let Some(token) = routed.flow_token else { return to_registrar };
+        // Phones may write any other user part into the Route to their server.
+        let Some(token) =
+            routed.flow_token.filter(|user| user.get(2 * MAC_BYTES + TIME_DIGITS) == Some(&b'.'))
+        else {
+            return to_registrar;
+        };
         let Some((side, made_s)) = read_token(key, token) else { return Self::Forged };
         // RFC 5626 §5.3: a request of the phone itself goes on as without the token.
         if side == side_of(&request.flow) {

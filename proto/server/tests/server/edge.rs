@@ -165,6 +165,16 @@ fn a_registrar_goes_on_to_the_other_flow_after_430() {
 }
 
 #[test]
+fn a_user_in_the_route_of_our_own_phone_is_no_token() {
+    let mut world = world();
+    for (number, user) in ["alice", "0123", "a.b", "%2e"].iter().enumerate() {
+        let call = invite("sip:carol@example.org").call_id(&format!("{number}"));
+        let sent = world.udp(STRANGER, &call.line(&format!("Route: <sip:{user}@192.0.2.1;lr>")));
+        assert_eq!(statuses(&sent), [407], "{user}: as without it");
+    }
+}
+
+#[test]
 fn an_edge_proxy_relays_for_its_domains_only() {
     let mut world = world();
     for (uri, from) in [
