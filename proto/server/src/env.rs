@@ -44,6 +44,8 @@ pub(crate) struct Keys {
     pub(crate) calls: [u8; 16],
     /// Flow tokens.
     pub(crate) flow: [u8; 16],
+    /// Temporary GRUUs.
+    pub(crate) gruu: [u8; 16],
 }
 
 impl<S> Environment<S> {
@@ -54,6 +56,7 @@ impl<S> Environment<S> {
             looped: derive(&config.secret, b"loop"),
             calls: derive(&config.secret, b"calls"),
             flow: derive(&config.secret, b"flow"),
+            gruu: derive(&config.secret, b"gruu"),
         };
         Self {
             config,

@@ -272,7 +272,8 @@ impl Registrar {
         self.keep_connection(&mut env.cx, request, key);
         let Self { table, date, .. } = self;
         let (now, registrar) = (env.cx.now, &env.config.registrar);
-        let gruu = extensions::wants_gruu(env.config, request.message).then_some(aor);
+        let keys = env.keys;
+        let gruu = extensions::wants_gruu(env.config, request.message).then_some((&keys.gruu, aor));
         write_reply(&mut env.cx, &env.keys.tag, request, 200, "OK", |response| {
             for binding in table.lookup_at(key, now) {
                 response.header_with(HeaderName::Contact, |out| write_binding(binding, gruu, now, out));
@@ -422,8 +423,8 @@ fn header_expires(message: &Message<'_>) -> Option<u32> {
     message.first(HeaderName::Expires).map(|value| delta_seconds(value).unwrap_or(3600))
 }
 
-/// Appends `<uri>;expires=n` and the contact's other parameters, with a GRUU of `gruu`.
-fn write_binding(binding: &Binding, gruu: Option<&Aor>, now: Instant, out: &mut Vec<u8>) {
+/// Appends `<uri>;expires=n` and the contact's other parameters, with GRUUs by the key and address-of-record in `gruu`.
+fn write_binding(binding: &Binding, gruu: Option<(&[u8; 16], &Aor)>, now: Instant, out: &mut Vec<u8>) {
     let text = binding.text();
     out.push(b'<');
     out.extend_from_slice(text.uri);
@@ -439,10 +440,8 @@ fn write_binding(binding: &Binding, gruu: Option<&Aor>, now: Instant, out: &mut 
             write_unfolded(value, out);
         }
     }
-    if let Some(aor) = gruu
-        && let Some(instance) = binding.instance()
-    {
-        gruu::write_param(aor, instance, out);
+    if let Some((key, aor)) = gruu {
+        gruu::write_params(key, aor, binding, out);
     }
     write_q(binding.q, out);
     out.extend_from_slice(b";expires=");

@@ -23,7 +23,7 @@ pub(crate) use remote_target::Response;
 
 use crate::auth::Reach;
 use crate::env::Env;
-use crate::gruu;
+use crate::gruu::Gruu;
 use crate::location::LocationTable;
 use crate::request::Request;
 use crate::route::Routed;
@@ -118,9 +118,14 @@ impl Proxy {
             targets.push(routed.uri.as_bytes(), true, None);
         } else if env.config.read_aor(&routed.uri, &mut aor) {
             let is_sips = routed.uri.scheme() == Scheme::Sips;
-            let gruu = if env.config.registrar.gruu { gruu::instance_in(&routed.uri) } else { None };
+            let key = &env.keys.gruu;
+            let gruu = if env.config.registrar.gruu { Gruu::of(key, &routed.uri) } else { None };
+            if let Some(Gruu::Temporary(uri)) = &gruu {
+                // Another shard may be responsible for its user.
+                targets.push(uri, false, None);
+            }
             for binding in table.lookup(aor.as_bytes(), env.cx.now) {
-                if gruu.as_deref().is_some_and(|name| !gruu::is_of(name, binding)) {
+                if gruu.as_ref().is_some_and(|gruu| !gruu.is_of(key, binding)) {
                     continue;
                 }
                 if let Err(why) = targets.push_binding(binding, is_sips) {

@@ -68,6 +68,71 @@ fn gruus_of_nobody_reach_nobody() {
     }
 }
 
+/// Temporary GRUU in the response to a REGISTER.
+fn temporary(answer: &Sent) -> String {
+    let contact = answer.header("Contact");
+    contact.split("temp-gruu=\"").nth(1).unwrap().split('"').next().unwrap().into()
+}
+
+/// Calls `uri` in two passes: to the server itself, and to the phone.
+fn call_twice(world: &mut World, uri: &str, call_id: &str) -> Sent {
+    let to_itself = forwarded(world.udp(ALICE, &invite(uri).call_id(call_id)));
+    assert_eq!(to_itself.to(), "192.0.2.1:5060", "another shard may have its user");
+    forwarded(world.udp("192.0.2.1:5060", &to_itself.bytes))
+}
+
+#[test]
+fn a_temporary_gruu_reaches_its_phone_and_does_not_say_whose_it_is() {
+    let mut world = two_phones();
+    let register = |cseq: u32, call_id: &str| {
+        let contact = "<sip:bob@192.0.2.20>;+sip.instance=\"<urn:uuid:desk>\"";
+        register("bob", contact).line("Supported: gruu").call_id(call_id).cseq(cseq)
+    };
+    let mut refresh = |cseq, call_id| {
+        let answer = only(world.udp(BOB, &register(cseq, call_id)));
+        let line = answer.headers("Contact").into_iter().find(|line| line.contains("desk")).unwrap();
+        line.split("temp-gruu=\"").nth(1).unwrap().split('"').next().unwrap().to_owned()
+    };
+    let (first, second) = (refresh(7, "one"), refresh(8, "one"));
+    assert_ne!(first, second, "each REGISTER gets another one");
+    for gruu in [&first, &second] {
+        assert!(gruu.starts_with("sip:tgruu.") && gruu.ends_with("@example.org;gr"), "{gruu}");
+        assert!(!gruu.contains("bob") && !gruu.contains("desk"));
+        let call = call_twice(&mut world, gruu, gruu);
+        assert_eq!((call.to().as_str(), call.uri().as_str()), (BOB, "sip:bob@192.0.2.20"));
+    }
+    // It ends with the Call-ID of its registration (RFC 5627 §5.4).
+    let answer = only(world.udp(BOB, &register(1, "two")));
+    assert_eq!(answer.status(), 200);
+    let to_itself = forwarded(world.udp(ALICE, &invite(&first).call_id("late")));
+    assert_eq!(only(world.udp("192.0.2.1:5060", &to_itself.bytes)).status(), 480);
+}
+
+#[test]
+fn forged_temporary_gruus_do_not_exist() {
+    let mut world = world();
+    let contact = "<sip:bob@192.0.2.20>;+sip.instance=\"<urn:uuid:desk>\"";
+    let gruu = temporary(&registers(&mut world, BOB, contact));
+    let end = gruu.find('@').unwrap();
+    for index in "sip:tgruu.".len()..end {
+        let mut forged = gruu.clone().into_bytes();
+        forged[index] = if forged[index] == b'1' { b'2' } else { b'1' };
+        let forged = String::from_utf8(forged).unwrap();
+        let sent = world.udp(ALICE, &invite(&forged).call_id(&format!("{index}")));
+        assert_eq!(statuses(&sent), [404], "byte {index} of {gruu}");
+    }
+    for (number, token) in ["", "0", "00", &"0".repeat(44), &"0".repeat(2000), "zz"].iter().enumerate() {
+        let uri = format!("sip:tgruu.{token}@example.org;gr");
+        let sent = world.udp(ALICE, &invite(&uri).call_id(&format!("bad {number}")));
+        assert!(matches!(statuses(&sent)[..], [404 | 414]), "{uri}");
+    }
+    // What the server writes to itself limits the bindings, and opens nothing.
+    for hash in ["0", "ffffffffffffffff", "x"] {
+        let uri = format!("sip:bob@example.org;rwg={hash}");
+        assert_eq!(statuses(&world.udp(ALICE, &invite(&uri).call_id(&uri))), [480], "{uri}");
+    }
+}
+
 /// Request in the dialog of `answer`, towards the GRUU `uri`, by these Record-Routes.
 fn in_dialog(uri: &str, from: String, to: String, routes: Vec<String>) -> Request {
     let lines = routes.iter().map(|route| format!("Route: {route}")).collect();
