@@ -227,7 +227,7 @@ fn credentials(user: usize, challenge: &str) -> String {
         ..Credentials::default()
     };
     let mut hex = [0; 64];
-    given.response = Algorithm::Md5.response(&ha1, b"REGISTER", &given, &mut hex);
+    given.response = Algorithm::Md5.response(&ha1, b"REGISTER", b"", &given, &mut hex);
     let mut line = b"Authorization: ".to_vec();
     given.write(&mut line);
     String::from_utf8(line).unwrap() + "\r\n"

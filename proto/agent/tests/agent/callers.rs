@@ -38,7 +38,7 @@ fn proving(call_id: &str, challenge: &Sent, password: &str, uri: &str) -> String
     let ha1 = Ha1::new(b"bob", challenge.realm, password.as_bytes());
     let mut hex = [0; 64];
     let algorithm = Algorithm::from_name(challenge.algorithm.unwrap()).unwrap();
-    given.response = algorithm.response(&ha1, b"INVITE", &given, &mut hex);
+    given.response = algorithm.response(&ha1, b"INVITE", b"", &given, &mut hex);
     let mut value = Vec::new();
     given.write(&mut value);
     let field = format!("Authorization: {}\r\nContact:", String::from_utf8(value).unwrap());
@@ -164,7 +164,7 @@ fn proves_to_peer(request: &Sent) -> bool {
     let given = Credentials::parse(value.as_bytes()).unwrap().unwrap();
     assert_eq!(given.realm, b"bob@example.org");
     let ha1 = Ha1::new(b"al\"ice", given.realm, b"pass");
-    Algorithm::Sha256.proves(&ha1, b"INVITE", &given)
+    Algorithm::Sha256.proves(&ha1, b"INVITE", b"", &given)
 }
 
 #[test]

@@ -31,7 +31,7 @@ fn proves(request: &Sent, field: &str, method: &str) -> bool {
     let algorithm = given.algorithm.map_or(Algorithm::Md5, |name| Algorithm::from_name(name).unwrap());
     let ha1 = Ha1::new(b"alice", given.realm, b"secret");
     assert_eq!(given.uri, request.line().split(' ').nth(1).unwrap().as_bytes());
-    algorithm.proves(&ha1, method.as_bytes(), &given)
+    algorithm.proves(&ha1, method.as_bytes(), b"", &given)
 }
 
 fn is_silent(table: &mut Table) -> bool {
