@@ -20,5 +20,6 @@ pub(crate) use live_mark::live_mark;
 pub(crate) use network::is_private;
 pub use network::{Network, NotANetwork};
 pub use ringway_auth::{
-    Algorithm, GuessLimits, Login, LoginResult, NonceAge, NonceId, NonceMaker, NonceUse, ReplayWindows,
+    Algorithm, ChallengeLimits, DigestPolicy, GuessLimits, Login, LoginResult, NonceAge, NonceId, NonceMaker,
+    NoncePolicy, NonceUse, ReplayWindows,
 };

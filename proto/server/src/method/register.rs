@@ -232,12 +232,15 @@ impl Registrar {
         }
         self.keep_connection(&mut env.cx, request, key);
         let Self { table, date, .. } = self;
-        let now = env.cx.now;
+        let (now, info) = (env.cx.now, &*env.answer_info);
         write_reply(&mut env.cx, &env.keys.tag, request, 200, "OK", |response| {
             for binding in table.lookup_at(key, now) {
                 response.header_with(HeaderName::Contact, |out| write_binding(binding, now, out));
             }
             response.header(HeaderName::Date, date.at(now));
+            if !info.is_empty() {
+                response.header(HeaderName::AuthenticationInfo, info);
+            }
         });
         env.cx.out.hold_last();
     }

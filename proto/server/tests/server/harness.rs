@@ -267,6 +267,8 @@ pub(crate) fn config() -> Config {
         auth: AuthConfig {
             enabled: false,
             realm: "example.org".into(),
+            domain_realms: Vec::new(),
+            digest: Default::default(),
             algorithms: vec![Algorithm::Sha256, Algorithm::Md5],
             nonce_lifetime: Duration::from_secs(300),
             in_dialog: false,
