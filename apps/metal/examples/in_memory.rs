@@ -91,7 +91,8 @@ impl Bench {
             dialog_lifetime: Duration::from_secs(86_400),
             auth: AuthConfig {
                 enabled: with_digest,
-                realm: "example.org".into(),
+                realms: "example.org".into(),
+                digest: Default::default(),
                 algorithms: vec![Algorithm::Md5],
                 nonce_lifetime: Duration::from_secs(300),
                 in_dialog: false,
@@ -117,7 +118,7 @@ impl Bench {
         (0..USERS).for_each(|user| list.push_str(&format!("{},{}\n", name(user), name(user))));
         let names = NameHash::new([1; 16]);
         let users =
-            Subscribers::from_csv(list.as_bytes(), "example.org", "example.org", USERS, names).unwrap();
+            Subscribers::from_csv(list.as_bytes(), "example.org", |_| "example.org", USERS, names).unwrap();
         let services = MemoryServices::new(users, Duration::from_secs(300), 0, &Seed::from_number(2), now);
         let server = Server::new(Arc::new(config), services, 0, Seed::from_number(3), now);
         let ports = vec![Port { transport: Transport::Udp, number: 5060 }];

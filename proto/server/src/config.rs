@@ -1,6 +1,6 @@
 //! Configuration of a server, set at the start and on a reload.
 
-use crate::auth::{Algorithm, CertificateRules, DigestPolicy, Network, Strangers};
+use crate::auth::{Algorithm, CertificateRules, DigestPolicy, Network, Realms, Strangers};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
@@ -101,10 +101,8 @@ pub enum Mode {
 pub struct AuthConfig {
     /// False: no passwords, every sender is believed.
     pub enabled: bool,
-    /// Realm of the domains without one of their own.
-    pub realm: String,
-    /// Domains with a realm of their own.
-    pub domain_realms: Vec<DomainRealm>,
+    /// Realms of the challenges.
+    pub realms: Realms,
     /// Algorithms, offered in this order (RFC 8760 §2.4).
     pub algorithms: Vec<Algorithm>,
     /// Lifetime of a nonce.
@@ -119,30 +117,6 @@ pub struct AuthConfig {
     pub trusted: Vec<Network>,
     /// Client certificates that count.
     pub certificates: CertificateRules,
-}
-
-/// Domain with a realm of its own.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DomainRealm {
-    /// Domain, in lower case.
-    pub domain: String,
-    /// Realm of its users.
-    pub realm: String,
-}
-
-impl AuthConfig {
-    /// Realm of the users of `domain`, which is in lower case.
-    pub fn realm_of(&self, domain: &[u8]) -> &str {
-        let own = self.domain_realms.iter().find(|own| own.domain.as_bytes() == domain);
-        own.map_or(&self.realm, |own| &own.realm)
-    }
-
-    /// True for a realm of this server, however it is written.
-    pub(crate) fn is_own_realm(&self, realm: &[u8]) -> bool {
-        let realm = realm.trim_ascii();
-        let is_it = |own: &str| realm.eq_ignore_ascii_case(own.as_bytes().trim_ascii());
-        is_it(&self.realm) || self.domain_realms.iter().any(|own| is_it(&own.realm))
-    }
 }
 
 /// `[registrar]`.

@@ -43,9 +43,7 @@ pub use action::Action;
 pub use aor::{Aor, Authenticated};
 pub use auth::Strangers;
 pub use budget::MemoryBudget;
-pub use config::{
-    AuthConfig, Config, DomainRealm, Listener, Mode, Neighbour, NeighbourConnection, RegistrarConfig,
-};
+pub use config::{AuthConfig, Config, Listener, Mode, Neighbour, NeighbourConnection, RegistrarConfig};
 pub use counters::Counters;
 pub use failed_servers::FailedServers;
 pub use location::{Registration, RegistrationRef};

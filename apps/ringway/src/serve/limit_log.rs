@@ -87,6 +87,7 @@ const LIMITS: &[&str] = &[
     "too_many_contacts",
     "transactions_refused",
     "unreachable_unreported",
+    "unusable_refused",
     "unused_closes",
     "write_queue_closes",
 ];

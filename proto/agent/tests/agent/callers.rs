@@ -222,3 +222,21 @@ fn other_realms_other_senders_and_requests_in_the_call_get_nothing() {
     let again = table.sent();
     assert!(again.iter().all(|sent| !sent.text.contains("al\\\"ice")), "{again:?}");
 }
+
+#[test]
+fn a_caller_whose_digests_cannot_be_verified_is_refused_in_the_end() {
+    let mut table = challenging();
+    table.receive(PEER, &bare("old-phone"));
+    let challenge = table.only();
+    let old = proving("old-phone", &challenge, "b", &own_uri()).replace(", qop=auth", "");
+    let answers: Vec<u16> = (0..12)
+        .map(|number| {
+            table.receive(PEER, &old.replace("old-phone", &format!("o{number}")));
+            table.only().line()[8..11].parse().unwrap()
+        })
+        .collect();
+    assert_eq!(answers, [vec![401; 10], vec![403; 2]].concat());
+    assert_eq!(table.agent.counters().caller_digests_refused, 2);
+    table.receive(PEER, &bare("again"));
+    assert!(table.only().line().starts_with("SIP/2.0 401 "), "without credentials it is asked as before");
+}

@@ -88,7 +88,7 @@ impl Authenticator {
         domain: &[u8],
     ) -> Option<Vec<u8>> {
         let (now, auth) = (env.cx.now, &env.config.auth);
-        let realm = auth.realm_of(domain);
+        let realm = auth.realms.of(domain);
         let opaque = opaque(auth, &self.opaque_key, realm);
         let mark = || request_mark(&self.request_key, now, request.message, &request.flow);
         let mut verifier = Verifier {
@@ -161,7 +161,7 @@ impl Authenticator {
         observe_login(env, request, user, reason);
         let login = Login { user, domain, source: request.flow.remote.ip() };
         if env.services.may_challenge(env.cx.now, &login) {
-            let realm = env.config.auth.realm_of(domain);
+            let realm = env.config.auth.realms.of(domain);
             // The password may be right: its user need not be asked again.
             return self.challenge(env, request, header, realm, why == Unusable::OtherOpaque);
         }
@@ -247,7 +247,7 @@ impl<S: Services> Logins for ServerLogins<'_, S> {
 /// `opaque` of a realm, if this server has several: another one shows that a client has mixed up two challenges. It does not
 /// depend on the nonce, because a `nextnonce` comes without one.
 fn opaque(auth: &AuthConfig, key: &[u8; 16], realm: &str) -> Option<[u8; 8]> {
-    if auth.domain_realms.is_empty() {
+    if !auth.realms.are_several() {
         return None;
     }
     let mut hash = SipHasher13::new_with_key(key);

@@ -169,7 +169,7 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
     fn remove_own_credentials(&self, edit: &mut Edit<'_, '_>) {
         for name in [HeaderName::ProxyAuthorization, HeaderName::Authorization] {
             edit.remove_lines(name, |value| match Credentials::parse(value) {
-                Ok(Some(given)) => self.config.auth.is_own_realm(&unescape(given.realm)),
+                Ok(Some(given)) => self.config.auth.realms.contain(&unescape(given.realm)),
                 Ok(None) => {
                     let scheme = value.split(|&byte| is_lws(byte)).next().unwrap_or_default();
                     !is_token_str(scheme) || scheme.eq_ignore_ascii_case(b"Basic")

@@ -266,8 +266,7 @@ pub(crate) fn config() -> Config {
         dialog_lifetime: Duration::from_secs(86_400),
         auth: AuthConfig {
             enabled: false,
-            realm: "example.org".into(),
-            domain_realms: Vec::new(),
+            realms: "example.org".into(),
             digest: Default::default(),
             algorithms: vec![Algorithm::Sha256, Algorithm::Md5],
             nonce_lifetime: Duration::from_secs(300),

@@ -13,6 +13,7 @@ mod connection;
 mod content_length;
 mod credentials;
 mod dialog;
+mod digest_forms;
 mod ends;
 mod failover;
 mod fork;
