@@ -37,6 +37,7 @@ mod route;
 mod server;
 mod services;
 mod shard;
+mod sources;
 mod token;
 
 pub use action::Action;

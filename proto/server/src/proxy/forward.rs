@@ -9,6 +9,7 @@ use crate::env::{Env, Keys};
 use crate::media::{MEDIA_MARK, MediaMark};
 use crate::request::Request;
 use crate::route::{LOOP_MARK, NextHop, Routed, hop_of, loop_hash, write_own_route};
+use crate::sources::{SourceHash, Sources};
 use crate::token::{Side, TargetHash, Token};
 use alloc::vec::Vec;
 use ringway_sansio::{Flow, Instant};
@@ -211,6 +212,7 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         let token = Token::Dialog {
             caller: caller_side(self.config, &self.keys.route, self.request),
             callee: self.callee_side(),
+            sources: self.sources(),
         };
         let made_s = self.now.as_secs();
         let is_sips = self.is_sips();
@@ -244,6 +246,15 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         if !same_side {
             push(&self.flow);
         }
+    }
+
+    /// Addresses that the sides send from. Without passwords nobody compares them.
+    fn sources(&self) -> Sources {
+        if !self.config.auth.enabled {
+            return Sources::NONE;
+        }
+        let of = |flow: &Flow| SourceHash::of(&self.keys.route, flow.remote.ip());
+        Sources { caller: of(&self.request.flow), callee: [of(&self.flow), SourceHash::NONE] }
     }
 
     /// True if the request needs TLS on every hop (RFC 3261 §26.2.2).
