@@ -13,6 +13,7 @@ mod counting_nat;
 mod digest_forms;
 mod digest_order;
 mod dns;
+mod flows;
 mod kamailio;
 mod lab;
 mod lab_run;
@@ -388,6 +389,7 @@ fn chosen(args: &Args) -> Vec<Scenario> {
         all.extend(digest_forms::scenarios());
         all.extend(digest_order::scenarios());
         all.extend(dns::scenarios());
+        all.extend(flows::scenarios());
         all.extend(lab::scenarios());
     }
     if has(Group::Phone) {
