@@ -1,6 +1,7 @@
 //! Routing of requests: pure functions of the request and the configuration (RFC 3261 §16.4, §16.5).
 
 use crate::Config;
+use crate::sources::SourceHash;
 use crate::token::{Mark, TOKEN, Token};
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
@@ -32,11 +33,16 @@ pub(crate) struct Routed<'a> {
     pub(crate) mark: Option<Mark>,
     /// User part of a Route of this server, which may be the token of a flow.
     pub(crate) flow_token: Option<&'a [u8]>,
+    /// Addresses that the side of the request's sender sends from, if they are recorded.
+    pub(crate) senders: [SourceHash; 2],
 }
 
 impl Routed<'_> {
     fn add_mark(&mut self, read: Option<Mark>) {
-        // Of several marks the last is that of the recipient's side.
+        // Of several marks the first is that of the sender's side, the last that of the recipient's.
+        if let (None, Some(Mark::Dialog { senders, .. })) = (self.mark, read) {
+            self.senders = senders;
+        }
         self.mark = read.or(self.mark);
     }
 }
@@ -92,6 +98,7 @@ pub(crate) fn preprocess<'a>(
         next_route: None,
         mark: None,
         flow_token: None,
+        senders: [SourceHash::NONE; 2],
     };
     if !message.has(HeaderName::Route) {
         return Ok(routed);

@@ -271,7 +271,7 @@ impl Registrar {
         }
         self.keep_connection(&mut env.cx, request, key);
         let Self { table, date, .. } = self;
-        let (now, registrar) = (env.cx.now, &env.config.registrar);
+        let (now, registrar, info) = (env.cx.now, &env.config.registrar, &*env.answer_info);
         let keys = env.keys;
         let gruu = extensions::wants_gruu(env.config, request.message).then_some((&keys.gruu, aor));
         write_reply(&mut env.cx, &env.keys.tag, request, 200, "OK", |response| {
@@ -291,6 +291,9 @@ impl Registrar {
                 }
             }
             response.header(HeaderName::Date, date.at(now));
+            if !info.is_empty() {
+                response.header(HeaderName::AuthenticationInfo, info);
+            }
         });
         env.cx.out.hold_last();
     }
