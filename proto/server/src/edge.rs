@@ -4,6 +4,7 @@
 //! MAC covers both. There is no table of tokens.
 
 use crate::Config;
+use crate::auth::EdgePart;
 use crate::request::Request;
 use crate::route::Routed;
 use crate::token::{Side, TargetHash};
@@ -12,57 +13,39 @@ use hmac::{Hmac, KeyInit, Mac};
 use ringway_sansio::{Flow, Instant};
 use ringway_sip::{Uri, read_hex, write_hex, write_host};
 
-/// Part of this server in a request of a phone of another registrar, or for one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum EdgePart {
-    /// None.
-    Absent,
-    /// The sender and the next hop are in domains of `edge_domains`.
-    ToRegistrar,
-    /// The request goes over this flow.
-    ToFlow(Side),
-    /// The flow is gone: 430.
-    FlowGone,
-    /// The token is not ours: 403.
-    Forged,
-}
-
-impl EdgePart {
-    /// Part in a request; `started_s` is the start of this server in seconds since the epoch.
-    pub(crate) fn of(
-        config: &Config,
-        key: &[u8; 16],
-        (routed, request): (&Routed<'_>, &Request<'_, '_>),
-        (now, started_s): (Instant, u64),
-    ) -> Self {
-        if config.edge_domains.is_empty() {
-            return Self::Absent;
-        }
-        let next = routed.next_route.as_ref().unwrap_or(&routed.uri);
-        let to_registrar = match serves(config, next) && serves(config, &request.message.from().uri) {
-            true => Self::ToRegistrar,
-            false => Self::Absent,
-        };
-        // Phones may write any other user part into the Route to their server.
-        let Some(token) =
-            routed.flow_token.filter(|user| user.get(2 * MAC_BYTES + TIME_DIGITS) == Some(&b'.'))
-        else {
-            return to_registrar;
-        };
-        let Some((side, made_s)) = read_token(key, token) else { return Self::Forged };
-        // RFC 5626 §5.3: a request of the phone itself goes on as without the token.
-        if side == side_of(&request.flow) {
-            return to_registrar;
-        }
-        let is_gone = match side {
-            // Connections are numbered from the start.
-            Side::Connection(..) => made_s < started_s,
-            Side::Address(..) | Side::Contact(_) | Side::Named { .. } => false,
-        };
-        match is_gone || now.as_secs().abs_diff(made_s) > TOKEN_LIFETIME_S {
-            true => Self::FlowGone,
-            false => Self::ToFlow(side),
-        }
+/// Part in a request; `started_s` is the start of this server in seconds since the epoch.
+pub(crate) fn part_of(
+    config: &Config,
+    key: &[u8; 16],
+    (routed, request): (&Routed<'_>, &Request<'_, '_>),
+    (now, started_s): (Instant, u64),
+) -> EdgePart {
+    if config.edge_domains.is_empty() {
+        return EdgePart::Absent;
+    }
+    let next = routed.next_route.as_ref().unwrap_or(&routed.uri);
+    let to_registrar = match serves(config, next) && serves(config, &request.message.from().uri) {
+        true => EdgePart::ToRegistrar,
+        false => EdgePart::Absent,
+    };
+    // Phones may write any other user part into the Route to their server.
+    let Some(token) = routed.flow_token.filter(|user| user.get(2 * MAC_BYTES + TIME_DIGITS) == Some(&b'.'))
+    else {
+        return to_registrar;
+    };
+    let Some((side, made_s)) = read_token(key, token) else { return EdgePart::Forged };
+    // RFC 5626 §5.3: a request of the phone itself goes on as without the token.
+    if side == side_of(&request.flow) {
+        return to_registrar;
+    }
+    let is_gone = match side {
+        // Connections are numbered from the start.
+        Side::Connection(..) => made_s < started_s,
+        Side::Address(..) | Side::Contact(_) | Side::Named { .. } => false,
+    };
+    match is_gone || now.as_secs().abs_diff(made_s) > TOKEN_LIFETIME_S {
+        true => EdgePart::FlowGone,
+        false => EdgePart::ToFlow(side),
     }
 }
 

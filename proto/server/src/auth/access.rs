@@ -3,7 +3,6 @@
 //! [`decide`] is a pure function of the [`Facts`] of a request. Every rule for senders without a proven password is in
 //! this file; docs/decisions/0007 has the reasons.
 
-use crate::edge::EdgePart;
 use crate::sources::Origin;
 use crate::token::Side;
 use ringway_sip::Method;
@@ -87,6 +86,21 @@ pub(crate) enum LiveMark {
         /// Address of its sender.
         origin: Origin,
     },
+}
+
+/// Part of this server in a request of a phone of another registrar, or for one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EdgePart {
+    /// None.
+    Absent,
+    /// The sender and the next hop are in domains of `edge_domains`.
+    ToRegistrar,
+    /// The request goes over this flow.
+    ToFlow(Side),
+    /// The flow is gone: 430.
+    FlowGone,
+    /// The token is not ours: 403.
+    Forged,
 }
 
 /// Everything that the rules depend on.
