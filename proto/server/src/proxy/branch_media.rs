@@ -7,7 +7,7 @@ use crate::{Action, Services};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::hash::Hasher;
-use ringway_sansio::{Flow, RelayCall, RelayId, RelayKind, RelayMedia, RelayRequest, RelayResult, RelaySide};
+use ringway_sansio::{RelayCall, RelayId, RelayKind, RelayMedia, RelayRequest, RelayResult, RelaySide};
 use ringway_sip::{Limits, Message, Method};
 use siphasher::sip::SipHasher13;
 
@@ -17,8 +17,6 @@ pub(super) struct BranchMedia {
     role: Role,
     pub(super) mark: MediaMark,
     offerer: RelaySide,
-    /// Flow of the binding that the branch is for.
-    pub(super) target: Option<Flow>,
     /// Length of the SDP of the request.
     offered: usize,
     /// SDP that replaces that of the request.
@@ -96,7 +94,6 @@ impl BranchMedia {
             role,
             mark,
             offerer,
-            target: plan.target_flow(),
             offered: message.body().len(),
             sdp: None,
             answer: None,

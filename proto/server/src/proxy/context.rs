@@ -2,6 +2,7 @@
 
 use super::branch_media::BranchMedia;
 use super::serial::LaterGroups;
+use super::targets::StoredTarget;
 use crate::auth::Grant;
 use crate::request::Request;
 use alloc::boxed::Box;
@@ -89,9 +90,8 @@ pub(super) struct Branch {
     pub(super) timer_c: TimerKey,
     /// Connection of its call, while its request is pending there.
     pub(super) dialled: DialledId,
-    /// Target of a branch that is not sent yet.
-    pub(super) uri: Box<[u8]>,
-    pub(super) keeps_uri: bool,
+    /// Target of a branch that may be sent later, or again.
+    pub(super) target: Option<Box<StoredTarget>>,
     /// Servers of a branch whose host was looked up.
     pub(super) servers: Option<Box<Servers>>,
     /// Media of a branch that needs a relay.

@@ -9,7 +9,7 @@ use super::lookups::Lookup;
 use super::pending::cost_of;
 use super::reach::{failed_last, hop_to_target, take_reachable};
 use super::relays;
-use super::serial::{LaterGroups, LaterTarget};
+use super::serial::LaterGroups;
 use super::targets::{Target, Targets, target_uri};
 use crate::env::Env;
 use crate::neighbour::{CallRequest, CallResult, Sending};
@@ -34,7 +34,7 @@ impl Proxy {
         let message = request.message;
         let branches = targets.list().len();
         let strangers_user = targets.strangers_user();
-        let mut reserved = cost_of(message, branches);
+        let mut reserved = cost_of(message, branches) + targets.rewrite_bytes();
         if env.config.media.is_on() {
             reserved += relays::cost_of(message, branches);
         }
@@ -98,9 +98,7 @@ impl Proxy {
             }
             self.with_stored(env, key, (&bytes, branches), |proxy, env, request, routed, share| {
                 let mut targets = Targets::with_share(share);
-                for LaterTarget { uri, keeps_uri, flow, q } in &group {
-                    targets.push(uri, *keeps_uri, *flow, *q);
-                }
+                group.iter().for_each(|target| targets.push_stored(target));
                 for target in targets.list() {
                     let forwarding = Forwarding { request, routed, targets: &targets };
                     proxy.start_branch(env, transactions, key, forwarding, target);
@@ -189,8 +187,7 @@ impl Proxy {
             state: BranchState::Done,
             timer_c: TimerKey::NONE,
             dialled: DialledId::SHARED,
-            uri: Box::default(),
-            keeps_uri: target.keeps_uri,
+            target: None,
             servers: None,
             media: None,
         };
@@ -202,7 +199,7 @@ impl Proxy {
             }
             NextHop::Name(host) => {
                 let query = self.lookups.start(&mut env.cx, host, request, Lookup::Branch(id));
-                branch.uri = targets.uri(target).into();
+                branch.target = Some(Box::new(targets.stored(target)));
                 branch.state = BranchState::Resolving { query };
                 context.branches.push(branch);
             }
@@ -304,18 +301,15 @@ impl Proxy {
         let Some(context) = self.contexts.get(key) else { return };
         let (bytes, branches) = (context.request.clone().unwrap_or_default(), context.targets_len());
         let media = context.branches.get(number).and_then(|branch| branch.media.as_deref());
-        let binding = media.and_then(|media| media.target);
         let changed = media.and_then(BranchMedia::sdp).and_then(|sdp| {
             let message = Message::parse(&bytes, &env.config.message_limits).ok()?;
             Some(relays::with_sdp(&message, sdp))
         });
         let bytes = changed.as_deref().unwrap_or(&bytes);
         self.with_stored(env, key, (bytes, branches), |proxy, env, request, routed, share| {
-            let Some(branch) = proxy.contexts.get(key).and_then(|context| context.branches.get(number))
-            else {
-                return;
-            };
-            let targets = Targets::of_one_flow(&branch.uri, branch.keeps_uri, share, binding);
+            let branch = proxy.contexts.get(key).and_then(|context| context.branches.get(number));
+            let Some(target) = branch.and_then(|branch| branch.target.as_deref()) else { return };
+            let targets = Targets::of_one(target, share);
             if let Some(target) = targets.list().first() {
                 let forwarding = Forwarding { request, routed, targets: &targets };
                 let plan = Plan::new(env, forwarding, target, flow);

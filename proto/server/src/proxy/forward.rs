@@ -1,7 +1,8 @@
 //! Rewriting a request for forwarding (RFC 3261 §16.6).
 
 use super::breadth::Share;
-use super::targets::{Target, Targets};
+use super::rewrite::Rewrite;
+use super::targets::{StoredTarget, Target, Targets};
 use crate::Config;
 use crate::auth::{Reach, Sender, is_private};
 use crate::env::{Env, Keys};
@@ -71,14 +72,9 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         Plan { media, ..self }
     }
 
-    /// Flow of the binding that is the target.
-    pub(super) const fn target_flow(&self) -> Option<Flow> {
-        self.target.flow
-    }
-
-    /// URI of the target.
-    pub(super) fn uri(&self) -> &'p [u8] {
-        self.targets.uri(self.target)
+    /// Copies the target.
+    pub(super) fn stored_target(&self) -> StoredTarget {
+        self.targets.stored(self.target)
     }
 
     /// Contact of the binding that is the target.
@@ -102,6 +98,9 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         self.set_uri(&mut edit);
         for _ in 0..self.routed.own_routes {
             edit.pop_first(HeaderName::Route);
+        }
+        if let Some(rewrite) = &self.target.rewrite {
+            rewrite.apply(&mut edit);
         }
         self.rewrite_for_strict_router(&mut edit);
         match message.max_forwards() {
@@ -135,6 +134,12 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         }
     }
 
+    /// URI of the next hop, if it is not the target.
+    fn next_hop(&self) -> Option<Uri<'_>> {
+        let rewritten = self.target.rewrite.as_deref().and_then(Rewrite::next_hop);
+        rewritten.or(self.routed.next_route)
+    }
+
     fn set_uri(&self, edit: &mut Edit<'_, '_>) {
         if !self.target.keeps_uri {
             edit.set_request_uri(self.targets.uri(self.target));
@@ -148,7 +153,7 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
 
     /// RFC 3261 §16.6 step 6: a next hop without `lr` becomes the Request-URI, which moves to the last Route.
     fn rewrite_for_strict_router(&self, edit: &mut Edit<'_, '_>) {
-        let Some(next) = self.routed.next_route.filter(|next| !next.is_loose_router()) else { return };
+        let Some(next) = self.next_hop().filter(|next| !next.is_loose_router()) else { return };
         let uri = edit.request_uri().to_vec();
         edit.pop_first(HeaderName::Route);
         edit.push_last(HeaderName::Route, |out| {
@@ -274,9 +279,7 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
             false => Uri::parse(self.targets.uri(self.target))
                 .is_ok_and(|uri| self.config.domain_of(&uri).is_some()),
         };
-        self.routed.next_route.is_none()
-            && !matches!(self.request.grant.reach, Reach::Side(_))
-            && is_for_users
+        self.next_hop().is_none() && !matches!(self.request.grant.reach, Reach::Side(_)) && is_for_users
     }
 
     fn write_via(&self, branch: &[u8], share: Share, out: &mut Vec<u8>) {

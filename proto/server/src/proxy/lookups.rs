@@ -1,6 +1,7 @@
 //! DNS lookups of forwarded requests, and requests to media relays.
 
 use super::context::BranchId;
+use super::targets::StoredTarget;
 use crate::Action;
 use crate::auth::Grant;
 use crate::request::Request;
@@ -54,8 +55,7 @@ pub(super) struct Waiting {
     pub(super) source: Flow,
     pub(super) key: Option<MatchKey>,
     pub(super) grant: Grant,
-    pub(super) uri: Box<[u8]>,
-    pub(super) keeps_uri: bool,
+    pub(super) target: StoredTarget,
 }
 
 impl Waiting {

@@ -11,6 +11,7 @@ mod reach;
 mod relays;
 mod remote_target;
 mod response;
+mod rewrite;
 mod serial;
 mod stateless;
 mod targets;
@@ -110,9 +111,9 @@ impl Proxy {
         let reach = request.grant.reach;
         if let Reach::Side(side) = reach {
             let flow = reach::side_flow(env, side, routed);
-            targets.push(routed.uri.as_bytes(), true, flow, 1000);
+            targets.push(routed.uri.as_bytes(), true, flow);
         } else if routed.next_route.is_some() || env.config.domain_of(&routed.uri).is_none() {
-            targets.push(routed.uri.as_bytes(), true, None, 1000);
+            targets.push(routed.uri.as_bytes(), true, None);
         } else if env.config.read_aor(&routed.uri, &mut aor) {
             let is_sips = routed.uri.scheme() == Scheme::Sips;
             for binding in table.lookup(aor.as_bytes(), env.cx.now) {

@@ -1,6 +1,7 @@
 //! Next hops of a request, within the reach of its grant.
 
 use super::remote_target;
+use super::rewrite::Rewrite;
 use super::targets::Target;
 use crate::Services;
 use crate::auth::Reach;
@@ -44,12 +45,16 @@ pub(super) fn hop_to_target<'t, S>(
     env: &Env<'_, S>,
     reach: Reach,
     routed: &Routed<'t>,
-    target: &Target,
+    target: &'t Target,
     uri: &Uri<'t>,
 ) -> NextHop<'t> {
     match target.flow {
         Some(flow) => NextHop::Flow(flow),
-        None => within(env, reach, hop_of(env.config, routed.next_route.as_ref().unwrap_or(uri))),
+        None => {
+            let rewritten = target.rewrite.as_deref().and_then(Rewrite::next_hop);
+            let next = rewritten.or(routed.next_route);
+            within(env, reach, hop_of(env.config, next.as_ref().unwrap_or(uri)))
+        }
     }
 }
 

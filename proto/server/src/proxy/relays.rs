@@ -38,7 +38,7 @@ pub(super) fn ask_offer(
     let Some(offer) = offer else { return false };
     let until = env.cx.now + env.config.media.time_limit + GRACE;
     let query = lookups.start_relay(&mut env.cx, until, Lookup::Offer(id, plan.flow()), offer);
-    branch.uri = plan.uri().into();
+    branch.target = Some(Box::new(plan.stored_target()));
     branch.state = BranchState::Resolving { query };
     true
 }

@@ -3,28 +3,19 @@
 //! Targets of the same q-value are a group, and run at once. The next group begins when all targets of the running one
 //! have failed, or its time has passed: then they are cancelled. A final 2xx or 6xx, and a CANCEL, end them all.
 
-use super::targets::{Target, Targets};
+use super::targets::{StoredTarget, Target, Targets};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use core::time::Duration;
-use ringway_sansio::{Flow, Instant, TimerKey};
+use ringway_sansio::{Instant, TimerKey};
 
 /// Groups of a request that wait for their turn.
 #[derive(Debug)]
 pub(super) struct LaterGroups {
     /// Targets by falling q-value.
-    targets: VecDeque<LaterTarget>,
+    targets: VecDeque<StoredTarget>,
     /// Timer of the running group.
     pub(super) timer: TimerKey,
-}
-
-/// Target that waits for its turn.
-#[derive(Debug)]
-pub(super) struct LaterTarget {
-    pub(super) uri: Box<[u8]>,
-    pub(super) keeps_uri: bool,
-    pub(super) flow: Option<Flow>,
-    pub(super) q: u16,
 }
 
 impl LaterGroups {
@@ -32,13 +23,8 @@ impl LaterGroups {
     pub(super) fn of(targets: &Targets) -> Option<Box<Self>> {
         let (list, first) = (targets.list(), Self::first_len(targets.list()));
         let later = list.get(first..).filter(|later| !later.is_empty())?;
-        let later = later.iter().map(|target| LaterTarget {
-            uri: targets.uri(target).into(),
-            keeps_uri: target.keeps_uri,
-            flow: target.flow,
-            q: target.q,
-        });
-        Some(Box::new(Self { targets: later.collect(), timer: TimerKey::NONE }))
+        let later = later.iter().map(|target| targets.stored(target)).collect();
+        Some(Box::new(Self { targets: later, timer: TimerKey::NONE }))
     }
 
     /// Number of targets in the first group.
@@ -53,7 +39,7 @@ impl LaterGroups {
     }
 
     /// Takes the next group; none if there are no more.
-    pub(super) fn take_next(&mut self) -> impl Iterator<Item = LaterTarget> {
+    pub(super) fn take_next(&mut self) -> impl Iterator<Item = StoredTarget> {
         let q = self.targets.front().map(|target| target.q);
         let count = self.targets.iter().take_while(|target| Some(target.q) == q).count();
         self.targets.drain(..count)

@@ -48,8 +48,7 @@ impl Proxy {
                     source: request.flow,
                     key: request.key,
                     grant: request.grant,
-                    uri: targets.uri(target).into(),
-                    keeps_uri: target.keeps_uri,
+                    target: targets.stored(target),
                 };
                 let waiting = Lookup::Stateless(Box::new(waiting));
                 self.lookups.start(&mut env.cx, host, request, waiting);
@@ -87,7 +86,7 @@ impl Proxy {
         };
         let found = take_reachable(env, grant.reach, &mut servers);
         let share = Share::of(env.config, &message, 1).unwrap_or_default();
-        let targets = Targets::of_one(&waiting.uri, waiting.keeps_uri, share);
+        let targets = Targets::of_one(&waiting.target, share);
         match (found, targets.list().first()) {
             (Some((_, flow)), Some(target)) => {
                 let forwarding = Forwarding { request: &request, routed: &routed, targets: &targets };

@@ -1,8 +1,11 @@
 //! Target set of a request (RFC 3261 §16.5).
 
 use super::breadth::Share;
+use super::rewrite::Rewrite;
 use crate::location::{Binding, Kind, has_transport};
 use crate::route::Routed;
+use alloc::boxed::Box;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
 use ringway_sansio::Flow;
@@ -47,18 +50,26 @@ pub(super) struct Target {
     pub(super) flow: Option<Flow>,
     /// q-value in thousandths.
     pub(super) q: u16,
+    /// Header fields that it adds.
+    pub(super) rewrite: Option<Arc<Rewrite>>,
+}
+
+/// Target with its own memory, as long as its request may be sent later.
+#[derive(Clone, Debug)]
+pub(super) struct StoredTarget {
+    uri: Box<[u8]>,
+    keeps_uri: bool,
+    flow: Option<Flow>,
+    /// q-value in thousandths.
+    pub(super) q: u16,
+    rewrite: Option<Arc<Rewrite>>,
 }
 
 impl Targets {
     /// Set of one target, for a stored request.
-    pub(super) fn of_one(uri: &[u8], keeps_uri: bool, share: Share) -> Self {
-        Self::of_one_flow(uri, keeps_uri, share, None)
-    }
-
-    /// The same for a target with a flow that reaches it.
-    pub(super) fn of_one_flow(uri: &[u8], keeps_uri: bool, share: Share, flow: Option<Flow>) -> Self {
+    pub(super) fn of_one(target: &StoredTarget, share: Share) -> Self {
         let mut targets = Self::with_share(share);
-        targets.push(uri, keeps_uri, flow, 1000);
+        targets.push_stored(target);
         targets
     }
 
@@ -97,10 +108,39 @@ impl Targets {
         self.strangers_user = None;
     }
 
-    pub(super) fn push(&mut self, uri: &[u8], keeps_uri: bool, flow: Option<Flow>, q: u16) {
+    /// Adds a target of the highest preference.
+    pub(super) fn push(&mut self, uri: &[u8], keeps_uri: bool, flow: Option<Flow>) {
+        let uri = self.write(uri);
+        self.list.push(Target { uri, keeps_uri, flow, q: Q_MAX, rewrite: None });
+    }
+
+    pub(super) fn push_stored(&mut self, target: &StoredTarget) {
+        let StoredTarget { keeps_uri, flow, q, rewrite, .. } = target;
+        let uri = self.write(&target.uri);
+        self.list.push(Target { uri, keeps_uri: *keeps_uri, flow: *flow, q: *q, rewrite: rewrite.clone() });
+    }
+
+    /// Copies a target out of the set.
+    pub(super) fn stored(&self, target: &Target) -> StoredTarget {
+        StoredTarget {
+            uri: self.uri(target).into(),
+            keeps_uri: target.keeps_uri,
+            flow: target.flow,
+            q: target.q,
+            rewrite: target.rewrite.clone(),
+        }
+    }
+
+    /// Maximum number of bytes that the targets add to their requests.
+    pub(super) fn rewrite_bytes(&self) -> usize {
+        let rewrites = self.list.iter().filter_map(|target| target.rewrite.as_deref());
+        rewrites.map(Rewrite::bytes_len).sum()
+    }
+
+    fn write(&mut self, uri: &[u8]) -> Range<usize> {
         let start = self.text.len();
         self.text.extend_from_slice(uri);
-        self.list.push(Target { uri: start..self.text.len(), keeps_uri, flow, q });
+        start..self.text.len()
     }
 
     /// Adds the target of a binding. A contact that an administrator added too is called only once (RFC 3261 §16.5).
@@ -119,7 +159,7 @@ impl Targets {
             self.text.extend_from_slice(b"sip:");
             write_as_request_uri(binding.uri().get(5..).unwrap_or_default(), &mut self.text);
             let uri = start..self.text.len();
-            self.list.push(Target { uri, keeps_uri: false, flow: Some(secure), q: binding.q });
+            self.list.push(Target { uri, keeps_uri: false, flow: Some(secure), q: binding.q, rewrite: None });
             return Ok(());
         }
         if let Some(same) = self.index_of(binding.uri())
@@ -131,7 +171,8 @@ impl Targets {
         }
         let start = self.text.len();
         write_as_request_uri(binding.uri(), &mut self.text);
-        self.list.push(Target { uri: start..self.text.len(), keeps_uri: false, flow, q: binding.q });
+        let uri = start..self.text.len();
+        self.list.push(Target { uri, keeps_uri: false, flow, q: binding.q, rewrite: None });
         Ok(())
     }
 
@@ -191,3 +232,6 @@ fn flow_of(binding: &Binding) -> Option<Flow> {
         Kind::Dialable => None,
     }
 }
+
+/// q-value of targets that are not bindings, in thousandths.
+const Q_MAX: u16 = 1000;

@@ -1,0 +1,54 @@
+//! Changes that a target makes to the forwarded request, besides its Request-URI.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use ringway_sip::{Edit, HeaderName, NameAddr, Uri};
+
+/// Header fields that a target adds to the request. Targets without any have no `Rewrite`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Rewrite {
+    /// Values of Route before those of the request; the first is the next hop.
+    routes: Vec<Box<[u8]>>,
+    /// Lines that are added after those of the request.
+    lines: Vec<(HeaderName, Box<[u8]>)>,
+}
+
+#[expect(dead_code, reason = "no target has one yet")]
+impl Rewrite {
+    /// Adds a Route value before those of the request, after those added earlier.
+    pub(super) fn push_route(&mut self, value: &[u8]) {
+        self.routes.push(value.into());
+    }
+
+    /// Adds a header field line.
+    pub(super) fn push_line(&mut self, name: HeaderName, value: &[u8]) {
+        self.lines.push((name, value.into()));
+    }
+}
+
+impl Rewrite {
+    /// URI of the next hop; `None` if the request is sent to its target.
+    pub(super) fn next_hop(&self) -> Option<Uri<'_>> {
+        self.routes.first().and_then(|value| NameAddr::parse(value).ok()).map(|route| route.uri)
+    }
+
+    /// Writes the changes, after the own Route values were removed.
+    pub(super) fn apply(&self, edit: &mut Edit<'_, '_>) {
+        for value in self.routes.iter().rev() {
+            edit.push_first(HeaderName::Route, |out| out.extend_from_slice(value));
+        }
+        for (name, value) in &self.lines {
+            edit.push_last(*name, |out| out.extend_from_slice(value));
+        }
+    }
+
+    /// Maximum number of bytes that it adds to a request.
+    pub(super) fn bytes_len(&self) -> usize {
+        let routes = self.routes.iter().map(|value| value.len());
+        let lines = self.lines.iter().map(|(name, value)| name.as_bytes().len() + value.len());
+        routes.chain(lines).map(|len| len + LINE_BYTES).sum()
+    }
+}
+
+/// Bytes of a line besides its value: `Route: ` and its end.
+const LINE_BYTES: usize = 16;
