@@ -370,6 +370,7 @@ impl ServerSections<'_> {
         ringway_server::Config {
             domains: self.domains.to_vec(),
             listeners,
+            removed_listeners: Vec::new(),
             machine_addresses,
             mode: self.routing.mode,
             stateful: self.routing.stateful,
