@@ -2,16 +2,18 @@
 
 use crate::control::{Answer, Change, Control, NewBlock};
 use crate::pages::{LIMIT_DEFAULT, LIMIT_MAX, PageQuery, json_of, refusal};
-use axum::body::Bytes;
-use axum::extract::rejection::{BytesRejection, QueryRejection};
-use axum::extract::{DefaultBodyLimit, Path, Query, State};
+use axum::Router;
+use axum::body::{Bytes, to_bytes};
+use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::extract::{Path, Query, Request, State};
 use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
+use axum::http::header::CONTENT_LENGTH;
+use axum::response::Response;
 use axum::routing::{delete, get, post};
-use axum::{Router, extract::rejection::PathRejection};
 use serde::Deserialize;
 use serde_json::json;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Maximum size of the text of a configuration.
 const CONFIGURATION_BYTES_MAX: usize = 1 << 20;
@@ -19,13 +21,12 @@ const CONFIGURATION_BYTES_MAX: usize = 1 << 20;
 const BLOCK_BYTES_MAX: usize = 4 << 10;
 
 type Shared = State<Arc<dyn Control>>;
-type Body = Result<Bytes, BytesRejection>;
 
 /// All paths that change something.
 pub(crate) fn router(control: Arc<dyn Control>) -> Router {
     Router::new()
-        .route("/api/reload", post(reload).layer(DefaultBodyLimit::max(CONFIGURATION_BYTES_MAX)))
-        .route("/api/blocks", get(blocks).post(block).layer(DefaultBodyLimit::max(BLOCK_BYTES_MAX)))
+        .route("/api/reload", post(reload))
+        .route("/api/blocks", get(blocks).post(block))
         .route("/api/blocks/{id}", delete(unblock))
         .with_state(control)
 }
@@ -41,14 +42,14 @@ struct ReloadQuery {
 async fn reload(
     State(control): Shared,
     query: Result<Query<ReloadQuery>, QueryRejection>,
-    body: Body,
+    request: Request,
 ) -> Response {
     let Ok(Query(query)) = query else {
         return refusal(StatusCode::BAD_REQUEST, "write /api/reload, or /api/reload?dry_run=true");
     };
-    let body = match body {
+    let body = match read_body(request, CONFIGURATION_BYTES_MAX).await {
         Ok(body) => body,
-        Err(rejection) => return too_large(&rejection, "the text of a configuration has at most 1 MiB"),
+        Err(refused) => return refused,
     };
     let change = match (query.dry_run, body.is_empty()) {
         (false, true) => Change::Reload,
@@ -86,10 +87,10 @@ async fn blocks(State(control): Shared, query: Result<Query<PageQuery>, QueryRej
     }
 }
 
-async fn block(State(control): Shared, body: Body) -> Response {
-    let body = match body {
+async fn block(State(control): Shared, request: Request) -> Response {
+    let body = match read_body(request, BLOCK_BYTES_MAX).await {
         Ok(body) => body,
-        Err(rejection) => return too_large(&rejection, "an entry has at most 4 KiB"),
+        Err(refused) => return refused,
     };
     match serde_json::from_slice::<NewBlock>(&body) {
         Ok(block) => apply(control, Change::Block(block)).await,
@@ -123,10 +124,20 @@ fn failed() -> Response {
     refusal(StatusCode::INTERNAL_SERVER_ERROR, "the change failed; see the server's log")
 }
 
-/// A body that was not read.
-fn too_large(rejection: &BytesRejection, limit: &str) -> Response {
-    match rejection.status() {
-        StatusCode::PAYLOAD_TOO_LARGE => refusal(StatusCode::PAYLOAD_TOO_LARGE, limit).into_response(),
-        _ => refusal(StatusCode::BAD_REQUEST, "the body ended early; send all of it"),
+/// Reads a body of at most `bytes_max`; the error is the response.
+async fn read_body(request: Request, bytes_max: usize) -> Result<Bytes, Response> {
+    let length = request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok());
+    let declared = length.and_then(|length| length.parse::<u64>().ok()).unwrap_or_default();
+    let why = format!("the body is longer than {bytes_max} bytes, or ended early");
+    if declared > bytes_max as u64 {
+        return Err(refusal(StatusCode::PAYLOAD_TOO_LARGE, &why));
+    }
+    match tokio::time::timeout(BODY_TIME_MAX, to_bytes(request.into_body(), bytes_max)).await {
+        Ok(Ok(body)) => Ok(body),
+        Ok(Err(_)) => Err(refusal(StatusCode::PAYLOAD_TOO_LARGE, &why)),
+        Err(_) => Err(refusal(StatusCode::REQUEST_TIMEOUT, "the body took more than 10 s; send it at once")),
     }
 }
+
+/// Maximum time for a body.
+const BODY_TIME_MAX: Duration = Duration::from_secs(10);
