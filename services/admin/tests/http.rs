@@ -304,8 +304,13 @@ fn bodies_are_bounded_and_checked() {
         let head = format!("POST {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n");
         assert_eq!(ask(address, &format!("{head}Content-Length: {length}\r\n\r\n")).0, 413, "{path}");
     }
+    // Neither is one without a declared length.
+    let chunk = format!("fff\r\n{}\r\n", "x".repeat(0xfff));
+    let head = format!("POST /api/blocks HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n");
+    let text = format!("{head}Transfer-Encoding: chunked\r\n\r\n{}0\r\n\r\n", chunk.repeat(2));
+    assert_eq!(ask(address, &text).0, 413);
     for body in
-        ["", "{", "[]", "{\"caller\": 3}", "{\"call\": \"x@y\"}", "{\"caller\": \"x@y\", \"hours\": -1}"]
+        ["", "{", "3", "{\"caller\": 3}", "{\"call\": \"x@y\"}", "{\"caller\": \"x@y\", \"hours\": -1}"]
     {
         let (status, body) = post("/api/blocks", body);
         assert_eq!(status, 400, "{body}");
