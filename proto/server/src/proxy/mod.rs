@@ -114,7 +114,7 @@ impl Proxy {
         if let Reach::Side(side) = reach {
             let flow = reach::side_flow(env, side, routed);
             targets.push(routed.uri.as_bytes(), true, flow);
-        } else if routed.next_route.is_some() || env.config.domain_of(&routed.uri).is_none() {
+        } else if routed.next_route.is_some() || !routed.is_of_domains {
             targets.push(routed.uri.as_bytes(), true, None);
         } else if env.config.read_aor(&routed.uri, &mut aor) {
             let is_sips = routed.uri.scheme() == Scheme::Sips;
