@@ -104,7 +104,7 @@ impl Drop for Cone {
 impl Nat {
     fn run(&mut self) {
         while !self.shared.is_over.load(Ordering::Relaxed) {
-            while let Some((source, peer, bytes)) = self.from_phone() {
+            while let Some((source, peer, bytes)) = self.next_of_phone() {
                 if let Some(port) = self.port(source) {
                     self.delay(port, peer, Way::Out, bytes);
                 }
@@ -125,7 +125,7 @@ impl Nat {
     }
 
     /// Next UDP datagram of the phone: its port, its destination, its bytes.
-    fn from_phone(&mut self) -> Option<(u16, SocketAddrV4, Vec<u8>)> {
+    fn next_of_phone(&mut self) -> Option<(u16, SocketAddrV4, Vec<u8>)> {
         loop {
             let (receiver, _) = self.tunnel.receive(smoltcp::time::Instant::from_millis(0))?;
             let datagram = receiver.consume(|packet| {
@@ -169,11 +169,11 @@ impl Nat {
         match way {
             // A failed send is a lost datagram.
             Way::Out => drop(self.ports[*port].outside.send_to(bytes, peer)),
-            Way::In => self.to_phone(*peer, self.ports[*port].number, bytes),
+            Way::In => self.send_to_phone(*peer, self.ports[*port].number, bytes),
         }
     }
 
-    fn to_phone(&mut self, peer: SocketAddrV4, port: u16, bytes: &[u8]) {
+    fn send_to_phone(&mut self, peer: SocketAddrV4, port: u16, bytes: &[u8]) {
         let udp = UdpRepr { src_port: peer.port(), dst_port: port };
         let ip = Ipv4Repr {
             src_addr: *peer.ip(),
