@@ -14,6 +14,7 @@ mod load;
 mod media;
 mod neighbours;
 mod network;
+mod outbound;
 mod refused;
 mod register;
 mod softphone;

@@ -24,6 +24,7 @@ mod date;
 mod domain;
 mod env;
 mod failed_servers;
+mod gruu;
 mod log_event;
 mod media;
 mod method;

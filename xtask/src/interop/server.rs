@@ -36,6 +36,10 @@ pub(crate) struct Wanted {
     pub(crate) dtls: bool,
     /// Has a `ws` listener, and with TLS a `wss` listener, and these lines of `[websocket]`.
     pub(crate) websocket: Option<&'static str>,
+    /// Another name of the server itself.
+    pub(crate) alias: Option<&'static str>,
+    /// Proxy that it trusts.
+    pub(crate) trusted: Option<Ipv4Addr>,
     /// Port of the DNS server on loopback that it asks; `None`: the system's.
     pub(crate) dns_port: Option<u16>,
     /// Lines of `[media]`, and the control ports of its relays on loopback; 0: none.
@@ -54,6 +58,8 @@ impl Default for Wanted {
             tls: None,
             dtls: false,
             websocket: None,
+            alias: None,
+            trusted: None,
             dns_port: None,
             media: None,
         }
@@ -277,8 +283,21 @@ impl Server {
     }
 
     fn configuration(&self, admin_port: u16) -> String {
-        let Wanted { digest, mode, strict, host, realm, domain, tls, dtls, websocket, dns_port, media } =
-            self.wanted;
+        let Wanted {
+            digest,
+            mode,
+            strict,
+            host,
+            realm,
+            domain,
+            tls,
+            dtls,
+            websocket,
+            alias,
+            trusted,
+            dns_port,
+            media,
+        } = self.wanted;
         let durability = if strict { "strict" } else { "relaxed" };
         let routing = if mode == Mode::Redirect { "redirect" } else { "proxy" };
         let stateful = mode != Mode::Stateless;
@@ -313,9 +332,11 @@ impl Server {
             let relays: Vec<String> = ports.map(|port| format!("\"127.0.0.1:{port}\"")).collect();
             format!("[media]\nrtpengine = [{}]\n{lines}", relays.join(", "))
         });
+        let alias = alias.map_or(String::new(), |alias| format!(", \"{alias}\""));
+        let trusted = trusted.map_or(String::new(), |proxy| format!("trusted = [\"{proxy}\"]"));
         let dns = dns_port.map_or(String::new(), |port| format!("[dns]\nservers = [\"127.0.0.1:{port}\"]"));
         format!(
-            r#"domains = ["{domain}"{name}]
+            r#"domains = ["{domain}"{alias}{name}]
 listen = ["udp:{host}:{port}", "tcp:{host}:{port}"{listener}]
 {section}
 {dns}
@@ -328,6 +349,7 @@ durability = "{durability}"
 [auth]
 enabled = {digest}
 realm = "{realm}"
+{trusted}
 
 [routing]
 mode = "{routing}"

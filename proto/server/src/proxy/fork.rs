@@ -34,9 +34,9 @@ impl Proxy {
         let message = request.message;
         let branches = targets.list().len();
         let strangers_user = targets.strangers_user();
-        let mut reserved = cost_of(message, branches) + targets.rewrite_bytes();
+        let mut reserved = cost_of(message, targets.flows_len()) + targets.rewrite_bytes();
         if env.config.media.is_on() {
-            reserved += relays::cost_of(message, branches);
+            reserved += relays::cost_of(message, targets.flows_len());
         }
         if !self.pending.reserve(env, request, strangers_user, reserved) {
             return refuse_now(env, request, "Too Many Requests Under Way");
@@ -167,7 +167,7 @@ impl Proxy {
         }
     }
 
-    fn start_branch(
+    pub(super) fn start_branch(
         &mut self,
         env: &mut Env<'_, impl Services>,
         transactions: &mut Transactions,
@@ -188,6 +188,8 @@ impl Proxy {
             timer_c: TimerKey::NONE,
             dialled: DialledId::SHARED,
             target: None,
+            is_of_binding: !target.keeps_uri,
+            flows: target.flows.clone(),
             servers: None,
             media: None,
         };
@@ -319,7 +321,7 @@ impl Proxy {
     }
 
     /// Calls `send` with the bytes of a stored request, whose context has this number of targets in all.
-    fn with_stored<S: Services>(
+    pub(super) fn with_stored<S: Services>(
         &mut self,
         env: &mut Env<'_, S>,
         key: SlabKey,

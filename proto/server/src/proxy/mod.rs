@@ -3,6 +3,7 @@
 mod branch_media;
 mod breadth;
 mod context;
+mod flows;
 mod fork;
 mod forward;
 mod lookups;
@@ -22,6 +23,7 @@ pub(crate) use remote_target::Response;
 
 use crate::auth::Reach;
 use crate::env::Env;
+use crate::gruu;
 use crate::location::LocationTable;
 use crate::request::Request;
 use crate::route::Routed;
@@ -112,11 +114,15 @@ impl Proxy {
         if let Reach::Side(side) = reach {
             let flow = reach::side_flow(env, side, routed);
             targets.push(routed.uri.as_bytes(), true, flow);
-        } else if routed.next_route.is_some() || env.config.domain_of(&routed.uri).is_none() {
+        } else if routed.next_route.is_some() || !routed.is_of_domains {
             targets.push(routed.uri.as_bytes(), true, None);
         } else if env.config.read_aor(&routed.uri, &mut aor) {
             let is_sips = routed.uri.scheme() == Scheme::Sips;
+            let gruu = if env.config.registrar.gruu { gruu::instance_in(&routed.uri) } else { None };
             for binding in table.lookup(aor.as_bytes(), env.cx.now) {
+                if gruu.as_deref().is_some_and(|name| !gruu::is_of(name, binding)) {
+                    continue;
+                }
                 if let Err(why) = targets.push_binding(binding, is_sips) {
                     mismatch = Some(why);
                 }
@@ -260,7 +266,7 @@ impl Proxy {
                 continue;
             }
             self.note_failed(env, id);
-            if !self.fail_over(env, transactions, id) {
+            if !self.fail_over(env, transactions, id) && !flows::try_next(self, env, transactions, id) {
                 self.on_branch_failure(env, transactions, id, status);
             }
         }

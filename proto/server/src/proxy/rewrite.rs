@@ -13,13 +13,15 @@ pub(super) struct Rewrite {
     lines: Vec<(HeaderName, Box<[u8]>)>,
 }
 
-#[expect(dead_code, reason = "no target has one yet")]
 impl Rewrite {
     /// Adds a Route value before those of the request, after those added earlier.
     pub(super) fn push_route(&mut self, value: &[u8]) {
         self.routes.push(value.into());
     }
+}
 
+#[expect(dead_code, reason = "no target has one yet")]
+impl Rewrite {
     /// Adds a header field line.
     pub(super) fn push_line(&mut self, name: HeaderName, value: &[u8]) {
         self.lines.push((name, value.into()));
