@@ -1,4 +1,5 @@
-//! Digest authentication (RFC 7616, RFC 8760, RFC 3261 §22) for the server and for the called phone.
+//! Digest authentication (RFC 7616, RFC 8760, RFC 3261 §22): verified by the server and the called phone, and answered by the phone
+//! and by the server towards trunks ([`AnsweredChallenge`]).
 //!
 //! Nonces are stateless ([`NonceMaker`]): they are verified by their MAC and time. State is kept only for used nonce counts
 //! ([`ReplayWindows`]), of requests that proved a password, and for wrong passwords of each user and each source
@@ -8,12 +9,14 @@
 
 extern crate alloc;
 
+mod answered;
 mod guesses;
 mod nonce;
 mod replay;
 mod seeded_hash;
 mod verify;
 
+pub use answered::{AnsweredChallenge, NoChallenge, fields_of, quoted, strongest};
 pub use guesses::{GuessLimits, Login, LoginResult};
 pub use nonce::{NonceAge, NonceId, NonceMaker};
 pub use replay::{NonceUse, ReplayWindows};
