@@ -106,6 +106,7 @@ impl Bench {
                 max_contacts: 10,
             },
             neighbours: Vec::new(),
+            trunking: ringway_server::Trunking::default(),
             media: ringway_server::MediaConfig::default(),
             timers: ringway_transaction::Timers::default(),
             timer_c: Duration::from_secs(185),

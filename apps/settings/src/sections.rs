@@ -387,6 +387,7 @@ impl ServerSections<'_> {
                 max_contacts: self.registrar.max_contacts as usize,
             },
             neighbours: self.neighbours.clone(),
+            trunking: ringway_server::Trunking::default(),
             media: ringway_server::MediaConfig::default(),
             timers: Timers::default(),
             timer_c: TIMER_C,

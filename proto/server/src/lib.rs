@@ -21,6 +21,7 @@ mod budget;
 mod config;
 mod counters;
 mod date;
+mod dialplan;
 mod domain;
 mod env;
 mod failed_servers;
@@ -38,6 +39,7 @@ mod server;
 mod services;
 mod shard;
 mod token;
+mod trunk;
 
 pub use action::Action;
 pub use aor::{Aor, Authenticated};
@@ -45,6 +47,10 @@ pub use auth::Strangers;
 pub use budget::MemoryBudget;
 pub use config::{AuthConfig, Config, Listener, Mode, Neighbour, NeighbourConnection, RegistrarConfig};
 pub use counters::Counters;
+pub use dialplan::{
+    BadPattern, BadRoute, CallRate, CallRates, Destination, DestinationRule, DestinationRules, Number,
+    NumberChange, PatternTable, Route, RouteMatch, RouteTable, RouteTo, WeightedTrunk,
+};
 pub use failed_servers::FailedServers;
 pub use location::{Registration, RegistrationRef};
 pub use log_event::{BindingChange, BindingEnd, CallStep, LogEvent, LoginRefusal, NeighbourDown};
@@ -57,3 +63,4 @@ pub use ringway_transaction::SipFramer;
 pub use server::Server;
 pub use services::{Services, StoreFailed};
 pub use shard::shard_of_user;
+pub use trunk::{CallerNumber, SilentTrunks, Trunk, TrunkLogin, Trunking};

@@ -230,7 +230,9 @@ impl Requests {
                 request.answered.push(known.challenge.field());
                 if let Some(credentials) = self.credentials.get_mut(request.draft.account.0) {
                     if known.area == Area::Registrar {
-                        credentials.realm.get_or_insert_with(|| unescape(known.challenge.realm()).into_owned());
+                        credentials
+                            .realm
+                            .get_or_insert_with(|| unescape(known.challenge.realm()).into_owned());
                     }
                     credentials.wallet.learn(known);
                 }

@@ -11,6 +11,8 @@ use super::reach::{failed_last, hop_to_target, take_reachable};
 use super::relays;
 use super::serial::LaterGroups;
 use super::targets::{Target, Targets, target_uri};
+use super::to_trunk::TrunkBranch;
+use crate::auth::Reach;
 use crate::env::Env;
 use crate::neighbour::{CallRequest, CallResult, Sending};
 use crate::request::Request;
@@ -56,7 +58,7 @@ impl Proxy {
         }
         let mut context =
             ResponseContext::new(server, request, reserved, strangers_user, env.cx.now, branches);
-        if branches > 1 && !env.config.serial_fork.is_zero() {
+        if branches > 1 && (targets.are_at_trunks() || !env.config.serial_fork.is_zero()) {
             context.later = LaterGroups::of(targets);
         }
         let first = branches - context.later.as_ref().map_or(0, |later| later.len());
@@ -99,6 +101,7 @@ impl Proxy {
             self.with_stored(env, key, (&bytes, branches), |proxy, env, request, routed, share| {
                 let mut targets = Targets::with_share(share);
                 group.iter().for_each(|target| targets.push_stored(target));
+                env.counters.trunk_failovers += u64::from(targets.are_at_trunks());
                 for target in targets.list() {
                     let forwarding = Forwarding { request, routed, targets: &targets };
                     proxy.start_branch(env, transactions, key, forwarding, target);
@@ -112,8 +115,11 @@ impl Proxy {
     fn arm_group(&mut self, env: &Env<'_, impl Services>, key: SlabKey) {
         let Some(context) = self.contexts.get_mut(key) else { return };
         let until = (!context.is_invite).then(|| context.since + env.config.timers.t1 * 64);
+        let trunk = context.branches.last().and_then(|branch| branch.trunk);
+        let trunk = trunk.and_then(|branch| env.config.trunking.trunks.get(branch.trunk));
+        let group_max = trunk.map_or(env.config.serial_fork, |trunk| trunk.silence);
         if let Some(later) = context.later.as_mut().filter(|later| later.len() > 0) {
-            let ends = later.ends_at(env.cx.now, env.config.serial_fork, until);
+            let ends = later.ends_at(env.cx.now, group_max, until);
             later.timer = self.groups.arm(ends, key);
         }
     }
@@ -132,6 +138,9 @@ impl Proxy {
         for number in 0..context.branches.len() {
             let id = BranchId::new(key, number);
             let Some(branch) = self.contexts.branch_mut(id) else { continue };
+            if let Some(trunk) = branch.trunk.filter(|_| branch.state.awaits_first_response()) {
+                env.services.note_silent_trunk(env.cx.now, trunk.trunk);
+            }
             match branch.state {
                 BranchState::Sent { client, .. } if transactions.cancel(&mut env.cx, client) => {
                     branch.state = BranchState::Superseded { client };
@@ -189,8 +198,15 @@ impl Proxy {
             dialled: DialledId::SHARED,
             target: None,
             servers: None,
+            trunk: target.trunk().map(TrunkBranch::new),
             media: None,
         };
+        // It is sent again with credentials if it is challenged.
+        if branch.trunk.is_some()
+            || (env.config.trunking.has_logins() && matches!(request.grant.reach, Reach::Side(_)))
+        {
+            branch.target = Some(Box::new(targets.stored(target)));
+        }
         match hop {
             NextHop::Flow(flow) => {
                 context.branches.push(branch);
@@ -236,8 +252,14 @@ impl Proxy {
             };
         let space = &mut self.space;
         let outgoing = Outgoing { flow, is_invite, owner: Owner::Branch(id) };
-        let media = self.contexts.branch_mut(id).and_then(|branch| branch.media.as_deref());
-        let plan = plan.with_media(media.and_then(BranchMedia::written_mark));
+        let branch = self.contexts.get(key).and_then(|context| context.branches.get(number));
+        let plan = plan.with_media(branch.and_then(|branch| branch.media.as_deref()?.written_mark()));
+        let trunk = branch.and_then(|branch| branch.trunk);
+        let written = (request.method.as_bytes(), plan.request_uri());
+        let credentials =
+            trunk.and_then(|branch| self.logins.credentials(&env.config.trunking, branch.trunk, written));
+        let plan = plan.with_credentials(credentials.as_ref().map(|(name, value)| (*name, value.as_slice())));
+        env.counters.trunk_requests += u64::from(trunk.is_some());
         let client = transactions.start_client(&mut env.cx, outgoing, |arena, branch| {
             plan.write(space, branch, offers_alias, arena);
         });
@@ -357,14 +379,36 @@ impl Proxy {
         true
     }
 
+    /// Sends a branch again to the trunk that challenged it.
+    pub(super) fn send_with_credentials(
+        &mut self,
+        env: &mut Env<'_, impl Services>,
+        transactions: &mut Transactions,
+        id: BranchId,
+        flow: Flow,
+    ) {
+        self.end_branch(env, id, CallResult::Challenged);
+        self.send_stored(env, transactions, id, flow);
+        self.finish_if_done(env, transactions, id.context());
+    }
+
+    /// Gives up the groups of targets that wait.
+    pub(super) fn end_groups(&mut self, key: SlabKey) {
+        let later = self.contexts.get_mut(key).and_then(|context| context.later.take());
+        if let Some(later) = later {
+            self.groups.cancel(later.timer);
+        }
+    }
+
     /// Notes that the server of a branch did not answer, so that other requests try it last.
     pub(super) fn note_failed(&mut self, env: &Env<'_, impl Services>, id: BranchId) {
         let branch = self.contexts.branch_mut(id);
-        if let Some(branch) = branch
-            && branch.state.awaits_first_response()
-            && let Some(servers) = &branch.servers
-        {
+        let Some(branch) = branch.filter(|branch| branch.state.awaits_first_response()) else { return };
+        if let Some(servers) = &branch.servers {
             env.services.note_failed(env.cx.now, &servers.current);
+        }
+        if let Some(trunk) = branch.trunk {
+            env.services.note_silent_trunk(env.cx.now, trunk.trunk);
         }
     }
 

@@ -41,6 +41,8 @@ pub(super) struct Plan<'p, 'm, 'a> {
     flow: Flow,
     /// Relayed call that the request begins.
     media: Option<&'p MediaMark>,
+    /// Header field of the credentials for a trunk.
+    credentials: Option<(HeaderName, &'p [u8])>,
 }
 
 impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
@@ -61,6 +63,7 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
             target,
             flow,
             media: None,
+            credentials: None,
         }
     }
 
@@ -70,6 +73,22 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         'p: 'q,
     {
         Plan { media, ..self }
+    }
+
+    /// The same with credentials for a trunk.
+    pub(super) const fn with_credentials<'q>(
+        self,
+        credentials: Option<(HeaderName, &'q [u8])>,
+    ) -> Plan<'q, 'm, 'a>
+    where
+        'p: 'q,
+    {
+        Plan { credentials, ..self }
+    }
+
+    /// Request-URI that is written, unless the next hop is a strict router.
+    pub(super) fn request_uri(&self) -> &'p [u8] {
+        if self.target.keeps_uri { self.routed.uri.as_bytes() } else { self.targets.uri(self.target) }
     }
 
     /// Copies the target.
@@ -113,6 +132,9 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
             false => edit.push_number_first(HeaderName::MaxBreadth, u64::from(share.breadth)),
         }
         self.remove_own_credentials(&mut edit);
+        if let Some((name, value)) = self.credentials {
+            edit.push_last(name, |out| out.extend_from_slice(value));
+        }
         self.remove_untrusted_fields(&mut edit);
         self.record_route(&mut edit);
         if self.config.is_own_address(self.flow.remote) && self.goes_to_this_server() {

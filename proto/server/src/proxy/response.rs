@@ -6,6 +6,7 @@ use super::context::{Best, BranchId, BranchState, Transactions};
 use super::lookups::StoredResponse;
 use super::relays;
 use super::remote_target::{self, Response};
+use super::to_trunk::{ChallengeStep, GroupTimer, challenge_step, fails_over, note_provisional};
 use crate::env::Env;
 use crate::neighbour::CallResult;
 use crate::{CallStep, Services};
@@ -134,6 +135,15 @@ impl Proxy {
             return;
         }
         let is_superseded = self.contexts.get(key).is_some_and(|context| context.is_superseded(id));
+        match challenge_step(env, &mut self.contexts, &mut self.logins, id, response) {
+            ChallengeStep::None => {}
+            ChallengeStep::Answer(flow) => return self.send_with_credentials(env, transactions, id, flow),
+            ChallengeStep::Fail => return self.on_branch_failure(env, transactions, id, 500),
+        }
+        let trunk = self.contexts.branch_mut(id).and_then(|branch| branch.trunk);
+        if trunk.is_some_and(|branch| !is_superseded && !fails_over(branch, status)) {
+            self.end_groups(key);
+        }
         self.end_branch(env, id, CallResult::of(false, status));
         relays::end(env, &mut self.contexts, id, status);
         if is_superseded && status == 487 {
@@ -160,6 +170,16 @@ impl Proxy {
     /// RFC 3261 §16.7 step 2: a provisional response restarts timer C, except 100.
     fn note_ringing(&mut self, now: Instant, timer_c: Duration, id: BranchId, status: u16) {
         let (key, number) = id.parts();
+        let Some(context) = self.contexts.get_mut(key) else { return };
+        match note_provisional(context, number, status) {
+            GroupTimer::Runs => {}
+            GroupTimer::Stops => {
+                if let Some(later) = &mut context.later {
+                    self.groups.cancel(core::mem::replace(&mut later.timer, TimerKey::NONE));
+                }
+            }
+            GroupTimer::Ends => self.end_groups(key),
+        }
         let Some(context) = self.contexts.get_mut(key) else { return };
         let ends = context.since + RINGING_MAX.max(timer_c);
         let Some(branch) = context.branches.get_mut(number) else { return };

@@ -281,6 +281,7 @@ pub(crate) fn config() -> Config {
             max_contacts: 3,
         },
         neighbours: Vec::new(),
+        trunking: ringway_server::Trunking::default(),
         media: ringway_server::MediaConfig::default(),
         timers: ringway_transaction::Timers::default(),
         timer_c: Duration::from_secs(181),
