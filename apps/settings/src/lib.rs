@@ -29,6 +29,6 @@ pub use network::{Addressing, addressing, host};
 pub use reader::{ConfigError, Reader, Section, read_document};
 pub use sections::{
     Algorithm, Auth, CertificateRules, Connections, Limits, Mode, Neighbour, NeighbourConnection, Network,
-    Registrar, Routing, ServerSections, Strangers,
+    Registrar, Routing, ServerSections, Strangers, read_networks,
 };
 pub use words::split_words;

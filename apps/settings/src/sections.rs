@@ -135,7 +135,7 @@ impl Auth {
             ),
             in_dialog: section.switch(reader, "in_dialog", default.in_dialog),
             strangers: section.word(reader, "strangers", default.strangers, &STRANGERS),
-            trusted: networks(reader, &mut section).unwrap_or(default.trusted),
+            trusted: read_networks(reader, &mut section, "trusted").unwrap_or(default.trusted),
         };
         section.finish(reader);
         auth
@@ -151,9 +151,12 @@ pub(crate) fn check_realm(text: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// `trusted`.
-fn networks(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) -> Option<Vec<Network>> {
-    let key = "trusted";
+/// Reads a list of networks.
+pub fn read_networks(
+    reader: &mut Reader<'_>,
+    section: &mut Section<'_, '_>,
+    key: &'static str,
+) -> Option<Vec<Network>> {
     let entries = section.texts(reader, key)?;
     if entries.len() > NETWORKS_MAX {
         let at = section.place(key).unwrap_or_default();

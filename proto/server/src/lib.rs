@@ -63,4 +63,4 @@ pub use ringway_transaction::SipFramer;
 pub use server::Server;
 pub use services::{Services, StoreFailed};
 pub use shard::shard_of_user;
-pub use trunk::{CallerNumber, SilentTrunks, Trunk, TrunkLogin, Trunking};
+pub use trunk::{CallerNumber, CallerPrivacy, SilentTrunks, Trunk, TrunkLogin, Trunking};

@@ -54,6 +54,8 @@ pub enum LogEvent<'a> {
         number: &'a [u8],
         /// Prefix of the rule.
         prefix: &'a str,
+        /// Source address of the request.
+        address: SocketAddr,
     },
     /// A neighbour answered for the first time since the start or since it was down.
     NeighbourUp {

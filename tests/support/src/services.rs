@@ -197,7 +197,7 @@ impl Services for TestServices {
             LogEvent::BindingEnded { aor, contact, reason, .. } => {
                 format!("{} {} {reason:?}", text(aor), text(contact))
             }
-            LogEvent::DestinationRefused { aor, number, prefix } => {
+            LogEvent::DestinationRefused { aor, number, prefix, .. } => {
                 format!("{} may not call {} ({prefix})", text(aor), text(number))
             }
             LogEvent::NeighbourUp { name, .. } => format!("{name} up"),

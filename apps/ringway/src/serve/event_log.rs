@@ -13,14 +13,16 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
 
-/// Writes events, with a rate limit for refused logins.
+/// Writes events, with a rate limit for refused logins and destinations.
 pub(super) struct EventLog {
     logins: Mutex<LineRates>,
+    calls: Mutex<LineRates>,
 }
 
 impl EventLog {
     pub(super) fn new(seed: &Seed) -> Self {
-        Self { logins: Mutex::new(LineRates::new((LOGINS_PER_SOURCE_S, LOGINS_S), seed)) }
+        let lines = || Mutex::new(LineRates::new((LINES_PER_SOURCE_S, LINES_S), seed));
+        Self { logins: lines(), calls: lines() }
     }
 
     pub(super) fn observe(&self, now: Instant, event: &LogEvent<'_>) {
@@ -28,6 +30,13 @@ impl EventLog {
             LogEvent::LoginRefused { user, address, reason } => {
                 if tracing::enabled!(tracing::Level::INFO) {
                     self.login_refused(now, user, address, reason);
+                }
+            }
+            LogEvent::DestinationRefused { aor, number, prefix, address } => {
+                let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Some(suppressed) = calls.admit(now, address.ip()) {
+                    let (user, number) = (Word(aor), Word(number));
+                    tracing::warn!(%user, %number, rule = %prefix, suppressed, "refused destination");
                 }
             }
             LogEvent::NeighbourUp { name, address } => tracing::info!(%name, %address, "neighbour is up"),
@@ -65,7 +74,10 @@ pub(super) fn trace_message(direction: Direction, flow: &Flow, message: &[u8]) {
 
 fn write_event(event: &LogEvent<'_>) {
     match *event {
-        LogEvent::LoginRefused { .. } | LogEvent::NeighbourUp { .. } | LogEvent::NeighbourDown { .. } => {}
+        LogEvent::LoginRefused { .. }
+        | LogEvent::DestinationRefused { .. }
+        | LogEvent::NeighbourUp { .. }
+        | LogEvent::NeighbourDown { .. } => {}
         LogEvent::Registered { aor, change, message, flow } => {
             let (user, flow) = (Word(aor), ShownFlow(&flow));
             let what = match change {
@@ -132,11 +144,11 @@ impl fmt::Display for ShownFlow<'_> {
     }
 }
 
-/// Maximum number of lines per second for refused logins of one source.
-const LOGINS_PER_SOURCE_S: u32 = 1;
+/// Maximum number of lines per second for refused logins, and for refused destinations, of one source.
+const LINES_PER_SOURCE_S: u32 = 1;
 
-/// Maximum number of lines per second for all refused logins.
-const LOGINS_S: u32 = 50;
+/// Maximum number of lines per second for those of all sources.
+const LINES_S: u32 = 50;
 
 /// Maximum number of logged contacts of one REGISTER.
 const CONTACTS_MAX: usize = 16;

@@ -46,6 +46,11 @@ impl DestinationRules {
         Ok(Self { prefixes: PatternTable::new(prefixes)?, rules })
     }
 
+    /// True without rules.
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
     /// Rule for a number; `None`: it may be called.
     pub fn of_number(&self, number: &Number) -> Option<&Destination> {
         self.rules.get(self.prefixes.find(number)?)

@@ -41,6 +41,11 @@ impl Number {
         Self::of_subscriber(user)
     }
 
+    /// Number of a user part, read as with `user=phone`; a gateway may read any user part like that.
+    pub(crate) fn of_user(user: &[u8]) -> Option<Self> {
+        Self::of_subscriber(user).map(|(number, _)| number)
+    }
+
     /// Number without separators and escapes.
     pub fn parse(text: &[u8]) -> Option<Self> {
         let mut number = Self::EMPTY;
@@ -130,6 +135,14 @@ impl fmt::Debug for Number {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Number({})", self.as_bytes().escape_ascii())
     }
+}
+
+/// True if a user part begins as a number does.
+pub(crate) fn begins_a_number(user: &[u8]) -> bool {
+    let first = unescaped_octet(user).map(|(octet, _)| octet);
+    first.is_some_and(|octet| {
+        octet.is_ascii_digit() || is_separator(octet) || matches!(octet, b'+' | b'*' | b'#')
+    })
 }
 
 /// RFC 3966 §3: visual separators.

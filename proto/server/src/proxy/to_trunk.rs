@@ -5,12 +5,14 @@ use super::remote_target::Response;
 use super::rewrite::Rewrite;
 use super::targets::Targets;
 use crate::auth::{Reach, Sender};
-use crate::dialplan::{DestinationRule, NumberChange, Route, RouteTo, WeightedTrunk, in_order};
+use crate::dialplan::{
+    DestinationRule, NumberChange, Route, RouteTo, WeightedTrunk, begins_a_number, in_order,
+};
 use crate::env::Env;
 use crate::request::Request;
 use crate::route::Routed;
 use crate::trunk::{Learnt, TrunkLogins};
-use crate::{Aor, CallRate, CallerNumber, Config, LogEvent, Number, Services, Trunk};
+use crate::{Aor, CallRate, CallerNumber, CallerPrivacy, Config, LogEvent, Number, Services, Trunk};
 use alloc::vec::Vec;
 use ringway_sansio::Flow;
 use ringway_sip::{HeaderName, Method, Uri};
@@ -123,12 +125,20 @@ fn add_trunks(
         env.counters.trunks_down += 1;
         return Err(RouteRefusal::AllDown);
     }
-    let number = match dialled {
-        Dialled::Number(number) => Some(*number),
-        Dialled::Uri(uri) => Number::of_uri(uri).map(|(number, _)| number),
-    };
-    if let Some(number) = number {
-        admit_number(env, request, &number)?;
+    match dialled {
+        Dialled::Number(number) => admit_number(env, request, number)?,
+        Dialled::Uri(uri) => {
+            let user = uri.user().unwrap_or_default();
+            match Number::of_user(user) {
+                Some(number) => admit_number(env, request, &number)?,
+                // Nobody can tell which number the trunk makes of it.
+                None if begins_a_number(user) && !config.trunking.destinations.is_empty() => {
+                    env.counters.destination_refusals += 1;
+                    return Err(RouteRefusal::Forbidden);
+                }
+                None => {}
+            }
+        }
     }
     order.sort_by_key(|trunk| services.is_trunk_silent(now, *trunk));
     let numbered = order.into_iter().filter_map(|index| Some((index, list.get(index)?)));
@@ -175,8 +185,8 @@ fn admit_number(
             RouteRefusal::Forbidden
         }
     };
-    let (aor, number) = (aor.as_bytes(), number.as_bytes());
-    let event = LogEvent::DestinationRefused { aor, number, prefix: &destination.prefix };
+    let (aor, number, address) = (aor.as_bytes(), number.as_bytes(), request.flow.remote);
+    let event = LogEvent::DestinationRefused { aor, number, prefix: &destination.prefix, address };
     env.services.observe(env.cx.now, &event);
     Err(refusal)
 }
@@ -203,12 +213,9 @@ fn add_caller(config: &Config, request: &Request<'_, '_>, trunk: &Trunk, rewrite
     let user = from.user().unwrap_or_default();
     let of_user = trunk.callers.binary_search_by(|(name, _)| name.as_bytes().cmp(user)).ok();
     let of_user = of_user.and_then(|at| trunk.callers.get(at)).map(|(_, number)| number);
-    let number = match (&trunk.caller, of_user) {
-        (CallerNumber::User, None) => None,
-        (CallerNumber::User | CallerNumber::Number(_) | CallerNumber::Anonymous(_), Some(number)) => {
-            Some(number)
-        }
-        (CallerNumber::Number(number) | CallerNumber::Anonymous(number), None) => Some(number),
+    let number = match &trunk.caller {
+        CallerNumber::User => of_user,
+        CallerNumber::Number(number) => of_user.or(Some(number)),
     };
     let identity = match number {
         Some(number) => {
@@ -229,7 +236,7 @@ fn add_caller(config: &Config, request: &Request<'_, '_>, trunk: &Trunk, rewrite
     };
     rewrite.remove_lines(HeaderName::RemotePartyId);
     rewrite.replace_line(HeaderName::PAssertedIdentity, &identity);
-    if matches!(trunk.caller, CallerNumber::Anonymous(_)) {
+    if trunk.privacy == CallerPrivacy::Id {
         rewrite.replace_line(HeaderName::Privacy, b"id");
     }
 }

@@ -38,6 +38,8 @@ pub struct Trunk {
     pub caller: CallerNumber,
     /// Numbers of users, which replace [`Trunk::caller`]: user part, number. Sorted by user part.
     pub callers: Vec<(String, String)>,
+    /// Permission to show the caller's number.
+    pub privacy: CallerPrivacy,
     /// Domain of the caller's number; `None`: the host of the URI.
     pub domain: Option<String>,
 }
@@ -60,8 +62,16 @@ pub enum CallerNumber {
     User,
     /// This number.
     Number(String),
-    /// This number, which the trunk must not show (RFC 3323, RFC 3325 §7).
-    Anonymous(String),
+}
+
+/// Permission to show the caller's number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CallerPrivacy {
+    /// The caller decides.
+    #[default]
+    None,
+    /// The trunk must not show it (`Privacy: id`, RFC 3325 §7).
+    Id,
 }
 
 impl Trunk {

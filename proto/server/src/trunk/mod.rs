@@ -4,6 +4,6 @@ mod config;
 mod logins;
 mod state;
 
-pub use config::{CallerNumber, Trunk, TrunkLogin, Trunking};
+pub use config::{CallerNumber, CallerPrivacy, Trunk, TrunkLogin, Trunking};
 pub(crate) use logins::{Learnt, TrunkLogins};
 pub use state::SilentTrunks;

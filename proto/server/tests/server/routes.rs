@@ -6,8 +6,8 @@ use crate::harness::{
     requests, statuses,
 };
 use ringway_server::{
-    CallerNumber, Config, Destination, DestinationRule, DestinationRules, NumberChange, Route, RouteMatch,
-    RouteTable, RouteTo, Trunk, TrunkLogin, WeightedTrunk,
+    CallerNumber, CallerPrivacy, Config, Destination, DestinationRule, DestinationRules, NumberChange, Route,
+    RouteMatch, RouteTable, RouteTo, Trunk, WeightedTrunk,
 };
 use std::time::Duration;
 
@@ -26,6 +26,7 @@ pub(crate) fn trunk(name: &str, address: &str) -> Trunk {
         silence: Duration::from_secs(4),
         caller: CallerNumber::User,
         callers: Vec::new(),
+        privacy: CallerPrivacy::None,
         domain: None,
     }
 }
@@ -201,27 +202,26 @@ fn a_trunk_reaches_our_users_and_no_trunk() {
 #[test]
 fn the_callers_number_is_asserted_and_the_phones_is_not_believed() {
     let claim = "P-Asserted-Identity: <sip:+1@claimed.example>";
-    for (caller, callers, identity, privacy) in [
-        (CallerNumber::User, vec![], "<sip:alice@example.org>", None),
-        (CallerNumber::Number("+4930".into()), vec![], "<sip:+4930@198.51.100.1;user=phone>", None),
-        (
-            CallerNumber::Anonymous("+4930".into()),
-            vec![("alice".into(), "+49301".into()), ("bob".into(), "+49302".into())],
-            "<sip:+49301@198.51.100.1;user=phone>",
-            Some("id"),
-        ),
+    let numbers = || vec![("alice".into(), "+49301".into()), ("bob".into(), "+49302".into())];
+    let number = CallerNumber::Number("+4930".into());
+    for (caller, callers, privacy, identity) in [
+        (CallerNumber::User, vec![], CallerPrivacy::None, "<sip:alice@example.org>"),
+        (CallerNumber::User, numbers(), CallerPrivacy::Id, "<sip:+49301@198.51.100.1;user=phone>"),
+        (number.clone(), vec![], CallerPrivacy::None, "<sip:+4930@198.51.100.1;user=phone>"),
+        (number, numbers(), CallerPrivacy::Id, "<sip:+49301@198.51.100.1;user=phone>"),
     ] {
         let mut world = World::with(|config| {
             carriers(config);
             config.trunking.trunks[0].caller = caller.clone();
             config.trunking.trunks[0].callers = callers.clone();
+            config.trunking.trunks[0].privacy = privacy;
         });
         let call =
             invite("sip:+441234@example.org").line(claim).line("Remote-Party-ID: <sip:+1@claimed.example>");
         let sent = forwarded(world.udp(ALICE, &call));
         assert_eq!(sent.header("P-Asserted-Identity"), identity);
         assert!(sent.headers("Remote-Party-ID").is_empty());
-        assert_eq!(sent.headers("Privacy").first().map(String::as_str), privacy);
+        assert_eq!(sent.headers("Privacy").is_empty(), privacy == CallerPrivacy::None);
         assert_eq!(sent.header("From"), call.from, "From is the caller's");
     }
     // The identity that a trusted proxy asserts is believed.
@@ -245,10 +245,15 @@ fn destination_rules_see_the_number_that_the_trunk_gets() {
         ("tel:+88-1-1", 403),
         ("sip:+8811@other.example", 403),
         ("sip:+88-11@example.org;user=phone", 403),
+        ("sip:+88-11@other.example", 403),
+        ("sip:+88%31%31;x=y@other.example", 403),
+        ("sip:+8811,1@other.example", 403),
+        ("sip:%2b8811aaaaaaaaaaaa@other.example", 403),
+        ("sip:+88110000000000000000000000000000000000@other.example", 403),
     ] {
         assert_eq!(only(world.udp(ALICE, &invite(uri).call_id(uri))).status(), status, "{uri}");
     }
-    assert_eq!(world.server.counters().destination_refusals, 4);
+    assert_eq!(world.server.counters().destination_refusals, 9);
     let events = world.memory.events.lock().unwrap();
     assert!(events.iter().any(|event| event == "alice@example.org may not call +8811 (+881)"), "{events:?}");
 }
