@@ -26,6 +26,7 @@ mod softphone;
 mod sound_card;
 mod srtp;
 mod tls;
+mod trunk;
 mod twinkle;
 
 use std::io::IsTerminal;
@@ -386,6 +387,7 @@ fn chosen(args: &Args) -> Vec<Scenario> {
         all.extend(restart::scenarios());
         all.extend(digest_order::scenarios());
         all.extend(dns::scenarios());
+        all.extend(trunk::scenarios());
         all.extend(lab::scenarios());
     }
     if has(Group::Phone) {
