@@ -339,6 +339,9 @@ fn registration(n: u64) -> Registration {
         expires_s: (!is_permanent).then_some(3552),
         q: 1.0,
         permanent: is_permanent,
+        instance: None,
+        reg_id: None,
+        path: Vec::new(),
     }
 }
 

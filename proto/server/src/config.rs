@@ -120,7 +120,7 @@ pub struct AuthConfig {
 }
 
 /// `[registrar]`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegistrarConfig {
     /// Minimum in seconds; a shorter expiry gets 423.
     pub min_expires_s: u32,
@@ -130,6 +130,14 @@ pub struct RegistrarConfig {
     pub max_expires_s: u32,
     /// Maximum number of contacts of a user.
     pub max_contacts: usize,
+    /// True: a phone that asks for it registers its flows (RFC 5626).
+    pub outbound: bool,
+    /// True: a phone that asks for it gets URIs of its own (RFC 5627).
+    pub gruu: bool,
+    /// Flow-Timer of a phone with outbound, in seconds (RFC 5626 §4.4); 0: none, so that the phone has its own time.
+    pub flow_timer_s: u32,
+    /// Service-Route of every phone (RFC 3608): values that are sent as they are.
+    pub service_route: Vec<String>,
 }
 
 impl Config {

@@ -25,6 +25,7 @@ mod dialplan;
 mod domain;
 mod env;
 mod failed_servers;
+mod gruu;
 mod log_event;
 mod media;
 mod method;

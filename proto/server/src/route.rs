@@ -20,6 +20,8 @@ pub(crate) const LOOP_MARK: &[u8] = b".l";
 pub(crate) struct Routed<'a> {
     /// Request-URI; if a strict router moved it to the last Route, it is restored.
     pub(crate) uri: Uri<'a>,
+    /// True if it is in a domain of `domains`, or a `tel:` URI for them.
+    pub(crate) is_of_domains: bool,
     /// Number of Route values of this server at the top.
     pub(crate) own_routes: usize,
     /// True if the Request-URI was restored from the last Route.
@@ -79,8 +81,15 @@ pub(crate) fn preprocess<'a>(
     message: &Message<'a>,
     request_uri: Uri<'a>,
 ) -> Result<Routed<'a>, Malformed> {
-    let mut routed =
-        Routed { uri: request_uri, own_routes: 0, from_last_route: false, next_route: None, mark: None };
+    let is_of_domains = config.target_domain(&request_uri).is_some();
+    let mut routed = Routed {
+        uri: request_uri,
+        is_of_domains,
+        own_routes: 0,
+        from_last_route: false,
+        next_route: None,
+        mark: None,
+    };
     if !message.has(HeaderName::Route) {
         return Ok(routed);
     }
@@ -101,12 +110,13 @@ pub(crate) fn preprocess<'a>(
         }
     }
     // RFC 3261 §16.4: a strict router moved our URI into the Request-URI and the target into the last Route.
-    if is_ours(config, &request_uri)
+    if is_of_domains
         && request_uri.params().has(TOKEN)
         && let Some(last) = last
     {
         routed.add_mark(Mark::read(key, message, &request_uri));
         routed.uri = last;
+        routed.is_of_domains = config.target_domain(&last).is_some();
         routed.from_last_route = true;
         if routed.own_routes + 1 >= count {
             routed.next_route = None;
@@ -203,7 +213,8 @@ pub(crate) fn write_own_route(
 pub(crate) fn loop_hash(config: &Config, key: &[u8; 16], message: &Message<'_>, routed: &Routed<'_>) -> u64 {
     let mut hash = PartHasher::new(SipHasher13::new_with_key(key));
     // A user of `domains` is looked up by name: other parameters or escapes in its URI do not make another target.
-    match (config.domain_of(&routed.uri), routed.uri.user()) {
+    let domain = if routed.is_of_domains { config.domain_of(&routed.uri) } else { None };
+    match (domain, routed.uri.user()) {
         (Some(domain), Some(user)) => {
             hash.part(domain.as_bytes());
             hash.part(&unescaped(user));

@@ -1,6 +1,7 @@
 //! Server: owns the components and dispatches each input to one of them.
 
 mod dispatch;
+mod stun;
 
 use crate::auth::{Authenticator, Grant};
 use crate::env::{Env, Environment, derive};
@@ -156,6 +157,9 @@ impl<S: Services> Node for Server<S> {
 
     fn on_message(&mut self, cx: &mut Context<'_, Action>, received: Received<'_>) {
         let Received { flow, bytes, peer } = received;
+        if stun::is_stun(&flow, bytes) {
+            return stun::on_stun(&mut self.environment.env(cx), flow, bytes);
+        }
         if !bytes.starts_with(b"SIP/") && !is_admitted(&mut self.environment.env(cx), flow, bytes) {
             return;
         }

@@ -52,6 +52,15 @@ pub struct Registration {
     pub q: f64,
     /// True when an administrator added it.
     pub permanent: bool,
+    /// Instance of its phone (RFC 5626), if the contact names one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance: Option<String>,
+    /// Number of its flow (RFC 5626 §4.2), if outbound applies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reg_id: Option<u32>,
+    /// Proxies before it, the first hop first (RFC 3327).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub path: Vec<String>,
 }
 
 /// A call that nobody has answered yet.

@@ -43,6 +43,9 @@ fn registration(name: &str) -> Registration {
         expires_s: Some(3599),
         q: 0.7,
         permanent: false,
+        instance: None,
+        reg_id: None,
+        path: Vec::new(),
     }
 }
 

@@ -12,6 +12,7 @@ pub(crate) mod certificates;
 mod counting_nat;
 mod digest_order;
 mod dns;
+mod flows;
 mod kamailio;
 mod lab;
 mod lab_run;
@@ -388,6 +389,7 @@ fn chosen(args: &Args) -> Vec<Scenario> {
         all.extend(digest_order::scenarios());
         all.extend(dns::scenarios());
         all.extend(trunk::scenarios());
+        all.extend(flows::scenarios());
         all.extend(lab::scenarios());
     }
     if has(Group::Phone) {

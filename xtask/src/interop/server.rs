@@ -35,6 +35,10 @@ pub(crate) struct Wanted {
     pub(crate) dtls: bool,
     /// Has a `ws` listener, and with TLS a `wss` listener, and these lines of `[websocket]`.
     pub(crate) websocket: Option<&'static str>,
+    /// Another name of the server itself.
+    pub(crate) alias: Option<&'static str>,
+    /// Proxy that it trusts.
+    pub(crate) trusted: Option<Ipv4Addr>,
     /// Port of the DNS server on loopback that it asks; `None`: the system's.
     pub(crate) dns_port: Option<u16>,
 }
@@ -51,6 +55,8 @@ impl Default for Wanted {
             tls: None,
             dtls: false,
             websocket: None,
+            alias: None,
+            trusted: None,
             dns_port: None,
         }
     }
@@ -278,8 +284,20 @@ impl Server {
     }
 
     fn configuration(&self, admin_port: u16) -> String {
-        let Wanted { digest, mode, strict, host, realm, domain, tls, dtls, websocket, dns_port } =
-            self.wanted;
+        let Wanted {
+            digest,
+            mode,
+            strict,
+            host,
+            realm,
+            domain,
+            tls,
+            dtls,
+            websocket,
+            alias,
+            trusted,
+            dns_port,
+        } = self.wanted;
         let durability = if strict { "strict" } else { "relaxed" };
         let routing = if mode == Mode::Redirect { "redirect" } else { "proxy" };
         let stateful = mode != Mode::Stateless;
@@ -309,9 +327,11 @@ impl Server {
                 )
             }
         };
+        let alias = alias.map_or(String::new(), |alias| format!(", \"{alias}\""));
+        let trusted = trusted.map_or(String::new(), |proxy| format!("trusted = [\"{proxy}\"]"));
         let dns = dns_port.map_or(String::new(), |port| format!("[dns]\nservers = [\"127.0.0.1:{port}\"]"));
         format!(
-            r#"domains = ["{domain}"{name}]
+            r#"domains = ["{domain}"{alias}{name}]
 listen = ["udp:{host}:{port}", "tcp:{host}:{port}"{listener}]
 {section}
 {dns}
@@ -323,6 +343,7 @@ durability = "{durability}"
 [auth]
 enabled = {digest}
 realm = "{realm}"
+{trusted}
 
 [routing]
 mode = "{routing}"

@@ -25,6 +25,10 @@ min_expires_s = 10
 default_expires_s = 20
 max_expires_s = 30
 max_contacts = 3
+outbound = false
+gruu = true
+flow_timer_s = 25
+service_route = ["<sip:edge.example.org;lr>"]
 [routing]
 mode = "redirect"
 stateful = false
@@ -96,8 +100,13 @@ fn an_empty_configuration_has_the_documented_defaults() {
     assert_eq!(config.auth.realm, "localhost");
     assert_eq!(config.auth.algorithms, [Algorithm::Md5]);
     assert_eq!(config.auth.nonce_lifetime_s, 300);
-    let registrar =
-        Registrar { min_expires_s: 60, default_expires_s: 3600, max_expires_s: 7200, max_contacts: 10 };
+    let registrar = Registrar {
+        min_expires_s: 60,
+        default_expires_s: 3600,
+        max_expires_s: 7200,
+        max_contacts: 10,
+        ..Registrar::default()
+    };
     assert_eq!(config.registrar, registrar);
     assert_eq!(
         config.routing,
@@ -150,8 +159,16 @@ fn every_key_is_read() {
         trusted: vec!["192.0.2.0/24".parse().unwrap(), "2001:db8::1".parse().unwrap()],
     };
     assert_eq!(config.auth, auth);
-    let registrar =
-        Registrar { min_expires_s: 10, default_expires_s: 20, max_expires_s: 30, max_contacts: 3 };
+    let registrar = Registrar {
+        min_expires_s: 10,
+        default_expires_s: 20,
+        max_expires_s: 30,
+        max_contacts: 3,
+        outbound: false,
+        gruu: true,
+        flow_timer_s: 25,
+        service_route: vec!["<sip:edge.example.org;lr>".into()],
+    };
     assert_eq!(config.registrar, registrar);
     assert_eq!(
         config.routing,
@@ -288,6 +305,15 @@ fn each_invalid_value_has_an_error_with_line_key_and_remedy() {
         ("[registrar]\nmax_expires_s = 100", 2, "[registrar] max_expires_s", "min <= default <= max"),
         ("[registrar]\n\ndefault_expires_s = 9000", 3, "[registrar] default_expires_s", "min <= default"),
         ("[registrar]\nmax_contacts = 0", 2, "[registrar] max_contacts", "1 to 1000"),
+        ("[registrar]\nflow_timer_s = 9", 2, "[registrar] flow_timer_s", "10 to 3600"),
+        ("[registrar]\nservice_route = [\"sip:a\"]", 2, "[registrar] service_route", "<sip:edge"),
+        ("[registrar]\nservice_route = [\"<sip:a>\"]", 2, "[registrar] service_route", "<sip:edge"),
+        (
+            "[registrar]\nservice_route = [\"<sip:a;lr>\\r\\nX: y\"]",
+            2,
+            "[registrar] service_route",
+            "<sip:edge",
+        ),
         ("[auth]\nstrangers = \"some\"", 2, "[auth] strangers", "\"call\""),
         ("[auth]\ntrusted = [\"192.0.2.1/24\"]", 2, "[auth] trusted", "not a network"),
         ("[auth]\ntrusted = [\"10.0.0.1/8\"]", 2, "[auth] trusted", "write \"10.0.0.0/8\""),

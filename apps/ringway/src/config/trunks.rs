@@ -30,7 +30,7 @@ impl ReadTrunk {
     }
 }
 
-/// Reads the sections. `neighbours` are those of the file, whose names and places trunks share.
+/// Reads the sections. `neighbours` are those of the file: names are unique among both.
 pub(super) fn read(
     reader: &mut Reader<'_>,
     top: &mut Section<'_, '_>,

@@ -70,6 +70,9 @@ impl ServerView {
             expires_s: (!owned.is_permanent).then_some(left.as_secs()),
             q: f64::from(owned.q) / 1000.0,
             permanent: owned.is_permanent,
+            instance: owned.instance.as_deref().map(text),
+            reg_id: owned.reg_id,
+            path: owned.path.iter().map(|value| text(value)).collect(),
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use super::branch_media::BranchMedia;
 use super::serial::LaterGroups;
-use super::targets::StoredTarget;
-use super::to_trunk::TrunkBranch;
+use super::targets::{OtherFlows, StoredTarget};
+use super::trunk_branch::TrunkBranch;
 use crate::auth::Grant;
 use crate::request::Request;
 use alloc::boxed::Box;
@@ -93,6 +93,10 @@ pub(super) struct Branch {
     pub(super) dialled: DialledId,
     /// Target of a branch that may be sent later, or again.
     pub(super) target: Option<Box<StoredTarget>>,
+    /// True if the target is a binding.
+    pub(super) is_of_binding: bool,
+    /// The other flows of its phone.
+    pub(super) flows: Option<Box<OtherFlows>>,
     /// Servers of a branch whose host was looked up.
     pub(super) servers: Option<Box<Servers>>,
     /// Trunk that it is for.

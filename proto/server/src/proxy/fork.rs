@@ -11,8 +11,8 @@ use super::reach::{failed_last, hop_to_target, take_reachable};
 use super::relays;
 use super::serial::LaterGroups;
 use super::targets::{Target, Targets, target_uri};
-use super::to_trunk::TrunkBranch;
-use crate::auth::Reach;
+use super::to_trunk;
+use super::trunk_branch::TrunkBranch;
 use crate::env::Env;
 use crate::neighbour::{CallRequest, CallResult, Sending};
 use crate::request::Request;
@@ -36,9 +36,9 @@ impl Proxy {
         let message = request.message;
         let branches = targets.list().len();
         let strangers_user = targets.strangers_user();
-        let mut reserved = cost_of(message, branches) + targets.rewrite_bytes();
+        let mut reserved = cost_of(message, targets.flows_len()) + targets.rewrite_bytes();
         if env.config.media.is_on() {
-            reserved += relays::cost_of(message, branches);
+            reserved += relays::cost_of(message, targets.flows_len());
         }
         if !self.pending.reserve(env, request, strangers_user, reserved) {
             return refuse_now(env, request, "Too Many Requests Under Way");
@@ -115,9 +115,7 @@ impl Proxy {
     fn arm_group(&mut self, env: &Env<'_, impl Services>, key: SlabKey) {
         let Some(context) = self.contexts.get_mut(key) else { return };
         let until = (!context.is_invite).then(|| context.since + env.config.timers.t1 * 64);
-        let trunk = context.branches.last().and_then(|branch| branch.trunk);
-        let trunk = trunk.and_then(|branch| env.config.trunking.trunks.get(branch.trunk));
-        let group_max = trunk.map_or(env.config.serial_fork, |trunk| trunk.silence);
+        let group_max = to_trunk::group_max(env.config, context);
         if let Some(later) = context.later.as_mut().filter(|later| later.len() > 0) {
             let ends = later.ends_at(env.cx.now, group_max, until);
             later.timer = self.groups.arm(ends, key);
@@ -138,9 +136,7 @@ impl Proxy {
         for number in 0..context.branches.len() {
             let id = BranchId::new(key, number);
             let Some(branch) = self.contexts.branch_mut(id) else { continue };
-            if let Some(trunk) = branch.trunk.filter(|_| branch.state.awaits_first_response()) {
-                env.services.note_silent_trunk(env.cx.now, trunk.trunk);
-            }
+            to_trunk::note_silent(env, branch);
             match branch.state {
                 BranchState::Sent { client, .. } if transactions.cancel(&mut env.cx, client) => {
                     branch.state = BranchState::Superseded { client };
@@ -156,27 +152,7 @@ impl Proxy {
         self.finish_if_done(env, transactions, key);
     }
 
-    /// Handles a final response of this length to the caller. If no branch needs the request any more, most of its memory
-    /// is released; the request counts until its context ends.
-    pub(super) fn shrink_answered(&mut self, env: &Env<'_, impl Services>, key: SlabKey, response: usize) {
-        let Some(context) = self.contexts.get_mut(key) else { return };
-        let user = context.strangers_user.take();
-        let kept = ANSWERED_BYTES + response + relays::held_bytes(&context.branches);
-        // For a short INVITE of a sender with a password it is not worth a lock: such callers are few.
-        let is_worth_it = !context.grant.sender.is_believed()
-            || !context.is_invite
-            || context.reserved > kept + SHRUNK_BYTES_MIN;
-        if is_worth_it && context.is_done() && context.reserved > kept {
-            let given = context.reserved - kept;
-            context.reserved = kept;
-            env.services.shrink(context.source.remote.ip(), given);
-        }
-        if let Some(user) = user {
-            self.pending.end(user);
-        }
-    }
-
-    fn start_branch(
+    pub(super) fn start_branch(
         &mut self,
         env: &mut Env<'_, impl Services>,
         transactions: &mut Transactions,
@@ -197,14 +173,13 @@ impl Proxy {
             timer_c: TimerKey::NONE,
             dialled: DialledId::SHARED,
             target: None,
+            is_of_binding: !target.keeps_uri && target.trunk().is_none(),
+            flows: target.flows.clone(),
             servers: None,
             trunk: target.trunk().map(TrunkBranch::new),
             media: None,
         };
-        // It is sent again with credentials if it is challenged.
-        if branch.trunk.is_some()
-            || (env.config.trunking.has_logins() && matches!(request.grant.reach, Reach::Side(_)))
-        {
+        if to_trunk::may_be_challenged(env.config, request.grant.reach, &branch) {
             branch.target = Some(Box::new(targets.stored(target)));
         }
         match hop {
@@ -256,10 +231,8 @@ impl Proxy {
         let plan = plan.with_media(branch.and_then(|branch| branch.media.as_deref()?.written_mark()));
         let trunk = branch.and_then(|branch| branch.trunk);
         let written = (request.method.as_bytes(), plan.request_uri());
-        let credentials =
-            trunk.and_then(|branch| self.logins.credentials(&env.config.trunking, branch.trunk, written));
+        let credentials = to_trunk::credentials(env, &mut self.logins, trunk, written);
         let plan = plan.with_credentials(credentials.as_ref().map(|(name, value)| (*name, value.as_slice())));
-        env.counters.trunk_requests += u64::from(trunk.is_some());
         let client = transactions.start_client(&mut env.cx, outgoing, |arena, branch| {
             plan.write(space, branch, offers_alias, arena);
         });
@@ -341,7 +314,7 @@ impl Proxy {
     }
 
     /// Calls `send` with the bytes of a stored request, whose context has this number of targets in all.
-    fn with_stored<S: Services>(
+    pub(super) fn with_stored<S: Services>(
         &mut self,
         env: &mut Env<'_, S>,
         key: SlabKey,
@@ -379,27 +352,6 @@ impl Proxy {
         true
     }
 
-    /// Sends a branch again to the trunk that challenged it.
-    pub(super) fn send_with_credentials(
-        &mut self,
-        env: &mut Env<'_, impl Services>,
-        transactions: &mut Transactions,
-        id: BranchId,
-        flow: Flow,
-    ) {
-        self.end_branch(env, id, CallResult::Challenged);
-        self.send_stored(env, transactions, id, flow);
-        self.finish_if_done(env, transactions, id.context());
-    }
-
-    /// Gives up the groups of targets that wait.
-    pub(super) fn end_groups(&mut self, key: SlabKey) {
-        let later = self.contexts.get_mut(key).and_then(|context| context.later.take());
-        if let Some(later) = later {
-            self.groups.cancel(later.timer);
-        }
-    }
-
     /// Notes that the server of a branch did not answer, so that other requests try it last.
     pub(super) fn note_failed(&mut self, env: &Env<'_, impl Services>, id: BranchId) {
         let branch = self.contexts.branch_mut(id);
@@ -407,9 +359,7 @@ impl Proxy {
         if let Some(servers) = &branch.servers {
             env.services.note_failed(env.cx.now, &servers.current);
         }
-        if let Some(trunk) = branch.trunk {
-            env.services.note_silent_trunk(env.cx.now, trunk.trunk);
-        }
+        to_trunk::note_silent(env, branch);
     }
 
     /// Sends a branch that failed without any provisional response to the next server of its host. False: the branch has
@@ -497,6 +447,10 @@ impl Proxy {
                 BranchState::Resolving { query, .. } => {
                     self.lookups.end(query);
                     branch.state = BranchState::Done;
+                    // The ports are not to wait for the end of the transaction.
+                    if let Some(media) = branch.media.take_if(|media| media.is_unanswered()) {
+                        cx.actions.push(media.delete());
+                    }
                 }
                 BranchState::Superseded { .. } | BranchState::Done => {}
             }
@@ -600,7 +554,7 @@ impl Proxy {
             env.end_call_request(branch.dialled, CallResult::Other);
             if let Some(media) = &branch.media {
                 media.queries().for_each(|query| drop(self.lookups.end(query)));
-                if media.ends_with(408) {
+                if media.ends_with_transaction() {
                     env.cx.actions.push(media.delete());
                 }
             }
@@ -623,7 +577,3 @@ fn refuse_now(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>, phras
         response.header_number(HeaderName::RetryAfter, 5);
     });
 }
-
-const SHRUNK_BYTES_MIN: usize = 16_384;
-/// Bytes of an answered request without its response.
-const ANSWERED_BYTES: usize = 1024;

@@ -3,6 +3,7 @@
 mod branch_media;
 mod breadth;
 mod context;
+mod flows;
 mod fork;
 mod forward;
 mod lookups;
@@ -16,6 +17,7 @@ mod serial;
 mod stateless;
 mod targets;
 mod to_trunk;
+mod trunk_branch;
 
 pub use context::RingingCall;
 pub(crate) use context::{Owner, ProbeId, Transactions};
@@ -23,6 +25,7 @@ pub(crate) use remote_target::Response;
 
 use crate::auth::Reach;
 use crate::env::Env;
+use crate::gruu;
 use crate::location::LocationTable;
 use crate::request::Request;
 use crate::route::Routed;
@@ -157,7 +160,7 @@ impl Proxy {
             targets.push(routed.uri.as_bytes(), true, flow);
             return Ok(());
         }
-        if routed.next_route.is_some() || env.config.target_domain(&routed.uri).is_none() {
+        if routed.next_route.is_some() || !routed.is_of_domains {
             if has_routes {
                 to_trunk::add_domain(env, request, routed, targets).map_err(NoTarget::Route)?;
             }
@@ -170,8 +173,12 @@ impl Proxy {
             return Ok(());
         }
         let is_sips = routed.uri.scheme() == Scheme::Sips;
+        let gruu = if env.config.registrar.gruu { gruu::instance_in(&routed.uri) } else { None };
         let mut mismatch = None;
         for binding in table.lookup(aor.as_bytes(), env.cx.now) {
+            if gruu.as_deref().is_some_and(|name| !gruu::is_of(name, binding)) {
+                continue;
+            }
             if let Err(why) = targets.push_binding(binding, is_sips) {
                 mismatch = Some(why);
             }
@@ -242,6 +249,10 @@ impl Proxy {
         let Some(mut media) = branch.media.take() else { return };
         let was_relayed = media.set_offer_result(result);
         env.counters.media_relayed += u64::from(was_relayed);
+        if !was_relayed && media.is_unanswered() {
+            // A relay may have the call: its SDP is not credible, or its answer was late.
+            env.cx.actions.push(media.delete());
+        }
         if was_relayed || !relays::refuse(env, &mut self.contexts, id, &mut media) {
             if let Some(branch) = self.contexts.branch_mut(id) {
                 branch.media = Some(media);
@@ -296,7 +307,7 @@ impl Proxy {
                 continue;
             }
             self.note_failed(env, id);
-            if !self.fail_over(env, transactions, id) {
+            if !self.fail_over(env, transactions, id) && !flows::try_next(self, env, transactions, id) {
                 self.on_branch_failure(env, transactions, id, status);
             }
         }

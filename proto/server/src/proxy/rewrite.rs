@@ -38,9 +38,7 @@ impl Rewrite {
         self.removed.push(name);
         self.lines.push((name, value.into()));
     }
-}
 
-impl Rewrite {
     /// URI of the next hop; `None` if the request is sent to its target.
     pub(super) fn next_hop(&self) -> Option<Uri<'_>> {
         self.routes.first().and_then(|value| NameAddr::parse(value).ok()).map(|route| route.uri)

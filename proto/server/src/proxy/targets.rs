@@ -2,14 +2,15 @@
 
 use super::breadth::Share;
 use super::rewrite::Rewrite;
-use crate::location::{Binding, Kind, has_transport};
+use crate::location::{Binding, BindingKey, Kind, has_transport, path_values};
 use crate::route::Routed;
 use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
-use ringway_sansio::Flow;
-use ringway_sip::Uri;
+use ringway_sansio::{Flow, Instant};
+use ringway_sip::{NameAddr, Uri};
 
 /// Target set of a request; its memory is reused for the next request.
 #[derive(Debug, Default)]
@@ -52,6 +53,18 @@ pub(super) struct Target {
     pub(super) q: u16,
     /// Header fields that it adds.
     pub(super) rewrite: Option<Arc<Rewrite>>,
+    /// The other flows of its phone.
+    pub(super) flows: Option<Box<OtherFlows>>,
+}
+
+/// Flows of a phone that are tried one after another if its target fails (RFC 5626 §7).
+#[derive(Clone, Debug)]
+pub(super) struct OtherFlows {
+    instance: Box<[u8]>,
+    /// End of the binding that is the target: the later, the fresher is its flow.
+    expires: Instant,
+    /// Those that were not tried, the next one first.
+    left: VecDeque<StoredTarget>,
 }
 
 /// Target with its own memory, as long as its request may be sent later.
@@ -63,6 +76,15 @@ pub(super) struct StoredTarget {
     /// q-value in thousandths.
     pub(super) q: u16,
     rewrite: Option<Arc<Rewrite>>,
+    flows: Option<Box<OtherFlows>>,
+}
+
+impl OtherFlows {
+    /// Takes the next flow, as a target with the remaining ones.
+    pub(super) fn take_next(mut self: Box<Self>) -> Option<StoredTarget> {
+        let next = self.left.pop_front()?;
+        Some(StoredTarget { flows: Some(self), ..next })
+    }
 }
 
 impl Target {
@@ -118,14 +140,21 @@ impl Targets {
     /// Adds a target of the highest preference.
     pub(super) fn push(&mut self, uri: &[u8], keeps_uri: bool, flow: Option<Flow>) {
         let uri = self.write(uri);
-        self.list.push(Target { uri, keeps_uri, flow, q: Q_MAX, rewrite: None });
+        self.list.push(Target { uri, keeps_uri, flow, q: Q_MAX, rewrite: None, flows: None });
     }
 
     /// Adds a target with the changes of its request; the one with rank 0 is tried first.
     pub(super) fn push_ranked(&mut self, uri: &[u8], keeps_uri: bool, rewrite: Rewrite, rank: u16) {
         let uri = self.write(uri);
         let q = Q_MAX.saturating_sub(rank);
-        self.list.push(Target { uri, keeps_uri, flow: None, q, rewrite: Some(Arc::new(rewrite)) });
+        self.list.push(Target {
+            uri,
+            keeps_uri,
+            flow: None,
+            q,
+            rewrite: Some(Arc::new(rewrite)),
+            flows: None,
+        });
     }
 
     /// True if the targets are at trunks.
@@ -134,9 +163,9 @@ impl Targets {
     }
 
     pub(super) fn push_stored(&mut self, target: &StoredTarget) {
-        let StoredTarget { keeps_uri, flow, q, rewrite, .. } = target;
-        let uri = self.write(&target.uri);
-        self.list.push(Target { uri, keeps_uri: *keeps_uri, flow: *flow, q: *q, rewrite: rewrite.clone() });
+        let StoredTarget { uri, keeps_uri, flow, q, rewrite, flows } = target.clone();
+        let uri = self.write(&uri);
+        self.list.push(Target { uri, keeps_uri, flow, q, rewrite, flows });
     }
 
     /// Copies a target out of the set.
@@ -147,13 +176,22 @@ impl Targets {
             flow: target.flow,
             q: target.q,
             rewrite: target.rewrite.clone(),
+            flows: target.flows.clone(),
         }
+    }
+
+    /// Number of targets, with the other flows of their phones.
+    pub(super) fn flows_len(&self) -> usize {
+        let others = self.list.iter().filter_map(|target| target.flows.as_ref());
+        self.list.len() + others.map(|flows| flows.left.len()).sum::<usize>()
     }
 
     /// Maximum number of bytes that the targets add to their requests.
     pub(super) fn rewrite_bytes(&self) -> usize {
-        let rewrites = self.list.iter().filter_map(|target| target.rewrite.as_deref());
-        rewrites.map(Rewrite::bytes_len).sum()
+        let others = self.list.iter().filter_map(|target| target.flows.as_ref());
+        let others = others.flat_map(|flows| &flows.left).map(|target| &target.rewrite);
+        let rewrites = self.list.iter().map(|target| &target.rewrite).chain(others);
+        rewrites.filter_map(Option::as_deref).map(Rewrite::bytes_len).sum()
     }
 
     fn write(&mut self, uri: &[u8]) -> Range<usize> {
@@ -177,11 +215,11 @@ impl Targets {
             let start = self.text.len();
             self.text.extend_from_slice(b"sip:");
             write_as_request_uri(binding.uri().get(5..).unwrap_or_default(), &mut self.text);
-            let uri = start..self.text.len();
-            self.list.push(Target { uri, keeps_uri: false, flow: Some(secure), q: binding.q, rewrite: None });
+            self.place(start, Some(secure), binding);
             return Ok(());
         }
         if let Some(same) = self.index_of(binding.uri())
+            && binding.key == BindingKey::Contact
             && let Some(target) = self.list.get_mut(same)
         {
             target.flow = target.flow.or(flow);
@@ -190,9 +228,32 @@ impl Targets {
         }
         let start = self.text.len();
         write_as_request_uri(binding.uri(), &mut self.text);
-        let uri = start..self.text.len();
-        self.list.push(Target { uri, keeps_uri: false, flow, q: binding.q, rewrite: None });
+        self.place(start, flow, binding);
         Ok(())
+    }
+
+    /// Adds a target whose URI begins at `start`. A phone with several flows is one target: the flow that was registered last.
+    fn place(&mut self, start: usize, flow: Option<Flow>, binding: &Binding) {
+        let (uri, rewrite) = (start..self.text.len(), path_of(binding));
+        let mut target = Target { uri, keeps_uri: false, flow, q: binding.q, rewrite, flows: None };
+        let Some(key) = binding.flow_key() else { return self.list.push(target) };
+        let is_of_instance = |flows: &OtherFlows| *flows.instance == *key.instance;
+        let same = self.list.iter().position(|target| target.flows.as_deref().is_some_and(is_of_instance));
+        let Some(place) = same else {
+            let (instance, expires) = (key.instance.into(), binding.expires);
+            target.flows = Some(Box::new(OtherFlows { instance, expires, left: VecDeque::new() }));
+            return self.list.push(target);
+        };
+        let Some(other) = self.list.get_mut(place) else { return };
+        let Some(mut flows) = other.flows.take() else { return };
+        if binding.expires > flows.expires {
+            flows.expires = binding.expires;
+            core::mem::swap(other, &mut target);
+        }
+        flows.left.push_front(self.stored(&target));
+        if let Some(target) = self.list.get_mut(place) {
+            target.flows = Some(flows);
+        }
     }
 
     fn index_of(&self, contact: &[u8]) -> Option<usize> {
@@ -246,10 +307,23 @@ fn flow_of(binding: &Binding) -> Option<Flow> {
         Kind::Permanent => None,
         Kind::FlowOnly => Some(binding.flow),
         Kind::Dialable if transport.has_connections() && binding.flow.connection.is_some() => {
-            Uri::parse(binding.uri()).is_ok_and(|uri| has_transport(&uri, transport)).then_some(binding.flow)
+            let hop = path_values(binding.text().path).next().and_then(|value| NameAddr::parse(value).ok());
+            let hop = hop.map(|hop| hop.uri).or_else(|| Uri::parse(binding.uri()).ok());
+            hop.is_some_and(|uri| has_transport(&uri, transport)).then_some(binding.flow)
         }
         Kind::Dialable => None,
     }
+}
+
+/// Route values of a binding with a Path (RFC 3327 §5.4).
+fn path_of(binding: &Binding) -> Option<Arc<Rewrite>> {
+    let path = binding.text().path;
+    if path.is_empty() {
+        return None;
+    }
+    let mut rewrite = Rewrite::default();
+    path_values(path).for_each(|value| rewrite.push_route(value));
+    Some(Arc::new(rewrite))
 }
 
 /// q-value of targets that are not bindings, in thousandths.

@@ -1,9 +1,10 @@
 //! Targets of numbers and domains that have a route, and the branches to trunks.
 
-use super::context::{BranchId, BranchState, Contexts, ResponseContext};
+use super::context::{Branch, BranchId, BranchState, Contexts, ResponseContext};
 use super::remote_target::Response;
 use super::rewrite::Rewrite;
 use super::targets::Targets;
+use super::trunk_branch::TrunkBranch;
 use crate::auth::{Reach, Sender};
 use crate::dialplan::{
     DestinationRule, NumberChange, Route, RouteTo, WeightedTrunk, begins_a_number, in_order,
@@ -14,6 +15,7 @@ use crate::route::Routed;
 use crate::trunk::{Learnt, TrunkLogins};
 use crate::{Aor, CallRate, CallerNumber, CallerPrivacy, Config, LogEvent, Number, Services, Trunk};
 use alloc::vec::Vec;
+use core::time::Duration;
 use ringway_sansio::Flow;
 use ringway_sip::{HeaderName, Method, Uri};
 
@@ -26,23 +28,6 @@ pub(super) enum RouteRefusal {
     TooManyCalls,
     /// All trunks of the route are down.
     AllDown,
-}
-
-/// Trunk of a branch.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct TrunkBranch {
-    /// Index in the configuration.
-    pub(super) trunk: usize,
-    /// Number of challenges that were answered.
-    logins: u8,
-    /// It sent a provisional response other than 100.
-    rings: bool,
-}
-
-impl TrunkBranch {
-    pub(super) const fn new(trunk: usize) -> Self {
-        Self { trunk, logins: 0, rings: false }
-    }
 }
 
 /// Adds the targets of a number that is no user's; none if it has no route, or the sender may not use it. For a route to a
@@ -98,7 +83,7 @@ pub(super) fn add_domain(
     }
 }
 
-/// What a trunk gets.
+/// Form in which a trunk gets the target.
 enum Dialled<'a> {
     /// The number, at the trunk's host.
     Number(Number),
@@ -241,33 +226,35 @@ fn add_caller(config: &Config, request: &Request<'_, '_>, trunk: &Trunk, rewrite
     }
 }
 
-/// True if a final response with this status leads to the next trunk.
-pub(super) const fn fails_over(branch: TrunkBranch, status: u16) -> bool {
-    !branch.rings && matches!(status, 408 | 500 | 502 | 503 | 504)
+/// Maximum time of a group of targets: that of its trunk, or of the users' contacts.
+pub(super) fn group_max(config: &Config, context: &ResponseContext) -> Duration {
+    let trunk = context.branches.last().and_then(|branch| branch.trunk);
+    let trunk = trunk.and_then(|branch| config.trunking.trunks.get(branch.trunk));
+    trunk.map_or(config.serial_fork, |trunk| trunk.silence)
 }
 
-/// Notes a provisional response: one other than 100 ends the route with this trunk.
-pub(super) fn note_provisional(context: &mut ResponseContext, number: usize, status: u16) -> GroupTimer {
-    let branch = context.branches.get_mut(number).and_then(|branch| branch.trunk.as_mut());
-    match branch {
-        None => GroupTimer::Runs,
-        Some(_) if status == 100 => GroupTimer::Stops,
-        Some(branch) => {
-            branch.rings = true;
-            GroupTimer::Ends
-        }
+/// Notes that the trunk of a branch has sent no response in time.
+pub(super) fn note_silent(env: &Env<'_, impl Services>, branch: &Branch) {
+    if let Some(trunk) = branch.trunk.filter(|_| branch.state.awaits_first_response()) {
+        env.services.note_silent_trunk(env.cx.now, trunk.trunk);
     }
 }
 
-/// Effect of a provisional response on the groups of targets that wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum GroupTimer {
-    /// None.
-    Runs,
-    /// They wait for the end of the branch.
-    Stops,
-    /// They are given up.
-    Ends,
+/// True if a branch may be sent again with credentials, so that its target is kept.
+pub(super) fn may_be_challenged(config: &Config, reach: Reach, branch: &Branch) -> bool {
+    branch.trunk.is_some() || (config.trunking.has_logins() && matches!(reach, Reach::Side(_)))
+}
+
+/// Header field of the credentials for a request to a trunk.
+pub(super) fn credentials(
+    env: &mut Env<'_, impl Services>,
+    logins: &mut TrunkLogins,
+    trunk: Option<TrunkBranch>,
+    request: (&[u8], &[u8]),
+) -> Option<(HeaderName, Vec<u8>)> {
+    let trunk = trunk?.trunk;
+    env.counters.trunk_requests += 1;
+    logins.credentials(&env.config.trunking, trunk, request)
 }
 
 /// Answer to a 401 or 407 of a trunk.

@@ -27,7 +27,7 @@ impl Parties {
     fn of(config: &Config, request: &Request<'_, '_>, routed: &Routed<'_>) -> Self {
         Self {
             from_us: config.is_claimed_by(&request.message.from().uri),
-            to_us: routed.next_route.is_none() && config.target_domain(&routed.uri).is_some(),
+            to_us: routed.next_route.is_none() && routed.is_of_domains,
         }
     }
 }
