@@ -13,6 +13,7 @@ mod generator;
 mod instructions;
 mod ordinary;
 mod parse;
+mod route;
 mod phone;
 mod profile;
 mod record;
