@@ -12,6 +12,7 @@
 
 extern crate alloc;
 
+mod digest;
 mod host_port;
 mod listeners;
 mod machine;
@@ -21,6 +22,7 @@ mod reader;
 mod sections;
 mod words;
 
+pub use digest::{DigestPolicy, NoncePolicy, Realms};
 pub use host_port::{HostPort, NoHost};
 pub use listeners::{Listener, read_domains, read_listen};
 pub use machine::MachineSettings;

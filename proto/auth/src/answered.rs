@@ -2,8 +2,8 @@
 
 use alloc::format;
 use alloc::vec::Vec;
-use ringway_sip::digest::{Algorithm, Credentials, Ha1, ReceivedChallenge, unescape};
-use ringway_sip::{HeaderName, Message};
+use ringway_sip::digest::{Algorithm, Credentials, Ha1, Qop, ReceivedChallenge, unescape};
+use ringway_sip::{HeaderName, Message, Method};
 
 /// Challenge that gets credentials; its nonce is used for later requests too, with a rising count (RFC 7616 §3.3).
 #[derive(Clone, Debug)]
@@ -15,10 +15,22 @@ pub struct AnsweredChallenge {
     opaque: Option<Vec<u8>>,
     algorithm: Algorithm,
     names_algorithm: bool,
-    has_qop: bool,
+    /// `None`: the challenge has no qop.
+    qop: Option<Qop>,
     /// Number of requests with this nonce.
     count: u32,
     ha1: Ha1,
+}
+
+/// Parts of a request that its digest covers.
+#[derive(Clone, Copy, Debug)]
+pub struct Covered<'r> {
+    /// Method.
+    pub method: Method<'r>,
+    /// Request-URI.
+    pub uri: &'r [u8],
+    /// Body, which counts with `auth-int`.
+    pub body: &'r [u8],
 }
 
 impl AnsweredChallenge {
@@ -35,10 +47,15 @@ impl AnsweredChallenge {
             opaque: challenge.opaque.map(unfolded),
             algorithm,
             names_algorithm: challenge.algorithm.is_some(),
-            has_qop: challenge.qop.is_some(),
+            qop: chosen_qop(challenge).flatten(),
             count: 0,
             ha1,
         }
+    }
+
+    /// Replaces the nonce (RFC 7616 §3.5).
+    pub fn renew(&mut self, nonce: &[u8]) {
+        (self.nonce, self.count) = (unfolded(nonce), 0);
     }
 
     /// Header field of the credentials.
@@ -57,13 +74,10 @@ impl AnsweredChallenge {
     }
 
     /// Header field and value of the credentials of the next request. `username` is in quoted form (see [`quoted`]).
-    pub fn next(
-        &mut self,
-        username: &[u8],
-        (method, uri): (&[u8], &[u8]),
-        cnonce: [u8; 8],
-    ) -> (HeaderName, Vec<u8>) {
+    pub fn next(&mut self, username: &[u8], covered: Covered<'_>, cnonce: [u8; 8]) -> (HeaderName, Vec<u8>) {
         self.count = self.count.saturating_add(1);
+        let Covered { method, uri, body } = covered;
+        let has_qop = self.qop.is_some();
         let nc = format!("{:08x}", self.count);
         let cnonce = ringway_sip::hex16(u64::from_be_bytes(cnonce));
         let mut given = Credentials {
@@ -73,13 +87,13 @@ impl AnsweredChallenge {
             uri,
             response: b"",
             algorithm: self.names_algorithm.then(|| self.algorithm.name().as_bytes()),
-            cnonce: self.has_qop.then_some(cnonce.as_slice()),
-            qop: self.has_qop.then_some(b"auth".as_slice()),
-            nc: self.has_qop.then_some(nc.as_bytes()),
+            cnonce: has_qop.then_some(cnonce.as_slice()),
+            qop: self.qop.map(|qop| qop.name().as_bytes()),
+            nc: has_qop.then_some(nc.as_bytes()),
             opaque: self.opaque.as_deref(),
         };
         let mut digits = [0; 64];
-        given.response = self.algorithm.response(&self.ha1, method, &given, &mut digits);
+        given.response = self.algorithm.response(&self.ha1, method.as_bytes(), body, &given, &mut digits);
         let mut value = Vec::new();
         given.write(&mut value);
         (self.field, value)
@@ -112,7 +126,7 @@ pub fn strongest<'m, F: Ord + Copy>(
         let Some(fit) = fit_of(&unescape(challenge.realm)) else { continue };
         has_ours = true;
         let algorithm = challenge.algorithm.map_or(Some(Algorithm::Md5), Algorithm::from_name);
-        let Some(algorithm) = algorithm.filter(|_| challenge.offers_auth() != Some(false)) else {
+        let Some(algorithm) = algorithm.filter(|_| chosen_qop(&challenge).is_some()) else {
             continue;
         };
         let is_better = best.is_none_or(|(known_fit, known, known_algorithm)| {
@@ -128,6 +142,15 @@ pub fn strongest<'m, F: Ord + Copy>(
         (None, Some(realm)) if !has_ours => Err(NoChallenge::OtherRealm(realm)),
         (None, _) => Err(NoChallenge::Unsupported),
     }
+}
+
+/// Qop for a challenge: `auth` before `auth-int`; `Some(None)` if the challenge has none, `None` if it has only others.
+fn chosen_qop(challenge: &ReceivedChallenge<'_>) -> Option<Option<Qop>> {
+    if challenge.qop.is_none() {
+        return Some(None);
+    }
+    let offered = |qop: &Qop| challenge.offers(*qop) == Some(true);
+    [Qop::Auth, Qop::AuthInt].into_iter().find(offered).map(Some)
 }
 
 /// Header fields of the challenges and of the credentials of a 401 or 407.

@@ -31,7 +31,9 @@ pub(super) fn print(bench: &Bench, name: RowName) -> Result<()> {
             parse::repeat_for(sampler.duration)?;
             sampler.print()
         }
-        None => bail!("only rows of a server and, with perf (package `linux-perf`), the parser can be profiled"),
+        None => {
+            bail!("only rows of a server and, with perf (package `linux-perf`), the parser can be profiled")
+        }
         Some(operation) if has_perf => sampled(bench, name, operation),
         Some(operation) => {
             eprintln!("there is no perf here: counting instructions with callgrind, kernel not included");

@@ -21,8 +21,12 @@ pub(super) fn row(repeats: u32) -> Row {
     let costs = || -> Result<[(f64, u64); 2]> { Ok([cost(repeats, false)?, cost(repeats, true)?]) };
     match costs() {
         Ok([(prefixes, first), (patterns, second)]) => {
-            let figure =
-                format!("{:.3} µs / {:.3} µs, {} allocations", prefixes / 1e3, patterns / 1e3, first + second);
+            let figure = format!(
+                "{:.3} µs / {:.3} µs, {} allocations",
+                prefixes / 1e3,
+                patterns / 1e3,
+                first + second
+            );
             eprintln!("  {figure}");
             let met = prefixes <= NS_MAX && patterns <= NS_MAX && first + second == 0;
             Row::single(what, target, figure, met)
@@ -36,7 +40,8 @@ fn cost(repeats: u32, has_patterns: bool) -> Result<(f64, u64)> {
     const ROUNDS: u32 = 100;
     let routes = (0..ROUTES).map(|number| route(number, has_patterns)).collect();
     let table = RouteTable::new(routes).map_err(|bad| anyhow!("a route of the benchmark is bad: {bad:?}"))?;
-    let numbers: Vec<_> = (0..NUMBERS).filter_map(|number| Number::parse(dialled(number).as_bytes())).collect();
+    let numbers: Vec<_> =
+        (0..NUMBERS).filter_map(|number| Number::parse(dialled(number).as_bytes())).collect();
     let found = numbers.iter().filter(|number| table.of_number(number).is_some()).count();
     if numbers.len() != NUMBERS as usize || found < numbers.len() / 2 {
         bail!("{found} of {} numbers have a route", numbers.len());

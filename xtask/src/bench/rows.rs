@@ -1,8 +1,8 @@
 //! Rows of the table, with the servers that each needs and its target.
 
 use super::parse;
-use super::route;
 use super::report::{Row, TimeTarget, Times};
+use super::route;
 use anyhow::{Context, Result, anyhow};
 use ringway_lab::digest::Algorithm;
 use ringway_lab::floor::Kind;

@@ -20,9 +20,10 @@ use crate::{Account, Config, InDialogChallenges, PeerCredentials, Secret};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
+pub(super) use ringway_auth::Covered;
 use ringway_auth::{AnsweredChallenge, NoChallenge, fields_of, quoted, strongest};
 use ringway_sansio::{Entropy, Flow, LocatedServer};
-use ringway_sip::digest::{Algorithm, Ha1, ReceivedChallenge, unescape};
+use ringway_sip::digest::{Algorithm, AuthenticationInfo, Ha1, ReceivedChallenge, unescape};
 use ringway_sip::{HeaderName, Message, Method, Uri};
 use ringway_transaction::SlabKey;
 
@@ -88,13 +89,8 @@ pub(super) struct PeerAnswer {
 
 impl PeerAnswer {
     /// Header field of the credentials.
-    pub(super) fn write(
-        &mut self,
-        method: Method<'_>,
-        uri: &[u8],
-        cnonces: &mut Entropy,
-    ) -> (HeaderName, Vec<u8>) {
-        self.known.next(&self.username, method, uri, cnonces)
+    pub(super) fn write(&mut self, covered: Covered<'_>, cnonces: &mut Entropy) -> (HeaderName, Vec<u8>) {
+        self.known.next(&self.username, covered, cnonces)
     }
 }
 
@@ -175,15 +171,23 @@ impl Wallet {
     pub(super) fn write(
         &mut self,
         account: &Account,
-        method: Method<'_>,
-        uri: &[u8],
+        covered: Covered<'_>,
         entropy: &mut Entropy,
         out: &mut Vec<(HeaderName, Vec<u8>)>,
     ) {
         let Some(username) = username_of(account) else { return };
-        for known in self.known.iter_mut().filter(|known| known.area == Area::of(method)) {
-            out.push(known.next(&username, method, uri, entropy));
+        for known in self.known.iter_mut().filter(|known| known.area == Area::of(covered.method)) {
+            out.push(known.next(&username, covered, entropy));
         }
+    }
+
+    /// Replaces the nonce of the credentials in `field`; false if there are none.
+    fn renew(&mut self, area: Area, field: HeaderName, nonce: &[u8]) -> bool {
+        let known =
+            self.known.iter_mut().find(|known| known.area == area && known.challenge.field() == field);
+        let Some(known) = known else { return false };
+        known.challenge.renew(nonce);
+        true
     }
 
     /// Stores a challenge; it replaces the last one of its header field.
@@ -198,11 +202,10 @@ impl Known {
     fn next(
         &mut self,
         username: &[u8],
-        method: Method<'_>,
-        uri: &[u8],
+        covered: Covered<'_>,
         entropy: &mut Entropy,
     ) -> (HeaderName, Vec<u8>) {
-        self.challenge.next(username, (method.as_bytes(), uri), entropy.bytes())
+        self.challenge.next(username, covered, entropy.bytes())
     }
 }
 
@@ -243,6 +246,32 @@ impl Requests {
                 cx.counters.challenges_ignored += 1;
                 Err(unanswered)
             }
+        }
+    }
+
+    /// Takes the nonce for the next request from a response of the account's server (RFC 7616 §3.5).
+    pub(super) fn take_next_nonce(
+        &mut self,
+        cx: &mut AgentContext<'_>,
+        key: SlabKey,
+        (message, source): (&Message<'_>, SocketAddr),
+    ) {
+        let Some(request) = self.active.get(key) else { return };
+        let Some(flow) = request.flow.filter(|flow| flow.remote == source) else { return };
+        let Some(credentials) = self.credentials.get_mut(request.draft.account.0) else { return };
+        if !credentials.are_for(flow) {
+            return;
+        }
+        for (name, field) in [
+            (HeaderName::AuthenticationInfo, HeaderName::Authorization),
+            (HeaderName::ProxyAuthenticationInfo, HeaderName::ProxyAuthorization),
+        ] {
+            let info = message.first(name).and_then(|value| AuthenticationInfo::parse(value).ok());
+            let Some(nonce) = info.and_then(|info| info.nextnonce).filter(|nonce| !nonce.is_empty()) else {
+                continue;
+            };
+            let is_known = credentials.wallet.renew(Area::of(request.draft.method), field, nonce);
+            cx.counters.next_nonces += u64::from(is_known);
         }
     }
 

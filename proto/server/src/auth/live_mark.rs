@@ -5,6 +5,7 @@ use crate::Services;
 use crate::env::Env;
 use crate::request::Request;
 use crate::route::{NextHop, Routed, hop_of};
+use crate::sources::Origin;
 use crate::token::{Mark, Side, TargetHash};
 use core::time::Duration;
 use ringway_sip::Method;
@@ -38,7 +39,9 @@ pub(crate) fn live_mark(
             if reaches_side && is_refresh && !mark.is_younger_than(now, lifetime / 2) {
                 env.services.extend_dialog(now, id, now + lifetime);
             }
-            Some(LiveMark::Dialog { to, reaches_side })
+            let (key, source) = (&env.keys.route, request.flow.remote.ip());
+            let origin = Origin::of(env.config, key, source, routed.senders);
+            Some(LiveMark::Dialog { to, reaches_side, origin })
         }
     }
 }

@@ -36,7 +36,8 @@ impl Proxy {
         let message = request.message;
         let branches = targets.list().len();
         let strangers_user = targets.strangers_user();
-        let mut reserved = cost_of(message, targets.flows_len()) + targets.rewrite_bytes();
+        let mut reserved =
+            cost_of(message, targets.flows_len()) + targets.rewrite_bytes() + env.answer_info.len();
         if env.config.media.is_on() {
             reserved += relays::cost_of(message, targets.flows_len());
         }
@@ -58,6 +59,9 @@ impl Proxy {
         }
         let mut context =
             ResponseContext::new(server, request, reserved, strangers_user, env.cx.now, branches);
+        if !env.answer_info.is_empty() {
+            context.answer_info = env.answer_info.as_slice().into();
+        }
         if branches > 1 && (targets.are_at_trunks() || !env.config.serial_fork.is_zero()) {
             context.later = LaterGroups::of(targets);
         }
@@ -230,8 +234,8 @@ impl Proxy {
         let branch = self.contexts.get(key).and_then(|context| context.branches.get(number));
         let plan = plan.with_media(branch.and_then(|branch| branch.media.as_deref()?.written_mark()));
         let trunk = branch.and_then(|branch| branch.trunk);
-        let written = (request.method.as_bytes(), plan.request_uri());
-        let credentials = to_trunk::credentials(env, &mut self.logins, trunk, written);
+        let covered = plan.covered();
+        let credentials = to_trunk::credentials(env, &mut self.logins, trunk, covered);
         let plan = plan.with_credentials(credentials.as_ref().map(|(name, value)| (*name, value.as_slice())));
         let client = transactions.start_client(&mut env.cx, outgoing, |arena, branch| {
             plan.write(space, branch, offers_alias, arena);

@@ -16,6 +16,7 @@ use crate::trunk::{Learnt, TrunkLogins};
 use crate::{Aor, CallRate, CallerNumber, CallerPrivacy, Config, LogEvent, Number, Services, Trunk};
 use alloc::vec::Vec;
 use core::time::Duration;
+use ringway_auth::Covered;
 use ringway_sansio::Flow;
 use ringway_sip::{HeaderName, Method, Uri};
 
@@ -250,11 +251,11 @@ pub(super) fn credentials(
     env: &mut Env<'_, impl Services>,
     logins: &mut TrunkLogins,
     trunk: Option<TrunkBranch>,
-    request: (&[u8], &[u8]),
+    covered: Covered<'_>,
 ) -> Option<(HeaderName, Vec<u8>)> {
     let trunk = trunk?.trunk;
     env.counters.trunk_requests += 1;
-    logins.credentials(&env.config.trunking, trunk, request)
+    logins.credentials(&env.config.trunking, trunk, covered)
 }
 
 /// Answer to a 401 or 407 of a trunk.

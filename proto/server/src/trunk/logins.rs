@@ -2,7 +2,7 @@
 
 use super::{Trunk, TrunkLogin, Trunking};
 use alloc::vec::Vec;
-use ringway_auth::{AnsweredChallenge, fields_of, quoted, strongest};
+use ringway_auth::{AnsweredChallenge, Covered, fields_of, quoted, strongest};
 use ringway_sansio::{Flow, Rng, Seed};
 use ringway_sip::digest::{Ha1, unescape};
 use ringway_sip::{HeaderName, Message, Scheme, Uri};
@@ -39,17 +39,17 @@ impl TrunkLogins {
         self.known.clear();
     }
 
-    /// Header field of the credentials of a request with this method and Request-URI, if the trunk has challenged one before.
+    /// Header field of the credentials of a request, if the trunk has challenged one before.
     pub(crate) fn credentials(
         &mut self,
         trunking: &Trunking,
         trunk: usize,
-        request: (&[u8], &[u8]),
+        covered: Covered<'_>,
     ) -> Option<(HeaderName, Vec<u8>)> {
         let login = trunking.trunks.get(trunk)?.login.as_ref()?;
         let challenge = self.known.get_mut(trunk)?.as_mut()?;
         let cnonce = self.cnonces.next_u64().to_be_bytes();
-        Some(challenge.next(&quoted(login.username.as_bytes()), request, cnonce))
+        Some(challenge.next(&quoted(login.username.as_bytes()), covered, cnonce))
     }
 
     /// Stores the challenge of a 401 or 407 of a trunk. `None`: there are no credentials for it.

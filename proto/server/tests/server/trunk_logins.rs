@@ -38,7 +38,7 @@ fn proves(sent: &Sent, field: &str, nonce: &str, nc: &str) {
     assert_eq!((given.uri, given.opaque), (sent.uri().as_bytes(), Some(&b"o"[..])));
     let algorithm = given.algorithm.and_then(Algorithm::from_name).unwrap_or(Algorithm::Md5);
     let ha1 = Ha1::new(b"acct\"1", b"carrier.example", b"trunk secret");
-    assert!(algorithm.proves(&ha1, sent.method().as_bytes(), &given), "{value}");
+    assert!(algorithm.proves(&ha1, sent.method().as_bytes(), b"", &given), "{value}");
 }
 
 #[test]
