@@ -510,6 +510,7 @@ fn each_invalid_trunk_and_route_has_an_error_with_line_key_and_remedy() {
         ),
         (trunk(&readable), 5, "[trunk] password_file", "chmod o="),
         (trunk("health_check_s = 3"), 4, "[trunk] health_check_s", "or 0"),
+        (trunk("networks = [\"0.0.0.0/0\"]"), 4, "[trunk] networks", "every address"),
         (trunk("networks = [\"x\"]"), 4, "[trunk] networks", "not a network"),
         (trunk("caller = \"me\""), 4, "[trunk] caller", "+49301234"),
         (trunk("callers = [\"alice\"]"), 4, "[trunk] callers", "alice:+49"),

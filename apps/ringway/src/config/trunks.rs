@@ -2,7 +2,7 @@
 
 use super::{Neighbour, Reader, Section};
 use ringway_server::{CallerNumber, CallerPrivacy, NEIGHBOURS_MAX, Number, Trunk, TrunkLogin};
-use ringway_settings::{HostPort, NeighbourConnection, read_networks};
+use ringway_settings::{HostPort, NeighbourConnection, Network, read_networks};
 use ringway_sip::Uri;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -63,7 +63,7 @@ pub(super) fn read(
             uri,
             neighbour: None,
             login: login(reader, &mut section),
-            networks: read_networks(reader, &mut section, "networks").unwrap_or_default(),
+            networks: networks(reader, &mut section),
             silence: Duration::from_secs(u64::from(section.number(reader, "timeout_s", TIMEOUT_S, 1..=32))),
             caller: caller(reader, &mut section),
             callers: callers(reader, &mut section),
@@ -101,6 +101,16 @@ fn uri(reader: &mut Reader<'_>, section: &mut Section<'_, '_>, at: usize, domain
         }
     }
     text.to_owned()
+}
+
+/// The networks; one with every address would make every sender a trunk, and get credentials everywhere.
+fn networks(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) -> Vec<Network> {
+    let networks = read_networks(reader, section, "networks").unwrap_or_default();
+    if networks.iter().any(Network::holds_every_address) {
+        let at = section.place("networks").unwrap_or_default();
+        reader.error(at, section.path("networks"), "contains every address; give those of the trunk only");
+    }
+    networks
 }
 
 fn health_check(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) -> Option<u32> {
