@@ -1,6 +1,5 @@
 //! Keys of `[auth]` for the forms of digest and the realms.
 
-use crate::sections::check_realm;
 use crate::{Reader, Section};
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -29,7 +28,10 @@ pub(crate) fn read_realms(
     domains: &[String],
 ) -> Realms {
     let mut realms = match section.text(reader, "realm") {
-        None => default,
+        None => {
+            section.note_default(reader, "realm", || format!("{:?}", default.general()));
+            default
+        }
         Some((text, at)) => {
             if let Err(message) = check_realm(text) {
                 reader.error(at, section.path("realm"), message);
@@ -59,5 +61,15 @@ pub(crate) fn read_realms(
     realms
 }
 
+/// Checks a realm; the error is the remedy.
+pub(crate) fn check_realm(text: &str) -> Result<(), &'static str> {
+    let is_bad = |c: char| c.is_control() || c == '"' || c == '\\';
+    if text.is_empty() || text.len() > REALM_BYTES_MAX || text.contains(is_bad) {
+        return Err("give 1 to 255 bytes without quotes, backslashes and control characters");
+    }
+    Ok(())
+}
+
 /// Spelling of the uses of a nonce.
 const NONCE_USES: [(&str, NoncePolicy); 2] = [("count", NoncePolicy::Count), ("once", NoncePolicy::Once)];
+const REALM_BYTES_MAX: usize = 255;

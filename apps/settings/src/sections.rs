@@ -153,15 +153,6 @@ impl Auth {
     }
 }
 
-/// Checks a realm; the error is the remedy.
-pub(crate) fn check_realm(text: &str) -> Result<(), &'static str> {
-    let is_bad = |c: char| c.is_control() || c == '"' || c == '\\';
-    if text.is_empty() || text.len() > REALM_BYTES_MAX || text.contains(is_bad) {
-        return Err("give 1 to 255 bytes without quotes, backslashes and control characters");
-    }
-    Ok(())
-}
-
 /// Reads a list of networks.
 pub fn read_networks(
     reader: &mut Reader<'_>,
@@ -200,7 +191,10 @@ pub fn read_networks(
 
 fn algorithms(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) -> Option<Vec<Algorithm>> {
     let key = "algorithms";
-    let entries = section.texts(reader, key)?;
+    let Some(entries) = section.texts(reader, key) else {
+        section.note_default(reader, key, || "[\"MD5\"]".to_owned());
+        return None;
+    };
     if entries.is_empty() {
         let at = section.place(key).unwrap_or_default();
         reader.error(at, section.path(key), "the list is empty; give \"SHA-256\", \"MD5\" or both");
@@ -423,6 +417,7 @@ impl ServerSections<'_> {
         ringway_server::Config {
             domains: self.domains.to_vec(),
             listeners,
+            removed_listeners: Vec::new(),
             machine_addresses,
             mode: self.routing.mode,
             stateful: self.routing.stateful,
@@ -490,6 +485,5 @@ const MESSAGE_BYTES_MAX: u32 = 65_535;
 const MEMORY_MB_MIN: u32 = 16;
 /// A tebibyte.
 const MEMORY_MB_MAX: u32 = 1_048_576;
-const REALM_BYTES_MAX: usize = 255;
 /// RFC 3261 §16.6 step 11: more than three minutes.
 const TIMER_C: Duration = Duration::from_secs(185);

@@ -3,9 +3,8 @@
 //! Behind the sides of the mark: `.` and up to three hashes of eight hexadecimal digits, the caller's and one or two of
 //! the callee. The MAC of the mark covers them.
 
-use crate::Config;
 use alloc::vec::Vec;
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::net::IpAddr;
 use ringway_sansio::{PartHasher, source_of};
 use ringway_sip::{read_hex, write_hex};
 use siphasher::sip::SipHasher13;
@@ -72,25 +71,6 @@ impl Sources {
         let mut hashes = text.chunks(DIGITS).map(|digits| u32::try_from(read_hex(digits)?).ok());
         let mut next = || hashes.next().map_or(Some(SourceHash::NONE), |hash| hash.map(SourceHash));
         Some(Self { caller: next()?, callee: [next()?, next()?] })
-    }
-}
-
-impl Origin {
-    /// Compares a source address with those of the side that sends.
-    pub(crate) fn of(config: &Config, key: &[u8; 16], ip: IpAddr, recorded: [SourceHash; 2]) -> Self {
-        let is_recorded = |ip| recorded.contains(&SourceHash::of(key, ip));
-        let has_none = recorded == [SourceHash::NONE; 2];
-        if has_none || !config.auth.enabled || is_recorded(ip) {
-            return Self::Recorded;
-        }
-        // Programs on this machine reach it by any of its addresses.
-        let machine = || config.machine_addresses.iter().copied();
-        let is_of_machine = ip.is_loopback() || machine().any(|own| own == ip);
-        let loopback = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
-        match is_of_machine && machine().chain(loopback).any(is_recorded) {
-            true => Self::Recorded,
-            false => Self::Elsewhere,
-        }
     }
 }
 

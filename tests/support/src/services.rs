@@ -6,8 +6,8 @@ use ringway_server::auth::{
     ChallengeLimits, DialogExtensions, GuessLimits, Login, LoginResult, NonceId, NonceUse, ReplayWindows,
 };
 use ringway_server::{
-    CallRate, CallRates, FailedServers, Ha1, LogEvent, MemoryBudget, NeighbourRoute, NeighbourTable,
-    Services, SilentTrunks, SourceRates, StoreFailed,
+    BlockList, CallRate, CallRates, Caller, FailedServers, Ha1, LogEvent, MemoryBudget, NeighbourRoute,
+    NeighbourTable, Services, SilentTrunks, SourceRates, StoreFailed,
 };
 use ringway_sip::{Limits, Message};
 use sha2::{Digest, Sha256};
@@ -56,6 +56,8 @@ pub struct TestServices {
     silent_trunks: Mutex<SilentTrunks>,
     call_rates: Mutex<CallRates>,
     failed: Mutex<FailedServers>,
+    /// Who may not call.
+    pub blocks: Mutex<BlockList>,
 }
 
 /// H(A1) by user and domain.
@@ -81,6 +83,7 @@ impl TestServices {
             silent_trunks: Mutex::default(),
             call_rates: Mutex::new(CallRates::new(seed)),
             failed: Mutex::default(),
+            blocks: Mutex::default(),
         }
     }
 
@@ -147,6 +150,14 @@ impl Services for TestServices {
         lock(&self.call_rates).admit(now, aor, prefix, per_hour)
     }
 
+    fn is_source_blocked(&self, source: IpAddr) -> bool {
+        lock(&self.blocks).blocks_source(source)
+    }
+
+    fn is_caller_blocked(&self, caller: &Caller<'_>) -> bool {
+        lock(&self.blocks).blocks_caller(caller)
+    }
+
     fn has_failed(&self, now: Instant, server: &LocatedServer) -> bool {
         lock(&self.failed).has(now, server)
     }
@@ -199,6 +210,9 @@ impl Services for TestServices {
         let text = String::from_utf8_lossy;
         let event = match *event {
             LogEvent::LoginRefused { user, reason, .. } => format!("{} {reason:?}", text(user)),
+            LogEvent::CallerBlocked { caller, callee, .. } => {
+                format!("{} blocked for {}", text(caller), text(callee))
+            }
             LogEvent::Registered { aor, change, .. } => format!("{} {change:?}", text(aor)),
             LogEvent::BindingEnded { aor, contact, reason, .. } => {
                 format!("{} {} {reason:?}", text(aor), text(contact))

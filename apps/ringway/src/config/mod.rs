@@ -16,7 +16,7 @@ mod tls;
 mod trunks;
 
 pub(crate) use ringway_settings::{
-    Auth, ConfigError, Limits, Listener, Reader, Registrar, Routing, Section, read_document,
+    Auth, ConfigError, KeyChange, Keys, Limits, Listener, Reader, Registrar, Routing, Section, read_document,
 };
 
 pub(crate) use media::Media;
@@ -65,6 +65,8 @@ pub(crate) struct Config {
     pub(crate) media: Media,
     /// DNS servers that host names are looked up at.
     pub(crate) dns_servers: ringway_dns::Servers,
+    /// All keys with their values, to compare two configurations.
+    pub(crate) keys: Keys,
 }
 
 /// `[store]`

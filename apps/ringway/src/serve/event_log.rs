@@ -13,16 +13,17 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
 
-/// Writes events, with a rate limit for refused logins and destinations.
+/// Writes events, with a rate limit for refused logins, refused destinations and blocked callers.
 pub(super) struct EventLog {
     logins: Mutex<LineRates>,
     calls: Mutex<LineRates>,
+    blocked: Mutex<LineRates>,
 }
 
 impl EventLog {
     pub(super) fn new(seed: &Seed) -> Self {
-        let lines = || Mutex::new(LineRates::new((LINES_PER_SOURCE_S, LINES_S), seed));
-        Self { logins: lines(), calls: lines() }
+        let rates = |seed: &Seed| Mutex::new(LineRates::new((LINES_PER_SOURCE_S, LINES_S), seed));
+        Self { logins: rates(seed), calls: rates(&seed.part(2)), blocked: rates(&seed.part(1)) }
     }
 
     pub(super) fn observe(&self, now: Instant, event: &LogEvent<'_>) {
@@ -39,6 +40,11 @@ impl EventLog {
                     tracing::warn!(%user, %number, rule = %prefix, suppressed, "refused destination");
                 }
             }
+            LogEvent::CallerBlocked { caller, callee, address } => {
+                if tracing::enabled!(tracing::Level::INFO) {
+                    self.caller_blocked(now, caller, callee, address);
+                }
+            }
             LogEvent::NeighbourUp { name, address } => tracing::info!(%name, %address, "neighbour is up"),
             LogEvent::NeighbourDown { name, reason } => {
                 tracing::warn!(%name, reason = reason.text(), "neighbour is down");
@@ -48,6 +54,17 @@ impl EventLog {
                     write_event(event);
                 }
             }
+        }
+    }
+
+    fn caller_blocked(&self, now: Instant, caller: &[u8], callee: &[u8], address: SocketAddr) {
+        let admitted = self.blocked.lock().unwrap_or_else(PoisonError::into_inner).admit(now, address.ip());
+        let Some(suppressed) = admitted else { return };
+        let (caller, callee, address) = (Word(caller), Word(callee), address.ip());
+        if suppressed == 0 {
+            tracing::info!(%caller, %callee, %address, "blocked caller");
+        } else {
+            tracing::info!(%caller, %callee, %address, suppressed, "blocked caller");
         }
     }
 
@@ -76,6 +93,7 @@ fn write_event(event: &LogEvent<'_>) {
     match *event {
         LogEvent::LoginRefused { .. }
         | LogEvent::DestinationRefused { .. }
+        | LogEvent::CallerBlocked { .. }
         | LogEvent::NeighbourUp { .. }
         | LogEvent::NeighbourDown { .. } => {}
         LogEvent::Registered { aor, change, message, flow } => {
@@ -144,10 +162,10 @@ impl fmt::Display for ShownFlow<'_> {
     }
 }
 
-/// Maximum number of lines per second for refused logins, and for refused destinations, of one source.
+/// Maximum number of lines of one kind per second for one source.
 const LINES_PER_SOURCE_S: u32 = 1;
 
-/// Maximum number of lines per second for those of all sources.
+/// Maximum number of lines of one kind per second for all sources.
 const LINES_S: u32 = 50;
 
 /// Maximum number of logged contacts of one REGISTER.

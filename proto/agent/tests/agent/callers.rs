@@ -238,5 +238,8 @@ fn a_caller_whose_digests_cannot_be_verified_is_refused_in_the_end() {
     assert_eq!(answers, [vec![401; 10], vec![403; 2]].concat());
     assert_eq!(table.agent.counters().caller_digests_refused, 2);
     table.receive(PEER, &bare("again"));
-    assert!(table.only().line().starts_with("SIP/2.0 401 "), "without credentials it is asked as before");
+    assert!(
+        table.only().line().starts_with("SIP/2.0 401 "),
+        "an INVITE without credentials is challenged as before"
+    );
 }

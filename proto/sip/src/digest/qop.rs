@@ -1,6 +1,6 @@
 //! Quality of protection of a digest.
 
-/// What a digest covers besides the method and the URI (RFC 7616 §3.4.3).
+/// Coverage of a digest, besides the method and the URI (RFC 7616 §3.4.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Qop {
     /// `auth`: nothing else.
