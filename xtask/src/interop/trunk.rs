@@ -152,6 +152,7 @@ fn gateway(stage: &Stage, number: &str, transport: Transport) -> Result<Phone> {
         user: number,
         host: GATEWAY,
         server: None,
+        server_host: GATEWAY,
         transport,
         keys: Keys::None,
         tone_hz: 1000.0,
