@@ -165,6 +165,13 @@ impl Config {
                     .to_owned(),
             );
         }
+        if !self.auth.enabled && self.trunking.is_on() {
+            warnings.push(
+                "[[route]] without authentication: anyone who reaches this server may call through the trunks at your expense; \
+                 set [auth] enabled = true"
+                    .to_owned(),
+            );
+        }
         let open = self.auth.trusted.iter().filter(|network| network.holds_every_address());
         warnings.extend(open.map(|network| {
             format!(

@@ -203,6 +203,11 @@ fn add_caller(config: &Config, request: &Request<'_, '_>, trunk: &Trunk, rewrite
         CallerNumber::User => of_user,
         CallerNumber::Number(number) => of_user.or(Some(number)),
     };
+    if trunk.privacy == CallerPrivacy::Id {
+        rewrite.replace_line(HeaderName::Privacy, b"id");
+    }
+    let is_asserted =
+        request.grant.sender == Sender::Trusted && request.message.has(HeaderName::PAssertedIdentity);
     let identity = match number {
         Some(number) => {
             let trunk_uri = Uri::parse(trunk.uri.as_bytes()).ok();
@@ -210,11 +215,7 @@ fn add_caller(config: &Config, request: &Request<'_, '_>, trunk: &Trunk, rewrite
             let domain = trunk.domain.as_ref().map_or(host, |domain| domain.as_bytes());
             [b"<sip:", number.as_bytes(), b"@", domain, b";user=phone>"].concat()
         }
-        None if request.grant.sender == Sender::Trusted
-            && request.message.has(HeaderName::PAssertedIdentity) =>
-        {
-            return;
-        }
+        None if is_asserted => return,
         None => {
             let domain = config.domain_of(&from).unwrap_or_default();
             [b"<sip:", user, b"@", domain.as_bytes(), b">"].concat()
@@ -222,9 +223,6 @@ fn add_caller(config: &Config, request: &Request<'_, '_>, trunk: &Trunk, rewrite
     };
     rewrite.remove_lines(HeaderName::RemotePartyId);
     rewrite.replace_line(HeaderName::PAssertedIdentity, &identity);
-    if trunk.privacy == CallerPrivacy::Id {
-        rewrite.replace_line(HeaderName::Privacy, b"id");
-    }
 }
 
 /// Maximum time of a group of targets: that of its trunk, or of the users' contacts.

@@ -225,9 +225,13 @@ fn the_callers_number_is_asserted_and_the_phones_is_not_believed() {
         assert_eq!(sent.header("From"), call.from, "From is the caller's");
     }
     // The identity that a trusted proxy asserts is believed.
-    let mut world = World::with(closed_carriers);
+    let mut world = World::with(|config| {
+        closed_carriers(config);
+        config.trunking.trunks[0].privacy = CallerPrivacy::Id;
+    });
     let sent = forwarded(world.udp(EDGE, &invite("sip:+441234@example.org").line(claim)));
     assert_eq!(sent.header("P-Asserted-Identity"), "<sip:+1@claimed.example>");
+    assert_eq!(sent.header("Privacy"), "id");
 }
 
 fn with_rules(config: &mut Config) {
