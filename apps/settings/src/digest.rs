@@ -28,7 +28,10 @@ pub(crate) fn read_realms(
     domains: &[String],
 ) -> Realms {
     let mut realms = match section.text(reader, "realm") {
-        None => default,
+        None => {
+            section.note_default(reader, "realm", || format!("{:?}", default.general()));
+            default
+        }
         Some((text, at)) => {
             if let Err(message) = check_realm(text) {
                 reader.error(at, section.path("realm"), message);
