@@ -60,7 +60,7 @@ fn relayed(stage: &Stage, kinds: [Kind; 2]) -> Result<()> {
     alice.dial(&uri("bob"))?;
     bob.connected()?;
     alice.established()?;
-    // A stranger who is faster than a phone's first packet takes its place until that packet.
+    // A stranger who is faster than a phone's first packet gets its sound until that packet.
     std::thread::sleep(FIRST_PACKETS);
     let stranger = Stranger::start(&public);
     std::thread::sleep(TALK);
@@ -144,9 +144,9 @@ struct Stranger {
 impl Stranger {
     fn start(public: &Stage) -> Self {
         let is_over = std::sync::Arc::new(AtomicBool::new(false));
-        let (flag, place) = (is_over.clone(), public.namespace.clone());
+        let (flag, namespace) = (is_over.clone(), public.namespace.clone());
         let thread = std::thread::spawn(move || {
-            let socket = namespace::enter(place.as_deref(), || UdpSocket::bind("203.0.113.1:0"))??;
+            let socket = namespace::enter(namespace.as_deref(), || UdpSocket::bind("203.0.113.1:0"))??;
             socket.set_nonblocking(true)?;
             let (mut heard, mut room) = (0, [0; 2048]);
             let mut packet = vec![0xff; 172];
