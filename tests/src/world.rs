@@ -366,6 +366,7 @@ fn default_config() -> Config {
     Config {
         domains: vec![REALM.into()],
         listeners: vec![listener(Transport::Udp), listener(Transport::Tcp)],
+        removed_listeners: Vec::new(),
         machine_addresses: Vec::new(),
         mode: Mode::Proxy,
         stateful: true,
@@ -374,7 +375,8 @@ fn default_config() -> Config {
         dialog_lifetime: Duration::from_secs(86_400),
         auth: AuthConfig {
             enabled: true,
-            realm: REALM.into(),
+            realms: REALM.into(),
+            digest: Default::default(),
             algorithms: vec![Algorithm::Sha256, Algorithm::Md5],
             nonce_lifetime: Duration::from_secs(300),
             in_dialog: false,

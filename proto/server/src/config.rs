@@ -1,6 +1,6 @@
 //! Configuration of a server, set at the start and on a reload.
 
-use crate::auth::{Algorithm, CertificateRules, Network, Strangers};
+use crate::auth::{Algorithm, CertificateRules, DigestPolicy, Network, Realms, Strangers};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
@@ -16,6 +16,8 @@ pub struct Config {
     pub domains: Vec<String>,
     /// Listeners, in the order of their [`ListenerId`]s.
     pub listeners: Vec<Listener>,
+    /// Listeners that were taken out: requests under way end over them, and nothing new is sent by them. Their numbers stay.
+    pub removed_listeners: Vec<ListenerId>,
     /// Addresses of this machine other than loopback: these and loopback count as the same host.
     pub machine_addresses: Vec<IpAddr>,
     /// Forwarding or redirecting.
@@ -101,13 +103,15 @@ pub enum Mode {
 pub struct AuthConfig {
     /// False: no passwords, every sender is believed.
     pub enabled: bool,
-    /// Realm of the challenges.
-    pub realm: String,
+    /// Realms of the challenges.
+    pub realms: Realms,
     /// Algorithms, offered in this order (RFC 8760 §2.4).
     pub algorithms: Vec<Algorithm>,
     /// Lifetime of a nonce.
     pub nonce_lifetime: Duration,
-    /// True: requests inside dialogs are challenged too.
+    /// Forms of digest that are offered and accepted.
+    pub digest: DigestPolicy,
+    /// True: all requests inside dialogs are challenged too, not only those from another address than their side has.
     pub in_dialog: bool,
     /// Methods of callers without a password that reach users of `domains`.
     pub strangers: Strangers,
@@ -156,8 +160,21 @@ impl Config {
 
     /// First listener that can send by `transport` to `to`.
     pub(crate) fn listener_for(&self, transport: Transport, to: IpAddr) -> Option<ListenerId> {
-        let listeners = self.listeners.iter().map(|listener| (listener.transport, listener.bound));
+        let listeners =
+            self.listeners.iter().enumerate().map(|(index, listener)| {
+                self.is_in_use(index).then_some((listener.transport, listener.bound))
+            });
         ListenerId::for_peer(listeners, transport, to)
+    }
+
+    /// Listeners that new requests may leave by, with their numbers.
+    pub fn listeners_in_use(&self) -> impl Iterator<Item = (ListenerId, &Listener)> {
+        let numbered = self.listeners.iter().enumerate().filter(|(index, _)| self.is_in_use(*index));
+        numbered.filter_map(|(index, listener)| Some((ListenerId(u8::try_from(index).ok()?), listener)))
+    }
+
+    fn is_in_use(&self, index: usize) -> bool {
+        self.removed_listeners.iter().all(|removed| usize::from(removed.0) != index)
     }
 
     /// Address of this listener for peers at `remote`.

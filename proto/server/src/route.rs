@@ -1,12 +1,13 @@
 //! Routing of requests: pure functions of the request and the configuration (RFC 3261 §16.4, §16.5).
 
 use crate::Config;
+use crate::sources::SourceHash;
 use crate::token::{Mark, TOKEN, Token};
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
 use core::hash::Hasher;
 use core::net::{IpAddr, SocketAddr};
-use ringway_sansio::{Flow, ListenerId, PartHasher, Target, Transport};
+use ringway_sansio::{Flow, PartHasher, Target, Transport};
 use ringway_sip::grammar::unescape_into;
 use ringway_sip::{HeaderName, Malformed, Message, NameAddr, Scheme, Uri, Via, write_host};
 use ringway_transaction::{DEFAULT_PORT, may_send_to};
@@ -30,11 +31,16 @@ pub(crate) struct Routed<'a> {
     pub(crate) next_route: Option<Uri<'a>>,
     /// Valid mark in a Route of this server.
     pub(crate) mark: Option<Mark>,
+    /// Addresses that the side of the request's sender sends from, if they are recorded.
+    pub(crate) senders: [SourceHash; 2],
 }
 
 impl Routed<'_> {
     fn add_mark(&mut self, read: Option<Mark>) {
-        // Of several marks the last is that of the recipient's side.
+        // Of several marks the first is that of the sender's side, the last that of the recipient's.
+        if let (None, Some(Mark::Dialog { senders, .. })) = (self.mark, read) {
+            self.senders = senders;
+        }
         self.mark = read.or(self.mark);
     }
 }
@@ -89,6 +95,7 @@ pub(crate) fn preprocess<'a>(
         from_last_route: false,
         next_route: None,
         mark: None,
+        senders: [SourceHash::NONE; 2],
     };
     if !message.has(HeaderName::Route) {
         return Ok(routed);
@@ -163,15 +170,10 @@ pub(crate) fn hop_to<'a>(config: &Config, remote: SocketAddr, transport: Transpo
 /// Next hop of a request for another user of `domains`: this server's own listener, because another shard may be
 /// responsible.
 fn own_hop<'a>(config: &Config, transport: Transport) -> NextHop<'a> {
-    let index = config
-        .listeners
-        .iter()
-        .position(|listener| listener.transport == transport)
-        .or(if config.listeners.is_empty() { None } else { Some(0) });
-    let Some(listener) = index.and_then(|index| config.listeners.get(index)) else {
+    let of_transport = config.listeners_in_use().find(|(_, listener)| listener.transport == transport);
+    let Some((id, listener)) = of_transport.or_else(|| config.listeners_in_use().next()) else {
         return NextHop::Unreachable;
     };
-    let id = ListenerId(index.and_then(|index| u8::try_from(index).ok()).unwrap_or(0));
     let mut remote = listener.advertised;
     if listener.bound.ip().is_unspecified() {
         let loopback = if remote.is_ipv4() {

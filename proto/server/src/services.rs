@@ -1,7 +1,7 @@
 //! Data of all shards that a server reads and writes at once, in memory.
 
 use crate::auth::{Login, LoginResult, NonceId, NonceUse};
-use crate::{BindingChange, LogEvent, NeighbourRoute, NeighbourTable};
+use crate::{BindingChange, Caller, LogEvent, NeighbourRoute, NeighbourTable};
 use alloc::sync::Arc;
 use core::net::IpAddr;
 use ringway_sansio::{ConnectionId, Flow, Instant, LocatedServer};
@@ -24,6 +24,16 @@ pub trait Services {
 
     /// False if this source is over its rate (see [`SourceRates`](crate::SourceRates)).
     fn admit(&self, now: Instant, source: IpAddr) -> bool;
+
+    /// True if the block list has this source (see [`BlockList`](crate::BlockList)).
+    fn is_source_blocked(&self, _source: IpAddr) -> bool {
+        false
+    }
+
+    /// True if the block list has this caller.
+    fn is_caller_blocked(&self, _caller: &Caller<'_>) -> bool {
+        false
+    }
 
     /// Reserves memory for a request that is forwarded (see [`MemoryBudget`](crate::MemoryBudget)); false if there is
     /// none.
@@ -48,6 +58,12 @@ pub trait Services {
     /// False after too many wrong passwords of this user or from this source (see
     /// [`GuessLimits`](crate::auth::GuessLimits)): the password is then not checked.
     fn may_log_in(&self, _now: Instant, _login: &Login<'_>) -> bool {
+        true
+    }
+
+    /// Takes a token for a challenge to an unusable digest of this user (see
+    /// [`ChallengeLimits`](crate::auth::ChallengeLimits)); false if there is none.
+    fn may_challenge(&self, _now: Instant, _login: &Login<'_>) -> bool {
         true
     }
 
@@ -116,6 +132,14 @@ impl<S: Services> Services for Arc<S> {
         (**self).admit(now, source)
     }
 
+    fn is_source_blocked(&self, source: IpAddr) -> bool {
+        (**self).is_source_blocked(source)
+    }
+
+    fn is_caller_blocked(&self, caller: &Caller<'_>) -> bool {
+        (**self).is_caller_blocked(caller)
+    }
+
     fn reserve(&self, source: IpAddr, bytes: usize, is_stranger: bool) -> bool {
         (**self).reserve(source, bytes, is_stranger)
     }
@@ -138,6 +162,10 @@ impl<S: Services> Services for Arc<S> {
 
     fn may_log_in(&self, now: Instant, login: &Login<'_>) -> bool {
         (**self).may_log_in(now, login)
+    }
+
+    fn may_challenge(&self, now: Instant, login: &Login<'_>) -> bool {
+        (**self).may_challenge(now, login)
     }
 
     fn on_login(&self, now: Instant, login: &Login<'_>, result: LoginResult) {

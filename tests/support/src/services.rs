@@ -3,11 +3,11 @@
 use md5::Md5;
 use ringway_sansio::{ConnectionId, Flow, Instant, LocatedServer, Seed};
 use ringway_server::auth::{
-    DialogExtensions, GuessLimits, Login, LoginResult, NonceId, NonceUse, ReplayWindows,
+    ChallengeLimits, DialogExtensions, GuessLimits, Login, LoginResult, NonceId, NonceUse, ReplayWindows,
 };
 use ringway_server::{
-    FailedServers, Ha1, LogEvent, MemoryBudget, NeighbourRoute, NeighbourTable, Services, SourceRates,
-    StoreFailed,
+    BlockList, Caller, FailedServers, Ha1, LogEvent, MemoryBudget, NeighbourRoute, NeighbourTable, Services,
+    SourceRates, StoreFailed,
 };
 use ringway_sip::{Limits, Message};
 use sha2::{Digest, Sha256};
@@ -37,6 +37,7 @@ pub struct TestServices {
     users: Mutex<Subscribers>,
     windows: Mutex<ReplayWindows>,
     guesses: Mutex<Option<GuessLimits>>,
+    challenges: Mutex<ChallengeLimits>,
     rates: Mutex<SourceRates>,
     dialogs: Mutex<DialogExtensions>,
     /// Number of logins by result: proven, wrong, slowed.
@@ -53,6 +54,8 @@ pub struct TestServices {
     pub events: Mutex<Vec<String>>,
     neighbours: Mutex<NeighbourTable>,
     failed: Mutex<FailedServers>,
+    /// Who may not call.
+    pub blocks: Mutex<BlockList>,
 }
 
 /// H(A1) by user and domain.
@@ -65,6 +68,7 @@ impl TestServices {
             users: Mutex::default(),
             windows: Mutex::new(ReplayWindows::new(limits.nonces_max, limits.nonce_lifetime, now)),
             guesses: Mutex::new(limits.guesses_max.map(|max| GuessLimits::new(max, seed, now))),
+            challenges: Mutex::new(ChallengeLimits::new(seed)),
             rates: Mutex::new(SourceRates::new(limits.per_second, seed)),
             dialogs: Mutex::new(DialogExtensions::new(seed)),
             logins: Mutex::default(),
@@ -75,6 +79,7 @@ impl TestServices {
             events: Mutex::default(),
             neighbours: Mutex::default(),
             failed: Mutex::default(),
+            blocks: Mutex::default(),
         }
     }
 
@@ -125,6 +130,14 @@ impl Services for TestServices {
         lock(&self.rates).admit(now, source)
     }
 
+    fn is_source_blocked(&self, source: IpAddr) -> bool {
+        lock(&self.blocks).blocks_source(source)
+    }
+
+    fn is_caller_blocked(&self, caller: &Caller<'_>) -> bool {
+        lock(&self.blocks).blocks_caller(caller)
+    }
+
     fn has_failed(&self, now: Instant, server: &LocatedServer) -> bool {
         lock(&self.failed).has(now, server)
     }
@@ -153,6 +166,10 @@ impl Services for TestServices {
         lock(&self.dialogs).is_extended(now, mark)
     }
 
+    fn may_challenge(&self, now: Instant, login: &Login<'_>) -> bool {
+        lock(&self.challenges).may_challenge(now, login)
+    }
+
     fn may_log_in(&self, now: Instant, login: &Login<'_>) -> bool {
         lock(&self.guesses).as_mut().is_none_or(|guesses| guesses.may_log_in(now, login))
     }
@@ -173,6 +190,9 @@ impl Services for TestServices {
         let text = String::from_utf8_lossy;
         let event = match *event {
             LogEvent::LoginRefused { user, reason, .. } => format!("{} {reason:?}", text(user)),
+            LogEvent::CallerBlocked { caller, callee, .. } => {
+                format!("{} blocked for {}", text(caller), text(callee))
+            }
             LogEvent::Registered { aor, change, .. } => format!("{} {change:?}", text(aor)),
             LogEvent::BindingEnded { aor, contact, reason, .. } => {
                 format!("{} {} {reason:?}", text(aor), text(contact))

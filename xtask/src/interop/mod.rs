@@ -10,6 +10,7 @@ mod browser;
 pub(crate) mod calls;
 pub(crate) mod certificates;
 mod counting_nat;
+mod digest_forms;
 mod digest_order;
 mod dns;
 mod flows;
@@ -403,6 +404,7 @@ fn chosen(args: &Args) -> Vec<Scenario> {
         all.extend(baresip::scenarios());
         all.extend(linphone::scenarios());
         all.extend(restart::scenarios());
+        all.extend(digest_forms::scenarios());
         all.extend(digest_order::scenarios());
         all.extend(dns::scenarios());
         all.extend(flows::scenarios());

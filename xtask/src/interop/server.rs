@@ -20,6 +20,8 @@ use super::{Ringway, Stage, Transport, namespace};
 pub(crate) struct Wanted {
     /// Digest authentication is on.
     pub(crate) digest: bool,
+    /// Further lines of `[auth]`.
+    pub(crate) auth: &'static str,
     /// Handling of a call to one of our users.
     pub(crate) mode: Mode,
     /// Bindings are on disk before their 200, or up to a second after it.
@@ -50,6 +52,7 @@ impl Default for Wanted {
     fn default() -> Self {
         Self {
             digest: true,
+            auth: "",
             mode: Mode::Stateful,
             strict: false,
             host: Ipv4Addr::LOCALHOST,
@@ -285,6 +288,7 @@ impl Server {
     fn configuration(&self, admin_port: u16) -> String {
         let Wanted {
             digest,
+            auth,
             mode,
             strict,
             host,
@@ -349,6 +353,7 @@ durability = "{durability}"
 [auth]
 enabled = {digest}
 realm = "{realm}"
+{auth}
 {trusted}
 
 [routing]

@@ -14,7 +14,7 @@ mod tests;
 mod tls;
 
 pub(crate) use ringway_settings::{
-    Auth, ConfigError, Limits, Listener, Reader, Registrar, Routing, Section, read_document,
+    Auth, ConfigError, KeyChange, Keys, Limits, Listener, Reader, Registrar, Routing, Section, read_document,
 };
 
 pub(crate) use media::Media;
@@ -59,6 +59,8 @@ pub(crate) struct Config {
     pub(crate) media: Media,
     /// DNS servers that host names are looked up at.
     pub(crate) dns_servers: ringway_dns::Servers,
+    /// All keys with their values, to compare two configurations.
+    pub(crate) keys: Keys,
 }
 
 /// `[store]`
@@ -147,6 +149,13 @@ impl Config {
             warnings.push(
                 "AUTHENTICATION IS OFF: anyone who reaches this server may register as any user and call; set [auth] \
                  enabled = true unless this network is closed"
+                    .to_owned(),
+            );
+        }
+        if self.auth.digest.danger_rfc2069 {
+            warnings.push(
+                "DIGESTS WITHOUT QOP ARE ACCEPTED: they cover neither a nonce count nor a body, and who records one can search \
+                 for its password with tables made before; set [auth] danger_rfc2069 = false once no phone needs it"
                     .to_owned(),
             );
         }

@@ -1,6 +1,6 @@
 use super::*;
 use ringway_sansio::Transport;
-use ringway_settings::{Algorithm, Mode, Strangers};
+use ringway_settings::{Algorithm, DigestPolicy, Mode, NoncePolicy, Realms, Strangers};
 
 /// The example of INTERFACE.md, without unsupported keys.
 const WHOLE: &str = r#"
@@ -18,8 +18,14 @@ realm = "somewhere else"
 algorithms = ["MD5", "SHA-256"]
 nonce_lifetime_s = 30
 in_dialog = true
+nonce_use = "once"
+auth_int = true
+danger_rfc2069 = true
 strangers = "none"
 trusted = ["192.0.2.0/24", "2001:db8::1"]
+[[auth.domain]]
+name = "EXAMPLE.org"
+realm = "its own"
 [registrar]
 min_expires_s = 10
 default_expires_s = 20
@@ -97,7 +103,7 @@ fn an_empty_configuration_has_the_documented_defaults() {
     assert_eq!(config.store.url, StoreUrl::Sqlite("ringway.db".into()));
     assert_eq!(config.store.durability, Durability::Relaxed);
     assert!(config.auth.enabled && !config.auth.in_dialog);
-    assert_eq!(config.auth.realm, "localhost");
+    assert_eq!(config.auth.realms, "localhost".into());
     assert_eq!(config.auth.algorithms, [Algorithm::Md5]);
     assert_eq!(config.auth.nonce_lifetime_s, 300);
     let registrar = Registrar {
@@ -149,11 +155,14 @@ fn every_key_is_read() {
     assert_eq!(config.workers, 4);
     assert_eq!(config.store.url, StoreUrl::Sqlite("/var/lib/ringway.db".into()));
     assert_eq!(config.store.durability, Durability::Strict);
+    let mut realms = Realms::from("somewhere else");
+    assert!(realms.add("example.org", "its own".to_owned()));
     let auth = Auth {
         enabled: false,
-        realm: "somewhere else".to_owned(),
+        realms,
         algorithms: vec![Algorithm::Md5, Algorithm::Sha256],
         nonce_lifetime_s: 30,
+        digest: DigestPolicy { nonces: NoncePolicy::Once, auth_int: true, danger_rfc2069: true },
         in_dialog: true,
         strangers: Strangers::None,
         trusted: vec!["192.0.2.0/24".parse().unwrap(), "2001:db8::1".parse().unwrap()],
@@ -296,6 +305,18 @@ fn each_invalid_value_has_an_error_with_line_key_and_remedy() {
         ("[auth]\nrealm = \"\"", 2, "[auth] realm", "1 to 255"),
         ("[auth]\nrealm = \"a\\\"b\"", 2, "[auth] realm", "quotes"),
         ("[auth]\nrealm = \"a\\r\\nb\"", 2, "[auth] realm", "control"),
+        ("[auth]\nnonce_use = \"twice\"", 2, "[auth] nonce_use", "\"count\" or \"once\""),
+        ("[auth]\nauth_int = 1", 2, "[auth] auth_int", "true or false"),
+        ("[auth]\ndanger_rfc2069 = \"yes\"", 2, "[auth] danger_rfc2069", "true or false"),
+        ("[[auth.domain]]\nname = \"localhost\"", 1, "[auth] domain", "needs name and realm"),
+        ("[[auth.domain]]\nname = \"a\"\nrealm = \"b\"", 2, "[auth] domain.name", "not among domains"),
+        ("[[auth.domain]]\nname = \"localhost\"\nrealm = \"\"", 3, "[auth] domain.realm", "1 to 255"),
+        (
+            "[[auth.domain]]\nname = \"localhost\"\nrealm = \"a\"\n[[auth.domain]]\nname = \"Localhost\"\nrealm = \"b\"",
+            5,
+            "[auth] domain.name",
+            "twice",
+        ),
         ("[auth]\nalgorithms = []", 2, "[auth] algorithms", "empty"),
         ("[auth]\nalgorithms = [\"SHA-1\"]", 2, "[auth] algorithms", "SHA-256"),
         ("[auth]\nalgorithms = [\"MD5\", \"MD5\"]", 2, "[auth] algorithms", "twice"),
@@ -406,4 +427,61 @@ fn loopback_needs_no_token_also_as_ipv6_or_mapped_address() {
     assert!(errors("[admin]\nlisten = \"[::ffff:127.0.0.1]:8060\"").is_empty());
     assert_eq!(errors("[admin]\nlisten = \"[::ffff:192.0.2.1]:8060\"").len(), 1);
     assert!(errors("[admin]\nlisten = \"127.0.0.1:0\"").is_empty());
+}
+
+#[test]
+fn every_key_is_in_the_difference_of_two_configurations() {
+    let empty = Config::parse("", None).unwrap();
+    let keys: Vec<&str> = empty.keys.iter().collect();
+    for name in known_keys("no_key = 1").unwrap() {
+        // The keys of a list of sections are there once the list has one: see the next test.
+        let of_section = known_keys(&format!("[{name}]\nno_key = 1")).unwrap_or_default();
+        for key in of_section.iter().map(|key| format!("{name}.{key}")).filter(|key| key != "tls.domain") {
+            assert!(keys.contains(&key.as_str()), "{key} is not in {keys:?}");
+        }
+    }
+    assert!(keys.len() > 40, "{keys:?}");
+}
+
+/// Key and the line for it in the difference from the default to `text`.
+#[test]
+fn the_difference_has_the_changed_keys_with_both_values_and_no_secrets() {
+    let lines = |old: &str, new: &str| -> Vec<String> {
+        let [old, new] = [old, new].map(|text| Config::parse(text, None).unwrap().keys);
+        old.changes_to(&new).iter().map(KeyChange::to_string).collect()
+    };
+    let all = lines("", WHOLE);
+    for line in [
+        "workers: 0 → 4",
+        "domains: [\"localhost\"] → [\"Example.org\", \"192.0.2.1\", \"[2001:db8::1]\"]",
+        "store.url: \"sqlite://ringway.db\" → \"sqlite:///var/lib/ringway.db\"",
+        "auth.realm: \"localhost\" → \"somewhere else\"",
+        "auth.algorithms: [\"MD5\"] → [\"MD5\", \"SHA-256\"]",
+        "auth.trusted: [] → [\"192.0.2.0/24\", \"2001:db8::1\"]",
+        "routing.mode: \"proxy\" → \"redirect\"",
+        "limits.max_connections_per_source: 100 → 5",
+        "admin.token: unset → (secret)",
+        "admin.listen: \"127.0.0.1:8060\" → \"0.0.0.0:8060\"",
+        "log.level: \"info\" → \"debug\"",
+    ] {
+        assert!(all.iter().any(|found| found == line), "{line} is not in {all:#?}");
+    }
+    assert!(!all.concat().contains("s3cret"), "{all:#?}");
+    assert!(lines(WHOLE, WHOLE).is_empty());
+    assert!(
+        lines("", "workers = 0\n[auth]\nnonce_lifetime_s = 3_00\n[tls]\npeer_ca = \"system\"").is_empty()
+    );
+    assert_eq!(lines("[admin]\ntoken = \"a\"", "[admin]\ntoken = \"b\""), ["admin.token: changed"]);
+    let neighbour = "[[neighbour]]\nname = \"gate\"\nuri = \"sip:b.org;transport=tcp\"\n";
+    assert_eq!(
+        lines(neighbour, &format!("{neighbour}health_check_s = 5")),
+        ["neighbour.gate.health_check_s: 30 → 5"]
+    );
+    assert!(
+        lines(neighbour, "").contains(&"neighbour.gate.uri: \"sip:b.org;transport=tcp\" → unset".to_owned())
+    );
+    // A long list is cut.
+    let long =
+        format!("domains = [{}]", (0..500).map(|n| format!("\"d{n}.org\"")).collect::<Vec<_>>().join(", "));
+    assert!(lines("", &long).iter().all(|line| line.chars().count() < 300));
 }

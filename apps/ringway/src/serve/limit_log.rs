@@ -58,6 +58,7 @@ pub(super) fn write(reached: &[(&'static str, u64)]) {
 /// Counters of limits.
 const LIMITS: &[&str] = &[
     "admin_clients_displaced",
+    "blocked_sources",
     "connections_over_source",
     "connections_refused",
     "handshakes_refused",
@@ -88,6 +89,7 @@ const LIMITS: &[&str] = &[
     "too_many_flows",
     "transactions_refused",
     "unreachable_unreported",
+    "unusable_refused",
     "unused_closes",
     "write_queue_closes",
 ];

@@ -258,6 +258,7 @@ pub(crate) fn config() -> Config {
             listener(Transport::Tcp, "192.0.2.1:5060"),
             listener(Transport::Udp, "[2001:db8::1]:5060"),
         ],
+        removed_listeners: Vec::new(),
         machine_addresses: Vec::new(),
         mode: Mode::Proxy,
         stateful: true,
@@ -266,7 +267,8 @@ pub(crate) fn config() -> Config {
         dialog_lifetime: Duration::from_secs(86_400),
         auth: AuthConfig {
             enabled: false,
-            realm: "example.org".into(),
+            realms: "example.org".into(),
+            digest: Default::default(),
             algorithms: vec![Algorithm::Sha256, Algorithm::Md5],
             nonce_lifetime: Duration::from_secs(300),
             in_dialog: false,
