@@ -61,7 +61,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
     }
 }
 
-/// What a reload of this file would change in the running server.
+/// Asks the running server for the changes by a reload of this file.
 fn compared(args: &CheckArgs, config: &Config, text: &str) -> Result<Value, Failure> {
     let server = AdminClient::new(args.admin.unwrap_or(config.admin.listen), &config.admin.token)?;
     reload::compare(&server, text)

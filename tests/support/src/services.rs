@@ -53,7 +53,7 @@ pub struct TestServices {
     pub events: Mutex<Vec<String>>,
     neighbours: Mutex<NeighbourTable>,
     failed: Mutex<FailedServers>,
-    /// Who may not call.
+    /// Block lists.
     pub blocks: Mutex<BlockList>,
 }
 

@@ -14,7 +14,7 @@ pub(crate) enum ReloadRequest {
     Compare(String),
 }
 
-/// What a reload changed, would change, or why it changes nothing.
+/// Result of a reload: the changes, or the reasons of the refusal.
 #[derive(Clone, Debug)]
 pub(crate) struct ReloadReport {
     pub(super) outcome: ReloadOutcome,
