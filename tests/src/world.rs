@@ -375,7 +375,8 @@ fn default_config() -> Config {
         dialog_lifetime: Duration::from_secs(86_400),
         auth: AuthConfig {
             enabled: true,
-            realm: REALM.into(),
+            realms: REALM.into(),
+            digest: Default::default(),
             algorithms: vec![Algorithm::Sha256, Algorithm::Md5],
             nonce_lifetime: Duration::from_secs(300),
             in_dialog: false,

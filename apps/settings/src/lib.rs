@@ -12,6 +12,7 @@
 
 extern crate alloc;
 
+mod digest;
 mod host_port;
 #[cfg(feature = "keys")]
 mod keys;
@@ -23,6 +24,7 @@ mod reader;
 mod sections;
 mod words;
 
+pub use digest::{DigestPolicy, NoncePolicy, Realms};
 pub use host_port::{HostPort, NoHost};
 #[cfg(feature = "keys")]
 pub use keys::{KeyChange, Keys, ShownValue};

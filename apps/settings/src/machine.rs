@@ -127,7 +127,7 @@ impl MachineSettings {
         set(&mut self.routing.stateful, words.stateful);
         set(&mut self.routing.record_route, words.record_route);
         set(&mut self.auth.enabled, words.auth);
-        set(&mut self.auth.realm, words.realm);
+        set(&mut self.auth.realms, words.realm.map(Into::into));
         set(&mut self.auth.algorithms, words.algorithms);
         if let Some(word) = words.users {
             self.users_file = word.name();
@@ -173,9 +173,9 @@ fn read_file(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, words: &Words) 
         config_file: None,
         users_file,
         tftp,
-        domains,
         listen: read_ports(reader, top),
-        auth: Auth::read(reader, top, realm),
+        auth: Auth::read(reader, top, realm, words.domains.as_ref().unwrap_or(&domains)),
+        domains,
         registrar: Registrar::read(reader, top),
         routing: Routing::read(reader, top),
         limits: Limits::read(reader, top, CONNECTIONS),

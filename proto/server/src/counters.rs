@@ -35,6 +35,14 @@ ringway_sansio::counters! {
         digest_uri_server,
         /// Credentials refused because they were for another Request-URI (400).
         digest_uri_other,
+        /// Digests with a fresh nonce in a form that is not accepted: no qop, another algorithm, another opaque.
+        unusable_digests,
+        /// Unusable digests refused because too many of this user from this source came before (403).
+        unusable_refused,
+        /// Requests inside dialogs challenged because they came from another address than their side has.
+        moved_challenged,
+        /// The same of senders outside our domains, refused (403).
+        moved_refused,
         /// Requests refused because the user may not do this (403).
         forbidden,
         /// Requests of callers without a password that the policy for strangers does not let through.

@@ -4,6 +4,7 @@ use crate::refused::RefusedInDialog;
 use crate::request::Request;
 use crate::{Action, CallStep, Config, Counters, LogEvent, Services};
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use ringway_sansio::{Context, Instant};
 
 /// Owner of everything that the components of one shard share.
@@ -15,6 +16,7 @@ pub(crate) struct Environment<S> {
     refused_in_dialog: RefusedInDialog,
     calls_checked_at: Option<Instant>,
     started_s: u64,
+    answer_info: Vec<u8>,
 }
 
 /// Context and environment of one input.
@@ -29,6 +31,8 @@ pub(crate) struct Env<'e, S> {
     pub(crate) calls_checked_at: &'e mut Option<Instant>,
     /// Start of this server, in seconds since the epoch.
     pub(crate) started_s: u64,
+    /// Value of Authentication-Info for the response to the request that is being handled; usually none.
+    pub(crate) answer_info: &'e mut Vec<u8>,
 }
 
 /// Keys of the server's MACs, each for one purpose, all derived from the secret.
@@ -60,6 +64,7 @@ impl<S> Environment<S> {
             refused_in_dialog: RefusedInDialog::default(),
             calls_checked_at: None,
             started_s: now.as_secs(),
+            answer_info: Vec::new(),
         }
     }
 
@@ -84,6 +89,7 @@ impl<S> Environment<S> {
     }
 
     pub(crate) fn env<'e>(&'e mut self, cx: &'e mut Context<'_, Action>) -> Env<'e, S> {
+        self.answer_info.clear();
         Env {
             cx: Context::new(cx.now, cx.out, cx.actions),
             config: &self.config,
@@ -93,6 +99,7 @@ impl<S> Environment<S> {
             refused_in_dialog: &mut self.refused_in_dialog,
             calls_checked_at: &mut self.calls_checked_at,
             started_s: self.started_s,
+            answer_info: &mut self.answer_info,
         }
     }
 }

@@ -39,6 +39,7 @@ mod route;
 mod server;
 mod services;
 mod shard;
+mod sources;
 mod token;
 
 pub use action::Action;

@@ -1,6 +1,7 @@
 //! Routing of requests: pure functions of the request and the configuration (RFC 3261 §16.4, §16.5).
 
 use crate::Config;
+use crate::sources::SourceHash;
 use crate::token::{Mark, TOKEN, Token};
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
@@ -30,11 +31,16 @@ pub(crate) struct Routed<'a> {
     pub(crate) next_route: Option<Uri<'a>>,
     /// Valid mark in a Route of this server.
     pub(crate) mark: Option<Mark>,
+    /// Addresses that the side of the request's sender sends from, if they are recorded.
+    pub(crate) senders: [SourceHash; 2],
 }
 
 impl Routed<'_> {
     fn add_mark(&mut self, read: Option<Mark>) {
-        // Of several marks the last is that of the recipient's side.
+        // Of several marks the first is that of the sender's side, the last that of the recipient's.
+        if let (None, Some(Mark::Dialog { senders, .. })) = (self.mark, read) {
+            self.senders = senders;
+        }
         self.mark = read.or(self.mark);
     }
 }
@@ -89,6 +95,7 @@ pub(crate) fn preprocess<'a>(
         from_last_route: false,
         next_route: None,
         mark: None,
+        senders: [SourceHash::NONE; 2],
     };
     if !message.has(HeaderName::Route) {
         return Ok(routed);

@@ -61,6 +61,12 @@ pub trait Services {
         true
     }
 
+    /// Takes a token for a challenge to an unusable digest of this user (see
+    /// [`ChallengeLimits`](crate::auth::ChallengeLimits)); false if there is none.
+    fn may_challenge(&self, _now: Instant, _login: &Login<'_>) -> bool {
+        true
+    }
+
     /// Notes the result of a login.
     fn on_login(&self, _now: Instant, _login: &Login<'_>, _result: LoginResult) {}
 
@@ -156,6 +162,10 @@ impl<S: Services> Services for Arc<S> {
 
     fn may_log_in(&self, now: Instant, login: &Login<'_>) -> bool {
         (**self).may_log_in(now, login)
+    }
+
+    fn may_challenge(&self, now: Instant, login: &Login<'_>) -> bool {
+        (**self).may_challenge(now, login)
     }
 
     fn on_login(&self, now: Instant, login: &Login<'_>, result: LoginResult) {

@@ -30,4 +30,4 @@ pub use error::StoreError;
 pub use import::Imported;
 pub use ringway_journal::{Durability, KEY_BYTES_MAX, SnapshotSource, VALUE_BYTES_MAX, Writer, WriterStats};
 pub use ringway_users::{Condition, ForwardUri, Forwards, Ha1, NoAnswer, UnusableForward, UserName};
-pub use subscribers::{Loaded, Store, StoreUrl, SubscriberRow};
+pub use subscribers::{Loaded, OtherRealm, Store, StoreUrl, SubscriberRow};

@@ -3,7 +3,7 @@
 use md5::Md5;
 use ringway_sansio::{ConnectionId, Flow, Instant, LocatedServer, Seed};
 use ringway_server::auth::{
-    DialogExtensions, GuessLimits, Login, LoginResult, NonceId, NonceUse, ReplayWindows,
+    ChallengeLimits, DialogExtensions, GuessLimits, Login, LoginResult, NonceId, NonceUse, ReplayWindows,
 };
 use ringway_server::{
     BlockList, Caller, FailedServers, Ha1, LogEvent, MemoryBudget, NeighbourRoute, NeighbourTable, Services,
@@ -37,6 +37,7 @@ pub struct TestServices {
     users: Mutex<Subscribers>,
     windows: Mutex<ReplayWindows>,
     guesses: Mutex<Option<GuessLimits>>,
+    challenges: Mutex<ChallengeLimits>,
     rates: Mutex<SourceRates>,
     dialogs: Mutex<DialogExtensions>,
     /// Number of logins by result: proven, wrong, slowed.
@@ -67,6 +68,7 @@ impl TestServices {
             users: Mutex::default(),
             windows: Mutex::new(ReplayWindows::new(limits.nonces_max, limits.nonce_lifetime, now)),
             guesses: Mutex::new(limits.guesses_max.map(|max| GuessLimits::new(max, seed, now))),
+            challenges: Mutex::new(ChallengeLimits::new(seed)),
             rates: Mutex::new(SourceRates::new(limits.per_second, seed)),
             dialogs: Mutex::new(DialogExtensions::new(seed)),
             logins: Mutex::default(),
@@ -162,6 +164,10 @@ impl Services for TestServices {
 
     fn is_dialog_extended(&self, now: Instant, mark: u64) -> bool {
         lock(&self.dialogs).is_extended(now, mark)
+    }
+
+    fn may_challenge(&self, now: Instant, login: &Login<'_>) -> bool {
+        lock(&self.challenges).may_challenge(now, login)
     }
 
     fn may_log_in(&self, now: Instant, login: &Login<'_>) -> bool {

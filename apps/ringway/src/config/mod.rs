@@ -152,6 +152,13 @@ impl Config {
                     .to_owned(),
             );
         }
+        if self.auth.digest.danger_rfc2069 {
+            warnings.push(
+                "DIGESTS WITHOUT QOP ARE ACCEPTED: they cover neither a nonce count nor a body, and who records one can search \
+                 for its password with tables made before; set [auth] danger_rfc2069 = false once no phone needs it"
+                    .to_owned(),
+            );
+        }
         let open = self.auth.trusted.iter().filter(|network| network.holds_every_address());
         warnings.extend(open.map(|network| {
             format!(

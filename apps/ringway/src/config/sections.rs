@@ -36,7 +36,7 @@ pub(super) fn read(text: &str, file: Option<&Path>) -> Result<Config, Vec<Config
             listen,
             workers: top.number(reader, "workers", 0, 0..=WORKERS_MAX) as u16,
             store: store(reader, top),
-            auth: Auth::read(reader, top, realm),
+            auth: Auth::read(reader, top, realm, &domains),
             registrar: Registrar::read(reader, top),
             routing,
             limits: Limits::read(reader, top, CONNECTIONS),

@@ -1,6 +1,6 @@
 use super::*;
 use ringway_sansio::Transport;
-use ringway_settings::{Algorithm, Mode, Strangers};
+use ringway_settings::{Algorithm, DigestPolicy, Mode, NoncePolicy, Realms, Strangers};
 
 /// The example of INTERFACE.md, without unsupported keys.
 const WHOLE: &str = r#"
@@ -18,8 +18,14 @@ realm = "somewhere else"
 algorithms = ["MD5", "SHA-256"]
 nonce_lifetime_s = 30
 in_dialog = true
+nonce_use = "once"
+auth_int = true
+danger_rfc2069 = true
 strangers = "none"
 trusted = ["192.0.2.0/24", "2001:db8::1"]
+[[auth.domain]]
+name = "EXAMPLE.org"
+realm = "its own"
 [registrar]
 min_expires_s = 10
 default_expires_s = 20
@@ -97,7 +103,7 @@ fn an_empty_configuration_has_the_documented_defaults() {
     assert_eq!(config.store.url, StoreUrl::Sqlite("ringway.db".into()));
     assert_eq!(config.store.durability, Durability::Relaxed);
     assert!(config.auth.enabled && !config.auth.in_dialog);
-    assert_eq!(config.auth.realm, "localhost");
+    assert_eq!(config.auth.realms, "localhost".into());
     assert_eq!(config.auth.algorithms, [Algorithm::Md5]);
     assert_eq!(config.auth.nonce_lifetime_s, 300);
     let registrar = Registrar {
@@ -149,11 +155,14 @@ fn every_key_is_read() {
     assert_eq!(config.workers, 4);
     assert_eq!(config.store.url, StoreUrl::Sqlite("/var/lib/ringway.db".into()));
     assert_eq!(config.store.durability, Durability::Strict);
+    let mut realms = Realms::from("somewhere else");
+    assert!(realms.add("example.org", "its own".to_owned()));
     let auth = Auth {
         enabled: false,
-        realm: "somewhere else".to_owned(),
+        realms,
         algorithms: vec![Algorithm::Md5, Algorithm::Sha256],
         nonce_lifetime_s: 30,
+        digest: DigestPolicy { nonces: NoncePolicy::Once, auth_int: true, danger_rfc2069: true },
         in_dialog: true,
         strangers: Strangers::None,
         trusted: vec!["192.0.2.0/24".parse().unwrap(), "2001:db8::1".parse().unwrap()],
@@ -296,6 +305,18 @@ fn each_invalid_value_has_an_error_with_line_key_and_remedy() {
         ("[auth]\nrealm = \"\"", 2, "[auth] realm", "1 to 255"),
         ("[auth]\nrealm = \"a\\\"b\"", 2, "[auth] realm", "quotes"),
         ("[auth]\nrealm = \"a\\r\\nb\"", 2, "[auth] realm", "control"),
+        ("[auth]\nnonce_use = \"twice\"", 2, "[auth] nonce_use", "\"count\" or \"once\""),
+        ("[auth]\nauth_int = 1", 2, "[auth] auth_int", "true or false"),
+        ("[auth]\ndanger_rfc2069 = \"yes\"", 2, "[auth] danger_rfc2069", "true or false"),
+        ("[[auth.domain]]\nname = \"localhost\"", 1, "[auth] domain", "needs name and realm"),
+        ("[[auth.domain]]\nname = \"a\"\nrealm = \"b\"", 2, "[auth] domain.name", "not among domains"),
+        ("[[auth.domain]]\nname = \"localhost\"\nrealm = \"\"", 3, "[auth] domain.realm", "1 to 255"),
+        (
+            "[[auth.domain]]\nname = \"localhost\"\nrealm = \"a\"\n[[auth.domain]]\nname = \"Localhost\"\nrealm = \"b\"",
+            5,
+            "[auth] domain.name",
+            "twice",
+        ),
         ("[auth]\nalgorithms = []", 2, "[auth] algorithms", "empty"),
         ("[auth]\nalgorithms = [\"SHA-1\"]", 2, "[auth] algorithms", "SHA-256"),
         ("[auth]\nalgorithms = [\"MD5\", \"MD5\"]", 2, "[auth] algorithms", "twice"),

@@ -33,7 +33,7 @@ use ringway_linux::signals::{Signal, watch_with};
 use ringway_linux::{Bound, Clock, Hosts, Inboxes, Listen, MarkedPackets, Runtime, Shards, StreamLimits};
 use ringway_sansio::{Instant, Seed, ShardKey};
 use ringway_server::{Server, shard_of_user};
-use ringway_store::{Bindings, Durability, SnapshotSource, Store, Writer};
+use ringway_store::{Bindings, Durability, OtherRealm, SnapshotSource, Store, Writer};
 use services::SharedServices;
 use std::collections::HashMap;
 use std::io::Write;
@@ -329,11 +329,13 @@ fn warn_of_other_realms(store: &Store, config: &Config) {
     if !config.auth.enabled {
         return;
     }
-    if let Ok(users @ 1..) = store.subscribers_of_other_realms(&config.auth.realm) {
+    let realms = &config.auth.realms;
+    let others = store.subscribers_of_other_realms(|domain| realms.of(domain.as_bytes()));
+    for OtherRealm { domain, realm, users, name } in others.unwrap_or_default() {
         tracing::warn!(
-            "{users} users have a password for another realm than {:?}: they cannot register until `ringway user passwd` \
-             gives them one",
-            config.auth.realm
+            "{users} users of {domain}, {name:?} one of them, have a password for the realm {realm:?} instead of {:?}: they \
+             cannot log in until `ringway user passwd` gives them one, or [auth] names their realm",
+            realms.of(domain.as_bytes())
         );
     }
 }

@@ -5,7 +5,7 @@ use crate::config::Config;
 use ringway_linux::OpenConnection;
 use ringway_sansio::{ConnectionId, Flow, Instant, LocatedServer, MemoryBound, Seed, ShardKey, source_of};
 use ringway_server::auth::{
-    DialogExtensions, GuessLimits, Login, LoginResult, NonceId, NonceUse, ReplayWindows,
+    ChallengeLimits, DialogExtensions, GuessLimits, Login, LoginResult, NonceId, NonceUse, ReplayWindows,
 };
 use ringway_server::{
     BlockList, Caller, FailedServers, Ha1, LogEvent, MemoryBudget, NeighbourRoute, NeighbourTable, Services,
@@ -23,6 +23,7 @@ pub(crate) struct SharedServices {
     windows: Vec<Mutex<ReplayWindows>>,
     dialogs: Mutex<DialogExtensions>,
     guesses: Mutex<GuessLimits>,
+    challenges: Mutex<ChallengeLimits>,
     rates: Vec<Mutex<SourceRates>>,
     memory: Arc<MemoryBound>,
     budgets: Vec<Mutex<MemoryBudget>>,
@@ -58,6 +59,7 @@ impl SharedServices {
             windows,
             dialogs: Mutex::new(DialogExtensions::new(&seed.part(201))),
             guesses: Mutex::new(GuessLimits::new(PROOFS_MAX, &seed.part(200), now)),
+            challenges: Mutex::new(ChallengeLimits::new(&seed.part(202))),
             rates: (0..PARTS).map(|_| Mutex::new(SourceRates::new(0, &seed))).collect(),
             is_rate_limited: AtomicBool::new(false),
             writer: OnceLock::new(),
@@ -235,6 +237,10 @@ impl Services for SharedServices {
 
     fn may_log_in(&self, now: Instant, login: &Login<'_>) -> bool {
         lock(&self.guesses).may_log_in(now, login)
+    }
+
+    fn may_challenge(&self, now: Instant, login: &Login<'_>) -> bool {
+        lock(&self.challenges).may_challenge(now, login)
     }
 
     fn on_login(&self, now: Instant, login: &Login<'_>, result: LoginResult) {

@@ -21,7 +21,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 use ringway_sansio::{Entropy, Flow, LocatedServer};
-use ringway_sip::digest::{Algorithm, Credentials, Ha1, ReceivedChallenge, unescape};
+use ringway_sip::digest::{
+    Algorithm, AuthenticationInfo, Credentials, Ha1, Qop, ReceivedChallenge, unescape,
+};
 use ringway_sip::{HeaderName, Message, Method, Uri};
 use ringway_transaction::SlabKey;
 
@@ -81,10 +83,19 @@ struct Known {
     opaque: Option<Vec<u8>>,
     algorithm: Algorithm,
     names_algorithm: bool,
-    has_qop: bool,
+    /// `None`: the challenge has no qop.
+    qop: Option<Qop>,
     /// Number of requests with this nonce.
     count: u32,
     ha1: Ha1,
+}
+
+/// Parts of a request that its digest covers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Covered<'r> {
+    pub(super) method: Method<'r>,
+    pub(super) uri: &'r [u8],
+    pub(super) body: &'r [u8],
 }
 
 /// Credentials for the challenge of a called phone.
@@ -97,13 +108,8 @@ pub(super) struct PeerAnswer {
 
 impl PeerAnswer {
     /// Header field of the credentials.
-    pub(super) fn write(
-        &mut self,
-        method: Method<'_>,
-        uri: &[u8],
-        cnonces: &mut Entropy,
-    ) -> (HeaderName, Vec<u8>) {
-        self.known.next(&self.username, method, uri, cnonces)
+    pub(super) fn write(&mut self, covered: Covered<'_>, cnonces: &mut Entropy) -> (HeaderName, Vec<u8>) {
+        self.known.next(&self.username, covered, cnonces)
     }
 }
 
@@ -184,15 +190,22 @@ impl Wallet {
     pub(super) fn write(
         &mut self,
         account: &Account,
-        method: Method<'_>,
-        uri: &[u8],
+        covered: Covered<'_>,
         entropy: &mut Entropy,
         out: &mut Vec<(HeaderName, Vec<u8>)>,
     ) {
         let Some(username) = username_of(account) else { return };
-        for known in self.known.iter_mut().filter(|known| known.area == Area::of(method)) {
-            out.push(known.next(&username, method, uri, entropy));
+        for known in self.known.iter_mut().filter(|known| known.area == Area::of(covered.method)) {
+            out.push(known.next(&username, covered, entropy));
         }
+    }
+
+    /// Replaces the nonce of the credentials in `field`; false if there are none.
+    fn renew(&mut self, area: Area, field: HeaderName, nonce: Vec<u8>) -> bool {
+        let known = self.known.iter_mut().find(|known| known.area == area && known.field == field);
+        let Some(known) = known else { return false };
+        (known.nonce, known.count) = (nonce, 0);
+        true
     }
 
     /// Stores a challenge; it replaces the last one of its header field.
@@ -207,18 +220,18 @@ impl Known {
     fn next(
         &mut self,
         username: &[u8],
-        method: Method<'_>,
-        uri: &[u8],
+        covered: Covered<'_>,
         entropy: &mut Entropy,
     ) -> (HeaderName, Vec<u8>) {
         self.count = self.count.saturating_add(1);
         let mut value = Vec::new();
-        self.write(username, method, uri, &hex(&entropy.bytes::<8>()), &mut value);
+        self.write(username, covered, &hex(&entropy.bytes::<8>()), &mut value);
         (self.field, value)
     }
 
-    fn write(&self, username: &[u8], method: Method<'_>, uri: &[u8], cnonce: &[u8], out: &mut Vec<u8>) {
-        let nc = alloc::format!("{:08x}", self.count);
+    fn write(&self, username: &[u8], covered: Covered<'_>, cnonce: &[u8], out: &mut Vec<u8>) {
+        let Covered { method, uri, body } = covered;
+        let (has_qop, nc) = (self.qop.is_some(), alloc::format!("{:08x}", self.count));
         let mut given = Credentials {
             username,
             realm: &self.realm,
@@ -226,13 +239,13 @@ impl Known {
             uri,
             response: b"",
             algorithm: self.names_algorithm.then(|| self.algorithm.name().as_bytes()),
-            cnonce: self.has_qop.then_some(cnonce),
-            qop: self.has_qop.then_some(b"auth".as_slice()),
-            nc: self.has_qop.then_some(nc.as_bytes()),
+            cnonce: has_qop.then_some(cnonce),
+            qop: self.qop.map(|qop| qop.name().as_bytes()),
+            nc: has_qop.then_some(nc.as_bytes()),
             opaque: self.opaque.as_deref(),
         };
         let mut digits = [0; 64];
-        given.response = self.algorithm.response(&self.ha1, method.as_bytes(), &given, &mut digits);
+        given.response = self.algorithm.response(&self.ha1, method.as_bytes(), body, &given, &mut digits);
         given.write(out);
     }
 }
@@ -272,6 +285,32 @@ impl Requests {
                 cx.counters.challenges_ignored += 1;
                 Err(unanswered)
             }
+        }
+    }
+
+    /// Takes the nonce for the next request from a response of the account's server (RFC 7616 §3.5).
+    pub(super) fn take_next_nonce(
+        &mut self,
+        cx: &mut AgentContext<'_>,
+        key: SlabKey,
+        (message, source): (&Message<'_>, SocketAddr),
+    ) {
+        let Some(request) = self.active.get(key) else { return };
+        let Some(flow) = request.flow.filter(|flow| flow.remote == source) else { return };
+        let Some(credentials) = self.credentials.get_mut(request.draft.account.0) else { return };
+        if !credentials.are_for(flow) {
+            return;
+        }
+        for (name, field) in [
+            (HeaderName::AuthenticationInfo, HeaderName::Authorization),
+            (HeaderName::ProxyAuthenticationInfo, HeaderName::ProxyAuthorization),
+        ] {
+            let info = message.first(name).and_then(|value| AuthenticationInfo::parse(value).ok());
+            let Some(nonce) = info.and_then(|info| info.nextnonce).filter(|nonce| !nonce.is_empty()) else {
+                continue;
+            };
+            let is_known = credentials.wallet.renew(Area::of(request.draft.method), field, unfolded(nonce));
+            cx.counters.next_nonces += u64::from(is_known);
         }
     }
 
@@ -333,7 +372,7 @@ impl Requests {
             opaque: challenge.opaque.map(unfolded),
             algorithm,
             names_algorithm: challenge.algorithm.is_some(),
-            has_qop: challenge.qop.is_some(),
+            qop: chosen_qop(&challenge).flatten(),
             count: 0,
             ha1,
         };
@@ -436,7 +475,7 @@ fn strongest<'m>(
         let Some(fit) = fit_of(&unescape(challenge.realm)) else { continue };
         has_ours = true;
         let algorithm = challenge.algorithm.map_or(Some(Algorithm::Md5), Algorithm::from_name);
-        let Some(algorithm) = algorithm.filter(|_| challenge.offers_auth() != Some(false)) else {
+        let Some(algorithm) = algorithm.filter(|_| chosen_qop(&challenge).is_some()) else {
             continue;
         };
         let is_better = best.is_none_or(|(known_fit, known, known_algorithm)| {
@@ -452,6 +491,15 @@ fn strongest<'m>(
         (None, Some(realm)) if !has_ours => Err(NoChallenge::OtherRealm(realm)),
         (None, _) => Err(NoChallenge::Unsupported),
     }
+}
+
+/// Qop for a challenge: `auth` before `auth-int`; `Some(None)` if the challenge has none, `None` if it has only others.
+fn chosen_qop(challenge: &ReceivedChallenge<'_>) -> Option<Option<Qop>> {
+    if challenge.qop.is_none() {
+        return Some(None);
+    }
+    let offered = |qop: &Qop| challenge.offers(*qop) == Some(true);
+    [Qop::Auth, Qop::AuthInt].into_iter().find(offered).map(Some)
 }
 
 fn ha1_for(account: &Account, challenge: &ReceivedChallenge<'_>) -> Option<Ha1> {

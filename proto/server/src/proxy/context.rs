@@ -79,6 +79,8 @@ pub(super) struct ResponseContext {
     best: Option<Best>,
     /// Challenges of all branches, which are aggregated (RFC 3261 §16.7 step 7).
     challenges: Vec<(HeaderName, Vec<u8>, usize)>,
+    /// Value of Proxy-Authentication-Info of the final response; empty: none.
+    pub(super) answer_info: Box<[u8]>,
     /// True if the caller cancelled, or a response was chosen: no new branch is started.
     pub(super) is_cancelled: bool,
 }
@@ -283,6 +285,7 @@ impl ResponseContext {
             later: None,
             best: None,
             challenges: Vec::new(),
+            answer_info: Box::default(),
             is_cancelled: false,
         }
     }

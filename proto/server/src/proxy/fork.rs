@@ -34,7 +34,8 @@ impl Proxy {
         let message = request.message;
         let branches = targets.list().len();
         let strangers_user = targets.strangers_user();
-        let mut reserved = cost_of(message, targets.flows_len()) + targets.rewrite_bytes();
+        let mut reserved =
+            cost_of(message, targets.flows_len()) + targets.rewrite_bytes() + env.answer_info.len();
         if env.config.media.is_on() {
             reserved += relays::cost_of(message, targets.flows_len());
         }
@@ -56,6 +57,9 @@ impl Proxy {
         }
         let mut context =
             ResponseContext::new(server, request, reserved, strangers_user, env.cx.now, branches);
+        if !env.answer_info.is_empty() {
+            context.answer_info = env.answer_info.as_slice().into();
+        }
         if branches > 1 && !env.config.serial_fork.is_zero() {
             context.later = LaterGroups::of(targets);
         }
@@ -152,7 +156,8 @@ impl Proxy {
     pub(super) fn shrink_answered(&mut self, env: &Env<'_, impl Services>, key: SlabKey, response: usize) {
         let Some(context) = self.contexts.get_mut(key) else { return };
         let user = context.strangers_user.take();
-        let kept = ANSWERED_BYTES + response + relays::held_bytes(&context.branches);
+        let held = context.answer_info.len() + relays::held_bytes(&context.branches);
+        let kept = ANSWERED_BYTES + response + held;
         // For a short INVITE of a sender with a password it is not worth a lock: such callers are few.
         let is_worth_it = !context.grant.sender.is_believed()
             || !context.is_invite

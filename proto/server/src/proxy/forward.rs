@@ -9,6 +9,7 @@ use crate::env::{Env, Keys};
 use crate::media::{MEDIA_MARK, MediaMark};
 use crate::request::Request;
 use crate::route::{LOOP_MARK, NextHop, Routed, hop_of, loop_hash, write_own_route};
+use crate::sources::{SourceHash, Sources};
 use crate::token::{Side, TargetHash, Token};
 use alloc::vec::Vec;
 use ringway_sansio::{Flow, Instant};
@@ -169,7 +170,7 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
     fn remove_own_credentials(&self, edit: &mut Edit<'_, '_>) {
         for name in [HeaderName::ProxyAuthorization, HeaderName::Authorization] {
             edit.remove_lines(name, |value| match Credentials::parse(value) {
-                Ok(Some(given)) => self.is_own_realm(&unescape(given.realm)),
+                Ok(Some(given)) => self.config.auth.realms.contain(&unescape(given.realm)),
                 Ok(None) => {
                     let scheme = value.split(|&byte| is_lws(byte)).next().unwrap_or_default();
                     !is_token_str(scheme) || scheme.eq_ignore_ascii_case(b"Basic")
@@ -197,10 +198,6 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         }
     }
 
-    fn is_own_realm(&self, realm: &[u8]) -> bool {
-        realm.trim_ascii().eq_ignore_ascii_case(self.config.auth.realm.as_bytes().trim_ascii())
-    }
-
     /// RFC 3261 §16.6 step 4; with an entry for each side if they differ (RFC 5658 §3).
     fn record_route(&self, edit: &mut Edit<'_, '_>) {
         let message = self.request.message;
@@ -215,6 +212,7 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         let token = Token::Dialog {
             caller: caller_side(self.config, &self.keys.route, self.request),
             callee: self.callee_side(),
+            sources: self.sources(),
         };
         let made_s = self.now.as_secs();
         let is_sips = self.is_sips();
@@ -248,6 +246,15 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         if !same_side {
             push(&self.flow);
         }
+    }
+
+    /// Addresses that the sides send from. Without passwords nobody compares them.
+    fn sources(&self) -> Sources {
+        if !self.config.auth.enabled {
+            return Sources::NONE;
+        }
+        let of = |flow: &Flow| SourceHash::of(&self.keys.route, flow.remote.ip());
+        Sources { caller: of(&self.request.flow), callee: [of(&self.flow), SourceHash::NONE] }
     }
 
     /// True if the request needs TLS on every hop (RFC 3261 §26.2.2).

@@ -196,12 +196,15 @@ impl Proxy {
         if !context.is_invite && status < 200 {
             return;
         }
-        let server = context.server;
-        let space = &mut self.space;
+        let (server, space) = (context.server, &mut self.space);
+        let info = if status >= 200 { &*context.answer_info } else { &[] };
         let was_sent = transactions.forward(&mut env.cx, server, status, |arena| {
             let mut edit = Edit::new(response.message, space);
             edit.pop_first(HeaderName::Via);
             remote_target::record(env.config, &env.keys.route, response, &mut edit);
+            if !info.is_empty() {
+                edit.push_last(HeaderName::ProxyAuthenticationInfo, |out| out.extend_from_slice(info));
+            }
             // Added values do not come from the message, so none is rejected.
             let _ = edit.write_into(arena);
         });
@@ -241,19 +244,21 @@ impl Proxy {
         self.answer_caller(env, transactions, key, status, phrase);
     }
 
-    /// RFC 3261 §16.7 step 7: a 401 or 407 has the challenges of all branches.
-    fn add_challenges(&mut self, env: &Env<'_, impl Services>, key: SlabKey, best: &mut Best) {
+    /// RFC 3261 §16.7 step 7: a 401 or 407 has the challenges of all branches. Any response has Proxy-Authentication-Info for
+    /// credentials that get one.
+    fn add_to_best(&mut self, env: &Env<'_, impl Services>, key: SlabKey, best: &mut Best) {
         let Some(context) = self.contexts.get(key) else { return };
-        if !matches!(best.status, 401 | 407) {
-            return;
-        }
-        let mut others = context.challenges_of_others(best.branch).peekable();
-        if others.peek().is_none() {
+        let is_challenge = matches!(best.status, 401 | 407);
+        let others = context.challenges_of_others(best.branch).filter(|_| is_challenge);
+        let info = Some(&*context.answer_info).filter(|info| !info.is_empty());
+        let info = info.map(|info| (HeaderName::ProxyAuthenticationInfo, info));
+        let mut added = others.chain(info).peekable();
+        if added.peek().is_none() {
             return;
         }
         let Ok(message) = Message::parse(&best.bytes, &env.config.message_limits) else { return };
         let mut edit = Edit::new(&message, &mut self.space);
-        for (name, value) in others {
+        for (name, value) in added {
             edit.push_last(name, |out| out.extend_from_slice(value));
         }
         let mut bytes = Vec::new();
@@ -269,7 +274,7 @@ impl Proxy {
         key: SlabKey,
         mut best: Best,
     ) {
-        self.add_challenges(env, key, &mut best);
+        self.add_to_best(env, key, &mut best);
         let Some(context) = self.contexts.get(key) else { return };
         let server = context.server;
         self.observe_context(env, key, CallStep::Failed(best.status));
@@ -304,8 +309,12 @@ impl Proxy {
             _ => env.counters.refused += 1,
         }
         let tag = to_tag(&env.keys.tag, &message);
+        let info = &*context.answer_info;
         let was_sent = transactions.respond(&mut env.cx, server, status, |arena| {
-            let response = MessageWriter::answer(arena, &message, status, phrase, source, Some(&tag));
+            let mut response = MessageWriter::answer(arena, &message, status, phrase, source, Some(&tag));
+            if !info.is_empty() {
+                response.header(HeaderName::ProxyAuthenticationInfo, info);
+            }
             let _ = response.finish();
         });
         end_unanswered(transactions, server, status, was_sent);

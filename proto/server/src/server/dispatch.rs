@@ -8,6 +8,7 @@ use crate::method::{on_options, redirect};
 use crate::proxy::{Owner, Response};
 use crate::request::Request;
 use crate::route::{LOOP_MARK, Routed, loop_hash, own_vias, preprocess};
+use crate::sources::Origin;
 use crate::{Action, CallStep, Caller, Config, LogEvent, Mode, Services};
 use alloc::borrow::ToOwned;
 use ringway_sansio::{Context, Flow, PeerNames};
@@ -235,7 +236,15 @@ fn accept_caller(
         challenges_in_dialog: env.config.auth.in_dialog,
         strangers: env.config.auth.strangers,
     };
-    let grant = match decide(&facts) {
+    let is_moved =
+        matches!(facts.mark, Some(LiveMark::Dialog { reaches_side: true, origin: Origin::Elsewhere, .. }));
+    let access = decide(&facts);
+    match access {
+        Access::Challenge(_) => env.counters.moved_challenged += u64::from(is_moved),
+        Access::Refuse(..) => env.counters.moved_refused += u64::from(is_moved),
+        Access::Forward(_) | Access::Drop => {}
+    }
+    let grant = match access {
         Access::Forward(grant) => Some(grant),
         Access::Challenge(grant) if parties.from_us => {
             authenticator.authenticate_caller(env, request).then_some(grant)

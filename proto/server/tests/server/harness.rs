@@ -267,7 +267,8 @@ pub(crate) fn config() -> Config {
         dialog_lifetime: Duration::from_secs(86_400),
         auth: AuthConfig {
             enabled: false,
-            realm: "example.org".into(),
+            realms: "example.org".into(),
+            digest: Default::default(),
             algorithms: vec![Algorithm::Sha256, Algorithm::Md5],
             nonce_lifetime: Duration::from_secs(300),
             in_dialog: false,

@@ -1,7 +1,7 @@
 //! Tests of the server through [`ringway_sansio::Node`]: messages are its input, and the sent messages are checked as
 //! text. Time is virtual; there are no sockets.
 //!
-//! Tested: the torture messages of RFC 4475, the registrar, digest, the proxy with its forks and dialogs, stateless
+//! Tested: the torture messages of RFC 4475 and RFC 5118, the registrar, digest, the proxy with its forks and dialogs, stateless
 //! forwarding, redirecting, relaying, and malformed bytes. Not tested: sockets, and several shards at once.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
@@ -14,6 +14,7 @@ mod connection;
 mod content_length;
 mod credentials;
 mod dialog;
+mod digest_forms;
 mod ends;
 mod failover;
 mod fork;
@@ -41,6 +42,7 @@ mod register;
 mod register_order;
 mod regress;
 mod relay;
+mod rfc5118;
 mod serial;
 mod sips;
 mod stateless;
