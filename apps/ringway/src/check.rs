@@ -14,7 +14,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
     let (warnings, errors) = match Config::parse(&text, Some(&args.file)) {
         Ok(config) => {
             if args.against_running {
-                report = Some(compared(args, &config, &text)?);
+                report = Some(compared(args, &config)?);
             }
             // The server may run elsewhere, or as another user: that is no error of the configuration.
             let unusable = config.tls.load().err();
@@ -62,7 +62,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
 }
 
 /// Asks the running server for the changes by a reload of this file.
-fn compared(args: &CheckArgs, config: &Config, text: &str) -> Result<Value, Failure> {
+fn compared(args: &CheckArgs, config: &Config) -> Result<Value, Failure> {
     let server = AdminClient::new(args.admin.unwrap_or(config.admin.listen), &config.admin.token)?;
-    reload::compare(&server, text)
+    reload::compare(&server, &config.keys)
 }

@@ -101,8 +101,10 @@ impl Control for ServerControl {
     fn apply(&self, change: Change) -> Answer {
         let done = match change {
             Change::Reload => return self.reload(ReloadRequest::Apply),
-            Change::DryRun(None) => return self.reload(ReloadRequest::DryRun),
-            Change::DryRun(Some(text)) => return self.reload(ReloadRequest::Compare(text)),
+            Change::DryRun => return self.reload(ReloadRequest::DryRun),
+            Change::Compare(keys) => {
+                return self.reload(ReloadRequest::Compare(keys.into_iter().collect()));
+            }
             Change::Block(new) => self.block(&new),
             Change::Unblock(id) => self.unblock(id),
         };

@@ -1,6 +1,6 @@
 //! Requests to reload, and their reports.
 
-use crate::config::KeyChange;
+use crate::config::{KeyChange, Keys};
 use serde_json::{Value, json};
 
 /// Request to reload the configuration.
@@ -10,8 +10,8 @@ pub(crate) enum ReloadRequest {
     Apply,
     /// Tell what that would change.
     DryRun,
-    /// Tell what a file with this text would change.
-    Compare(String),
+    /// Tell what a file with these keys would change.
+    Compare(Keys),
 }
 
 /// Result of a reload: the changes, or the reasons of the refusal.
