@@ -112,6 +112,7 @@ impl Bench {
                 service_route: Vec::new(),
             },
             neighbours: Vec::new(),
+            trunking: ringway_server::Trunking::default(),
             media: ringway_server::MediaConfig::default(),
             timers: ringway_transaction::Timers::default(),
             timer_c: Duration::from_secs(185),

@@ -217,7 +217,7 @@ const CONNECTIONS: Connections = Connections { default: 256, range: 1..=256, per
 const FILE_BYTES_MAX: usize = 64 << 10;
 
 /// Keys of `ringway.toml` that need an operating system.
-const REFUSED: [(&str, &str); 8] = [
+const REFUSED: [(&str, &str); 11] = [
     ("store", "this machine has no disk, its users come as [users] says"),
     ("location", "this machine keeps in its memory where users are"),
     ("workers", "this machine runs on one core, without threads"),
@@ -227,6 +227,9 @@ const REFUSED: [(&str, &str); 8] = [
     ),
     ("media", "this machine does not control media relays"),
     ("neighbour", "this machine does not dial neighbours"),
+    ("trunk", "this machine has no trunks"),
+    ("route", "this machine has no trunks"),
+    ("destination", "this machine has no trunks"),
     ("admin", "this machine has no pages over HTTP, they are on its screen"),
     ("log", "this machine shows its log on its screen only"),
 ];

@@ -146,16 +146,19 @@ impl Auth {
             digest: read_policy(reader, &mut section, default.digest),
             in_dialog: section.switch(reader, "in_dialog", default.in_dialog),
             strangers: section.word(reader, "strangers", default.strangers, &STRANGERS),
-            trusted: networks(reader, &mut section).unwrap_or(default.trusted),
+            trusted: read_networks(reader, &mut section, "trusted").unwrap_or(default.trusted),
         };
         section.finish(reader);
         auth
     }
 }
 
-/// `trusted`.
-fn networks(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) -> Option<Vec<Network>> {
-    let key = "trusted";
+/// Reads a list of networks.
+pub fn read_networks(
+    reader: &mut Reader<'_>,
+    section: &mut Section<'_, '_>,
+    key: &'static str,
+) -> Option<Vec<Network>> {
     let entries = section.texts(reader, key)?;
     if entries.len() > NETWORKS_MAX {
         let at = section.place(key).unwrap_or_default();
@@ -443,6 +446,7 @@ impl ServerSections<'_> {
                 service_route: self.registrar.service_route.clone(),
             },
             neighbours: self.neighbours.clone(),
+            trunking: ringway_server::Trunking::default(),
             media: ringway_server::MediaConfig::default(),
             timers: Timers::default(),
             timer_c: TIMER_C,

@@ -1,4 +1,5 @@
-//! Digest authentication (RFC 7616, RFC 8760, RFC 3261 §22) for the server and for the called phone.
+//! Digest authentication (RFC 7616, RFC 8760, RFC 3261 §22): verified by the server and the called phone, and answered by the phone
+//! and by the server towards trunks ([`AnsweredChallenge`]).
 //!
 //! Nonces are stateless ([`NonceMaker`]): they are verified by their MAC and time. State is kept only for used nonce counts
 //! ([`ReplayWindows`]), of requests that proved a password, and for wrong passwords of each user and each source
@@ -9,6 +10,7 @@
 
 extern crate alloc;
 
+mod answered;
 mod buckets;
 mod challenge_limits;
 mod guesses;
@@ -18,6 +20,7 @@ mod replay;
 mod seeded_hash;
 mod verify;
 
+pub use answered::{AnsweredChallenge, Covered, NoChallenge, fields_of, quoted, strongest};
 pub use challenge_limits::ChallengeLimits;
 pub use guesses::{GuessLimits, Login, LoginResult};
 pub use nonce::{NonceAge, NonceId, NonceMaker};

@@ -37,6 +37,8 @@ pub struct Config {
     pub registrar: RegistrarConfig,
     /// Servers whose connections are kept open; at most [`NEIGHBOURS_MAX`](crate::NEIGHBOURS_MAX).
     pub neighbours: Vec<Neighbour>,
+    /// Trunks and routes.
+    pub trunking: crate::Trunking,
     /// Media relays.
     pub media: crate::MediaConfig,
     /// T1, T2, T4.

@@ -55,6 +55,22 @@ ringway_sansio::counters! {
         failovers,
         /// Groups of targets whose time passed without a final response, so that those of lower preference were called.
         serial_forks,
+        /// Requests sent to a trunk, each trunk counted.
+        trunk_requests,
+        /// Requests sent to the next trunk of their route after one failed.
+        trunk_failovers,
+        /// Requests refused because all trunks of their route are down (503).
+        trunks_down,
+        /// Challenges of trunks answered with credentials.
+        trunk_challenges,
+        /// Challenges of trunks without credentials for them, or whose credentials were refused.
+        trunk_auth_failures,
+        /// Requests refused because a destination rule forbids the number (403).
+        destination_refusals,
+        /// Requests refused because the user made too many calls to numbers of a destination rule (403).
+        destination_rates,
+        /// Requests refused because too many users and destination rules are counted (403).
+        destination_overflow,
         /// Requests not forwarded because their neighbour is down (480).
         neighbour_down,
         /// Requests not forwarded because too many calls to neighbours have a connection of their own (500).

@@ -22,6 +22,7 @@ mod budget;
 mod config;
 mod counters;
 mod date;
+mod dialplan;
 mod domain;
 mod env;
 mod failed_servers;
@@ -41,6 +42,7 @@ mod services;
 mod shard;
 mod sources;
 mod token;
+mod trunk;
 
 pub use action::Action;
 pub use aor::{Aor, Authenticated};
@@ -49,6 +51,10 @@ pub use block::{BlockList, BlockPattern, Caller, CallerPattern, NotAPattern};
 pub use budget::MemoryBudget;
 pub use config::{AuthConfig, Config, Listener, Mode, Neighbour, NeighbourConnection, RegistrarConfig};
 pub use counters::Counters;
+pub use dialplan::{
+    BadPattern, BadRoute, CallRate, CallRates, Destination, DestinationRule, DestinationRules, Number,
+    NumberChange, PatternTable, Route, RouteMatch, RouteTable, RouteTo, WeightedTrunk,
+};
 pub use failed_servers::FailedServers;
 pub use location::{Registration, RegistrationRef};
 pub use log_event::{BindingChange, BindingEnd, CallStep, LogEvent, LoginRefusal, NeighbourDown};
@@ -61,3 +67,4 @@ pub use ringway_transaction::SipFramer;
 pub use server::Server;
 pub use services::{Services, StoreFailed};
 pub use shard::shard_of_user;
+pub use trunk::{CallerNumber, CallerPrivacy, SilentTrunks, Trunk, TrunkLogin, Trunking};

@@ -21,7 +21,7 @@ pub(crate) const LOOP_MARK: &[u8] = b".l";
 pub(crate) struct Routed<'a> {
     /// Request-URI; if a strict router moved it to the last Route, it is restored.
     pub(crate) uri: Uri<'a>,
-    /// True if it is in a domain of `domains`.
+    /// True if it is in a domain of `domains`, or a `tel:` URI for them.
     pub(crate) is_of_domains: bool,
     /// Number of Route values of this server at the top.
     pub(crate) own_routes: usize,
@@ -87,7 +87,7 @@ pub(crate) fn preprocess<'a>(
     message: &Message<'a>,
     request_uri: Uri<'a>,
 ) -> Result<Routed<'a>, Malformed> {
-    let is_of_domains = is_ours(config, &request_uri);
+    let is_of_domains = config.target_domain(&request_uri).is_some();
     let mut routed = Routed {
         uri: request_uri,
         is_of_domains,
@@ -123,7 +123,7 @@ pub(crate) fn preprocess<'a>(
     {
         routed.add_mark(Mark::read(key, message, &request_uri));
         routed.uri = last;
-        routed.is_of_domains = is_ours(config, &last);
+        routed.is_of_domains = config.target_domain(&last).is_some();
         routed.from_last_route = true;
         if routed.own_routes + 1 >= count {
             routed.next_route = None;

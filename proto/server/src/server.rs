@@ -67,6 +67,7 @@ impl<S: Services> Server<S> {
     pub fn reconfigure(&mut self, config: Arc<Config>) {
         self.authenticator.set_nonce_lifetime(config.auth.nonce_lifetime);
         self.neighbours.reconfigure(&config);
+        self.proxy.forget_logins();
         self.environment.reconfigure(config);
     }
 

@@ -6,8 +6,8 @@ use ringway_server::auth::{
     ChallengeLimits, DialogExtensions, GuessLimits, Login, LoginResult, NonceId, NonceUse, ReplayWindows,
 };
 use ringway_server::{
-    BlockList, Caller, FailedServers, Ha1, LogEvent, MemoryBudget, NeighbourRoute, NeighbourTable, Services,
-    SourceRates, StoreFailed,
+    BlockList, CallRate, CallRates, Caller, FailedServers, Ha1, LogEvent, MemoryBudget, NeighbourRoute,
+    NeighbourTable, Services, SilentTrunks, SourceRates, StoreFailed,
 };
 use ringway_sip::{Limits, Message};
 use sha2::{Digest, Sha256};
@@ -53,6 +53,8 @@ pub struct TestServices {
     /// Log events.
     pub events: Mutex<Vec<String>>,
     neighbours: Mutex<NeighbourTable>,
+    silent_trunks: Mutex<SilentTrunks>,
+    call_rates: Mutex<CallRates>,
     failed: Mutex<FailedServers>,
     /// Block lists.
     pub blocks: Mutex<BlockList>,
@@ -78,6 +80,8 @@ impl TestServices {
             record_bytes_max: AtomicUsize::new(limits.record_bytes_max),
             events: Mutex::default(),
             neighbours: Mutex::default(),
+            silent_trunks: Mutex::default(),
+            call_rates: Mutex::new(CallRates::new(seed)),
             failed: Mutex::default(),
             blocks: Mutex::default(),
         }
@@ -128,6 +132,22 @@ impl Services for TestServices {
 
     fn admit(&self, now: Instant, source: IpAddr) -> bool {
         lock(&self.rates).admit(now, source)
+    }
+
+    fn is_neighbour_up(&self, neighbour: usize) -> bool {
+        lock(&self.neighbours).is_up(neighbour)
+    }
+
+    fn is_trunk_silent(&self, now: Instant, trunk: usize) -> bool {
+        lock(&self.silent_trunks).has(now, trunk)
+    }
+
+    fn note_silent_trunk(&self, now: Instant, trunk: usize) {
+        lock(&self.silent_trunks).note(now, trunk);
+    }
+
+    fn admit_call(&self, now: Instant, aor: &[u8], prefix: &str, per_hour: u32) -> CallRate {
+        lock(&self.call_rates).admit(now, aor, prefix, per_hour)
     }
 
     fn is_source_blocked(&self, source: IpAddr) -> bool {
@@ -196,6 +216,9 @@ impl Services for TestServices {
             LogEvent::Registered { aor, change, .. } => format!("{} {change:?}", text(aor)),
             LogEvent::BindingEnded { aor, contact, reason, .. } => {
                 format!("{} {} {reason:?}", text(aor), text(contact))
+            }
+            LogEvent::DestinationRefused { aor, number, prefix, .. } => {
+                format!("{} may not call {} ({prefix})", text(aor), text(number))
             }
             LogEvent::NeighbourUp { name, .. } => format!("{name} up"),
             LogEvent::NeighbourDown { name, reason } => format!("{name} {reason:?}"),

@@ -18,6 +18,7 @@ mod profile;
 mod record;
 mod relay;
 mod report;
+mod route;
 mod rows;
 mod sections;
 mod tls;

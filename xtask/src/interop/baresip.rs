@@ -250,7 +250,7 @@ fn keys(keys: Keys) -> Result<&'static str> {
 }
 
 /// Folder of baresip's modules in the Debian package.
-fn modules() -> Result<String> {
+pub(crate) fn modules() -> Result<String> {
     let places = ["/usr/lib/baresip/modules", "/usr/lib/x86_64-linux-gnu/baresip/modules"];
     let found = places.into_iter().find(|place| std::path::Path::new(place).join("g711.so").is_file());
     found.map(str::to_owned).context("baresip's modules are not installed: apt-get install baresip-core")

@@ -30,6 +30,7 @@ mod softphone;
 mod sound_card;
 mod srtp;
 mod tls;
+mod trunk;
 mod twinkle;
 
 use std::ffi::OsStr;
@@ -407,6 +408,7 @@ fn chosen(args: &Args) -> Vec<Scenario> {
         all.extend(digest_forms::scenarios());
         all.extend(digest_order::scenarios());
         all.extend(dns::scenarios());
+        all.extend(trunk::scenarios());
         all.extend(flows::scenarios());
         all.extend(relay::scenarios());
         all.extend(lab::scenarios());

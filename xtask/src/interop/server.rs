@@ -101,6 +101,8 @@ pub(crate) struct Server {
     wanted: Wanted,
     folder: PathBuf,
     data: PathBuf,
+    /// Further lines of its configuration.
+    more: String,
     running: Option<Running>,
     /// Network namespace that it runs in.
     namespace: Option<Arc<str>>,
@@ -109,18 +111,23 @@ pub(crate) struct Server {
 impl Server {
     /// Configures a server, adds `users` (name and password) and starts it.
     pub(crate) fn start(stage: &Stage, wanted: Wanted, users: &[(String, String)]) -> Result<Self> {
-        Self::start_one(stage, stage.ringway.clone(), wanted, users)
+        Self::start_one(stage, stage.ringway.clone(), (wanted, ""), users)
+    }
+
+    /// Starts a server without users, with further sections of its configuration.
+    pub(crate) fn start_with(stage: &Stage, wanted: Wanted, sections: &str) -> Result<Self> {
+        Self::start_one(stage, stage.ringway.clone(), (wanted, sections), &[])
     }
 
     /// Starts Kamailio, which accepts `secret-NAME` as the password of every user.
     pub(crate) fn start_reference(stage: &Stage, wanted: Wanted) -> Result<Self> {
-        Self::start_one(stage, Ringway::Others, wanted, &[])
+        Self::start_one(stage, Ringway::Others, (wanted, ""), &[])
     }
 
     fn start_one(
         stage: &Stage,
         ringway: Ringway,
-        wanted: Wanted,
+        (wanted, more): (Wanted, &str),
         users: &[(String, String)],
     ) -> Result<Self> {
         let mut server = Self {
@@ -131,6 +138,7 @@ impl Server {
             wanted,
             folder: stage.folder.clone(),
             data: stage.data.clone(),
+            more: more.to_owned(),
             running: None,
             namespace: stage.namespace.clone(),
         };
@@ -305,7 +313,7 @@ impl Server {
         let durability = if strict { "strict" } else { "relaxed" };
         let routing = if mode == Mode::Redirect { "redirect" } else { "proxy" };
         let stateful = mode != Mode::Stateless;
-        let port = self.port;
+        let (port, more) = (self.port, &self.more);
         let (name, listener, section) = match tls {
             None => ("", String::new(), String::new()),
             // The name is also in a Route of linphonec: only a configured name is the server's own.
@@ -365,6 +373,8 @@ per_source_rate = 0
 
 [admin]
 listen = "127.0.0.1:{admin_port}"
+
+{more}
 "#
         )
     }

@@ -25,10 +25,14 @@ pub(super) fn read(text: &str, file: Option<&Path>) -> Result<Config, Vec<Config
         let listen = read_listen(reader, top);
         let (tls, client_users) = super::tls::read(reader, top, &listen);
         let routing = Routing::read(reader, top);
+        let neighbours = super::neighbours::read(reader, top, &tls, &routing);
+        let trunks = super::trunks::read(reader, top, (&neighbours, &domains));
         let config = Config {
             file: file.map(Path::to_owned),
             client_users,
-            neighbours: super::neighbours::read(reader, top, &tls, &routing),
+            neighbours,
+            trunking: super::routes::read(reader, top, (&trunks, &domains), &routing),
+            trunks,
             tls,
             websocket_origins: websocket(reader, top),
             dns_servers: dns(reader, top),

@@ -8,8 +8,8 @@ use ringway_server::auth::{
     ChallengeLimits, DialogExtensions, GuessLimits, Login, LoginResult, NonceId, NonceUse, ReplayWindows,
 };
 use ringway_server::{
-    BlockList, Caller, FailedServers, Ha1, LogEvent, MemoryBudget, NeighbourRoute, NeighbourTable, Services,
-    SourceRates, StoreFailed,
+    BlockList, CallRate, CallRates, Caller, FailedServers, Ha1, LogEvent, MemoryBudget, NeighbourRoute,
+    NeighbourTable, Services, SilentTrunks, SourceRates, StoreFailed,
 };
 use ringway_store::{Directory, KEY_BYTES_MAX, SubscriberRow, VALUE_BYTES_MAX, Writer, WriterStats};
 use std::net::IpAddr;
@@ -35,6 +35,8 @@ pub(crate) struct SharedServices {
     keeps_bindings: bool,
     log: EventLog,
     neighbours: RwLock<NeighbourTable>,
+    silent_trunks: RwLock<SilentTrunks>,
+    call_rates: Mutex<CallRates>,
     blocks: RwLock<BlockList>,
     has_blocked_networks: AtomicBool,
     has_blocked_callers: AtomicBool,
@@ -67,6 +69,8 @@ impl SharedServices {
             keeps_bindings: config.store.url.bindings().is_some(),
             is_strict: config.store.durability == ringway_store::Durability::Strict,
             log: EventLog::new(&seed),
+            silent_trunks: RwLock::default(),
+            call_rates: Mutex::new(CallRates::new(&seed.part(202))),
             failed: Mutex::default(),
             neighbours: RwLock::default(),
             blocks: RwLock::default(),
@@ -265,6 +269,22 @@ impl Services for SharedServices {
 
     fn neighbour_connection(&self, neighbour: usize) -> Option<ConnectionId> {
         self.neighbours.read().unwrap_or_else(PoisonError::into_inner).connection(neighbour)
+    }
+
+    fn is_neighbour_up(&self, neighbour: usize) -> bool {
+        self.neighbours.read().unwrap_or_else(PoisonError::into_inner).is_up(neighbour)
+    }
+
+    fn is_trunk_silent(&self, now: Instant, trunk: usize) -> bool {
+        self.silent_trunks.read().unwrap_or_else(PoisonError::into_inner).has(now, trunk)
+    }
+
+    fn note_silent_trunk(&self, now: Instant, trunk: usize) {
+        self.silent_trunks.write().unwrap_or_else(PoisonError::into_inner).note(now, trunk);
+    }
+
+    fn admit_call(&self, now: Instant, aor: &[u8], prefix: &str, per_hour: u32) -> CallRate {
+        lock(&self.call_rates).admit(now, aor, prefix, per_hour)
     }
 
     fn change_neighbours(&self, change: &mut dyn FnMut(&mut NeighbourTable)) {

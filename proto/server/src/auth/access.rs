@@ -97,6 +97,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) mark: Option<LiveMark>,
     /// The source address is in `[auth] trusted`.
     pub(crate) is_trusted: bool,
+    /// The source address is in the networks of a trunk, which reaches our users only.
+    pub(crate) is_trunk: bool,
     /// `[auth] enabled`.
     pub(crate) requires_passwords: bool,
     /// `[auth] in_dialog`.
@@ -116,6 +118,12 @@ pub(crate) fn decide(facts: &Facts<'_>) -> Access {
     }
     if matches!(facts.method, Method::Ack | Method::Cancel) {
         return decide_unchallengeable(facts);
+    }
+    if facts.is_trunk {
+        return match facts.to_us {
+            true => forward(Reach::OurUsers, Sender::Trusted),
+            false => Access::Refuse(403, "Relaying Denied"),
+        };
     }
     if facts.from_us {
         return match (facts.is_trusted, facts.requires_passwords) {
@@ -218,6 +226,7 @@ mod tests {
             to_us: true,
             mark: None,
             is_trusted: false,
+            is_trunk: false,
             requires_passwords: true,
             challenges_in_dialog: false,
             strangers: Strangers::Call,
@@ -283,6 +292,21 @@ mod tests {
                 {
                     assert_eq!(reach(decide(&exempt)), Some(Reach::Side(SIDE)), "{name}");
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn a_trunk_reaches_our_users_and_nothing_else() {
+        for name in ["INVITE", "BYE", "MESSAGE", "OPTIONS", "SUBSCRIBE"] {
+            let method = Method::from_bytes(name.as_bytes());
+            for (is_trusted, from_us, requires_passwords) in
+                [(false, false, true), (false, true, true), (true, true, true), (true, true, false)]
+            {
+                let request =
+                    Facts { is_trunk: true, is_trusted, from_us, requires_passwords, ..facts(method) };
+                assert_eq!(reach(decide(&request)), Some(Reach::OurUsers), "{name}");
+                assert_eq!(reach(decide(&Facts { to_us: false, ..request })), None, "{name}");
             }
         }
     }

@@ -3,6 +3,7 @@
 use super::branch_media::BranchMedia;
 use super::serial::LaterGroups;
 use super::targets::{OtherFlows, StoredTarget};
+use super::trunk_branch::TrunkBranch;
 use crate::auth::Grant;
 use crate::request::Request;
 use alloc::boxed::Box;
@@ -100,6 +101,8 @@ pub(super) struct Branch {
     pub(super) flows: Option<Box<OtherFlows>>,
     /// Servers of a branch whose host was looked up.
     pub(super) servers: Option<Box<Servers>>,
+    /// Trunk that it is for.
+    pub(super) trunk: Option<TrunkBranch>,
     /// Media of a branch that needs a relay.
     pub(super) media: Option<Box<BranchMedia>>,
 }

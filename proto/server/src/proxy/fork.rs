@@ -11,6 +11,8 @@ use super::reach::{failed_last, hop_to_target, take_reachable};
 use super::relays;
 use super::serial::LaterGroups;
 use super::targets::{Target, Targets, target_uri};
+use super::to_trunk;
+use super::trunk_branch::TrunkBranch;
 use crate::env::Env;
 use crate::neighbour::{CallRequest, CallResult, Sending};
 use crate::request::Request;
@@ -60,7 +62,7 @@ impl Proxy {
         if !env.answer_info.is_empty() {
             context.answer_info = env.answer_info.as_slice().into();
         }
-        if branches > 1 && !env.config.serial_fork.is_zero() {
+        if branches > 1 && (targets.are_at_trunks() || !env.config.serial_fork.is_zero()) {
             context.later = LaterGroups::of(targets);
         }
         let first = branches - context.later.as_ref().map_or(0, |later| later.len());
@@ -103,6 +105,7 @@ impl Proxy {
             self.with_stored(env, key, (&bytes, branches), |proxy, env, request, routed, share| {
                 let mut targets = Targets::with_share(share);
                 group.iter().for_each(|target| targets.push_stored(target));
+                env.counters.trunk_failovers += u64::from(targets.are_at_trunks());
                 for target in targets.list() {
                     let forwarding = Forwarding { request, routed, targets: &targets };
                     proxy.start_branch(env, transactions, key, forwarding, target);
@@ -116,8 +119,9 @@ impl Proxy {
     fn arm_group(&mut self, env: &Env<'_, impl Services>, key: SlabKey) {
         let Some(context) = self.contexts.get_mut(key) else { return };
         let until = (!context.is_invite).then(|| context.since + env.config.timers.t1 * 64);
+        let group_max = to_trunk::group_max(env.config, context);
         if let Some(later) = context.later.as_mut().filter(|later| later.len() > 0) {
-            let ends = later.ends_at(env.cx.now, env.config.serial_fork, until);
+            let ends = later.ends_at(env.cx.now, group_max, until);
             later.timer = self.groups.arm(ends, key);
         }
     }
@@ -136,6 +140,7 @@ impl Proxy {
         for number in 0..context.branches.len() {
             let id = BranchId::new(key, number);
             let Some(branch) = self.contexts.branch_mut(id) else { continue };
+            to_trunk::note_silent(env, branch);
             match branch.state {
                 BranchState::Sent { client, .. } if transactions.cancel(&mut env.cx, client) => {
                     branch.state = BranchState::Superseded { client };
@@ -149,27 +154,6 @@ impl Proxy {
         }
         env.counters.serial_forks += 1;
         self.finish_if_done(env, transactions, key);
-    }
-
-    /// Handles a final response of this length to the caller. If no branch needs the request any more, most of its memory
-    /// is released; the request counts until its context ends.
-    pub(super) fn shrink_answered(&mut self, env: &Env<'_, impl Services>, key: SlabKey, response: usize) {
-        let Some(context) = self.contexts.get_mut(key) else { return };
-        let user = context.strangers_user.take();
-        let held = context.answer_info.len() + relays::held_bytes(&context.branches);
-        let kept = ANSWERED_BYTES + response + held;
-        // For a short INVITE of a sender with a password it is not worth a lock: such callers are few.
-        let is_worth_it = !context.grant.sender.is_believed()
-            || !context.is_invite
-            || context.reserved > kept + SHRUNK_BYTES_MIN;
-        if is_worth_it && context.is_done() && context.reserved > kept {
-            let given = context.reserved - kept;
-            context.reserved = kept;
-            env.services.shrink(context.source.remote.ip(), given);
-        }
-        if let Some(user) = user {
-            self.pending.end(user);
-        }
     }
 
     pub(super) fn start_branch(
@@ -193,11 +177,15 @@ impl Proxy {
             timer_c: TimerKey::NONE,
             dialled: DialledId::SHARED,
             target: None,
-            is_of_binding: !target.keeps_uri,
+            is_of_binding: !target.keeps_uri && target.trunk().is_none(),
             flows: target.flows.clone(),
             servers: None,
+            trunk: target.trunk().map(TrunkBranch::new),
             media: None,
         };
+        if to_trunk::may_be_challenged(env.config, request.grant.reach, &branch) {
+            branch.target = Some(Box::new(targets.stored(target)));
+        }
         match hop {
             NextHop::Flow(flow) => {
                 context.branches.push(branch);
@@ -243,8 +231,12 @@ impl Proxy {
             };
         let space = &mut self.space;
         let outgoing = Outgoing { flow, is_invite, owner: Owner::Branch(id) };
-        let media = self.contexts.branch_mut(id).and_then(|branch| branch.media.as_deref());
-        let plan = plan.with_media(media.and_then(BranchMedia::written_mark));
+        let branch = self.contexts.get(key).and_then(|context| context.branches.get(number));
+        let plan = plan.with_media(branch.and_then(|branch| branch.media.as_deref()?.written_mark()));
+        let trunk = branch.and_then(|branch| branch.trunk);
+        let covered = plan.covered();
+        let credentials = to_trunk::credentials(env, &mut self.logins, trunk, covered);
+        let plan = plan.with_credentials(credentials.as_ref().map(|(name, value)| (*name, value.as_slice())));
         let client = transactions.start_client(&mut env.cx, outgoing, |arena, branch| {
             plan.write(space, branch, offers_alias, arena);
         });
@@ -367,12 +359,11 @@ impl Proxy {
     /// Notes that the server of a branch did not answer, so that other requests try it last.
     pub(super) fn note_failed(&mut self, env: &Env<'_, impl Services>, id: BranchId) {
         let branch = self.contexts.branch_mut(id);
-        if let Some(branch) = branch
-            && branch.state.awaits_first_response()
-            && let Some(servers) = &branch.servers
-        {
+        let Some(branch) = branch.filter(|branch| branch.state.awaits_first_response()) else { return };
+        if let Some(servers) = &branch.servers {
             env.services.note_failed(env.cx.now, &servers.current);
         }
+        to_trunk::note_silent(env, branch);
     }
 
     /// Sends a branch that failed without any provisional response to the next server of its host. False: the branch has
@@ -590,7 +581,3 @@ fn refuse_now(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>, phras
         response.header_number(HeaderName::RetryAfter, 5);
     });
 }
-
-const SHRUNK_BYTES_MIN: usize = 16_384;
-/// Bytes of an answered request without its response.
-const ANSWERED_BYTES: usize = 1024;

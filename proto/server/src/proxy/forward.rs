@@ -12,6 +12,7 @@ use crate::route::{LOOP_MARK, NextHop, Routed, hop_of, loop_hash, write_own_rout
 use crate::sources::{SourceHash, Sources};
 use crate::token::{Side, TargetHash, Token};
 use alloc::vec::Vec;
+use ringway_auth::Covered;
 use ringway_sansio::{Flow, Instant};
 use ringway_sip::digest::{Credentials, unescape};
 use ringway_sip::grammar::{is_lws, is_token_str};
@@ -42,6 +43,8 @@ pub(super) struct Plan<'p, 'm, 'a> {
     flow: Flow,
     /// Relayed call that the request begins.
     media: Option<&'p MediaMark>,
+    /// Header field of the credentials for a trunk.
+    credentials: Option<(HeaderName, &'p [u8])>,
 }
 
 impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
@@ -62,6 +65,7 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
             target,
             flow,
             media: None,
+            credentials: None,
         }
     }
 
@@ -71,6 +75,26 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         'p: 'q,
     {
         Plan { media, ..self }
+    }
+
+    /// The same with credentials for a trunk.
+    pub(super) const fn with_credentials<'q>(
+        self,
+        credentials: Option<(HeaderName, &'q [u8])>,
+    ) -> Plan<'q, 'm, 'a>
+    where
+        'p: 'q,
+    {
+        Plan { credentials, ..self }
+    }
+
+    /// Parts that the digest of its credentials covers, unless the next hop is a strict router.
+    pub(super) fn covered(&self) -> Covered<'p> {
+        let uri = match self.target.keeps_uri {
+            true => self.routed.uri.as_bytes(),
+            false => self.targets.uri(self.target),
+        };
+        Covered { method: self.request.method, uri, body: self.request.message.body() }
     }
 
     /// Copies the target.
@@ -114,6 +138,9 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
             false => edit.push_number_first(HeaderName::MaxBreadth, u64::from(share.breadth)),
         }
         self.remove_own_credentials(&mut edit);
+        if let Some((name, value)) = self.credentials {
+            edit.push_last(name, |out| out.extend_from_slice(value));
+        }
         self.remove_untrusted_fields(&mut edit);
         self.record_route(&mut edit);
         if self.config.is_own_address(self.flow.remote) && self.goes_to_this_server() {

@@ -7,6 +7,8 @@ use super::flows;
 use super::lookups::StoredResponse;
 use super::relays;
 use super::remote_target::{self, Response};
+use super::to_trunk::{ChallengeStep, challenge_step};
+use super::trunk_branch::GroupTimer;
 use crate::env::Env;
 use crate::neighbour::CallResult;
 use crate::{CallStep, Services};
@@ -138,6 +140,19 @@ impl Proxy {
             return;
         }
         let is_superseded = self.contexts.get(key).is_some_and(|context| context.is_superseded(id));
+        match challenge_step(env, &mut self.contexts, &mut self.logins, id, response) {
+            ChallengeStep::None => {}
+            ChallengeStep::Answer(flow) => {
+                self.end_branch(env, id, CallResult::Challenged);
+                self.send_stored(env, transactions, id, flow);
+                return self.finish_if_done(env, transactions, key);
+            }
+            ChallengeStep::Fail => return self.on_branch_failure(env, transactions, id, 500),
+        }
+        let trunk = self.contexts.branch_mut(id).and_then(|branch| branch.trunk);
+        if trunk.is_some_and(|branch| !is_superseded && !branch.fails_over(status)) {
+            self.end_groups(key);
+        }
         let is_of_binding = self.contexts.branch_mut(id).is_some_and(|branch| branch.is_of_binding);
         self.end_branch(env, id, CallResult::of(false, status));
         relays::end(env, &mut self.contexts, id, status);
@@ -166,9 +181,49 @@ impl Proxy {
         self.finish_if_done(env, transactions, key);
     }
 
+    /// Handles a final response of this length to the caller. If no branch needs the request any more, most of its memory
+    /// is released; the request counts until its context ends.
+    pub(super) fn shrink_answered(&mut self, env: &Env<'_, impl Services>, key: SlabKey, response: usize) {
+        let Some(context) = self.contexts.get_mut(key) else { return };
+        let user = context.strangers_user.take();
+        let held = context.answer_info.len() + relays::held_bytes(&context.branches);
+        let kept = ANSWERED_BYTES + response + held;
+        // For a short INVITE of a sender with a password it is not worth a lock: such callers are few.
+        let is_worth_it = !context.grant.sender.is_believed()
+            || !context.is_invite
+            || context.reserved > kept + SHRUNK_BYTES_MIN;
+        if is_worth_it && context.is_done() && context.reserved > kept {
+            let given = context.reserved - kept;
+            context.reserved = kept;
+            env.services.shrink(context.source.remote.ip(), given);
+        }
+        if let Some(user) = user {
+            self.pending.end(user);
+        }
+    }
+
+    /// Gives up the groups of targets that wait.
+    fn end_groups(&mut self, key: SlabKey) {
+        let later = self.contexts.get_mut(key).and_then(|context| context.later.take());
+        if let Some(later) = later {
+            self.groups.cancel(later.timer);
+        }
+    }
+
     /// RFC 3261 §16.7 step 2: a provisional response restarts timer C, except 100.
     fn note_ringing(&mut self, now: Instant, timer_c: Duration, id: BranchId, status: u16) {
         let (key, number) = id.parts();
+        let Some(context) = self.contexts.get_mut(key) else { return };
+        let trunk = context.branches.get_mut(number).and_then(|branch| branch.trunk.as_mut());
+        match trunk.map_or(GroupTimer::Runs, |trunk| trunk.note_provisional(status)) {
+            GroupTimer::Runs => {}
+            GroupTimer::Stops => {
+                if let Some(later) = &mut context.later {
+                    self.groups.cancel(core::mem::replace(&mut later.timer, TimerKey::NONE));
+                }
+            }
+            GroupTimer::Ends => self.end_groups(key),
+        }
         let Some(context) = self.contexts.get_mut(key) else { return };
         let ends = context.since + RINGING_MAX.max(timer_c);
         let Some(branch) = context.branches.get_mut(number) else { return };
@@ -331,3 +386,6 @@ fn end_unanswered(transactions: &mut Transactions, server: ServerId, status: u16
 
 /// Maximum time that provisional responses extend an INVITE's branch; RFC 3261 §16.7 step 2 has none.
 const RINGING_MAX: Duration = Duration::from_secs(3600);
+const SHRUNK_BYTES_MIN: usize = 16_384;
+/// Bytes of an answered request without its response.
+const ANSWERED_BYTES: usize = 1024;

@@ -87,6 +87,13 @@ impl OtherFlows {
     }
 }
 
+impl Target {
+    /// Index of the trunk that it is at.
+    pub(super) fn trunk(&self) -> Option<usize> {
+        self.rewrite.as_deref().and_then(Rewrite::trunk)
+    }
+}
+
 impl Targets {
     /// Set of one target, for a stored request.
     pub(super) fn of_one(target: &StoredTarget, share: Share) -> Self {
@@ -134,6 +141,25 @@ impl Targets {
     pub(super) fn push(&mut self, uri: &[u8], keeps_uri: bool, flow: Option<Flow>) {
         let uri = self.write(uri);
         self.list.push(Target { uri, keeps_uri, flow, q: Q_MAX, rewrite: None, flows: None });
+    }
+
+    /// Adds a target with the changes of its request; the one with rank 0 is tried first.
+    pub(super) fn push_ranked(&mut self, uri: &[u8], keeps_uri: bool, rewrite: Rewrite, rank: u16) {
+        let uri = self.write(uri);
+        let q = Q_MAX.saturating_sub(rank);
+        self.list.push(Target {
+            uri,
+            keeps_uri,
+            flow: None,
+            q,
+            rewrite: Some(Arc::new(rewrite)),
+            flows: None,
+        });
+    }
+
+    /// True if the targets are at trunks.
+    pub(super) fn are_at_trunks(&self) -> bool {
+        self.list.first().is_some_and(|target| target.trunk().is_some())
     }
 
     pub(super) fn push_stored(&mut self, target: &StoredTarget) {

@@ -287,6 +287,7 @@ pub(crate) fn config() -> Config {
             service_route: Vec::new(),
         },
         neighbours: Vec::new(),
+        trunking: ringway_server::Trunking::default(),
         media: ringway_server::MediaConfig::default(),
         timers: ringway_transaction::Timers::default(),
         timer_c: Duration::from_secs(181),
