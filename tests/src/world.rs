@@ -232,6 +232,15 @@ impl World {
         }
     }
 
+    /// Changes the configuration of the running server.
+    pub fn reload(&mut self, change: impl FnOnce(&mut Config)) {
+        let mut config = Config::clone(&self.config);
+        change(&mut config);
+        self.config = Arc::new(config);
+        let config = Arc::clone(&self.config);
+        self.each_shard(|server| server.reconfigure(Arc::clone(&config)));
+    }
+
     /// Makes the server refuse new requests, and end its pending ones at once.
     pub fn stop_server(&mut self) {
         let now = self.sim.now();
@@ -397,6 +406,7 @@ fn default_config() -> Config {
         },
         neighbours: Vec::new(),
         media: Default::default(),
+        trunking: ringway_server::Trunking::default(),
         timers: Default::default(),
         timer_c: Duration::from_secs(190),
         message_limits: Default::default(),

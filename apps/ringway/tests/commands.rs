@@ -6,7 +6,10 @@
 mod program;
 
 use program::{Done, Running};
-use ringway_admin::{Admin, AdminServer, Call, Connection, Page, Registration, Stat, Stats, View};
+use ringway_admin::{
+    Admin, AdminServer, Answer, BlockPage, Call, Change, Connection, Control, Page, Registration, Stat,
+    Stats, View,
+};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
@@ -345,10 +348,23 @@ fn registration(n: u64) -> Registration {
     }
 }
 
+/// Nothing can be changed.
+struct Unchanged;
+
+impl Control for Unchanged {
+    fn apply(&self, _: Change) -> Answer {
+        Answer::refused(503, "this is a test")
+    }
+
+    fn blocks(&self, _: u64, _: usize) -> Result<BlockPage, String> {
+        Ok(BlockPage::default())
+    }
+}
+
 fn serve(count: u64, token: &str) -> AdminServer {
     Admin::bind("127.0.0.1:0".parse().unwrap())
         .unwrap()
-        .serve(Arc::new(Many(count)), token, Arc::new(|| None))
+        .serve(Arc::new(Many(count)), Arc::new(Unchanged), token, Arc::new(|| None))
         .unwrap()
 }
 

@@ -23,7 +23,7 @@ mod schema;
 mod subscribers;
 
 pub use bindings::Bindings;
-pub use blocks::{BLOCKS_MAX, BlockKind, BlockRow, NewBlockRow, USER_BLOCKS_MAX};
+pub use blocks::{BLOCKS_MAX, BlockKind, BlockLists, BlockRow, NewBlockRow, USER_BLOCKS_MAX};
 pub use changes::{Change, ChangeKind};
 pub use directory::Directory;
 pub use error::StoreError;

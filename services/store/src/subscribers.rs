@@ -4,7 +4,7 @@
 //! running server use the file at the same time.
 
 use super::change_log::{self, Kind, note};
-use super::{StoreError, blocks, forwards, schema};
+use super::{StoreError, schema};
 use ringway_users::{Ha1, UserName};
 use rusqlite::{Connection, Row, Transaction, TransactionBehavior, params};
 use std::path::{Path, PathBuf};
@@ -187,11 +187,11 @@ impl Store {
             if users + contacts == 0 {
                 return Err(StoreError::NoSuchUser(user.to_string()));
             }
-            if forwards::remove_all(transaction, user).map_err(sql())? {
-                note(transaction, user.domain(), user.name(), Kind::Forwards).map_err(sql())?;
-            }
-            if blocks::remove_all(transaction, user).map_err(sql())? {
-                note(transaction, user.domain(), user.name(), Kind::Blocks).map_err(sql())?;
+            for (table, kind) in [("forward", Kind::Forwards), ("block", Kind::Blocks)] {
+                let query = format!("DELETE FROM {table} WHERE domain = ?1 AND name = ?2");
+                if transaction.execute(&query, key).map_err(sql())? > 0 {
+                    note(transaction, user.domain(), user.name(), kind).map_err(sql())?;
+                }
             }
             if contacts > 0 {
                 note(transaction, user.domain(), user.name(), Kind::Contacts).map_err(sql())?;

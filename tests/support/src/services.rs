@@ -56,7 +56,7 @@ pub struct TestServices {
     silent_trunks: Mutex<SilentTrunks>,
     call_rates: Mutex<CallRates>,
     failed: Mutex<FailedServers>,
-    /// Who may not call.
+    /// Block lists.
     pub blocks: Mutex<BlockList>,
 }
 

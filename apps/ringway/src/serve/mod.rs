@@ -113,24 +113,7 @@ impl Running {
             outside: Arc::clone(&outside),
             inboxes: bound.inboxes(),
         });
-        let runtime_config = ringway_linux::Config {
-            clock,
-            marked_packets: match config.store.durability {
-                Durability::Relaxed => MarkedPackets::SendAtOnce,
-                Durability::Strict => MarkedPackets::HoldUntilStored,
-            },
-            max_message_bytes: config.limits.max_message_bytes,
-            max_connections: config.limits.max_connections,
-            max_connections_per_source: config.limits.max_connections_per_source,
-            memory: Some(Arc::clone(services.memory())),
-            shard_key: services.shard_key(),
-            // It is logged at level trace only, which a reload can change.
-            trace: Some(event_log::trace_message),
-            layers: tls.layers(),
-            associations: tls.dtls().map(|dtls| dtls as _),
-            streams: StreamLimits { unused: UNUSED_MAX, ..StreamLimits::default() },
-            ..ringway_linux::Config::default()
-        };
+        let runtime_config = runtime_config(&config, &services, &tls, clock);
         let runtime = Runtime::start(bound, runtime_config, nodes, sink)
             .map_err(|error| Failure::failed(error.to_string()))?;
         warn_of_few_files(config.limits.max_connections, runtime.connections_max());
@@ -262,6 +245,33 @@ impl Running {
         let mut out = std::io::stdout().lock();
         writeln!(out, "{line}").and_then(|()| out.flush())?;
         Ok(())
+    }
+}
+
+/// Settings of the runtime.
+fn runtime_config(
+    config: &Config,
+    services: &SharedServices,
+    tls: &ServerTls,
+    clock: Clock,
+) -> ringway_linux::Config {
+    ringway_linux::Config {
+        clock,
+        marked_packets: match config.store.durability {
+            Durability::Relaxed => MarkedPackets::SendAtOnce,
+            Durability::Strict => MarkedPackets::HoldUntilStored,
+        },
+        max_message_bytes: config.limits.max_message_bytes,
+        max_connections: config.limits.max_connections,
+        max_connections_per_source: config.limits.max_connections_per_source,
+        memory: Some(Arc::clone(services.memory())),
+        shard_key: services.shard_key(),
+        // It is logged at level trace only, which a reload can change.
+        trace: Some(event_log::trace_message),
+        layers: tls.layers(),
+        associations: tls.dtls().map(|dtls| dtls as _),
+        streams: StreamLimits { unused: UNUSED_MAX, ..StreamLimits::default() },
+        ..ringway_linux::Config::default()
     }
 }
 

@@ -255,12 +255,14 @@ fn accept_caller(
         }
         Access::Challenge(grant) => {
             let domain = env.config.target_domain(&routed.uri).map(ToOwned::to_owned).unwrap_or_default();
-            if is_certified(env, request, |user| user.domain() == domain.as_bytes()) {
-                return Some(grant);
+            match is_certified(env, request, |user| user.domain() == domain.as_bytes()) {
+                true => Some(grant),
+                false => {
+                    env.counters.strangers_refused += 1;
+                    let header = HeaderName::ProxyAuthorization;
+                    authenticator.authenticate(env, request, header, domain.as_bytes()).map(|_| grant)
+                }
             }
-            env.counters.strangers_refused += 1;
-            let header = HeaderName::ProxyAuthorization;
-            authenticator.authenticate(env, request, header, domain.as_bytes()).map(|_| grant)
         }
         Access::Refuse(status, phrase) => {
             env.refuse_plainly(request, status, phrase);
