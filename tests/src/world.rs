@@ -405,6 +405,7 @@ fn default_config() -> Config {
         },
         neighbours: Vec::new(),
         media: Default::default(),
+        trunking: ringway_server::Trunking::default(),
         timers: Default::default(),
         timer_c: Duration::from_secs(190),
         message_limits: Default::default(),
