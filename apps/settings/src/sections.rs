@@ -1,7 +1,7 @@
 //! The sections of a server, each key with its default and its limits.
 
 use crate::digest::{DigestPolicy, Realms, read_policy, read_realms};
-use crate::listeners::EntryFault;
+use crate::listeners::{EntryFault, read_edge_domains};
 use crate::{Reader, Section};
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -64,7 +64,7 @@ pub struct Registrar {
 }
 
 /// `[routing]`
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Routing {
     /// Handling of a request for a registered user.
     pub mode: Mode,
@@ -75,6 +75,8 @@ pub struct Routing {
     /// Seconds for which the contacts of the same q-value are called before those of the next lower one: 0 to 180; 0: all
     /// at once.
     pub serial_fork_s: u32,
+    /// Domains of other registrars whose phones register through this server (RFC 5626 §5); at most 100.
+    pub edge_domains: Vec<String>,
     /// Lifetime of a Record-Route mark in seconds: 60 to 31,536,000.
     pub dialog_lifetime_s: u32,
 }
@@ -317,6 +319,7 @@ impl Default for Routing {
             stateful: true,
             record_route: true,
             serial_fork_s: 20,
+            edge_domains: Vec::new(),
             dialog_lifetime_s: 86_400,
         }
     }
@@ -332,6 +335,7 @@ impl Routing {
             stateful: section.switch(reader, "stateful", default.stateful),
             record_route: section.switch(reader, "record_route", default.record_route),
             serial_fork_s: section.number(reader, "serial_fork_s", default.serial_fork_s, SERIAL_FORKS_S),
+            edge_domains: read_edge_domains(reader, &mut section),
             dialog_lifetime_s: section.number(
                 reader,
                 "dialog_lifetime_s",
@@ -423,6 +427,7 @@ impl ServerSections<'_> {
             stateful: self.routing.stateful,
             record_route: self.routing.record_route,
             serial_fork: Duration::from_secs(u64::from(self.routing.serial_fork_s)),
+            edge_domains: self.routing.edge_domains.clone(),
             dialog_lifetime: Duration::from_secs(u64::from(self.routing.dialog_lifetime_s)),
             auth: AuthConfig {
                 enabled: self.auth.enabled,

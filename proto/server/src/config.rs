@@ -29,6 +29,8 @@ pub struct Config {
     /// Maximum time for which the targets of the same q-value are called before those of the next lower one; zero: all are
     /// called at once.
     pub serial_fork: Duration,
+    /// Domains of other registrars, in lower case, whose phones register through this server (RFC 5626 §5).
+    pub edge_domains: Vec<String>,
     /// Lifetime of a Record-Route mark.
     pub dialog_lifetime: Duration,
     /// Authentication.

@@ -24,6 +24,7 @@ mod counters;
 mod date;
 mod dialplan;
 mod domain;
+mod edge;
 mod env;
 mod failed_servers;
 mod gruu;

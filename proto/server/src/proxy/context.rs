@@ -4,7 +4,7 @@ use super::branch_media::BranchMedia;
 use super::serial::LaterGroups;
 use super::targets::{OtherFlows, StoredTarget};
 use super::trunk_branch::TrunkBranch;
-use crate::auth::Grant;
+use crate::auth::{Grant, Reach};
 use crate::request::Request;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -310,6 +310,11 @@ impl ResponseContext {
     /// Number of targets so far, and of those that wait for their turn.
     pub(super) fn targets_len(&self) -> usize {
         self.branches.len() + self.later.as_ref().map_or(0, |later| later.len())
+    }
+
+    /// True for a request over the flow of a token.
+    pub(super) const fn is_over_flow(&self) -> bool {
+        matches!(self.grant.reach, Reach::Flow(_))
     }
 
     /// True if no branch can receive a final response any more.

@@ -25,7 +25,7 @@ pub(crate) use remote_target::Response;
 
 use crate::auth::Reach;
 use crate::env::Env;
-use crate::gruu;
+use crate::gruu::Gruu;
 use crate::location::LocationTable;
 use crate::request::Request;
 use crate::route::Routed;
@@ -155,7 +155,7 @@ impl Proxy {
         aor: &mut Aor,
     ) -> Result<(), NoTarget> {
         let has_routes = env.config.trunking.is_on();
-        if let Reach::Side(side) = request.grant.reach {
+        if let Reach::Side(side) | Reach::Flow(side) = request.grant.reach {
             let flow = reach::side_flow(env, side, routed);
             targets.push(routed.uri.as_bytes(), true, flow);
             return Ok(());
@@ -173,10 +173,15 @@ impl Proxy {
             return Ok(());
         }
         let is_sips = routed.uri.scheme() == Scheme::Sips;
-        let gruu = if env.config.registrar.gruu { gruu::instance_in(&routed.uri) } else { None };
+        let key = &env.keys.gruu;
+        let gruu = if env.config.registrar.gruu { Gruu::of(key, &routed.uri) } else { None };
+        if let Some(Gruu::Temporary(uri)) = &gruu {
+            // Another shard may be responsible for its user.
+            targets.push(uri, false, None);
+        }
         let mut mismatch = None;
         for binding in table.lookup(aor.as_bytes(), env.cx.now) {
-            if gruu.as_deref().is_some_and(|name| !gruu::is_of(name, binding)) {
+            if gruu.as_ref().is_some_and(|gruu| !gruu.is_of(key, binding)) {
                 continue;
             }
             if let Err(why) = targets.push_binding(binding, is_sips) {
@@ -307,6 +312,9 @@ impl Proxy {
                 continue;
             }
             self.note_failed(env, id);
+            let flow_is_gone = status == 480
+                && self.contexts.get(id.context()).is_some_and(|context| context.is_over_flow());
+            let status = if flow_is_gone { 430 } else { status };
             if !self.fail_over(env, transactions, id) && !flows::try_next(self, env, transactions, id) {
                 self.on_branch_failure(env, transactions, id, status);
             }
