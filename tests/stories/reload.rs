@@ -1,7 +1,7 @@
 //! Stories of calls during which the configuration or a block list changes.
 
 use ringway_sansio::ListenerId;
-use ringway_server::{BlockPattern, Mode};
+use ringway_server::{BlockPattern, Strangers};
 use ringway_sim::Faults;
 use ringway_tests::{PhoneEvent, Story, World};
 use std::time::Duration;
@@ -18,7 +18,8 @@ fn a_call_outlives_a_reload_and_the_next_one_has_the_new_settings() {
         world.call(alice, "bob");
         world.wait(5);
         world.reload(|config| {
-            config.mode = Mode::Redirect;
+            config.stateful = false;
+            config.auth.strangers = Strangers::None;
             config.registrar.max_contacts = 1;
             config.auth.nonce_lifetime = Duration::from_secs(5);
         });
@@ -28,7 +29,7 @@ fn a_call_outlives_a_reload_and_the_next_one_has_the_new_settings() {
             world.call_events(alice),
             [PhoneEvent::Progress(180), PhoneEvent::Answered, PhoneEvent::HungUp]
         );
-        world.reload(|config| config.mode = Mode::Proxy);
+        world.reload(|config| config.stateful = true);
         world.call(alice, "bob");
         world.wait(5);
         world.hang_up(alice);
