@@ -9,6 +9,7 @@ pub(super) enum Kind {
     Contacts = 2,
     /// A subscriber was removed; it may have been added again.
     Removed = 3,
+    Forwards = 4,
 }
 
 /// Records a change of a user.
