@@ -363,6 +363,7 @@ fn default_config() -> Config {
         stateful: true,
         record_route: true,
         serial_fork: Duration::from_secs(20),
+        recurse: false,
         dialog_lifetime: Duration::from_secs(86_400),
         auth: AuthConfig {
             enabled: true,

@@ -88,6 +88,7 @@ impl Bench {
             stateful: true,
             record_route: true,
             serial_fork: Duration::from_secs(20),
+            recurse: false,
             dialog_lifetime: Duration::from_secs(86_400),
             auth: AuthConfig {
                 enabled: with_digest,

@@ -99,6 +99,7 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         for _ in 0..self.routed.own_routes {
             edit.pop_first(HeaderName::Route);
         }
+        self.remove_untrusted_fields(&mut edit);
         if let Some(rewrite) = &self.target.rewrite {
             rewrite.apply(&mut edit);
         }
@@ -107,13 +108,12 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
             Some(hops) => edit.set_number(HeaderName::MaxForwards, u64::from(hops.saturating_sub(1))),
             None => edit.set_number(HeaderName::MaxForwards, MAX_FORWARDS),
         }
-        let share = self.targets.share();
+        let share = self.target.share;
         match message.has(HeaderName::MaxBreadth) {
             true => edit.set_number(HeaderName::MaxBreadth, u64::from(share.breadth)),
             false => edit.push_number_first(HeaderName::MaxBreadth, u64::from(share.breadth)),
         }
         self.remove_own_credentials(&mut edit);
-        self.remove_untrusted_fields(&mut edit);
         self.record_route(&mut edit);
         if self.config.is_own_address(self.flow.remote) && self.goes_to_this_server() {
             let host = self.config.sent_by(self.flow.listener, self.flow.remote.ip());
@@ -179,8 +179,8 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         }
     }
 
-    /// RFC 3325 §5: removes identity header fields of a sender that is not believed, and those that change ringing and
-    /// display of the called phone.
+    /// RFC 3325 §5: removes identity header fields of a sender that is not believed, those that change ringing and
+    /// display of the called phone, and those of earlier diversions, by which a trunk may bill a user.
     fn remove_untrusted_fields(&self, edit: &mut Edit<'_, '_>) {
         if self.request.grant.sender.is_believed() {
             return;
@@ -190,6 +190,8 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
             HeaderName::RemotePartyId,
             HeaderName::AlertInfo,
             HeaderName::CallInfo,
+            HeaderName::HistoryInfo,
+            HeaderName::Diversion,
         ] {
             if self.request.message.has(name) {
                 edit.remove_lines(name, |_| true);

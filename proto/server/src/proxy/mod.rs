@@ -3,14 +3,18 @@
 mod branch_media;
 mod breadth;
 mod context;
+mod divert;
 mod fork;
 mod forward;
+mod groups;
 mod lookups;
 mod pending;
 mod reach;
+mod recurse;
 mod relays;
 mod remote_target;
 mod response;
+mod retarget;
 mod rewrite;
 mod serial;
 mod stateless;
@@ -25,16 +29,18 @@ use crate::env::Env;
 use crate::location::LocationTable;
 use crate::request::Request;
 use crate::route::Routed;
-use crate::{Aor, CallStep, Services};
+use crate::{Aor, CallStep, Condition, Services};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
-use breadth::{Share, TooBroad};
+use breadth::TooBroad;
 use context::{BranchId, BranchState, Contexts};
 use forward::Forwarding;
 use lookups::{Lookup, Lookups};
 use pending::Pending;
 use ringway_sansio::{Flow, Instant, LocatedServers, RelayResult, Seed, Wheel};
 use ringway_sip::{EditSpace, HeaderName, Limits, Method, Scheme, write_host};
-use ringway_transaction::{Notice, SlabKey};
+use ringway_transaction::Notice;
+use serial::TimeLimit;
 use targets::{SipsMismatch, Targets};
 
 /// Proxy of one shard, with the requests that are being forwarded.
@@ -42,8 +48,8 @@ pub(crate) struct Proxy {
     contexts: Contexts,
     /// Timer C of the branches of INVITEs (RFC 3261 §16.8).
     timer_c: Wheel<BranchId>,
-    /// Time limits of the running groups of targets, by context.
-    groups: Wheel<SlabKey>,
+    /// Time limits of the running groups of targets, and of answers.
+    groups: Wheel<TimeLimit>,
     lookups: Lookups,
     pending: Pending,
     /// Buffer for the target set of a request.
@@ -90,7 +96,7 @@ impl Proxy {
     pub(crate) fn next_due(&self) -> [(Option<Instant>, &'static str); 3] {
         [
             (self.timer_c.next_due(), "timer C: no final response"),
-            (self.groups.next_due(), "the next group of targets is called"),
+            (self.groups.next_due(), "the next group of targets, or a forward, is called"),
             (self.lookups.next_due(), "a DNS server or a media relay did not answer"),
         ]
     }
@@ -115,16 +121,7 @@ impl Proxy {
         } else if routed.next_route.is_some() || env.config.domain_of(&routed.uri).is_none() {
             targets.push(routed.uri.as_bytes(), true, None);
         } else if env.config.read_aor(&routed.uri, &mut aor) {
-            let is_sips = routed.uri.scheme() == Scheme::Sips;
-            for binding in table.lookup(aor.as_bytes(), env.cx.now) {
-                if let Err(why) = targets.push_binding(binding, is_sips) {
-                    mismatch = Some(why);
-                }
-            }
-            targets.sort();
-            if !request.grant.sender.is_believed() {
-                targets.set_strangers_user(self.pending.name_of(aor.as_bytes()));
-            }
+            mismatch = self.add_users_targets(env, table, (request, routed), &aor, &mut targets);
         }
         let is_stateless = !env.config.stateful || request.method == Method::Ack;
         let branches = if is_stateless { 1 } else { targets.list().len() };
@@ -133,10 +130,9 @@ impl Proxy {
         } else if targets.list().is_empty() {
             env.refuse_absent(request, &aor);
         } else {
-            match Share::of(env.config, request.message, branches) {
+            match divert::share(env, request, &mut targets, branches) {
                 Err(reason) => refuse_fork(env, request, reason),
-                Ok(share) => {
-                    targets.set_share(share);
+                Ok(()) => {
                     let forwarding = Forwarding { request, routed, targets: &targets };
                     if is_stateless {
                         self.forward_without_state(env, transactions, forwarding);
@@ -147,6 +143,42 @@ impl Proxy {
             }
         }
         self.targets = targets;
+    }
+
+    /// Adds the targets of a user: that of a forward, or its contacts.
+    fn add_users_targets(
+        &self,
+        env: &mut Env<'_, impl Services>,
+        table: &LocationTable,
+        (request, routed): (&Request<'_, '_>, &Routed<'_>),
+        aor: &Aor,
+        targets: &mut Targets,
+    ) -> Option<SipsMismatch> {
+        if !request.grant.sender.is_believed() {
+            targets.set_strangers_user(self.pending.name_of(aor.as_bytes()));
+        }
+        let forwards = env.forwards.find(aor.as_bytes()).filter(|_| divert::is_divertible(env, request));
+        if let Some(forwards) = forwards.filter(|forwards| forwards.always.is_some()) {
+            divert::begin(&self.pending, env, (request, routed), (forwards, Condition::Always), targets);
+            return None;
+        }
+        let is_sips = routed.uri.scheme() == Scheme::Sips;
+        let mut mismatch = None;
+        for binding in table.lookup(aor.as_bytes(), env.cx.now) {
+            if let Err(why) = targets.push_binding(binding, is_sips) {
+                mismatch = Some(why);
+            }
+        }
+        targets.sort();
+        if let Some(forwards) = forwards {
+            if !targets.list().is_empty() {
+                targets.set_forwards(Arc::clone(forwards));
+            } else if mismatch.is_none() {
+                let forward = (forwards, Condition::Unregistered);
+                divert::begin(&self.pending, env, (request, routed), forward, targets);
+            }
+        }
+        mismatch
     }
 
     /// Handles the result of a lookup.
@@ -221,7 +253,10 @@ impl Proxy {
             self.on_timer_c(env, transactions, due);
         }
         while let Some(due) = self.groups.expire(env.cx.now) {
-            self.on_group_timeout(env, transactions, due);
+            match due {
+                TimeLimit::Group(key) => groups::on_timeout(self, env, transactions, key),
+                TimeLimit::Answer(key) => divert::on_no_answer(self, env, transactions, key),
+            }
         }
     }
 

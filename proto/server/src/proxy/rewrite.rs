@@ -9,15 +9,22 @@ use ringway_sip::{Edit, HeaderName, NameAddr, Uri};
 pub(super) struct Rewrite {
     /// Values of Route before those of the request; the first is the next hop.
     routes: Vec<Box<[u8]>>,
+    /// Lines that are added before those of the request.
+    first_lines: Vec<(HeaderName, Box<[u8]>)>,
     /// Lines that are added after those of the request.
     lines: Vec<(HeaderName, Box<[u8]>)>,
 }
 
-#[expect(dead_code, reason = "no target has one yet")]
 impl Rewrite {
     /// Adds a Route value before those of the request, after those added earlier.
+    #[expect(dead_code, reason = "no target has one yet")]
     pub(super) fn push_route(&mut self, value: &[u8]) {
         self.routes.push(value.into());
+    }
+
+    /// Adds a header field line before those of its name.
+    pub(super) fn push_first_line(&mut self, name: HeaderName, value: &[u8]) {
+        self.first_lines.push((name, value.into()));
     }
 
     /// Adds a header field line.
@@ -37,6 +44,12 @@ impl Rewrite {
         for value in self.routes.iter().rev() {
             edit.push_first(HeaderName::Route, |out| out.extend_from_slice(value));
         }
+        for (name, value) in &self.first_lines {
+            match edit.first(*name).is_some() {
+                true => edit.push_first(*name, |out| out.extend_from_slice(value)),
+                false => edit.push_last(*name, |out| out.extend_from_slice(value)),
+            }
+        }
         for (name, value) in &self.lines {
             edit.push_last(*name, |out| out.extend_from_slice(value));
         }
@@ -45,7 +58,8 @@ impl Rewrite {
     /// Maximum number of bytes that it adds to a request.
     pub(super) fn bytes_len(&self) -> usize {
         let routes = self.routes.iter().map(|value| value.len());
-        let lines = self.lines.iter().map(|(name, value)| name.as_bytes().len() + value.len());
+        let lines = self.first_lines.iter().chain(&self.lines);
+        let lines = lines.map(|(name, value)| name.as_bytes().len() + value.len());
         routes.chain(lines).map(|len| len + LINE_BYTES).sum()
     }
 }

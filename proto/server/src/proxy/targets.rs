@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 use ringway_sansio::Flow;
 use ringway_sip::Uri;
+use ringway_users::{Condition, Forwards};
 
 /// Target set of a request; its memory is reused for the next request.
 #[derive(Debug, Default)]
@@ -18,7 +19,23 @@ pub(super) struct Targets {
     strangers_user: Option<u64>,
     text: Vec<u8>,
     list: Vec<Target>,
-    share: Share,
+    /// Forwards of the called user that may apply after these targets.
+    forwards: Option<Arc<Forwards>>,
+    /// Spirals of the branch of such a forward.
+    forward_spirals: u32,
+    /// Condition of the forward whose target this is.
+    diverted: Option<Condition>,
+    /// User by whose permission the request leaves our domains.
+    leaves_by: Option<u64>,
+}
+
+/// Permission with which the contacts of a target's 3xx are called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Authority {
+    /// That of the request's sender.
+    Caller,
+    /// That of the user whose binding the target is, which was made with the user's password.
+    CalledUser,
 }
 
 /// Reason why a contact is no target of a request (RFC 5630 §5.3).
@@ -50,6 +67,8 @@ pub(super) struct Target {
     pub(super) flow: Option<Flow>,
     /// q-value in thousandths.
     pub(super) q: u16,
+    pub(super) authority: Authority,
+    pub(super) share: Share,
     /// Header fields that it adds.
     pub(super) rewrite: Option<Arc<Rewrite>>,
 }
@@ -62,32 +81,88 @@ pub(super) struct StoredTarget {
     flow: Option<Flow>,
     /// q-value in thousandths.
     pub(super) q: u16,
+    authority: Authority,
+    share: Share,
     rewrite: Option<Arc<Rewrite>>,
+}
+
+impl StoredTarget {
+    /// Target that no binding has: the target of a forward, or a contact of a 3xx.
+    pub(super) fn new(uri: &[u8], q: u16, share: Share) -> Self {
+        let mut written = Vec::with_capacity(uri.len());
+        write_as_request_uri(uri, &mut written);
+        let authority = Authority::Caller;
+        Self { uri: written.into(), keeps_uri: false, flow: None, q, authority, share, rewrite: None }
+    }
+
+    /// The same with header fields that it adds.
+    pub(super) fn with_rewrite(self, rewrite: Rewrite) -> Self {
+        Self { rewrite: Some(Arc::new(rewrite)), ..self }
+    }
+
+    pub(super) fn uri(&self) -> &[u8] {
+        &self.uri
+    }
+
+    /// Maximum number of bytes that it adds to its request.
+    pub(super) fn rewrite_bytes(&self) -> usize {
+        self.rewrite.as_deref().map_or(0, Rewrite::bytes_len)
+    }
 }
 
 impl Targets {
     /// Set of one target, for a stored request.
-    pub(super) fn of_one(target: &StoredTarget, share: Share) -> Self {
-        let mut targets = Self::with_share(share);
+    pub(super) fn of_one(target: &StoredTarget) -> Self {
+        let mut targets = Self::default();
         targets.push_stored(target);
         targets
-    }
-
-    /// Empty set for a stored request.
-    pub(super) fn with_share(share: Share) -> Self {
-        Self { share, ..Self::default() }
     }
 
     pub(super) fn list(&self) -> &[Target] {
         &self.list
     }
 
-    pub(super) const fn share(&self) -> Share {
-        self.share
+    /// Sets the limits of each target.
+    pub(super) fn set_share(&mut self, share: Share) {
+        self.list.iter_mut().for_each(|target| target.share = share);
     }
 
-    pub(super) const fn set_share(&mut self, share: Share) {
-        self.share = share;
+    /// Forwards that may apply after these targets, and the spirals of their branch.
+    pub(super) fn forwards(&self) -> Option<(&Arc<Forwards>, u32)> {
+        self.forwards.as_ref().map(|forwards| (forwards, self.forward_spirals))
+    }
+
+    pub(super) fn set_forwards(&mut self, forwards: Arc<Forwards>) {
+        self.forwards = Some(forwards);
+    }
+
+    /// Sets the spirals of the branch of a forward; `None`: there is no forward.
+    pub(super) fn set_forward_spirals(&mut self, spirals: Option<u32>) {
+        match spirals {
+            Some(spirals) => self.forward_spirals = spirals,
+            None => self.forwards = None,
+        }
+    }
+
+    /// Condition of the forward whose target this is.
+    pub(super) const fn diverted(&self) -> Option<Condition> {
+        self.diverted
+    }
+
+    /// User by whose permission the request leaves our domains.
+    pub(super) const fn leaves_by(&self) -> Option<u64> {
+        self.leaves_by
+    }
+
+    /// Adds the target of a forward.
+    pub(super) fn push_diverted(
+        &mut self,
+        target: &StoredTarget,
+        condition: Condition,
+        leaves_by: Option<u64>,
+    ) {
+        self.push_stored(target);
+        (self.diverted, self.leaves_by) = (Some(condition), leaves_by);
     }
 
     pub(super) const fn strangers_user(&self) -> Option<u64> {
@@ -106,18 +181,22 @@ impl Targets {
         self.text.clear();
         self.list.clear();
         self.strangers_user = None;
+        self.forwards = None;
+        self.diverted = None;
+        self.leaves_by = None;
     }
 
     /// Adds a target of the highest preference.
     pub(super) fn push(&mut self, uri: &[u8], keeps_uri: bool, flow: Option<Flow>) {
         let uri = self.write(uri);
-        self.list.push(Target { uri, keeps_uri, flow, q: Q_MAX, rewrite: None });
+        let (authority, share) = (Authority::Caller, Share::default());
+        self.list.push(Target { uri, keeps_uri, flow, q: Q_MAX, authority, share, rewrite: None });
     }
 
     pub(super) fn push_stored(&mut self, target: &StoredTarget) {
-        let StoredTarget { keeps_uri, flow, q, rewrite, .. } = target;
+        let StoredTarget { keeps_uri, flow, q, authority, share, ref rewrite, .. } = *target;
         let uri = self.write(&target.uri);
-        self.list.push(Target { uri, keeps_uri: *keeps_uri, flow: *flow, q: *q, rewrite: rewrite.clone() });
+        self.list.push(Target { uri, keeps_uri, flow, q, authority, share, rewrite: rewrite.clone() });
     }
 
     /// Copies a target out of the set.
@@ -127,6 +206,8 @@ impl Targets {
             keeps_uri: target.keeps_uri,
             flow: target.flow,
             q: target.q,
+            authority: target.authority,
+            share: target.share,
             rewrite: target.rewrite.clone(),
         }
     }
@@ -148,7 +229,9 @@ impl Targets {
     /// RFC 5630 §5.3: a `sips:` request goes to `sips:` contacts only; a `sip:` request goes to a `sips:` contact over its
     /// TLS connection, with the scheme `sip:`.
     pub(super) fn push_binding(&mut self, binding: &Binding, is_sips: bool) -> Result<(), SipsMismatch> {
-        let flow = flow_of(binding);
+        let (flow, q) = (flow_of(binding), binding.q);
+        let authority = authority_of(binding);
+        let share = Share::default();
         let of_sips = binding.uri().get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"sips:"));
         if is_sips && !of_sips {
             return Err(SipsMismatch::NotAllowed);
@@ -159,20 +242,24 @@ impl Targets {
             self.text.extend_from_slice(b"sip:");
             write_as_request_uri(binding.uri().get(5..).unwrap_or_default(), &mut self.text);
             let uri = start..self.text.len();
-            self.list.push(Target { uri, keeps_uri: false, flow: Some(secure), q: binding.q, rewrite: None });
+            let flow = Some(secure);
+            self.list.push(Target { uri, keeps_uri: false, flow, q, authority, share, rewrite: None });
             return Ok(());
         }
         if let Some(same) = self.index_of(binding.uri())
             && let Some(target) = self.list.get_mut(same)
         {
             target.flow = target.flow.or(flow);
-            target.q = target.q.max(binding.q);
+            target.q = target.q.max(q);
+            if authority == Authority::Caller {
+                target.authority = authority;
+            }
             return Ok(());
         }
         let start = self.text.len();
         write_as_request_uri(binding.uri(), &mut self.text);
         let uri = start..self.text.len();
-        self.list.push(Target { uri, keeps_uri: false, flow, q: binding.q, rewrite: None });
+        self.list.push(Target { uri, keeps_uri: false, flow, q, authority, share, rewrite: None });
         Ok(())
     }
 
@@ -197,7 +284,7 @@ pub(super) fn target_uri<'t>(targets: &'t Targets, target: &Target, routed: &Rou
 
 /// Appends a contact as a Request-URI, without headers and `method`, which a Request-URI must not have (RFC 3261 §16.6
 /// step 2, §19.1.1 table 1).
-fn write_as_request_uri(contact: &[u8], out: &mut Vec<u8>) {
+pub(super) fn write_as_request_uri(contact: &[u8], out: &mut Vec<u8>) {
     let parsed = match memchr::memchr2(b'?', b';', contact) {
         Some(_) => Uri::parse(contact).ok(),
         None => None,
@@ -217,6 +304,14 @@ fn write_as_request_uri(contact: &[u8], out: &mut Vec<u8>) {
             out.push(b'=');
             out.extend_from_slice(value);
         }
+    }
+}
+
+fn authority_of(binding: &Binding) -> Authority {
+    match binding.kind {
+        // An administrator's contact is often a server outside, such as a trunk.
+        Kind::Permanent => Authority::Caller,
+        Kind::FlowOnly | Kind::Dialable => Authority::CalledUser,
     }
 }
 

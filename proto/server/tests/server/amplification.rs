@@ -1,6 +1,7 @@
 //! Tests of amplification by contacts that lead back to this server (RFC 5393).
 
 use crate::harness::{ALICE, Request, Sent, World, invite, only, request, requests, statuses};
+use ringway_server::{ForwardUri, Forwards, NoAnswer};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -73,6 +74,32 @@ fn accounts_registered_at_each_other_do_not_multiply_a_request() {
                 let datagrams = storm(&mut world, sent);
                 assert!(datagrams <= 300, "{datagrams} datagrams for one {method} with {count} accounts");
             }
+        }
+    }
+}
+
+#[test]
+fn forwards_beside_contacts_do_not_multiply_a_request() {
+    for count in 1..=10 {
+        for after_s in [1, 10] {
+            let users = users(count);
+            let mut world = World::with(|config| config.recurse = true);
+            bind(&mut world, &users, |number| (0..3).map(|contact| (number + contact) % count).collect());
+            for (number, user) in users.iter().enumerate() {
+                let next =
+                    ForwardUri::new(&format!("sip:{}@example.org", users[(number + 1) % count])).unwrap();
+                let no_answer = NoAnswer::new(after_s, next.clone()).unwrap();
+                let forwards = Forwards {
+                    busy: Some(next.clone()),
+                    unregistered: Some(next),
+                    no_answer: Some(no_answer),
+                    always: None,
+                };
+                world.server.set_forwards(format!("{user}@example.org").as_bytes(), forwards);
+            }
+            let sent = world.udp(ALICE, &call("INVITE", &users[0]));
+            let datagrams = storm(&mut world, sent);
+            assert!(datagrams <= 300, "{datagrams} datagrams with {count} accounts and {after_s} s");
         }
     }
 }

@@ -263,6 +263,7 @@ pub(crate) fn config() -> Config {
         stateful: true,
         record_route: true,
         serial_fork: Duration::from_secs(20),
+        recurse: false,
         dialog_lifetime: Duration::from_secs(86_400),
         auth: AuthConfig {
             enabled: false,
