@@ -1,7 +1,7 @@
-//! Access rules of the admin API: the bearer token and the Host header.
+//! Access rules of the admin API: the bearer token, the Host header, and the Origin of changes.
 
-use axum::http::header::{AUTHORIZATION, HOST};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
+use axum::http::{HeaderMap, Method, StatusCode};
 use sha2::{Digest, Sha256};
 use std::net::{IpAddr, SocketAddr};
 use subtle::ConstantTimeEq;
@@ -25,10 +25,18 @@ impl AccessCheck {
     ///
     /// # Errors
     /// The status and the reason of the refusal.
-    pub(crate) fn check(&self, headers: &HeaderMap) -> Result<(), (StatusCode, &'static str)> {
+    pub(crate) fn check(
+        &self,
+        method: &Method,
+        headers: &HeaderMap,
+    ) -> Result<(), (StatusCode, &'static str)> {
         if self.is_loopback && !names_loopback(headers) {
             let why = "this listener answers only to the names localhost, 127.0.0.1 and [::1]";
             return Err((StatusCode::FORBIDDEN, why));
+        }
+        // A browser sends the Origin of the page that asks for a change.
+        if !matches!(*method, Method::GET | Method::HEAD) && !has_own_origin(headers) {
+            return Err((StatusCode::FORBIDDEN, "a page of another server may not change anything here"));
         }
         let Some(token) = &self.token else { return Ok(()) };
         let given = headers
@@ -44,6 +52,14 @@ impl AccessCheck {
             Err((StatusCode::UNAUTHORIZED, why))
         }
     }
+}
+
+/// True without an Origin, or with that of a page of this listener.
+fn has_own_origin(headers: &HeaderMap) -> bool {
+    let Some(origin) = headers.get(ORIGIN) else { return true };
+    let origin = origin.to_str().ok().and_then(|origin| origin.split_once("://")).map(|(_, host)| host);
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok());
+    origin.is_some_and(|origin| host.is_some_and(|host| host.eq_ignore_ascii_case(origin)))
 }
 
 /// True when the request was meant for this machine by a name that no foreign DNS can give it.
@@ -78,28 +94,48 @@ mod tests {
     #[test]
     fn a_loopback_listener_answers_only_to_loopback_names() {
         for host in ["localhost", "LOCALHOST:8060", "127.0.0.1:8060", "[::1]:8060", "127.9.9.9"] {
-            assert_eq!(access_check("").check(&headers(host, "")), Ok(()), "{host}");
+            assert_eq!(access_check("").check(&Method::GET, &headers(host, "")), Ok(()), "{host}");
         }
         for host in ["evil.example", "evil.example:8060", "localhost.evil.example", "192.0.2.1", "", ":80"] {
             assert_eq!(
-                access_check("").check(&headers(host, "")).unwrap_err().0,
+                access_check("").check(&Method::GET, &headers(host, "")).unwrap_err().0,
                 StatusCode::FORBIDDEN,
                 "{host}"
             );
         }
-        assert!(access_check("").check(&HeaderMap::new()).is_err());
+        assert!(access_check("").check(&Method::GET, &HeaderMap::new()).is_err());
         let open = AccessCheck::new("192.0.2.1:8060".parse().unwrap(), "");
-        assert_eq!(open.check(&headers("pbx.example.org", "")), Ok(()));
+        assert_eq!(open.check(&Method::GET, &headers("pbx.example.org", "")), Ok(()));
     }
 
     #[test]
     fn a_token_is_compared_as_a_whole() {
         let check = access_check("s3cret");
-        assert_eq!(check.check(&headers("localhost", "Bearer s3cret")), Ok(()));
-        assert_eq!(check.check(&headers("localhost", "bearer s3cret")), Ok(()));
+        assert_eq!(check.check(&Method::GET, &headers("localhost", "Bearer s3cret")), Ok(()));
+        assert_eq!(check.check(&Method::GET, &headers("localhost", "bearer s3cret")), Ok(()));
         for wrong in ["", "Bearer", "Bearer ", "Bearer s3cre", "Bearer s3cret2", "Basic s3cret", "s3cret"] {
-            let refused = check.check(&headers("localhost", wrong));
+            let refused = check.check(&Method::GET, &headers("localhost", wrong));
             assert_eq!(refused.unwrap_err().0, StatusCode::UNAUTHORIZED, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_page_of_another_server_changes_nothing() {
+        for (origin, is_allowed) in [
+            (None, true),
+            (Some("http://localhost:8060"), true),
+            (Some("http://localhost:8061"), false),
+            (Some("http://evil.example"), false),
+            (Some("null"), false),
+        ] {
+            let mut headers = headers("localhost:8060", "");
+            if let Some(origin) = origin {
+                headers.insert(ORIGIN, origin.parse().unwrap());
+            }
+            for method in [Method::PUT, Method::DELETE, Method::POST] {
+                assert_eq!(access_check("").check(&method, &headers).is_ok(), is_allowed, "{origin:?}");
+            }
+            assert_eq!(access_check("").check(&Method::GET, &headers), Ok(()));
         }
     }
 }

@@ -1,16 +1,17 @@
 //! The administrator's interface: a JSON API, metrics and one plain page, over HTTP on a thread of its own.
 //!
 //! Does: answers `GET /`, `/api/registrations`, `/api/calls`, `/api/connections`, `/api/stats` and `/metrics` from a
-//! [`View`] of the running server; asks for a bearer token when one is set; on a loopback address answers only to
+//! [`View`] of the running server; reads and changes the forwards of a user at `/api/users/NAME/forward`; asks for a bearer token when one is set; on a loopback address answers only to
 //! loopback names, so that no web page can reach it by a name of its own (DNS rebinding); speaks TLS with clients that
 //! begin it, and requires it of other machines' clients if there is a certificate.
 //!
-//! Does not: change anything, or load certificates. Its tokio runtime never touches the threads that carry SIP.
+//! Does not: load certificates. Its tokio runtime never touches the threads that carry SIP.
 //!
 //! Start reading at [`Admin::bind`].
 
 mod access;
 mod clients;
+mod forwards;
 mod pace;
 mod pages;
 mod secure;
@@ -19,7 +20,10 @@ mod view;
 
 pub use secure::TlsSource;
 pub use shard_pages::page_over_shards;
-pub use view::{Call, Connection, MetricKind, Page, Registration, Stat, Stats, View};
+pub use view::{
+    Call, ChangeError, Connection, Forwards, MetricKind, NoAnswer, Page, Registration, Stat, Stats,
+    UserForwards, View,
+};
 
 use access::AccessCheck;
 use axum::Router;

@@ -2,6 +2,7 @@
 
 use crate::access::AccessCheck;
 use crate::clients::Clients;
+use crate::forwards;
 use crate::view::{MetricKind, Page, Stat, Stats, View};
 use axum::Router;
 use axum::extract::rejection::QueryRejection;
@@ -30,17 +31,18 @@ const INDEX: &str = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><t
 <li><a href=\"/api/calls\">/api/calls</a> calls under way
 <li><a href=\"/api/connections\">/api/connections</a> open TCP connections
 <li><a href=\"/api/stats\">/api/stats</a> figures, as one flat JSON object
+<li>/api/users/NAME/forward where a user's calls go when it is busy, does not answer or has no phone (GET, PUT, DELETE)
 <li><a href=\"/metrics\">/metrics</a> the same for Prometheus
 </ul>
 <p>The same in a terminal: <code>ringway show registrations</code></p>
 </html>
 ";
 
-type Shared = State<Arc<Source>>;
+pub(crate) type Shared = State<Arc<Source>>;
 
 /// Source of the pages: the server and the admin API itself.
-struct Source {
-    view: Arc<dyn View>,
+pub(crate) struct Source {
+    pub(crate) view: Arc<dyn View>,
     clients: Arc<Clients>,
 }
 
@@ -60,6 +62,10 @@ pub(crate) fn router(view: Arc<dyn View>, clients: Arc<Clients>, access: Arc<Acc
         .route("/api/registrations", get(registrations))
         .route("/api/calls", get(calls))
         .route("/api/connections", get(connections))
+        .route(
+            "/api/users/{user}/forward",
+            get(forwards::show).put(forwards::replace).delete(forwards::remove),
+        )
         .route("/api/stats", get(async |State(source): Shared| json_of(&stats(&source.stats()))))
         .route(
             "/metrics",
@@ -69,14 +75,14 @@ pub(crate) fn router(view: Arc<dyn View>, clients: Arc<Clients>, access: Arc<Acc
         )
         .fallback(async || refusal(StatusCode::NOT_FOUND, "nothing is here; / lists what is"))
         .method_not_allowed_fallback(async || {
-            refusal(StatusCode::METHOD_NOT_ALLOWED, "use GET: nothing can be changed here")
+            refusal(StatusCode::METHOD_NOT_ALLOWED, "use GET: nothing can be changed at this path")
         })
         .layer(from_fn_with_state(access, guard))
         .with_state(Arc::new(Source { view, clients }))
 }
 
 async fn guard(State(access): State<Arc<AccessCheck>>, request: Request, next: Next) -> Response {
-    let mut response = match access.check(request.headers()) {
+    let mut response = match access.check(request.method(), request.headers()) {
         Ok(()) => next.run(request).await,
         Err((status, why)) => refusal(status, why),
     };
@@ -171,11 +177,11 @@ fn typed(kind: &'static str, text: String) -> Response {
     ([(CONTENT_TYPE, HeaderValue::from_static(kind))], text).into_response()
 }
 
-fn json_of(value: &Value) -> Response {
+pub(crate) fn json_of(value: &Value) -> Response {
     typed("application/json", format!("{value}\n"))
 }
 
-fn refusal(status: StatusCode, why: &str) -> Response {
+pub(crate) fn refusal(status: StatusCode, why: &str) -> Response {
     let mut response = (status, json_of(&json!({ "error": why }))).into_response();
     *response.status_mut() = status;
     if status == StatusCode::UNAUTHORIZED {

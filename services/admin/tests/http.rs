@@ -1,7 +1,10 @@
 //! The admin API over real sockets.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-use ringway_admin::{Admin, Call, Connection, Page, Registration, Stat, Stats, TlsSource, View};
+use ringway_admin::{
+    Admin, Call, ChangeError, Connection, Forwards, Page, Registration, Stat, Stats, TlsSource, UserForwards,
+    View,
+};
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, StreamOwned};
 use std::io::{Read, Write};
@@ -31,6 +34,20 @@ impl View for Three {
 
     fn stats(&self) -> Stats {
         vec![Stat::counter("registers_total", "REGISTER requests.", 3)]
+    }
+
+    fn forwards(&self, user: &str) -> Result<UserForwards, ChangeError> {
+        self.set_forwards(user, &Forwards::default())
+    }
+
+    fn set_forwards(&self, user: &str, forwards: &Forwards) -> Result<UserForwards, ChangeError> {
+        match user {
+            "bob" | "bob@example.org" => {
+                Ok(UserForwards { user: "bob@example.org".into(), forwards: forwards.clone() })
+            }
+            "broken" => Err(ChangeError::Failed("the disk is full".into())),
+            _ => Err(ChangeError::NotFound(format!("{user} is not a user here"))),
+        }
     }
 }
 
@@ -98,6 +115,37 @@ fn registrations_come_in_parts_with_a_cursor() {
     assert!(status == 200 && body.contains("\nringway_registers_total 3\n"), "{body}");
     assert!(get(server.address(), "/").1.contains("/api/registrations"));
     assert_eq!(get(server.address(), "/nothing").0, 404);
+}
+
+#[test]
+fn forwards_are_replaced_and_removed() {
+    let server =
+        Admin::bind("127.0.0.1:0".parse().unwrap()).unwrap().serve(Arc::new(Three), "", no_tls()).unwrap();
+    let address = server.address();
+    let send = |method: &str, user: &str, headers: &str, body: &str| {
+        let start = format!(
+            "{method} /api/users/{user}/forward HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n"
+        );
+        ask(address, &format!("{start}{headers}Content-Length: {}\r\n\r\n{body}", body.len()))
+    };
+    let none = r#"{"forwards":{"always":null,"busy":null,"no_answer":null,"unregistered":null},"user":"bob@example.org"}"#;
+    assert_eq!(send("GET", "bob", "", ""), (200, format!("{none}\n")));
+    assert_eq!(send("DELETE", "bob%40example.org", "", ""), (200, format!("{none}\n")));
+    let forwards = r#"{"busy":"sip:c@d","no_answer":{"after_s":20,"to":"sip:e@f"}}"#;
+    let (status, body) = send("PUT", "bob", "", forwards);
+    assert_eq!(status, 200);
+    assert!(
+        body.contains(r#""no_answer":{"after_s":20,"to":"sip:e@f"}"#) && body.contains(r#""busy":"sip:c@d""#),
+        "{body}"
+    );
+    for bad in ["", "[]x", r#"{"bsy":"sip:c@d"}"#, r#"{"busy":7}"#, r#"{"no_answer":"sip:c@d"}"#] {
+        assert_eq!(send("PUT", "bob", "", bad).0, 400, "{bad}");
+    }
+    assert_eq!(send("PUT", "bob", "", &" ".repeat(20_000)).0, 413);
+    assert_eq!(send("GET", "nobody", "", "").0, 404);
+    assert_eq!(send("PUT", "broken", "", "{}"), (500, "{\"error\":\"the disk is full\"}\n".into()));
+    assert_eq!(send("POST", "bob", "", "{}").0, 405);
+    assert_eq!(send("PUT", "bob", "Origin: http://evil.example\r\n", forwards).0, 403);
 }
 
 #[test]
