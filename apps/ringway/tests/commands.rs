@@ -6,7 +6,10 @@
 mod program;
 
 use program::{Done, Running};
-use ringway_admin::{Admin, AdminServer, Call, Connection, Page, Registration, Stat, Stats, View};
+use ringway_admin::{
+    Admin, AdminServer, Call, ChangeError, Connection, Forwards, Page, Registration, Stat, Stats,
+    UserForwards, View,
+};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
@@ -132,6 +135,44 @@ fn permanent_contacts_are_added_removed_and_deleted_with_their_user() {
     let error = ringway(path, &["user", "remove", "bob"]).refused(1);
     assert!(error.contains("bob@localhost is not a user"), "{error}");
     assert_eq!(users(path), ["gateway@localhost"]);
+}
+
+#[test]
+fn forwards_are_shown_changed_one_by_one_and_ended() {
+    let folder = folder();
+    let path = folder.path();
+    ringway(path, &["user", "add", "bob"]).ok();
+    let forward = |args: &[&str]| ringway(path, &[&["user", "forward", "bob"][..], args].concat());
+    assert_eq!(forward(&[]).ok(), "bob@localhost forwards no call\n");
+    let args = ["--busy", "sip:carol@localhost", "--no-answer", "20", "sip:dave@example.net"];
+    let both = "busy: sip:carol@localhost\nno-answer after 20 s: sip:dave@example.net\n";
+    assert_eq!(forward(&args).ok(), both);
+    assert_eq!(forward(&[]).ok(), both);
+    assert_eq!(forward(&["--busy", "off"]).ok(), "no-answer after 20 s: sip:dave@example.net\n");
+    assert_eq!(
+        ringway_json(path, &["user", "forward", "bob", "--unregistered", "sip:mail@localhost", "--json"]),
+        json!({"user": "bob@localhost", "forwards": {
+            "always": null, "busy": null, "unregistered": "sip:mail@localhost",
+            "no_answer": {"after_s": 20, "to": "sip:dave@example.net"},
+        }})
+    );
+    assert_eq!(forward(&["--off", "--always", "sip:carol@localhost"]).ok(), "always: sip:carol@localhost\n");
+    for (bad, why) in [
+        (&["--busy", "carol"][..], "SIP URI"),
+        (&["--busy", "sip:bob@localhost"], "the user itself"),
+        (&["--no-answer", "20"], "SECONDS and URI"),
+        (&["--no-answer", "x", "sip:carol@localhost"], "not a number"),
+        (&["--no-answer", "181", "sip:carol@localhost"], "1 to 180"),
+    ] {
+        let done = forward(bad);
+        assert!(done.status > 0 && done.err.contains(why), "{bad:?}: {done:?}");
+        assert_eq!(done.err.lines().count(), 1, "{done:?}");
+    }
+    assert_eq!(forward(&[]).ok(), "always: sip:carol@localhost\n", "nothing changed");
+    assert_eq!(forward(&["--off"]).ok(), "bob@localhost forwards no call\n");
+    let error = ringway(path, &["user", "forward", "nobody"]).refused(1);
+    assert!(error.contains("nobody@localhost is not a user"), "{error}");
+    ringway(path, &["user", "forward", "nobody", "--always", "sip:carol@localhost"]).refused(1);
 }
 
 #[test]
@@ -326,6 +367,14 @@ impl View for Many {
 
     fn stats(&self) -> Stats {
         vec![Stat::gauge("registrations", "Contacts held.", self.0 as f64)]
+    }
+
+    fn forwards(&self, user: &str) -> Result<UserForwards, ChangeError> {
+        Err(ChangeError::NotFound(user.to_owned()))
+    }
+
+    fn set_forwards(&self, user: &str, _: &Forwards) -> Result<UserForwards, ChangeError> {
+        self.forwards(user)
     }
 }
 

@@ -106,6 +106,7 @@ fn an_empty_configuration_has_the_documented_defaults() {
             stateful: true,
             record_route: true,
             serial_fork_s: 20,
+            recurse: false,
             dialog_lifetime_s: 86_400
         }
     );
@@ -160,6 +161,7 @@ fn every_key_is_read() {
             stateful: false,
             record_route: false,
             serial_fork_s: 15,
+            recurse: false,
             dialog_lifetime_s: 3600
         }
     );

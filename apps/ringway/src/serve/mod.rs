@@ -11,6 +11,7 @@ mod line_rates;
 mod services;
 mod settings;
 mod tls;
+mod user_changes;
 mod view;
 
 use crate::config::{Config, Level};
@@ -37,6 +38,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tls::ServerTls;
+use user_changes::UserChanges;
 use view::ServerView;
 
 /// Node of a shard.
@@ -119,7 +121,9 @@ impl Running {
         warn_of_few_files(config.limits.max_connections, runtime.connections_max());
         // It cannot be set already: this is the only call.
         let _ = shards_cell.set(runtime.shards());
-        let view = Arc::new(ServerView::new(&runtime, Arc::clone(&services), resolver, &tls, relays, clock));
+        let users = UserChanges::new(Arc::clone(&store), config.domains.first().cloned());
+        let view = ServerView::new(&runtime, Arc::clone(&services), resolver, &tls, relays, users, clock);
+        let view = Arc::new(view);
         let admin_address = admin.address();
         let layers = tls.layers();
         let admin = admin
@@ -298,6 +302,13 @@ fn load(
             node.set_permanent_contacts(aor.as_bytes(), &list);
         }
     }
+    // Later than the rest: changes in between are applied again.
+    store.load_forwards(|name, domain, forwards| {
+        let shard = shard_of_user(&services.shard_key(), name.as_bytes(), count);
+        if let Some(node) = nodes.get_mut(usize::from(shard)) {
+            node.set_forwards(format!("{name}@{domain}").as_bytes(), forwards);
+        }
+    })?;
     warn_of_other_realms(store, config);
     Ok(loaded.applied)
 }

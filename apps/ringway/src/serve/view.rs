@@ -3,7 +3,11 @@
 use super::Node;
 use super::services::SharedServices;
 use super::tls::ServerTls;
-use ringway_admin::{Call, Connection, Page, Registration, Stat, Stats, View, page_over_shards};
+use super::user_changes::UserChanges;
+use ringway_admin::{
+    Call, ChangeError, Connection, Forwards, Page, Registration, Stat, Stats, UserForwards, View,
+    page_over_shards,
+};
 use ringway_dns::Resolver;
 use ringway_dtls::DtlsTransport;
 use ringway_linux::{Clock, Connections, CountersReader, Runtime, Shards};
@@ -23,6 +27,7 @@ pub(super) struct ServerView {
     tls: Arc<TlsLayers>,
     dtls: Option<Arc<DtlsTransport>>,
     relays: Option<Arc<Relays>>,
+    users: UserChanges,
     clock: Clock,
 }
 
@@ -33,6 +38,7 @@ impl ServerView {
         resolver: Arc<Resolver>,
         tls: &ServerTls,
         relays: Option<Arc<Relays>>,
+        users: UserChanges,
         clock: Clock,
     ) -> Self {
         Self {
@@ -44,6 +50,7 @@ impl ServerView {
             tls: tls.layers(),
             dtls: tls.dtls(),
             relays,
+            users,
             clock,
         }
     }
@@ -188,6 +195,14 @@ impl View for ServerView {
         }
         stats.extend(self.store_stats());
         stats
+    }
+
+    fn forwards(&self, user: &str) -> Result<UserForwards, ChangeError> {
+        self.users.forwards(user)
+    }
+
+    fn set_forwards(&self, user: &str, forwards: &Forwards) -> Result<UserForwards, ChangeError> {
+        self.users.set_forwards(user, forwards)
     }
 }
 
