@@ -35,6 +35,8 @@ pub(crate) struct Wanted {
     pub(crate) dtls: bool,
     /// Has a `ws` listener, and with TLS a `wss` listener, and these lines of `[websocket]`.
     pub(crate) websocket: Option<&'static str>,
+    /// Further lines of `[routing]`.
+    pub(crate) routing: &'static str,
     /// Port of the DNS server on loopback that it asks; `None`: the system's.
     pub(crate) dns_port: Option<u16>,
 }
@@ -51,6 +53,7 @@ impl Default for Wanted {
             tls: None,
             dtls: false,
             websocket: None,
+            routing: "",
             dns_port: None,
         }
     }
@@ -202,6 +205,14 @@ impl Server {
         Ok(())
     }
 
+    /// Changes the forwards of a user with `ringway user forward`, and waits twice the second within which the server reads
+    /// it.
+    pub(crate) fn forward(&self, user: &str, options: &[&str]) -> Result<()> {
+        self.command(&[&["user", "forward", user][..], options].concat(), None)?;
+        std::thread::sleep(Duration::from_secs(2));
+        Ok(())
+    }
+
     /// Counters of Ringway: `ringway show stats --json`.
     pub(crate) fn counters(&self) -> Result<Counters> {
         let shown = self.command(&["show", "stats", "--json"], None)?;
@@ -270,10 +281,10 @@ impl Server {
     }
 
     fn configuration(&self, admin_port: u16) -> String {
-        let Wanted { digest, mode, strict, host, realm, domain, tls, dtls, websocket, dns_port } =
+        let Wanted { digest, mode, strict, host, realm, domain, tls, dtls, websocket, routing, dns_port } =
             self.wanted;
         let durability = if strict { "strict" } else { "relaxed" };
-        let routing = if mode == Mode::Redirect { "redirect" } else { "proxy" };
+        let routed = if mode == Mode::Redirect { "redirect" } else { "proxy" };
         let stateful = mode != Mode::Stateless;
         let port = self.port;
         let (name, listener, section) = match tls {
@@ -317,8 +328,9 @@ enabled = {digest}
 realm = "{realm}"
 
 [routing]
-mode = "{routing}"
+mode = "{routed}"
 stateful = {stateful}
+{routing}
 
 [limits]
 per_source_rate = 0
