@@ -366,6 +366,7 @@ fn default_config() -> Config {
     Config {
         domains: vec![REALM.into()],
         listeners: vec![listener(Transport::Udp), listener(Transport::Tcp)],
+        removed_listeners: Vec::new(),
         machine_addresses: Vec::new(),
         mode: Mode::Proxy,
         stateful: true,

@@ -83,6 +83,7 @@ impl Bench {
         let config = Config {
             domains: vec!["example.org".into()],
             listeners: vec![Listener { transport: Transport::Udp, bound: at, advertised: at }],
+            removed_listeners: Vec::new(),
             machine_addresses: vec![OWN.into()],
             mode: Mode::Proxy,
             stateful: true,

@@ -123,7 +123,10 @@ impl Auth {
         let mut section = top.section(reader, "auth");
         let enabled = section.switch(reader, "enabled", default.enabled);
         let realm = match section.text(reader, "realm") {
-            None => default.realm,
+            None => {
+                section.note_default(reader, "realm", || format!("{:?}", default.realm));
+                default.realm
+            }
             Some((text, at)) => {
                 if let Err(message) = check_realm(text) {
                     reader.error(at, section.path("realm"), message);
@@ -195,7 +198,10 @@ fn networks(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) -> Option<Ve
 
 fn algorithms(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) -> Option<Vec<Algorithm>> {
     let key = "algorithms";
-    let entries = section.texts(reader, key)?;
+    let Some(entries) = section.texts(reader, key) else {
+        section.note_default(reader, key, || "[\"MD5\"]".to_owned());
+        return None;
+    };
     if entries.is_empty() {
         let at = section.place(key).unwrap_or_default();
         reader.error(at, section.path(key), "the list is empty; give \"SHA-256\", \"MD5\" or both");
@@ -418,6 +424,7 @@ impl ServerSections<'_> {
         ringway_server::Config {
             domains: self.domains.to_vec(),
             listeners,
+            removed_listeners: Vec::new(),
             machine_addresses,
             mode: self.routing.mode,
             stateful: self.routing.stateful,

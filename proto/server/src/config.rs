@@ -16,6 +16,8 @@ pub struct Config {
     pub domains: Vec<String>,
     /// Listeners, in the order of their [`ListenerId`]s.
     pub listeners: Vec<Listener>,
+    /// Listeners that were taken out: requests under way end over them, and nothing new is sent by them. Their numbers stay.
+    pub removed_listeners: Vec<ListenerId>,
     /// Addresses of this machine other than loopback: these and loopback count as the same host.
     pub machine_addresses: Vec<IpAddr>,
     /// Forwarding or redirecting.
@@ -156,8 +158,21 @@ impl Config {
 
     /// First listener that can send by `transport` to `to`.
     pub(crate) fn listener_for(&self, transport: Transport, to: IpAddr) -> Option<ListenerId> {
-        let listeners = self.listeners.iter().map(|listener| (listener.transport, listener.bound));
+        let listeners =
+            self.listeners.iter().enumerate().map(|(index, listener)| {
+                self.is_in_use(index).then_some((listener.transport, listener.bound))
+            });
         ListenerId::for_peer(listeners, transport, to)
+    }
+
+    /// Listeners that new requests may leave by, with their numbers.
+    pub(crate) fn listeners_in_use(&self) -> impl Iterator<Item = (ListenerId, &Listener)> {
+        let numbered = self.listeners.iter().enumerate().filter(|(index, _)| self.is_in_use(*index));
+        numbered.filter_map(|(index, listener)| Some((ListenerId(u8::try_from(index).ok()?), listener)))
+    }
+
+    fn is_in_use(&self, index: usize) -> bool {
+        self.removed_listeners.iter().all(|removed| usize::from(removed.0) != index)
     }
 
     /// Address of this listener for peers at `remote`.

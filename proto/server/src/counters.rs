@@ -11,6 +11,10 @@ ringway_sansio::counters! {
         responses,
         /// Requests over a source's rate, not parsed.
         over_rate,
+        /// Requests of blocked networks, not parsed.
+        blocked_sources,
+        /// Requests of blocked callers, and of networks that their callee blocks (403).
+        blocked_callers,
         /// STUN requests answered.
         stun_answered,
         /// Datagrams that begin as STUN messages, dropped: no Binding request, or malformed.

@@ -17,6 +17,7 @@ pub mod location;
 
 mod action;
 mod aor;
+mod block;
 mod budget;
 mod config;
 mod counters;
@@ -43,6 +44,7 @@ mod token;
 pub use action::Action;
 pub use aor::{Aor, Authenticated};
 pub use auth::Strangers;
+pub use block::{BlockList, BlockPattern, Caller, CallerPattern, NotAPattern};
 pub use budget::MemoryBudget;
 pub use config::{AuthConfig, Config, Listener, Mode, Neighbour, NeighbourConnection, RegistrarConfig};
 pub use counters::Counters;

@@ -6,7 +6,7 @@ use alloc::borrow::Cow;
 use alloc::vec::Vec;
 use core::hash::Hasher;
 use core::net::{IpAddr, SocketAddr};
-use ringway_sansio::{Flow, ListenerId, PartHasher, Target, Transport};
+use ringway_sansio::{Flow, PartHasher, Target, Transport};
 use ringway_sip::grammar::unescape_into;
 use ringway_sip::{HeaderName, Malformed, Message, NameAddr, Scheme, Uri, Via, write_host};
 use ringway_transaction::{DEFAULT_PORT, may_send_to};
@@ -163,15 +163,10 @@ pub(crate) fn hop_to<'a>(config: &Config, remote: SocketAddr, transport: Transpo
 /// Next hop of a request for another user of `domains`: this server's own listener, because another shard may be
 /// responsible.
 fn own_hop<'a>(config: &Config, transport: Transport) -> NextHop<'a> {
-    let index = config
-        .listeners
-        .iter()
-        .position(|listener| listener.transport == transport)
-        .or(if config.listeners.is_empty() { None } else { Some(0) });
-    let Some(listener) = index.and_then(|index| config.listeners.get(index)) else {
+    let of_transport = config.listeners_in_use().find(|(_, listener)| listener.transport == transport);
+    let Some((id, listener)) = of_transport.or_else(|| config.listeners_in_use().next()) else {
         return NextHop::Unreachable;
     };
-    let id = ListenerId(index.and_then(|index| u8::try_from(index).ok()).unwrap_or(0));
     let mut remote = listener.advertised;
     if listener.bound.ip().is_unspecified() {
         let loopback = if remote.is_ipv4() {

@@ -1,7 +1,7 @@
 //! Users of a server: names, H(A1), the table of them in memory, and the list that they are loaded from.
 //!
-//! Does: checks names and passwords ([`UserName`]), keeps users with H(A1) in little memory ([`Subscribers`]), reads the
-//! list that users come in ([`UserList`]).
+//! Does: checks names and passwords ([`UserName`]) and forwards ([`Forwards`]), keeps users with H(A1) in little memory
+//! ([`Subscribers`]), reads the list that users come in ([`UserList`]).
 //!
 //! Does not: hold locks, open files, or keep passwords.
 //!
@@ -11,10 +11,12 @@
 
 extern crate alloc;
 
+mod forwards;
 mod list;
 mod name;
 mod subscribers;
 
+pub use forwards::{Condition, ForwardUri, Forwards, NoAnswer, UnusableForward};
 pub use list::{BadRow, UserList, UserRow};
 pub use name::{Unusable, UserName};
 pub use ringway_sip::digest::Ha1;

@@ -18,9 +18,9 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 /// Items in one answer unless `limit` asks for fewer or more.
-const LIMIT_DEFAULT: usize = 1000;
+pub(crate) const LIMIT_DEFAULT: usize = 1000;
 /// The most items in one answer.
-const LIMIT_MAX: usize = 10_000;
+pub(crate) const LIMIT_MAX: usize = 10_000;
 
 const INDEX: &str = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>Ringway</title>
 <h1>Ringway</h1>
@@ -31,6 +31,7 @@ const INDEX: &str = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><t
 <li><a href=\"/api/connections\">/api/connections</a> open TCP connections
 <li><a href=\"/api/stats\">/api/stats</a> figures, as one flat JSON object
 <li><a href=\"/metrics\">/metrics</a> the same for Prometheus
+<li><a href=\"/api/blocks\">/api/blocks</a> who may not call
 </ul>
 <p>The same in a terminal: <code>ringway show registrations</code></p>
 </html>
@@ -53,8 +54,13 @@ impl Source {
     }
 }
 
-/// All paths; each request must pass `access`.
-pub(crate) fn router(view: Arc<dyn View>, clients: Arc<Clients>, access: Arc<AccessCheck>) -> Router {
+/// The paths that show something, and `changes`; each request must pass `access`.
+pub(crate) fn router(
+    view: Arc<dyn View>,
+    changes: Router,
+    clients: Arc<Clients>,
+    access: Arc<AccessCheck>,
+) -> Router {
     Router::new()
         .route("/", get(async || typed("text/html; charset=utf-8", INDEX.to_owned())))
         .route("/api/registrations", get(registrations))
@@ -67,16 +73,17 @@ pub(crate) fn router(view: Arc<dyn View>, clients: Arc<Clients>, access: Arc<Acc
                 typed("text/plain; version=0.0.4; charset=utf-8", metrics(&source.stats()))
             }),
         )
+        .with_state(Arc::new(Source { view, clients }))
+        .merge(changes)
         .fallback(async || refusal(StatusCode::NOT_FOUND, "nothing is here; / lists what is"))
         .method_not_allowed_fallback(async || {
-            refusal(StatusCode::METHOD_NOT_ALLOWED, "use GET: nothing can be changed here")
+            refusal(StatusCode::METHOD_NOT_ALLOWED, "this path has no such method; see the user guide")
         })
         .layer(from_fn_with_state(access, guard))
-        .with_state(Arc::new(Source { view, clients }))
 }
 
 async fn guard(State(access): State<Arc<AccessCheck>>, request: Request, next: Next) -> Response {
-    let mut response = match access.check(request.headers()) {
+    let mut response = match access.check(request.method(), request.headers()) {
         Ok(()) => next.run(request).await,
         Err((status, why)) => refusal(status, why),
     };
@@ -90,9 +97,9 @@ async fn guard(State(access): State<Arc<AccessCheck>>, request: Request, next: N
 
 /// Query of a listing.
 #[derive(Deserialize)]
-struct PageQuery {
-    after: Option<String>,
-    limit: Option<usize>,
+pub(crate) struct PageQuery {
+    pub(crate) after: Option<String>,
+    pub(crate) limit: Option<usize>,
 }
 
 type QueryResult = Result<Query<PageQuery>, QueryRejection>;
@@ -171,11 +178,11 @@ fn typed(kind: &'static str, text: String) -> Response {
     ([(CONTENT_TYPE, HeaderValue::from_static(kind))], text).into_response()
 }
 
-fn json_of(value: &Value) -> Response {
+pub(crate) fn json_of(value: &Value) -> Response {
     typed("application/json", format!("{value}\n"))
 }
 
-fn refusal(status: StatusCode, why: &str) -> Response {
+pub(crate) fn refusal(status: StatusCode, why: &str) -> Response {
     let mut response = (status, json_of(&json!({ "error": why }))).into_response();
     *response.status_mut() = status;
     if status == StatusCode::UNAUTHORIZED {

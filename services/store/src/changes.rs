@@ -1,8 +1,8 @@
 //! Changes of subscribers and contacts since a given number.
 
 use super::change_log::Kind;
-use super::{Store, StoreError, SubscriberRow};
-use ringway_users::Ha1;
+use super::{BlockRow, Store, StoreError, SubscriberRow, blocks, forwards};
+use ringway_users::{Forwards, Ha1};
 use rusqlite::{Connection, params};
 
 /// Changes after a number, at most 10,000. The limit is a literal and the number has a unary `+`: SQLite compiles a
@@ -34,6 +34,10 @@ pub enum ChangeKind {
     Removed,
     /// The user has exactly these permanent contacts.
     Contacts(Vec<String>),
+    /// The user has exactly these forwards.
+    Forwards(Forwards),
+    /// The block list of the user, or with an empty name that of all users, has exactly these entries.
+    Blocks(Vec<BlockRow>),
 }
 
 impl Store {
@@ -73,6 +77,10 @@ fn read(connection: &Connection, seq: u64) -> rusqlite::Result<Vec<Change>> {
         let kind = if kind == Kind::Contacts as i64 {
             let rows = contacts.query_map(params![domain, name], |row| row.get(0))?;
             ChangeKind::Contacts(rows.collect::<rusqlite::Result<_>>()?)
+        } else if kind == Kind::Forwards as i64 {
+            ChangeKind::Forwards(forwards::read(connection, &domain, &name)?)
+        } else if kind == Kind::Blocks as i64 {
+            ChangeKind::Blocks(blocks::read(connection, &domain, &name)?)
         } else if kind == Kind::Removed as i64 {
             ChangeKind::Removed
         } else if is_subscriber {

@@ -1,7 +1,7 @@
 //! Errors of a store.
 
 use ringway_journal::JournalError;
-use ringway_users::Unusable;
+use ringway_users::{Unusable, UnusableForward};
 use std::io;
 use std::path::PathBuf;
 
@@ -81,7 +81,7 @@ pub enum StoreError {
         /// The contact, or `at all`.
         contact: String,
     },
-    /// A name, domain, password or contact is invalid.
+    /// A name, domain, password, contact or forward is invalid.
     #[error("{what}: {why}")]
     Unusable {
         /// The value, quoted and limited to printable text.
@@ -111,6 +111,13 @@ impl StoreError {
 impl From<Unusable> for StoreError {
     fn from(unusable: Unusable) -> Self {
         let Unusable { what, why } = unusable;
+        Self::Unusable { what, why }
+    }
+}
+
+impl From<UnusableForward> for StoreError {
+    fn from(unusable: UnusableForward) -> Self {
+        let UnusableForward { what, why } = unusable;
         Self::Unusable { what, why }
     }
 }

@@ -1,6 +1,6 @@
 //! Persistent subscribers, permanent contacts and bindings.
 //!
-//! Does: stores subscribers and permanent contacts in SQLite ([`Store`]), bindings in a journal beside it ([`Bindings`]), and
+//! Does: stores subscribers, permanent contacts and forwards in SQLite ([`Store`]), bindings in a journal beside it ([`Bindings`]), and
 //! credentials in memory for lookups from many threads ([`Directory`]). User names and lists of users are in
 //! `ringway-users`, the format of the journal is in `ringway-journal`.
 //!
@@ -12,19 +12,22 @@
 //! [`Store`].
 
 mod bindings;
+mod blocks;
 mod change_log;
 mod changes;
 mod directory;
 mod error;
+mod forwards;
 mod import;
 mod schema;
 mod subscribers;
 
 pub use bindings::Bindings;
+pub use blocks::{BLOCKS_MAX, BlockKind, BlockRow, NewBlockRow, USER_BLOCKS_MAX};
 pub use changes::{Change, ChangeKind};
 pub use directory::Directory;
 pub use error::StoreError;
 pub use import::Imported;
 pub use ringway_journal::{Durability, KEY_BYTES_MAX, SnapshotSource, VALUE_BYTES_MAX, Writer, WriterStats};
-pub use ringway_users::{Ha1, UserName};
+pub use ringway_users::{Condition, ForwardUri, Forwards, Ha1, NoAnswer, UnusableForward, UserName};
 pub use subscribers::{Loaded, Store, StoreUrl, SubscriberRow};

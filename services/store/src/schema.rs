@@ -8,11 +8,14 @@ use std::path::Path;
 use std::time::Duration;
 
 /// Newest schema version that this program supports; stored in SQLite's `user_version`.
-const SCHEMA_VERSION: i64 = 1;
+const SCHEMA_VERSION: i64 = SCHEMAS.len() as i64;
 /// "RNGW" in SQLite's `application_id`, which distinguishes Ringway's databases from others.
 const APPLICATION_ID: i64 = 0x524e_4757;
 /// Time limit of waiting for another process's transaction.
 const BUSY_WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// Statements that make each schema version out of the one before; the first makes it out of an empty database.
+const SCHEMAS: [&str; 3] = [SCHEMA_1, SCHEMA_2, SCHEMA_3];
 
 /// `changed` has one row for each user and kind of change, with the latest number. A server queries the numbers above
 /// the last one that it has applied, and the table never grows beyond the number of users.
@@ -39,6 +42,33 @@ CREATE TABLE changed (
     kind INTEGER NOT NULL,
     UNIQUE (domain, name, kind)
 );
+";
+
+/// `condition` is a number of `forwards.rs`; `after_s` belongs to the forward of calls that nobody answers.
+const SCHEMA_2: &str = "
+CREATE TABLE forward (
+    domain TEXT NOT NULL,
+    name TEXT NOT NULL,
+    condition INTEGER NOT NULL,
+    after_s INTEGER,
+    uri TEXT NOT NULL,
+    PRIMARY KEY (domain, name, condition)
+) WITHOUT ROWID;
+";
+
+/// `domain` and `name` are empty for the list of all users; `kind` is a number of `blocks.rs`.
+const SCHEMA_3: &str = "
+CREATE TABLE block (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    domain TEXT NOT NULL,
+    name TEXT NOT NULL,
+    kind INTEGER NOT NULL,
+    pattern TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    expires_s INTEGER,
+    UNIQUE (domain, name, kind, pattern)
+);
+CREATE INDEX block_expires ON block (expires_s) WHERE expires_s IS NOT NULL;
 ";
 
 /// Opens `file`; creates it if necessary.
@@ -80,6 +110,9 @@ fn prepare(mut connection: Connection, file: &Path) -> Result<Connection, StoreE
     if version > SCHEMA_VERSION {
         return Err(StoreError::Newer { file: file.to_owned(), found: version, known: SCHEMA_VERSION });
     }
+    if version < SCHEMA_VERSION {
+        migrate(&mut connection).map_err(sql)?;
+    }
     // In WAL mode readers (the server) and a writer (a command) do not block each other.
     connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(())).map_err(sql)?;
     connection.pragma_update(None, "synchronous", "FULL").map_err(sql)?;
@@ -101,11 +134,24 @@ fn create(connection: &mut Connection, file: &Path) -> Result<(), StoreError> {
     }
     let mut secret = [0u8; 32];
     getrandom::fill(&mut secret).map_err(|error| StoreError::Random(error.to_string()))?;
-    transaction.execute_batch(SCHEMA_1).map_err(sql)?;
+    for schema in SCHEMAS {
+        transaction.execute_batch(schema).map_err(sql)?;
+    }
     transaction.execute("INSERT INTO meta (key, value) VALUES ('secret', ?1)", [&secret[..]]).map_err(sql)?;
     transaction.pragma_update(None, "application_id", APPLICATION_ID).map_err(sql)?;
     transaction.pragma_update(None, "user_version", SCHEMA_VERSION).map_err(sql)?;
     transaction.commit().map_err(sql)
+}
+
+/// Brings a database of an earlier version to the newest one; another process may have done it meanwhile.
+fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let version = usize::try_from(pragma(&transaction, "user_version")?).unwrap_or_default();
+    for schema in SCHEMAS.iter().skip(version) {
+        transaction.execute_batch(schema)?;
+    }
+    transaction.pragma_update(None, "user_version", SCHEMA_VERSION)?;
+    transaction.commit()
 }
 
 fn pragma(connection: &Connection, name: &str) -> rusqlite::Result<i64> {
@@ -115,6 +161,27 @@ fn pragma(connection: &Connection, name: &str) -> rusqlite::Result<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_database_of_an_earlier_version_keeps_its_users_and_gets_the_new_tables() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("r.db");
+        let old = Connection::open(&file).unwrap();
+        old.execute_batch(SCHEMA_1).unwrap();
+        old.execute_batch("INSERT INTO contact VALUES ('example.org', 'bob', 'sip:bob@192.0.2.7')").unwrap();
+        old.pragma_update(None, "application_id", APPLICATION_ID).unwrap();
+        old.pragma_update(None, "user_version", 1).unwrap();
+        drop(old);
+        for _ in 0..2 {
+            let new = open(&file).unwrap();
+            assert_eq!(pragma(&new, "user_version").unwrap(), SCHEMA_VERSION);
+            let count = |table: &str| {
+                let query = format!("SELECT count(*) FROM {table}");
+                new.query_row(&query, [], |row| row.get::<_, i64>(0)).unwrap()
+            };
+            assert_eq!((count("contact"), count("forward"), count("block")), (1, 0, 0));
+        }
+    }
 
     #[test]
     fn a_locked_database_is_reported_as_such() {

@@ -5,7 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use base16ct::lower::encode_string as hex;
-use ringway_store::{ChangeKind, Store, StoreError, StoreUrl, UserName};
+use ringway_store::{ChangeKind, ForwardUri, Forwards, NoAnswer, Store, StoreError, StoreUrl, UserName};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -67,6 +67,8 @@ fn another_store_reads_each_change_once_with_its_current_state() {
                 ChangeKind::Subscriber(_) => "subscriber".to_owned(),
                 ChangeKind::Removed => "removed".to_owned(),
                 ChangeKind::Contacts(contacts) => contacts.join(" "),
+                ChangeKind::Blocks(rows) => format!("{} blocks", rows.len()),
+                ChangeKind::Forwards(_) => "forwards".to_owned(),
             };
             format!("{} {what}", change.name)
         })
@@ -243,4 +245,47 @@ fn an_error_of_opening_contains_the_path() {
     let url = StoreUrl::Sqlite("/nowhere/at/all/r.db".into());
     let error = Store::open(&url).err().unwrap().to_string();
     assert!(error.contains("/nowhere/at/all/r.db"), "{error}");
+}
+
+fn target(uri: &str) -> ForwardUri {
+    ForwardUri::new(uri).unwrap()
+}
+
+#[test]
+fn forwards_are_replaced_seen_by_another_store_and_removed_with_their_user() {
+    let folder = tempfile::tempdir().unwrap();
+    let (command, server) = (open(folder.path()), open(folder.path()));
+    let bob = user("bob");
+    let busy = Forwards { busy: Some(target("sip:carol@example.org")), ..Forwards::default() };
+    assert!(matches!(command.set_forwards(&bob, &busy), Err(StoreError::NoSuchUser(_))));
+    command.add(&bob, "r", "one").unwrap();
+    let seq = server.load(|_| {}, |_, _, _| {}).unwrap().seq;
+    let own = Forwards { always: Some(target("sip:bob@example.org")), ..Forwards::default() };
+    assert!(matches!(command.set_forwards(&bob, &own), Err(StoreError::Unusable { .. })));
+    assert_eq!(command.forwards(&bob).unwrap(), Forwards::default(), "nothing changed");
+
+    command.set_forwards(&bob, &busy).unwrap();
+    let all = Forwards {
+        no_answer: Some(NoAnswer::new(20, target("sip:dave@example.net")).unwrap()),
+        always: Some(target("sip:desk@example.org")),
+        unregistered: Some(target("sips:mail@example.org")),
+        ..busy
+    };
+    command.set_forwards(&bob, &all).unwrap();
+    assert_eq!(command.forwards(&bob).unwrap(), all);
+    let changes = server.changes_since(seq).unwrap();
+    assert_eq!(changes.len(), 1, "{changes:?}");
+    assert_eq!(changes[0].kind, ChangeKind::Forwards(all.clone()));
+    command.add(&user("carol"), "r", "two").unwrap();
+    command.set_forwards(&user("carol"), &own).unwrap();
+    let mut loaded = Vec::new();
+    server
+        .load_forwards(|name, domain, forwards| loaded.push(format!("{name}@{domain} {forwards:?}")))
+        .unwrap();
+    assert_eq!(loaded, [format!("bob@example.org {all:?}"), format!("carol@example.org {own:?}")]);
+
+    let seq = server.changes_since(seq).unwrap().last().unwrap().seq;
+    command.remove(&bob).unwrap();
+    let kinds: Vec<_> = server.changes_since(seq).unwrap().into_iter().map(|change| change.kind).collect();
+    assert_eq!(kinds, [ChangeKind::Forwards(Forwards::default()), ChangeKind::Removed]);
 }

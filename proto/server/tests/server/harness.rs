@@ -258,6 +258,7 @@ pub(crate) fn config() -> Config {
             listener(Transport::Tcp, "192.0.2.1:5060"),
             listener(Transport::Udp, "[2001:db8::1]:5060"),
         ],
+        removed_listeners: Vec::new(),
         machine_addresses: Vec::new(),
         mode: Mode::Proxy,
         stateful: true,

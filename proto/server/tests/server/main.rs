@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 mod amplification;
+mod blocks;
 mod cancel;
 mod certificates;
 mod challenge;
@@ -21,6 +22,7 @@ mod gruu;
 mod guessing;
 mod harness;
 mod hostile;
+mod listeners;
 mod log_events;
 mod mark;
 mod media;
