@@ -14,6 +14,7 @@ pub mod check;
 
 mod load;
 mod phone;
+mod relay;
 mod softphone;
 mod story;
 mod stranger;

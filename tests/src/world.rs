@@ -1,13 +1,14 @@
 //! Network with the server in it.
 
 use crate::phone::Scheme;
+use crate::relay::Relay;
 use crate::softphone::Softphone;
 use crate::tls::{Authority, HostLayers, TLS_SERVER};
 use crate::{Account, Behaviour, Phone, PhoneEvent, check};
 use ringway_linux::Hosts;
 use ringway_sansio::{Event, Instant, Seed, Transport};
 use ringway_server::auth::Algorithm;
-use ringway_server::{Action, AuthConfig, Config, Listener, Mode, RegistrarConfig, Server};
+use ringway_server::{Action, AuthConfig, Config, Forwards, Listener, Mode, RegistrarConfig, Server};
 use ringway_sim::{Effects, Faults, HostId, Hosted, Sim};
 use ringway_test_support::services::{ServiceLimits, TestServices};
 use std::collections::BTreeSet;
@@ -28,6 +29,7 @@ pub struct World {
     pub server: HostId,
     seed: u64,
     config: Arc<Config>,
+    relay: Relay,
     phones: Vec<HostId>,
     pub(crate) softphones: Vec<Softphone>,
     /// Addresses that occur in a message or a configuration, or have a host.
@@ -51,11 +53,12 @@ impl World {
         sim.set_faults(faults);
         let config = Arc::new(config);
         let authority = Authority::new(root.part(4));
-        let server = add_server(&mut sim, seed, &config, (&services, &authority.hosts));
+        let relay = Relay::new(&root.part(5));
+        let server = add_server(&mut sim, seed, &config, (&services, &authority.hosts, &relay));
         let named = BTreeSet::from([SERVER]);
         let (phones, softphones, tls) = (Vec::new(), Vec::new(), Vec::new());
         let mut world =
-            Self { sim, services, server, seed, config, phones, softphones, named, authority, tls };
+            Self { sim, services, server, seed, config, relay, phones, softphones, named, authority, tls };
         if world.has_tls() {
             world.certify_server();
         }
@@ -221,7 +224,8 @@ impl World {
     pub fn restart_server(&mut self) {
         self.sim.remove(self.server);
         self.services.forget_reservations();
-        let (seed, shared) = (self.seed.wrapping_add(1000), (&self.services, &self.authority.hosts));
+        let seed = self.seed.wrapping_add(1000);
+        let shared = (&self.services, &self.authority.hosts, &self.relay);
         self.server = add_server(&mut self.sim, seed, &self.config, shared);
         if self.has_tls() {
             self.certify_server();
@@ -242,6 +246,19 @@ impl World {
         self.each_shard(|server| {
             if shard == of_user {
                 server.set_permanent_contacts(aor.as_bytes(), &[contact.as_bytes()]);
+            }
+            shard += 1;
+        });
+    }
+
+    /// Replaces the forwards of a user of the domain.
+    pub fn set_forwards(&mut self, user: &str, forwards: &Forwards) {
+        let count = u16::try_from(self.shards().len()).expect("there are few shards");
+        let of_user = ringway_server::shard_of_user(&ringway_sim::shard_key(), user.as_bytes(), count);
+        let (aor, mut shard) = (format!("{user}@{REALM}"), 0);
+        self.each_shard(|server| {
+            if shard == of_user {
+                server.set_forwards(aor.as_bytes(), forwards.clone());
             }
             shard += 1;
         });
@@ -270,6 +287,11 @@ impl World {
         self.sim.node::<Hosted<RealServer>>(self.server).map(Hosted::shards).expect("the server is there")
     }
 
+    /// Number of calls that were begun at the media relay.
+    pub fn relayed(&self) -> usize {
+        self.relay.calls().1
+    }
+
     /// Permits packets to an address without a host.
     pub fn allow_address(&mut self, address: SocketAddr) {
         self.named.insert(address);
@@ -286,6 +308,7 @@ impl World {
         self.wait(100);
         assert_eq!(self.pending(), (0, 0, 0), "contexts, server and client transactions are left");
         assert_eq!(self.services.reserved_bytes(), 0, "memory is still reserved");
+        assert_eq!(self.relay.calls().0, 0, "calls are left at the media relay");
         for &phone in &self.phones {
             let phone = self.sim.node::<Phone>(phone).expect("phones stay");
             assert_eq!(phone.transactions_len(), (0, 0), "{} has transactions left", phone.user());
@@ -319,7 +342,7 @@ fn add_server(
     sim: &mut Sim,
     seed: u64,
     config: &Arc<Config>,
-    (services, hosts): (&Arc<TestServices>, &Arc<Hosts>),
+    (services, hosts, relay): (&Arc<TestServices>, &Arc<Hosts>, &Relay),
 ) -> HostId {
     let count = u16::try_from(1 + seed % 4).expect("it is small");
     let now = sim.now();
@@ -336,7 +359,7 @@ fn add_server(
     }
     let listeners: Vec<_> =
         config.listeners.iter().map(|listener| (listener.transport, listener.bound)).collect();
-    let hosts = Arc::clone(hosts);
+    let (hosts, relay) = (Arc::clone(hosts), relay.clone());
     // DNS lookups fail at once, except for the name of a phone.
     let host = Hosted::new(shards, move |_, action, effects: &mut Effects| match action {
         Action::Resolve { query, target } => {
@@ -346,9 +369,7 @@ fn add_server(
             let servers = server.into_iter().collect();
             effects.events.push((Duration::from_millis(20), Event::Resolved { query, servers }));
         }
-        Action::Relay { query, .. } => {
-            effects.events.push((Duration::from_millis(20), Event::Relayed { query, result: None }));
-        }
+        Action::Relay { query, request } => effects.events.extend(relay.execute(query, &request)),
     });
     sim.add("server", &listeners, Box::new(host)).expect("the address is free")
 }
@@ -358,6 +379,7 @@ fn default_config() -> Config {
     Config {
         domains: vec![REALM.into()],
         listeners: vec![listener(Transport::Udp), listener(Transport::Tcp)],
+        removed_listeners: Vec::new(),
         machine_addresses: Vec::new(),
         mode: Mode::Proxy,
         stateful: true,
@@ -380,6 +402,10 @@ fn default_config() -> Config {
             default_expires_s: 3600,
             max_expires_s: 7200,
             max_contacts: 10,
+            outbound: true,
+            gruu: false,
+            flow_timer_s: 0,
+            service_route: Vec::new(),
         },
         neighbours: Vec::new(),
         media: Default::default(),

@@ -1,6 +1,6 @@
 //! Stories: the real server and scripted phones in the simulator, each for many seeds.
 //!
-//! Tested: registration, calls, failed calls, races, bad networks, ICMP errors, forks, TCP, TLS, neighbours,
+//! Tested: registration, calls, failed calls, races, bad networks, ICMP errors, forks, forwards, media relays, TCP, TLS, neighbours,
 //! WebSocket, restarts, softphones, and random actions.
 //! `RINGWAY_SEED` and `RINGWAY_SEEDS` choose the seeds; a story that fails prints its own.
 #![cfg(test)]
@@ -8,11 +8,14 @@
 mod call;
 mod cancel;
 mod fork;
+mod forward;
 mod icmp;
 mod life;
 mod load;
+mod media;
 mod neighbours;
 mod network;
+mod outbound;
 mod refused;
 mod register;
 mod softphone;

@@ -83,6 +83,7 @@ impl Bench {
         let config = Config {
             domains: vec!["example.org".into()],
             listeners: vec![Listener { transport: Transport::Udp, bound: at, advertised: at }],
+            removed_listeners: Vec::new(),
             machine_addresses: vec![OWN.into()],
             mode: Mode::Proxy,
             stateful: true,
@@ -105,6 +106,10 @@ impl Bench {
                 default_expires_s: 3600,
                 max_expires_s: 7200,
                 max_contacts: 10,
+                outbound: true,
+                gruu: false,
+                flow_timer_s: 0,
+                service_route: Vec::new(),
             },
             neighbours: Vec::new(),
             media: ringway_server::MediaConfig::default(),

@@ -368,14 +368,6 @@ impl View for Many {
     fn stats(&self) -> Stats {
         vec![Stat::gauge("registrations", "Contacts held.", self.0 as f64)]
     }
-
-    fn forwards(&self, user: &str) -> Result<UserForwards, ChangeError> {
-        Err(ChangeError::NotFound(user.to_owned()))
-    }
-
-    fn set_forwards(&self, user: &str, _: &Forwards) -> Result<UserForwards, ChangeError> {
-        self.forwards(user)
-    }
 }
 
 fn registration(n: u64) -> Registration {
@@ -388,6 +380,9 @@ fn registration(n: u64) -> Registration {
         expires_s: (!is_permanent).then_some(3552),
         q: 1.0,
         permanent: is_permanent,
+        instance: None,
+        reg_id: None,
+        path: Vec::new(),
     }
 }
 

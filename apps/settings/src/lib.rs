@@ -13,6 +13,8 @@
 extern crate alloc;
 
 mod host_port;
+#[cfg(feature = "keys")]
+mod keys;
 mod listeners;
 mod machine;
 mod nearest;
@@ -22,10 +24,14 @@ mod sections;
 mod words;
 
 pub use host_port::{HostPort, NoHost};
+#[cfg(feature = "keys")]
+pub use keys::{KeyChange, Keys, ShownValue};
 pub use listeners::{Listener, read_domains, read_listen};
 pub use machine::MachineSettings;
 pub use nearest::nearest;
 pub use network::{Addressing, addressing, host};
+#[cfg(feature = "keys")]
+pub use reader::read_document_with_keys;
 pub use reader::{ConfigError, Reader, Section, read_document};
 pub use sections::{
     Algorithm, Auth, CertificateRules, Connections, Limits, Mode, Neighbour, NeighbourConnection, Network,

@@ -38,8 +38,14 @@ impl fmt::Display for Listener {
 /// Reads `listen`; without it UDP and TCP on loopback.
 pub fn read_listen(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> Vec<Listener> {
     let give = "give 1 to 255 listeners, as [\"udp:127.0.0.1:5060\"]";
-    read_entries(reader, top, LISTENERS_MAX, give, listener)
-        .unwrap_or_else(|| default_listeners(Ipv4Addr::LOCALHOST))
+    read_entries(reader, top, LISTENERS_MAX, give, listener).unwrap_or_else(|| {
+        let default = default_listeners(Ipv4Addr::LOCALHOST);
+        top.note_default(reader, "listen", || {
+            let quoted: Vec<String> = default.iter().map(|listener| format!("\"{listener}\"")).collect();
+            format!("[{}]", quoted.join(", "))
+        });
+        default
+    })
 }
 
 /// Reads `listen` for a machine that has one address, and gets it later: entries are ports, and the address is
@@ -126,7 +132,11 @@ fn transport_of(word: &str, example: &'static str) -> Result<Transport, &'static
 
 /// Reads `domains`, and makes them lower-case; without it `localhost`.
 pub fn read_domains(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> Vec<String> {
-    let Some(entries) = top.texts(reader, "domains") else { return default_domains() };
+    let Some(entries) = top.texts(reader, "domains") else {
+        let default = default_domains();
+        top.note_default(reader, "domains", || format!("{default:?}"));
+        return default;
+    };
     let at = top.place("domains").unwrap_or_default();
     if entries.is_empty() || entries.len() > DOMAINS_MAX {
         reader.error(at, "domains", "give 1 to 1000 domains, as [\"example.org\"]");

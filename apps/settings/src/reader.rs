@@ -33,6 +33,16 @@ impl fmt::Display for ConfigError {
     }
 }
 
+/// Like [`read_document`], with all keys that `read` asked for.
+#[cfg(feature = "keys")]
+pub fn read_document_with_keys<T>(
+    text: &str,
+    file: Option<&str>,
+    read: impl FnOnce(&mut Reader<'_>, &mut Section<'_, '_>) -> T,
+) -> Result<(T, crate::Keys), Vec<ConfigError>> {
+    read_with(text, file, read).map(|(values, reader)| (values, reader.keys))
+}
+
 /// Reads a whole file: `read` takes the values, from the top. All errors are returned, by line; keys that `read` did
 /// not take are errors too. Without `file` the errors name the file that is read by default.
 pub fn read_document<T>(
@@ -40,6 +50,14 @@ pub fn read_document<T>(
     file: Option<&str>,
     read: impl FnOnce(&mut Reader<'_>, &mut Section<'_, '_>) -> T,
 ) -> Result<T, Vec<ConfigError>> {
+    read_with(text, file, read).map(|(values, _)| values)
+}
+
+fn read_with<'a, T>(
+    text: &'a str,
+    file: Option<&str>,
+    read: impl FnOnce(&mut Reader<'_>, &mut Section<'_, '_>) -> T,
+) -> Result<(T, Reader<'a>), Vec<ConfigError>> {
     let mut reader = Reader::new(text, file);
     let table = match DeTable::parse(text) {
         Ok(table) => table,
@@ -52,8 +70,7 @@ pub fn read_document<T>(
     let mut top = Section::top(table.get_ref());
     let values = read(&mut reader, &mut top);
     top.finish(&mut reader);
-    let errors = reader.errors();
-    if errors.is_empty() { Ok(values) } else { Err(errors) }
+    if reader.errors.is_empty() { Ok((values, reader)) } else { Err(reader.errors()) }
 }
 
 /// A file that is being read: finds the line of a byte and collects errors.
@@ -61,12 +78,20 @@ pub struct Reader<'a> {
     file: String,
     text: &'a str,
     errors: Vec<ConfigError>,
+    #[cfg(feature = "keys")]
+    keys: crate::Keys,
 }
 
 impl<'a> Reader<'a> {
     fn new(text: &'a str, file: Option<&str>) -> Self {
         let file = file.unwrap_or("ringway.toml").to_owned();
-        Self { file, text, errors: Vec::new() }
+        Self {
+            file,
+            text,
+            errors: Vec::new(),
+            #[cfg(feature = "keys")]
+            keys: crate::Keys::default(),
+        }
     }
 
     /// Adds an error at a byte of the text.
@@ -92,16 +117,86 @@ impl<'a> Reader<'a> {
 pub struct Section<'t, 'i> {
     /// Empty: the top of the file.
     name: &'static str,
+    /// Place of its keys in a document, as in `tls.domain.1`; empty at the top.
+    #[cfg(feature = "keys")]
+    place: String,
     table: Option<&'t DeTable<'i>>,
     /// The keys asked for so far.
     known: Vec<&'static str>,
     /// Keys that are not supported on this machine.
     refused: Vec<&'static str>,
+    /// The keys that are sections.
+    #[cfg(feature = "keys")]
+    parts: Vec<&'static str>,
 }
 
 impl<'t, 'i> Section<'t, 'i> {
     fn top(table: &'t DeTable<'i>) -> Self {
-        Self { name: "", table: Some(table), known: Vec::new(), refused: Vec::new() }
+        Self::with("", Some(table))
+    }
+
+    fn with(name: &'static str, table: Option<&'t DeTable<'i>>) -> Self {
+        Self {
+            name,
+            #[cfg(feature = "keys")]
+            place: name.to_owned(),
+            table,
+            known: Vec::new(),
+            refused: Vec::new(),
+            #[cfg(feature = "keys")]
+            parts: Vec::new(),
+        }
+    }
+
+    /// The section at `place` below this one.
+    #[cfg(feature = "keys")]
+    fn below(&self, section: Self, item: Option<usize>) -> Self {
+        let mut place = self.place_of(section.name);
+        if let Some(index) = item {
+            let name = section.entry("name").and_then(|(_, value)| value.get_ref().as_str());
+            place.push('.');
+            match name {
+                Some(name) => place.push_str(name),
+                None => place.push_str(&format!("{}", index + 1)),
+            }
+        }
+        Self { place, ..section }
+    }
+
+    #[cfg(not(feature = "keys"))]
+    fn below(&self, section: Self, _item: Option<usize>) -> Self {
+        section
+    }
+
+    /// Place of a key in the document, as in `auth.realm`.
+    #[cfg(feature = "keys")]
+    fn place_of(&self, key: &str) -> String {
+        if self.place.is_empty() { key.to_owned() } else { format!("{}.{key}", self.place) }
+    }
+
+    /// Notes the default of a key whose value is not in the document, for [`Keys`](crate::Keys).
+    #[cfg(feature = "keys")]
+    pub fn note_default(&self, reader: &mut Reader<'_>, key: &str, default: impl FnOnce() -> String) {
+        if self.place(key).is_none() {
+            reader.keys.note(self.place_of(key), Some(default()));
+        }
+    }
+
+    /// Does nothing: the keys are not collected here.
+    #[cfg(not(feature = "keys"))]
+    pub fn note_default(&self, _: &mut Reader<'_>, _: &str, _: impl FnOnce() -> String) {}
+
+    /// Notes the values of all keys that were asked for.
+    #[cfg(feature = "keys")]
+    fn note_keys(&self, reader: &mut Reader<'_>) {
+        for key in self.known.iter().filter(|key| !self.parts.contains(key)) {
+            match self.entry(key) {
+                Some((_, value)) => {
+                    reader.keys.note(self.place_of(key), crate::keys::written(value.get_ref()));
+                }
+                None => reader.keys.note_unset(self.place_of(key)),
+            }
+        }
     }
 
     /// The section `name`, which may be left out.
@@ -114,12 +209,17 @@ impl<'t, 'i> Section<'t, 'i> {
                 None
             }
         };
-        Self { name, table, known: Vec::new(), refused: Vec::new() }
+        #[cfg(feature = "keys")]
+        self.parts.push(name);
+        self.below(Self::with(name, table), None)
     }
 
     /// The sections `[[name]]`, each with its byte offset.
     pub fn sections(&mut self, reader: &mut Reader<'_>, name: &'static str) -> Vec<(Self, usize)> {
-        let Some(value) = self.value(name) else { return Vec::new() };
+        let value = self.value(name);
+        #[cfg(feature = "keys")]
+        self.parts.push(name);
+        let Some(value) = value else { return Vec::new() };
         let mut sections = Vec::new();
         let mut is_wrong = true;
         if let DeValue::Array(items) = value.get_ref() {
@@ -127,10 +227,8 @@ impl<'t, 'i> Section<'t, 'i> {
             for item in items {
                 match item.get_ref() {
                     DeValue::Table(table) => {
-                        sections.push((
-                            Self { name, table: Some(table), known: Vec::new(), refused: Vec::new() },
-                            item.span().start,
-                        ));
+                        let section = Self::with(name, Some(table));
+                        sections.push((self.below(section, Some(sections.len())), item.span().start));
                     }
                     _ => is_wrong = true,
                 }
@@ -161,7 +259,10 @@ impl<'t, 'i> Section<'t, 'i> {
 
     /// True or false.
     pub fn switch(&mut self, reader: &mut Reader<'_>, key: &'static str, default: bool) -> bool {
-        let Some(value) = self.value(key) else { return default };
+        let Some(value) = self.value(key) else {
+            self.note_default(reader, key, || format!("{default}"));
+            return default;
+        };
         match value.get_ref() {
             DeValue::Boolean(is_on) => *is_on,
             other => {
@@ -179,7 +280,10 @@ impl<'t, 'i> Section<'t, 'i> {
         default: u32,
         range: RangeInclusive<u32>,
     ) -> u32 {
-        let Some(value) = self.value(key) else { return default };
+        let Some(value) = self.value(key) else {
+            self.note_default(reader, key, || format!("{default}"));
+            return default;
+        };
         let at = value.span().start;
         let DeValue::Integer(integer) = value.get_ref() else {
             reader.error(at, self.path(key), wrong_type("a whole number", value.get_ref()));
@@ -235,7 +339,10 @@ impl<'t, 'i> Section<'t, 'i> {
 
     /// A list of strings, each with its byte offset.
     pub fn texts(&mut self, reader: &mut Reader<'_>, key: &'static str) -> Option<Vec<(&'t str, usize)>> {
-        let value = self.value(key)?;
+        let Some(value) = self.value(key) else {
+            self.note_default(reader, key, || "[]".to_owned());
+            return None;
+        };
         let DeValue::Array(items) = value.get_ref() else {
             let message = wrong_type("a list of strings, as [\"…\", \"…\"]", value.get_ref());
             reader.error(value.span().start, self.path(key), message);
@@ -245,14 +352,19 @@ impl<'t, 'i> Section<'t, 'i> {
     }
 
     /// One of a few words.
-    pub fn word<T: Copy>(
+    pub fn word<T: Copy + PartialEq>(
         &mut self,
         reader: &mut Reader<'_>,
         key: &'static str,
         default: T,
         words: &[(&str, T)],
     ) -> T {
-        let Some((text, at)) = self.text(reader, key) else { return default };
+        let Some((text, at)) = self.text(reader, key) else {
+            if let Some((word, _)) = words.iter().find(|(_, meaning)| *meaning == default) {
+                self.note_default(reader, key, || format!("{word:?}"));
+            }
+            return default;
+        };
         match words.iter().find(|(word, _)| *word == text) {
             Some((_, meaning)) => *meaning,
             None => {
@@ -273,6 +385,8 @@ impl<'t, 'i> Section<'t, 'i> {
 
     /// Adds an error for each key that was not read.
     pub fn finish(self, reader: &mut Reader<'_>) {
+        #[cfg(feature = "keys")]
+        self.note_keys(reader);
         for (key, _) in self.table.into_iter().flatten() {
             let name: &str = key.get_ref();
             if !self.known.contains(&name) && !self.refused.contains(&name) {

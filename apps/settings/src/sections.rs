@@ -11,6 +11,7 @@ use core::net::IpAddr;
 use core::ops::RangeInclusive;
 use core::time::Duration;
 use ringway_server::{AuthConfig, RegistrarConfig};
+use ringway_sip::NameAddr;
 use ringway_transaction::Timers;
 
 pub use ringway_server::Mode;
@@ -39,7 +40,7 @@ pub struct Auth {
 }
 
 /// `[registrar]`; `min_expires_s` ≤ `default_expires_s` ≤ `max_expires_s`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Registrar {
     /// Shortest expiry in seconds; a shorter one gets 423.
     pub min_expires_s: u32,
@@ -49,6 +50,14 @@ pub struct Registrar {
     pub max_expires_s: u32,
     /// Contacts a user may have at once: 1 to 1,000.
     pub max_contacts: u32,
+    /// Phones that ask for it register their flows (RFC 5626).
+    pub outbound: bool,
+    /// Phones that ask for it get URIs of their own (RFC 5627).
+    pub gruu: bool,
+    /// Flow-Timer of phones with outbound in seconds: 10 to 3,600; 0: none.
+    pub flow_timer_s: u32,
+    /// Service-Route of every phone (RFC 3608), the first hop first; at most 4 values.
+    pub service_route: Vec<String>,
 }
 
 /// `[routing]`
@@ -116,7 +125,10 @@ impl Auth {
         let mut section = top.section(reader, "auth");
         let enabled = section.switch(reader, "enabled", default.enabled);
         let realm = match section.text(reader, "realm") {
-            None => default.realm,
+            None => {
+                section.note_default(reader, "realm", || format!("{:?}", default.realm));
+                default.realm
+            }
             Some((text, at)) => {
                 if let Err(message) = check_realm(text) {
                     reader.error(at, section.path("realm"), message);
@@ -188,7 +200,10 @@ fn networks(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) -> Option<Ve
 
 fn algorithms(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) -> Option<Vec<Algorithm>> {
     let key = "algorithms";
-    let entries = section.texts(reader, key)?;
+    let Some(entries) = section.texts(reader, key) else {
+        section.note_default(reader, key, || "[\"MD5\"]".to_owned());
+        return None;
+    };
     if entries.is_empty() {
         let at = section.place(key).unwrap_or_default();
         reader.error(at, section.path(key), "the list is empty; give \"SHA-256\", \"MD5\" or both");
@@ -224,7 +239,16 @@ pub(crate) fn algorithm(entry: &str, others: &[Algorithm]) -> Result<Algorithm, 
 
 impl Default for Registrar {
     fn default() -> Self {
-        Self { min_expires_s: 60, default_expires_s: 3600, max_expires_s: 7200, max_contacts: 10 }
+        Self {
+            min_expires_s: 60,
+            default_expires_s: 3600,
+            max_expires_s: 7200,
+            max_contacts: 10,
+            outbound: true,
+            gruu: false,
+            flow_timer_s: 0,
+            service_route: Vec::new(),
+        }
     }
 }
 
@@ -239,7 +263,19 @@ impl Registrar {
             default_expires_s: seconds("default_expires_s", default.default_expires_s),
             max_expires_s: seconds("max_expires_s", default.max_expires_s),
             max_contacts: section.number(reader, "max_contacts", default.max_contacts, 1..=CONTACTS_MAX),
+            outbound: section.switch(reader, "outbound", default.outbound),
+            gruu: section.switch(reader, "gruu", default.gruu),
+            flow_timer_s: section.number(reader, "flow_timer_s", default.flow_timer_s, 0..=FLOW_TIMER_S_MAX),
+            service_route: service_route(reader, &mut section),
         };
+        if (1..FLOW_TIMER_S_MIN).contains(&registrar.flow_timer_s) {
+            let at = section.place("flow_timer_s").unwrap_or_default();
+            let message = format!(
+                "{} is too short; give {FLOW_TIMER_S_MIN} to {FLOW_TIMER_S_MAX}, or 0 for none",
+                registrar.flow_timer_s
+            );
+            reader.error(at, section.path("flow_timer_s"), message);
+        }
         let Self { min_expires_s: min, default_expires_s: default, max_expires_s: max, .. } = registrar;
         let order = [("min_expires_s", min), ("default_expires_s", default), ("max_expires_s", max)];
         for [(low_key, low), (high_key, high)] in
@@ -257,6 +293,30 @@ impl Registrar {
         section.finish(reader);
         registrar
     }
+}
+
+/// `service_route`.
+fn service_route(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) -> Vec<String> {
+    let key = "service_route";
+    let entries = section.texts(reader, key).unwrap_or_default();
+    if entries.len() > SERVICE_ROUTES_MAX {
+        let at = section.place(key).unwrap_or_default();
+        let message = format!("the list is too long; give at most {SERVICE_ROUTES_MAX} values");
+        reader.error(at, section.path(key), message);
+    }
+    let mut routes = Vec::new();
+    for (entry, at) in entries {
+        let route = NameAddr::parse(entry.as_bytes());
+        let is_route =
+            route.is_ok_and(|route| route.is_bracketed && route.uri.is_sip() && route.uri.is_loose_router());
+        if !is_route || entry.len() > SERVICE_ROUTE_BYTES_MAX || entry.contains(char::is_control) {
+            let message =
+                format!("{entry:?} is not a route; give a URI in brackets, as \"<sip:edge.example.org;lr>\"");
+            reader.error(at, section.path(key), message);
+        }
+        routes.push(entry.to_owned());
+    }
+    routes
 }
 
 impl Default for Routing {
@@ -372,6 +432,7 @@ impl ServerSections<'_> {
         ringway_server::Config {
             domains: self.domains.to_vec(),
             listeners,
+            removed_listeners: Vec::new(),
             machine_addresses,
             mode: self.routing.mode,
             stateful: self.routing.stateful,
@@ -394,6 +455,10 @@ impl ServerSections<'_> {
                 default_expires_s: self.registrar.default_expires_s,
                 max_expires_s: self.registrar.max_expires_s,
                 max_contacts: self.registrar.max_contacts as usize,
+                outbound: self.registrar.outbound,
+                gruu: self.registrar.gruu,
+                flow_timer_s: self.registrar.flow_timer_s,
+                service_route: self.registrar.service_route.clone(),
             },
             neighbours: self.neighbours.clone(),
             media: ringway_server::MediaConfig::default(),
@@ -419,6 +484,10 @@ const NETWORKS_MAX: usize = 1000;
 const SERIAL_FORKS_S: RangeInclusive<u32> = 0..=180;
 /// A minute to a year.
 const DIALOG_LIFETIMES_S: RangeInclusive<u32> = 60..=31_536_000;
+const FLOW_TIMER_S_MIN: u32 = 10;
+const FLOW_TIMER_S_MAX: u32 = 3600;
+const SERVICE_ROUTES_MAX: usize = 4;
+const SERVICE_ROUTE_BYTES_MAX: usize = 255;
 const CONTACTS_MAX: u32 = 1000;
 const RATE_MAX: u32 = 10_000_000;
 const NONCE_LIFETIME_S_MAX: u32 = 86_400;

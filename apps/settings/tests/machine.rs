@@ -114,8 +114,13 @@ fn every_key_is_read() {
     assert_eq!(settings.auth.algorithms, [Algorithm::Sha256, Algorithm::Md5]);
     assert_eq!((settings.auth.enabled, settings.auth.in_dialog), (false, true));
     assert_eq!((settings.auth.realm.as_str(), settings.auth.nonce_lifetime_s), ("somewhere else", 30));
-    let registrar =
-        Registrar { min_expires_s: 10, default_expires_s: 20, max_expires_s: 30, max_contacts: 3 };
+    let registrar = Registrar {
+        min_expires_s: 10,
+        default_expires_s: 20,
+        max_expires_s: 30,
+        max_contacts: 3,
+        ..Registrar::default()
+    };
     assert_eq!(settings.registrar, registrar);
     assert_eq!(
         settings.routing,

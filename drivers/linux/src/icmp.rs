@@ -22,8 +22,15 @@ pub(crate) struct IcmpErrors {
 impl IcmpErrors {
     /// Begins with the errors of `sockets`. Where the kernel refuses, requests to closed ports time out.
     pub(crate) fn new(sockets: &[Option<UdpSocket>], now: Instant) -> Self {
-        switch(sockets, true);
+        switch(sockets.iter().flatten(), true);
         Self { batch: IcmpBatch::new(ERRORS_PER_CALL), since: now, left: ERRORS_PER_S_MAX, is_paused: false }
+    }
+
+    /// Begins with the errors of new sockets.
+    pub(crate) fn begin(&self, sockets: &[UdpSocket]) {
+        if !self.is_paused {
+            switch(sockets, true);
+        }
     }
 
     /// Takes one batch of errors of a listener's socket and passes those that concern a transport user (RFC 3261 §18.4) to
@@ -48,7 +55,7 @@ impl IcmpErrors {
         if self.left == 0 && !self.is_paused {
             counters.icmp_pauses.increment();
             self.is_paused = true;
-            switch(sockets, false);
+            switch(sockets.iter().flatten(), false);
         }
         count
     }
@@ -61,14 +68,14 @@ impl IcmpErrors {
         self.since = now;
         self.left = ERRORS_PER_S_MAX;
         if std::mem::take(&mut self.is_paused) {
-            switch(sockets, true);
+            switch(sockets.iter().flatten(), true);
         }
     }
 }
 
 /// Switches the queueing of errors on or off. It fails only for sockets that are not of IP.
-fn switch(sockets: &[Option<UdpSocket>], is_on: bool) {
-    for socket in sockets.iter().flatten() {
+fn switch<'s>(sockets: impl IntoIterator<Item = &'s UdpSocket>, is_on: bool) {
+    for socket in sockets {
         let is_ipv6 = socket.local_addr().is_ok_and(|address| address.is_ipv6());
         let _ = queue_icmp_errors(socket.as_fd(), is_ipv6, is_on);
     }

@@ -4,6 +4,7 @@
 //! the last time, and a sender checks the announcement after it has queued its command; so at least one of them sees
 //! the other.
 
+use crate::listener_change::ListenerChange;
 use crate::sys::EventFd;
 use ringway_sansio::{ConnectionId, Event, Flow, Instant, Token};
 use std::io;
@@ -86,6 +87,8 @@ impl Commands {
 #[repr(align(128))]
 pub(crate) struct Inbox {
     commands: Mutex<Commands>,
+    /// Not limited: only the program itself changes listeners.
+    listeners: Mutex<Vec<ListenerChange>>,
     /// True if the worker must run once.
     pending: AtomicBool,
     /// End of the worker's sleep in nanoseconds; 0 while it is awake.
@@ -97,6 +100,7 @@ impl Inbox {
     fn new() -> io::Result<Self> {
         Ok(Self {
             commands: Mutex::default(),
+            listeners: Mutex::default(),
             pending: AtomicBool::new(false),
             sleeping_until: AtomicU64::new(0),
             event: EventFd::new()?,
@@ -121,6 +125,17 @@ impl Inbox {
     /// Queues the continuation of a connection.
     pub(crate) fn push_resume(&self, id: ConnectionId) {
         self.push(Command::Resume(id), &[]);
+    }
+
+    /// Queues a change of the worker's listeners.
+    pub(crate) fn change_listeners(&self, change: ListenerChange) {
+        self.listeners.lock().unwrap_or_else(PoisonError::into_inner).push(change);
+        self.nudge();
+    }
+
+    /// Takes the queued changes of listeners.
+    pub(crate) fn take_listener_changes(&self) -> Vec<ListenerChange> {
+        std::mem::take(&mut *self.listeners.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn push(&self, mut command: Command, bytes: &[u8]) -> bool {

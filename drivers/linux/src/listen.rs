@@ -1,12 +1,13 @@
 //! Listeners: parsing, and binding for several workers.
 
 use crate::inbox::Inboxes;
+use crate::listener_change::ListenSocket;
 use crate::sys;
 use ringway_sansio::Transport;
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 use std::fmt;
 use std::io;
-use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
 use std::str::FromStr;
@@ -62,12 +63,6 @@ pub struct Bound {
     pub(crate) inboxes: Inboxes,
 }
 
-/// Socket of one worker for one listener.
-pub(crate) enum ListenSocket {
-    Datagram(UdpSocket, Transport),
-    Stream(TcpListener, Transport),
-}
-
 impl Bound {
     /// Binds `listeners` for `workers` threads (0: one for each core). The kernel distributes flows over the workers'
     /// sockets (`SO_REUSEPORT`), each flow always to the same socket.
@@ -87,8 +82,7 @@ impl Bound {
         let mut bound = Vec::with_capacity(listeners.len());
         let mut sockets: Vec<Vec<ListenSocket>> = (0..workers).map(|_| Vec::new()).collect();
         for listen in listeners {
-            let failed = |why: io::Error| BindError::Listener { listener: *listen, why };
-            let (actual, copies) = bind_copies(*listen, workers).map_err(failed)?;
+            let (actual, copies) = bind_copies(*listen, workers)?;
             bound.push(actual);
             for (worker, socket) in sockets.iter_mut().zip(copies) {
                 worker.push(socket);
@@ -114,7 +108,7 @@ impl Bound {
     }
 }
 
-/// Error of [`Bound::bind`].
+/// Error of [`Bound::bind`] and [`Runtime::attach`](crate::Runtime::attach).
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
     /// A listener could not be bound.
@@ -137,7 +131,8 @@ pub enum BindError {
 /// other descriptors.
 pub(crate) const WORKERS_MAX: usize = 255;
 
-const LISTENERS_MAX: usize = 255;
+/// Maximum number of listeners of a runtime, those that were closed included: their numbers are 8 bits wide.
+pub const LISTENERS_MAX: usize = 255;
 
 /// Maximum number of connections that the kernel queues for each worker; the system's limit may be lower.
 const BACKLOG: i32 = 1024;
@@ -164,7 +159,11 @@ fn describe(why: &io::Error) -> String {
 
 /// Binds the first socket without `SO_REUSEPORT`, which fails if the address is in use, and sets the option afterwards:
 /// a second server cannot bind the address.
-fn bind_copies(listen: Listen, workers: usize) -> io::Result<(Listen, Vec<ListenSocket>)> {
+pub(crate) fn bind_copies(listen: Listen, workers: usize) -> Result<(Listen, Vec<ListenSocket>), BindError> {
+    try_bind_copies(listen, workers).map_err(|why| BindError::Listener { listener: listen, why })
+}
+
+fn try_bind_copies(listen: Listen, workers: usize) -> io::Result<(Listen, Vec<ListenSocket>)> {
     let first = unbound(listen)?;
     bind_and_listen(&first, listen)?;
     first.set_reuse_port(true)?;

@@ -4,13 +4,14 @@ use crate::action::ActionSink;
 use crate::config::Config;
 use crate::counters::{Counters, Counts};
 use crate::inbox::Inboxes;
-use crate::listen::{Bound, Listen};
+use crate::listen::{BindError, Bound, Listen};
+use crate::listeners::{self, Attached};
 use crate::listing::Connections;
 use crate::shard::Shards;
 use crate::shared::{Common, Phase};
 use crate::sys;
 use crate::worker::{Parts, Worker};
-use ringway_sansio::{Event, Node};
+use ringway_sansio::{Event, ListenerId, Node};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -46,10 +47,8 @@ impl<N: Node + Send + 'static> Runtime<N> {
         if nodes.is_empty() || nodes.len() > usize::from(u16::MAX) {
             return Err(StartError::Shards(nodes.len()));
         }
-        let config =
-            Config { max_connections: config.max_connections.min(files_for_connections()), ..config };
         let Bound { listeners, sockets, inboxes } = bound;
-        let common = Arc::new(Common::new(&config, inboxes.clone()));
+        let common = Arc::new(Common::new(&config, files_for_connections(), inboxes.clone()));
         let shards = Shards::new(nodes, config.shard_key, inboxes);
         let mut runtime = Self { common, shards, counters: Vec::new(), listeners, threads: Vec::new() };
         for (index, sockets) in sockets.into_iter().enumerate() {
@@ -81,7 +80,7 @@ impl<N: Node + Send + 'static> Runtime<N> {
 }
 
 impl<N: Node> Runtime<N> {
-    /// Listeners in the order of the configuration, with their actual ports.
+    /// Listeners of the start in the order of the configuration, with their actual ports.
     pub fn listeners(&self) -> &[Listen] {
         &self.listeners
     }
@@ -109,7 +108,38 @@ impl<N: Node> Runtime<N> {
 
     /// Maximum number of open connections: as configured, or lower if the limit of open files requires it.
     pub fn connections_max(&self) -> usize {
-        self.common.max_connections
+        self.common.max_connections()
+    }
+
+    /// Binds new listeners with the given numbers and gives them to the workers, which do not read from them before
+    /// [`Runtime::open`]. A number may be that of a closed listener.
+    ///
+    /// # Errors
+    /// A listener could not be bound, or a number is too high. Nothing is changed then.
+    pub fn attach(&self, listeners: &[(ListenerId, Listen)]) -> Result<Attached, BindError> {
+        Attached::bind(listeners, self.common.inboxes.clone())
+    }
+
+    /// Makes the workers read from new listeners.
+    pub fn open(&self, attached: Attached) {
+        attached.open();
+    }
+
+    /// Closes a listener, after what has arrived at it was handled. Its stream connections stay, its associations end;
+    /// packets for a closed listener of datagrams are reported as unreachable.
+    pub fn close(&self, listener: ListenerId) {
+        listeners::close(&self.common.inboxes, listener);
+    }
+
+    /// Changes the maximum number of open connections, as far as the limit of open files permits. Open connections beyond
+    /// it remain.
+    pub fn set_max_connections(&self, max: usize) {
+        self.common.set_max_connections(max);
+    }
+
+    /// Changes the maximum length of a message on new streams.
+    pub fn set_max_message_bytes(&self, max: usize) {
+        self.common.set_max_message_bytes(max);
     }
 
     /// Changes the maximum number of accepted connections of one source; 0: no limit. Open connections beyond it
@@ -148,7 +178,7 @@ impl<N: Node + Send + 'static> Runtime<N> {
     fn spawn(
         &mut self,
         index: usize,
-        sockets: Vec<crate::listen::ListenSocket>,
+        sockets: Vec<crate::listener_change::ListenSocket>,
         sink: Arc<dyn ActionSink<N::Action>>,
     ) -> io::Result<()>
     where

@@ -19,8 +19,10 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 pub(crate) struct Common {
     pub(crate) clock: Clock,
     pub(crate) marked_packets: MarkedPackets,
-    pub(crate) max_message_bytes: usize,
-    pub(crate) max_connections: usize,
+    max_message_bytes: AtomicUsize,
+    max_connections: AtomicUsize,
+    /// Connections that the limit of open files permits.
+    connections_possible: usize,
     pub(crate) datagram_batch: usize,
     pub(crate) streams: StreamLimits,
     pub(crate) layers: Arc<dyn Layers>,
@@ -48,12 +50,14 @@ pub(crate) enum Phase {
 }
 
 impl Common {
-    pub(crate) fn new(config: &Config, inboxes: Inboxes) -> Self {
+    /// `connections_possible` is the number of connections that the limit of open files permits.
+    pub(crate) fn new(config: &Config, connections_possible: usize, inboxes: Inboxes) -> Self {
         Self {
             clock: config.clock,
             marked_packets: config.marked_packets,
-            max_message_bytes: config.max_message_bytes,
-            max_connections: config.max_connections,
+            max_message_bytes: AtomicUsize::new(config.max_message_bytes),
+            max_connections: AtomicUsize::new(config.max_connections.min(connections_possible)),
+            connections_possible,
             datagram_batch: config.datagram_batch,
             streams: config.streams,
             layers: Arc::clone(&config.layers),
@@ -73,11 +77,31 @@ impl Common {
     /// Counts a new connection; false if there are too many.
     pub(crate) fn admit(&self) -> bool {
         let open = self.open.fetch_add(1, Ordering::Relaxed);
-        if open >= self.max_connections {
+        if open >= self.max_connections() {
             self.open.fetch_sub(1, Ordering::Relaxed);
             return false;
         }
         true
+    }
+
+    /// Maximum number of open connections.
+    pub(crate) fn max_connections(&self) -> usize {
+        self.max_connections.load(Ordering::Relaxed)
+    }
+
+    /// Changes the maximum number of open connections, as far as the limit of open files permits.
+    pub(crate) fn set_max_connections(&self, max: usize) {
+        self.max_connections.store(max.min(self.connections_possible), Ordering::Relaxed);
+    }
+
+    /// Maximum length of a message on a new stream.
+    pub(crate) fn max_message_bytes(&self) -> usize {
+        self.max_message_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Changes the maximum length of a message; open streams keep theirs.
+    pub(crate) fn set_max_message_bytes(&self, max: usize) {
+        self.max_message_bytes.store(max, Ordering::Relaxed);
     }
 
     pub(crate) fn trace(&self, direction: Direction, flow: &Flow, bytes: &[u8]) {

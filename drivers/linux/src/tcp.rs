@@ -391,6 +391,30 @@ impl<F: Framer> Streams<F> {
         }
     }
 
+    /// Adds a listener; `None` for one of datagrams. The socket is in epoll.
+    pub(crate) fn add_listener(
+        &mut self,
+        listener: usize,
+        socket: Option<(TcpListener, u64)>,
+        transport: Transport,
+    ) {
+        if self.listening.len() <= listener {
+            self.listening.resize_with(listener + 1, || None);
+            self.transports.resize(listener + 1, Transport::Tcp);
+        }
+        if let (Some(place), Some(of)) = (self.listening.get_mut(listener), self.transports.get_mut(listener))
+        {
+            (*place, *of) = (socket, transport);
+        }
+    }
+
+    /// Closes the listening socket of one listener. Its connections stay.
+    pub(crate) fn close_listener(&mut self, listener: usize) {
+        if let Some(socket) = self.listening.get_mut(listener) {
+            *socket = None;
+        }
+    }
+
     /// Transport of a listener.
     pub(crate) fn transport_of(&self, listener: usize) -> Transport {
         self.transports.get(listener).copied().unwrap_or(Transport::Tcp)
@@ -443,7 +467,8 @@ impl<F: Framer> Streams<F> {
         }
     }
 
-    fn watch_listener(&self, listener: usize, interest: Interest) {
+    /// Changes the watched events of a listening socket.
+    pub(crate) fn watch_listener(&self, listener: usize, interest: Interest) {
         if let Some(Some((socket, token))) = self.listening.get(listener) {
             // It fails only for an unwatched descriptor, and this one is always watched.
             let _ = self.epoll.modify(socket.as_fd(), *token, interest);
@@ -473,7 +498,7 @@ impl<F: Framer> Streams<F> {
             self.free.push(index);
             return Err(NO_LAYER.into());
         };
-        let framer = F::new(self.common.max_message_bytes);
+        let framer = F::new(self.common.max_message_bytes());
         let stream = Box::new(Stream::new(socket, flow, origin, framer, layer, now));
         if let Err(error) = self.epoll.add(stream.socket.as_fd(), id.0, stream.interest) {
             self.free.push(index);

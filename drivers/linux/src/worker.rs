@@ -4,6 +4,8 @@
 //! transport's reports to the shards. Actions of a node are passed to the sink before the node is unlocked; the packets
 //! of one batch are sent at its end.
 
+mod listeners;
+
 use crate::action::ActionSink;
 use crate::associations::AssociationTable;
 use crate::connected::{Connected, owner_of, send_connected};
@@ -12,7 +14,8 @@ use crate::counters::Counters;
 use crate::held::{Held, MarkedPackets};
 use crate::icmp::IcmpErrors;
 use crate::inbox::{Command, Commands, Inbox};
-use crate::listen::{ListenSocket, WORKERS_MAX};
+use crate::listen::WORKERS_MAX;
+use crate::listener_change::ListenSocket;
 use crate::nodes::{Batch, Nodes};
 use crate::shard::{Shards, shard_of_token};
 use crate::shared::{Common, Phase};
@@ -298,6 +301,7 @@ impl<N: Node> Worker<N> {
         let mut commands = std::mem::take(&mut self.commands);
         if self.inbox().is_some_and(|inbox| inbox.take(&mut commands)) {
             self.run_calls();
+            self.change_listeners();
         }
         for command in commands.list.drain(..) {
             match command {

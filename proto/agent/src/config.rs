@@ -233,7 +233,7 @@ impl Config {
 
     /// First listener that can send by `transport` to `to`.
     pub(crate) fn listener_for(&self, transport: Transport, to: IpAddr) -> Option<ListenerId> {
-        let listeners = self.listeners.iter().map(|listener| (listener.transport, listener.address));
+        let listeners = self.listeners.iter().map(|listener| Some((listener.transport, listener.address)));
         ListenerId::for_peer(listeners, transport, to)
     }
 

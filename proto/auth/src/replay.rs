@@ -53,10 +53,15 @@ impl ReplayWindows {
             old: HashMap::default(),
             young_since: now,
             forgotten_through: now - Duration::from_millis(1),
-            generation_life: nonce_lifetime / 2 + Duration::from_secs(1),
+            generation_life: generation_life(nonce_lifetime),
             nonces_max: nonces_max / 2,
             evicted: 0,
         }
+    }
+
+    /// Changes the lifetime of nonces. Counts that were dropped under a shorter one stay forgotten: their nonces are stale.
+    pub fn set_lifetime(&mut self, nonce_lifetime: Duration) {
+        self.generation_life = generation_life(nonce_lifetime);
     }
 
     /// Uses a count of a nonce that [`NonceMaker`](crate::NonceMaker) verified. `request` identifies the request and its
@@ -106,6 +111,10 @@ impl ReplayWindows {
         self.forgotten_through = self.young_since.max(self.forgotten_through);
         self.young_since = now;
     }
+}
+
+fn generation_life(nonce_lifetime: Duration) -> Duration {
+    nonce_lifetime / 2 + Duration::from_secs(1)
 }
 
 /// Hash that puts nonces in the order of their numbers. Clients use them in about the order in which they were made, so
@@ -218,6 +227,30 @@ mod tests {
                 "{count}"
             );
         }
+    }
+
+    #[test]
+    fn a_longer_lifetime_brings_no_dropped_nonce_back() {
+        let start = Instant::from_secs(1000);
+        let mut windows = ReplayWindows::new(100, Duration::from_secs(10), start);
+        let old = nonce(start, 1);
+        assert_eq!(windows.use_count(start, old, 1, 7), NonceUse::First);
+        // Two generations of 6 s later its counts are gone.
+        for (after_s, counter) in [(7, 2), (14, 3)] {
+            let now = start + Duration::from_secs(after_s);
+            assert_eq!(windows.use_count(now, nonce(now, counter), 1, 8), NonceUse::First);
+        }
+        windows.set_lifetime(Duration::from_secs(3600));
+        let now = start + Duration::from_secs(15);
+        assert_eq!(windows.use_count(now, old, 1, 9), NonceUse::Forgotten);
+        let young = nonce(now, 4);
+        assert_eq!(windows.use_count(now, young, 1, 9), NonceUse::First);
+        let later = now + Duration::from_secs(1700);
+        assert_eq!(
+            windows.use_count(later, young, 1, 10),
+            NonceUse::Replayed,
+            "it is kept for the new lifetime"
+        );
     }
 
     #[test]

@@ -27,10 +27,10 @@ pub mod rtcp;
 pub mod rtp;
 pub mod session;
 mod sound;
-pub mod stun;
 mod time_scale;
 pub mod tone;
 
 pub use level::Level;
+pub use ringway_stun as stun;
 pub use session::MediaSession;
 pub use sound::Sound;

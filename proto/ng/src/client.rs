@@ -1,6 +1,7 @@
 //! Client of several relays: choice, retransmission, time limit, health, failover.
 
 use crate::Counters;
+use crate::calls::{Admission, Calls, Deletion, Indices, streams_of};
 use crate::command::{Answer, Command, Cookie, read_answer};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -26,6 +27,7 @@ pub struct Client<T> {
     pending: HashMap<u64, Pending<T>, core::hash::BuildHasherDefault<SipHasher13>>,
     /// Bytes of their SDP.
     pending_bytes: usize,
+    calls: Calls,
     timers: Wheel<Timer>,
     sends: VecDeque<Datagram>,
     done: VecDeque<Done<T>>,
@@ -61,13 +63,12 @@ struct Relay {
 
 #[derive(Debug)]
 struct Pending<T> {
-    /// `None`: a ping.
-    request: Option<(T, RelayRequest)>,
+    job: Job<T>,
     datagram: Box<[u8]>,
     /// Index of the relay.
     relay: usize,
     /// Relays that were tried, a bit each.
-    tried: u16,
+    tried: Indices,
     /// Number of datagrams to this relay.
     sent: u8,
     /// Time of the first one.
@@ -76,10 +77,19 @@ struct Pending<T> {
     timer: TimerKey,
 }
 
+#[derive(Debug)]
+enum Job<T> {
+    Ping,
+    Delete(RelayCall),
+    /// An offer or answer.
+    Ask(T, RelayRequest),
+}
+
 #[derive(Clone, Copy, Debug)]
 enum Timer {
     Cookie(u64),
     Ping(usize),
+    Call(RelayCall),
 }
 
 impl<T> Client<T> {
@@ -97,6 +107,7 @@ impl<T> Client<T> {
             cookies: Entropy::new(seed),
             pending: HashMap::default(),
             pending_bytes: 0,
+            calls: Calls::default(),
             timers,
             sends: VecDeque::new(),
             done: VecDeque::new(),
@@ -106,17 +117,28 @@ impl<T> Client<T> {
 
     /// Sends a request. A [`RelayKind::Delete`] has no result.
     pub fn request(&mut self, now: Instant, of: T, request: RelayRequest) {
+        if request.kind == RelayKind::Delete {
+            return self.delete(now, &request);
+        }
         if self.pending.len() >= PENDING_MAX || self.pending_bytes + request.sdp.len() > PENDING_BYTES_MAX {
             self.counters.relay_overflow += 1;
-            return self.fail(of, request.kind);
+            return self.fail(of);
         }
         let Some(relay) = self.choose(&request, 0) else {
             self.counters.relay_timeouts += 1;
-            return self.fail(of, request.kind);
+            return self.fail(of);
         };
+        if !self.admit(now, &request) {
+            self.counters.relay_limited += 1;
+            return self.fail(of);
+        }
         self.counters.relay_requests += 1;
+        if self.calls.begin(request.call) {
+            let timer = self.timers.arm(now + COUNTED, Timer::Call(request.call));
+            self.calls.set_timer(request.call, timer);
+        }
         let give_up = now + self.time_limit;
-        self.start(now, Some((of, request)), (relay, 1 << relay), give_up);
+        self.start(now, Job::Ask(of, request), (relay, 1 << relay), give_up);
     }
 
     /// Handles a datagram. One that comes from another address than the relay's is ignored.
@@ -136,24 +158,22 @@ impl<T> Client<T> {
         let id = relay.id;
         let Some(pending) = self.take(cookie) else { return };
         self.timers.cancel(pending.timer);
-        let Some((of, request)) = pending.request else { return };
-        let result = match (answer, request.kind) {
-            (_, RelayKind::Delete) => return,
-            (Answer::Done(Some(sdp)), RelayKind::Offer | RelayKind::Answer) => {
-                Some(RelayResult { relay: id, sdp: sdp.into() })
-            }
-            (Answer::Done(None) | Answer::Refused, RelayKind::Offer | RelayKind::Answer) => {
+        let Job::Ask(of, request) = pending.job else { return };
+        let result = match answer {
+            Answer::Done(Some(sdp)) => Some(RelayResult { relay: id, sdp: sdp.into() }),
+            Answer::Done(None) | Answer::Refused => {
                 self.counters.relay_refusals += 1;
                 // It may have no free port.
                 let next = self.choose(&request, pending.tried);
                 if let Some(relay) = next.filter(|_| request.kind == RelayKind::Offer) {
                     self.counters.relay_failovers += 1;
                     let tried = pending.tried | (1 << relay);
-                    return self.start(now, Some((of, request)), (relay, tried), pending.give_up);
+                    return self.start(now, Job::Ask(of, request), (relay, tried), pending.give_up);
                 }
                 None
             }
         };
+        self.settle(now, &request, result.as_ref().map(|_| pending.relay));
         self.done.push_back(Done { of, result });
     }
 
@@ -163,10 +183,16 @@ impl<T> Client<T> {
             match timer {
                 Timer::Cookie(cookie) => self.on_silence(now, cookie),
                 Timer::Ping(relay) => {
-                    self.start(now, None, (relay, 0), now + PING_TIME);
+                    self.start(now, Job::Ping, (relay, 0), now + PING_TIME);
                     let is_up = self.relays.get(relay).is_some_and(|relay| relay.is_up);
                     let interval = if is_up { PING_INTERVAL } else { PING_INTERVAL_DOWN };
                     self.timers.arm(now + interval, Timer::Ping(relay));
+                }
+                Timer::Call(call) => {
+                    if let Some(until) = self.calls.expire(now, call) {
+                        let timer = self.timers.arm(until, Timer::Call(call));
+                        self.calls.set_timer(call, timer);
+                    }
                 }
             }
         }
@@ -202,9 +228,14 @@ impl<T> Client<T> {
         self.pending.len()
     }
 
+    /// Number of calls that count for their holders.
+    pub fn calls_len(&self) -> usize {
+        self.calls.len()
+    }
+
     /// Relay for a request among those that were not `tried`: one that answers, preferably the one that has the call. An
     /// answer is for the relay that has the offer only.
-    fn choose(&self, request: &RelayRequest, tried: u16) -> Option<usize> {
+    fn choose(&self, request: &RelayRequest, tried: Indices) -> Option<usize> {
         let is_left = |index: &usize| tried & (1 << index) == 0;
         let known = request.relay.and_then(|id| self.relays.iter().position(|relay| relay.id == id));
         let indices = (0..self.relays.len()).filter(is_left);
@@ -219,19 +250,65 @@ impl<T> Client<T> {
         })
     }
 
-    fn start(
-        &mut self,
-        now: Instant,
-        request: Option<(T, RelayRequest)>,
-        (relay, tried): (usize, u16),
-        give_up: Instant,
-    ) {
+    /// Counts an offer; false if it, or its holder, is beyond a limit.
+    fn admit(&mut self, now: Instant, request: &RelayRequest) -> bool {
+        let streams = streams_of(&request.sdp);
+        let is_small = streams <= STREAMS_MAX;
+        let RelayRequest { call, holder, relay, .. } = *request;
+        let offer = Admission { call, holder, streams, begins: relay.is_none(), until: now + COUNTED };
+        match request.kind {
+            RelayKind::Offer => is_small && self.calls.admit(offer),
+            RelayKind::Answer | RelayKind::Delete => is_small,
+        }
+    }
+
+    fn delete(&mut self, now: Instant, request: &RelayRequest) {
+        match self.calls.delete(request.call) {
+            Deletion::Now(relays, timer) => {
+                self.timers.cancel(timer);
+                self.delete_at(now, request.call, relays);
+            }
+            Deletion::Later => {}
+            Deletion::Unknown => {
+                let relay = request.relay.and_then(|_| self.choose(request, 0));
+                self.delete_at(now, request.call, relay.map_or(0, |relay| 1 << relay));
+            }
+        }
+    }
+
+    /// Handles the end of an offer or answer: relays that have the call in vain delete it.
+    fn settle(&mut self, now: Instant, request: &RelayRequest, has: Option<usize>) {
+        let is_change = request.relay.is_some();
+        let (relays, timer) = self.calls.settle(request.call, has, is_change);
+        self.timers.cancel(timer);
+        self.delete_at(now, request.call, relays);
+    }
+
+    fn delete_at(&mut self, now: Instant, call: RelayCall, relays: Indices) {
+        for relay in (0..self.relays.len()).filter(|index| relays & (1 << index) != 0) {
+            if self.pending.len() >= 2 * PENDING_MAX {
+                self.counters.relay_overflow += 1;
+                return;
+            }
+            self.counters.relay_requests += 1;
+            self.start(now, Job::Delete(call), (relay, 0), now + self.time_limit);
+        }
+    }
+
+    fn start(&mut self, now: Instant, job: Job<T>, (relay, tried): (usize, Indices), give_up: Instant) {
         let cookie = u64::from_le_bytes(self.cookies.bytes());
         let mut datagram = Vec::new();
-        let command = request.as_ref().map_or(Command::Ping, |(_, request)| Command::Call(request));
+        let command = match &job {
+            Job::Ping => Command::Ping,
+            Job::Delete(call) => Command::Delete(*call),
+            Job::Ask(_, request) => {
+                self.calls.add_relay(request.call, relay);
+                Command::Call(request)
+            }
+        };
         command.write(Cookie(cookie), &mut datagram);
         let pending = Pending {
-            request,
+            job,
             datagram: datagram.into(),
             relay,
             tried,
@@ -269,17 +346,18 @@ impl<T> Client<T> {
             relay.is_up = false;
             self.counters.relay_failures += 1;
         }
-        let Some((of, request)) = pending.request else { return };
+        let Job::Ask(of, request) = pending.job else { return };
         let next = self.choose(&request, pending.tried);
         match next.filter(|_| request.kind == RelayKind::Offer && !is_over) {
             Some(relay) => {
                 self.counters.relay_failovers += 1;
                 let tried = pending.tried | (1 << relay);
-                self.start(now, Some((of, request)), (relay, tried), pending.give_up);
+                self.start(now, Job::Ask(of, request), (relay, tried), pending.give_up);
             }
             None => {
                 self.counters.relay_timeouts += 1;
-                self.fail(of, request.kind);
+                self.settle(now, &request, None);
+                self.fail(of);
             }
         }
     }
@@ -290,10 +368,8 @@ impl<T> Client<T> {
         Some(pending)
     }
 
-    fn fail(&mut self, of: T, kind: RelayKind) {
-        if kind != RelayKind::Delete {
-            self.done.push_back(Done { of, result: None });
-        }
+    fn fail(&mut self, of: T) {
+        self.done.push_back(Done { of, result: None });
     }
 }
 
@@ -304,7 +380,10 @@ impl<T> core::fmt::Debug for Client<T> {
 }
 
 fn sdp_len<T>(pending: &Pending<T>) -> usize {
-    pending.request.as_ref().map_or(0, |(_, request)| request.sdp.len())
+    match &pending.job {
+        Job::Ask(_, request) => request.sdp.len(),
+        Job::Ping | Job::Delete(_) => 0,
+    }
 }
 
 /// Identifier of the relay at an address: the same after a restart, with other relays in the list.
@@ -328,7 +407,11 @@ fn weight(call: RelayCall, relay: RelayId) -> u64 {
 
 /// Maximum number of relays.
 pub const RELAYS_MAX: usize = 8;
-/// Maximum number of pending requests.
+/// Maximum number of media streams of an SDP: each takes four ports of a relay.
+pub const STREAMS_MAX: usize = 8;
+/// Time for which a call counts after its last offer: longer than timer C, at most which it rings.
+const COUNTED: Duration = Duration::from_secs(240);
+/// Maximum number of pending offers and answers; twice as many with the requests that delete calls.
 const PENDING_MAX: usize = 4096;
 /// Maximum number of bytes of their SDP, each of which is held twice.
 const PENDING_BYTES_MAX: usize = 8 << 20;

@@ -1,8 +1,10 @@
 //! Commands of the ng protocol, and their answers.
 
 use crate::bencode::{BadBencode, read_dictionary, write_bytes};
+use alloc::string::ToString;
 use alloc::vec::Vec;
-use ringway_sansio::{RelayKind, RelayMedia, RelayRequest, RelaySide};
+use core::net::IpAddr;
+use ringway_sansio::{RelayCall, RelayKind, RelayMedia, RelayRequest, RelaySide};
 
 /// Identifies a command and its retransmissions: 64 random bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -15,6 +17,8 @@ pub enum Command<'a> {
     Ping,
     /// Offer, answer or delete.
     Call(&'a RelayRequest),
+    /// End of a call.
+    Delete(RelayCall),
 }
 
 /// Answer of a relay.
@@ -45,6 +49,7 @@ impl Command<'_> {
         match self {
             Self::Ping => pair(out, b"command", b"ping"),
             Self::Call(request) => write_call(out, request),
+            Self::Delete(call) => write_delete(out, call),
         }
         out.push(b'e');
     }
@@ -58,25 +63,24 @@ fn write_call(out: &mut Vec<u8>, request: &RelayRequest) {
     let command: &[u8] = match request.kind {
         RelayKind::Offer => b"offer",
         RelayKind::Answer => b"answer",
-        RelayKind::Delete => b"delete",
+        RelayKind::Delete => return write_delete(out, request.call),
     };
     pair(out, b"command", command);
-    write_bytes(out, b"call-id");
-    out.extend_from_slice(b"16:");
-    write_hex(out, request.call.0);
-    match request.kind {
-        RelayKind::Delete => {
-            pair(out, b"from-tag", CALLER);
-            // The default of 30 s would keep the ports.
-            return pair(out, b"delete-delay", b"0");
-        }
-        RelayKind::Offer | RelayKind::Answer => {
-            pair(out, b"from-tag", offerer);
-            pair(out, b"to-tag", answerer);
-        }
-    }
+    call_id(out, request.call);
+    pair(out, b"from-tag", offerer);
+    pair(out, b"to-tag", answerer);
     pair(out, b"sdp", &request.sdp);
-    list(out, b"replace", b"origin");
+    list(out, b"replace", &[b"origin"]);
+    match request.source {
+        // The SDP may name a host that did not ask for packets, also the relay itself.
+        Some(source) => {
+            write_source(out, source);
+            list(out, b"flags", &[b"SIP-source-address", STRICT]);
+        }
+        None => list(out, b"flags", &[STRICT]),
+    }
+    // Packets from the address of the SDP, or of the signalling, come before those of a stranger who finds the port.
+    list(out, b"endpoint-learning", &[b"heuristic"]);
     let is_offer = request.kind == RelayKind::Offer;
     match request.to {
         RelayMedia::Same => pair(out, b"ICE", b"remove"),
@@ -84,7 +88,7 @@ fn write_call(out: &mut Vec<u8>, request: &RelayRequest) {
             pair(out, b"ICE", b"remove");
             if is_offer {
                 pair(out, b"transport-protocol", b"RTP/AVP");
-                list(out, b"rtcp-mux", b"demux");
+                list(out, b"rtcp-mux", &[b"demux"]);
             }
         }
         RelayMedia::Srtp => {
@@ -92,15 +96,15 @@ fn write_call(out: &mut Vec<u8>, request: &RelayRequest) {
             if is_offer {
                 pair(out, b"transport-protocol", b"RTP/SAVP");
                 pair(out, b"DTLS", b"off");
-                list(out, b"rtcp-mux", b"demux");
+                list(out, b"rtcp-mux", &[b"demux"]);
             }
         }
         RelayMedia::Browser => {
             pair(out, b"ICE", b"force");
             if is_offer {
                 pair(out, b"transport-protocol", b"UDP/TLS/RTP/SAVPF");
-                list(out, b"rtcp-mux", b"offer");
-                list(out, b"SDES", b"off");
+                list(out, b"rtcp-mux", &[b"offer"]);
+                list(out, b"SDES", &[b"off"]);
             }
         }
     }
@@ -111,11 +115,33 @@ fn pair(out: &mut Vec<u8>, key: &[u8], value: &[u8]) {
     write_bytes(out, value);
 }
 
-fn list(out: &mut Vec<u8>, key: &[u8], value: &[u8]) {
+fn list(out: &mut Vec<u8>, key: &[u8], values: &[&[u8]]) {
     write_bytes(out, key);
     out.push(b'l');
-    write_bytes(out, value);
+    for value in values {
+        write_bytes(out, value);
+    }
     out.push(b'e');
+}
+
+fn write_delete(out: &mut Vec<u8>, call: RelayCall) {
+    pair(out, b"command", b"delete");
+    call_id(out, call);
+    pair(out, b"from-tag", CALLER);
+    // The default of 30 s would keep the ports.
+    pair(out, b"delete-delay", b"0");
+}
+
+fn call_id(out: &mut Vec<u8>, call: RelayCall) {
+    write_bytes(out, b"call-id");
+    out.extend_from_slice(b"16:");
+    write_hex(out, call.0);
+}
+
+fn write_source(out: &mut Vec<u8>, source: IpAddr) {
+    let source = source.to_canonical();
+    let family: &[u8] = if source.is_ipv4() { b"IP4" } else { b"IP6" };
+    list(out, b"received-from", &[family, source.to_string().as_bytes()]);
 }
 
 /// Reads the datagram of a relay.
@@ -152,12 +178,14 @@ fn read_hex(text: &[u8]) -> Option<u64> {
 /// Tags of the sides at the relay. A call at the relay is one branch: the tags of SIP are not needed.
 const CALLER: &[u8] = b"caller";
 const CALLEE: &[u8] = b"callee";
+/// Flag: once a side has sent from an address, its packets from others are dropped.
+const STRICT: &[u8] = b"strict-source";
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use alloc::string::String;
-    use ringway_sansio::RelayCall;
+    use ringway_sansio::RelayHolder;
 
     fn written(command: Command<'_>) -> String {
         let mut out = Vec::new();
@@ -167,7 +195,17 @@ mod tests {
     }
 
     fn request(kind: RelayKind, offerer: RelaySide, to: RelayMedia) -> RelayRequest {
-        RelayRequest { kind, call: RelayCall(10), relay: None, offerer, sdp: b"v=0"[..].into(), to }
+        let (holder, source) = (RelayHolder::Trusted, None);
+        RelayRequest {
+            kind,
+            call: RelayCall(10),
+            relay: None,
+            offerer,
+            sdp: b"v=0"[..].into(),
+            to,
+            holder,
+            source,
+        }
     }
 
     #[test]
@@ -177,12 +215,16 @@ mod tests {
         assert_eq!(
             written(Command::Call(&offer)),
             "0000000000000012 d7:command5:offer7:call-id16:000000000000000a8:from-tag6:callee6:to-tag6:caller3:sdp3:v=0\
-             7:replacel6:origine3:ICE5:force18:transport-protocol17:UDP/TLS/RTP/SAVPF8:rtcp-muxl5:offere4:SDESl3:offee"
+             7:replacel6:origine5:flagsl13:strict-sourcee17:endpoint-learningl9:heuristice3:ICE5:force18:transport-protocol17:UDP/TLS/RTP/SAVPF8:rtcp-muxl5:offere4:SDESl3:offee"
         );
         let answer = request(RelayKind::Answer, RelaySide::Caller, RelayMedia::Browser);
-        assert!(written(Command::Call(&answer)).ends_with("7:replacel6:origine3:ICE5:forcee"));
+        assert!(written(Command::Call(&answer)).ends_with("endpoint-learningl9:heuristice3:ICE5:forcee"));
         let offer = request(RelayKind::Offer, RelaySide::Caller, RelayMedia::Plain);
         assert!(written(Command::Call(&offer)).contains("transport-protocol7:RTP/AVP8:rtcp-muxl5:demuxe"));
+        let offer = RelayRequest { source: "::ffff:192.0.2.1".parse().ok(), ..offer };
+        assert!(written(Command::Call(&offer)).contains(
+            "13:received-froml3:IP49:192.0.2.1e5:flagsl18:SIP-source-address13:strict-sourcee17:endpoint-learningl9:heuristice3:ICE6:remove"
+        ));
         let delete = request(RelayKind::Delete, RelaySide::Caller, RelayMedia::Same);
         assert!(written(Command::Call(&delete)).ends_with("8:from-tag6:caller12:delete-delay1:0e"));
     }

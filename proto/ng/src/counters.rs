@@ -7,6 +7,9 @@ ringway_sansio::counters! {
         relay_requests,
         /// Requests to media relays that were not sent because too many were pending.
         relay_overflow,
+        /// Offers and answers that were not sent because of the limits on media streams: those of an SDP, of a source or of
+        /// all sources without a password, of a user.
+        relay_limited,
         /// Requests that no media relay answered in time.
         relay_timeouts,
         /// Requests that a media relay refused.

@@ -2,7 +2,7 @@
 //!
 //! Does: reads and writes bencode ([`Dictionary`]), writes the commands `ping`, `offer`, `answer` and `delete`
 //! ([`Command`]), reads their answers ([`Answer`]); chooses the relay of a call, retransmits, limits the time, notes which
-//! relays answer, and tries another one if a relay does not ([`Client`]).
+//! relays answer, and tries another one if a relay does not; counts the calls of each source and user ([`Client`]).
 //!
 //! Does not: open sockets, read clocks, interpret SDP, decide which call is relayed.
 //!
@@ -13,11 +13,13 @@
 extern crate alloc;
 
 mod bencode;
+mod calls;
 mod client;
 mod command;
 mod counters;
 
 pub use bencode::{BadBencode, Dictionary, Value, read_dictionary, write_bytes};
-pub use client::{Client, Datagram, Done, RELAYS_MAX};
+pub use calls::{STRANGER_STREAMS_MAX, STRANGERS_STREAMS_MAX, USER_STREAMS_MAX};
+pub use client::{Client, Datagram, Done, RELAYS_MAX, STREAMS_MAX};
 pub use command::{Answer, BadAnswer, Command, Cookie, read_answer};
 pub use counters::Counters;

@@ -1,9 +1,10 @@
 //! The client with scripted relays on a virtual clock.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
-use ringway_ng::{Client, Datagram, Done};
+use ringway_ng::{Client, Datagram, Done, STRANGER_STREAMS_MAX, STRANGERS_STREAMS_MAX, USER_STREAMS_MAX};
 use ringway_sansio::{
-    Instant, RelayCall, RelayId, RelayKind, RelayMedia, RelayRequest, RelayResult, RelaySide, Seed,
+    Instant, RelayCall, RelayHolder, RelayId, RelayKind, RelayMedia, RelayRequest, RelayResult, RelaySide,
+    Seed,
 };
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,12 +12,16 @@ use std::time::Duration;
 const FIRST: &str = "192.0.2.7:22222";
 const SECOND: &str = "192.0.2.8:22222";
 
-/// Client, and the datagrams that it sent, pings excluded.
+/// Client, and what its relays get.
 struct Table {
     client: Client<u32>,
     now: Instant,
     /// Relays that answer pings.
     alive: Vec<&'static str>,
+    holder: RelayHolder,
+    sdp: String,
+    /// Calls deleted at relays, without retransmissions.
+    deleted: Vec<(u64, SocketAddr)>,
 }
 
 impl Table {
@@ -24,20 +29,29 @@ impl Table {
         let now = Instant::from_secs(1000);
         let addresses: Vec<SocketAddr> = relays.iter().map(|text| text.parse().unwrap()).collect();
         let client = Client::new(&addresses, Duration::from_secs(2), &Seed::from_number(1), now);
-        let mut table = Self { client, now, alive: relays.to_vec() };
+        let mut table = Self {
+            client,
+            now,
+            alive: relays.to_vec(),
+            holder: RelayHolder::Trusted,
+            sdp: "v=0\r\nm=audio 9 RTP/AVP 0\r\n".into(),
+            deleted: Vec::new(),
+        };
         table.pass(0);
         table
     }
 
-    /// Asks for call `call`; returns what is sent.
+    /// Asks for call `call`; returns what is sent without pings and deletions, which are answered.
     fn ask(&mut self, of: u32, kind: RelayKind, call: u64, relay: Option<RelayId>) -> Vec<Datagram> {
         let request = RelayRequest {
             kind,
             call: RelayCall(call),
             relay,
             offerer: RelaySide::Caller,
-            sdp: b"v=0"[..].into(),
+            sdp: self.sdp.as_bytes().into(),
             to: RelayMedia::Same,
+            holder: self.holder,
+            source: None,
         };
         self.client.request(self.now, of, request);
         self.sent()
@@ -49,6 +63,12 @@ impl Table {
             let is_ping = send.bytes.ends_with(b"7:command4:pinge");
             if is_ping && self.alive.iter().any(|alive| send.to == alive.parse().unwrap()) {
                 self.answer(&send, "6:result4:pong");
+            } else if let Some(call) = deleted_call(&send) {
+                let is_new = !self.deleted.contains(&(call, send.to));
+                self.deleted.extend(is_new.then_some((call, send.to)));
+                if self.alive.iter().any(|alive| send.to == alive.parse().unwrap()) {
+                    self.answer(&send, "6:result2:ok");
+                }
             } else if !is_ping {
                 sent.push(send);
             }
@@ -77,6 +97,12 @@ impl Table {
     fn done(&mut self) -> Option<(u32, Option<RelayResult>)> {
         self.client.poll_done().map(|Done { of, result }| (of, result))
     }
+}
+
+fn deleted_call(send: &Datagram) -> Option<u64> {
+    let text = std::str::from_utf8(&send.bytes).unwrap();
+    let (_, rest) = text.split_once("7:command6:delete7:call-id16:")?;
+    u64::from_str_radix(&rest[..16], 16).ok()
 }
 
 const OK: &str = "3:sdp6:v=0\r\no6:result2:ok";
@@ -136,11 +162,11 @@ fn all_requests_of_a_call_go_to_its_relay() {
             table.answer(&next[0], OK);
             assert!(table.done().is_some());
         }
-        let delete = table.ask(3, RelayKind::Delete, call, Some(relay));
-        assert_eq!(delete[0].to, sent[0].to);
-        table.answer(&delete[0], "6:result2:ok");
+        table.ask(3, RelayKind::Delete, call, Some(relay));
+        assert_eq!(table.deleted.pop(), Some((call, sent[0].to)));
         assert_eq!(table.done(), None);
     }
+    assert_eq!((table.client.calls_len(), table.client.pending_len()), (0, 0));
     assert!(of_relay.iter().all(|count| (70..130).contains(count)), "{of_relay:?}");
 }
 
@@ -172,6 +198,8 @@ fn a_silent_relay_is_replaced() {
     let moved = table.done().unwrap().1.unwrap().relay;
     assert_ne!(moved, relay);
     assert_eq!(table.client.counters().relay_failovers, 1);
+    table.sent();
+    assert_eq!(table.deleted, [(call, FIRST.parse().unwrap())], "it may be slow");
     // The next call does not wait for it.
     let sent = table.ask(8, RelayKind::Offer, call, Some(relay));
     assert_eq!(sent[0].to, SECOND.parse().unwrap());
@@ -210,6 +238,99 @@ fn a_relay_that_refuses_is_replaced() {
     table.answer(&sent[0], "6:result5:error");
     assert_eq!(table.done(), Some((8, None)));
     assert_eq!(table.client.counters().relay_refusals, 3);
+}
+
+#[test]
+fn a_call_is_deleted_after_its_pending_offer() {
+    for answered in [true, false] {
+        let mut table = Table::new(&[FIRST, SECOND]);
+        let sent = table.ask(7, RelayKind::Offer, 1, None);
+        assert!(table.ask(8, RelayKind::Delete, 1, None).is_empty());
+        assert!(table.deleted.is_empty(), "a relay may execute the offer after it");
+        match answered {
+            true => table.answer(&sent[0], OK),
+            false => drop(table.pass(2000)),
+        }
+        table.sent();
+        let tried = if answered { 1 } else { 2 };
+        assert_eq!((table.deleted.len(), table.client.calls_len()), (tried, 0));
+        assert!(table.deleted.contains(&(1, sent[0].to)));
+    }
+}
+
+#[test]
+fn an_offer_that_failed_leaves_no_call() {
+    let mut table = Table::new(&[FIRST]);
+    table.ask(7, RelayKind::Offer, 1, None);
+    table.pass(1100);
+    assert_eq!(table.done(), Some((7, None)));
+    assert_eq!(table.deleted, [(1, FIRST.parse().unwrap())]);
+    assert_eq!(table.client.calls_len(), 0);
+    // A change that failed leaves the call as it was.
+    table.pass(5000);
+    let sent = table.ask(8, RelayKind::Offer, 2, None);
+    table.answer(&sent[0], OK);
+    let relay = table.done().unwrap().1.unwrap().relay;
+    table.ask(9, RelayKind::Offer, 2, Some(relay));
+    table.pass(1100);
+    assert_eq!(table.done(), Some((9, None)));
+    assert_eq!((table.deleted.len(), table.client.calls_len()), (1, 1));
+}
+
+fn stranger(number: u16) -> RelayHolder {
+    RelayHolder::Stranger([0x2001, 0xdb8, 0, number, 0, 0, 0, number].into())
+}
+
+/// Offers calls from `first` on until one is refused; returns how many were admitted.
+fn admitted(table: &mut Table, holder: RelayHolder, first: u64) -> usize {
+    table.holder = holder;
+    let mut calls = first..first + 10_000;
+    calls
+        .by_ref()
+        .take_while(|call| {
+            let sent = table.ask(1, RelayKind::Offer, *call, None);
+            sent.first().inspect(|sent| table.answer(sent, OK));
+            table.done().unwrap().1.is_some()
+        })
+        .count()
+}
+
+#[test]
+fn a_stranger_holds_few_calls_and_all_strangers_leave_some() {
+    let mut table = Table::new(&[FIRST]);
+    assert_eq!(admitted(&mut table, stranger(1), 0), STRANGER_STREAMS_MAX);
+    let others: usize =
+        (2..100).map(|number| admitted(&mut table, stranger(number), u64::from(number) * 100)).sum();
+    assert_eq!(others, STRANGERS_STREAMS_MAX - STRANGER_STREAMS_MAX);
+    assert_eq!(admitted(&mut table, RelayHolder::User(1), 100_000), USER_STREAMS_MAX);
+    assert_eq!(admitted(&mut table, RelayHolder::User(2), 200_000), USER_STREAMS_MAX);
+    assert_eq!(admitted(&mut table, RelayHolder::Trusted, 300_000), 10_000);
+    assert!(table.client.counters().relay_limited >= 3);
+    // A call that ends makes room for one, and the end of all for all.
+    table.ask(2, RelayKind::Delete, 0, None);
+    assert_eq!(admitted(&mut table, stranger(1), 400_000), 1);
+    table.pass(241_000);
+    assert_eq!(table.client.calls_len(), 0);
+    assert_eq!(admitted(&mut table, stranger(1), 500_000), STRANGER_STREAMS_MAX);
+}
+
+#[test]
+fn the_streams_of_a_call_count() {
+    let mut table = Table::new(&[FIRST]);
+    table.sdp = "v=0\r\n".to_owned() + &"m=audio 9 RTP/AVP 0\r\n".repeat(8);
+    assert_eq!(admitted(&mut table, stranger(1), 0), STRANGER_STREAMS_MAX / 8);
+    table.sdp += "m=audio 9 RTP/AVP 0\n";
+    assert_eq!(admitted(&mut table, RelayHolder::Trusted, 100), 0, "too many");
+    // A change that adds streams is refused at a higher limit.
+    table.sdp = "v=0\r\nm=audio 9 RTP/AVP 0\r\n".to_owned();
+    assert_eq!(admitted(&mut table, stranger(2), 200), STRANGER_STREAMS_MAX);
+    table.sdp = "v=0\r\n".to_owned() + &"m=audio 9 RTP/AVP 0\r\n".repeat(8);
+    let changed = (200..232).filter(|call| {
+        let sent = table.ask(1, RelayKind::Offer, *call, Some(RelayId(1)));
+        sent.first().inspect(|sent| table.answer(sent, OK));
+        table.done().unwrap().1.is_some()
+    });
+    assert_eq!(changed.count(), (4 * STRANGER_STREAMS_MAX - STRANGER_STREAMS_MAX) / 7);
 }
 
 #[test]

@@ -9,17 +9,19 @@ pub struct ListenerId(pub u8);
 
 impl ListenerId {
     /// The listener for packets to `to`: one with the transport and the address family. A listener on loopback reaches
-    /// nothing else, so it is the last choice for other addresses.
+    /// nothing else, so it is the last choice for other addresses. `None` in the place of a listener: it was removed.
     pub fn for_peer(
-        listeners: impl Iterator<Item = (Transport, SocketAddr)> + Clone,
+        listeners: impl Iterator<Item = Option<(Transport, SocketAddr)>> + Clone,
         transport: Transport,
         to: IpAddr,
     ) -> Option<Self> {
-        let fits =
-            |(of, address): (Transport, SocketAddr)| of == transport && address.is_ipv4() == to.is_ipv4();
+        let fits = |listener: Option<(Transport, SocketAddr)>| {
+            listener.filter(|(of, address)| *of == transport && address.is_ipv4() == to.is_ipv4())
+        };
         let reaches = |address: SocketAddr| !address.ip().is_loopback() || to.is_loopback();
-        let place = listeners.clone().position(|listener| fits(listener) && reaches(listener.1));
-        let place = place.or_else(|| listeners.clone().position(fits));
+        let mut reaching = listeners.clone();
+        let place = reaching.position(|listener| fits(listener).is_some_and(|(_, address)| reaches(address)));
+        let place = place.or_else(|| listeners.clone().position(|listener| fits(listener).is_some()));
         place.and_then(|place| u8::try_from(place).ok()).map(Self)
     }
 }

@@ -40,7 +40,9 @@ pub use outbox::{Outbox, Packet};
 pub use paced::{PacedNode, tick_after};
 pub use part_hasher::PartHasher;
 pub use peer_names::PeerNames;
-pub use relay::{RelayCall, RelayId, RelayKind, RelayMedia, RelayRequest, RelayResult, RelaySide};
+pub use relay::{
+    RelayCall, RelayHolder, RelayId, RelayKind, RelayMedia, RelayRequest, RelayResult, RelaySide,
+};
 pub use seed::{Rng, Seed};
 pub use time::{Deadline, Instant};
 pub use transport::Transport;

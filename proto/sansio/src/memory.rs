@@ -5,14 +5,19 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 /// A bound on the bytes that several owners hold together. It counts bytes and allocates none.
 #[derive(Debug)]
 pub struct MemoryBound {
-    max: usize,
+    max: AtomicUsize,
     used: AtomicUsize,
 }
 
 impl MemoryBound {
     /// A bound of `max` bytes.
     pub const fn new(max: usize) -> Self {
-        Self { max, used: AtomicUsize::new(0) }
+        Self { max: AtomicUsize::new(max), used: AtomicUsize::new(0) }
+    }
+
+    /// Changes the bound. What is in use beyond it stays in use.
+    pub fn set_max(&self, max: usize) {
+        self.max.store(max, Ordering::Relaxed);
     }
 
     /// Reserves `bytes`. False, and nothing reserved, if fewer are left.
@@ -22,7 +27,7 @@ impl MemoryBound {
 
     /// Takes `bytes` if `rest` bytes are left after that. False if not; then none are taken.
     pub fn take_and_leave(&self, bytes: usize, rest: usize) -> bool {
-        let max = self.max.saturating_sub(rest);
+        let max = self.max().saturating_sub(rest);
         let sum = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= max);
         self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, sum).is_ok()
     }
@@ -39,8 +44,8 @@ impl MemoryBound {
     }
 
     /// The bound, in bytes.
-    pub const fn max(&self) -> usize {
-        self.max
+    pub fn max(&self) -> usize {
+        self.max.load(Ordering::Relaxed)
     }
 }
 
@@ -59,6 +64,18 @@ mod tests {
         assert_eq!((bound.used(), bound.max()), (0, 100));
         assert!(!bound.take_and_leave(76, 25) && bound.take_and_leave(75, 25));
         assert!(!bound.take_and_leave(0, 101) && bound.take(25));
+    }
+
+    #[test]
+    fn a_lower_bound_takes_nothing_back() {
+        let bound = MemoryBound::new(100);
+        assert!(bound.take(80));
+        bound.set_max(50);
+        assert!(!bound.take(1));
+        bound.give(40);
+        assert!(bound.take(10) && !bound.take(1));
+        bound.set_max(60);
+        assert!(bound.take(10));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Requests to a media relay, and their results.
 
 use alloc::boxed::Box;
+use core::net::IpAddr;
 
 /// Request to a media relay.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +18,21 @@ pub struct RelayRequest {
     pub sdp: Box<[u8]>,
     /// Media of the side that gets the SDP.
     pub to: RelayMedia,
+    /// Peer that the call counts for.
+    pub holder: RelayHolder,
+    /// Address that the SDP came from, if the relay sends media there and not to the addresses in the SDP.
+    pub source: Option<IpAddr>,
+}
+
+/// Peer that a call at a relay counts for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RelayHolder {
+    /// One whose calls are not limited.
+    Trusted,
+    /// User with a password, by a keyed hash of its address-of-record.
+    User(u64),
+    /// Source that has proved no password.
+    Stranger(IpAddr),
 }
 
 /// Result of a [`RelayRequest`].

@@ -16,6 +16,8 @@ pub struct Config {
     pub domains: Vec<String>,
     /// Listeners, in the order of their [`ListenerId`]s.
     pub listeners: Vec<Listener>,
+    /// Listeners that were taken out: requests under way end over them, and nothing new is sent by them. Their numbers stay.
+    pub removed_listeners: Vec<ListenerId>,
     /// Addresses of this machine other than loopback: these and loopback count as the same host.
     pub machine_addresses: Vec<IpAddr>,
     /// Forwarding or redirecting.
@@ -120,7 +122,7 @@ pub struct AuthConfig {
 }
 
 /// `[registrar]`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegistrarConfig {
     /// Minimum in seconds; a shorter expiry gets 423.
     pub min_expires_s: u32,
@@ -130,6 +132,14 @@ pub struct RegistrarConfig {
     pub max_expires_s: u32,
     /// Maximum number of contacts of a user.
     pub max_contacts: usize,
+    /// True: a phone that asks for it registers its flows (RFC 5626).
+    pub outbound: bool,
+    /// True: a phone that asks for it gets URIs of its own (RFC 5627).
+    pub gruu: bool,
+    /// Flow-Timer of a phone with outbound, in seconds (RFC 5626 §4.4); 0: none, so that the phone has its own time.
+    pub flow_timer_s: u32,
+    /// Service-Route of every phone (RFC 3608): values that are sent as they are.
+    pub service_route: Vec<String>,
 }
 
 impl Config {
@@ -150,8 +160,21 @@ impl Config {
 
     /// First listener that can send by `transport` to `to`.
     pub(crate) fn listener_for(&self, transport: Transport, to: IpAddr) -> Option<ListenerId> {
-        let listeners = self.listeners.iter().map(|listener| (listener.transport, listener.bound));
+        let listeners =
+            self.listeners.iter().enumerate().map(|(index, listener)| {
+                self.is_in_use(index).then_some((listener.transport, listener.bound))
+            });
         ListenerId::for_peer(listeners, transport, to)
+    }
+
+    /// Listeners that new requests may leave by, with their numbers.
+    pub(crate) fn listeners_in_use(&self) -> impl Iterator<Item = (ListenerId, &Listener)> {
+        let numbered = self.listeners.iter().enumerate().filter(|(index, _)| self.is_in_use(*index));
+        numbered.filter_map(|(index, listener)| Some((ListenerId(u8::try_from(index).ok()?), listener)))
+    }
+
+    fn is_in_use(&self, index: usize) -> bool {
+        self.removed_listeners.iter().all(|removed| usize::from(removed.0) != index)
     }
 
     /// Address of this listener for peers at `remote`.

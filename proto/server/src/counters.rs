@@ -11,6 +11,14 @@ ringway_sansio::counters! {
         responses,
         /// Requests over a source's rate, not parsed.
         over_rate,
+        /// Requests of blocked networks, not parsed.
+        blocked_sources,
+        /// Requests of blocked callers, and of networks that their callee blocks (403).
+        blocked_callers,
+        /// STUN requests answered.
+        stun_answered,
+        /// Datagrams that begin as STUN messages, dropped: no Binding request, or malformed.
+        stun_dropped,
         /// REGISTER requests that changed bindings.
         registered,
         /// Requests answered with a challenge.
@@ -83,6 +91,14 @@ ringway_sansio::counters! {
         registration_too_large,
         /// Contacts refused because a user has as many as allowed.
         too_many_contacts,
+        /// Contacts refused because their instance has as many flows as allowed.
+        too_many_flows,
+        /// REGISTER requests refused because of their Path (400, 420).
+        path_refused,
+        /// REGISTER requests refused because a proxy before this server does not keep the flow (439).
+        first_hop_lacks_outbound,
+        /// Branches sent over another flow of their phone after the first one failed (RFC 5626 §7).
+        flow_failovers,
         /// INVITEs cancelled without a final response in time.
         timer_c,
         /// Requests refused because their source, or all sources together, reached their memory limit.

@@ -36,13 +36,15 @@ impl Config {
     /// True if a From with `uri` shows a domain of `domains` to its reader: a different port or a dot at the end looks
     /// the same.
     pub(crate) fn is_claimed_by(&self, uri: &Uri<'_>) -> bool {
+        self.domain_of(uri).is_some() || self.is_name_of_domain(uri)
+    }
+
+    fn is_name_of_domain(&self, uri: &Uri<'_>) -> bool {
         let host = uri.host().as_bytes();
         let host = host.strip_suffix(b".").unwrap_or(host);
-        let is_name = uri.host().ip().is_none();
-        self.domain_of(uri).is_some()
-            || (uri.is_sip()
-                && is_name
-                && self.domains.iter().any(|domain| domain.as_bytes().eq_ignore_ascii_case(host)))
+        uri.is_sip()
+            && self.domains.iter().any(|domain| domain.as_bytes().eq_ignore_ascii_case(host))
+            && uri.host().ip().is_none()
     }
 
     /// True if a NAT may forward a public address to a listener: one has a private address that is not loopback.

@@ -16,6 +16,15 @@ pub enum LogEvent<'a> {
         /// Reason.
         reason: LoginRefusal,
     },
+    /// A request was refused because the block list has its caller.
+    CallerBlocked {
+        /// URI of its From.
+        caller: &'a [u8],
+        /// Request-URI, or the target that a strict router put into Route.
+        callee: &'a [u8],
+        /// Source address.
+        address: SocketAddr,
+    },
     /// A REGISTER changed the bindings of a user.
     Registered {
         /// `user@domain`.

@@ -75,15 +75,26 @@ impl<S: Services> Env<'_, S> {
         self.refuse(request, status, phrase, |_| {});
     }
 
-    /// Answers 420 with the unsupported option tags (RFC 3261 §8.2.2.3, §16.3 step 5). This server supports no extension
-    /// that can be required. For an unverified address the list is not longer than the request, so that the response
+    /// Answers 420 with the unsupported option tags (RFC 3261 §8.2.2.3, §16.3 step 5). Except in REGISTER, this server
+    /// supports no extension that can be required. For an unverified address the list is not longer than the request, so that the response
     /// stays within its allowance.
     pub(crate) fn refuse_extensions(&mut self, request: &Request<'_, '_>, name: HeaderName) {
+        self.refuse_extensions_but(request, name, |_| false);
+    }
+
+    /// The same, for a method with extensions that are supported.
+    pub(crate) fn refuse_extensions_but(
+        &mut self,
+        request: &Request<'_, '_>,
+        name: HeaderName,
+        is_supported: impl Fn(&[u8]) -> bool,
+    ) {
         let message = request.message;
         self.counters.refused += 1;
         let mut room = if request.is_verified() { usize::MAX } else { message.as_bytes().len() };
         self.refuse(request, 420, "Bad Extension", |response| {
-            for value in message.values(name).take(UNSUPPORTED_MAX) {
+            let unsupported = message.values(name).filter(|value| !is_supported(value));
+            for value in unsupported.take(UNSUPPORTED_MAX) {
                 let bytes = b"Unsupported: \r\n".len() + value.len();
                 let Some(left) = room.checked_sub(bytes) else { break };
                 room = left;

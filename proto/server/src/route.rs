@@ -6,7 +6,7 @@ use alloc::borrow::Cow;
 use alloc::vec::Vec;
 use core::hash::Hasher;
 use core::net::{IpAddr, SocketAddr};
-use ringway_sansio::{Flow, ListenerId, PartHasher, Target, Transport};
+use ringway_sansio::{Flow, PartHasher, Target, Transport};
 use ringway_sip::grammar::unescape_into;
 use ringway_sip::{HeaderName, Malformed, Message, NameAddr, Scheme, Uri, Via, write_host};
 use ringway_transaction::{DEFAULT_PORT, may_send_to};
@@ -20,6 +20,8 @@ pub(crate) const LOOP_MARK: &[u8] = b".l";
 pub(crate) struct Routed<'a> {
     /// Request-URI; if a strict router moved it to the last Route, it is restored.
     pub(crate) uri: Uri<'a>,
+    /// True if it is in a domain of `domains`.
+    pub(crate) is_of_domains: bool,
     /// Number of Route values of this server at the top.
     pub(crate) own_routes: usize,
     /// True if the Request-URI was restored from the last Route.
@@ -79,8 +81,15 @@ pub(crate) fn preprocess<'a>(
     message: &Message<'a>,
     request_uri: Uri<'a>,
 ) -> Result<Routed<'a>, Malformed> {
-    let mut routed =
-        Routed { uri: request_uri, own_routes: 0, from_last_route: false, next_route: None, mark: None };
+    let is_of_domains = is_ours(config, &request_uri);
+    let mut routed = Routed {
+        uri: request_uri,
+        is_of_domains,
+        own_routes: 0,
+        from_last_route: false,
+        next_route: None,
+        mark: None,
+    };
     if !message.has(HeaderName::Route) {
         return Ok(routed);
     }
@@ -101,12 +110,13 @@ pub(crate) fn preprocess<'a>(
         }
     }
     // RFC 3261 §16.4: a strict router moved our URI into the Request-URI and the target into the last Route.
-    if is_ours(config, &request_uri)
+    if is_of_domains
         && request_uri.params().has(TOKEN)
         && let Some(last) = last
     {
         routed.add_mark(Mark::read(key, message, &request_uri));
         routed.uri = last;
+        routed.is_of_domains = is_ours(config, &last);
         routed.from_last_route = true;
         if routed.own_routes + 1 >= count {
             routed.next_route = None;
@@ -153,15 +163,10 @@ pub(crate) fn hop_to<'a>(config: &Config, remote: SocketAddr, transport: Transpo
 /// Next hop of a request for another user of `domains`: this server's own listener, because another shard may be
 /// responsible.
 fn own_hop<'a>(config: &Config, transport: Transport) -> NextHop<'a> {
-    let index = config
-        .listeners
-        .iter()
-        .position(|listener| listener.transport == transport)
-        .or(if config.listeners.is_empty() { None } else { Some(0) });
-    let Some(listener) = index.and_then(|index| config.listeners.get(index)) else {
+    let of_transport = config.listeners_in_use().find(|(_, listener)| listener.transport == transport);
+    let Some((id, listener)) = of_transport.or_else(|| config.listeners_in_use().next()) else {
         return NextHop::Unreachable;
     };
-    let id = ListenerId(index.and_then(|index| u8::try_from(index).ok()).unwrap_or(0));
     let mut remote = listener.advertised;
     if listener.bound.ip().is_unspecified() {
         let loopback = if remote.is_ipv4() {
@@ -203,7 +208,8 @@ pub(crate) fn write_own_route(
 pub(crate) fn loop_hash(config: &Config, key: &[u8; 16], message: &Message<'_>, routed: &Routed<'_>) -> u64 {
     let mut hash = PartHasher::new(SipHasher13::new_with_key(key));
     // A user of `domains` is looked up by name: other parameters or escapes in its URI do not make another target.
-    match (config.domain_of(&routed.uri), routed.uri.user()) {
+    let domain = if routed.is_of_domains { config.domain_of(&routed.uri) } else { None };
+    match (domain, routed.uri.user()) {
         (Some(domain), Some(user)) => {
             hash.part(domain.as_bytes());
             hash.part(&unescaped(user));

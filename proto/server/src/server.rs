@@ -1,6 +1,7 @@
 //! Server: owns the components and dispatches each input to one of them.
 
 mod dispatch;
+mod stun;
 
 use crate::auth::{Authenticator, Grant};
 use crate::env::{Env, Environment, derive};
@@ -61,7 +62,8 @@ impl<S: Services> Server<S> {
         }
     }
 
-    /// Replaces the configuration. Listeners and secret must not change; existing transactions keep their timers.
+    /// Replaces the configuration. The secret must not change, nor the numbers of listeners: new ones follow the others, and
+    /// one that is taken out is in [`Config::removed_listeners`]. Existing transactions keep their timers.
     pub fn reconfigure(&mut self, config: Arc<Config>) {
         self.authenticator.set_nonce_lifetime(config.auth.nonce_lifetime);
         self.neighbours.reconfigure(&config);
@@ -160,6 +162,9 @@ impl<S: Services> Node for Server<S> {
 
     fn on_message(&mut self, cx: &mut Context<'_, Action>, received: Received<'_>) {
         let Received { flow, bytes, peer } = received;
+        if stun::is_stun(&flow, bytes) {
+            return stun::on_stun(&mut self.environment.env(cx), flow, bytes);
+        }
         if !bytes.starts_with(b"SIP/") && !is_admitted(&mut self.environment.env(cx), flow, bytes) {
             return;
         }
@@ -250,9 +255,16 @@ impl<S> core::fmt::Debug for Server<S> {
     }
 }
 
-/// Counts a request and checks the rate of its source. False if it was dropped or answered.
+/// Counts a request, and checks the block list and the rate of its source. False if it was dropped or answered.
 fn is_admitted(env: &mut Env<'_, impl Services>, flow: Flow, bytes: &[u8]) -> bool {
     env.counters.requests += 1;
+    if env.services.is_source_blocked(flow.remote.ip()) && !env.config.is_own_address(flow.remote) {
+        env.counters.blocked_sources += 1;
+        if flow.transport.has_connections() {
+            env.cx.out.disconnect(flow);
+        }
+        return false;
+    }
     // Requests of this server to itself were admitted before.
     if env.services.admit(env.cx.now, flow.remote.ip()) || env.config.is_own_address(flow.remote) {
         return true;

@@ -1,7 +1,7 @@
 //! Data of all shards that a server reads and writes at once, in memory.
 
 use crate::auth::{Login, LoginResult, NonceId, NonceUse};
-use crate::{BindingChange, LogEvent, NeighbourRoute, NeighbourTable};
+use crate::{BindingChange, Caller, LogEvent, NeighbourRoute, NeighbourTable};
 use alloc::sync::Arc;
 use core::net::IpAddr;
 use ringway_sansio::{ConnectionId, Flow, Instant, LocatedServer};
@@ -24,6 +24,16 @@ pub trait Services {
 
     /// False if this source is over its rate (see [`SourceRates`](crate::SourceRates)).
     fn admit(&self, now: Instant, source: IpAddr) -> bool;
+
+    /// True if the block list has this source (see [`BlockList`](crate::BlockList)).
+    fn is_source_blocked(&self, _source: IpAddr) -> bool {
+        false
+    }
+
+    /// True if the block list has this caller.
+    fn is_caller_blocked(&self, _caller: &Caller<'_>) -> bool {
+        false
+    }
 
     /// Reserves memory for a request that is forwarded (see [`MemoryBudget`](crate::MemoryBudget)); false if there is
     /// none.
@@ -114,6 +124,14 @@ impl<S: Services> Services for Arc<S> {
 
     fn admit(&self, now: Instant, source: IpAddr) -> bool {
         (**self).admit(now, source)
+    }
+
+    fn is_source_blocked(&self, source: IpAddr) -> bool {
+        (**self).is_source_blocked(source)
+    }
+
+    fn is_caller_blocked(&self, caller: &Caller<'_>) -> bool {
+        (**self).is_caller_blocked(caller)
     }
 
     fn reserve(&self, source: IpAddr, bytes: usize, is_stranger: bool) -> bool {

@@ -1,7 +1,7 @@
 //! Shard of a message, found without parsing it.
 //!
 //! A REGISTER belongs to the user of its To, any other request to the user of its Request-URI, a response to the shard in
-//! our branch. Users are assigned by a keyed hash, so that a peer cannot choose a shard to overload. CANCEL and the ACK
+//! our branch, a STUN message to any shard. Users are assigned by a keyed hash, so that a peer cannot choose a shard to overload. CANCEL and the ACK
 //! of a failed INVITE have the Request-URI of the INVITE, so they belong to the same shard.
 
 use core::hash::Hasher;
@@ -24,8 +24,17 @@ pub(crate) fn shard_of_message(key: &ShardKey, bytes: &[u8], shards: u16) -> u16
     if bytes.starts_with(b"SIP/") {
         return ringway_transaction::shard_of_response(bytes).map_or(0, |shard| shard % shards);
     }
-    shard_of_request(key, bytes, shards).unwrap_or(0)
+    shard_of_request(key, bytes, shards).unwrap_or_else(|| shard_of_stun(key, bytes, shards))
 }
+
+/// Shard of anything else that may be answered: any is right, and all of them share the load.
+fn shard_of_stun(key: &ShardKey, bytes: &[u8], shards: u16) -> u16 {
+    let mut hash = SipHasher13::new_with_key(key.bytes());
+    hash.write(bytes.get(..STUN_HEADER_BYTES).unwrap_or(bytes));
+    reduce(hash, shards)
+}
+
+const STUN_HEADER_BYTES: usize = 20;
 
 fn shard_of_request(key: &ShardKey, bytes: &[u8], shards: u16) -> Option<u16> {
     let line_end = memchr::memchr(b'\r', bytes)?;

@@ -1,6 +1,6 @@
 //! The character classes and small rules of RFC 3261 §25 that everything else is read with.
 
-use crate::scan::find;
+use crate::scan::{find, sixteens_of};
 use alloc::vec::Vec;
 
 /// `token` characters: alphanumeric and `-.!%*_+` and backquote, quote, tilde.
@@ -45,6 +45,33 @@ pub(crate) fn class_len(bytes: &[u8], class: u8) -> usize {
         len += 8;
     }
     len + rest.iter().take_while(|&&byte| is_of_class(byte)).count()
+}
+
+/// Number of bytes at the start of `bytes` that are of a parameter's value without quotes. Marks, branches and tags are long,
+/// and have little but letters and digits.
+#[inline]
+pub(crate) fn param_value_len(bytes: &[u8]) -> usize {
+    let is_plain = |byte: u8| {
+        ((byte | 0x20).wrapping_sub(b'a') < 26)
+            | (byte.wrapping_sub(b'0') < 10)
+            | (byte.wrapping_sub(b'-') < 2)
+    };
+    let len = sixteens_of(bytes, is_plain);
+    len + class_len(bytes.get(len..).unwrap_or_default(), PARAM_VALUE)
+}
+
+/// Number of bytes at the start of `bytes` that are allowed in a URI (see [`is_uri`]).
+#[inline]
+pub(crate) fn uri_len(bytes: &[u8]) -> usize {
+    let is_allowed = |byte: u8| {
+        (byte.wrapping_sub(b'!') < 127 - b'!')
+            & (byte != b'"')
+            & (byte != b'<')
+            & (byte != b'>')
+            & (byte != b'\\')
+    };
+    let len = sixteens_of(bytes, is_allowed);
+    len + class_len(bytes.get(len..).unwrap_or_default(), URI)
 }
 
 /// True when both are the same name without regard to case; nearly all are spelled in the same case.
@@ -321,6 +348,19 @@ mod tests {
                 }
                 assert_eq!(class_len(&text, TOKEN), end, "{len}");
                 assert_eq!(class_len(&text, URI), len);
+                assert_eq!(uri_len(&text), len);
+            }
+        }
+    }
+
+    #[test]
+    fn long_runs_end_where_their_class_ends() {
+        for byte in 0..=255 {
+            for at in 0..40 {
+                let mut text = [b'a'; 40];
+                text[at] = byte;
+                assert_eq!(param_value_len(&text), class_len(&text, PARAM_VALUE), "{byte} at {at}");
+                assert_eq!(uri_len(&text), class_len(&text, URI), "{byte} at {at}");
             }
         }
     }

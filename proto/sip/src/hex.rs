@@ -15,13 +15,23 @@ pub fn hex16(value: u64) -> [u8; 16] {
 /// Appends `value` in as many lower-case digits as it needs, and at least `digits_min`, which is 1 to 16.
 pub fn write_hex(out: &mut Vec<u8>, value: u64, digits_min: usize) {
     let needed = (16 - value.leading_zeros() as usize / 4).max(digits_min);
+    // The usual widths are copied without a call.
+    match needed {
+        8 => return out.extend_from_slice(&hex8(value as u32)),
+        16 => return out.extend_from_slice(&hex16(value)),
+        _ => {}
+    }
     out.extend_from_slice(hex16(value).get(16 - needed.min(16)..).unwrap_or_default());
 }
 
 /// Reads one to sixteen digits of either case.
 pub fn read_hex(digits: &[u8]) -> Option<u64> {
-    if digits.is_empty() {
-        return None;
+    // The usual widths are read where they are.
+    match digits.as_chunks::<8>() {
+        ([low], []) => return read_hex8(*low).map(u64::from),
+        ([high, low], []) => return Some(u64::from(read_hex8(*high)?) << 32 | u64::from(read_hex8(*low)?)),
+        ([], []) => return None,
+        _ => {}
     }
     let mut padded = [b'0'; 16];
     padded.get_mut(16_usize.checked_sub(digits.len())?..)?.copy_from_slice(digits);

@@ -2,7 +2,7 @@
 
 use crate::Malformed;
 use crate::grammar::{
-    PARAM_NAME, PARAM_VALUE, class_len, is_same_name, quoted_len, trim, trim_start, unquote,
+    PARAM_NAME, class_len, is_same_name, param_value_len, quoted_len, trim, trim_start, unquote,
 };
 
 /// The parameters of a header value or of a URI, as written, from the first `;` on.
@@ -111,7 +111,7 @@ fn split_param(bytes: &[u8]) -> Option<(Param<'_>, &[u8])> {
     let value_on = trim_start(value_on);
     let len = match value_on.first() {
         Some(b'"') => quoted_len(value_on)?,
-        _ => class_len(value_on, PARAM_VALUE),
+        _ => param_value_len(value_on),
     };
     let (value, rest) = value_on.split_at_checked(len)?;
     (!value.is_empty()).then_some((Param { name, value: Some(value) }, trim_start(rest)))

@@ -37,6 +37,15 @@ pub(crate) fn first_control(bytes: &[u8]) -> Option<usize> {
     rest.iter().position(|&byte| is_control(byte)).map(|place| at + place)
 }
 
+/// Number of bytes at the start, sixteen at a time, that are all good; none where there are no vector registers.
+#[inline(always)]
+pub(crate) fn sixteens_of(bytes: &[u8], is_good: impl Fn(u8) -> bool) -> usize {
+    let (chunks, _) = bytes.as_chunks::<16>();
+    // With vector registers a test of sixteen bytes is few instructions for each comparison.
+    let is_all_good = |chunk: &&[u8; 16]| chunk.iter().fold(HAS_VECTORS, |all, &byte| all & is_good(byte));
+    chunks.iter().take_while(is_all_good).count() * 16
+}
+
 /// True where the compiler may use vector registers for bytes; the image of a PC has none.
 const HAS_VECTORS: bool = cfg!(any(target_feature = "sse2", target_feature = "neon"));
 

@@ -1,6 +1,6 @@
 //! URIs (RFC 3261 §19.1): SIP and SIPS in full, of others only the scheme.
 
-use crate::grammar::{HOST, URI, URI_USER, class_len, escapes_are_whole, number, unescape_into};
+use crate::grammar::{HOST, URI_USER, class_len, escapes_are_whole, unescape_into, uri_len};
 use crate::{Malformed, Params};
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -104,13 +104,13 @@ impl<'a> Host<'a> {
         }
     }
 
-    /// Equal without regard to case; two spellings of one address are equal.
+    /// Equal without regard to case; two spellings of one IPv6 address are equal. One of IPv4 has no other spelling.
     pub fn equals(&self, other: &[u8]) -> bool {
         if self.0 == other || self.0.eq_ignore_ascii_case(other) {
             return true;
         }
-        match (self.ip(), Host(other).ip()) {
-            (Some(one), Some(two)) => one == two,
+        match (self.0, other) {
+            ([b'[', ..], [b'[', ..]) => self.ip().is_some_and(|ip| Some(ip) == Host(other).ip()),
             _ => false,
         }
     }
@@ -132,7 +132,7 @@ impl<'a> Uri<'a> {
         match scheme {
             Scheme::Sip | Scheme::Sips => Self::split_sip(bytes, scheme, rest),
             Scheme::Tel | Scheme::Other => {
-                let len = class_len(rest, URI);
+                let len = uri_len(rest);
                 let (raw, after) = bytes.split_at_checked(bytes.len() - rest.len() + len).ok_or(Malformed)?;
                 if len == 0 || raw.len() > Self::BYTES_MAX {
                     return Err(Malformed);
@@ -290,7 +290,7 @@ fn split_userinfo(rest: &[u8]) -> Result<Userinfo<'_>, Malformed> {
 
 /// The length of the parameters at the start of `bytes`, and the rest after the headers that follow them.
 fn split_params(bytes: &[u8]) -> Result<(usize, &[u8]), Malformed> {
-    let (params_and_headers, after) = bytes.split_at_checked(class_len(bytes, URI)).ok_or(Malformed)?;
+    let (params_and_headers, after) = bytes.split_at_checked(uri_len(bytes)).ok_or(Malformed)?;
     let len = memchr::memchr(b'?', params_and_headers).unwrap_or(params_and_headers.len());
     Params::parse(params_and_headers.get(..len).ok_or(Malformed)?)?;
     Ok((len, after))
@@ -299,11 +299,22 @@ fn split_params(bytes: &[u8]) -> Result<(usize, &[u8]), Malformed> {
 /// The port at the start of `bytes`, and the rest.
 #[inline]
 pub(crate) fn split_port(bytes: &[u8]) -> Result<(u16, &[u8]), Malformed> {
-    let len = bytes.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    let (digits, after) = bytes.split_at_checked(len).ok_or(Malformed)?;
-    let port = number(digits).and_then(|port| u16::try_from(port).ok()).ok_or(Malformed)?;
-    Ok((port, after))
+    let (mut port, mut after) = (0_u32, bytes);
+    while let [digit @ b'0'..=b'9', rest @ ..] = after {
+        // Leading zeros are allowed, and a number that is too large stays so.
+        port = (port * 10 + u32::from(digit - b'0')).min(PORT_TOO_LARGE);
+        after = rest;
+    }
+    match u16::try_from(port) {
+        Ok(port) if (1..=PORT_DIGITS_MAX).contains(&(bytes.len() - after.len())) => Ok((port, after)),
+        Ok(_) | Err(_) => Err(Malformed),
+    }
 }
+
+/// Any number that is no port.
+const PORT_TOO_LARGE: u32 = 1 << 16;
+/// Maximum number of digits of a port, with its leading zeros.
+const PORT_DIGITS_MAX: usize = 20;
 
 /// Four numbers up to 255 without leading zeros, which some parsers take for octal.
 fn ipv4(bytes: &[u8]) -> Option<Ipv4Addr> {

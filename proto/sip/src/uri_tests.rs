@@ -172,3 +172,17 @@ fn ipv4_addresses_are_what_the_standard_library_takes_for_them() {
     }
     assert!(addresses > 1000, "{addresses} were addresses");
 }
+
+#[test]
+fn ports_end_at_their_edges() {
+    for (text, port) in
+        [("1", Some(1)), ("65535", Some(65535)), ("00000000000000005060", Some(5060)), ("0", Some(0))]
+    {
+        let uri = alloc::format!("sip:h:{text}");
+        assert_eq!(Uri::parse(uri.as_bytes()).unwrap().port(), port, "{text}");
+    }
+    for text in ["", "65536", "99999999999999999999", "000000000000000005060", "+1", "-1", "1x"] {
+        let uri = alloc::format!("sip:h:{text}");
+        assert!(Uri::parse(uri.as_bytes()).is_err(), "{text}");
+    }
+}

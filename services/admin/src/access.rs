@@ -1,24 +1,28 @@
-//! Access rules of the admin API: the bearer token, the Host header, and the Origin of changes.
+//! Access rules of the admin API: the bearer token, and the headers Host and Origin.
 
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
 use axum::http::{HeaderMap, Method, StatusCode};
 use sha2::{Digest, Sha256};
 use std::net::{IpAddr, SocketAddr};
+use std::sync::{PoisonError, RwLock};
 use subtle::ConstantTimeEq;
 
 /// Conditions that a request must meet.
+#[derive(Debug)]
 pub(crate) struct AccessCheck {
     /// The hash of the token: comparing hashes tells nothing of the token's length.
-    token: Option<[u8; 32]>,
+    token: RwLock<Option<[u8; 32]>>,
     is_loopback: bool,
 }
 
 impl AccessCheck {
     pub(crate) fn new(address: SocketAddr, token: &str) -> Self {
-        Self {
-            token: (!token.is_empty()).then(|| Sha256::digest(token).into()),
-            is_loopback: address.ip().to_canonical().is_loopback(),
-        }
+        Self { token: RwLock::new(hash_of(token)), is_loopback: address.ip().to_canonical().is_loopback() }
+    }
+
+    /// Requires another token from now on.
+    pub(crate) fn set_token(&self, token: &str) {
+        *self.token.write().unwrap_or_else(PoisonError::into_inner) = hash_of(token);
     }
 
     /// Checks a request.
@@ -34,18 +38,19 @@ impl AccessCheck {
             let why = "this listener answers only to the names localhost, 127.0.0.1 and [::1]";
             return Err((StatusCode::FORBIDDEN, why));
         }
-        // A browser sends the Origin of the page that asks for a change.
-        if !matches!(*method, Method::GET | Method::HEAD) && !has_own_origin(headers) {
-            return Err((StatusCode::FORBIDDEN, "a page of another server may not change anything here"));
+        if !method.is_safe() && !is_of_this_origin(headers) {
+            let why = "web pages of other origins may not change anything here";
+            return Err((StatusCode::FORBIDDEN, why));
         }
-        let Some(token) = &self.token else { return Ok(()) };
+        let token = *self.token.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(token) = token else { return Ok(()) };
         let given = headers
             .get(AUTHORIZATION)
             .and_then(|value| value.as_bytes().split_at_checked(7))
             .filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"bearer "))
             .map_or(&[][..], |(_, given)| given.trim_ascii());
         let given: [u8; 32] = Sha256::digest(given).into();
-        if bool::from(given.ct_eq(token)) {
+        if bool::from(given.ct_eq(&token)) {
             Ok(())
         } else {
             let why = "give the token of [admin] token as Authorization: Bearer TOKEN";
@@ -54,12 +59,19 @@ impl AccessCheck {
     }
 }
 
-/// True without an Origin, or with that of a page of this listener.
-fn has_own_origin(headers: &HeaderMap) -> bool {
+fn hash_of(token: &str) -> Option<[u8; 32]> {
+    (!token.is_empty()).then(|| Sha256::digest(token).into())
+}
+
+/// True unless a web page of another origin made the request: a browser names the page's origin in each request that may
+/// change something, and programs that are not browsers name none.
+fn is_of_this_origin(headers: &HeaderMap) -> bool {
     let Some(origin) = headers.get(ORIGIN) else { return true };
-    let origin = origin.to_str().ok().and_then(|origin| origin.split_once("://")).map(|(_, host)| host);
-    let host = headers.get(HOST).and_then(|host| host.to_str().ok());
-    origin.is_some_and(|origin| host.is_some_and(|host| host.eq_ignore_ascii_case(origin)))
+    let (Ok(origin), Some(Ok(host))) = (origin.to_str(), headers.get(HOST).map(|host| host.to_str())) else {
+        return false;
+    };
+    let named = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+    named.is_some_and(|named| named.eq_ignore_ascii_case(host))
 }
 
 /// True when the request was meant for this machine by a name that no foreign DNS can give it.
@@ -120,22 +132,33 @@ mod tests {
     }
 
     #[test]
-    fn a_page_of_another_server_changes_nothing() {
-        for (origin, is_allowed) in [
-            (None, true),
-            (Some("http://localhost:8060"), true),
-            (Some("http://localhost:8061"), false),
-            (Some("http://evil.example"), false),
-            (Some("null"), false),
-        ] {
-            let mut headers = headers("localhost:8060", "");
+    fn only_pages_of_this_origin_change_something() {
+        let check = |method: Method, origin: Option<&str>| {
+            let mut headers = headers("127.0.0.1:8060", "");
             if let Some(origin) = origin {
                 headers.insert(ORIGIN, origin.parse().unwrap());
             }
-            for method in [Method::PUT, Method::DELETE, Method::POST] {
-                assert_eq!(access_check("").check(&method, &headers).is_ok(), is_allowed, "{origin:?}");
+            access_check("").check(&method, &headers).map_err(|(status, _)| status)
+        };
+        for origin in
+            ["http://evil.example", "http://127.0.0.1:80", "http://127.0.0.1", "null", "", "127.0.0.1:8060"]
+        {
+            for method in [Method::POST, Method::DELETE, Method::PUT] {
+                assert_eq!(check(method, Some(origin)), Err(StatusCode::FORBIDDEN), "{origin}");
             }
-            assert_eq!(access_check("").check(&Method::GET, &headers), Ok(()));
+            assert_eq!(check(Method::GET, Some(origin)), Ok(()), "{origin}");
         }
+        assert_eq!(check(Method::POST, Some("http://127.0.0.1:8060")), Ok(()));
+        assert_eq!(check(Method::POST, None), Ok(()), "a program that is no browser");
+    }
+
+    #[test]
+    fn another_token_is_required_at_once() {
+        let check = access_check("first");
+        check.set_token("second");
+        assert!(check.check(&Method::GET, &headers("localhost", "Bearer first")).is_err());
+        assert_eq!(check.check(&Method::GET, &headers("localhost", "Bearer second")), Ok(()));
+        check.set_token("");
+        assert_eq!(check.check(&Method::GET, &headers("localhost", "")), Ok(()));
     }
 }

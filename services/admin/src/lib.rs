@@ -1,29 +1,29 @@
 //! The administrator's interface: a JSON API, metrics and one plain page, over HTTP on a thread of its own.
 //!
 //! Does: answers `GET /`, `/api/registrations`, `/api/calls`, `/api/connections`, `/api/stats` and `/metrics` from a
-//! [`View`] of the running server; reads and changes the forwards of a user at `/api/users/NAME/forward`; asks for a bearer token when one is set; on a loopback address answers only to
-//! loopback names, so that no web page can reach it by a name of its own (DNS rebinding); speaks TLS with clients that
+//! [`View`] of the running server; passes changes (`/api/reload`, `/api/blocks`, `/api/users/NAME/forward`) to its [`Control`]; asks for a bearer token when one is set; on a loopback address answers only to
+//! loopback names, so that no web page can reach it by a name of its own (DNS rebinding), and changes nothing for pages of other
+//! origins; speaks TLS with clients that
 //! begin it, and requires it of other machines' clients if there is a certificate.
 //!
-//! Does not: load certificates. Its tokio runtime never touches the threads that carry SIP.
+//! Does not: decide about a change, or load certificates. Its tokio runtime never touches the threads that carry SIP.
 //!
 //! Start reading at [`Admin::bind`].
 
 mod access;
+mod changes;
 mod clients;
-mod forwards;
+mod control;
 mod pace;
 mod pages;
 mod secure;
 mod shard_pages;
 mod view;
 
+pub use control::{Answer, Block, BlockPage, Change, Control, Forwards, NewBlock, NoAnswer};
 pub use secure::TlsSource;
 pub use shard_pages::page_over_shards;
-pub use view::{
-    Call, ChangeError, Connection, Forwards, MetricKind, NoAnswer, Page, Registration, Stat, Stats,
-    UserForwards, View,
-};
+pub use view::{Call, Connection, MetricKind, Page, Registration, Stat, Stats, View};
 
 use access::AccessCheck;
 use axum::Router;
@@ -50,6 +50,8 @@ const HEADERS_MAX: usize = 64;
 const HEAD_TIME_MAX: Duration = Duration::from_secs(10);
 /// Maximum life of a connection.
 const CONNECTION_TIME_MAX: Duration = Duration::from_secs(120);
+/// Changes that are made at once; others wait.
+const CHANGES_AT_ONCE: usize = 2;
 /// Pause after accept failed, mostly for lack of file descriptors.
 const ACCEPT_RETRY: Duration = Duration::from_millis(200);
 
@@ -90,18 +92,28 @@ impl Admin {
         self.address
     }
 
-    /// Serves `view` on a thread of its own until the result is stopped or dropped. A request must carry `token` as
+    /// Serves `view` and `control` on a thread of its own until the result is stopped or dropped. A request must carry `token` as
     /// `Authorization: Bearer`, unless it is empty. With a certificate from `tls`, clients may use TLS, and those on other
     /// machines must.
     ///
     /// # Errors
     /// The system gives no thread or no event queue.
-    pub fn serve(self, view: Arc<dyn View>, token: &str, tls: TlsSource) -> io::Result<AdminServer> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    pub fn serve(
+        self,
+        view: Arc<dyn View>,
+        control: Arc<dyn Control>,
+        token: &str,
+        tls: TlsSource,
+    ) -> io::Result<AdminServer> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(CHANGES_AT_ONCE)
+            .build()?;
         let clients = Arc::new(Clients::default());
         let shown = Arc::clone(&clients);
-        let router =
-            pages::router(view, Arc::clone(&clients), Arc::new(AccessCheck::new(self.address, token)));
+        let access = Arc::new(AccessCheck::new(self.address, token));
+        let changes = changes::router(control);
+        let router = pages::router(view, changes, Arc::clone(&clients), Arc::clone(&access));
         let (stop, stopped) = oneshot::channel();
         let listener = self.listener;
         let thread = Builder::new().name("admin".into()).spawn(move || {
@@ -114,7 +126,7 @@ impl Admin {
                 }
             });
         })?;
-        Ok(AdminServer { address: self.address, clients, stop: Some(stop), thread: Some(thread) })
+        Ok(AdminServer { address: self.address, access, clients, stop: Some(stop), thread: Some(thread) })
     }
 }
 
@@ -122,6 +134,7 @@ impl Admin {
 #[derive(Debug)]
 pub struct AdminServer {
     address: SocketAddr,
+    access: Arc<AccessCheck>,
     clients: Arc<Clients>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -131,6 +144,11 @@ impl AdminServer {
     /// The address it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Requires another token from now on; empty: none.
+    pub fn set_token(&self, token: &str) {
+        self.access.set_token(token);
     }
 
     /// Connections closed to make room for newer ones, since the start.

@@ -2,7 +2,6 @@
 
 use crate::access::AccessCheck;
 use crate::clients::Clients;
-use crate::forwards;
 use crate::view::{MetricKind, Page, Stat, Stats, View};
 use axum::Router;
 use axum::extract::rejection::QueryRejection;
@@ -19,9 +18,9 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 /// Items in one answer unless `limit` asks for fewer or more.
-const LIMIT_DEFAULT: usize = 1000;
+pub(crate) const LIMIT_DEFAULT: usize = 1000;
 /// The most items in one answer.
-const LIMIT_MAX: usize = 10_000;
+pub(crate) const LIMIT_MAX: usize = 10_000;
 
 const INDEX: &str = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>Ringway</title>
 <h1>Ringway</h1>
@@ -31,18 +30,19 @@ const INDEX: &str = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><t
 <li><a href=\"/api/calls\">/api/calls</a> calls under way
 <li><a href=\"/api/connections\">/api/connections</a> open TCP connections
 <li><a href=\"/api/stats\">/api/stats</a> figures, as one flat JSON object
-<li>/api/users/NAME/forward where a user's calls go when it is busy, does not answer or has no phone (GET, PUT, DELETE)
 <li><a href=\"/metrics\">/metrics</a> the same for Prometheus
+<li><a href=\"/api/blocks\">/api/blocks</a> who may not call
+<li>/api/users/NAME/forward where the calls of a user go when it is busy, does not answer or has no phone
 </ul>
 <p>The same in a terminal: <code>ringway show registrations</code></p>
 </html>
 ";
 
-pub(crate) type Shared = State<Arc<Source>>;
+type Shared = State<Arc<Source>>;
 
 /// Source of the pages: the server and the admin API itself.
-pub(crate) struct Source {
-    pub(crate) view: Arc<dyn View>,
+struct Source {
+    view: Arc<dyn View>,
     clients: Arc<Clients>,
 }
 
@@ -55,17 +55,18 @@ impl Source {
     }
 }
 
-/// All paths; each request must pass `access`.
-pub(crate) fn router(view: Arc<dyn View>, clients: Arc<Clients>, access: Arc<AccessCheck>) -> Router {
+/// The paths that show something, and `changes`; each request must pass `access`.
+pub(crate) fn router(
+    view: Arc<dyn View>,
+    changes: Router,
+    clients: Arc<Clients>,
+    access: Arc<AccessCheck>,
+) -> Router {
     Router::new()
         .route("/", get(async || typed("text/html; charset=utf-8", INDEX.to_owned())))
         .route("/api/registrations", get(registrations))
         .route("/api/calls", get(calls))
         .route("/api/connections", get(connections))
-        .route(
-            "/api/users/{user}/forward",
-            get(forwards::show).put(forwards::replace).delete(forwards::remove),
-        )
         .route("/api/stats", get(async |State(source): Shared| json_of(&stats(&source.stats()))))
         .route(
             "/metrics",
@@ -73,12 +74,13 @@ pub(crate) fn router(view: Arc<dyn View>, clients: Arc<Clients>, access: Arc<Acc
                 typed("text/plain; version=0.0.4; charset=utf-8", metrics(&source.stats()))
             }),
         )
+        .with_state(Arc::new(Source { view, clients }))
+        .merge(changes)
         .fallback(async || refusal(StatusCode::NOT_FOUND, "nothing is here; / lists what is"))
         .method_not_allowed_fallback(async || {
-            refusal(StatusCode::METHOD_NOT_ALLOWED, "use GET: nothing can be changed at this path")
+            refusal(StatusCode::METHOD_NOT_ALLOWED, "this path has no such method; see the user guide")
         })
         .layer(from_fn_with_state(access, guard))
-        .with_state(Arc::new(Source { view, clients }))
 }
 
 async fn guard(State(access): State<Arc<AccessCheck>>, request: Request, next: Next) -> Response {
@@ -96,9 +98,9 @@ async fn guard(State(access): State<Arc<AccessCheck>>, request: Request, next: N
 
 /// Query of a listing.
 #[derive(Deserialize)]
-struct PageQuery {
-    after: Option<String>,
-    limit: Option<usize>,
+pub(crate) struct PageQuery {
+    pub(crate) after: Option<String>,
+    pub(crate) limit: Option<usize>,
 }
 
 type QueryResult = Result<Query<PageQuery>, QueryRejection>;

@@ -16,62 +16,6 @@ pub trait View: Send + Sync {
 
     /// Counters and gauges.
     fn stats(&self) -> Stats;
-
-    /// Forwards of a user, which is named `NAME` or `NAME@DOMAIN`.
-    ///
-    /// # Errors
-    /// The user does not exist, or its forwards cannot be read.
-    fn forwards(&self, user: &str) -> Result<UserForwards, ChangeError>;
-
-    /// Replaces the forwards of a user; the server applies them within a second. May wait for the disk.
-    ///
-    /// # Errors
-    /// The user does not exist, a forward is invalid, or they cannot be stored.
-    fn set_forwards(&self, user: &str, forwards: &Forwards) -> Result<UserForwards, ChangeError>;
-}
-
-/// Forwards of a user.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct UserForwards {
-    /// `name@domain`.
-    pub user: String,
-    /// Forwards.
-    pub forwards: Forwards,
-}
-
-/// Targets of forwards, each a SIP URI; `None`: calls are not forwarded then.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Forwards {
-    /// Target of every call.
-    pub always: Option<String>,
-    /// Target if the user is busy.
-    pub busy: Option<String>,
-    /// Target if nobody answers in time.
-    pub no_answer: Option<NoAnswer>,
-    /// Target if the user has no phone that can be reached.
-    pub unregistered: Option<String>,
-}
-
-/// Forward of calls that nobody answers.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct NoAnswer {
-    /// Time in seconds: 1 to 180.
-    pub after_s: u64,
-    /// Target.
-    pub to: String,
-}
-
-/// Error of a change; each has its text.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ChangeError {
-    /// The user does not exist.
-    NotFound(String),
-    /// A value is invalid.
-    Invalid(String),
-    /// The store failed.
-    Failed(String),
 }
 
 /// A page of a listing.
@@ -108,6 +52,15 @@ pub struct Registration {
     pub q: f64,
     /// True when an administrator added it.
     pub permanent: bool,
+    /// Instance of its phone (RFC 5626), if the contact names one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance: Option<String>,
+    /// Number of its flow (RFC 5626 §4.2), if outbound applies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reg_id: Option<u32>,
+    /// Proxies before it, the first hop first (RFC 3327).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub path: Vec<String>,
 }
 
 /// A call that nobody has answered yet.

@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use ringway_admin::{
-    Admin, Call, ChangeError, Connection, Forwards, Page, Registration, Stat, Stats, TlsSource, UserForwards,
-    View,
+    Admin, Answer, Block, BlockPage, Call, Change, Connection, Control, Forwards, NewBlock, NoAnswer, Page,
+    Registration, Stat, Stats, TlsSource, View,
 };
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, StreamOwned};
@@ -11,6 +11,44 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+
+/// Records the changes, and has three blocks.
+#[derive(Default)]
+struct Recorder {
+    changes: Mutex<Vec<Change>>,
+}
+
+impl Control for Recorder {
+    fn apply(&self, change: Change) -> Answer {
+        self.changes.lock().unwrap().push(change.clone());
+        match change {
+            Change::Unblock(404) => Answer::refused(404, "there is no such entry"),
+            Change::Forward(user, _) if user == "nobody" => Answer::refused(404, "nobody is not a user here"),
+            Change::Reload
+            | Change::DryRun(_)
+            | Change::Block(_)
+            | Change::Unblock(_)
+            | Change::Forward(..) => Answer::done(serde_json::json!({"ok": true})),
+        }
+    }
+
+    fn blocks(&self, after: u64, limit: usize) -> Result<BlockPage, String> {
+        let block = |id| Block {
+            id,
+            kind: "caller".to_owned(),
+            pattern: "spam@example.com".to_owned(),
+            user: None,
+            reason: String::new(),
+            expires_s: None,
+        };
+        let items = (1..=3).filter(|id| *id > after).take(limit).map(block).collect();
+        Ok(BlockPage { items, total: 3 })
+    }
+
+    fn forwards(&self, user: &str) -> Answer {
+        Answer::done(serde_json::json!({"user": user, "forwards": Forwards::default()}))
+    }
+}
 
 /// A server with three registrations.
 struct Three;
@@ -35,20 +73,6 @@ impl View for Three {
     fn stats(&self) -> Stats {
         vec![Stat::counter("registers_total", "REGISTER requests.", 3)]
     }
-
-    fn forwards(&self, user: &str) -> Result<UserForwards, ChangeError> {
-        self.set_forwards(user, &Forwards::default())
-    }
-
-    fn set_forwards(&self, user: &str, forwards: &Forwards) -> Result<UserForwards, ChangeError> {
-        match user {
-            "bob" | "bob@example.org" => {
-                Ok(UserForwards { user: "bob@example.org".into(), forwards: forwards.clone() })
-            }
-            "broken" => Err(ChangeError::Failed("the disk is full".into())),
-            _ => Err(ChangeError::NotFound(format!("{user} is not a user here"))),
-        }
-    }
 }
 
 fn registration(name: &str) -> Registration {
@@ -60,6 +84,9 @@ fn registration(name: &str) -> Registration {
         expires_s: Some(3599),
         q: 0.7,
         permanent: false,
+        instance: None,
+        reg_id: None,
+        path: Vec::new(),
     }
 }
 
@@ -88,8 +115,10 @@ fn get(address: SocketAddr, path: &str) -> (u16, String) {
 
 #[test]
 fn registrations_come_in_parts_with_a_cursor() {
-    let server =
-        Admin::bind("127.0.0.1:0".parse().unwrap()).unwrap().serve(Arc::new(Three), "", no_tls()).unwrap();
+    let server = Admin::bind("127.0.0.1:0".parse().unwrap())
+        .unwrap()
+        .serve(Arc::new(Three), Arc::new(Recorder::default()), "", no_tls())
+        .unwrap();
     let (status, body) = get(server.address(), "/api/registrations?limit=2");
     assert_eq!(status, 200);
     assert_eq!(
@@ -118,41 +147,10 @@ fn registrations_come_in_parts_with_a_cursor() {
 }
 
 #[test]
-fn forwards_are_replaced_and_removed() {
-    let server =
-        Admin::bind("127.0.0.1:0".parse().unwrap()).unwrap().serve(Arc::new(Three), "", no_tls()).unwrap();
-    let address = server.address();
-    let send = |method: &str, user: &str, headers: &str, body: &str| {
-        let start = format!(
-            "{method} /api/users/{user}/forward HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n"
-        );
-        ask(address, &format!("{start}{headers}Content-Length: {}\r\n\r\n{body}", body.len()))
-    };
-    let none = r#"{"forwards":{"always":null,"busy":null,"no_answer":null,"unregistered":null},"user":"bob@example.org"}"#;
-    assert_eq!(send("GET", "bob", "", ""), (200, format!("{none}\n")));
-    assert_eq!(send("DELETE", "bob%40example.org", "", ""), (200, format!("{none}\n")));
-    let forwards = r#"{"busy":"sip:c@d","no_answer":{"after_s":20,"to":"sip:e@f"}}"#;
-    let (status, body) = send("PUT", "bob", "", forwards);
-    assert_eq!(status, 200);
-    assert!(
-        body.contains(r#""no_answer":{"after_s":20,"to":"sip:e@f"}"#) && body.contains(r#""busy":"sip:c@d""#),
-        "{body}"
-    );
-    for bad in ["", "[]x", r#"{"bsy":"sip:c@d"}"#, r#"{"busy":7}"#, r#"{"no_answer":"sip:c@d"}"#] {
-        assert_eq!(send("PUT", "bob", "", bad).0, 400, "{bad}");
-    }
-    assert_eq!(send("PUT", "bob", "", &" ".repeat(20_000)).0, 413);
-    assert_eq!(send("GET", "nobody", "", "").0, 404);
-    assert_eq!(send("PUT", "broken", "", "{}"), (500, "{\"error\":\"the disk is full\"}\n".into()));
-    assert_eq!(send("POST", "bob", "", "{}").0, 405);
-    assert_eq!(send("PUT", "bob", "Origin: http://evil.example\r\n", forwards).0, 403);
-}
-
-#[test]
 fn requests_that_should_not_be_served_are_not() {
     let server = Admin::bind("127.0.0.1:0".parse().unwrap())
         .unwrap()
-        .serve(Arc::new(Three), "t0ken", no_tls())
+        .serve(Arc::new(Three), Arc::new(Recorder::default()), "t0ken", no_tls())
         .unwrap();
     let address = server.address();
     let request = |line: &str, headers: &str| ask(address, &format!("{line} HTTP/1.1\r\n{headers}\r\n"));
@@ -175,9 +173,46 @@ fn requests_that_should_not_be_served_are_not() {
 }
 
 #[test]
+fn forwards_of_a_user_are_shown_replaced_and_ended() {
+    let control = Arc::new(Recorder::default());
+    let server = Admin::bind("127.0.0.1:0".parse().unwrap())
+        .unwrap()
+        .serve(Arc::new(Three), Arc::clone(&control) as Arc<dyn Control>, "", no_tls())
+        .unwrap();
+    let address = server.address();
+    let send = |method: &str, user: &str, headers: &str, body: &str| {
+        let start = format!(
+            "{method} /api/users/{user}/forward HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n"
+        );
+        ask(address, &format!("{start}{headers}Content-Length: {}\r\n\r\n{body}", body.len()))
+    };
+    let (status, body) = send("GET", "bob%40example.org", "", "");
+    assert_eq!(status, 200);
+    assert!(body.contains("\"user\":\"bob@example.org\"") && body.contains("\"busy\":null"), "{body}");
+    let body = r#"{"busy":"sip:c@d","no_answer":{"after_s":20,"to":"sip:e@f"}}"#;
+    assert_eq!(send("PUT", "bob", "", body).0, 200);
+    assert_eq!(send("DELETE", "bob", "", "").0, 200);
+    let no_answer = Some(NoAnswer { after_s: 20, to: "sip:e@f".into() });
+    let forwards = Forwards { busy: Some("sip:c@d".into()), no_answer, ..Forwards::default() };
+    let expected =
+        vec![Change::Forward("bob".into(), forwards), Change::Forward("bob".into(), Forwards::default())];
+    assert_eq!(*control.changes.lock().unwrap(), expected);
+    for bad in ["", "[]x", r#"{"bsy":"sip:c@d"}"#, r#"{"busy":7}"#, r#"{"no_answer":"sip:c@d"}"#] {
+        assert_eq!(send("PUT", "bob", "", bad).0, 400, "{bad}");
+    }
+    assert_eq!(send("PUT", "bob", "", &" ".repeat(20_000)).0, 413);
+    assert_eq!(send("PUT", "nobody", "", "{}").0, 404);
+    assert_eq!(send("POST", "bob", "", "{}").0, 405);
+    assert_eq!(send("PUT", "bob", "Origin: http://evil.example\r\n", body).0, 403);
+    assert_eq!(control.changes.lock().unwrap().len(), 3, "what is refused changes nothing");
+}
+
+#[test]
 fn clients_that_hang_keep_nobody_from_being_served() {
-    let server =
-        Admin::bind("127.0.0.1:0".parse().unwrap()).unwrap().serve(Arc::new(Three), "", no_tls()).unwrap();
+    let server = Admin::bind("127.0.0.1:0".parse().unwrap())
+        .unwrap()
+        .serve(Arc::new(Three), Arc::new(Recorder::default()), "", no_tls())
+        .unwrap();
     let address = server.address();
     let mut hanging = Vec::new();
     for (crowd, begun) in [(64, ""), (64, "GET /api/stats HTTP/1.1\r\nHost: loc"), (436, "G")] {
@@ -196,8 +231,10 @@ fn clients_that_hang_keep_nobody_from_being_served() {
 
 #[test]
 fn a_stopped_listener_frees_its_port_and_a_taken_one_is_named() {
-    let mut server =
-        Admin::bind("127.0.0.1:0".parse().unwrap()).unwrap().serve(Arc::new(Three), "", no_tls()).unwrap();
+    let mut server = Admin::bind("127.0.0.1:0".parse().unwrap())
+        .unwrap()
+        .serve(Arc::new(Three), Arc::new(Recorder::default()), "", no_tls())
+        .unwrap();
     let address = server.address();
     let error = Admin::bind(address).unwrap_err().to_string();
     assert!(error.contains(&address.to_string()) && error.contains("choose another port"), "{error}");
@@ -218,8 +255,10 @@ fn a_client_that_begins_tls_is_answered_by_the_certificate_of_now() {
     let current = Arc::new(Mutex::new(config));
     let shown = Arc::clone(&current);
     let tls: TlsSource = Arc::new(move || Some(Arc::clone(&shown.lock().unwrap())));
-    let server =
-        Admin::bind("127.0.0.1:0".parse().unwrap()).unwrap().serve(Arc::new(Three), "t0ken", tls).unwrap();
+    let server = Admin::bind("127.0.0.1:0".parse().unwrap())
+        .unwrap()
+        .serve(Arc::new(Three), Arc::new(Recorder::default()), "t0ken", tls)
+        .unwrap();
     let connect = |certificate| {
         let mut roots = RootCertStore::empty();
         roots.add(certificate).unwrap();
@@ -242,4 +281,100 @@ fn a_client_that_begins_tls_is_answered_by_the_certificate_of_now() {
     assert_eq!(ask_over(connect(second), good).0, 200);
     let refused = connect(first).write_all(good.as_bytes());
     assert!(refused.unwrap_err().to_string().contains("certificate"), "the old certificate");
+}
+
+#[test]
+fn changes_need_the_token_the_method_and_this_origin() {
+    let control = Arc::new(Recorder::default());
+    let server = Admin::bind("127.0.0.1:0".parse().unwrap())
+        .unwrap()
+        .serve(Arc::new(Three), Arc::clone(&control) as _, "t0ken", no_tls())
+        .unwrap();
+    let address = server.address();
+    let good = format!("Host: {address}\r\nConnection: close\r\nAuthorization: Bearer t0ken\r\n");
+    let ask = |line: &str, headers: &str, body: &str| {
+        let length = body.len();
+        ask(address, &format!("{line} HTTP/1.1\r\n{headers}Content-Length: {length}\r\n\r\n{body}"))
+    };
+    for (line, body) in [
+        ("POST /api/reload", ""),
+        ("POST /api/reload?dry_run=true", "domains = [\"a.org\"]"),
+        ("POST /api/blocks", "{\"caller\": \"spam@example.com\"}"),
+        ("DELETE /api/blocks/7", ""),
+    ] {
+        let evil = format!("{good}Origin: http://evil.example\r\n");
+        assert_eq!(ask(line, &evil, body).0, 403, "{line}");
+        assert_eq!(ask(line, &good.replace("t0ken", "other"), body).0, 401, "{line}");
+        assert_eq!(ask(line, &good.replace(&format!("Host: {address}"), "Host: evil.example"), body).0, 403);
+        assert!(control.changes.lock().unwrap().is_empty(), "{line}");
+        assert_eq!(ask(line, &good, body), (200, "{\"ok\":true}\n".into()), "{line}");
+        assert_eq!(control.changes.lock().unwrap().drain(..).count(), 1);
+    }
+    for (line, status) in [
+        ("GET /api/reload", 405),
+        ("PUT /api/reload", 405),
+        ("DELETE /api/reload", 405),
+        ("POST /api/stats", 405),
+        ("DELETE /api/blocks", 405),
+        ("GET /api/blocks/7", 405),
+        ("DELETE /api/blocks/seven", 400),
+        ("DELETE /api/blocks/404", 404),
+        ("POST /api/reload?dry=true", 400),
+        ("POST /api/reload?dry_run=perhaps", 400),
+        ("GET /api/blocks?after=x", 400),
+    ] {
+        assert_eq!(ask(line, &good, "").0, status, "{line}");
+    }
+    server.set_token("new");
+    assert_eq!(ask("POST /api/reload", &good, "").0, 401);
+    assert_eq!(ask("POST /api/reload", &good.replace("t0ken", "new"), "").0, 200);
+}
+
+#[test]
+fn bodies_are_bounded_and_checked() {
+    let control = Arc::new(Recorder::default());
+    let server = Admin::bind("127.0.0.1:0".parse().unwrap())
+        .unwrap()
+        .serve(Arc::new(Three), Arc::clone(&control) as _, "", no_tls())
+        .unwrap();
+    let address = server.address();
+    let post = |path: &str, body: &str| {
+        let head = format!("POST {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n");
+        ask(address, &format!("{head}Content-Length: {}\r\n\r\n{body}", body.len()))
+    };
+    // A declared length allocates nothing, and a body above the limit is not read.
+    for (path, length) in
+        [("/api/reload?dry_run=true", 4_u64 << 30), ("/api/reload", 2 << 20), ("/api/blocks", 5000)]
+    {
+        let head = format!("POST {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n");
+        assert_eq!(ask(address, &format!("{head}Content-Length: {length}\r\n\r\n")).0, 413, "{path}");
+    }
+    // Neither is one without a declared length.
+    let chunk = format!("fff\r\n{}\r\n", "x".repeat(0xfff));
+    let head = format!("POST /api/blocks HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n");
+    let text = format!("{head}Transfer-Encoding: chunked\r\n\r\n{}0\r\n\r\n", chunk.repeat(2));
+    assert_eq!(ask(address, &text).0, 413);
+    for body in
+        ["", "{", "3", "{\"caller\": 3}", "{\"call\": \"x@y\"}", "{\"caller\": \"x@y\", \"hours\": -1}"]
+    {
+        let (status, body) = post("/api/blocks", body);
+        assert_eq!(status, 400, "{body}");
+    }
+    assert_eq!(post("/api/reload", "domains = []").0, 400, "a reload reads the server's own file");
+    assert!(control.changes.lock().unwrap().is_empty());
+    assert_eq!(post("/api/reload?dry_run=true", "workers = 1").0, 200);
+    let entry = "{\"network\": \"192.0.2.0/24\", \"user\": \"bob\", \"reason\": \"r\", \"hours\": 5}";
+    assert_eq!(post("/api/blocks", entry).0, 200);
+    let block = NewBlock {
+        network: Some("192.0.2.0/24".to_owned()),
+        caller: None,
+        user: Some("bob".to_owned()),
+        reason: "r".to_owned(),
+        hours: Some(5),
+    };
+    let expected = [Change::DryRun(Some("workers = 1".to_owned())), Change::Block(block)];
+    assert_eq!(*control.changes.lock().unwrap(), expected);
+    let (status, body) = get(address, "/api/blocks?limit=2");
+    assert!(status == 200 && body.contains("\"next\":\"2\"") && body.contains("\"total\":3"), "{body}");
+    assert!(get(address, "/api/blocks?after=2").1.contains("\"next\":null"));
 }

@@ -147,7 +147,7 @@ const DATAGRAM_BYTES_MAX: usize = 65_536;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ringway_sansio::{RelayCall, RelayKind, RelayMedia, RelaySide};
+    use ringway_sansio::{RelayCall, RelayHolder, RelayKind, RelayMedia, RelaySide};
     use std::sync::mpsc::{Receiver, channel};
 
     fn start(relays: &[SocketAddr]) -> (Relays, Receiver<(u16, u64, Option<RelayResult>)>) {
@@ -173,6 +173,8 @@ mod tests {
             offerer: RelaySide::Caller,
             sdp: b"v=0"[..].into(),
             to: RelayMedia::Same,
+            holder: RelayHolder::Trusted,
+            source: None,
         }
     }
 

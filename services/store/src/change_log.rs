@@ -10,6 +10,8 @@ pub(super) enum Kind {
     /// A subscriber was removed; it may have been added again.
     Removed = 3,
     Forwards = 4,
+    /// A block list; name and domain are empty for that of all users.
+    Blocks = 5,
 }
 
 /// Records a change of a user.

@@ -1,7 +1,7 @@
 //! Changes of subscribers and contacts since a given number.
 
 use super::change_log::Kind;
-use super::{Store, StoreError, SubscriberRow, forwards};
+use super::{BlockRow, Store, StoreError, SubscriberRow, blocks, forwards};
 use ringway_users::{Forwards, Ha1};
 use rusqlite::{Connection, params};
 
@@ -36,6 +36,8 @@ pub enum ChangeKind {
     Contacts(Vec<String>),
     /// The user has exactly these forwards.
     Forwards(Forwards),
+    /// The block list of the user, or with an empty name that of all users, has exactly these entries.
+    Blocks(Vec<BlockRow>),
 }
 
 impl Store {
@@ -77,6 +79,8 @@ fn read(connection: &Connection, seq: u64) -> rusqlite::Result<Vec<Change>> {
             ChangeKind::Contacts(rows.collect::<rusqlite::Result<_>>()?)
         } else if kind == Kind::Forwards as i64 {
             ChangeKind::Forwards(forwards::read(connection, &domain, &name)?)
+        } else if kind == Kind::Blocks as i64 {
+            ChangeKind::Blocks(blocks::read(connection, &domain, &name)?)
         } else if kind == Kind::Removed as i64 {
             ChangeKind::Removed
         } else if is_subscriber {

@@ -12,6 +12,7 @@
 //! [`Store`].
 
 mod bindings;
+mod blocks;
 mod change_log;
 mod changes;
 mod directory;
@@ -22,6 +23,7 @@ mod schema;
 mod subscribers;
 
 pub use bindings::Bindings;
+pub use blocks::{BLOCKS_MAX, BlockKind, BlockRow, NewBlockRow, USER_BLOCKS_MAX};
 pub use changes::{Change, ChangeKind};
 pub use directory::Directory;
 pub use error::StoreError;

@@ -15,7 +15,7 @@ const APPLICATION_ID: i64 = 0x524e_4757;
 const BUSY_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// Statements that make each schema version out of the one before; the first makes it out of an empty database.
-const SCHEMAS: [&str; 2] = [SCHEMA_1, SCHEMA_2];
+const SCHEMAS: [&str; 3] = [SCHEMA_1, SCHEMA_2, SCHEMA_3];
 
 /// `changed` has one row for each user and kind of change, with the latest number. A server queries the numbers above
 /// the last one that it has applied, and the table never grows beyond the number of users.
@@ -54,6 +54,21 @@ CREATE TABLE forward (
     uri TEXT NOT NULL,
     PRIMARY KEY (domain, name, condition)
 ) WITHOUT ROWID;
+";
+
+/// `domain` and `name` are empty for the list of all users; `kind` is a number of `blocks.rs`.
+const SCHEMA_3: &str = "
+CREATE TABLE block (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    domain TEXT NOT NULL,
+    name TEXT NOT NULL,
+    kind INTEGER NOT NULL,
+    pattern TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    expires_s INTEGER,
+    UNIQUE (domain, name, kind, pattern)
+);
+CREATE INDEX block_expires ON block (expires_s) WHERE expires_s IS NOT NULL;
 ";
 
 /// Opens `file`; creates it if necessary.
@@ -164,7 +179,7 @@ mod tests {
                 let query = format!("SELECT count(*) FROM {table}");
                 new.query_row(&query, [], |row| row.get::<_, i64>(0)).unwrap()
             };
-            assert_eq!((count("contact"), count("forward")), (1, 0));
+            assert_eq!((count("contact"), count("forward"), count("block")), (1, 0, 0));
         }
     }
 

@@ -4,7 +4,7 @@
 //! running server use the file at the same time.
 
 use super::change_log::{self, Kind, note};
-use super::{StoreError, forwards, schema};
+use super::{StoreError, blocks, forwards, schema};
 use ringway_users::{Ha1, UserName};
 use rusqlite::{Connection, Row, Transaction, TransactionBehavior, params};
 use std::path::{Path, PathBuf};
@@ -157,7 +157,7 @@ impl Store {
         })
     }
 
-    /// Removes a subscriber, its permanent contacts and its forwards.
+    /// Removes a subscriber, its permanent contacts, its forwards and its block list.
     ///
     /// # Errors
     /// The user has neither a password nor a permanent contact; a query failed.
@@ -176,6 +176,9 @@ impl Store {
             }
             if forwards::remove_all(transaction, user).map_err(sql())? {
                 note(transaction, user.domain(), user.name(), Kind::Forwards).map_err(sql())?;
+            }
+            if blocks::remove_all(transaction, user).map_err(sql())? {
+                note(transaction, user.domain(), user.name(), Kind::Blocks).map_err(sql())?;
             }
             if contacts > 0 {
                 note(transaction, user.domain(), user.name(), Kind::Contacts).map_err(sql())?;

@@ -67,6 +67,7 @@ fn another_store_reads_each_change_once_with_its_current_state() {
                 ChangeKind::Subscriber(_) => "subscriber".to_owned(),
                 ChangeKind::Removed => "removed".to_owned(),
                 ChangeKind::Contacts(contacts) => contacts.join(" "),
+                ChangeKind::Blocks(rows) => format!("{} blocks", rows.len()),
                 ChangeKind::Forwards(_) => "forwards".to_owned(),
             };
             format!("{} {what}", change.name)

@@ -6,8 +6,8 @@ use ringway_server::auth::{
     DialogExtensions, GuessLimits, Login, LoginResult, NonceId, NonceUse, ReplayWindows,
 };
 use ringway_server::{
-    FailedServers, Ha1, LogEvent, MemoryBudget, NeighbourRoute, NeighbourTable, Services, SourceRates,
-    StoreFailed,
+    BlockList, Caller, FailedServers, Ha1, LogEvent, MemoryBudget, NeighbourRoute, NeighbourTable, Services,
+    SourceRates, StoreFailed,
 };
 use ringway_sip::{Limits, Message};
 use sha2::{Digest, Sha256};
@@ -53,6 +53,8 @@ pub struct TestServices {
     pub events: Mutex<Vec<String>>,
     neighbours: Mutex<NeighbourTable>,
     failed: Mutex<FailedServers>,
+    /// Who may not call.
+    pub blocks: Mutex<BlockList>,
 }
 
 /// H(A1) by user and domain.
@@ -75,6 +77,7 @@ impl TestServices {
             events: Mutex::default(),
             neighbours: Mutex::default(),
             failed: Mutex::default(),
+            blocks: Mutex::default(),
         }
     }
 
@@ -125,6 +128,14 @@ impl Services for TestServices {
         lock(&self.rates).admit(now, source)
     }
 
+    fn is_source_blocked(&self, source: IpAddr) -> bool {
+        lock(&self.blocks).blocks_source(source)
+    }
+
+    fn is_caller_blocked(&self, caller: &Caller<'_>) -> bool {
+        lock(&self.blocks).blocks_caller(caller)
+    }
+
     fn has_failed(&self, now: Instant, server: &LocatedServer) -> bool {
         lock(&self.failed).has(now, server)
     }
@@ -173,6 +184,9 @@ impl Services for TestServices {
         let text = String::from_utf8_lossy;
         let event = match *event {
             LogEvent::LoginRefused { user, reason, .. } => format!("{} {reason:?}", text(user)),
+            LogEvent::CallerBlocked { caller, callee, .. } => {
+                format!("{} blocked for {}", text(caller), text(callee))
+            }
             LogEvent::Registered { aor, change, .. } => format!("{} {change:?}", text(aor)),
             LogEvent::BindingEnded { aor, contact, reason, .. } => {
                 format!("{} {} {reason:?}", text(aor), text(contact))

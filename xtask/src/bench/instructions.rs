@@ -29,6 +29,10 @@ pub(super) struct Counts {
     pub(super) register: f64,
     /// Per stateful call.
     pub(super) call: f64,
+    /// Per INVITE to a user who does not exist.
+    pub(super) not_found: f64,
+    /// Per INVITE that a redirect server answers.
+    pub(super) redirect: f64,
     /// Of the load generator per registration, a peer without sockets included.
     pub(super) generator_register: f64,
     /// The same per call, both sides.
@@ -46,6 +50,8 @@ pub(super) fn count(environment: &Environment) -> Result<Counts> {
     Ok(Counts {
         register: slope(2000, |count| run(environment, Operation::Refresh, count))?,
         call: slope(500, |calls| run(environment, Operation::Call, calls))?,
+        not_found: slope(1000, |calls| run(environment, Operation::NotFound, calls))?,
+        redirect: slope(1000, |calls| run(environment, Operation::Redirect, calls))?,
         generator_register: slope(500, |attempts| run_generator(environment, Flow::Register, attempts))?,
         generator_call: slope(200, |attempts| run_generator(environment, Flow::Call, attempts))?,
     })
@@ -75,7 +81,13 @@ fn run_generator(environment: &Environment, flow: Flow, attempts: u64) -> Result
 
 fn run(environment: &Environment, operation: Operation, operations: u64) -> Result<u64> {
     let counts = environment.folder.join(format!("callgrind.{operations}.out"));
-    let settings = Settings::open(USERS, Routing::Stateful);
+    let routing = match operation {
+        Operation::Redirect => Routing::Redirect,
+        Operation::Refresh | Operation::RefreshChallenged | Operation::Call | Operation::NotFound => {
+            Routing::Stateful
+        }
+    };
+    let settings = Settings::open(USERS, routing);
     let mut subject = environment.ringway(&settings, Under::Callgrind(&counts))?;
     subject.register_all(Operation::Refresh)?;
     subject.run(operation, Extent::Operations(operations))?;
@@ -99,10 +111,12 @@ fn total(text: &str) -> Option<u64> {
 
 impl Counts {
     /// Counts by their names in the record.
-    pub(super) fn named(self) -> [(&'static str, f64); 4] {
+    pub(super) fn named(self) -> [(&'static str, f64); 6] {
         [
             ("register", self.register),
             ("call", self.call),
+            ("not-found", self.not_found),
+            ("redirect", self.redirect),
             ("generator-register", self.generator_register),
             ("generator-call", self.generator_call),
         ]

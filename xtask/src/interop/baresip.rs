@@ -45,6 +45,14 @@ fn call(stage: &Stage, transport: Transport) -> Result<()> {
     Recording::read(&bob.recording()?)?.expect_tone(440.0, 2.0).context("bob")
 }
 
+/// Parameter of an account with flows (RFC 5626).
+pub(crate) const WITH_FLOWS: &str = ";sipnat=outbound";
+
+/// Home folder of the phone of `user`.
+pub(crate) fn home_of(stage: &Stage, user: &str) -> PathBuf {
+    stage.path(&format!("{user}-baresip"))
+}
+
 /// Parameter of an account with ICE, as a full agent.
 pub(crate) const WITH_ICE: &str = ";medianat=ice";
 
@@ -68,7 +76,7 @@ impl Phone {
     /// The same with `more` parameters of its account, each with a semicolon before it.
     pub(crate) fn start_with(stage: &Stage, line: Line<'_>, more: &str) -> Result<Self> {
         let Line { user, host, transport, .. } = line;
-        let home = stage.path(&format!("{user}-baresip"));
+        let home = home_of(stage, user);
         std::fs::create_dir_all(&home)?;
         let card = SoundCard::insert(&home, line.tone_hz, 6)?;
         let tone = home.join("tone.wav");
@@ -111,6 +119,11 @@ impl Phone {
         let mut running = Running::start(user, &mut command, &stage.folder)?;
         running.wait_for_output("baresip is ready")?;
         Ok(Self { running, control: Control::connect(control)?, card, uri: line.uri(port) })
+    }
+
+    /// Ends it at once, without a word to the server.
+    pub(crate) fn kill(mut self) {
+        self.running.kill();
     }
 
     /// Waits until it is registered.

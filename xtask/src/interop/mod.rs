@@ -12,6 +12,7 @@ pub(crate) mod certificates;
 mod counting_nat;
 mod digest_order;
 mod dns;
+mod flows;
 mod forwarding;
 mod kamailio;
 mod lab;
@@ -387,6 +388,7 @@ fn chosen(args: &Args) -> Vec<Scenario> {
         all.extend(restart::scenarios());
         all.extend(digest_order::scenarios());
         all.extend(dns::scenarios());
+        all.extend(flows::scenarios());
         all.extend(forwarding::scenarios());
         all.extend(lab::scenarios());
     }

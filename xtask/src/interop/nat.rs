@@ -50,12 +50,17 @@ impl Nat {
     /// Starts a NAT between a phone, whose addresses it learns, and the outside, of which the phone reaches
     /// `host`.
     pub(crate) fn start(host: SocketAddr) -> Result<Self> {
+        Self::start_at(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), host)
+    }
+
+    /// The same with this address at which the phone reaches `host`.
+    pub(crate) fn start_at(inside: SocketAddr, host: SocketAddr) -> Result<Self> {
         let mut ports = [Port::new()?, Port::new()?];
         while ports[1].number()? == ports[0].number()?.wrapping_add(1) {
             ports[1] = Port::new()?;
         }
         let outside = [ports[0].outside.local_addr()?, ports[1].outside.local_addr()?];
-        let first = Host::new(host)?;
+        let first = Host::at(inside, host)?;
         let inside = first.inside.local_addr()?;
         let shared = Arc::new(Shared::default());
         let theirs = Arc::clone(&shared);
@@ -94,7 +99,11 @@ impl Port {
 
 impl Host {
     fn new(remote: SocketAddr) -> Result<Self> {
-        let inside = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+        Self::at(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), remote)
+    }
+
+    fn at(inside: SocketAddr, remote: SocketAddr) -> Result<Self> {
+        let inside = UdpSocket::bind(inside)?;
         inside.set_nonblocking(true)?;
         Ok(Self { remote, inside })
     }

@@ -37,6 +37,10 @@ pub(crate) struct Wanted {
     pub(crate) websocket: Option<&'static str>,
     /// Further lines of `[routing]`.
     pub(crate) routing: &'static str,
+    /// Another name of the server itself.
+    pub(crate) alias: Option<&'static str>,
+    /// Proxy that it trusts.
+    pub(crate) trusted: Option<Ipv4Addr>,
     /// Port of the DNS server on loopback that it asks; `None`: the system's.
     pub(crate) dns_port: Option<u16>,
 }
@@ -54,6 +58,8 @@ impl Default for Wanted {
             dtls: false,
             websocket: None,
             routing: "",
+            alias: None,
+            trusted: None,
             dns_port: None,
         }
     }
@@ -281,8 +287,21 @@ impl Server {
     }
 
     fn configuration(&self, admin_port: u16) -> String {
-        let Wanted { digest, mode, strict, host, realm, domain, tls, dtls, websocket, routing, dns_port } =
-            self.wanted;
+        let Wanted {
+            digest,
+            mode,
+            strict,
+            host,
+            realm,
+            domain,
+            tls,
+            dtls,
+            websocket,
+            routing,
+            alias,
+            trusted,
+            dns_port,
+        } = self.wanted;
         let durability = if strict { "strict" } else { "relaxed" };
         let routed = if mode == Mode::Redirect { "redirect" } else { "proxy" };
         let stateful = mode != Mode::Stateless;
@@ -312,9 +331,11 @@ impl Server {
                 )
             }
         };
+        let alias = alias.map_or(String::new(), |alias| format!(", \"{alias}\""));
+        let trusted = trusted.map_or(String::new(), |proxy| format!("trusted = [\"{proxy}\"]"));
         let dns = dns_port.map_or(String::new(), |port| format!("[dns]\nservers = [\"127.0.0.1:{port}\"]"));
         format!(
-            r#"domains = ["{domain}"{name}]
+            r#"domains = ["{domain}"{alias}{name}]
 listen = ["udp:{host}:{port}", "tcp:{host}:{port}"{listener}]
 {section}
 {dns}
@@ -326,6 +347,7 @@ durability = "{durability}"
 [auth]
 enabled = {digest}
 realm = "{realm}"
+{trusted}
 
 [routing]
 mode = "{routed}"

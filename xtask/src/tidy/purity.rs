@@ -12,7 +12,7 @@ const UNSAFE_PLACES: [&str; 4] =
     ["drivers/linux/src/sys/", "apps/metal/image/src/", "apps/lab/src/sys.rs", "xtask/src/libsrtp.rs"];
 
 /// Forbidden dependencies: a folder, and how the names of the crates begin that no crate in it may depend on.
-const FORBIDDEN: [(&str, &[&[&str]]); 17] = [
+const FORBIDDEN: [(&str, &[&[&str]]); 18] = [
     ("proto/server", &[&["ringway-agent", "ringway-sdp"], CIPHERS]),
     ("proto/agent", &[&["ringway-server"], CIPHERS]),
     ("proto/phone", &[&["ringway-server", "ringway-transaction"]]),
@@ -31,6 +31,7 @@ const FORBIDDEN: [(&str, &[&[&str]]); 17] = [
     ("proto/users", &[&["ringway-transaction", "ringway-server", "ringway-agent", "ringway-sdp"], CIPHERS]),
     ("proto/stream", &[SIGNALLING, CIPHERS, &["ringway-sdp"]]),
     ("proto/datagram", &[SIGNALLING, CIPHERS, &["ringway-sdp"]]),
+    ("proto/stun", &[SIGNALLING, CIPHERS, &["ringway-sdp"]]),
     ("proto/sip", &[&["ringway-"]]),
     ("proto/sansio", &[&["ringway-"]]),
     ("drivers", &[SIGNALLING, SERVICES, &["hyper", "rusqlite", "tokio"]]),

@@ -14,7 +14,8 @@ mod tests;
 mod tls;
 
 pub(crate) use ringway_settings::{
-    Auth, ConfigError, Limits, Listener, Reader, Registrar, Routing, Section, read_document,
+    Auth, ConfigError, KeyChange, Keys, Limits, Listener, Reader, Registrar, Routing, Section, ShownValue,
+    read_document,
 };
 
 pub(crate) use media::Media;
@@ -59,6 +60,8 @@ pub(crate) struct Config {
     pub(crate) media: Media,
     /// DNS servers that host names are looked up at.
     pub(crate) dns_servers: ringway_dns::Servers,
+    /// All keys with their values, to compare two configurations.
+    pub(crate) keys: Keys,
 }
 
 /// `[store]`

@@ -2,9 +2,9 @@
 
 use super::{
     AdminConfig, Auth, Config, ConfigError, Level, Limits, Log, LogFormat, Reader, Registrar, Routing,
-    Section, StoreConfig, read_document,
+    Section, StoreConfig,
 };
-use ringway_settings::{Connections, read_domains, read_listen};
+use ringway_settings::{Connections, Keys, read_document_with_keys, read_domains, read_listen};
 use ringway_store::{Durability, StoreUrl};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -19,7 +19,7 @@ const TOKEN_BYTES_MAX: usize = 255;
 
 pub(super) fn read(text: &str, file: Option<&Path>) -> Result<Config, Vec<ConfigError>> {
     let name = file.map(|file| file.display().to_string());
-    read_document(text, name.as_deref(), |reader, top| {
+    let read = read_document_with_keys(text, name.as_deref(), |reader, top| {
         let domains = read_domains(reader, top);
         let realm = domains.first().cloned().unwrap_or_default();
         let listen = read_listen(reader, top);
@@ -43,16 +43,21 @@ pub(super) fn read(text: &str, file: Option<&Path>) -> Result<Config, Vec<Config
             admin: admin(reader, top),
             log: log(reader, top),
             domains,
+            keys: Keys::default(),
         };
         location(reader, top);
         config
-    })
+    });
+    read.map(|(config, keys)| Config { keys, ..config })
 }
 
 fn store(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> StoreConfig {
     let mut section = top.section(reader, "store");
     let url = match section.text(reader, "url") {
-        None => StoreUrl::Sqlite("ringway.db".into()),
+        None => {
+            section.note_default(reader, "url", || "\"sqlite://ringway.db\"".to_owned());
+            StoreUrl::Sqlite("ringway.db".into())
+        }
         Some((text, at)) => store_url(text).unwrap_or_else(|why| {
             reader.error(at, section.path("url"), format!("{text:?} {why}"));
             StoreUrl::Memory
@@ -81,6 +86,7 @@ fn store_url(text: &str) -> Result<StoreUrl, &'static str> {
 
 fn location(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) {
     let mut section = top.section(reader, "location");
+    section.note_default(reader, "url", || "\"local:\"".to_owned());
     if let Some((text, at)) = section.text(reader, "url")
         && text != "local:"
     {
@@ -132,6 +138,8 @@ fn dns(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> ringway_dns::Serve
 fn admin(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> AdminConfig {
     let mut section = top.section(reader, "admin");
     let mut listen = SocketAddr::from((Ipv4Addr::LOCALHOST, ADMIN_PORT));
+    section.note_default(reader, "listen", || format!("\"{listen}\""));
+    section.note_default(reader, "token", || "\"\"".to_owned());
     let mut at = 0;
     if let Some((text, position)) = section.text(reader, "listen") {
         at = position;

@@ -25,6 +25,10 @@ min_expires_s = 10
 default_expires_s = 20
 max_expires_s = 30
 max_contacts = 3
+outbound = false
+gruu = true
+flow_timer_s = 25
+service_route = ["<sip:edge.example.org;lr>"]
 [routing]
 mode = "redirect"
 stateful = false
@@ -96,8 +100,13 @@ fn an_empty_configuration_has_the_documented_defaults() {
     assert_eq!(config.auth.realm, "localhost");
     assert_eq!(config.auth.algorithms, [Algorithm::Md5]);
     assert_eq!(config.auth.nonce_lifetime_s, 300);
-    let registrar =
-        Registrar { min_expires_s: 60, default_expires_s: 3600, max_expires_s: 7200, max_contacts: 10 };
+    let registrar = Registrar {
+        min_expires_s: 60,
+        default_expires_s: 3600,
+        max_expires_s: 7200,
+        max_contacts: 10,
+        ..Registrar::default()
+    };
     assert_eq!(config.registrar, registrar);
     assert_eq!(
         config.routing,
@@ -151,8 +160,16 @@ fn every_key_is_read() {
         trusted: vec!["192.0.2.0/24".parse().unwrap(), "2001:db8::1".parse().unwrap()],
     };
     assert_eq!(config.auth, auth);
-    let registrar =
-        Registrar { min_expires_s: 10, default_expires_s: 20, max_expires_s: 30, max_contacts: 3 };
+    let registrar = Registrar {
+        min_expires_s: 10,
+        default_expires_s: 20,
+        max_expires_s: 30,
+        max_contacts: 3,
+        outbound: false,
+        gruu: true,
+        flow_timer_s: 25,
+        service_route: vec!["<sip:edge.example.org;lr>".into()],
+    };
     assert_eq!(config.registrar, registrar);
     assert_eq!(
         config.routing,
@@ -290,6 +307,15 @@ fn each_invalid_value_has_an_error_with_line_key_and_remedy() {
         ("[registrar]\nmax_expires_s = 100", 2, "[registrar] max_expires_s", "min <= default <= max"),
         ("[registrar]\n\ndefault_expires_s = 9000", 3, "[registrar] default_expires_s", "min <= default"),
         ("[registrar]\nmax_contacts = 0", 2, "[registrar] max_contacts", "1 to 1000"),
+        ("[registrar]\nflow_timer_s = 9", 2, "[registrar] flow_timer_s", "10 to 3600"),
+        ("[registrar]\nservice_route = [\"sip:a\"]", 2, "[registrar] service_route", "<sip:edge"),
+        ("[registrar]\nservice_route = [\"<sip:a>\"]", 2, "[registrar] service_route", "<sip:edge"),
+        (
+            "[registrar]\nservice_route = [\"<sip:a;lr>\\r\\nX: y\"]",
+            2,
+            "[registrar] service_route",
+            "<sip:edge",
+        ),
         ("[auth]\nstrangers = \"some\"", 2, "[auth] strangers", "\"call\""),
         ("[auth]\ntrusted = [\"192.0.2.1/24\"]", 2, "[auth] trusted", "not a network"),
         ("[auth]\ntrusted = [\"10.0.0.1/8\"]", 2, "[auth] trusted", "write \"10.0.0.0/8\""),
@@ -382,4 +408,61 @@ fn loopback_needs_no_token_also_as_ipv6_or_mapped_address() {
     assert!(errors("[admin]\nlisten = \"[::ffff:127.0.0.1]:8060\"").is_empty());
     assert_eq!(errors("[admin]\nlisten = \"[::ffff:192.0.2.1]:8060\"").len(), 1);
     assert!(errors("[admin]\nlisten = \"127.0.0.1:0\"").is_empty());
+}
+
+#[test]
+fn every_key_is_in_the_difference_of_two_configurations() {
+    let empty = Config::parse("", None).unwrap();
+    let keys: Vec<&str> = empty.keys.iter().collect();
+    for name in known_keys("no_key = 1").unwrap() {
+        // The keys of a list of sections are there once the list has one: see the next test.
+        let of_section = known_keys(&format!("[{name}]\nno_key = 1")).unwrap_or_default();
+        for key in of_section.iter().map(|key| format!("{name}.{key}")).filter(|key| key != "tls.domain") {
+            assert!(keys.contains(&key.as_str()), "{key} is not in {keys:?}");
+        }
+    }
+    assert!(keys.len() > 40, "{keys:?}");
+}
+
+/// Key and the line for it in the difference from the default to `text`.
+#[test]
+fn the_difference_has_the_changed_keys_with_both_values_and_no_secrets() {
+    let lines = |old: &str, new: &str| -> Vec<String> {
+        let [old, new] = [old, new].map(|text| Config::parse(text, None).unwrap().keys);
+        old.changes_to(&new).iter().map(KeyChange::to_string).collect()
+    };
+    let all = lines("", WHOLE);
+    for line in [
+        "workers: 0 → 4",
+        "domains: [\"localhost\"] → [\"Example.org\", \"192.0.2.1\", \"[2001:db8::1]\"]",
+        "store.url: \"sqlite://ringway.db\" → \"sqlite:///var/lib/ringway.db\"",
+        "auth.realm: \"localhost\" → \"somewhere else\"",
+        "auth.algorithms: [\"MD5\"] → [\"MD5\", \"SHA-256\"]",
+        "auth.trusted: [] → [\"192.0.2.0/24\", \"2001:db8::1\"]",
+        "routing.mode: \"proxy\" → \"redirect\"",
+        "limits.max_connections_per_source: 100 → 5",
+        "admin.token: unset → (secret)",
+        "admin.listen: \"127.0.0.1:8060\" → \"0.0.0.0:8060\"",
+        "log.level: \"info\" → \"debug\"",
+    ] {
+        assert!(all.iter().any(|found| found == line), "{line} is not in {all:#?}");
+    }
+    assert!(!all.concat().contains("s3cret"), "{all:#?}");
+    assert!(lines(WHOLE, WHOLE).is_empty());
+    assert!(
+        lines("", "workers = 0\n[auth]\nnonce_lifetime_s = 3_00\n[tls]\npeer_ca = \"system\"").is_empty()
+    );
+    assert_eq!(lines("[admin]\ntoken = \"a\"", "[admin]\ntoken = \"b\""), ["admin.token: changed"]);
+    let neighbour = "[[neighbour]]\nname = \"gate\"\nuri = \"sip:b.org;transport=tcp\"\n";
+    assert_eq!(
+        lines(neighbour, &format!("{neighbour}health_check_s = 5")),
+        ["neighbour.gate.health_check_s: 30 → 5"]
+    );
+    assert!(
+        lines(neighbour, "").contains(&"neighbour.gate.uri: \"sip:b.org;transport=tcp\" → unset".to_owned())
+    );
+    // A long list is cut.
+    let long =
+        format!("domains = [{}]", (0..500).map(|n| format!("\"d{n}.org\"")).collect::<Vec<_>>().join(", "));
+    assert!(lines("", &long).iter().all(|line| line.chars().count() < 300));
 }

@@ -60,7 +60,11 @@ pub(super) fn read(
         session_timeout: is_resumed.then(|| Duration::from_secs(u64::from(timeout_s))),
         verify_peer: section.switch(reader, "verify_peer", true),
         peer_ca: match section.text(reader, "peer_ca") {
-            None | Some(("system", _)) => PeerCa::System,
+            None => {
+                section.note_default(reader, "peer_ca", || "\"system\"".to_owned());
+                PeerCa::System
+            }
+            Some(("system", _)) => PeerCa::System,
             Some((file, _)) => PeerCa::File(file.into()),
         },
         crl: path(reader, &mut section, "crl"),
@@ -95,6 +99,7 @@ pub(super) fn read(
 
 /// Text of a key with a path; empty: none.
 fn path(reader: &mut Reader<'_>, section: &mut Section<'_, '_>, key: &'static str) -> Option<PathBuf> {
+    section.note_default(reader, key, || "\"\"".to_owned());
     section.text(reader, key).filter(|(text, _)| !text.is_empty()).map(|(text, _)| text.into())
 }
 

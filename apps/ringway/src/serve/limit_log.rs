@@ -85,6 +85,7 @@ const LIMITS: &[&str] = &[
     "stream_source_closes",
     "too_broad",
     "too_many_contacts",
+    "too_many_flows",
     "transactions_refused",
     "unreachable_unreported",
     "unused_closes",

@@ -6,12 +6,12 @@
 mod changes;
 mod escaped;
 mod event_log;
+mod forwards;
 mod limit_log;
 mod line_rates;
 mod services;
 mod settings;
 mod tls;
-mod user_changes;
 mod view;
 
 use crate::config::{Config, Level};
@@ -38,7 +38,6 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tls::ServerTls;
-use user_changes::UserChanges;
 use view::ServerView;
 
 /// Node of a shard.
@@ -121,9 +120,7 @@ impl Running {
         warn_of_few_files(config.limits.max_connections, runtime.connections_max());
         // It cannot be set already: this is the only call.
         let _ = shards_cell.set(runtime.shards());
-        let users = UserChanges::new(Arc::clone(&store), config.domains.first().cloned());
-        let view = ServerView::new(&runtime, Arc::clone(&services), resolver, &tls, relays, users, clock);
-        let view = Arc::new(view);
+        let view = Arc::new(ServerView::new(&runtime, Arc::clone(&services), resolver, &tls, relays, clock));
         let admin_address = admin.address();
         let layers = tls.layers();
         let admin = admin

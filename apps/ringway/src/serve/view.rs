@@ -3,11 +3,7 @@
 use super::Node;
 use super::services::SharedServices;
 use super::tls::ServerTls;
-use super::user_changes::UserChanges;
-use ringway_admin::{
-    Call, ChangeError, Connection, Forwards, Page, Registration, Stat, Stats, UserForwards, View,
-    page_over_shards,
-};
+use ringway_admin::{Call, Connection, Page, Registration, Stat, Stats, View, page_over_shards};
 use ringway_dns::Resolver;
 use ringway_dtls::DtlsTransport;
 use ringway_linux::{Clock, Connections, CountersReader, Runtime, Shards};
@@ -27,7 +23,6 @@ pub(super) struct ServerView {
     tls: Arc<TlsLayers>,
     dtls: Option<Arc<DtlsTransport>>,
     relays: Option<Arc<Relays>>,
-    users: UserChanges,
     clock: Clock,
 }
 
@@ -38,7 +33,6 @@ impl ServerView {
         resolver: Arc<Resolver>,
         tls: &ServerTls,
         relays: Option<Arc<Relays>>,
-        users: UserChanges,
         clock: Clock,
     ) -> Self {
         Self {
@@ -50,7 +44,6 @@ impl ServerView {
             tls: tls.layers(),
             dtls: tls.dtls(),
             relays,
-            users,
             clock,
         }
     }
@@ -77,6 +70,9 @@ impl ServerView {
             expires_s: (!owned.is_permanent).then_some(left.as_secs()),
             q: f64::from(owned.q) / 1000.0,
             permanent: owned.is_permanent,
+            instance: owned.instance.as_deref().map(text),
+            reg_id: owned.reg_id,
+            path: owned.path.iter().map(|value| text(value)).collect(),
         }
     }
 }
@@ -195,14 +191,6 @@ impl View for ServerView {
         }
         stats.extend(self.store_stats());
         stats
-    }
-
-    fn forwards(&self, user: &str) -> Result<UserForwards, ChangeError> {
-        self.users.forwards(user)
-    }
-
-    fn set_forwards(&self, user: &str, forwards: &Forwards) -> Result<UserForwards, ChangeError> {
-        self.users.set_forwards(user, forwards)
     }
 }
 

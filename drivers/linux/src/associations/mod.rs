@@ -245,6 +245,15 @@ impl AssociationTable {
         self.source = None;
     }
 
+    /// Ends the associations of one listener.
+    pub(crate) fn close_listener(&mut self, udp: Sockets<'_>, listener: ListenerId, now: Instant) {
+        let of_listener = self.by_peer.iter().filter(|((of, _), _)| *of == listener);
+        let open: Vec<ConnectionId> = of_listener.map(|(_, id)| *id).collect();
+        for id in open {
+            self.close(udp, id, CloseReason::Ended, now);
+        }
+    }
+
     /// Ends all associations.
     pub(crate) fn close_all(&mut self, udp: Sockets<'_>, now: Instant) {
         let open: Vec<ConnectionId> = self.by_peer.values().copied().collect();

@@ -1,7 +1,9 @@
 //! STUN: every part of an accepted message can be read and has a valid length, and the client accepts only
 //! responses that match its request.
 
-use ringway_media::stun::{Class, METHOD_BINDING, Message, MessageWriter, StunClient, StunEvent};
+use ringway_media::stun::{
+    Class, METHOD_BINDING, Message, MessageWriter, StunClient, StunEvent, write_answer,
+};
 use ringway_sansio::{Instant, Seed};
 use std::net::SocketAddr;
 
@@ -11,6 +13,17 @@ pub(crate) fn run(data: &[u8]) {
         reads(&message, data);
     }
     answered_with(data);
+    answered(data);
+}
+
+/// What the server says to `data` is a message, and hardly longer.
+fn answered(data: &[u8]) {
+    let mut out = Vec::new();
+    if write_answer(data, SocketAddr::from(([192, 0, 2, 7], 5060)), &mut out).is_ok() {
+        assert!(out.len() <= data.len() + 24);
+        assert!(Message::parse(&out).is_ok());
+    }
+    assert!(write_answer(&out, SocketAddr::from(([192, 0, 2, 7], 5060)), &mut Vec::new()).is_err());
 }
 
 fn reads(message: &Message<'_>, data: &[u8]) {

@@ -22,6 +22,27 @@ impl Network {
         }
     }
 
+    /// First and last address.
+    pub const fn first_and_last(&self) -> (IpAddr, IpAddr) {
+        let last = match self.address {
+            IpAddr::V4(v4) => {
+                let behind = match u32::MAX.checked_shr(self.prefix as u32) {
+                    Some(bits) => bits,
+                    None => 0,
+                };
+                IpAddr::V4(Ipv4Addr::from_bits(v4.to_bits() | behind))
+            }
+            IpAddr::V6(v6) => {
+                let behind = match u128::MAX.checked_shr(self.prefix as u32) {
+                    Some(bits) => bits,
+                    None => 0,
+                };
+                IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() | behind))
+            }
+        };
+        (self.address, last)
+    }
+
     /// True for `0.0.0.0/0` and `::/0`.
     pub const fn holds_every_address(&self) -> bool {
         self.prefix == 0

@@ -4,19 +4,21 @@ use crate::Config;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_sansio::{Flow, Instant, Transport};
-use ringway_sip::{Scheme, Uri};
+use ringway_sip::{Params, Scheme, Uri};
 use smallvec::SmallVec;
 
 /// Contact with its preference, expiry and flow.
 #[derive(Clone, Debug)]
 pub(crate) struct Binding {
-    /// Contact URI, further contact parameters (from their first `;`) and Call-ID, concatenated.
+    /// Contact URI, further contact parameters (from their first `;`), Path and Call-ID, concatenated.
     text: Box<[u8]>,
     uri_len: u16,
     params_len: u16,
+    path_len: u16,
     /// q-value in thousandths.
     pub(crate) q: u16,
     pub(crate) kind: Kind,
+    pub(crate) key: BindingKey,
     pub(crate) cseq: u32,
     pub(crate) expires: Instant,
     /// Flow of its REGISTER.
@@ -26,9 +28,28 @@ pub(crate) struct Binding {
 /// Bindings of a user. Nearly every user has one: it needs no allocation of its own.
 pub(crate) type Bindings = SmallVec<[Binding; 1]>;
 
+/// Identity of a binding among those of its user.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum BindingKey {
+    /// Its contact URI.
+    #[default]
+    Contact,
+    /// Its instance and reg-id (RFC 5626 §6).
+    Flow,
+}
+
+/// Instance and reg-id of a Contact (RFC 5626 §4.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FlowKey<'a> {
+    /// Value of `+sip.instance`, without quotes.
+    pub(crate) instance: &'a [u8],
+    pub(crate) reg_id: u32,
+}
+
+/// Way to a binding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Reached at the address of its contact URI, or over its connection while that is open.
+    /// Reached at the address of its contact URI or first Path hop, or over its connection while that is open.
     Dialable,
     /// Reached over its flow only: its address is not the source of its REGISTER, or has the port of a connection.
     FlowOnly,
@@ -41,53 +62,106 @@ pub(crate) enum Kind {
 pub(crate) struct Text<'a> {
     pub(crate) uri: &'a [u8],
     pub(crate) params: &'a [u8],
+    /// Path values, each with [`PATH_END`].
+    pub(crate) path: &'a [u8],
     pub(crate) call_id: &'a [u8],
+}
+
+/// State of a binding that each REGISTER sets.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    /// q-value in thousandths.
+    pub(crate) q: u16,
+    pub(crate) kind: Kind,
+    pub(crate) key: BindingKey,
+    pub(crate) cseq: u32,
+    pub(crate) expires: Instant,
+    /// Flow of the REGISTER.
+    pub(crate) flow: Flow,
+}
+
+impl<'a> FlowKey<'a> {
+    /// Reads the contact parameters; `None` without instance or reg-id, or if one of them is not valid.
+    pub(crate) fn of(params: &Params<'a>) -> Option<Self> {
+        if params.as_bytes().is_empty() {
+            return None;
+        }
+        let reg_id = ringway_sip::grammar::delta_seconds(params.value(b"reg-id")?)?;
+        let instance = instance_of(params)?;
+        (reg_id != 0).then_some(Self { instance, reg_id })
+    }
+}
+
+/// Values of a stored Path.
+pub(crate) fn path_values(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    path.split(|&byte| byte == PATH_END).filter(|value| !value.is_empty())
+}
+
+/// Value of `+sip.instance` without quotes; `None` if it has no usable length.
+pub(crate) fn instance_of<'a>(params: &Params<'a>) -> Option<&'a [u8]> {
+    let instance = params.value(b"+sip.instance")?;
+    (1..=INSTANCE_BYTES_MAX).contains(&instance.len()).then_some(instance)
+}
+
+impl Text<'_> {
+    pub(crate) const fn bytes_len(&self) -> usize {
+        self.uri.len() + self.params.len() + self.path.len() + self.call_id.len()
+    }
 }
 
 impl Binding {
     /// Creates a binding; `None` if the texts exceed [`Binding::TEXT_BYTES_MAX`].
-    pub(crate) fn new(
-        text: Text<'_>,
-        q: u16,
-        kind: Kind,
-        cseq: u32,
-        expires: Instant,
-        flow: Flow,
-    ) -> Option<Self> {
-        let (uri_len, params_len) = lengths(&text)?;
-        let mut bytes = Vec::with_capacity(text.uri.len() + text.params.len() + text.call_id.len());
-        for part in [text.uri, text.params, text.call_id] {
+    pub(crate) fn new(text: Text<'_>, terms: Terms) -> Option<Self> {
+        let [uri_len, params_len, path_len] = lengths(&text)?;
+        let mut bytes = Vec::with_capacity(text.bytes_len());
+        for part in [text.uri, text.params, text.path, text.call_id] {
             bytes.extend_from_slice(part);
         }
-        Some(Self { text: bytes.into_boxed_slice(), uri_len, params_len, q, kind, cseq, expires, flow })
+        let Terms { q, kind, key, cseq, expires, flow } = terms;
+        let text = bytes.into_boxed_slice();
+        Some(Self { text, uri_len, params_len, path_len, q, kind, key, cseq, expires, flow })
     }
 
-    /// Replaces the texts; in place if they have the same length, as in a refresh.
-    pub(crate) fn set_text(&mut self, text: Text<'_>) -> bool {
-        let Some((uri_len, params_len)) = lengths(&text) else { return false };
-        let total = text.uri.len() + text.params.len() + text.call_id.len();
-        if total != self.text.len() {
-            let fresh = Self::new(text, self.q, self.kind, self.cseq, self.expires, self.flow);
-            if let Some(fresh) = fresh {
+    /// Replaces everything; the texts in place if they have the same length, as in a refresh.
+    pub(crate) fn replace(&mut self, text: Text<'_>, terms: Terms) {
+        let Some([uri_len, params_len, path_len]) = lengths(&text) else { return };
+        if text.bytes_len() != self.text.len() {
+            if let Some(fresh) = Self::new(text, terms) {
                 *self = fresh;
             }
-            return true;
+            return;
         }
+        let Terms { q, kind, key, cseq, expires, flow } = terms;
+        (self.q, self.kind, self.key) = (q, kind, key);
+        (self.cseq, self.expires, self.flow) = (cseq, expires, flow);
         let mut at = 0;
-        for part in [text.uri, text.params, text.call_id] {
+        for part in [text.uri, text.params, text.path, text.call_id] {
             if let Some(old) = self.text.get_mut(at..at + part.len()) {
                 old.copy_from_slice(part);
             }
             at += part.len();
         }
-        (self.uri_len, self.params_len) = (uri_len, params_len);
-        true
+        (self.uri_len, self.params_len, self.path_len) = (uri_len, params_len, path_len);
     }
 
     pub(crate) fn text(&self) -> Text<'_> {
         let (uri, rest) = self.text.split_at_checked(usize::from(self.uri_len)).unwrap_or_default();
-        let (params, call_id) = rest.split_at_checked(usize::from(self.params_len)).unwrap_or_default();
-        Text { uri, params, call_id }
+        let (params, rest) = rest.split_at_checked(usize::from(self.params_len)).unwrap_or_default();
+        let (path, call_id) = rest.split_at_checked(usize::from(self.path_len)).unwrap_or_default();
+        Text { uri, params, path, call_id }
+    }
+
+    /// Instance and reg-id, if they identify the binding.
+    pub(crate) fn flow_key(&self) -> Option<FlowKey<'_>> {
+        match self.key {
+            BindingKey::Contact => None,
+            BindingKey::Flow => FlowKey::of(&Params::unchecked(self.text().params)),
+        }
+    }
+
+    /// Instance of the phone, if the contact names one.
+    pub(crate) fn instance(&self) -> Option<&[u8]> {
+        instance_of(&Params::unchecked(self.text().params))
     }
 
     pub(crate) fn uri(&self) -> &[u8] {
@@ -134,7 +208,7 @@ impl Binding {
         }
     }
 
-    /// Maximum length in bytes of URI, parameters and Call-ID together.
+    /// Maximum length in bytes of URI, parameters, Path and Call-ID together.
     pub(crate) const TEXT_BYTES_MAX: usize = 2048;
 }
 
@@ -147,9 +221,29 @@ pub(crate) fn has_transport(contact: &Uri<'_>, transport: Transport) -> bool {
 /// First ephemeral port of Linux (ip(7), `ip_local_port_range`); those of RFC 6335 §6 begin later.
 const EPHEMERAL_PORTS_MIN: u16 = 32_768;
 
-fn lengths(text: &Text<'_>) -> Option<(u16, u16)> {
-    if text.uri.len() + text.params.len() + text.call_id.len() > Binding::TEXT_BYTES_MAX {
+fn lengths(text: &Text<'_>) -> Option<[u16; 3]> {
+    if text.bytes_len() > Binding::TEXT_BYTES_MAX {
         return None;
     }
-    Some((u16::try_from(text.uri.len()).ok()?, u16::try_from(text.params.len()).ok()?))
+    let len = |part: &[u8]| u16::try_from(part.len()).ok();
+    Some([len(text.uri)?, len(text.params)?, len(text.path)?])
+}
+
+/// End of a value in a stored Path; no value contains it.
+pub(crate) const PATH_END: u8 = b'\n';
+
+/// Maximum length of an instance in bytes; a URN of a UUID has 47.
+const INSTANCE_BYTES_MAX: usize = 128;
+
+#[cfg(test)]
+mod tests {
+    use super::Binding;
+
+    /// A published figure depends on it.
+    #[test]
+    fn a_binding_has_the_size_that_it_had_without_path_and_key() {
+        assert_eq!(size_of::<Binding>(), BINDING_BYTES);
+    }
+
+    const BINDING_BYTES: usize = 96;
 }

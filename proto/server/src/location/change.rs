@@ -1,6 +1,6 @@
 //! Changes of a REGISTER to the bindings of one address-of-record (RFC 3261 §10.3 step 7).
 
-use super::binding::{Binding, Bindings, Kind, Text};
+use super::binding::{Binding, BindingKey, Bindings, FlowKey, Kind, Terms, Text};
 use super::record;
 use crate::StoreFailed;
 use ringway_sansio::{Flow, Instant};
@@ -15,6 +15,19 @@ pub(crate) struct Change<'a> {
     /// `None`: the binding is removed.
     pub(crate) expires: Option<Instant>,
     pub(crate) kind: Kind,
+    /// Instance and reg-id, if outbound applies (RFC 5626 §6).
+    pub(crate) flow_key: Option<FlowKey<'a>>,
+}
+
+impl Change<'_> {
+    /// True if both are for the same binding.
+    fn is_for_same(&self, other: &Change<'_>) -> bool {
+        match (&self.flow_key, &other.flow_key) {
+            (Some(key), Some(other)) => key == other,
+            (None, None) => self.contact.equals(&other.contact),
+            (Some(_), None) | (None, Some(_)) => false,
+        }
+    }
 }
 
 /// Limits of a user's bindings.
@@ -32,6 +45,8 @@ pub(crate) enum SaveError {
     OutOfOrder,
     /// More contacts than a user may have.
     TooMany,
+    /// More flows than an instance may have.
+    TooManyFlows,
     /// A contact's text is too long.
     TooLong,
     /// The record is too long for the store.
@@ -48,9 +63,11 @@ pub(super) fn check(
     now: Instant,
     room: Room,
 ) -> Result<bool, SaveError> {
-    let live = |binding: &&Binding| binding.expires > now && !binding.is_permanent();
-    let (mut count, mut bytes) =
-        bindings.iter().filter(live).fold((0_usize, 1_usize), |(count, bytes), binding| {
+    let live = |binding: &Binding| binding.expires > now && !binding.is_permanent();
+    let (mut count, mut bytes) = bindings
+        .iter()
+        .filter(|binding| live(binding))
+        .fold((0_usize, 1_usize), |(count, bytes), binding| {
             (count + 1, bytes + record::bytes_of(&binding.text()))
         });
     if count == 0 && changes.iter().all(|change| change.expires.is_none()) {
@@ -59,10 +76,10 @@ pub(super) fn check(
     let mut repeated = 0;
     for (number, change) in changes.iter().enumerate() {
         let text = &change.text;
-        if text.uri.len() + text.params.len() + text.call_id.len() > Binding::TEXT_BYTES_MAX {
+        if text.bytes_len() > Binding::TEXT_BYTES_MAX {
             return Err(SaveError::TooLong);
         }
-        let existing = bindings.iter().filter(live).find(|binding| is_same(binding, &change.contact));
+        let existing = position_of(bindings, change, live).and_then(|index| bindings.get(index));
         if let Some(existing) = existing.filter(|existing| existing.text().call_id == text.call_id) {
             if cseq < existing.cseq {
                 return Err(SaveError::OutOfOrder);
@@ -71,7 +88,7 @@ pub(super) fn check(
         }
         // A contact may occur twice in one request: then the first occurrence decides if it exists.
         let before = changes.get(..number).unwrap_or_default();
-        let earlier = before.iter().rev().find(|earlier| earlier.contact.equals(&change.contact));
+        let earlier = before.iter().rev().find(|earlier| earlier.is_for_same(change));
         let is_there = earlier.map_or(existing.is_some(), |earlier| earlier.expires.is_some());
         if is_there {
             let replaced = earlier.map(|earlier| earlier.text).or(existing.map(Binding::text));
@@ -81,7 +98,12 @@ pub(super) fn check(
             bytes += record::bytes_of(text);
         }
         match (is_there, change.expires) {
-            (false, Some(_)) => count += 1,
+            (false, Some(_)) => {
+                if change.flow_key.is_some_and(|key| flows_of(bindings, key.instance, live) >= FLOWS_MAX) {
+                    return Err(SaveError::TooManyFlows);
+                }
+                count += 1;
+            }
             (true, None) => count = count.saturating_sub(1),
             (false, None) | (true, Some(_)) => {}
         }
@@ -100,33 +122,47 @@ pub(super) fn check(
 }
 
 pub(super) fn apply(bindings: &mut Bindings, change: &Change<'_>, cseq: u32, flow: Flow) {
-    let index =
-        bindings.iter().position(|binding| !binding.is_permanent() && is_same(binding, &change.contact));
-    match (index, change.expires) {
-        (Some(index), None) => {
+    let index = position_of(bindings, change, |binding| !binding.is_permanent());
+    let Some(expires) = change.expires else {
+        if let Some(index) = index {
             bindings.remove(index);
         }
-        (Some(index), Some(expires)) => {
-            if let Some(binding) = bindings.get_mut(index) {
-                binding.q = change.q;
-                binding.kind = change.kind;
-                binding.cseq = cseq;
-                binding.expires = expires;
-                binding.flow = flow;
-                binding.set_text(change.text);
-            }
-        }
-        (None, Some(expires)) => {
-            let fresh = Binding::new(change.text, change.q, change.kind, cseq, expires, flow);
-            if let Some(fresh) = fresh {
-                bindings.push(fresh);
-            }
-        }
-        (None, None) => {}
+        return;
+    };
+    let key = if change.flow_key.is_some() { BindingKey::Flow } else { BindingKey::Contact };
+    let terms = Terms { q: change.q, kind: change.kind, key, cseq, expires, flow };
+    match index.and_then(|index| bindings.get_mut(index)) {
+        Some(binding) => binding.replace(change.text, terms),
+        None => bindings.extend(Binding::new(change.text, terms)),
     }
 }
 
-/// True if the binding is for this contact (RFC 3261 §19.1.4).
-fn is_same(binding: &Binding, contact: &Uri<'_>) -> bool {
+/// Index of the binding that a change is for, among those that `counts`. A flow replaces the same flow, and a binding of its
+/// contact that is not a flow yet; any other contact replaces an equal one (RFC 3261 §19.1.4).
+fn position_of(
+    bindings: &[Binding],
+    change: &Change<'_>,
+    counts: impl Fn(&Binding) -> bool,
+) -> Option<usize> {
+    let is_same = |binding: &Binding| is_contact(binding, &change.contact) && counts(binding);
+    let Some(key) = change.flow_key else { return bindings.iter().position(is_same) };
+    let is_flow = |binding: &Binding| binding.flow_key() == Some(key) && counts(binding);
+    let is_plain = |binding: &Binding| binding.key == BindingKey::Contact && is_same(binding);
+    bindings.iter().position(is_flow).or_else(|| bindings.iter().position(is_plain))
+}
+
+/// Number of the flows of an instance.
+fn flows_of(bindings: &[Binding], instance: &[u8], counts: impl Fn(&Binding) -> bool) -> usize {
+    let is_of = |binding: &&Binding| {
+        counts(binding) && binding.flow_key().is_some_and(|key| key.instance == instance)
+    };
+    bindings.iter().filter(is_of).count()
+}
+
+/// True if the binding is for this contact.
+fn is_contact(binding: &Binding, contact: &Uri<'_>) -> bool {
     binding.uri() == contact.as_bytes() || Uri::parse(binding.uri()).is_ok_and(|uri| uri.equals(contact))
 }
+
+/// Maximum number of flows of an instance; RFC 5626 §4.2.1 recommends two.
+const FLOWS_MAX: usize = 4;

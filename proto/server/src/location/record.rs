@@ -1,9 +1,9 @@
 //! Stored form of the bindings of an address-of-record.
 //!
 //! One byte of version, then for each binding its fixed fields and texts, numbers in little-endian. Permanent contacts
-//! are not stored here: the administrator's table has them.
+//! are not stored here: the administrator's table has them. Version 1 had neither Path nor key of a flow.
 
-use super::binding::{Binding, Kind, Text};
+use super::binding::{Binding, BindingKey, Kind, Terms, Text};
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use ringway_sansio::{Flow, Instant, ListenerId, Transport};
@@ -21,10 +21,7 @@ pub(crate) fn write(bindings: &[Binding], out: &mut Vec<u8>) {
         out.extend_from_slice(&binding.expires.as_nanos().to_le_bytes());
         out.extend_from_slice(&binding.cseq.to_le_bytes());
         out.extend_from_slice(&binding.q.to_le_bytes());
-        out.push(match binding.kind {
-            Kind::FlowOnly => 1,
-            Kind::Dialable | Kind::Permanent => 0,
-        });
+        out.push(flags_of(binding, &text));
         out.push(binding.flow.transport.code());
         out.push(binding.flow.listener.0);
         let remote = binding.flow.remote;
@@ -34,7 +31,8 @@ pub(crate) fn write(bindings: &[Binding], out: &mut Vec<u8>) {
         };
         out.extend_from_slice(&ip.octets());
         out.extend_from_slice(&remote.port().to_le_bytes());
-        for part in [text.uri, text.params, text.call_id] {
+        let path = (!text.path.is_empty()).then_some(text.path);
+        for part in [text.uri, text.params, text.call_id].into_iter().chain(path) {
             out.extend_from_slice(&(part.len() as u16).to_le_bytes());
             out.extend_from_slice(part);
         }
@@ -46,7 +44,7 @@ pub(crate) fn write(bindings: &[Binding], out: &mut Vec<u8>) {
 
 /// Number of bytes that [`write()`] appends for a binding with this text.
 pub(crate) fn bytes_of(text: &Text<'_>) -> usize {
-    FIXED_BYTES + text.uri.len() + text.params.len() + text.call_id.len()
+    FIXED_BYTES + text.bytes_len() + if text.path.is_empty() { 0 } else { 2 }
 }
 
 /// Reads a record. Expired bindings are omitted, and those that only a connection reached. `listeners` is the number of
@@ -59,28 +57,43 @@ pub(crate) fn read(
     listeners: usize,
 ) -> Result<Vec<Binding>, BadRecord> {
     let mut bindings = Vec::new();
-    let Some((&VERSION, mut rest)) = record.split_first() else {
+    let Some((&(FIRST_VERSION..=VERSION), mut rest)) = record.split_first() else {
         return if record.is_empty() { Ok(bindings) } else { Err(BadRecord) };
     };
     while !rest.is_empty() {
         let expires = Instant::from_nanos(u64::from_le_bytes(take(&mut rest)?)).min(latest);
         let cseq = u32::from_le_bytes(take(&mut rest)?);
         let q = u16::from_le_bytes(take(&mut rest)?);
-        let [kind, transport, listener] = take(&mut rest)?;
+        let [flags, transport, listener] = take(&mut rest)?;
         let ip = Ipv6Addr::from(take::<16>(&mut rest)?);
         let port = u16::from_le_bytes(take(&mut rest)?);
         let remote = Flow::canonical(SocketAddr::new(IpAddr::V6(ip), port));
-        let text = Text { uri: part(&mut rest)?, params: part(&mut rest)?, call_id: part(&mut rest)? };
+        let (uri, params, call_id) = (part(&mut rest)?, part(&mut rest)?, part(&mut rest)?);
+        let path = if flags & HAS_PATH == 0 { &[][..] } else { part(&mut rest)? };
+        let text = Text { uri, params, path, call_id };
         let transport = Transport::from_code(transport).ok_or(BadRecord)?;
-        let kind = if kind == 1 { Kind::FlowOnly } else { Kind::Dialable };
+        let kind = if flags & FLOW_ONLY == 0 { Kind::Dialable } else { Kind::FlowOnly };
+        let key = if flags & FLOW_KEY == 0 { BindingKey::Contact } else { BindingKey::Flow };
         let listener = if usize::from(listener) < listeners { listener } else { 0 };
         let flow = Flow::new(transport, ListenerId(listener), remote);
-        let binding = Binding::new(text, q, kind, cseq, expires, flow).ok_or(BadRecord)?;
+        let binding = Binding::new(text, Terms { q, kind, key, cseq, expires, flow }).ok_or(BadRecord)?;
         if expires > now && binding.is_reachable() {
             bindings.push(binding);
         }
     }
     Ok(bindings)
+}
+
+fn flags_of(binding: &Binding, text: &Text<'_>) -> u8 {
+    let kind = match binding.kind {
+        Kind::FlowOnly => FLOW_ONLY,
+        Kind::Dialable | Kind::Permanent => 0,
+    };
+    let key = match binding.key {
+        BindingKey::Flow => FLOW_KEY,
+        BindingKey::Contact => 0,
+    };
+    kind | key | if text.path.is_empty() { 0 } else { HAS_PATH }
 }
 
 fn take<const N: usize>(rest: &mut &[u8]) -> Result<[u8; N], BadRecord> {
@@ -96,7 +109,13 @@ fn part<'a>(rest: &mut &'a [u8]) -> Result<&'a [u8], BadRecord> {
     Ok(head)
 }
 
-const VERSION: u8 = 1;
+const FIRST_VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
-/// Bytes of expiry, CSeq, q, kind, transport, listener, address, port and three lengths.
+const FLOW_ONLY: u8 = 1;
+const FLOW_KEY: u8 = 2;
+/// The Path follows the Call-ID.
+const HAS_PATH: u8 = 4;
+
+/// Bytes of expiry, CSeq, q, flags, transport, listener, address, port and three lengths.
 const FIXED_BYTES: usize = 8 + 4 + 2 + 3 + 16 + 2 + 3 * 2;

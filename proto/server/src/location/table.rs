@@ -1,6 +1,6 @@
 //! Location table: all addresses-of-record of one shard, and their bindings.
 
-use super::binding::{Binding, Bindings, Kind, Text};
+use super::binding::{Binding, BindingKey, Bindings, Kind, Terms, Text, path_values};
 use super::change::{Change, Room, SaveError, apply, check};
 use super::record::{self, BadRecord};
 use crate::{Aor, Authenticated, StoreFailed};
@@ -72,6 +72,12 @@ pub struct Registration {
     pub q: u16,
     /// True for an administrator's contact.
     pub is_permanent: bool,
+    /// Instance of the phone, if the contact names one.
+    pub instance: Option<Vec<u8>>,
+    /// Number of the flow, if outbound applies.
+    pub reg_id: Option<u32>,
+    /// Path values, the first hop first.
+    pub path: Vec<Vec<u8>>,
 }
 
 /// Borrowed form of [`Registration`].
@@ -122,6 +128,9 @@ impl RegistrationRef<'_> {
             expires: self.expires(),
             q: self.binding.q,
             is_permanent: self.is_permanent(),
+            instance: self.binding.instance().map(<[u8]>::to_vec),
+            reg_id: self.binding.flow_key().map(|key| key.reg_id),
+            path: path_values(self.binding.text().path).map(<[u8]>::to_vec).collect(),
         }
     }
 }
@@ -484,8 +493,9 @@ fn permanent(contact: &[u8]) -> Option<Binding> {
     let transport = uri.params().value(b"transport").and_then(Transport::from_token);
     let nowhere = core::net::SocketAddr::from(([0, 0, 0, 0], 0));
     let flow = Flow::new(transport.unwrap_or(Transport::DEFAULT), ListenerId(0), nowhere);
-    let text = Text { uri: contact, params: b"", call_id: b"" };
-    Binding::new(text, 1000, Kind::Permanent, 0, Instant::FAR, flow)
+    let text = Text { uri: contact, params: b"", path: b"", call_id: b"" };
+    let (kind, key) = (Kind::Permanent, BindingKey::Contact);
+    Binding::new(text, Terms { q: 1000, kind, key, cseq: 0, expires: Instant::FAR, flow })
 }
 
 #[cfg(test)]

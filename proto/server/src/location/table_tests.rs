@@ -36,10 +36,11 @@ fn register(
     now: Instant,
 ) {
     let aor = Aor::new(user.as_bytes(), b"d");
-    let text = Text { uri: known.contact.as_bytes(), params: b"", call_id: known.call_id.as_bytes() };
+    let text =
+        Text { uri: known.contact.as_bytes(), params: b"", path: b"", call_id: known.call_id.as_bytes() };
     let expires = (!removes).then_some(known.expires);
     let contact = Uri::parse(known.contact.as_bytes()).unwrap();
-    let change = Change { contact, text, q: 1000, expires, kind: known.kind };
+    let change = Change { contact, text, q: 1000, expires, kind: known.kind, flow_key: None };
     let proof = Authenticated::danger_without_authentication(&aor);
     let flow = Flow { connection: known.connection, ..flow(known.connection.map(|one| one.0)) };
     let saved = table.save(&proof, &[change], known.cseq, flow, now, ROOM);

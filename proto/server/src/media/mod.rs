@@ -1,9 +1,11 @@
-//! Media relays: rule, mark in Record-Route, requests.
+//! Media relays: rule, mark in Record-Route, origin of an SDP.
 
 mod mark;
+mod origin;
 mod rule;
 
 pub(crate) use mark::{MEDIA_MARK, MediaMark};
+pub(crate) use origin::{holder_of, source_of_answer, source_of_offer};
 pub(crate) use rule::{Hop, is_sdp, plan_of};
 
 use core::time::Duration;

@@ -2,6 +2,7 @@
 
 use crate::diversion::DivertedTo;
 use crate::env::Env;
+use crate::gruu;
 use crate::location::LocationTable;
 use crate::reply::write_q;
 use crate::request::Request;
@@ -25,13 +26,18 @@ pub(crate) fn redirect(
     // RFC 5630 §5.4: a `sips:` request is redirected to `sips:` contacts only.
     let is_sips = routed.uri.scheme() == Scheme::Sips;
     let is_sips_uri = |uri: &[u8]| Uri::parse(uri).is_ok_and(|uri| uri.scheme() == Scheme::Sips);
-    if let Some(forward) = forward(env, request, routed, &aor, Condition::Always) {
+    let gruu = if env.config.registrar.gruu { gruu::instance_in(&routed.uri) } else { None };
+    // A GRUU names one phone: the user's forwards do not apply.
+    if gruu.is_none()
+        && let Some(forward) = forward(env, request, routed, &aor, Condition::Always)
+    {
         return answer(env, request, &[forward]);
     }
     // RFC 3261 §8.3: never to the Request-URI itself.
     let mut found: Vec<Found> = table
         .lookup(aor.as_bytes(), env.cx.now)
         .filter(|binding| !is_sips || is_sips_uri(binding.uri()))
+        .filter(|binding| gruu.as_deref().is_none_or(|name| gruu::is_of(name, binding)))
         .filter(|binding| !Uri::parse(binding.uri()).is_ok_and(|contact| contact.equals(&request.uri)))
         .map(|binding| Found {
             q: binding.q,
@@ -40,7 +46,11 @@ pub(crate) fn redirect(
         })
         .collect();
     if found.is_empty() {
-        return match forward(env, request, routed, &aor, Condition::Unregistered) {
+        let forward = match gruu {
+            None => forward(env, request, routed, &aor, Condition::Unregistered),
+            Some(_) => None,
+        };
+        return match forward {
             Some(forward) => answer(env, request, &[forward]),
             None => env.refuse_absent(request, &aor),
         };

@@ -1,9 +1,11 @@
 //! REGISTER in the steps of RFC 3261 §10.3.
 
+use super::extensions::{self, FirstHopLacksOutbound, Path, PathError};
 use crate::auth::Authenticator;
 use crate::date::DateText;
 use crate::env::Env;
-use crate::location::{BadRecord, Binding, Change, LocationTable, Room, SaveError, Saved};
+use crate::gruu;
+use crate::location::{BadRecord, Binding, Change, Kind, LocationTable, Room, SaveError, Saved, Text};
 use crate::reply::{write_q, write_reply, write_unfolded};
 use crate::request::Request;
 use crate::{Action, Aor, Authenticated, BindingChange, BindingEnd, Config, Counters, LogEvent, Services};
@@ -23,6 +25,16 @@ enum Refusal {
     TooBrief,
     /// 503 with Retry-After.
     StoreFailed,
+    /// 439 (RFC 5626 §6).
+    FirstHopLacksOutbound,
+}
+
+/// Result of an accepted REGISTER.
+#[derive(Clone, Copy, Debug)]
+struct Accepted {
+    saved: Saved,
+    /// Outbound applies to a contact (RFC 5626 §6).
+    by_flow: bool,
 }
 
 /// Registrar of one shard: owns the location table; nothing else changes it.
@@ -112,7 +124,11 @@ impl Registrar {
         let message = request.message;
         // Step 2.
         if message.has(HeaderName::Require) {
-            return env.refuse_extensions(request, HeaderName::Require);
+            let config = env.config;
+            let is_supported = |tag: &[u8]| extensions::is_supported(config, tag);
+            if !message.values(HeaderName::Require).all(is_supported) {
+                return env.refuse_extensions_but(request, HeaderName::Require, is_supported);
+            }
         }
         // Step 5: the address-of-record, which the next steps need.
         if !message.to().uri.is_sip() {
@@ -123,6 +139,10 @@ impl Registrar {
         }
         // Steps 3 and 4.
         let Some(proof) = authenticator.prove_owner(env, request, aor) else { return };
+        let path = match Path::of(env.config, request, env.cx.now) {
+            Ok(path) => path,
+            Err(error) => return refuse_path(env, request, error),
+        };
         // Steps 6 and 7.
         let before = self.table.bindings_len();
         let outcome = match Contacts::of(message) {
@@ -131,22 +151,25 @@ impl Registrar {
             Ok(Contacts::Star) if header_expires(message) == Some(0) => {
                 let (call_id, cseq) = (message.call_id(), message.cseq().number);
                 match self.table.clear(&proof, call_id, cseq, env.cx.now, room(env, aor)) {
-                    Ok(changed) => Ok(Saved { changed, ..self.unchanged(aor) }),
+                    Ok(changed) => {
+                        let saved = Saved { changed, key: self.table.key_of(aor.as_bytes()) };
+                        Ok(Accepted { saved, by_flow: false })
+                    }
                     Err(error) => Err(refusal_of(env.counters, error)),
                 }
             }
             Ok(Contacts::Star) => Err(Refusal::Plain(400, "Contact * Needs Expires: 0")),
-            Ok(Contacts::List(count)) => self.save_contacts(env, request, &proof, count),
+            Ok(Contacts::List(count)) => self.save_contacts(env, request, &proof, (&path, count)),
         };
         match outcome {
-            Ok(saved) => {
-                if saved.changed {
+            Ok(accepted) => {
+                if accepted.saved.changed {
                     let change = change_of(before, self.table.bindings_len());
                     env.services.on_change(aor.as_bytes(), change, Some(request.flow));
                     let (aor, message, flow) = (aor.as_bytes(), message.as_bytes(), request.flow);
                     env.services.observe(env.cx.now, &LogEvent::Registered { aor, change, message, flow });
                 }
-                self.confirm(env, request, aor, saved);
+                self.confirm(env, request, aor, (accepted, &path));
             }
             Err(Refusal::Plain(status, phrase)) => env.refuse_plainly(request, status, phrase),
             Err(Refusal::TooBrief) => {
@@ -155,6 +178,10 @@ impl Registrar {
                 env.reply(request, 423, "Interval Too Brief", |response| {
                     response.header_number(HeaderName::MinExpires, min);
                 });
+            }
+            Err(Refusal::FirstHopLacksOutbound) => {
+                env.counters.first_hop_lacks_outbound += 1;
+                env.reply(request, 439, "First Hop Lacks Outbound Support", |_| {});
             }
             Err(Refusal::StoreFailed) => {
                 env.counters.store_refusals += 1;
@@ -165,8 +192,9 @@ impl Registrar {
         }
     }
 
-    fn unchanged(&self, aor: &Aor) -> Saved {
-        Saved { key: self.table.key_of(aor.as_bytes()), changed: false }
+    fn unchanged(&self, aor: &Aor) -> Accepted {
+        let saved = Saved { key: self.table.key_of(aor.as_bytes()), changed: false };
+        Accepted { saved, by_flow: false }
     }
 
     /// Step 7: all contacts or none.
@@ -175,8 +203,8 @@ impl Registrar {
         env: &mut Env<'_, impl Services>,
         request: &Request<'_, '_>,
         proof: &Authenticated<&Aor>,
-        count: usize,
-    ) -> Result<Saved, Refusal> {
+        (path, count): (&Path, usize),
+    ) -> Result<Accepted, Refusal> {
         let message = request.message;
         let max = env.config.registrar.max_contacts;
         // More contacts in one request than can be stored, removals included: it is not parsed.
@@ -185,20 +213,28 @@ impl Registrar {
             return Err(Refusal::Plain(403, "Too Many Contacts"));
         }
         let mut values = message.values(HeaderName::Contact);
+        let read = |value| read_contact(env.cx.now, env.config, request, path, value);
         // The usual REGISTER has one contact and needs no list.
-        let saved = match (values.next(), count) {
+        let (saved, by_flow) = match (values.next(), count) {
             (Some(only), 1) => {
-                let change = read_contact(env.cx.now, env.config, request, only)?;
-                self.save(env, request, proof, core::slice::from_ref(&change))
+                let change = read(only)?;
+                let by_flow = change.flow_key.is_some();
+                (self.save(env, request, proof, core::slice::from_ref(&change)), by_flow)
             }
             (first, _) => {
-                let values = first.into_iter().chain(values);
-                let read = values.map(|value| read_contact(env.cx.now, env.config, request, value));
-                let changes = read.collect::<Result<Vec<_>, _>>()?;
-                self.save(env, request, proof, &changes)
+                let changes = first.into_iter().chain(values).map(read).collect::<Result<Vec<_>, _>>()?;
+                let by_flow = changes.iter().any(|change| change.flow_key.is_some());
+                // RFC 5626 §6: a REGISTER is for one flow.
+                if by_flow && changes.iter().filter(|change| change.expires.is_some()).count() > 1 {
+                    return Err(Refusal::Plain(400, "One Contact With reg-id"));
+                }
+                (self.save(env, request, proof, &changes), by_flow)
             }
         };
-        saved.map_err(|error| refusal_of(env.counters, error))
+        match saved {
+            Ok(saved) => Ok(Accepted { saved, by_flow }),
+            Err(error) => Err(refusal_of(env.counters, error)),
+        }
     }
 
     fn save(
@@ -219,8 +255,9 @@ impl Registrar {
         env: &mut Env<'_, impl Services>,
         request: &Request<'_, '_>,
         aor: &Aor,
-        saved: Saved,
+        (accepted, path): (Accepted, &Path),
     ) {
+        let Accepted { saved, by_flow } = accepted;
         let key = saved.key;
         env.counters.registered += u64::from(saved.changed);
         if saved.changed {
@@ -232,10 +269,23 @@ impl Registrar {
         }
         self.keep_connection(&mut env.cx, request, key);
         let Self { table, date, .. } = self;
-        let now = env.cx.now;
+        let (now, registrar) = (env.cx.now, &env.config.registrar);
+        let gruu = extensions::wants_gruu(env.config, request.message).then_some(aor);
         write_reply(&mut env.cx, &env.keys.tag, request, 200, "OK", |response| {
             for binding in table.lookup_at(key, now) {
-                response.header_with(HeaderName::Contact, |out| write_binding(binding, now, out));
+                response.header_with(HeaderName::Contact, |out| write_binding(binding, gruu, now, out));
+            }
+            for value in path.values() {
+                response.header(HeaderName::Path, value);
+            }
+            for value in &registrar.service_route {
+                response.header(HeaderName::ServiceRoute, value.as_bytes());
+            }
+            if by_flow {
+                response.header(HeaderName::Require, b"outbound");
+                if registrar.flow_timer_s > 0 {
+                    response.header_number(HeaderName::FlowTimer, u64::from(registrar.flow_timer_s));
+                }
             }
             response.header(HeaderName::Date, date.at(now));
         });
@@ -261,6 +311,10 @@ fn refusal_of(counters: &mut Counters, error: SaveError) -> Refusal {
             counters.too_many_contacts += 1;
             Refusal::Plain(403, "Too Many Contacts")
         }
+        SaveError::TooManyFlows => {
+            counters.too_many_flows += 1;
+            Refusal::Plain(403, "Too Many Flows")
+        }
         SaveError::TooLarge => {
             counters.registration_too_large += 1;
             Refusal::Plain(403, "Registration Too Large")
@@ -278,6 +332,7 @@ fn read_contact<'a>(
     now: Instant,
     config: &Config,
     request: &Request<'_, 'a>,
+    path: &'a Path,
     value: &'a [u8],
 ) -> Result<Change<'a>, Refusal> {
     let message = request.message;
@@ -299,17 +354,38 @@ fn read_contact<'a>(
     }
     let granted = wanted.min(registrar.max_expires_s);
     let expires = (wanted != 0).then(|| now + Duration::from_secs(u64::from(granted)));
+    let params = &contact.address.params;
+    let flow_key = extensions::flow_key(config, message, path, params)
+        .map_err(|FirstHopLacksOutbound| Refusal::FirstHopLacksOutbound)?;
+    let kind = path.kind().unwrap_or_else(|| match flow_key {
+        // RFC 5626 §7: over this flow and nothing else.
+        Some(_) => Kind::FlowOnly,
+        None => Binding::kind_of(config, &uri, &request.flow),
+    });
     Ok(Change {
         contact: uri,
-        text: crate::location::Text {
+        text: Text {
             uri: uri.as_bytes(),
-            params: contact.address.params.as_bytes(),
+            params: params.as_bytes(),
+            path: path.as_bytes(),
             call_id: message.call_id(),
         },
         q: contact.q.unwrap_or(1000),
         expires,
-        kind: Binding::kind_of(config, &uri, &request.flow),
+        kind,
+        flow_key,
     })
+}
+
+/// Refuses a REGISTER whose Path does not count.
+fn refuse_path(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>, error: PathError) {
+    env.counters.path_refused += 1;
+    match error {
+        PathError::Malformed => env.refuse_plainly(request, 400, "Bad Path"),
+        PathError::NotSupported => env.reply(request, 420, "Bad Extension", |response| {
+            response.header(HeaderName::Unsupported, b"path");
+        }),
+    }
 }
 
 /// Reports the end of bindings.
@@ -342,14 +418,14 @@ fn header_expires(message: &Message<'_>) -> Option<u32> {
     message.first(HeaderName::Expires).map(|value| delta_seconds(value).unwrap_or(3600))
 }
 
-/// Appends `<uri>;expires=n` and the contact's other parameters.
-fn write_binding(binding: &Binding, now: Instant, out: &mut Vec<u8>) {
+/// Appends `<uri>;expires=n` and the contact's other parameters, with a GRUU of `gruu`.
+fn write_binding(binding: &Binding, gruu: Option<&Aor>, now: Instant, out: &mut Vec<u8>) {
     let text = binding.text();
     out.push(b'<');
     out.extend_from_slice(text.uri);
     out.push(b'>');
     for param in ringway_sip::Params::unchecked(text.params).iter() {
-        if param.name.eq_ignore_ascii_case(b"expires") || param.name.eq_ignore_ascii_case(b"q") {
+        if OWN_PARAMS.iter().any(|name| param.name.eq_ignore_ascii_case(name)) {
             continue;
         }
         out.push(b';');
@@ -359,11 +435,18 @@ fn write_binding(binding: &Binding, now: Instant, out: &mut Vec<u8>) {
             write_unfolded(value, out);
         }
     }
+    if let Some(aor) = gruu
+        && let Some(instance) = binding.instance()
+    {
+        gruu::write_param(aor, instance, out);
+    }
     write_q(binding.q, out);
     out.extend_from_slice(b";expires=");
     write_number(out, binding.seconds_left(now).unwrap_or(PERMANENT_EXPIRES_S));
 }
 
+/// Contact parameters of a response that are the registrar's.
+const OWN_PARAMS: [&[u8]; 4] = [b"expires", b"q", b"pub-gruu", b"temp-gruu"];
 /// Expiry of a permanent contact in the response to a REGISTER.
 const PERMANENT_EXPIRES_S: u64 = 4_294_967_295;
 

@@ -2,12 +2,17 @@
 
 use super::forward::Plan;
 use crate::env::Env;
-use crate::media::{Hop, MediaMark, SDP_ADDED_MAX, SDP_BYTES_MAX, is_sdp, plan_of};
+use crate::media::{
+    Hop, MediaMark, SDP_ADDED_MAX, SDP_BYTES_MAX, holder_of, is_sdp, plan_of, source_of_offer,
+};
 use crate::{Action, Services};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::hash::Hasher;
-use ringway_sansio::{RelayCall, RelayId, RelayKind, RelayMedia, RelayRequest, RelayResult, RelaySide};
+use core::net::IpAddr;
+use ringway_sansio::{
+    RelayCall, RelayHolder, RelayId, RelayKind, RelayMedia, RelayRequest, RelayResult, RelaySide,
+};
 use ringway_sip::{Limits, Message, Method};
 use siphasher::sip::SipHasher13;
 
@@ -17,6 +22,9 @@ pub(super) struct BranchMedia {
     role: Role,
     pub(super) mark: MediaMark,
     offerer: RelaySide,
+    holder: RelayHolder,
+    /// Address that the request came from, if its SDP is not believed.
+    source: Option<IpAddr>,
     /// Length of the SDP of the request.
     offered: usize,
     /// SDP that replaces that of the request.
@@ -94,6 +102,8 @@ impl BranchMedia {
             role,
             mark,
             offerer,
+            holder: holder_of(env, request),
+            source: source_of_offer(env.config, request),
             offered: message.body().len(),
             sdp: None,
             answer: None,
@@ -124,19 +134,21 @@ impl BranchMedia {
         fits(request, limits).then(|| self.request(RelayKind::Offer, relay, request.body()))
     }
 
-    /// Answer to the relay.
-    pub(super) fn answer_request(&self, response: &Message<'_>) -> RelayRequest {
+    /// Answer to the relay, from `source` if its SDP is not believed.
+    pub(super) fn answer_request(&self, response: &Message<'_>, source: Option<IpAddr>) -> RelayRequest {
         let answer = self.request(RelayKind::Answer, Some(self.mark.relay), response.body());
         let offerer_media = match self.offerer {
             RelaySide::Caller => self.mark.caller,
             RelaySide::Callee => self.mark.callee,
         };
-        RelayRequest { to: offerer_media, ..answer }
+        RelayRequest { to: offerer_media, source, ..answer }
     }
 
     fn request(&self, kind: RelayKind, relay: Option<RelayId>, sdp: &[u8]) -> RelayRequest {
         let to = self.mark.media_of_other(self.offerer);
-        RelayRequest { kind, call: self.mark.call, relay, offerer: self.offerer, sdp: sdp.into(), to }
+        let (call, offerer) = (self.mark.call, self.offerer);
+        let (holder, source) = (self.holder, self.source);
+        RelayRequest { kind, call, relay, offerer, sdp: sdp.into(), to, holder, source }
     }
 
     /// Stores the result of the offer; false if there is none, or it is not credible.
@@ -147,11 +159,13 @@ impl BranchMedia {
                 self.sdp = Some(sdp);
                 true
             }
-            None => {
-                self.role = Role::Direct;
-                false
-            }
+            None => false,
         }
+    }
+
+    /// True for the media of a call that no 2xx has answered.
+    pub(super) fn is_unanswered(&self) -> bool {
+        self.role == Role::Begins && !self.is_answered
     }
 
     /// SDP in place of that of the request.
@@ -207,17 +221,25 @@ impl BranchMedia {
     }
 
     /// True if the call at the relay ends with this final status of the branch.
-    pub(super) const fn ends_with(&self, status: u16) -> bool {
+    pub(super) fn ends_with(&self, status: u16) -> bool {
         match self.role {
-            Role::Begins => !self.is_answered,
+            Role::Begins => self.is_unanswered(),
             Role::Ends => !matches!(status, 401 | 407),
-            Role::Direct | Role::Changes => false,
+            // RFC 3261 §12.2.1.2: the dialog is over, or has never been.
+            Role::Changes => matches!(status, 408 | 481),
+            Role::Direct => false,
         }
+    }
+
+    /// True if the call at the relay ends with the transaction, whose final response has not come.
+    pub(super) fn ends_with_transaction(&self) -> bool {
+        self.is_unanswered() || self.role == Role::Ends
     }
 
     /// Request to delete the call.
     pub(super) fn delete(&self) -> Action {
-        let relay = Some(self.mark.relay);
+        let is_begun = self.role != Role::Begins || self.sdp.is_some();
+        let relay = is_begun.then_some(self.mark.relay);
         let request = RelayRequest { to: RelayMedia::Same, ..self.request(RelayKind::Delete, relay, &[]) };
         Action::Relay { query: 0, request }
     }

@@ -4,7 +4,7 @@ use super::branch_media::BranchMedia;
 use super::breadth::Share;
 use super::retarget::{Diversion, Recursion};
 use super::serial::LaterGroups;
-use super::targets::{Authority, StoredTarget};
+use super::targets::{Authority, OtherFlows, StoredTarget};
 use crate::auth::Grant;
 use crate::request::Request;
 use alloc::boxed::Box;
@@ -105,6 +105,10 @@ pub(super) struct Branch {
     pub(super) authority: Authority,
     /// Target of a branch that may be sent later, or again.
     pub(super) target: Option<Box<StoredTarget>>,
+    /// True if the target is a binding.
+    pub(super) is_of_binding: bool,
+    /// The other flows of its phone.
+    pub(super) flows: Option<Box<OtherFlows>>,
     /// Servers of a branch whose host was looked up.
     pub(super) servers: Option<Box<Servers>>,
     /// Media of a branch that needs a relay.

@@ -34,9 +34,9 @@ impl Proxy {
         let message = request.message;
         let branches = targets.list().len();
         let strangers_user = targets.strangers_user();
-        let mut reserved = cost_of(message, branches) + targets.rewrite_bytes();
+        let mut reserved = cost_of(message, targets.flows_len()) + targets.rewrite_bytes();
         if env.config.media.is_on() {
-            reserved += relays::cost_of(message, branches);
+            reserved += relays::cost_of(message, targets.flows_len());
         }
         if !self.pending.reserve(env, request, strangers_user, reserved) {
             return refuse_now(env, request, "Too Many Requests Under Way");
@@ -126,6 +126,8 @@ impl Proxy {
             share: target.share,
             authority: target.authority,
             target: None,
+            is_of_binding: !target.keeps_uri,
+            flows: target.flows.clone(),
             servers: None,
             media: None,
         };
@@ -393,6 +395,10 @@ impl Proxy {
                 BranchState::Resolving { query, .. } => {
                     self.lookups.end(query);
                     branch.state = BranchState::Done;
+                    // The ports are not to wait for the end of the transaction.
+                    if let Some(media) = branch.media.take_if(|media| media.is_unanswered()) {
+                        cx.actions.push(media.delete());
+                    }
                 }
                 BranchState::Superseded { .. } | BranchState::Done => {}
             }
@@ -502,7 +508,7 @@ impl Proxy {
             env.end_call_request(branch.dialled, CallResult::Other);
             if let Some(media) = &branch.media {
                 media.queries().for_each(|query| drop(self.lookups.end(query)));
-                if media.ends_with(408) {
+                if media.ends_with_transaction() {
                     env.cx.actions.push(media.delete());
                 }
             }

@@ -277,7 +277,7 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
 
     fn goes_to_this_server(&self) -> bool {
         let is_for_users = match self.target.keeps_uri {
-            true => self.config.domain_of(&self.routed.uri).is_some(),
+            true => self.routed.is_of_domains,
             false => Uri::parse(self.targets.uri(self.target))
                 .is_ok_and(|uri| self.config.domain_of(&uri).is_some()),
         };

@@ -4,6 +4,7 @@ mod branch_media;
 mod breadth;
 mod context;
 mod divert;
+mod flows;
 mod fork;
 mod forward;
 mod groups;
@@ -26,6 +27,7 @@ pub(crate) use remote_target::Response;
 
 use crate::auth::Reach;
 use crate::env::Env;
+use crate::gruu;
 use crate::location::LocationTable;
 use crate::request::Request;
 use crate::route::Routed;
@@ -118,7 +120,7 @@ impl Proxy {
         if let Reach::Side(side) = reach {
             let flow = reach::side_flow(env, side, routed);
             targets.push(routed.uri.as_bytes(), true, flow);
-        } else if routed.next_route.is_some() || env.config.domain_of(&routed.uri).is_none() {
+        } else if routed.next_route.is_some() || !routed.is_of_domains {
             targets.push(routed.uri.as_bytes(), true, None);
         } else if env.config.read_aor(&routed.uri, &mut aor) {
             mismatch = self.add_users_targets(env, table, (request, routed), &aor, &mut targets);
@@ -157,7 +159,10 @@ impl Proxy {
         if !request.grant.sender.is_believed() {
             targets.set_strangers_user(self.pending.name_of(aor.as_bytes()));
         }
-        let forwards = env.forwards.find(aor.as_bytes()).filter(|_| divert::is_divertible(env, request));
+        let gruu = if env.config.registrar.gruu { gruu::instance_in(&routed.uri) } else { None };
+        // A GRUU names one phone: the user's forwards do not apply.
+        let forwards = env.forwards.find(aor.as_bytes());
+        let forwards = forwards.filter(|_| gruu.is_none() && divert::is_divertible(env, request));
         if let Some(forwards) = forwards.filter(|forwards| forwards.always.is_some()) {
             divert::begin(&self.pending, env, (request, routed), (forwards, Condition::Always), targets);
             return None;
@@ -165,6 +170,9 @@ impl Proxy {
         let is_sips = routed.uri.scheme() == Scheme::Sips;
         let mut mismatch = None;
         for binding in table.lookup(aor.as_bytes(), env.cx.now) {
+            if gruu.as_deref().is_some_and(|name| !gruu::is_of(name, binding)) {
+                continue;
+            }
             if let Err(why) = targets.push_binding(binding, is_sips) {
                 mismatch = Some(why);
             }
@@ -234,6 +242,10 @@ impl Proxy {
         let Some(mut media) = branch.media.take() else { return };
         let was_relayed = media.set_offer_result(result);
         env.counters.media_relayed += u64::from(was_relayed);
+        if !was_relayed && media.is_unanswered() {
+            // A relay may have the call: its SDP is not credible, or its answer was late.
+            env.cx.actions.push(media.delete());
+        }
         if was_relayed || !relays::refuse(env, &mut self.contexts, id, &mut media) {
             if let Some(branch) = self.contexts.branch_mut(id) {
                 branch.media = Some(media);
@@ -291,7 +303,7 @@ impl Proxy {
                 continue;
             }
             self.note_failed(env, id);
-            if !self.fail_over(env, transactions, id) {
+            if !self.fail_over(env, transactions, id) && !flows::try_next(self, env, transactions, id) {
                 self.on_branch_failure(env, transactions, id, status);
             }
         }

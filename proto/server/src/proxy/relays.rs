@@ -6,7 +6,7 @@ use super::forward::Plan;
 use super::lookups::{Lookup, Lookups, StoredResponse};
 use super::remote_target::Response;
 use crate::env::Env;
-use crate::media::{SDP_ADDED_MAX, SDP_BYTES_MAX, is_sdp};
+use crate::media::{SDP_ADDED_MAX, SDP_BYTES_MAX, is_sdp, source_of_answer};
 use crate::{RelayFailure, Services};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -86,7 +86,7 @@ pub(super) fn answer_step(
     let (flow, sent_to) = (*response.flow, response.sent_to.copied());
     let stored = StoredResponse { branch: id, bytes: bytes.into(), status, flow, sent_to };
     let until = env.cx.now + env.config.media.time_limit + GRACE;
-    let request = media.answer_request(message);
+    let request = media.answer_request(message, source_of_answer(env.config, flow.remote));
     let query = lookups.start_relay(&mut env.cx, until, Lookup::Answer(Box::new(stored)), request);
     media.wait(status, query);
     AnswerStep::Ask

@@ -3,6 +3,7 @@
 use super::Proxy;
 use super::branch_media::AnswerStep;
 use super::context::{Best, BranchId, BranchState, Transactions};
+use super::flows;
 use super::lookups::StoredResponse;
 use super::recurse::{self, Recursed};
 use super::remote_target::{self, Response};
@@ -134,11 +135,19 @@ impl Proxy {
         if status == 503 && self.fail_over(env, transactions, id) {
             return;
         }
+        if matches!(status, 408 | 430) && flows::try_next(self, env, transactions, id) {
+            return;
+        }
         let is_superseded = self.contexts.get(key).is_some_and(|context| context.is_superseded(id));
+        let is_of_binding = self.contexts.branch_mut(id).is_some_and(|branch| branch.is_of_binding);
         self.end_branch(env, id, CallResult::of(false, status));
         relays::end(env, &mut self.contexts, id, status);
         if is_superseded && status == 487 {
             // The response to our own CANCEL: for the caller the target has not answered.
+            return self.on_branch_failure(env, transactions, id, 480);
+        }
+        if status == 430 && is_of_binding {
+            // RFC 5626 §11.5: it says something to the registrar's proxy only. For the caller the phone is not reachable.
             return self.on_branch_failure(env, transactions, id, 480);
         }
         let recursed = match status {

@@ -17,7 +17,6 @@ pub(super) struct Rewrite {
 
 impl Rewrite {
     /// Adds a Route value before those of the request, after those added earlier.
-    #[expect(dead_code, reason = "no target has one yet")]
     pub(super) fn push_route(&mut self, value: &[u8]) {
         self.routes.push(value.into());
     }

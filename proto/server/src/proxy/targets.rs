@@ -2,14 +2,15 @@
 
 use super::breadth::Share;
 use super::rewrite::Rewrite;
-use crate::location::{Binding, Kind, has_transport};
+use crate::location::{Binding, BindingKey, Kind, has_transport, path_values};
 use crate::route::Routed;
 use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
-use ringway_sansio::Flow;
-use ringway_sip::Uri;
+use ringway_sansio::{Flow, Instant};
+use ringway_sip::{NameAddr, Uri};
 use ringway_users::{Condition, Forwards};
 
 /// Target set of a request; its memory is reused for the next request.
@@ -71,6 +72,18 @@ pub(super) struct Target {
     pub(super) share: Share,
     /// Header fields that it adds.
     pub(super) rewrite: Option<Arc<Rewrite>>,
+    /// The other flows of its phone.
+    pub(super) flows: Option<Box<OtherFlows>>,
+}
+
+/// Flows of a phone that are tried one after another if its target fails (RFC 5626 §7).
+#[derive(Clone, Debug)]
+pub(super) struct OtherFlows {
+    instance: Box<[u8]>,
+    /// End of the binding that is the target: the later, the fresher is its flow.
+    expires: Instant,
+    /// Those that were not tried, the next one first.
+    left: VecDeque<StoredTarget>,
 }
 
 /// Target with its own memory, as long as its request may be sent later.
@@ -84,6 +97,15 @@ pub(super) struct StoredTarget {
     authority: Authority,
     share: Share,
     rewrite: Option<Arc<Rewrite>>,
+    flows: Option<Box<OtherFlows>>,
+}
+
+impl OtherFlows {
+    /// Takes the next flow, as a target with the remaining ones.
+    pub(super) fn take_next(mut self: Box<Self>) -> Option<StoredTarget> {
+        let next = self.left.pop_front()?;
+        Some(StoredTarget { flows: Some(self), ..next })
+    }
 }
 
 impl StoredTarget {
@@ -92,7 +114,16 @@ impl StoredTarget {
         let mut written = Vec::with_capacity(uri.len());
         write_as_request_uri(uri, &mut written);
         let authority = Authority::Caller;
-        Self { uri: written.into(), keeps_uri: false, flow: None, q, authority, share, rewrite: None }
+        Self {
+            uri: written.into(),
+            keeps_uri: false,
+            flow: None,
+            q,
+            authority,
+            share,
+            rewrite: None,
+            flows: None,
+        }
     }
 
     /// The same with header fields that it adds.
@@ -124,7 +155,11 @@ impl Targets {
 
     /// Sets the limits of each target.
     pub(super) fn set_share(&mut self, share: Share) {
-        self.list.iter_mut().for_each(|target| target.share = share);
+        for target in &mut self.list {
+            target.share = share;
+            let others = target.flows.iter_mut().flat_map(|flows| &mut flows.left);
+            others.for_each(|other| other.share = share);
+        }
     }
 
     /// Forwards that may apply after these targets, and the spirals of their branch.
@@ -190,13 +225,14 @@ impl Targets {
     pub(super) fn push(&mut self, uri: &[u8], keeps_uri: bool, flow: Option<Flow>) {
         let uri = self.write(uri);
         let (authority, share) = (Authority::Caller, Share::default());
-        self.list.push(Target { uri, keeps_uri, flow, q: Q_MAX, authority, share, rewrite: None });
+        let (q, rewrite, flows) = (Q_MAX, None, None);
+        self.list.push(Target { uri, keeps_uri, flow, q, authority, share, rewrite, flows });
     }
 
     pub(super) fn push_stored(&mut self, target: &StoredTarget) {
-        let StoredTarget { keeps_uri, flow, q, authority, share, ref rewrite, .. } = *target;
-        let uri = self.write(&target.uri);
-        self.list.push(Target { uri, keeps_uri, flow, q, authority, share, rewrite: rewrite.clone() });
+        let StoredTarget { uri, keeps_uri, flow, q, authority, share, rewrite, flows } = target.clone();
+        let uri = self.write(&uri);
+        self.list.push(Target { uri, keeps_uri, flow, q, authority, share, rewrite, flows });
     }
 
     /// Copies a target out of the set.
@@ -209,13 +245,22 @@ impl Targets {
             authority: target.authority,
             share: target.share,
             rewrite: target.rewrite.clone(),
+            flows: target.flows.clone(),
         }
+    }
+
+    /// Number of targets, with the other flows of their phones.
+    pub(super) fn flows_len(&self) -> usize {
+        let others = self.list.iter().filter_map(|target| target.flows.as_ref());
+        self.list.len() + others.map(|flows| flows.left.len()).sum::<usize>()
     }
 
     /// Maximum number of bytes that the targets add to their requests.
     pub(super) fn rewrite_bytes(&self) -> usize {
-        let rewrites = self.list.iter().filter_map(|target| target.rewrite.as_deref());
-        rewrites.map(Rewrite::bytes_len).sum()
+        let others = self.list.iter().filter_map(|target| target.flows.as_ref());
+        let others = others.flat_map(|flows| &flows.left).map(|target| &target.rewrite);
+        let rewrites = self.list.iter().map(|target| &target.rewrite).chain(others);
+        rewrites.filter_map(Option::as_deref).map(Rewrite::bytes_len).sum()
     }
 
     fn write(&mut self, uri: &[u8]) -> Range<usize> {
@@ -229,9 +274,7 @@ impl Targets {
     /// RFC 5630 §5.3: a `sips:` request goes to `sips:` contacts only; a `sip:` request goes to a `sips:` contact over its
     /// TLS connection, with the scheme `sip:`.
     pub(super) fn push_binding(&mut self, binding: &Binding, is_sips: bool) -> Result<(), SipsMismatch> {
-        let (flow, q) = (flow_of(binding), binding.q);
-        let authority = authority_of(binding);
-        let share = Share::default();
+        let flow = flow_of(binding);
         let of_sips = binding.uri().get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"sips:"));
         if is_sips && !of_sips {
             return Err(SipsMismatch::NotAllowed);
@@ -241,26 +284,49 @@ impl Targets {
             let start = self.text.len();
             self.text.extend_from_slice(b"sip:");
             write_as_request_uri(binding.uri().get(5..).unwrap_or_default(), &mut self.text);
-            let uri = start..self.text.len();
-            let flow = Some(secure);
-            self.list.push(Target { uri, keeps_uri: false, flow, q, authority, share, rewrite: None });
+            self.place(start, Some(secure), binding);
             return Ok(());
         }
         if let Some(same) = self.index_of(binding.uri())
+            && binding.key == BindingKey::Contact
             && let Some(target) = self.list.get_mut(same)
         {
             target.flow = target.flow.or(flow);
-            target.q = target.q.max(q);
-            if authority == Authority::Caller {
-                target.authority = authority;
+            target.q = target.q.max(binding.q);
+            if authority_of(binding) == Authority::Caller {
+                target.authority = Authority::Caller;
             }
             return Ok(());
         }
         let start = self.text.len();
         write_as_request_uri(binding.uri(), &mut self.text);
-        let uri = start..self.text.len();
-        self.list.push(Target { uri, keeps_uri: false, flow, q, authority, share, rewrite: None });
+        self.place(start, flow, binding);
         Ok(())
+    }
+
+    /// Adds a target whose URI begins at `start`. A phone with several flows is one target: the flow that was registered last.
+    fn place(&mut self, start: usize, flow: Option<Flow>, binding: &Binding) {
+        let (uri, rewrite) = (start..self.text.len(), path_of(binding));
+        let (q, authority, share) = (binding.q, authority_of(binding), Share::default());
+        let mut target = Target { uri, keeps_uri: false, flow, q, authority, share, rewrite, flows: None };
+        let Some(key) = binding.flow_key() else { return self.list.push(target) };
+        let is_of_instance = |flows: &OtherFlows| *flows.instance == *key.instance;
+        let same = self.list.iter().position(|target| target.flows.as_deref().is_some_and(is_of_instance));
+        let Some(place) = same else {
+            let (instance, expires) = (key.instance.into(), binding.expires);
+            target.flows = Some(Box::new(OtherFlows { instance, expires, left: VecDeque::new() }));
+            return self.list.push(target);
+        };
+        let Some(other) = self.list.get_mut(place) else { return };
+        let Some(mut flows) = other.flows.take() else { return };
+        if binding.expires > flows.expires {
+            flows.expires = binding.expires;
+            core::mem::swap(other, &mut target);
+        }
+        flows.left.push_front(self.stored(&target));
+        if let Some(target) = self.list.get_mut(place) {
+            target.flows = Some(flows);
+        }
     }
 
     fn index_of(&self, contact: &[u8]) -> Option<usize> {
@@ -322,10 +388,23 @@ fn flow_of(binding: &Binding) -> Option<Flow> {
         Kind::Permanent => None,
         Kind::FlowOnly => Some(binding.flow),
         Kind::Dialable if transport.has_connections() && binding.flow.connection.is_some() => {
-            Uri::parse(binding.uri()).is_ok_and(|uri| has_transport(&uri, transport)).then_some(binding.flow)
+            let hop = path_values(binding.text().path).next().and_then(|value| NameAddr::parse(value).ok());
+            let hop = hop.map(|hop| hop.uri).or_else(|| Uri::parse(binding.uri()).ok());
+            hop.is_some_and(|uri| has_transport(&uri, transport)).then_some(binding.flow)
         }
         Kind::Dialable => None,
     }
+}
+
+/// Route values of a binding with a Path (RFC 3327 §5.4).
+fn path_of(binding: &Binding) -> Option<Arc<Rewrite>> {
+    let path = binding.text().path;
+    if path.is_empty() {
+        return None;
+    }
+    let mut rewrite = Rewrite::default();
+    path_values(path).for_each(|value| rewrite.push_route(value));
+    Some(Arc::new(rewrite))
 }
 
 /// q-value of targets that are not bindings, in thousandths.

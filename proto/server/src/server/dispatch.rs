@@ -2,13 +2,13 @@
 //! transaction, proxy.
 
 use super::Server;
-use crate::auth::{Access, Authenticator, Facts, Grant, decide, is_certified, live_mark};
+use crate::auth::{Access, Authenticator, Facts, Grant, LiveMark, decide, is_certified, live_mark};
 use crate::env::Env;
 use crate::method::{on_options, redirect};
 use crate::proxy::{Owner, Response};
 use crate::request::Request;
 use crate::route::{LOOP_MARK, Routed, loop_hash, own_vias, preprocess};
-use crate::{Action, CallStep, Config, Mode, Services};
+use crate::{Action, CallStep, Caller, Config, LogEvent, Mode, Services};
 use alloc::borrow::ToOwned;
 use ringway_sansio::{Context, Flow, PeerNames};
 use ringway_sip::{HeaderName, Limits, Message, Method, Scheme, Uri};
@@ -27,7 +27,7 @@ impl Parties {
     fn of(config: &Config, request: &Request<'_, '_>, routed: &Routed<'_>) -> Self {
         Self {
             from_us: config.is_claimed_by(&request.message.from().uri),
-            to_us: routed.next_route.is_none() && config.domain_of(&routed.uri).is_some(),
+            to_us: routed.next_route.is_none() && routed.is_of_domains,
         }
     }
 }
@@ -156,7 +156,9 @@ fn is_reasonable(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>, ur
         Scheme::Sip => {}
         // RFC 3261 §26.2.2: TLS on every hop, and so on the one to this server.
         Scheme::Sips if request.flow.transport.carries_sips() => {}
-        Scheme::Sips if env.config.listeners.iter().any(|listener| listener.transport.carries_sips()) => {
+        Scheme::Sips
+            if env.config.listeners_in_use().any(|(_, listener)| listener.transport.carries_sips()) =>
+        {
             env.refuse_plainly(request, 403, "SIPS Needs TLS On Every Hop");
             return false;
         }
@@ -221,18 +223,19 @@ fn accept_caller(
     routed: &Routed<'_>,
     parties: Parties,
 ) -> Option<Grant> {
+    let mark = live_mark(env, request, routed);
     let facts = Facts {
         method: request.method,
         from_us: parties.from_us,
         to_us: parties.to_us,
-        mark: live_mark(env, request, routed),
+        mark,
         is_trusted: env.config.is_trusted(request.flow.remote.ip())
             || env.config.auth.certificates.is_trusted(request.peer, env.cx.now),
         requires_passwords: env.config.auth.enabled,
         challenges_in_dialog: env.config.auth.in_dialog,
         strangers: env.config.auth.strangers,
     };
-    match decide(&facts) {
+    let grant = match decide(&facts) {
         Access::Forward(grant) => Some(grant),
         Access::Challenge(grant) if parties.from_us => {
             authenticator.authenticate_caller(env, request).then_some(grant)
@@ -254,7 +257,36 @@ fn accept_caller(
             env.counters.stray += 1;
             None
         }
+    }?;
+    // A request of a call that was accepted passes.
+    let is_within_call = matches!(mark, Some(LiveMark::Dialog { reaches_side: true, .. }));
+    (is_within_call || !is_blocked(env, request, routed, parties)).then_some(grant)
+}
+
+/// True if the block list has the caller. The request was answered then.
+fn is_blocked(
+    env: &mut Env<'_, impl Services>,
+    request: &Request<'_, '_>,
+    routed: &Routed<'_>,
+    parties: Parties,
+) -> bool {
+    // They have no answer, or end what was accepted before (RFC 3261 §22.1).
+    if matches!(request.method, Method::Ack | Method::Cancel) {
+        return false;
     }
+    let (from, address) = (&request.message.from().uri, request.flow.remote);
+    let callee = parties.to_us.then_some(&routed.uri);
+    if !env.services.is_caller_blocked(&Caller::new(env.config, from, callee, address.ip())) {
+        return false;
+    }
+    env.counters.blocked_callers += 1;
+    let (caller, callee) = (from.as_bytes(), routed.uri.as_bytes());
+    env.services.observe(env.cx.now, &LogEvent::CallerBlocked { caller, callee, address });
+    if request.method == Method::Invite {
+        env.observe_call(request, CallStep::Refused(403));
+    }
+    env.refuse(request, 403, "Forbidden", |_| {});
+    true
 }
 
 /// Reports an accepted INVITE or BYE.

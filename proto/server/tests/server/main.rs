@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 mod amplification;
+mod blocks;
 mod cancel;
 mod certificates;
 mod challenge;
@@ -18,9 +19,11 @@ mod failover;
 mod fork;
 mod forwards;
 mod growth;
+mod gruu;
 mod guessing;
 mod harness;
 mod hostile;
+mod listeners;
 mod log_events;
 mod mark;
 mod media;
@@ -30,6 +33,8 @@ mod nat;
 mod neighbour_alias;
 mod neighbour_calls;
 mod neighbours;
+mod outbound;
+mod path;
 mod proxy;
 mod recursion;
 mod redirect;
@@ -41,6 +46,7 @@ mod relay;
 mod serial;
 mod sips;
 mod stateless;
+mod stun;
 mod torture_invalid;
 mod torture_semantic;
 mod torture_valid;

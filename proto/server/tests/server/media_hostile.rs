@@ -1,9 +1,12 @@
-//! Attacks on relayed media: foreign marks, responses that fill memory, SDP over the limits.
+//! Attacks on relayed media: foreign marks, responses that fill memory, false SDP, SDP over the limits, ports that
+//! nobody gives back.
 
+use crate::challenge::{Login, answered};
 use crate::dialog::{from_caller, with_bob};
-use crate::harness::{ALICE, BOB, Wire, World, invite, only, requests, statuses};
+use crate::harness::{ALICE, BOB, EDGE, STRANGER, Wire, World, invite, only, requests, statuses};
 use crate::media::{RELAY, always, body, sdp, with_sdp};
-use ringway_sansio::{Event, RelayKind, RelayResult};
+use ringway_sansio::{Event, RelayHolder, RelayKind, RelayRequest, RelayResult};
+use std::net::IpAddr;
 use std::time::Duration;
 
 #[test]
@@ -90,4 +93,105 @@ fn a_server_without_relays_asks_none() {
     let sent = only(world.udp(BOB, &with_sdp(got.answer(200, &[]), &sdp("10.0.0.2"))));
     assert_eq!(body(&sent), sdp("10.0.0.2"));
     assert!(world.relays.is_empty());
+}
+
+/// Server with passwords that relays all calls, and bob.
+fn closed() -> World {
+    with_bob(World::with(|config| {
+        always(config);
+        config.auth.enabled = true;
+    }))
+}
+
+/// The only offer to the relay.
+fn offer(world: &mut World) -> RelayRequest {
+    assert_eq!(world.relays.len(), 1);
+    world.relays.remove(0).1
+}
+
+#[test]
+fn an_offer_names_who_holds_it_and_where_it_came_from() {
+    let call = |from: &str, id: &str| {
+        with_sdp(invite("sip:bob@example.org").from(from).call_id(id).wire(), &sdp("127.0.0.1"))
+    };
+    let mut world = closed();
+    world.udp(STRANGER, &call("sip:x@elsewhere.example", "a"));
+    let stranger: IpAddr = "203.0.113.66".parse().unwrap();
+    let asked = offer(&mut world);
+    assert_eq!((asked.holder, asked.source), (RelayHolder::Stranger(stranger), Some(stranger)));
+    world.udp(EDGE, &call("sip:x@elsewhere.example", "b"));
+    let asked = offer(&mut world);
+    assert_eq!((asked.holder, asked.source), (RelayHolder::Trusted, None), "it may name a gateway");
+    let alice = invite("sip:bob@example.org").call_id("c");
+    let challenge = only(world.udp(ALICE, &alice));
+    let alice = answered(&alice, &Login::to(&challenge, "alice"));
+    world.udp(ALICE, &with_sdp(alice.wire(), &sdp("127.0.0.1")));
+    let asked = offer(&mut world);
+    assert!(matches!(asked.holder, RelayHolder::User(_)), "{asked:?}");
+    assert_eq!(asked.source, Some("192.0.2.10".parse().unwrap()));
+}
+
+#[test]
+fn the_answer_of_a_callee_is_not_believed_either() {
+    let mut world = closed();
+    let call = invite("sip:bob@example.org").from("sip:x@elsewhere.example");
+    world.udp(STRANGER, &with_sdp(call.wire(), &sdp("203.0.113.66")));
+    let got = only(world.relay(RelayKind::Offer, &sdp("198.51.100.1")).1);
+    world.udp(BOB, &with_sdp(got.answer(200, &[]), &sdp("127.0.0.1")));
+    let (answer, _) = world.relay(RelayKind::Answer, &sdp("198.51.100.2"));
+    assert_eq!(answer.source, Some("192.0.2.20".parse().unwrap()));
+}
+
+#[test]
+fn a_request_that_the_server_sends_to_itself_keeps_its_origin() {
+    let mut world = closed();
+    world.server.set_permanent_contacts(b"carol@example.org", &[b"sip:bob@example.org"]);
+    let call = invite("sip:carol@example.org").from("sip:x@elsewhere.example");
+    let call = call.via("SIP/2.0/UDP 10.0.0.1;branch=z9hG4bK");
+    let first = only(requests(world.udp(STRANGER, &with_sdp(call.wire(), &sdp("127.0.0.1")))));
+    assert!(world.relays.is_empty(), "by its last pass only");
+    world.udp("192.0.2.1:5060", &first.bytes);
+    let asked = offer(&mut world);
+    let stranger: IpAddr = "203.0.113.66".parse().unwrap();
+    assert_eq!((asked.holder, asked.source), (RelayHolder::Stranger(stranger), Some(stranger)));
+}
+
+#[test]
+fn a_mark_that_outlives_its_call_leaves_nothing_at_the_relay() {
+    for status in [481, 408] {
+        let mut world = with_bob(World::with(always));
+        let call = invite("sip:bob@example.org");
+        world.udp(ALICE, &with_sdp(call.wire(), &sdp("192.0.2.10")));
+        let (begun, sent) = world.relay(RelayKind::Offer, &sdp("198.51.100.1"));
+        let rings = only(world.udp(BOB, &only(sent).answer(180, &[])));
+        world.udp(ALICE, &call.cancel());
+        world.pass(Duration::from_secs(100));
+        assert_eq!(world.deleted().len(), 1);
+        let again = with_sdp(from_caller("INVITE", 9, &rings).wire(), &sdp("192.0.2.10"));
+        world.udp(ALICE, &again);
+        let (asked, sent) = world.relay(RelayKind::Offer, &sdp("198.51.100.1"));
+        assert_eq!(asked.call, begun.call);
+        let got = only(requests(sent));
+        match status {
+            481 => drop(world.udp(BOB, &got.answer(481, &[]))),
+            _ => drop(world.pass(Duration::from_secs(40))),
+        }
+        let deleted: Vec<_> = world.deleted().iter().map(|request| request.call).collect();
+        assert_eq!(deleted, [begun.call], "{status}");
+    }
+}
+
+#[test]
+fn an_offer_in_vain_is_deleted() {
+    let mut world = with_bob(World::with(always));
+    let call = |id: &str| invite("sip:bob@example.org").call_id(id);
+    world.udp(ALICE, &with_sdp(call("a").wire(), &sdp("192.0.2.10")));
+    world.relay(RelayKind::Offer, "garbage");
+    assert_eq!(world.deleted().len(), 1, "its answer is not credible");
+    world.udp(ALICE, &with_sdp(call("b").wire(), &sdp("192.0.2.10")));
+    world.udp(ALICE, &call("b").cancel());
+    assert_eq!(world.deleted().len(), 1, "at once, not after the transaction");
+    world.udp(ALICE, &with_sdp(call("c").wire(), &sdp("192.0.2.10")));
+    world.pass(Duration::from_secs(3));
+    assert_eq!(world.deleted().len(), 1, "no answer");
 }

@@ -41,7 +41,7 @@ impl MessageWriter {
     }
 
     /// Appends MESSAGE-INTEGRITY with this short-term password (RFC 8489 §14.5), behind which only FINGERPRINT may follow.
-    #[cfg(feature = "ice")]
+    #[cfg(feature = "integrity")]
     pub fn integrity(mut self, password: &[u8]) -> Self {
         self.set_length(4 + super::integrity::DIGEST_BYTES);
         let value = super::integrity::digest(password, &[&self.bytes]);
@@ -72,7 +72,7 @@ impl MessageWriter {
     }
 
     /// Appends an attribute; `value` is short, because every caller limits it.
-    pub(crate) fn attribute(mut self, kind: u16, value: &[u8]) -> Self {
+    pub fn attribute(mut self, kind: u16, value: &[u8]) -> Self {
         self.bytes.extend_from_slice(&kind.to_be_bytes());
         self.bytes.extend_from_slice(&(value.len() as u16).to_be_bytes());
         self.bytes.extend_from_slice(value);

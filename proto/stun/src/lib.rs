@@ -1,20 +1,27 @@
-//! STUN (RFC 8489): determining the mapped address of a media port, and keeping the mapping open; messages of ICE.
+//! STUN (RFC 8489): the mapped address of a port, and keeping its mapping open; messages of ICE.
 //!
-//! Does: parses and writes messages of the Binding method, with the feature `ice` also their integrity under a short-term
-//! credential (§9.1); runs the client transaction and a keep-alive.
+//! Does: parses and writes messages of the Binding method, with the feature `integrity` also their integrity under a
+//! short-term credential (§9.1); runs the client transaction and a keep-alive ([`StunClient`]); answers requests without
+//! authentication ([`write_answer`]).
 //!
 //! Does not: long-term credentials, TURN, TCP, or compatibility with RFC 3489, which has no magic cookie.
 //!
 //! Start reading at [`StunClient`].
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
 
 use crc::{CRC_32_ISO_HDLC, Crc};
 
+mod answer;
 mod client;
-#[cfg(feature = "ice")]
+#[cfg(feature = "integrity")]
 mod integrity;
 mod message;
 mod write;
 
+pub use answer::{Unanswered, write_answer};
 pub use client::{StunClient, StunCounts, StunEvent, StunFailure};
 pub use message::{Class, Message, StunError, TransactionId};
 pub use write::MessageWriter;
@@ -67,6 +74,8 @@ const FINGERPRINT_XOR: u32 = 0x5354_554e;
 const FAMILY_IPV4: u8 = 1;
 const FAMILY_IPV6: u8 = 2;
 
+#[cfg(test)]
+mod answer_tests;
 #[cfg(test)]
 mod client_tests;
 #[cfg(test)]

@@ -135,8 +135,8 @@ impl<'a> Message<'a> {
     }
 
     /// Bytes before the first attribute of a type, and its value.
-    #[cfg(feature = "ice")]
-    pub(super) fn before(&self, wanted: u16) -> Option<(&'a [u8], &'a [u8])> {
+    #[cfg(feature = "integrity")]
+    pub(crate) fn before(&self, wanted: u16) -> Option<(&'a [u8], &'a [u8])> {
         let (at, _, value) = self.raw().filter_map(Result::ok).find(|(_, kind, _)| *kind == wanted)?;
         Some((self.bytes.get(..at)?, value))
     }
@@ -179,17 +179,17 @@ impl<'a> Message<'a> {
 }
 
 /// Value of FINGERPRINT after `before`, whose header length already includes it (RFC 8489 §14.7).
-pub(super) fn fingerprint(before: &[u8]) -> [u8; 4] {
+pub(crate) fn fingerprint(before: &[u8]) -> [u8; 4] {
     (CRC32.checksum(before) ^ FINGERPRINT_XOR).to_be_bytes()
 }
 
-pub(super) fn with_length(mut header: [u8; HEADER_BYTES], length: usize) -> Option<[u8; HEADER_BYTES]> {
+pub(crate) fn with_length(mut header: [u8; HEADER_BYTES], length: usize) -> Option<[u8; HEADER_BYTES]> {
     [header[2], header[3]] = u16::try_from(length).ok()?.to_be_bytes();
     Some(header)
 }
 
 /// XORs an address with cookie and transaction ID (RFC 8489 §14.2); the function is its own inverse.
-pub(super) fn xor_address(address: SocketAddr, id: TransactionId) -> SocketAddr {
+pub(crate) fn xor_address(address: SocketAddr, id: TransactionId) -> SocketAddr {
     let [cookie_0, cookie_1, cookie_2, cookie_3] = MAGIC_COOKIE;
     let port = address.port() ^ u16::from_be_bytes([cookie_0, cookie_1]);
     let ip = match address.ip() {
@@ -229,7 +229,7 @@ fn split_type(kind: u16) -> (Class, u16) {
     (class, (kind & 0x000f) | ((kind & 0x00e0) >> 1) | ((kind & 0x3e00) >> 2))
 }
 
-pub(super) const fn join_type(class: Class, method: u16) -> u16 {
+pub(crate) const fn join_type(class: Class, method: u16) -> u16 {
     let class = match class {
         Class::Request => 0x0000,
         Class::Indication => 0x0010,

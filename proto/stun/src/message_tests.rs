@@ -4,10 +4,10 @@ use super::*;
 use core::net::SocketAddr;
 use ringway_sansio::{Entropy, Seed};
 
-const REQUEST: &[u8] = include_bytes!("../../../../testdata/stun/rfc5769-2.1.bin");
-const RESPONSE_IPV4: &[u8] = include_bytes!("../../../../testdata/stun/rfc5769-2.2.bin");
-const RESPONSE_IPV6: &[u8] = include_bytes!("../../../../testdata/stun/rfc5769-2.3.bin");
-const REQUEST_LONG_TERM: &[u8] = include_bytes!("../../../../testdata/stun/rfc5769-2.4.bin");
+const REQUEST: &[u8] = include_bytes!("../../../testdata/stun/rfc5769-2.1.bin");
+const RESPONSE_IPV4: &[u8] = include_bytes!("../../../testdata/stun/rfc5769-2.2.bin");
+const RESPONSE_IPV6: &[u8] = include_bytes!("../../../testdata/stun/rfc5769-2.3.bin");
+const REQUEST_LONG_TERM: &[u8] = include_bytes!("../../../testdata/stun/rfc5769-2.4.bin");
 
 #[test]
 fn the_check_value_of_crc_32() {

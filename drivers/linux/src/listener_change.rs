@@ -1,0 +1,24 @@
+//! Sockets of listeners, and changes that a worker is requested to make.
+
+use ringway_sansio::{ListenerId, Transport};
+use std::io;
+use std::net::{TcpListener, UdpSocket};
+use std::sync::mpsc::SyncSender;
+
+/// Socket of one worker for one listener.
+#[derive(Debug)]
+pub(crate) enum ListenSocket {
+    Datagram(UdpSocket, Transport),
+    Stream(TcpListener, Transport),
+}
+
+/// Change of a worker's listeners.
+#[derive(Debug)]
+pub(crate) enum ListenerChange {
+    /// Take the socket of a new listener, and do not read from it yet. The result is sent back.
+    Add(ListenerId, ListenSocket, SyncSender<io::Result<()>>),
+    /// Begin to read from it.
+    Read(ListenerId),
+    /// Handle what has arrived, and close it.
+    Close(ListenerId, SyncSender<io::Result<()>>),
+}

@@ -1,0 +1,89 @@
+//! Listeners that are added and closed while the runtime runs.
+//!
+//! A new listener is bound and given to every worker before anything reads from it, so that a failure changes nothing.
+//! Each worker confirms what it did: after a listener was closed, its address can be bound again.
+
+use crate::inbox::Inboxes;
+use crate::listen::{BindError, LISTENERS_MAX, Listen, bind_copies};
+use crate::listener_change::ListenerChange;
+use ringway_sansio::ListenerId;
+use std::io;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::time::Duration;
+
+/// New listeners with a socket at each worker, which nothing is read from yet. Dropping it closes them.
+#[must_use]
+pub struct Attached {
+    inboxes: Inboxes,
+    listeners: Vec<(ListenerId, Listen)>,
+}
+
+impl Attached {
+    /// Binds the listeners and gives them to the workers.
+    pub(crate) fn bind(wanted: &[(ListenerId, Listen)], inboxes: Inboxes) -> Result<Self, BindError> {
+        let mut attached = Self { inboxes, listeners: Vec::new() };
+        for &(id, listen) in wanted {
+            if usize::from(id.0) >= LISTENERS_MAX {
+                return Err(BindError::TooMany);
+            }
+            let (actual, sockets) = bind_copies(listen, attached.inboxes.len())?;
+            // From now on it is closed if a worker refuses.
+            attached.listeners.push((id, actual));
+            for (worker, socket) in sockets.into_iter().enumerate() {
+                confirmed(&attached.inboxes, worker, |done| ListenerChange::Add(id, socket, done))
+                    .map_err(|why| BindError::Listener { listener: listen, why })?;
+            }
+        }
+        Ok(attached)
+    }
+
+    /// Numbers and actual addresses of the listeners, in the order in which they were given.
+    pub fn listeners(&self) -> &[(ListenerId, Listen)] {
+        &self.listeners
+    }
+
+    /// Makes every worker read from them.
+    pub(crate) fn open(mut self) {
+        for (id, _) in self.listeners.drain(..) {
+            for worker in 0..self.inboxes.len() {
+                if let Some(inbox) = self.inboxes.of(worker) {
+                    inbox.change_listeners(ListenerChange::Read(id));
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        for (id, _) in self.listeners.drain(..) {
+            close(&self.inboxes, id);
+        }
+    }
+}
+
+/// Makes every worker close a listener, and waits for it.
+pub(crate) fn close(inboxes: &Inboxes, id: ListenerId) {
+    for worker in 0..inboxes.len() {
+        // A worker that does not confirm has ended, and its sockets with it.
+        let _ = confirmed(inboxes, worker, |done| ListenerChange::Close(id, done));
+    }
+}
+
+/// Requests a change from a worker and waits for its result.
+fn confirmed(
+    inboxes: &Inboxes,
+    worker: usize,
+    change: impl FnOnce(SyncSender<io::Result<()>>) -> ListenerChange,
+) -> io::Result<()> {
+    let (done, confirmed) = sync_channel(1);
+    let inbox = inboxes.of(worker).ok_or(io::ErrorKind::NotFound)?;
+    inbox.change_listeners(change(done));
+    match confirmed.recv_timeout(CONFIRMATION_MAX) {
+        Ok(result) => result,
+        Err(_) => Err(io::Error::other("a worker thread does not answer; restart the server")),
+    }
+}
+
+/// Time limit for the confirmation of a worker.
+const CONFIRMATION_MAX: Duration = Duration::from_secs(5);

@@ -1,0 +1,45 @@
+//! The other flows of a phone, which are tried one after another if its target fails (RFC 5626 §7).
+
+use super::Proxy;
+use super::context::{BranchId, BranchState, Transactions};
+use super::forward::Forwarding;
+use super::relays;
+use super::targets::Targets;
+use crate::Services;
+use crate::env::Env;
+use crate::neighbour::CallResult;
+
+/// Replaces a branch that was sent and whose flow failed by one over the next flow of its phone. False: there is
+/// none, and the branch has failed.
+pub(super) fn try_next(
+    proxy: &mut Proxy,
+    env: &mut Env<'_, impl Services>,
+    transactions: &mut Transactions,
+    id: BranchId,
+) -> bool {
+    let key = id.context();
+    let Some(context) = proxy.contexts.get_mut(key) else { return false };
+    let until =
+        context.since + if context.is_invite { env.config.timer_c } else { env.config.timers.t1 * 64 };
+    if context.is_cancelled || env.cx.now >= until || transactions.is_answered(context.server) {
+        return false;
+    }
+    let bytes = context.request.clone().unwrap_or_default();
+    let Some(branch) = proxy.contexts.branch_mut(id) else { return false };
+    if !matches!(branch.state, BranchState::Sent { .. }) {
+        return false;
+    }
+    let Some(next) = branch.flows.take().and_then(|flows| flows.take_next()) else { return false };
+    proxy.end_branch(env, id, CallResult::Other);
+    relays::end(env, &mut proxy.contexts, id, 480);
+    env.counters.flow_failovers += 1;
+    proxy.with_stored(env, key, &bytes, |proxy, env, request, routed| {
+        let targets = Targets::of_one(&next);
+        for target in targets.list() {
+            let forwarding = Forwarding { request, routed, targets: &targets };
+            proxy.start_branch(env, transactions, key, forwarding, target);
+        }
+    });
+    proxy.finish_if_done(env, transactions, key);
+    true
+}

@@ -1,0 +1,74 @@
+//! Listeners that a reload adds and takes out.
+
+use crate::harness::{
+    ALICE, BOB, Request, Wire, World, config, forwarded, invite, only, register, request, requests,
+};
+use ringway_sansio::{Flow, ListenerId, Transport};
+use ringway_server::{Config, Listener};
+use std::sync::Arc;
+
+fn added(config: &mut Config, transport: Transport, address: &str) {
+    let address = address.parse().unwrap();
+    config.listeners.push(Listener { transport, bound: address, advertised: address });
+}
+
+/// Reload that replaces the UDP listener by one at port 5080.
+fn moved() -> Config {
+    let mut config = config();
+    added(&mut config, Transport::Udp, "192.0.2.1:5080");
+    config.removed_listeners = vec![ListenerId(0)];
+    config
+}
+
+#[test]
+fn a_call_that_began_over_a_removed_listener_ends_over_it() {
+    let mut world = World::open();
+    world.register("bob", BOB, "<sip:bob@192.0.2.20>");
+    let call = invite("sip:bob@example.org");
+    let got = forwarded(world.udp(ALICE, &call));
+    world.server.reconfigure(Arc::new(moved()));
+    let ringing = only(world.udp(BOB, &got.answer(180, &[])));
+    assert_eq!((ringing.status(), ringing.flow), (180, Flow::udp(ListenerId(0), ALICE.parse().unwrap())));
+    let cancelled = world.udp(ALICE, &call.cancel());
+    let cancel = requests(cancelled).remove(0);
+    assert_eq!((cancel.method().as_str(), cancel.flow.listener), ("CANCEL", ListenerId(0)));
+    assert!(cancel.header("Via").contains("192.0.2.1:5060"));
+}
+
+#[test]
+fn new_requests_leave_by_the_new_listener() {
+    let mut world = World::open();
+    world.server.reconfigure(Arc::new(moved()));
+    // To an address, from a connection of alice, which stays.
+    let outward = invite("sip:x@198.51.100.7").tcp();
+    let sent = forwarded(world.tcp(7, ALICE, &outward));
+    let new = ListenerId(u8::try_from(config().listeners.len()).unwrap());
+    assert_eq!(sent.flow, Flow::udp(new, "198.51.100.7:5060".parse().unwrap()));
+    assert!(sent.headers("Via")[0].contains("192.0.2.1:5080"), "{}", sent.text());
+    // A user who registers at the new port is called over it.
+    let bob = Flow::udp(new, BOB.parse().unwrap());
+    assert_eq!(only(world.message(bob, &register("bob", "<sip:bob@192.0.2.20>").wire())).status(), 200);
+    let sent = forwarded(world.tcp(7, ALICE, &invite("sip:bob@example.org").tcp().call_id("two")));
+    assert_eq!(sent.flow, bob);
+}
+
+#[test]
+fn the_address_of_a_removed_listener_is_still_ours_in_a_route() {
+    let mut world = World::open();
+    world.register("bob", BOB, "<sip:bob@192.0.2.20>");
+    let call = invite("sip:bob@example.org").tcp();
+    let got = forwarded(world.tcp(7, ALICE, &call));
+    let answered = got.answer(200, &["Contact: <sip:bob@192.0.2.20>"]);
+    let answered = only(world.udp(BOB, &answered));
+    let mut config = config();
+    added(&mut config, Transport::Tcp, "192.0.2.1:5080");
+    config.removed_listeners = vec![ListenerId(1)];
+    world.server.reconfigure(Arc::new(config));
+    // The connection of the removed TCP listener is open, and its phone ends the call by the Route that it has.
+    let routes = answered.headers("Record-Route");
+    let bye = request("BYE", "sip:bob@192.0.2.20").tcp().to(&answered.header("To")).cseq(2);
+    let bye = Request { lines: vec![format!("Route: {}", routes.join(", "))], ..bye };
+    let sent = requests(world.tcp(7, ALICE, &bye));
+    assert_eq!(sent.len(), 1);
+    assert_eq!((sent[0].method().as_str(), sent[0].to().as_str()), ("BYE", "192.0.2.20:5060"));
+}

@@ -1,0 +1,186 @@
+//! The paths of the admin API that change the server.
+
+use crate::control::{Answer, Change, Control, Forwards, NewBlock};
+use crate::pages::{LIMIT_DEFAULT, LIMIT_MAX, PageQuery, json_of, refusal};
+use axum::Router;
+use axum::body::{Bytes, to_bytes};
+use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::extract::{Path, Query, Request, State};
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_LENGTH;
+use axum::response::Response;
+use axum::routing::{delete, get, post};
+use serde::Deserialize;
+use serde_json::json;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Maximum size of the text of a configuration.
+const CONFIGURATION_BYTES_MAX: usize = 1 << 20;
+/// Maximum size of the forwards of a user as JSON: four URIs of 255 bytes, each byte as an escape, fit twice.
+const FORWARDS_BYTES_MAX: usize = 16 << 10;
+/// Maximum size of an entry of a block list as JSON.
+const BLOCK_BYTES_MAX: usize = 4 << 10;
+
+type Shared = State<Arc<dyn Control>>;
+
+/// All paths that change something.
+pub(crate) fn router(control: Arc<dyn Control>) -> Router {
+    Router::new()
+        .route("/api/reload", post(reload))
+        .route("/api/blocks", get(blocks).post(block))
+        .route("/api/blocks/{id}", delete(unblock))
+        .route("/api/users/{user}/forward", get(forwards).put(forward).delete(end_forwards))
+        .with_state(control)
+}
+
+/// Query of a reload.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ReloadQuery {
+    #[serde(default)]
+    dry_run: bool,
+}
+
+async fn reload(
+    State(control): Shared,
+    query: Result<Query<ReloadQuery>, QueryRejection>,
+    request: Request,
+) -> Response {
+    let Ok(Query(query)) = query else {
+        return refusal(StatusCode::BAD_REQUEST, "write /api/reload, or /api/reload?dry_run=true");
+    };
+    let body = match read_body(request, CONFIGURATION_BYTES_MAX).await {
+        Ok(body) => body,
+        Err(refused) => return refused,
+    };
+    let change = match (query.dry_run, body.is_empty()) {
+        (false, true) => Change::Reload,
+        (true, true) => Change::DryRun(None),
+        (true, false) => match String::from_utf8(body.into()) {
+            Ok(text) => Change::DryRun(Some(text)),
+            Err(_) => return refusal(StatusCode::BAD_REQUEST, "the text is not valid UTF-8"),
+        },
+        (false, false) => {
+            let why = "a reload reads the server's own file: send no body, or compare it with ?dry_run=true";
+            return refusal(StatusCode::BAD_REQUEST, why);
+        }
+    };
+    apply(control, change).await
+}
+
+async fn blocks(State(control): Shared, query: Result<Query<PageQuery>, QueryRejection>) -> Response {
+    let parsed = query.ok().and_then(|Query(query)| {
+        let after = query.after.filter(|after| !after.is_empty());
+        Some((after.map_or(Some(0), |after| after.parse().ok())?, query.limit))
+    });
+    let Some((after, limit)) = parsed else {
+        let why = "write ?after=NUMBER&limit=N, with N a number from 1 to 10000";
+        return refusal(StatusCode::BAD_REQUEST, why);
+    };
+    let limit = limit.unwrap_or(LIMIT_DEFAULT).clamp(1, LIMIT_MAX);
+    match tokio::task::spawn_blocking(move || control.blocks(after, limit)).await {
+        Ok(Ok(page)) => {
+            let next = page.items.last().filter(|_| page.items.len() >= limit);
+            let next = next.map(|last| last.id.to_string());
+            json_of(&json!({ "blocks": page.items, "total": page.total, "next": next }))
+        }
+        Ok(Err(why)) => refusal(StatusCode::INTERNAL_SERVER_ERROR, &why),
+        Err(_) => failed(),
+    }
+}
+
+async fn block(State(control): Shared, request: Request) -> Response {
+    let body = match read_body(request, BLOCK_BYTES_MAX).await {
+        Ok(body) => body,
+        Err(refused) => return refused,
+    };
+    match serde_json::from_slice::<NewBlock>(&body) {
+        Ok(block) => apply(control, Change::Block(block)).await,
+        Err(error) => {
+            let why = format!("write an object as {{\"caller\": \"spam@example.com\"}}: {error}");
+            refusal(StatusCode::BAD_REQUEST, &why)
+        }
+    }
+}
+
+async fn unblock(State(control): Shared, id: Result<Path<u64>, PathRejection>) -> Response {
+    match id {
+        Ok(Path(id)) => apply(control, Change::Unblock(id)).await,
+        Err(_) => refusal(StatusCode::BAD_REQUEST, "write the number of an entry, as in /api/blocks/7"),
+    }
+}
+
+async fn forwards(State(control): Shared, user: Result<Path<String>, PathRejection>) -> Response {
+    match user {
+        Ok(Path(user)) => answer(move || control.forwards(&user)).await,
+        Err(_) => refusal(StatusCode::BAD_REQUEST, NAME_NEEDED),
+    }
+}
+
+async fn forward(
+    State(control): Shared,
+    user: Result<Path<String>, PathRejection>,
+    request: Request,
+) -> Response {
+    let Ok(Path(user)) = user else { return refusal(StatusCode::BAD_REQUEST, NAME_NEEDED) };
+    let body = match read_body(request, FORWARDS_BYTES_MAX).await {
+        Ok(body) => body,
+        Err(refused) => return refused,
+    };
+    match serde_json::from_slice::<Forwards>(&body) {
+        Ok(forwards) => apply(control, Change::Forward(user, forwards)).await,
+        Err(error) => {
+            let why = format!("write an object as {{\"busy\": \"sip:carol@example.org\"}}: {error}");
+            refusal(StatusCode::BAD_REQUEST, &why)
+        }
+    }
+}
+
+async fn end_forwards(State(control): Shared, user: Result<Path<String>, PathRejection>) -> Response {
+    match user {
+        Ok(Path(user)) => apply(control, Change::Forward(user, Forwards::default())).await,
+        Err(_) => refusal(StatusCode::BAD_REQUEST, NAME_NEEDED),
+    }
+}
+
+async fn apply(control: Arc<dyn Control>, change: Change) -> Response {
+    answer(move || control.apply(change)).await
+}
+
+/// Answers with the result of `work`, which may wait for files.
+async fn answer(work: impl FnOnce() -> Answer + Send + 'static) -> Response {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(Answer { status, body }) => {
+            let mut response = json_of(&body);
+            *response.status_mut() =
+                StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+            response
+        }
+        Err(_) => failed(),
+    }
+}
+
+fn failed() -> Response {
+    refusal(StatusCode::INTERNAL_SERVER_ERROR, "the change failed; see the server's log")
+}
+
+/// Reads a body of at most `bytes_max`; the error is the response.
+async fn read_body(request: Request, bytes_max: usize) -> Result<Bytes, Response> {
+    let length = request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok());
+    let declared = length.and_then(|length| length.parse::<u64>().ok()).unwrap_or_default();
+    let why = format!("the body is longer than {bytes_max} bytes, or ended early");
+    if declared > bytes_max as u64 {
+        return Err(refusal(StatusCode::PAYLOAD_TOO_LARGE, &why));
+    }
+    match tokio::time::timeout(BODY_TIME_MAX, to_bytes(request.into_body(), bytes_max)).await {
+        Ok(Ok(body)) => Ok(body),
+        Ok(Err(_)) => Err(refusal(StatusCode::PAYLOAD_TOO_LARGE, &why)),
+        Err(_) => Err(refusal(StatusCode::REQUEST_TIMEOUT, "the body took more than 10 s; send it at once")),
+    }
+}
+
+const NAME_NEEDED: &str = "write the name of a user, as in /api/users/bob/forward";
+
+/// Maximum time for a body.
+const BODY_TIME_MAX: Duration = Duration::from_secs(10);

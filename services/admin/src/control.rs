@@ -1,0 +1,126 @@
+//! The interface by which the admin API changes the running server.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// The running server as an administrator changes it. Called on threads of their own, which may wait for files.
+pub trait Control: Send + Sync {
+    /// Makes a change, and waits for its end.
+    fn apply(&self, change: Change) -> Answer;
+
+    /// Entries of the block lists after the one with this number, at most `limit`.
+    ///
+    /// # Errors
+    /// The list cannot be read; the message for the administrator.
+    fn blocks(&self, after: u64, limit: usize) -> Result<BlockPage, String>;
+
+    /// Forwards of a user, which is named `name` or `name@domain`.
+    fn forwards(&self, user: &str) -> Answer;
+}
+
+/// A change of the running server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Read the configuration file and the certificates again.
+    Reload,
+    /// Tell what a reload would change; with a text, what a reload of a file with this text would change.
+    DryRun(Option<String>),
+    /// Add an entry to a block list.
+    Block(NewBlock),
+    /// Remove the entry with this number.
+    Unblock(u64),
+    /// Replace the forwards of a user, which is named `name` or `name@domain`.
+    Forward(String, Forwards),
+}
+
+/// Targets of a user's forwards, each a SIP URI; `None`: calls are not forwarded then.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Forwards {
+    /// Target of every call.
+    pub always: Option<String>,
+    /// Target if the user is busy.
+    pub busy: Option<String>,
+    /// Target if nobody answers in time.
+    pub no_answer: Option<NoAnswer>,
+    /// Target if the user has no phone that can be reached.
+    pub unregistered: Option<String>,
+}
+
+/// Forward of calls that nobody answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NoAnswer {
+    /// Time in seconds: 1 to 180.
+    pub after_s: u64,
+    /// Target.
+    pub to: String,
+}
+
+/// Result of a change: the status and the body of the response.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answer {
+    /// HTTP status.
+    pub status: u16,
+    /// JSON object.
+    pub body: Value,
+}
+
+/// A new entry of a block list: a caller or a network.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewBlock {
+    /// A SIP URI, `user@domain`, `*@domain`, a number, or a prefix of numbers with `*`.
+    #[serde(default)]
+    pub caller: Option<String>,
+    /// An address or a network.
+    #[serde(default)]
+    pub network: Option<String>,
+    /// Name of the user whose list it is, or `name@domain`; without one it is for all users.
+    #[serde(default)]
+    pub user: Option<String>,
+    /// Text for administrators.
+    #[serde(default)]
+    pub reason: String,
+    /// Hours after which it ends; without them it stays.
+    #[serde(default)]
+    pub hours: Option<u32>,
+}
+
+/// An entry of a block list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Block {
+    /// Its number.
+    pub id: u64,
+    /// `caller` or `network`.
+    pub kind: String,
+    /// The caller or the network.
+    pub pattern: String,
+    /// `name@domain` of the user whose list it is; `None`: all users.
+    pub user: Option<String>,
+    /// Text for administrators.
+    pub reason: String,
+    /// Seconds until it ends; `None`: it stays.
+    pub expires_s: Option<u64>,
+}
+
+/// Entries of the block lists, in the order of their numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BlockPage {
+    /// The entries.
+    pub items: Vec<Block>,
+    /// Number of all entries.
+    pub total: u64,
+}
+
+impl Answer {
+    /// A change that was made.
+    pub const fn done(body: Value) -> Self {
+        Self { status: 200, body }
+    }
+
+    /// A change that was refused, with the reason and the remedy.
+    pub fn refused(status: u16, why: impl Into<String>) -> Self {
+        Self { status, body: serde_json::json!({ "error": why.into() }) }
+    }
+}

@@ -1,0 +1,226 @@
+//! Block lists.
+//!
+//! The store has the text of the patterns; what they mean is the server's.
+
+use super::change_log::{Kind, note};
+use super::{Store, StoreError};
+use ringway_users::UserName;
+use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
+
+/// Kind of a blocked pattern.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockKind {
+    /// Callers.
+    Caller,
+    /// Sources of requests.
+    Network,
+}
+
+/// Entry of a block list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlockRow {
+    /// Its number.
+    pub id: u64,
+    /// Name and domain of the user whose list it is; `None`: all users.
+    pub user: Option<(String, String)>,
+    /// Kind of the pattern.
+    pub kind: BlockKind,
+    /// The pattern in its canonical form.
+    pub pattern: String,
+    /// Text for administrators.
+    pub reason: String,
+    /// End in seconds since the epoch; `None`: it stays.
+    pub expires_s: Option<u64>,
+}
+
+/// A new entry of a block list.
+#[derive(Clone, Copy, Debug)]
+pub struct NewBlockRow<'a> {
+    /// User whose list it is; `None`: all users.
+    pub user: Option<&'a UserName>,
+    /// Kind of the pattern.
+    pub kind: BlockKind,
+    /// The pattern in its canonical form.
+    pub pattern: &'a str,
+    /// Text for administrators.
+    pub reason: &'a str,
+    /// End in seconds since the epoch; `None`: it stays.
+    pub expires_s: Option<u64>,
+}
+
+/// Maximum number of entries of all lists.
+pub const BLOCKS_MAX: u64 = 100_000;
+/// Maximum number of entries of a user's list.
+pub const USER_BLOCKS_MAX: u64 = 1000;
+/// Maximum length of a reason in bytes.
+const REASON_BYTES_MAX: usize = 200;
+
+const COLUMNS: &str = "id, domain, name, kind, pattern, reason, expires_s";
+
+impl Store {
+    /// Adds an entry, or replaces reason and end of an equal one. Returns its number.
+    ///
+    /// # Errors
+    /// A list is full, the reason is invalid, or a query failed.
+    pub fn block(&self, new: &NewBlockRow<'_>) -> Result<u64, StoreError> {
+        let unusable = |what: String, why| StoreError::Unusable { what, why };
+        if new.reason.len() > REASON_BYTES_MAX || new.reason.chars().any(char::is_control) {
+            let what = format!("{:?}", new.reason.chars().take(40).collect::<String>());
+            return Err(unusable(what, "a reason has at most 200 bytes and no control characters"));
+        }
+        let (domain, name) = scope(new.user);
+        self.write(|transaction| {
+            let is_known = find(transaction, new.user, new.kind, new.pattern).map_err(self.sql())?.is_some();
+            let [all, of_user] = counts(transaction, domain, name).map_err(self.sql())?;
+            let is_full = all >= BLOCKS_MAX || (new.user.is_some() && of_user >= USER_BLOCKS_MAX);
+            if is_full && !is_known {
+                let why = "the list is full; remove entries with `ringway block remove`, or block a domain, a prefix or a network";
+                return Err(unusable(new.pattern.to_owned(), why));
+            }
+            let expires_s = new.expires_s.map(|end| i64::try_from(end).unwrap_or(i64::MAX));
+            transaction
+                .execute(
+                    "INSERT INTO block (domain, name, kind, pattern, reason, expires_s) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+                     ON CONFLICT (domain, name, kind, pattern) DO UPDATE SET reason = ?5, expires_s = ?6",
+                    params![domain, name, number(new.kind), new.pattern, new.reason, expires_s],
+                )
+                .map_err(self.sql())?;
+            note(transaction, domain, name, Kind::Blocks).map_err(self.sql())?;
+            let id = find(transaction, new.user, new.kind, new.pattern).map_err(self.sql())?;
+            Ok(id.unwrap_or_default())
+        })
+    }
+
+    /// Removes the entry with this number. False: there is none.
+    ///
+    /// # Errors
+    /// A query failed.
+    pub fn unblock(&self, id: u64) -> Result<bool, StoreError> {
+        self.write(|transaction| {
+            let id = i64::try_from(id).unwrap_or(i64::MAX);
+            remove(transaction, "id = ?1", id).map(|removed| removed > 0).map_err(self.sql())
+        })
+    }
+
+    /// Removes an entry by its pattern. False: there is none.
+    ///
+    /// # Errors
+    /// A query failed.
+    pub fn unblock_pattern(
+        &self,
+        user: Option<&UserName>,
+        kind: BlockKind,
+        pattern: &str,
+    ) -> Result<bool, StoreError> {
+        let id = find(&self.lock(), user, kind, pattern).map_err(self.sql())?;
+        id.map_or(Ok(false), |id| self.unblock(id))
+    }
+
+    /// Removes the entries that have ended by `now_s`, in seconds since the epoch. Returns their number.
+    ///
+    /// # Errors
+    /// A query failed.
+    pub fn remove_ended_blocks(&self, now_s: u64) -> Result<usize, StoreError> {
+        let now_s = i64::try_from(now_s).unwrap_or(i64::MAX);
+        self.write(|transaction| remove(transaction, "expires_s <= ?1", now_s).map_err(self.sql()))
+    }
+
+    /// Passes up to `limit` entries with a higher number than `after` to `each`, in the order of their numbers, and returns the
+    /// number of all entries.
+    ///
+    /// # Errors
+    /// A query failed, or the data is damaged.
+    pub fn blocks(&self, after: u64, limit: usize, each: impl FnMut(BlockRow)) -> Result<u64, StoreError> {
+        let connection = self.lock();
+        let query = format!("SELECT {COLUMNS} FROM block WHERE id > ?1 ORDER BY id LIMIT ?2");
+        let read = || {
+            let mut statement = connection.prepare_cached(&query)?;
+            let after = i64::try_from(after).unwrap_or(i64::MAX);
+            let rows = statement.query_map(params![after, limit as i64], row_of)?;
+            rows.collect::<rusqlite::Result<Vec<_>>>()
+        };
+        read().map_err(self.sql())?.into_iter().for_each(each);
+        let [all, _] = counts(&connection, "", "").map_err(self.sql())?;
+        Ok(all)
+    }
+}
+
+/// Reads the entries of one list.
+pub(super) fn read(connection: &Connection, domain: &str, name: &str) -> rusqlite::Result<Vec<BlockRow>> {
+    let query = format!("SELECT {COLUMNS} FROM block WHERE domain = ?1 AND name = ?2");
+    let mut statement = connection.prepare_cached(&query)?;
+    statement.query_map(params![domain, name], row_of)?.collect()
+}
+
+/// Removes the list of a removed user. True if there was one.
+pub(super) fn remove_all(transaction: &Transaction<'_>, user: &UserName) -> rusqlite::Result<bool> {
+    let removed = transaction
+        .execute("DELETE FROM block WHERE domain = ?1 AND name = ?2", params![user.domain(), user.name()])?;
+    Ok(removed > 0)
+}
+
+/// Removes entries and notes the change of each of their lists.
+fn remove(transaction: &Transaction<'_>, condition: &str, value: i64) -> rusqlite::Result<usize> {
+    let query = format!("SELECT DISTINCT domain, name FROM block WHERE {condition}");
+    let scopes: Vec<(String, String)> = transaction
+        .prepare_cached(&query)?
+        .query_map([value], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect::<rusqlite::Result<_>>()?;
+    for (domain, name) in &scopes {
+        note(transaction, domain, name, Kind::Blocks)?;
+    }
+    transaction.execute(&format!("DELETE FROM block WHERE {condition}"), [value])
+}
+
+fn find(
+    connection: &Connection,
+    user: Option<&UserName>,
+    kind: BlockKind,
+    pattern: &str,
+) -> rusqlite::Result<Option<u64>> {
+    let (domain, name) = scope(user);
+    connection
+        .query_row(
+            "SELECT id FROM block WHERE domain = ?1 AND name = ?2 AND kind = ?3 AND pattern = ?4",
+            params![domain, name, number(kind), pattern],
+            |row| row.get::<_, i64>(0).map(i64::unsigned_abs),
+        )
+        .optional()
+}
+
+/// Number of all entries, and of those of one list.
+fn counts(connection: &Connection, domain: &str, name: &str) -> rusqlite::Result<[u64; 2]> {
+    connection.query_row(
+        "SELECT count(*), count(*) FILTER (WHERE domain = ?1 AND name = ?2) FROM block",
+        params![domain, name],
+        |row| Ok([row.get::<_, i64>(0)?.unsigned_abs(), row.get::<_, i64>(1)?.unsigned_abs()]),
+    )
+}
+
+/// Columns of a list: empty for the one of all users.
+fn scope(user: Option<&UserName>) -> (&str, &str) {
+    user.map_or(("", ""), |user| (user.domain(), user.name()))
+}
+
+const fn number(kind: BlockKind) -> i64 {
+    match kind {
+        BlockKind::Caller => 1,
+        BlockKind::Network => 2,
+    }
+}
+
+fn row_of(row: &Row<'_>) -> rusqlite::Result<BlockRow> {
+    let (domain, name): (String, String) = (row.get(1)?, row.get(2)?);
+    Ok(BlockRow {
+        id: row.get::<_, i64>(0)?.unsigned_abs(),
+        user: (!name.is_empty()).then_some((name, domain)),
+        kind: match row.get::<_, i64>(3)? {
+            1 => BlockKind::Caller,
+            2 => BlockKind::Network,
+            _ => return Err(rusqlite::Error::IntegralValueOutOfRange(3, 0)),
+        },
+        pattern: row.get(4)?,
+        reason: row.get(5)?,
+        expires_s: row.get::<_, Option<i64>>(6)?.map(i64::unsigned_abs),
+    })
+}
