@@ -14,6 +14,8 @@ const EXAMPLES: &str = "Examples:
   ringway serve                          start on safe defaults: domain localhost, 127.0.0.1:5060
   ringway user add alice                 add a user; prints the password once
   ringway serve --config ringway.toml    start with a configuration
+  ringway reload                         apply a changed configuration while calls run
+  ringway block add --network 192.0.2.7  refuse an address
   ringway show registrations             registered users and their contacts
   ringway phone                          a phone in this terminal
   ringway call sip:bob@192.0.2.7         call without a screen
@@ -50,8 +52,19 @@ Examples:
     /// Check a configuration file without starting
     #[command(after_help = "Examples:
   ringway check ringway.toml
-  ringway check ringway.toml --json")]
+  ringway check ringway.toml --json
+  ringway check ringway.toml --against-running")]
     Check(CheckArgs),
+    /// Make the running server read its configuration and certificates again, and print what that changes
+    #[command(after_help = "It changes everything or, when something is wrong or needs a restart, nothing.
+
+Examples:
+  ringway reload --dry-run
+  ringway reload --config /etc/ringway.toml
+  ringway reload --json")]
+    Reload(ReloadArgs),
+    /// Block callers and networks; a running server sees it within a second
+    Block(BlockArgs),
     /// Query the running server
     #[command(after_help = "Examples:
   ringway show registrations
@@ -87,9 +100,112 @@ pub(crate) struct ServeArgs {
 pub(crate) struct CheckArgs {
     /// The configuration to check
     pub(crate) file: PathBuf,
+    /// Also print what a reload would change in the running server, whose admin API has the address in the file
+    #[arg(long)]
+    pub(crate) against_running: bool,
+    /// Address of the admin API, if it differs from the configuration
+    #[arg(long, value_name = "ADDRESS:PORT", requires = "against_running")]
+    pub(crate) admin: Option<SocketAddr>,
     /// Print the result as JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Arguments of `ringway reload`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ReloadArgs {
+    /// The server's configuration, which has the address of its admin API (default: ./ringway.toml if it exists)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Address of the admin API, if it differs from the configuration
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(crate) admin: Option<SocketAddr>,
+    /// Only print what a reload would change
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `ringway block`.
+#[derive(Debug, ClapArgs)]
+#[command(
+    after_help = "A caller is a SIP URI, user@domain, *@domain for all of a domain, a number, or +4930* for all numbers that begin so.
+The From of a caller without a password is what the caller says it is.
+
+Examples:
+  ringway block add --caller sip:spam@example.com --reason \"calls at night\"
+  ringway block add --caller \"*@example.com\" --user alice
+  ringway block add --caller \"+4930*\" --for 24
+  ringway block add --network 192.0.2.0/24
+  ringway block remove --network 192.0.2.0/24
+  ringway block list --json"
+)]
+pub(crate) struct BlockArgs {
+    /// Command to run.
+    #[command(subcommand)]
+    pub(crate) command: BlockCommand,
+    /// The server's configuration (default: ./ringway.toml if it exists)
+    #[arg(long, value_name = "FILE", global = true)]
+    pub(crate) config: Option<PathBuf>,
+    /// Print the result as JSON
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+}
+
+/// Commands of `ringway block`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum BlockCommand {
+    /// Block a caller or a network
+    #[command(after_help = "Examples:
+  ringway block add --caller sip:spam@example.com --reason \"calls at night\"
+  ringway block add --caller \"+4930*\" --user alice --for 24
+  ringway block add --network 192.0.2.0/24")]
+    Add {
+        #[command(flatten)]
+        entry: BlockPatternArgs,
+        /// Text for administrators
+        #[arg(long, default_value = "", hide_default_value = true)]
+        reason: String,
+        /// Hours after which the entry ends (default: it stays)
+        #[arg(long = "for", value_name = "HOURS", value_parser = clap::value_parser!(u32).range(1..=i64::from(crate::serve::control::HOURS_MAX)))]
+        hours: Option<u32>,
+    },
+    /// Remove an entry
+    #[command(after_help = "Examples:
+  ringway block remove --caller sip:spam@example.com
+  ringway block remove --id 7")]
+    Remove {
+        #[command(flatten)]
+        entry: BlockPatternArgs,
+        /// Number of the entry, as `list` shows it
+        #[arg(long, conflicts_with_all = ["caller", "network", "user"])]
+        id: Option<u64>,
+    },
+    /// List all entries, or those of a user
+    #[command(after_help = "Examples:
+  ringway block list
+  ringway block list --user alice --json")]
+    List {
+        /// The user, or NAME@DOMAIN
+        #[arg(long, value_name = "NAME")]
+        user: Option<String>,
+    },
+}
+
+/// An entry of a block list.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct BlockPatternArgs {
+    /// A SIP URI, user@domain, *@domain, a number, or a number prefix with * at its end
+    #[arg(long, value_name = "CALLER", conflicts_with = "network")]
+    pub(crate) caller: Option<String>,
+    /// An address, or a network as 192.0.2.0/24
+    #[arg(long, value_name = "NETWORK")]
+    pub(crate) network: Option<String>,
+    /// Only for calls to this user, or NAME@DOMAIN (default: for all users)
+    #[arg(long, value_name = "NAME")]
+    pub(crate) user: Option<String>,
 }
 
 /// Arguments of `ringway show`.

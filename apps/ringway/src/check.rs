@@ -1,15 +1,21 @@
 //! `ringway check`: validates a configuration without starting the server.
 
+use crate::admin_client::AdminClient;
 use crate::args::CheckArgs;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::output;
-use serde_json::json;
+use crate::reload;
+use serde_json::{Value, json};
 
 pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
     let text = Config::read(&args.file)?;
+    let mut report = None;
     let (warnings, errors) = match Config::parse(&text, Some(&args.file)) {
         Ok(config) => {
+            if args.against_running {
+                report = Some(compared(args, &config, &text)?);
+            }
             // The server may run elsewhere, or as another user: that is no error of the configuration.
             let unusable = config.tls.load().err();
             let unusable =
@@ -28,20 +34,35 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
         if !warnings.is_empty() {
             result["warnings"] = json!(warnings);
         }
+        if let Some(report) = &report {
+            for key in ["changes", "restart"] {
+                result[key] = report.get(key).cloned().unwrap_or_default();
+            }
+            result["reload"] = json!({ "ok": report.get("ok"), "errors": report.get("errors") });
+        }
         output::line(&result.to_string())?;
     } else if errors.is_empty() {
         for warning in &warnings {
             eprintln!("ringway: warning: {file}: {warning}");
         }
         output::line(&format!("{file}: ok"))?;
+        if let Some(report) = &report {
+            reload::print(report, "a reload would change")?;
+        }
     } else {
         for error in &errors {
             eprintln!("ringway: {error}");
         }
     }
     match errors.len() {
-        0 => Ok(()),
+        0 => report.as_ref().map_or(Ok(()), reload::refusal),
         1 => Err(Failure::failed(format!("{file}: 1 error; correct it and check again"))),
         count => Err(Failure::failed(format!("{file}: {count} errors; correct them and check again"))),
     }
+}
+
+/// What a reload of this file would change in the running server.
+fn compared(args: &CheckArgs, config: &Config, text: &str) -> Result<Value, Failure> {
+    let server = AdminClient::new(args.admin.unwrap_or(config.admin.listen), &config.admin.token)?;
+    reload::compare(&server, text)
 }

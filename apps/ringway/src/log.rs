@@ -2,14 +2,15 @@
 
 use crate::config::{Level, Log, LogFormat};
 use std::io::{self, IsTerminal, Write};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 use tracing_subscriber::filter::{LevelFilter, Targets};
-use tracing_subscriber::fmt;
-use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::fmt::{self, MakeWriter};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{Layer, Registry, reload};
 
 /// Handle of the logger; dropping it writes the queued lines, for at most [`FLUSH_MAX`].
 #[must_use]
@@ -26,7 +27,48 @@ pub(crate) fn lines_dropped() -> u64 {
 
 /// Starts logging. To be called once.
 pub(crate) fn start(log: &Log) -> Logging {
-    let level = match log.level {
+    let (lines, waiting) = sync_channel(LINES_MAX);
+    let (done, written) = sync_channel(1);
+    let thread = std::thread::Builder::new().name("log".into()).spawn(move || {
+        write_lines(&waiting, &mut io::stderr());
+        drop(done);
+    });
+    let (format, format_of_now) = reload::Layer::new(format_of(log.format, lines.clone()));
+    let (filter, filter_of_now) = reload::Layer::new(filter_of(log.level));
+    // It fails if a subscriber is set already; that one then receives the logs.
+    if tracing_subscriber::registry().with(format).with(filter).try_init().is_ok() {
+        let lines = lines.clone();
+        // It cannot be set already: this is the only call.
+        let _ = CHANGE.set(Box::new(move |log| {
+            // It fails only if the subscriber is gone.
+            let _ = format_of_now.reload(format_of(log.format, lines.clone()));
+            let _ = filter_of_now.reload(filter_of(log.level));
+        }));
+    }
+    Logging { lines, written: thread.is_ok().then_some(written) }
+}
+
+/// Changes level and format.
+pub(crate) fn change(log: &Log) {
+    if let Some(change) = CHANGE.get() {
+        change(log);
+    }
+}
+
+/// Changes the logger that was started.
+static CHANGE: OnceLock<Box<dyn Fn(&Log) + Send + Sync>> = OnceLock::new();
+
+fn format_of(format: LogFormat, lines: SyncSender<Vec<u8>>) -> Box<dyn Layer<Registry> + Send + Sync> {
+    let layer = fmt::layer().with_writer(Lines { lines }).with_target(false);
+    match format {
+        LogFormat::Text => layer.with_ansi(io::stderr().is_terminal()).boxed(),
+        LogFormat::Json => layer.json().flatten_event(true).boxed(),
+    }
+}
+
+/// Lines of libraries may contain unescaped text from the network, and are not logged.
+fn filter_of(level: Level) -> Targets {
+    let level = match level {
         Level::Off => LevelFilter::OFF,
         Level::Error => LevelFilter::ERROR,
         Level::Warn => LevelFilter::WARN,
@@ -34,21 +76,7 @@ pub(crate) fn start(log: &Log) -> Logging {
         Level::Debug => LevelFilter::DEBUG,
         Level::Trace => LevelFilter::TRACE,
     };
-    let (lines, waiting) = sync_channel(LINES_MAX);
-    let (done, written) = sync_channel(1);
-    let thread = std::thread::Builder::new().name("log".into()).spawn(move || {
-        write_lines(&waiting, &mut io::stderr());
-        drop(done);
-    });
-    let builder = fmt().with_writer(Lines { lines: lines.clone() }).with_max_level(level).with_target(false);
-    // Lines of libraries may contain unescaped text from the network, and are not logged.
-    let ours = Targets::new().with_target("ringway", level);
-    // It fails if a subscriber is set already; that one then receives the logs.
-    let _ = match log.format {
-        LogFormat::Text => builder.with_ansi(io::stderr().is_terminal()).finish().with(ours).try_init(),
-        LogFormat::Json => builder.json().flatten_event(true).finish().with(ours).try_init(),
-    };
-    Logging { lines, written: thread.is_ok().then_some(written) }
+    Targets::new().with_target("ringway", level)
 }
 
 impl Drop for Logging {

@@ -5,7 +5,9 @@
 //!
 //! Does not: interpret SIP. Start reading at [`args::Command`], for the server at `serve/mod.rs`.
 
+mod admin_client;
 mod args;
+mod block;
 mod cert;
 mod check;
 mod config;
@@ -17,6 +19,7 @@ mod output;
 mod password;
 mod phone;
 mod random;
+mod reload;
 mod serve;
 mod show;
 mod tls_args;
@@ -48,6 +51,8 @@ fn run(args: Args) -> Result<(), Failure> {
         Command::User(user) => user::run(user),
         Command::Cert(cert) => cert::run(cert),
         Command::Check(check) => check::run(&check),
+        Command::Reload(reload) => reload::run(&reload),
+        Command::Block(block) => block::run(&block),
         Command::Show(show) => show::run(&show),
         Command::Call(call) => phone::call(&call),
         Command::Answer(answer) => phone::answer(&answer),

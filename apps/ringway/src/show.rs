@@ -1,7 +1,7 @@
 //! `ringway show`: queries the running server's admin API.
 
+use crate::admin_client::AdminClient;
 use crate::args::{ShowArgs, Shown};
-use crate::config::Config;
 use crate::failure::Failure;
 use crate::output::{self, printable};
 use ringway_admin::{Call, Connection, Registration};
@@ -9,89 +9,17 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use std::io::{self, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::time::Duration;
-use ureq::Agent;
 
-/// Time limit of one request.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// Maximum length of a response.
-const RESPONSE_BYTES_MAX: u64 = 64 << 20;
 /// Items per request.
 const PAGE_ITEMS: usize = 5000;
 
 pub(crate) fn run(args: &ShowArgs) -> Result<(), Failure> {
-    let config = Config::load(args.config.as_deref())?;
-    let server = Server::new(args.admin.unwrap_or(config.admin.listen), &config.admin.token)?;
+    let server = AdminClient::from_config(args.config.as_deref(), args.admin)?;
     match args.what {
         Shown::Registrations => list::<Registration>(&server, "registrations", args.json),
         Shown::Calls => list::<Call>(&server, "calls", args.json),
         Shown::Connections => list::<Connection>(&server, "connections", args.json),
         Shown::Stats => stats(&server, args.json),
-    }
-}
-
-/// The admin API of a running server.
-struct Server {
-    agent: Agent,
-    address: SocketAddr,
-    token: String,
-}
-
-impl Server {
-    fn new(listen: SocketAddr, token: &str) -> Result<Self, Failure> {
-        if listen.port() == 0 {
-            return Err(Failure::usage(
-                "[admin] listen has port 0, so the server's port is not known here; give it with --admin ADDRESS:PORT",
-            ));
-        }
-        // A server that listens on all addresses is reached on loopback.
-        let ip = match listen.ip() {
-            IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
-            IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
-            ip => ip,
-        };
-        let agent = Agent::config_builder()
-            .timeout_global(Some(REQUEST_TIMEOUT))
-            .http_status_as_error(false)
-            .max_redirects(0)
-            .proxy(None)
-            .build()
-            .into();
-        Ok(Self { agent, address: SocketAddr::new(ip, listen.port()), token: token.to_owned() })
-    }
-
-    fn ask(&self, path: &str) -> Result<Value, Failure> {
-        let url = format!("http://{}{path}", self.address);
-        let mut request = self.agent.get(&url);
-        if !self.token.is_empty() {
-            request = request.header("Authorization", format!("Bearer {}", self.token));
-        }
-        let mut answer = request.call().map_err(|error| {
-            Failure::failed(format!(
-                "no server answers at {} ({error}); start one with `ringway serve`, or say with --config or --admin \
-                 where it is",
-                self.address
-            ))
-        })?;
-        let status = answer.status().as_u16();
-        let body =
-            answer.body_mut().with_config().limit(RESPONSE_BYTES_MAX).read_to_string().map_err(|error| {
-                Failure::failed(format!("{url}: the response is incomplete: {error}; try again"))
-            })?;
-        let value: Value = serde_json::from_str(&body).unwrap_or_default();
-        match (status, value) {
-            (200, Value::Object(object)) => Ok(Value::Object(object)),
-            (401, _) => Err(Failure::failed(format!(
-                "{url}: the server requires its token; use --config with the server's configuration, which has [admin] \
-                 token"
-            ))),
-            (status, value) => {
-                let why =
-                    value.get("error").and_then(Value::as_str).unwrap_or("no admin API of a ringway server");
-                Err(Failure::failed(format!("{url}: {status}: {}; check the address", printable(why))))
-            }
-        }
     }
 }
 
@@ -144,18 +72,18 @@ impl Row for Connection {
 }
 
 /// Prints a listing page by page, so that memory does not grow with the number of rows.
-fn list<T: Row>(server: &Server, name: &str, is_json: bool) -> Result<(), Failure> {
+fn list<T: Row>(server: &AdminClient, name: &str, is_json: bool) -> Result<(), Failure> {
     let mut out = output::buffered();
     let mut widths = Vec::new();
     let mut path = format!("/api/{name}?limit={PAGE_ITEMS}");
     let mut is_first = true;
     loop {
-        let mut answer = server.ask(&path)?;
+        let mut answer = server.get(&path)?;
         let items = answer.get_mut(name).map(Value::take).unwrap_or_default();
         let items: Vec<T> = serde_json::from_value(items).map_err(|error| {
             Failure::failed(format!(
                 "{}: unexpected response ({error}); use the same version of ringway as the server",
-                server.address
+                server.address()
             ))
         })?;
         if is_json {
@@ -215,8 +143,8 @@ fn write_table<T: Row>(out: &mut impl Write, items: &[T], widths: &mut Vec<usize
     Ok(())
 }
 
-fn stats(server: &Server, is_json: bool) -> Result<(), Failure> {
-    let answer = server.ask("/api/stats")?;
+fn stats(server: &AdminClient, is_json: bool) -> Result<(), Failure> {
+    let answer = server.get("/api/stats")?;
     if is_json {
         return Ok(output::line(&answer.to_string())?);
     }

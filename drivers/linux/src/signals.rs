@@ -16,23 +16,29 @@ pub enum Signal {
     Reload,
 }
 
-/// Handles SIGTERM, SIGINT and SIGHUP and passes them to the receiver during its lifetime. Also handles SIGXFSZ, which
-/// would end the process: a write beyond the file size limit fails with EFBIG instead.
+/// Handles signals as [`watch_with`], and passes them to the receiver during its lifetime.
 pub fn watch() -> io::Result<Receiver<Signal>> {
+    let (to, from) = channel();
+    watch_with(move |signal| to.send(signal).is_ok())?;
+    Ok(from)
+}
+
+/// Handles SIGTERM, SIGINT and SIGHUP and passes them to `each`, until that returns false. Also handles SIGXFSZ, which
+/// would end the process: a write beyond the file size limit fails with EFBIG instead.
+pub fn watch_with(each: impl Fn(Signal) -> bool + Send + 'static) -> io::Result<()> {
     // The flag is not read; a handled signal does not end the process.
     signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)))?;
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
-    let (to, from) = channel();
     let body = move || {
         for number in signals.forever() {
             let signal = if number == SIGHUP { Signal::Reload } else { Signal::Terminate };
-            if to.send(signal).is_err() {
+            if !each(signal) {
                 return;
             }
         }
     };
     std::thread::Builder::new().name("signals".to_owned()).spawn(body)?;
-    Ok(from)
+    Ok(())
 }
 
 #[cfg(test)]

@@ -168,7 +168,7 @@ impl Config {
     }
 
     /// Listeners that new requests may leave by, with their numbers.
-    pub(crate) fn listeners_in_use(&self) -> impl Iterator<Item = (ListenerId, &Listener)> {
+    pub fn listeners_in_use(&self) -> impl Iterator<Item = (ListenerId, &Listener)> {
         let numbered = self.listeners.iter().enumerate().filter(|(index, _)| self.is_in_use(*index));
         numbered.filter_map(|(index, listener)| Some((ListenerId(u8::try_from(index).ok()?), listener)))
     }

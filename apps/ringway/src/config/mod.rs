@@ -14,8 +14,7 @@ mod tests;
 mod tls;
 
 pub(crate) use ringway_settings::{
-    Auth, ConfigError, KeyChange, Keys, Limits, Listener, Reader, Registrar, Routing, Section, ShownValue,
-    read_document,
+    Auth, ConfigError, KeyChange, Keys, Limits, Listener, Reader, Registrar, Routing, Section, read_document,
 };
 
 pub(crate) use media::Media;

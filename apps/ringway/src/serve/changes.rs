@@ -1,6 +1,7 @@
-//! Changes that `ringway user` makes while the server runs.
+//! Changes that `ringway user`, `ringway block` and the admin API make while the server runs.
 
 use super::Node;
+use super::blocks::{self, now_s};
 use super::services::SharedServices;
 use ringway_linux::Shards;
 use ringway_server::shard_of_user;
@@ -31,6 +32,8 @@ impl Follower {
 
     /// Applies new changes. An unreadable store is logged once, and the server continues.
     pub(super) fn follow(&mut self) {
+        // An error is reported by the query below.
+        let _ = self.store.remove_ended_blocks(now_s());
         loop {
             let changes = match self.store.changes_since(self.seq) {
                 Ok(changes) => changes,
@@ -77,6 +80,7 @@ impl Follower {
                 self.services.directory().remove(name, domain);
                 self.shards.with_shard(shard, |node| node.remove_user(aor.as_bytes()));
             }
+            ChangeKind::Blocks(rows) => blocks::replace(&self.services, name, domain, rows),
             ChangeKind::Forwards(forwards) => {
                 self.shards.with_shard(shard, |node| node.set_forwards(aor.as_bytes(), forwards));
             }

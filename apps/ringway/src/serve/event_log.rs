@@ -13,14 +13,16 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
 
-/// Writes events, with a rate limit for refused logins.
+/// Writes events, with a rate limit for refused logins and for blocked callers.
 pub(super) struct EventLog {
     logins: Mutex<LineRates>,
+    blocked: Mutex<LineRates>,
 }
 
 impl EventLog {
     pub(super) fn new(seed: &Seed) -> Self {
-        Self { logins: Mutex::new(LineRates::new((LOGINS_PER_SOURCE_S, LOGINS_S), seed)) }
+        let rates = |seed: &Seed| Mutex::new(LineRates::new((LINES_PER_SOURCE_S, LINES_S), seed));
+        Self { logins: rates(seed), blocked: rates(&seed.part(1)) }
     }
 
     pub(super) fn observe(&self, now: Instant, event: &LogEvent<'_>) {
@@ -28,6 +30,11 @@ impl EventLog {
             LogEvent::LoginRefused { user, address, reason } => {
                 if tracing::enabled!(tracing::Level::INFO) {
                     self.login_refused(now, user, address, reason);
+                }
+            }
+            LogEvent::CallerBlocked { caller, callee, address } => {
+                if tracing::enabled!(tracing::Level::INFO) {
+                    self.caller_blocked(now, caller, callee, address);
                 }
             }
             LogEvent::NeighbourUp { name, address } => tracing::info!(%name, %address, "neighbour is up"),
@@ -39,6 +46,17 @@ impl EventLog {
                     write_event(event);
                 }
             }
+        }
+    }
+
+    fn caller_blocked(&self, now: Instant, caller: &[u8], callee: &[u8], address: SocketAddr) {
+        let admitted = self.blocked.lock().unwrap_or_else(PoisonError::into_inner).admit(now, address.ip());
+        let Some(suppressed) = admitted else { return };
+        let (caller, callee, address) = (Word(caller), Word(callee), address.ip());
+        if suppressed == 0 {
+            tracing::info!(%caller, %callee, %address, "blocked caller");
+        } else {
+            tracing::info!(%caller, %callee, %address, suppressed, "blocked caller");
         }
     }
 
@@ -65,7 +83,10 @@ pub(super) fn trace_message(direction: Direction, flow: &Flow, message: &[u8]) {
 
 fn write_event(event: &LogEvent<'_>) {
     match *event {
-        LogEvent::LoginRefused { .. } | LogEvent::NeighbourUp { .. } | LogEvent::NeighbourDown { .. } => {}
+        LogEvent::LoginRefused { .. }
+        | LogEvent::CallerBlocked { .. }
+        | LogEvent::NeighbourUp { .. }
+        | LogEvent::NeighbourDown { .. } => {}
         LogEvent::Registered { aor, change, message, flow } => {
             let (user, flow) = (Word(aor), ShownFlow(&flow));
             let what = match change {
@@ -135,11 +156,11 @@ impl fmt::Display for ShownFlow<'_> {
     }
 }
 
-/// Maximum number of lines per second for refused logins of one source.
-const LOGINS_PER_SOURCE_S: u32 = 1;
+/// Maximum number of lines of one kind per second for one source.
+const LINES_PER_SOURCE_S: u32 = 1;
 
-/// Maximum number of lines per second for all refused logins.
-const LOGINS_S: u32 = 50;
+/// Maximum number of lines of one kind per second for all sources.
+const LINES_S: u32 = 50;
 
 /// Maximum number of logged contacts of one REGISTER.
 const CONTACTS_MAX: usize = 16;

@@ -1,40 +1,45 @@
 //! `ringway serve`: opens the store, binds the listeners, loads users and bindings, and runs until a signal.
 //!
 //! Start reading at [`run`]. `services.rs` implements the server machine's `Services`, `settings.rs` converts the
-//! configuration, `changes.rs` applies changes of `ringway user`, `view.rs` has the data of the admin API.
+//! configuration, `reload.rs` changes it, `changes.rs` applies changes of `ringway user` and `ringway block`, `view.rs` has the
+//! data of the admin API.
 
+pub(crate) mod blocks;
 mod changes;
+pub(crate) mod control;
 mod escaped;
 mod event_log;
 mod forwards;
 mod limit_log;
 mod line_rates;
+mod listeners;
+mod outside;
+mod reload;
+mod report;
 mod services;
 mod settings;
 mod tls;
 mod view;
 
-use crate::config::{Config, Level};
+use crate::config::Config;
 use crate::failure::Failure;
 use crate::random;
 use changes::Follower;
+use control::{Input, ServerControl};
 use limit_log::LimitLog;
-use ringway_admin::{Admin, AdminServer, View};
-use ringway_dns::{Resolver, Servers};
-use ringway_linux::signals::{Signal, watch};
-use ringway_linux::{
-    ActionSink, Bound, Clock, Hosts, Inboxes, Listen, MarkedPackets, Runtime, Shards, StreamLimits,
-};
-use ringway_resolve::Usable;
-use ringway_rtpengine::Relays;
-use ringway_sansio::{Event, Instant, Seed, ShardKey};
-use ringway_server::{Action, Server, shard_of_user};
+use listeners::ListenerTable;
+use outside::{Outside, Retired, Sink, Surroundings, start_relays, start_resolver};
+use ringway_admin::{Admin, AdminServer, Control, View};
+use ringway_linux::signals::{Signal, watch_with};
+use ringway_linux::{Bound, Clock, Hosts, Inboxes, Listen, MarkedPackets, Runtime, Shards, StreamLimits};
+use ringway_sansio::{Instant, Seed, ShardKey};
+use ringway_server::{Server, shard_of_user};
 use ringway_store::{Bindings, Durability, SnapshotSource, Store, Writer};
 use services::SharedServices;
 use std::collections::HashMap;
 use std::io::Write;
 use std::net::SocketAddr;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tls::ServerTls;
@@ -46,11 +51,14 @@ type Node = Server<Arc<SharedServices>>;
 /// Runs the server until SIGTERM or SIGINT.
 pub(crate) fn run(config: Config) -> Result<(), Failure> {
     ringway_linux::memory::limit_free_heap();
-    let signals = watch().map_err(|error| Failure::failed(format!("cannot take signals: {error}")))?;
+    let (sender, inputs) = channel();
+    let signals = sender.clone();
+    watch_with(move |signal| signals.send(Input::Signal(signal)).is_ok())
+        .map_err(|error| Failure::failed(format!("cannot take signals: {error}")))?;
     let store = Store::open(&config.store.url)?;
-    let running = Running::start(config, store)?;
+    let running = Running::start(config, store, sender)?;
     running.report_started()?;
-    running.serve(&signals)
+    running.serve(inputs)
 }
 
 /// A running server.
@@ -65,12 +73,18 @@ pub(crate) struct Running {
     tls: ServerTls,
     admin: AdminServer,
     admin_address: SocketAddr,
+    control: Arc<ServerControl>,
+    listeners: ListenerTable,
+    outside: Arc<Outside>,
+    surroundings: Surroundings,
+    retired: Retired,
     clock: Clock,
 }
 
 impl Running {
-    /// Binds the listeners, loads the users of `store`, and starts serving.
-    pub(crate) fn start(config: Config, store: Store) -> Result<Self, Failure> {
+    /// Binds the listeners, loads the users of `store`, and starts serving. The admin API sends what only the main thread can
+    /// do to `inputs`.
+    pub(crate) fn start(config: Config, store: Store, inputs: Sender<Input>) -> Result<Self, Failure> {
         let clock = Clock::new();
         let store = Arc::new(store);
         let hosts = Arc::new(Hosts::default());
@@ -82,7 +96,8 @@ impl Running {
             .map_err(|error| Failure::failed(error.to_string()))?;
         let admin = Admin::bind(config.admin.listen).map_err(|error| Failure::failed(error.to_string()))?;
         let secret = store.secret()?;
-        let settings = Arc::new(settings::server_config(&config, bound.addresses(), secret));
+        let listeners = ListenerTable::new(&wanted, bound.addresses());
+        let settings = Arc::new(settings::server_config(&config, &listeners, secret));
         let services = Arc::new(SharedServices::new(&config, random::seed()?, clock.now()));
         let mut nodes = new_nodes(&settings, &services, bound.workers(), random::seed()?, clock.now());
         let applied = load(&store, &config, &services, &mut nodes)?;
@@ -91,12 +106,13 @@ impl Running {
         let shards_cell = Arc::new(OnceLock::new());
         let writer = start_writer(bindings, &config, bound.inboxes(), &shards_cell)?;
         services.set_writer(writer);
-        let resolver = Arc::new(start_resolver(&config.dns_servers, bound.inboxes(), &settings, hosts)?);
-        let relays = start_relays(&config, bound.inboxes(), clock)?;
+        let surroundings = Surroundings { inboxes: bound.inboxes(), hosts, clock };
+        let resolver = start_resolver(&config.dns_servers, &settings, &surroundings)?;
+        let outside = Arc::new(Outside::new(resolver, start_relays(&config, &surroundings)?));
         let sink = Arc::new(Sink {
             services: Arc::clone(&services),
-            resolver: Arc::clone(&resolver),
-            relays: relays.clone(),
+            outside: Arc::clone(&outside),
+            inboxes: bound.inboxes(),
         });
         let runtime_config = ringway_linux::Config {
             clock,
@@ -109,7 +125,8 @@ impl Running {
             max_connections_per_source: config.limits.max_connections_per_source,
             memory: Some(Arc::clone(services.memory())),
             shard_key: services.shard_key(),
-            trace: (config.log.level == Level::Trace).then_some(event_log::trace_message),
+            // It is logged at level trace only, which a reload can change.
+            trace: Some(event_log::trace_message),
             layers: tls.layers(),
             associations: tls.dtls().map(|dtls| dtls as _),
             streams: StreamLimits { unused: UNUSED_MAX, ..StreamLimits::default() },
@@ -120,11 +137,19 @@ impl Running {
         warn_of_few_files(config.limits.max_connections, runtime.connections_max());
         // It cannot be set already: this is the only call.
         let _ = shards_cell.set(runtime.shards());
-        let view = Arc::new(ServerView::new(&runtime, Arc::clone(&services), resolver, &tls, relays, clock));
+        let view =
+            Arc::new(ServerView::new(&runtime, Arc::clone(&services), Arc::clone(&outside), &tls, clock));
         let admin_address = admin.address();
         let layers = tls.layers();
+        let domain = config.domains.first().map_or("", String::as_str);
+        let control = Arc::new(ServerControl::new(inputs, Arc::clone(&store), domain));
         let admin = admin
-            .serve(Arc::clone(&view) as Arc<dyn View>, &config.admin.token, Arc::new(move || layers.https()))
+            .serve(
+                Arc::clone(&view) as Arc<dyn View>,
+                Arc::clone(&control) as Arc<dyn Control>,
+                &config.admin.token,
+                Arc::new(move || layers.https()),
+            )
             .map_err(|error| Failure::failed(format!("cannot start the admin listener: {error}")))?;
         let mut follower = Follower::new(store, Arc::clone(&services), runtime.shards(), applied);
         // Applies removals that happened while no server ran: the journal still had the registrations.
@@ -140,6 +165,11 @@ impl Running {
             tls,
             admin,
             admin_address,
+            control,
+            listeners,
+            outside,
+            surroundings,
+            retired: Retired::default(),
             clock,
         })
     }
@@ -165,18 +195,23 @@ impl Running {
     }
 
     /// Runs until a signal ends it.
-    fn serve(mut self, signals: &Receiver<Signal>) -> Result<(), Failure> {
+    fn serve(mut self, inputs: Receiver<Input>) -> Result<(), Failure> {
         let mut high_water = 0;
         let end = loop {
-            match signals.recv_timeout(FOLLOW_INTERVAL) {
-                Ok(Signal::Terminate) | Err(RecvTimeoutError::Disconnected) => break Ok(()),
-                Ok(Signal::Reload) => self.reload(),
-                Err(RecvTimeoutError::Timeout) => {}
+            match inputs.recv_timeout(FOLLOW_INTERVAL) {
+                Ok(Input::Signal(Signal::Terminate)) | Err(RecvTimeoutError::Disconnected) => break Ok(()),
+                Ok(Input::Signal(Signal::Reload)) => self.reload_and_log(),
+                Ok(Input::Reload(request, report)) => {
+                    // It fails if the client has given up.
+                    let _ = report.send(self.reload(request));
+                }
+                Ok(Input::Changed) | Err(RecvTimeoutError::Timeout) => {}
             }
             if self.runtime.has_failed() {
                 break Err(Failure::failed("a worker thread failed; restart the server"));
             }
             self.follower.follow();
+            self.end_removed();
             self.tls.follow_files();
             // Returns memory of a flood to the system after its requests have ended.
             let reserved = self.services.memory().used();
@@ -188,6 +223,8 @@ impl Running {
             }
             self.log_limits();
         };
+        // Requests of the admin API that wait for an answer end with it.
+        drop(inputs);
         self.stop();
         end
     }
@@ -201,33 +238,6 @@ impl Running {
         let counters = stats.iter().map(|stat| (stat.name.as_ref(), stat.value as u64));
         let displaced = ("admin_clients_displaced", self.admin.clients_displaced());
         limit_log::write(&self.limits.reached(now, counters.chain([displaced])));
-    }
-
-    fn reload(&mut self) {
-        let reloaded = settings::reload(&self.config, &self.settings)
-            .and_then(|(config, settings)| Ok((tls::load(&config.tls)?, config, settings)));
-        match reloaded {
-            Ok((material, new_config, new_settings)) => {
-                self.tls.reload(&new_config.tls, material);
-                self.tls.set_websocket(&new_config);
-                self.services.reconfigure(&new_config);
-                self.runtime.set_max_connections_per_source(new_config.limits.max_connections_per_source);
-                self.settings = Arc::new(new_settings);
-                for shard in 0..self.runtime.shards().len() as u16 {
-                    let settings = Arc::clone(&self.settings);
-                    self.runtime.shards().with_shard(shard, |node| node.reconfigure(settings));
-                }
-                self.config = new_config;
-                warn_of_settings(&self.config);
-                warn_of_other_realms(self.follower.store(), &self.config);
-                tracing::info!("configuration reloaded");
-            }
-            Err(failure) => {
-                for line in failure.lines() {
-                    tracing::error!("configuration not reloaded, the old one remains in use: {line}");
-                }
-            }
-        }
     }
 
     /// Prints the `ready` line to standard output, and logs warnings.
@@ -299,6 +309,7 @@ fn load(
             node.set_permanent_contacts(aor.as_bytes(), &list);
         }
     }
+    blocks::load(store, services)?;
     // Later than the rest: changes in between are applied again.
     store.load_forwards(|name, domain, forwards| {
         let shard = shard_of_user(&services.shard_key(), name.as_bytes(), count);
@@ -383,68 +394,6 @@ fn snapshot_source(shards: Arc<OnceLock<Shards<Node>>>) -> SnapshotSource {
             }
         }
     })
-}
-
-fn start_resolver(
-    servers: &Servers,
-    inboxes: Inboxes,
-    settings: &ringway_server::Config,
-    hosts: Arc<Hosts>,
-) -> Result<Resolver, Failure> {
-    let listeners = settings.listeners.iter();
-    let usable = listeners.fold(Usable::default(), |usable, listener| {
-        usable.with(listener.transport, listener.bound.is_ipv4())
-    });
-    let answer = move |query, shard, servers| {
-        // If the inbox is full the answer is lost; the shard's query then times out.
-        inboxes.deliver(shard, Event::Resolved { query, servers });
-    };
-    Resolver::start(servers, hosts, usable, answer).map_err(|error| Failure::failed(error.to_string()))
-}
-
-/// Starts the client of the media relays, if there are any.
-fn start_relays(config: &Config, inboxes: Inboxes, clock: Clock) -> Result<Option<Arc<Relays>>, Failure> {
-    let media = &config.media;
-    if media.relays.is_empty() {
-        return Ok(None);
-    }
-    let answer = move |shard, query, result| {
-        // If the inbox is full the result is lost; the shard's query then times out.
-        inboxes.deliver(shard, Event::Relayed { query, result });
-    };
-    Relays::start(&media.relays, media.rule.time_limit, &random::seed()?, move || clock.now(), answer)
-        .map(|relays| Some(Arc::new(relays)))
-        .map_err(|error| Failure::failed(format!("cannot start the client of the media relays: {error}")))
-}
-
-/// Executes the actions requested by the shards.
-struct Sink {
-    services: Arc<SharedServices>,
-    resolver: Arc<Resolver>,
-    relays: Option<Arc<Relays>>,
-}
-
-impl ActionSink<Action> for Sink {
-    fn act(&self, _worker: usize, shard: u16, actions: std::vec::Drain<'_, Action>) -> u64 {
-        for action in actions {
-            match action {
-                Action::Resolve { query, target } => {
-                    self.resolver.ask(shard, query, target);
-                }
-                Action::Relay { query, request } => {
-                    // Without relays nothing is requested.
-                    if let Some(relays) = &self.relays {
-                        relays.ask(shard, query, request);
-                    }
-                }
-            }
-        }
-        self.services.last_stored()
-    }
-
-    fn stored_through(&self) -> u64 {
-        self.services.durable()
-    }
 }
 
 fn warn_of_settings(config: &Config) {

@@ -8,8 +8,8 @@ use ringway_server::auth::{
     DialogExtensions, GuessLimits, Login, LoginResult, NonceId, NonceUse, ReplayWindows,
 };
 use ringway_server::{
-    FailedServers, Ha1, LogEvent, MemoryBudget, NeighbourRoute, NeighbourTable, Services, SourceRates,
-    StoreFailed,
+    BlockList, Caller, FailedServers, Ha1, LogEvent, MemoryBudget, NeighbourRoute, NeighbourTable, Services,
+    SourceRates, StoreFailed,
 };
 use ringway_store::{Directory, KEY_BYTES_MAX, SubscriberRow, VALUE_BYTES_MAX, Writer, WriterStats};
 use std::net::IpAddr;
@@ -34,6 +34,9 @@ pub(crate) struct SharedServices {
     keeps_bindings: bool,
     log: EventLog,
     neighbours: RwLock<NeighbourTable>,
+    blocks: RwLock<BlockList>,
+    has_blocked_networks: AtomicBool,
+    has_blocked_callers: AtomicBool,
     failed: Mutex<FailedServers>,
     seed: Seed,
 }
@@ -64,6 +67,9 @@ impl SharedServices {
             log: EventLog::new(&seed),
             failed: Mutex::default(),
             neighbours: RwLock::default(),
+            blocks: RwLock::default(),
+            has_blocked_networks: AtomicBool::new(false),
+            has_blocked_callers: AtomicBool::new(false),
             seed,
         };
         services.reconfigure(config);
@@ -82,6 +88,20 @@ impl SharedServices {
             *lock(rates) = SourceRates::new(rate, &self.seed.part(100 + part as u64));
         }
         self.is_rate_limited.store(rate > 0, Ordering::Relaxed);
+        let lifetime = Duration::from_secs(u64::from(config.auth.nonce_lifetime_s));
+        self.windows.iter().for_each(|windows| lock(windows).set_lifetime(lifetime));
+        self.memory.set_max(memory_bytes(config.limits.memory_mb));
+    }
+
+    /// Changes a copy of the block lists, and uses it from then on: no request waits for the change.
+    pub(crate) fn change_blocks(&self, change: impl FnOnce(&mut BlockList)) {
+        let mut list = self.blocks.read().unwrap_or_else(PoisonError::into_inner).clone();
+        change(&mut list);
+        let (networks, callers) = (list.has_networks(), list.has_callers());
+        let old = std::mem::replace(&mut *self.blocks.write().unwrap_or_else(PoisonError::into_inner), list);
+        self.has_blocked_networks.store(networks, Ordering::Relaxed);
+        self.has_blocked_callers.store(callers, Ordering::Relaxed);
+        drop(old);
     }
 
     pub(crate) fn set_writer(&self, writer: Writer) {
@@ -184,6 +204,16 @@ impl Services for SharedServices {
             return true;
         }
         self.rates.get(part_of(source)).is_none_or(|rates| lock(rates).admit(now, source))
+    }
+
+    fn is_source_blocked(&self, source: IpAddr) -> bool {
+        self.has_blocked_networks.load(Ordering::Relaxed)
+            && self.blocks.read().unwrap_or_else(PoisonError::into_inner).blocks_source(source)
+    }
+
+    fn is_caller_blocked(&self, caller: &Caller<'_>) -> bool {
+        self.has_blocked_callers.load(Ordering::Relaxed)
+            && self.blocks.read().unwrap_or_else(PoisonError::into_inner).blocks_caller(caller)
     }
 
     fn reserve(&self, source: IpAddr, bytes: usize, is_stranger: bool) -> bool {

@@ -1,60 +1,29 @@
 //! Conversion of the configuration into the server machine's settings.
 
+use super::listeners::ListenerTable;
 use crate::config::{Config, Listener, Neighbour};
-use crate::failure::Failure;
 use ringway_linux::Listen;
 use ringway_settings::{CertificateRules, ServerSections};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::sync::Arc;
 
 pub(super) fn listen_of(listener: &Listener) -> Listen {
     Listen { transport: listener.transport, address: listener.address }
 }
 
-/// Settings of the machine for bound listeners.
-pub(super) fn server_config(config: &Config, bound: &[Listen], secret: [u8; 32]) -> ringway_server::Config {
-    let listeners = bound
-        .iter()
-        .map(|listen| ringway_server::Listener {
-            transport: listen.transport,
-            bound: listen.address,
-            advertised: advertised(listen.address),
-        })
-        .collect();
-    with_listeners(config, listeners, secret)
-}
-
-/// Reads the file again. The reload fails as a whole if a setting has changed that requires a restart.
-pub(super) fn reload(
-    old: &Config,
-    settings: &Arc<ringway_server::Config>,
-) -> Result<(Config, ringway_server::Config), Failure> {
-    let new = Config::load(old.file.as_deref())?;
-    let fixed = [
-        ("listen", new.listen != old.listen),
-        ("workers", new.workers != old.workers),
-        ("[store]", new.store != old.store),
-        ("[admin]", new.admin != old.admin),
-        ("[log]", new.log != old.log),
-        ("[limits] max_message_bytes", new.limits.max_message_bytes != old.limits.max_message_bytes),
-        ("[limits] max_connections", new.limits.max_connections != old.limits.max_connections),
-        ("[limits] memory_mb", new.limits.memory_mb != old.limits.memory_mb),
-        ("[media] rtpengine", new.media.relays != old.media.relays),
-        ("[media] time_limit_ms", new.media.rule.time_limit != old.media.rule.time_limit),
-        ("[auth] nonce_lifetime_s", new.auth.nonce_lifetime_s != old.auth.nonce_lifetime_s),
-    ];
-    let changed: Vec<String> = fixed
-        .iter()
-        .filter(|(_, changed)| *changed)
-        .map(|(key, _)| {
-            format!("{key} cannot change while the server runs; restart it, or restore the old value")
-        })
-        .collect();
-    if !changed.is_empty() {
-        return Err(Failure::configuration(changed));
-    }
-    let settings = with_listeners(&new, settings.listeners.clone(), settings.secret);
-    Ok((new, settings))
+/// Settings of the machine for its listeners.
+pub(super) fn server_config(
+    config: &Config,
+    table: &ListenerTable,
+    secret: [u8; 32],
+) -> ringway_server::Config {
+    let listener = |listen: Listen| ringway_server::Listener {
+        transport: listen.transport,
+        bound: listen.address,
+        advertised: advertised(listen.address),
+    };
+    let removed_listeners = table.removed();
+    let settings = with_listeners(config, table.all().map(listener).collect(), secret);
+    ringway_server::Config { removed_listeners, ..settings }
 }
 
 /// Neighbours whose connections are kept open.

@@ -74,17 +74,29 @@ impl ServerTls {
         self.dtls.clone()
     }
 
-    /// Uses the files of a new configuration, which were loaded before.
+    /// True if there may be DTLS listeners.
+    pub(super) const fn has_dtls(&self) -> bool {
+        self.dtls.is_some()
+    }
+
+    /// Checks that the server can use these files.
+    pub(super) fn check(&self, material: &TlsMaterial) -> Result<(), Failure> {
+        match &self.dtls {
+            None => Ok(()),
+            Some(dtls) => {
+                dtls.check(material).map_err(|error| Failure::configuration(vec![error.to_string()]))
+            }
+        }
+    }
+
+    /// Uses the files of a new configuration, which were loaded and checked before.
     pub(super) fn reload(&mut self, files: &TlsFiles, material: TlsMaterial) {
         self.files = files.clone();
         self.changed = changed(files);
         self.expires = material.expires();
         self.warned = None;
         if let Some(dtls) = &self.dtls {
-            match dtls.check(&material) {
-                Ok(()) => dtls.reload(material.clone()),
-                Err(error) => tracing::error!("the old certificate remains in use for DTLS: {error}"),
-            }
+            dtls.reload(material.clone());
         }
         self.layers.reload(material);
     }
@@ -98,13 +110,16 @@ impl ServerTls {
         let changed = changed(&self.files);
         if changed != self.changed {
             self.changed = changed;
-            match self.files.load() {
+            let loaded = load(&self.files);
+            match loaded.and_then(|material| self.check(&material).map(|()| material)) {
                 Ok(material) => {
                     self.reload(&self.files.clone(), material);
                     tracing::info!("certificates reloaded: their files have changed");
                 }
-                Err(error) => {
-                    tracing::error!("certificates not reloaded, the old ones remain in use: [tls] {error}");
+                Err(failure) => {
+                    for line in failure.lines() {
+                        tracing::error!("certificates not reloaded, the old ones remain in use: {line}");
+                    }
                 }
             }
         }

@@ -1,13 +1,12 @@
 //! Data of the running server for the admin API.
 
 use super::Node;
+use super::outside::Outside;
 use super::services::SharedServices;
 use super::tls::ServerTls;
 use ringway_admin::{Call, Connection, Page, Registration, Stat, Stats, View, page_over_shards};
-use ringway_dns::Resolver;
 use ringway_dtls::DtlsTransport;
 use ringway_linux::{Clock, Connections, CountersReader, Runtime, Shards};
-use ringway_rtpengine::Relays;
 use ringway_sansio::ConnectionId;
 use ringway_server::RegistrationRef;
 use ringway_tls::TlsLayers;
@@ -19,10 +18,9 @@ pub(super) struct ServerView {
     connections: Connections,
     counters: CountersReader,
     services: Arc<SharedServices>,
-    resolver: Arc<Resolver>,
+    outside: Arc<Outside>,
     tls: Arc<TlsLayers>,
     dtls: Option<Arc<DtlsTransport>>,
-    relays: Option<Arc<Relays>>,
     clock: Clock,
 }
 
@@ -30,9 +28,8 @@ impl ServerView {
     pub(super) fn new(
         runtime: &Runtime<Node>,
         services: Arc<SharedServices>,
-        resolver: Arc<Resolver>,
+        outside: Arc<Outside>,
         tls: &ServerTls,
-        relays: Option<Arc<Relays>>,
         clock: Clock,
     ) -> Self {
         Self {
@@ -40,10 +37,9 @@ impl ServerView {
             connections: runtime.connections(),
             counters: runtime.counters(),
             services,
-            resolver,
+            outside,
             tls: tls.layers(),
             dtls: tls.dtls(),
-            relays,
             clock,
         }
     }
@@ -146,11 +142,11 @@ impl View for ServerView {
             });
         }
         let gauge = |name: &'static str, help, value: usize| Stat::gauge(name, help, value as f64);
-        if let Some(status) = self.relays.as_deref().map(Relays::status) {
-            status.counters.for_each(|name, help, value| {
-                sums.insert(name, (help, value));
-            });
-            stats.push(gauge("relays_up", "Media relays that answer.", status.up));
+        let up = self.outside.relays_up(|name, help, value| {
+            sums.insert(name, (help, value));
+        });
+        if let Some(up) = up {
+            stats.push(gauge("relays_up", "Media relays that answer.", up));
         }
         stats.push(gauge("bindings", "Registered and permanent contacts.", bindings));
         stats.push(gauge("users_registered", "Users with a contact.", users));
@@ -172,7 +168,7 @@ impl View for ServerView {
         stats.push(Stat::counter(
             "lookups_refused",
             "Lookups of host names above the limits, in all or of a source.",
-            self.resolver.refused(),
+            self.outside.lookups_refused(),
         ));
         let tls = self.tls.counters().counts();
         stats.extend(

@@ -24,6 +24,7 @@ use ringway_sdp::Codec;
 use ringway_store::{Store, StoreError, UserName};
 use serde_json::json;
 use std::net::SocketAddr;
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 /// Shows a call, and fails when anything about it is not as it should be.
@@ -236,7 +237,9 @@ fn start_server(password: &str) -> Result<Running, Failure> {
         let user = UserName::new(name, DOMAIN).map_err(StoreError::from)?;
         store.add(&user, &config.auth.realm, password)?;
     }
-    Running::start(config, store)
+    // Nobody reloads it.
+    let (inputs, _) = channel();
+    Running::start(config, store, inputs)
 }
 
 fn settings(name: &str, server: SocketAddr, password: &str) -> Settings {

@@ -1,0 +1,75 @@
+//! `ringway reload`, and what it would change: `ringway check --against-running`.
+
+use crate::admin_client::AdminClient;
+use crate::args::ReloadArgs;
+use crate::failure::Failure;
+use crate::output::{self, printable};
+use serde_json::Value;
+use std::io::Write;
+
+/// Reloads the running server, and prints what that changed.
+pub(crate) fn run(args: &ReloadArgs) -> Result<(), Failure> {
+    let server = AdminClient::from_config(args.config.as_deref(), args.admin)?;
+    let path = if args.dry_run { "/api/reload?dry_run=true" } else { "/api/reload" };
+    let report = report(&server, path, "")?;
+    if args.json {
+        output::line(&report.to_string())?;
+    } else {
+        let done = if args.dry_run { "a reload would change" } else { "changed" };
+        print(&report, done)?;
+    }
+    refusal(&report)
+}
+
+/// Asks the running server what a reload of a file with this text would change.
+pub(crate) fn compare(server: &AdminClient, text: &str) -> Result<Value, Failure> {
+    report(server, "/api/reload?dry_run=true", text)
+}
+
+/// Prints a report for people; its errors are printed by [`refusal`].
+pub(crate) fn print(report: &Value, done: &str) -> Result<(), Failure> {
+    let mut out = output::buffered();
+    let mut count = 0;
+    for change in report.get("changes").and_then(Value::as_array).into_iter().flatten() {
+        let text = change.get("text").and_then(Value::as_str).unwrap_or_default();
+        writeln!(out, "{}", printable(text))?;
+        count += 1;
+    }
+    if is_ok(report) {
+        let keys = if count == 1 { "key" } else { "keys" };
+        writeln!(out, "{done} {count} {keys}")?;
+    }
+    Ok(out.flush()?)
+}
+
+/// The failure of a refused reload.
+pub(crate) fn refusal(report: &Value) -> Result<(), Failure> {
+    if is_ok(report) {
+        return Ok(());
+    }
+    let errors = report.get("errors").and_then(Value::as_array).into_iter().flatten();
+    let lines: Vec<&str> = errors.filter_map(Value::as_str).collect();
+    for line in &lines {
+        eprintln!("ringway: {}", printable(line));
+    }
+    Err(if lines.is_empty() {
+        Failure::failed("the reload was refused; see the server's log")
+    } else {
+        Failure::said()
+    })
+}
+
+fn report(server: &AdminClient, path: &str, body: &str) -> Result<Value, Failure> {
+    match server.post(path, body)? {
+        (200 | 422, report) if report.get("changes").is_some() => Ok(report),
+        (status, report) => {
+            let why =
+                report.get("error").and_then(Value::as_str).unwrap_or("no admin API of a ringway server");
+            Err(Failure::failed(format!("{}: {status}: {}", server.address(), printable(why))))
+        }
+    }
+}
+
+fn is_ok(report: &Value) -> bool {
+    report.get("ok").and_then(Value::as_bool) == Some(true)
+}

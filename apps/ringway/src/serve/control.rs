@@ -1,0 +1,158 @@
+//! Changes that the admin API requests.
+
+use super::blocks::{now_s, pattern};
+use super::forwards;
+use super::report::{ReloadReport, ReloadRequest};
+use ringway_admin::{Answer, Block, BlockPage, Change, Control, Forwards, NewBlock};
+use ringway_linux::signals::Signal;
+use ringway_store::{BlockKind, BlockRow, NewBlockRow, Store, StoreError, UserName};
+use serde_json::json;
+use std::sync::mpsc::{Sender, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Input of the main thread.
+pub(crate) enum Input {
+    /// A signal of the process.
+    Signal(Signal),
+    /// A request to reload; the report is sent back.
+    Reload(ReloadRequest, SyncSender<ReloadReport>),
+    /// The store has changed.
+    Changed,
+}
+
+/// `Control` of the server: passes reloads to the main thread, and changes the store.
+pub(super) struct ServerControl {
+    inputs: Mutex<Sender<Input>>,
+    store: Arc<Store>,
+    /// Domain of users who are named without one.
+    domain: Mutex<String>,
+}
+
+impl ServerControl {
+    pub(super) fn new(inputs: Sender<Input>, store: Arc<Store>, domain: &str) -> Self {
+        Self { inputs: Mutex::new(inputs), store, domain: Mutex::new(domain.to_owned()) }
+    }
+
+    pub(super) fn set_domain(&self, domain: &str) {
+        *self.domain.lock().unwrap_or_else(PoisonError::into_inner) = domain.to_owned();
+    }
+
+    fn reload(&self, request: ReloadRequest) -> Answer {
+        let (report, reported) = sync_channel(1);
+        if !self.send(Input::Reload(request, report)) {
+            return Answer::refused(503, "the server is stopping");
+        }
+        match reported.recv_timeout(RELOAD_MAX) {
+            Ok(report) => Answer { status: report.status(), body: report.to_json() },
+            Err(_) => Answer::refused(503, "the server is stopping, or busy; see its log"),
+        }
+    }
+
+    fn block(&self, new: &NewBlock) -> Result<Answer, StoreError> {
+        let (kind, text) = match (&new.caller, &new.network) {
+            (Some(caller), None) => (BlockKind::Caller, caller),
+            (None, Some(network)) => (BlockKind::Network, network),
+            (Some(_), Some(_)) | (None, None) => {
+                return Ok(Answer::refused(400, "give a caller or a network, one of them"));
+            }
+        };
+        let pattern = match pattern(kind, text) {
+            Ok(pattern) => pattern.to_string(),
+            Err(why) => return Ok(Answer::refused(400, format!("{text:?} {why}"))),
+        };
+        let expires_s = match new.hours {
+            None => None,
+            Some(hours @ 1..=HOURS_MAX) => Some(now_s() + u64::from(hours) * 3600),
+            Some(_) => return Ok(Answer::refused(400, format!("hours: give 1 to {HOURS_MAX}"))),
+        };
+        let user = match &new.user {
+            None => None,
+            Some(user) => Some(self.user(user)?),
+        };
+        let row =
+            NewBlockRow { user: user.as_ref(), kind, pattern: &pattern, reason: &new.reason, expires_s };
+        let id = self.store.block(&row)?;
+        self.send(Input::Changed);
+        Ok(Answer::done(json!({ "ok": true, "id": id, "pattern": pattern })))
+    }
+
+    fn unblock(&self, id: u64) -> Result<Answer, StoreError> {
+        let is_removed = self.store.unblock(id)?;
+        self.send(Input::Changed);
+        Ok(match is_removed {
+            true => Answer::done(json!({ "ok": true })),
+            false => Answer::refused(404, format!("there is no entry {id}; GET /api/blocks lists them")),
+        })
+    }
+
+    fn forward(&self, user: &str, forwards: &Forwards) -> Result<Answer, StoreError> {
+        let answer = forwards::replace(&self.store, &self.user(user)?, forwards)?;
+        self.send(Input::Changed);
+        Ok(answer)
+    }
+
+    /// `name` or `name@domain`.
+    fn user(&self, text: &str) -> Result<UserName, StoreError> {
+        let default = self.domain.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let (name, domain) = text.rsplit_once('@').unwrap_or((text, &default));
+        Ok(UserName::new(name, domain)?)
+    }
+
+    fn send(&self, input: Input) -> bool {
+        self.inputs.lock().unwrap_or_else(PoisonError::into_inner).send(input).is_ok()
+    }
+}
+
+impl Control for ServerControl {
+    fn apply(&self, change: Change) -> Answer {
+        let done = match change {
+            Change::Reload => return self.reload(ReloadRequest::Apply),
+            Change::DryRun(None) => return self.reload(ReloadRequest::DryRun),
+            Change::DryRun(Some(text)) => return self.reload(ReloadRequest::Compare(text)),
+            Change::Block(new) => self.block(&new),
+            Change::Unblock(id) => self.unblock(id),
+            Change::Forward(user, forwards) => self.forward(&user, &forwards),
+        };
+        done.unwrap_or_else(|error| refused(&error))
+    }
+
+    fn blocks(&self, after: u64, limit: usize) -> Result<BlockPage, String> {
+        let mut page = BlockPage::default();
+        let now = now_s();
+        let read = self.store.blocks(after, limit, |row| page.items.push(shown(row, now)));
+        page.total = read.map_err(|error| error.to_string())?;
+        Ok(page)
+    }
+
+    fn forwards(&self, user: &str) -> Answer {
+        let shown = self.user(user).and_then(|user| forwards::show(&self.store, &user));
+        shown.unwrap_or_else(|error| refused(&error))
+    }
+}
+
+fn refused(error: &StoreError) -> Answer {
+    let status = if matches!(error, StoreError::Unusable { .. }) { 400 } else { 500 };
+    Answer::refused(status, error.to_string())
+}
+
+/// An entry for a listing.
+pub(crate) fn shown(row: BlockRow, now_s: u64) -> Block {
+    Block {
+        id: row.id,
+        kind: match row.kind {
+            BlockKind::Caller => "caller",
+            BlockKind::Network => "network",
+        }
+        .to_owned(),
+        pattern: row.pattern,
+        user: row.user.map(|(name, domain)| format!("{name}@{domain}")),
+        reason: row.reason,
+        expires_s: row.expires_s.map(|end| end.saturating_sub(now_s)),
+    }
+}
+
+/// Maximum duration of an entry: ten years.
+pub(crate) const HOURS_MAX: u32 = 87_600;
+/// Time after which a request to reload is given up.
+const RELOAD_MAX: Duration = Duration::from_secs(60);

@@ -1,0 +1,190 @@
+//! DNS servers and media relays of the running server, which a reload replaces.
+
+use super::services::SharedServices;
+use crate::config::Config;
+use crate::failure::Failure;
+use crate::random;
+use ringway_dns::{Resolver, Servers};
+use ringway_linux::{ActionSink, Clock, Hosts, Inboxes};
+use ringway_resolve::Usable;
+use ringway_rtpengine::Relays;
+use ringway_sansio::{Event, RelayKind};
+use ringway_server::Action;
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::time::{Duration, Instant};
+
+/// Everything that a lookup and a request to a media relay need.
+#[derive(Clone)]
+pub(super) struct Surroundings {
+    pub(super) inboxes: Inboxes,
+    pub(super) hosts: Arc<Hosts>,
+    pub(super) clock: Clock,
+}
+
+/// The resolver and the relays that are used now.
+pub(super) struct Outside {
+    resolver: RwLock<Arc<Resolver>>,
+    relays: RwLock<Option<Arc<Relays>>>,
+    /// Counters of those that were replaced.
+    counted: RwLock<Counted>,
+}
+
+#[derive(Default)]
+struct Counted {
+    lookups_refused: u64,
+    relays: BTreeMap<&'static str, u64>,
+}
+
+/// Those that replace the ones of now; `None`: they stay.
+#[derive(Default)]
+pub(super) struct NewOutside {
+    pub(super) resolver: Option<Resolver>,
+    pub(super) relays: Option<Option<Arc<Relays>>>,
+}
+
+/// What was replaced, until what it was asked before has ended.
+#[derive(Default)]
+pub(super) struct Retired {
+    parts: Vec<(Instant, Arc<dyn Any + Send + Sync>)>,
+}
+
+impl Outside {
+    pub(super) fn new(resolver: Resolver, relays: Option<Arc<Relays>>) -> Self {
+        let resolver = RwLock::new(Arc::new(resolver));
+        Self { resolver, relays: RwLock::new(relays), counted: RwLock::default() }
+    }
+
+    /// Uses the new ones from now on.
+    pub(super) fn replace(&self, new: NewOutside, retired: &mut Retired, now: Instant) {
+        if let Some(resolver) = new.resolver {
+            let old = std::mem::replace(&mut *write(&self.resolver), Arc::new(resolver));
+            write(&self.counted).lookups_refused += old.refused();
+            retired.keep(old, now);
+        }
+        if let Some(relays) = new.relays {
+            let old = std::mem::replace(&mut *write(&self.relays), relays);
+            if let Some(old) = old {
+                let sums = &mut write(&self.counted).relays;
+                old.status().counters.for_each(|name, _, value| *sums.entry(name).or_default() += value);
+                retired.keep(old, now);
+            }
+        }
+    }
+
+    /// Lookups that were refused since the start.
+    pub(super) fn lookups_refused(&self) -> u64 {
+        read(&self.counted).lookups_refused + read(&self.resolver).refused()
+    }
+
+    /// Number of relays that answer, after their counters since the start were passed to `each`.
+    pub(super) fn relays_up(&self, mut each: impl FnMut(&'static str, &'static str, u64)) -> Option<usize> {
+        let relays = read(&self.relays).clone()?;
+        let status = relays.status();
+        let counted = read(&self.counted);
+        status.counters.for_each(|name, help, value| {
+            each(name, help, value + counted.relays.get(name).copied().unwrap_or_default());
+        });
+        Some(status.up)
+    }
+}
+
+impl Retired {
+    fn keep(&mut self, part: Arc<dyn Any + Send + Sync>, now: Instant) {
+        self.parts.push((now + RETIRED_FOR, part));
+    }
+
+    /// Ends what is no longer needed.
+    pub(super) fn end_old(&mut self, now: Instant) {
+        self.parts.retain(|(until, _)| *until > now);
+    }
+}
+
+/// Starts the resolver for the transports and address families of listeners.
+pub(super) fn start_resolver(
+    servers: &Servers,
+    settings: &ringway_server::Config,
+    surroundings: &Surroundings,
+) -> Result<Resolver, Failure> {
+    let Surroundings { inboxes, hosts, .. } = surroundings.clone();
+    let answer = move |query, shard, servers| {
+        // If the inbox is full the answer is lost; the shard's query then times out.
+        inboxes.deliver(shard, Event::Resolved { query, servers });
+    };
+    Resolver::start(servers, hosts, usable(settings), answer)
+        .map_err(|error| Failure::failed(error.to_string()))
+}
+
+/// Transports and address families that new requests can leave by.
+pub(super) fn usable(settings: &ringway_server::Config) -> Usable {
+    settings.listeners_in_use().fold(Usable::default(), |usable, (_, listener)| {
+        usable.with(listener.transport, listener.bound.is_ipv4())
+    })
+}
+
+/// Starts the client of the media relays, if there are any.
+pub(super) fn start_relays(
+    config: &Config,
+    surroundings: &Surroundings,
+) -> Result<Option<Arc<Relays>>, Failure> {
+    let media = &config.media;
+    if media.relays.is_empty() {
+        return Ok(None);
+    }
+    let Surroundings { inboxes, clock, .. } = surroundings.clone();
+    let answer = move |shard, query, result| {
+        // If the inbox is full the result is lost; the shard's query then times out.
+        inboxes.deliver(shard, Event::Relayed { query, result });
+    };
+    Relays::start(&media.relays, media.rule.time_limit, &random::seed()?, move || clock.now(), answer)
+        .map(|relays| Some(Arc::new(relays)))
+        .map_err(|error| Failure::failed(format!("cannot start the client of the media relays: {error}")))
+}
+
+/// Executes the actions requested by the shards.
+pub(super) struct Sink {
+    pub(super) services: Arc<SharedServices>,
+    pub(super) outside: Arc<Outside>,
+    pub(super) inboxes: Inboxes,
+}
+
+impl ActionSink<Action> for Sink {
+    fn act(&self, _worker: usize, shard: u16, actions: std::vec::Drain<'_, Action>) -> u64 {
+        for action in actions {
+            match action {
+                Action::Resolve { query, target } => {
+                    let resolver = Arc::clone(&read(&self.outside.resolver));
+                    resolver.ask(shard, query, target);
+                }
+                Action::Relay { query, request } => {
+                    let relays = read(&self.outside.relays).clone();
+                    match relays {
+                        Some(relays) => relays.ask(shard, query, request),
+                        // A reload removed them after the request was made. A deletion has no result.
+                        None if request.kind == RelayKind::Delete => {}
+                        None => {
+                            self.inboxes.deliver(shard, Event::Relayed { query, result: None });
+                        }
+                    }
+                }
+            }
+        }
+        self.services.last_stored()
+    }
+
+    fn stored_through(&self) -> u64 {
+        self.services.durable()
+    }
+}
+
+fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
+    lock.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn write<T>(lock: &RwLock<T>) -> std::sync::RwLockWriteGuard<'_, T> {
+    lock.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Longer than a lookup and a request to a relay last.
+const RETIRED_FOR: Duration = Duration::from_secs(15);

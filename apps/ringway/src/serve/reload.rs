@@ -1,0 +1,194 @@
+//! Reload of the configuration: everything that the file has changed, or nothing.
+//!
+//! [`Running::reload`] prepares all that may fail, and changes nothing meanwhile; then it commits, which cannot fail.
+
+use super::listeners::{ListenerPlan, ListenerTable};
+use super::outside::{NewOutside, start_relays, start_resolver, usable};
+use super::report::{ReloadOutcome, ReloadReport, ReloadRequest};
+use super::{Running, settings, tls, warn_of_other_realms, warn_of_settings};
+use crate::config::{Config, ConfigError};
+use crate::failure::Failure;
+use ringway_linux::{Attached, BindError, Listen};
+use ringway_sansio::Transport;
+use ringway_tls::TlsMaterial;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Everything that a new configuration needs, ready to be used. Dropping it leaves no trace.
+struct Prepared {
+    config: Config,
+    material: TlsMaterial,
+    plan: ListenerPlan,
+    attached: Attached,
+    listeners: ListenerTable,
+    settings: Arc<ringway_server::Config>,
+    outside: NewOutside,
+}
+
+/// Reasons why a reload is refused.
+struct Refusal {
+    restart: Vec<&'static str>,
+    errors: Vec<String>,
+}
+
+impl Running {
+    /// Reloads the configuration, or tells what that would change.
+    pub(super) fn reload(&mut self, request: ReloadRequest) -> ReloadReport {
+        let mut report = ReloadReport {
+            outcome: ReloadOutcome::Refused,
+            changes: Vec::new(),
+            restart: Vec::new(),
+            errors: Vec::new(),
+        };
+        let file = self.config.file.clone();
+        let read = match &request {
+            ReloadRequest::Apply | ReloadRequest::DryRun => Config::load(file.as_deref()),
+            ReloadRequest::Compare(text) => {
+                let lines = |errors: Vec<ConfigError>| errors.iter().map(ConfigError::to_string).collect();
+                Config::parse(text, file.as_deref()).map_err(|errors| Failure::configuration(lines(errors)))
+            }
+        };
+        let config = match read {
+            Ok(config) => config,
+            Err(failure) => {
+                report.errors = failure.lines().to_vec();
+                return report;
+            }
+        };
+        report.changes = self.config.keys.changes_to(&config.keys);
+        let prepared = match request {
+            ReloadRequest::Apply | ReloadRequest::DryRun => self.prepare(config).map(Some),
+            // The text is not the server's file: nothing that it names is opened.
+            ReloadRequest::Compare(_) => self.check_restart(&config).map(|()| None),
+        };
+        match (prepared, request) {
+            (Ok(Some(prepared)), ReloadRequest::Apply) => {
+                for change in &report.changes {
+                    tracing::info!("configuration: {change}");
+                }
+                self.commit(prepared);
+                report.outcome = ReloadOutcome::Applied;
+            }
+            (Ok(_), _) => report.outcome = ReloadOutcome::Possible,
+            (Err(refusal), _) => (report.restart, report.errors) = (refusal.restart, refusal.errors),
+        }
+        report
+    }
+
+    /// Reloads because of a signal; the log has the result.
+    pub(super) fn reload_and_log(&mut self) {
+        for line in &self.reload(ReloadRequest::Apply).errors {
+            tracing::error!("configuration not reloaded, the old one remains in use: {line}");
+        }
+    }
+
+    /// Keys whose changes need a restart.
+    fn check_restart(&self, new: &Config) -> Result<(), Refusal> {
+        let is_dtls = |config: &Config| config.listen.iter().any(|of| of.transport == Transport::Dtls);
+        let old = &self.config;
+        let fixed = [
+            ("workers", new.workers != old.workers),
+            ("store.url", new.store.url != old.store.url),
+            ("store.durability", new.store.durability != old.store.durability),
+            ("admin.listen", new.admin.listen != old.admin.listen),
+            // The first one needs a cookie secret and tables that exist only if the server started with them.
+            ("listen", is_dtls(new) && !self.tls.has_dtls()),
+        ];
+        let restart: Vec<&str> = fixed.iter().filter(|(_, changed)| *changed).map(|(key, _)| *key).collect();
+        if restart.is_empty() {
+            return Ok(());
+        }
+        let line = |key: &&str| match *key {
+            "listen" => "listen: the first dtls: listener needs a restart; restart the server, or remove it",
+            "workers" => "workers cannot change while the server runs; restart it, or restore the old value",
+            "admin.listen" => {
+                "admin.listen cannot change while the server runs; restart it, or restore the old value"
+            }
+            _ => "[store] cannot change while the server runs; restart it, or restore the old value",
+        };
+        let errors = restart.iter().map(|key| line(key).to_owned()).collect();
+        Err(Refusal { restart, errors })
+    }
+
+    /// Binds, loads and starts what the new configuration needs.
+    fn prepare(&self, config: Config) -> Result<Prepared, Refusal> {
+        self.check_restart(&config)?;
+        let material = tls::load(&config.tls)?;
+        self.tls.check(&material)?;
+        let wanted: Vec<Listen> = config.listen.iter().map(settings::listen_of).collect();
+        let plan = self.listeners.plan(&wanted).map_err(Failure::failed)?;
+        let attached = self.runtime.attach(&plan.added).map_err(|error| self.explained(&error))?;
+        let listeners = self.listeners.after(&plan, attached.listeners(), Instant::now());
+        let settings = Arc::new(settings::server_config(&config, &listeners, self.settings.secret));
+        let mut outside = NewOutside::default();
+        if config.dns_servers != self.config.dns_servers || usable(&settings) != usable(&self.settings) {
+            outside.resolver = Some(start_resolver(&config.dns_servers, &settings, &self.surroundings)?);
+        }
+        let (new, old) = (&config.media, &self.config.media);
+        if new.relays != old.relays || new.rule.time_limit != old.rule.time_limit {
+            outside.relays = Some(start_relays(&config, &self.surroundings)?);
+        }
+        Ok(Prepared { config, material, plan, attached, listeners, settings, outside })
+    }
+
+    /// Uses what was prepared. The settings come before the sockets that need them, and go after those that needed them.
+    fn commit(&mut self, prepared: Prepared) {
+        let Prepared { config, material, plan, attached, listeners, settings, outside } = prepared;
+        self.tls.reload(&config.tls, material);
+        self.tls.set_websocket(&config);
+        self.services.reconfigure(&config);
+        self.runtime.set_max_connections(config.limits.max_connections);
+        self.runtime.set_max_connections_per_source(config.limits.max_connections_per_source);
+        self.runtime.set_max_message_bytes(config.limits.max_message_bytes);
+        self.outside.replace(outside, &mut self.retired, Instant::now());
+        for shard in 0..self.runtime.shards().len() as u16 {
+            let settings = Arc::clone(&settings);
+            self.runtime.shards().with_shard(shard, |node| node.reconfigure(settings));
+        }
+        self.runtime.open(attached);
+        let removed = plan.removed.iter().filter(|id| {
+            let listener = settings.listeners.get(usize::from(id.0));
+            listener.is_some_and(|listener| listener.transport.is_stream())
+        });
+        removed.for_each(|id| self.runtime.close(*id));
+        self.admin.set_token(&config.admin.token);
+        self.control.set_domain(config.domains.first().map_or("", String::as_str));
+        crate::log::change(&config.log);
+        (self.config, self.settings, self.listeners) = (config, settings, listeners);
+        warn_of_settings(&self.config);
+        warn_of_other_realms(self.follower.store(), &self.config);
+        tracing::info!("configuration reloaded");
+    }
+
+    /// Closes the listeners that were removed a while ago, and ends what was replaced.
+    pub(super) fn end_removed(&mut self) {
+        let now = Instant::now();
+        for id in self.listeners.take_due(now) {
+            self.runtime.close(id);
+        }
+        self.retired.end_old(now);
+    }
+
+    /// Error of binding, with the advice for a port that this server uses itself.
+    fn explained(&self, error: &BindError) -> Failure {
+        let line = format!("listen: {error}");
+        let own = match error {
+            BindError::Listener { listener, why } if why.kind() == std::io::ErrorKind::AddrInUse => {
+                self.listeners.with_port_of(*listener)
+            }
+            BindError::Listener { .. } | BindError::TooMany | BindError::Machine(_) => None,
+        };
+        match own {
+            Some(own) => Failure::failed(format!(
+                "{line}. {own} of this server uses the port: remove it by one reload, wait 32 s, and add the other by a second one"
+            )),
+            None => Failure::failed(line),
+        }
+    }
+}
+
+impl From<Failure> for Refusal {
+    fn from(failure: Failure) -> Self {
+        Self { restart: Vec::new(), errors: failure.lines().to_vec() }
+    }
+}

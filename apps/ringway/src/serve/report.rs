@@ -1,0 +1,71 @@
+//! Requests to reload, and their reports.
+
+use crate::config::KeyChange;
+use serde_json::{Value, json};
+
+/// Request to reload the configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ReloadRequest {
+    /// Change what the file has changed.
+    Apply,
+    /// Tell what that would change.
+    DryRun,
+    /// Tell what a file with this text would change.
+    Compare(String),
+}
+
+/// What a reload changed, would change, or why it changes nothing.
+#[derive(Clone, Debug)]
+pub(crate) struct ReloadReport {
+    pub(super) outcome: ReloadOutcome,
+    /// Keys that differ from the running configuration.
+    pub(super) changes: Vec<KeyChange>,
+    /// Keys that need a restart.
+    pub(super) restart: Vec<&'static str>,
+    /// Reasons of a refusal, one line each.
+    pub(super) errors: Vec<String>,
+}
+
+/// End of a reload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReloadOutcome {
+    /// The changes are in force.
+    Applied,
+    /// They would be.
+    Possible,
+    /// The old configuration remains in force.
+    Refused,
+}
+
+impl ReloadReport {
+    /// HTTP status of its answer.
+    pub(super) const fn status(&self) -> u16 {
+        match self.outcome {
+            ReloadOutcome::Applied | ReloadOutcome::Possible => 200,
+            ReloadOutcome::Refused => 422,
+        }
+    }
+
+    /// Answer of the admin API.
+    pub(super) fn to_json(&self) -> Value {
+        let change = |change: &KeyChange| {
+            json!({
+                "key": change.key,
+                "old": change.old.text(),
+                "new": change.new.text(),
+                "text": change.to_string(),
+            })
+        };
+        let mut object = json!({
+            "ok": self.outcome != ReloadOutcome::Refused,
+            "applied": self.outcome == ReloadOutcome::Applied,
+            "changes": self.changes.iter().map(change).collect::<Vec<_>>(),
+            "restart": self.restart,
+            "errors": self.errors,
+        });
+        if let Some(first) = self.errors.first() {
+            object["error"] = json!(first);
+        }
+        object
+    }
+}
