@@ -7,8 +7,8 @@ mod program;
 
 use program::{Done, Running};
 use ringway_admin::{
-    Admin, AdminServer, Call, ChangeError, Connection, Forwards, Page, Registration, Stat, Stats,
-    UserForwards, View,
+    Admin, AdminServer, Answer, BlockPage, Call, Change, Connection, Control, Page, Registration, Stat,
+    Stats, View,
 };
 use serde_json::{Value, json};
 use std::fs;
@@ -370,6 +370,23 @@ impl View for Many {
     }
 }
 
+/// A server that refuses every change.
+struct Unchanged;
+
+impl Control for Unchanged {
+    fn apply(&self, _: Change) -> Answer {
+        Answer::refused(503, "not here")
+    }
+
+    fn blocks(&self, _: u64, _: usize) -> Result<BlockPage, String> {
+        Ok(BlockPage::default())
+    }
+
+    fn forwards(&self, _: &str) -> Answer {
+        Answer::refused(503, "not here")
+    }
+}
+
 fn registration(n: u64) -> Registration {
     let is_permanent = n == 1;
     Registration {
@@ -389,7 +406,7 @@ fn registration(n: u64) -> Registration {
 fn serve(count: u64, token: &str) -> AdminServer {
     Admin::bind("127.0.0.1:0".parse().unwrap())
         .unwrap()
-        .serve(Arc::new(Many(count)), token, Arc::new(|| None))
+        .serve(Arc::new(Many(count)), Arc::new(Unchanged), token, Arc::new(|| None))
         .unwrap()
 }
 

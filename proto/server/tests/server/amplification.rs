@@ -180,6 +180,34 @@ fn max_breadth_is_divided_among_the_branches() {
     }
 }
 
+/// Max-Breadth and spirals of a sent request.
+fn limits(sent: &Sent) -> (String, String) {
+    let via = sent.headers("Via").remove(0);
+    let spirals = via.split("spirals=").nth(1).unwrap().split(';').next().unwrap().to_owned();
+    (sent.header("Max-Breadth"), spirals)
+}
+
+#[test]
+fn a_branch_that_is_sent_again_has_the_limits_of_the_first_time() {
+    for stateful in [true, false] {
+        let mut world = World::with(|config| config.stateful = stateful);
+        let contacts: [&[u8]; 2] = [b"sip:bob@gate.example.net", b"sip:bob@192.0.2.20"];
+        world.server.set_permanent_contacts(b"bob@example.org", &contacts);
+        let mut call = invite("sip:bob@example.org").line("Max-Breadth: 9");
+        call.via.push_str("1");
+        world.udp(ALICE, &call);
+        let first = only(world.resolve_to("gate.example.net", &["192.0.2.41:5060", "192.0.2.42:5060"]));
+        if !stateful {
+            assert_eq!(limits(&first), ("9".into(), "59".into()));
+            continue;
+        }
+        assert_eq!(limits(&first), ("4".into(), "29".into()));
+        let sent = world.udp(&first.to(), &first.answer(503, &[]));
+        let second = sent.iter().find(|sent| sent.method() == "INVITE").expect("the second server");
+        assert_eq!(limits(second), limits(&first), "after a failover");
+    }
+}
+
 #[test]
 fn all_contacts_that_a_user_may_have_can_be_called() {
     let mut world = World::with(|config| config.registrar.max_contacts = 100);
