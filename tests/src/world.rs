@@ -232,6 +232,15 @@ impl World {
         }
     }
 
+    /// Changes the configuration of the running server.
+    pub fn reload(&mut self, change: impl FnOnce(&mut Config)) {
+        let mut config = Config::clone(&self.config);
+        change(&mut config);
+        self.config = Arc::new(config);
+        let config = Arc::clone(&self.config);
+        self.each_shard(|server| server.reconfigure(Arc::clone(&config)));
+    }
+
     /// Makes the server refuse new requests, and end its pending ones at once.
     pub fn stop_server(&mut self) {
         let now = self.sim.now();
@@ -389,7 +398,8 @@ fn default_config() -> Config {
         dialog_lifetime: Duration::from_secs(86_400),
         auth: AuthConfig {
             enabled: true,
-            realm: REALM.into(),
+            realms: REALM.into(),
+            digest: Default::default(),
             algorithms: vec![Algorithm::Sha256, Algorithm::Md5],
             nonce_lifetime: Duration::from_secs(300),
             in_dialog: false,

@@ -1,7 +1,7 @@
 //! Stories: the real server and scripted phones in the simulator, each for many seeds.
 //!
 //! Tested: registration, calls, failed calls, races, bad networks, ICMP errors, forks, forwards, media relays, TCP, TLS, neighbours,
-//! WebSocket, restarts, softphones, and random actions.
+//! WebSocket, reloads, restarts, softphones, and random actions.
 //! `RINGWAY_SEED` and `RINGWAY_SEEDS` choose the seeds; a story that fails prints its own.
 #![cfg(test)]
 
@@ -18,6 +18,7 @@ mod network;
 mod outbound;
 mod refused;
 mod register;
+mod reload;
 mod softphone;
 mod tcp;
 mod tls;

@@ -93,7 +93,8 @@ impl Bench {
             dialog_lifetime: Duration::from_secs(86_400),
             auth: AuthConfig {
                 enabled: with_digest,
-                realm: "example.org".into(),
+                realms: "example.org".into(),
+                digest: Default::default(),
                 algorithms: vec![Algorithm::Md5],
                 nonce_lifetime: Duration::from_secs(300),
                 in_dialog: false,
@@ -112,6 +113,7 @@ impl Bench {
                 service_route: Vec::new(),
             },
             neighbours: Vec::new(),
+            trunking: ringway_server::Trunking::default(),
             media: ringway_server::MediaConfig::default(),
             timers: ringway_transaction::Timers::default(),
             timer_c: Duration::from_secs(185),
@@ -123,7 +125,7 @@ impl Bench {
         (0..USERS).for_each(|user| list.push_str(&format!("{},{}\n", name(user), name(user))));
         let names = NameHash::new([1; 16]);
         let users =
-            Subscribers::from_csv(list.as_bytes(), "example.org", "example.org", USERS, names).unwrap();
+            Subscribers::from_csv(list.as_bytes(), "example.org", |_| "example.org", USERS, names).unwrap();
         let services = MemoryServices::new(users, Duration::from_secs(300), 0, &Seed::from_number(2), now);
         let server = Server::new(Arc::new(config), services, 0, Seed::from_number(3), now);
         let ports = vec![Port { transport: Transport::Udp, number: 5060 }];
@@ -233,7 +235,7 @@ fn credentials(user: usize, challenge: &str) -> String {
         ..Credentials::default()
     };
     let mut hex = [0; 64];
-    given.response = Algorithm::Md5.response(&ha1, b"REGISTER", &given, &mut hex);
+    given.response = Algorithm::Md5.response(&ha1, b"REGISTER", b"", &given, &mut hex);
     let mut line = b"Authorization: ".to_vec();
     given.write(&mut line);
     String::from_utf8(line).unwrap() + "\r\n"

@@ -329,8 +329,9 @@ impl<C: Card> Machine<C> {
     fn read_users(&mut self, now: Instant, bytes: &[u8]) {
         let mut key = [0; 16];
         key.copy_from_slice(self.seed.part(2).bytes().split_at(16).0);
-        let (domain, realm) = (self.settings.domain(), &self.settings.auth.realm);
-        match Subscribers::from_csv(bytes, domain, realm, USERS_MAX, NameHash::new(key)) {
+        let (domain, realms) = (self.settings.domain(), &self.settings.auth.realms);
+        let realm_of = |domain: &str| realms.of(domain.as_bytes());
+        match Subscribers::from_csv(bytes, domain, realm_of, USERS_MAX, NameHash::new(key)) {
             Ok(users) => {
                 let (count, source) = (users.len(), &self.users.source);
                 self.log(now, Level::Info, &format!("users: {count} from {source}"));

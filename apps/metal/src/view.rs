@@ -106,7 +106,7 @@ impl<'m, C: Card> View<'m, C> {
         'm: 'a,
     {
         match self.settings.auth.enabled {
-            true => Authentication::On { realm: &self.settings.auth.realm, algorithms },
+            true => Authentication::On { realm: self.settings.auth.realms.general(), algorithms },
             false => Authentication::Off,
         }
     }

@@ -7,7 +7,7 @@ use crate::output::{self, printable};
 use crate::serve::blocks::{now_s, pattern};
 use crate::serve::control::shown;
 use ringway_admin::Block;
-use ringway_store::{BlockKind, NewBlockRow, Store, StoreError, StoreUrl, UserName};
+use ringway_store::{BlockKind, BlockLists, NewBlockRow, Store, StoreError, StoreUrl, UserName};
 use serde_json::json;
 use std::io::Write;
 
@@ -27,17 +27,17 @@ pub(crate) fn run(args: &BlockArgs) -> Result<(), Failure> {
             let (user, kind, text) = read(entry, domain)?;
             let expires_s = hours.map(|hours| now_s() + u64::from(hours) * 3600);
             let (user, pattern, reason) = (user.as_ref(), &*text, reason.as_str());
-            let id = store.block(&NewBlockRow { user, kind, pattern, reason, expires_s })?;
+            let id = BlockLists::of(&store).add(&NewBlockRow { user, kind, pattern, reason, expires_s })?;
             let of = user.map_or("all users".to_owned(), ToString::to_string);
             let line = format!("{} blocked for {of}", printable(&text));
             print(args, &line, &json!({ "id": id, "pattern": text, "user": user.map(ToString::to_string) }))
         }
         BlockCommand::Remove { entry, id } => {
             let (is_removed, what) = match id {
-                Some(id) => (store.unblock(*id)?, format!("entry {id}")),
+                Some(id) => (BlockLists::of(&store).remove(*id)?, format!("entry {id}")),
                 None => {
                     let (user, kind, text) = read(entry, domain)?;
-                    (store.unblock_pattern(user.as_ref(), kind, &text)?, printable(&text))
+                    (BlockLists::of(&store).remove_pattern(user.as_ref(), kind, &text)?, printable(&text))
                 }
             };
             if !is_removed {
@@ -78,7 +78,7 @@ fn list(store: &Store, user: Option<&UserName>, is_json: bool) -> Result<(), Fai
     let (mut out, now) = (output::buffered(), now_s());
     let user = user.map(ToString::to_string);
     let mut rows: Vec<Block> = Vec::new();
-    store.blocks(0, usize::MAX >> 1, |row| {
+    BlockLists::of(store).list(0, usize::MAX >> 1, |row| {
         let row = shown(row, now);
         if user.is_none() || row.user == user {
             rows.push(row);
@@ -100,8 +100,9 @@ fn list(store: &Store, user: Option<&UserName>, is_json: bool) -> Result<(), Fai
 }
 
 fn print(args: &BlockArgs, line: &str, object: &serde_json::Value) -> Result<(), Failure> {
-    Ok(match args.json {
+    match args.json {
         true => output::line(&object.to_string())?,
         false => output::line(line)?,
-    })
+    }
+    Ok(())
 }

@@ -14,7 +14,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
     let (warnings, errors) = match Config::parse(&text, Some(&args.file)) {
         Ok(config) => {
             if args.against_running {
-                report = Some(compared(args, &config, &text)?);
+                report = Some(compared(args, &config)?);
             }
             // The server may run elsewhere, or as another user: that is no error of the configuration.
             let unusable = config.tls.load().err();
@@ -61,8 +61,8 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
     }
 }
 
-/// What a reload of this file would change in the running server.
-fn compared(args: &CheckArgs, config: &Config, text: &str) -> Result<Value, Failure> {
+/// Asks the running server for the changes by a reload of this file.
+fn compared(args: &CheckArgs, config: &Config) -> Result<Value, Failure> {
     let server = AdminClient::new(args.admin.unwrap_or(config.admin.listen), &config.admin.token)?;
-    reload::compare(&server, text)
+    reload::compare(&server, &config.keys)
 }

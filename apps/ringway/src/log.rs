@@ -56,7 +56,9 @@ pub(crate) fn change(log: &Log) {
 }
 
 /// Changes the logger that was started.
-static CHANGE: OnceLock<Box<dyn Fn(&Log) + Send + Sync>> = OnceLock::new();
+static CHANGE: OnceLock<ChangeLog> = OnceLock::new();
+
+type ChangeLog = Box<dyn Fn(&Log) + Send + Sync>;
 
 fn format_of(format: LogFormat, lines: SyncSender<Vec<u8>>) -> Box<dyn Layer<Registry> + Send + Sync> {
     let layer = fmt::layer().with_writer(Lines { lines }).with_target(false);

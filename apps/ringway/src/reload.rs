@@ -2,9 +2,10 @@
 
 use crate::admin_client::AdminClient;
 use crate::args::ReloadArgs;
+use crate::config::Keys;
 use crate::failure::Failure;
 use crate::output::{self, printable};
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 use std::io::Write;
 
 /// Reloads the running server, and prints what that changed.
@@ -21,9 +22,10 @@ pub(crate) fn run(args: &ReloadArgs) -> Result<(), Failure> {
     refusal(&report)
 }
 
-/// Asks the running server what a reload of a file with this text would change.
-pub(crate) fn compare(server: &AdminClient, text: &str) -> Result<Value, Failure> {
-    report(server, "/api/reload?dry_run=true", text)
+/// Asks the running server what a reload of a file with these keys would change. It opens nothing that they name.
+pub(crate) fn compare(server: &AdminClient, keys: &Keys) -> Result<Value, Failure> {
+    let keys: Map<String, Value> = keys.values().map(|(key, value)| (key.to_owned(), json!(value))).collect();
+    report(server, "/api/reload?dry_run=true", &Value::Object(keys).to_string())
 }
 
 /// Prints a report for people; its errors are printed by [`refusal`].

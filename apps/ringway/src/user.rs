@@ -84,7 +84,7 @@ impl Users {
     fn add(&self, args: &PasswordArgs) -> Result<(), Failure> {
         let user = self.name(&args.user)?;
         let (password, is_generated) = password(args)?;
-        self.store.add(&user, &self.config.auth.realm, &password)?;
+        self.store.add(&user, self.realm_of(user.domain()), &password)?;
         self.warn_of_foreign_domain(user.domain());
         self.print_password(&user, "added", is_generated.then_some(&password))
     }
@@ -92,7 +92,7 @@ impl Users {
     fn passwd(&self, args: &PasswordArgs) -> Result<(), Failure> {
         let user = self.name(&args.user)?;
         let (password, is_generated) = password(args)?;
-        self.store.passwd(&user, &self.config.auth.realm, &password)?;
+        self.store.passwd(&user, self.realm_of(user.domain()), &password)?;
         self.print_password(&user, "changed", is_generated.then_some(&password))
     }
 
@@ -101,11 +101,16 @@ impl Users {
         let mut bar = None;
         let bytes = file.metadata().map_or(0, |metadata| metadata.len());
         let domain = self.domain();
-        let imported = self.store.import(file, domain, &self.config.auth.realm, |position| {
-            if begun.elapsed() > PROGRESS_AFTER {
-                bar.get_or_insert_with(|| progress(bytes)).set_position(position);
-            }
-        });
+        let imported = self.store.import(
+            file,
+            domain,
+            |domain| self.realm_of(domain),
+            |position| {
+                if begun.elapsed() > PROGRESS_AFTER {
+                    bar.get_or_insert_with(|| progress(bytes)).set_position(position);
+                }
+            },
+        );
         if let Some(bar) = bar {
             bar.finish_and_clear();
         }
@@ -224,6 +229,10 @@ impl Users {
     /// Default domain of user names.
     fn domain(&self) -> &str {
         self.config.domains.first().map_or("localhost", String::as_str)
+    }
+
+    fn realm_of(&self, domain: &str) -> &str {
+        self.config.auth.realms.of(domain.as_bytes())
     }
 
     fn warn_of_foreign_domain(&self, domain: &str) {

@@ -369,16 +369,17 @@ fn no_text_from_the_network_looks_like_a_refused_login() {
 }
 
 #[test]
-fn a_reload_that_changes_the_memory_limit_is_refused() {
+fn a_reload_that_needs_a_restart_is_refused_and_one_of_limits_is_logged() {
     let served = serve("level = \"info\"", "[limits]\nmemory_mb = 64");
     let file = served.folder.path().join("ringway.toml");
     let text = fs::read_to_string(&file).unwrap();
-    fs::write(&file, text.replace("memory_mb = 64", "memory_mb = 16")).unwrap();
+    fs::write(&file, format!("workers = 3\n{text}")).unwrap();
     served.running.signal("-HUP");
     let line = served.running.says("configuration not reloaded");
-    assert!(line.contains("memory_mb") && line.contains("restart"), "{line}");
-    fs::write(&file, text.replace("memory_mb = 64", "memory_mb = 64\nper_source_rate = 7")).unwrap();
+    assert!(line.contains("workers") && line.contains("restart"), "{line}");
+    fs::write(&file, text.replace("memory_mb = 64", "memory_mb = 16")).unwrap();
     served.running.signal("-HUP");
+    served.running.says("limits.memory_mb: 64 → 16");
     served.running.says("configuration reloaded");
 }
 

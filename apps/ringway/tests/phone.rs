@@ -497,6 +497,52 @@ fn a_realm_other_than_the_domain_is_learnt_by_registering_or_pinned() {
     assert_eq!(bob.done().status, 0);
 }
 
+/// Two domains with a realm each, nonces for one use, auth-int: our phones register and call between the domains.
+#[test]
+fn each_domain_has_its_realm_and_a_password_for_another_one_is_reported() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("ringway.toml");
+    let write = |auth: &str| {
+        let text = format!(
+            "domains = [\"example.org\", \"example.net\"]\nlisten = [\"udp:127.0.0.1:0\"]\n[store]\nurl = \"sqlite://{}\"\n\
+             [admin]\nlisten = \"127.0.0.1:0\"\n[auth]\nnonce_use = \"once\"\nauth_int = true\n{auth}",
+            file(&folder, "ringway.db")
+        );
+        std::fs::write(&config, text).unwrap();
+    };
+    let path = config.to_str().unwrap();
+    let add = |user: &str, domain: &str| {
+        let args = ["user", "add", user, "--domain", domain, "--password-stdin", "--config", path];
+        assert_eq!(start(&args, "secret\n").done().status, 0);
+    };
+    write("");
+    add("early", "example.net");
+    write("[[auth.domain]]\nname = \"example.net\"\nrealm = \"the other\"\n");
+    add("alice", "example.org");
+    add("bob", "example.net");
+    let users = ringway(&["user", "list", "--json", "--config", path]).json();
+    let realms: Vec<_> = users["users"].as_array().unwrap().iter().map(|user| &user["realm"]).collect();
+    assert_eq!(realms, ["the other", "example.org", "example.org"], "{users:#}");
+    let server = start(&["serve", "--config", path], "");
+    let line = server.says("have a password for the realm");
+    for part in ["1 users of example.net", "\"early\"", "\"example.org\" instead of \"the other\""] {
+        assert!(line.contains(part), "{line}");
+    }
+    let address = server.address();
+    let common = ["--server", &address, "--password-stdin", "--json", "--register"];
+    let bob = start(
+        &[&["answer", "--as", "sip:bob@example.net", "--count", "2"], &common[..]].concat(),
+        "secret\n",
+    );
+    bob.ready();
+    for _ in 0..2 {
+        let call = ["call", "sip:bob@example.net", "--from", "sip:alice@example.org", "--duration", "0.5"];
+        let done = start(&[&call[..], &common].concat(), "secret\n").done();
+        assert_eq!((done.status, &done.json()["result"]), (0, &"answered".into()), "{done:?}");
+    }
+    assert_eq!(bob.done().status, 0);
+}
+
 #[test]
 fn a_password_is_one_line_and_input_need_not_end() {
     let (bob, uri) = bob(&[]);

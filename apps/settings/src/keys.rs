@@ -55,6 +55,11 @@ impl Keys {
         self.values.keys().map(String::as_str)
     }
 
+    /// All keys with their values, secrets too.
+    pub fn values(&self) -> impl Iterator<Item = (&str, Option<&str>)> {
+        self.values.iter().map(|(key, value)| (key.as_str(), value.as_deref()))
+    }
+
     /// Keys whose values differ in `new`, in alphabetical order.
     pub fn changes_to(&self, new: &Self) -> Vec<KeyChange> {
         let of = |keys: &Self, key: &str| keys.values.get(key).cloned().flatten();
@@ -71,6 +76,12 @@ impl Keys {
             .collect();
         changes.sort_by(|a, b| a.key.cmp(&b.key));
         changes
+    }
+}
+
+impl FromIterator<(String, Option<String>)> for Keys {
+    fn from_iter<T: IntoIterator<Item = (String, Option<String>)>>(values: T) -> Self {
+        Self { values: values.into_iter().collect() }
     }
 }
 
@@ -125,7 +136,7 @@ impl fmt::Display for KeyChange {
     }
 }
 
-/// True for a key whose value may be known to the administrator only, whoever adds it.
+/// True for a key whose value is for the administrator only. The name decides, so that it holds for keys that are added later.
 fn is_secret(key: &str) -> bool {
     let name = key.rsplit('.').next().unwrap_or(key);
     ["password", "passphrase", "secret", "token"].iter().any(|word| name.contains(word))

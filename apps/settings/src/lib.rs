@@ -12,6 +12,7 @@
 
 extern crate alloc;
 
+mod digest;
 mod host_port;
 #[cfg(feature = "keys")]
 mod keys;
@@ -23,6 +24,7 @@ mod reader;
 mod sections;
 mod words;
 
+pub use digest::{DigestPolicy, NoncePolicy, Realms};
 pub use host_port::{HostPort, NoHost};
 #[cfg(feature = "keys")]
 pub use keys::{KeyChange, Keys, ShownValue};
@@ -35,6 +37,6 @@ pub use reader::read_document_with_keys;
 pub use reader::{ConfigError, Reader, Section, read_document};
 pub use sections::{
     Algorithm, Auth, CertificateRules, Connections, Limits, Mode, Neighbour, NeighbourConnection, Network,
-    Registrar, Routing, ServerSections, Strangers,
+    Registrar, Routing, ServerSections, Strangers, read_networks,
 };
 pub use words::split_words;

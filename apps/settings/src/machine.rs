@@ -127,7 +127,7 @@ impl MachineSettings {
         set(&mut self.routing.stateful, words.stateful);
         set(&mut self.routing.record_route, words.record_route);
         set(&mut self.auth.enabled, words.auth);
-        set(&mut self.auth.realm, words.realm);
+        set(&mut self.auth.realms, words.realm.map(Into::into));
         set(&mut self.auth.algorithms, words.algorithms);
         if let Some(word) = words.users {
             self.users_file = word.name();
@@ -173,9 +173,9 @@ fn read_file(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, words: &Words) 
         config_file: None,
         users_file,
         tftp,
-        domains,
         listen: read_ports(reader, top),
-        auth: Auth::read(reader, top, realm),
+        auth: Auth::read(reader, top, realm, words.domains.as_ref().unwrap_or(&domains)),
+        domains,
         registrar: Registrar::read(reader, top),
         routing: Routing::read(reader, top),
         limits: Limits::read(reader, top, CONNECTIONS),
@@ -217,7 +217,7 @@ const CONNECTIONS: Connections = Connections { default: 256, range: 1..=256, per
 const FILE_BYTES_MAX: usize = 64 << 10;
 
 /// Keys of `ringway.toml` that need an operating system.
-const REFUSED: [(&str, &str); 8] = [
+const REFUSED: [(&str, &str); 11] = [
     ("store", "this machine has no disk, its users come as [users] says"),
     ("location", "this machine keeps in its memory where users are"),
     ("workers", "this machine runs on one core, without threads"),
@@ -227,6 +227,9 @@ const REFUSED: [(&str, &str); 8] = [
     ),
     ("media", "this machine does not control media relays"),
     ("neighbour", "this machine does not dial neighbours"),
+    ("trunk", "this machine has no trunks"),
+    ("route", "this machine has no trunks"),
+    ("destination", "this machine has no trunks"),
     ("admin", "this machine has no pages over HTTP, they are on its screen"),
     ("log", "this machine shows its log on its screen only"),
 ];

@@ -117,9 +117,9 @@ impl<'a> Reader<'a> {
 pub struct Section<'t, 'i> {
     /// Empty: the top of the file.
     name: &'static str,
-    /// Place of its keys in a document, as in `tls.domain.1`; empty at the top.
+    /// Path of its keys in a document, as in `tls.domain.1`; empty at the top.
     #[cfg(feature = "keys")]
-    place: String,
+    key_path: String,
     table: Option<&'t DeTable<'i>>,
     /// The keys asked for so far.
     known: Vec<&'static str>,
@@ -139,7 +139,7 @@ impl<'t, 'i> Section<'t, 'i> {
         Self {
             name,
             #[cfg(feature = "keys")]
-            place: name.to_owned(),
+            key_path: name.to_owned(),
             table,
             known: Vec::new(),
             refused: Vec::new(),
@@ -148,19 +148,19 @@ impl<'t, 'i> Section<'t, 'i> {
         }
     }
 
-    /// The section at `place` below this one.
+    /// The section below this one, with its path.
     #[cfg(feature = "keys")]
     fn below(&self, section: Self, item: Option<usize>) -> Self {
-        let mut place = self.place_of(section.name);
+        let mut key_path = self.path_of(section.name);
         if let Some(index) = item {
             let name = section.entry("name").and_then(|(_, value)| value.get_ref().as_str());
-            place.push('.');
+            key_path.push('.');
             match name {
-                Some(name) => place.push_str(name),
-                None => place.push_str(&format!("{}", index + 1)),
+                Some(name) => key_path.push_str(name),
+                None => key_path.push_str(&format!("{}", index + 1)),
             }
         }
-        Self { place, ..section }
+        Self { key_path, ..section }
     }
 
     #[cfg(not(feature = "keys"))]
@@ -168,17 +168,17 @@ impl<'t, 'i> Section<'t, 'i> {
         section
     }
 
-    /// Place of a key in the document, as in `auth.realm`.
+    /// Path of a key in the document, as in `auth.realm`.
     #[cfg(feature = "keys")]
-    fn place_of(&self, key: &str) -> String {
-        if self.place.is_empty() { key.to_owned() } else { format!("{}.{key}", self.place) }
+    fn path_of(&self, key: &str) -> String {
+        if self.key_path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.key_path) }
     }
 
     /// Notes the default of a key whose value is not in the document, for [`Keys`](crate::Keys).
     #[cfg(feature = "keys")]
     pub fn note_default(&self, reader: &mut Reader<'_>, key: &str, default: impl FnOnce() -> String) {
         if self.place(key).is_none() {
-            reader.keys.note(self.place_of(key), Some(default()));
+            reader.keys.note(self.path_of(key), Some(default()));
         }
     }
 
@@ -192,9 +192,9 @@ impl<'t, 'i> Section<'t, 'i> {
         for key in self.known.iter().filter(|key| !self.parts.contains(key)) {
             match self.entry(key) {
                 Some((_, value)) => {
-                    reader.keys.note(self.place_of(key), crate::keys::written(value.get_ref()));
+                    reader.keys.note(self.path_of(key), crate::keys::written(value.get_ref()));
                 }
-                None => reader.keys.note_unset(self.place_of(key)),
+                None => reader.keys.note_unset(self.path_of(key)),
             }
         }
     }

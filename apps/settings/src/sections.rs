@@ -1,5 +1,6 @@
 //! The sections of a server, each key with its default and its limits.
 
+use crate::digest::{DigestPolicy, Realms, read_policy, read_realms};
 use crate::listeners::EntryFault;
 use crate::{Reader, Section};
 use alloc::borrow::ToOwned;
@@ -25,13 +26,15 @@ pub use ringway_server::{Neighbour, NeighbourConnection};
 pub struct Auth {
     /// False: anyone may register and call within our domains.
     pub enabled: bool,
-    /// Realm of the passwords; 1 to 255 bytes.
-    pub realm: String,
+    /// Realms of the passwords; 1 to 255 bytes each.
+    pub realms: Realms,
     /// Offered in this order; at least one (RFC 8760 §2.4).
     pub algorithms: Vec<Algorithm>,
     /// Lifetime of a nonce in seconds: 1 to 86,400.
     pub nonce_lifetime_s: u32,
-    /// Also challenge requests inside a dialog.
+    /// Forms of digest that are offered and accepted.
+    pub digest: DigestPolicy,
+    /// Also challenge requests inside a dialog from the address that their side has.
     pub in_dialog: bool,
     /// Methods of callers without a password that reach our users.
     pub strangers: Strangers,
@@ -110,36 +113,31 @@ impl Auth {
         let algorithms = vec![Algorithm::Md5];
         Self {
             enabled: true,
-            realm,
+            realms: realm.into(),
             algorithms,
             nonce_lifetime_s: 300,
+            digest: DigestPolicy::default(),
             in_dialog: false,
             strangers: Strangers::default(),
             trusted: Vec::new(),
         }
     }
 
-    /// Reads `[auth]`.
-    pub fn read(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, default_realm: String) -> Self {
+    /// Reads `[auth]` of a server for `domains`.
+    pub fn read(
+        reader: &mut Reader<'_>,
+        top: &mut Section<'_, '_>,
+        default_realm: String,
+        domains: &[String],
+    ) -> Self {
         let default = Self::for_realm(default_realm);
         let mut section = top.section(reader, "auth");
         let enabled = section.switch(reader, "enabled", default.enabled);
-        let realm = match section.text(reader, "realm") {
-            None => {
-                section.note_default(reader, "realm", || format!("{:?}", default.realm));
-                default.realm
-            }
-            Some((text, at)) => {
-                if let Err(message) = check_realm(text) {
-                    reader.error(at, section.path("realm"), message);
-                }
-                text.to_owned()
-            }
-        };
+        let realms = read_realms(reader, &mut section, default.realms, domains);
         let lifetimes_s = 1..=NONCE_LIFETIME_S_MAX;
         let auth = Self {
             enabled,
-            realm,
+            realms,
             algorithms: algorithms(reader, &mut section).unwrap_or(default.algorithms),
             nonce_lifetime_s: section.number(
                 reader,
@@ -147,27 +145,22 @@ impl Auth {
                 default.nonce_lifetime_s,
                 lifetimes_s,
             ),
+            digest: read_policy(reader, &mut section, default.digest),
             in_dialog: section.switch(reader, "in_dialog", default.in_dialog),
             strangers: section.word(reader, "strangers", default.strangers, &STRANGERS),
-            trusted: networks(reader, &mut section).unwrap_or(default.trusted),
+            trusted: read_networks(reader, &mut section, "trusted").unwrap_or(default.trusted),
         };
         section.finish(reader);
         auth
     }
 }
 
-/// Checks a realm; the error is the remedy.
-pub(crate) fn check_realm(text: &str) -> Result<(), &'static str> {
-    let is_bad = |c: char| c.is_control() || c == '"' || c == '\\';
-    if text.is_empty() || text.len() > REALM_BYTES_MAX || text.contains(is_bad) {
-        return Err("give 1 to 255 bytes without quotes, backslashes and control characters");
-    }
-    Ok(())
-}
-
-/// `trusted`.
-fn networks(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) -> Option<Vec<Network>> {
-    let key = "trusted";
+/// Reads a list of networks.
+pub fn read_networks(
+    reader: &mut Reader<'_>,
+    section: &mut Section<'_, '_>,
+    key: &'static str,
+) -> Option<Vec<Network>> {
     let entries = section.texts(reader, key)?;
     if entries.len() > NETWORKS_MAX {
         let at = section.place(key).unwrap_or_default();
@@ -442,9 +435,10 @@ impl ServerSections<'_> {
             dialog_lifetime: Duration::from_secs(u64::from(self.routing.dialog_lifetime_s)),
             auth: AuthConfig {
                 enabled: self.auth.enabled,
-                realm: self.auth.realm.clone(),
+                realms: self.auth.realms.clone(),
                 algorithms: self.auth.algorithms.clone(),
                 nonce_lifetime: Duration::from_secs(u64::from(self.auth.nonce_lifetime_s)),
+                digest: self.auth.digest,
                 in_dialog: self.auth.in_dialog,
                 strangers: self.auth.strangers,
                 trusted: self.auth.trusted.clone(),
@@ -461,6 +455,7 @@ impl ServerSections<'_> {
                 service_route: self.registrar.service_route.clone(),
             },
             neighbours: self.neighbours.clone(),
+            trunking: ringway_server::Trunking::default(),
             media: ringway_server::MediaConfig::default(),
             timers: Timers::default(),
             timer_c: TIMER_C,
@@ -499,6 +494,5 @@ const MESSAGE_BYTES_MAX: u32 = 65_535;
 const MEMORY_MB_MIN: u32 = 16;
 /// A tebibyte.
 const MEMORY_MB_MAX: u32 = 1_048_576;
-const REALM_BYTES_MAX: usize = 255;
 /// RFC 3261 §16.6 step 11: more than three minutes.
 const TIMER_C: Duration = Duration::from_secs(185);

@@ -73,7 +73,7 @@ fn nothing_said_is_dhcp_authentication_and_no_files() {
     assert_eq!(of_file(""), settings);
     assert_eq!(settings.addressing, Addressing::Dhcp);
     assert_eq!((&settings.config_file, &settings.users_file, settings.tftp), (&None, &None, None));
-    assert_eq!((settings.domain(), settings.auth.realm.as_str()), ("localhost", "localhost"));
+    assert_eq!((settings.domain(), settings.auth.realms.general()), ("localhost", "localhost"));
     assert_eq!(listens_on(&settings), ["udp:0.0.0.0:5060", "tcp:0.0.0.0:5060"]);
     assert!(settings.auth.enabled);
     assert_eq!(
@@ -113,7 +113,7 @@ fn every_key_is_read() {
     assert_eq!(settings.users_file.as_deref(), Some("users.csv"));
     assert_eq!(settings.auth.algorithms, [Algorithm::Sha256, Algorithm::Md5]);
     assert_eq!((settings.auth.enabled, settings.auth.in_dialog), (false, true));
-    assert_eq!((settings.auth.realm.as_str(), settings.auth.nonce_lifetime_s), ("somewhere else", 30));
+    assert_eq!((settings.auth.realms.general(), settings.auth.nonce_lifetime_s), ("somewhere else", 30));
     let registrar = Registrar {
         min_expires_s: 10,
         default_expires_s: 20,
@@ -175,7 +175,7 @@ fn every_word_is_read() {
         }
     );
     assert!(!settings.auth.enabled);
-    assert_eq!(settings.auth.realm, "somewhere else");
+    assert_eq!(settings.auth.realms.general(), "somewhere else");
     assert_eq!(settings.auth.algorithms, [Algorithm::Sha256, Algorithm::Md5]);
     assert_eq!(listens_on(&settings), ["udp:0.0.0.0:5070", "tcp:0.0.0.0:5071", "tls:0.0.0.0:5072"]);
     assert!(settings.passed_over.is_empty());
@@ -191,7 +191,7 @@ fn the_words_win_over_the_file() {
     assert_eq!(read("users=none").users_file, None);
     assert_eq!(read("users=other.csv").users_file.as_deref(), Some("other.csv"));
     assert_eq!(read("domains=example.net").domains, ["example.net"]);
-    assert_eq!(read("domains=example.net").auth.realm, "somewhere else");
+    assert_eq!(read("domains=example.net").auth.realms.general(), "somewhere else");
     assert_eq!(
         read("mode=proxy").routing,
         Routing {
@@ -213,11 +213,11 @@ fn the_words_win_over_the_file() {
 
 #[test]
 fn without_a_realm_the_first_domain_is_it_wherever_it_is_said() {
-    assert_eq!(of_words("domains=example.org").auth.realm, "example.org");
+    assert_eq!(of_words("domains=example.org").auth.realms.general(), "example.org");
     let text = "domains = [\"example.org\"]";
-    assert_eq!(of_file(text).auth.realm, "example.org");
+    assert_eq!(of_file(text).auth.realms.general(), "example.org");
     let both = MachineSettings::read("domains=example.net", Some(("ringway.toml", text))).unwrap();
-    assert_eq!(both.auth.realm, "example.net");
+    assert_eq!(both.auth.realms.general(), "example.net");
 }
 
 #[test]
@@ -425,7 +425,7 @@ fn the_server_gets_what_was_said_and_listens_where_the_machine_is() {
     assert_eq!(config.machine_addresses, [std::net::IpAddr::from(address)]);
     assert_eq!((config.mode, config.stateful, config.record_route), (Mode::Redirect, false, false));
     assert_eq!((config.auth.enabled, config.auth.in_dialog), (false, true));
-    assert_eq!(config.auth.realm, "somewhere else");
+    assert_eq!(config.auth.realms.general(), "somewhere else");
     assert_eq!(config.auth.nonce_lifetime.as_secs(), 30);
     assert_eq!(config.auth.algorithms, settings.auth.algorithms);
     assert_eq!(

@@ -45,6 +45,8 @@ ringway_sansio::counters! {
         challenges_answered,
         /// Challenges not answered: of another realm, from another address, inside a dialog, or too many.
         challenges_ignored,
+        /// Nonces that a server gave for the next request (Authentication-Info).
+        next_nonces,
         /// Challenges of called phones answered with their own credentials.
         peer_challenges_answered,
         /// INVITEs answered with 401 because callers must prove a password.
@@ -55,6 +57,8 @@ ringway_sansio::counters! {
         caller_passwords_wrong,
         /// INVITEs whose password was not checked because too many were wrong (503).
         callers_slowed,
+        /// INVITEs refused because too many digests of their user from their source could not be verified (403).
+        caller_digests_refused,
         /// Accepted calls without an ACK.
         acks_missed,
         /// Responses and ACKs that match no transaction.

@@ -1,6 +1,7 @@
 //! Limits of wrong passwords.
 
 use crate::SeededHash;
+use crate::buckets::{Buckets, TRACKED_MAX, has_token};
 use core::hash::{BuildHasher, Hasher};
 use core::net::IpAddr;
 use core::time::Duration;
@@ -16,6 +17,21 @@ pub struct Login<'a> {
     pub domain: &'a [u8],
     /// Source address of the request.
     pub source: IpAddr,
+}
+
+impl Login<'_> {
+    /// Keyed hash of the user and the source (an IPv6 /64 network counts as one).
+    pub(crate) fn hash_with_source(&self, hash: SeededHash) -> u64 {
+        let mut hasher = hash.build_hasher();
+        hasher.write_usize(self.user.len());
+        hasher.write(self.user);
+        hasher.write(self.domain);
+        match source_of(self.source) {
+            IpAddr::V4(v4) => hasher.write(&v4.octets()),
+            IpAddr::V6(v6) => hasher.write(&v6.octets()),
+        }
+        hasher.finish()
+    }
 }
 
 /// Result of a login.
@@ -60,7 +76,7 @@ impl GuessLimits {
     /// Time for one token of a user: 20 wrong passwords a minute.
     pub const USER_INTERVAL: Duration = Duration::from_secs(3);
     /// Maximum number of tracked sources, and of tracked users; further ones share one bucket.
-    pub const TRACKED_MAX: usize = 65_536;
+    pub const TRACKED_MAX: usize = TRACKED_MAX;
     /// Minimum time for which a proof is remembered, unless there are too many.
     pub const PROOF_LIFE: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -118,7 +134,7 @@ impl GuessLimits {
             self.young.clear();
             self.young_since = now;
         }
-        let pair = self.pair(login);
+        let pair = login.hash_with_source(self.hash);
         if !self.young.contains_key(&pair) {
             // The wrong passwords since the last proof still count.
             let full_at = self.old.remove(&pair).unwrap_or_default();
@@ -128,7 +144,7 @@ impl GuessLimits {
 
     /// Time at which the bucket of a user at a source with a proven password is full again.
     fn proof(&mut self, login: &Login<'_>) -> Option<&mut Instant> {
-        let pair = self.pair(login);
+        let pair = login.hash_with_source(self.hash);
         self.young.get_mut(&pair).or_else(|| self.old.get_mut(&pair))
     }
 
@@ -143,68 +159,6 @@ impl GuessLimits {
     fn source(&self, login: &Login<'_>) -> u64 {
         self.hash.hash_one(source_of(login.source))
     }
-
-    fn pair(&self, login: &Login<'_>) -> u64 {
-        let mut hasher = self.hash.build_hasher();
-        hasher.write_usize(login.user.len());
-        hasher.write(login.user);
-        hasher.write(login.domain);
-        match source_of(login.source) {
-            IpAddr::V4(v4) => hasher.write(&v4.octets()),
-            IpAddr::V6(v6) => hasher.write(&v6.octets()),
-        }
-        hasher.finish()
-    }
-}
-
-/// Token buckets by a keyed hash; full ones are removed.
-#[derive(Debug)]
-struct Buckets {
-    burst: u32,
-    interval: Duration,
-    full_at: HashMap<u64, Instant, SeededHash>,
-    /// Bucket of all that are not tracked because the table is full.
-    crowded_full_at: Instant,
-    swept_at: Instant,
-}
-
-impl Buckets {
-    fn new(burst: u32, interval: Duration, hash: SeededHash) -> Self {
-        let full_at = HashMap::with_hasher(hash);
-        Self { burst, interval, full_at, crowded_full_at: Instant::default(), swept_at: Instant::default() }
-    }
-
-    fn has(&self, now: Instant, key: u64) -> bool {
-        let full_at = match self.full_at.get(&key) {
-            Some(full_at) => *full_at,
-            None if self.full_at.len() >= GuessLimits::TRACKED_MAX => self.crowded_full_at,
-            None => return true,
-        };
-        has_token(full_at, now, self.burst, self.interval)
-    }
-
-    /// Takes a token. Returns the time at which the bucket is full again.
-    fn take(&mut self, now: Instant, key: u64) -> Instant {
-        if self.full_at.len() >= GuessLimits::TRACKED_MAX && !self.full_at.contains_key(&key) {
-            // A scan for each wrong password would cost more than checking it.
-            if now.since(self.swept_at) >= self.interval {
-                self.swept_at = now;
-                self.full_at.retain(|_, full_at| *full_at > now);
-            }
-            if self.full_at.len() >= GuessLimits::TRACKED_MAX {
-                self.crowded_full_at = self.crowded_full_at.max(now) + self.interval;
-                return self.crowded_full_at;
-            }
-        }
-        let full_at = self.full_at.entry(key).or_default();
-        *full_at = (*full_at).max(now) + self.interval;
-        *full_at
-    }
-}
-
-/// True if a bucket that is full at `full_at` has a token.
-fn has_token(full_at: Instant, now: Instant, burst: u32, interval: Duration) -> bool {
-    full_at.since(now) + interval <= interval * burst
 }
 
 #[cfg(test)]
@@ -309,7 +263,7 @@ mod tests {
             limits.on_login(START, &login, LoginResult::Wrong);
             limits.on_login(START, &login, LoginResult::Proven);
         }
-        let tracked = (limits.sources.full_at.len(), limits.users.full_at.len());
+        let tracked = (limits.sources.len(), limits.users.len());
         assert_eq!(tracked, (GuessLimits::TRACKED_MAX, GuessLimits::TRACKED_MAX));
         assert!(limits.young.len() + limits.old.len() <= 1000);
         assert!(

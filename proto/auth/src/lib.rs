@@ -1,22 +1,31 @@
-//! Digest authentication (RFC 7616, RFC 8760, RFC 3261 §22) for the server and for the called phone.
+//! Digest authentication (RFC 7616, RFC 8760, RFC 3261 §22): verified by the server and the called phone, and answered by the phone
+//! and by the server towards trunks ([`AnsweredChallenge`]).
 //!
 //! Nonces are stateless ([`NonceMaker`]): they are verified by their MAC and time. State is kept only for used nonce counts
 //! ([`ReplayWindows`]), of requests that proved a password, and for wrong passwords of each user and each source
-//! ([`GuessLimits`]). Both are bounded. [`Verifier`] combines them and gets its data from [`Logins`].
+//! ([`GuessLimits`]), and for clients whose digests cannot be verified ([`ChallengeLimits`]). All are bounded. [`Verifier`]
+//! combines them and gets its data from [`Logins`].
 #![no_std]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
 
+mod answered;
+mod buckets;
+mod challenge_limits;
 mod guesses;
 mod nonce;
+mod policy;
 mod replay;
 mod seeded_hash;
 mod verify;
 
+pub use answered::{AnsweredChallenge, Covered, NoChallenge, fields_of, quoted, strongest};
+pub use challenge_limits::ChallengeLimits;
 pub use guesses::{GuessLimits, Login, LoginResult};
 pub use nonce::{NonceAge, NonceId, NonceMaker};
+pub use policy::{DigestPolicy, NoncePolicy};
 pub use replay::{NonceUse, ReplayWindows};
 pub use ringway_sip::digest::{Algorithm, Ha1};
 pub use seeded_hash::SeededHash;
-pub use verify::{Logins, Outcome, Verifier, request_mark};
+pub use verify::{Logins, Outcome, ResponseBody, Unusable, Verifier, request_mark};

@@ -44,6 +44,12 @@ pub enum NonceAge {
     Foreign,
 }
 
+impl NonceAge {
+    pub(crate) const fn is_fresh(self) -> bool {
+        matches!(self, Self::Fresh(_))
+    }
+}
+
 impl core::fmt::Debug for NonceMaker {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("NonceMaker").field("lifetime", &self.lifetime).finish_non_exhaustive()

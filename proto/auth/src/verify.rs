@@ -1,11 +1,13 @@
 //! Verification of the credentials of a request.
 
-use crate::{Algorithm, Ha1, Login, LoginResult, NonceAge, NonceId, NonceMaker, NonceUse};
+use crate::{
+    Algorithm, DigestPolicy, Ha1, Login, LoginResult, NonceAge, NonceId, NonceMaker, NoncePolicy, NonceUse,
+};
 use alloc::vec::Vec;
 use core::hash::Hasher;
 use core::net::IpAddr;
 use ringway_sansio::{Flow, Instant};
-use ringway_sip::digest::{Credentials, unescape};
+use ringway_sip::digest::{AuthenticationInfo, Credentials, Qop, ServerProof, unescape};
 use ringway_sip::{HeaderName, Message, Uri};
 use siphasher::sip::SipHasher13;
 
@@ -18,6 +20,13 @@ pub enum Outcome {
         /// password is not checked: the source address may be forged, and the response must not reveal if the password is
         /// right.
         is_stale: bool,
+    },
+    /// The digest has a fresh nonce and a form that is not accepted.
+    Unusable {
+        /// `username` of the digest, without escapes.
+        user: Vec<u8>,
+        /// The fault.
+        why: Unusable,
     },
     /// The header field is malformed.
     Malformed,
@@ -40,6 +49,30 @@ pub enum Outcome {
         /// True if the digest's `uri` is not the Request-URI (see [`Logins::is_other_name`]).
         is_other_name: bool,
     },
+}
+
+/// Reason for not verifying a digest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unusable {
+    /// The algorithm is not offered.
+    Algorithm,
+    /// It has no qop.
+    NoQop,
+    /// The qop is not offered.
+    OtherQop,
+    /// With a qop, but without a cnonce or a readable nonce count.
+    NoCount,
+    /// `opaque` is not that of the challenge.
+    OtherOpaque,
+}
+
+/// Body of the response that gets Authentication-Info.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResponseBody {
+    /// None.
+    Empty,
+    /// Of another server: `rspauth` is left out if it covers the body.
+    Unknown,
 }
 
 /// Data of a [`Verifier`]: passwords, used nonce counts, wrong passwords.
@@ -69,14 +102,29 @@ pub struct Verifier<'v, L> {
     pub realm: &'v [u8],
     /// Algorithms of the challenges.
     pub algorithms: &'v [Algorithm],
+    /// Forms of digest that are accepted.
+    pub policy: DigestPolicy,
+    /// `opaque` of the challenges.
+    pub opaque: Option<&'v [u8]>,
     /// Creator of the nonces.
-    pub nonces: &'v NonceMaker,
+    pub nonces: &'v mut NonceMaker,
     /// Domain of the users.
     pub domain: &'v [u8],
     /// Source address of the request.
     pub source: IpAddr,
     /// Passwords, used nonce counts, wrong passwords.
     pub logins: L,
+    /// Buffer for the value of Authentication-Info, which a proven password gets with [`NoncePolicy::Once`].
+    pub info: &'v mut Vec<u8>,
+    /// Body of the response with Authentication-Info.
+    pub response_body: ResponseBody,
+}
+
+/// Accepted form of a digest.
+struct Usage {
+    algorithm: Algorithm,
+    /// Count of the nonce that it uses.
+    count: u32,
 }
 
 impl<L: Logins> Verifier<'_, L> {
@@ -102,20 +150,22 @@ impl<L: Logins> Verifier<'_, L> {
             if unescape(given.realm).as_ref() != self.realm {
                 continue;
             }
-            let algorithm = match given.algorithm {
-                None => Some(Algorithm::Md5),
-                Some(name) => Algorithm::from_name(name),
+            let Usage { algorithm, count } = match self.usage(&given) {
+                Ok(usage) => usage,
+                Err(why) => {
+                    let is_fresh = || self.nonces.check(self.now, self.source, given.nonce).is_fresh();
+                    if outcome == (Outcome::Challenge { is_stale: false }) && is_fresh() {
+                        outcome = Outcome::Unusable { user: unescape(given.username).into_owned(), why };
+                    }
+                    continue;
+                }
             };
-            let Some(algorithm) = algorithm.filter(|algorithm| self.algorithms.contains(algorithm)) else {
-                continue;
-            };
-            let Some(count) = given.nonce_count().filter(|_| is_auth(&given)) else { continue };
             let Some(is_other_name) = self.is_other_name(request_uri, given.uri) else {
                 return Outcome::OtherUri;
             };
             let NonceAge::Fresh(id) = self.nonces.check(self.now, self.source, given.nonce) else {
                 // Another header field of the request must not hide a wrong password.
-                if matches!(outcome, Outcome::Challenge { .. }) {
+                if !matches!(outcome, Outcome::Wrong { .. }) {
                     outcome = Outcome::Challenge { is_stale: true };
                 }
                 continue;
@@ -131,12 +181,59 @@ impl<L: Logins> Verifier<'_, L> {
             }
             outcome = match self.logins.use_nonce(self.now, id, count, request()) {
                 NonceUse::First | NonceUse::Repeated => {
+                    if self.policy.nonces == NoncePolicy::Once {
+                        self.write_info(algorithm, &given, &user);
+                    }
                     return Outcome::Proven { user: user.into_owned(), is_other_name };
                 }
                 NonceUse::Replayed | NonceUse::Forgotten => Outcome::Challenge { is_stale: true },
             };
         }
         outcome
+    }
+
+    /// Form of a digest, if it is accepted.
+    fn usage(&self, given: &Credentials<'_>) -> Result<Usage, Unusable> {
+        let algorithm = match given.algorithm {
+            None => Some(Algorithm::Md5),
+            Some(name) => Algorithm::from_name(name),
+        };
+        let algorithm = algorithm.filter(|algorithm| self.algorithms.contains(algorithm));
+        let algorithm = algorithm.ok_or(Unusable::Algorithm)?;
+        let count = match given.qop.map(Qop::from_name) {
+            None if self.policy.danger_rfc2069 => USED_UP,
+            None => return Err(Unusable::NoQop),
+            Some(Some(qop)) if qop == Qop::Auth || self.policy.auth_int => {
+                let count = given.nonce_count().filter(|_| given.cnonce.is_some());
+                let count = count.ok_or(Unusable::NoCount)?;
+                if self.policy.nonces == NoncePolicy::Once { USED_UP } else { count }
+            }
+            Some(_) => return Err(Unusable::OtherQop),
+        };
+        // RFC 2069 has no rule for clients that leave it out.
+        if self.opaque.is_some_and(|own| given.opaque.is_some_and(|given| given != own)) {
+            return Err(Unusable::OtherOpaque);
+        }
+        Ok(Usage { algorithm, count })
+    }
+
+    /// Appends the value of Authentication-Info (RFC 7616 §3.5).
+    fn write_info(&mut self, algorithm: Algorithm, given: &Credentials<'_>, user: &[u8]) {
+        let mut nonce = Vec::new();
+        self.nonces.write(self.now, self.source, &mut nonce);
+        let ha1 = self.logins.credentials(user, self.domain);
+        let mut hex = [0; 64];
+        let qop = given.qop.and_then(Qop::from_name);
+        let is_known = qop == Some(Qop::Auth) || self.response_body == ResponseBody::Empty;
+        let proof = match (qop.filter(|_| is_known), ha1, given.cnonce.filter(is_returned), given.nc) {
+            (Some(qop), Some(ha1), Some(cnonce), Some(nc)) => {
+                let rspauth = algorithm.response(&ha1, b"", b"", given, &mut hex);
+                Some(ServerProof { qop, rspauth, cnonce, nc })
+            }
+            _ => None,
+        };
+        self.info.clear();
+        AuthenticationInfo { nextnonce: Some(&nonce), proof }.write(self.info);
     }
 
     /// Compares the digest's `uri`: false if it is the Request-URI, true for another name of the server, `None` if it is
@@ -165,7 +262,8 @@ impl<L: Logins> Verifier<'_, L> {
         let result = if self.logins.may_log_in(self.now, &login) {
             let ha1 = self.logins.credentials(user, self.domain);
             // The time must not reveal if the user exists.
-            let proven = algorithm.proves(&ha1.unwrap_or(NOBODY), message.method().as_bytes(), given);
+            let proven =
+                algorithm.proves(&ha1.unwrap_or(NOBODY), message.method().as_bytes(), message.body(), given);
             if proven && ha1.is_some() { LoginResult::Proven } else { LoginResult::Wrong }
         } else {
             LoginResult::Slowed
@@ -192,9 +290,17 @@ pub fn request_mark(key: &[u8; 16], now: Instant, message: &Message<'_>, flow: &
     hash.finish()
 }
 
-fn is_auth(given: &Credentials<'_>) -> bool {
-    given.qop.is_some_and(|qop| qop.eq_ignore_ascii_case(b"auth")) && given.cnonce.is_some()
+/// True for a cnonce that a response may contain: it is short and needs no quoting.
+fn is_returned(cnonce: &&[u8]) -> bool {
+    let is_plain = |&byte: &u8| byte.is_ascii_graphic() && byte != b'"' && byte != b'\\';
+    cnonce.len() <= CNONCE_BYTES_MAX && cnonce.iter().all(is_plain)
 }
+
+/// Count that uses a nonce up: no count of it is accepted afterwards.
+const USED_UP: u32 = u32::MAX;
+
+/// Maximum length of a cnonce that is returned to its client.
+const CNONCE_BYTES_MAX: usize = 128;
 
 /// Password hash for unknown users; no password has it.
 const NOBODY: Ha1 = Ha1 { md5: [0; 16], sha256: [0; 32] };

@@ -4,7 +4,7 @@ use crate::Users;
 use crate::kept::MESSAGE_BYTES_MAX;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use ringway_sip::digest::{Algorithm, Credentials, Ha1, ReceivedChallenge, unescape};
+use ringway_sip::digest::{Algorithm, Credentials, Ha1, Qop, ReceivedChallenge, unescape};
 use ringway_sip::{HeaderName, Message, hex16};
 
 /// Header field of a 401 or 407 with a challenge that can be answered.
@@ -52,7 +52,7 @@ impl<'a> Answerable<'a> {
         let mut best: Option<Self> = None;
         for challenge in ReceivedChallenge::all(value).take(CHALLENGES_MAX) {
             let algorithm = challenge.algorithm.map_or(Some(Algorithm::Md5), Algorithm::from_name);
-            let Some(algorithm) = algorithm.filter(|_| challenge.offers_auth() != Some(false)) else {
+            let Some(algorithm) = algorithm.filter(|_| challenge.offers(Qop::Auth) != Some(false)) else {
                 continue;
             };
             let found = Self { challenge, algorithm, is_proxy };
@@ -80,7 +80,7 @@ impl<'a> Answerable<'a> {
         let (method, uri) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
         let mut name = Vec::new();
         users.write_name(user, &mut name);
-        let has_qop = self.challenge.offers_auth() == Some(true);
+        let has_qop = self.challenge.offers(Qop::Auth) == Some(true);
         let cnonce = hex16(cnonce);
         let mut credentials = Credentials {
             username: &name,
@@ -96,7 +96,7 @@ impl<'a> Answerable<'a> {
         };
         let ha1 = Ha1::new(&name, &unescape(self.challenge.realm), users.password(user).as_bytes());
         let mut hex = [0; 64];
-        credentials.response = self.algorithm.response(&ha1, method, &credentials, &mut hex);
+        credentials.response = self.algorithm.response(&ha1, method, b"", &credentials, &mut hex);
         let header: &[u8] = if self.is_proxy { b"Proxy-Authorization: " } else { b"Authorization: " };
         out.extend_from_slice(header);
         credentials.write(out);

@@ -9,7 +9,7 @@ pub struct ListenerId(pub u8);
 
 impl ListenerId {
     /// The listener for packets to `to`: one with the transport and the address family. A listener on loopback reaches
-    /// nothing else, so it is the last choice for other addresses. `None` in the place of a listener: it was removed.
+    /// nothing else, so it is the last choice for other addresses. `None` instead of a listener: it was removed.
     pub fn for_peer(
         listeners: impl Iterator<Item = Option<(Transport, SocketAddr)>> + Clone,
         transport: Transport,

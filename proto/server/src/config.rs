@@ -1,6 +1,6 @@
 //! Configuration of a server, set at the start and on a reload.
 
-use crate::auth::{Algorithm, CertificateRules, Network, Strangers};
+use crate::auth::{Algorithm, CertificateRules, DigestPolicy, Network, Realms, Strangers};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
@@ -39,6 +39,8 @@ pub struct Config {
     pub registrar: RegistrarConfig,
     /// Servers whose connections are kept open; at most [`NEIGHBOURS_MAX`](crate::NEIGHBOURS_MAX).
     pub neighbours: Vec<Neighbour>,
+    /// Trunks and routes.
+    pub trunking: crate::Trunking,
     /// Media relays.
     pub media: crate::MediaConfig,
     /// T1, T2, T4.
@@ -105,13 +107,15 @@ pub enum Mode {
 pub struct AuthConfig {
     /// False: no passwords, every sender is believed.
     pub enabled: bool,
-    /// Realm of the challenges.
-    pub realm: String,
+    /// Realms of the challenges.
+    pub realms: Realms,
     /// Algorithms, offered in this order (RFC 8760 §2.4).
     pub algorithms: Vec<Algorithm>,
     /// Lifetime of a nonce.
     pub nonce_lifetime: Duration,
-    /// True: requests inside dialogs are challenged too.
+    /// Forms of digest that are offered and accepted.
+    pub digest: DigestPolicy,
+    /// True: all requests inside dialogs are challenged too, not only those from another address than their side has.
     pub in_dialog: bool,
     /// Methods of callers without a password that reach users of `domains`.
     pub strangers: Strangers,

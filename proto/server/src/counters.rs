@@ -35,6 +35,14 @@ ringway_sansio::counters! {
         digest_uri_server,
         /// Credentials refused because they were for another Request-URI (400).
         digest_uri_other,
+        /// Digests with a fresh nonce in a form that is not accepted: no qop, another algorithm, another opaque.
+        unusable_digests,
+        /// Unusable digests refused because too many of this user from this source came before (403).
+        unusable_refused,
+        /// Requests inside dialogs challenged because they came from another address than their side has.
+        moved_challenged,
+        /// The same of senders outside our domains, refused (403).
+        moved_refused,
         /// Requests refused because the user may not do this (403).
         forbidden,
         /// Requests of callers without a password that the policy for strangers does not let through.
@@ -63,6 +71,22 @@ ringway_sansio::counters! {
         recursions,
         /// Contacts of 3xx responses that were not called: not permitted, called before, or over a limit.
         recursions_refused,
+        /// Requests sent to a trunk, each trunk counted.
+        trunk_requests,
+        /// Requests sent to the next trunk of their route after one failed.
+        trunk_failovers,
+        /// Requests refused because all trunks of their route are down (503).
+        trunks_down,
+        /// Challenges of trunks answered with credentials.
+        trunk_challenges,
+        /// Challenges of trunks without credentials for them, or whose credentials were refused.
+        trunk_auth_failures,
+        /// Requests refused because a destination rule forbids the number (403).
+        destination_refusals,
+        /// Requests refused because the user made too many calls to numbers of a destination rule (403).
+        destination_rates,
+        /// Requests refused because too many users and destination rules are counted (403).
+        destination_overflow,
         /// Requests not forwarded because their neighbour is down (480).
         neighbour_down,
         /// Requests not forwarded because too many calls to neighbours have a connection of their own (500).

@@ -1,10 +1,10 @@
 //! Recognition of this server's own domains and addresses.
 
 use crate::auth::is_private;
-use crate::{Aor, Config};
+use crate::{Aor, Config, Number};
 use core::net::{IpAddr, SocketAddr};
 use ringway_sansio::Flow;
-use ringway_sip::Uri;
+use ringway_sip::{Scheme, Uri};
 use ringway_transaction::DEFAULT_PORT;
 
 impl Config {
@@ -31,6 +31,15 @@ impl Config {
         }
         let address = SocketAddr::new(host.ip()?, uri.port().unwrap_or(DEFAULT_PORT));
         if self.is_own_address(address) { self.domains.first().map(|domain| domain.as_str()) } else { None }
+    }
+
+    /// Domain of `domains` that a request for `uri` is for: that of a SIP URI, and the first one for a `tel:` URI if there are
+    /// routes.
+    pub(crate) fn target_domain(&self, uri: &Uri<'_>) -> Option<&str> {
+        match uri.scheme() {
+            Scheme::Tel if self.trunking.is_on() => self.domains.first().map(|domain| domain.as_str()),
+            Scheme::Sip | Scheme::Sips | Scheme::Tel | Scheme::Other => self.domain_of(uri),
+        }
     }
 
     /// True if a From with `uri` shows a domain of `domains` to its reader: a different port or a dot at the end looks
@@ -76,6 +85,18 @@ impl Config {
     pub(crate) fn read_aor(&self, uri: &Uri<'_>, aor: &mut Aor) -> bool {
         let (Some(domain), Some(_)) = (self.domain_of(uri), uri.user()) else { return false };
         aor.set(|out| uri.unescaped_user_into(out), domain.as_bytes());
+        true
+    }
+
+    /// The same for the target of a request, which may be a `tel:` URI.
+    pub(crate) fn read_target(&self, uri: &Uri<'_>, aor: &mut Aor) -> bool {
+        if uri.scheme() != Scheme::Tel {
+            return self.read_aor(uri, aor);
+        }
+        let (Some(domain), Some((number, _))) = (self.target_domain(uri), Number::of_uri(uri)) else {
+            return false;
+        };
+        aor.set(|out| out.extend_from_slice(number.as_bytes()), domain.as_bytes());
         true
     }
 }

@@ -5,6 +5,7 @@ use crate::refused::RefusedInDialog;
 use crate::request::Request;
 use crate::{Action, CallStep, Condition, Config, Counters, DiversionReason, LogEvent, Services};
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use ringway_sansio::{Context, Instant, Seed};
 
 /// Owner of everything that the components of one shard share.
@@ -17,6 +18,7 @@ pub(crate) struct Environment<S> {
     forwards: ForwardTable,
     calls_checked_at: Option<Instant>,
     started_s: u64,
+    answer_info: Vec<u8>,
 }
 
 /// Context and environment of one input.
@@ -33,6 +35,8 @@ pub(crate) struct Env<'e, S> {
     pub(crate) calls_checked_at: &'e mut Option<Instant>,
     /// Start of this server, in seconds since the epoch.
     pub(crate) started_s: u64,
+    /// Value of Authentication-Info for the response to the request that is being handled; usually none.
+    pub(crate) answer_info: &'e mut Vec<u8>,
 }
 
 /// Keys of the server's MACs, each for one purpose, all derived from the secret.
@@ -65,6 +69,7 @@ impl<S> Environment<S> {
             forwards: ForwardTable::new(&seed.part(FORWARDS_KEY)),
             calls_checked_at: None,
             started_s: now.as_secs(),
+            answer_info: Vec::new(),
         }
     }
 
@@ -93,6 +98,7 @@ impl<S> Environment<S> {
     }
 
     pub(crate) fn env<'e>(&'e mut self, cx: &'e mut Context<'_, Action>) -> Env<'e, S> {
+        self.answer_info.clear();
         Env {
             cx: Context::new(cx.now, cx.out, cx.actions),
             config: &self.config,
@@ -103,6 +109,7 @@ impl<S> Environment<S> {
             forwards: &self.forwards,
             calls_checked_at: &mut self.calls_checked_at,
             started_s: self.started_s,
+            answer_info: &mut self.answer_info,
         }
     }
 }

@@ -22,6 +22,7 @@ mod budget;
 mod config;
 mod counters;
 mod date;
+mod dialplan;
 mod diversion;
 mod domain;
 mod env;
@@ -40,7 +41,9 @@ mod route;
 mod server;
 mod services;
 mod shard;
+mod sources;
 mod token;
+mod trunk;
 
 pub use action::Action;
 pub use aor::{Aor, Authenticated};
@@ -49,6 +52,10 @@ pub use block::{BlockList, BlockPattern, Caller, CallerPattern, NotAPattern};
 pub use budget::MemoryBudget;
 pub use config::{AuthConfig, Config, Listener, Mode, Neighbour, NeighbourConnection, RegistrarConfig};
 pub use counters::Counters;
+pub use dialplan::{
+    BadPattern, BadRoute, CallRate, CallRates, Destination, DestinationRule, DestinationRules, Number,
+    NumberChange, PatternTable, Route, RouteMatch, RouteTable, RouteTo, WeightedTrunk,
+};
 pub use diversion::DiversionReason;
 pub use failed_servers::FailedServers;
 pub use location::{Registration, RegistrationRef};
@@ -63,3 +70,4 @@ pub use ringway_users::{Condition, ForwardUri, Forwards, NoAnswer};
 pub use server::Server;
 pub use services::{Services, StoreFailed};
 pub use shard::shard_of_user;
+pub use trunk::{CallerNumber, CallerPrivacy, SilentTrunks, Trunk, TrunkLogin, Trunking};

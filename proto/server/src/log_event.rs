@@ -56,6 +56,17 @@ pub enum LogEvent<'a> {
         /// Flow of that message; for [`CallStep::Forwarded`] the flow to the next hop.
         flow: Option<Flow>,
     },
+    /// A destination rule refused a call.
+    DestinationRefused {
+        /// `user@domain` of the caller.
+        aor: &'a [u8],
+        /// Number as the trunk would get it.
+        number: &'a [u8],
+        /// Prefix of the rule.
+        prefix: &'a str,
+        /// Source address of the request.
+        address: SocketAddr,
+    },
     /// A neighbour answered for the first time since the start or since it was down.
     NeighbourUp {
         /// Its name.
@@ -79,7 +90,7 @@ pub enum NeighbourDown {
     NoAddress,
     /// No listener has the transport and the address family of its URI.
     NoListener,
-    /// No connection was established, or it ended before an answer.
+    /// No connection was established, it ended before an answer, or a datagram was reported as undelivered.
     NotConnected,
     /// The connection ended.
     Closed,
@@ -97,7 +108,9 @@ impl NeighbourDown {
         match self {
             Self::NoAddress => "its host name has no address",
             Self::NoListener => "no listener has its transport and address family",
-            Self::NotConnected => "it accepted no connection, or closed it before it answered OPTIONS",
+            Self::NotConnected => {
+                "it cannot be reached, accepted no connection, or closed it before it answered OPTIONS"
+            }
             Self::Closed => "the connection was closed",
             Self::NoAnswer => "OPTIONS was not answered for 32 s",
             Self::NotIdentified => "the certificate of the connection that it opened does not count any more",

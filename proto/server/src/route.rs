@@ -1,6 +1,7 @@
 //! Routing of requests: pure functions of the request and the configuration (RFC 3261 §16.4, §16.5).
 
 use crate::Config;
+use crate::sources::SourceHash;
 use crate::token::{Mark, TOKEN, Token};
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
@@ -20,7 +21,7 @@ pub(crate) const LOOP_MARK: &[u8] = b".l";
 pub(crate) struct Routed<'a> {
     /// Request-URI; if a strict router moved it to the last Route, it is restored.
     pub(crate) uri: Uri<'a>,
-    /// True if it is in a domain of `domains`.
+    /// True if it is in a domain of `domains`, or a `tel:` URI for them.
     pub(crate) is_of_domains: bool,
     /// Number of Route values of this server at the top.
     pub(crate) own_routes: usize,
@@ -30,11 +31,16 @@ pub(crate) struct Routed<'a> {
     pub(crate) next_route: Option<Uri<'a>>,
     /// Valid mark in a Route of this server.
     pub(crate) mark: Option<Mark>,
+    /// Addresses that the side of the request's sender sends from, if they are recorded.
+    pub(crate) senders: [SourceHash; 2],
 }
 
 impl Routed<'_> {
     fn add_mark(&mut self, read: Option<Mark>) {
-        // Of several marks the last is that of the recipient's side.
+        // Of several marks the first is that of the sender's side, the last that of the recipient's.
+        if let (None, Some(Mark::Dialog { senders, .. })) = (self.mark, read) {
+            self.senders = senders;
+        }
         self.mark = read.or(self.mark);
     }
 }
@@ -81,7 +87,7 @@ pub(crate) fn preprocess<'a>(
     message: &Message<'a>,
     request_uri: Uri<'a>,
 ) -> Result<Routed<'a>, Malformed> {
-    let is_of_domains = is_ours(config, &request_uri);
+    let is_of_domains = config.target_domain(&request_uri).is_some();
     let mut routed = Routed {
         uri: request_uri,
         is_of_domains,
@@ -89,6 +95,7 @@ pub(crate) fn preprocess<'a>(
         from_last_route: false,
         next_route: None,
         mark: None,
+        senders: [SourceHash::NONE; 2],
     };
     if !message.has(HeaderName::Route) {
         return Ok(routed);
@@ -116,7 +123,7 @@ pub(crate) fn preprocess<'a>(
     {
         routed.add_mark(Mark::read(key, message, &request_uri));
         routed.uri = last;
-        routed.is_of_domains = is_ours(config, &last);
+        routed.is_of_domains = config.target_domain(&last).is_some();
         routed.from_last_route = true;
         if routed.own_routes + 1 >= count {
             routed.next_route = None;

@@ -67,6 +67,7 @@ impl<S: Services> Server<S> {
     pub fn reconfigure(&mut self, config: Arc<Config>) {
         self.authenticator.set_nonce_lifetime(config.auth.nonce_lifetime);
         self.neighbours.reconfigure(&config);
+        self.proxy.forget_logins();
         self.environment.reconfigure(config);
     }
 
@@ -255,11 +256,18 @@ impl<S> core::fmt::Debug for Server<S> {
     }
 }
 
+/// True for a source in the block list, which is counted. This server's own addresses are never blocked.
+fn is_source_blocked(env: &mut Env<'_, impl Services>, flow: Flow) -> bool {
+    let is_blocked =
+        env.services.is_source_blocked(flow.remote.ip()) && !env.config.is_own_address(flow.remote);
+    env.counters.blocked_sources += u64::from(is_blocked);
+    is_blocked
+}
+
 /// Counts a request, and checks the block list and the rate of its source. False if it was dropped or answered.
 fn is_admitted(env: &mut Env<'_, impl Services>, flow: Flow, bytes: &[u8]) -> bool {
     env.counters.requests += 1;
-    if env.services.is_source_blocked(flow.remote.ip()) && !env.config.is_own_address(flow.remote) {
-        env.counters.blocked_sources += 1;
+    if is_source_blocked(env, flow) {
         if flow.transport.has_connections() {
             env.cx.out.disconnect(flow);
         }

@@ -1,7 +1,7 @@
 //! Data of all shards that a server reads and writes at once, in memory.
 
 use crate::auth::{Login, LoginResult, NonceId, NonceUse};
-use crate::{BindingChange, Caller, LogEvent, NeighbourRoute, NeighbourTable};
+use crate::{BindingChange, CallRate, Caller, LogEvent, NeighbourRoute, NeighbourTable};
 use alloc::sync::Arc;
 use core::net::IpAddr;
 use ringway_sansio::{ConnectionId, Flow, Instant, LocatedServer};
@@ -61,6 +61,12 @@ pub trait Services {
         true
     }
 
+    /// Takes a token for a challenge to an unusable digest of this user (see
+    /// [`ChallengeLimits`](crate::auth::ChallengeLimits)); false if there is none.
+    fn may_challenge(&self, _now: Instant, _login: &Login<'_>) -> bool {
+        true
+    }
+
     /// Notes the result of a login.
     fn on_login(&self, _now: Instant, _login: &Login<'_>, _result: LoginResult) {}
 
@@ -103,6 +109,24 @@ pub trait Services {
     /// Connection of the neighbour with this index in the configuration.
     fn neighbour_connection(&self, _neighbour: usize) -> Option<ConnectionId> {
         None
+    }
+
+    /// True if the neighbour with this index works.
+    fn is_neighbour_up(&self, _neighbour: usize) -> bool {
+        true
+    }
+
+    /// True if the trunk with this index was silent a short time ago (see [`SilentTrunks`](crate::SilentTrunks)).
+    fn is_trunk_silent(&self, _now: Instant, _trunk: usize) -> bool {
+        false
+    }
+
+    /// Notes that the trunk with this index sent no response in time.
+    fn note_silent_trunk(&self, _now: Instant, _trunk: usize) {}
+
+    /// Counts a call of the user `aor` to a number with this prefix (see [`CallRates`](crate::CallRates)).
+    fn admit_call(&self, _now: Instant, _aor: &[u8], _prefix: &str, _per_hour: u32) -> CallRate {
+        CallRate::Admitted
     }
 
     /// Changes the table of neighbours.
@@ -158,6 +182,10 @@ impl<S: Services> Services for Arc<S> {
         (**self).may_log_in(now, login)
     }
 
+    fn may_challenge(&self, now: Instant, login: &Login<'_>) -> bool {
+        (**self).may_challenge(now, login)
+    }
+
     fn on_login(&self, now: Instant, login: &Login<'_>, result: LoginResult) {
         (**self).on_login(now, login, result);
     }
@@ -196,6 +224,22 @@ impl<S: Services> Services for Arc<S> {
 
     fn neighbour_connection(&self, neighbour: usize) -> Option<ConnectionId> {
         (**self).neighbour_connection(neighbour)
+    }
+
+    fn is_neighbour_up(&self, neighbour: usize) -> bool {
+        (**self).is_neighbour_up(neighbour)
+    }
+
+    fn is_trunk_silent(&self, now: Instant, trunk: usize) -> bool {
+        (**self).is_trunk_silent(now, trunk)
+    }
+
+    fn note_silent_trunk(&self, now: Instant, trunk: usize) {
+        (**self).note_silent_trunk(now, trunk);
+    }
+
+    fn admit_call(&self, now: Instant, aor: &[u8], prefix: &str, per_hour: u32) -> CallRate {
+        (**self).admit_call(now, aor, prefix, per_hour)
     }
 
     fn change_neighbours(&self, change: &mut dyn FnMut(&mut NeighbourTable)) {

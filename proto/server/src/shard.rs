@@ -4,10 +4,11 @@
 //! our branch, a STUN message to any shard. Users are assigned by a keyed hash, so that a peer cannot choose a shard to overload. CANCEL and the ACK
 //! of a failed INVITE have the Request-URI of the INVITE, so they belong to the same shard.
 
+use crate::Number;
 use core::hash::Hasher;
 use ringway_sansio::ShardKey;
 use ringway_sip::grammar::unescaped_octet;
-use ringway_sip::{HeaderName, NameAddr, Uri, peek_header, peek_last_header};
+use ringway_sip::{HeaderName, NameAddr, Scheme, Uri, peek_header, peek_last_header};
 use siphasher::sip::SipHasher13;
 
 /// Shard of a user, whose name has no escapes.
@@ -66,6 +67,10 @@ fn plain_user(to: &[u8]) -> Option<&[u8]> {
 }
 
 fn shard_of_uri(key: &ShardKey, uri: &Uri<'_>, shards: u16) -> u16 {
+    let number = (uri.scheme() == Scheme::Tel).then(|| Number::of_uri(uri)).flatten();
+    if let Some((number, _)) = number {
+        return shard_of_user(key, number.as_bytes(), shards);
+    }
     let mut hash = SipHasher13::new_with_key(key.bytes());
     let mut user = uri.user().unwrap_or(uri.as_bytes());
     while let Some((octet, used)) = unescaped_octet(user) {
@@ -112,6 +117,11 @@ mod tests {
                 assert_eq!(shard_of_message(&key(1), register, shards), expected);
             }
             assert_eq!(shard_of_message(&key(1), invite, shards), expected);
+            let number = shard_of_user(&key(1), b"+4930123", shards);
+            for tel in ["tel:+49-30-123", "tel:30.123;phone-context=+49", "sip:%2b4930123@example.org"] {
+                let invite = alloc::format!("INVITE {tel} SIP/2.0\r\n\r\n");
+                assert_eq!(shard_of_message(&key(1), invite.as_bytes(), shards), number, "{tel}");
+            }
         }
     }
 

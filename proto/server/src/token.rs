@@ -1,12 +1,14 @@
 //! Mark in our Record-Route: proof that this server accepted the beginning of a dialog, with the time and the addresses
 //! of both sides (like the flow tokens of RFC 5626 §5.3).
 //!
-//! `rw=` MAC TIME `.` caller `.` callee. TIME is in seconds since the epoch. A side is one of: `p` and the hash of its
+//! `rw=` MAC TIME `.` caller `.` callee SOURCES. TIME is in seconds since the epoch. A side is one of: `p` and the hash of its
 //! remote target; the number of a connection, `c`, its listener, `p` and such a hash; `n`, the hash of a host name and that of an address;
-//! `u`, listener and address of a datagram flow. The hash is keyed and covers host, port and transport; 0 is none. The
+//! `u`, listener and address of a datagram flow. SOURCES are the addresses that the sides send from
+//! ([`Sources`]), or nothing. The hash is keyed and covers host, port and transport; 0 is none. The
 //! MAC also covers the Call-ID, the caller's tag and both users, so that a mark is valid for one dialog between these two
 //! users, and the tags show which side sends.
 
+use crate::sources::{SourceHash, Sources};
 use alloc::vec::Vec;
 use core::hash::Hasher;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -43,6 +45,8 @@ pub(crate) enum Token {
         caller: Side,
         /// The other side.
         callee: Side,
+        /// Addresses that they send from.
+        sources: Sources,
     },
     /// Mark of an accepted request that this server sends to itself.
     Accepted,
@@ -57,6 +61,8 @@ pub(crate) enum Mark {
         to: Side,
         /// Side that sends it.
         from: Side,
+        /// Addresses that this side sends from.
+        senders: [SourceHash; 2],
         /// Identifies the mark.
         id: u64,
         /// Time of its creation in seconds since the epoch.
@@ -100,8 +106,13 @@ impl TargetHash {
 
     /// True if the callee's side in a mark, which is not verified, is [`Side::Contact`] with this hash.
     pub(crate) fn is_written_for_callee(self, token: &[u8]) -> bool {
-        let side = token.last_chunk::<10>().and_then(|end| end.strip_prefix(b".p"));
-        side.and_then(read_hex) == Some(u64::from(self.0))
+        let mut parts = token.rsplit(|&byte| byte == b'.');
+        let side = match parts.next() {
+            Some(last) if Sources::read(last).is_some() => parts.next(),
+            last => last,
+        };
+        let hash = side.filter(|_| parts.next().is_some()).and_then(|side| side.strip_prefix(b"p"));
+        hash.and_then(read_hex) == Some(u64::from(self.0))
     }
 }
 
@@ -118,7 +129,13 @@ impl Side {
 
     /// Callee's side in a mark, which is not verified.
     pub(crate) fn written_callee(token: &[u8]) -> Option<Self> {
-        read_sides(token.get(16 + TIME_DIGITS..)?).map(|(_, callee)| callee)
+        read_sides(token.get(16 + TIME_DIGITS..)?).map(|(_, callee, _)| callee)
+    }
+
+    /// Addresses in a mark, which is not verified.
+    pub(crate) fn written_sources(token: &[u8]) -> Sources {
+        let sides = token.get(16 + TIME_DIGITS..).and_then(read_sides);
+        sides.map_or(Sources::NONE, |(_, _, sources)| sources)
     }
 
     fn write(self, out: &mut Vec<u8>) {
@@ -198,11 +215,12 @@ impl Token {
         write_hex(out, made_s, TIME_DIGITS);
         match self {
             Self::Accepted => out.extend_from_slice(ACCEPTED),
-            Self::Dialog { caller, callee } => {
+            Self::Dialog { caller, callee, sources } => {
                 out.push(b'.');
                 caller.write(out);
                 out.push(b'.');
                 callee.write(out);
+                sources.write(out);
             }
         }
         let sides = out.get(start + 16..).unwrap_or_default();
@@ -226,12 +244,14 @@ impl Mark {
         if sides == ACCEPTED {
             return is_of(from, to).then_some(Self::Accepted { made_s });
         }
-        let (caller, callee) = read_sides(sides)?;
+        let (caller, callee, sources) = read_sides(sides)?;
         if is_of(from, to) {
-            return Some(Self::Dialog { to: callee, from: caller, id, made_s });
+            let senders = [sources.caller, SourceHash::NONE];
+            return Some(Self::Dialog { to: callee, from: caller, senders, id, made_s });
         }
         let is_from_callee = to.tag().is_some() && is_of(to, from);
-        is_from_callee.then_some(Self::Dialog { to: caller, from: callee, id, made_s })
+        let senders = sources.callee;
+        is_from_callee.then_some(Self::Dialog { to: caller, from: callee, senders, id, made_s })
     }
 
     /// True if the mark is not older than `lifetime`. A clock that was set back does not end a dialog.
@@ -241,10 +261,12 @@ impl Mark {
     }
 }
 
-fn read_sides(text: &[u8]) -> Option<(Side, Side)> {
+fn read_sides(text: &[u8]) -> Option<(Side, Side, Sources)> {
     let mut sides = text.strip_prefix(b".")?.split(|&byte| byte == b'.');
-    let both = (Side::read(sides.next()?)?, Side::read(sides.next()?)?);
-    sides.next().is_none().then_some(both)
+    let (caller, callee) = (Side::read(sides.next()?)?, Side::read(sides.next()?)?);
+    // Servers of earlier versions recorded no addresses.
+    let sources = sides.next().map_or(Some(Sources::NONE), Sources::read)?;
+    sides.next().is_none().then_some((caller, callee, sources))
 }
 
 fn mac(
@@ -310,7 +332,8 @@ mod tests {
         for caller in sides {
             for callee in sides {
                 let mut token = Vec::new();
-                Token::Dialog { caller, callee }.write(&KEY, &first, 1_800_000_000, &mut token);
+                let sources = Sources::NONE;
+                Token::Dialog { caller, callee, sources }.write(&KEY, &first, 1_800_000_000, &mut token);
                 let sides = |mark: Option<Mark>| match mark {
                     Some(Mark::Dialog { to, from, made_s: 1_800_000_000, .. }) => Some((to, from)),
                     Some(_) | None => None,
@@ -331,10 +354,16 @@ mod tests {
         let first = message("<sip:a@b>;tag=x", "<sip:c@d>");
         let first = Message::parse(&first, &Limits::default()).unwrap();
         let is_found = |callee: Side| {
-            let mut token = Vec::new();
-            let caller = Side::Contact(TargetHash(8));
-            Token::Dialog { caller, callee }.write(&KEY, &first, 1_800_000_000, &mut token);
-            TargetHash(7).is_written_for_callee(&token)
+            let caller = Side::Contact(TargetHash(7));
+            let ip = SourceHash::of(&KEY, IpAddr::V4(Ipv4Addr::LOCALHOST));
+            let found =
+                [Sources::NONE, Sources { caller: ip, callee: [ip, SourceHash::NONE] }].map(|sources| {
+                    let mut token = Vec::new();
+                    Token::Dialog { caller, callee, sources }.write(&KEY, &first, 1_800_000_000, &mut token);
+                    TargetHash(7).is_written_for_callee(&token)
+                });
+            assert_eq!(found[0], found[1]);
+            found[0]
         };
         assert!(is_found(Side::Contact(TargetHash(7))));
         assert!(!is_found(Side::Contact(TargetHash(8))));
@@ -344,6 +373,26 @@ mod tests {
         );
         assert!(!is_found(Side::Named { name: TargetHash(1), contact: TargetHash(7) }));
         assert!(!TargetHash(7).is_written_for_callee(b"p00000007"));
+    }
+
+    #[test]
+    fn the_mark_shows_the_addresses_of_the_sender() {
+        let first = message("<sip:a@b>;tag=x", "<sip:c@d>");
+        let first = Message::parse(&first, &Limits::default()).unwrap();
+        let hash = |number| SourceHash::of(&KEY, IpAddr::V4(Ipv4Addr::from_bits(number)));
+        let sources = Sources { caller: hash(1), callee: [hash(2), hash(3)] };
+        let side = Side::Contact(TargetHash(8));
+        let mut token = Vec::new();
+        Token::Dialog { caller: side, callee: side, sources }.write(&KEY, &first, 7, &mut token);
+        let senders = |from, to| match read(&token, from, to) {
+            Some(Mark::Dialog { senders, .. }) => senders,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(senders("<sip:a@b>;tag=x", "<sip:c@d>;tag=y"), [hash(1), SourceHash::NONE]);
+        assert_eq!(senders("<sip:c@d>;tag=y", "<sip:a@b>;tag=x"), [hash(2), hash(3)]);
+        assert_eq!(Side::written_sources(&token), sources);
+        token.truncate(token.len() - 1);
+        assert_eq!(read(&token, "<sip:a@b>;tag=x", "<sip:c@d>;tag=y"), None, "the MAC covers them");
     }
 
     #[test]

@@ -4,21 +4,18 @@
 use ringway_sip::{Contact, HeaderName, Limits, Message, Method, Reason, Start, Uri, Via};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-fn with_crlf(text: &str) -> Vec<u8> {
-    text.replace('\n', "\r\n").into_bytes()
+/// Message of `testdata/rfc5118` by the RFC's name for it.
+macro_rules! message {
+    ($file:literal) => {
+        &include_bytes!(concat!("../../../testdata/rfc5118/", $file, ".dat"))[..]
+    };
 }
 
-/// A message of RFC 5118 §4 with its own lines between those that most of them share.
-fn message(start: &str, via: &str, rest: &str) -> Vec<u8> {
-    let method = start.split(' ').next().unwrap();
-    with_crlf(&format!(
-        "{start} SIP/2.0\nTo: sip:user@example.com\nFrom: sip:user@example.com;tag=81x2\nVia: {via}\n\
-         Call-ID: SSG9559905523997077@hlau_4100\nMax-Forwards: 70\nCSeq: 98176 {method}\n{rest}Content-Length: 0\n\n"
-    ))
+/// The message with another Content-Length.
+fn with_length(message: &[u8], old: usize, new: usize) -> Vec<u8> {
+    let text = core::str::from_utf8(message).unwrap();
+    text.replace(&format!("Content-Length: {old}\r"), &format!("Content-Length: {new}\r")).into_bytes()
 }
-
-const VIA: &str = "SIP/2.0/UDP [2001:db8::9:1];branch=z9hG4bKas3-111";
-const CONTACT: &str = "Contact: \"Caller\" <sip:caller@[2001:db8::1]>\n";
 
 #[track_caller]
 fn accepted(bytes: &[u8]) -> Message<'_> {
@@ -39,8 +36,7 @@ fn ip(text: &str) -> Option<IpAddr> {
 
 #[test]
 fn ipv6_good() {
-    let bytes = message("REGISTER sip:[2001:db8::10]", VIA, CONTACT);
-    let message = accepted(&bytes);
+    let message = accepted(message!("ipv6-good"));
     assert_eq!(request_uri(&message).host().ip(), ip("2001:db8::10"));
     assert_eq!(request_uri(&message).user(), None);
     assert_eq!(message.via().host.ip(), ip("2001:db8::9:1"));
@@ -51,39 +47,32 @@ fn ipv6_good() {
 
 #[test]
 fn ipv6_bad() {
-    let bytes = message("REGISTER sip:2001:db8::10", VIA, CONTACT);
-    let rejected = Message::parse(&bytes, &Limits::default()).unwrap_err();
+    let rejected = Message::parse(message!("ipv6-bad"), &Limits::default()).unwrap_err();
     assert_eq!((rejected.reason, rejected.reason.status()), (Reason::RequestUri, 400));
 }
 
 #[test]
 fn port_ambiguous() {
-    let bytes = message("REGISTER sip:[2001:db8::10:5070]", VIA, CONTACT);
-    let uri = request_uri(&accepted(&bytes));
+    let uri = request_uri(&accepted(message!("port-ambiguous")));
     assert_eq!((uri.host().ip(), uri.port()), (ip("2001:db8::10:5070"), None));
 }
 
 #[test]
 fn port_unambiguous() {
-    let bytes = message("REGISTER sip:[2001:db8::10]:5070", VIA, CONTACT);
-    let uri = request_uri(&accepted(&bytes));
+    let uri = request_uri(&accepted(message!("port-unambiguous")));
     assert_eq!((uri.host().ip(), uri.port()), (ip("2001:db8::10"), Some(5070)));
 }
 
 #[test]
 fn via_received_param_with_delim() {
-    let via = "SIP/2.0/UDP [2001:db8::9:1];received=[2001:db8::9:255];branch=z9hG4bKas3-111";
-    let bytes = message("BYE sip:[2001:db8::10]", via, "");
-    let message = accepted(&bytes);
+    let message = accepted(message!("via-received-param-with-delim"));
     assert_eq!(message.via().received(), Some(&b"[2001:db8::9:255]"[..]));
     assert_eq!(message.via().branch, Some(&b"z9hG4bKas3-111"[..]));
 }
 
 #[test]
 fn via_received_param_no_delim() {
-    let via = "SIP/2.0/UDP [2001:db8::9:1];received=2001:db8::9:255;branch=z9hG4bKas3";
-    let bytes = message("OPTIONS sip:[2001:db8::10]", via, CONTACT);
-    let message = accepted(&bytes);
+    let message = accepted(message!("via-received-param-no-delim"));
     assert_eq!(message.via().received(), Some(&b"2001:db8::9:255"[..]));
     assert_eq!(message.via().branch, Some(&b"z9hG4bKas3"[..]));
 }
@@ -91,8 +80,8 @@ fn via_received_param_no_delim() {
 /// RFC 5118 §4.5: when sending, no brackets in `received`.
 #[test]
 fn received_is_written_without_brackets() {
-    let via = "SIP/2.0/UDP [2001:db8::9:1];rport;branch=z9hG4bKas3-111";
-    let bytes = message("OPTIONS sip:[2001:db8::10]", via, "");
+    let text = core::str::from_utf8(message!("ipv6-correct-abnf-2-colons")).unwrap();
+    let bytes = text.replace("lab1.east.example.com;", "[2001:db8::9:1];rport;").into_bytes();
     let message = accepted(&bytes);
     let mut space = ringway_sip::EditSpace::default();
     let mut edit = ringway_sip::Edit::new(&message, &mut space);
@@ -105,27 +94,26 @@ fn received_is_written_without_brackets() {
 
 #[test]
 fn ipv6_in_sdp() {
-    let bytes = with_crlf(
-        "INVITE sip:user@[2001:db8::10] SIP/2.0\nTo: sip:user@[2001:db8::10]\nFrom: sip:user@example.com;tag=81x2\n\
-         Via: SIP/2.0/UDP [2001:db8::20];branch=z9hG4bKas3-111\nCall-ID: SSG9559905523997077@hlau_4100\n\
-         Contact: \"Caller\" <sip:caller@[2001:db8::20]>\nCSeq: 8612 INVITE\nMax-Forwards: 70\n\
-         Content-Type: application/sdp\nContent-Length: 20\n\nc=IN IP6 2001:db8::20",
-    );
-    let message = accepted(&bytes[..bytes.len() - 1]);
+    let rejected = Message::parse(message!("ipv6-in-sdp"), &Limits::default()).unwrap_err();
+    assert_eq!(rejected.reason, Reason::ContentLength, "the RFC declares more than there is");
+    let bytes = with_length(message!("ipv6-in-sdp"), 268, 251);
+    let message = accepted(&bytes);
     assert_eq!(message.to().uri.host().ip(), ip("2001:db8::10"));
-    assert_eq!(message.body(), b"c=IN IP6 2001:db8::2");
+    assert!(memchr::memmem::find(message.body(), b"\r\nc=IN IP6 2001:db8::20\r\n").is_some());
+}
+
+#[test]
+fn mult_ip_in_sdp() {
+    let bytes = with_length(message!("mult-ip-in-sdp"), 181, 189);
+    let message = accepted(&bytes);
+    for line in [&b"c=IN IP4 192.0.2.1\r\n"[..], b"c=IN IP6 2001:db8::1\r\n"] {
+        assert!(memchr::memmem::find(message.body(), line).is_some());
+    }
 }
 
 #[test]
 fn mult_ip_in_header() {
-    let bytes = with_crlf(
-        "BYE sip:user@host.example.net SIP/2.0\nVia: SIP/2.0/UDP [2001:db8::9:1]:6050;branch=z9hG4bKas3-111\n\
-         Via: SIP/2.0/UDP 192.0.2.1;branch=z9hG4bKjhja8781hjuaij65144\n\
-         Via: SIP/2.0/TCP [2001:db8::9:255];branch=z9hG4bK451jj;received=192.0.2.200\n\
-         Call-ID: 997077@lau_4100\nMax-Forwards: 70\nCSeq: 89187 BYE\nTo: sip:user@example.net;tag=9817--94\n\
-         From: sip:user@example.com;tag=81x2\nContent-Length: 0\n\n",
-    );
-    let message = accepted(&bytes);
+    let message = accepted(message!("mult-ip-in-header"));
     assert_eq!(message.method(), Method::Bye);
     let vias: Vec<_> = message.values(HeaderName::Via).map(|value| Via::parse(value).unwrap()).collect();
     let read: Vec<_> = vias.iter().map(|via| (via.host.ip(), via.port)).collect();
@@ -139,13 +127,7 @@ fn mult_ip_in_header() {
 
 #[test]
 fn ipv4_mapped_ipv6() {
-    let bytes = with_crlf(
-        "INVITE sip:user@example.com SIP/2.0\nTo: sip:user@example.com\nFrom: sip:user@east.example.com;tag=81x2\n\
-         Via: SIP/2.0/UDP [::ffff:192.0.2.10]:19823;branch=z9hG4bKbh19\n\
-         Via: SIP/2.0/UDP [::ffff:192.0.2.2];branch=z9hG4bKas3-111\nCall-ID: SSG9559905523997077@hlau_4100\n\
-         Contact: \"T. desk phone\" <sip:ted@[::ffff:192.0.2.2]>\nCSeq: 612 INVITE\nMax-Forwards: 70\n\
-         Content-Length: 0\n\n",
-    );
+    let bytes = with_length(message!("ipv4-mapped-ipv6"), 236, 245);
     let message = accepted(&bytes);
     assert_eq!((message.via().host.ip(), message.via().port), (ip("::ffff:192.0.2.10"), Some(19823)));
     let contact = Contact::parse(message.first(HeaderName::Contact).unwrap()).unwrap();
@@ -155,16 +137,15 @@ fn ipv4_mapped_ipv6() {
 /// RFC 5118 §4.10: the extra colon that RFC 3261's grammar lets stand is tolerated, and means what was meant.
 #[test]
 fn ipv6_bug_abnf_3_colons() {
-    let bytes = message("OPTIONS sip:user@[2001:db8:::192.0.2.1]", VIA, "");
-    let uri = request_uri(&accepted(&bytes));
+    let uri = request_uri(&accepted(message!("ipv6-bug-abnf-3-colons")));
     assert_eq!(uri.host().ip(), ip("2001:db8::192.0.2.1"));
     assert!(uri.equals(&Uri::parse(b"sip:user@[2001:db8::192.0.2.1]").unwrap()));
 }
 
 #[test]
 fn ipv6_correct_abnf_2_colons() {
-    let bytes = message("OPTIONS sip:user@[2001:db8::192.0.2.1]", VIA, "");
-    assert_eq!(request_uri(&accepted(&bytes)).host().ip(), ip("2001:db8::192.0.2.1"));
+    let message = accepted(message!("ipv6-correct-abnf-2-colons"));
+    assert_eq!(request_uri(&message).host().ip(), ip("2001:db8::192.0.2.1"));
 }
 
 #[test]

@@ -83,15 +83,15 @@ impl Subscribers {
         Self { names, index: HashTable::new(), users: Vec::new(), garbage: 0, domains: Vec::new() }
     }
 
-    /// Loads all users of a list, as [`UserList`] reads it, with passwords for `realm`; at most `users_max`. A row
-    /// without a domain belongs to `domain`.
+    /// Loads all users of a list, as [`UserList`] reads it, with passwords for the realm of their domain; at most
+    /// `users_max`. A row without a domain belongs to `domain`.
     ///
     /// # Errors
     /// A row is wrong; the error has its line. No user is loaded.
-    pub fn from_csv(
+    pub fn from_csv<'r>(
         csv: &[u8],
         domain: &str,
-        realm: &str,
+        realm_of: impl Fn(&str) -> &'r str,
         users_max: usize,
         names: NameHash,
     ) -> Result<Self, BadRow> {
@@ -101,7 +101,9 @@ impl Subscribers {
         loop {
             let is_end = rest.is_empty();
             match list.next(&mut rest)? {
-                Some(row) => subscribers.add_row(&row, realm, users_max)?,
+                Some(row) => {
+                    subscribers.add_row(&row, realm_of(row.user.domain()), users_max)?;
+                }
                 None if is_end => break,
                 None => {}
             }

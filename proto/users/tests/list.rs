@@ -24,7 +24,7 @@ fn read(text: &[u8], chunk: usize) -> Result<Vec<(u64, String, String)>, BadRow>
 }
 
 fn subscribers(text: &[u8], users_max: usize) -> Result<Subscribers, BadRow> {
-    Subscribers::from_csv(text, "example.org", "realm", users_max, NameHash::new([3; 16]))
+    Subscribers::from_csv(text, "example.org", |_| "realm", users_max, NameHash::new([3; 16]))
 }
 
 fn refused(text: &[u8]) -> String {

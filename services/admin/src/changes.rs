@@ -15,8 +15,8 @@ use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Maximum size of the text of a configuration.
-const CONFIGURATION_BYTES_MAX: usize = 1 << 20;
+/// Maximum size of the keys of a configuration as JSON.
+const CONFIGURATION_BYTES_MAX: usize = 4 << 20;
 /// Maximum size of the forwards of a user as JSON: four URIs of 255 bytes, each byte as an escape, fit twice.
 const FORWARDS_BYTES_MAX: usize = 16 << 10;
 /// Maximum size of an entry of a block list as JSON.
@@ -56,10 +56,13 @@ async fn reload(
     };
     let change = match (query.dry_run, body.is_empty()) {
         (false, true) => Change::Reload,
-        (true, true) => Change::DryRun(None),
-        (true, false) => match String::from_utf8(body.into()) {
-            Ok(text) => Change::DryRun(Some(text)),
-            Err(_) => return refusal(StatusCode::BAD_REQUEST, "the text is not valid UTF-8"),
+        (true, true) => Change::DryRun,
+        (true, false) => match serde_json::from_slice(&body) {
+            Ok(keys) => Change::Compare(keys),
+            Err(error) => {
+                let why = format!("write keys and values as {{\"auth.realm\": \"\\\"a\\\"\"}}: {error}");
+                return refusal(StatusCode::BAD_REQUEST, &why);
+            }
         },
         (false, false) => {
             let why = "a reload reads the server's own file: send no body, or compare it with ?dry_run=true";

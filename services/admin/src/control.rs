@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// The running server as an administrator changes it. Called on threads of their own, which may wait for files.
 pub trait Control: Send + Sync {
@@ -23,8 +24,10 @@ pub trait Control: Send + Sync {
 pub enum Change {
     /// Read the configuration file and the certificates again.
     Reload,
-    /// Tell what a reload would change; with a text, what a reload of a file with this text would change.
-    DryRun(Option<String>),
+    /// Tell what a reload would change.
+    DryRun,
+    /// Tell what a reload of a file with these keys and values would change.
+    Compare(BTreeMap<String, Option<String>>),
     /// Add an entry to a block list.
     Block(NewBlock),
     /// Remove the entry with this number.

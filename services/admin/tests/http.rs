@@ -25,7 +25,8 @@ impl Control for Recorder {
             Change::Unblock(404) => Answer::refused(404, "there is no such entry"),
             Change::Forward(user, _) if user == "nobody" => Answer::refused(404, "nobody is not a user here"),
             Change::Reload
-            | Change::DryRun(_)
+            | Change::DryRun
+            | Change::Compare(_)
             | Change::Block(_)
             | Change::Unblock(_)
             | Change::Forward(..) => Answer::done(serde_json::json!({"ok": true})),
@@ -298,7 +299,7 @@ fn changes_need_the_token_the_method_and_this_origin() {
     };
     for (line, body) in [
         ("POST /api/reload", ""),
-        ("POST /api/reload?dry_run=true", "domains = [\"a.org\"]"),
+        ("POST /api/reload?dry_run=true", "{\"workers\": \"1\"}"),
         ("POST /api/blocks", "{\"caller\": \"spam@example.com\"}"),
         ("DELETE /api/blocks/7", ""),
     ] {
@@ -344,7 +345,7 @@ fn bodies_are_bounded_and_checked() {
     };
     // A declared length allocates nothing, and a body above the limit is not read.
     for (path, length) in
-        [("/api/reload?dry_run=true", 4_u64 << 30), ("/api/reload", 2 << 20), ("/api/blocks", 5000)]
+        [("/api/reload?dry_run=true", 4_u64 << 30), ("/api/reload", 5 << 20), ("/api/blocks", 5000)]
     {
         let head = format!("POST {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n");
         assert_eq!(ask(address, &format!("{head}Content-Length: {length}\r\n\r\n")).0, 413, "{path}");
@@ -361,8 +362,9 @@ fn bodies_are_bounded_and_checked() {
         assert_eq!(status, 400, "{body}");
     }
     assert_eq!(post("/api/reload", "domains = []").0, 400, "a reload reads the server's own file");
+    assert_eq!(post("/api/reload?dry_run=true", "workers = 1").0, 400);
     assert!(control.changes.lock().unwrap().is_empty());
-    assert_eq!(post("/api/reload?dry_run=true", "workers = 1").0, 200);
+    assert_eq!(post("/api/reload?dry_run=true", "{\"workers\": \"1\", \"x\": null}").0, 200);
     let entry = "{\"network\": \"192.0.2.0/24\", \"user\": \"bob\", \"reason\": \"r\", \"hours\": 5}";
     assert_eq!(post("/api/blocks", entry).0, 200);
     let block = NewBlock {
@@ -372,7 +374,8 @@ fn bodies_are_bounded_and_checked() {
         reason: "r".to_owned(),
         hours: Some(5),
     };
-    let expected = [Change::DryRun(Some("workers = 1".to_owned())), Change::Block(block)];
+    let keys = [("workers".to_owned(), Some("1".to_owned())), ("x".to_owned(), None)];
+    let expected = [Change::Compare(keys.into()), Change::Block(block)];
     assert_eq!(*control.changes.lock().unwrap(), expected);
     let (status, body) = get(address, "/api/blocks?limit=2");
     assert!(status == 200 && body.contains("\"next\":\"2\"") && body.contains("\"total\":3"), "{body}");

@@ -57,21 +57,32 @@ const REASON_BYTES_MAX: usize = 200;
 
 const COLUMNS: &str = "id, domain, name, kind, pattern, reason, expires_s";
 
-impl Store {
+/// Block lists of a store.
+#[derive(Clone, Copy)]
+pub struct BlockLists<'s> {
+    store: &'s Store,
+}
+
+impl<'s> BlockLists<'s> {
+    /// The lists of this store.
+    pub const fn of(store: &'s Store) -> Self {
+        Self { store }
+    }
+
     /// Adds an entry, or replaces reason and end of an equal one. Returns its number.
     ///
     /// # Errors
     /// A list is full, the reason is invalid, or a query failed.
-    pub fn block(&self, new: &NewBlockRow<'_>) -> Result<u64, StoreError> {
+    pub fn add(&self, new: &NewBlockRow<'_>) -> Result<u64, StoreError> {
         let unusable = |what: String, why| StoreError::Unusable { what, why };
         if new.reason.len() > REASON_BYTES_MAX || new.reason.chars().any(char::is_control) {
             let what = format!("{:?}", new.reason.chars().take(40).collect::<String>());
             return Err(unusable(what, "a reason has at most 200 bytes and no control characters"));
         }
         let (domain, name) = scope(new.user);
-        self.write(|transaction| {
-            let is_known = find(transaction, new.user, new.kind, new.pattern).map_err(self.sql())?.is_some();
-            let [all, of_user] = counts(transaction, domain, name).map_err(self.sql())?;
+        self.store.write(|transaction| {
+            let is_known = find(transaction, new.user, new.kind, new.pattern).map_err(self.store.sql())?.is_some();
+            let [all, of_user] = counts(transaction, domain, name).map_err(self.store.sql())?;
             let is_full = all >= BLOCKS_MAX || (new.user.is_some() && of_user >= USER_BLOCKS_MAX);
             if is_full && !is_known {
                 let why = "the list is full; remove entries with `ringway block remove`, or block a domain, a prefix or a network";
@@ -84,9 +95,9 @@ impl Store {
                      ON CONFLICT (domain, name, kind, pattern) DO UPDATE SET reason = ?5, expires_s = ?6",
                     params![domain, name, number(new.kind), new.pattern, new.reason, expires_s],
                 )
-                .map_err(self.sql())?;
-            note(transaction, domain, name, Kind::Blocks).map_err(self.sql())?;
-            let id = find(transaction, new.user, new.kind, new.pattern).map_err(self.sql())?;
+                .map_err(self.store.sql())?;
+            note(transaction, domain, name, Kind::Blocks).map_err(self.store.sql())?;
+            let id = find(transaction, new.user, new.kind, new.pattern).map_err(self.store.sql())?;
             Ok(id.unwrap_or_default())
         })
     }
@@ -95,10 +106,10 @@ impl Store {
     ///
     /// # Errors
     /// A query failed.
-    pub fn unblock(&self, id: u64) -> Result<bool, StoreError> {
-        self.write(|transaction| {
+    pub fn remove(&self, id: u64) -> Result<bool, StoreError> {
+        self.store.write(|transaction| {
             let id = i64::try_from(id).unwrap_or(i64::MAX);
-            remove(transaction, "id = ?1", id).map(|removed| removed > 0).map_err(self.sql())
+            remove_where(transaction, "id = ?1", id).map(|removed| removed > 0).map_err(self.store.sql())
         })
     }
 
@@ -106,23 +117,32 @@ impl Store {
     ///
     /// # Errors
     /// A query failed.
-    pub fn unblock_pattern(
+    pub fn remove_pattern(
         &self,
         user: Option<&UserName>,
         kind: BlockKind,
         pattern: &str,
     ) -> Result<bool, StoreError> {
-        let id = find(&self.lock(), user, kind, pattern).map_err(self.sql())?;
-        id.map_or(Ok(false), |id| self.unblock(id))
+        let id = find(&self.store.lock(), user, kind, pattern).map_err(self.store.sql())?;
+        id.map_or(Ok(false), |id| self.remove(id))
     }
 
     /// Removes the entries that have ended by `now_s`, in seconds since the epoch. Returns their number.
     ///
     /// # Errors
     /// A query failed.
-    pub fn remove_ended_blocks(&self, now_s: u64) -> Result<usize, StoreError> {
+    pub fn remove_ended(&self, now_s: u64) -> Result<usize, StoreError> {
         let now_s = i64::try_from(now_s).unwrap_or(i64::MAX);
-        self.write(|transaction| remove(transaction, "expires_s <= ?1", now_s).map_err(self.sql()))
+        let query = "SELECT EXISTS (SELECT 1 FROM block WHERE expires_s <= ?1)";
+        let exists =
+            |connection: &Connection| connection.prepare_cached(query)?.query_row([now_s], |row| row.get(0));
+        // A server asks twice a second, and a transaction of a writer would block the commands.
+        if !exists(&self.store.lock()).map_err(self.store.sql())? {
+            return Ok(0);
+        }
+        self.store.write(|transaction| {
+            remove_where(transaction, "expires_s <= ?1", now_s).map_err(self.store.sql())
+        })
     }
 
     /// Passes up to `limit` entries with a higher number than `after` to `each`, in the order of their numbers, and returns the
@@ -130,8 +150,8 @@ impl Store {
     ///
     /// # Errors
     /// A query failed, or the data is damaged.
-    pub fn blocks(&self, after: u64, limit: usize, each: impl FnMut(BlockRow)) -> Result<u64, StoreError> {
-        let connection = self.lock();
+    pub fn list(&self, after: u64, limit: usize, each: impl FnMut(BlockRow)) -> Result<u64, StoreError> {
+        let connection = self.store.lock();
         let query = format!("SELECT {COLUMNS} FROM block WHERE id > ?1 ORDER BY id LIMIT ?2");
         let read = || {
             let mut statement = connection.prepare_cached(&query)?;
@@ -139,8 +159,8 @@ impl Store {
             let rows = statement.query_map(params![after, limit as i64], row_of)?;
             rows.collect::<rusqlite::Result<Vec<_>>>()
         };
-        read().map_err(self.sql())?.into_iter().for_each(each);
-        let [all, _] = counts(&connection, "", "").map_err(self.sql())?;
+        read().map_err(self.store.sql())?.into_iter().for_each(each);
+        let [all, _] = counts(&connection, "", "").map_err(self.store.sql())?;
         Ok(all)
     }
 }
@@ -152,15 +172,8 @@ pub(super) fn read(connection: &Connection, domain: &str, name: &str) -> rusqlit
     statement.query_map(params![domain, name], row_of)?.collect()
 }
 
-/// Removes the list of a removed user. True if there was one.
-pub(super) fn remove_all(transaction: &Transaction<'_>, user: &UserName) -> rusqlite::Result<bool> {
-    let removed = transaction
-        .execute("DELETE FROM block WHERE domain = ?1 AND name = ?2", params![user.domain(), user.name()])?;
-    Ok(removed > 0)
-}
-
 /// Removes entries and notes the change of each of their lists.
-fn remove(transaction: &Transaction<'_>, condition: &str, value: i64) -> rusqlite::Result<usize> {
+fn remove_where(transaction: &Transaction<'_>, condition: &str, value: i64) -> rusqlite::Result<usize> {
     let query = format!("SELECT DISTINCT domain, name FROM block WHERE {condition}");
     let scopes: Vec<(String, String)> = transaction
         .prepare_cached(&query)?

@@ -91,14 +91,9 @@ pub(super) fn read(connection: &Connection, domain: &str, name: &str) -> rusqlit
     Ok(forwards)
 }
 
-/// Removes the forwards of a user. False: it had none.
-pub(super) fn remove_all(transaction: &Transaction<'_>, user: &UserName) -> rusqlite::Result<bool> {
-    let key = params![user.domain(), user.name()];
-    transaction.execute("DELETE FROM forward WHERE domain = ?1 AND name = ?2", key).map(|removed| removed > 0)
-}
-
 fn replace(transaction: &Transaction<'_>, user: &UserName, forwards: &Forwards) -> rusqlite::Result<()> {
-    remove_all(transaction, user)?;
+    let key = params![user.domain(), user.name()];
+    transaction.execute("DELETE FROM forward WHERE domain = ?1 AND name = ?2", key)?;
     let mut insert = transaction.prepare_cached(
         "INSERT INTO forward (domain, name, condition, after_s, uri) VALUES (?1, ?2, ?3, ?4, ?5)",
     )?;

@@ -22,16 +22,16 @@ pub struct Imported {
 }
 
 impl Store {
-    /// Adds all subscribers of a list in the format of [`UserList`]. A row without a domain is in `domain`. `progress`
-    /// gets the number of bytes read.
+    /// Adds all subscribers of a list in the format of [`UserList`]. A row without a domain is in `domain`. `realm_of`
+    /// returns the realm of a domain, `progress` gets the number of bytes read.
     ///
     /// # Errors
     /// The file cannot be read, or its header or a row is invalid; the error names the line, and nothing is imported.
-    pub fn import(
+    pub fn import<'r>(
         &self,
         file: &Path,
         domain: &str,
-        realm: &str,
+        realm_of: impl Fn(&str) -> &'r str,
         mut progress: impl FnMut(u64),
     ) -> Result<Imported, StoreError> {
         let opened = File::open(file).map_err(StoreError::io(file, "open"))?;
@@ -46,7 +46,7 @@ impl Store {
                 let used = bytes - rest.len();
                 match row {
                     Some(row) => {
-                        let inserted = self.import_row(transaction, &row, realm);
+                        let inserted = self.import_row(transaction, &row, realm_of(row.user.domain()));
                         inserted.map_err(|detail| bad_row(file, BadRow { line: row.line, detail }))?;
                         imported.add(&row.user);
                         if imported.users.is_multiple_of(PROGRESS_ROWS) {

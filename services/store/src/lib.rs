@@ -23,11 +23,11 @@ mod schema;
 mod subscribers;
 
 pub use bindings::Bindings;
-pub use blocks::{BLOCKS_MAX, BlockKind, BlockRow, NewBlockRow, USER_BLOCKS_MAX};
+pub use blocks::{BLOCKS_MAX, BlockKind, BlockLists, BlockRow, NewBlockRow, USER_BLOCKS_MAX};
 pub use changes::{Change, ChangeKind};
 pub use directory::Directory;
 pub use error::StoreError;
 pub use import::Imported;
 pub use ringway_journal::{Durability, KEY_BYTES_MAX, SnapshotSource, VALUE_BYTES_MAX, Writer, WriterStats};
 pub use ringway_users::{Condition, ForwardUri, Forwards, Ha1, NoAnswer, UnusableForward, UserName};
-pub use subscribers::{Loaded, Store, StoreUrl, SubscriberRow};
+pub use subscribers::{Loaded, OtherRealm, Store, StoreUrl, SubscriberRow};

@@ -4,7 +4,7 @@
 //! running server use the file at the same time.
 
 use super::change_log::{self, Kind, note};
-use super::{StoreError, blocks, forwards, schema};
+use super::{StoreError, schema};
 use ringway_users::{Ha1, UserName};
 use rusqlite::{Connection, Row, Transaction, TransactionBehavior, params};
 use std::path::{Path, PathBuf};
@@ -84,6 +84,19 @@ pub struct Loaded {
     /// Number up to which the last server has applied changes. Later removals still have to be applied to the bindings
     /// that it left. `seq`, if there was no server before.
     pub applied: u64,
+}
+
+/// Subscribers of one domain with passwords for a realm that is not that of the domain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OtherRealm {
+    /// The domain.
+    pub domain: String,
+    /// Realm of the passwords.
+    pub realm: String,
+    /// Number of the subscribers.
+    pub users: u64,
+    /// Name of one of them.
+    pub name: String,
 }
 
 /// The database of subscribers and permanent contacts.
@@ -174,11 +187,11 @@ impl Store {
             if users + contacts == 0 {
                 return Err(StoreError::NoSuchUser(user.to_string()));
             }
-            if forwards::remove_all(transaction, user).map_err(sql())? {
-                note(transaction, user.domain(), user.name(), Kind::Forwards).map_err(sql())?;
-            }
-            if blocks::remove_all(transaction, user).map_err(sql())? {
-                note(transaction, user.domain(), user.name(), Kind::Blocks).map_err(sql())?;
+            for (table, kind) in [("forward", Kind::Forwards), ("block", Kind::Blocks)] {
+                let query = format!("DELETE FROM {table} WHERE domain = ?1 AND name = ?2");
+                if transaction.execute(&query, key).map_err(sql())? > 0 {
+                    note(transaction, user.domain(), user.name(), kind).map_err(sql())?;
+                }
             }
             if contacts > 0 {
                 note(transaction, user.domain(), user.name(), Kind::Contacts).map_err(sql())?;
@@ -323,18 +336,29 @@ impl Store {
         load().map_err(self.sql())
     }
 
-    /// Number of subscribers whose password hash is for another realm than `realm`: they cannot register until the
-    /// password is set again.
+    /// Subscribers whose password hash is for another realm than that of their domain, by domain and realm: they cannot
+    /// log in until the password is set again. `realm_of` returns the realm of a domain.
     ///
     /// # Errors
     /// A query failed.
-    pub fn subscribers_of_other_realms(&self, realm: &str) -> Result<u64, StoreError> {
-        self.lock()
-            .query_row("SELECT count(*) FROM subscriber WHERE realm <> ?1", [realm], |row| {
-                row.get::<_, i64>(0)
-            })
-            .map(i64::unsigned_abs)
-            .map_err(self.sql())
+    pub fn subscribers_of_other_realms<'r>(
+        &self,
+        realm_of: impl Fn(&str) -> &'r str,
+    ) -> Result<Vec<OtherRealm>, StoreError> {
+        let read = || {
+            let connection = self.lock();
+            let mut statement = connection.prepare(
+                "SELECT domain, realm, count(*), min(name) FROM subscriber GROUP BY domain, realm ORDER BY domain, realm",
+            )?;
+            let rows = statement.query_map([], |row| {
+                let (domain, realm, users) = (row.get(0)?, row.get(1)?, row.get::<_, i64>(2)?);
+                Ok(OtherRealm { domain, realm, users: users.unsigned_abs(), name: row.get(3)? })
+            })?;
+            rows.collect::<rusqlite::Result<Vec<_>>>()
+        };
+        let mut others = read().map_err(self.sql())?;
+        others.retain(|other| realm_of(&other.domain) != other.realm);
+        Ok(others)
     }
 
     /// Runs `change` in one transaction; an error rolls it back.

@@ -23,7 +23,7 @@ fn a_million_subscribers_are_imported_and_loaded() {
     let url = StoreUrl::Sqlite(folder.path().join("r.db"));
     let store = Store::open(&url).unwrap();
     let begun = Instant::now();
-    store.import(&csv, "example.org", "example.org", |_| {}).unwrap();
+    store.import(&csv, "example.org", |_| "example.org", |_| {}).unwrap();
     println!("import: {:?}", begun.elapsed());
     drop(store);
     let begun = Instant::now();

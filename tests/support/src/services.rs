@@ -3,11 +3,11 @@
 use md5::Md5;
 use ringway_sansio::{ConnectionId, Flow, Instant, LocatedServer, Seed};
 use ringway_server::auth::{
-    DialogExtensions, GuessLimits, Login, LoginResult, NonceId, NonceUse, ReplayWindows,
+    ChallengeLimits, DialogExtensions, GuessLimits, Login, LoginResult, NonceId, NonceUse, ReplayWindows,
 };
 use ringway_server::{
-    BlockList, Caller, FailedServers, Ha1, LogEvent, MemoryBudget, NeighbourRoute, NeighbourTable, Services,
-    SourceRates, StoreFailed,
+    BlockList, CallRate, CallRates, Caller, FailedServers, Ha1, LogEvent, MemoryBudget, NeighbourRoute,
+    NeighbourTable, Services, SilentTrunks, SourceRates, StoreFailed,
 };
 use ringway_sip::{Limits, Message};
 use sha2::{Digest, Sha256};
@@ -37,6 +37,7 @@ pub struct TestServices {
     users: Mutex<Subscribers>,
     windows: Mutex<ReplayWindows>,
     guesses: Mutex<Option<GuessLimits>>,
+    challenges: Mutex<ChallengeLimits>,
     rates: Mutex<SourceRates>,
     dialogs: Mutex<DialogExtensions>,
     /// Number of logins by result: proven, wrong, slowed.
@@ -52,8 +53,10 @@ pub struct TestServices {
     /// Log events.
     pub events: Mutex<Vec<String>>,
     neighbours: Mutex<NeighbourTable>,
+    silent_trunks: Mutex<SilentTrunks>,
+    call_rates: Mutex<CallRates>,
     failed: Mutex<FailedServers>,
-    /// Who may not call.
+    /// Block lists.
     pub blocks: Mutex<BlockList>,
 }
 
@@ -67,6 +70,7 @@ impl TestServices {
             users: Mutex::default(),
             windows: Mutex::new(ReplayWindows::new(limits.nonces_max, limits.nonce_lifetime, now)),
             guesses: Mutex::new(limits.guesses_max.map(|max| GuessLimits::new(max, seed, now))),
+            challenges: Mutex::new(ChallengeLimits::new(seed)),
             rates: Mutex::new(SourceRates::new(limits.per_second, seed)),
             dialogs: Mutex::new(DialogExtensions::new(seed)),
             logins: Mutex::default(),
@@ -76,6 +80,8 @@ impl TestServices {
             record_bytes_max: AtomicUsize::new(limits.record_bytes_max),
             events: Mutex::default(),
             neighbours: Mutex::default(),
+            silent_trunks: Mutex::default(),
+            call_rates: Mutex::new(CallRates::new(seed)),
             failed: Mutex::default(),
             blocks: Mutex::default(),
         }
@@ -128,6 +134,22 @@ impl Services for TestServices {
         lock(&self.rates).admit(now, source)
     }
 
+    fn is_neighbour_up(&self, neighbour: usize) -> bool {
+        lock(&self.neighbours).is_up(neighbour)
+    }
+
+    fn is_trunk_silent(&self, now: Instant, trunk: usize) -> bool {
+        lock(&self.silent_trunks).has(now, trunk)
+    }
+
+    fn note_silent_trunk(&self, now: Instant, trunk: usize) {
+        lock(&self.silent_trunks).note(now, trunk);
+    }
+
+    fn admit_call(&self, now: Instant, aor: &[u8], prefix: &str, per_hour: u32) -> CallRate {
+        lock(&self.call_rates).admit(now, aor, prefix, per_hour)
+    }
+
     fn is_source_blocked(&self, source: IpAddr) -> bool {
         lock(&self.blocks).blocks_source(source)
     }
@@ -164,6 +186,10 @@ impl Services for TestServices {
         lock(&self.dialogs).is_extended(now, mark)
     }
 
+    fn may_challenge(&self, now: Instant, login: &Login<'_>) -> bool {
+        lock(&self.challenges).may_challenge(now, login)
+    }
+
     fn may_log_in(&self, now: Instant, login: &Login<'_>) -> bool {
         lock(&self.guesses).as_mut().is_none_or(|guesses| guesses.may_log_in(now, login))
     }
@@ -190,6 +216,9 @@ impl Services for TestServices {
             LogEvent::Registered { aor, change, .. } => format!("{} {change:?}", text(aor)),
             LogEvent::BindingEnded { aor, contact, reason, .. } => {
                 format!("{} {} {reason:?}", text(aor), text(contact))
+            }
+            LogEvent::DestinationRefused { aor, number, prefix, .. } => {
+                format!("{} may not call {} ({prefix})", text(aor), text(number))
             }
             LogEvent::NeighbourUp { name, .. } => format!("{name} up"),
             LogEvent::NeighbourDown { name, reason } => format!("{name} {reason:?}"),

@@ -16,7 +16,9 @@ mod parse;
 mod phone;
 mod profile;
 mod record;
+mod relay;
 mod report;
+mod route;
 mod rows;
 mod sections;
 mod tls;
@@ -96,6 +98,8 @@ enum Special {
     Tls(tls::Args),
     /// Measures rustls and OpenSSL side by side, in memory
     TlsEngines(tls_engines::Args),
+    /// Measures what a media relay adds to the CPU time of a call
+    Relay(relay::Args),
     /// The floor, as a separate process
     #[command(hide = true)]
     Floor {
@@ -151,6 +155,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         machine::pin_to(machine::GENERATOR_CPU)?;
         return attacks::run(args, &root());
     }
+    if let Some(Special::Relay(args)) = &args.command {
+        build("ringway")?;
+        machine::pin_to(machine::GENERATOR_CPU)?;
+        return relay::run(args, &root());
+    }
     build("ringway")?;
     build_example("ringway-metal", without_sockets::PROGRAM)?;
     build_example("ringway-lab", instructions::GENERATOR)?;
@@ -168,6 +177,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             | Special::Generator(_)
             | Special::Tls(_)
             | Special::TlsEngines(_)
+            | Special::Relay(_)
             | Special::Floor { .. },
         ) => Ok(()),
     }

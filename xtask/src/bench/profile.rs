@@ -26,12 +26,14 @@ const CALLGRIND_USERS: u32 = 1000;
 pub(super) fn print(bench: &Bench, name: RowName) -> Result<()> {
     let has_perf = machine::version_of("perf", &["--version"]).starts_with("perf version");
     match name.operation() {
-        None if has_perf => {
+        None if has_perf && name == RowName::Parse => {
             let sampler = Sampler::start(bench, &[getpid()])?;
             parse::repeat_for(sampler.duration)?;
             sampler.print()
         }
-        None => bail!("profiling the parser needs perf: install the package `linux-perf`"),
+        None => {
+            bail!("only rows of a server and, with perf (package `linux-perf`), the parser can be profiled")
+        }
         Some(operation) if has_perf => sampled(bench, name, operation),
         Some(operation) => {
             eprintln!("there is no perf here: counting instructions with callgrind, kernel not included");

@@ -2,6 +2,7 @@
 
 use super::parse;
 use super::report::{Row, TimeTarget, Times};
+use super::route;
 use anyhow::{Context, Result, anyhow};
 use ringway_lab::digest::Algorithm;
 use ringway_lab::floor::Kind;
@@ -18,6 +19,8 @@ use std::time::Duration;
 pub(crate) enum RowName {
     /// Parsing one message
     Parse,
+    /// Looking up the route of a number
+    Route,
     /// REGISTER refresh over UDP, nothing stored on disk
     Register,
     /// Stateful call
@@ -46,7 +49,7 @@ impl RowName {
     /// Operation that the row measures; parsing is not an operation of a server.
     pub(super) fn operation(self) -> Option<Operation> {
         match self {
-            Self::Parse | Self::WithoutSockets => None,
+            Self::Parse | Self::Route | Self::WithoutSockets => None,
             Self::Register | Self::RegisterSqlite | Self::Scale | Self::RegisterTcp => {
                 Some(Operation::Refresh)
             }
@@ -66,6 +69,7 @@ impl RowName {
     pub(super) fn settings(self, environment: &Environment, users: u32) -> Settings {
         match self {
             Self::Parse
+            | Self::Route
             | Self::Register
             | Self::Call
             | Self::NotFound
@@ -108,6 +112,9 @@ impl Bench {
         let mut rows = Vec::new();
         if self.wants(RowName::Parse) {
             rows.push(parse::row(self.plan.repeats));
+        }
+        if self.wants(RowName::Route) {
+            rows.push(route::row(self.plan.repeats));
         }
         let first = [RowName::Register, RowName::Call, RowName::NotFound, RowName::Scale];
         if first.into_iter().any(|name| self.wants(name)) {

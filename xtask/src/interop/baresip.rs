@@ -3,7 +3,6 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
-use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -15,7 +14,7 @@ use super::process::{PATIENCE, Running, free_port};
 use super::server::{Server, Wanted};
 use super::softphone::{Keys, Line, Softphone};
 use super::sound_card::SoundCard;
-use super::{Scenario, Stage, Transport};
+use super::{Scenario, Stage, Transport, namespace};
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
     let call = |transport: Transport| {
@@ -83,7 +82,7 @@ impl Phone {
         write_tone(&tone, line.tone_hz, line.seconds)?;
         let (port, control, rtp) = (free_port()?, free_port()?, free_port()?);
         let registration = line.server.map_or("regint=0".to_owned(), |server| {
-            let outbound = format!("sip:{host}:{server};transport={}", transport.name());
+            let outbound = format!("sip:{}:{server};transport={}", line.server_host, transport.name());
             format!("auth_user={user};auth_pass=secret-{user};outbound=\"{outbound}\";regint=120")
         });
         // Without TLS it needs no such file, and refuses to start if there is none.
@@ -114,11 +113,16 @@ impl Phone {
             stage.fill(&format!("baresip/{file}"), &words, &home.join(file))?;
         }
         std::fs::write(home.join("contacts"), "")?;
-        let mut command = Command::new("baresip");
+        let mut command = stage.command("baresip");
         command.env("HOME", &home).arg("-s").arg("-f").arg(&home);
         let mut running = Running::start(user, &mut command, &stage.folder)?;
         running.wait_for_output("baresip is ready")?;
-        Ok(Self { running, control: Control::connect(control)?, card, uri: line.uri(port) })
+        Ok(Self {
+            running,
+            control: namespace::enter(stage.namespace.as_deref(), || Control::connect(control))??,
+            card,
+            uri: line.uri(port),
+        })
     }
 
     /// Ends it at once, without a word to the server.
@@ -267,7 +271,7 @@ fn keys(keys: Keys) -> Result<&'static str> {
 }
 
 /// Folder of baresip's modules in the Debian package.
-fn modules() -> Result<String> {
+pub(crate) fn modules() -> Result<String> {
     let places = ["/usr/lib/baresip/modules", "/usr/lib/x86_64-linux-gnu/baresip/modules"];
     let found = places.into_iter().find(|place| std::path::Path::new(place).join("g711.so").is_file());
     found.map(str::to_owned).context("baresip's modules are not installed: apt-get install baresip-core")

@@ -64,7 +64,7 @@ impl Play<'_> {
     fn run(&self, kind: Kind) -> Result<()> {
         match kind {
             Kind::Register { scenario, registered } => self.register_only(scenario, registered),
-            Kind::Answered(mode) => self.answered(mode),
+            Kind::Answered(mode) => self.answered(mode, ""),
             Kind::Refused(status) => self.refused(status),
             Kind::Redirected => self.redirected(),
             Kind::RedirectFollowed => self.redirect_followed(),
@@ -78,9 +78,12 @@ impl Play<'_> {
         server.expect_registered(users.iter().map(|user| user.name.as_str()), registered)
     }
 
-    fn answered(&self, mode: Mode) -> Result<()> {
+    /// Users register, and others call them through a server in this mode and with these further lines of `[auth]`.
+    pub(crate) fn answered(&self, mode: Mode, auth: &'static str) -> Result<()> {
         let (callers, callees) = (users("caller", "callee"), users("callee", "caller"));
-        let server = self.server(mode, &[callers.clone(), callees.clone()].concat())?;
+        let wanted = Wanted { digest: self.digest, auth, mode, ..Wanted::default() };
+        let accounts = [callers.clone(), callees.clone()].concat();
+        let server = Server::start(self.stage, wanted, &accounts_of(&accounts))?;
         let callee_port = free_port()?;
         self.sipp("register", "register", &callees, callee_port, Some(server.port)).run(self.stage)?;
         let mut answering = self.sipp("answer", "callee", &callees, callee_port, None);
@@ -130,8 +133,8 @@ impl Play<'_> {
     }
 
     fn server(&self, mode: Mode, users: &[User]) -> Result<Server> {
-        let users: Vec<_> = users.iter().map(|user| (user.name.clone(), user.password.clone())).collect();
-        Server::start(self.stage, Wanted { digest: self.digest, mode, ..Wanted::default() }, &users)
+        let wanted = Wanted { digest: self.digest, mode, ..Wanted::default() };
+        Server::start(self.stage, wanted, &accounts_of(users))
     }
 
     pub(crate) fn sipp<'a>(
@@ -157,6 +160,10 @@ impl Play<'_> {
             load: None,
         }
     }
+}
+
+fn accounts_of(users: &[User]) -> Vec<(String, String)> {
+    users.iter().map(|user| (user.name.clone(), user.password.clone())).collect()
 }
 
 /// Twenty users `NAME00`, `NAME01`, … who call the other twenty.

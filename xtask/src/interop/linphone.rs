@@ -69,7 +69,7 @@ impl Phone {
         // Its TLS library compares host names with a certificate, but no addresses.
         let server_host = match line.transport {
             Transport::Tls => "localhost".to_owned(),
-            Transport::Udp | Transport::Tcp => host.to_string(),
+            Transport::Udp | Transport::Tcp => line.server_host.to_string(),
         };
         let mut words = vec![
             ("@SERVER_HOST@", server_host),

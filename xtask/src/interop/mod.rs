@@ -10,6 +10,7 @@ mod browser;
 pub(crate) mod calls;
 pub(crate) mod certificates;
 mod counting_nat;
+mod digest_forms;
 mod digest_order;
 mod dns;
 mod flows;
@@ -18,9 +19,11 @@ mod kamailio;
 mod lab;
 mod lab_run;
 mod linphone;
+mod namespace;
 mod nat;
 mod phone;
 pub(crate) mod process;
+mod relay;
 mod restart;
 pub(crate) mod server;
 pub(crate) mod sipp;
@@ -28,16 +31,20 @@ mod softphone;
 mod sound_card;
 mod srtp;
 mod tls;
+mod trunk;
 mod twinkle;
 
+use std::ffi::OsStr;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use self::namespace::Namespace;
 use crate::metal::Machine;
 use crate::workspace::{built_server, root, target_dir};
 
@@ -176,13 +183,15 @@ pub(crate) struct Stage {
     /// Folder for files that are kept also after success.
     evidence: PathBuf,
     ringway: Ringway,
+    /// Network namespace of the programs; `None`: that of this one.
+    namespace: Option<Arc<str>>,
 }
 
 impl Stage {
     /// A stage in `folder` for peers of a server that another command has started.
     pub(crate) fn outside(folder: PathBuf) -> Self {
         let (data, evidence) = (root().join("tests/interop"), evidence());
-        Self { folder, data, evidence, ringway: Ringway::Others }
+        Self { folder, data, evidence, ringway: Ringway::Others, namespace: None }
     }
 
     /// A path inside the scenario's folder.
@@ -195,6 +204,16 @@ impl Stage {
         let folder = self.path(name);
         std::fs::create_dir_all(&folder)?;
         Ok(Self { folder, ..self.clone() })
+    }
+
+    /// The stage for programs in a network namespace.
+    fn inside(&self, namespace: &Namespace) -> Self {
+        Self { namespace: Some(namespace.name().into()), ..self.clone() }
+    }
+
+    /// Command for a program of the stage.
+    fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        namespace::command(self.namespace.as_deref(), program)
     }
 
     /// Copies the committed file `from` and replaces each word (`@NAME@`) by its value.
@@ -357,6 +376,7 @@ impl Runner<'_> {
             evidence: evidence().join(&name),
             ringway: self.ringway.clone(),
             folder,
+            namespace: None,
         };
         // Removes files of an earlier run.
         let _ = std::fs::remove_dir_all(&stage.evidence);
@@ -386,9 +406,12 @@ fn chosen(args: &Args) -> Vec<Scenario> {
         all.extend(baresip::scenarios());
         all.extend(linphone::scenarios());
         all.extend(restart::scenarios());
+        all.extend(digest_forms::scenarios());
         all.extend(digest_order::scenarios());
         all.extend(dns::scenarios());
+        all.extend(trunk::scenarios());
         all.extend(flows::scenarios());
+        all.extend(relay::scenarios());
         all.extend(forwarding::scenarios());
         all.extend(lab::scenarios());
     }

@@ -6,19 +6,22 @@ use std::io::Write as _;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
 use super::certificates::{CA_FILE, Certificate};
 use super::process::{PATIENCE, Running, free_port};
-use super::{Ringway, Stage, Transport};
+use super::{Ringway, Stage, Transport, namespace};
 
 /// Configuration of the server in a scenario.
 #[derive(Clone, Copy)]
 pub(crate) struct Wanted {
     /// Digest authentication is on.
     pub(crate) digest: bool,
+    /// Further lines of `[auth]`.
+    pub(crate) auth: &'static str,
     /// Handling of a call to one of our users.
     pub(crate) mode: Mode,
     /// Bindings are on disk before their 200, or up to a second after it.
@@ -43,12 +46,15 @@ pub(crate) struct Wanted {
     pub(crate) trusted: Option<Ipv4Addr>,
     /// Port of the DNS server on loopback that it asks; `None`: the system's.
     pub(crate) dns_port: Option<u16>,
+    /// Lines of `[media]`, and the control ports of its relays on loopback; 0: none.
+    pub(crate) media: Option<(&'static str, [u16; 2])>,
 }
 
 impl Default for Wanted {
     fn default() -> Self {
         Self {
             digest: true,
+            auth: "",
             mode: Mode::Stateful,
             strict: false,
             host: Ipv4Addr::LOCALHOST,
@@ -61,6 +67,7 @@ impl Default for Wanted {
             alias: None,
             trusted: None,
             dns_port: None,
+            media: None,
         }
     }
 }
@@ -97,24 +104,33 @@ pub(crate) struct Server {
     wanted: Wanted,
     folder: PathBuf,
     data: PathBuf,
+    /// Further lines of its configuration.
+    more: String,
     running: Option<Running>,
+    /// Network namespace that it runs in.
+    namespace: Option<Arc<str>>,
 }
 
 impl Server {
     /// Configures a server, adds `users` (name and password) and starts it.
     pub(crate) fn start(stage: &Stage, wanted: Wanted, users: &[(String, String)]) -> Result<Self> {
-        Self::start_one(stage, stage.ringway.clone(), wanted, users)
+        Self::start_one(stage, stage.ringway.clone(), (wanted, ""), users)
+    }
+
+    /// Starts a server without users, with further sections of its configuration.
+    pub(crate) fn start_with(stage: &Stage, wanted: Wanted, sections: &str) -> Result<Self> {
+        Self::start_one(stage, stage.ringway.clone(), (wanted, sections), &[])
     }
 
     /// Starts Kamailio, which accepts `secret-NAME` as the password of every user.
     pub(crate) fn start_reference(stage: &Stage, wanted: Wanted) -> Result<Self> {
-        Self::start_one(stage, Ringway::Others, wanted, &[])
+        Self::start_one(stage, Ringway::Others, (wanted, ""), &[])
     }
 
     fn start_one(
         stage: &Stage,
         ringway: Ringway,
-        wanted: Wanted,
+        (wanted, more): (Wanted, &str),
         users: &[(String, String)],
     ) -> Result<Self> {
         let mut server = Self {
@@ -125,7 +141,9 @@ impl Server {
             wanted,
             folder: stage.folder.clone(),
             data: stage.data.clone(),
+            more: more.to_owned(),
             running: None,
+            namespace: stage.namespace.clone(),
         };
         match &server.ringway {
             Ringway::Program(_) => {
@@ -162,7 +180,7 @@ impl Server {
     pub(crate) fn start_again(&mut self) -> Result<()> {
         match &self.ringway {
             Ringway::Program(program) => {
-                let mut command = Command::new(program);
+                let mut command = namespace::command(self.namespace.as_deref(), program);
                 command.arg("serve").arg("--config").arg(&self.config);
                 let mut running = Running::start("ringway", &mut command, &self.folder)?;
                 running.wait_for_output("ready ")?;
@@ -289,6 +307,7 @@ impl Server {
     fn configuration(&self, admin_port: u16) -> String {
         let Wanted {
             digest,
+            auth,
             mode,
             strict,
             host,
@@ -301,11 +320,12 @@ impl Server {
             alias,
             trusted,
             dns_port,
+            media,
         } = self.wanted;
         let durability = if strict { "strict" } else { "relaxed" };
         let routed = if mode == Mode::Redirect { "redirect" } else { "proxy" };
         let stateful = mode != Mode::Stateless;
-        let port = self.port;
+        let (port, more) = (self.port, &self.more);
         let (name, listener, section) = match tls {
             None => ("", String::new(), String::new()),
             // The name is also in a Route of linphonec: only a configured name is the server's own.
@@ -331,6 +351,11 @@ impl Server {
                 )
             }
         };
+        let media = media.map_or(String::new(), |(lines, ports)| {
+            let ports = ports.iter().filter(|port| **port != 0);
+            let relays: Vec<String> = ports.map(|port| format!("\"127.0.0.1:{port}\"")).collect();
+            format!("[media]\nrtpengine = [{}]\n{lines}", relays.join(", "))
+        });
         let alias = alias.map_or(String::new(), |alias| format!(", \"{alias}\""));
         let trusted = trusted.map_or(String::new(), |proxy| format!("trusted = [\"{proxy}\"]"));
         let dns = dns_port.map_or(String::new(), |port| format!("[dns]\nservers = [\"127.0.0.1:{port}\"]"));
@@ -339,6 +364,7 @@ impl Server {
 listen = ["udp:{host}:{port}", "tcp:{host}:{port}"{listener}]
 {section}
 {dns}
+{media}
 
 [store]
 url = "sqlite://ringway.db"
@@ -347,6 +373,7 @@ durability = "{durability}"
 [auth]
 enabled = {digest}
 realm = "{realm}"
+{auth}
 {trusted}
 
 [routing]
@@ -359,6 +386,8 @@ per_source_rate = 0
 
 [admin]
 listen = "127.0.0.1:{admin_port}"
+
+{more}
 "#
         )
     }
@@ -375,7 +404,7 @@ listen = "127.0.0.1:{admin_port}"
     fn command(&self, arguments: &[&str], input: Option<&str>) -> Result<String> {
         let shown = arguments.join(" ");
         let program = self.ringway.program().with_context(|| format!("this server has no `{shown}`"))?;
-        let mut child = Command::new(program)
+        let mut child = namespace::command(self.namespace.as_deref(), program)
             .args(arguments)
             .arg("--config")
             .arg(&self.config)

@@ -53,7 +53,9 @@ pub(crate) struct Line<'a> {
     pub(crate) user: &'a str,
     /// Local address.
     pub(crate) host: Ipv4Addr,
-    /// Port of its server at that address; `None` if it has no server and is called at its own address.
+    /// Address of its server.
+    pub(crate) server_host: Ipv4Addr,
+    /// Port of its server; `None` if it has no server and is called at its own address.
     pub(crate) server: Option<u16>,
     pub(crate) transport: Transport,
     pub(crate) keys: Keys,
@@ -69,6 +71,7 @@ impl<'a> Line<'a> {
         Self {
             user,
             host: Ipv4Addr::LOCALHOST,
+            server_host: Ipv4Addr::LOCALHOST,
             server: Some(server),
             transport,
             keys: Keys::None,

@@ -239,7 +239,7 @@ fn server(plug: Plug, now: Instant) -> Station<Plug, CountedNode<Server<MemorySe
     let config = settings.server_config(listeners, vec![SERVER.into()], [7; 32]);
     let list = b"username,password\nalice,wonderland\nbob,builder\ncarol,carol\n";
     let users =
-        Subscribers::from_csv(list, "example.org", "example.org", 10, NameHash::new([1; 16])).unwrap();
+        Subscribers::from_csv(list, "example.org", |_| "example.org", 10, NameHash::new([1; 16])).unwrap();
     let services = MemoryServices::new(users, Duration::from_secs(300), 0, &Seed::from_number(2), now);
     let server = Server::new(Arc::new(config), services, 0, Seed::from_number(3), now);
     station.serve(CountedNode::new(server), ports, 65_535);

@@ -8,10 +8,12 @@
 
 mod media;
 mod neighbours;
+mod routes;
 mod sections;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod trunks;
 
 pub(crate) use ringway_settings::{
     Auth, ConfigError, KeyChange, Keys, Limits, Listener, Reader, Registrar, Routing, Section, read_document,
@@ -19,6 +21,7 @@ pub(crate) use ringway_settings::{
 
 pub(crate) use media::Media;
 pub(crate) use neighbours::Neighbour;
+pub(crate) use trunks::ReadTrunk;
 
 use crate::failure::Failure;
 use ringway_store::{Durability, StoreUrl};
@@ -54,6 +57,9 @@ pub(crate) struct Config {
     /// True: a certificate for `sip:user@domain` replaces the password of that user.
     pub(crate) client_users: bool,
     pub(crate) neighbours: Vec<Neighbour>,
+    pub(crate) trunks: Vec<ReadTrunk>,
+    /// Trunks, routes and destination rules for the server machine.
+    pub(crate) trunking: ringway_server::Trunking,
     /// Origins whose pages may connect by WebSocket; empty: all.
     pub(crate) websocket_origins: Vec<String>,
     pub(crate) media: Media,
@@ -149,6 +155,20 @@ impl Config {
             warnings.push(
                 "AUTHENTICATION IS OFF: anyone who reaches this server may register as any user and call; set [auth] \
                  enabled = true unless this network is closed"
+                    .to_owned(),
+            );
+        }
+        if self.auth.digest.danger_rfc2069 {
+            warnings.push(
+                "DIGESTS WITHOUT QOP ARE ACCEPTED: they cover neither a nonce count nor a body, and who records one can search \
+                 for its password with tables made before; set [auth] danger_rfc2069 = false once no phone needs it"
+                    .to_owned(),
+            );
+        }
+        if !self.auth.enabled && self.trunking.is_on() {
+            warnings.push(
+                "[[route]] without authentication: anyone who reaches this server may call through the trunks at your expense; \
+                 set [auth] enabled = true"
                     .to_owned(),
             );
         }

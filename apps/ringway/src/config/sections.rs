@@ -25,10 +25,14 @@ pub(super) fn read(text: &str, file: Option<&Path>) -> Result<Config, Vec<Config
         let listen = read_listen(reader, top);
         let (tls, client_users) = super::tls::read(reader, top, &listen);
         let routing = Routing::read(reader, top);
+        let neighbours = super::neighbours::read(reader, top, &tls, &routing);
+        let trunks = super::trunks::read(reader, top, (&neighbours, &domains));
         let config = Config {
             file: file.map(Path::to_owned),
             client_users,
-            neighbours: super::neighbours::read(reader, top, &tls, &routing),
+            neighbours,
+            trunking: super::routes::read(reader, top, (&trunks, &domains), &routing),
+            trunks,
             tls,
             websocket_origins: websocket(reader, top),
             dns_servers: dns(reader, top),
@@ -36,7 +40,7 @@ pub(super) fn read(text: &str, file: Option<&Path>) -> Result<Config, Vec<Config
             listen,
             workers: top.number(reader, "workers", 0, 0..=WORKERS_MAX) as u16,
             store: store(reader, top),
-            auth: Auth::read(reader, top, realm),
+            auth: Auth::read(reader, top, realm, &domains),
             registrar: Registrar::read(reader, top),
             routing,
             limits: Limits::read(reader, top, CONNECTIONS),

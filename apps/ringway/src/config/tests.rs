@@ -1,6 +1,6 @@
 use super::*;
 use ringway_sansio::Transport;
-use ringway_settings::{Algorithm, Mode, Strangers};
+use ringway_settings::{Algorithm, DigestPolicy, Mode, NoncePolicy, Realms, Strangers};
 
 /// The example of INTERFACE.md, without unsupported keys.
 const WHOLE: &str = r#"
@@ -18,8 +18,14 @@ realm = "somewhere else"
 algorithms = ["MD5", "SHA-256"]
 nonce_lifetime_s = 30
 in_dialog = true
+nonce_use = "once"
+auth_int = true
+danger_rfc2069 = true
 strangers = "none"
 trusted = ["192.0.2.0/24", "2001:db8::1"]
+[[auth.domain]]
+name = "EXAMPLE.org"
+realm = "its own"
 [registrar]
 min_expires_s = 10
 default_expires_s = 20
@@ -97,7 +103,7 @@ fn an_empty_configuration_has_the_documented_defaults() {
     assert_eq!(config.store.url, StoreUrl::Sqlite("ringway.db".into()));
     assert_eq!(config.store.durability, Durability::Relaxed);
     assert!(config.auth.enabled && !config.auth.in_dialog);
-    assert_eq!(config.auth.realm, "localhost");
+    assert_eq!(config.auth.realms, "localhost".into());
     assert_eq!(config.auth.algorithms, [Algorithm::Md5]);
     assert_eq!(config.auth.nonce_lifetime_s, 300);
     let registrar = Registrar {
@@ -150,11 +156,14 @@ fn every_key_is_read() {
     assert_eq!(config.workers, 4);
     assert_eq!(config.store.url, StoreUrl::Sqlite("/var/lib/ringway.db".into()));
     assert_eq!(config.store.durability, Durability::Strict);
+    let mut realms = Realms::from("somewhere else");
+    assert!(realms.add("example.org", "its own".to_owned()));
     let auth = Auth {
         enabled: false,
-        realm: "somewhere else".to_owned(),
+        realms,
         algorithms: vec![Algorithm::Md5, Algorithm::Sha256],
         nonce_lifetime_s: 30,
+        digest: DigestPolicy { nonces: NoncePolicy::Once, auth_int: true, danger_rfc2069: true },
         in_dialog: true,
         strangers: Strangers::None,
         trusted: vec!["192.0.2.0/24".parse().unwrap(), "2001:db8::1".parse().unwrap()],
@@ -298,6 +307,18 @@ fn each_invalid_value_has_an_error_with_line_key_and_remedy() {
         ("[auth]\nrealm = \"\"", 2, "[auth] realm", "1 to 255"),
         ("[auth]\nrealm = \"a\\\"b\"", 2, "[auth] realm", "quotes"),
         ("[auth]\nrealm = \"a\\r\\nb\"", 2, "[auth] realm", "control"),
+        ("[auth]\nnonce_use = \"twice\"", 2, "[auth] nonce_use", "\"count\" or \"once\""),
+        ("[auth]\nauth_int = 1", 2, "[auth] auth_int", "true or false"),
+        ("[auth]\ndanger_rfc2069 = \"yes\"", 2, "[auth] danger_rfc2069", "true or false"),
+        ("[[auth.domain]]\nname = \"localhost\"", 1, "[auth] domain", "needs name and realm"),
+        ("[[auth.domain]]\nname = \"a\"\nrealm = \"b\"", 2, "[auth] domain.name", "not among domains"),
+        ("[[auth.domain]]\nname = \"localhost\"\nrealm = \"\"", 3, "[auth] domain.realm", "1 to 255"),
+        (
+            "[[auth.domain]]\nname = \"localhost\"\nrealm = \"a\"\n[[auth.domain]]\nname = \"Localhost\"\nrealm = \"b\"",
+            5,
+            "[auth] domain.name",
+            "twice",
+        ),
         ("[auth]\nalgorithms = []", 2, "[auth] algorithms", "empty"),
         ("[auth]\nalgorithms = [\"SHA-1\"]", 2, "[auth] algorithms", "SHA-256"),
         ("[auth]\nalgorithms = [\"MD5\", \"MD5\"]", 2, "[auth] algorithms", "twice"),
@@ -410,6 +431,126 @@ fn loopback_needs_no_token_also_as_ipv6_or_mapped_address() {
     assert!(errors("[admin]\nlisten = \"127.0.0.1:0\"").is_empty());
 }
 
+/// A trunk, for the routes of a test.
+const TRUNK: &str = "[[trunk]]\nname = \"a\"\nuri = \"sip:trunk.example.net\"\n";
+
+#[test]
+fn trunks_and_routes_are_read() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "the password\nnot this\n").unwrap();
+    let text = format!(
+        r#"
+        [[trunk]]
+        name = "carrier"
+        uri = "sip:trunk.example.net;transport=tls"
+        username = "acct"
+        password_file = "{}"
+        realm = "example.net"
+        health_check_s = 60
+        networks = ["192.0.2.0/24"]
+        timeout_s = 6
+        caller = "+4930"
+        callers = ["bob:+49302", "alice:+49301"]
+        privacy = true
+        domain = "example.net"
+        [[trunk]]
+        name = "other"
+        uri = "sip:192.0.2.9:5070"
+        health_check_s = 0
+        [[route]]
+        pattern = "0[1-9]*"
+        strip = 1
+        add = "+49"
+        to = ["carrier:80", "other:20"]
+        [[route]]
+        domain = "*"
+        to = ["other"]
+        [[route]]
+        prefix = "+4930"
+        to_user = "alice"
+        [[destination]]
+        prefix = ""
+        calls_per_hour = 20
+        [[destination]]
+        prefix = "+881"
+        allow = false
+        "#,
+        file.path().display()
+    );
+    let config = Config::parse(&text, None).unwrap();
+    let trunk = &config.trunking.trunks[0];
+    let login = trunk.login.as_ref().unwrap();
+    assert_eq!((login.username.as_str(), login.password.as_str()), ("acct", "the password"));
+    assert_eq!(trunk.callers[0], ("alice".to_owned(), "+49301".to_owned()), "sorted");
+    assert_eq!(trunk.silence.as_secs(), 6);
+    let probed: Vec<_> = config.trunks.iter().filter_map(ReadTrunk::neighbour).collect();
+    assert_eq!((probed.len(), probed[0].interval.as_secs()), (1, 60));
+    assert_eq!(config.trunking.routes.list().len(), 3);
+    assert!(!format!("{config:?}").contains("the password"));
+}
+
+/// Invalid trunks and routes: text, line of the error, key, and a part of the remedy.
+#[test]
+fn each_invalid_trunk_and_route_has_an_error_with_line_key_and_remedy() {
+    let route = |text: &str| format!("{TRUNK}[[route]]\n{text}");
+    let trunk = |text: &str| format!("{TRUNK}{text}");
+    let open = tempfile::NamedTempFile::new().unwrap();
+    std::fs::set_permissions(open.path(), std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+    let readable = format!("username = \"u\"\npassword_file = \"{}\"", open.path().display());
+    for (text, line, key, remedy) in [
+        ("[[trunk]]\nname = \"a\"".to_owned(), 1, "[trunk] uri", "is missing"),
+        ("[[trunk]]\nname = \"a\"\nuri = \"sip:u@b\"".to_owned(), 3, "[trunk] uri", "without a user"),
+        ("[[trunk]]\nname = \"a\"\nuri = \"sip:localhost\"".to_owned(), 3, "[trunk] uri", "of this server"),
+        (format!("{TRUNK}{TRUNK}"), 5, "[trunk] name", "of its own"),
+        (trunk("username = \"u\""), 4, "[trunk] username", "password_file"),
+        (trunk("realm = \"r\""), 4, "[trunk] realm", "username"),
+        (
+            trunk("username = \"u\"\npassword_file = \"/nowhere\""),
+            5,
+            "[trunk] password_file",
+            "check the path",
+        ),
+        (trunk(&readable), 5, "[trunk] password_file", "chmod o="),
+        (trunk("health_check_s = 3"), 4, "[trunk] health_check_s", "or 0"),
+        (trunk("networks = [\"0.0.0.0/0\"]"), 4, "[trunk] networks", "every address"),
+        (trunk("networks = [\"x\"]"), 4, "[trunk] networks", "not a network"),
+        (trunk("caller = \"me\""), 4, "[trunk] caller", "+49301234"),
+        (trunk("callers = [\"alice\"]"), 4, "[trunk] callers", "alice:+49"),
+        (trunk("domain = \"a b\""), 4, "[trunk] domain", "example.net"),
+        (route("to = [\"a\"]"), 4, "route", "one of `prefix`"),
+        (route("prefix = \"1\"\npattern = \"1\"\nto = [\"a\"]"), 4, "route", "one of `prefix`"),
+        (route("prefix = \"1\""), 4, "route", "either `to`"),
+        (route("prefix = \"1\"\nto = [\"b\"]"), 6, "[route] to", "no [[trunk]]"),
+        (route("prefix = \"1\"\nto = [\"a\", \"a\"]"), 6, "[route] to", "there twice"),
+        (route("prefix = \"1\"\nto = [\"a:0\"]"), 6, "[route] to", "weight"),
+        (route("prefix = \"1\"\nto = []"), 6, "[route] to", "1 to 8"),
+        (route("pattern = \"1[\"\nto = [\"a\"]"), 4, "[route] pattern", "write digits"),
+        (route("prefix = \"1\"\nadd = \"x\"\nto = [\"a\"]"), 6, "[route] add", "+49"),
+        (route("domain = \"localhost\"\nto = [\"a\"]"), 5, "[route] domain", "of this server"),
+        (route("domain = \"b\"\nstrip = 1\nto = [\"a\"]"), 6, "[route] strip", "remove it"),
+        (route("prefix = \"1\"\nto_user = \"a b\""), 6, "[route] to_user", "alice"),
+        (
+            format!("[routing]\nstateful = false\n{}", route("prefix = \"1\"\nto = [\"a\"]")),
+            6,
+            "route",
+            "stateful",
+        ),
+        ("[[destination]]\nprefix = \"1\"".to_owned(), 1, "destination", "allow"),
+        ("[[destination]]\nallow = true".to_owned(), 1, "destination", "prefix"),
+        (
+            "[[destination]]\nprefix = \"X\"\nallow = true".to_owned(),
+            1,
+            "[destination] prefix",
+            "write digits",
+        ),
+    ] {
+        let errors = errors(&text);
+        let expected = format!("ringway.toml:{line}: {key}: ");
+        let is_there = errors.iter().any(|error| error.starts_with(&expected) && error.contains(remedy));
+        assert!(is_there, "{text}\n{expected}{remedy}\n{errors:?}");
+    }
+}
+
 #[test]
 fn every_key_is_in_the_difference_of_two_configurations() {
     let empty = Config::parse("", None).unwrap();
@@ -417,7 +558,8 @@ fn every_key_is_in_the_difference_of_two_configurations() {
     for name in known_keys("no_key = 1").unwrap() {
         // The keys of a list of sections are there once the list has one: see the next test.
         let of_section = known_keys(&format!("[{name}]\nno_key = 1")).unwrap_or_default();
-        for key in of_section.iter().map(|key| format!("{name}.{key}")).filter(|key| key != "tls.domain") {
+        let of_section = of_section.iter().map(|key| format!("{name}.{key}"));
+        for key in of_section.filter(|key| !["auth.domain", "tls.domain"].contains(&key.as_str())) {
             assert!(keys.contains(&key.as_str()), "{key} is not in {keys:?}");
         }
     }

@@ -2,14 +2,15 @@
 
 use super::services::SharedServices;
 use ringway_server::{BlockPattern, NotAPattern};
-use ringway_store::{BlockKind, BlockRow, Store, StoreError};
+use ringway_store::{BlockKind, BlockLists, BlockRow, Store, StoreError};
 use std::collections::HashMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Loads all lists.
 pub(super) fn load(store: &Store, services: &SharedServices) -> Result<(), StoreError> {
     let mut lists: HashMap<Option<(String, String)>, Vec<BlockRow>> = HashMap::new();
-    store.blocks(0, usize::MAX >> 1, |row| lists.entry(row.user.clone()).or_default().push(row))?;
+    BlockLists::of(store)
+        .list(0, usize::MAX >> 1, |row| lists.entry(row.user.clone()).or_default().push(row))?;
     if !lists.is_empty() {
         services.change_blocks(|list| {
             for (user, rows) in lists {

@@ -5,7 +5,7 @@ use super::blocks::{self, now_s};
 use super::services::SharedServices;
 use ringway_linux::Shards;
 use ringway_server::shard_of_user;
-use ringway_store::{ChangeKind, Store};
+use ringway_store::{BlockLists, ChangeKind, Store};
 use std::sync::Arc;
 
 /// Applies changes of the store to the running server.
@@ -33,7 +33,7 @@ impl Follower {
     /// Applies new changes. An unreadable store is logged once, and the server continues.
     pub(super) fn follow(&mut self) {
         // An error is reported by the query below.
-        let _ = self.store.remove_ended_blocks(now_s());
+        let _ = BlockLists::of(&self.store).remove_ended(now_s());
         loop {
             let changes = match self.store.changes_since(self.seq) {
                 Ok(changes) => changes,

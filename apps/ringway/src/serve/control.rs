@@ -5,7 +5,7 @@ use super::forwards;
 use super::report::{ReloadReport, ReloadRequest};
 use ringway_admin::{Answer, Block, BlockPage, Change, Control, Forwards, NewBlock};
 use ringway_linux::signals::Signal;
-use ringway_store::{BlockKind, BlockRow, NewBlockRow, Store, StoreError, UserName};
+use ringway_store::{BlockKind, BlockLists, BlockRow, NewBlockRow, Store, StoreError, UserName};
 use serde_json::json;
 use std::sync::mpsc::{Sender, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -72,13 +72,13 @@ impl ServerControl {
         };
         let row =
             NewBlockRow { user: user.as_ref(), kind, pattern: &pattern, reason: &new.reason, expires_s };
-        let id = self.store.block(&row)?;
+        let id = BlockLists::of(&self.store).add(&row)?;
         self.send(Input::Changed);
         Ok(Answer::done(json!({ "ok": true, "id": id, "pattern": pattern })))
     }
 
     fn unblock(&self, id: u64) -> Result<Answer, StoreError> {
-        let is_removed = self.store.unblock(id)?;
+        let is_removed = BlockLists::of(&self.store).remove(id)?;
         self.send(Input::Changed);
         Ok(match is_removed {
             true => Answer::done(json!({ "ok": true })),
@@ -108,8 +108,10 @@ impl Control for ServerControl {
     fn apply(&self, change: Change) -> Answer {
         let done = match change {
             Change::Reload => return self.reload(ReloadRequest::Apply),
-            Change::DryRun(None) => return self.reload(ReloadRequest::DryRun),
-            Change::DryRun(Some(text)) => return self.reload(ReloadRequest::Compare(text)),
+            Change::DryRun => return self.reload(ReloadRequest::DryRun),
+            Change::Compare(keys) => {
+                return self.reload(ReloadRequest::Compare(keys.into_iter().collect()));
+            }
             Change::Block(new) => self.block(&new),
             Change::Unblock(id) => self.unblock(id),
             Change::Forward(user, forwards) => self.forward(&user, &forwards),
@@ -120,7 +122,7 @@ impl Control for ServerControl {
     fn blocks(&self, after: u64, limit: usize) -> Result<BlockPage, String> {
         let mut page = BlockPage::default();
         let now = now_s();
-        let read = self.store.blocks(after, limit, |row| page.items.push(shown(row, now)));
+        let read = BlockLists::of(&self.store).list(after, limit, |row| page.items.push(shown(row, now)));
         page.total = read.map_err(|error| error.to_string())?;
         Ok(page)
     }

@@ -13,16 +13,17 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
 
-/// Writes events, with a rate limit for refused logins and for blocked callers.
+/// Writes events, with a rate limit for refused logins, refused destinations and blocked callers.
 pub(super) struct EventLog {
     logins: Mutex<LineRates>,
+    calls: Mutex<LineRates>,
     blocked: Mutex<LineRates>,
 }
 
 impl EventLog {
     pub(super) fn new(seed: &Seed) -> Self {
         let rates = |seed: &Seed| Mutex::new(LineRates::new((LINES_PER_SOURCE_S, LINES_S), seed));
-        Self { logins: rates(seed), blocked: rates(&seed.part(1)) }
+        Self { logins: rates(seed), calls: rates(&seed.part(2)), blocked: rates(&seed.part(1)) }
     }
 
     pub(super) fn observe(&self, now: Instant, event: &LogEvent<'_>) {
@@ -30,6 +31,13 @@ impl EventLog {
             LogEvent::LoginRefused { user, address, reason } => {
                 if tracing::enabled!(tracing::Level::INFO) {
                     self.login_refused(now, user, address, reason);
+                }
+            }
+            LogEvent::DestinationRefused { aor, number, prefix, address } => {
+                let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Some(suppressed) = calls.admit(now, address.ip()) {
+                    let (user, number) = (Word(aor), Word(number));
+                    tracing::warn!(%user, %number, rule = %prefix, suppressed, "refused destination");
                 }
             }
             LogEvent::CallerBlocked { caller, callee, address } => {
@@ -84,6 +92,7 @@ pub(super) fn trace_message(direction: Direction, flow: &Flow, message: &[u8]) {
 fn write_event(event: &LogEvent<'_>) {
     match *event {
         LogEvent::LoginRefused { .. }
+        | LogEvent::DestinationRefused { .. }
         | LogEvent::CallerBlocked { .. }
         | LogEvent::NeighbourUp { .. }
         | LogEvent::NeighbourDown { .. } => {}

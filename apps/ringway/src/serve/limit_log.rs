@@ -91,6 +91,7 @@ const LIMITS: &[&str] = &[
     "too_many_flows",
     "transactions_refused",
     "unreachable_unreported",
+    "unusable_refused",
     "unused_closes",
     "write_queue_closes",
 ];

@@ -28,7 +28,7 @@ enum State {
     Closed,
 }
 
-/// What a reload does to the listeners.
+/// Changes of the listeners by a reload.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ListenerPlan {
     /// To be bound.

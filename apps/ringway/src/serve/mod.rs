@@ -34,7 +34,7 @@ use ringway_linux::signals::{Signal, watch_with};
 use ringway_linux::{Bound, Clock, Hosts, Inboxes, Listen, MarkedPackets, Runtime, Shards, StreamLimits};
 use ringway_sansio::{Instant, Seed, ShardKey};
 use ringway_server::{Server, shard_of_user};
-use ringway_store::{Bindings, Durability, SnapshotSource, Store, Writer};
+use ringway_store::{Bindings, Durability, OtherRealm, SnapshotSource, Store, Writer};
 use services::SharedServices;
 use std::collections::HashMap;
 use std::io::Write;
@@ -114,24 +114,7 @@ impl Running {
             outside: Arc::clone(&outside),
             inboxes: bound.inboxes(),
         });
-        let runtime_config = ringway_linux::Config {
-            clock,
-            marked_packets: match config.store.durability {
-                Durability::Relaxed => MarkedPackets::SendAtOnce,
-                Durability::Strict => MarkedPackets::HoldUntilStored,
-            },
-            max_message_bytes: config.limits.max_message_bytes,
-            max_connections: config.limits.max_connections,
-            max_connections_per_source: config.limits.max_connections_per_source,
-            memory: Some(Arc::clone(services.memory())),
-            shard_key: services.shard_key(),
-            // It is logged at level trace only, which a reload can change.
-            trace: Some(event_log::trace_message),
-            layers: tls.layers(),
-            associations: tls.dtls().map(|dtls| dtls as _),
-            streams: StreamLimits { unused: UNUSED_MAX, ..StreamLimits::default() },
-            ..ringway_linux::Config::default()
-        };
+        let runtime_config = runtime_config(&config, &services, &tls, clock);
         let runtime = Runtime::start(bound, runtime_config, nodes, sink)
             .map_err(|error| Failure::failed(error.to_string()))?;
         warn_of_few_files(config.limits.max_connections, runtime.connections_max());
@@ -266,6 +249,33 @@ impl Running {
     }
 }
 
+/// Settings of the runtime.
+fn runtime_config(
+    config: &Config,
+    services: &SharedServices,
+    tls: &ServerTls,
+    clock: Clock,
+) -> ringway_linux::Config {
+    ringway_linux::Config {
+        clock,
+        marked_packets: match config.store.durability {
+            Durability::Relaxed => MarkedPackets::SendAtOnce,
+            Durability::Strict => MarkedPackets::HoldUntilStored,
+        },
+        max_message_bytes: config.limits.max_message_bytes,
+        max_connections: config.limits.max_connections,
+        max_connections_per_source: config.limits.max_connections_per_source,
+        memory: Some(Arc::clone(services.memory())),
+        shard_key: services.shard_key(),
+        // It is logged at level trace only, which a reload can change.
+        trace: Some(event_log::trace_message),
+        layers: tls.layers(),
+        associations: tls.dtls().map(|dtls| dtls as _),
+        streams: StreamLimits { unused: UNUSED_MAX, ..StreamLimits::default() },
+        ..ringway_linux::Config::default()
+    }
+}
+
 fn new_nodes(
     settings: &Arc<ringway_server::Config>,
     services: &Arc<SharedServices>,
@@ -327,11 +337,13 @@ fn warn_of_other_realms(store: &Store, config: &Config) {
     if !config.auth.enabled {
         return;
     }
-    if let Ok(users @ 1..) = store.subscribers_of_other_realms(&config.auth.realm) {
+    let realms = &config.auth.realms;
+    let others = store.subscribers_of_other_realms(|domain| realms.of(domain.as_bytes()));
+    for OtherRealm { domain, realm, users, name } in others.unwrap_or_default() {
         tracing::warn!(
-            "{users} users have a password for another realm than {:?}: they cannot register until `ringway user passwd` \
-             gives them one",
-            config.auth.realm
+            "{users} users of {domain}, {name:?} one of them, have a password for the realm {realm:?} instead of {:?}: they \
+             cannot log in until `ringway user passwd` gives them one, or [auth] names their realm",
+            realms.of(domain.as_bytes())
         );
     }
 }

@@ -44,7 +44,7 @@ pub(super) struct NewOutside {
     pub(super) relays: Option<Option<Arc<Relays>>>,
 }
 
-/// What was replaced, until what it was asked before has ended.
+/// Replaced parts, kept until their pending requests have ended.
 #[derive(Default)]
 pub(super) struct Retired {
     parts: Vec<(Instant, Arc<dyn Any + Send + Sync>)>,

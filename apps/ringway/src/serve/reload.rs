@@ -6,10 +6,9 @@ use super::listeners::{ListenerPlan, ListenerTable};
 use super::outside::{NewOutside, start_relays, start_resolver, usable};
 use super::report::{ReloadOutcome, ReloadReport, ReloadRequest};
 use super::{Running, settings, tls, warn_of_other_realms, warn_of_settings};
-use crate::config::{Config, ConfigError};
+use crate::config::{Config, KeyChange};
 use crate::failure::Failure;
 use ringway_linux::{Attached, BindError, Listen};
-use ringway_sansio::Transport;
 use ringway_tls::TlsMaterial;
 use std::sync::Arc;
 use std::time::Instant;
@@ -40,14 +39,19 @@ impl Running {
             restart: Vec::new(),
             errors: Vec::new(),
         };
-        let file = self.config.file.clone();
-        let read = match &request {
-            ReloadRequest::Apply | ReloadRequest::DryRun => Config::load(file.as_deref()),
-            ReloadRequest::Compare(text) => {
-                let lines = |errors: Vec<ConfigError>| errors.iter().map(ConfigError::to_string).collect();
-                Config::parse(text, file.as_deref()).map_err(|errors| Failure::configuration(lines(errors)))
-            }
+        let keys = match &request {
+            ReloadRequest::Apply | ReloadRequest::DryRun => None,
+            ReloadRequest::Compare(keys) => Some(keys),
         };
+        if let Some(keys) = keys {
+            report.changes = self.config.keys.changes_to(keys);
+            match self.check_restart(&report.changes) {
+                Ok(()) => report.outcome = ReloadOutcome::Possible,
+                Err(refusal) => (report.restart, report.errors) = (refusal.restart, refusal.errors),
+            }
+            return report;
+        }
+        let read = Config::load(self.config.file.as_deref());
         let config = match read {
             Ok(config) => config,
             Err(failure) => {
@@ -56,20 +60,18 @@ impl Running {
             }
         };
         report.changes = self.config.keys.changes_to(&config.keys);
-        let prepared = match request {
-            ReloadRequest::Apply | ReloadRequest::DryRun => self.prepare(config).map(Some),
-            // The text is not the server's file: nothing that it names is opened.
-            ReloadRequest::Compare(_) => self.check_restart(&config).map(|()| None),
-        };
+        let prepared = self.check_restart(&report.changes).and_then(|()| self.prepare(config));
         match (prepared, request) {
-            (Ok(Some(prepared)), ReloadRequest::Apply) => {
+            (Ok(prepared), ReloadRequest::Apply) => {
                 for change in &report.changes {
                     tracing::info!("configuration: {change}");
                 }
                 self.commit(prepared);
                 report.outcome = ReloadOutcome::Applied;
             }
-            (Ok(_), _) => report.outcome = ReloadOutcome::Possible,
+            (Ok(_), ReloadRequest::DryRun | ReloadRequest::Compare(_)) => {
+                report.outcome = ReloadOutcome::Possible;
+            }
             (Err(refusal), _) => (report.restart, report.errors) = (refusal.restart, refusal.errors),
         }
         report
@@ -82,37 +84,30 @@ impl Running {
         }
     }
 
-    /// Keys whose changes need a restart.
-    fn check_restart(&self, new: &Config) -> Result<(), Refusal> {
-        let is_dtls = |config: &Config| config.listen.iter().any(|of| of.transport == Transport::Dtls);
-        let old = &self.config;
-        let fixed = [
-            ("workers", new.workers != old.workers),
-            ("store.url", new.store.url != old.store.url),
-            ("store.durability", new.store.durability != old.store.durability),
-            ("admin.listen", new.admin.listen != old.admin.listen),
-            // The first one needs a cookie secret and tables that exist only if the server started with them.
-            ("listen", is_dtls(new) && !self.tls.has_dtls()),
-        ];
-        let restart: Vec<&str> = fixed.iter().filter(|(_, changed)| *changed).map(|(key, _)| *key).collect();
+    /// Refuses changes that need a restart.
+    fn check_restart(&self, changes: &[KeyChange]) -> Result<(), Refusal> {
+        let has_dtls = self.tls.has_dtls();
+        let needs_restart = |change: &KeyChange, key: &str| {
+            // The first dtls: listener needs a secret and tables that exist only if the server started with one.
+            let is_first_dtls = || !has_dtls && change.new.text().is_some_and(|new| new.contains("\"dtls:"));
+            change.key == key && (key != "listen" || is_first_dtls())
+        };
+        let changed = |key: &&str| changes.iter().any(|change| needs_restart(change, key));
+        let restart: Vec<&str> = RESTART_KEYS.iter().copied().filter(changed).collect();
         if restart.is_empty() {
             return Ok(());
         }
         let line = |key: &&str| match *key {
-            "listen" => "listen: the first dtls: listener needs a restart; restart the server, or remove it",
-            "workers" => "workers cannot change while the server runs; restart it, or restore the old value",
-            "admin.listen" => {
-                "admin.listen cannot change while the server runs; restart it, or restore the old value"
-            }
-            _ => "[store] cannot change while the server runs; restart it, or restore the old value",
+            "listen" => "listen: the first dtls: listener needs a restart; restart the server, or remove it"
+                .to_owned(),
+            key => format!("{key} cannot change while the server runs; restart it, or restore the old value"),
         };
-        let errors = restart.iter().map(|key| line(key).to_owned()).collect();
+        let errors = restart.iter().map(line).collect();
         Err(Refusal { restart, errors })
     }
 
     /// Binds, loads and starts what the new configuration needs.
     fn prepare(&self, config: Config) -> Result<Prepared, Refusal> {
-        self.check_restart(&config)?;
         let material = tls::load(&config.tls)?;
         self.tls.check(&material)?;
         let wanted: Vec<Listen> = config.listen.iter().map(settings::listen_of).collect();
@@ -192,3 +187,6 @@ impl From<Failure> for Refusal {
         Self { restart: Vec::new(), errors: failure.lines().to_vec() }
     }
 }
+
+/// Keys whose changes need a restart; `listen` only for the first DTLS listener.
+const RESTART_KEYS: [&str; 5] = ["workers", "store.url", "store.durability", "admin.listen", "listen"];

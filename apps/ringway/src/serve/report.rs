@@ -1,6 +1,6 @@
 //! Requests to reload, and their reports.
 
-use crate::config::KeyChange;
+use crate::config::{KeyChange, Keys};
 use serde_json::{Value, json};
 
 /// Request to reload the configuration.
@@ -10,11 +10,11 @@ pub(crate) enum ReloadRequest {
     Apply,
     /// Tell what that would change.
     DryRun,
-    /// Tell what a file with this text would change.
-    Compare(String),
+    /// Tell what a file with these keys would change.
+    Compare(Keys),
 }
 
-/// What a reload changed, would change, or why it changes nothing.
+/// Result of a reload: the changes, or the reasons of the refusal.
 #[derive(Clone, Debug)]
 pub(crate) struct ReloadReport {
     pub(super) outcome: ReloadOutcome,

@@ -5,11 +5,11 @@ use crate::config::Config;
 use ringway_linux::OpenConnection;
 use ringway_sansio::{ConnectionId, Flow, Instant, LocatedServer, MemoryBound, Seed, ShardKey, source_of};
 use ringway_server::auth::{
-    DialogExtensions, GuessLimits, Login, LoginResult, NonceId, NonceUse, ReplayWindows,
+    ChallengeLimits, DialogExtensions, GuessLimits, Login, LoginResult, NonceId, NonceUse, ReplayWindows,
 };
 use ringway_server::{
-    BlockList, Caller, FailedServers, Ha1, LogEvent, MemoryBudget, NeighbourRoute, NeighbourTable, Services,
-    SourceRates, StoreFailed,
+    BlockList, CallRate, CallRates, Caller, FailedServers, Ha1, LogEvent, MemoryBudget, NeighbourRoute,
+    NeighbourTable, Services, SilentTrunks, SourceRates, StoreFailed,
 };
 use ringway_store::{Directory, KEY_BYTES_MAX, SubscriberRow, VALUE_BYTES_MAX, Writer, WriterStats};
 use std::net::IpAddr;
@@ -23,6 +23,7 @@ pub(crate) struct SharedServices {
     windows: Vec<Mutex<ReplayWindows>>,
     dialogs: Mutex<DialogExtensions>,
     guesses: Mutex<GuessLimits>,
+    challenges: Mutex<ChallengeLimits>,
     rates: Vec<Mutex<SourceRates>>,
     memory: Arc<MemoryBound>,
     budgets: Vec<Mutex<MemoryBudget>>,
@@ -34,6 +35,8 @@ pub(crate) struct SharedServices {
     keeps_bindings: bool,
     log: EventLog,
     neighbours: RwLock<NeighbourTable>,
+    silent_trunks: RwLock<SilentTrunks>,
+    call_rates: Mutex<CallRates>,
     blocks: RwLock<BlockList>,
     has_blocked_networks: AtomicBool,
     has_blocked_callers: AtomicBool,
@@ -58,6 +61,7 @@ impl SharedServices {
             windows,
             dialogs: Mutex::new(DialogExtensions::new(&seed.part(201))),
             guesses: Mutex::new(GuessLimits::new(PROOFS_MAX, &seed.part(200), now)),
+            challenges: Mutex::new(ChallengeLimits::new(&seed.part(202))),
             rates: (0..PARTS).map(|_| Mutex::new(SourceRates::new(0, &seed))).collect(),
             is_rate_limited: AtomicBool::new(false),
             writer: OnceLock::new(),
@@ -65,6 +69,8 @@ impl SharedServices {
             keeps_bindings: config.store.url.bindings().is_some(),
             is_strict: config.store.durability == ringway_store::Durability::Strict,
             log: EventLog::new(&seed),
+            silent_trunks: RwLock::default(),
+            call_rates: Mutex::new(CallRates::new(&seed.part(202))),
             failed: Mutex::default(),
             neighbours: RwLock::default(),
             blocks: RwLock::default(),
@@ -237,6 +243,10 @@ impl Services for SharedServices {
         lock(&self.guesses).may_log_in(now, login)
     }
 
+    fn may_challenge(&self, now: Instant, login: &Login<'_>) -> bool {
+        lock(&self.challenges).may_challenge(now, login)
+    }
+
     fn on_login(&self, now: Instant, login: &Login<'_>, result: LoginResult) {
         lock(&self.guesses).on_login(now, login, result);
     }
@@ -259,6 +269,22 @@ impl Services for SharedServices {
 
     fn neighbour_connection(&self, neighbour: usize) -> Option<ConnectionId> {
         self.neighbours.read().unwrap_or_else(PoisonError::into_inner).connection(neighbour)
+    }
+
+    fn is_neighbour_up(&self, neighbour: usize) -> bool {
+        self.neighbours.read().unwrap_or_else(PoisonError::into_inner).is_up(neighbour)
+    }
+
+    fn is_trunk_silent(&self, now: Instant, trunk: usize) -> bool {
+        self.silent_trunks.read().unwrap_or_else(PoisonError::into_inner).has(now, trunk)
+    }
+
+    fn note_silent_trunk(&self, now: Instant, trunk: usize) {
+        self.silent_trunks.write().unwrap_or_else(PoisonError::into_inner).note(now, trunk);
+    }
+
+    fn admit_call(&self, now: Instant, aor: &[u8], prefix: &str, per_hour: u32) -> CallRate {
+        lock(&self.call_rates).admit(now, aor, prefix, per_hour)
     }
 
     fn change_neighbours(&self, change: &mut dyn FnMut(&mut NeighbourTable)) {

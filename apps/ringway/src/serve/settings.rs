@@ -38,11 +38,17 @@ fn with_listeners(
 ) -> ringway_server::Config {
     let Config { domains, auth, registrar, routing, limits, .. } = config;
     let trusted = config.neighbours.iter().filter_map(|neighbour| neighbour.certificate.clone()).collect();
-    let neighbours = kept(config);
+    let mut neighbours = kept(config);
+    let mut trunking = config.trunking.clone();
+    for (trunk, read) in trunking.trunks.iter_mut().zip(&config.trunks) {
+        let probed = read.neighbour();
+        trunk.neighbour = probed.is_some().then_some(neighbours.len());
+        neighbours.extend(probed);
+    }
     let certificates = CertificateRules { users: config.client_users, trusted };
     let sections = ServerSections { domains, auth, registrar, routing, limits, certificates, neighbours };
     let settings = sections.config(listeners, machine_addresses(), secret);
-    ringway_server::Config { media: config.media.rule, ..settings }
+    ringway_server::Config { media: config.media.rule, trunking, ..settings }
 }
 
 /// Addresses of this machine, without loopback. Without them a local phone whose Contact has another address than its

@@ -9,13 +9,14 @@ use crate::request::reply::{IncomingRequest, finish};
 use crate::text::text;
 use crate::{AgentEvent, CallerAuth, Config};
 use alloc::string::String;
+use alloc::vec::Vec;
 use core::time::Duration;
 use ringway_auth::{
-    Algorithm, GuessLimits, Ha1, Login, LoginResult, Logins, NonceId, NonceMaker, NonceUse, Outcome,
-    ReplayWindows, Verifier, request_mark,
+    Algorithm, ChallengeLimits, DigestPolicy, GuessLimits, Ha1, Login, LoginResult, Logins, NonceId,
+    NonceMaker, NonceUse, Outcome, ReplayWindows, ResponseBody, Verifier, request_mark,
 };
 use ringway_sansio::{Instant, Seed};
-use ringway_sip::digest::Challenge;
+use ringway_sip::digest::{Challenge, QopOffer};
 use ringway_sip::{HeaderName, Message, MessageWriter, Uri};
 use ringway_transaction::{Allowance, reply_flow, to_tag};
 
@@ -27,19 +28,21 @@ pub(crate) struct CallerAuthenticator {
     tag_key: [u8; 16],
     used: ReplayWindows,
     guesses: GuessLimits,
+    challenges: ChallengeLimits,
 }
 
 impl CallerAuthenticator {
     pub(crate) fn new(shared: &mut Shared, now: Instant) -> Self {
         let secrets = &mut shared.random.secrets;
         let mut seed = || Seed::from_bytes(secrets.bytes());
-        let (nonce_seed, guess_seed) = (seed(), seed());
+        let (nonce_seed, guess_seed, challenge_seed) = (seed(), seed(), seed());
         Self {
             nonces: NonceMaker::new(&secrets.bytes(), &nonce_seed, NONCE_LIFETIME, 0),
             request_key: secrets.bytes(),
             tag_key: secrets.bytes(),
             used: ReplayWindows::new(NONCES_MAX, NONCE_LIFETIME, now),
             guesses: GuessLimits::new(PROOFS_MAX, &guess_seed, now),
+            challenges: ChallengeLimits::new(&challenge_seed),
         }
     }
 
@@ -55,7 +58,9 @@ impl CallerAuthenticator {
             now,
             realm: auth.realm.as_bytes(),
             algorithms: &ALGORITHMS,
-            nonces: &self.nonces,
+            policy: DigestPolicy::default(),
+            opaque: None,
+            nonces: &mut self.nonces,
             domain: auth.realm.as_bytes(),
             source,
             logins: CallerLogins {
@@ -64,6 +69,8 @@ impl CallerAuthenticator {
                 used: &mut self.used,
                 guesses: &mut self.guesses,
             },
+            info: &mut Vec::new(),
+            response_body: ResponseBody::Empty,
         };
         let mark = || request_mark(&self.request_key, now, incoming.message, &incoming.flow);
         match verifier.verify(incoming.message, &incoming.uri, HeaderName::Authorization, mark) {
@@ -72,6 +79,16 @@ impl CallerAuthenticator {
                 return Some(text(&user));
             }
             Outcome::Challenge { is_stale } => self.challenge(cx, auth, incoming, is_stale),
+            Outcome::Unusable { user, .. } => {
+                let login = Login { user: &user, domain: auth.realm.as_bytes(), source };
+                match self.challenges.may_challenge(now, &login) {
+                    true => self.challenge(cx, auth, incoming, false),
+                    false => {
+                        cx.counters.caller_digests_refused += 1;
+                        self.reply(cx, incoming, 403, "Digest Cannot Be Verified", |_| {});
+                    }
+                }
+            }
             Outcome::Malformed | Outcome::OtherUri => self.challenge(cx, auth, incoming, false),
             Outcome::Wrong { user } => {
                 cx.counters.caller_passwords_wrong += 1;
@@ -105,12 +122,13 @@ impl CallerAuthenticator {
         is_stale: bool,
     ) {
         cx.counters.callers_challenged += 1;
-        let mut nonce = alloc::vec::Vec::new();
+        let mut nonce = Vec::new();
         self.nonces.write(cx.now(), incoming.flow.remote.ip(), &mut nonce);
         self.reply(cx, incoming, 401, "Unauthorized", |response| {
             for algorithm in ALGORITHMS {
                 let (realm, nonce) = (auth.realm.as_bytes(), nonce.as_slice());
-                let challenge = Challenge { realm, nonce, algorithm: algorithm.name(), is_stale };
+                let (algorithm, qop) = (algorithm.name(), QopOffer::Auth);
+                let challenge = Challenge { realm, nonce, algorithm, opaque: None, qop, is_stale };
                 response.header_with(HeaderName::WwwAuthenticate, |out| challenge.write(out));
             }
         });

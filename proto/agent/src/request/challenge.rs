@@ -15,13 +15,15 @@
 use crate::context::AgentContext;
 use crate::draft::Scope;
 use crate::request::Requests;
-use crate::text::{hex, text, unfolded};
+use crate::text::text;
 use crate::{Account, Config, InDialogChallenges, PeerCredentials, Secret};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
+pub(super) use ringway_auth::Covered;
+use ringway_auth::{AnsweredChallenge, NoChallenge, fields_of, quoted, strongest};
 use ringway_sansio::{Entropy, Flow, LocatedServer};
-use ringway_sip::digest::{Algorithm, Credentials, Ha1, ReceivedChallenge, unescape};
+use ringway_sip::digest::{Algorithm, AuthenticationInfo, Ha1, ReceivedChallenge, unescape};
 use ringway_sip::{HeaderName, Message, Method, Uri};
 use ringway_transaction::SlabKey;
 
@@ -70,21 +72,11 @@ pub(super) struct Wallet {
     known: Vec<Known>,
 }
 
+/// Challenge and the kind of requests that it is for.
 #[derive(Debug)]
 struct Known {
     area: Area,
-    /// Header field of its credentials.
-    field: HeaderName,
-    /// As received, with escapes.
-    realm: Vec<u8>,
-    nonce: Vec<u8>,
-    opaque: Option<Vec<u8>>,
-    algorithm: Algorithm,
-    names_algorithm: bool,
-    has_qop: bool,
-    /// Number of requests with this nonce.
-    count: u32,
-    ha1: Ha1,
+    challenge: AnsweredChallenge,
 }
 
 /// Credentials for the challenge of a called phone.
@@ -97,13 +89,8 @@ pub(super) struct PeerAnswer {
 
 impl PeerAnswer {
     /// Header field of the credentials.
-    pub(super) fn write(
-        &mut self,
-        method: Method<'_>,
-        uri: &[u8],
-        cnonces: &mut Entropy,
-    ) -> (HeaderName, Vec<u8>) {
-        self.known.next(&self.username, method, uri, cnonces)
+    pub(super) fn write(&mut self, covered: Covered<'_>, cnonces: &mut Entropy) -> (HeaderName, Vec<u8>) {
+        self.known.next(&self.username, covered, cnonces)
     }
 }
 
@@ -184,20 +171,28 @@ impl Wallet {
     pub(super) fn write(
         &mut self,
         account: &Account,
-        method: Method<'_>,
-        uri: &[u8],
+        covered: Covered<'_>,
         entropy: &mut Entropy,
         out: &mut Vec<(HeaderName, Vec<u8>)>,
     ) {
         let Some(username) = username_of(account) else { return };
-        for known in self.known.iter_mut().filter(|known| known.area == Area::of(method)) {
-            out.push(known.next(&username, method, uri, entropy));
+        for known in self.known.iter_mut().filter(|known| known.area == Area::of(covered.method)) {
+            out.push(known.next(&username, covered, entropy));
         }
+    }
+
+    /// Replaces the nonce of the credentials in `field`; false if there are none.
+    fn renew(&mut self, area: Area, field: HeaderName, nonce: &[u8]) -> bool {
+        let known =
+            self.known.iter_mut().find(|known| known.area == area && known.challenge.field() == field);
+        let Some(known) = known else { return false };
+        known.challenge.renew(nonce);
+        true
     }
 
     /// Stores a challenge; it replaces the last one of its header field.
     fn learn(&mut self, known: Known) {
-        self.known.retain(|old| old.area != known.area || old.field != known.field);
+        self.known.retain(|old| old.area != known.area || old.challenge.field() != known.challenge.field());
         self.known.push(known);
     }
 }
@@ -207,33 +202,10 @@ impl Known {
     fn next(
         &mut self,
         username: &[u8],
-        method: Method<'_>,
-        uri: &[u8],
+        covered: Covered<'_>,
         entropy: &mut Entropy,
     ) -> (HeaderName, Vec<u8>) {
-        self.count = self.count.saturating_add(1);
-        let mut value = Vec::new();
-        self.write(username, method, uri, &hex(&entropy.bytes::<8>()), &mut value);
-        (self.field, value)
-    }
-
-    fn write(&self, username: &[u8], method: Method<'_>, uri: &[u8], cnonce: &[u8], out: &mut Vec<u8>) {
-        let nc = alloc::format!("{:08x}", self.count);
-        let mut given = Credentials {
-            username,
-            realm: &self.realm,
-            nonce: &self.nonce,
-            uri,
-            response: b"",
-            algorithm: self.names_algorithm.then(|| self.algorithm.name().as_bytes()),
-            cnonce: self.has_qop.then_some(cnonce),
-            qop: self.has_qop.then_some(b"auth".as_slice()),
-            nc: self.has_qop.then_some(nc.as_bytes()),
-            opaque: self.opaque.as_deref(),
-        };
-        let mut digits = [0; 64];
-        given.response = self.algorithm.response(&self.ha1, method.as_bytes(), &given, &mut digits);
-        given.write(out);
+        self.challenge.next(username, covered, entropy.bytes())
     }
 }
 
@@ -250,7 +222,7 @@ impl Requests {
             Ok(Judged::Peer(answer)) => {
                 let Some(request) = self.active.get_mut(key) else { return Err(Unanswered::NotOurServer) };
                 request.rounds += 1;
-                request.answered.push(answer.known.field);
+                request.answered.push(answer.known.challenge.field());
                 request.peer_credentials = Some(answer);
                 cx.counters.peer_challenges_answered += 1;
                 Ok(())
@@ -258,10 +230,12 @@ impl Requests {
             Ok(Judged::Own(known)) => {
                 let Some(request) = self.active.get_mut(key) else { return Err(Unanswered::NotOurServer) };
                 request.rounds += 1;
-                request.answered.push(known.field);
+                request.answered.push(known.challenge.field());
                 if let Some(credentials) = self.credentials.get_mut(request.draft.account.0) {
                     if known.area == Area::Registrar {
-                        credentials.realm.get_or_insert_with(|| unescape(&known.realm).into_owned());
+                        credentials
+                            .realm
+                            .get_or_insert_with(|| unescape(known.challenge.realm()).into_owned());
                     }
                     credentials.wallet.learn(known);
                 }
@@ -272,6 +246,32 @@ impl Requests {
                 cx.counters.challenges_ignored += 1;
                 Err(unanswered)
             }
+        }
+    }
+
+    /// Takes the nonce for the next request from a response of the account's server (RFC 7616 §3.5).
+    pub(super) fn take_next_nonce(
+        &mut self,
+        cx: &mut AgentContext<'_>,
+        key: SlabKey,
+        (message, source): (&Message<'_>, SocketAddr),
+    ) {
+        let Some(request) = self.active.get(key) else { return };
+        let Some(flow) = request.flow.filter(|flow| flow.remote == source) else { return };
+        let Some(credentials) = self.credentials.get_mut(request.draft.account.0) else { return };
+        if !credentials.are_for(flow) {
+            return;
+        }
+        for (name, field) in [
+            (HeaderName::AuthenticationInfo, HeaderName::Authorization),
+            (HeaderName::ProxyAuthenticationInfo, HeaderName::ProxyAuthorization),
+        ] {
+            let info = message.first(name).and_then(|value| AuthenticationInfo::parse(value).ok());
+            let Some(nonce) = info.and_then(|info| info.nextnonce).filter(|nonce| !nonce.is_empty()) else {
+                continue;
+            };
+            let is_known = credentials.wallet.renew(Area::of(request.draft.method), field, nonce);
+            cx.counters.next_nonces += u64::from(is_known);
         }
     }
 
@@ -295,10 +295,7 @@ impl Requests {
         {
             return Err(Unanswered::InDialog);
         }
-        let (asks, answers) = match status {
-            401 => (HeaderName::WwwAuthenticate, HeaderName::Authorization),
-            _ => (HeaderName::ProxyAuthenticate, HeaderName::ProxyAuthorization),
-        };
+        let (asks, answers) = fields_of(status);
         let area = Area::of(request.draft.method);
         let realms = Realms { account, learnt: credentials.realm.as_deref(), area };
         let own = match credentials.are_for(flow) {
@@ -325,18 +322,8 @@ impl Requests {
             Some(peer) => Ha1::new(peer.username.as_bytes(), peer.realm.as_bytes(), peer.password.as_bytes()),
             None => ha1_for(account, &challenge).ok_or(Unanswered::NoSecret)?,
         };
-        let known = Known {
-            area,
-            field: answers,
-            realm: unfolded(challenge.realm),
-            nonce: unfolded(challenge.nonce),
-            opaque: challenge.opaque.map(unfolded),
-            algorithm,
-            names_algorithm: challenge.algorithm.is_some(),
-            has_qop: challenge.qop.is_some(),
-            count: 0,
-            ha1,
-        };
+        let challenge = AnsweredChallenge::new(answers, (&challenge, algorithm), ha1);
+        let known = Known { area, challenge };
         Ok(match peer {
             Some(peer) => Judged::Peer(PeerAnswer { username: quoted(peer.username.as_bytes()), known }),
             None => Judged::Own(known),
@@ -350,7 +337,7 @@ fn not_the_peers(
     peers: &[PeerCredentials],
     (message, asks): (&Message<'_>, HeaderName),
 ) -> Unanswered {
-    match (strongest(message, asks, |_| None), peers) {
+    match (strongest(message, asks, |_| None::<Fit>), peers) {
         (Err(NoChallenge::OtherRealm(asked)), [peer, ..]) if why == Unanswered::NotOurServer => {
             Unanswered::OtherPeerRealm { asked: text(asked), given: peer.realm.clone() }
         }
@@ -416,44 +403,6 @@ impl Realms<'_> {
     }
 }
 
-/// Error of a response without a suitable challenge.
-enum NoChallenge<'m> {
-    /// Realm of the first challenge.
-    OtherRealm(&'m [u8]),
-    Unsupported,
-}
-
-/// Challenge with the best realm by `fit_of`; of several SHA-256 before MD5, in any order.
-fn strongest<'m>(
-    message: &Message<'m>,
-    asks: HeaderName,
-    fit_of: impl Fn(&[u8]) -> Option<Fit>,
-) -> Result<(ReceivedChallenge<'m>, Algorithm), NoChallenge<'m>> {
-    let mut best: Option<(Fit, ReceivedChallenge<'m>, Algorithm)> = None;
-    let (mut first_realm, mut has_ours) = (None, false);
-    for challenge in message.lines_of(asks).flat_map(ReceivedChallenge::all).take(CHALLENGES_MAX) {
-        first_realm = first_realm.or(Some(challenge.realm));
-        let Some(fit) = fit_of(&unescape(challenge.realm)) else { continue };
-        has_ours = true;
-        let algorithm = challenge.algorithm.map_or(Some(Algorithm::Md5), Algorithm::from_name);
-        let Some(algorithm) = algorithm.filter(|_| challenge.offers_auth() != Some(false)) else {
-            continue;
-        };
-        let is_better = best.is_none_or(|(known_fit, known, known_algorithm)| {
-            let is_stronger = known_algorithm == Algorithm::Md5 && algorithm == Algorithm::Sha256;
-            fit < known_fit || (fit == known_fit && known.realm == challenge.realm && is_stronger)
-        });
-        if is_better {
-            best = Some((fit, challenge, algorithm));
-        }
-    }
-    match (best, first_realm) {
-        (Some((_, challenge, algorithm)), _) => Ok((challenge, algorithm)),
-        (None, Some(realm)) if !has_ours => Err(NoChallenge::OtherRealm(realm)),
-        (None, _) => Err(NoChallenge::Unsupported),
-    }
-}
-
 fn ha1_for(account: &Account, challenge: &ReceivedChallenge<'_>) -> Option<Ha1> {
     let Secret::Password(password) = &account.secret else { return None };
     let username = plain_username_of(account)?;
@@ -476,18 +425,3 @@ fn plain_username_of(account: &Account) -> Option<Vec<u8>> {
 fn username_of(account: &Account) -> Option<Vec<u8>> {
     plain_username_of(account).map(|plain| quoted(&plain))
 }
-
-/// Escapes a text for a quoted string.
-fn quoted(plain: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(plain.len());
-    for &byte in plain {
-        if matches!(byte, b'"' | b'\\') {
-            out.push(b'\\');
-        }
-        out.push(byte);
-    }
-    out
-}
-
-/// Maximum number of challenges of one response that are parsed.
-const CHALLENGES_MAX: usize = 16;

@@ -391,6 +391,9 @@ impl Requests {
                 Err(why) => reason = why.reason(),
             }
         }
+        if status >= 200 {
+            self.take_next_nonce(cx, key, (message, source));
+        }
         if is_accepted_invite {
             self.keep_until_forks_are_over(cx, key);
         }

@@ -3,6 +3,7 @@
 use crate::context::AgentContext;
 use crate::draft::{Draft, Purpose, Scope, write_request};
 use crate::ids::number_of;
+use crate::request::challenge::Covered;
 use crate::request::{Ack, NotSent, Request, Requests, Switched, Timer};
 use crate::text::hex;
 use crate::{Action, Config, LargeRequests};
@@ -179,8 +180,10 @@ impl Requests {
         let Some(request) = self.active.get_mut(key) else { return };
         request.credentials.clear();
         let (draft, cnonces) = (&request.draft, &mut cx.random.visible);
+        let body = draft.body.as_ref().map_or(&[][..], |body| &body.bytes);
+        let covered = Covered { method: draft.method, uri: &draft.uri, body };
         if let Some(peer) = &mut request.peer_credentials {
-            request.credentials.push(peer.write(draft.method, &draft.uri, cnonces));
+            request.credentials.push(peer.write(covered, cnonces));
         }
         let (Some(account), Some(credentials)) =
             (cx.config.account(draft.account), self.credentials.get_mut(draft.account.0))
@@ -190,7 +193,7 @@ impl Requests {
         if !credentials.are_for(flow) || (draft.scope == Scope::InDialog && request.rounds == 0) {
             return;
         }
-        credentials.wallet.write(account, draft.method, &draft.uri, cnonces, &mut request.credentials);
+        credentials.wallet.write(account, covered, cnonces, &mut request.credentials);
     }
 
     /// The flow of a request to `to`; for a stream or DTLS the connection of the peer's last request in the dialog, if that has this

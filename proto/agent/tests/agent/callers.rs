@@ -38,7 +38,7 @@ fn proving(call_id: &str, challenge: &Sent, password: &str, uri: &str) -> String
     let ha1 = Ha1::new(b"bob", challenge.realm, password.as_bytes());
     let mut hex = [0; 64];
     let algorithm = Algorithm::from_name(challenge.algorithm.unwrap()).unwrap();
-    given.response = algorithm.response(&ha1, b"INVITE", &given, &mut hex);
+    given.response = algorithm.response(&ha1, b"INVITE", b"", &given, &mut hex);
     let mut value = Vec::new();
     given.write(&mut value);
     let field = format!("Authorization: {}\r\nContact:", String::from_utf8(value).unwrap());
@@ -164,7 +164,7 @@ fn proves_to_peer(request: &Sent) -> bool {
     let given = Credentials::parse(value.as_bytes()).unwrap().unwrap();
     assert_eq!(given.realm, b"bob@example.org");
     let ha1 = Ha1::new(b"al\"ice", given.realm, b"pass");
-    Algorithm::Sha256.proves(&ha1, b"INVITE", &given)
+    Algorithm::Sha256.proves(&ha1, b"INVITE", b"", &given)
 }
 
 #[test]
@@ -221,4 +221,25 @@ fn other_realms_other_senders_and_requests_in_the_call_get_nothing() {
     table.receive(SERVER, &answer(&register, 401, "r", &challenge_of("bob@example.org"), None));
     let again = table.sent();
     assert!(again.iter().all(|sent| !sent.text.contains("al\\\"ice")), "{again:?}");
+}
+
+#[test]
+fn a_caller_whose_digests_cannot_be_verified_is_refused_in_the_end() {
+    let mut table = challenging();
+    table.receive(PEER, &bare("old-phone"));
+    let challenge = table.only();
+    let old = proving("old-phone", &challenge, "b", &own_uri()).replace(", qop=auth", "");
+    let answers: Vec<u16> = (0..12)
+        .map(|number| {
+            table.receive(PEER, &old.replace("old-phone", &format!("o{number}")));
+            table.only().line()[8..11].parse().unwrap()
+        })
+        .collect();
+    assert_eq!(answers, [vec![401; 10], vec![403; 2]].concat());
+    assert_eq!(table.agent.counters().caller_digests_refused, 2);
+    table.receive(PEER, &bare("again"));
+    assert!(
+        table.only().line().starts_with("SIP/2.0 401 "),
+        "an INVITE without credentials is challenged as before"
+    );
 }

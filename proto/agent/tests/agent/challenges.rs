@@ -31,7 +31,7 @@ fn proves(request: &Sent, field: &str, method: &str) -> bool {
     let algorithm = given.algorithm.map_or(Algorithm::Md5, |name| Algorithm::from_name(name).unwrap());
     let ha1 = Ha1::new(b"alice", given.realm, b"secret");
     assert_eq!(given.uri, request.line().split(' ').nth(1).unwrap().as_bytes());
-    algorithm.proves(&ha1, method.as_bytes(), &given)
+    algorithm.proves(&ha1, method.as_bytes(), b"", &given)
 }
 
 fn is_silent(table: &mut Table) -> bool {
@@ -388,4 +388,62 @@ fn a_called_phone_of_another_realm_is_named() {
     let [AgentEvent::Ended { cause, .. }] = events.as_slice() else { panic!("{events:?}") };
     let expected = "asked for a password of realm \"bob@10.0.0.2\", but --peer-realm is \"carol@10.0.0.2\"";
     assert_eq!(cause.reason, expected);
+}
+
+#[test]
+fn the_next_nonce_of_the_server_is_used_and_that_of_others_is_not() {
+    let mut table = Table::at_server();
+    let first = register(&mut table);
+    table.receive(SERVER, &answer(&first, 401, "r", &both("example.org"), None));
+    let second = table.only();
+    let info = "Expires: 100\r\nAuthentication-Info: nextnonce=\"n7\",qop=auth,nc=00000001,rspauth=\"0\",cnonce=\"c\"\r\n";
+    table.receive(SERVER, &answer(&second, 200, "r", info, None));
+    table.pass(std::time::Duration::from_millis(65_200));
+    let refresh = table.only();
+    let value = refresh.field("Authorization").unwrap();
+    for part in ["nonce=\"n7\"", "nc=00000001", "opaque=\"o\""] {
+        assert!(value.contains(part), "{value}");
+    }
+    assert!(proves(&refresh, "Authorization", "REGISTER"));
+    let forged = "Expires: 100\r\nAuthentication-Info: nextnonce=\"of somebody\"\r\n";
+    table.receive(PEER, &answer(&refresh, 200, "r", forged, None));
+    table.pass(std::time::Duration::from_millis(65_200));
+    let value = table.only().field("Authorization").unwrap().to_owned();
+    assert!(value.contains("nonce=\"n7\"") && value.contains("nc=00000002"), "{value}");
+    assert_eq!(table.agent.counters().next_nonces, 1);
+}
+
+#[test]
+fn a_call_gets_its_next_nonce_from_the_proxy() {
+    let mut table = Table::at_server();
+    let invite = challenged_call(&mut table, "example.org").unwrap();
+    let info = "Proxy-Authentication-Info: nextnonce=\"p7\"\r\n";
+    table.receive(SERVER, &answer(&invite, 486, "bob", info, None));
+    table.sent();
+    let (_, next) = table.call("sip:bob@example.org");
+    let value = next.field("Proxy-Authorization").unwrap();
+    assert!(value.contains("nonce=\"p7\"") && value.contains("nc=00000001"), "{value}");
+}
+
+#[test]
+fn a_challenge_with_auth_int_alone_is_answered_for_the_body() {
+    for (offer, expected) in [("auth-int", "auth-int"), ("auth-int,auth", "auth"), ("auth-conf", "")] {
+        let mut table = Table::at_server();
+        let (_, first) = table.call("sip:bob@example.org");
+        let challenge = format!(
+            "Proxy-Authenticate: Digest realm=\"example.org\",nonce=\"n\",algorithm=SHA-256,qop=\"{offer}\"\r\n"
+        );
+        table.receive(SERVER, &answer(&first, 407, "p", &challenge, None));
+        let invite = table.sent().into_iter().find(|sent| sent.line().starts_with("INVITE "));
+        let Some(invite) = invite else {
+            assert_eq!(expected, "", "{offer}");
+            continue;
+        };
+        let given = Credentials::parse(invite.field("Proxy-Authorization").unwrap().as_bytes());
+        let given = given.unwrap().unwrap();
+        assert_eq!(given.qop, Some(expected.as_bytes()), "{offer}");
+        let body = invite.text.split_once("\r\n\r\n").unwrap().1.as_bytes();
+        let ha1 = Ha1::new(b"alice", b"example.org", b"secret");
+        assert!(!body.is_empty() && Algorithm::Sha256.proves(&ha1, b"INVITE", body, &given));
+    }
 }

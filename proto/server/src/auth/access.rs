@@ -3,6 +3,7 @@
 //! [`decide`] is a pure function of the [`Facts`] of a request. Every rule for senders without a proven password is in
 //! this file; docs/decisions/0007 has the reasons.
 
+use crate::sources::Origin;
 use crate::token::Side;
 use ringway_sip::Method;
 
@@ -80,6 +81,8 @@ pub(crate) enum LiveMark {
         to: Side,
         /// True if its next hop is that side, or a host name whose address is compared after its lookup.
         reaches_side: bool,
+        /// Address of its sender.
+        origin: Origin,
     },
 }
 
@@ -94,6 +97,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) mark: Option<LiveMark>,
     /// The source address is in `[auth] trusted`.
     pub(crate) is_trusted: bool,
+    /// The source address is in the networks of a trunk, which reaches our users only.
+    pub(crate) is_trunk: bool,
     /// `[auth] enabled`.
     pub(crate) requires_passwords: bool,
     /// `[auth] in_dialog`.
@@ -106,18 +111,19 @@ pub(crate) struct Facts<'a> {
 pub(crate) fn decide(facts: &Facts<'_>) -> Access {
     match facts.mark {
         Some(LiveMark::Accepted) if facts.to_us => return forward(Reach::OurUsers, Sender::Trusted),
-        Some(LiveMark::Dialog { to, reaches_side: true }) if !is_challenged_in_dialog(facts) => {
-            let sender = match (facts.is_trusted, facts.requires_passwords) {
-                (true, _) => Sender::Trusted,
-                (false, false) => Sender::Believed,
-                (false, true) => Sender::InDialog,
-            };
-            return forward(Reach::Side(to), sender);
+        Some(LiveMark::Dialog { to, reaches_side: true, origin }) => {
+            return decide_in_dialog(facts, to, origin);
         }
         Some(LiveMark::Accepted | LiveMark::Dialog { .. }) | None => {}
     }
     if matches!(facts.method, Method::Ack | Method::Cancel) {
         return decide_unchallengeable(facts);
+    }
+    if facts.is_trunk {
+        return match facts.to_us {
+            true => forward(Reach::OurUsers, Sender::Trusted),
+            false => Access::Refuse(403, "Relaying Denied"),
+        };
     }
     if facts.from_us {
         return match (facts.is_trusted, facts.requires_passwords) {
@@ -145,13 +151,26 @@ pub(crate) fn decide(facts: &Facts<'_>) -> Access {
     }
 }
 
-/// `[auth] in_dialog`. A caller outside `domains` has no password; its mark is sufficient.
-fn is_challenged_in_dialog(facts: &Facts<'_>) -> bool {
-    facts.challenges_in_dialog
-        && facts.requires_passwords
-        && facts.from_us
-        && !facts.is_trusted
-        && !matches!(facts.method, Method::Ack | Method::Cancel)
+/// A request to the other side of its dialog. Its mark is sufficient, unless it comes from another address than its side
+/// has, or `[auth] in_dialog` is set: then users of `domains` need their password. Others have none.
+fn decide_in_dialog(facts: &Facts<'_>, to: Side, origin: Origin) -> Access {
+    let sender = match (facts.is_trusted, facts.requires_passwords) {
+        (true, _) => Sender::Trusted,
+        (false, false) => Sender::Believed,
+        (false, true) => Sender::InDialog,
+    };
+    // ACK and CANCEL cannot be challenged (RFC 3261 §22.1).
+    let is_exempt = sender != Sender::InDialog || matches!(facts.method, Method::Ack | Method::Cancel);
+    match (facts.from_us, origin) {
+        (true, Origin::Elsewhere) if !is_exempt => {
+            Access::Challenge(Grant::new(Reach::Side(to), Sender::Proven))
+        }
+        (true, Origin::Recorded) if !is_exempt && facts.challenges_in_dialog => {
+            Access::Challenge(Grant::new(Reach::Side(to), Sender::Proven))
+        }
+        (false, Origin::Elsewhere) if !is_exempt => Access::Refuse(403, "Not From This Side Of The Dialog"),
+        (true | false, Origin::Recorded | Origin::Elsewhere) => forward(Reach::Side(to), sender),
+    }
 }
 
 /// ACK and CANCEL cannot be challenged (RFC 3261 §22.1), so a From in `domains` proves nothing here.
@@ -207,6 +226,7 @@ mod tests {
             to_us: true,
             mark: None,
             is_trusted: false,
+            is_trunk: false,
             requires_passwords: true,
             challenges_in_dialog: false,
             strangers: Strangers::Call,
@@ -257,11 +277,36 @@ mod tests {
         for name in ["ACK", "BYE", "INFO", "UPDATE", "PRACK", "INVITE", "REFER", "NOTIFY", "MESSAGE"] {
             let method = Method::from_bytes(name.as_bytes());
             for challenges_in_dialog in [false, true] {
-                let there = Some(LiveMark::Dialog { to: SIDE, reaches_side: true });
+                let mark = |reaches_side, origin| Some(LiveMark::Dialog { to: SIDE, reaches_side, origin });
+                let there = mark(true, Origin::Recorded);
                 let request = Facts { mark: there, to_us: false, challenges_in_dialog, ..facts(method) };
                 assert_eq!(reach(decide(&request)), Some(Reach::Side(SIDE)), "{name}");
-                let elsewhere = Some(LiveMark::Dialog { to: SIDE, reaches_side: false });
+                let elsewhere = mark(false, Origin::Recorded);
                 assert_eq!(reach(decide(&Facts { mark: elsewhere, ..request })), None, "{name}");
+                let moved = Facts { mark: mark(true, Origin::Elsewhere), ..request };
+                assert_eq!(reach(decide(&moved)).is_some(), name == "ACK", "{name}");
+                let is_challenged = matches!(decide(&Facts { from_us: true, ..moved }), Access::Challenge(_));
+                assert_eq!(is_challenged, name != "ACK", "{name}");
+                for exempt in
+                    [Facts { is_trusted: true, ..moved }, Facts { requires_passwords: false, ..moved }]
+                {
+                    assert_eq!(reach(decide(&exempt)), Some(Reach::Side(SIDE)), "{name}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_trunk_reaches_our_users_and_nothing_else() {
+        for name in ["INVITE", "BYE", "MESSAGE", "OPTIONS", "SUBSCRIBE"] {
+            let method = Method::from_bytes(name.as_bytes());
+            for (is_trusted, from_us, requires_passwords) in
+                [(false, false, true), (false, true, true), (true, true, true), (true, true, false)]
+            {
+                let request =
+                    Facts { is_trunk: true, is_trusted, from_us, requires_passwords, ..facts(method) };
+                assert_eq!(reach(decide(&request)), Some(Reach::OurUsers), "{name}");
+                assert_eq!(reach(decide(&Facts { to_us: false, ..request })), None, "{name}");
             }
         }
     }

@@ -1,16 +1,18 @@
 //! Digest authentication of requests: challenges, and the user that a request proves.
 
 use super::certified::is_certified;
-use super::{Login, LoginResult, NonceAge, NonceId, NonceMaker, NonceUse};
+use super::{Login, LoginResult, NonceId, NonceMaker, NonceUse};
 use crate::env::{Env, derive};
 use crate::request::Request;
-use crate::{Aor, Authenticated, Config, LogEvent, LoginRefusal, Services};
+use crate::{Aor, AuthConfig, Authenticated, Config, LogEvent, LoginRefusal, Services};
 use alloc::vec::Vec;
+use core::hash::Hasher;
 use core::time::Duration;
-use ringway_auth::{Logins, Outcome, Verifier, request_mark};
+use ringway_auth::{Logins, Outcome, ResponseBody, Unusable, Verifier, request_mark};
 use ringway_sansio::{Instant, Seed};
-use ringway_sip::digest::{Challenge, Credentials, Ha1, unescape};
-use ringway_sip::{HeaderName, MessageWriter, Uri};
+use ringway_sip::digest::{Challenge, Ha1, QopOffer};
+use ringway_sip::{HeaderName, MessageWriter, Uri, hex16};
+use siphasher::sip::SipHasher13;
 
 /// Authenticates the senders of requests.
 ///
@@ -20,6 +22,8 @@ pub(crate) struct Authenticator {
     nonces: NonceMaker,
     /// Key of the hashes that identify requests in a replay window.
     request_key: [u8; 16],
+    /// Key of `opaque`.
+    opaque_key: [u8; 16],
     /// Buffer for the nonce of a challenge.
     nonce: Vec<u8>,
 }
@@ -30,6 +34,7 @@ impl Authenticator {
         Self {
             nonces: NonceMaker::new(&config.secret, seed, config.auth.nonce_lifetime, shard),
             request_key: derive(&config.secret, b"request"),
+            opaque_key: derive(&config.secret, b"opaque"),
             nonce: Vec::new(),
         }
     }
@@ -82,16 +87,25 @@ impl Authenticator {
         header: HeaderName,
         domain: &[u8],
     ) -> Option<Vec<u8>> {
-        let now = env.cx.now;
+        let (now, auth) = (env.cx.now, &env.config.auth);
+        let realm = auth.realms.of(domain);
+        let opaque = opaque(auth, &self.opaque_key, realm);
         let mark = || request_mark(&self.request_key, now, request.message, &request.flow);
         let mut verifier = Verifier {
             now,
-            realm: env.config.auth.realm.as_bytes(),
-            algorithms: &env.config.auth.algorithms,
+            realm: realm.as_bytes(),
+            algorithms: &auth.algorithms,
+            policy: auth.digest,
+            opaque: opaque.as_ref().map(|digits| digits.as_slice()),
             logins: ServerLogins { config: env.config, services: env.services },
-            nonces: &self.nonces,
+            nonces: &mut self.nonces,
             domain,
             source: request.flow.remote.ip(),
+            info: env.answer_info,
+            response_body: match header {
+                HeaderName::ProxyAuthorization => ResponseBody::Unknown,
+                _ => ResponseBody::Empty,
+            },
         };
         match verifier.verify(request.message, &request.uri, header, mark) {
             Outcome::Proven { user, is_other_name } => {
@@ -99,11 +113,9 @@ impl Authenticator {
                 env.counters.digest_uri_server += u64::from(is_other_name);
                 return Some(user);
             }
-            Outcome::Challenge { is_stale } => {
-                if !is_stale {
-                    self.observe_unusable_digest(env, request, header, domain);
-                }
-                self.challenge(env, request, header, is_stale);
+            Outcome::Challenge { is_stale } => self.challenge(env, request, header, realm, is_stale),
+            Outcome::Unusable { user, why } => {
+                self.refuse_unusable(env, request, header, (&user, domain), why);
             }
             Outcome::Wrong { user } => {
                 env.counters.wrong_passwords += 1;
@@ -112,7 +124,7 @@ impl Authenticator {
                     false => LoginRefusal::UnknownUser,
                 };
                 observe_login(env, request, &user, reason);
-                self.challenge(env, request, header, false);
+                self.challenge(env, request, header, realm, false);
             }
             Outcome::Slowed { user } => {
                 env.counters.slowed_logins += 1;
@@ -131,31 +143,37 @@ impl Authenticator {
         None
     }
 
-    /// Reports credentials for our realm in `header` without a digest that this server offers. A request without a fresh
-    /// nonce for its source is not a login: the address may be forged.
-    fn observe_unusable_digest(
-        &self,
-        env: &Env<'_, impl Services>,
+    /// Challenges a digest that cannot be verified once more; refuses it after too many of the same user from its source.
+    /// Its nonce is fresh, so the source address is not forged.
+    fn refuse_unusable(
+        &mut self,
+        env: &mut Env<'_, impl Services>,
         request: &Request<'_, '_>,
         header: HeaderName,
-        domain: &[u8],
+        (user, domain): (&[u8], &[u8]),
+        why: Unusable,
     ) {
-        for value in request.message.lines_of(header) {
-            let Ok(Some(given)) = Credentials::parse(value) else { continue };
-            if unescape(given.realm).as_ref() != env.config.auth.realm.as_bytes() {
-                continue;
-            }
-            let nonce = self.nonces.check(env.cx.now, request.flow.remote.ip(), given.nonce);
-            if !matches!(nonce, NonceAge::Fresh(_)) {
-                continue;
-            }
-            let user = unescape(given.username);
-            let reason = match env.services.is_known(&user, domain) {
-                true => LoginRefusal::Unusable,
-                false => LoginRefusal::UnknownUser,
-            };
-            return observe_login(env, request, &user, reason);
+        env.counters.unusable_digests += 1;
+        let reason = match env.services.is_known(user, domain) {
+            true => LoginRefusal::Unusable,
+            false => LoginRefusal::UnknownUser,
+        };
+        observe_login(env, request, user, reason);
+        let login = Login { user, domain, source: request.flow.remote.ip() };
+        if env.services.may_challenge(env.cx.now, &login) {
+            let realm = env.config.auth.realms.of(domain);
+            // The password may be right: its user need not be asked again.
+            return self.challenge(env, request, header, realm, why == Unusable::OtherOpaque);
         }
+        env.counters.unusable_refused += 1;
+        let phrase = match why {
+            Unusable::Algorithm => "Digest Algorithm Is Not Offered",
+            Unusable::NoQop => "Digest Has No qop",
+            Unusable::OtherQop => "Digest qop Is Not Offered",
+            Unusable::NoCount => "Digest Has No Valid nc And cnonce",
+            Unusable::OtherOpaque => "Digest Has Another opaque",
+        };
+        env.refuse_plainly(request, 403, phrase);
     }
 
     /// Sends 401 or 407 with one challenge for each algorithm, in the configured order (RFC 8760 §2.4). No state is kept,
@@ -165,6 +183,7 @@ impl Authenticator {
         env: &mut Env<'_, impl Services>,
         request: &Request<'_, '_>,
         header: HeaderName,
+        realm: &str,
         is_stale: bool,
     ) {
         env.counters.challenged += 1;
@@ -177,10 +196,18 @@ impl Authenticator {
         self.nonce.clear();
         self.nonces.write(env.cx.now, request.flow.remote.ip(), &mut self.nonce);
         let (auth, nonce) = (&env.config.auth, &self.nonce);
+        let opaque = opaque(auth, &self.opaque_key, realm);
+        let mut challenge = Challenge {
+            realm: realm.as_bytes(),
+            nonce,
+            algorithm: "",
+            opaque: opaque.as_ref().map(|digits| digits.as_slice()),
+            qop: if auth.digest.auth_int { QopOffer::AuthOrAuthInt } else { QopOffer::Auth },
+            is_stale,
+        };
         env.refuse(request, status, phrase, |response| {
             for algorithm in &auth.algorithms {
-                let challenge =
-                    Challenge { realm: auth.realm.as_bytes(), nonce, algorithm: algorithm.name(), is_stale };
+                challenge.algorithm = algorithm.name();
                 response.header_with(name, |out| challenge.write(out));
             }
         });
@@ -215,6 +242,17 @@ impl<S: Services> Logins for ServerLogins<'_, S> {
         let is_address = uri.host().ip().is_some() && self.config.may_be_behind_translator();
         uri.user().is_none() && (is_address || self.config.domain_of(uri).is_some())
     }
+}
+
+/// `opaque` of a realm, if this server has several: another one shows that a client has mixed up two challenges. It does not
+/// depend on the nonce, because a `nextnonce` comes without one.
+fn opaque(auth: &AuthConfig, key: &[u8; 16], realm: &str) -> Option<[u8; 8]> {
+    if !auth.realms.are_several() {
+        return None;
+    }
+    let mut hash = SipHasher13::new_with_key(key);
+    hash.write(realm.as_bytes());
+    hex16(hash.finish()).first_chunk().copied()
 }
 
 /// True if `user` is the user of `address`; otherwise the request is refused.

@@ -5,7 +5,9 @@ use crate::Services;
 use crate::env::Env;
 use crate::request::Request;
 use crate::route::{NextHop, Routed, hop_of};
+use crate::sources::{Origin, SourceHash};
 use crate::token::{Mark, Side, TargetHash};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::time::Duration;
 use ringway_sip::Method;
 
@@ -38,7 +40,8 @@ pub(crate) fn live_mark(
             if reaches_side && is_refresh && !mark.is_younger_than(now, lifetime / 2) {
                 env.services.extend_dialog(now, id, now + lifetime);
             }
-            Some(LiveMark::Dialog { to, reaches_side })
+            let origin = origin(env, request.flow.remote.ip(), routed.senders);
+            Some(LiveMark::Dialog { to, reaches_side, origin })
         }
     }
 }
@@ -54,6 +57,23 @@ fn reaches<S>(env: &Env<'_, S>, side: Side, routed: &Routed<'_>) -> bool {
             TargetHash::of_flow(&env.keys.route, &flow) == target
         }
         (Side::Contact(_) | Side::Named { .. }, NextHop::Unreachable) => false,
+    }
+}
+
+/// Compares a source address with those of the side that sends.
+fn origin<S>(env: &Env<'_, S>, source: IpAddr, recorded: [SourceHash; 2]) -> Origin {
+    let is_recorded = |ip| recorded.contains(&SourceHash::of(&env.keys.route, ip));
+    let has_none = recorded == [SourceHash::NONE; 2];
+    if has_none || !env.config.auth.enabled || is_recorded(source) {
+        return Origin::Recorded;
+    }
+    // Programs on this machine reach it by any of its addresses.
+    let machine = || env.config.machine_addresses.iter().copied();
+    let is_of_machine = source.is_loopback() || machine().any(|own| own == source);
+    let loopback = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
+    match is_of_machine && machine().chain(loopback).any(is_recorded) {
+        true => Origin::Recorded,
+        false => Origin::Elsewhere,
     }
 }
 

@@ -9,6 +9,7 @@ mod certified;
 mod dialogs;
 mod live_mark;
 mod network;
+mod realms;
 
 pub use access::Strangers;
 pub(crate) use access::{Access, Facts, Grant, LiveMark, Reach, Sender, decide};
@@ -19,6 +20,8 @@ pub use dialogs::DialogExtensions;
 pub(crate) use live_mark::live_mark;
 pub(crate) use network::is_private;
 pub use network::{Network, NotANetwork};
+pub use realms::Realms;
 pub use ringway_auth::{
-    Algorithm, GuessLimits, Login, LoginResult, NonceAge, NonceId, NonceMaker, NonceUse, ReplayWindows,
+    Algorithm, ChallengeLimits, DigestPolicy, GuessLimits, Login, LoginResult, NonceAge, NonceId, NonceMaker,
+    NoncePolicy, NonceUse, ReplayWindows,
 };

@@ -8,7 +8,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-/// Who may not call: entries for all users, and those of each user.
+/// Callers and networks that may not call: entries for all users, and those of each user.
 #[derive(Clone, Debug, Default)]
 pub struct BlockList {
     all: Entries,

@@ -75,7 +75,9 @@ impl Diverted<'_> {
         if !is_listed {
             out.push(b'<');
             self.write_from(out);
-            if let Some(status) = self.reason.response() {
+            // §5: a `tel:` URI has no headers.
+            if let Some(status) = self.reason.response().filter(|_| self.from.is_sip() && !self.is_private())
+            {
                 out.extend_from_slice(b"?Reason=SIP%3Bcause%3D");
                 out.extend_from_slice(status);
             }

@@ -269,7 +269,7 @@ impl Registrar {
         }
         self.keep_connection(&mut env.cx, request, key);
         let Self { table, date, .. } = self;
-        let (now, registrar) = (env.cx.now, &env.config.registrar);
+        let (now, registrar, info) = (env.cx.now, &env.config.registrar, &*env.answer_info);
         let gruu = extensions::wants_gruu(env.config, request.message).then_some(aor);
         write_reply(&mut env.cx, &env.keys.tag, request, 200, "OK", |response| {
             for binding in table.lookup_at(key, now) {
@@ -288,6 +288,9 @@ impl Registrar {
                 }
             }
             response.header(HeaderName::Date, date.at(now));
+            if !info.is_empty() {
+                response.header(HeaderName::AuthenticationInfo, info);
+            }
         });
         env.cx.out.hold_last();
     }

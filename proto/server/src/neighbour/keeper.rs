@@ -115,7 +115,7 @@ impl Neighbours {
         self.is_stopping = false;
         for neighbour in self.list.drain(..) {
             neighbour.probe.into_iter().for_each(|probe| transactions.drop_client(probe));
-            if let Some(flow) = neighbour.flow.filter(|_| !neighbour.is_alias && !neighbour.link.is_up()) {
+            if let Some(flow) = neighbour.own_connection().filter(|_| !neighbour.link.is_up()) {
                 // Its bytes would be awaited: the connection may never be established.
                 env.cx.out.disconnect(flow);
             }
@@ -134,7 +134,7 @@ impl Neighbours {
                 Step::None => {}
                 Step::Begin => self.begin(env, transactions, index),
                 Step::Probe(connection) => {
-                    let flow = neighbour.flow.map(|flow| Flow { connection: Some(connection), ..flow });
+                    let flow = neighbour.flow.map(|flow| Flow { connection, ..flow });
                     if let Some(flow) = flow {
                         self.probe(env, transactions, index, flow);
                     }
@@ -187,8 +187,9 @@ impl Neighbours {
         (flow, peer): (&Flow, Option<&PeerNames>),
     ) {
         let (index, now) = (usize::from(probe.neighbour), env.cx.now);
-        let (Some(neighbour), Some(connection)) = (self.list.get_mut(index), flow.connection) else { return };
-        if status < 200 {
+        let Some(neighbour) = self.list.get_mut(index) else { return };
+        let connection = flow.connection;
+        if status < 200 || connection.is_some() != flow.transport.has_connections() {
             return;
         }
         let of = env.config.neighbours.get(index);
@@ -202,7 +203,7 @@ impl Neighbours {
         if is_new {
             env.counters.neighbour_aliases += u64::from(neighbour.is_alias);
             neighbour.is_reported_down = false;
-            env.services.change_neighbours(&mut |table| table.set_connection(index, Some(connection)));
+            env.services.change_neighbours(&mut |table| table.set_up(index, connection));
             let name = name_of(env.config, index);
             env.services.observe(now, &LogEvent::NeighbourUp { name, address: flow.remote });
         }
@@ -311,7 +312,7 @@ impl Neighbours {
             failed.note(env.cx.now, &server);
             env.services.note_failed(env.cx.now, &server);
         }
-        if let Some(flow) = neighbour.flow.filter(|_| !neighbour.is_alias) {
+        if let Some(flow) = neighbour.own_connection() {
             // A connection that does not answer is of no use for others either.
             env.cx.out.disconnect(flow);
         }
@@ -337,6 +338,11 @@ impl Neighbour {
         }
     }
 
+    /// Flow of the connection that was dialled for the last probe.
+    fn own_connection(&self) -> Option<Flow> {
+        self.flow.filter(|flow| !self.is_alias && flow.transport.has_connections())
+    }
+
     /// True if these settings are of the same connection.
     fn is_of(&self, other: &crate::Neighbour) -> bool {
         let crate::Neighbour { name, uri, interval, connection, .. } = &self.settings;
@@ -350,7 +356,7 @@ impl Neighbour {
 
     /// Publishes and reports that the neighbour is down; the report is repeated only after it was up.
     fn report_down(&mut self, env: &Env<'_, impl Services>, index: usize, reason: NeighbourDown) {
-        env.services.change_neighbours(&mut |table| table.set_connection(index, None));
+        env.services.change_neighbours(&mut |table| table.set_down(index));
         if !core::mem::replace(&mut self.is_reported_down, true) {
             let name = name_of(env.config, index);
             env.services.observe(env.cx.now, &LogEvent::NeighbourDown { name, reason });

@@ -1,4 +1,4 @@
-//! State of the connection to one neighbour: a machine without messages.
+//! State of one neighbour, of its connection if it has one: a machine without messages.
 //!
 //! ```text
 //! waiting --due--> resolving --address--> probing --answer--> up --closed, no answer--> waiting (back-off)
@@ -9,7 +9,7 @@
 use core::time::Duration;
 use ringway_sansio::{ConnectionId, Instant, Rng};
 
-/// Connection to a neighbour. Only a [`Step::Begin`] dials, and the next one is a back-off later.
+/// State of a neighbour, reached over a connection or by datagrams. Only a [`Step::Begin`] dials, and the next one is a back-off later.
 #[derive(Debug)]
 pub(super) struct Link {
     state: State,
@@ -25,7 +25,7 @@ enum State {
     Waiting { at: Instant },
     Resolving { until: Instant },
     Probing,
-    Up { connection: ConnectionId, since: Instant, probe_at: Option<Instant> },
+    Up { connection: Option<ConnectionId>, since: Instant, probe_at: Option<Instant> },
 }
 
 /// Requested step.
@@ -34,8 +34,8 @@ pub(super) enum Step {
     None,
     /// Find the address and send a probe to it.
     Begin,
-    /// Send a probe over the connection.
-    Probe(ConnectionId),
+    /// Send a probe over the connection; `None`: as a datagram.
+    Probe(Option<ConnectionId>),
     /// The lookup was not answered.
     Fail,
 }
@@ -104,8 +104,8 @@ impl Link {
         is_awaited
     }
 
-    /// Notes the answer to a probe. True if the connection came up.
-    pub(super) fn on_answer(&mut self, now: Instant, attempt: u32, connection: ConnectionId) -> bool {
+    /// Notes the answer to a probe, over a connection or as a datagram. True if the neighbour came up.
+    pub(super) fn on_answer(&mut self, now: Instant, attempt: u32, connection: Option<ConnectionId>) -> bool {
         if attempt != self.attempt {
             return false;
         }
@@ -139,7 +139,7 @@ impl Link {
 
     /// Notes that a connection is closed. True if it was this one: a back-off begins.
     pub(super) fn on_closed(&mut self, now: Instant, closed: ConnectionId, rng: &mut Rng) -> bool {
-        let is_this = matches!(self.state, State::Up { connection, .. } if connection == closed);
+        let is_this = matches!(self.state, State::Up { connection, .. } if connection == Some(closed));
         if is_this {
             self.wait(now, rng);
         }
@@ -191,12 +191,12 @@ mod tests {
         let (mut link, mut rng, mut now) = start();
         assert_eq!(link.on_time(now), Step::Begin);
         assert!(link.on_sent(link.attempt()) && link.due().is_none());
-        assert!(link.on_answer(now, link.attempt(), CONNECTION) && link.is_up());
+        assert!(link.on_answer(now, link.attempt(), Some(CONNECTION)) && link.is_up());
         for _ in 0..3 {
             let before = now;
-            assert_eq!(next(&mut link, &mut now), Step::Probe(CONNECTION));
+            assert_eq!(next(&mut link, &mut now), Step::Probe(Some(CONNECTION)));
             assert_eq!(now.since(before), Duration::from_secs(30));
-            assert!(!link.on_answer(now, link.attempt(), CONNECTION), "it is up already");
+            assert!(!link.on_answer(now, link.attempt(), Some(CONNECTION)), "it is up already");
         }
         assert!(!link.on_closed(now, ConnectionId(8), &mut rng), "another connection");
         assert!(link.on_closed(now, CONNECTION, &mut rng) && !link.is_up());
@@ -226,14 +226,14 @@ mod tests {
             assert_eq!(next(&mut link, &mut now), Step::Begin);
             attempts += 1;
             link.on_sent(link.attempt());
-            link.on_answer(now, link.attempt(), ConnectionId(attempts));
+            link.on_answer(now, link.attempt(), Some(ConnectionId(attempts)));
             link.on_closed(now, ConnectionId(attempts), &mut rng);
         }
         assert!((60..=126).contains(&attempts), "{attempts} in an hour");
         // After a time that is long enough the back-off begins again.
         next(&mut link, &mut now);
         link.on_sent(link.attempt());
-        link.on_answer(now, link.attempt(), CONNECTION);
+        link.on_answer(now, link.attempt(), Some(CONNECTION));
         now = now + BACK_OFF_MAX;
         link.on_closed(now, CONNECTION, &mut rng);
         assert!(link.due().unwrap().since(now) <= BACK_OFF_MIN);
@@ -247,7 +247,7 @@ mod tests {
         link.on_sent(first);
         link.on_failure(now, first, &mut rng);
         assert_eq!(next(&mut link, &mut now), Step::Begin);
-        assert!(!link.on_sent(first) && !link.on_answer(now, first, CONNECTION));
+        assert!(!link.on_sent(first) && !link.on_answer(now, first, Some(CONNECTION)));
         assert!(!link.on_failure(now, first, &mut rng));
         assert_eq!(next(&mut link, &mut now), Step::Fail, "a lookup without a result ends");
     }

@@ -102,7 +102,8 @@ impl<S: Services> Env<'_, S> {
         *self.calls_checked_at = (left > 0).then_some(now + CHECK_INTERVAL);
     }
 
-    fn call_hash(&self, message: &Message<'_>) -> u64 {
+    /// Keyed hash of the Call-ID.
+    pub(crate) fn call_hash(&self, message: &Message<'_>) -> u64 {
         let mut hash = SipHasher13::new_with_key(&self.keys.calls);
         hash.write(message.call_id());
         hash.finish()

@@ -33,6 +33,8 @@ struct Entry {
     /// Address, without a connection; the last known one.
     target: Option<Flow>,
     connection: Option<ConnectionId>,
+    /// It answered the last OPTIONS.
+    is_up: bool,
     /// Connection that the neighbour opened and offered; it is not in use yet.
     offer: Option<Flow>,
 }
@@ -96,11 +98,25 @@ impl NeighbourTable {
         self.entries.get(neighbour)?.connection
     }
 
-    /// Notes the connection of a neighbour; `None`: it has none.
-    pub fn set_connection(&mut self, neighbour: usize, connection: Option<ConnectionId>) {
+    /// Notes that a neighbour works, with its connection; `None`: datagrams reach it.
+    pub fn set_up(&mut self, neighbour: usize, connection: Option<ConnectionId>) {
         if let Some(entry) = self.entry(neighbour) {
             entry.connection = connection;
+            entry.is_up = true;
         }
+    }
+
+    /// Notes that a neighbour has no connection, or does not answer.
+    pub fn set_down(&mut self, neighbour: usize) {
+        if let Some(entry) = self.entry(neighbour) {
+            entry.connection = None;
+            entry.is_up = false;
+        }
+    }
+
+    /// True if a neighbour works.
+    pub fn is_up(&self, neighbour: usize) -> bool {
+        self.entries.get(neighbour).is_some_and(|entry| entry.is_up)
     }
 
     /// Way of a message for a flow without a connection.
@@ -146,9 +162,9 @@ impl NeighbourTable {
         self.calls.expire(now, each);
     }
 
-    /// Number of neighbours that have been dialled, and of those with a connection.
+    /// Number of neighbours that have been probed, and of those that work.
     pub fn counts(&self) -> (usize, usize) {
-        let up = self.entries.iter().filter(|entry| entry.connection.is_some());
+        let up = self.entries.iter().filter(|entry| entry.is_up);
         (self.entries.len(), up.count())
     }
 
@@ -184,7 +200,7 @@ mod tests {
         let mut table = NeighbourTable::default();
         table.set_target(0, flow("192.0.2.1:5060", 5));
         table.set_target(1, flow("192.0.2.2:5060", 0));
-        table.set_connection(1, Some(ConnectionId(9)));
+        table.set_up(1, Some(ConnectionId(9)));
         for (address, host, route) in [
             ("192.0.2.1:5060", 5, NeighbourRoute::Down),
             ("192.0.2.77:5060", 5, NeighbourRoute::Down),

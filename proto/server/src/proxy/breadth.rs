@@ -84,6 +84,13 @@ impl Share {
         Self::new(config, (self.breadth / count).max(1), left)
     }
 
+    /// The limits divided by the number of targets that one forward has.
+    pub(super) fn divided(self, count: usize) -> Self {
+        let count = count_of(count);
+        let Self { breadth, spirals, kept } = self;
+        Self { breadth: (breadth / count).max(1), spirals: spirals / count, kept: kept / count }
+    }
+
     fn new(config: &Config, breadth: u32, left: u32) -> Self {
         let kept = if config.recurse { left / 2 } else { 0 };
         Self { breadth, spirals: left - kept, kept }

@@ -5,6 +5,7 @@ use super::breadth::Share;
 use super::retarget::{Diversion, Recursion};
 use super::serial::LaterGroups;
 use super::targets::{Authority, OtherFlows, StoredTarget};
+use super::trunk_branch::TrunkBranch;
 use crate::auth::Grant;
 use crate::request::Request;
 use alloc::boxed::Box;
@@ -89,6 +90,8 @@ pub(super) struct ResponseContext {
     best: Option<Best>,
     /// Challenges of all branches, which are aggregated (RFC 3261 §16.7 step 7).
     challenges: Vec<(HeaderName, Vec<u8>, usize)>,
+    /// Value of Proxy-Authentication-Info of the final response; empty: none.
+    pub(super) answer_info: Box<[u8]>,
     /// True if the caller cancelled, or a response was chosen: no new branch is started.
     pub(super) is_cancelled: bool,
 }
@@ -111,6 +114,8 @@ pub(super) struct Branch {
     pub(super) flows: Option<Box<OtherFlows>>,
     /// Servers of a branch whose host was looked up.
     pub(super) servers: Option<Box<Servers>>,
+    /// Trunk that it is for.
+    pub(super) trunk: Option<TrunkBranch>,
     /// Media of a branch that needs a relay.
     pub(super) media: Option<Box<BranchMedia>>,
 }
@@ -300,6 +305,7 @@ impl ResponseContext {
             leaves_by: None,
             best: None,
             challenges: Vec::new(),
+            answer_info: Box::default(),
             is_cancelled: false,
         }
     }

@@ -3,31 +3,31 @@
 use super::Proxy;
 use super::breadth::{Share, TooBroad};
 use super::context::{Best, ResponseContext, Transactions};
-use super::forward::Forwarding;
 use super::groups;
 use super::pending::{Pending, branch_cost_of};
 use super::relays;
 use super::retarget::Diversion;
-use super::rewrite::Rewrite;
 use super::serial::TimeLimit;
 use super::targets::{StoredTarget, Targets};
+use super::to_trunk::{self, Payer};
 use crate::diversion::{Diverted, DivertedTo, diversions_of};
 use crate::env::Env;
 use crate::request::Request;
 use crate::route::Routed;
-use crate::{Aor, Condition, DiversionReason, Forwards, Services};
+use crate::{Condition, DiversionReason, Forwards, Services};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::time::Duration;
 use ringway_sansio::TimerKey;
-use ringway_sip::{HeaderName, Message, Method};
+use ringway_sip::{HeaderName, Message, Method, Uri};
 use ringway_transaction::SlabKey;
 
-/// New target of a call.
-pub(super) struct NewTarget {
-    pub(super) target: StoredTarget,
-    /// True if it is outside the server's domains.
-    pub(super) leaves: bool,
+/// Targets of a forward: its URI, or the trunks that lead there.
+struct NewTargets {
+    targets: Vec<StoredTarget>,
+    /// User by whose permission the call leaves our domains.
+    leaves_by: Option<u64>,
 }
 
 /// True for a request that forwards apply to. Without state no server could try one target after another.
@@ -50,10 +50,9 @@ pub(super) fn begin(
     (forwards, condition): (&Arc<Forwards>, Condition),
     targets: &mut Targets,
 ) {
-    if let Some((new, leaves_by)) =
-        target_of(pending, env, (request, routed), (forwards, condition), Share::default())
-    {
-        targets.push_diverted(&new.target, condition, leaves_by);
+    if let Some(new) = targets_of(pending, env, (request, routed), (forwards, condition)) {
+        new.targets.iter().for_each(|target| targets.push_stored(target));
+        targets.set_diverted(condition, new.leaves_by);
     }
 }
 
@@ -136,13 +135,15 @@ pub(super) fn on_no_answer(
         return;
     }
     let branches = context.branches.len();
+    let skipped = context.later.take();
     // The new branch comes first, so that the context does not end when the others do.
     if !divert(proxy, env, transactions, key, Condition::NoAnswer) {
+        if let Some(context) = proxy.contexts.get_mut(key) {
+            context.later = skipped;
+        }
         return;
     }
-    if let Some(context) = proxy.contexts.get_mut(key)
-        && let Some(later) = context.later.take()
-    {
+    if let Some(later) = skipped {
         proxy.groups.cancel(later.timer);
     }
     groups::supersede(proxy, env, transactions, key, branches);
@@ -174,33 +175,29 @@ pub(super) fn reserve(
     proxy.contexts.get_mut(key).is_some_and(|context| Pending::reserve_more(env, context, bytes))
 }
 
-/// Target of a call that is diverted to `uri`; `None`: a `sips:` request cannot go there.
-pub(super) fn new_target<S>(
+/// Adds History-Info and Diversion to the request of a new target.
+pub(super) fn add_lines<S>(
     env: &Env<'_, S>,
     (request, routed): (&Request<'_, '_>, &Routed<'_>),
-    (uri, q): (&[u8], u16),
     reason: DiversionReason,
-    share: Share,
-) -> Option<NewTarget> {
-    let DivertedTo { uri, leaves } = DivertedTo::new(env.config, routed.uri.scheme(), uri, reason)?;
-    let target = StoredTarget::new(&uri, q, share);
+    target: &mut StoredTarget,
+) {
+    let is_ours = Uri::parse(target.uri()).is_ok_and(|uri| env.config.domain_of(&uri).is_some());
     let diverted = Diverted {
         message: request.message,
         from: routed.uri,
         to: target.uri(),
         reason,
         is_believed: request.grant.sender.is_believed(),
-        leaves,
+        leaves: !is_ours,
     };
     let lines = diverted.lines();
-    let mut rewrite = Rewrite::default();
     if !lines.history.is_empty() {
-        rewrite.push_line(HeaderName::HistoryInfo, &lines.history);
+        target.rewrite_mut().push_line(HeaderName::HistoryInfo, &lines.history);
     }
     if !lines.diversion.is_empty() {
-        rewrite.push_first_line(HeaderName::Diversion, &lines.diversion);
+        target.rewrite_mut().push_first_line(HeaderName::Diversion, &lines.diversion);
     }
-    Some(NewTarget { target: target.with_rewrite(rewrite), leaves })
 }
 
 /// Calls the target of a forward of the called user. False: a limit is reached. Only one forward applies to a request.
@@ -222,55 +219,58 @@ fn divert(
         let share = Share::of_forward(env.config, message, diversion.spirals, running);
         let Some(share) = share else { return };
         let forward = (&diversion.forwards, condition);
-        let Some((new, leaves_by)) = target_of(&proxy.pending, env, (request, routed), forward, share) else {
-            return;
-        };
-        if !reserve(proxy, env, key, message, (1, new.target.rewrite_bytes())) {
+        let Some(new) = targets_of(&proxy.pending, env, (request, routed), forward) else { return };
+        let share = share.divided(new.targets.len());
+        let targets: Vec<_> = new.targets.into_iter().map(|target| target.with_share(share)).collect();
+        let added = targets.iter().map(StoredTarget::rewrite_bytes).sum();
+        if !reserve(proxy, env, key, message, (targets.len(), added)) {
             return;
         }
-        if let Some(recursion) = proxy.contexts.get_mut(key).and_then(|context| context.recursion.as_mut()) {
-            recursion.note(new.target.uri());
+        let context = proxy.contexts.get_mut(key);
+        if let Some(recursion) = context.and_then(|context| context.recursion.as_mut()) {
+            targets.iter().for_each(|target| recursion.note(target.uri()));
         }
-        if let Some(user) = leaves_by {
+        if let Some(user) = new.leaves_by {
             leave(proxy, key, user);
         }
         env.note_forward(request, condition);
         has_begun = true;
-        let targets = Targets::of_one(&new.target);
-        for target in targets.list() {
-            let forwarding = Forwarding { request, routed, targets: &targets };
-            proxy.start_branch(env, transactions, key, forwarding, target);
-        }
+        groups::start_new(proxy, env, transactions, key, (request, routed), targets);
     });
     has_begun
 }
 
-/// Target of a forward, and the user by whose permission the call leaves our domains; `None`, and counted, if a limit is
-/// reached.
-fn target_of(
+/// Targets of a forward; `None`, and counted, if a limit is reached or a rule forbids it.
+fn targets_of(
     pending: &Pending,
     env: &mut Env<'_, impl Services>,
     (request, routed): (&Request<'_, '_>, &Routed<'_>),
     (forwards, condition): (&Arc<Forwards>, Condition),
-    share: Share,
-) -> Option<(NewTarget, Option<u64>)> {
+) -> Option<NewTargets> {
     let uri = forwards.target(condition)?.as_str().as_bytes();
     if !may_divert(env, request.message) {
         return None;
     }
     let reason = DiversionReason::Forward(condition);
-    let new = new_target(env, (request, routed), (uri, Q_MAX), reason, share)?;
-    if !new.leaves {
-        return Some((new, None));
+    let DivertedTo { uri, leaves } = DivertedTo::new(env.config, routed.uri.scheme(), uri, reason)?;
+    let payer = Payer::of(env.config, &routed.uri);
+    let mut at_trunks = Targets::default();
+    if env.config.trunking.is_on() {
+        let uri = Uri::parse(&uri).ok()?;
+        to_trunk::add_diverted(env, request, &uri, &payer, &mut at_trunks).ok()?;
     }
-    let mut aor = Aor::default();
-    env.config.read_aor(&routed.uri, &mut aor);
-    let user = pending.name_of(aor.as_bytes());
-    if !pending.may_leave(user) {
+    let mut targets: Vec<_> = at_trunks.list().iter().map(|target| at_trunks.stored(target)).collect();
+    let leaves = leaves || !targets.is_empty();
+    let user = pending.name_of(payer.aor.as_bytes());
+    if leaves && !pending.may_leave(user) {
         env.counters.over_user_forwards += 1;
         return None;
     }
-    Some((new, Some(user)))
+    if targets.is_empty() {
+        targets.push(StoredTarget::new(&uri, Q_MAX, Share::default()));
+    }
+    targets.iter_mut().for_each(|target| add_lines(env, (request, routed), reason, target));
+    Some(NewTargets { targets, leaves_by: leaves.then_some(user) })
 }
 
 /// Condition that a best response meets.

@@ -11,6 +11,8 @@ use super::relays;
 use super::retarget::Recursion;
 use super::serial::LaterGroups;
 use super::targets::{Target, Targets, target_uri};
+use super::to_trunk;
+use super::trunk_branch::TrunkBranch;
 use super::{divert, groups};
 use crate::env::Env;
 use crate::neighbour::{CallRequest, CallResult, Sending};
@@ -34,7 +36,8 @@ impl Proxy {
         let message = request.message;
         let branches = targets.list().len();
         let strangers_user = targets.strangers_user();
-        let mut reserved = cost_of(message, targets.flows_len()) + targets.rewrite_bytes();
+        let mut reserved =
+            cost_of(message, targets.flows_len()) + targets.rewrite_bytes() + env.answer_info.len();
         if env.config.media.is_on() {
             reserved += relays::cost_of(message, targets.flows_len());
         }
@@ -56,7 +59,10 @@ impl Proxy {
         }
         let mut context =
             ResponseContext::new(server, request, reserved, strangers_user, env.cx.now, branches);
-        if branches > 1 && !env.config.serial_fork.is_zero() {
+        if !env.answer_info.is_empty() {
+            context.answer_info = env.answer_info.as_slice().into();
+        }
+        if branches > 1 && (targets.are_at_trunks() || !env.config.serial_fork.is_zero()) {
             context.later = LaterGroups::of(targets);
         }
         divert::hold(self, env, &mut context, key, targets);
@@ -83,26 +89,6 @@ impl Proxy {
         self.finish_if_done(env, transactions, key);
     }
 
-    /// Handles a final response of this length to the caller. If no branch needs the request any more, most of its memory
-    /// is released; the request counts until its context ends.
-    pub(super) fn shrink_answered(&mut self, env: &Env<'_, impl Services>, key: SlabKey, response: usize) {
-        let Some(context) = self.contexts.get_mut(key) else { return };
-        let user = context.strangers_user.take();
-        let kept = ANSWERED_BYTES + response + relays::held_bytes(&context.branches);
-        // For a short INVITE of a sender with a password it is not worth a lock: such callers are few.
-        let is_worth_it = !context.grant.sender.is_believed()
-            || !context.is_invite
-            || context.reserved > kept + SHRUNK_BYTES_MIN;
-        if is_worth_it && context.is_done() && context.reserved > kept {
-            let given = context.reserved - kept;
-            context.reserved = kept;
-            env.services.shrink(context.source.remote.ip(), given);
-        }
-        if let Some(user) = user {
-            self.pending.end(user);
-        }
-    }
-
     pub(super) fn start_branch(
         &mut self,
         env: &mut Env<'_, impl Services>,
@@ -126,11 +112,15 @@ impl Proxy {
             share: target.share,
             authority: target.authority,
             target: None,
-            is_of_binding: !target.keeps_uri,
+            is_of_binding: !target.keeps_uri && target.trunk().is_none(),
             flows: target.flows.clone(),
             servers: None,
+            trunk: target.trunk().map(TrunkBranch::new),
             media: None,
         };
+        if to_trunk::may_be_challenged(env.config, request.grant.reach, &branch) {
+            branch.target = Some(Box::new(targets.stored(target)));
+        }
         match hop {
             NextHop::Flow(flow) => {
                 context.branches.push(branch);
@@ -176,8 +166,12 @@ impl Proxy {
             };
         let space = &mut self.space;
         let outgoing = Outgoing { flow, is_invite, owner: Owner::Branch(id) };
-        let media = self.contexts.branch_mut(id).and_then(|branch| branch.media.as_deref());
-        let plan = plan.with_media(media.and_then(BranchMedia::written_mark));
+        let branch = self.contexts.get(key).and_then(|context| context.branches.get(number));
+        let plan = plan.with_media(branch.and_then(|branch| branch.media.as_deref()?.written_mark()));
+        let trunk = branch.and_then(|branch| branch.trunk);
+        let covered = plan.covered();
+        let credentials = to_trunk::credentials(env, &mut self.logins, trunk, covered);
+        let plan = plan.with_credentials(credentials.as_ref().map(|(name, value)| (*name, value.as_slice())));
         let client = transactions.start_client(&mut env.cx, outgoing, |arena, branch| {
             plan.write(space, branch, offers_alias, arena);
         });
@@ -299,12 +293,11 @@ impl Proxy {
     /// Notes that the server of a branch did not answer, so that other requests try it last.
     pub(super) fn note_failed(&mut self, env: &Env<'_, impl Services>, id: BranchId) {
         let branch = self.contexts.branch_mut(id);
-        if let Some(branch) = branch
-            && branch.state.awaits_first_response()
-            && let Some(servers) = &branch.servers
-        {
+        let Some(branch) = branch.filter(|branch| branch.state.awaits_first_response()) else { return };
+        if let Some(servers) = &branch.servers {
             env.services.note_failed(env.cx.now, &servers.current);
         }
+        to_trunk::note_silent(env, branch);
     }
 
     /// Sends a branch that failed without any provisional response to the next server of its host. False: the branch has
@@ -531,7 +524,3 @@ fn refuse_now(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>, phras
         response.header_number(HeaderName::RetryAfter, 5);
     });
 }
-
-const SHRUNK_BYTES_MIN: usize = 16_384;
-/// Bytes of an answered request without its response.
-const ANSWERED_BYTES: usize = 1024;

@@ -9,8 +9,10 @@ use crate::env::{Env, Keys};
 use crate::media::{MEDIA_MARK, MediaMark};
 use crate::request::Request;
 use crate::route::{LOOP_MARK, NextHop, Routed, hop_of, loop_hash, write_own_route};
+use crate::sources::{SourceHash, Sources};
 use crate::token::{Side, TargetHash, Token};
 use alloc::vec::Vec;
+use ringway_auth::Covered;
 use ringway_sansio::{Flow, Instant};
 use ringway_sip::digest::{Credentials, unescape};
 use ringway_sip::grammar::{is_lws, is_token_str};
@@ -41,6 +43,8 @@ pub(super) struct Plan<'p, 'm, 'a> {
     flow: Flow,
     /// Relayed call that the request begins.
     media: Option<&'p MediaMark>,
+    /// Header field of the credentials for a trunk.
+    credentials: Option<(HeaderName, &'p [u8])>,
 }
 
 impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
@@ -61,6 +65,7 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
             target,
             flow,
             media: None,
+            credentials: None,
         }
     }
 
@@ -70,6 +75,26 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         'p: 'q,
     {
         Plan { media, ..self }
+    }
+
+    /// The same with credentials for a trunk.
+    pub(super) const fn with_credentials<'q>(
+        self,
+        credentials: Option<(HeaderName, &'q [u8])>,
+    ) -> Plan<'q, 'm, 'a>
+    where
+        'p: 'q,
+    {
+        Plan { credentials, ..self }
+    }
+
+    /// Parts that the digest of its credentials covers, unless the next hop is a strict router.
+    pub(super) fn covered(&self) -> Covered<'p> {
+        let uri = match self.target.keeps_uri {
+            true => self.routed.uri.as_bytes(),
+            false => self.targets.uri(self.target),
+        };
+        Covered { method: self.request.method, uri, body: self.request.message.body() }
     }
 
     /// Copies the target.
@@ -114,6 +139,9 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
             false => edit.push_number_first(HeaderName::MaxBreadth, u64::from(share.breadth)),
         }
         self.remove_own_credentials(&mut edit);
+        if let Some((name, value)) = self.credentials {
+            edit.push_last(name, |out| out.extend_from_slice(value));
+        }
         self.record_route(&mut edit);
         if self.config.is_own_address(self.flow.remote) && self.goes_to_this_server() {
             let host = self.config.sent_by(self.flow.listener, self.flow.remote.ip());
@@ -169,7 +197,7 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
     fn remove_own_credentials(&self, edit: &mut Edit<'_, '_>) {
         for name in [HeaderName::ProxyAuthorization, HeaderName::Authorization] {
             edit.remove_lines(name, |value| match Credentials::parse(value) {
-                Ok(Some(given)) => self.is_own_realm(&unescape(given.realm)),
+                Ok(Some(given)) => self.config.auth.realms.contain(&unescape(given.realm)),
                 Ok(None) => {
                     let scheme = value.split(|&byte| is_lws(byte)).next().unwrap_or_default();
                     !is_token_str(scheme) || scheme.eq_ignore_ascii_case(b"Basic")
@@ -199,10 +227,6 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         }
     }
 
-    fn is_own_realm(&self, realm: &[u8]) -> bool {
-        realm.trim_ascii().eq_ignore_ascii_case(self.config.auth.realm.as_bytes().trim_ascii())
-    }
-
     /// RFC 3261 §16.6 step 4; with an entry for each side if they differ (RFC 5658 §3).
     fn record_route(&self, edit: &mut Edit<'_, '_>) {
         let message = self.request.message;
@@ -217,6 +241,7 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         let token = Token::Dialog {
             caller: caller_side(self.config, &self.keys.route, self.request),
             callee: self.callee_side(),
+            sources: self.sources(),
         };
         let made_s = self.now.as_secs();
         let is_sips = self.is_sips();
@@ -250,6 +275,15 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         if !same_side {
             push(&self.flow);
         }
+    }
+
+    /// Addresses that the sides send from. Without passwords nobody compares them.
+    fn sources(&self) -> Sources {
+        if !self.config.auth.enabled {
+            return Sources::NONE;
+        }
+        let of = |flow: &Flow| SourceHash::of(&self.keys.route, flow.remote.ip());
+        Sources { caller: of(&self.request.flow), callee: [of(&self.flow), SourceHash::NONE] }
     }
 
     /// True if the request needs TLS on every hop (RFC 3261 §26.2.2).

@@ -3,10 +3,13 @@
 use super::Proxy;
 use super::context::{BranchId, BranchState, Transactions};
 use super::forward::Forwarding;
-use super::serial::TimeLimit;
-use super::targets::Targets;
+use super::serial::{LaterGroups, TimeLimit};
+use super::targets::{StoredTarget, Targets};
+use super::to_trunk;
 use crate::Services;
 use crate::env::Env;
+use crate::request::Request;
+use crate::route::Routed;
 use alloc::vec::Vec;
 use ringway_sansio::TimerKey;
 use ringway_transaction::SlabKey;
@@ -33,6 +36,7 @@ pub(super) fn start_next(
         proxy.with_stored(env, key, &bytes, |proxy, env, request, routed| {
             let mut targets = Targets::default();
             group.iter().for_each(|target| targets.push_stored(target));
+            env.counters.trunk_failovers += u64::from(targets.are_at_trunks());
             for target in targets.list() {
                 let forwarding = Forwarding { request, routed, targets: &targets };
                 proxy.start_branch(env, transactions, key, forwarding, target);
@@ -42,13 +46,41 @@ pub(super) fn start_next(
     }
 }
 
+/// Calls new targets of a context: those of the highest q-value now, the others in the next groups.
+pub(super) fn start_new(
+    proxy: &mut Proxy,
+    env: &mut Env<'_, impl Services>,
+    transactions: &mut Transactions,
+    key: SlabKey,
+    (request, routed): (&Request<'_, '_>, &Routed<'_>),
+    mut targets: Vec<StoredTarget>,
+) {
+    targets.sort_by_key(|target| core::cmp::Reverse(target.q));
+    let highest = targets.first().map(|target| target.q);
+    let is_at_trunk = targets.first().is_some_and(|target| target.trunk().is_some());
+    let is_parallel = env.config.serial_fork.is_zero() && !is_at_trunk;
+    let first = targets.iter().take_while(|target| is_parallel || Some(target.q) == highest).count();
+    let later = targets.split_off(first);
+    if let Some(context) = proxy.contexts.get_mut(key) {
+        LaterGroups::insert(&mut context.later, later);
+    }
+    let mut set = Targets::default();
+    targets.iter().for_each(|target| set.push_stored(target));
+    for target in set.list() {
+        let forwarding = Forwarding { request, routed, targets: &set };
+        proxy.start_branch(env, transactions, key, forwarding, target);
+    }
+    arm(proxy, env, key);
+}
+
 /// Starts the timer of the running group, if another one follows.
 pub(super) fn arm(proxy: &mut Proxy, env: &Env<'_, impl Services>, key: SlabKey) {
     let Some(context) = proxy.contexts.get_mut(key) else { return };
     let until = (!context.is_invite).then(|| context.since + env.config.timers.t1 * 64);
+    let group_max = to_trunk::group_max(env.config, context);
     let later = context.later.as_mut();
     if let Some(later) = later.filter(|later| later.len() > 0 && later.timer == TimerKey::NONE) {
-        let ends = later.ends_at(env.cx.now, env.config.serial_fork, until);
+        let ends = later.ends_at(env.cx.now, group_max, until);
         later.timer = proxy.groups.arm(ends, TimeLimit::Group(key));
     }
 }
@@ -83,6 +115,7 @@ pub(super) fn supersede(
     for number in 0..branches {
         let id = BranchId::new(key, number);
         let Some(branch) = proxy.contexts.branch_mut(id) else { continue };
+        to_trunk::note_silent(env, branch);
         match branch.state {
             BranchState::Sent { client, .. } if transactions.cancel(&mut env.cx, client) => {
                 branch.state = BranchState::Superseded { client };

@@ -20,6 +20,8 @@ mod rewrite;
 mod serial;
 mod stateless;
 mod targets;
+mod to_trunk;
+mod trunk_branch;
 
 pub use context::RingingCall;
 pub(crate) use context::{Owner, ProbeId, Transactions};
@@ -31,6 +33,7 @@ use crate::gruu;
 use crate::location::LocationTable;
 use crate::request::Request;
 use crate::route::Routed;
+use crate::trunk::TrunkLogins;
 use crate::{Aor, CallStep, Condition, Services};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -44,6 +47,7 @@ use ringway_sip::{EditSpace, HeaderName, Limits, Method, Scheme, write_host};
 use ringway_transaction::Notice;
 use serial::TimeLimit;
 use targets::{SipsMismatch, Targets};
+use to_trunk::RouteRefusal;
 
 /// Proxy of one shard, with the requests that are being forwarded.
 pub(crate) struct Proxy {
@@ -56,6 +60,7 @@ pub(crate) struct Proxy {
     pending: Pending,
     /// Buffer for the target set of a request.
     targets: Targets,
+    logins: TrunkLogins,
     space: EditSpace,
     /// Buffer for the branch of a statelessly forwarded request.
     branch: Vec<u8>,
@@ -70,9 +75,15 @@ impl Proxy {
             lookups: Lookups::new(seed, now),
             pending: Pending::new(&seed.part(PENDING_KEY)),
             targets: Targets::default(),
+            logins: TrunkLogins::new(&seed.part(LOGINS_KEY)),
             space: EditSpace::default(),
             branch: Vec::new(),
         }
+    }
+
+    /// Forgets the challenges of trunks, whose passwords may have changed.
+    pub(crate) fn forget_logins(&mut self) {
+        self.logins.clear();
     }
 
     /// Number of requests that are being forwarded.
@@ -114,21 +125,12 @@ impl Proxy {
     ) {
         let mut targets = core::mem::take(&mut self.targets);
         targets.clear();
-        let mut mismatch = None;
         let mut aor = Aor::default();
-        let reach = request.grant.reach;
-        if let Reach::Side(side) = reach {
-            let flow = reach::side_flow(env, side, routed);
-            targets.push(routed.uri.as_bytes(), true, flow);
-        } else if routed.next_route.is_some() || !routed.is_of_domains {
-            targets.push(routed.uri.as_bytes(), true, None);
-        } else if env.config.read_aor(&routed.uri, &mut aor) {
-            mismatch = self.add_users_targets(env, table, (request, routed), &aor, &mut targets);
-        }
+        let found = self.find_targets(env, table, (request, routed), &mut targets, &mut aor);
         let is_stateless = !env.config.stateful || request.method == Method::Ack;
         let branches = if is_stateless { 1 } else { targets.list().len() };
-        if let Some(why) = mismatch.filter(|_| targets.list().is_empty()) {
-            refuse_scheme(env, request, why);
+        if let Err(why) = found {
+            refuse_untargeted(env, request, why);
         } else if targets.list().is_empty() {
             env.refuse_absent(request, &aor);
         } else {
@@ -147,25 +149,44 @@ impl Proxy {
         self.targets = targets;
     }
 
-    /// Adds the targets of a user: that of a forward, or its contacts.
-    fn add_users_targets(
+    /// Fills the target set of a request (RFC 3261 §16.5); none: its user does not exist, or has no binding. `aor` becomes the
+    /// address-of-record.
+    fn find_targets(
         &self,
         env: &mut Env<'_, impl Services>,
         table: &LocationTable,
         (request, routed): (&Request<'_, '_>, &Routed<'_>),
-        aor: &Aor,
         targets: &mut Targets,
-    ) -> Option<SipsMismatch> {
-        if !request.grant.sender.is_believed() {
-            targets.set_strangers_user(self.pending.name_of(aor.as_bytes()));
+        aor: &mut Aor,
+    ) -> Result<(), NoTarget> {
+        let has_routes = env.config.trunking.is_on();
+        if let Reach::Side(side) = request.grant.reach {
+            let flow = reach::side_flow(env, side, routed);
+            targets.push(routed.uri.as_bytes(), true, flow);
+            return Ok(());
+        }
+        if routed.next_route.is_some() || !routed.is_of_domains {
+            if has_routes {
+                to_trunk::add_domain(env, request, routed, targets).map_err(NoTarget::Route)?;
+            }
+            if targets.list().is_empty() {
+                targets.push(routed.uri.as_bytes(), true, None);
+            }
+            return Ok(());
+        }
+        if !env.config.read_target(&routed.uri, aor) {
+            return Ok(());
         }
         let gruu = if env.config.registrar.gruu { gruu::instance_in(&routed.uri) } else { None };
         // A GRUU names one phone: the user's forwards do not apply.
         let forwards = env.forwards.find(aor.as_bytes());
         let forwards = forwards.filter(|_| gruu.is_none() && divert::is_divertible(env, request));
+        if !request.grant.sender.is_believed() {
+            targets.set_strangers_user(self.pending.name_of(aor.as_bytes()));
+        }
         if let Some(forwards) = forwards.filter(|forwards| forwards.always.is_some()) {
             divert::begin(&self.pending, env, (request, routed), (forwards, Condition::Always), targets);
-            return None;
+            return Ok(());
         }
         let is_sips = routed.uri.scheme() == Scheme::Sips;
         let mut mismatch = None;
@@ -178,15 +199,24 @@ impl Proxy {
             }
         }
         targets.sort();
-        if let Some(forwards) = forwards {
-            if !targets.list().is_empty() {
-                targets.set_forwards(Arc::clone(forwards));
-            } else if mismatch.is_none() {
+        if let Some(why) = mismatch.filter(|_| targets.list().is_empty()) {
+            return Err(NoTarget::Scheme(why));
+        }
+        match forwards {
+            Some(forwards) if targets.list().is_empty() => {
                 let forward = (forwards, Condition::Unregistered);
                 divert::begin(&self.pending, env, (request, routed), forward, targets);
             }
+            Some(forwards) => targets.set_forwards(Arc::clone(forwards)),
+            None if has_routes && targets.list().is_empty() => {
+                to_trunk::add_number(env, request, routed, targets, aor).map_err(NoTarget::Route)?;
+                if !request.grant.sender.is_believed() {
+                    targets.set_strangers_user(self.pending.name_of(aor.as_bytes()));
+                }
+            }
+            None => {}
         }
-        mismatch
+        Ok(())
     }
 
     /// Handles the result of a lookup.
@@ -313,6 +343,33 @@ impl Proxy {
     }
 }
 
+/// Reason why a request has no target, other than that its user has none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NoTarget {
+    Scheme(SipsMismatch),
+    Route(RouteRefusal),
+}
+
+fn refuse_untargeted(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>, why: NoTarget) {
+    match why {
+        NoTarget::Scheme(why) => refuse_scheme(env, request, why),
+        NoTarget::Route(RouteRefusal::Forbidden) => {
+            env.refuse_plainly(request, 403, "Destination Not Allowed");
+        }
+        NoTarget::Route(RouteRefusal::TooManyCalls) => {
+            env.refuse_plainly(request, 403, "Too Many Calls To This Destination");
+        }
+        NoTarget::Route(RouteRefusal::AllDown) => {
+            if request.method == Method::Invite {
+                env.observe_call(request, CallStep::Failed(503));
+            }
+            env.refuse(request, 503, "All Trunks Are Down", |response| {
+                response.header_number(HeaderName::RetryAfter, TRUNKS_RETRY_S);
+            });
+        }
+    }
+}
+
 /// Refuses a request whose scheme fits no contact of its user (RFC 5630 §5.3).
 fn refuse_scheme(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>, why: SipsMismatch) {
     env.counters.not_registered += 1;
@@ -338,5 +395,9 @@ fn refuse_fork(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>, reas
     }
 }
 
+/// Seconds after which a request to trunks that are down is worth another attempt.
+const TRUNKS_RETRY_S: u64 = 30;
 /// Part of a shard's seed that is the key of [`Pending`].
 const PENDING_KEY: u64 = 1;
+/// Part of a shard's seed for the client nonces of credentials.
+const LOGINS_KEY: u64 = 2;

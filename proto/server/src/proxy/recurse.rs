@@ -2,11 +2,10 @@
 
 use super::Proxy;
 use super::context::{BranchId, Transactions};
-use super::divert::{leave, may_divert, new_target, reserve};
-use super::forward::Forwarding;
+use super::divert::{add_lines, leave, may_divert, reserve};
 use super::groups;
-use super::serial::LaterGroups;
-use super::targets::{Authority, StoredTarget, Targets, write_as_request_uri};
+use super::targets::{Authority, StoredTarget, write_as_request_uri};
+use super::to_trunk;
 use crate::auth::Reach;
 use crate::env::Env;
 use crate::request::Request;
@@ -69,12 +68,12 @@ pub(super) fn recurse(
         env.counters.recursions_refused += others.len() as u64;
         let share = share.recursed(env.config, found.len());
         let user = found.iter().find_map(|contact| contact.leaves_by);
-        let targets = found.iter().filter_map(|Found { uri, q, .. }| match authority {
-            Authority::Caller => Some(StoredTarget::new(uri, *q, share)),
-            Authority::CalledUser => {
-                let reason = DiversionReason::Redirect;
-                new_target(env, (request, routed), (uri, *q), reason, share).map(|new| new.target)
+        let targets = found.iter().map(|Found { uri, q, .. }| {
+            let mut target = StoredTarget::new(uri, *q, share);
+            if authority == Authority::CalledUser {
+                add_lines(env, (request, routed), DiversionReason::Redirect, &mut target);
             }
+            target
         });
         let targets: Vec<_> = targets.collect();
         let added = targets.iter().map(StoredTarget::rewrite_bytes).sum();
@@ -107,7 +106,8 @@ fn accept(
         (Scheme::Sips, Scheme::Sips) | (Scheme::Sip, Scheme::Sip | Scheme::Sips) => {}
         (_, _) => return None,
     }
-    if uri.len() > URI_BYTES_MAX {
+    // A contact never chooses a trunk of ours.
+    if uri.len() > URI_BYTES_MAX || to_trunk::has_route(env, &parsed) {
         return None;
     }
     let is_ours = env.config.domain_of(&parsed).is_some();
@@ -116,7 +116,7 @@ fn accept(
         Authority::Caller => return None,
         Authority::CalledUser => {
             let mut aor = Aor::default();
-            env.config.read_aor(&routed.uri, &mut aor);
+            env.config.read_target(&routed.uri, &mut aor);
             Some(proxy.pending.name_of(aor.as_bytes()))
         }
     };
@@ -139,25 +139,11 @@ fn start(
     transactions: &mut Transactions,
     key: SlabKey,
     (request, routed): (&Request<'_, '_>, &Routed<'_>),
-    mut targets: Vec<StoredTarget>,
+    targets: Vec<StoredTarget>,
 ) {
     env.counters.recursions += targets.len() as u64;
     env.observe_call(request, CallStep::Diverted(DiversionReason::Redirect));
-    targets.sort_by_key(|target| core::cmp::Reverse(target.q));
-    let highest = targets.first().map(|target| target.q);
-    let is_parallel = env.config.serial_fork.is_zero();
-    let first = targets.iter().take_while(|target| is_parallel || Some(target.q) == highest).count();
-    let later = targets.split_off(first);
-    if let Some(context) = proxy.contexts.get_mut(key) {
-        LaterGroups::insert(&mut context.later, later);
-    }
-    let mut set = Targets::default();
-    targets.iter().for_each(|target| set.push_stored(target));
-    for target in set.list() {
-        let forwarding = Forwarding { request, routed, targets: &set };
-        proxy.start_branch(env, transactions, key, forwarding, target);
-    }
-    groups::arm(proxy, env, key);
+    groups::start_new(proxy, env, transactions, key, (request, routed), targets);
 }
 
 /// Maximum length of a contact that is called.

@@ -3,6 +3,7 @@
 use super::forward::names_flow;
 use crate::auth::is_private;
 use crate::route::{NextHop, hop_of};
+use crate::sources::{SourceHash, Sources};
 use crate::token::{Mark, Side, TOKEN, TargetHash, Token};
 use crate::{Config, Listener};
 use alloc::vec::Vec;
@@ -99,11 +100,19 @@ fn changed_token<'a>(
     let contact = || NameAddr::parse(message.values(HeaderName::Contact).next()?).ok().map(|name| name.uri);
     let old = ours.params().value(TOKEN)?;
     let Some(Side::Contact(sent_to)) = Side::written_callee(old) else { return None };
+    let mut sources = Side::written_sources(old);
     let callee = match hop_of(config, &next.or_else(contact)?) {
         NextHop::Flow(hop) if is_credible(hop.remote.ip(), responder.remote.ip(), config) => {
+            if let (true, [_, target]) = (sources != Sources::NONE, &mut sources.callee) {
+                *target = SourceHash::of(key, hop.remote.ip());
+            }
             Side::Contact(TargetHash::of_flow(key, &hop))
         }
-        NextHop::Name(host) => Side::Named { name: TargetHash::of_name(key, host.parts()), contact: sent_to },
+        NextHop::Name(host) => {
+            // The name has any number of addresses.
+            sources.callee = [SourceHash::NONE; 2];
+            Side::Named { name: TargetHash::of_name(key, host.parts()), contact: sent_to }
+        }
         NextHop::Flow(_) | NextHop::Unreachable => return None,
     };
     if callee != Side::Contact(sent_to)
@@ -111,7 +120,7 @@ fn changed_token<'a>(
         && to == Side::Contact(sent_to)
     {
         let mut new = Vec::new();
-        Token::Dialog { caller, callee }.write(key, message, made_s, &mut new);
+        Token::Dialog { caller, callee, sources }.write(key, message, made_s, &mut new);
         return Some((old, new));
     }
     None

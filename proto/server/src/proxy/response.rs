@@ -7,6 +7,8 @@ use super::flows;
 use super::lookups::StoredResponse;
 use super::recurse::{self, Recursed};
 use super::remote_target::{self, Response};
+use super::to_trunk::{ChallengeStep, challenge_step};
+use super::trunk_branch::GroupTimer;
 use super::{divert, groups, relays};
 use crate::env::Env;
 use crate::neighbour::CallResult;
@@ -139,6 +141,19 @@ impl Proxy {
             return;
         }
         let is_superseded = self.contexts.get(key).is_some_and(|context| context.is_superseded(id));
+        match challenge_step(env, &mut self.contexts, &mut self.logins, id, response) {
+            ChallengeStep::None => {}
+            ChallengeStep::Answer(flow) => {
+                self.end_branch(env, id, CallResult::Challenged);
+                self.send_stored(env, transactions, id, flow);
+                return self.finish_if_done(env, transactions, key);
+            }
+            ChallengeStep::Fail => return self.on_branch_failure(env, transactions, id, 500),
+        }
+        let trunk = self.contexts.branch_mut(id).and_then(|branch| branch.trunk);
+        if trunk.is_some_and(|branch| !is_superseded && !branch.fails_over(status)) {
+            self.end_groups(key);
+        }
         let is_of_binding = self.contexts.branch_mut(id).is_some_and(|branch| branch.is_of_binding);
         self.end_branch(env, id, CallResult::of(false, status));
         relays::end(env, &mut self.contexts, id, status);
@@ -179,9 +194,49 @@ impl Proxy {
         self.finish_if_done(env, transactions, key);
     }
 
+    /// Handles a final response of this length to the caller. If no branch needs the request any more, most of its memory
+    /// is released; the request counts until its context ends.
+    pub(super) fn shrink_answered(&mut self, env: &Env<'_, impl Services>, key: SlabKey, response: usize) {
+        let Some(context) = self.contexts.get_mut(key) else { return };
+        let user = context.strangers_user.take();
+        let held = context.answer_info.len() + relays::held_bytes(&context.branches);
+        let kept = ANSWERED_BYTES + response + held;
+        // For a short INVITE of a sender with a password it is not worth a lock: such callers are few.
+        let is_worth_it = !context.grant.sender.is_believed()
+            || !context.is_invite
+            || context.reserved > kept + SHRUNK_BYTES_MIN;
+        if is_worth_it && context.is_done() && context.reserved > kept {
+            let given = context.reserved - kept;
+            context.reserved = kept;
+            env.services.shrink(context.source.remote.ip(), given);
+        }
+        if let Some(user) = user {
+            self.pending.end(user);
+        }
+    }
+
+    /// Gives up the groups of targets that wait.
+    fn end_groups(&mut self, key: SlabKey) {
+        let later = self.contexts.get_mut(key).and_then(|context| context.later.take());
+        if let Some(later) = later {
+            self.groups.cancel(later.timer);
+        }
+    }
+
     /// RFC 3261 §16.7 step 2: a provisional response restarts timer C, except 100.
     fn note_ringing(&mut self, now: Instant, timer_c: Duration, id: BranchId, status: u16) {
         let (key, number) = id.parts();
+        let Some(context) = self.contexts.get_mut(key) else { return };
+        let trunk = context.branches.get_mut(number).and_then(|branch| branch.trunk.as_mut());
+        match trunk.map_or(GroupTimer::Runs, |trunk| trunk.note_provisional(status)) {
+            GroupTimer::Runs => {}
+            GroupTimer::Stops => {
+                if let Some(later) = &mut context.later {
+                    self.groups.cancel(core::mem::replace(&mut later.timer, TimerKey::NONE));
+                }
+            }
+            GroupTimer::Ends => self.end_groups(key),
+        }
         let Some(context) = self.contexts.get_mut(key) else { return };
         let ends = context.since + RINGING_MAX.max(timer_c);
         let Some(branch) = context.branches.get_mut(number) else { return };
@@ -209,12 +264,15 @@ impl Proxy {
         if !context.is_invite && status < 200 {
             return;
         }
-        let server = context.server;
-        let space = &mut self.space;
+        let (server, space) = (context.server, &mut self.space);
+        let info = if status >= 200 { &*context.answer_info } else { &[] };
         let was_sent = transactions.forward(&mut env.cx, server, status, |arena| {
             let mut edit = Edit::new(response.message, space);
             edit.pop_first(HeaderName::Via);
             remote_target::record(env.config, &env.keys.route, response, &mut edit);
+            if !info.is_empty() {
+                edit.push_last(HeaderName::ProxyAuthenticationInfo, |out| out.extend_from_slice(info));
+            }
             // Added values do not come from the message, so none is rejected.
             let _ = edit.write_into(arena);
         });
@@ -255,19 +313,21 @@ impl Proxy {
         self.answer_caller(env, transactions, key, status, phrase);
     }
 
-    /// RFC 3261 §16.7 step 7: a 401 or 407 has the challenges of all branches.
-    fn add_challenges(&mut self, env: &Env<'_, impl Services>, key: SlabKey, best: &mut Best) {
+    /// RFC 3261 §16.7 step 7: a 401 or 407 has the challenges of all branches. Any response has Proxy-Authentication-Info for
+    /// credentials that get one.
+    fn add_to_best(&mut self, env: &Env<'_, impl Services>, key: SlabKey, best: &mut Best) {
         let Some(context) = self.contexts.get(key) else { return };
-        if !matches!(best.status, 401 | 407) {
-            return;
-        }
-        let mut others = context.challenges_of_others(best.branch).peekable();
-        if others.peek().is_none() {
+        let is_challenge = matches!(best.status, 401 | 407);
+        let others = context.challenges_of_others(best.branch).filter(|_| is_challenge);
+        let info = Some(&*context.answer_info).filter(|info| !info.is_empty());
+        let info = info.map(|info| (HeaderName::ProxyAuthenticationInfo, info));
+        let mut added = others.chain(info).peekable();
+        if added.peek().is_none() {
             return;
         }
         let Ok(message) = Message::parse(&best.bytes, &env.config.message_limits) else { return };
         let mut edit = Edit::new(&message, &mut self.space);
-        for (name, value) in others {
+        for (name, value) in added {
             edit.push_last(name, |out| out.extend_from_slice(value));
         }
         let mut bytes = Vec::new();
@@ -283,7 +343,7 @@ impl Proxy {
         key: SlabKey,
         mut best: Best,
     ) {
-        self.add_challenges(env, key, &mut best);
+        self.add_to_best(env, key, &mut best);
         let Some(context) = self.contexts.get(key) else { return };
         let server = context.server;
         self.observe_context(env, key, CallStep::Failed(best.status));
@@ -318,8 +378,12 @@ impl Proxy {
             _ => env.counters.refused += 1,
         }
         let tag = to_tag(&env.keys.tag, &message);
+        let info = &*context.answer_info;
         let was_sent = transactions.respond(&mut env.cx, server, status, |arena| {
-            let response = MessageWriter::answer(arena, &message, status, phrase, source, Some(&tag));
+            let mut response = MessageWriter::answer(arena, &message, status, phrase, source, Some(&tag));
+            if !info.is_empty() {
+                response.header(HeaderName::ProxyAuthenticationInfo, info);
+            }
             let _ = response.finish();
         });
         end_unanswered(transactions, server, status, was_sent);
@@ -336,3 +400,6 @@ fn end_unanswered(transactions: &mut Transactions, server: ServerId, status: u16
 
 /// Maximum time that provisional responses extend an INVITE's branch; RFC 3261 §16.7 step 2 has none.
 const RINGING_MAX: Duration = Duration::from_secs(3600);
+const SHRUNK_BYTES_MIN: usize = 16_384;
+/// Bytes of an answered request without its response.
+const ANSWERED_BYTES: usize = 1024;

@@ -9,13 +9,22 @@ use ringway_sip::{Edit, HeaderName, NameAddr, Uri};
 pub(super) struct Rewrite {
     /// Values of Route before those of the request; the first is the next hop.
     routes: Vec<Box<[u8]>>,
+    /// Header fields of the request that are removed.
+    removed: Vec<HeaderName>,
     /// Lines that are added before those of the request.
     first_lines: Vec<(HeaderName, Box<[u8]>)>,
     /// Lines that are added after those of the request.
     lines: Vec<(HeaderName, Box<[u8]>)>,
+    /// Index of the trunk that the target is at.
+    trunk: Option<usize>,
 }
 
 impl Rewrite {
+    /// Changes of a request to the trunk with this index.
+    pub(super) fn to_trunk(trunk: usize) -> Self {
+        Self { trunk: Some(trunk), ..Self::default() }
+    }
+
     /// Adds a Route value before those of the request, after those added earlier.
     pub(super) fn push_route(&mut self, value: &[u8]) {
         self.routes.push(value.into());
@@ -30,18 +39,35 @@ impl Rewrite {
     pub(super) fn push_line(&mut self, name: HeaderName, value: &[u8]) {
         self.lines.push((name, value.into()));
     }
-}
 
-impl Rewrite {
+    /// Removes the lines of a header field.
+    pub(super) fn remove_lines(&mut self, name: HeaderName) {
+        self.removed.push(name);
+    }
+
+    /// Adds a header field line instead of those of the request.
+    pub(super) fn replace_line(&mut self, name: HeaderName, value: &[u8]) {
+        self.removed.push(name);
+        self.lines.push((name, value.into()));
+    }
+
     /// URI of the next hop; `None` if the request is sent to its target.
     pub(super) fn next_hop(&self) -> Option<Uri<'_>> {
         self.routes.first().and_then(|value| NameAddr::parse(value).ok()).map(|route| route.uri)
+    }
+
+    /// Index of the trunk that the target is at.
+    pub(super) const fn trunk(&self) -> Option<usize> {
+        self.trunk
     }
 
     /// Writes the changes, after the own Route values were removed.
     pub(super) fn apply(&self, edit: &mut Edit<'_, '_>) {
         for value in self.routes.iter().rev() {
             edit.push_first(HeaderName::Route, |out| out.extend_from_slice(value));
+        }
+        for name in &self.removed {
+            edit.remove_lines(*name, |_| true);
         }
         for (name, value) in &self.first_lines {
             match edit.first(*name).is_some() {
@@ -59,9 +85,12 @@ impl Rewrite {
         let routes = self.routes.iter().map(|value| value.len());
         let lines = self.first_lines.iter().chain(&self.lines);
         let lines = lines.map(|(name, value)| name.as_bytes().len() + value.len());
-        routes.chain(lines).map(|len| len + LINE_BYTES).sum()
+        let credentials = self.trunk.map_or(0, |_| CREDENTIALS_BYTES_MAX);
+        routes.chain(lines).map(|len| len + LINE_BYTES).sum::<usize>() + credentials
     }
 }
 
 /// Bytes of a line besides its value: `Route: ` and its end.
 const LINE_BYTES: usize = 16;
+/// Maximum length of the credentials for a trunk.
+const CREDENTIALS_BYTES_MAX: usize = 2048;

@@ -108,6 +108,13 @@ impl OtherFlows {
     }
 }
 
+impl Target {
+    /// Index of the trunk that it is at.
+    pub(super) fn trunk(&self) -> Option<usize> {
+        self.rewrite.as_deref().and_then(Rewrite::trunk)
+    }
+}
+
 impl StoredTarget {
     /// Target that no binding has: the target of a forward, or a contact of a 3xx.
     pub(super) fn new(uri: &[u8], q: u16, share: Share) -> Self {
@@ -126,13 +133,23 @@ impl StoredTarget {
         }
     }
 
-    /// The same with header fields that it adds.
-    pub(super) fn with_rewrite(self, rewrite: Rewrite) -> Self {
-        Self { rewrite: Some(Arc::new(rewrite)), ..self }
+    /// Header fields that it adds, to be extended.
+    pub(super) fn rewrite_mut(&mut self) -> &mut Rewrite {
+        Arc::make_mut(self.rewrite.get_or_insert_default())
+    }
+
+    /// The same with other limits.
+    pub(super) fn with_share(self, share: Share) -> Self {
+        Self { share, ..self }
     }
 
     pub(super) fn uri(&self) -> &[u8] {
         &self.uri
+    }
+
+    /// Index of the trunk that it is at.
+    pub(super) fn trunk(&self) -> Option<usize> {
+        self.rewrite.as_deref().and_then(Rewrite::trunk)
     }
 
     /// Maximum number of bytes that it adds to its request.
@@ -189,14 +206,8 @@ impl Targets {
         self.leaves_by
     }
 
-    /// Adds the target of a forward.
-    pub(super) fn push_diverted(
-        &mut self,
-        target: &StoredTarget,
-        condition: Condition,
-        leaves_by: Option<u64>,
-    ) {
-        self.push_stored(target);
+    /// Notes that the targets are those of a forward.
+    pub(super) fn set_diverted(&mut self, condition: Condition, leaves_by: Option<u64>) {
         (self.diverted, self.leaves_by) = (Some(condition), leaves_by);
     }
 
@@ -227,6 +238,19 @@ impl Targets {
         let (authority, share) = (Authority::Caller, Share::default());
         let (q, rewrite, flows) = (Q_MAX, None, None);
         self.list.push(Target { uri, keeps_uri, flow, q, authority, share, rewrite, flows });
+    }
+
+    /// Adds a target with the changes of its request; the one with rank 0 is tried first.
+    pub(super) fn push_ranked(&mut self, uri: &[u8], keeps_uri: bool, rewrite: Rewrite, rank: u16) {
+        let uri = self.write(uri);
+        let q = Q_MAX.saturating_sub(rank);
+        let (authority, share, rewrite) = (Authority::Caller, Share::default(), Some(Arc::new(rewrite)));
+        self.list.push(Target { uri, keeps_uri, flow: None, q, authority, share, rewrite, flows: None });
+    }
+
+    /// True if the targets are at trunks.
+    pub(super) fn are_at_trunks(&self) -> bool {
+        self.list.first().is_some_and(|target| target.trunk().is_some())
     }
 
     pub(super) fn push_stored(&mut self, target: &StoredTarget) {

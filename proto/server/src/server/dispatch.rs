@@ -8,6 +8,7 @@ use crate::method::{on_options, redirect};
 use crate::proxy::{Owner, Response};
 use crate::request::Request;
 use crate::route::{LOOP_MARK, Routed, loop_hash, own_vias, preprocess};
+use crate::sources::Origin;
 use crate::{Action, CallStep, Caller, Config, LogEvent, Mode, Services};
 use alloc::borrow::ToOwned;
 use ringway_sansio::{Context, Flow, PeerNames};
@@ -79,7 +80,7 @@ impl<S: Services> Server<S> {
         if method == Method::Register && to_us {
             return self.registrar.on_register(env, &mut self.authenticator, &request);
         }
-        if method == Method::Options && to_us && routed.uri.user().is_none() {
+        if method == Method::Options && to_us && routed.uri.is_sip() && routed.uri.user().is_none() {
             return on_options(env, &request);
         }
         // The CANCEL of a stateless proxy takes the path of its INVITE.
@@ -154,6 +155,7 @@ fn is_for_registrar(config: &Config, message: &Message<'_>, uri: &Uri<'_>) -> bo
 fn is_reasonable(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>, uri: &Uri<'_>) -> bool {
     match uri.scheme() {
         Scheme::Sip => {}
+        Scheme::Tel if env.config.trunking.is_on() && request.method != Method::Register => {}
         // RFC 3261 §26.2.2: TLS on every hop, and so on the one to this server.
         Scheme::Sips if request.flow.transport.carries_sips() => {}
         Scheme::Sips
@@ -229,25 +231,36 @@ fn accept_caller(
         from_us: parties.from_us,
         to_us: parties.to_us,
         mark,
+        is_trunk: env.config.trunking.is_trunk(request.flow.remote.ip()),
         is_trusted: env.config.is_trusted(request.flow.remote.ip())
             || env.config.auth.certificates.is_trusted(request.peer, env.cx.now),
         requires_passwords: env.config.auth.enabled,
         challenges_in_dialog: env.config.auth.in_dialog,
         strangers: env.config.auth.strangers,
     };
-    let grant = match decide(&facts) {
+    let is_moved =
+        matches!(facts.mark, Some(LiveMark::Dialog { reaches_side: true, origin: Origin::Elsewhere, .. }));
+    let access = decide(&facts);
+    match access {
+        Access::Challenge(_) => env.counters.moved_challenged += u64::from(is_moved),
+        Access::Refuse(..) => env.counters.moved_refused += u64::from(is_moved),
+        Access::Forward(_) | Access::Drop => {}
+    }
+    let grant = match access {
         Access::Forward(grant) => Some(grant),
         Access::Challenge(grant) if parties.from_us => {
             authenticator.authenticate_caller(env, request).then_some(grant)
         }
         Access::Challenge(grant) => {
-            let domain = env.config.domain_of(&routed.uri).map(ToOwned::to_owned).unwrap_or_default();
-            if is_certified(env, request, |user| user.domain() == domain.as_bytes()) {
-                return Some(grant);
+            let domain = env.config.target_domain(&routed.uri).map(ToOwned::to_owned).unwrap_or_default();
+            match is_certified(env, request, |user| user.domain() == domain.as_bytes()) {
+                true => Some(grant),
+                false => {
+                    env.counters.strangers_refused += 1;
+                    let header = HeaderName::ProxyAuthorization;
+                    authenticator.authenticate(env, request, header, domain.as_bytes()).map(|_| grant)
+                }
             }
-            env.counters.strangers_refused += 1;
-            let header = HeaderName::ProxyAuthorization;
-            authenticator.authenticate(env, request, header, domain.as_bytes()).map(|_| grant)
         }
         Access::Refuse(status, phrase) => {
             env.refuse_plainly(request, status, phrase);

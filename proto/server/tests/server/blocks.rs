@@ -58,6 +58,10 @@ fn requests_of_a_blocked_network_are_dropped_before_they_are_parsed() {
     assert_eq!(world.disconnected.len(), 1);
     assert_eq!(world.disconnected[0].connection.map(|id| id.0), Some(7));
     assert_eq!(outcome(&world.udp(CAROL, &call_of("sip:eve@example.net", "sip:bob@example.org", 3))), 0);
+    // STUN keeps nothing alive.
+    let binding = [&[0, 1, 0, 0, 0x21, 0x12, 0xa4, 0x42][..], &[7; 12]].concat();
+    assert!(world.udp(STRANGER, &binding).is_empty());
+    assert_eq!(world.udp(CAROL, &binding).len(), 1);
     // Its REGISTER is no exception.
     assert!(world.udp(STRANGER, &register("alice", "<sip:alice@203.0.113.66>")).is_empty());
 }

@@ -342,3 +342,99 @@ fn an_invented_to_tag_permits_nothing() {
     let other = request("BYE", "sip:x@192.0.2.88").to("<sip:x@192.0.2.88>;tag=x").cseq(3);
     assert_eq!(only(world.udp(CAROL, &other)).status(), 407);
 }
+
+// Senders whose address changed
+
+/// Another address of the same user.
+const ELSEWHERE: &str = "198.51.100.7:5060";
+
+#[test]
+fn a_user_who_moved_proves_the_password_and_reaches_the_same_side() {
+    for method in ["BYE", "INVITE", "UPDATE", "REFER", "INFO"] {
+        let mut world = with_bob(World::closed());
+        let (got, answer) = proven_call(&mut world);
+        let request = from_caller(method, 3, &answer);
+        let challenge = only(world.udp(ELSEWHERE, &request));
+        assert_eq!(challenge.status(), 407, "{method}");
+        let request = answered(&request, &Login::to(&challenge, "alice"));
+        assert_eq!(forwarded(world.udp(ELSEWHERE, &request)).to(), BOB, "{method}");
+        let request = from_callee(method, 1, &got, &answer);
+        let challenge = only(world.udp(ELSEWHERE, &request));
+        assert_eq!(challenge.status(), 407, "{method} of the callee");
+        let wrong = answered(&request, &Login::to(&challenge, "alice"));
+        assert_eq!(
+            only(world.udp(ELSEWHERE, &wrong)).status(),
+            403,
+            "{method}: bob's own password is needed"
+        );
+        let request = answered(&request.cseq(5), &Login::to(&challenge, "bob").nc(2));
+        assert_eq!(forwarded(world.udp(ELSEWHERE, &request)).to(), ALICE, "{method}");
+        let counters = world.server.counters();
+        assert_eq!((counters.moved_challenged, counters.moved_refused), (5, 0));
+    }
+}
+
+#[test]
+fn another_port_or_connection_of_the_same_address_is_no_move() {
+    let mut world = with_bob(World::closed());
+    let (got, answer) = proven_call(&mut world);
+    assert_eq!(forwarded(world.udp("192.0.2.10:40000", &from_caller("INFO", 3, &answer))).to(), BOB);
+    let over_tcp = from_callee("BYE", 1, &got, &answer).tcp();
+    assert_eq!(forwarded(world.tcp(9, "192.0.2.20:40000", &over_tcp)).to(), ALICE);
+    assert_eq!(world.server.counters().moved_challenged, 0);
+}
+
+#[test]
+fn the_ack_of_a_user_who_moved_is_forwarded() {
+    let mut world = with_bob(World::closed());
+    let (_, answer) = proven_call(&mut world);
+    assert_eq!(only(world.udp(ELSEWHERE, &from_caller("ACK", 2, &answer))).to(), BOB);
+}
+
+/// A stranger has no password, and could be anybody who saw the identifiers of the call.
+#[test]
+fn a_stranger_who_moved_is_refused() {
+    let mut world = with_bob(World::closed());
+    let mut call = invite("sip:bob@example.org").from("sip:eve@example.net");
+    call.via = format!("SIP/2.0/UDP {STRANGER};rport;branch=z9hG4bK");
+    let got = forwarded(world.udp(STRANGER, &call));
+    let answer = world.udp(BOB, &got.answer(200, &["Contact: <sip:bob@192.0.2.20>"]));
+    let answer = answer.into_iter().find(|sent| sent.status() == 200).unwrap();
+    let bye = Request { from: call.from.clone(), ..from_caller("BYE", 3, &answer) };
+    let refused = only(world.udp(ELSEWHERE, &bye));
+    assert_eq!(refused.start(), "SIP/2.0 403 Not From This Side Of The Dialog");
+    assert_eq!(world.server.counters().moved_refused, 1);
+    assert_eq!(forwarded(world.udp(EDGE, &bye.clone().cseq(4))).to(), BOB, "a trusted proxy");
+    assert_eq!(forwarded(world.udp(STRANGER, &bye.cseq(5))).to(), BOB);
+}
+
+/// The callee's 2xx names another address: its requests may come from there, and from where the INVITE was sent.
+#[test]
+fn both_addresses_of_a_callee_are_its_side() {
+    let mut world = with_bob(World::closed());
+    let call = invite("sip:x@203.0.113.50").to("<sip:x@203.0.113.50>");
+    let got = forwarded(proven(&mut world, ALICE, &call, "alice"));
+    let trunk = got.to();
+    let answer = world.udp(&trunk, &got.answer(200, &["Contact: <sip:x@203.0.113.51>"]));
+    let answer = answer.into_iter().find(|sent| sent.status() == 200).unwrap();
+    let mark = answer.header("Record-Route");
+    assert_ne!(mark, got.header("Record-Route"));
+    for (cseq, from, status) in
+        [(1, "203.0.113.51:5060", 0), (2, "203.0.113.50:5060", 0), (3, "203.0.113.52:5060", 403)]
+    {
+        let mut bye = from_callee("BYE", cseq, &got, &answer);
+        bye.from = answer.header("To");
+        bye.lines = vec![format!("Route: {mark}")];
+        let sent = world.udp(from, &bye);
+        assert_eq!(only(sent).status(), status, "{from}");
+    }
+}
+
+/// Marks of earlier versions have no addresses.
+#[test]
+fn a_mark_without_addresses_is_sufficient_from_everywhere() {
+    let mut world = with_bob(World::open());
+    let (_, answer) = call(&mut world, "sip:bob@example.org");
+    let mut closed = with_bob(World::closed());
+    assert_eq!(forwarded(closed.udp(ELSEWHERE, &from_caller("BYE", 3, &answer))).to(), BOB);
+}

@@ -6,8 +6,9 @@ use crate::harness::{
     ALICE, BOB, CAROL, EDGE, Request, STRANGER, Sent, World, invite, only, register, request, requests,
     statuses,
 };
+use crate::routes::{CARRIER_A, CARRIER_B, carriers};
 use ringway_sansio::Event;
-use ringway_server::{ForwardUri, Forwards, Mode, NoAnswer};
+use ringway_server::{Destination, DestinationRule, DestinationRules, ForwardUri, Forwards, Mode, NoAnswer};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -481,4 +482,87 @@ fn the_branch_of_a_forward_shares_max_breadth_with_those_that_still_run() {
     let first = only(requests(udp(&mut world, ALICE, &narrow)));
     assert_eq!(first.header("Max-Breadth"), "1");
     assert_eq!(statuses(&udp(&mut world, BOB, &first.answer(486, &[]))), [486]);
+}
+
+/// Server with passwords, two trunks and a rule, at which bob has no phone.
+fn world_with_trunks(rule: DestinationRule) -> World {
+    World::with(|config| {
+        carriers(config);
+        config.auth.enabled = true;
+        let rules = vec![Destination { prefix: "+900".into(), rule }];
+        config.trunking.destinations = DestinationRules::new(rules).unwrap();
+    })
+}
+
+fn strangers(call_id: &str) -> Request {
+    let via = format!("SIP/2.0/UDP {STRANGER};rport;branch=z9hG4bK");
+    call().from("sip:eve@example.net").via(&via).call_id(call_id)
+}
+
+#[test]
+fn a_forward_to_a_number_takes_its_trunks_with_the_permission_of_the_user() {
+    for (uri, at_trunk) in [
+        ("sip:+441234@example.org", "sip:+441234@198.51.100.1:5060;user=phone"),
+        ("sip:desk@other.example", "sip:desk@other.example;cause=302"),
+    ] {
+        let mut world = world_with_trunks(DestinationRule::Deny);
+        world.server.set_forwards(b"bob@example.org", always(uri));
+        let first = only(invites(&udp(&mut world, STRANGER, &strangers("one"))));
+        assert_eq!((first.to().as_str(), first.uri().as_str()), (CARRIER_A, at_trunk));
+        assert!(first.header("P-Asserted-Identity").starts_with("<sip:bob@example.org"), "{}", first.text());
+        assert_eq!(first.header("Diversion"), "<sip:bob@example.org>;reason=unconditional;counter=1");
+        assert!(first.header("History-Info").contains(&format!("<{at_trunk}>;index=1.1;mp=1")));
+        let second = only(invites(&udp(&mut world, CARRIER_A, &first.answer(503, &[]))));
+        assert_eq!(second.to(), CARRIER_B);
+        assert_eq!(statuses(&udp(&mut world, CARRIER_B, &second.answer(200, &[]))), [200]);
+        nothing_is_left(&mut world, uri);
+    }
+    // The same after a phone: bob's is busy.
+    let mut world = World::with(carriers);
+    world.register("bob", BOB, "<sip:bob@192.0.2.20>");
+    world.server.set_forwards(b"bob@example.org", busy("sip:+441234@example.org"));
+    let first = only(requests(udp(&mut world, ALICE, &call())));
+    let at_a = only(invites(&udp(&mut world, BOB, &first.answer(486, &[]))));
+    assert_eq!(at_a.to(), CARRIER_A);
+    let at_b = only(invites(&udp(&mut world, CARRIER_A, &at_a.answer(503, &[]))));
+    assert_eq!((at_b.to().as_str(), at_b.headers("Diversion").len()), (CARRIER_B, 1));
+    assert_eq!(statuses(&udp(&mut world, CARRIER_B, &at_b.answer(404, &[]))), [486]);
+    nothing_is_left(&mut world, "after a busy phone and two trunks");
+}
+
+#[test]
+fn the_destination_rules_apply_to_the_user_who_forwards() {
+    for uri in ["sip:+9001@example.org", "sip:+9001@other.example"] {
+        let mut world = world_with_trunks(DestinationRule::Deny);
+        world.server.set_forwards(b"bob@example.org", always(uri));
+        let sent = udp(&mut world, STRANGER, &strangers("denied"));
+        assert_eq!((invites(&sent).len(), statuses(&sent)), (0, vec![480]), "{uri}");
+        assert_eq!(world.server.counters().destination_refusals, 1);
+    }
+    let mut world = world_with_trunks(DestinationRule::PerHour(2));
+    for user in ["bob", "carol"] {
+        let aor = format!("{user}@example.org");
+        world.server.set_forwards(aor.as_bytes(), always("sip:+9001@example.org"));
+    }
+    for number in 0..3 {
+        let sent = udp(&mut world, STRANGER, &strangers(&format!("rate{number}")));
+        assert_eq!(invites(&sent).len(), usize::from(number < 2), "{number}");
+    }
+    assert_eq!(world.server.counters().destination_rates, 1);
+    let of_carol = Request { uri: "sip:carol@example.org".into(), ..strangers("carol") };
+    assert_eq!(invites(&udp(&mut world, STRANGER, &of_carol)).len(), 1, "each user has its own");
+}
+
+#[test]
+fn a_phones_redirect_reaches_no_trunk() {
+    let mut world = World::with(|config| {
+        carriers(config);
+        config.recurse = true;
+    });
+    world.register("bob", BOB, "<sip:bob@192.0.2.20>");
+    for contact in ["<sip:+441234@example.org>", "<sip:x@other.example>"] {
+        let first = only(requests(udp(&mut world, ALICE, &call().call_id(contact.trim_matches(['<', '>'])))));
+        let sent = udp(&mut world, BOB, &first.answer(302, &[&format!("Contact: {contact}")]));
+        assert_eq!((invites(&sent).len(), statuses(&sent)), (0, vec![302]), "{contact}");
+    }
 }

@@ -268,7 +268,8 @@ pub(crate) fn config() -> Config {
         dialog_lifetime: Duration::from_secs(86_400),
         auth: AuthConfig {
             enabled: false,
-            realm: "example.org".into(),
+            realms: "example.org".into(),
+            digest: Default::default(),
             algorithms: vec![Algorithm::Sha256, Algorithm::Md5],
             nonce_lifetime: Duration::from_secs(300),
             in_dialog: false,
@@ -287,6 +288,7 @@ pub(crate) fn config() -> Config {
             service_route: Vec::new(),
         },
         neighbours: Vec::new(),
+        trunking: ringway_server::Trunking::default(),
         media: ringway_server::MediaConfig::default(),
         timers: ringway_transaction::Timers::default(),
         timer_c: Duration::from_secs(181),

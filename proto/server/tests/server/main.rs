@@ -1,7 +1,7 @@
 //! Tests of the server through [`ringway_sansio::Node`]: messages are its input, and the sent messages are checked as
 //! text. Time is virtual; there are no sockets.
 //!
-//! Tested: the torture messages of RFC 4475, the registrar, digest, the proxy with its forks and dialogs, stateless
+//! Tested: the torture messages of RFC 4475 and RFC 5118, the registrar, digest, the proxy with its forks and dialogs, stateless
 //! forwarding, redirecting, relaying, and malformed bytes. Not tested: sockets, and several shards at once.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
@@ -14,6 +14,7 @@ mod connection;
 mod content_length;
 mod credentials;
 mod dialog;
+mod digest_forms;
 mod ends;
 mod failover;
 mod fork;
@@ -43,6 +44,8 @@ mod register;
 mod register_order;
 mod regress;
 mod relay;
+mod rfc5118;
+mod routes;
 mod serial;
 mod sips;
 mod stateless;
@@ -50,3 +53,5 @@ mod stun;
 mod torture_invalid;
 mod torture_semantic;
 mod torture_valid;
+mod trunk_logins;
+mod trunks;

@@ -1,5 +1,6 @@
 //! Digest challenges, received and sent.
 
+use super::Qop;
 use super::pairs::next_pair;
 use crate::grammar::{TOKEN, class_len, is_lws, trim, unquote};
 use alloc::vec::Vec;
@@ -13,8 +14,22 @@ pub struct Challenge<'a> {
     pub nonce: &'a [u8],
     /// The algorithm's name.
     pub algorithm: &'a str,
+    /// Value that the client returns; it must need no quoting.
+    pub opaque: Option<&'a [u8]>,
+    /// Qualities of protection.
+    pub qop: QopOffer,
     /// True when only the nonce was wrong.
     pub is_stale: bool,
+}
+
+/// Qualities of protection in a challenge.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum QopOffer {
+    /// `auth`.
+    #[default]
+    Auth,
+    /// `auth,auth-int`.
+    AuthOrAuthInt,
 }
 
 impl Challenge<'_> {
@@ -26,7 +41,18 @@ impl Challenge<'_> {
         write_escaped(out, self.nonce);
         out.extend_from_slice(b"\",algorithm=");
         out.extend_from_slice(self.algorithm.as_bytes());
-        out.extend_from_slice(if self.is_stale { b",qop=\"auth\",stale=true" } else { b",qop=\"auth\"" });
+        if let Some(opaque) = self.opaque {
+            out.extend_from_slice(b",opaque=\"");
+            write_escaped(out, opaque);
+            out.push(b'"');
+        }
+        out.extend_from_slice(match self.qop {
+            QopOffer::Auth => b",qop=\"auth\"",
+            QopOffer::AuthOrAuthInt => b",qop=\"auth,auth-int\"",
+        });
+        if self.is_stale {
+            out.extend_from_slice(b",stale=true");
+        }
     }
 }
 
@@ -68,10 +94,10 @@ impl<'a> ReceivedChallenge<'a> {
         })
     }
 
-    /// True when `qop` has `auth`; `None` when there is no `qop`.
-    pub fn offers_auth(&self) -> Option<bool> {
+    /// True when `qop` has this value; `None` when there is no `qop`.
+    pub fn offers(&self, qop: Qop) -> Option<bool> {
         let list = self.qop?;
-        Some(list.split(|&byte| byte == b',').any(|one| trim(one).eq_ignore_ascii_case(b"auth")))
+        Some(list.split(|&byte| byte == b',').any(|one| Qop::from_name(trim(one)) == Some(qop)))
     }
 
     /// The parameters of one challenge, and what follows them: nothing, or the next scheme.
@@ -131,7 +157,8 @@ mod tests {
         let all: Vec<_> = ReceivedChallenge::all(line).collect();
         assert_eq!(all.len(), 2);
         assert_eq!((all[0].realm, all[0].nonce, all[0].is_stale), (&b"a"[..], &b"n1"[..], true));
-        assert_eq!((all[0].offers_auth(), all[1].offers_auth()), (Some(true), None));
+        assert_eq!((all[0].offers(Qop::Auth), all[1].offers(Qop::Auth)), (Some(true), None));
+        assert_eq!(all[0].offers(Qop::AuthInt), Some(true));
         assert_eq!((all[1].opaque, all[1].algorithm), (Some(&b"o"[..]), None));
     }
 
@@ -153,9 +180,22 @@ mod tests {
     #[test]
     fn a_challenge_keeps_its_quotes_closed() {
         let mut out = Vec::new();
-        let challenge = Challenge { realm: b"a\"b", nonce: b"n", algorithm: "SHA-256", is_stale: true };
+        let challenge = Challenge {
+            realm: b"a\"b",
+            nonce: b"n",
+            algorithm: "SHA-256",
+            opaque: None,
+            qop: QopOffer::Auth,
+            is_stale: true,
+        };
         challenge.write(&mut out);
         assert_eq!(out, b"Digest realm=\"a\\\"b\",nonce=\"n\",algorithm=SHA-256,qop=\"auth\",stale=true");
+        out.clear();
+        let opaque = Some(&b"o"[..]);
+        Challenge { opaque, qop: QopOffer::AuthOrAuthInt, is_stale: false, ..challenge }.write(&mut out);
+        let expected =
+            b"Digest realm=\"a\\\"b\",nonce=\"n\",algorithm=SHA-256,opaque=\"o\",qop=\"auth,auth-int\"";
+        assert_eq!(out, expected);
         assert_eq!(unescape(b"a\\\"b\\").as_ref(), b"a\"b\\");
     }
 }

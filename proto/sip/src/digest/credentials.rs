@@ -125,7 +125,7 @@ impl<'a> Credentials<'a> {
     }
 }
 
-fn write_quoted(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+pub(super) fn write_quoted(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     for part in [name, b"=\"", value, b"\""] {
         out.extend_from_slice(part);
     }

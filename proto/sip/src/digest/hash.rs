@@ -1,6 +1,6 @@
 //! The arithmetic of digest (RFC 7616 §3.4) with either hash.
 
-use super::Credentials;
+use super::{Credentials, Qop};
 use digest::Digest;
 use md5::Md5;
 use sha2::Sha256;
@@ -28,26 +28,28 @@ impl Algorithm {
         [Self::Md5, Self::Sha256].into_iter().find(|one| one.name().as_bytes().eq_ignore_ascii_case(name))
     }
 
-    /// The `response` that H(A1), the method and the credentials' other values make, written into `hex`. Without a `qop`
-    /// it is computed as RFC 2069 did.
+    /// The `response` that H(A1), the method, the body and the credentials' other values make, written into `hex`. The
+    /// body counts with `auth-int` only. Without a `qop` it is computed as RFC 2069 did. With an empty method and the body
+    /// of the response to the request it is `rspauth` (RFC 7616 §3.5).
     pub fn response<'h>(
         self,
         ha1: &Ha1,
         method: &[u8],
+        body: &[u8],
         given: &Credentials<'_>,
         hex: &'h mut [u8; 64],
     ) -> &'h [u8] {
         match self {
-            Self::Md5 => response::<Md5, 16>(&ha1.md5, method, given, hex),
-            Self::Sha256 => response::<Sha256, 32>(&ha1.sha256, method, given, hex),
+            Self::Md5 => response::<Md5, 16>(&ha1.md5, method, body, given, hex),
+            Self::Sha256 => response::<Sha256, 32>(&ha1.sha256, method, body, given, hex),
         }
     }
 
-    /// True when the credentials' response is the one that H(A1), the method and the nonce make. Takes the same time for
-    /// every wrong answer.
-    pub fn proves(self, ha1: &Ha1, method: &[u8], given: &Credentials<'_>) -> bool {
+    /// True when the credentials' response is the one that H(A1), the method, the body and the nonce make. Takes the same
+    /// time for every wrong answer.
+    pub fn proves(self, ha1: &Ha1, method: &[u8], body: &[u8], given: &Credentials<'_>) -> bool {
         let mut hex = [0_u8; 64];
-        same(self.response(ha1, method, given, &mut hex), given.response)
+        same(self.response(ha1, method, body, given, &mut hex), given.response)
     }
 }
 
@@ -83,6 +85,7 @@ impl core::fmt::Debug for Ha1 {
 fn response<'h, D: Digest, const N: usize>(
     ha1: &[u8; N],
     method: &[u8],
+    body: &[u8],
     given: &Credentials<'_>,
     hex: &'h mut [u8; 64],
 ) -> &'h [u8] {
@@ -90,6 +93,10 @@ fn response<'h, D: Digest, const N: usize>(
     hash.update(method);
     hash.update(b":");
     hash.update(given.uri);
+    if given.qop.and_then(Qop::from_name) == Some(Qop::AuthInt) {
+        hash.update(b":");
+        hash.update(to_hex(&D::digest(body), hex));
+    }
     let ha2 = hash.finalize();
     let mut hash = D::new();
     hash.update(to_hex(ha1, hex));

@@ -4,11 +4,15 @@
 mod challenge;
 mod credentials;
 mod hash;
+mod info;
 mod pairs;
+mod qop;
 
-pub use challenge::{Challenge, ReceivedChallenge};
+pub use challenge::{Challenge, QopOffer, ReceivedChallenge};
 pub use credentials::Credentials;
 pub use hash::{Algorithm, Ha1};
+pub use info::{AuthenticationInfo, ServerProof};
+pub use qop::Qop;
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;

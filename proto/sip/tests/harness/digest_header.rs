@@ -1,6 +1,6 @@
 //! Digest headers: credentials read the same when written again, and a challenge keeps its quotes closed.
 
-use ringway_sip::digest::{Challenge, Credentials, unescape};
+use ringway_sip::digest::{AuthenticationInfo, Challenge, Credentials, QopOffer, unescape};
 
 /// Reads `data` as the value of an Authorization field, and uses it as a realm.
 pub(crate) fn run(data: &[u8]) {
@@ -9,6 +9,17 @@ pub(crate) fn run(data: &[u8]) {
         written_again(&credentials);
     }
     challenged_with(data);
+    informed_by(data);
+}
+
+/// Reads `data` as the value of an Authentication-Info field.
+fn informed_by(data: &[u8]) {
+    let Ok(info) = AuthenticationInfo::parse(data) else { return };
+    let mut out = Vec::new();
+    info.write(&mut out);
+    if !data.contains(&b'"') && !data.contains(&b'\\') {
+        assert_eq!(AuthenticationInfo::parse(&out), Ok(info), "{}", String::from_utf8_lossy(&out));
+    }
 }
 
 fn written_again(credentials: &Credentials<'_>) {
@@ -41,8 +52,9 @@ fn written_again(credentials: &Credentials<'_>) {
 
 fn challenged_with(text: &[u8]) {
     let mut out = Vec::new();
-    Challenge { realm: text, nonce: text, algorithm: "SHA-256", is_stale: text.len().is_multiple_of(2) }
-        .write(&mut out);
+    let is_stale = text.len().is_multiple_of(2);
+    let (opaque, qop) = (is_stale.then_some(text), QopOffer::Auth);
+    Challenge { realm: text, nonce: text, algorithm: "SHA-256", opaque, qop, is_stale }.write(&mut out);
     // Read back with our own reader: a challenge has the form of credentials that lack what the client adds.
     let Some(rest) = out.strip_prefix(b"Digest ") else { panic!("not a digest challenge") };
     let as_credentials = [b"Digest username=u,uri=u,response=r,", rest].concat();

@@ -7,6 +7,8 @@ mod phone;
 mod phones;
 mod tabs;
 
+pub(super) use phones::Phones;
+
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -27,9 +29,14 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
 /// A server with digest, the users alice and bob, and listeners for TLS, `ws` and `wss`. `lines` are those of
 /// `[websocket]`.
 fn server(stage: &Stage, lines: &'static str) -> Result<Server> {
+    server_with(stage, Wanted { websocket: Some(lines), ..Wanted::default() })
+}
+
+/// Same with other settings.
+pub(super) fn server_with(stage: &Stage, wanted: Wanted) -> Result<Server> {
     make_certificates(stage)?;
     let users = ["alice", "bob"].map(|name| (name.to_owned(), password(name)));
-    Server::start(stage, Wanted { tls: Some(""), websocket: Some(lines), ..Wanted::default() }, &users)
+    Server::start(stage, Wanted { tls: Some(""), ..wanted }, &users)
 }
 
 fn password(user: &str) -> String {

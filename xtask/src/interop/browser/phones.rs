@@ -13,7 +13,7 @@ use super::super::process::{Running, free_port};
 use crate::workspace::target_dir;
 
 /// A browser whose tabs are phones.
-pub(super) struct Phones {
+pub(in super::super) struct Phones {
     running: Running,
     port: u16,
     /// Number of times that the counters of a phone were read.
@@ -22,11 +22,11 @@ pub(super) struct Phones {
 
 /// Counters of a call in a browser (`getStats`).
 #[derive(Debug)]
-pub(super) struct Figures(Value);
+pub(in super::super) struct Figures(Value);
 
 impl Phones {
     /// Starts a browser that trusts the authority in the stage's folder.
-    pub(super) fn start(stage: &Stage) -> Result<Self> {
+    pub(in super::super) fn start(stage: &Stage) -> Result<Self> {
         let modules = installed(&stage.data.join("browser"))?;
         trust(stage)?;
         let port = free_port()?;
@@ -40,29 +40,29 @@ impl Phones {
     }
 
     /// Origin of its pages.
-    pub(super) fn origin(&self) -> String {
+    pub(in super::super) fn origin(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }
 
     /// Opens a tab whose phone registers as `name` by the WebSocket `url`.
-    pub(super) fn open(&mut self, name: &str, url: &str, password: &str) -> Result<()> {
+    pub(in super::super) fn open(&mut self, name: &str, url: &str, password: &str) -> Result<()> {
         self.running.type_line(&format!("open {name} {url} {password}"))
     }
 
     /// Same, and waits until it is registered.
-    pub(super) fn register(&mut self, name: &str, url: &str) -> Result<()> {
+    pub(in super::super) fn register(&mut self, name: &str, url: &str) -> Result<()> {
         self.open(name, url, &super::password(name))?;
         self.expect(name, "registered", 1)
     }
 
     /// Gives a command to the phone `name`.
-    pub(super) fn command(&mut self, name: &str, command: &str) -> Result<()> {
+    pub(in super::super) fn command(&mut self, name: &str, command: &str) -> Result<()> {
         let (verb, rest) = command.split_once(' ').unwrap_or((command, ""));
         self.running.type_line(&format!("{verb} {name} {rest}"))
     }
 
     /// Waits until the phone `name` has reported `event` `count` times.
-    pub(super) fn expect(&mut self, name: &str, event: &str, count: usize) -> Result<()> {
+    pub(in super::super) fn expect(&mut self, name: &str, event: &str, count: usize) -> Result<()> {
         let line = format!("{name} {event}");
         let is_event = |output: &str| events(output, &line).count() >= count;
         let failed = |output: &str| events(output, &format!("{name} fault")).next().map(str::to_owned);
@@ -76,12 +76,12 @@ impl Phones {
     }
 
     /// True if the phone has reported `event`.
-    pub(super) fn has(&self, name: &str, event: &str) -> bool {
+    pub(in super::super) fn has(&self, name: &str, event: &str) -> bool {
         events(&self.running.output(), &format!("{name} {event}")).next().is_some()
     }
 
     /// Counters of the call of `name`.
-    pub(super) fn figures(&mut self, name: &str) -> Result<Figures> {
+    pub(in super::super) fn figures(&mut self, name: &str) -> Result<Figures> {
         self.command(name, "figures")?;
         let before = self.readings;
         self.readings += 1;
@@ -94,7 +94,7 @@ impl Phones {
     }
 
     /// SIP messages of `name`, each with its direction (`->`, `<-`).
-    pub(super) fn messages(&mut self, name: &str) -> Result<Vec<String>> {
+    pub(in super::super) fn messages(&mut self, name: &str) -> Result<Vec<String>> {
         self.command(name, "trace")?;
         self.expect(name, "traced", 1)?;
         let output = self.running.output();
@@ -111,7 +111,7 @@ impl Figures {
     }
 
     /// Fails unless packets went in both directions between `before` and these figures, with sound in them.
-    pub(super) fn expect_sound_since(&self, before: &Self) -> Result<()> {
+    pub(in super::super) fn expect_sound_since(&self, before: &Self) -> Result<()> {
         for name in ["sent", "received"] {
             let packets = self.count(name) - before.count(name);
             ensure!(packets > 50.0, "{packets} packets {name} in {}, before {}", self.0, before.0);

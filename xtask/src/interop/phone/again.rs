@@ -61,6 +61,7 @@ fn call(stage: &Stage, caller: Caller, peer: &mut linphone::Phone) -> Result<Val
 const LINE: Line<'static> = Line {
     user: "bob",
     host: Ipv4Addr::LOCALHOST,
+    server_host: Ipv4Addr::LOCALHOST,
     server: None,
     transport: Transport::Udp,
     keys: Keys::Zrtp,

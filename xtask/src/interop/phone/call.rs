@@ -141,6 +141,7 @@ impl Call {
         let line = |user, tone_hz| Line {
             user,
             host,
+            server_host: host,
             server: server.as_ref().map(|server| server.port_of(self.route.transport())),
             transport: self.route.transport(),
             keys: self.keys,

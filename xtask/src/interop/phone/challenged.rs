@@ -160,6 +160,7 @@ const fn line(transport: Transport) -> Line<'static> {
     Line {
         user: "alice",
         host: Ipv4Addr::LOCALHOST,
+        server_host: Ipv4Addr::LOCALHOST,
         server: None,
         transport,
         keys: Keys::None,

@@ -68,6 +68,7 @@ fn line(host: Ipv4Addr) -> Line<'static> {
     Line {
         user: "bob",
         host,
+        server_host: host,
         server: None,
         transport: Transport::Udp,
         keys: Keys::Dtls("AES_CM_128_HMAC_SHA1_80"),

@@ -73,6 +73,7 @@ const fn line(transport: Transport, suite: &'static str) -> Line<'static> {
     Line {
         user: "bob",
         host: Ipv4Addr::LOCALHOST,
+        server_host: Ipv4Addr::LOCALHOST,
         server: None,
         transport,
         keys: Keys::Sdes(suite),

@@ -66,6 +66,7 @@ const fn line(transport: Transport) -> Line<'static> {
     Line {
         user: "bob",
         host: Ipv4Addr::LOCALHOST,
+        server_host: Ipv4Addr::LOCALHOST,
         server: None,
         transport,
         keys: Keys::None,

@@ -58,6 +58,7 @@ fn call(stage: &Stage, ports: u8) -> Result<()> {
 const LINE: Line<'static> = Line {
     user: "bob",
     host: Ipv4Addr::LOCALHOST,
+    server_host: Ipv4Addr::LOCALHOST,
     server: None,
     transport: Transport::Udp,
     keys: Keys::None,

@@ -64,6 +64,7 @@ fn line(keys: Keys) -> Line<'static> {
     Line {
         user: "bob",
         host: Ipv4Addr::LOCALHOST,
+        server_host: Ipv4Addr::LOCALHOST,
         server: None,
         transport: Transport::Udp,
         keys,

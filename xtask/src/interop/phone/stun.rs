@@ -113,6 +113,7 @@ impl World {
 const LINE: Line<'static> = Line {
     user: "bob",
     host: Ipv4Addr::LOCALHOST,
+    server_host: Ipv4Addr::LOCALHOST,
     server: None,
     transport: Transport::Udp,
     keys: Keys::Sdes("AES_CM_128_HMAC_SHA1_80"),

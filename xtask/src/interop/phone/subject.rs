@@ -249,7 +249,7 @@ impl<'a> Subject<'a> {
             command.args(["--ca", CA_FILE]);
         }
         if let Some(server) = line.server {
-            command.args(["--server", &format!("{}:{server}", line.host), "--password-stdin"]);
+            command.args(["--server", &format!("{}:{server}", line.server_host), "--password-stdin"]);
         }
         if !holds.is_empty() {
             let times: Vec<String> = holds.iter().map(|at| at.as_secs_f64().to_string()).collect();

@@ -1,0 +1,216 @@
+//! `[[trunk]]`: gateways and carriers.
+
+use super::{Neighbour, Reader, Section};
+use ringway_server::{CallerNumber, CallerPrivacy, NEIGHBOURS_MAX, Number, Trunk, TrunkLogin};
+use ringway_settings::{HostPort, NeighbourConnection, Network, read_networks};
+use ringway_sip::Uri;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
+
+/// Trunk with the time between its health checks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ReadTrunk {
+    pub(crate) trunk: Trunk,
+    /// Seconds from an answer to the next OPTIONS; `None`: none is sent.
+    health_check_s: Option<u32>,
+}
+
+impl ReadTrunk {
+    /// The neighbour that probes it.
+    pub(crate) fn neighbour(&self) -> Option<ringway_settings::Neighbour> {
+        Some(ringway_settings::Neighbour {
+            name: self.trunk.name.clone(),
+            uri: self.trunk.uri.clone(),
+            interval: Duration::from_secs(u64::from(self.health_check_s?)),
+            connection: NeighbourConnection::Kept,
+            certificate: None,
+            offers_alias: false,
+        })
+    }
+}
+
+/// Reads the sections. `neighbours` are those of the file: names are unique among both.
+pub(super) fn read(
+    reader: &mut Reader<'_>,
+    top: &mut Section<'_, '_>,
+    (neighbours, domains): (&[Neighbour], &[String]),
+) -> Vec<ReadTrunk> {
+    let mut list: Vec<ReadTrunk> = Vec::new();
+    for (mut section, at) in top.sections(reader, "trunk") {
+        if list.len() >= Trunk::TRUNKS_MAX || list.len() + neighbours.len() >= NEIGHBOURS_MAX {
+            let message = format!(
+                "the list is too long; give at most {} trunks, and {NEIGHBOURS_MAX} trunks and neighbours",
+                Trunk::TRUNKS_MAX
+            );
+            reader.error(at, "trunk", message);
+            break;
+        }
+        let name = section.text(reader, "name").map(|(name, _)| name.to_owned()).unwrap_or_default();
+        let is_used = neighbours.iter().any(|other| other.name == name)
+            || list.iter().any(|other| other.trunk.name == name);
+        if !is_name(&name) || is_used {
+            let at = section.place("name").unwrap_or(at);
+            let message = format!(
+                "{name:?} is not a name; give each trunk one of its own, of 1 to 64 letters, digits, `.`, `-` or `_`, which no neighbour has"
+            );
+            reader.error(at, section.path("name"), message);
+        }
+        let uri = uri(reader, &mut section, at, domains);
+        let health_check_s = health_check(reader, &mut section);
+        let trunk = Trunk {
+            name,
+            uri,
+            neighbour: None,
+            login: login(reader, &mut section),
+            networks: networks(reader, &mut section),
+            silence: Duration::from_secs(u64::from(section.number(reader, "timeout_s", TIMEOUT_S, 1..=32))),
+            caller: caller(reader, &mut section),
+            callers: callers(reader, &mut section),
+            privacy: match section.switch(reader, "privacy", false) {
+                true => CallerPrivacy::Id,
+                false => CallerPrivacy::None,
+            },
+            domain: domain(reader, &mut section),
+        };
+        section.finish(reader);
+        list.push(ReadTrunk { trunk, health_check_s });
+    }
+    list
+}
+
+/// The URI; one that is not usable is an error.
+fn uri(reader: &mut Reader<'_>, section: &mut Section<'_, '_>, at: usize, domains: &[String]) -> String {
+    let Some((text, at)) = section.text(reader, "uri") else {
+        let message = "is missing; write as \"sip:trunk.example.net;transport=udp\"";
+        reader.error(at, section.path("uri"), message);
+        return String::new();
+    };
+    match Uri::parse(text.as_bytes()) {
+        Ok(uri) if uri.is_sip() && uri.user().is_none() && uri.headers().is_empty() => {
+            if domains.iter().any(|domain| uri.host().equals(domain.as_bytes())) {
+                let message = format!("{text:?} is a domain of this server; give the trunk's own host");
+                reader.error(at, section.path("uri"), message);
+            }
+        }
+        Ok(_) | Err(_) => {
+            let message = format!(
+                "{text:?} is not a SIP server; write as \"sip:trunk.example.net;transport=tls\" or \"sip:192.0.2.7:5060\", without a user"
+            );
+            reader.error(at, section.path("uri"), message);
+        }
+    }
+    text.to_owned()
+}
+
+/// The networks; one with every address would make every sender a trunk, and get credentials everywhere.
+fn networks(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) -> Vec<Network> {
+    let networks = read_networks(reader, section, "networks").unwrap_or_default();
+    if networks.iter().any(Network::holds_every_address) {
+        let at = section.place("networks").unwrap_or_default();
+        reader.error(at, section.path("networks"), "contains every address; give those of the trunk only");
+    }
+    networks
+}
+
+fn health_check(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) -> Option<u32> {
+    let seconds = section.number(reader, "health_check_s", HEALTH_CHECK_S, 0..=3600);
+    if (1..5).contains(&seconds) {
+        let at = section.place("health_check_s").unwrap_or_default();
+        reader.error(at, section.path("health_check_s"), "is out of range; give 5 to 3600, or 0 for none");
+    }
+    Some(seconds).filter(|seconds| *seconds > 0)
+}
+
+fn login(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) -> Option<TrunkLogin> {
+    let username = section.text(reader, "username");
+    let file = section.text(reader, "password_file");
+    let realm = section.text(reader, "realm").map(|(text, _)| text.to_owned());
+    let (key, missing) = match (username, file) {
+        (Some((username, _)), Some((file, at))) => {
+            let password = password(file).unwrap_or_else(|why| {
+                reader.error(at, section.path("password_file"), format!("{file:?} {why}"));
+                String::new()
+            });
+            return Some(TrunkLogin { username: username.to_owned(), password, realm });
+        }
+        (None, None) if realm.is_none() => return None,
+        (None, None) => ("realm", "username and password_file"),
+        (Some(_), None) => ("username", "a password_file"),
+        (None, Some(_)) => ("password_file", "a username"),
+    };
+    let at = section.place(key).unwrap_or_default();
+    reader.error(at, section.path(key), format!("needs {missing}; add it, or remove this line"));
+    None
+}
+
+/// Password in the first line of a file that others cannot read; the error is what is wrong, and the remedy.
+fn password(file: &str) -> Result<String, String> {
+    let unreadable = |error| format!("cannot be read: {error}; check the path");
+    let metadata = fs::metadata(file).map_err(unreadable)?;
+    if metadata.len() > PASSWORD_BYTES_MAX || !metadata.is_file() {
+        return Err("is no file of at most 1 KiB; give one with the password in its first line".to_owned());
+    }
+    if metadata.permissions().mode() & 0o007 != 0 {
+        return Err(format!("is open to every user of this machine; run `chmod o= {file}`"));
+    }
+    let text = fs::read_to_string(file).map_err(unreadable)?;
+    match text.lines().next().filter(|line| !line.is_empty()) {
+        Some(line) => Ok(line.to_owned()),
+        None => Err("is empty; write the password into its first line".to_owned()),
+    }
+}
+
+fn caller(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) -> CallerNumber {
+    match section.text(reader, "caller") {
+        None | Some(("user", _)) => CallerNumber::User,
+        Some((text, at)) => {
+            if !is_number(text) {
+                let message = format!("{text:?} is not a caller; give \"user\" or a number as \"+49301234\"");
+                reader.error(at, section.path("caller"), message);
+            }
+            CallerNumber::Number(text.to_owned())
+        }
+    }
+}
+
+fn callers(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) -> Vec<(String, String)> {
+    let mut callers = Vec::new();
+    for (text, at) in section.texts(reader, "callers").unwrap_or_default() {
+        match text.rsplit_once(':') {
+            Some((user, number)) if !user.is_empty() && is_number(number) => {
+                callers.push((user.to_owned(), number.to_owned()));
+            }
+            Some(_) | None => {
+                let message = format!("{text:?} is not a user with a number; write as \"alice:+4930123401\"");
+                reader.error(at, section.path("callers"), message);
+            }
+        }
+    }
+    callers.sort();
+    callers
+}
+
+fn domain(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) -> Option<String> {
+    let (text, at) = section.text(reader, "domain")?;
+    if text.parse::<HostPort>().is_err() {
+        let message = format!("{text:?} is not a domain; write as \"example.net\"");
+        reader.error(at, section.path("domain"), message);
+    }
+    Some(text.to_owned())
+}
+
+/// True for a number without separators.
+pub(super) fn is_number(text: &str) -> bool {
+    Number::parse(text.as_bytes()).is_some()
+}
+
+fn is_name(name: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
+    (1..=64).contains(&name.len()) && name.bytes().all(is_plain)
+}
+
+const HEALTH_CHECK_S: u32 = 30;
+/// A trunk that works answers with 100 at once.
+const TIMEOUT_S: u32 = 4;
+const PASSWORD_BYTES_MAX: u64 = 1024;

@@ -1,0 +1,13 @@
+//! Dial plan: telephone numbers, and the routes and destination rules for them. Pure functions of numbers and rules.
+
+mod destination;
+mod number;
+mod pattern;
+mod route;
+
+pub use destination::{CallRate, CallRates, Destination, DestinationRule, DestinationRules};
+pub use number::Number;
+pub(crate) use number::begins_a_number;
+pub use pattern::{BadPattern, PatternTable};
+pub(crate) use route::in_order;
+pub use route::{BadRoute, NumberChange, Route, RouteMatch, RouteTable, RouteTo, WeightedTrunk};

@@ -1,0 +1,203 @@
+//! Routes of numbers and domains.
+
+use super::Number;
+use super::pattern::{BadPattern, PatternKind, PatternTable};
+use alloc::string::String;
+use alloc::vec::Vec;
+use ringway_sip::Uri;
+
+/// Route.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// Requests that it is for.
+    pub matches: RouteMatch,
+    /// Their next hop.
+    pub to: RouteTo,
+}
+
+/// Requests that a route is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RouteMatch {
+    /// Numbers in our domains that begin with it.
+    Prefix(String),
+    /// Numbers in our domains that fit it (see [`PatternTable`]).
+    Pattern(String),
+    /// This domain, which is not ours; `*`: all domains without a route of their own.
+    Domain(String),
+}
+
+/// Next hop of a route.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RouteTo {
+    /// Trunks, one after another.
+    Trunks {
+        /// At most [`Route::TRUNKS_MAX`].
+        trunks: Vec<WeightedTrunk>,
+        /// Change of the number.
+        change: NumberChange,
+    },
+    /// User part of a user in the domain of the request.
+    User(String),
+}
+
+/// Trunk of a route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WeightedTrunk {
+    /// Index in the list of trunks.
+    pub trunk: usize,
+    /// Weight against the other trunks of the route; 0 for all of them: in the order of the list.
+    pub weight: u16,
+}
+
+/// Change of a number: `strip` characters are removed at its start, then `add` is put before it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NumberChange {
+    /// Number of characters, a `+` included.
+    pub strip: u8,
+    /// Characters of a number.
+    pub add: String,
+}
+
+impl Route {
+    /// Maximum number of trunks of a route.
+    pub const TRUNKS_MAX: usize = 8;
+}
+
+/// Routes, compiled for lookups.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RouteTable {
+    routes: Vec<Route>,
+    numbers: PatternTable,
+    /// Index of the route of each rule of `numbers`.
+    of_numbers: Vec<u32>,
+    /// Domains in lower case with their routes, sorted by domain.
+    domains: Vec<(String, u32)>,
+    any_domain: Option<u32>,
+}
+
+/// Route that cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadRoute {
+    /// Index of the route.
+    pub route: usize,
+    /// Error of its pattern.
+    pub why: BadPattern,
+}
+
+impl RouteTable {
+    /// Compiles routes.
+    ///
+    /// # Errors
+    /// The first route with a bad prefix or pattern.
+    pub fn new(routes: Vec<Route>) -> Result<Self, BadRoute> {
+        let (mut rules, mut of_numbers) = (Vec::new(), Vec::new());
+        let (mut domains, mut any_domain) = (Vec::new(), None);
+        for (index, route) in (0_u32..).zip(&routes) {
+            match &route.matches {
+                RouteMatch::Prefix(text) => rules.push((text.as_str(), PatternKind::Prefix)),
+                RouteMatch::Pattern(text) => rules.push((text.as_str(), PatternKind::Pattern)),
+                RouteMatch::Domain(domain) if domain == "*" => any_domain = any_domain.or(Some(index)),
+                RouteMatch::Domain(domain) => domains.push((domain.to_ascii_lowercase(), index)),
+            }
+            of_numbers.resize(rules.len(), index);
+        }
+        let numbers = PatternTable::new(rules).map_err(|(rule, why)| BadRoute {
+            route: of_numbers.get(rule).map_or(usize::MAX, |&route| route as usize),
+            why,
+        })?;
+        domains.sort();
+        Ok(Self { routes, numbers, of_numbers, domains, any_domain })
+    }
+
+    /// True without routes.
+    pub fn is_empty(&self) -> bool {
+        self.routes.is_empty()
+    }
+
+    /// All routes, in the order of the configuration.
+    pub fn list(&self) -> &[Route] {
+        &self.routes
+    }
+
+    /// Route of a number.
+    pub fn of_number(&self, number: &Number) -> Option<&Route> {
+        self.routes.get(*self.of_numbers.get(self.numbers.find(number)?)? as usize)
+    }
+
+    /// Route of the domain of a URI.
+    pub fn of_domain(&self, uri: &Uri<'_>) -> Option<&Route> {
+        let host = uri.host().as_bytes().to_ascii_lowercase();
+        let at = self.domains.partition_point(|(domain, _)| domain.as_bytes() < host.as_slice());
+        let own =
+            self.domains.get(at).filter(|(domain, _)| domain.as_bytes() == host).map(|(_, route)| *route);
+        self.routes.get(own.or(self.any_domain)? as usize)
+    }
+}
+
+/// Trunks in the order of trial. With weights the order follows from `draw`, so that retransmissions have the same.
+pub(crate) fn in_order(trunks: &[WeightedTrunk], mut draw: u64) -> Vec<usize> {
+    let mut left = trunks.to_vec();
+    let mut order = Vec::with_capacity(left.len());
+    while !left.is_empty() {
+        let sum: u64 = left.iter().map(|trunk| u64::from(trunk.weight)).sum();
+        let mut at = 0;
+        if sum > 0 {
+            let mut ticket = draw % sum;
+            draw /= sum;
+            for (index, trunk) in left.iter().enumerate() {
+                at = index;
+                match ticket.checked_sub(u64::from(trunk.weight)) {
+                    Some(rest) => ticket = rest,
+                    None => break,
+                }
+            }
+        }
+        order.push(left.remove(at).trunk);
+    }
+    order
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    fn to(user: &str) -> RouteTo {
+        RouteTo::User(user.into())
+    }
+
+    #[test]
+    fn domains_and_numbers_have_routes_of_their_own() {
+        let routes = [
+            RouteMatch::Domain("Other.example".into()),
+            RouteMatch::Prefix("+49".into()),
+            RouteMatch::Domain("*".into()),
+            RouteMatch::Domain("a.example".into()),
+            RouteMatch::Pattern("1XX".into()),
+        ];
+        let list =
+            routes.into_iter().zip(0..).map(|(matches, n)| Route { matches, to: to(&alloc::format!("{n}")) });
+        let table = RouteTable::new(list.collect()).unwrap();
+        let domain =
+            |uri: &str| table.of_domain(&Uri::parse(uri.as_bytes()).unwrap()).map(|route| route.to.clone());
+        assert_eq!(domain("sip:x@oTHER.EXAMPLE"), Some(to("0")));
+        assert_eq!(domain("sip:x@a.example:5070"), Some(to("3")));
+        assert_eq!(domain("sip:x@b.example"), Some(to("2")));
+        let number =
+            |text: &[u8]| table.of_number(&Number::parse(text).unwrap()).map(|route| route.to.clone());
+        assert_eq!((number(b"+491"), number(b"112"), number(b"2")), (Some(to("1")), Some(to("4")), None));
+        let bad = Route { matches: RouteMatch::Pattern("[".into()), to: to("x") };
+        let with_bad = vec![table.list()[0].clone(), bad];
+        assert_eq!(RouteTable::new(with_bad), Err(BadRoute { route: 1, why: BadPattern::Syntax }));
+    }
+
+    #[test]
+    fn weights_divide_the_first_trials_and_each_trunk_is_tried_once() {
+        let listed: Vec<_> = (0..3).map(|trunk| WeightedTrunk { trunk, weight: 0 }).collect();
+        assert_eq!(in_order(&listed, 77), [0, 1, 2]);
+        let weighted = [WeightedTrunk { trunk: 4, weight: 80 }, WeightedTrunk { trunk: 5, weight: 20 }];
+        let orders: Vec<_> = (0..1000).map(|draw| in_order(&weighted, draw)).collect();
+        assert_eq!(orders.iter().filter(|order| order[..] == [4, 5]).count(), 800);
+        assert_eq!(orders.iter().filter(|order| order[..] == [5, 4]).count(), 200);
+    }
+}

@@ -1,0 +1,384 @@
+//! Targets of numbers and domains that have a route, and the branches to trunks.
+
+use super::context::{Branch, BranchId, BranchState, Contexts, ResponseContext};
+use super::remote_target::Response;
+use super::rewrite::Rewrite;
+use super::targets::Targets;
+use super::trunk_branch::TrunkBranch;
+use crate::auth::{Reach, Sender};
+use crate::dialplan::{
+    DestinationRule, NumberChange, Route, RouteTo, WeightedTrunk, begins_a_number, in_order,
+};
+use crate::env::Env;
+use crate::request::Request;
+use crate::route::Routed;
+use crate::trunk::{Learnt, TrunkLogins};
+use crate::{Aor, CallRate, CallerNumber, CallerPrivacy, Config, LogEvent, Number, Services, Trunk};
+use alloc::vec::Vec;
+use core::time::Duration;
+use ringway_auth::Covered;
+use ringway_sansio::Flow;
+use ringway_sip::{HeaderName, Method, Uri};
+
+/// User whose limits and number a call to a trunk has.
+pub(super) struct Payer {
+    pub(super) aor: Aor,
+    /// User part, with its escapes.
+    user: Vec<u8>,
+}
+
+impl Payer {
+    /// User with this address; without a user, if it is not in the server's domains.
+    pub(super) fn of(config: &Config, uri: &Uri<'_>) -> Self {
+        let mut aor = Aor::default();
+        config.read_target(uri, &mut aor);
+        let user = uri.user().map_or_else(|| aor.user().to_vec(), <[u8]>::to_vec);
+        Self { aor, user }
+    }
+}
+
+/// Reason why a request with a route is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RouteRefusal {
+    /// A destination rule forbids the number.
+    Forbidden,
+    /// The user made too many calls to such numbers.
+    TooManyCalls,
+    /// All trunks of the route are down.
+    AllDown,
+}
+
+/// Adds the targets of a number that is no user's; none if it has no route, or the sender may not use it. For a route to a
+/// user `aor` becomes that user's.
+pub(super) fn add_number(
+    env: &mut Env<'_, impl Services>,
+    request: &Request<'_, '_>,
+    routed: &Routed<'_>,
+    targets: &mut Targets,
+    aor: &mut Aor,
+) -> Result<(), RouteRefusal> {
+    let config = env.config;
+    let Some((number, context)) = Number::of_uri(&routed.uri) else { return Ok(()) };
+    let is_ours =
+        |domain: &[u8]| config.domains.iter().any(|own| own.as_bytes().eq_ignore_ascii_case(domain));
+    if context.is_some_and(|domain| !is_ours(domain)) || env.services.is_known(aor.user(), aor.domain()) {
+        return Ok(());
+    }
+    match config.trunking.routes.of_number(&number).map(|route| &route.to) {
+        None => Ok(()),
+        Some(RouteTo::User(user)) => {
+            let domain = aor.domain().to_vec();
+            aor.set(|out| out.extend_from_slice(user.as_bytes()), &domain);
+            let uri = [b"sip:", aor.as_bytes()].concat();
+            targets.push(&uri, false, None);
+            Ok(())
+        }
+        Some(RouteTo::Trunks { trunks, change }) if request.grant.reach == Reach::Anywhere => {
+            match changed(&number, change) {
+                Some(number) => {
+                    let payer = Payer::of(config, &request.message.from().uri);
+                    add_trunks(env, (request, &payer), targets, trunks, &Dialled::Number(number))
+                }
+                None => Ok(()),
+            }
+        }
+        Some(RouteTo::Trunks { .. }) => Ok(()),
+    }
+}
+
+/// Adds the targets of a call that a user of ours diverts to `uri`, with the permission, the limits and the number of that
+/// user; none if `uri` has no route to a trunk.
+pub(super) fn add_diverted(
+    env: &mut Env<'_, impl Services>,
+    request: &Request<'_, '_>,
+    uri: &Uri<'_>,
+    payer: &Payer,
+    targets: &mut Targets,
+) -> Result<(), RouteRefusal> {
+    let trunking = &env.config.trunking;
+    if env.config.domain_of(uri).is_none() {
+        return match trunking.routes.of_domain(uri).map(|route| &route.to) {
+            Some(RouteTo::Trunks { trunks, .. }) => {
+                add_trunks(env, (request, payer), targets, trunks, &Dialled::Other(*uri))
+            }
+            Some(RouteTo::User(_)) | None => Ok(()),
+        };
+    }
+    let mut aor = Aor::default();
+    let is_read = env.config.read_target(uri, &mut aor);
+    if !is_read || env.services.is_known(aor.user(), aor.domain()) {
+        return Ok(());
+    }
+    let Some((number, _)) = Number::of_uri(uri) else { return Ok(()) };
+    match trunking.routes.of_number(&number).map(|route| &route.to) {
+        Some(RouteTo::Trunks { trunks, change }) => match changed(&number, change) {
+            Some(number) => add_trunks(env, (request, payer), targets, trunks, &Dialled::Number(number)),
+            None => Ok(()),
+        },
+        Some(RouteTo::User(_)) | None => Ok(()),
+    }
+}
+
+/// True if requests for this URI have a route to a trunk.
+pub(super) fn has_route(env: &Env<'_, impl Services>, uri: &Uri<'_>) -> bool {
+    let routes = &env.config.trunking.routes;
+    let is_to_trunks = |route: &Route| matches!(route.to, RouteTo::Trunks { .. });
+    match env.config.domain_of(uri) {
+        None => routes.of_domain(uri).is_some_and(is_to_trunks),
+        Some(_) => {
+            let mut aor = Aor::default();
+            env.config.read_target(uri, &mut aor);
+            let is_user = env.services.is_known(aor.user(), aor.domain());
+            !is_user
+                && Number::of_uri(uri)
+                    .is_some_and(|(number, _)| routes.of_number(&number).is_some_and(is_to_trunks))
+        }
+    }
+}
+
+/// Adds the targets of a request for another domain, if that has a route and the sender may use it.
+pub(super) fn add_domain(
+    env: &mut Env<'_, impl Services>,
+    request: &Request<'_, '_>,
+    routed: &Routed<'_>,
+    targets: &mut Targets,
+) -> Result<(), RouteRefusal> {
+    if routed.next_route.is_some() || request.grant.reach != Reach::Anywhere {
+        return Ok(());
+    }
+    match env.config.trunking.routes.of_domain(&routed.uri) {
+        Some(Route { to: RouteTo::Trunks { trunks, .. }, .. }) => {
+            let payer = Payer::of(env.config, &request.message.from().uri);
+            add_trunks(env, (request, &payer), targets, trunks, &Dialled::Uri(routed.uri))
+        }
+        Some(Route { to: RouteTo::User(_), .. }) | None => Ok(()),
+    }
+}
+
+/// Form in which a trunk gets the target.
+enum Dialled<'a> {
+    /// The number, at the trunk's host.
+    Number(Number),
+    /// The Request-URI, with the trunk as its Route.
+    Uri(Uri<'a>),
+    /// Another URI instead of the Request-URI, with the trunk as its Route.
+    Other(Uri<'a>),
+}
+
+/// Adds trunks as targets, for a call of which `payer` has the limits and the number.
+fn add_trunks(
+    env: &mut Env<'_, impl Services>,
+    (request, payer): (&Request<'_, '_>, &Payer),
+    targets: &mut Targets,
+    trunks: &[WeightedTrunk],
+    dialled: &Dialled<'_>,
+) -> Result<(), RouteRefusal> {
+    let (config, services, now) = (env.config, env.services, env.cx.now);
+    let list = &config.trunking.trunks;
+    let is_up = |trunk: &usize| {
+        let neighbour = list.get(*trunk).map(|trunk| trunk.neighbour);
+        neighbour.is_some_and(|index| index.is_none_or(|index| services.is_neighbour_up(index)))
+    };
+    let mut order = in_order(trunks, env.call_hash(request.message));
+    order.retain(is_up);
+    if order.is_empty() {
+        env.counters.trunks_down += 1;
+        return Err(RouteRefusal::AllDown);
+    }
+    match dialled {
+        Dialled::Number(number) => admit_number(env, (request, payer), number)?,
+        Dialled::Uri(uri) | Dialled::Other(uri) => {
+            let dialled = uri.user().unwrap_or_default();
+            match Number::of_user(dialled) {
+                Some(number) => admit_number(env, (request, payer), &number)?,
+                // Nobody can tell which number the trunk makes of it.
+                None if begins_a_number(dialled) && !config.trunking.destinations.is_empty() => {
+                    env.counters.destination_refusals += 1;
+                    return Err(RouteRefusal::Forbidden);
+                }
+                None => {}
+            }
+        }
+    }
+    order.sort_by_key(|trunk| services.is_trunk_silent(now, *trunk));
+    let numbered = order.into_iter().filter_map(|index| Some((index, list.get(index)?)));
+    for (rank, (index, trunk)) in (0..).zip(numbered) {
+        let mut rewrite = Rewrite::to_trunk(index);
+        add_caller((request, payer), trunk, &mut rewrite);
+        match dialled {
+            Dialled::Number(number) => targets.push_ranked(&uri_at(trunk, number), false, rewrite, rank),
+            Dialled::Uri(uri) => {
+                rewrite.push_route(&[b"<", trunk.uri.as_bytes(), b";lr>"].concat());
+                targets.push_ranked(uri.as_bytes(), true, rewrite, rank);
+            }
+            Dialled::Other(uri) => {
+                rewrite.push_route(&[b"<", trunk.uri.as_bytes(), b";lr>"].concat());
+                targets.push_ranked(uri.as_bytes(), false, rewrite, rank);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Applies the destination rules, and counts a call.
+fn admit_number(
+    env: &mut Env<'_, impl Services>,
+    (request, payer): (&Request<'_, '_>, &Payer),
+    number: &Number,
+) -> Result<(), RouteRefusal> {
+    let Some(destination) = env.config.trunking.destinations.of_number(number) else { return Ok(()) };
+    let refusal = match destination.rule {
+        DestinationRule::PerHour(per_hour) if request.method == Method::Invite => {
+            match env.services.admit_call(env.cx.now, payer.aor.as_bytes(), &destination.prefix, per_hour) {
+                CallRate::Admitted => return Ok(()),
+                CallRate::Exceeded => {
+                    env.counters.destination_rates += 1;
+                    RouteRefusal::TooManyCalls
+                }
+                CallRate::Full => {
+                    env.counters.destination_overflow += 1;
+                    RouteRefusal::TooManyCalls
+                }
+            }
+        }
+        DestinationRule::Allow | DestinationRule::PerHour(_) => return Ok(()),
+        DestinationRule::Deny => {
+            env.counters.destination_refusals += 1;
+            RouteRefusal::Forbidden
+        }
+    };
+    let (aor, number, address) = (payer.aor.as_bytes(), number.as_bytes(), request.flow.remote);
+    let event = LogEvent::DestinationRefused { aor, number, prefix: &destination.prefix, address };
+    env.services.observe(env.cx.now, &event);
+    Err(refusal)
+}
+
+/// URI of a number at a trunk: `sip:NUMBER@HOST[:PORT][;transport=…];user=phone`.
+fn uri_at(trunk: &Trunk, number: &Number) -> Vec<u8> {
+    let (scheme, host) = trunk.uri.split_once(':').unwrap_or(("sip", &trunk.uri));
+    let mut uri = [scheme.as_bytes(), b":"].concat();
+    for &byte in number.as_bytes() {
+        match byte {
+            b'#' => uri.extend_from_slice(b"%23"),
+            byte => uri.push(byte),
+        }
+    }
+    uri.push(b'@');
+    uri.extend_from_slice(host.as_bytes());
+    uri.extend_from_slice(b";user=phone");
+    uri
+}
+
+/// Sets the caller's number (RFC 3325 §5). That of a trusted proxy is believed, unless the trunk has a number for the user.
+fn add_caller((request, payer): (&Request<'_, '_>, &Payer), trunk: &Trunk, rewrite: &mut Rewrite) {
+    let of_user = trunk.callers.binary_search_by(|(name, _)| name.as_bytes().cmp(&payer.user)).ok();
+    let of_user = of_user.and_then(|at| trunk.callers.get(at)).map(|(_, number)| number);
+    let number = match &trunk.caller {
+        CallerNumber::User => of_user,
+        CallerNumber::Number(number) => of_user.or(Some(number)),
+    };
+    if trunk.privacy == CallerPrivacy::Id {
+        rewrite.replace_line(HeaderName::Privacy, b"id");
+    }
+    let is_asserted =
+        request.grant.sender == Sender::Trusted && request.message.has(HeaderName::PAssertedIdentity);
+    let identity = match number {
+        Some(number) => {
+            let trunk_uri = Uri::parse(trunk.uri.as_bytes()).ok();
+            let host = trunk_uri.as_ref().map(|uri| uri.host().as_bytes()).unwrap_or_default();
+            let domain = trunk.domain.as_ref().map_or(host, |domain| domain.as_bytes());
+            [b"<sip:", number.as_bytes(), b"@", domain, b";user=phone>"].concat()
+        }
+        None if is_asserted => return,
+        None => [b"<sip:", payer.user.as_slice(), b"@", payer.aor.domain(), b">"].concat(),
+    };
+    rewrite.remove_lines(HeaderName::RemotePartyId);
+    rewrite.replace_line(HeaderName::PAssertedIdentity, &identity);
+}
+
+/// Maximum time of a group of targets: that of its trunk, or of the users' contacts.
+pub(super) fn group_max(config: &Config, context: &ResponseContext) -> Duration {
+    let trunk = context.branches.last().and_then(|branch| branch.trunk);
+    let trunk = trunk.and_then(|branch| config.trunking.trunks.get(branch.trunk));
+    trunk.map_or(config.serial_fork, |trunk| trunk.silence)
+}
+
+/// Notes that the trunk of a branch has sent no response in time.
+pub(super) fn note_silent(env: &Env<'_, impl Services>, branch: &Branch) {
+    if let Some(trunk) = branch.trunk.filter(|_| branch.state.awaits_first_response()) {
+        env.services.note_silent_trunk(env.cx.now, trunk.trunk);
+    }
+}
+
+/// True if a branch may be sent again with credentials, so that its target is kept.
+pub(super) fn may_be_challenged(config: &Config, reach: Reach, branch: &Branch) -> bool {
+    branch.trunk.is_some() || (config.trunking.has_logins() && matches!(reach, Reach::Side(_)))
+}
+
+/// Header field of the credentials for a request to a trunk.
+pub(super) fn credentials(
+    env: &mut Env<'_, impl Services>,
+    logins: &mut TrunkLogins,
+    trunk: Option<TrunkBranch>,
+    covered: Covered<'_>,
+) -> Option<(HeaderName, Vec<u8>)> {
+    let trunk = trunk?.trunk;
+    env.counters.trunk_requests += 1;
+    logins.credentials(&env.config.trunking, trunk, covered)
+}
+
+/// Answer to a 401 or 407 of a trunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ChallengeStep {
+    /// The response is none, or not of a trunk.
+    None,
+    /// The request is sent again on this flow, with credentials.
+    Answer(Flow),
+    /// There are no credentials, or they were refused: the branch has failed.
+    Fail,
+}
+
+/// Decides what follows the response of a branch, if it is the challenge of a trunk.
+pub(super) fn challenge_step(
+    env: &mut Env<'_, impl Services>,
+    contexts: &mut Contexts,
+    logins: &mut TrunkLogins,
+    id: BranchId,
+    response: &Response<'_, '_>,
+) -> ChallengeStep {
+    let trunking = &env.config.trunking;
+    let (401 | 407, Some(flow)) = (response.status, response.sent_to) else { return ChallengeStep::None };
+    let Some(context) = contexts.get_mut(id.context()) else { return ChallengeStep::None };
+    let is_in_dialog = matches!(context.grant.reach, Reach::Side(_));
+    let is_wanted = !context.is_cancelled;
+    let Some(branch) = context.branches.get_mut(id.parts().1) else { return ChallengeStep::None };
+    let of_dialog = || trunking.login_at(flow).filter(|_| is_in_dialog).map(TrunkBranch::new);
+    let Some(mut trunk) = branch.trunk.or_else(of_dialog) else { return ChallengeStep::None };
+    let learnt = logins.learn(trunking, trunk.trunk, (response.message, response.status));
+    let is_answered = match learnt {
+        Some(Learnt::New) => trunk.logins == 0,
+        Some(Learnt::Stale) => trunk.logins < LOGINS_MAX,
+        None => false,
+    };
+    if !is_answered {
+        env.counters.trunk_auth_failures += 1;
+        return if is_in_dialog { ChallengeStep::None } else { ChallengeStep::Fail };
+    }
+    trunk.logins += 1;
+    branch.trunk = Some(trunk);
+    if !is_wanted || !matches!(branch.state, BranchState::Sent { .. }) || branch.target.is_none() {
+        return ChallengeStep::None;
+    }
+    env.counters.trunk_challenges += 1;
+    ChallengeStep::Answer(*flow)
+}
+
+fn changed(number: &Number, change: &NumberChange) -> Option<Number> {
+    match change {
+        NumberChange { strip: 0, add } if add.is_empty() => Some(*number),
+        NumberChange { strip, add } => number.changed(usize::from(*strip), add.as_bytes()),
+    }
+}
+
+/// Maximum number of challenges of a trunk that are answered for a branch; the second one if the nonce was stale.
+const LOGINS_MAX: u8 = 2;

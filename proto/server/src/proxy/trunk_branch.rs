@@ -1,0 +1,43 @@
+//! Trunk of a branch: what it answered so far.
+
+/// Trunk of a branch.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TrunkBranch {
+    /// Index in the configuration.
+    pub(super) trunk: usize,
+    /// Number of challenges that were answered.
+    pub(super) logins: u8,
+    /// It sent a provisional response other than 100.
+    rings: bool,
+}
+
+/// Effect of a provisional response on the groups of targets that wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum GroupTimer {
+    /// None.
+    Runs,
+    /// They wait for the end of the branch.
+    Stops,
+    /// They are given up.
+    Ends,
+}
+
+impl TrunkBranch {
+    pub(super) const fn new(trunk: usize) -> Self {
+        Self { trunk, logins: 0, rings: false }
+    }
+
+    /// Notes a provisional response: one other than 100 ends the route with this trunk.
+    pub(super) const fn note_provisional(&mut self, status: u16) -> GroupTimer {
+        if status == 100 {
+            return GroupTimer::Stops;
+        }
+        self.rings = true;
+        GroupTimer::Ends
+    }
+
+    /// True if a final response with this status leads to the next trunk.
+    pub(super) const fn fails_over(self, status: u16) -> bool {
+        !self.rings && matches!(status, 408 | 500 | 502 | 503 | 504)
+    }
+}

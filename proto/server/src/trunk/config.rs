@@ -1,0 +1,99 @@
+//! Trunks and the rules for their use.
+
+use crate::auth::Network;
+use crate::{DestinationRules, RouteTable};
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+use core::net::IpAddr;
+use core::time::Duration;
+
+/// Trunks with their routes and destination rules.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trunking {
+    /// Trunks; at most [`Trunk::TRUNKS_MAX`].
+    pub trunks: Vec<Trunk>,
+    /// Routes; they name trunks by their index.
+    pub routes: RouteTable,
+    /// Rules for the numbers that trunks get.
+    pub destinations: DestinationRules,
+}
+
+/// Gateway or carrier.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trunk {
+    /// Name in the log.
+    pub name: String,
+    /// `sip:` or `sips:` URI without a user.
+    pub uri: String,
+    /// Index in [`Config::neighbours`](crate::Config::neighbours), if it is probed.
+    pub neighbour: Option<usize>,
+    /// Credentials for its challenges.
+    pub login: Option<TrunkLogin>,
+    /// Networks that its requests come from.
+    pub networks: Vec<Network>,
+    /// Time without any response after which the next trunk of a route is tried.
+    pub silence: Duration,
+    /// Caller's number.
+    pub caller: CallerNumber,
+    /// Numbers of users, which replace [`Trunk::caller`]: user part, number. Sorted by user part.
+    pub callers: Vec<(String, String)>,
+    /// Permission to show the caller's number.
+    pub privacy: CallerPrivacy,
+    /// Domain of the caller's number; `None`: the host of the URI.
+    pub domain: Option<String>,
+}
+
+/// Credentials for a trunk.
+#[derive(Clone, PartialEq, Eq)]
+pub struct TrunkLogin {
+    /// User name in the digest.
+    pub username: String,
+    /// Password.
+    pub password: String,
+    /// Only realm that gets credentials; `None`: any realm of the trunk.
+    pub realm: Option<String>,
+}
+
+/// Caller's number in P-Asserted-Identity (RFC 3325).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CallerNumber {
+    /// Address-of-record of the user.
+    User,
+    /// This number.
+    Number(String),
+}
+
+/// Permission to show the caller's number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CallerPrivacy {
+    /// The caller decides.
+    #[default]
+    None,
+    /// The trunk must not show it (`Privacy: id`, RFC 3325 §7).
+    Id,
+}
+
+impl Trunk {
+    /// Maximum number of trunks.
+    pub const TRUNKS_MAX: usize = 32;
+}
+
+impl Trunking {
+    /// True if there are routes.
+    pub fn is_on(&self) -> bool {
+        !self.routes.is_empty()
+    }
+
+    /// True for an address in the networks of a trunk.
+    pub(crate) fn is_trunk(&self, source: IpAddr) -> bool {
+        self.trunks.iter().any(|trunk| trunk.networks.iter().any(|network| network.contains(source)))
+    }
+}
+
+/// Without the password.
+impl fmt::Debug for TrunkLogin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TrunkLogin").field("username", &self.username).finish_non_exhaustive()
+    }
+}

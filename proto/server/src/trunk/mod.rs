@@ -1,0 +1,9 @@
+//! Trunks: gateways and carriers that routes lead to.
+
+mod config;
+mod logins;
+mod state;
+
+pub use config::{CallerNumber, CallerPrivacy, Trunk, TrunkLogin, Trunking};
+pub(crate) use logins::{Learnt, TrunkLogins};
+pub use state::SilentTrunks;

@@ -1,0 +1,30 @@
+//! Trunks that did not answer a short time ago.
+
+use super::Trunk;
+use core::time::Duration;
+use ringway_sansio::Instant;
+
+/// Trunks that sent no response to a request in time. Shared by all shards behind [`Services`](crate::Services), so that a silent
+/// trunk costs one call its time and not each.
+#[derive(Clone, Debug, Default)]
+pub struct SilentTrunks {
+    /// Ends of the times for which they are tried last.
+    until: [Instant; Trunk::TRUNKS_MAX],
+}
+
+impl SilentTrunks {
+    /// Time for which a trunk is tried after the others of its routes.
+    pub const SILENT_TIME: Duration = Duration::from_secs(60);
+
+    /// Notes that the trunk with this index did not answer.
+    pub fn note(&mut self, now: Instant, trunk: usize) {
+        if let Some(until) = self.until.get_mut(trunk) {
+            *until = now + Self::SILENT_TIME;
+        }
+    }
+
+    /// True if the trunk did not answer within [`SilentTrunks::SILENT_TIME`].
+    pub fn has(&self, now: Instant, trunk: usize) -> bool {
+        self.until.get(trunk).is_some_and(|until| *until > now)
+    }
+}

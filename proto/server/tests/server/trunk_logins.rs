@@ -1,0 +1,177 @@
+//! Tests of digest authentication towards trunks (RFC 3261 §22, RFC 7616).
+
+use crate::ends::nothing_is_left;
+use crate::harness::{ALICE, BOB, STRANGER, Sent, World, invite, only, request, requests, statuses};
+use crate::routes::{CARRIER_A, CARRIER_B, carriers};
+use ringway_server::auth::Algorithm;
+use ringway_server::{Config, Ha1, TrunkLogin};
+use ringway_sip::digest::Credentials;
+use std::time::Duration;
+
+const NUMBER: &str = "sip:+441234@example.org";
+const CHALLENGE: &str =
+    "WWW-Authenticate: Digest realm=\"carrier.example\", nonce=\"n1\", qop=\"auth\", opaque=\"o\"";
+
+fn with_login(config: &mut Config) {
+    carriers(config);
+    let realm = Some("carrier.example".to_owned());
+    let (username, password) = ("acct\"1".to_owned(), "trunk secret".to_owned());
+    config.trunking.trunks[0].login = Some(TrunkLogin { username, password, realm });
+}
+
+fn call(world: &mut World, id: &str) -> Sent {
+    only(requests(world.udp(ALICE, &invite(NUMBER).call_id(id))))
+}
+
+/// The INVITE of `sent`; an ACK may be there too.
+#[track_caller]
+fn repeated(sent: Vec<Sent>) -> Sent {
+    only(requests(sent).into_iter().filter(|sent| sent.method() != "ACK").collect())
+}
+
+/// Asserts that a request has the right credentials, with this nonce and count.
+#[track_caller]
+fn proves(sent: &Sent, field: &str, nonce: &str, nc: &str) {
+    let value = sent.header(field);
+    let given = Credentials::parse(value.as_bytes()).unwrap().unwrap();
+    assert_eq!((given.nonce, given.nc), (nonce.as_bytes(), Some(nc.as_bytes())), "{value}");
+    assert_eq!((given.uri, given.opaque), (sent.uri().as_bytes(), Some(&b"o"[..])));
+    let algorithm = given.algorithm.and_then(Algorithm::from_name).unwrap_or(Algorithm::Md5);
+    let ha1 = Ha1::new(b"acct\"1", b"carrier.example", b"trunk secret");
+    assert!(algorithm.proves(&ha1, sent.method().as_bytes(), b"", &given), "{value}");
+}
+
+#[test]
+fn a_challenge_is_answered_and_its_nonce_is_used_for_the_next_calls() {
+    for (status, challenge, field) in [
+        (401, CHALLENGE.to_owned(), "Authorization"),
+        (407, CHALLENGE.replace("WWW-", "Proxy-"), "Proxy-Authorization"),
+        (401, CHALLENGE.replace("opaque", "algorithm=SHA-256, opaque"), "Authorization"),
+    ] {
+        let mut world = World::with(with_login);
+        let first = call(&mut world, "one");
+        assert!(first.headers(field).is_empty());
+        let sent = world.udp(CARRIER_A, &first.answer(status, &[&challenge]));
+        assert!(statuses(&sent).is_empty(), "the caller gets no challenge");
+        let again = repeated(sent);
+        proves(&again, field, "n1", "00000001");
+        assert_eq!((again.header("CSeq"), again.uri()), (first.header("CSeq"), first.uri()));
+        assert_ne!(again.headers("Via")[0], first.headers("Via")[0], "a new transaction");
+        assert_eq!(statuses(&world.udp(CARRIER_A, &again.answer(200, &[]))), [200]);
+        let next = call(&mut world, "two");
+        proves(&next, field, "n1", "00000002");
+        assert_eq!(statuses(&world.udp(CARRIER_A, &next.answer(180, &[]))), [180]);
+        let counters = world.server.counters();
+        assert_eq!((counters.trunk_challenges, counters.trunk_auth_failures), (1, 0));
+        nothing_is_left(&mut world, "answered challenges");
+    }
+}
+
+#[test]
+fn an_old_nonce_is_replaced_with_and_without_stale() {
+    for stale in ["", ", stale=true"] {
+        let mut world = World::with(with_login);
+        let first = call(&mut world, "one");
+        let again = repeated(world.udp(CARRIER_A, &first.answer(401, &[CHALLENGE])));
+        world.udp(CARRIER_A, &again.answer(200, &[]));
+        let next = call(&mut world, "two");
+        let newer = CHALLENGE.replace("n1", "n2") + stale;
+        let again = repeated(world.udp(CARRIER_A, &next.answer(401, &[&newer])));
+        proves(&again, "Authorization", "n2", "00000001");
+        assert_eq!(statuses(&world.udp(CARRIER_A, &again.answer(200, &[]))), [200]);
+    }
+}
+
+#[test]
+fn refused_credentials_end_at_the_next_trunk_and_never_loop() {
+    for stale in [false, true] {
+        let mut world = World::with(with_login);
+        let mut sent = call(&mut world, "one");
+        let mut rounds = 0;
+        let last = loop {
+            let challenge = CHALLENGE.replace("n1", &format!("n{rounds}"));
+            let challenge = if stale { challenge + ", stale=true" } else { challenge };
+            let reply = world.udp(CARRIER_A, &sent.answer(401, &[&challenge]));
+            sent = repeated(reply);
+            rounds += 1;
+            if sent.to() != CARRIER_A {
+                break sent;
+            }
+        };
+        assert_eq!((last.to().as_str(), rounds), (CARRIER_B, if stale { 3 } else { 2 }));
+        assert!(last.headers("Authorization").is_empty(), "the other trunk gets no credentials");
+        assert_eq!(statuses(&world.udp(CARRIER_B, &last.answer(401, &[CHALLENGE]))), [500]);
+        assert_eq!(world.server.counters().trunk_auth_failures, 2);
+        nothing_is_left(&mut world, "refused credentials");
+    }
+}
+
+#[test]
+fn only_the_pinned_realm_and_a_supported_challenge_get_credentials() {
+    let huge = format!("{CHALLENGE}, nonce2=\"\"").replace("n1", &"n".repeat(2000));
+    for challenge in [
+        CHALLENGE.replace("carrier.example", "other.example"),
+        CHALLENGE.replace("qop=\"auth\"", "qop=\"auth-conf\""),
+        CHALLENGE.replace("opaque", "algorithm=SHA-512-256, opaque"),
+        CHALLENGE.replace("Digest", "Basic"),
+        "WWW-Authenticate: ".to_owned(),
+        huge,
+    ] {
+        let mut world = World::with(with_login);
+        let first = call(&mut world, "one");
+        let next = repeated(world.udp(CARRIER_A, &first.answer(401, &[&challenge])));
+        assert_eq!(next.to(), CARRIER_B, "{challenge}");
+        assert!(next.headers("Authorization").is_empty());
+        assert_eq!(world.server.counters().trunk_auth_failures, 1, "{challenge}");
+    }
+}
+
+#[test]
+fn a_challenge_from_elsewhere_gets_nothing() {
+    let mut world = World::with(with_login);
+    let first = call(&mut world, "one");
+    assert!(world.udp(STRANGER, &first.answer(401, &[CHALLENGE])).is_empty());
+    // Another user's phone is no trunk.
+    world.register("bob", BOB, "<sip:bob@192.0.2.20>");
+    let to_bob = only(requests(world.udp(ALICE, &invite("sip:bob@example.org").call_id("two"))));
+    assert_eq!(statuses(&world.udp(BOB, &to_bob.answer(401, &[CHALLENGE]))), [401]);
+    assert_eq!(world.server.counters().trunk_challenges, 0);
+}
+
+#[test]
+fn a_request_inside_the_dialog_is_answered_too() {
+    let mut world = World::with(with_login);
+    let first = call(&mut world, "one");
+    let contact = "Contact: <sip:gw@198.51.100.1:5060>";
+    let ok = only(world.udp(CARRIER_A, &first.answer(200, &[contact])));
+    let route = format!("Route: {}", ok.header("Record-Route"));
+    let bye =
+        request("BYE", "sip:gw@198.51.100.1:5060").call_id("one").cseq(2).to(&ok.header("To")).line(&route);
+    let forwarded = only(world.udp(ALICE, &bye));
+    assert_eq!(forwarded.to(), CARRIER_A);
+    let again = repeated(world.udp(CARRIER_A, &forwarded.answer(401, &[CHALLENGE])));
+    proves(&again, "Authorization", "n1", "00000001");
+    // Refused credentials are the end: the phone gets the response.
+    let refused = world.udp(CARRIER_A, &again.answer(401, &[&CHALLENGE.replace("n1", "n2")]));
+    assert_eq!(statuses(&refused), [401]);
+    nothing_is_left(&mut world, "a challenged BYE");
+}
+
+#[test]
+fn a_cancelled_call_is_not_repeated_with_credentials() {
+    let mut world = World::with(with_login);
+    let first = call(&mut world, "one");
+    world.udp(ALICE, &invite(NUMBER).call_id("one").cancel());
+    let sent = world.udp(CARRIER_A, &first.answer(401, &[CHALLENGE]));
+    assert!(requests(sent).iter().all(|sent| sent.method() != "INVITE"));
+    assert!(requests(world.pass(Duration::from_secs(60))).iter().all(|sent| sent.method() != "INVITE"));
+    nothing_is_left(&mut world, "a cancelled call with a challenge");
+}
+
+#[test]
+fn the_password_is_in_no_debug_output() {
+    let mut config = crate::harness::config();
+    with_login(&mut config);
+    let shown = format!("{config:?}");
+    assert!(shown.contains("acct") && !shown.contains("trunk secret"));
+}

@@ -1,0 +1,229 @@
+//! Tests of trunks: failover, silence, health checks; a call always ends.
+
+use crate::ends::nothing_is_left;
+use crate::harness::{ALICE, STRANGER, Sent, World, invite, only, request, requests, statuses};
+use crate::routes::{CARRIER_A, CARRIER_B, carriers};
+use ringway_sansio::Event;
+use ringway_server::{
+    Config, Neighbour, NeighbourConnection, NumberChange, Route, RouteTable, RouteTo, WeightedTrunk,
+};
+use std::time::Duration;
+
+const NUMBER: &str = "sip:+441234@example.org";
+
+fn call(world: &mut World) -> Sent {
+    only(requests(world.udp(ALICE, &invite(NUMBER))))
+}
+
+/// The request of `sent` to the second carrier.
+#[track_caller]
+fn second(sent: Vec<Sent>) -> Sent {
+    only(
+        requests(sent)
+            .into_iter()
+            .filter(|sent| sent.method() == "INVITE" && sent.to() == CARRIER_B)
+            .collect(),
+    )
+}
+
+#[test]
+fn a_trunk_that_fails_is_followed_by_the_next_one() {
+    for status in [408, 500, 502, 503, 504] {
+        for trying in [false, true] {
+            let mut world = World::with(carriers);
+            let first = call(&mut world);
+            assert_eq!(first.to(), CARRIER_A);
+            if trying {
+                world.udp(CARRIER_A, &first.answer(100, &[]));
+                assert!(requests(world.pass(Duration::from_secs(20))).is_empty(), "a 100 ends the silence");
+            }
+            let next = second(world.udp(CARRIER_A, &first.answer(status, &[])));
+            assert_eq!(next.uri(), "sip:+441234@198.51.100.2:5060;user=phone");
+            assert_eq!(next.header("CSeq"), first.header("CSeq"));
+            assert_eq!(statuses(&world.udp(CARRIER_B, &next.answer(200, &[]))), [200]);
+            assert_eq!(world.server.counters().trunk_failovers, 1);
+            nothing_is_left(&mut world, &format!("failover after {status}"));
+        }
+    }
+}
+
+#[test]
+fn what_a_trunk_says_of_the_callee_ends_the_call() {
+    for status in [302, 403, 404, 480, 484, 486, 488, 501, 600, 603] {
+        let mut world = World::with(carriers);
+        let first = call(&mut world);
+        let contact = "Contact: <sip:premium@203.0.113.9>";
+        let sent = world.udp(CARRIER_A, &first.answer(status, &[contact]));
+        assert_eq!(statuses(&sent), [status], "and no other request");
+        assert!(requests(sent).iter().all(|sent| sent.method() == "ACK"));
+        assert_eq!(world.server.counters().trunk_failovers, 0);
+        nothing_is_left(&mut world, &format!("{status}"));
+    }
+}
+
+#[test]
+fn a_trunk_that_rings_is_not_followed() {
+    for status in [180, 183] {
+        let mut world = World::with(carriers);
+        let first = call(&mut world);
+        world.udp(CARRIER_A, &first.answer(status, &[]));
+        assert!(requests(world.pass(Duration::from_secs(60))).is_empty());
+        assert_eq!(statuses(&world.udp(CARRIER_A, &first.answer(503, &[]))), [500]);
+        nothing_is_left(&mut world, "a 503 after ringing");
+    }
+}
+
+#[test]
+fn a_silent_trunk_is_followed_after_its_time_and_tried_last_for_a_minute() {
+    let mut world = World::with(carriers);
+    call(&mut world);
+    let sent = world.pass(Duration::from_secs(4));
+    let next = second(sent);
+    assert_eq!(statuses(&world.udp(CARRIER_B, &next.answer(200, &[]))), [200]);
+    let other = only(requests(world.udp(ALICE, &invite(NUMBER).call_id("other"))));
+    assert_eq!(other.to(), CARRIER_B, "the silent one is the last");
+    world.udp(CARRIER_B, &other.answer(200, &[]));
+    world.pass(Duration::from_secs(61));
+    assert_eq!(only(requests(world.udp(ALICE, &invite(NUMBER).call_id("later")))).to(), CARRIER_A);
+    nothing_is_left(&mut world, "a silent trunk");
+}
+
+#[test]
+fn a_late_answer_of_a_silent_trunk_has_the_call() {
+    let mut world = World::with(carriers);
+    let first = call(&mut world);
+    second(world.pass(Duration::from_secs(4)));
+    assert_eq!(statuses(&world.udp(CARRIER_A, &first.answer(200, &[]))), [200]);
+    nothing_is_left(&mut world, "a late answer");
+}
+
+#[test]
+fn if_both_are_silent_or_unreachable_the_call_ends() {
+    let mut world = World::with(carriers);
+    call(&mut world);
+    let sent = world.pass(Duration::from_secs(60));
+    assert_eq!(statuses(&sent).first(), Some(&408));
+    nothing_is_left(&mut world, "two silent trunks");
+    let mut world = World::with(carriers);
+    let first = call(&mut world);
+    let next = second(world.event(Event::Unreachable(first.token)));
+    assert_eq!(statuses(&world.event(Event::Unreachable(next.token))), [480]);
+    nothing_is_left(&mut world, "two unreachable trunks");
+    let mut world = World::with(carriers);
+    let first = call(&mut world);
+    let next = second(world.udp(CARRIER_A, &first.answer(503, &[])));
+    assert_eq!(statuses(&world.udp(CARRIER_B, &next.answer(503, &[]))), [500]);
+    nothing_is_left(&mut world, "two overloaded trunks");
+}
+
+#[test]
+fn a_cancelled_call_goes_to_no_other_trunk() {
+    let mut world = World::with(carriers);
+    let first = call(&mut world);
+    world.udp(ALICE, &invite(NUMBER).cancel());
+    let sent = world.udp(CARRIER_A, &first.answer(503, &[]));
+    assert!(requests(sent).iter().all(|sent| sent.to() == CARRIER_A));
+    assert!(requests(world.pass(Duration::from_secs(60))).iter().all(|sent| sent.to() == CARRIER_A));
+    nothing_is_left(&mut world, "a cancelled call");
+}
+
+#[test]
+fn other_methods_go_to_trunks_too_and_end_in_their_time() {
+    let mut world = World::with(carriers);
+    let first = only(world.udp(ALICE, &request("MESSAGE", NUMBER)));
+    assert_eq!(first.to(), CARRIER_A);
+    let sent = world.pass(Duration::from_secs(60));
+    assert!(requests(sent).iter().any(|sent| sent.to() == CARRIER_B));
+    nothing_is_left(&mut world, "a silent MESSAGE");
+}
+
+/// The carriers with health checks.
+fn probed(config: &mut Config) {
+    carriers(config);
+    for (index, trunk) in config.trunking.trunks.iter_mut().enumerate() {
+        trunk.neighbour = Some(index);
+        config.neighbours.push(Neighbour {
+            name: trunk.name.clone(),
+            uri: trunk.uri.clone(),
+            interval: Duration::from_secs(30),
+            connection: NeighbourConnection::Kept,
+            certificate: None,
+            offers_alias: false,
+        });
+    }
+}
+
+fn events(world: &World) -> Vec<String> {
+    std::mem::take(&mut *world.memory.events.lock().unwrap())
+}
+
+#[test]
+fn a_trunk_that_does_not_answer_options_is_not_tried() {
+    let mut world = World::with(probed);
+    let probes = world.due();
+    let [to_a, to_b] = &probes[..] else { panic!("{probes:?}") };
+    assert_eq!((to_a.method().as_str(), to_a.to().as_str()), ("OPTIONS", CARRIER_A));
+    let refused = only(world.udp(ALICE, &invite(NUMBER).call_id("early")));
+    assert_eq!((refused.status(), refused.header("Retry-After").as_str()), (503, "30"));
+    world.udp(CARRIER_B, &to_b.answer(404, &[]));
+    let sent = only(requests(world.udp(ALICE, &invite(NUMBER).call_id("one"))));
+    assert_eq!(sent.to(), CARRIER_B);
+    world.udp(CARRIER_B, &sent.answer(486, &[]));
+    world.udp(CARRIER_A, &to_a.answer(200, &[]));
+    assert_eq!(only(requests(world.udp(ALICE, &invite(NUMBER).call_id("two")))).to(), CARRIER_A);
+    let log = events(&world);
+    assert!(log.contains(&"carrier-a up".into()) && log.contains(&"carrier-b up".into()), "{log:?}");
+    assert_eq!(world.server.counters().trunks_down, 1);
+}
+
+#[test]
+fn a_trunk_that_dies_is_probed_again_and_comes_back() {
+    let mut world = World::with(probed);
+    for probe in world.due() {
+        world.udp(&probe.to(), &probe.answer(200, &[]));
+    }
+    events(&world);
+    let mut answered = 0;
+    for _ in 0..200 {
+        for probe in requests(world.pass(Duration::from_secs(1))) {
+            if probe.to() == CARRIER_B {
+                answered += 1;
+                world.udp(CARRIER_B, &probe.answer(200, &[]));
+            }
+        }
+    }
+    assert!((5..=7).contains(&answered), "a probe every 30 s, and not {answered} in 200 s");
+    assert_eq!(events(&world), ["carrier-a NoAnswer"], "reported once");
+    assert_eq!(only(requests(world.udp(ALICE, &invite(NUMBER)))).to(), CARRIER_B);
+    let probe = (0..200).find_map(|_| {
+        let sent = requests(world.pass(Duration::from_secs(1)));
+        sent.into_iter().find(|sent| sent.to() == CARRIER_A && sent.method() == "OPTIONS")
+    });
+    let probe = probe.expect("it is probed again");
+    assert!(world.udp(STRANGER, &probe.answer(200, &[])).is_empty());
+    assert!(events(&world).iter().all(|event| event != "carrier-a up"), "a stranger answered");
+    world.udp(CARRIER_A, &probe.answer(200, &[]));
+    assert!(events(&world).contains(&"carrier-a up".into()));
+}
+
+#[test]
+fn weights_choose_by_call_id_and_a_trunk_that_is_down_gives_way() {
+    let mut world = World::with(|config| {
+        probed(config);
+        let trunks = vec![WeightedTrunk { trunk: 0, weight: 80 }, WeightedTrunk { trunk: 1, weight: 20 }];
+        let to = RouteTo::Trunks { trunks, change: NumberChange::default() };
+        let route = Route { matches: crate::routes::prefix("+"), to };
+        config.trunking.routes = RouteTable::new(vec![route]).unwrap();
+    });
+    for probe in world.due() {
+        world.udp(&probe.to(), &probe.answer(200, &[]));
+    }
+    let first = |world: &mut World, id: u32| {
+        let sent = requests(world.udp(ALICE, &invite(NUMBER).call_id(&format!("call-{id}"))));
+        let sent = only(sent);
+        world.udp(&sent.to(), &sent.answer(486, &[]));
+        sent.to()
+    };
+    let count = (0..300).filter(|&id| first(&mut world, id) == CARRIER_A).count();
+    assert!((210..270).contains(&count), "{count} of 300");
+}

@@ -1,0 +1,219 @@
+//! Trunks: Kamailio as a carrier with digest, and baresip as a back-to-back user agent, for calls both ways, and with one of two
+//! killed.
+
+use std::net::Ipv4Addr;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+
+use super::baresip::{Phone, modules};
+use super::process::{Running, free_port};
+use super::server::{Server, Wanted, await_sip, kamailio};
+use super::softphone::{Keys, Line, Softphone};
+use super::{Scenario, Stage, Transport};
+
+pub(crate) fn scenarios() -> Vec<Scenario> {
+    let mut all = Vec::new();
+    for transport in Transport::ALL {
+        for algorithm in ["MD5", "SHA-256"] {
+            let name = format!("trunk/both-ways/{}/{algorithm}", transport.name());
+            all.push(Scenario::new(name, move |stage: &Stage| both_ways(stage, transport, algorithm)));
+        }
+    }
+    all.push(Scenario::new("trunk/wrong-password", wrong_password));
+    all.push(Scenario::new("trunk/failover", failover));
+    all.push(Scenario::new("trunk/back-to-back", back_to_back));
+    all.into_iter().map(|scenario| Scenario { reference: false, ..scenario }).collect()
+}
+
+/// A user calls a number through the carrier, which challenges INVITE and BYE, and the carrier's gateway calls the user.
+fn both_ways(stage: &Stage, transport: Transport, algorithm: &str) -> Result<()> {
+    let mut gateway = gateway(stage, NUMBER, transport)?;
+    let port = free_port()?;
+    let server = server(stage, &[("carrier", CARRIER, port, transport)], PASSWORD)?;
+    let _carrier =
+        carrier(stage, "carrier", (CARRIER, port), (server.port, &gateway), (transport, algorithm))?;
+    let mut alice = alice(stage, &server)?;
+    for call in 1..=2 {
+        alice.dial("sip:+44-123-4567@example.org;user=phone")?;
+        alice.established().context("the call through the carrier")?;
+        gateway.established()?;
+        std::thread::sleep(Duration::from_millis(500));
+        alice.hang_up()?;
+        gateway.ended().context("the BYE, which the carrier challenges")?;
+        let counters = server.counters()?;
+        ensure!(
+            counters.get("trunk_auth_failures")? == 0,
+            "the carrier refused the credentials in call {call}"
+        );
+        ensure!(counters.get("trunk_challenges")? >= 1, "the carrier challenged nothing");
+    }
+    gateway.dial(&format!("sip:{INBOUND}@{CARRIER}:{port};transport={}", transport.name()))?;
+    gateway.established().context("the call from the carrier")?;
+    gateway.hang_up()
+}
+
+/// The carrier refuses the password: the call ends, and the carrier got three requests at most.
+fn wrong_password(stage: &Stage) -> Result<()> {
+    let gateway = gateway(stage, NUMBER, Transport::Udp)?;
+    let port = free_port()?;
+    let server = server(stage, &[("carrier", CARRIER, port, Transport::Udp)], "wrong")?;
+    let _carrier =
+        carrier(stage, "carrier", (CARRIER, port), (server.port, &gateway), (Transport::Udp, "MD5"))?;
+    let mut alice = alice(stage, &server)?;
+    alice.dial(&format!("sip:{NUMBER}@example.org"))?;
+    alice.ended().context("the refused call")?;
+    let counters = server.counters()?;
+    ensure!(counters.get("trunk_auth_failures")? == 1, "not one refused password");
+    ensure!(counters.get("trunk_requests")? <= 3, "{} requests", counters.get("trunk_requests")?);
+    Ok(())
+}
+
+/// Two carriers; the first one is killed, and calls go through the other: at first after `timeout_s`, then at once.
+fn failover(stage: &Stage) -> Result<()> {
+    let mut gateway = gateway(stage, NUMBER, Transport::Udp)?;
+    let (first_port, second_port) = (free_port()?, free_port()?);
+    let trunks = [
+        ("first", CARRIER, first_port, Transport::Udp),
+        ("second", SECOND_CARRIER, second_port, Transport::Udp),
+    ];
+    let server = server(stage, &trunks, PASSWORD)?;
+    let plain = (Transport::Udp, "MD5");
+    let mut first = carrier(stage, "first", (CARRIER, first_port), (server.port, &gateway), plain)?;
+    let _second = carrier(stage, "second", (SECOND_CARRIER, second_port), (server.port, &gateway), plain)?;
+    let mut alice = alice(stage, &server)?;
+    for (call, failovers) in [(1, 0), (2, 1), (3, 1)] {
+        if call == 2 {
+            first.kill();
+        }
+        alice.dial(&format!("sip:{NUMBER}@example.org"))?;
+        alice.established().with_context(|| format!("call {call}"))?;
+        gateway.established()?;
+        alice.hang_up()?;
+        gateway.ended()?;
+        let counted = server.counters()?.get("trunk_failovers")?;
+        ensure!(counted <= failovers, "{counted} failovers after call {call}");
+    }
+    Ok(())
+}
+
+/// A back-to-back user agent as the trunk: a call of a user through it to a gateway.
+fn back_to_back(stage: &Stage) -> Result<()> {
+    let mut gateway = gateway(stage, NUMBER, Transport::Udp)?;
+    let port = free_port()?;
+    let server = server(stage, &[("b2bua", CARRIER, port, Transport::Udp)], PASSWORD)?;
+    let mut b2bua = start_b2bua(stage, port, &gateway)?;
+    let mut alice = alice(stage, &server)?;
+    for _ in 0..2 {
+        alice.dial(&format!("sip:{NUMBER}@example.org"))?;
+        alice.established().context("the call through the back-to-back user agent")?;
+        gateway.established()?;
+        std::thread::sleep(Duration::from_millis(500));
+        alice.hang_up()?;
+        gateway.ended()?;
+    }
+    ensure!(!b2bua.has_ended()?, "the back-to-back user agent ended: {}", b2bua.output());
+    Ok(())
+}
+
+/// Ringway with these trunks for all numbers, in this order, and the user alice.
+fn server(stage: &Stage, trunks: &[(&str, Ipv4Addr, u16, Transport)], password: &str) -> Result<Server> {
+    let file = stage.path("trunk.password");
+    std::fs::write(&file, password)?;
+    std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+    let mut text = String::new();
+    for (name, host, port, transport) in trunks {
+        let transport = transport.name();
+        text += &format!(
+            "[[trunk]]\nname = \"{name}\"\nuri = \"sip:{host}:{port};transport={transport}\"\nusername = \"acct\"\n\
+             password_file = \"trunk.password\"\nrealm = \"carrier.example\"\nnetworks = [\"{host}\"]\n\
+             caller = \"+4930123400\"\ndomain = \"carrier.example\"\nhealth_check_s = 0\ntimeout_s = 1\n"
+        );
+    }
+    let names: Vec<_> = trunks.iter().map(|(name, ..)| format!("\"{name}\"")).collect();
+    let names = names.join(", ");
+    text += &format!("[[route]]\nprefix = \"+\"\nto = [{names}]\n");
+    text += &format!("[[route]]\nprefix = \"{INBOUND}\"\nto_user = \"alice\"\n");
+    let server = Server::start_with(stage, Wanted::default(), &text)?;
+    server.add_user("alice")?;
+    Ok(server)
+}
+
+fn alice(stage: &Stage, server: &Server) -> Result<Phone> {
+    let mut alice = Phone::start(stage, Line::at_server("alice", 440.0, server.port, Transport::Udp))?;
+    alice.registered()?;
+    Ok(alice)
+}
+
+/// The phone behind a carrier, whose user is the number.
+fn gateway(stage: &Stage, number: &str, transport: Transport) -> Result<Phone> {
+    let line = Line {
+        user: number,
+        host: GATEWAY,
+        server: None,
+        server_host: GATEWAY,
+        transport,
+        keys: Keys::None,
+        tone_hz: 1000.0,
+        seconds: 20,
+    };
+    Phone::start(stage, line)
+}
+
+fn carrier(
+    stage: &Stage,
+    name: &str,
+    (host, port): (Ipv4Addr, u16),
+    (ringway, gateway): (u16, &Phone),
+    (transport, algorithm): (Transport, &str),
+) -> Result<Running> {
+    let words = [
+        ("@GATEWAY@", host_of(gateway)),
+        ("@HOST@", host.to_string()),
+        ("@PORT@", port.to_string()),
+        ("@RINGWAY@", ringway.to_string()),
+        ("@ALGORITHM@", algorithm.to_owned()),
+        ("@TRANSPORT@", transport.name().to_owned()),
+    ];
+    let config = stage.path(&format!("{name}.cfg"));
+    stage.fill("kamailio/carrier.cfg", &words, &config)?;
+    let running = Running::start(name, &mut kamailio(&config), &stage.folder)?;
+    await_sip(host, port)?;
+    Ok(running)
+}
+
+fn start_b2bua(stage: &Stage, port: u16, gateway: &Phone) -> Result<Running> {
+    let home = stage.path("b2bua");
+    std::fs::create_dir_all(&home)?;
+    let words = [
+        ("@HOST@", CARRIER.to_string()),
+        ("@PORT@", port.to_string()),
+        ("@MODULES@", modules()?),
+        ("@GATEWAY@", host_of(gateway)),
+        ("@RTP_FIRST@", free_port()?.to_string()),
+    ];
+    for file in ["config", "accounts"] {
+        stage.fill(&format!("baresip/b2bua-{file}"), &words, &home.join(file))?;
+    }
+    std::fs::write(home.join("contacts"), "")?;
+    let mut command = Command::new("baresip");
+    command.env("HOME", &home).arg("-s").arg("-f").arg(&home);
+    let mut running = Running::start("b2bua", &mut command, &stage.folder)?;
+    running.wait_for_output("baresip is ready")?;
+    Ok(running)
+}
+
+/// Host, port and parameters of a phone's own URI.
+fn host_of(phone: &Phone) -> String {
+    let uri = phone.uri();
+    uri.split_once('@').map_or(uri.clone(), |(_, host)| host.to_owned())
+}
+
+const CARRIER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+const SECOND_CARRIER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 4);
+const GATEWAY: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 3);
+/// Number that is called through a trunk, and that of alice.
+const NUMBER: &str = "+441234567";
+const INBOUND: &str = "+4930123401";
+const PASSWORD: &str = "trunk secret";
