@@ -395,6 +395,7 @@ fn default_config() -> Config {
         record_route: true,
         serial_fork: Duration::from_secs(20),
         recurse: false,
+        edge_domains: Vec::new(),
         dialog_lifetime: Duration::from_secs(86_400),
         auth: AuthConfig {
             enabled: true,
@@ -419,6 +420,7 @@ fn default_config() -> Config {
         },
         neighbours: Vec::new(),
         media: Default::default(),
+        trunking: ringway_server::Trunking::default(),
         timers: Default::default(),
         timer_c: Duration::from_secs(190),
         message_limits: Default::default(),

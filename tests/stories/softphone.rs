@@ -4,7 +4,7 @@ use ringway_agent::{Account, AgentEvent, CallId, CallState, InDialogChallenges, 
 use ringway_sansio::Transport;
 use ringway_sdp::{Direction, Protection};
 use ringway_server::Mode;
-use ringway_server::auth::Algorithm;
+use ringway_server::auth::{Algorithm, NoncePolicy};
 use ringway_sim::{Faults, HostId};
 use ringway_tests::{Story, World};
 use std::cell::Cell;
@@ -79,6 +79,61 @@ fn it_registers_for_as_long_as_the_server_wants() {
         world.start(alice);
         assert_eq!(world.agent_events(alice).len(), 1);
         assert!(matches!(world.agent_events(alice)[0], AgentEvent::Registered { expires_s: 60, .. }));
+    });
+}
+
+/// Two calls and a change of the first: one challenge to the registration, one to the first INVITE.
+#[test]
+fn with_nonces_for_one_use_each_answer_has_the_next_one() {
+    let once = |config: &mut ringway_server::Config| {
+        config.auth.digest.nonces = NoncePolicy::Once;
+        config.auth.in_dialog = true;
+    };
+    Story::new("softphone nonces").configure(once).run(|world| {
+        let answers = |config: &mut ringway_agent::Config| {
+            config.accounts[0].in_dialog = InDialogChallenges::AnsweredAtServer;
+        };
+        let alice = world.softphone_with("alice", Transport::Udp, answers);
+        let bob = world.registered_softphone("bob");
+        world.start(alice);
+        assert_eq!(world.statuses_at(alice), [401, 200]);
+        for _ in 0..2 {
+            let (out, _) = connect(world, alice, bob);
+            hang_up(world, alice, out);
+            world.wait(40);
+        }
+        let challenges = world.statuses_at(alice).iter().filter(|&&status| status == 407).count();
+        assert_eq!(
+            challenges, 3,
+            "the first INVITE, and both BYEs: the phone sends them without credentials"
+        );
+        assert_eq!(world.agent(alice).counters().next_nonces, 5, "REGISTER, INVITE, BYE, INVITE, BYE");
+        assert_eq!(*world.services.logins.lock().unwrap(), [6, 0, 0]);
+    });
+}
+
+/// The response with the next nonce gets lost, twice, or comes late: the phone is challenged and goes on.
+#[test]
+fn with_nonces_for_one_use_losses_cost_a_challenge_and_no_password() {
+    let faults = Faults {
+        loss_per_mille: 200,
+        duplicate_per_mille: 100,
+        reorder_per_mille: 100,
+        delay: Duration::from_millis(5)..Duration::from_millis(60),
+    };
+    let once = |config: &mut ringway_server::Config| config.auth.digest.nonces = NoncePolicy::Once;
+    Story::new("softphone nonces lost").faults(faults).configure(once).run(|world| {
+        let alice = world.softphone_with("alice", Transport::Udp, |config| config.accounts[0].expires_s = 60);
+        world.start(alice);
+        world.wait(1800);
+        let events = world.agent_events(alice);
+        let is_asked =
+            |event: &AgentEvent| matches!(event, AgentEvent::RegistrationFailed { status: 401, .. });
+        assert!(!events.iter().any(is_asked), "{events:?}");
+        assert_eq!(world.services.logins.lock().unwrap()[1..], [0, 0], "no password was wrong");
+        assert!(world.agent(alice).counters().next_nonces > 20);
+        world.agent_do(alice, |agent, cx| agent.shut_down(cx));
+        world.wait(100);
     });
 }
 

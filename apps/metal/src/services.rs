@@ -7,7 +7,7 @@ use core::net::IpAddr;
 use core::time::Duration;
 use ringway_sansio::{Flow, Instant, Seed};
 use ringway_server::auth::{
-    DialogExtensions, GuessLimits, Login, LoginResult, NonceId, NonceUse, ReplayWindows,
+    ChallengeLimits, DialogExtensions, GuessLimits, Login, LoginResult, NonceId, NonceUse, ReplayWindows,
 };
 use ringway_server::{BindingChange, Ha1, MemoryBudget, Services, SourceRates};
 use ringway_users::Subscribers;
@@ -22,6 +22,7 @@ struct Inner {
     dialogs: RefCell<DialogExtensions>,
     budget: RefCell<MemoryBudget>,
     guesses: RefCell<GuessLimits>,
+    challenges: RefCell<ChallengeLimits>,
     rates: RefCell<SourceRates>,
     changes: RefCell<VecDeque<RecordedChange>>,
 }
@@ -58,6 +59,7 @@ impl MemoryServices {
             budget: RefCell::new(MemoryBudget::new(MEMORY_BYTES_MAX, &seed.part(5))),
             dialogs: RefCell::new(DialogExtensions::new(&seed.part(4))),
             guesses: RefCell::new(GuessLimits::new(PROOFS_MAX, &seed.part(3), now)),
+            challenges: RefCell::new(ChallengeLimits::new(&seed.part(6))),
             rates: RefCell::new(SourceRates::new(per_source_rate, &seed.part(2))),
             changes: RefCell::new(VecDeque::with_capacity(CHANGES_MAX)),
         }))
@@ -135,6 +137,10 @@ impl Services for MemoryServices {
 
     fn may_log_in(&self, now: Instant, login: &Login<'_>) -> bool {
         self.0.guesses.try_borrow_mut().is_ok_and(|mut guesses| guesses.may_log_in(now, login))
+    }
+
+    fn may_challenge(&self, now: Instant, login: &Login<'_>) -> bool {
+        self.0.challenges.try_borrow_mut().is_ok_and(|mut challenges| challenges.may_challenge(now, login))
     }
 
     fn on_login(&self, now: Instant, login: &Login<'_>, result: LoginResult) {

@@ -403,19 +403,6 @@ fn registration(n: u64) -> Registration {
     }
 }
 
-/// Nothing can be changed.
-struct Unchanged;
-
-impl Control for Unchanged {
-    fn apply(&self, _: Change) -> Answer {
-        Answer::refused(503, "this is a test")
-    }
-
-    fn blocks(&self, _: u64, _: usize) -> Result<BlockPage, String> {
-        Ok(BlockPage::default())
-    }
-}
-
 fn serve(count: u64, token: &str) -> AdminServer {
     Admin::bind("127.0.0.1:0".parse().unwrap())
         .unwrap()

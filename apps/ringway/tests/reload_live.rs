@@ -267,7 +267,10 @@ fn twenty_reloads_under_load_lose_no_request() {
     let server = Server::start(OPEN);
     let address = server.running.address();
     let stop = Arc::new(AtomicBool::new(false));
-    let (of_callee, of_registrations, of_calls) = (Arc::clone(&stop), Arc::clone(&stop), Arc::clone(&stop));
+    let (of_registrations, of_calls) = (Arc::clone(&stop), Arc::clone(&stop));
+    // The callee ends after the last call.
+    let end = Arc::new(AtomicBool::new(false));
+    let of_callee = Arc::clone(&end);
     let mut bob = Phone::new("bob");
     bob.register(&address);
     let callee = std::thread::spawn(move || {
@@ -315,6 +318,7 @@ fn twenty_reloads_under_load_lose_no_request() {
     }
     stop.store(true, Ordering::Relaxed);
     let (registered, called) = (registrations.join().unwrap(), calls.join().unwrap());
+    end.store(true, Ordering::Relaxed);
     callee.join().unwrap();
     assert!(
         registered > 20 && called > 20,

@@ -15,6 +15,8 @@ use ringway_transaction::DEFAULT_PORT;
 const LISTENERS_MAX: usize = 255;
 /// Maximum number of ports of a machine with one address.
 const PORTS_MAX: usize = 16;
+/// Maximum number of domains of other registrars.
+const EDGE_DOMAINS_MAX: usize = 100;
 /// Maximum number of domains: each is compared for every request.
 const DOMAINS_MAX: usize = 1000;
 /// Maximum length of a domain in bytes (RFC 1035 §2.3.4).
@@ -141,6 +143,22 @@ pub fn read_domains(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> Vec<S
     if entries.is_empty() || entries.len() > DOMAINS_MAX {
         reader.error(at, "domains", "give 1 to 1000 domains, as [\"example.org\"]");
     }
+    read_domain_list(reader, "domains", entries)
+}
+
+/// Reads `edge_domains` of a section, and makes them lower-case.
+pub(crate) fn read_edge_domains(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) -> Vec<String> {
+    let key = "edge_domains";
+    let entries = section.texts(reader, key).unwrap_or_default();
+    if entries.len() > EDGE_DOMAINS_MAX {
+        let at = section.place(key).unwrap_or_default();
+        let message = format!("the list is too long; give at most {EDGE_DOMAINS_MAX} domains");
+        reader.error(at, section.path(key), message);
+    }
+    read_domain_list(reader, &section.path(key), entries)
+}
+
+fn read_domain_list(reader: &mut Reader<'_>, path: &str, entries: Vec<(&str, usize)>) -> Vec<String> {
     let mut domains: Vec<String> = Vec::new();
     for (entry, at) in entries {
         match domain(entry, &domains) {
@@ -148,10 +166,10 @@ pub fn read_domains(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> Vec<S
             Err(EntryFault::Wrong) => {
                 let message =
                     format!("{entry:?} is no domain; give a host name or an address, as \"example.org\"");
-                reader.error(at, "domains", message);
+                reader.error(at, path, message);
             }
             Err(EntryFault::Twice) => {
-                reader.error(at, "domains", format!("{entry:?} is there twice; take one out"));
+                reader.error(at, path, format!("{entry:?} is there twice; take one out"));
             }
         }
     }

@@ -1,7 +1,7 @@
 //! The sections of a server, each key with its default and its limits.
 
 use crate::digest::{DigestPolicy, Realms, read_policy, read_realms};
-use crate::listeners::EntryFault;
+use crate::listeners::{EntryFault, read_edge_domains};
 use crate::{Reader, Section};
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -64,7 +64,7 @@ pub struct Registrar {
 }
 
 /// `[routing]`
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Routing {
     /// Handling of a request for a registered user.
     pub mode: Mode,
@@ -77,6 +77,8 @@ pub struct Routing {
     pub serial_fork_s: u32,
     /// True: the contacts of a 3xx are called (RFC 3261 §16.7 step 4); needs `stateful`.
     pub recurse: bool,
+    /// Domains of other registrars whose phones register through this server (RFC 5626 §5); at most 100.
+    pub edge_domains: Vec<String>,
     /// Lifetime of a Record-Route mark in seconds: 60 to 31,536,000.
     pub dialog_lifetime_s: u32,
 }
@@ -320,6 +322,7 @@ impl Default for Routing {
             record_route: true,
             serial_fork_s: 20,
             recurse: false,
+            edge_domains: Vec::new(),
             dialog_lifetime_s: 86_400,
         }
     }
@@ -336,6 +339,7 @@ impl Routing {
             record_route: section.switch(reader, "record_route", default.record_route),
             serial_fork_s: section.number(reader, "serial_fork_s", default.serial_fork_s, SERIAL_FORKS_S),
             recurse: section.switch(reader, "recurse", default.recurse),
+            edge_domains: read_edge_domains(reader, &mut section),
             dialog_lifetime_s: section.number(
                 reader,
                 "dialog_lifetime_s",
@@ -432,6 +436,7 @@ impl ServerSections<'_> {
             record_route: self.routing.record_route,
             serial_fork: Duration::from_secs(u64::from(self.routing.serial_fork_s)),
             recurse: self.routing.recurse,
+            edge_domains: self.routing.edge_domains.clone(),
             dialog_lifetime: Duration::from_secs(u64::from(self.routing.dialog_lifetime_s)),
             auth: AuthConfig {
                 enabled: self.auth.enabled,

@@ -84,6 +84,7 @@ fn nothing_said_is_dhcp_authentication_and_no_files() {
             record_route: true,
             serial_fork_s: 20,
             recurse: false,
+            edge_domains: Vec::new(),
             dialog_lifetime_s: 86_400
         }
     );
@@ -130,6 +131,7 @@ fn every_key_is_read() {
             record_route: false,
             serial_fork_s: 20,
             recurse: false,
+            edge_domains: Vec::new(),
             dialog_lifetime_s: 86_400
         }
     );
@@ -171,6 +173,7 @@ fn every_word_is_read() {
             record_route: false,
             serial_fork_s: 20,
             recurse: false,
+            edge_domains: Vec::new(),
             dialog_lifetime_s: 86_400
         }
     );
@@ -200,6 +203,7 @@ fn the_words_win_over_the_file() {
             record_route: false,
             serial_fork_s: 20,
             recurse: false,
+            edge_domains: Vec::new(),
             dialog_lifetime_s: 86_400
         }
     );

@@ -123,9 +123,20 @@ pub(crate) fn check(config: &Config) -> Result<(), BadAccount> {
                 "a sips: address needs TLS"
             }
             Some(uri) if !uri.headers().is_empty() => "the address must not have headers",
+            Some(_) if account.instance.as_ref().is_some_and(|instance| !is_instance(instance)) => {
+                "the instance is not a URN like urn:uuid:00000000-0000-1000-8000-AABBCCDDEEFF"
+            }
             Some(_) => continue,
         };
         return Err(BadAccount { account: AccountId(index), reason });
     }
     Ok(())
 }
+
+/// True for a text that [`Account::instance`] may be: a URN of characters that need no escape in a header field.
+pub fn is_instance(instance: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b':' | b'-' | b'.' | b'_');
+    instance.starts_with("urn:") && instance.len() <= INSTANCE_BYTES_MAX && instance.bytes().all(is_plain)
+}
+
+const INSTANCE_BYTES_MAX: usize = 120;

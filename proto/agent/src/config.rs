@@ -93,6 +93,9 @@ pub struct Account {
     pub contact: Option<SocketAddr>,
     /// Interval of keep-alives (CRLF CRLF) to the server while registered, for a NAT; `None`: none are sent.
     pub keep_alive: Option<Duration>,
+    /// Instance of the phone, `urn:uuid:…`, the same after each start: it then registers its flow (RFC 5626). `None`: its
+    /// contact.
+    pub instance: Option<String>,
     /// Handling of challenges inside dialogs.
     pub in_dialog: InDialogChallenges,
     /// Passwords for called phones that challenge (RFC 3261 §22.2), each only for the challenges of its realm.
@@ -271,6 +274,7 @@ impl Account {
             expires_s: 3600,
             contact: None,
             keep_alive: None,
+            instance: None,
             in_dialog: InDialogChallenges::default(),
             peer_credentials: Vec::new(),
         }

@@ -60,6 +60,8 @@ pub(crate) enum ContactField {
     /// Binding to register, with its expiry.
     Binding {
         expires_s: u32,
+        /// With the instance of the account and a reg-id (RFC 5626 §4.2).
+        as_flow: bool,
     },
 }
 
@@ -131,9 +133,15 @@ pub(crate) fn write_request(
                 write_contact(config, draft.account, flow, draft.is_sips(), out);
             });
         }
-        ContactField::Binding { expires_s } => {
+        ContactField::Binding { expires_s, as_flow } => {
             request.header_with(HeaderName::Contact, |out| {
                 write_contact(config, draft.account, flow, draft.is_sips(), out);
+                let instance = config.account(draft.account).and_then(|account| account.instance.as_ref());
+                if let Some(instance) = instance.filter(|_| as_flow) {
+                    out.extend_from_slice(b";+sip.instance=\"<");
+                    out.extend_from_slice(instance.as_bytes());
+                    out.extend_from_slice(b">\";reg-id=1");
+                }
                 out.extend_from_slice(b";expires=");
                 ringway_sip::write_number(out, u64::from(expires_s));
             });

@@ -24,6 +24,7 @@ mod counters;
 mod dialog;
 mod draft;
 mod event;
+mod flow_watch;
 mod ids;
 mod next_hop;
 mod registration;
@@ -31,7 +32,7 @@ mod request;
 mod session;
 mod text;
 
-pub use account::BadAccount;
+pub use account::{BadAccount, is_instance};
 pub use agent::UserAgent;
 pub use call::{CallError, CallState, Role};
 pub use config::{

@@ -14,6 +14,7 @@
 use crate::context::Shared;
 use crate::core_context::CoreContext;
 use crate::draft::{ContactField, Draft, Purpose, Scope, write_contact};
+use crate::flow_watch::{self, FlowFailed, FlowWatch};
 use crate::next_hop::NextHop;
 use crate::request::Answer;
 use crate::text::{hex, unfolded};
@@ -59,6 +60,19 @@ struct Registration {
     flow: Option<Flow>,
     /// Connection of its last response.
     connection: Option<ConnectionId>,
+    /// Use of outbound (RFC 5626).
+    outbound: Outbound,
+}
+
+/// Use of outbound by a registration.
+#[derive(Clone, Copy, Debug)]
+enum Outbound {
+    /// The registrar decides, if the account has an instance.
+    Unknown,
+    /// The registrar applies it, and wants keep-alives within this time.
+    Applies { watch: FlowWatch, flow_timer_s: Option<u32> },
+    /// A proxy on the way does not support it (439).
+    Unsupported,
 }
 
 /// State of a registration; see the figure.
@@ -89,6 +103,7 @@ impl Registration {
             keep_alive: TimerKey::NONE,
             flow: None,
             connection: None,
+            outbound: Outbound::Unknown,
         }
     }
 
@@ -223,6 +238,7 @@ impl Registrations {
         match (answer.status, answer.message) {
             (200..=299, Some(message)) => self.on_registered(cx, account, key, message),
             (423, Some(message)) => self.on_too_brief(cx, account, answer, message),
+            (439, _) if self.gives_up_outbound(account) => self.send_register(cx, account),
             (_, message) => {
                 let after = message.and_then(|message| retry_after_s(message));
                 self.on_failure(cx, account, answer, after);
@@ -230,16 +246,62 @@ impl Registrations {
         }
     }
 
-    /// Sends the keep-alive of RFC 5626 §3.5.1 and §4.4.1 to the registrar.
+    /// Sends the keep-alive of RFC 5626 §3.5.1 and §4.4.1 to the registrar; registers again if the flow has failed.
     fn send_keep_alive(&mut self, cx: &mut CoreContext<'_>, account: AccountId) {
-        let Some(every) = cx.config.account(account).and_then(|account| account.keep_alive) else {
-            return;
-        };
+        let configured = cx.config.account(account).and_then(|account| account.keep_alive);
+        let id = cx.random.visible.bytes::<12>();
         let Some(registration) = self.accounts.get_mut(account.0) else { return };
-        if let Some(flow) = registration.flow {
-            cx.send(flow, b"\r\n\r\n");
+        let Some(flow) = registration.flow else { return };
+        let bytes = match &mut registration.outbound {
+            Outbound::Applies { watch, .. } => watch.next(&flow, id),
+            Outbound::Unknown | Outbound::Unsupported => Ok(b"\r\n\r\n".to_vec()),
+        };
+        match bytes {
+            Ok(bytes) => {
+                cx.send(flow, &bytes);
+                self.arm_keep_alive(cx, account, configured);
+            }
+            Err(FlowFailed) if registration.state == State::Registered => self.send_register(cx, account),
+            Err(FlowFailed) => self.arm_keep_alive(cx, account, configured),
         }
-        registration.keep_alive = self.timers.arm(cx.now() + every, Timer::KeepAlive(account));
+    }
+
+    /// Starts the timer of the next keep-alive: the configured interval, or that of outbound.
+    fn arm_keep_alive(&mut self, cx: &mut CoreContext<'_>, account: AccountId, every: Option<Duration>) {
+        let percent = cx.random.rng.below(21);
+        let Some(registration) = self.accounts.get_mut(account.0) else { return };
+        let every = every.or_else(|| match (registration.outbound, registration.flow) {
+            (Outbound::Applies { flow_timer_s, .. }, Some(flow)) => {
+                Some(flow_watch::interval(flow.transport, flow_timer_s, percent))
+            }
+            (Outbound::Applies { .. } | Outbound::Unknown | Outbound::Unsupported, _) => None,
+        });
+        self.timers.cancel(registration.keep_alive);
+        if let Some(every) = every {
+            registration.keep_alive = self.timers.arm(cx.now() + every, Timer::KeepAlive(account));
+        }
+    }
+
+    /// Handles a STUN datagram. If the server sees the phone at another address, the account registers again.
+    pub(crate) fn on_stun(&mut self, cx: &mut CoreContext<'_>, flow: Flow, bytes: &[u8]) {
+        for index in 0..self.accounts.len() {
+            let Some(registration) = self.accounts.get_mut(index) else { return };
+            let is_server = registration.flow.is_some_and(|own| own.remote == flow.remote);
+            if let Outbound::Applies { watch, .. } = &mut registration.outbound
+                && is_server
+                && registration.state == State::Registered
+                && watch.on_datagram(bytes) == Err(FlowFailed)
+            {
+                self.send_register(cx, AccountId(index));
+            }
+        }
+    }
+
+    /// True if the account registered its flow, which it does not do any more.
+    fn gives_up_outbound(&mut self, account: AccountId) -> bool {
+        let Some(registration) = self.accounts.get_mut(account.0) else { return false };
+        let before = core::mem::replace(&mut registration.outbound, Outbound::Unsupported);
+        !matches!(before, Outbound::Unsupported)
     }
 
     /// Handles the end of a connection. An account that registered on it is unreachable, so it registers again soon.
@@ -275,6 +337,8 @@ impl Registrations {
         let target = Uri::parse(&uri).map_err(|_| String::from("the domain is not one"))?;
         let next_hop = account.next_hop_to(&target).map_err(|why| alloc::format!("{why}"))?;
         let address = account.name_addr();
+        let as_flow = account.instance.is_some() && !matches!(registration.outbound, Outbound::Unsupported);
+        let supported = as_flow.then(|| (HeaderName::Supported, b"path, outbound".to_vec()));
         let draft = Draft {
             account: id,
             method: Method::Register,
@@ -283,8 +347,8 @@ impl Registrations {
             to: address,
             call_id: registration.call_id.clone(),
             cseq: registration.next_cseq(),
-            contact: ContactField::Binding { expires_s: registration.expires_s },
-            fields: Vec::new(),
+            contact: ContactField::Binding { expires_s: registration.expires_s, as_flow },
+            fields: supported.into_iter().collect(),
             body: None,
             next_hop,
             scope: Scope::OutsideDialog,
@@ -321,10 +385,18 @@ impl Registrations {
         let margin = (lifetime / 10).max(cx.config.timers.t1 * 70).min(lifetime / 2);
         self.timers.cancel(registration.timer);
         registration.timer = self.timers.arm(cx.now() + (lifetime - margin), Timer::Register(account));
-        self.timers.cancel(registration.keep_alive);
-        if let Some(every) = cx.config.account(account).and_then(|account| account.keep_alive) {
-            registration.keep_alive = self.timers.arm(cx.now() + every, Timer::KeepAlive(account));
-        }
+        let is_required =
+            message.values(HeaderName::Require).any(|tag| tag.eq_ignore_ascii_case(b"outbound"));
+        registration.outbound = match registration.outbound {
+            Outbound::Unsupported => Outbound::Unsupported,
+            Outbound::Unknown | Outbound::Applies { .. } if !is_required => Outbound::Unknown,
+            Outbound::Unknown | Outbound::Applies { .. } => Outbound::Applies {
+                watch: FlowWatch::default(),
+                flow_timer_s: message.first(HeaderName::FlowTimer).and_then(grammar::delta_seconds),
+            },
+        };
+        let configured = cx.config.account(account).and_then(|account| account.keep_alive);
+        self.arm_keep_alive(cx, account, configured);
         cx.emit(AgentEvent::Registered { account, expires_s });
     }
 

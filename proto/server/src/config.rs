@@ -31,6 +31,8 @@ pub struct Config {
     pub serial_fork: Duration,
     /// True: contacts of 3xx responses to INVITEs are called (RFC 3261 §16.7 step 4); needs [`Config::stateful`].
     pub recurse: bool,
+    /// Domains of other registrars, in lower case, whose phones register through this server (RFC 5626 §5).
+    pub edge_domains: Vec<String>,
     /// Lifetime of a Record-Route mark.
     pub dialog_lifetime: Duration,
     /// Authentication.

@@ -121,6 +121,8 @@ ringway_sansio::counters! {
         path_refused,
         /// REGISTER requests refused because a proxy before this server does not keep the flow (439).
         first_hop_lacks_outbound,
+        /// Requests refused because the flow in their Route is gone (430).
+        flows_gone,
         /// Branches sent over another flow of their phone after the first one failed (RFC 5626 §7).
         flow_failovers,
         /// INVITEs cancelled without a final response in time.

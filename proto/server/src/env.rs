@@ -50,6 +50,10 @@ pub(crate) struct Keys {
     pub(crate) looped: [u8; 16],
     /// Call-IDs of calls with a connection of their own.
     pub(crate) calls: [u8; 16],
+    /// Flow tokens.
+    pub(crate) flow: [u8; 16],
+    /// Temporary GRUUs.
+    pub(crate) gruu: [u8; 16],
 }
 
 impl<S> Environment<S> {
@@ -59,6 +63,8 @@ impl<S> Environment<S> {
             route: derive(&config.secret, b"route"),
             looped: derive(&config.secret, b"loop"),
             calls: derive(&config.secret, b"calls"),
+            flow: derive(&config.secret, b"flow"),
+            gruu: derive(&config.secret, b"gruu"),
         };
         Self {
             config,

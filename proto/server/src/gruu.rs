@@ -1,45 +1,150 @@
-//! Globally routable URIs of one phone (RFC 5627): public GRUUs, which contain the instance.
+//! Globally routable URIs of one phone (RFC 5627): public ones contain the user and the instance, temporary ones neither.
+//!
+//! The user part of a temporary one is `tgruu.` and the hexadecimal digits of IV and ciphertext. The plaintext is a keyed
+//! hash of instance and Call-ID, the CSeq of the REGISTER, and the user. The IV is its HMAC, which is verified after
+//! decryption (a synthetic IV, RFC 5297 §1.3.2), and the key stream is HMACs of the IV with a counter. There is no table: the
+//! hash fits no binding any more when the phone registers with another Call-ID, or not at all.
 
 use crate::Aor;
 use crate::location::Binding;
 use alloc::vec::Vec;
-use ringway_sip::Uri;
+use core::hash::Hasher;
+use hmac::{Hmac, KeyInit, Mac};
+use ringway_sansio::PartHasher;
 use ringway_sip::grammar::unescape_into;
+use ringway_sip::{Scheme, Uri, hex16, read_hex, write_hex};
+use siphasher::sip::SipHasher13;
 
-/// Appends `;pub-gruu="sip:user@domain;gr=instance"`; nothing if the instance cannot be a URI parameter.
-pub(crate) fn write_param(aor: &Aor, instance: &[u8], out: &mut Vec<u8>) {
-    let Some(name) = name_of(instance) else { return };
-    out.extend_from_slice(b";pub-gruu=\"sip:");
-    for &byte in aor.user() {
-        match byte.is_ascii_alphanumeric() || USER_MARKS.contains(&byte) {
-            true => out.push(byte),
-            false => {
-                let digit = |nibble: u8| *b"0123456789ABCDEF".get(usize::from(nibble)).unwrap_or(&b'0');
-                out.extend_from_slice(&[b'%', digit(byte >> 4), digit(byte & 15)]);
-            }
+/// GRUU in a Request-URI.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Gruu {
+    /// Public: the bindings of this instance.
+    Instance(Vec<u8>),
+    /// Temporary: its user and the bindings that it is for, as a URI of this server.
+    Temporary(Vec<u8>),
+    /// URI of a decrypted temporary one: the bindings with this hash.
+    Registration(u64),
+}
+
+impl Gruu {
+    /// GRUU that a Request-URI is; `None` for any other URI of this server.
+    pub(crate) fn of(key: &[u8; 16], uri: &Uri<'_>) -> Option<Self> {
+        let params = uri.params();
+        if params.as_bytes().is_empty() {
+            return None;
+        }
+        if let Some(hash) = params.value(REGISTRATION) {
+            return Some(Self::Registration(read_hex(hash).unwrap_or(0)));
+        }
+        let gr = params.find(b"gr")?;
+        let token = uri.user().and_then(|user| user.strip_prefix(PREFIX));
+        if let (None, Some(token)) = (gr.value, token) {
+            return decrypted(key, token, uri).map(Self::Temporary);
+        }
+        let mut instance = Vec::new();
+        unescape_into(gr.value.unwrap_or_default(), &mut instance);
+        Some(Self::Instance(instance))
+    }
+
+    /// True if the binding is reached by it.
+    pub(crate) fn is_of(&self, key: &[u8; 16], binding: &Binding) -> bool {
+        match self {
+            Self::Instance(name) => binding.instance().and_then(name_of).is_some_and(|own| own == name),
+            Self::Temporary(_) => false,
+            Self::Registration(hash) => hash_of(key, binding) == Some(*hash),
         }
     }
+}
+
+/// Appends the GRUUs of a binding as contact parameters; nothing if its instance cannot be a URI parameter.
+pub(crate) fn write_params(key: &[u8; 16], aor: &Aor, binding: &Binding, out: &mut Vec<u8>) {
+    let Some(name) = binding.instance().and_then(name_of) else { return };
+    out.extend_from_slice(b";pub-gruu=\"sip:");
+    write_escaped(aor.user(), out);
     out.push(b'@');
     out.extend_from_slice(aor.domain());
     out.extend_from_slice(b";gr=");
     out.extend_from_slice(name);
     out.push(b'"');
+    let Some(hash) = hash_of(key, binding).filter(|_| aor.user().len() <= USER_BYTES_MAX) else { return };
+    let mut text = hash.to_be_bytes().to_vec();
+    text.extend_from_slice(&binding.cseq.to_be_bytes());
+    text.extend_from_slice(aor.user());
+    let iv = iv_of(key, &text);
+    apply_key_stream(key, &iv, &mut text);
+    out.extend_from_slice(b";temp-gruu=\"sip:");
+    out.extend_from_slice(PREFIX);
+    iv.iter().chain(&text).for_each(|byte| write_hex(out, u64::from(*byte), 2));
+    out.push(b'@');
+    out.extend_from_slice(aor.domain());
+    out.extend_from_slice(b";gr\"");
 }
 
-/// Instance that the Request-URI is limited to; `None` for a URI that is no GRUU.
-pub(crate) fn instance_in(uri: &Uri<'_>) -> Option<Vec<u8>> {
-    let params = uri.params();
-    if params.as_bytes().is_empty() {
+/// URI for the token of a temporary GRUU `uri`; `None` if it is not one of this server.
+fn decrypted(key: &[u8; 16], token: &[u8], uri: &Uri<'_>) -> Option<Vec<u8>> {
+    let (digits, []) = token.as_chunks::<2>() else { return None };
+    let bytes = digits.iter().map(|pair| u8::try_from(read_hex(pair)?).ok());
+    let bytes = bytes.collect::<Option<Vec<u8>>>()?;
+    let (iv, text) = bytes.split_first_chunk::<IV_BYTES>()?;
+    let mut text = text.to_vec();
+    if text.len() > FIXED_BYTES + USER_BYTES_MAX {
         return None;
     }
-    let mut instance = Vec::new();
-    unescape_into(params.find(b"gr")?.value.unwrap_or_default(), &mut instance);
-    Some(instance)
+    apply_key_stream(key, iv, &mut text);
+    mac(key, b"iv", &[&text]).verify_truncated_left(iv).ok()?;
+    let (hash, rest) = text.split_first_chunk::<8>()?;
+    let user = rest.get(FIXED_BYTES - 8..)?;
+    let mut target = if uri.scheme() == Scheme::Sips { b"sips:".to_vec() } else { b"sip:".to_vec() };
+    write_escaped(user, &mut target);
+    target.push(b'@');
+    target.extend_from_slice(uri.host().as_bytes());
+    target.push(b';');
+    target.extend_from_slice(REGISTRATION);
+    target.push(b'=');
+    target.extend_from_slice(&hex16(u64::from_be_bytes(*hash)));
+    Some(target)
 }
 
-/// True if a GRUU with `name` is that of the binding.
-pub(crate) fn is_of(name: &[u8], binding: &Binding) -> bool {
-    binding.instance().and_then(name_of).is_some_and(|own| own == name)
+/// Keyed hash of instance and Call-ID; `None` without an instance.
+fn hash_of(key: &[u8; 16], binding: &Binding) -> Option<u64> {
+    let mut hash = PartHasher::new(SipHasher13::new_with_key(key));
+    hash.part(binding.instance()?);
+    hash.part(binding.text().call_id);
+    Some(hash.into_hasher().finish())
+}
+
+fn iv_of(key: &[u8; 16], text: &[u8]) -> [u8; IV_BYTES] {
+    let mut iv = [0; IV_BYTES];
+    iv.iter_mut().zip(mac(key, b"iv", &[text]).finalize().into_bytes()).for_each(|(to, from)| *to = from);
+    iv
+}
+
+fn apply_key_stream(key: &[u8; 16], iv: &[u8; IV_BYTES], text: &mut [u8]) {
+    for (number, block) in (0_u8..).zip(text.chunks_mut(32)) {
+        let stream = mac(key, b"stream", &[iv, &[number]]).finalize().into_bytes();
+        block.iter_mut().zip(stream).for_each(|(byte, key)| *byte ^= key);
+    }
+}
+
+fn mac(key: &[u8; 16], purpose: &[u8], parts: &[&[u8]]) -> Hmac<sha2::Sha256> {
+    let mac = Hmac::<sha2::Sha256>::new_from_slice(key);
+    let mut mac = mac.unwrap_or_else(|_| Hmac::new(&Default::default()));
+    mac.update(purpose);
+    parts.iter().for_each(|part| mac.update(part));
+    mac
+}
+
+/// Appends a user part with its escapes.
+fn write_escaped(user: &[u8], out: &mut Vec<u8>) {
+    for &byte in user {
+        match byte.is_ascii_alphanumeric() || USER_MARKS.contains(&byte) {
+            true => out.push(byte),
+            false => {
+                out.push(b'%');
+                write_hex(out, u64::from(byte), 2);
+            }
+        }
+    }
 }
 
 /// Instance as the value of `gr`: a URN without its brackets.
@@ -49,6 +154,16 @@ fn name_of(instance: &[u8]) -> Option<&[u8]> {
     (!name.is_empty() && name.iter().all(is_plain)).then_some(name)
 }
 
+/// Begin of the user part of a temporary GRUU.
+const PREFIX: &[u8] = b"tgruu.";
+/// Parameter of the URI that a request for a temporary GRUU has on its way to this server itself. A stranger that writes
+/// it reaches at most fewer bindings of the user.
+const REGISTRATION: &[u8] = b"rwg";
+const IV_BYTES: usize = 10;
+/// Bytes of hash and CSeq.
+const FIXED_BYTES: usize = 8 + 4;
+/// Maximum length of a user part with temporary GRUUs.
+const USER_BYTES_MAX: usize = 64;
 /// Characters of a user part that need no escape (RFC 3261 §25.1, `unreserved`).
 const USER_MARKS: &[u8] = b"-_.!~*'()";
 /// Characters of a URI parameter that need no escape (RFC 3261 §25.1, `paramchar`), without `%`.

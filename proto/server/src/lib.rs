@@ -25,6 +25,7 @@ mod date;
 mod dialplan;
 mod diversion;
 mod domain;
+mod edge;
 mod env;
 mod failed_servers;
 mod gruu;

@@ -57,6 +57,7 @@ impl<S: Services> Env<'_, S> {
         match status {
             403 => self.counters.forbidden += 1,
             404 => self.counters.not_found += 1,
+            430 => self.counters.flows_gone += 1,
             440 => self.counters.too_broad += 1,
             480 => self.counters.not_registered += 1,
             482 => self.counters.loops += 1,

@@ -31,6 +31,8 @@ pub(crate) struct Routed<'a> {
     pub(crate) next_route: Option<Uri<'a>>,
     /// Valid mark in a Route of this server.
     pub(crate) mark: Option<Mark>,
+    /// User part of a Route of this server, which may be the token of a flow.
+    pub(crate) flow_token: Option<&'a [u8]>,
     /// Addresses that the side of the request's sender sends from, if they are recorded.
     pub(crate) senders: [SourceHash; 2],
 }
@@ -95,6 +97,7 @@ pub(crate) fn preprocess<'a>(
         from_last_route: false,
         next_route: None,
         mark: None,
+        flow_token: None,
         senders: [SourceHash::NONE; 2],
     };
     if !message.has(HeaderName::Route) {
@@ -112,6 +115,7 @@ pub(crate) fn preprocess<'a>(
         if is_ours(config, &route.uri) {
             routed.own_routes += 1;
             routed.add_mark(Mark::read(key, message, &route.uri));
+            routed.flow_token = routed.flow_token.or(route.uri.user());
         } else {
             routed.next_route = Some(route.uri);
         }

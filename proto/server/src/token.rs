@@ -138,7 +138,8 @@ impl Side {
         sides.map_or(Sources::NONE, |(_, _, sources)| sources)
     }
 
-    fn write(self, out: &mut Vec<u8>) {
+    /// Appends the text of the side.
+    pub(crate) fn write(self, out: &mut Vec<u8>) {
         match self {
             Self::Contact(target) => {
                 out.push(b'p');
@@ -171,7 +172,8 @@ impl Side {
         }
     }
 
-    fn read(text: &[u8]) -> Option<Self> {
+    /// Reads the text of a side, which is not verified.
+    pub(crate) fn read(text: &[u8]) -> Option<Self> {
         if let Some(hashes) = text.strip_prefix(b"n") {
             let (name, contact) = hashes.split_at_checked(8)?;
             let target = |digits| Some(TargetHash(u32::try_from(read_hex(digits)?).ok()?));

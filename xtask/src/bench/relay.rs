@@ -218,7 +218,7 @@ impl Relay {
             while !flag.load(Ordering::Relaxed) {
                 let Ok((length, from)) = control.recv_from(&mut buffer) else { continue };
                 if let Some(answer) = answer(buffer.get(..length).unwrap_or_default()) {
-                    // A lost answer is asked for again.
+                    // The command of a lost answer is sent again.
                     let _ = control.send_to(&answer, from);
                 }
             }

@@ -125,7 +125,7 @@ impl Phone {
         })
     }
 
-    /// Ends it at once, without a word to the server.
+    /// Kills it: it does not end its registration.
     pub(crate) fn kill(mut self) {
         self.running.kill();
     }

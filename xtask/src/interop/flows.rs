@@ -111,7 +111,11 @@ fn edge(stage: &Stage, transport: Transport) -> Result<()> {
         path.contains(&format!("{kamailio_host}:{port}")) && path.contains("received="),
         "path: {binding}"
     );
-    let at_ringway = Line { host: ringway, ..Line::at_server("alice", 440.0, server.port, transport) };
+    let at_ringway = Line {
+        host: ringway,
+        server_host: ringway,
+        ..Line::at_server("alice", 440.0, server.port, transport)
+    };
     let mut alice = Phone::start(stage, at_ringway)?;
     alice.registered()?;
     call(&mut alice, &mut bob)?;

@@ -41,6 +41,7 @@ stateful = false
 record_route = false
 dialog_lifetime_s = 3600
 serial_fork_s = 15
+edge_domains = ["Example.NET"]
 [limits]
 per_source_rate = 0
 max_message_bytes = 4000
@@ -122,6 +123,7 @@ fn an_empty_configuration_has_the_documented_defaults() {
             record_route: true,
             serial_fork_s: 20,
             recurse: false,
+            edge_domains: Vec::new(),
             dialog_lifetime_s: 86_400
         }
     );
@@ -188,6 +190,7 @@ fn every_key_is_read() {
             record_route: false,
             serial_fork_s: 15,
             recurse: false,
+            edge_domains: vec!["example.net".into()],
             dialog_lifetime_s: 3600
         }
     );
@@ -343,6 +346,8 @@ fn each_invalid_value_has_an_error_with_line_key_and_remedy() {
         ("[auth]\ntrusted = [\"2001:db8::1/32\"]", 2, "[auth] trusted", "write \"2001:db8::/32\""),
         ("[routing]\ndialog_lifetime_s = 1", 2, "[routing] dialog_lifetime_s", "60 to"),
         ("[routing]\nmode = \"b2bua\"", 2, "[routing] mode", "\"proxy\" or \"redirect\""),
+        ("[routing]\nedge_domains = [\"a b\"]", 2, "[routing] edge_domains", "no domain"),
+        ("[routing]\nedge_domains = [\"a\", \"A\"]", 2, "[routing] edge_domains", "twice"),
         ("[routing]\nstateful = \"yes\"", 2, "[routing] stateful", "true or false"),
         ("[limits]\nmax_message_bytes = 65536", 2, "[limits] max_message_bytes", "1300 to 65535"),
         ("[limits]\nmax_message_bytes = 10", 2, "[limits] max_message_bytes", "1300 to 65535"),

@@ -143,6 +143,10 @@ pub(crate) struct AccountArgs {
     /// a registration the account's domain or the server's host)
     #[arg(long, value_name = "REALM", value_parser = realm)]
     pub(crate) realm: Option<String>,
+    /// Name of this phone, as urn:uuid:00000000-0000-1000-8000-AABBCCDDEEFF: its registration replaces the earlier one of the
+    /// same name, and keeps its path through a NAT open (RFC 5626)
+    #[arg(long, value_name = "URN", value_parser = instance)]
+    pub(crate) instance: Option<String>,
     /// Send everything to this server first
     #[arg(long, value_name = "HOST[:PORT]")]
     pub(crate) server: Option<String>,
@@ -307,6 +311,14 @@ pub(crate) fn realm(text: &str) -> Result<String, String> {
         return Err(format!("give 1 to {REALM_BYTES_MAX} bytes without control characters"));
     }
     Ok(text.to_owned())
+}
+
+/// An instance as RFC 5626 §4.1 has it, without the brackets around it.
+pub(crate) fn instance(text: &str) -> Result<String, String> {
+    match ringway_agent::is_instance(text) {
+        true => Ok(text.to_owned()),
+        false => Err("give a URN, as urn:uuid: and what `uuidgen` prints".into()),
+    }
 }
 
 /// Number of ports of a row.

@@ -405,6 +405,7 @@ fn account(
         username: args.account.username.clone(),
         secret,
         realm: args.account.realm.clone(),
+        instance: args.account.instance.clone(),
         server,
         register: args.register,
         ..Account::direct(&own)

@@ -12,7 +12,7 @@ use crate::request::{Answer, Challenges, Failure, Outcome, Requests};
 use crate::text::text;
 use crate::{AccountId, Action, AgentEvent, BadAccount, CallId, Config, Counters, MessageDirection, Trace};
 use alloc::vec::Vec;
-use ringway_sansio::{Context, Deadline, Event, Flow, IcmpError, Instant, Node, Received, Seed};
+use ringway_sansio::{Context, Deadline, Event, Flow, IcmpError, Instant, Node, Received, Seed, Transport};
 use ringway_sip::{HeaderName, Message, Start};
 use ringway_transaction::{SipFramer, SlabKey, Transactions};
 
@@ -242,6 +242,11 @@ impl Node for UserAgent {
         if bytes.iter().all(|byte| matches!(byte, b'\r' | b'\n' | 0)) {
             self.shared.counters.keep_alives += 1;
             return;
+        }
+        if let ([0 | 1, ..], Transport::Udp) = (bytes, flow.transport) {
+            let core = &mut CoreContext::new(&mut self.shared, &mut self.requests, cx);
+            self.registrations.on_stun(core, flow, bytes);
+            return self.settle(cx, added_from);
         }
         match &Message::parse(bytes, &self.shared.config.message_limits) {
             Ok(message) => {

@@ -76,7 +76,7 @@ fn a_refused_change_leaves_everything_as_it_was() {
     assert_eq!(table.agent.call_state(call), Some(CallState::Established));
     table.sent();
     hold(&mut table, call);
-    accept(&mut table, &Sent { text: change.text.clone(), flow: change.flow }, "a=recvonly\r\n");
+    accept(&mut table, &change.clone(), "a=recvonly\r\n");
     assert_eq!(
         table.lines().iter().filter(|line| line.starts_with("ACK ")).count(),
         0,

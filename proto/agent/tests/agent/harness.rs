@@ -32,6 +32,7 @@ pub(crate) struct Table {
 pub(crate) struct Sent {
     pub(crate) flow: Flow,
     pub(crate) text: String,
+    pub(crate) bytes: Vec<u8>,
 }
 
 impl Sent {
@@ -111,8 +112,11 @@ impl Table {
     /// Packets since the last call.
     pub(crate) fn sent(&mut self) -> Vec<Sent> {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let sent =
-            self.out.packets().map(|(packet, bytes)| Sent { flow: packet.flow, text: text(bytes) }).collect();
+        let sent = self
+            .out
+            .packets()
+            .map(|(packet, bytes)| Sent { flow: packet.flow, text: text(bytes), bytes: bytes.to_vec() })
+            .collect();
         self.out.clear();
         sent
     }

@@ -3,6 +3,7 @@
 use crate::harness::{ALICE, OWN, SERVER, Sent, Table, account_at_server, answer};
 use ringway_agent::{Account, AgentEvent, Secret};
 use ringway_sansio::{ConnectionId, Event, Flow, ListenerId, Transport};
+use ringway_stun::{Class, METHOD_BINDING, Message, MessageWriter, TransactionId};
 use std::time::Duration;
 
 fn register(table: &mut Table) -> Sent {
@@ -173,6 +174,106 @@ fn keep_alives_go_to_the_server_as_long_as_it_is_registered() {
     let sent = table.sent();
     assert_eq!(sent.len(), 3);
     assert!(sent.iter().all(|sent| sent.text == "\r\n\r\n" && sent.to() == SERVER));
+}
+
+const INSTANCE: &str = "urn:uuid:00000000-0000-1000-8000-AABBCCDDEEFF";
+
+/// Table of an account with an instance, and its first REGISTER.
+fn with_flow() -> (Table, Sent) {
+    let mut account = account_at_server();
+    account.instance = Some(INSTANCE.into());
+    let mut table = Table::with(account, |_| {});
+    let first = register(&mut table);
+    (table, first)
+}
+
+/// Accepts a REGISTER of a flow; these header lines are in the response.
+fn accept_flow(table: &mut Table, request: &Sent, lines: &str) {
+    let contact = request.field("Contact").unwrap();
+    let fields = format!("Contact: {contact}\r\n{lines}");
+    table.receive(SERVER, &answer(request, 200, "r", &fields, None));
+    assert!(matches!(table.events().as_slice(), [AgentEvent::Registered { .. }]));
+}
+
+fn stun_request(sent: &Sent) -> Option<TransactionId> {
+    let message = Message::parse(&sent.bytes).ok()?;
+    (message.class() == Class::Request && sent.to() == SERVER).then(|| message.id())
+}
+
+fn stun_answer(id: TransactionId, mapped: &str) -> Vec<u8> {
+    MessageWriter::new(Class::Success, METHOD_BINDING, id)
+        .xor_mapped_address(mapped.parse().unwrap())
+        .finish()
+}
+
+#[test]
+fn an_account_with_an_instance_registers_its_flow() {
+    let (_, first) = with_flow();
+    let contact = format!("<sip:alice@10.0.0.1:5060>;+sip.instance=\"<{INSTANCE}>\";reg-id=1;expires=3600");
+    assert_eq!(first.field("Contact"), Some(contact.as_str()));
+    assert_eq!(first.field("Supported"), Some("path, outbound"));
+    let mut account = account_at_server();
+    for bad in ["", "x", "urn:a b", "urn:\"", "urn:\r\n"] {
+        account.instance = Some(bad.into());
+        let config = ringway_agent::Config::new(vec![account.clone()], Vec::new());
+        let seed = ringway_sansio::Seed::from_number(1);
+        let now = Table::at_server().now;
+        assert!(ringway_agent::UserAgent::new(config, seed, now).is_err(), "{bad:?}");
+    }
+}
+
+#[test]
+fn behind_a_proxy_without_outbound_it_registers_its_contact() {
+    let (mut table, first) = with_flow();
+    table.receive(SERVER, &answer(&first, 439, "r", "", None));
+    let second = table.only();
+    assert_eq!(second.field("Contact"), Some("<sip:alice@10.0.0.1:5060>;expires=3600"));
+    assert_eq!(second.field("Supported"), None);
+    table.receive(SERVER, &answer(&second, 439, "r", "", None));
+    assert!(table.sent().is_empty(), "it is refused once more");
+}
+
+#[test]
+fn keep_alives_of_a_flow_are_stun_requests_and_a_new_address_is_registered() {
+    let (mut table, first) = with_flow();
+    accept_flow(&mut table, &first, "Require: outbound\r\n");
+    table.pass_s(23);
+    assert!(table.sent().is_empty());
+    for mapped in ["198.51.100.7:1000", "198.51.100.7:1000"] {
+        table.pass_s(8);
+        let id = stun_request(&table.only()).unwrap();
+        // From elsewhere, or with another ID, it says nothing.
+        table.receive_bytes(crate::harness::udp("10.0.0.77:5060"), &stun_answer(id, "198.51.100.7:9"));
+        table.receive_bytes(
+            crate::harness::udp(SERVER),
+            &stun_answer(TransactionId([0; 12]), "198.51.100.7:9"),
+        );
+        table.receive_bytes(crate::harness::udp(SERVER), &stun_answer(id, mapped));
+        assert!(table.sent().is_empty());
+        table.pass_s(20);
+    }
+    table.pass_s(10);
+    let id = stun_request(&table.sent().remove(0)).unwrap();
+    table.receive_bytes(crate::harness::udp(SERVER), &stun_answer(id, "198.51.100.7:2000"));
+    assert_eq!(table.only().field("CSeq"), Some("2 REGISTER"), "the NAT has another port");
+}
+
+#[test]
+fn a_flow_without_answers_is_registered_again() {
+    let (mut table, first) = with_flow();
+    accept_flow(&mut table, &first, "Require: outbound\r\nFlow-Timer: 10\r\n");
+    table.pass_s(10);
+    assert!(stun_request(&table.only()).is_some());
+    table.pass_s(10);
+    assert_eq!(table.sent().remove(0).field("CSeq"), Some("2 REGISTER"));
+}
+
+#[test]
+fn a_registrar_without_outbound_gets_no_keep_alives() {
+    let (mut table, first) = with_flow();
+    accept_flow(&mut table, &first, "Supported: outbound\r\n");
+    table.pass_s(300);
+    assert!(table.sent().is_empty());
 }
 
 #[test]

@@ -16,7 +16,7 @@ pub(crate) fn run(data: &[u8]) {
     answered(data);
 }
 
-/// What the server says to `data` is a message, and hardly longer.
+/// The answer of a server to `data` is a message, and at most 24 bytes longer.
 fn answered(data: &[u8]) {
     let mut out = Vec::new();
     if write_answer(data, SocketAddr::from(([192, 0, 2, 7], 5060)), &mut out).is_ok() {

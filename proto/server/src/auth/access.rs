@@ -28,6 +28,8 @@ pub(crate) enum Reach {
     OurUsers,
     /// This side of its dialog.
     Side(Side),
+    /// The flow of a token in our Path.
+    Flow(Side),
 }
 
 /// Proof of identity of a request's sender.
@@ -86,6 +88,21 @@ pub(crate) enum LiveMark {
     },
 }
 
+/// Part of this server in a request of a phone of another registrar, or for one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EdgePart {
+    /// None.
+    Absent,
+    /// The sender and the next hop are in domains of `edge_domains`.
+    ToRegistrar,
+    /// The request goes over this flow.
+    ToFlow(Side),
+    /// The flow is gone: 430.
+    FlowGone,
+    /// The token is not ours: 403.
+    Forged,
+}
+
 /// Everything that the rules depend on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Facts<'a> {
@@ -95,6 +112,8 @@ pub(crate) struct Facts<'a> {
     /// The target is in a domain of `domains`, and no Route leads elsewhere.
     pub(crate) to_us: bool,
     pub(crate) mark: Option<LiveMark>,
+    /// Part as the edge proxy of another registrar.
+    pub(crate) edge: EdgePart,
     /// The source address is in `[auth] trusted`.
     pub(crate) is_trusted: bool,
     /// The source address is in the networks of a trunk, which reaches our users only.
@@ -115,6 +134,19 @@ pub(crate) fn decide(facts: &Facts<'_>) -> Access {
             return decide_in_dialog(facts, to, origin);
         }
         Some(LiveMark::Accepted | LiveMark::Dialog { .. }) | None => {}
+    }
+    // The other registrar asks for passwords. What goes to it, and over a flow that it was given, is no relaying.
+    let sender = match facts.is_trusted {
+        true => Sender::Trusted,
+        false => Sender::Stranger,
+    };
+    match facts.edge {
+        EdgePart::ToFlow(side) => return forward(Reach::Flow(side), sender),
+        EdgePart::ToRegistrar if !facts.from_us => return forward(Reach::Anywhere, sender),
+        EdgePart::FlowGone if facts.method != Method::Ack => return Access::Refuse(430, "Flow Failed"),
+        EdgePart::Forged if facts.method != Method::Ack => return Access::Refuse(403, "Forged Flow Token"),
+        EdgePart::FlowGone | EdgePart::Forged => return Access::Drop,
+        EdgePart::ToRegistrar | EdgePart::Absent => {}
     }
     if matches!(facts.method, Method::Ack | Method::Cancel) {
         return decide_unchallengeable(facts);
@@ -225,6 +257,7 @@ mod tests {
             from_us: false,
             to_us: true,
             mark: None,
+            edge: EdgePart::Absent,
             is_trusted: false,
             is_trunk: false,
             requires_passwords: true,

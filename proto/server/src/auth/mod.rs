@@ -12,7 +12,7 @@ mod network;
 mod realms;
 
 pub use access::Strangers;
-pub(crate) use access::{Access, Facts, Grant, LiveMark, Reach, Sender, decide};
+pub(crate) use access::{Access, EdgePart, Facts, Grant, LiveMark, Reach, Sender, decide};
 pub(crate) use authenticator::Authenticator;
 pub use certificates::CertificateRules;
 pub(crate) use certified::is_certified;

@@ -97,13 +97,14 @@ pub(super) fn check(
         if change.expires.is_some() {
             bytes += record::bytes_of(text);
         }
+        let is_flow_already = existing.is_some_and(|existing| existing.key == BindingKey::Flow);
+        if let (Some(key), Some(_), false) = (change.flow_key, change.expires, is_flow_already)
+            && flows_of(bindings, key.instance, live) >= FLOWS_MAX
+        {
+            return Err(SaveError::TooManyFlows);
+        }
         match (is_there, change.expires) {
-            (false, Some(_)) => {
-                if change.flow_key.is_some_and(|key| flows_of(bindings, key.instance, live) >= FLOWS_MAX) {
-                    return Err(SaveError::TooManyFlows);
-                }
-                count += 1;
-            }
+            (false, Some(_)) => count += 1,
             (true, None) => count = count.saturating_sub(1),
             (false, None) | (true, Some(_)) => {}
         }

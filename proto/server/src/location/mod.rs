@@ -5,7 +5,9 @@ mod change;
 mod record;
 mod table;
 
-pub(crate) use binding::{Binding, BindingKey, FlowKey, Kind, PATH_END, Text, has_transport, path_values};
+pub(crate) use binding::{
+    Binding, BindingKey, FlowKey, Kind, PATH_END, Text, has_transport, instance_of, path_values,
+};
 pub(crate) use change::{Change, Room, SaveError};
 pub use record::BadRecord;
 pub(crate) use table::Saved;

@@ -1,7 +1,7 @@
 //! Extensions of a REGISTER: outbound (RFC 5626 §6), Path (RFC 3327 §5.3), GRUU (RFC 5627 §5).
 
 use crate::Config;
-use crate::location::{FlowKey, Kind, PATH_END};
+use crate::location::{Binding, FlowKey, Kind, PATH_END};
 use crate::request::Request;
 use alloc::vec::Vec;
 use core::iter;
@@ -112,15 +112,13 @@ fn supports(message: &Message<'_>, tag: &[u8]) -> bool {
         .any(|value| value.eq_ignore_ascii_case(tag))
 }
 
-/// Decides if the first hop of a Path is dialled, as [`Binding::kind_of`](crate::location::Binding::kind_of) does for a
-/// contact: if it is the source of the REGISTER, or if that is a trusted proxy. It is never this server: a request to it
-/// would come back.
+/// Decides if the first hop of a Path is dialled: by the rule for contacts. It is never this server: a request to it would
+/// come back.
 fn kind_of(config: &Config, request: &Request<'_, '_>, first: &Uri<'_>, is_trusted: bool) -> Kind {
-    let source = request.flow.remote.ip();
-    let is_there = first.host().ip().is_some_and(|named| config.is_same_host(named, source));
-    match (is_there || is_trusted) && config.domain_of(first).is_none() {
-        true => Kind::Dialable,
-        false => Kind::FlowOnly,
+    match (config.domain_of(first), is_trusted) {
+        (Some(_), _) => Kind::FlowOnly,
+        (None, true) => Kind::Dialable,
+        (None, false) => Binding::kind_of(config, first, &request.flow),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::diversion::DivertedTo;
 use crate::env::Env;
-use crate::gruu;
+use crate::gruu::Gruu;
 use crate::location::LocationTable;
 use crate::reply::write_q;
 use crate::request::Request;
@@ -26,7 +26,8 @@ pub(crate) fn redirect(
     // RFC 5630 §5.4: a `sips:` request is redirected to `sips:` contacts only.
     let is_sips = routed.uri.scheme() == Scheme::Sips;
     let is_sips_uri = |uri: &[u8]| Uri::parse(uri).is_ok_and(|uri| uri.scheme() == Scheme::Sips);
-    let gruu = if env.config.registrar.gruu { gruu::instance_in(&routed.uri) } else { None };
+    let key = &env.keys.gruu;
+    let gruu = if env.config.registrar.gruu { Gruu::of(key, &routed.uri) } else { None };
     // A GRUU names one phone: the user's forwards do not apply.
     if gruu.is_none()
         && let Some(forward) = forward(env, request, routed, &aor, Condition::Always)
@@ -37,7 +38,7 @@ pub(crate) fn redirect(
     let mut found: Vec<Found> = table
         .lookup(aor.as_bytes(), env.cx.now)
         .filter(|binding| !is_sips || is_sips_uri(binding.uri()))
-        .filter(|binding| gruu.as_deref().is_none_or(|name| gruu::is_of(name, binding)))
+        .filter(|binding| gruu.as_ref().is_none_or(|gruu| gruu.is_of(key, binding)))
         .filter(|binding| !Uri::parse(binding.uri()).is_ok_and(|contact| contact.equals(&request.uri)))
         .map(|binding| Found {
             q: binding.q,

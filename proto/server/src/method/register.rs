@@ -5,7 +5,9 @@ use crate::auth::Authenticator;
 use crate::date::DateText;
 use crate::env::Env;
 use crate::gruu;
-use crate::location::{BadRecord, Binding, Change, Kind, LocationTable, Room, SaveError, Saved, Text};
+use crate::location::{
+    BadRecord, Binding, Change, Kind, LocationTable, Room, SaveError, Saved, Text, instance_of,
+};
 use crate::reply::{write_q, write_reply, write_unfolded};
 use crate::request::Request;
 use crate::{Action, Aor, Authenticated, BindingChange, BindingEnd, Config, Counters, LogEvent, Services};
@@ -270,7 +272,8 @@ impl Registrar {
         self.keep_connection(&mut env.cx, request, key);
         let Self { table, date, .. } = self;
         let (now, registrar, info) = (env.cx.now, &env.config.registrar, &*env.answer_info);
-        let gruu = extensions::wants_gruu(env.config, request.message).then_some(aor);
+        let keys = env.keys;
+        let gruu = extensions::wants_gruu(env.config, request.message).then_some((&keys.gruu, aor));
         write_reply(&mut env.cx, &env.keys.tag, request, 200, "OK", |response| {
             for binding in table.lookup_at(key, now) {
                 response.header_with(HeaderName::Contact, |out| write_binding(binding, gruu, now, out));
@@ -363,6 +366,8 @@ fn read_contact<'a>(
     let kind = path.kind().unwrap_or_else(|| match flow_key {
         // RFC 5626 §7: over this flow and nothing else.
         Some(_) => Kind::FlowOnly,
+        // Its Contact in dialogs is a URI of this server, so that these need its flow too.
+        None if extensions::wants_gruu(config, message) && instance_of(params).is_some() => Kind::FlowOnly,
         None => Binding::kind_of(config, &uri, &request.flow),
     });
     Ok(Change {
@@ -421,8 +426,8 @@ fn header_expires(message: &Message<'_>) -> Option<u32> {
     message.first(HeaderName::Expires).map(|value| delta_seconds(value).unwrap_or(3600))
 }
 
-/// Appends `<uri>;expires=n` and the contact's other parameters, with a GRUU of `gruu`.
-fn write_binding(binding: &Binding, gruu: Option<&Aor>, now: Instant, out: &mut Vec<u8>) {
+/// Appends `<uri>;expires=n` and the contact's other parameters, with GRUUs by the key and address-of-record in `gruu`.
+fn write_binding(binding: &Binding, gruu: Option<(&[u8; 16], &Aor)>, now: Instant, out: &mut Vec<u8>) {
     let text = binding.text();
     out.push(b'<');
     out.extend_from_slice(text.uri);
@@ -438,10 +443,8 @@ fn write_binding(binding: &Binding, gruu: Option<&Aor>, now: Instant, out: &mut 
             write_unfolded(value, out);
         }
     }
-    if let Some(aor) = gruu
-        && let Some(instance) = binding.instance()
-    {
-        gruu::write_param(aor, instance, out);
+    if let Some((key, aor)) = gruu {
+        gruu::write_params(key, aor, binding, out);
     }
     write_q(binding.q, out);
     out.extend_from_slice(b";expires=");

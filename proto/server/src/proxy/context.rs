@@ -6,7 +6,7 @@ use super::retarget::{Diversion, Recursion};
 use super::serial::LaterGroups;
 use super::targets::{Authority, OtherFlows, StoredTarget};
 use super::trunk_branch::TrunkBranch;
-use crate::auth::Grant;
+use crate::auth::{Grant, Reach};
 use crate::request::Request;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -333,6 +333,11 @@ impl ResponseContext {
     /// True if the next group of targets, or a forward, may begin.
     pub(super) fn may_go_on(&self) -> bool {
         !self.is_cancelled && self.branches.iter().all(|branch| branch.state.is_over())
+    }
+
+    /// True for a request over the flow of a token.
+    pub(super) const fn is_over_flow(&self) -> bool {
+        matches!(self.grant.reach, Reach::Flow(_))
     }
 
     /// True if no branch can receive a final response any more.

@@ -5,6 +5,7 @@ use super::rewrite::Rewrite;
 use super::targets::{StoredTarget, Target, Targets};
 use crate::Config;
 use crate::auth::{Reach, Sender, is_private};
+use crate::edge;
 use crate::env::{Env, Keys};
 use crate::media::{MEDIA_MARK, MediaMark};
 use crate::request::Request;
@@ -143,6 +144,9 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
             edit.push_last(name, |out| out.extend_from_slice(value));
         }
         self.record_route(&mut edit);
+        if self.request.method == Method::Register && !self.config.edge_domains.is_empty() {
+            self.add_path(&mut edit);
+        }
         if self.config.is_own_address(self.flow.remote) && self.goes_to_this_server() {
             let host = self.config.sent_by(self.flow.listener, self.flow.remote.ip());
             edit.push_first(HeaderName::Route, |out| {
@@ -277,6 +281,18 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         }
     }
 
+    /// RFC 5626 §5.1: the way back to a phone of another registrar.
+    fn add_path(&self, edit: &mut Edit<'_, '_>) {
+        if !edge::serves(self.config, &self.routed.next_route.unwrap_or(self.routed.uri)) {
+            return;
+        }
+        let flows = (&self.request.flow, &self.flow);
+        let is_first_hop = self.request.message.has_one_via();
+        edit.push_first(HeaderName::Path, |out| {
+            edge::write_path(self.config, &self.keys.flow, flows, (self.now, is_first_hop), out);
+        });
+    }
+
     /// Addresses that the sides send from. Without passwords nobody compares them.
     fn sources(&self) -> Sources {
         if !self.config.auth.enabled {
@@ -315,7 +331,9 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
             false => Uri::parse(self.targets.uri(self.target))
                 .is_ok_and(|uri| self.config.domain_of(&uri).is_some()),
         };
-        self.next_hop().is_none() && !matches!(self.request.grant.reach, Reach::Side(_)) && is_for_users
+        self.next_hop().is_none()
+            && !matches!(self.request.grant.reach, Reach::Side(_) | Reach::Flow(_))
+            && is_for_users
     }
 
     fn write_via(&self, branch: &[u8], share: Share, out: &mut Vec<u8>) {
@@ -346,7 +364,9 @@ fn caller_side(config: &Config, key: &[u8; 16], request: &Request<'_, '_>) -> Si
     if target.as_ref().is_some_and(|uri| names_flow(uri, &reply)) {
         return Side::Contact(TargetHash::of_flow(key, &reply));
     }
-    let hop = target.as_ref().map(|uri| hop_of(config, uri));
+    // The remote target of a phone with a GRUU is this server: only its flow leads to it.
+    let is_gruu = |uri: &Uri<'_>| config.registrar.gruu && config.domain_of(uri).is_some();
+    let hop = target.as_ref().filter(|uri| !is_gruu(uri)).map(|uri| hop_of(config, uri));
     let hash = match hop {
         Some(NextHop::Flow(hop)) => {
             let is_there = config.is_same_host(hop.remote.ip(), request.flow.remote.ip());

@@ -29,7 +29,7 @@ pub(crate) use remote_target::Response;
 
 use crate::auth::Reach;
 use crate::env::Env;
-use crate::gruu;
+use crate::gruu::Gruu;
 use crate::location::LocationTable;
 use crate::request::Request;
 use crate::route::Routed;
@@ -159,14 +159,13 @@ impl Proxy {
         targets: &mut Targets,
         aor: &mut Aor,
     ) -> Result<(), NoTarget> {
-        let has_routes = env.config.trunking.is_on();
-        if let Reach::Side(side) = request.grant.reach {
+        if let Reach::Side(side) | Reach::Flow(side) = request.grant.reach {
             let flow = reach::side_flow(env, side, routed);
             targets.push(routed.uri.as_bytes(), true, flow);
             return Ok(());
         }
         if routed.next_route.is_some() || !routed.is_of_domains {
-            if has_routes {
+            if env.config.trunking.is_on() {
                 to_trunk::add_domain(env, request, routed, targets).map_err(NoTarget::Route)?;
             }
             if targets.list().is_empty() {
@@ -177,7 +176,20 @@ impl Proxy {
         if !env.config.read_target(&routed.uri, aor) {
             return Ok(());
         }
-        let gruu = if env.config.registrar.gruu { gruu::instance_in(&routed.uri) } else { None };
+        self.find_users_targets(env, table, (request, routed), targets, aor)
+    }
+
+    /// Adds the targets of a user: that of a forward, or its contacts.
+    fn find_users_targets(
+        &self,
+        env: &mut Env<'_, impl Services>,
+        table: &LocationTable,
+        (request, routed): (&Request<'_, '_>, &Routed<'_>),
+        targets: &mut Targets,
+        aor: &mut Aor,
+    ) -> Result<(), NoTarget> {
+        let key = &env.keys.gruu;
+        let gruu = if env.config.registrar.gruu { Gruu::of(key, &routed.uri) } else { None };
         // A GRUU names one phone: the user's forwards do not apply.
         let forwards = env.forwards.find(aor.as_bytes());
         let forwards = forwards.filter(|_| gruu.is_none() && divert::is_divertible(env, request));
@@ -188,10 +200,14 @@ impl Proxy {
             divert::begin(&self.pending, env, (request, routed), (forwards, Condition::Always), targets);
             return Ok(());
         }
+        if let Some(Gruu::Temporary(uri)) = &gruu {
+            // Another shard may be responsible for its user.
+            targets.push(uri, false, None);
+        }
         let is_sips = routed.uri.scheme() == Scheme::Sips;
         let mut mismatch = None;
         for binding in table.lookup(aor.as_bytes(), env.cx.now) {
-            if gruu.as_deref().is_some_and(|name| !gruu::is_of(name, binding)) {
+            if gruu.as_ref().is_some_and(|gruu| !gruu.is_of(key, binding)) {
                 continue;
             }
             if let Err(why) = targets.push_binding(binding, is_sips) {
@@ -208,7 +224,7 @@ impl Proxy {
                 divert::begin(&self.pending, env, (request, routed), forward, targets);
             }
             Some(forwards) => targets.set_forwards(Arc::clone(forwards)),
-            None if has_routes && targets.list().is_empty() => {
+            None if env.config.trunking.is_on() && targets.list().is_empty() => {
                 to_trunk::add_number(env, request, routed, targets, aor).map_err(NoTarget::Route)?;
                 if !request.grant.sender.is_believed() {
                     targets.set_strangers_user(self.pending.name_of(aor.as_bytes()));
@@ -333,6 +349,9 @@ impl Proxy {
                 continue;
             }
             self.note_failed(env, id);
+            let flow_is_gone = status == 480
+                && self.contexts.get(id.context()).is_some_and(|context| context.is_over_flow());
+            let status = if flow_is_gone { 430 } else { status };
             if !self.fail_over(env, transactions, id) && !flows::try_next(self, env, transactions, id) {
                 self.on_branch_failure(env, transactions, id, status);
             }

@@ -108,6 +108,11 @@ impl Proxy {
                 let (is_invite, source) = (context.is_invite, context.source);
                 self.end_branch(env, id, CallResult::of(is_invite, status));
                 self.forward_response(env, transactions, key, response);
+                if message.method() == Method::Register {
+                    // The connection of a phone that registered through this server: its registrar decides when it ends.
+                    let longest = Duration::from_secs(u64::from(env.config.registrar.max_expires_s));
+                    env.cx.out.keep(&source, env.cx.now + longest);
+                }
                 if is_invite {
                     self.observe_context(env, key, CallStep::Answered(status));
                     // There is no dialog state: the caller's connection counts as in use until its peer closes it.
@@ -305,6 +310,7 @@ impl Proxy {
             (408, _) if !context.is_invite => return transactions.drop_server(context.server),
             (408, true) => (408, "Request Timeout"),
             (480, true) => (480, "Temporarily Unavailable"),
+            (430, true) => (430, "Flow Failed"),
             // RFC 3261 §16.7 step 6: the 503 of another server is not forwarded.
             (503, _) => (500, "Server Internal Error"),
             (status, true) => (status, "Failed"),
@@ -375,6 +381,7 @@ impl Proxy {
         };
         match status {
             480 => env.counters.not_registered += 1,
+            430 => env.counters.flows_gone += 1,
             _ => env.counters.refused += 1,
         }
         let tag = to_tag(&env.keys.tag, &message);

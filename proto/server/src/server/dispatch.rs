@@ -3,6 +3,7 @@
 
 use super::Server;
 use crate::auth::{Access, Authenticator, Facts, Grant, LiveMark, decide, is_certified, live_mark};
+use crate::edge;
 use crate::env::Env;
 use crate::method::{on_options, redirect};
 use crate::proxy::{Owner, Response};
@@ -231,6 +232,7 @@ fn accept_caller(
         from_us: parties.from_us,
         to_us: parties.to_us,
         mark,
+        edge: edge::part_of(env.config, &env.keys.flow, (routed, request), (env.cx.now, env.started_s)),
         is_trunk: env.config.trunking.is_trunk(request.flow.remote.ip()),
         is_trusted: env.config.is_trusted(request.flow.remote.ip())
             || env.config.auth.certificates.is_trusted(request.peer, env.cx.now),

@@ -51,6 +51,8 @@ fn requests_of_a_blocked_network_are_dropped_before_they_are_parsed() {
     assert!(world.udp("[2001:db8:bad::1]:5060", &b"GARBAGE\r\n\r\n".to_vec()).is_empty());
     assert_eq!(world.server.counters().rejected.iter().sum::<u64>(), 0, "nothing was parsed");
     assert_eq!(world.server.counters().blocked_sources, 2);
+    let stun = [&[0, 1, 0, 0, 0x21, 0x12, 0xa4, 0x42][..], &[7; 12]].concat();
+    assert!(world.udp(STRANGER, &stun).is_empty() && !world.udp("192.0.2.77:5060", &stun).is_empty());
     // A connection is closed.
     assert!(
         world.tcp(7, STRANGER, &call_of("sip:eve@example.net", "sip:bob@example.org", 2).tcp()).is_empty()

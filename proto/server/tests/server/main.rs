@@ -15,6 +15,7 @@ mod content_length;
 mod credentials;
 mod dialog;
 mod digest_forms;
+mod edge;
 mod ends;
 mod failover;
 mod fork;

@@ -134,6 +134,17 @@ fn an_instance_has_at_most_four_flows() {
     registers(&mut world, FIRST, &flow("sip:bob@10.0.0.5:6000", 4).call_id("again"));
 }
 
+#[test]
+fn contacts_that_become_flows_count() {
+    let mut world = World::with(|config| config.registrar.max_contacts = 10);
+    for number in 1..=6 {
+        let contact = format!("sip:bob@10.0.0.5:{}", 5000 + number);
+        world.register("bob", FIRST, &format!("<{contact}>"));
+        let answer = only(world.udp(FIRST, &flow(&contact, number).call_id(&format!("flow {number}"))));
+        assert_eq!(answer.status(), if number <= 4 { 200 } else { 403 }, "{number}");
+    }
+}
+
 /// Bob's phone with two flows, of which the second is fresher.
 fn two_flows(world: &mut World) {
     registers(world, FIRST, &flow("sip:bob@10.0.0.5:1", 1).call_id("one"));

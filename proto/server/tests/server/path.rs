@@ -77,7 +77,7 @@ fn a_path_that_the_phone_does_not_expect_is_refused() {
 #[test]
 fn a_bomb_of_paths_is_refused_and_changes_nothing() {
     let mut world = World::open();
-    let many = vec!["<sip:192.0.2.50;lr>"; 9].join(",");
+    let many = ["<sip:192.0.2.50;lr>"; 9].join(",");
     let long = format!("<sip:{}@192.0.2.50;lr>", "x".repeat(2100));
     for path in [
         many.as_str(),

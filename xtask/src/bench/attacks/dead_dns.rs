@@ -46,16 +46,26 @@ pub(super) fn rows(environment: &Environment, dead_for: Duration) -> Result<Vec<
     let readings = (dead_for.as_secs() / u64::from(READING_S)).max(1);
     let mut take = || (0..readings).map(|_| calls.read()).collect::<Result<Vec<_>>>();
     let (mut pairs, mut dead_calls) = (Vec::new(), 0);
-    for _ in 0..ROUNDS {
-        let alone = middle(&take()?);
-        let beside = thread::scope(|scope| {
-            let dead = scope.spawn(|| call_dead_names(server, dead_for));
-            let beside = take();
-            dead_calls += dead.join().map_err(|_| anyhow!("the thread of the dead names failed"))??;
-            beside
-        })?;
-        pairs.push([alone, middle(&beside)]);
-        eprintln!("  p99 alone and beside: {:.0?} µs", pairs.last());
+    for round in 0..ROUNDS {
+        let mut pair = [0.0; 2];
+        // In turn, so that a drift of the machine is not a difference.
+        let order = if round % 2 == 0 { [ALONE, BESIDE] } else { [BESIDE, ALONE] };
+        for which in order {
+            if which == ALONE {
+                pair[which] = middle(&take()?);
+                continue;
+            }
+            pair[which] = thread::scope(|scope| {
+                let dead = scope.spawn(|| call_dead_names(server, dead_for));
+                let readings = take();
+                dead_calls += dead.join().map_err(|_| anyhow!("the thread of the dead names failed"))??;
+                readings.map(|readings| middle(&readings))
+            })?;
+            // The lookups that are left.
+            thread::sleep(LOOKUP_MAX);
+        }
+        eprintln!("  p99 alone and beside: {pair:.0?} µs");
+        pairs.push(pair);
     }
     let stats = environment.command(&configuration, &["show", "stats", "--json"])?;
     let stats: serde_json::Value =
@@ -95,9 +105,14 @@ fn middle(readings: &[Reading]) -> f64 {
 /// Calls between users a second.
 const CALLS: u32 = 1_000;
 /// Rounds of readings without and with calls to silent names.
-const ROUNDS: u32 = 3;
+const ROUNDS: u32 = 5;
 /// Length of a reading.
 const READING_S: u32 = 2;
+/// Readings of a round.
+const ALONE: usize = 0;
+const BESIDE: usize = 1;
+/// Maximum time of a lookup.
+const LOOKUP_MAX: Duration = Duration::from_secs(6);
 /// Time that a call rings, and that it lasts.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Sources of calls to silent names, and calls a second of each.

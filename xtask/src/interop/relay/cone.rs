@@ -14,7 +14,6 @@ use smoltcp::phy::{ChecksumCapabilities, Device, Medium, RxToken, TunTapInterfac
 use smoltcp::wire::{IpProtocol, Ipv4Packet, Ipv4Repr, UdpPacket, UdpRepr};
 
 use super::super::namespace::{Namespace, move_into};
-use super::network::PRIVATE;
 
 /// The NAT runs until this value is dropped.
 pub(super) struct Cone {
@@ -53,6 +52,7 @@ enum Way {
 
 struct Nat {
     tunnel: TunTapInterface,
+    inner: Ipv4Addr,
     outer: Ipv4Addr,
     ports: Vec<Port>,
     delayed: VecDeque<Delayed>,
@@ -61,8 +61,13 @@ struct Nat {
 }
 
 impl Cone {
-    /// Starts a NAT between the phone's interface `inner`, and `outer` in the namespace of the NAT.
-    pub(super) fn start(phone: &Namespace, nat: &Namespace, outer: Ipv4Addr) -> Result<Self> {
+    /// Starts a NAT between the phone's interface `inner`, where the phone has that address, and `outer` in the namespace of
+    /// the NAT.
+    pub(super) fn start(
+        (phone, inner): (&Namespace, Ipv4Addr),
+        nat: &Namespace,
+        outer: Ipv4Addr,
+    ) -> Result<Self> {
         let shared = Arc::new(Shared::default());
         let (phone, nat, of_thread) = (phone.name().to_owned(), nat.name().to_owned(), Arc::clone(&shared));
         let (sender, started) = std::sync::mpsc::channel();
@@ -75,7 +80,7 @@ impl Cone {
                     // The other side is there until it has this.
                     let _ = sender.send(Ok(()));
                     let (ports, delayed) = (Vec::new(), VecDeque::new());
-                    Nat { tunnel, outer, ports, delayed, random: 1, shared: of_thread }.run();
+                    Nat { tunnel, inner, outer, ports, delayed, random: 1, shared: of_thread }.run();
                 }
                 Err(error) => drop(sender.send(Err(error))),
             }
@@ -177,7 +182,7 @@ impl Nat {
         let udp = UdpRepr { src_port: peer.port(), dst_port: port };
         let ip = Ipv4Repr {
             src_addr: *peer.ip(),
-            dst_addr: PRIVATE,
+            dst_addr: self.inner,
             next_header: IpProtocol::Udp,
             payload_len: udp.header_len() + bytes.len(),
             hop_limit: 64,

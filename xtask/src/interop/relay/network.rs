@@ -101,7 +101,7 @@ impl Side {
         phone.ip(&format!("addr add {PRIVATE}/24 dev inner"))?;
         phone.ip("link set inner up")?;
         let cone = match kind {
-            Kind::Cone => Some(Cone::start(&phone, &nat, outer)?),
+            Kind::Cone => Some(Cone::start((&phone, PRIVATE), &nat, outer)?),
             Kind::Symmetric | Kind::Restricted => None,
         };
         phone.ip(if kind == Kind::Cone {

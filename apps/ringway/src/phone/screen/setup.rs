@@ -22,6 +22,7 @@ pub(super) fn phone_settings(
         account: AccountArgs {
             username: account.auth_user.clone(),
             realm: account.realm.clone(),
+            instance: of.instance.clone(),
             server: account.server.clone(),
             transport: Some(account.transport),
             bind: of.bind,

@@ -41,6 +41,8 @@ pub(crate) struct Settings {
     pub(crate) bind: Option<SocketAddr>,
     /// Consecutive ports of the other side that are tried while no packet arrives.
     pub(crate) port_row: u8,
+    /// Name of the phone at its registrar (RFC 5626).
+    pub(crate) instance: Option<String>,
     /// Authorities of TLS servers, PEM; `None`: those of the operating system.
     pub(crate) ca: Option<PathBuf>,
     /// Certificate chain and private key for TLS servers that ask for one, PEM.

@@ -28,6 +28,7 @@ pub(super) fn read(text: &str, file: &Path) -> Result<Settings, Vec<ConfigError>
             audio: None,
             bind: None,
             port_row: 0,
+            instance: None,
             ca: None,
             certificate: None,
             private_key: None,
@@ -77,7 +78,7 @@ fn account(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> Option<Account
         uri: checked.clone().unwrap_or_default(),
         name: plain(reader, &mut section, "name").unwrap_or_default(),
         auth_user: plain(reader, &mut section, "auth_user").filter(|text| !text.is_empty()),
-        realm: realm(reader, &mut section),
+        realm: accepted(reader, &mut section, "realm", args::realm),
         server: host(reader, &mut section, "server"),
         transport,
         registration: if registers { Registration::Wanted } else { Registration::Unwanted },
@@ -87,12 +88,18 @@ fn account(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> Option<Account
     checked.map(|_| account)
 }
 
-fn realm(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) -> Option<String> {
-    let (text, at) = section.text(reader, "realm")?;
-    match args::realm(text) {
-        Ok(realm) => Some(realm),
+/// Text that the option of the same name accepts.
+fn accepted(
+    reader: &mut Reader<'_>,
+    section: &mut Section<'_, '_>,
+    key: &'static str,
+    check: impl Fn(&str) -> Result<String, String>,
+) -> Option<String> {
+    let (text, at) = section.text(reader, key)?;
+    match check(text) {
+        Ok(text) => Some(text),
         Err(why) => {
-            reader.error(at, section.path("realm"), why);
+            reader.error(at, section.path(key), why);
             None
         }
     }
@@ -153,6 +160,7 @@ fn network(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, settings: &mut Se
     }
     settings.pages.stun = host(reader, &mut section, "stun");
     settings.port_row = number(reader, &mut section, "port_row", 0, &args::PORT_ROW);
+    settings.instance = accepted(reader, &mut section, "instance", args::instance);
     section.finish(reader);
 }
 

@@ -84,6 +84,7 @@ fn every_key_is_read() {
         bind = "192.0.2.7:5062"
         stun = "stun.example.org"
         port_row = 8
+        instance = "urn:uuid:00000000-0000-1000-8000-AABBCCDDEEFF"
         [[contact]]
         name = "Bob"
         uri = "bob@example.org"
@@ -104,6 +105,7 @@ fn every_key_is_read() {
     assert_eq!(settings.pages.srtp, SrtpPolicy::Zrtp);
     assert_eq!((settings.play.as_str(), settings.record), ("tone:440", Some("heard".into())));
     assert_eq!((settings.replay_window, settings.port_row), (256, 8));
+    assert_eq!(settings.instance.as_deref(), Some("urn:uuid:00000000-0000-1000-8000-AABBCCDDEEFF"));
     assert_eq!(settings.audio, Some(Names { microphone: Some("headset".into()), loudspeaker: None }));
     assert_eq!(settings.bind, "192.0.2.7:5062".parse().ok());
     assert_eq!(settings.pages.stun.as_deref(), Some("stun.example.org"));
@@ -160,6 +162,7 @@ fn errors_name_key_and_line() {
             "phone.toml:3: [account] password: is not the password",
         ),
         ("[network]\nbind = \"here\"", "phone.toml:2: [network] bind: \"here\" is no address"),
+        ("[network]\ninstance = \"desk\"", "phone.toml:2: [network] instance: give a URN"),
         ("[network]\nport_row = 65", "phone.toml:2: [network] port_row: "),
         ("[call]\nreplay_window = 63", "phone.toml:2: [call] replay_window: "),
         ("[network]\nstun = \"a b\"", "phone.toml:2: [network] stun: \"a b\" is no host"),

@@ -1,0 +1,144 @@
+//! Edge proxy of other registrars (RFC 5626 §5): our Path with a token for the flow of a phone.
+//!
+//! The user part of our Path is MAC TIME `.` side. TIME is in seconds since the epoch; the side is written as in a mark. The
+//! MAC covers both. There is no table of tokens.
+
+use crate::Config;
+use crate::auth::EdgePart;
+use crate::request::Request;
+use crate::route::Routed;
+use crate::token::{Side, TargetHash};
+use alloc::vec::Vec;
+use hmac::{Hmac, KeyInit, Mac};
+use ringway_sansio::{Flow, Instant};
+use ringway_sip::{Uri, read_hex, write_hex, write_host};
+
+/// Part in a request; `started_s` is the start of this server in seconds since the epoch.
+pub(crate) fn part_of(
+    config: &Config,
+    key: &[u8; 16],
+    (routed, request): (&Routed<'_>, &Request<'_, '_>),
+    (now, started_s): (Instant, u64),
+) -> EdgePart {
+    if config.edge_domains.is_empty() {
+        return EdgePart::Absent;
+    }
+    let next = routed.next_route.as_ref().unwrap_or(&routed.uri);
+    let to_registrar = match serves(config, next) && serves(config, &request.message.from().uri) {
+        true => EdgePart::ToRegistrar,
+        false => EdgePart::Absent,
+    };
+    // Phones may write any other user part into the Route to their server.
+    let Some(token) = routed.flow_token.filter(|user| user.get(2 * MAC_BYTES + TIME_DIGITS) == Some(&b'.'))
+    else {
+        return to_registrar;
+    };
+    let Some((side, made_s)) = read_token(key, token) else { return EdgePart::Forged };
+    // RFC 5626 §5.3: a request of the phone itself goes on as without the token.
+    if side == side_of(&request.flow) {
+        return to_registrar;
+    }
+    let is_gone = match side {
+        // Connections are numbered from the start.
+        Side::Connection(..) => made_s < started_s,
+        Side::Address(..) | Side::Contact(_) | Side::Named { .. } => false,
+    };
+    match is_gone || now.as_secs().abs_diff(made_s) > TOKEN_LIFETIME_S {
+        true => EdgePart::FlowGone,
+        false => EdgePart::ToFlow(side),
+    }
+}
+
+/// True for a URI in a domain whose phones register through this server.
+pub(crate) fn serves(config: &Config, uri: &Uri<'_>) -> bool {
+    uri.is_sip()
+        && config.edge_domains.iter().any(|domain| uri.host().equals(domain.as_bytes()))
+        && config.domain_of(uri).is_none()
+}
+
+/// Appends our Path for a REGISTER that came over `from` and goes out over `to`; with `ob` if it came from the phone itself.
+pub(crate) fn write_path(
+    config: &Config,
+    key: &[u8; 16],
+    (from, to): (&Flow, &Flow),
+    (now, is_first_hop): (Instant, bool),
+    out: &mut Vec<u8>,
+) {
+    out.extend_from_slice(b"<sip:");
+    let mut covered = Vec::new();
+    write_hex(&mut covered, now.as_secs(), TIME_DIGITS);
+    covered.push(b'.');
+    side_of(from).write(&mut covered);
+    for byte in mac(key, &covered).finalize().into_bytes().iter().take(MAC_BYTES) {
+        write_hex(out, u64::from(*byte), 2);
+    }
+    out.extend_from_slice(&covered);
+    out.push(b'@');
+    write_host(out, config.sent_by(to.listener, to.remote.ip()));
+    out.extend_from_slice(to.transport.uri_parameter().as_bytes());
+    out.extend_from_slice(if is_first_hop { b";lr;ob>" } else { b";lr>" });
+}
+
+/// Side and time of a token; `None` if its MAC is not ours.
+fn read_token(key: &[u8; 16], token: &[u8]) -> Option<(Side, u64)> {
+    let (given, covered) = token.split_at_checked(2 * MAC_BYTES)?;
+    let mut bytes = [0; MAC_BYTES];
+    for (byte, digits) in bytes.iter_mut().zip(given.as_chunks::<2>().0) {
+        *byte = u8::try_from(read_hex(digits)?).ok()?;
+    }
+    mac(key, covered).verify_truncated_left(&bytes).ok()?;
+    let (time, side) = covered.split_at_checked(TIME_DIGITS)?;
+    Some((Side::read(side.strip_prefix(b".")?)?, read_hex(time)?))
+}
+
+fn mac(key: &[u8; 16], covered: &[u8]) -> Hmac<sha2::Sha256> {
+    let mac = Hmac::<sha2::Sha256>::new_from_slice(key);
+    let mut mac = mac.unwrap_or_else(|_| Hmac::new(&Default::default()));
+    mac.update(covered);
+    mac
+}
+
+/// Side at the other end of a flow.
+fn side_of(flow: &Flow) -> Side {
+    match flow.connection {
+        Some(connection) => Side::Connection(connection, flow.listener, TargetHash::NONE),
+        None => Side::Address(flow.listener, flow.remote),
+    }
+}
+
+/// RFC 5626 §5.2 recommends 80 bits.
+const MAC_BYTES: usize = 10;
+/// Sufficient until the year 2106.
+const TIME_DIGITS: usize = 8;
+/// Lifetime of a token. Its phone gets another one with each REGISTER.
+const TOKEN_LIFETIME_S: u64 = 86_400;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ringway_sansio::{ConnectionId, ListenerId};
+
+    const KEY: [u8; 16] = [7; 16];
+
+    #[test]
+    fn a_token_is_read_back_and_no_other_one_is() {
+        let udp = Flow::udp(ListenerId(3), "198.51.100.7:31337".parse().unwrap());
+        let tcp = Flow { connection: Some(ConnectionId(u64::MAX)), ..Flow::dial(ListenerId(1), udp.remote) };
+        for flow in [udp, Flow::udp(ListenerId(0), "[2001:db8::7]:1".parse().unwrap()), tcp] {
+            let mut covered = b"6a000000.".to_vec();
+            side_of(&flow).write(&mut covered);
+            let digits = mac(&KEY, &covered).finalize().into_bytes();
+            let mut token = Vec::new();
+            digits.iter().take(MAC_BYTES).for_each(|byte| write_hex(&mut token, u64::from(*byte), 2));
+            token.extend_from_slice(&covered);
+            assert_eq!(read_token(&KEY, &token), Some((side_of(&flow), 0x6a00_0000)));
+            assert_eq!(read_token(&[8; 16], &token), None, "of another server");
+            for index in 0..token.len() {
+                let mut forged = token.clone();
+                forged[index] = if forged[index] == b'1' { b'2' } else { b'1' };
+                assert_eq!(read_token(&KEY, &forged), None, "byte {index}");
+                assert_eq!(read_token(&KEY, &token[..index]), None, "its first {index} bytes");
+            }
+        }
+    }
+}

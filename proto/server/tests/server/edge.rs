@@ -1,0 +1,205 @@
+//! Edge proxy of another registrar (RFC 5626 §5): Path with a flow token, and requests that have it in Route.
+
+use crate::ends::nothing_is_left;
+use crate::harness::{
+    EDGE, Request, STRANGER, Sent, World, forwarded, invite, only, register, request, requests, statuses,
+};
+use ringway_sansio::{ConnectionId, Event};
+use std::time::Duration;
+
+/// Phone behind NAT, and the registrar of example.net.
+const PHONE: &str = "198.51.100.7:31337";
+const REGISTRAR: &str = "203.0.113.1:5060";
+
+fn world() -> World {
+    World::with(|config| {
+        config.auth.enabled = true;
+        config.edge_domains = vec!["example.net".into()];
+    })
+}
+
+/// REGISTER of dave, a user of example.net.
+fn daves() -> Request {
+    let mut request = register("dave", "<sip:dave@10.0.0.5>;+sip.instance=\"<urn:x>\";reg-id=1");
+    request.uri = "sip:example.net".into();
+    request.to = "<sip:dave@example.net>".into();
+    request.line("Supported: path, outbound").line("Route: <sip:192.0.2.1;lr>").from("sip:dave@example.net")
+}
+
+/// Registers dave over UDP; returns our Path.
+fn path_of(world: &mut World) -> String {
+    assert!(requests(world.udp(PHONE, &daves())).is_empty());
+    let sent = only(requests(world.resolve_to("example.net", &[REGISTRAR])));
+    assert_eq!((sent.to().as_str(), sent.method().as_str()), (REGISTRAR, "REGISTER"));
+    let path = sent.header("Path");
+    assert!(sent.headers("Route").is_empty());
+    let answer = only(world.udp(REGISTRAR, &sent.answer(200, &[&format!("Path: {path}")])));
+    assert_eq!((answer.status(), answer.to().as_str()), (200, PHONE));
+    nothing_is_left(world, "after a REGISTER");
+    path
+}
+
+/// Request of the registrar for dave by this Path.
+fn by(path: &str, method: &str) -> Request {
+    let lines = [format!("Route: {path}"), "Contact: <sip:eve@203.0.113.1>".into()];
+    let request = request(method, "sip:dave@10.0.0.5").from("sip:eve@example.net");
+    Request { lines: lines.into(), ..request.to("<sip:dave@example.net>") }
+        .via(&format!("SIP/2.0/UDP {REGISTRAR};rport;branch=z9hG4bK"))
+}
+
+#[test]
+fn a_request_with_our_token_goes_over_the_flow_of_the_phone() {
+    let mut world = world();
+    let path = path_of(&mut world);
+    assert!(path.ends_with("@192.0.2.1:5060;lr;ob>") && path.starts_with("<sip:"), "{path}");
+    let sent = forwarded(world.udp(REGISTRAR, &by(&path, "INVITE")));
+    assert_eq!((sent.to().as_str(), sent.uri().as_str()), (PHONE, "sip:dave@10.0.0.5"));
+    assert!(sent.headers("Route").is_empty());
+    let answer = only(world.udp(PHONE, &sent.answer(200, &["Contact: <sip:dave@10.0.0.5>"])));
+    assert_eq!((answer.status(), answer.to().as_str()), (200, REGISTRAR));
+    // The phone ends the call, through our Record-Route.
+    let bye = request("BYE", "sip:eve@203.0.113.1").cseq(2).to(&answer.header("From"));
+    let lines = sent.headers("Record-Route").iter().map(|route| format!("Route: {route}")).collect();
+    let bye = Request { from: answer.header("To"), lines, ..bye };
+    assert_eq!(forwarded(world.udp(PHONE, &bye)).to(), REGISTRAR);
+}
+
+#[test]
+fn a_phone_calls_through_its_edge_proxy() {
+    let mut world = world();
+    let path = path_of(&mut world);
+    let mut call = invite("sip:frank@example.net").from("sip:dave@example.net");
+    call.lines.push(format!("Route: {path}"));
+    world.udp(PHONE, &call);
+    let sent = only(requests(world.resolve_to("example.net", &[REGISTRAR])));
+    assert_eq!((sent.to().as_str(), sent.uri().as_str()), (REGISTRAR, "sip:frank@example.net"));
+    assert!(sent.headers("Path").is_empty(), "only REGISTER has one");
+}
+
+#[test]
+fn a_forged_token_is_refused() {
+    let mut world = world();
+    let path = path_of(&mut world);
+    let end = path.find('@').unwrap();
+    for index in "<sip:".len()..end {
+        let mut forged = path.clone().into_bytes();
+        forged[index] = if forged[index] == b'1' { b'2' } else { b'1' };
+        let forged = String::from_utf8(forged).unwrap();
+        let request = by(&forged, "INVITE").call_id(&format!("{index}"));
+        let sent = world.udp(STRANGER, &request);
+        assert_eq!((requests(sent.clone()).len(), statuses(&sent)), (0, vec![403]), "byte {index} of {path}");
+        assert!(world.udp(STRANGER, &Request { method: "ACK".into(), ..request }).is_empty());
+    }
+    for token in ["x", "0", "00000000000000000000", "00000000000000000000.", "%00", &"0".repeat(1000)] {
+        let request = by(&format!("<sip:{token}@192.0.2.1;lr;ob>"), "MESSAGE").call_id(&token[..1]);
+        assert_eq!(only(world.udp(STRANGER, &request)).status(), 403, "{token}");
+    }
+    let of_another = World::with(|config| {
+        config.edge_domains = vec!["example.net".into()];
+        config.secret = [8; 32];
+    });
+    let mut of_another = of_another;
+    assert_eq!(only(of_another.udp(REGISTRAR, &by(&path, "INVITE"))).status(), 403);
+}
+
+#[test]
+fn a_token_ends_after_a_day() {
+    let mut world = world();
+    let path = path_of(&mut world);
+    world.pass(Duration::from_secs(80_000));
+    assert_eq!(forwarded(world.udp(REGISTRAR, &by(&path, "MESSAGE"))).to(), PHONE);
+    world.pass(Duration::from_secs(7_000));
+    let refused = only(world.udp(REGISTRAR, &by(&path, "INVITE").call_id("late")));
+    assert_eq!(refused.start(), "SIP/2.0 430 Flow Failed");
+    assert_eq!(world.server.counters().flows_gone, 1);
+}
+
+#[test]
+fn a_connection_that_is_gone_gets_430() {
+    let mut world = world();
+    world.tcp(5, PHONE, &daves().tcp());
+    let sent = only(requests(world.resolve_to("example.net", &[REGISTRAR])));
+    let path = sent.header("Path");
+    world.udp(REGISTRAR, &sent.answer(200, &[]));
+    assert!(
+        world.kept.iter().any(|(connection, until)| *connection == ConnectionId(5) && *until > world.now)
+    );
+    let call = forwarded(world.udp(REGISTRAR, &by(&path, "INVITE")));
+    assert_eq!(call.flow.connection, Some(ConnectionId(5)));
+    let failed = only(world.event(Event::Unreachable(call.token)));
+    assert_eq!((failed.start().as_str(), failed.to().as_str()), ("SIP/2.0 430 Flow Failed", REGISTRAR));
+    nothing_is_left(&mut world, "after a flow that is gone");
+    // After a restart its number is another connection's.
+    let mut later = World::closed_restarted(world.now + Duration::from_secs(100));
+    later.server.reconfigure(std::sync::Arc::new(ringway_server::Config {
+        edge_domains: vec!["example.net".into()],
+        ..crate::harness::config()
+    }));
+    assert_eq!(only(later.udp(REGISTRAR, &by(&path, "INVITE"))).status(), 430);
+}
+
+#[test]
+fn a_registrar_goes_on_to_the_other_flow_after_430() {
+    // Ringway is registrar and edge: what one says, the other understands.
+    let mut world = world();
+    let path = path_of(&mut world);
+    let mut registrar = World::with(|config| config.domains = vec!["example.net".into()]);
+    let flow = |path: &str, reg_id: u32| {
+        let mut flow = daves();
+        flow.uri = "sip:example.net".into();
+        flow.lines.retain(|line| !line.starts_with("Route"));
+        flow.lines[0] = flow.lines[0].replace("reg-id=1", &format!("reg-id={reg_id}"));
+        flow.line("Via: SIP/2.0/UDP 10.0.0.5;branch=z9hG4bKphone")
+            .line(&format!("Path: {path}"))
+            .call_id(path)
+    };
+    for (number, path) in [path.replace(";ob", ";x;ob"), path].iter().enumerate() {
+        let answer = only(registrar.udp(EDGE, &flow(path, 1 + number as u32)));
+        assert_eq!((answer.status(), answer.header("Require").as_str()), (200, "outbound"));
+        registrar.pass(Duration::from_secs(1));
+    }
+    let first = forwarded(registrar.udp("192.0.2.10:5060", &invite("sip:dave@example.net")));
+    let second = requests(registrar.message(first.flow, &first.answer(430, &[])));
+    assert_eq!(second.iter().map(Sent::method).collect::<Vec<_>>(), ["ACK", "INVITE"]);
+    assert_ne!(first.header("Route"), second[1].header("Route"));
+}
+
+#[test]
+fn a_user_in_the_route_of_our_own_phone_is_no_token() {
+    let mut world = world();
+    for (number, user) in ["alice", "0123", "a.b", "%2e"].iter().enumerate() {
+        let call = invite("sip:carol@example.org").call_id(&format!("{number}"));
+        let sent = world.udp(STRANGER, &call.line(&format!("Route: <sip:{user}@192.0.2.1;lr>")));
+        assert_eq!(statuses(&sent), [407], "{user}: as without it");
+    }
+}
+
+#[test]
+fn an_edge_proxy_relays_for_its_domains_only() {
+    let mut world = world();
+    for (uri, from) in [
+        ("sip:x@203.0.113.7", "sip:dave@example.net"),
+        ("sip:x@example.com", "sip:dave@example.net"),
+        ("sip:x@example.net", "sip:eve@example.com"),
+        ("sip:x@sub.example.net", "sip:dave@example.net"),
+    ] {
+        let sent = world.udp(STRANGER, &invite(uri).from(from).call_id(uri));
+        assert_eq!(statuses(&sent), [403], "{uri}");
+        assert!(world.lookups.is_empty());
+    }
+    let mut off = World::closed();
+    assert_eq!(statuses(&off.udp(PHONE, &daves())), [403], "without edge_domains");
+}
+
+#[test]
+fn behind_another_proxy_our_path_promises_no_flow() {
+    let mut world = world();
+    world.udp(
+        PHONE,
+        &daves().line("Via: SIP/2.0/UDP 10.0.0.5;branch=z9hG4bKphone").line("Path: <sip:10.0.0.9;lr>"),
+    );
+    let sent = only(requests(world.resolve_to("example.net", &[REGISTRAR])));
+    let paths = sent.headers("Path");
+    assert!(paths[0].ends_with(";lr>") && !paths[0].contains(";ob"), "{paths:?}");
+    assert_eq!(paths[1], "<sip:10.0.0.9;lr>");
+}
