@@ -8,7 +8,7 @@ use crate::{Account, Behaviour, Phone, PhoneEvent, check};
 use ringway_linux::Hosts;
 use ringway_sansio::{Event, Instant, Seed, Transport};
 use ringway_server::auth::Algorithm;
-use ringway_server::{Action, AuthConfig, Config, Listener, Mode, RegistrarConfig, Server};
+use ringway_server::{Action, AuthConfig, Config, Forwards, Listener, Mode, RegistrarConfig, Server};
 use ringway_sim::{Effects, Faults, HostId, Hosted, Sim};
 use ringway_test_support::services::{ServiceLimits, TestServices};
 use std::collections::BTreeSet;
@@ -260,6 +260,19 @@ impl World {
         });
     }
 
+    /// Replaces the forwards of a user of the domain.
+    pub fn set_forwards(&mut self, user: &str, forwards: &Forwards) {
+        let count = u16::try_from(self.shards().len()).expect("there are few shards");
+        let of_user = ringway_server::shard_of_user(&ringway_sim::shard_key(), user.as_bytes(), count);
+        let (aor, mut shard) = (format!("{user}@{REALM}"), 0);
+        self.each_shard(|server| {
+            if shard == of_user {
+                server.set_forwards(aor.as_bytes(), forwards.clone());
+            }
+            shard += 1;
+        });
+    }
+
     fn each_shard(&mut self, mut run: impl FnMut(&mut RealServer)) {
         for shard in 0..self.shards().len() {
             let shard = u16::try_from(shard).expect("there are few shards");
@@ -381,6 +394,7 @@ fn default_config() -> Config {
         stateful: true,
         record_route: true,
         serial_fork: Duration::from_secs(20),
+        recurse: false,
         edge_domains: Vec::new(),
         dialog_lifetime: Duration::from_secs(86_400),
         auth: AuthConfig {

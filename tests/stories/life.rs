@@ -4,6 +4,7 @@
 //! call must agree in the end, and the server must have no state left.
 
 use ringway_sansio::{Rng, Seed, Transport};
+use ringway_server::{ForwardUri, Forwards, NoAnswer};
 use ringway_sim::{Faults, HostId};
 use ringway_tests::{Behaviour, PhoneEvent, Story, World};
 use std::time::Duration;
@@ -16,6 +17,20 @@ fn no_state_is_left_after_random_actions() {
 #[test]
 fn random_actions_through_a_stateless_proxy() {
     Story::new("stateless life").configure(|config| config.stateful = false).run(|world| live(world, false));
+}
+
+#[test]
+fn random_actions_of_users_who_forward() {
+    let to = |user: &str| ForwardUri::new(&format!("sip:{user}@example.org")).expect("a valid URI");
+    Story::new("life with forwards").configure(|config| config.recurse = true).run(|world| {
+        let no_answer = NoAnswer::new(3, to("carol")).expect("a valid time");
+        let busy = Forwards { busy: Some(to("carol")), no_answer: Some(no_answer), ..Forwards::default() };
+        world.set_forwards("bob", &busy);
+        world.set_forwards("carol", &Forwards { busy: Some(to("bob")), ..Forwards::default() });
+        world.set_forwards("dave", &Forwards { always: Some(to("eve")), ..Forwards::default() });
+        world.set_forwards("eve", &Forwards { unregistered: Some(to("dave")), ..Forwards::default() });
+        live(world, true);
+    });
 }
 
 fn live(world: &mut World, agree: bool) {

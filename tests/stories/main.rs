@@ -1,6 +1,6 @@
 //! Stories: the real server and scripted phones in the simulator, each for many seeds.
 //!
-//! Tested: registration, calls, failed calls, races, bad networks, ICMP errors, forks, media relays, TCP, TLS, neighbours,
+//! Tested: registration, calls, failed calls, races, bad networks, ICMP errors, forks, forwards, media relays, TCP, TLS, neighbours,
 //! WebSocket, reloads, restarts, softphones, and random actions.
 //! `RINGWAY_SEED` and `RINGWAY_SEEDS` choose the seeds; a story that fails prints its own.
 #![cfg(test)]
@@ -8,6 +8,7 @@
 mod call;
 mod cancel;
 mod fork;
+mod forward;
 mod icmp;
 mod life;
 mod load;

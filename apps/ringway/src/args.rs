@@ -293,6 +293,19 @@ Examples:
     #[command(after_help = "Example:
   ringway user remove alice")]
     Remove(NameArgs),
+    /// Show or change where a user's calls go when it is busy, does not answer, is not registered, or always
+    #[command(
+        after_help = "Give NAME before the options. Without options it shows the forwards. Each option changes one and leaves the others; `off` in
+place of URI ends that one, --off ends all that are not given beside it.
+
+Examples:
+  ringway user forward bob --busy sip:carol@example.org --no-answer 20 sip:carol@example.org
+  ringway user forward bob --unregistered sip:bob@mobile.example.net
+  ringway user forward bob --busy off
+  ringway user forward bob --off
+  ringway user forward bob --json"
+    )]
+    Forward(ForwardArgs),
     /// Add a permanent contact of a user, which needs no registration
     #[command(after_help = "Example:
   ringway user bind gateway sip:gw@192.0.2.7:5060")]
@@ -322,6 +335,28 @@ pub(crate) struct NameArgs {
     /// The user's domain (default: the first of the configuration)
     #[arg(long)]
     pub(crate) domain: Option<String>,
+}
+
+/// Forwards of a user.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ForwardArgs {
+    #[command(flatten)]
+    pub(crate) user: NameArgs,
+    /// Target of every call; the user's own phones do not ring
+    #[arg(long, value_name = "URI")]
+    pub(crate) always: Option<String>,
+    /// Target of calls if every phone of the user is busy
+    #[arg(long, value_name = "URI")]
+    pub(crate) busy: Option<String>,
+    /// Target of calls that nobody answers within SECONDS (1 to 180)
+    #[arg(long, num_args = 1..=2, value_names = ["SECONDS", "URI"])]
+    pub(crate) no_answer: Option<Vec<String>>,
+    /// Target of calls if the user has no phone that can be reached
+    #[arg(long, value_name = "URI")]
+    pub(crate) unregistered: Option<String>,
+    /// End all forwards that are not given beside it
+    #[arg(long)]
+    pub(crate) off: bool,
 }
 
 /// A user and its new password.

@@ -12,6 +12,7 @@ mod cert;
 mod check;
 mod config;
 mod failure;
+mod forwards;
 mod lab;
 mod log;
 mod output;

@@ -1,12 +1,13 @@
-//! `ringway user`: subscribers and permanent contacts.
+//! `ringway user`: subscribers, permanent contacts and forwards.
 
-use crate::args::{NameArgs, PasswordArgs, UserArgs, UserCommand};
+use crate::args::{ForwardArgs, NameArgs, PasswordArgs, UserArgs, UserCommand};
 use crate::config::Config;
 use crate::failure::Failure;
+use crate::forwards;
 use crate::output::{self, printable};
 use crate::password;
 use indicatif::{ProgressBar, ProgressStyle};
-use ringway_store::{Store, StoreError, StoreUrl, UserName};
+use ringway_store::{Condition, ForwardUri, Forwards, NoAnswer, Store, StoreError, StoreUrl, UserName};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::path::Path;
@@ -52,9 +53,11 @@ pub(crate) fn run(args: UserArgs) -> Result<(), Failure> {
 fn needs_users(command: &UserCommand) -> bool {
     match command {
         UserCommand::Add(_) | UserCommand::Import { .. } | UserCommand::Bind { .. } => false,
-        UserCommand::List | UserCommand::Passwd(_) | UserCommand::Remove(_) | UserCommand::Unbind { .. } => {
-            true
-        }
+        UserCommand::List
+        | UserCommand::Passwd(_)
+        | UserCommand::Remove(_)
+        | UserCommand::Forward(_)
+        | UserCommand::Unbind { .. } => true,
     }
 }
 
@@ -72,6 +75,7 @@ impl Users {
             UserCommand::List => self.list(),
             UserCommand::Passwd(password) => self.passwd(&password),
             UserCommand::Remove(name) => self.remove(&name),
+            UserCommand::Forward(args) => self.forward(&args),
             UserCommand::Bind { user, contact } => self.bind(&user, &contact),
             UserCommand::Unbind { user, contact } => self.unbind(&user, contact.as_deref()),
         }
@@ -188,6 +192,24 @@ impl Users {
         self.print(&format!("{removed} permanent {contacts} removed from {user}"), &value)
     }
 
+    fn forward(&self, args: &ForwardArgs) -> Result<(), Failure> {
+        let user = self.name(&args.user)?;
+        let old = self.store.forwards(&user)?;
+        let new = changed(&old, args)?;
+        if is_change(args) {
+            self.store.set_forwards(&user, &new)?;
+        } else if new.is_empty() && !self.store.exists(&user)? {
+            return Err(StoreError::NoSuchUser(user.to_string()).into());
+        }
+        let value = json!({"user": user.to_string(), "forwards": forwards::shown(&new)});
+        let mut lines: Vec<String> =
+            new.targets().map(|(condition, target)| line_of(&new, condition, target)).collect();
+        if lines.is_empty() {
+            lines.push(format!("{user} forwards no call"));
+        }
+        self.print(&lines.join("\n"), &value)
+    }
+
     /// Parses `NAME`, `NAME@DOMAIN` or `sip:NAME@DOMAIN`.
     fn name(&self, args: &NameArgs) -> Result<UserName, Failure> {
         let given = args.name.strip_prefix("sip:").unwrap_or(&args.name);
@@ -238,6 +260,57 @@ impl Users {
 
     fn print(&self, text: &str, value: &Value) -> Result<(), Failure> {
         if self.is_json { Ok(output::line(&value.to_string())?) } else { Ok(output::line(text)?) }
+    }
+}
+
+/// True if the arguments change a forward.
+fn is_change(args: &ForwardArgs) -> bool {
+    let ForwardArgs { user: _, always, busy, no_answer, unregistered, off } = args;
+    *off || always.is_some() || busy.is_some() || no_answer.is_some() || unregistered.is_some()
+}
+
+/// Forwards after a change.
+fn changed(old: &Forwards, args: &ForwardArgs) -> Result<Forwards, Failure> {
+    let old = if args.off { Forwards::default() } else { old.clone() };
+    let target = |old: Option<ForwardUri>, given: &Option<String>| match given.as_deref() {
+        None => Ok(old),
+        Some("off") => Ok(None),
+        Some(uri) => ForwardUri::new(uri).map(Some).map_err(StoreError::from),
+    };
+    let no_answer = match args.no_answer.as_deref() {
+        None => old.no_answer,
+        Some([off]) if off == "off" => None,
+        Some([seconds, uri]) => {
+            let after_s = seconds.parse().map_err(|_| {
+                Failure::usage(format!(
+                    "--no-answer {seconds}: not a number of seconds; write for example --no-answer 20 {uri}"
+                ))
+            })?;
+            let to = ForwardUri::new(uri).map_err(StoreError::from)?;
+            Some(NoAnswer::new(after_s, to).map_err(StoreError::from)?)
+        }
+        Some(_) => {
+            return Err(Failure::usage(
+                "--no-answer needs SECONDS and URI, or off; write for example --no-answer 20 sip:carol@example.org",
+            ));
+        }
+    };
+    Ok(Forwards {
+        always: target(old.always, &args.always)?,
+        busy: target(old.busy, &args.busy)?,
+        no_answer,
+        unregistered: target(old.unregistered, &args.unregistered)?,
+    })
+}
+
+/// Line of a forward in the listing.
+fn line_of(forwards: &Forwards, condition: Condition, target: &ForwardUri) -> String {
+    let name = condition.name();
+    match (condition, &forwards.no_answer) {
+        (Condition::NoAnswer, Some(no_answer)) => format!("{name} after {} s: {target}", no_answer.after_s()),
+        (Condition::Always | Condition::Busy | Condition::NoAnswer | Condition::Unregistered, _) => {
+            format!("{name}: {target}")
+        }
     }
 }
 

@@ -138,6 +138,44 @@ fn permanent_contacts_are_added_removed_and_deleted_with_their_user() {
 }
 
 #[test]
+fn forwards_are_shown_changed_one_by_one_and_ended() {
+    let folder = folder();
+    let path = folder.path();
+    ringway(path, &["user", "add", "bob"]).ok();
+    let forward = |args: &[&str]| ringway(path, &[&["user", "forward", "bob"][..], args].concat());
+    assert_eq!(forward(&[]).ok(), "bob@localhost forwards no call\n");
+    let args = ["--busy", "sip:carol@localhost", "--no-answer", "20", "sip:dave@example.net"];
+    let both = "busy: sip:carol@localhost\nno-answer after 20 s: sip:dave@example.net\n";
+    assert_eq!(forward(&args).ok(), both);
+    assert_eq!(forward(&[]).ok(), both);
+    assert_eq!(forward(&["--busy", "off"]).ok(), "no-answer after 20 s: sip:dave@example.net\n");
+    assert_eq!(
+        ringway_json(path, &["user", "forward", "bob", "--unregistered", "sip:mail@localhost", "--json"]),
+        json!({"user": "bob@localhost", "forwards": {
+            "always": null, "busy": null, "unregistered": "sip:mail@localhost",
+            "no_answer": {"after_s": 20, "to": "sip:dave@example.net"},
+        }})
+    );
+    assert_eq!(forward(&["--off", "--always", "sip:carol@localhost"]).ok(), "always: sip:carol@localhost\n");
+    for (bad, why) in [
+        (&["--busy", "carol"][..], "SIP URI"),
+        (&["--busy", "sip:bob@localhost"], "the user itself"),
+        (&["--no-answer", "20"], "SECONDS and URI"),
+        (&["--no-answer", "x", "sip:carol@localhost"], "not a number"),
+        (&["--no-answer", "181", "sip:carol@localhost"], "1 to 180"),
+    ] {
+        let done = forward(bad);
+        assert!(done.status > 0 && done.err.contains(why), "{bad:?}: {done:?}");
+        assert_eq!(done.err.lines().count(), 1, "{done:?}");
+    }
+    assert_eq!(forward(&[]).ok(), "always: sip:carol@localhost\n", "nothing changed");
+    assert_eq!(forward(&["--off"]).ok(), "bob@localhost forwards no call\n");
+    let error = ringway(path, &["user", "forward", "nobody"]).refused(1);
+    assert!(error.contains("nobody@localhost is not a user"), "{error}");
+    ringway(path, &["user", "forward", "nobody", "--always", "sip:carol@localhost"]).refused(1);
+}
+
+#[test]
 fn users_of_a_memory_store_cannot_be_changed_from_outside() {
     let folder = folder();
     fs::write(folder.path().join("m.toml"), "[store]\nurl = \"memory:\"\n").unwrap();
@@ -332,6 +370,23 @@ impl View for Many {
     }
 }
 
+/// A server that refuses every change.
+struct Unchanged;
+
+impl Control for Unchanged {
+    fn apply(&self, _: Change) -> Answer {
+        Answer::refused(503, "not here")
+    }
+
+    fn blocks(&self, _: u64, _: usize) -> Result<BlockPage, String> {
+        Ok(BlockPage::default())
+    }
+
+    fn forwards(&self, _: &str) -> Answer {
+        Answer::refused(503, "not here")
+    }
+}
+
 fn registration(n: u64) -> Registration {
     let is_permanent = n == 1;
     Registration {
@@ -345,19 +400,6 @@ fn registration(n: u64) -> Registration {
         instance: None,
         reg_id: None,
         path: Vec::new(),
-    }
-}
-
-/// Nothing can be changed.
-struct Unchanged;
-
-impl Control for Unchanged {
-    fn apply(&self, _: Change) -> Answer {
-        Answer::refused(503, "this is a test")
-    }
-
-    fn blocks(&self, _: u64, _: usize) -> Result<BlockPage, String> {
-        Ok(BlockPage::default())
     }
 }
 

@@ -75,6 +75,8 @@ pub struct Routing {
     /// Seconds for which the contacts of the same q-value are called before those of the next lower one: 0 to 180; 0: all
     /// at once.
     pub serial_fork_s: u32,
+    /// True: the contacts of a 3xx are called (RFC 3261 §16.7 step 4); needs `stateful`.
+    pub recurse: bool,
     /// Domains of other registrars whose phones register through this server (RFC 5626 §5); at most 100.
     pub edge_domains: Vec<String>,
     /// Lifetime of a Record-Route mark in seconds: 60 to 31,536,000.
@@ -319,6 +321,7 @@ impl Default for Routing {
             stateful: true,
             record_route: true,
             serial_fork_s: 20,
+            recurse: false,
             edge_domains: Vec::new(),
             dialog_lifetime_s: 86_400,
         }
@@ -335,6 +338,7 @@ impl Routing {
             stateful: section.switch(reader, "stateful", default.stateful),
             record_route: section.switch(reader, "record_route", default.record_route),
             serial_fork_s: section.number(reader, "serial_fork_s", default.serial_fork_s, SERIAL_FORKS_S),
+            recurse: section.switch(reader, "recurse", default.recurse),
             edge_domains: read_edge_domains(reader, &mut section),
             dialog_lifetime_s: section.number(
                 reader,
@@ -343,6 +347,10 @@ impl Routing {
                 DIALOG_LIFETIMES_S,
             ),
         };
+        if routing.recurse && !routing.stateful {
+            let message = "recursion needs state; set stateful = true, or recurse = false";
+            reader.error(section.place("recurse").unwrap_or_default(), section.path("recurse"), message);
+        }
         section.finish(reader);
         routing
     }
@@ -427,6 +435,7 @@ impl ServerSections<'_> {
             stateful: self.routing.stateful,
             record_route: self.routing.record_route,
             serial_fork: Duration::from_secs(u64::from(self.routing.serial_fork_s)),
+            recurse: self.routing.recurse,
             edge_domains: self.routing.edge_domains.clone(),
             dialog_lifetime: Duration::from_secs(u64::from(self.routing.dialog_lifetime_s)),
             auth: AuthConfig {

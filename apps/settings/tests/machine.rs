@@ -83,6 +83,7 @@ fn nothing_said_is_dhcp_authentication_and_no_files() {
             stateful: true,
             record_route: true,
             serial_fork_s: 20,
+            recurse: false,
             edge_domains: Vec::new(),
             dialog_lifetime_s: 86_400
         }
@@ -129,6 +130,7 @@ fn every_key_is_read() {
             stateful: false,
             record_route: false,
             serial_fork_s: 20,
+            recurse: false,
             edge_domains: Vec::new(),
             dialog_lifetime_s: 86_400
         }
@@ -170,6 +172,7 @@ fn every_word_is_read() {
             stateful: false,
             record_route: false,
             serial_fork_s: 20,
+            recurse: false,
             edge_domains: Vec::new(),
             dialog_lifetime_s: 86_400
         }
@@ -199,6 +202,7 @@ fn the_words_win_over_the_file() {
             stateful: false,
             record_route: false,
             serial_fork_s: 20,
+            recurse: false,
             edge_domains: Vec::new(),
             dialog_lifetime_s: 86_400
         }

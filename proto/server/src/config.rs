@@ -29,6 +29,8 @@ pub struct Config {
     /// Maximum time for which the targets of the same q-value are called before those of the next lower one; zero: all are
     /// called at once.
     pub serial_fork: Duration,
+    /// True: contacts of 3xx responses to INVITEs are called (RFC 3261 §16.7 step 4); needs [`Config::stateful`].
+    pub recurse: bool,
     /// Domains of other registrars, in lower case, whose phones register through this server (RFC 5626 §5).
     pub edge_domains: Vec<String>,
     /// Lifetime of a Record-Route mark.

@@ -55,6 +55,22 @@ ringway_sansio::counters! {
         failovers,
         /// Groups of targets whose time passed without a final response, so that those of lower preference were called.
         serial_forks,
+        /// Calls forwarded because their user forwards every call.
+        calls_forwarded_always,
+        /// Calls forwarded because their user was busy.
+        calls_forwarded_busy,
+        /// Calls forwarded because nobody answered in time.
+        calls_forwarded_no_answer,
+        /// Calls forwarded because their user had no phone that could be reached.
+        calls_forwarded_unregistered,
+        /// Calls not forwarded because they had been diverted too often.
+        forward_loops,
+        /// Calls not forwarded, and contacts of 3xx not called, because too many calls of their user leave our domains.
+        over_user_forwards,
+        /// Contacts of 3xx responses that were called.
+        recursions,
+        /// Contacts of 3xx responses that were not called: not permitted, called before, or over a limit.
+        recursions_refused,
         /// Requests sent to a trunk, each trunk counted.
         trunk_requests,
         /// Requests sent to the next trunk of their route after one failed.

@@ -1,11 +1,12 @@
 //! Environment of the components: configuration, services, keys, counters.
 
+use crate::diversion::ForwardTable;
 use crate::refused::RefusedInDialog;
 use crate::request::Request;
-use crate::{Action, CallStep, Config, Counters, LogEvent, Services};
+use crate::{Action, CallStep, Condition, Config, Counters, DiversionReason, LogEvent, Services};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use ringway_sansio::{Context, Instant};
+use ringway_sansio::{Context, Instant, Seed};
 
 /// Owner of everything that the components of one shard share.
 pub(crate) struct Environment<S> {
@@ -14,6 +15,7 @@ pub(crate) struct Environment<S> {
     keys: Keys,
     counters: Counters,
     refused_in_dialog: RefusedInDialog,
+    forwards: ForwardTable,
     calls_checked_at: Option<Instant>,
     started_s: u64,
     answer_info: Vec<u8>,
@@ -27,6 +29,8 @@ pub(crate) struct Env<'e, S> {
     pub(crate) keys: &'e Keys,
     pub(crate) counters: &'e mut Counters,
     pub(crate) refused_in_dialog: &'e mut RefusedInDialog,
+    /// Forwards of the shard's users.
+    pub(crate) forwards: &'e ForwardTable,
     /// Time of the next check of the calls with a connection of their own.
     pub(crate) calls_checked_at: &'e mut Option<Instant>,
     /// Start of this server, in seconds since the epoch.
@@ -53,7 +57,7 @@ pub(crate) struct Keys {
 }
 
 impl<S> Environment<S> {
-    pub(crate) fn new(config: Arc<Config>, services: S, now: Instant) -> Self {
+    pub(crate) fn new(config: Arc<Config>, services: S, seed: &Seed, now: Instant) -> Self {
         let keys = Keys {
             tag: derive(&config.secret, b"tag"),
             route: derive(&config.secret, b"route"),
@@ -68,6 +72,7 @@ impl<S> Environment<S> {
             keys,
             counters: Counters::default(),
             refused_in_dialog: RefusedInDialog::default(),
+            forwards: ForwardTable::new(&seed.part(FORWARDS_KEY)),
             calls_checked_at: None,
             started_s: now.as_secs(),
             answer_info: Vec::new(),
@@ -76,6 +81,10 @@ impl<S> Environment<S> {
 
     pub(crate) fn reconfigure(&mut self, config: Arc<Config>) {
         self.config = config;
+    }
+
+    pub(crate) const fn forwards_mut(&mut self) -> &mut ForwardTable {
+        &mut self.forwards
     }
 
     pub(crate) fn config(&self) -> &Config {
@@ -103,6 +112,7 @@ impl<S> Environment<S> {
             keys: &self.keys,
             counters: &mut self.counters,
             refused_in_dialog: &mut self.refused_in_dialog,
+            forwards: &self.forwards,
             calls_checked_at: &mut self.calls_checked_at,
             started_s: self.started_s,
             answer_info: &mut self.answer_info,
@@ -115,6 +125,18 @@ impl<S: Services> Env<'_, S> {
     pub(crate) fn observe_call(&self, request: &Request<'_, '_>, step: CallStep) {
         let (message, flow) = (request.message.as_bytes(), Some(request.flow));
         self.services.observe(self.cx.now, &LogEvent::Call { step, message, flow });
+    }
+
+    /// Counts and reports a call that a forward of its user applies to.
+    pub(crate) fn note_forward(&mut self, request: &Request<'_, '_>, condition: Condition) {
+        let counter = match condition {
+            Condition::Always => &mut self.counters.calls_forwarded_always,
+            Condition::Busy => &mut self.counters.calls_forwarded_busy,
+            Condition::NoAnswer => &mut self.counters.calls_forwarded_no_answer,
+            Condition::Unregistered => &mut self.counters.calls_forwarded_unregistered,
+        };
+        *counter += 1;
+        self.observe_call(request, CallStep::Diverted(DiversionReason::Forward(condition)));
     }
 }
 
@@ -131,3 +153,6 @@ pub(crate) fn derive(secret: &[u8; 32], purpose: &[u8]) -> [u8; 16] {
     }
     derived
 }
+
+/// Part of a shard's seed that is the key of [`ForwardTable`].
+const FORWARDS_KEY: u64 = 2;

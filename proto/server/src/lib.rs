@@ -23,6 +23,7 @@ mod config;
 mod counters;
 mod date;
 mod dialplan;
+mod diversion;
 mod domain;
 mod edge;
 mod env;
@@ -56,6 +57,7 @@ pub use dialplan::{
     BadPattern, BadRoute, CallRate, CallRates, Destination, DestinationRule, DestinationRules, Number,
     NumberChange, PatternTable, Route, RouteMatch, RouteTable, RouteTo, WeightedTrunk,
 };
+pub use diversion::DiversionReason;
 pub use failed_servers::FailedServers;
 pub use location::{Registration, RegistrationRef};
 pub use log_event::{BindingChange, BindingEnd, CallStep, LogEvent, LoginRefusal, NeighbourDown};
@@ -65,6 +67,7 @@ pub use proxy::RingingCall;
 pub use rate::SourceRates;
 pub use ringway_sip::digest::Ha1;
 pub use ringway_transaction::SipFramer;
+pub use ringway_users::{Condition, ForwardUri, Forwards, NoAnswer};
 pub use server::Server;
 pub use services::{Services, StoreFailed};
 pub use shard::shard_of_user;

@@ -1,5 +1,6 @@
 //! Events for a log, borrowed and unformatted, so that an event without a log costs nothing.
 
+use crate::DiversionReason;
 use core::net::SocketAddr;
 use ringway_sansio::Flow;
 
@@ -164,6 +165,8 @@ pub enum CallStep {
     Refused(u16),
     /// Its INVITE was sent to a target.
     Forwarded,
+    /// It goes to another target than the called user's phones.
+    Diverted(DiversionReason),
     /// A target accepted it with this status.
     Answered(u16),
     /// The caller got this status.

@@ -10,7 +10,7 @@ use crate::method::Registrar;
 use crate::neighbour::Neighbours;
 use crate::proxy::{Owner, Proxy, RingingCall, Transactions};
 use crate::request::Request;
-use crate::{Action, Config, Counters, Services};
+use crate::{Action, Config, Counters, Forwards, Services};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use ringway_sansio::{Context, Deadline, Event, Flow, IcmpError, Instant, Node, Received, Seed};
@@ -49,7 +49,7 @@ impl<S: Services> Server<S> {
             Transactions::new(shard, config.timers, config.transaction_limits, match_key, branch_key, now);
         let neighbours = Neighbours::new(&config, &seed, shard);
         Self {
-            environment: Environment::new(config, services, now),
+            environment: Environment::new(config, services, &seed, now),
             transactions,
             authenticator,
             registrar: Registrar::new(&seed, now),
@@ -93,6 +93,11 @@ impl<S: Services> Server<S> {
     /// Replaces the administrator's contacts of `user@domain`.
     pub fn set_permanent_contacts(&mut self, aor: &[u8], contacts: &[&[u8]]) {
         self.registrar.set_permanent_contacts(aor, contacts);
+    }
+
+    /// Replaces the forwards of `user@domain`, which belongs to this shard; empty ones remove them.
+    pub fn set_forwards(&mut self, aor: &[u8], forwards: Forwards) {
+        self.environment.forwards_mut().set(aor, forwards);
     }
 
     /// Removes all bindings of a removed subscriber.

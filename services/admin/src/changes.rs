@@ -1,6 +1,6 @@
 //! The paths of the admin API that change the server.
 
-use crate::control::{Answer, Change, Control, NewBlock};
+use crate::control::{Answer, Change, Control, Forwards, NewBlock};
 use crate::pages::{LIMIT_DEFAULT, LIMIT_MAX, PageQuery, json_of, refusal};
 use axum::Router;
 use axum::body::{Bytes, to_bytes};
@@ -17,6 +17,8 @@ use std::time::Duration;
 
 /// Maximum size of the keys of a configuration as JSON.
 const CONFIGURATION_BYTES_MAX: usize = 4 << 20;
+/// Maximum size of the forwards of a user as JSON: four URIs of 255 bytes, each byte as an escape, fit twice.
+const FORWARDS_BYTES_MAX: usize = 16 << 10;
 /// Maximum size of an entry of a block list as JSON.
 const BLOCK_BYTES_MAX: usize = 4 << 10;
 
@@ -28,6 +30,7 @@ pub(crate) fn router(control: Arc<dyn Control>) -> Router {
         .route("/api/reload", post(reload))
         .route("/api/blocks", get(blocks).post(block))
         .route("/api/blocks/{id}", delete(unblock))
+        .route("/api/users/{user}/forward", get(forwards).put(forward).delete(end_forwards))
         .with_state(control)
 }
 
@@ -111,8 +114,46 @@ async fn unblock(State(control): Shared, id: Result<Path<u64>, PathRejection>) -
     }
 }
 
+async fn forwards(State(control): Shared, user: Result<Path<String>, PathRejection>) -> Response {
+    match user {
+        Ok(Path(user)) => answer(move || control.forwards(&user)).await,
+        Err(_) => refusal(StatusCode::BAD_REQUEST, NAME_NEEDED),
+    }
+}
+
+async fn forward(
+    State(control): Shared,
+    user: Result<Path<String>, PathRejection>,
+    request: Request,
+) -> Response {
+    let Ok(Path(user)) = user else { return refusal(StatusCode::BAD_REQUEST, NAME_NEEDED) };
+    let body = match read_body(request, FORWARDS_BYTES_MAX).await {
+        Ok(body) => body,
+        Err(refused) => return refused,
+    };
+    match serde_json::from_slice::<Forwards>(&body) {
+        Ok(forwards) => apply(control, Change::Forward(user, forwards)).await,
+        Err(error) => {
+            let why = format!("write an object as {{\"busy\": \"sip:carol@example.org\"}}: {error}");
+            refusal(StatusCode::BAD_REQUEST, &why)
+        }
+    }
+}
+
+async fn end_forwards(State(control): Shared, user: Result<Path<String>, PathRejection>) -> Response {
+    match user {
+        Ok(Path(user)) => apply(control, Change::Forward(user, Forwards::default())).await,
+        Err(_) => refusal(StatusCode::BAD_REQUEST, NAME_NEEDED),
+    }
+}
+
 async fn apply(control: Arc<dyn Control>, change: Change) -> Response {
-    match tokio::task::spawn_blocking(move || control.apply(change)).await {
+    answer(move || control.apply(change)).await
+}
+
+/// Answers with the result of `work`, which may wait for files.
+async fn answer(work: impl FnOnce() -> Answer + Send + 'static) -> Response {
+    match tokio::task::spawn_blocking(work).await {
         Ok(Answer { status, body }) => {
             let mut response = json_of(&body);
             *response.status_mut() =
@@ -141,6 +182,8 @@ async fn read_body(request: Request, bytes_max: usize) -> Result<Bytes, Response
         Err(_) => Err(refusal(StatusCode::REQUEST_TIMEOUT, "the body took more than 10 s; send it at once")),
     }
 }
+
+const NAME_NEEDED: &str = "write the name of a user, as in /api/users/bob/forward";
 
 /// Maximum time for a body.
 const BODY_TIME_MAX: Duration = Duration::from_secs(10);

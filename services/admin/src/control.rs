@@ -14,6 +14,9 @@ pub trait Control: Send + Sync {
     /// # Errors
     /// The list cannot be read; the message for the administrator.
     fn blocks(&self, after: u64, limit: usize) -> Result<BlockPage, String>;
+
+    /// Forwards of a user, which is named `name` or `name@domain`.
+    fn forwards(&self, user: &str) -> Answer;
 }
 
 /// A change of the running server.
@@ -29,6 +32,32 @@ pub enum Change {
     Block(NewBlock),
     /// Remove the entry with this number.
     Unblock(u64),
+    /// Replace the forwards of a user, which is named `name` or `name@domain`.
+    Forward(String, Forwards),
+}
+
+/// Targets of a user's forwards, each a SIP URI; `None`: calls are not forwarded then.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Forwards {
+    /// Target of every call.
+    pub always: Option<String>,
+    /// Target if the user is busy.
+    pub busy: Option<String>,
+    /// Target if nobody answers in time.
+    pub no_answer: Option<NoAnswer>,
+    /// Target if the user has no phone that can be reached.
+    pub unregistered: Option<String>,
+}
+
+/// Forward of calls that nobody answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NoAnswer {
+    /// Time in seconds: 1 to 180.
+    pub after_s: u64,
+    /// Target.
+    pub to: String,
 }
 
 /// Result of a change: the status and the body of the response.

@@ -32,6 +32,7 @@ const INDEX: &str = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><t
 <li><a href=\"/api/stats\">/api/stats</a> figures, as one flat JSON object
 <li><a href=\"/metrics\">/metrics</a> the same for Prometheus
 <li><a href=\"/api/blocks\">/api/blocks</a> who may not call
+<li>/api/users/NAME/forward where the calls of a user go when it is busy, does not answer or has no phone
 </ul>
 <p>The same in a terminal: <code>ringway show registrations</code></p>
 </html>

@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use ringway_admin::{
-    Admin, Answer, Block, BlockPage, Call, Change, Connection, Control, NewBlock, Page, Registration, Stat,
-    Stats, TlsSource, View,
+    Admin, Answer, Block, BlockPage, Call, Change, Connection, Control, Forwards, NewBlock, NoAnswer, Page,
+    Registration, Stat, Stats, TlsSource, View,
 };
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, StreamOwned};
@@ -23,9 +23,13 @@ impl Control for Recorder {
         self.changes.lock().unwrap().push(change.clone());
         match change {
             Change::Unblock(404) => Answer::refused(404, "there is no such entry"),
-            Change::Reload | Change::DryRun | Change::Compare(_) | Change::Block(_) | Change::Unblock(_) => {
-                Answer::done(serde_json::json!({"ok": true}))
-            }
+            Change::Forward(user, _) if user == "nobody" => Answer::refused(404, "nobody is not a user here"),
+            Change::Reload
+            | Change::DryRun
+            | Change::Compare(_)
+            | Change::Block(_)
+            | Change::Unblock(_)
+            | Change::Forward(..) => Answer::done(serde_json::json!({"ok": true})),
         }
     }
 
@@ -40,6 +44,10 @@ impl Control for Recorder {
         };
         let items = (1..=3).filter(|id| *id > after).take(limit).map(block).collect();
         Ok(BlockPage { items, total: 3 })
+    }
+
+    fn forwards(&self, user: &str) -> Answer {
+        Answer::done(serde_json::json!({"user": user, "forwards": Forwards::default()}))
     }
 }
 
@@ -163,6 +171,41 @@ fn requests_that_should_not_be_served_are_not() {
     let _ = stream.read_to_end(&mut answer);
     assert!(!answer.starts_with(b"HTTP/1.1 200"), "a head of 100,000 bytes was served");
     assert_eq!(request("GET /api/stats", good).0, 200);
+}
+
+#[test]
+fn forwards_of_a_user_are_shown_replaced_and_ended() {
+    let control = Arc::new(Recorder::default());
+    let server = Admin::bind("127.0.0.1:0".parse().unwrap())
+        .unwrap()
+        .serve(Arc::new(Three), Arc::clone(&control) as Arc<dyn Control>, "", no_tls())
+        .unwrap();
+    let address = server.address();
+    let send = |method: &str, user: &str, headers: &str, body: &str| {
+        let start = format!(
+            "{method} /api/users/{user}/forward HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n"
+        );
+        ask(address, &format!("{start}{headers}Content-Length: {}\r\n\r\n{body}", body.len()))
+    };
+    let (status, body) = send("GET", "bob%40example.org", "", "");
+    assert_eq!(status, 200);
+    assert!(body.contains("\"user\":\"bob@example.org\"") && body.contains("\"busy\":null"), "{body}");
+    let body = r#"{"busy":"sip:c@d","no_answer":{"after_s":20,"to":"sip:e@f"}}"#;
+    assert_eq!(send("PUT", "bob", "", body).0, 200);
+    assert_eq!(send("DELETE", "bob", "", "").0, 200);
+    let no_answer = Some(NoAnswer { after_s: 20, to: "sip:e@f".into() });
+    let forwards = Forwards { busy: Some("sip:c@d".into()), no_answer, ..Forwards::default() };
+    let expected =
+        vec![Change::Forward("bob".into(), forwards), Change::Forward("bob".into(), Forwards::default())];
+    assert_eq!(*control.changes.lock().unwrap(), expected);
+    for bad in ["", "[]x", r#"{"bsy":"sip:c@d"}"#, r#"{"busy":7}"#, r#"{"no_answer":"sip:c@d"}"#] {
+        assert_eq!(send("PUT", "bob", "", bad).0, 400, "{bad}");
+    }
+    assert_eq!(send("PUT", "bob", "", &" ".repeat(20_000)).0, 413);
+    assert_eq!(send("PUT", "nobody", "", "{}").0, 404);
+    assert_eq!(send("POST", "bob", "", "{}").0, 405);
+    assert_eq!(send("PUT", "bob", "Origin: http://evil.example\r\n", body).0, 403);
+    assert_eq!(control.changes.lock().unwrap().len(), 3, "what is refused changes nothing");
 }
 
 #[test]

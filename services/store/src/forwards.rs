@@ -18,19 +18,19 @@ impl Store {
             }
         }
         self.write(|transaction| {
-            let exists: bool = transaction
-                .query_row(
-                    "SELECT EXISTS (SELECT 1 FROM subscriber WHERE domain = ?1 AND name = ?2)
-                         OR EXISTS (SELECT 1 FROM contact WHERE domain = ?1 AND name = ?2)",
-                    params![user.domain(), user.name()],
-                    |row| row.get(0),
-                )
-                .map_err(self.sql())?;
-            if !exists {
+            if !exists(transaction, user).map_err(self.sql())? {
                 return Err(StoreError::NoSuchUser(user.to_string()));
             }
             replace(transaction, user, forwards).map_err(self.sql())
         })
+    }
+
+    /// True for a user with a password or a permanent contact.
+    ///
+    /// # Errors
+    /// A query failed.
+    pub fn exists(&self, user: &UserName) -> Result<bool, StoreError> {
+        exists(&self.lock(), user).map_err(self.sql())
     }
 
     /// Forwards of a user; empty for a user without any.
@@ -68,6 +68,15 @@ impl Store {
         };
         load().map_err(self.sql())
     }
+}
+
+fn exists(connection: &Connection, user: &UserName) -> rusqlite::Result<bool> {
+    connection.query_row(
+        "SELECT EXISTS (SELECT 1 FROM subscriber WHERE domain = ?1 AND name = ?2)
+             OR EXISTS (SELECT 1 FROM contact WHERE domain = ?1 AND name = ?2)",
+        params![user.domain(), user.name()],
+        |row| row.get(0),
+    )
 }
 
 /// Reads the forwards of a user.

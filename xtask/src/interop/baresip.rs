@@ -55,7 +55,10 @@ pub(crate) fn home_of(stage: &Stage, user: &str) -> PathBuf {
 /// Parameter of an account with ICE, as a full agent.
 pub(crate) const WITH_ICE: &str = ";medianat=ice";
 
-/// A baresip that sends a tone and records received sound. It answers every call.
+/// Parameter of an account that rings until [`Phone::reject`].
+pub(crate) const WITHOUT_ANSWER: &str = ";extra=rings";
+
+/// A baresip that sends a tone and records received sound. It answers every call, unless it has [`WITHOUT_ANSWER`].
 pub(crate) struct Phone {
     running: Running,
     control: Control,
@@ -103,6 +106,7 @@ impl Phone {
             ("@CA@", ca),
             // Its ICE with RTCP as a second component is not used by Ringway.
             ("@RTCP_MUX@", if more == WITH_ICE { "rtcp_mux yes".to_owned() } else { String::new() }),
+            ("@ANSWER@", if more == WITHOUT_ANSWER { "manual" } else { "auto" }.to_owned()),
             ("@KEYS@", format!("{}{more}", keys(line.keys)?)),
         ];
         for file in ["config", "accounts"] {
@@ -129,6 +133,23 @@ impl Phone {
     /// Waits until it is registered.
     pub(crate) fn registered(&mut self) -> Result<()> {
         self.running.wait_for_output("registered successfully").context("baresip did not register")
+    }
+}
+
+impl Phone {
+    /// Waits until it rings.
+    pub(crate) fn rings(&self) -> Result<()> {
+        self.control.wait_for("CALL_INCOMING").context("baresip does not ring")
+    }
+
+    /// Rejects the call that rings, with 486.
+    pub(crate) fn reject(&mut self) -> Result<()> {
+        self.control.command("hangup", "")
+    }
+
+    /// Number of calls that it got.
+    pub(crate) fn incoming(&self) -> usize {
+        self.control.heard().matches("CALL_INCOMING").count()
     }
 }
 

@@ -41,6 +41,11 @@ pub(crate) struct Phone {
 impl Phone {
     /// Starts linphonec, which registers automatically if it has a server, with or without success.
     pub(crate) fn start(stage: &Stage, line: Line<'_>) -> Result<Self> {
+        Self::start_with(stage, line, "")
+    }
+
+    /// The same with parameters of its Contact.
+    pub(crate) fn start_with(stage: &Stage, line: Line<'_>, contact: &str) -> Result<Self> {
         let Line { user, host, .. } = line;
         let home = stage.path(&format!("{user}-linphone"));
         // Without these folders it cannot open its database and does nothing.
@@ -82,6 +87,10 @@ impl Phone {
             ("@ENCRYPTION@", encryption.to_owned()),
             ("@MANDATORY@", u8::from(line.keys != Keys::None).to_string()),
             ("@SUITES@", suites.to_owned()),
+            (
+                "@CONTACT@",
+                if contact.is_empty() { String::new() } else { format!("contact_parameters={contact}") },
+            ),
             ("@PROXY@", if line.server.is_some() { "0" } else { "-1" }.to_owned()),
         ];
         let registration = home.join("registration");

@@ -14,6 +14,7 @@ mod digest_forms;
 mod digest_order;
 mod dns;
 mod flows;
+mod forwarding;
 mod kamailio;
 mod lab;
 mod lab_run;
@@ -411,6 +412,7 @@ fn chosen(args: &Args) -> Vec<Scenario> {
         all.extend(trunk::scenarios());
         all.extend(flows::scenarios());
         all.extend(relay::scenarios());
+        all.extend(forwarding::scenarios());
         all.extend(lab::scenarios());
     }
     if has(Group::Phone) {

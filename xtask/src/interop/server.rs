@@ -38,6 +38,8 @@ pub(crate) struct Wanted {
     pub(crate) dtls: bool,
     /// Has a `ws` listener, and with TLS a `wss` listener, and these lines of `[websocket]`.
     pub(crate) websocket: Option<&'static str>,
+    /// Further lines of `[routing]`.
+    pub(crate) routing: &'static str,
     /// Another name of the server itself.
     pub(crate) alias: Option<&'static str>,
     /// Proxy that it trusts.
@@ -61,6 +63,7 @@ impl Default for Wanted {
             tls: None,
             dtls: false,
             websocket: None,
+            routing: "",
             alias: None,
             trusted: None,
             dns_port: None,
@@ -226,6 +229,14 @@ impl Server {
         Ok(())
     }
 
+    /// Changes the forwards of a user with `ringway user forward`, and waits twice the second within which the server reads
+    /// it.
+    pub(crate) fn forward(&self, user: &str, options: &[&str]) -> Result<()> {
+        self.command(&[&["user", "forward", user][..], options].concat(), None)?;
+        std::thread::sleep(Duration::from_secs(2));
+        Ok(())
+    }
+
     /// Counters of Ringway: `ringway show stats --json`.
     pub(crate) fn counters(&self) -> Result<Counters> {
         let shown = self.command(&["show", "stats", "--json"], None)?;
@@ -305,13 +316,14 @@ impl Server {
             tls,
             dtls,
             websocket,
+            routing,
             alias,
             trusted,
             dns_port,
             media,
         } = self.wanted;
         let durability = if strict { "strict" } else { "relaxed" };
-        let routing = if mode == Mode::Redirect { "redirect" } else { "proxy" };
+        let routed = if mode == Mode::Redirect { "redirect" } else { "proxy" };
         let stateful = mode != Mode::Stateless;
         let (port, more) = (self.port, &self.more);
         let (name, listener, section) = match tls {
@@ -365,8 +377,9 @@ realm = "{realm}"
 {trusted}
 
 [routing]
-mode = "{routing}"
+mode = "{routed}"
 stateful = {stateful}
+{routing}
 
 [limits]
 per_source_rate = 0

@@ -122,6 +122,7 @@ fn an_empty_configuration_has_the_documented_defaults() {
             stateful: true,
             record_route: true,
             serial_fork_s: 20,
+            recurse: false,
             edge_domains: Vec::new(),
             dialog_lifetime_s: 86_400
         }
@@ -188,6 +189,7 @@ fn every_key_is_read() {
             stateful: false,
             record_route: false,
             serial_fork_s: 15,
+            recurse: false,
             edge_domains: vec!["example.net".into()],
             dialog_lifetime_s: 3600
         }

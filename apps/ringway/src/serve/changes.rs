@@ -81,8 +81,9 @@ impl Follower {
                 self.shards.with_shard(shard, |node| node.remove_user(aor.as_bytes()));
             }
             ChangeKind::Blocks(rows) => blocks::replace(&self.services, name, domain, rows),
-            // Not followed yet.
-            ChangeKind::Forwards(_) => {}
+            ChangeKind::Forwards(forwards) => {
+                self.shards.with_shard(shard, |node| node.set_forwards(aor.as_bytes(), forwards));
+            }
             ChangeKind::Contacts(contacts) => {
                 let list: Vec<&[u8]> = contacts.iter().map(String::as_bytes).collect();
                 self.shards.with_shard(shard, |node| node.set_permanent_contacts(aor.as_bytes(), &list));

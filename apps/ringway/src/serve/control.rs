@@ -1,8 +1,9 @@
 //! Changes that the admin API requests.
 
 use super::blocks::{now_s, pattern};
+use super::forwards;
 use super::report::{ReloadReport, ReloadRequest};
-use ringway_admin::{Answer, Block, BlockPage, Change, Control, NewBlock};
+use ringway_admin::{Answer, Block, BlockPage, Change, Control, Forwards, NewBlock};
 use ringway_linux::signals::Signal;
 use ringway_store::{BlockKind, BlockLists, BlockRow, NewBlockRow, Store, StoreError, UserName};
 use serde_json::json;
@@ -85,6 +86,12 @@ impl ServerControl {
         })
     }
 
+    fn forward(&self, user: &str, forwards: &Forwards) -> Result<Answer, StoreError> {
+        let answer = forwards::replace(&self.store, &self.user(user)?, forwards)?;
+        self.send(Input::Changed);
+        Ok(answer)
+    }
+
     /// `name` or `name@domain`.
     fn user(&self, text: &str) -> Result<UserName, StoreError> {
         let default = self.domain.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -107,11 +114,9 @@ impl Control for ServerControl {
             }
             Change::Block(new) => self.block(&new),
             Change::Unblock(id) => self.unblock(id),
+            Change::Forward(user, forwards) => self.forward(&user, &forwards),
         };
-        done.unwrap_or_else(|error| {
-            let status = if matches!(error, StoreError::Unusable { .. }) { 400 } else { 500 };
-            Answer::refused(status, error.to_string())
-        })
+        done.unwrap_or_else(|error| refused(&error))
     }
 
     fn blocks(&self, after: u64, limit: usize) -> Result<BlockPage, String> {
@@ -121,6 +126,16 @@ impl Control for ServerControl {
         page.total = read.map_err(|error| error.to_string())?;
         Ok(page)
     }
+
+    fn forwards(&self, user: &str) -> Answer {
+        let shown = self.user(user).and_then(|user| forwards::show(&self.store, &user));
+        shown.unwrap_or_else(|error| refused(&error))
+    }
+}
+
+fn refused(error: &StoreError) -> Answer {
+    let status = if matches!(error, StoreError::Unusable { .. }) { 400 } else { 500 };
+    Answer::refused(status, error.to_string())
 }
 
 /// An entry for a listing.

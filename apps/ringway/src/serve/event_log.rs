@@ -132,6 +132,9 @@ fn write_call(step: CallStep, message: &[u8], flow: Option<&Flow>) {
     match (step, flow.map(ShownFlow)) {
         (CallStep::Begun, Some(flow)) => tracing::debug!(%call_id, %from, %to, %flow, "call begun"),
         (CallStep::Forwarded, Some(flow)) => tracing::debug!(%call_id, %flow, "call forwarded"),
+        (CallStep::Diverted(reason), _) => {
+            tracing::debug!(%call_id, %from, %to, reason = %reason.name(), "call diverted");
+        }
         (CallStep::Refused(status), Some(flow)) => {
             tracing::debug!(%call_id, %from, %to, %flow, status, "call refused");
         }

@@ -9,6 +9,7 @@ mod changes;
 pub(crate) mod control;
 mod escaped;
 mod event_log;
+mod forwards;
 mod limit_log;
 mod line_rates;
 mod listeners;
@@ -319,6 +320,13 @@ fn load(
         }
     }
     blocks::load(store, services)?;
+    // Later than the rest: changes in between are applied again.
+    store.load_forwards(|name, domain, forwards| {
+        let shard = shard_of_user(&services.shard_key(), name.as_bytes(), count);
+        if let Some(node) = nodes.get_mut(usize::from(shard)) {
+            node.set_forwards(format!("{name}@{domain}").as_bytes(), forwards);
+        }
+    })?;
     warn_of_other_realms(store, config);
     Ok(loaded.applied)
 }

@@ -1,12 +1,13 @@
 //! Redirect server (RFC 3261 §8.3).
 
+use crate::diversion::DivertedTo;
 use crate::env::Env;
 use crate::gruu::Gruu;
 use crate::location::LocationTable;
 use crate::reply::write_q;
 use crate::request::Request;
 use crate::route::Routed;
-use crate::{Aor, CallStep, Services};
+use crate::{Aor, CallStep, Condition, DiversionReason, Services};
 use alloc::vec::Vec;
 use ringway_sip::{HeaderName, Method, Scheme, Uri, write_number};
 use ringway_transaction::Allowance;
@@ -27,6 +28,12 @@ pub(crate) fn redirect(
     let is_sips_uri = |uri: &[u8]| Uri::parse(uri).is_ok_and(|uri| uri.scheme() == Scheme::Sips);
     let key = &env.keys.gruu;
     let gruu = if env.config.registrar.gruu { Gruu::of(key, &routed.uri) } else { None };
+    // A GRUU names one phone: the user's forwards do not apply.
+    if gruu.is_none()
+        && let Some(forward) = forward(env, request, routed, &aor, Condition::Always)
+    {
+        return answer(env, request, &[forward]);
+    }
     // RFC 3261 §8.3: never to the Request-URI itself.
     let mut found: Vec<Found> = table
         .lookup(aor.as_bytes(), env.cx.now)
@@ -40,7 +47,14 @@ pub(crate) fn redirect(
         })
         .collect();
     if found.is_empty() {
-        return env.refuse_absent(request, &aor);
+        let forward = match gruu {
+            None => forward(env, request, routed, &aor, Condition::Unregistered),
+            Some(_) => None,
+        };
+        return match forward {
+            Some(forward) => answer(env, request, &[forward]),
+            None => env.refuse_absent(request, &aor),
+        };
     }
     found.sort_by_key(|contact| core::cmp::Reverse(contact.q));
     if !request.is_verified() {
@@ -49,12 +63,34 @@ pub(crate) fn redirect(
             return env.refuse_plainly(request, 480, "Contacts Too Long");
         }
     }
+    answer(env, request, &found);
+}
+
+/// Target of the user's forward for this condition.
+fn forward(
+    env: &mut Env<'_, impl Services>,
+    request: &Request<'_, '_>,
+    routed: &Routed<'_>,
+    aor: &Aor,
+    condition: Condition,
+) -> Option<Found> {
+    if request.method != Method::Invite || request.message.to().tag().is_some() {
+        return None;
+    }
+    let uri = env.forwards.find(aor.as_bytes())?.target(condition)?.as_str().as_bytes();
+    let reason = DiversionReason::Forward(condition);
+    let to = DivertedTo::new(env.config, routed.uri.scheme(), uri, reason)?;
+    env.note_forward(request, condition);
+    Some(Found { q: 1000, uri: to.uri, expires_s: None })
+}
+
+fn answer(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>, found: &[Found]) {
     env.counters.redirected += 1;
     if request.method == Method::Invite {
         env.observe_call(request, CallStep::Failed(302));
     }
     env.refuse(request, 302, "Moved Temporarily", |response| {
-        for contact in &found {
+        for contact in found {
             response.header_with(HeaderName::Contact, |out| {
                 out.push(b'<');
                 out.extend_from_slice(&contact.uri);

@@ -1,8 +1,10 @@
 //! Response context: a forwarded request, its branches and the best response so far (RFC 3261 §16.2, §16.7).
 
 use super::branch_media::BranchMedia;
+use super::breadth::Share;
+use super::retarget::{Diversion, Recursion};
 use super::serial::LaterGroups;
-use super::targets::{OtherFlows, StoredTarget};
+use super::targets::{Authority, OtherFlows, StoredTarget};
 use super::trunk_branch::TrunkBranch;
 use crate::auth::{Grant, Reach};
 use crate::request::Request;
@@ -77,6 +79,14 @@ pub(super) struct ResponseContext {
     pub(super) branches: Vec<Branch>,
     /// Targets of lower preference.
     pub(super) later: Option<Box<LaterGroups>>,
+    /// Forwards of the called user that may still apply.
+    pub(super) diversion: Option<Box<Diversion>>,
+    /// Targets that were called, if the contacts of a 3xx may be called too.
+    pub(super) recursion: Option<Box<Recursion>>,
+    /// True if a group of targets was cancelled because its time had passed.
+    pub(super) had_silent_group: bool,
+    /// User by whose permission the request leaves our domains.
+    pub(super) leaves_by: Option<u64>,
     best: Option<Best>,
     /// Challenges of all branches, which are aggregated (RFC 3261 §16.7 step 7).
     challenges: Vec<(HeaderName, Vec<u8>, usize)>,
@@ -93,6 +103,9 @@ pub(super) struct Branch {
     pub(super) timer_c: TimerKey,
     /// Connection of its call, while its request is pending there.
     pub(super) dialled: DialledId,
+    pub(super) share: Share,
+    /// Permission with which the contacts of its 3xx are called.
+    pub(super) authority: Authority,
     /// Target of a branch that may be sent later, or again.
     pub(super) target: Option<Box<StoredTarget>>,
     /// True if the target is a binding.
@@ -286,6 +299,10 @@ impl ResponseContext {
             is_unanswered: is_invite,
             branches: Vec::with_capacity(branches),
             later: None,
+            diversion: None,
+            recursion: None,
+            had_silent_group: false,
+            leaves_by: None,
             best: None,
             challenges: Vec::new(),
             answer_info: Box::default(),
@@ -307,9 +324,15 @@ impl ResponseContext {
         branch.is_some_and(|branch| matches!(branch.state, BranchState::Superseded { .. }))
     }
 
-    /// Number of targets so far, and of those that wait for their turn.
-    pub(super) fn targets_len(&self) -> usize {
-        self.branches.len() + self.later.as_ref().map_or(0, |later| later.len())
+    /// Max-Breadth of the branches without a final response.
+    pub(super) fn running_breadth(&self) -> u32 {
+        let running = self.branches.iter().filter(|branch| branch.state != BranchState::Done);
+        running.fold(0, |sum, branch| sum.saturating_add(branch.share.breadth))
+    }
+
+    /// True if the next group of targets, or a forward, may begin.
+    pub(super) fn may_go_on(&self) -> bool {
+        !self.is_cancelled && self.branches.iter().all(|branch| branch.state.is_over())
     }
 
     /// True for a request over the flow of a token.
@@ -339,6 +362,10 @@ impl ResponseContext {
         if is_better {
             self.best = Some(response);
         }
+    }
+
+    pub(super) const fn best(&self) -> Option<&Best> {
+        self.best.as_ref()
     }
 
     pub(super) const fn take_best(&mut self) -> Option<Best> {

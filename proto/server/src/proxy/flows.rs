@@ -24,7 +24,7 @@ pub(super) fn try_next(
     if context.is_cancelled || env.cx.now >= until || transactions.is_answered(context.server) {
         return false;
     }
-    let (bytes, branches) = (context.request.clone().unwrap_or_default(), context.targets_len());
+    let bytes = context.request.clone().unwrap_or_default();
     let Some(branch) = proxy.contexts.branch_mut(id) else { return false };
     if !matches!(branch.state, BranchState::Sent { .. }) {
         return false;
@@ -33,8 +33,8 @@ pub(super) fn try_next(
     proxy.end_branch(env, id, CallResult::Other);
     relays::end(env, &mut proxy.contexts, id, 480);
     env.counters.flow_failovers += 1;
-    proxy.with_stored(env, key, (&bytes, branches), |proxy, env, request, routed, share| {
-        let targets = Targets::of_one(&next, share);
+    proxy.with_stored(env, key, &bytes, |proxy, env, request, routed| {
+        let targets = Targets::of_one(&next);
         for target in targets.list() {
             let forwarding = Forwarding { request, routed, targets: &targets };
             proxy.start_branch(env, transactions, key, forwarding, target);

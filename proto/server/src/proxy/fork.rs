@@ -2,24 +2,24 @@
 
 use super::Proxy;
 use super::branch_media::BranchMedia;
-use super::breadth::Share;
 use super::context::{Branch, BranchId, BranchState, Owner, ResponseContext, Servers, Transactions};
 use super::forward::{Forwarding, Plan};
 use super::lookups::Lookup;
 use super::pending::cost_of;
 use super::reach::{failed_last, hop_to_target, take_reachable};
 use super::relays;
+use super::retarget::Recursion;
 use super::serial::LaterGroups;
 use super::targets::{Target, Targets, target_uri};
 use super::to_trunk;
 use super::trunk_branch::TrunkBranch;
+use super::{divert, groups};
 use crate::env::Env;
 use crate::neighbour::{CallRequest, CallResult, Sending};
 use crate::request::Request;
 use crate::route::{NextHop, Routed, preprocess};
 use crate::{Action, CallStep, LogEvent, Services};
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 use ringway_sansio::{Context, DialledId, Flow, LocatedServers, TimerKey};
 use ringway_sip::{HeaderName, Message, MessageWriter, Method, Start};
 use ringway_transaction::{Allowance, DEFAULT_PORT, Outgoing, SlabKey, reply_flow};
@@ -32,7 +32,7 @@ impl Proxy {
         transactions: &mut Transactions,
         forwarding: Forwarding<'_, '_, '_>,
     ) {
-        let Forwarding { request, targets, .. } = forwarding;
+        let Forwarding { request, routed, targets } = forwarding;
         let message = request.message;
         let branches = targets.list().len();
         let strangers_user = targets.strangers_user();
@@ -65,6 +65,10 @@ impl Proxy {
         if branches > 1 && (targets.are_at_trunks() || !env.config.serial_fork.is_zero()) {
             context.later = LaterGroups::of(targets);
         }
+        divert::hold(self, env, &mut context, key, targets);
+        if env.config.recurse && divert::is_divertible(env, request) {
+            context.recursion = Some(Recursion::of(routed, targets));
+        }
         let first = branches - context.later.as_ref().map_or(0, |later| later.len());
         let key = self.contexts.insert(context);
         if is_invite {
@@ -75,84 +79,13 @@ impl Proxy {
                 let _ = MessageWriter::answer(arena, message, 100, "Trying", source, None).finish();
             });
         }
+        if let Some(condition) = targets.diverted() {
+            env.note_forward(request, condition);
+        }
         for target in targets.list().iter().take(first) {
             self.start_branch(env, transactions, key, forwarding, target);
         }
-        self.arm_group(env, key);
-        self.finish_if_done(env, transactions, key);
-    }
-
-    /// Calls the next groups of targets, if the running one has failed, until one runs.
-    pub(super) fn start_later(
-        &mut self,
-        env: &mut Env<'_, impl Services>,
-        transactions: &mut Transactions,
-        key: SlabKey,
-    ) {
-        while let Some(context) = self.contexts.get_mut(key)
-            && let Some(later) = &mut context.later
-            && !context.is_cancelled
-            && context.branches.iter().all(|branch| branch.state.is_over())
-            && !transactions.is_answered(context.server)
-        {
-            let group: Vec<_> = later.take_next().collect();
-            self.groups.cancel(core::mem::replace(&mut later.timer, TimerKey::NONE));
-            let branches = context.targets_len() + group.len();
-            let bytes = context.request.clone().unwrap_or_default();
-            if group.is_empty() {
-                context.later = None;
-            }
-            self.with_stored(env, key, (&bytes, branches), |proxy, env, request, routed, share| {
-                let mut targets = Targets::with_share(share);
-                group.iter().for_each(|target| targets.push_stored(target));
-                env.counters.trunk_failovers += u64::from(targets.are_at_trunks());
-                for target in targets.list() {
-                    let forwarding = Forwarding { request, routed, targets: &targets };
-                    proxy.start_branch(env, transactions, key, forwarding, target);
-                }
-            });
-            self.arm_group(env, key);
-        }
-    }
-
-    /// Starts the timer of the running group, if another one follows.
-    fn arm_group(&mut self, env: &Env<'_, impl Services>, key: SlabKey) {
-        let Some(context) = self.contexts.get_mut(key) else { return };
-        let until = (!context.is_invite).then(|| context.since + env.config.timers.t1 * 64);
-        let group_max = to_trunk::group_max(env.config, context);
-        if let Some(later) = context.later.as_mut().filter(|later| later.len() > 0) {
-            let ends = later.ends_at(env.cx.now, group_max, until);
-            later.timer = self.groups.arm(ends, key);
-        }
-    }
-
-    /// Handles the end of a group's time: cancels its branches, and calls the next group.
-    pub(super) fn on_group_timeout(
-        &mut self,
-        env: &mut Env<'_, impl Services>,
-        transactions: &mut Transactions,
-        key: SlabKey,
-    ) {
-        let Some(context) = self.contexts.get_mut(key) else { return };
-        if let Some(later) = &mut context.later {
-            later.timer = TimerKey::NONE;
-        }
-        for number in 0..context.branches.len() {
-            let id = BranchId::new(key, number);
-            let Some(branch) = self.contexts.branch_mut(id) else { continue };
-            to_trunk::note_silent(env, branch);
-            match branch.state {
-                BranchState::Sent { client, .. } if transactions.cancel(&mut env.cx, client) => {
-                    branch.state = BranchState::Superseded { client };
-                }
-                BranchState::Resolving { query } => {
-                    self.lookups.end(query);
-                    self.on_branch_failure(env, transactions, id, 480);
-                }
-                BranchState::Sent { .. } | BranchState::Superseded { .. } | BranchState::Done => {}
-            }
-        }
-        env.counters.serial_forks += 1;
+        groups::arm(self, env, key);
         self.finish_if_done(env, transactions, key);
     }
 
@@ -176,6 +109,8 @@ impl Proxy {
             state: BranchState::Done,
             timer_c: TimerKey::NONE,
             dialled: DialledId::SHARED,
+            share: target.share,
+            authority: target.authority,
             target: None,
             is_of_binding: !target.keeps_uri && target.trunk().is_none(),
             flows: target.flows.clone(),
@@ -298,17 +233,17 @@ impl Proxy {
     ) {
         let (key, number) = id.parts();
         let Some(context) = self.contexts.get(key) else { return };
-        let (bytes, branches) = (context.request.clone().unwrap_or_default(), context.targets_len());
+        let bytes = context.request.clone().unwrap_or_default();
         let media = context.branches.get(number).and_then(|branch| branch.media.as_deref());
         let changed = media.and_then(BranchMedia::sdp).and_then(|sdp| {
             let message = Message::parse(&bytes, &env.config.message_limits).ok()?;
             Some(relays::with_sdp(&message, sdp))
         });
         let bytes = changed.as_deref().unwrap_or(&bytes);
-        self.with_stored(env, key, (bytes, branches), |proxy, env, request, routed, share| {
+        self.with_stored(env, key, bytes, |proxy, env, request, routed| {
             let branch = proxy.contexts.get(key).and_then(|context| context.branches.get(number));
             let Some(target) = branch.and_then(|branch| branch.target.as_deref()) else { return };
-            let targets = Targets::of_one(target, share);
+            let targets = Targets::of_one(target);
             if let Some(target) = targets.list().first() {
                 let forwarding = Forwarding { request, routed, targets: &targets };
                 let plan = Plan::new(env, forwarding, target, flow);
@@ -317,13 +252,13 @@ impl Proxy {
         });
     }
 
-    /// Calls `send` with the bytes of a stored request, whose context has this number of targets in all.
+    /// Calls `send` with the stored request of a context; `bytes` may have another SDP.
     pub(super) fn with_stored<S: Services>(
         &mut self,
         env: &mut Env<'_, S>,
         key: SlabKey,
-        (bytes, branches): (&[u8], usize),
-        send: impl for<'a> FnOnce(&mut Self, &mut Env<'_, S>, &Request<'_, 'a>, &Routed<'a>, Share),
+        bytes: &[u8],
+        send: impl for<'a> FnOnce(&mut Self, &mut Env<'_, S>, &Request<'_, 'a>, &Routed<'a>),
     ) {
         let Some(context) = self.contexts.get(key) else { return };
         let (flow, grant) = (context.source, context.grant);
@@ -331,9 +266,8 @@ impl Proxy {
             && let Start::Request { method, uri } = *message.start()
             && let Ok(routed) = preprocess(env.config, &env.keys.route, message, uri)
         {
-            let share = Share::of(env.config, message, branches).unwrap_or_default();
             let request = Request { message, method, uri, flow, peer: None, key: None, grant };
-            send(self, env, &request, &routed, share);
+            send(self, env, &request, &routed);
         }
     }
 
@@ -437,6 +371,9 @@ impl Proxy {
         context.is_cancelled = true;
         if let Some(later) = context.later.take() {
             self.groups.cancel(later.timer);
+        }
+        if let Some(diversion) = context.diversion.take() {
+            self.groups.cancel(diversion.timer);
         }
         for branch in &mut context.branches {
             match branch.state {
@@ -552,6 +489,12 @@ impl Proxy {
         self.pending.release(env, context.source, context.reserved, context.strangers_user);
         if let Some(later) = &context.later {
             self.groups.cancel(later.timer);
+        }
+        if let Some(diversion) = &context.diversion {
+            self.groups.cancel(diversion.timer);
+        }
+        if let Some(user) = context.leaves_by {
+            self.pending.end_leaving(user);
         }
         for branch in &context.branches {
             self.timer_c.cancel(branch.timer_c);

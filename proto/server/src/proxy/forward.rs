@@ -125,6 +125,7 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         for _ in 0..self.routed.own_routes {
             edit.pop_first(HeaderName::Route);
         }
+        self.remove_untrusted_fields(&mut edit);
         if let Some(rewrite) = &self.target.rewrite {
             rewrite.apply(&mut edit);
         }
@@ -133,7 +134,7 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
             Some(hops) => edit.set_number(HeaderName::MaxForwards, u64::from(hops.saturating_sub(1))),
             None => edit.set_number(HeaderName::MaxForwards, MAX_FORWARDS),
         }
-        let share = self.targets.share();
+        let share = self.target.share;
         match message.has(HeaderName::MaxBreadth) {
             true => edit.set_number(HeaderName::MaxBreadth, u64::from(share.breadth)),
             false => edit.push_number_first(HeaderName::MaxBreadth, u64::from(share.breadth)),
@@ -142,7 +143,6 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         if let Some((name, value)) = self.credentials {
             edit.push_last(name, |out| out.extend_from_slice(value));
         }
-        self.remove_untrusted_fields(&mut edit);
         self.record_route(&mut edit);
         if self.request.method == Method::Register && !self.config.edge_domains.is_empty() {
             self.add_path(&mut edit);
@@ -211,8 +211,8 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         }
     }
 
-    /// RFC 3325 §5: removes identity header fields of a sender that is not believed, and those that change ringing and
-    /// display of the called phone.
+    /// RFC 3325 §5: removes identity header fields of a sender that is not believed, those that change ringing and
+    /// display of the called phone, and those of earlier diversions, by which a trunk may bill a user.
     fn remove_untrusted_fields(&self, edit: &mut Edit<'_, '_>) {
         if self.request.grant.sender.is_believed() {
             return;
@@ -222,6 +222,8 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
             HeaderName::RemotePartyId,
             HeaderName::AlertInfo,
             HeaderName::CallInfo,
+            HeaderName::HistoryInfo,
+            HeaderName::Diversion,
         ] {
             if self.request.message.has(name) {
                 edit.remove_lines(name, |_| true);

@@ -3,15 +3,19 @@
 mod branch_media;
 mod breadth;
 mod context;
+mod divert;
 mod flows;
 mod fork;
 mod forward;
+mod groups;
 mod lookups;
 mod pending;
 mod reach;
+mod recurse;
 mod relays;
 mod remote_target;
 mod response;
+mod retarget;
 mod rewrite;
 mod serial;
 mod stateless;
@@ -30,16 +34,18 @@ use crate::location::LocationTable;
 use crate::request::Request;
 use crate::route::Routed;
 use crate::trunk::TrunkLogins;
-use crate::{Aor, CallStep, Services};
+use crate::{Aor, CallStep, Condition, Services};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
-use breadth::{Share, TooBroad};
+use breadth::TooBroad;
 use context::{BranchId, BranchState, Contexts};
 use forward::Forwarding;
 use lookups::{Lookup, Lookups};
 use pending::Pending;
 use ringway_sansio::{Flow, Instant, LocatedServers, RelayResult, Seed, Wheel};
 use ringway_sip::{EditSpace, HeaderName, Limits, Method, Scheme, write_host};
-use ringway_transaction::{Notice, SlabKey};
+use ringway_transaction::Notice;
+use serial::TimeLimit;
 use targets::{SipsMismatch, Targets};
 use to_trunk::RouteRefusal;
 
@@ -48,8 +54,8 @@ pub(crate) struct Proxy {
     contexts: Contexts,
     /// Timer C of the branches of INVITEs (RFC 3261 §16.8).
     timer_c: Wheel<BranchId>,
-    /// Time limits of the running groups of targets, by context.
-    groups: Wheel<SlabKey>,
+    /// Time limits of the running groups of targets, and of answers.
+    groups: Wheel<TimeLimit>,
     lookups: Lookups,
     pending: Pending,
     /// Buffer for the target set of a request.
@@ -103,7 +109,7 @@ impl Proxy {
     pub(crate) fn next_due(&self) -> [(Option<Instant>, &'static str); 3] {
         [
             (self.timer_c.next_due(), "timer C: no final response"),
-            (self.groups.next_due(), "the next group of targets is called"),
+            (self.groups.next_due(), "the next group of targets, or a forward, is called"),
             (self.lookups.next_due(), "a DNS server or a media relay did not answer"),
         ]
     }
@@ -128,10 +134,9 @@ impl Proxy {
         } else if targets.list().is_empty() {
             env.refuse_absent(request, &aor);
         } else {
-            match Share::of(env.config, request.message, branches) {
+            match divert::share(env, request, &mut targets, branches) {
                 Err(reason) => refuse_fork(env, request, reason),
-                Ok(share) => {
-                    targets.set_share(share);
+                Ok(()) => {
                     let forwarding = Forwarding { request, routed, targets: &targets };
                     if is_stateless {
                         self.forward_without_state(env, transactions, forwarding);
@@ -154,14 +159,13 @@ impl Proxy {
         targets: &mut Targets,
         aor: &mut Aor,
     ) -> Result<(), NoTarget> {
-        let has_routes = env.config.trunking.is_on();
         if let Reach::Side(side) | Reach::Flow(side) = request.grant.reach {
             let flow = reach::side_flow(env, side, routed);
             targets.push(routed.uri.as_bytes(), true, flow);
             return Ok(());
         }
         if routed.next_route.is_some() || !routed.is_of_domains {
-            if has_routes {
+            if env.config.trunking.is_on() {
                 to_trunk::add_domain(env, request, routed, targets).map_err(NoTarget::Route)?;
             }
             if targets.list().is_empty() {
@@ -172,13 +176,35 @@ impl Proxy {
         if !env.config.read_target(&routed.uri, aor) {
             return Ok(());
         }
-        let is_sips = routed.uri.scheme() == Scheme::Sips;
+        self.find_users_targets(env, table, (request, routed), targets, aor)
+    }
+
+    /// Adds the targets of a user: that of a forward, or its contacts.
+    fn find_users_targets(
+        &self,
+        env: &mut Env<'_, impl Services>,
+        table: &LocationTable,
+        (request, routed): (&Request<'_, '_>, &Routed<'_>),
+        targets: &mut Targets,
+        aor: &mut Aor,
+    ) -> Result<(), NoTarget> {
         let key = &env.keys.gruu;
         let gruu = if env.config.registrar.gruu { Gruu::of(key, &routed.uri) } else { None };
+        // A GRUU names one phone: the user's forwards do not apply.
+        let forwards = env.forwards.find(aor.as_bytes());
+        let forwards = forwards.filter(|_| gruu.is_none() && divert::is_divertible(env, request));
+        if !request.grant.sender.is_believed() {
+            targets.set_strangers_user(self.pending.name_of(aor.as_bytes()));
+        }
+        if let Some(forwards) = forwards.filter(|forwards| forwards.always.is_some()) {
+            divert::begin(&self.pending, env, (request, routed), (forwards, Condition::Always), targets);
+            return Ok(());
+        }
         if let Some(Gruu::Temporary(uri)) = &gruu {
             // Another shard may be responsible for its user.
             targets.push(uri, false, None);
         }
+        let is_sips = routed.uri.scheme() == Scheme::Sips;
         let mut mismatch = None;
         for binding in table.lookup(aor.as_bytes(), env.cx.now) {
             if gruu.as_ref().is_some_and(|gruu| !gruu.is_of(key, binding)) {
@@ -192,11 +218,19 @@ impl Proxy {
         if let Some(why) = mismatch.filter(|_| targets.list().is_empty()) {
             return Err(NoTarget::Scheme(why));
         }
-        if has_routes && targets.list().is_empty() {
-            to_trunk::add_number(env, request, routed, targets, aor).map_err(NoTarget::Route)?;
-        }
-        if !request.grant.sender.is_believed() {
-            targets.set_strangers_user(self.pending.name_of(aor.as_bytes()));
+        match forwards {
+            Some(forwards) if targets.list().is_empty() => {
+                let forward = (forwards, Condition::Unregistered);
+                divert::begin(&self.pending, env, (request, routed), forward, targets);
+            }
+            Some(forwards) => targets.set_forwards(Arc::clone(forwards)),
+            None if env.config.trunking.is_on() && targets.list().is_empty() => {
+                to_trunk::add_number(env, request, routed, targets, aor).map_err(NoTarget::Route)?;
+                if !request.grant.sender.is_believed() {
+                    targets.set_strangers_user(self.pending.name_of(aor.as_bytes()));
+                }
+            }
+            None => {}
         }
         Ok(())
     }
@@ -277,7 +311,10 @@ impl Proxy {
             self.on_timer_c(env, transactions, due);
         }
         while let Some(due) = self.groups.expire(env.cx.now) {
-            self.on_group_timeout(env, transactions, due);
+            match due {
+                TimeLimit::Group(key) => groups::on_timeout(self, env, transactions, key),
+                TimeLimit::Answer(key) => divert::on_no_answer(self, env, transactions, key),
+            }
         }
     }
 

@@ -1,5 +1,6 @@
 //! Memory of pending requests, and the number of those of strangers for each user that they are for.
 
+use super::context::ResponseContext;
 use crate::Services;
 use crate::env::Env;
 use crate::request::Request;
@@ -12,6 +13,14 @@ use ringway_sip::Message;
 /// Numbers of requests, by user. A user without any has no entry, so there are no more entries than contexts.
 #[derive(Debug)]
 pub(crate) struct Pending {
+    /// Pending requests of strangers for the user.
+    strangers: UserCounts,
+    /// Requests that leave our domains by the user's permission.
+    leaving: UserCounts,
+}
+
+#[derive(Debug)]
+struct UserCounts {
     counts: HashMap<u64, u32, SeededHash>,
 }
 
@@ -19,13 +28,45 @@ impl Pending {
     /// Maximum number of pending requests of strangers for one user.
     pub(crate) const REQUESTS_MAX: u32 = 256;
 
+    /// Maximum number of requests that leave our domains by a user's permission, until their contexts end.
+    pub(crate) const LEAVING_MAX: u32 = 32;
+
     pub(crate) fn new(seed: &Seed) -> Self {
-        Self { counts: HashMap::with_hasher(SeededHash::new(seed)) }
+        let counts = || UserCounts { counts: HashMap::with_hasher(SeededHash::new(seed)) };
+        Self { strangers: counts(), leaving: counts() }
     }
 
     /// Keyed hash of an address-of-record.
     pub(crate) fn name_of(&self, aor: &[u8]) -> u64 {
-        self.counts.hasher().hash_one(aor)
+        self.strangers.counts.hasher().hash_one(aor)
+    }
+
+    /// False if too many requests leave our domains by the permission of this user.
+    pub(super) fn may_leave(&self, user: u64) -> bool {
+        self.leaving.has_room(user, Self::LEAVING_MAX)
+    }
+
+    pub(super) fn begin_leaving(&mut self, user: u64) {
+        self.leaving.begin(user);
+    }
+
+    pub(super) fn end_leaving(&mut self, user: u64) {
+        self.leaving.end(user);
+    }
+
+    /// Reserves memory for further branches of a request; false, and counted, if a limit is reached.
+    pub(super) fn reserve_more(
+        env: &mut Env<'_, impl Services>,
+        context: &mut ResponseContext,
+        bytes: usize,
+    ) -> bool {
+        let is_stranger = !context.grant.sender.is_believed();
+        if !env.services.reserve(context.source.remote.ip(), bytes, is_stranger) {
+            env.counters.over_memory += 1;
+            return false;
+        }
+        context.reserved += bytes;
+        true
     }
 
     /// Reserves the memory of a request; false, and counted, if a limit is reached.
@@ -36,7 +77,7 @@ impl Pending {
         strangers_user: Option<u64>,
         bytes: usize,
     ) -> bool {
-        if strangers_user.is_some_and(|user| !self.has_room(user)) {
+        if strangers_user.is_some_and(|user| !self.strangers.has_room(user, Self::REQUESTS_MAX)) {
             env.counters.over_user_requests += 1;
             return false;
         }
@@ -46,7 +87,7 @@ impl Pending {
             return false;
         }
         if let Some(user) = strangers_user {
-            self.begin(user);
+            self.strangers.begin(user);
         }
         true
     }
@@ -65,15 +106,21 @@ impl Pending {
         }
     }
 
-    fn has_room(&self, user: u64) -> bool {
-        self.counts.get(&user).is_none_or(|count| *count < Self::REQUESTS_MAX)
+    pub(crate) fn end(&mut self, user: u64) {
+        self.strangers.end(user);
+    }
+}
+
+impl UserCounts {
+    fn has_room(&self, user: u64, max: u32) -> bool {
+        self.counts.get(&user).is_none_or(|count| *count < max)
     }
 
     fn begin(&mut self, user: u64) {
         *self.counts.entry(user).or_default() += 1;
     }
 
-    pub(crate) fn end(&mut self, user: u64) {
+    fn end(&mut self, user: u64) {
         let Some(count) = self.counts.get_mut(&user) else { return };
         *count -= 1;
         if *count == 0 {
@@ -85,9 +132,13 @@ impl Pending {
 /// Maximum number of bytes for a request until its context ends: the request, a response of the same length, and for each
 /// branch its header.
 pub(super) fn cost_of(message: &Message<'_>, branches: usize) -> usize {
+    CONTEXT_BYTES + 2 * message.as_bytes().len() + branches * branch_cost_of(message)
+}
+
+/// Maximum number of bytes of a branch.
+pub(super) fn branch_cost_of(message: &Message<'_>) -> usize {
     let whole = message.as_bytes().len();
-    let header = whole - message.body().len().min(whole);
-    CONTEXT_BYTES + 2 * whole + branches * (BRANCH_BYTES + header)
+    BRANCH_BYTES + whole - message.body().len().min(whole)
 }
 
 /// Bytes of a context with its server transaction, their timers and the overhead of allocation.

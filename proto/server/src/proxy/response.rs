@@ -5,10 +5,11 @@ use super::branch_media::AnswerStep;
 use super::context::{Best, BranchId, BranchState, Transactions};
 use super::flows;
 use super::lookups::StoredResponse;
-use super::relays;
+use super::recurse::{self, Recursed};
 use super::remote_target::{self, Response};
 use super::to_trunk::{ChallengeStep, challenge_step};
 use super::trunk_branch::GroupTimer;
+use super::{divert, groups, relays};
 use crate::env::Env;
 use crate::neighbour::CallResult;
 use crate::{CallStep, Services};
@@ -169,15 +170,27 @@ impl Proxy {
             // RFC 5626 §11.5: it says something to the registrar's proxy only. For the caller the phone is not reachable.
             return self.on_branch_failure(env, transactions, id, 480);
         }
+        let recursed = match status {
+            300..=302 if env.config.recurse && !is_superseded => {
+                recurse::recurse(self, env, transactions, id, message)
+            }
+            _ => Recursed::None,
+        };
         let mut bytes = Vec::with_capacity(message.as_bytes().len());
         let mut edit = Edit::new(message, &mut self.space);
         edit.pop_first(HeaderName::Via);
+        if let Recursed::Without(contacts) = &recursed {
+            edit.remove_lines(HeaderName::Contact, |_| true);
+            for contact in contacts {
+                edit.push_last(HeaderName::Contact, |out| out.extend_from_slice(contact));
+            }
+        }
         let is_readable = edit.write_into(&mut bytes).is_ok();
         let Some(context) = self.contexts.get_mut(key) else { return };
         if matches!(status, 401 | 407) {
             context.keep_challenges(message, number);
         }
-        if is_readable {
+        if is_readable && recursed != Recursed::All {
             context.keep_better(Best { status, bytes, branch: number });
         }
         if status >= 600 {
@@ -278,7 +291,8 @@ impl Proxy {
         transactions: &mut Transactions,
         key: SlabKey,
     ) {
-        self.start_later(env, transactions, key);
+        groups::start_next(self, env, transactions, key);
+        divert::start_if_due(self, env, transactions, key);
         let Some(context) = self.contexts.get_mut(key) else { return };
         if !context.is_done() || transactions.is_answered(context.server) {
             return;

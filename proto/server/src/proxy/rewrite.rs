@@ -11,6 +11,8 @@ pub(super) struct Rewrite {
     routes: Vec<Box<[u8]>>,
     /// Header fields of the request that are removed.
     removed: Vec<HeaderName>,
+    /// Lines that are added before those of the request.
+    first_lines: Vec<(HeaderName, Box<[u8]>)>,
     /// Lines that are added after those of the request.
     lines: Vec<(HeaderName, Box<[u8]>)>,
     /// Index of the trunk that the target is at.
@@ -26,6 +28,16 @@ impl Rewrite {
     /// Adds a Route value before those of the request, after those added earlier.
     pub(super) fn push_route(&mut self, value: &[u8]) {
         self.routes.push(value.into());
+    }
+
+    /// Adds a header field line before those of its name.
+    pub(super) fn push_first_line(&mut self, name: HeaderName, value: &[u8]) {
+        self.first_lines.push((name, value.into()));
+    }
+
+    /// Adds a header field line.
+    pub(super) fn push_line(&mut self, name: HeaderName, value: &[u8]) {
+        self.lines.push((name, value.into()));
     }
 
     /// Removes the lines of a header field.
@@ -57,6 +69,12 @@ impl Rewrite {
         for name in &self.removed {
             edit.remove_lines(*name, |_| true);
         }
+        for (name, value) in &self.first_lines {
+            match edit.first(*name).is_some() {
+                true => edit.push_first(*name, |out| out.extend_from_slice(value)),
+                false => edit.push_last(*name, |out| out.extend_from_slice(value)),
+            }
+        }
         for (name, value) in &self.lines {
             edit.push_last(*name, |out| out.extend_from_slice(value));
         }
@@ -65,7 +83,8 @@ impl Rewrite {
     /// Maximum number of bytes that it adds to a request.
     pub(super) fn bytes_len(&self) -> usize {
         let routes = self.routes.iter().map(|value| value.len());
-        let lines = self.lines.iter().map(|(name, value)| name.as_bytes().len() + value.len());
+        let lines = self.first_lines.iter().chain(&self.lines);
+        let lines = lines.map(|(name, value)| name.as_bytes().len() + value.len());
         let credentials = self.trunk.map_or(0, |_| CREDENTIALS_BYTES_MAX);
         routes.chain(lines).map(|len| len + LINE_BYTES).sum::<usize>() + credentials
     }

@@ -6,8 +6,19 @@
 use super::targets::{StoredTarget, Target, Targets};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 use core::time::Duration;
 use ringway_sansio::{Instant, TimerKey};
+use ringway_transaction::SlabKey;
+
+/// End of a time of a context.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TimeLimit {
+    /// That of the running group: the next one begins.
+    Group(SlabKey),
+    /// That of the called user's answer: its forward begins.
+    Answer(SlabKey),
+}
 
 /// Groups of a request that wait for their turn.
 #[derive(Debug)]
@@ -27,8 +38,20 @@ impl LaterGroups {
         Some(Box::new(Self { targets: later, timer: TimerKey::NONE }))
     }
 
+    /// Puts targets before the others; those with the q-value of the first other ones join their group.
+    pub(super) fn insert(later: &mut Option<Box<Self>>, targets: Vec<StoredTarget>) {
+        if targets.is_empty() {
+            return;
+        }
+        let later =
+            later.get_or_insert_with(|| Box::new(Self { targets: VecDeque::new(), timer: TimerKey::NONE }));
+        for target in targets.into_iter().rev() {
+            later.targets.push_front(target);
+        }
+    }
+
     /// Number of targets in the first group.
-    pub(super) fn first_len(list: &[Target]) -> usize {
+    fn first_len(list: &[Target]) -> usize {
         let Some(first) = list.first() else { return 0 };
         list.iter().take_while(|target| target.q == first.q).count()
     }

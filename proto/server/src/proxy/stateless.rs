@@ -1,7 +1,6 @@
 //! Stateless forwarding (RFC 3261 §16.11): every request of a stateless proxy, and the ACK of a 2xx in every mode.
 
 use super::Proxy;
-use super::breadth::Share;
 use super::context::Transactions;
 use super::forward::{Forwarding, Plan};
 use super::lookups::{Lookup, Waiting};
@@ -85,8 +84,7 @@ impl Proxy {
             false => servers,
         };
         let found = take_reachable(env, grant.reach, &mut servers);
-        let share = Share::of(env.config, &message, 1).unwrap_or_default();
-        let targets = Targets::of_one(&waiting.target, share);
+        let targets = Targets::of_one(&waiting.target);
         match (found, targets.list().first()) {
             (Some((_, flow)), Some(target)) => {
                 let forwarding = Forwarding { request: &request, routed: &routed, targets: &targets };

@@ -11,6 +11,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 use ringway_sansio::{Flow, Instant};
 use ringway_sip::{NameAddr, Uri};
+use ringway_users::{Condition, Forwards};
 
 /// Target set of a request; its memory is reused for the next request.
 #[derive(Debug, Default)]
@@ -19,7 +20,23 @@ pub(super) struct Targets {
     strangers_user: Option<u64>,
     text: Vec<u8>,
     list: Vec<Target>,
-    share: Share,
+    /// Forwards of the called user that may apply after these targets.
+    forwards: Option<Arc<Forwards>>,
+    /// Spirals of the branch of such a forward.
+    forward_spirals: u32,
+    /// Condition of the forward whose target this is.
+    diverted: Option<Condition>,
+    /// User by whose permission the request leaves our domains.
+    leaves_by: Option<u64>,
+}
+
+/// Permission with which the contacts of a target's 3xx are called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Authority {
+    /// That of the request's sender.
+    Caller,
+    /// That of the user whose binding the target is, which was made with the user's password.
+    CalledUser,
 }
 
 /// Reason why a contact is no target of a request (RFC 5630 §5.3).
@@ -51,6 +68,8 @@ pub(super) struct Target {
     pub(super) flow: Option<Flow>,
     /// q-value in thousandths.
     pub(super) q: u16,
+    pub(super) authority: Authority,
+    pub(super) share: Share,
     /// Header fields that it adds.
     pub(super) rewrite: Option<Arc<Rewrite>>,
     /// The other flows of its phone.
@@ -75,6 +94,8 @@ pub(super) struct StoredTarget {
     flow: Option<Flow>,
     /// q-value in thousandths.
     pub(super) q: u16,
+    authority: Authority,
+    share: Share,
     rewrite: Option<Arc<Rewrite>>,
     flows: Option<Box<OtherFlows>>,
 }
@@ -94,29 +115,100 @@ impl Target {
     }
 }
 
-impl Targets {
-    /// Set of one target, for a stored request.
-    pub(super) fn of_one(target: &StoredTarget, share: Share) -> Self {
-        let mut targets = Self::with_share(share);
-        targets.push_stored(target);
-        targets
+impl StoredTarget {
+    /// Target that no binding has: the target of a forward, or a contact of a 3xx.
+    pub(super) fn new(uri: &[u8], q: u16, share: Share) -> Self {
+        let mut written = Vec::with_capacity(uri.len());
+        write_as_request_uri(uri, &mut written);
+        let authority = Authority::Caller;
+        Self {
+            uri: written.into(),
+            keeps_uri: false,
+            flow: None,
+            q,
+            authority,
+            share,
+            rewrite: None,
+            flows: None,
+        }
     }
 
-    /// Empty set for a stored request.
-    pub(super) fn with_share(share: Share) -> Self {
-        Self { share, ..Self::default() }
+    /// Header fields that it adds, to be extended.
+    pub(super) fn rewrite_mut(&mut self) -> &mut Rewrite {
+        Arc::make_mut(self.rewrite.get_or_insert_default())
+    }
+
+    /// The same with other limits.
+    pub(super) fn with_share(self, share: Share) -> Self {
+        Self { share, ..self }
+    }
+
+    pub(super) fn uri(&self) -> &[u8] {
+        &self.uri
+    }
+
+    /// Index of the trunk that it is at.
+    pub(super) fn trunk(&self) -> Option<usize> {
+        self.rewrite.as_deref().and_then(Rewrite::trunk)
+    }
+
+    /// Maximum number of bytes that it adds to its request.
+    pub(super) fn rewrite_bytes(&self) -> usize {
+        self.rewrite.as_deref().map_or(0, Rewrite::bytes_len)
+    }
+}
+
+impl Targets {
+    /// Set of one target, for a stored request.
+    pub(super) fn of_one(target: &StoredTarget) -> Self {
+        let mut targets = Self::default();
+        targets.push_stored(target);
+        targets
     }
 
     pub(super) fn list(&self) -> &[Target] {
         &self.list
     }
 
-    pub(super) const fn share(&self) -> Share {
-        self.share
+    /// Sets the limits of each target.
+    pub(super) fn set_share(&mut self, share: Share) {
+        for target in &mut self.list {
+            target.share = share;
+            let others = target.flows.iter_mut().flat_map(|flows| &mut flows.left);
+            others.for_each(|other| other.share = share);
+        }
     }
 
-    pub(super) const fn set_share(&mut self, share: Share) {
-        self.share = share;
+    /// Forwards that may apply after these targets, and the spirals of their branch.
+    pub(super) fn forwards(&self) -> Option<(&Arc<Forwards>, u32)> {
+        self.forwards.as_ref().map(|forwards| (forwards, self.forward_spirals))
+    }
+
+    pub(super) fn set_forwards(&mut self, forwards: Arc<Forwards>) {
+        self.forwards = Some(forwards);
+    }
+
+    /// Sets the spirals of the branch of a forward; `None`: there is no forward.
+    pub(super) fn set_forward_spirals(&mut self, spirals: Option<u32>) {
+        match spirals {
+            Some(spirals) => self.forward_spirals = spirals,
+            None => self.forwards = None,
+        }
+    }
+
+    /// Condition of the forward whose target this is.
+    pub(super) const fn diverted(&self) -> Option<Condition> {
+        self.diverted
+    }
+
+    /// User by whose permission the request leaves our domains.
+    pub(super) const fn leaves_by(&self) -> Option<u64> {
+        self.leaves_by
+    }
+
+    /// Notes that the targets are those of a forward.
+    pub(super) fn set_diverted(&mut self, condition: Condition, leaves_by: Option<u64>) {
+        (self.diverted, self.leaves_by) = (Some(condition), leaves_by);
     }
 
     pub(super) const fn strangers_user(&self) -> Option<u64> {
@@ -135,26 +227,25 @@ impl Targets {
         self.text.clear();
         self.list.clear();
         self.strangers_user = None;
+        self.forwards = None;
+        self.diverted = None;
+        self.leaves_by = None;
     }
 
     /// Adds a target of the highest preference.
     pub(super) fn push(&mut self, uri: &[u8], keeps_uri: bool, flow: Option<Flow>) {
         let uri = self.write(uri);
-        self.list.push(Target { uri, keeps_uri, flow, q: Q_MAX, rewrite: None, flows: None });
+        let (authority, share) = (Authority::Caller, Share::default());
+        let (q, rewrite, flows) = (Q_MAX, None, None);
+        self.list.push(Target { uri, keeps_uri, flow, q, authority, share, rewrite, flows });
     }
 
     /// Adds a target with the changes of its request; the one with rank 0 is tried first.
     pub(super) fn push_ranked(&mut self, uri: &[u8], keeps_uri: bool, rewrite: Rewrite, rank: u16) {
         let uri = self.write(uri);
         let q = Q_MAX.saturating_sub(rank);
-        self.list.push(Target {
-            uri,
-            keeps_uri,
-            flow: None,
-            q,
-            rewrite: Some(Arc::new(rewrite)),
-            flows: None,
-        });
+        let (authority, share, rewrite) = (Authority::Caller, Share::default(), Some(Arc::new(rewrite)));
+        self.list.push(Target { uri, keeps_uri, flow: None, q, authority, share, rewrite, flows: None });
     }
 
     /// True if the targets are at trunks.
@@ -163,9 +254,9 @@ impl Targets {
     }
 
     pub(super) fn push_stored(&mut self, target: &StoredTarget) {
-        let StoredTarget { uri, keeps_uri, flow, q, rewrite, flows } = target.clone();
+        let StoredTarget { uri, keeps_uri, flow, q, authority, share, rewrite, flows } = target.clone();
         let uri = self.write(&uri);
-        self.list.push(Target { uri, keeps_uri, flow, q, rewrite, flows });
+        self.list.push(Target { uri, keeps_uri, flow, q, authority, share, rewrite, flows });
     }
 
     /// Copies a target out of the set.
@@ -175,6 +266,8 @@ impl Targets {
             keeps_uri: target.keeps_uri,
             flow: target.flow,
             q: target.q,
+            authority: target.authority,
+            share: target.share,
             rewrite: target.rewrite.clone(),
             flows: target.flows.clone(),
         }
@@ -224,6 +317,9 @@ impl Targets {
         {
             target.flow = target.flow.or(flow);
             target.q = target.q.max(binding.q);
+            if authority_of(binding) == Authority::Caller {
+                target.authority = Authority::Caller;
+            }
             return Ok(());
         }
         let start = self.text.len();
@@ -235,7 +331,8 @@ impl Targets {
     /// Adds a target whose URI begins at `start`. A phone with several flows is one target: the flow that was registered last.
     fn place(&mut self, start: usize, flow: Option<Flow>, binding: &Binding) {
         let (uri, rewrite) = (start..self.text.len(), path_of(binding));
-        let mut target = Target { uri, keeps_uri: false, flow, q: binding.q, rewrite, flows: None };
+        let (q, authority, share) = (binding.q, authority_of(binding), Share::default());
+        let mut target = Target { uri, keeps_uri: false, flow, q, authority, share, rewrite, flows: None };
         let Some(key) = binding.flow_key() else { return self.list.push(target) };
         let is_of_instance = |flows: &OtherFlows| *flows.instance == *key.instance;
         let same = self.list.iter().position(|target| target.flows.as_deref().is_some_and(is_of_instance));
@@ -277,7 +374,7 @@ pub(super) fn target_uri<'t>(targets: &'t Targets, target: &Target, routed: &Rou
 
 /// Appends a contact as a Request-URI, without headers and `method`, which a Request-URI must not have (RFC 3261 §16.6
 /// step 2, §19.1.1 table 1).
-fn write_as_request_uri(contact: &[u8], out: &mut Vec<u8>) {
+pub(super) fn write_as_request_uri(contact: &[u8], out: &mut Vec<u8>) {
     let parsed = match memchr::memchr2(b'?', b';', contact) {
         Some(_) => Uri::parse(contact).ok(),
         None => None,
@@ -297,6 +394,14 @@ fn write_as_request_uri(contact: &[u8], out: &mut Vec<u8>) {
             out.push(b'=');
             out.extend_from_slice(value);
         }
+    }
+}
+
+fn authority_of(binding: &Binding) -> Authority {
+    match binding.kind {
+        // An administrator's contact is often a server outside, such as a trunk.
+        Kind::Permanent => Authority::Caller,
+        Kind::FlowOnly | Kind::Dialable => Authority::CalledUser,
     }
 }
 

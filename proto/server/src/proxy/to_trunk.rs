@@ -20,6 +20,23 @@ use ringway_auth::Covered;
 use ringway_sansio::Flow;
 use ringway_sip::{HeaderName, Method, Uri};
 
+/// User whose limits and number a call to a trunk has.
+pub(super) struct Payer {
+    pub(super) aor: Aor,
+    /// User part, with its escapes.
+    user: Vec<u8>,
+}
+
+impl Payer {
+    /// User with this address; without a user, if it is not in the server's domains.
+    pub(super) fn of(config: &Config, uri: &Uri<'_>) -> Self {
+        let mut aor = Aor::default();
+        config.read_target(uri, &mut aor);
+        let user = uri.user().map_or_else(|| aor.user().to_vec(), <[u8]>::to_vec);
+        Self { aor, user }
+    }
+}
+
 /// Reason why a request with a route is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RouteRefusal {
@@ -58,11 +75,64 @@ pub(super) fn add_number(
         }
         Some(RouteTo::Trunks { trunks, change }) if request.grant.reach == Reach::Anywhere => {
             match changed(&number, change) {
-                Some(number) => add_trunks(env, request, targets, trunks, &Dialled::Number(number)),
+                Some(number) => {
+                    let payer = Payer::of(config, &request.message.from().uri);
+                    add_trunks(env, (request, &payer), targets, trunks, &Dialled::Number(number))
+                }
                 None => Ok(()),
             }
         }
         Some(RouteTo::Trunks { .. }) => Ok(()),
+    }
+}
+
+/// Adds the targets of a call that a user of ours diverts to `uri`, with the permission, the limits and the number of that
+/// user; none if `uri` has no route to a trunk.
+pub(super) fn add_diverted(
+    env: &mut Env<'_, impl Services>,
+    request: &Request<'_, '_>,
+    uri: &Uri<'_>,
+    payer: &Payer,
+    targets: &mut Targets,
+) -> Result<(), RouteRefusal> {
+    let trunking = &env.config.trunking;
+    if env.config.domain_of(uri).is_none() {
+        return match trunking.routes.of_domain(uri).map(|route| &route.to) {
+            Some(RouteTo::Trunks { trunks, .. }) => {
+                add_trunks(env, (request, payer), targets, trunks, &Dialled::Other(*uri))
+            }
+            Some(RouteTo::User(_)) | None => Ok(()),
+        };
+    }
+    let mut aor = Aor::default();
+    let is_read = env.config.read_target(uri, &mut aor);
+    if !is_read || env.services.is_known(aor.user(), aor.domain()) {
+        return Ok(());
+    }
+    let Some((number, _)) = Number::of_uri(uri) else { return Ok(()) };
+    match trunking.routes.of_number(&number).map(|route| &route.to) {
+        Some(RouteTo::Trunks { trunks, change }) => match changed(&number, change) {
+            Some(number) => add_trunks(env, (request, payer), targets, trunks, &Dialled::Number(number)),
+            None => Ok(()),
+        },
+        Some(RouteTo::User(_)) | None => Ok(()),
+    }
+}
+
+/// True if requests for this URI have a route to a trunk.
+pub(super) fn has_route(env: &Env<'_, impl Services>, uri: &Uri<'_>) -> bool {
+    let routes = &env.config.trunking.routes;
+    let is_to_trunks = |route: &Route| matches!(route.to, RouteTo::Trunks { .. });
+    match env.config.domain_of(uri) {
+        None => routes.of_domain(uri).is_some_and(is_to_trunks),
+        Some(_) => {
+            let mut aor = Aor::default();
+            env.config.read_target(uri, &mut aor);
+            let is_user = env.services.is_known(aor.user(), aor.domain());
+            !is_user
+                && Number::of_uri(uri)
+                    .is_some_and(|(number, _)| routes.of_number(&number).is_some_and(is_to_trunks))
+        }
     }
 }
 
@@ -78,7 +148,8 @@ pub(super) fn add_domain(
     }
     match env.config.trunking.routes.of_domain(&routed.uri) {
         Some(Route { to: RouteTo::Trunks { trunks, .. }, .. }) => {
-            add_trunks(env, request, targets, trunks, &Dialled::Uri(routed.uri))
+            let payer = Payer::of(env.config, &request.message.from().uri);
+            add_trunks(env, (request, &payer), targets, trunks, &Dialled::Uri(routed.uri))
         }
         Some(Route { to: RouteTo::User(_), .. }) | None => Ok(()),
     }
@@ -90,11 +161,14 @@ enum Dialled<'a> {
     Number(Number),
     /// The Request-URI, with the trunk as its Route.
     Uri(Uri<'a>),
+    /// Another URI instead of the Request-URI, with the trunk as its Route.
+    Other(Uri<'a>),
 }
 
+/// Adds trunks as targets, for a call of which `payer` has the limits and the number.
 fn add_trunks(
     env: &mut Env<'_, impl Services>,
-    request: &Request<'_, '_>,
+    (request, payer): (&Request<'_, '_>, &Payer),
     targets: &mut Targets,
     trunks: &[WeightedTrunk],
     dialled: &Dialled<'_>,
@@ -112,13 +186,13 @@ fn add_trunks(
         return Err(RouteRefusal::AllDown);
     }
     match dialled {
-        Dialled::Number(number) => admit_number(env, request, number)?,
-        Dialled::Uri(uri) => {
-            let user = uri.user().unwrap_or_default();
-            match Number::of_user(user) {
-                Some(number) => admit_number(env, request, &number)?,
+        Dialled::Number(number) => admit_number(env, (request, payer), number)?,
+        Dialled::Uri(uri) | Dialled::Other(uri) => {
+            let dialled = uri.user().unwrap_or_default();
+            match Number::of_user(dialled) {
+                Some(number) => admit_number(env, (request, payer), &number)?,
                 // Nobody can tell which number the trunk makes of it.
-                None if begins_a_number(user) && !config.trunking.destinations.is_empty() => {
+                None if begins_a_number(dialled) && !config.trunking.destinations.is_empty() => {
                     env.counters.destination_refusals += 1;
                     return Err(RouteRefusal::Forbidden);
                 }
@@ -130,12 +204,16 @@ fn add_trunks(
     let numbered = order.into_iter().filter_map(|index| Some((index, list.get(index)?)));
     for (rank, (index, trunk)) in (0..).zip(numbered) {
         let mut rewrite = Rewrite::to_trunk(index);
-        add_caller(config, request, trunk, &mut rewrite);
+        add_caller((request, payer), trunk, &mut rewrite);
         match dialled {
             Dialled::Number(number) => targets.push_ranked(&uri_at(trunk, number), false, rewrite, rank),
             Dialled::Uri(uri) => {
                 rewrite.push_route(&[b"<", trunk.uri.as_bytes(), b";lr>"].concat());
                 targets.push_ranked(uri.as_bytes(), true, rewrite, rank);
+            }
+            Dialled::Other(uri) => {
+                rewrite.push_route(&[b"<", trunk.uri.as_bytes(), b";lr>"].concat());
+                targets.push_ranked(uri.as_bytes(), false, rewrite, rank);
             }
         }
     }
@@ -145,15 +223,13 @@ fn add_trunks(
 /// Applies the destination rules, and counts a call.
 fn admit_number(
     env: &mut Env<'_, impl Services>,
-    request: &Request<'_, '_>,
+    (request, payer): (&Request<'_, '_>, &Payer),
     number: &Number,
 ) -> Result<(), RouteRefusal> {
     let Some(destination) = env.config.trunking.destinations.of_number(number) else { return Ok(()) };
-    let mut aor = Aor::default();
-    env.config.read_aor(&request.message.from().uri, &mut aor);
     let refusal = match destination.rule {
         DestinationRule::PerHour(per_hour) if request.method == Method::Invite => {
-            match env.services.admit_call(env.cx.now, aor.as_bytes(), &destination.prefix, per_hour) {
+            match env.services.admit_call(env.cx.now, payer.aor.as_bytes(), &destination.prefix, per_hour) {
                 CallRate::Admitted => return Ok(()),
                 CallRate::Exceeded => {
                     env.counters.destination_rates += 1;
@@ -171,7 +247,7 @@ fn admit_number(
             RouteRefusal::Forbidden
         }
     };
-    let (aor, number, address) = (aor.as_bytes(), number.as_bytes(), request.flow.remote);
+    let (aor, number, address) = (payer.aor.as_bytes(), number.as_bytes(), request.flow.remote);
     let event = LogEvent::DestinationRefused { aor, number, prefix: &destination.prefix, address };
     env.services.observe(env.cx.now, &event);
     Err(refusal)
@@ -194,10 +270,8 @@ fn uri_at(trunk: &Trunk, number: &Number) -> Vec<u8> {
 }
 
 /// Sets the caller's number (RFC 3325 §5). That of a trusted proxy is believed, unless the trunk has a number for the user.
-fn add_caller(config: &Config, request: &Request<'_, '_>, trunk: &Trunk, rewrite: &mut Rewrite) {
-    let from = request.message.from().uri;
-    let user = from.user().unwrap_or_default();
-    let of_user = trunk.callers.binary_search_by(|(name, _)| name.as_bytes().cmp(user)).ok();
+fn add_caller((request, payer): (&Request<'_, '_>, &Payer), trunk: &Trunk, rewrite: &mut Rewrite) {
+    let of_user = trunk.callers.binary_search_by(|(name, _)| name.as_bytes().cmp(&payer.user)).ok();
     let of_user = of_user.and_then(|at| trunk.callers.get(at)).map(|(_, number)| number);
     let number = match &trunk.caller {
         CallerNumber::User => of_user,
@@ -216,10 +290,7 @@ fn add_caller(config: &Config, request: &Request<'_, '_>, trunk: &Trunk, rewrite
             [b"<sip:", number.as_bytes(), b"@", domain, b";user=phone>"].concat()
         }
         None if is_asserted => return,
-        None => {
-            let domain = config.domain_of(&from).unwrap_or_default();
-            [b"<sip:", user, b"@", domain.as_bytes(), b">"].concat()
-        }
+        None => [b"<sip:", payer.user.as_slice(), b"@", payer.aor.domain(), b">"].concat(),
     };
     rewrite.remove_lines(HeaderName::RemotePartyId);
     rewrite.replace_line(HeaderName::PAssertedIdentity, &identity);

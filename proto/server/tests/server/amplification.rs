@@ -1,6 +1,7 @@
 //! Tests of amplification by contacts that lead back to this server (RFC 5393).
 
 use crate::harness::{ALICE, Request, Sent, World, invite, only, request, requests, statuses};
+use ringway_server::{ForwardUri, Forwards, NoAnswer};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -78,6 +79,32 @@ fn accounts_registered_at_each_other_do_not_multiply_a_request() {
 }
 
 #[test]
+fn forwards_beside_contacts_do_not_multiply_a_request() {
+    for count in 1..=10 {
+        for after_s in [1, 10] {
+            let users = users(count);
+            let mut world = World::with(|config| config.recurse = true);
+            bind(&mut world, &users, |number| (0..3).map(|contact| (number + contact) % count).collect());
+            for (number, user) in users.iter().enumerate() {
+                let next =
+                    ForwardUri::new(&format!("sip:{}@example.org", users[(number + 1) % count])).unwrap();
+                let no_answer = NoAnswer::new(after_s, next.clone()).unwrap();
+                let forwards = Forwards {
+                    busy: Some(next.clone()),
+                    unregistered: Some(next),
+                    no_answer: Some(no_answer),
+                    always: None,
+                };
+                world.server.set_forwards(format!("{user}@example.org").as_bytes(), forwards);
+            }
+            let sent = world.udp(ALICE, &call("INVITE", &users[0]));
+            let datagrams = storm(&mut world, sent);
+            assert!(datagrams <= 300, "{datagrams} datagrams with {count} accounts and {after_s} s");
+        }
+    }
+}
+
+#[test]
 fn no_shape_of_a_tree_of_accounts_multiplies_a_request() {
     // Each level has as many users as a fork has branches, and each of them leads to all users of the next level.
     for widths in
@@ -150,6 +177,34 @@ fn max_breadth_is_divided_among_the_branches() {
             Err(status) => assert_eq!(statuses(&sent), [status], "{given:?}"),
         }
         assert_eq!(world.server.counters().too_broad, u64::from(expected == Err(440)));
+    }
+}
+
+/// Max-Breadth and spirals of a sent request.
+fn limits(sent: &Sent) -> (String, String) {
+    let via = sent.headers("Via").remove(0);
+    let spirals = via.split("spirals=").nth(1).unwrap().split(';').next().unwrap().to_owned();
+    (sent.header("Max-Breadth"), spirals)
+}
+
+#[test]
+fn a_branch_that_is_sent_again_has_the_limits_of_the_first_time() {
+    for stateful in [true, false] {
+        let mut world = World::with(|config| config.stateful = stateful);
+        let contacts: [&[u8]; 2] = [b"sip:bob@gate.example.net", b"sip:bob@192.0.2.20"];
+        world.server.set_permanent_contacts(b"bob@example.org", &contacts);
+        let mut call = invite("sip:bob@example.org").line("Max-Breadth: 9");
+        call.via.push_str("1");
+        world.udp(ALICE, &call);
+        let first = only(world.resolve_to("gate.example.net", &["192.0.2.41:5060", "192.0.2.42:5060"]));
+        if !stateful {
+            assert_eq!(limits(&first), ("9".into(), "59".into()));
+            continue;
+        }
+        assert_eq!(limits(&first), ("4".into(), "29".into()));
+        let sent = world.udp(&first.to(), &first.answer(503, &[]));
+        let second = sent.iter().find(|sent| sent.method() == "INVITE").expect("the second server");
+        assert_eq!(limits(second), limits(&first), "after a failover");
     }
 }
 

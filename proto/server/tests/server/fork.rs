@@ -60,6 +60,9 @@ fn the_best_answer_wins() {
         // 6xx first.
         (&[404, 603], 603),
         (&[302, 500, 600], 600),
+        (&[401, 603], 603),
+        // Nor does a challenge come before a lower class.
+        (&[407, 302], 302),
         // Among 4xx, those that allow the caller a better request.
         (&[404, 401], 401),
         (&[407, 486], 407),

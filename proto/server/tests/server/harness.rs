@@ -264,6 +264,7 @@ pub(crate) fn config() -> Config {
         stateful: true,
         record_route: true,
         serial_fork: Duration::from_secs(20),
+        recurse: false,
         edge_domains: Vec::new(),
         dialog_lifetime: Duration::from_secs(86_400),
         auth: AuthConfig {

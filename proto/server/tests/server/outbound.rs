@@ -162,6 +162,7 @@ fn the_flows_of_a_phone_are_called_one_at_a_time() {
         world.udp(SECOND, &first.answer(100, &[]));
         let second = only(requests(world.udp(SECOND, &first.answer(status, &[]))).split_off(1));
         assert_eq!((second.to().as_str(), second.method().as_str()), (FIRST, "INVITE"));
+        assert_eq!(second.header("Max-Breadth"), first.header("Max-Breadth"));
         assert_eq!(statuses(&world.udp(FIRST, &second.answer(200, &[]))), [200]);
         assert_eq!(world.server.counters().flow_failovers, 1);
         nothing_is_left(&mut world, "after the second flow's 200");

@@ -1,0 +1,152 @@
+//! Recursion: the contacts of a 3xx become targets of its request (RFC 3261 §16.7 step 4).
+
+use super::Proxy;
+use super::context::{BranchId, Transactions};
+use super::divert::{add_lines, leave, may_divert, reserve};
+use super::groups;
+use super::targets::{Authority, StoredTarget, write_as_request_uri};
+use super::to_trunk;
+use crate::auth::Reach;
+use crate::env::Env;
+use crate::request::Request;
+use crate::route::Routed;
+use crate::{Aor, CallStep, DiversionReason, Services};
+use alloc::vec::Vec;
+use ringway_sip::{Contact, HeaderName, Message, Scheme, Uri};
+use ringway_transaction::SlabKey;
+
+/// Result of a recursion.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Recursed {
+    /// No contact is called.
+    None,
+    /// Every contact is called.
+    All,
+    /// These contacts are not called; the caller may get them.
+    Without(Vec<Vec<u8>>),
+}
+
+/// Contact that may be called.
+struct Found {
+    uri: Vec<u8>,
+    q: u16,
+    /// User by whose permission the call leaves our domains.
+    leaves_by: Option<u64>,
+}
+
+/// Calls the contacts of a 3xx of a branch that has ended: those with the highest q-value now, the others in the next
+/// groups.
+pub(super) fn recurse(
+    proxy: &mut Proxy,
+    env: &mut Env<'_, impl Services>,
+    transactions: &mut Transactions,
+    id: BranchId,
+    response: &Message<'_>,
+) -> Recursed {
+    let (key, number) = id.parts();
+    let Some(context) = proxy.contexts.get(key) else { return Recursed::None };
+    if context.recursion.is_none() || context.is_cancelled || transactions.is_answered(context.server) {
+        return Recursed::None;
+    }
+    let Some(branch) = context.branches.get(number) else { return Recursed::None };
+    let (share, authority) = (branch.share, branch.authority);
+    let bytes = context.request.clone().unwrap_or_default();
+    let mut recursed = Recursed::None;
+    proxy.with_stored(env, key, &bytes, |proxy, env, request, routed| {
+        if authority == Authority::CalledUser && !may_divert(env, request.message) {
+            return;
+        }
+        let (mut found, mut others) = (Vec::new(), Vec::new());
+        for value in response.values(HeaderName::Contact) {
+            let is_free = found.len() < share.recursed_max();
+            let accepted = is_free.then(|| accept(proxy, env, key, (request, routed), authority, value));
+            match accepted.flatten() {
+                Some(contact) => found.push(contact),
+                None => others.push(value.to_vec()),
+            }
+        }
+        env.counters.recursions_refused += others.len() as u64;
+        let share = share.recursed(env.config, found.len());
+        let user = found.iter().find_map(|contact| contact.leaves_by);
+        let targets = found.iter().map(|Found { uri, q, .. }| {
+            let mut target = StoredTarget::new(uri, *q, share);
+            if authority == Authority::CalledUser {
+                add_lines(env, (request, routed), DiversionReason::Redirect, &mut target);
+            }
+            target
+        });
+        let targets: Vec<_> = targets.collect();
+        let added = targets.iter().map(StoredTarget::rewrite_bytes).sum();
+        if targets.is_empty() || !reserve(proxy, env, key, request.message, (targets.len(), added)) {
+            return;
+        }
+        if let Some(user) = user {
+            leave(proxy, key, user);
+        }
+        start(proxy, env, transactions, key, (request, routed), targets);
+        recursed = if others.is_empty() { Recursed::All } else { Recursed::Without(others) };
+    });
+    recursed
+}
+
+/// Checks a contact: its scheme, the permission to call it, and that it was not called before.
+fn accept(
+    proxy: &mut Proxy,
+    env: &mut Env<'_, impl Services>,
+    key: SlabKey,
+    (request, routed): (&Request<'_, '_>, &Routed<'_>),
+    authority: Authority,
+    value: &[u8],
+) -> Option<Found> {
+    let contact = Contact::parse(value).ok()?;
+    let mut uri = Vec::new();
+    write_as_request_uri(contact.address.uri.as_bytes(), &mut uri);
+    let parsed = Uri::parse(&uri).ok()?;
+    match (routed.uri.scheme(), parsed.scheme()) {
+        (Scheme::Sips, Scheme::Sips) | (Scheme::Sip, Scheme::Sip | Scheme::Sips) => {}
+        (_, _) => return None,
+    }
+    // A contact never chooses a trunk of ours.
+    if uri.len() > URI_BYTES_MAX || to_trunk::has_route(env, &parsed) {
+        return None;
+    }
+    let is_ours = env.config.domain_of(&parsed).is_some();
+    let leaves_by = match authority {
+        _ if is_ours || request.grant.reach == Reach::Anywhere => None,
+        Authority::Caller => return None,
+        Authority::CalledUser => {
+            let mut aor = Aor::default();
+            env.config.read_target(&routed.uri, &mut aor);
+            Some(proxy.pending.name_of(aor.as_bytes()))
+        }
+    };
+    let context = proxy.contexts.get_mut(key)?;
+    if let Some(user) = leaves_by
+        && context.leaves_by.is_none()
+        && !proxy.pending.may_leave(user)
+    {
+        env.counters.over_user_forwards += 1;
+        return None;
+    }
+    let is_new = context.recursion.as_mut().is_some_and(|recursion| recursion.add(&parsed));
+    is_new.then(|| Found { q: contact.q.unwrap_or(Q_MAX), uri, leaves_by })
+}
+
+/// Calls new targets, whose memory is reserved.
+fn start(
+    proxy: &mut Proxy,
+    env: &mut Env<'_, impl Services>,
+    transactions: &mut Transactions,
+    key: SlabKey,
+    (request, routed): (&Request<'_, '_>, &Routed<'_>),
+    targets: Vec<StoredTarget>,
+) {
+    env.counters.recursions += targets.len() as u64;
+    env.observe_call(request, CallStep::Diverted(DiversionReason::Redirect));
+    groups::start_new(proxy, env, transactions, key, (request, routed), targets);
+}
+
+/// Maximum length of a contact that is called.
+const URI_BYTES_MAX: usize = 255;
+/// q-value of a contact without one.
+const Q_MAX: u16 = 1000;
