@@ -111,7 +111,7 @@ fn alice(stage: &Stage, server: &Server) -> Result<baresip::Phone> {
     Ok(alice)
 }
 
-/// A phone of bob that rings until it is told otherwise.
+/// A phone of bob that rings until it rejects or the call ends.
 fn bob(stage: &Stage, server: &Server) -> Result<baresip::Phone> {
     server.add_user("bob")?;
     let line = Line::at_server("bob", 600.0, server.port, Transport::Tcp);
@@ -131,9 +131,9 @@ fn talk(caller: &mut impl Softphone, callee: &mut impl Softphone) -> Result<()> 
 /// Fails unless the phone received an INVITE with Diversion and History-Info of bob.
 fn expect_lines(phone: &linphone::Phone, reason: &str, cause: u16) -> Result<()> {
     let trace = phone.trace()?;
-    let diversion = format!("Diversion: <sip:bob@example.org");
+    let diversion = "Diversion: <sip:bob@example.org";
     ensure!(
-        trace.lines().any(|line| line.starts_with(&diversion) && line.contains(&format!("reason={reason}"))),
+        trace.lines().any(|line| line.starts_with(diversion) && line.contains(&format!("reason={reason}"))),
         "no Diversion with {reason} arrived"
     );
     let entry = format!("<sip:carol@example.org;cause={cause}>;index=1.1;mp=1");

@@ -42,8 +42,8 @@ impl Recursion {
 
     /// Adds a contact of a 3xx. False: it was called before, or there are too many.
     pub(super) fn add(&mut self, uri: &Uri<'_>) -> bool {
-        let is_same = |called: &Box<[u8]>| Uri::parse(called).is_ok_and(|called| called.equals(uri));
-        if self.left == 0 || self.called.iter().any(is_same) {
+        let is_same = |called: &[u8]| Uri::parse(called).is_ok_and(|called| called.equals(uri));
+        if self.left == 0 || self.called.iter().any(|called| is_same(called)) {
             return false;
         }
         self.left -= 1;

@@ -194,7 +194,7 @@ fn a_branch_that_is_sent_again_has_the_limits_of_the_first_time() {
         let contacts: [&[u8]; 2] = [b"sip:bob@gate.example.net", b"sip:bob@192.0.2.20"];
         world.server.set_permanent_contacts(b"bob@example.org", &contacts);
         let mut call = invite("sip:bob@example.org").line("Max-Breadth: 9");
-        call.via.push_str("1");
+        call.via.push('1');
         world.udp(ALICE, &call);
         let first = only(world.resolve_to("gate.example.net", &["192.0.2.41:5060", "192.0.2.42:5060"]));
         if !stateful {

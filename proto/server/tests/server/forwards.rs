@@ -285,7 +285,7 @@ fn a_strangers_call_leaves_our_domains_by_the_permission_of_the_called_user() {
     assert_eq!(forwarded.uri(), "sip:desk@198.51.100.7;cause=302");
     assert!(!forwarded.text().contains("boss"), "{}", forwarded.text());
     assert_eq!(forwarded.headers("Diversion").len(), 1);
-    // A stranger still calls nobody outside by itself.
+    // A stranger still calls nobody outside.
     let direct = invite(OUTSIDE).from("sip:eve@example.net").call_id("direct");
     assert_eq!(statuses(&udp(&mut world, STRANGER, &direct)), [403]);
 }
