@@ -77,6 +77,8 @@ ringway_sansio::counters! {
         trunk_failovers,
         /// Requests refused because all trunks of their route are down (503).
         trunks_down,
+        /// Requests refused because they would reach a trunk without a route, and so past the destination rules (403).
+        trunk_bypasses,
         /// Challenges of trunks answered with credentials.
         trunk_challenges,
         /// Challenges of trunks without credentials for them, or whose credentials were refused.

@@ -147,6 +147,12 @@ impl Proxy {
         id: BranchId,
         plan: &Plan<'_, '_, '_>,
     ) {
+        if to_trunk::bypasses_routes(env, plan) {
+            if let Some(context) = self.contexts.get_mut(id.context()) {
+                context.fail_branch(id.parts().1, 403);
+            }
+            return;
+        }
         if env.config.media.is_on() && relays::ask_offer(env, &mut self.contexts, &mut self.lookups, id, plan)
         {
             return;

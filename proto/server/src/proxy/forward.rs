@@ -2,7 +2,7 @@
 
 use super::breadth::Share;
 use super::rewrite::Rewrite;
-use super::targets::{StoredTarget, Target, Targets};
+use super::targets::{Authority, StoredTarget, Target, Targets, target_uri};
 use crate::Config;
 use crate::auth::{Reach, Sender, is_private};
 use crate::edge;
@@ -163,6 +163,20 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         let start = out.len();
         if edit.write_into(out).is_err() {
             out.truncate(start);
+        }
+    }
+
+    /// URI of a next hop that is neither a route's nor that of a binding or of a dialog: the request, a redirection or an
+    /// administrator chose it.
+    pub(super) fn free_hop(&self) -> Option<Uri<'_>> {
+        let Target { flow, authority, .. } = self.target;
+        let is_bound = flow.is_some() || *authority == Authority::CalledUser || self.target.trunk().is_some();
+        match self.request.grant.reach {
+            Reach::Side(_) | Reach::Flow(_) => None,
+            Reach::Anywhere | Reach::OurUsers if is_bound => None,
+            Reach::Anywhere | Reach::OurUsers => {
+                self.next_hop().or_else(|| target_uri(self.targets, self.target, self.routed))
+            }
         }
     }
 

@@ -308,6 +308,7 @@ impl Proxy {
         let (status, phrase) = match (best.status, best.bytes.is_empty()) {
             // RFC 4320 §4.2: no response is sent, because the request's client has timed out too.
             (408, _) if !context.is_invite => return transactions.drop_server(context.server),
+            (403, true) => (403, "Trunks Have Routes"),
             (408, true) => (408, "Request Timeout"),
             (480, true) => (480, "Temporarily Unavailable"),
             (430, true) => (430, "Flow Failed"),

@@ -1,6 +1,7 @@
 //! Targets of numbers and domains that have a route, and the branches to trunks.
 
 use super::context::{Branch, BranchId, BranchState, Contexts, ResponseContext};
+use super::forward::Plan;
 use super::remote_target::Response;
 use super::rewrite::Rewrite;
 use super::targets::Targets;
@@ -46,6 +47,18 @@ pub(super) enum RouteRefusal {
     TooManyCalls,
     /// All trunks of the route are down.
     AllDown,
+}
+
+/// True, and counted, for a request that would reach a trunk without a route, and so past its destination rules.
+pub(super) fn bypasses_routes<S>(env: &mut Env<'_, S>, plan: &Plan<'_, '_, '_>) -> bool {
+    let trunking = &env.config.trunking;
+    if trunking.trunks.is_empty() {
+        return false;
+    }
+    let address = plan.flow().remote.ip();
+    let bypasses = plan.free_hop().is_some_and(|hop| trunking.is_at(&hop, address));
+    env.counters.trunk_bypasses += u64::from(bypasses);
+    bypasses
 }
 
 /// Adds the targets of a number that is no user's; none if it has no route, or the sender may not use it. For a route to a

@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::net::IpAddr;
 use core::time::Duration;
+use ringway_sip::Uri;
 
 /// Trunks with their routes and destination rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -77,6 +78,11 @@ pub enum CallerPrivacy {
 impl Trunk {
     /// Maximum number of trunks.
     pub const TRUNKS_MAX: usize = 32;
+
+    /// True for an address that its requests come from.
+    pub(crate) fn has_network(&self, ip: IpAddr) -> bool {
+        self.networks.iter().any(|network| network.contains(ip))
+    }
 }
 
 impl Trunking {
@@ -87,7 +93,17 @@ impl Trunking {
 
     /// True for an address in the networks of a trunk.
     pub(crate) fn is_trunk(&self, source: IpAddr) -> bool {
-        self.trunks.iter().any(|trunk| trunk.networks.iter().any(|network| network.contains(source)))
+        self.trunks.iter().any(|trunk| trunk.has_network(source))
+    }
+
+    /// True if a next hop with this URI and address is a trunk: its URI has the host, or the address, or its networks do.
+    pub(crate) fn is_at(&self, uri: &Uri<'_>, address: IpAddr) -> bool {
+        self.trunks.iter().any(|trunk| {
+            let own = Uri::parse(trunk.uri.as_bytes()).ok();
+            let is_host =
+                |own: Uri<'_>| own.host().ip() == Some(address) || own.host().equals(uri.host().as_bytes());
+            trunk.has_network(address) || own.is_some_and(is_host)
+        })
     }
 }
 

@@ -102,7 +102,6 @@ impl Trunk {
         let transport = ringway_sansio::Transport::of_uri(uri.scheme() == Scheme::Sips, named);
         let is_secure_enough = flow.transport.is_secure() || transport.is_some_and(|own| !own.is_secure());
         let ip = flow.remote.ip();
-        is_secure_enough
-            && (uri.host().ip() == Some(ip) || self.networks.iter().any(|network| network.contains(ip)))
+        is_secure_enough && (uri.host().ip() == Some(ip) || self.has_network(ip))
     }
 }

@@ -54,5 +54,6 @@ mod stun;
 mod torture_invalid;
 mod torture_semantic;
 mod torture_valid;
+mod trunk_bypass;
 mod trunk_logins;
 mod trunks;

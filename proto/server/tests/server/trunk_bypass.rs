@@ -1,0 +1,86 @@
+//! Tests of a user who calls a trunk without its routes, past the destination rules.
+
+use crate::challenge::proven;
+use crate::harness::{ALICE, BOB, World, forwarded, invite, only, request, requests, statuses};
+use crate::routes::{CARRIER_A, CARRIER_B, carriers, trunk};
+use ringway_server::{Config, Destination, DestinationRule, DestinationRules};
+use std::time::Duration;
+
+/// Premium numbers are forbidden; the second carrier has a name, and the first one's address in its networks.
+fn guarded(config: &mut Config) {
+    carriers(config);
+    config.auth.enabled = true;
+    let mut named = trunk("carrier-b", CARRIER_B);
+    named.uri = "sip:trunk.example.net;transport=udp".into();
+    config.trunking.trunks[1] = named;
+    let rule = Destination { prefix: "+881".into(), rule: DestinationRule::Deny };
+    config.trunking.destinations = DestinationRules::new(vec![rule]).unwrap();
+}
+
+fn assert_refused(world: &mut World, sent: Vec<crate::harness::Sent>, what: &str) {
+    assert!(requests(sent.clone()).is_empty(), "{what}");
+    assert_eq!(statuses(&sent).last(), Some(&403), "{what}");
+    assert!(requests(world.pass(Duration::from_secs(40))).is_empty(), "{what}");
+    assert_eq!(world.server.counters().trunk_bypasses, 1, "{what}");
+    assert_eq!(world.server.counters().trunk_requests, 0, "{what}");
+}
+
+#[test]
+fn a_request_for_the_host_or_the_network_of_a_trunk_is_refused() {
+    for uri in ["sip:+8812@198.51.100.1", "sip:+8812@198.51.100.1:5070", "sip:+441@198.51.100.2;user=phone"] {
+        for method in ["INVITE", "MESSAGE", "REFER", "OPTIONS"] {
+            let mut world = World::with(guarded);
+            let sent = proven(&mut world, ALICE, &request(method, uri), "alice");
+            assert_refused(&mut world, sent, &format!("{method} {uri}"));
+        }
+    }
+    for uri in ["sip:+8812@trunk.example.net", "sip:+8812@TRUNK.example.net:5060"] {
+        let mut world = World::with(guarded);
+        proven(&mut world, ALICE, &invite(uri), "alice");
+        let host = uri.split(['@', ':']).nth(2).unwrap();
+        let sent = world.resolve(host, Some("203.0.113.9"));
+        assert_refused(&mut world, sent, uri);
+    }
+}
+
+#[test]
+fn a_route_header_and_a_name_of_the_callers_lead_to_no_trunk() {
+    let mut world = World::with(guarded);
+    let by_route = invite("sip:+8812@elsewhere.example").line("Route: <sip:198.51.100.1;lr>");
+    let sent = proven(&mut world, ALICE, &by_route, "alice");
+    assert_refused(&mut world, sent, "Route");
+
+    let mut world = World::with(guarded);
+    proven(&mut world, ALICE, &invite("sip:+8812@evil.example"), "alice");
+    let sent = world.resolve_to("evil.example", &["198.51.100.2:5060"]);
+    assert_refused(&mut world, sent, "a name with a trunk's address");
+}
+
+#[test]
+fn a_redirection_of_a_phone_leads_to_no_trunk() {
+    let mut world = World::with(|config| {
+        guarded(config);
+        config.auth.enabled = false;
+        config.recurse = true;
+    });
+    world.register("bob", BOB, "<sip:bob@192.0.2.20>");
+    let sent = forwarded(world.udp(ALICE, &invite("sip:bob@example.org")));
+    let moved = sent.answer(302, &["Contact: <sip:+8812@198.51.100.1>"]);
+    let after = world.udp(BOB, &moved);
+    assert!(requests(after).iter().all(|sent| sent.to() != CARRIER_A));
+    assert_eq!(world.server.counters().trunk_bypasses, 1);
+}
+
+#[test]
+fn other_hosts_and_the_routes_are_reached_as_before() {
+    let mut world = World::with(guarded);
+    let sent = proven(&mut world, ALICE, &invite("sip:carol@203.0.113.9"), "alice");
+    assert_eq!(forwarded(sent).to(), "203.0.113.9:5060");
+    let mut world = World::with(guarded);
+    let sent = proven(&mut world, ALICE, &invite("sip:+441234@example.org"), "alice");
+    assert_eq!(forwarded(sent).to(), CARRIER_A);
+    let mut world = World::with(guarded);
+    let sent = proven(&mut world, ALICE, &invite("sip:+8812@example.org"), "alice");
+    assert_eq!(only(sent).status(), 403);
+    assert_eq!(world.server.counters().destination_refusals, 1);
+}
