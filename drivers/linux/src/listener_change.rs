@@ -19,6 +19,8 @@ pub(crate) enum ListenerChange {
     Add(ListenerId, ListenSocket, SyncSender<io::Result<()>>),
     /// Begin to read from it.
     Read(ListenerId),
+    /// Close one that is not read from: nothing that has arrived is handled.
+    Discard(ListenerId, SyncSender<io::Result<()>>),
     /// Handle what has arrived, and close it.
     Close(ListenerId, SyncSender<io::Result<()>>),
 }

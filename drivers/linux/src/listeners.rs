@@ -57,16 +57,24 @@ impl Attached {
 impl Drop for Attached {
     fn drop(&mut self) {
         for (id, _) in self.listeners.drain(..) {
-            close(&self.inboxes, id);
+            change(&self.inboxes, id, ListenerChange::Discard);
         }
     }
 }
 
 /// Makes every worker close a listener, and waits for it.
 pub(crate) fn close(inboxes: &Inboxes, id: ListenerId) {
+    change(inboxes, id, ListenerChange::Close);
+}
+
+fn change(
+    inboxes: &Inboxes,
+    id: ListenerId,
+    of: impl Fn(ListenerId, SyncSender<io::Result<()>>) -> ListenerChange,
+) {
     for worker in 0..inboxes.len() {
         // A worker that does not confirm has ended, and its sockets with it.
-        let _ = confirmed(inboxes, worker, |done| ListenerChange::Close(id, done));
+        let _ = confirmed(inboxes, worker, |done| of(id, done));
     }
 }
 

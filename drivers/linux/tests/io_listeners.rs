@@ -145,3 +145,24 @@ fn no_answer_is_lost_while_other_listeners_come_and_go() {
     stop.store(true, Ordering::Relaxed);
     assert!(load.join().unwrap() > 20);
 }
+
+#[test]
+fn a_listener_that_is_not_opened_handles_nothing() {
+    let runtime = start(&["udp:127.0.0.1:0"], 1, 1, Config::default());
+    let wanted = [(ListenerId(1), listen("udp:127.0.0.1:0")), (ListenerId(2), listen("tcp:127.0.0.1:0"))];
+    let attached = runtime.attach(&wanted).unwrap();
+    let [udp, tcp] = [0, 1].map(|index| attached.listeners()[index].1.address);
+    let datagrams = client(udp);
+    datagrams.send(b"0 echo").unwrap();
+    let mut stream = TcpStream::connect(tcp).unwrap();
+    stream.write_all(b"0 echo\n").unwrap();
+    drop(attached);
+    let mut answer = [0];
+    assert!(!matches!(stream.read(&mut answer), Ok(1..)), "the connection ends without an answer");
+    datagrams.set_nonblocking(true).unwrap();
+    // An answer would have been sent before the socket was closed.
+    assert!(datagrams.recv(&mut answer).is_err());
+    let socket = client(address(&runtime, 0));
+    socket.send(b"0 echo").unwrap();
+    assert_eq!(receive(&socket), "0 echo");
+}

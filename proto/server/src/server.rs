@@ -68,6 +68,9 @@ impl<S: Services> Server<S> {
         self.authenticator.set_nonce_lifetime(config.auth.nonce_lifetime);
         self.neighbours.reconfigure(&config);
         self.proxy.forget_logins();
+        if self.environment.config().trunking.trunks != config.trunking.trunks {
+            self.proxy.forget_trunks();
+        }
         self.environment.reconfigure(config);
     }
 

@@ -1,6 +1,7 @@
 //! Forwards of users.
 
 use super::change_log::{Kind, note};
+use super::subscribers::exists;
 use super::{Store, StoreError};
 use ringway_users::{Condition, ForwardUri, Forwards, NoAnswer, UserName};
 use rusqlite::{Connection, Row, Transaction, params};
@@ -70,15 +71,6 @@ impl Store {
     }
 }
 
-fn exists(connection: &Connection, user: &UserName) -> rusqlite::Result<bool> {
-    connection.query_row(
-        "SELECT EXISTS (SELECT 1 FROM subscriber WHERE domain = ?1 AND name = ?2)
-             OR EXISTS (SELECT 1 FROM contact WHERE domain = ?1 AND name = ?2)",
-        params![user.domain(), user.name()],
-        |row| row.get(0),
-    )
-}
-
 /// Reads the forwards of a user.
 pub(super) fn read(connection: &Connection, domain: &str, name: &str) -> rusqlite::Result<Forwards> {
     let mut statement = connection
@@ -109,7 +101,24 @@ fn replace(transaction: &Transaction<'_>, user: &UserName, forwards: &Forwards) 
 }
 
 /// Adds the forward of a row with the columns condition, after_s and uri.
+/// Adds the forward of a row. One that nobody can have set is left out with a warning: the other users' must not depend on it.
 fn add(forwards: &mut Forwards, row: &Row<'_>) -> rusqlite::Result<()> {
+    match add_valid(forwards, row) {
+        Err(
+            rusqlite::Error::IntegralValueOutOfRange(..)
+            | rusqlite::Error::InvalidColumnType(..)
+            | rusqlite::Error::FromSqlConversionFailure(..),
+        ) => {
+            tracing::warn!(
+                "a forward in the database is damaged, and left out; set the forwards of that user again"
+            );
+            Ok(())
+        }
+        other => other,
+    }
+}
+
+fn add_valid(forwards: &mut Forwards, row: &Row<'_>) -> rusqlite::Result<()> {
     let damaged = |column| rusqlite::Error::IntegralValueOutOfRange(column, 0);
     let number: i64 = row.get(0)?;
     let condition = Condition::ALL.into_iter().find(|condition| number_of(*condition) == number);

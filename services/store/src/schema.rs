@@ -147,6 +147,10 @@ fn create(connection: &mut Connection, file: &Path) -> Result<(), StoreError> {
 fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let version = usize::try_from(pragma(&transaction, "user_version")?).unwrap_or_default();
+    // A newer program may have opened it in between.
+    if version >= SCHEMAS.len() {
+        return Ok(());
+    }
     for schema in SCHEMAS.iter().skip(version) {
         transaction.execute_batch(schema)?;
     }

@@ -187,12 +187,7 @@ impl Store {
             if users + contacts == 0 {
                 return Err(StoreError::NoSuchUser(user.to_string()));
             }
-            for (table, kind) in [("forward", Kind::Forwards), ("block", Kind::Blocks)] {
-                let query = format!("DELETE FROM {table} WHERE domain = ?1 AND name = ?2");
-                if transaction.execute(&query, key).map_err(sql())? > 0 {
-                    note(transaction, user.domain(), user.name(), kind).map_err(sql())?;
-                }
-            }
+            remove_settings(transaction, user).map_err(sql())?;
             if contacts > 0 {
                 note(transaction, user.domain(), user.name(), Kind::Contacts).map_err(sql())?;
             }
@@ -247,6 +242,10 @@ impl Store {
             if removed == 0 {
                 let contact = contact.unwrap_or("at all").to_owned();
                 return Err(StoreError::NoSuchContact { user: user.to_string(), contact });
+            }
+            // Without a password and a contact there is no such user any more.
+            if !exists(transaction, user).map_err(self.sql())? {
+                remove_settings(transaction, user).map_err(self.sql())?;
             }
             note(transaction, user.domain(), user.name(), Kind::Contacts).map_err(self.sql())?;
             Ok(removed)
@@ -389,6 +388,27 @@ impl Store {
             error => schema::from_sqlite(&file, error),
         }
     }
+}
+
+/// True for a user with a password or a permanent contact.
+pub(super) fn exists(connection: &Connection, user: &UserName) -> rusqlite::Result<bool> {
+    connection.query_row(
+        "SELECT EXISTS (SELECT 1 FROM subscriber WHERE domain = ?1 AND name = ?2)
+             OR EXISTS (SELECT 1 FROM contact WHERE domain = ?1 AND name = ?2)",
+        params![user.domain(), user.name()],
+        |row| row.get(0),
+    )
+}
+
+/// Removes the forwards and the block list of a user.
+fn remove_settings(transaction: &Transaction<'_>, user: &UserName) -> rusqlite::Result<()> {
+    for (table, kind) in [("forward", Kind::Forwards), ("block", Kind::Blocks)] {
+        let query = format!("DELETE FROM {table} WHERE domain = ?1 AND name = ?2");
+        if transaction.execute(&query, params![user.domain(), user.name()])? > 0 {
+            note(transaction, user.domain(), user.name(), kind)?;
+        }
+    }
+    Ok(())
 }
 
 /// Inserts a subscriber's row. False: it exists already.

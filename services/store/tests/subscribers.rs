@@ -291,3 +291,19 @@ fn forwards_are_replaced_seen_by_another_store_and_removed_with_their_user() {
     let kinds: Vec<_> = server.changes_since(seq).unwrap().into_iter().map(|change| change.kind).collect();
     assert_eq!(kinds, [ChangeKind::Forwards(Forwards::default()), ChangeKind::Removed]);
 }
+
+#[test]
+fn the_last_contact_of_a_user_without_a_password_takes_the_forwards_with_it() {
+    let store = Store::open(&StoreUrl::Memory).unwrap();
+    let gate = user("gate");
+    let forwards =
+        Forwards { always: Some(ForwardUri::new("sip:x@192.0.2.9").unwrap()), ..Forwards::default() };
+    store.bind(&gate, "sip:gate@192.0.2.7").unwrap();
+    store.set_forwards(&gate, &forwards).unwrap();
+    let seq = store.changes_since(0).unwrap().last().unwrap().seq;
+    store.unbind(&gate, None).unwrap();
+    let kinds: Vec<_> = store.changes_since(seq).unwrap().into_iter().map(|change| change.kind).collect();
+    assert_eq!(kinds, [ChangeKind::Forwards(Forwards::default()), ChangeKind::Contacts(Vec::new())]);
+    store.add(&gate, "r", "one").unwrap();
+    assert_eq!(store.forwards(&gate).unwrap(), Forwards::default(), "the next user of this name has none");
+}

@@ -9,6 +9,7 @@ use super::{Running, settings, tls, warn_of_other_realms, warn_of_settings};
 use crate::config::{Config, KeyChange};
 use crate::failure::Failure;
 use ringway_linux::{Attached, BindError, Listen};
+use ringway_sansio::Transport;
 use ringway_tls::TlsMaterial;
 use std::sync::Arc;
 use std::time::Instant;
@@ -98,8 +99,7 @@ impl Running {
             return Ok(());
         }
         let line = |key: &&str| match *key {
-            "listen" => "listen: the first dtls: listener needs a restart; restart the server, or remove it"
-                .to_owned(),
+            "listen" => FIRST_DTLS.to_owned(),
             key => format!("{key} cannot change while the server runs; restart it, or restore the old value"),
         };
         let errors = restart.iter().map(line).collect();
@@ -111,6 +111,10 @@ impl Running {
         let material = tls::load(&config.tls)?;
         self.tls.check(&material)?;
         let wanted: Vec<Listen> = config.listen.iter().map(settings::listen_of).collect();
+        // A long list is cut in the difference.
+        if !self.tls.has_dtls() && wanted.iter().any(|listen| listen.transport == Transport::Dtls) {
+            return Err(Refusal { restart: vec!["listen"], errors: vec![FIRST_DTLS.to_owned()] });
+        }
         let plan = self.listeners.plan(&wanted).map_err(Failure::failed)?;
         let attached = self.runtime.attach(&plan.added).map_err(|error| self.explained(&error))?;
         let listeners = self.listeners.after(&plan, attached.listeners(), Instant::now());
@@ -190,3 +194,6 @@ impl From<Failure> for Refusal {
 
 /// Keys whose changes need a restart; `listen` only for the first DTLS listener.
 const RESTART_KEYS: [&str; 5] = ["workers", "store.url", "store.durability", "admin.listen", "listen"];
+
+/// Refusal of the first `dtls:` listener.
+const FIRST_DTLS: &str = "listen: the first dtls: listener needs a restart; restart the server, or remove it";

@@ -70,7 +70,7 @@ impl SharedServices {
             is_strict: config.store.durability == ringway_store::Durability::Strict,
             log: EventLog::new(&seed),
             silent_trunks: RwLock::default(),
-            call_rates: Mutex::new(CallRates::new(&seed.part(202))),
+            call_rates: Mutex::new(CallRates::new(&seed.part(203))),
             failed: Mutex::default(),
             neighbours: RwLock::default(),
             blocks: RwLock::default(),

@@ -18,6 +18,10 @@ impl<N: Node> Worker<N> {
                     let _ = done.send(self.add_listener(id, socket));
                 }
                 ListenerChange::Read(id) => self.read_listener(id),
+                ListenerChange::Discard(id, done) => {
+                    self.drop_listener(usize::from(id.0));
+                    let _ = done.send(Ok(()));
+                }
                 ListenerChange::Close(id, done) => {
                     self.close_listener(id);
                     let _ = done.send(Ok(()));
@@ -72,6 +76,10 @@ impl<N: Node> Worker<N> {
         } else {
             self.streams.accept(listener, self.now);
         }
+        self.drop_listener(listener);
+    }
+
+    fn drop_listener(&mut self, listener: usize) {
         self.streams.close_listener(listener);
         if let Some(place) = self.udp.get_mut(listener) {
             *place = None;

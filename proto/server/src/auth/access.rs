@@ -200,7 +200,10 @@ fn decide_in_dialog(facts: &Facts<'_>, to: Side, origin: Origin) -> Access {
         (true, Origin::Recorded) if !is_exempt && facts.challenges_in_dialog => {
             Access::Challenge(Grant::new(Reach::Side(to), Sender::Proven))
         }
-        (false, Origin::Elsewhere) if !is_exempt => Access::Refuse(403, "Not From This Side Of The Dialog"),
+        // A trunk has several addresses; they are as good as those of its calls.
+        (false, Origin::Elsewhere) if !is_exempt && !facts.is_trunk => {
+            Access::Refuse(403, "Not From This Side Of The Dialog")
+        }
         (true | false, Origin::Recorded | Origin::Elsewhere) => forward(Reach::Side(to), sender),
     }
 }
@@ -320,9 +323,11 @@ mod tests {
                 assert_eq!(reach(decide(&moved)).is_some(), name == "ACK", "{name}");
                 let is_challenged = matches!(decide(&Facts { from_us: true, ..moved }), Access::Challenge(_));
                 assert_eq!(is_challenged, name != "ACK", "{name}");
-                for exempt in
-                    [Facts { is_trusted: true, ..moved }, Facts { requires_passwords: false, ..moved }]
-                {
+                for exempt in [
+                    Facts { is_trusted: true, ..moved },
+                    Facts { requires_passwords: false, ..moved },
+                    Facts { is_trunk: true, ..moved },
+                ] {
                     assert_eq!(reach(decide(&exempt)), Some(Reach::Side(SIDE)), "{name}");
                 }
             }

@@ -86,6 +86,21 @@ impl Proxy {
         self.logins.clear();
     }
 
+    /// Forgets which trunks pending requests were sent to. Another trunk may have the number now: it must not get a call that was not
+    /// routed to it, nor may its password be used for the answer to a challenge of the former one.
+    pub(crate) fn forget_trunks(&mut self) {
+        for key in self.contexts.keys() {
+            let Some(context) = self.contexts.get_mut(key) else { continue };
+            context.branches.iter_mut().for_each(|branch| branch.trunk = None);
+            if let Some(later) = &mut context.later {
+                later.forget_trunks();
+            }
+            if let Some(later) = context.later.take_if(|later| later.len() == 0) {
+                self.groups.cancel(later.timer);
+            }
+        }
+    }
+
     /// Number of requests that are being forwarded.
     pub(crate) fn contexts_len(&self) -> usize {
         self.contexts.len()

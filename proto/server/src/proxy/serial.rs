@@ -50,6 +50,11 @@ impl LaterGroups {
         }
     }
 
+    /// Removes the targets at trunks.
+    pub(super) fn forget_trunks(&mut self) {
+        self.targets.retain(|target| target.trunk().is_none());
+    }
+
     /// Number of targets in the first group.
     fn first_len(list: &[Target]) -> usize {
         let Some(first) = list.first() else { return 0 };

@@ -1,11 +1,12 @@
 //! Tests of digest authentication towards trunks (RFC 3261 §22, RFC 7616).
 
 use crate::ends::nothing_is_left;
-use crate::harness::{ALICE, BOB, STRANGER, Sent, World, invite, only, request, requests, statuses};
+use crate::harness::{ALICE, BOB, STRANGER, Sent, World, config, invite, only, request, requests, statuses};
 use crate::routes::{CARRIER_A, CARRIER_B, carriers};
 use ringway_server::auth::Algorithm;
 use ringway_server::{Config, Ha1, TrunkLogin};
 use ringway_sip::digest::Credentials;
+use std::sync::Arc;
 use std::time::Duration;
 
 const NUMBER: &str = "sip:+441234@example.org";
@@ -174,4 +175,28 @@ fn the_password_is_in_no_debug_output() {
     with_login(&mut config);
     let shown = format!("{config:?}");
     assert!(shown.contains("acct") && !shown.contains("trunk secret"));
+}
+
+#[test]
+fn after_a_change_of_the_trunks_a_pending_call_gets_no_credentials_and_no_other_trunk() {
+    let mut world = World::with(with_login);
+    let first = call(&mut world, "one");
+    let mut changed = config();
+    with_login(&mut changed);
+    changed.trunking.trunks.swap(0, 1);
+    world.server.reconfigure(Arc::new(changed));
+    let sent = world.udp(CARRIER_A, &first.answer(401, &[CHALLENGE]));
+    assert_eq!(statuses(&sent), [401], "the caller gets the challenge, which it cannot answer");
+    assert!(requests(sent).iter().all(|sent| sent.method() == "ACK"));
+    nothing_is_left(&mut world, "changed trunks");
+
+    let mut world = World::with(with_login);
+    let first = call(&mut world, "two");
+    let mut changed = config();
+    with_login(&mut changed);
+    changed.trunking.trunks.swap(0, 1);
+    world.server.reconfigure(Arc::new(changed));
+    let sent = world.udp(CARRIER_A, &first.answer(503, &[]));
+    assert!(requests(sent).iter().all(|sent| sent.method() == "ACK"));
+    nothing_is_left(&mut world, "changed trunks, with a later group");
 }
