@@ -158,6 +158,12 @@ impl Config {
                     .to_owned(),
             );
         }
+        for trunk in self.trunking.named_without_networks() {
+            warnings.push(format!(
+                "[[trunk]] {trunk:?} has a host name and no `networks`: [[destination]] rules do not hold for calls to its addresses; \
+                 give them all in `networks`"
+            ));
+        }
         if self.auth.digest.danger_rfc2069 {
             warnings.push(
                 "DIGESTS WITHOUT QOP ARE ACCEPTED: they cover neither a nonce count nor a body, and who records one can search \

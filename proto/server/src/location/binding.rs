@@ -192,6 +192,9 @@ impl Binding {
     ///
     /// A contact of a connection that has the connection's own port is dialled only if the port is below the ephemeral
     /// ones. An ephemeral port may belong to another program after the end of the connection.
+    ///
+    /// At the address of a trunk a contact with another port than the sender's may be the trunk, which is reached by its
+    /// routes only.
     pub(crate) fn kind_of(config: &Config, contact: &Uri<'_>, source: &Flow) -> Kind {
         let ip = source.remote.ip();
         let over_connection = source.transport.has_connections() && has_transport(contact, source.transport);
@@ -199,7 +202,9 @@ impl Binding {
         let has_connections_port =
             over_connection && own_port >= EPHEMERAL_PORTS_MIN && contact.port() == Some(own_port);
         let is_there = contact.host().ip().is_some_and(|named| config.is_same_host(named, ip));
-        let is_dialable = (is_there && !has_connections_port)
+        let port = contact.port().unwrap_or(source.transport.default_port());
+        let may_be_trunk = port != own_port && config.trunking.has_address(ip);
+        let is_dialable = (is_there && !has_connections_port && !may_be_trunk)
             || config.is_trusted(ip)
             || config.domain_of(contact).is_some();
         match is_dialable {

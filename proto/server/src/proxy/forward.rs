@@ -166,11 +166,10 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         }
     }
 
-    /// URI of a next hop that is neither a route's nor that of a binding or of a dialog: the request, a redirection or an
-    /// administrator chose it.
+    /// URI of a next hop that the request or a redirection chose, and no route, binding, forward or dialog.
     pub(super) fn free_hop(&self) -> Option<Uri<'_>> {
-        let Target { flow, authority, .. } = self.target;
-        let is_bound = flow.is_some() || *authority == Authority::CalledUser || self.target.trunk().is_some();
+        let is_chosen = self.target.keeps_uri || self.target.authority == Authority::Redirected;
+        let is_bound = !is_chosen || self.target.flow.is_some() || self.target.trunk().is_some();
         match self.request.grant.reach {
             Reach::Side(_) | Reach::Flow(_) => None,
             Reach::Anywhere | Reach::OurUsers if is_bound => None,

@@ -69,7 +69,7 @@ pub(super) fn recurse(
         let share = share.recursed(env.config, found.len());
         let user = found.iter().find_map(|contact| contact.leaves_by);
         let targets = found.iter().map(|Found { uri, q, .. }| {
-            let mut target = StoredTarget::new(uri, *q, share);
+            let mut target = StoredTarget::redirected(uri, *q, share);
             if authority == Authority::CalledUser {
                 add_lines(env, (request, routed), DiversionReason::Redirect, &mut target);
             }
@@ -113,7 +113,7 @@ fn accept(
     let is_ours = env.config.domain_of(&parsed).is_some();
     let leaves_by = match authority {
         _ if is_ours || request.grant.reach == Reach::Anywhere => None,
-        Authority::Caller => return None,
+        Authority::Caller | Authority::Redirected => return None,
         Authority::CalledUser => {
             let mut aor = Aor::default();
             env.config.read_target(&routed.uri, &mut aor);

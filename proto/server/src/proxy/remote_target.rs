@@ -127,10 +127,15 @@ fn changed_token<'a>(
 }
 
 /// True if a responder may name this address as its remote target: its own, a public one, or, from a private address, a
-/// private one that is not loopback. Addresses of this machine are excluded.
+/// private one that is not loopback. Addresses of this machine are excluded, and those of trunks for any other responder:
+/// requests in a dialog pass the destination rules.
 fn is_credible(target: IpAddr, responder: IpAddr, config: &Config) -> bool {
     if config.is_same_host(target, responder) || config.is_trusted(responder) {
         return true;
+    }
+    let trunking = &config.trunking;
+    if trunking.has_address(target) && !trunking.has_address(responder) {
+        return false;
     }
     let is_near = is_private(responder) && !responder.is_loopback() && !target.is_loopback();
     !is_of_machine(config, target) && (!is_private(target) || is_near)

@@ -35,6 +35,8 @@ pub(super) struct Targets {
 pub(super) enum Authority {
     /// That of the request's sender.
     Caller,
+    /// The same; the target is a contact of a 3xx.
+    Redirected,
     /// That of the user whose binding the target is, which was made with the user's password.
     CalledUser,
 }
@@ -116,7 +118,7 @@ impl Target {
 }
 
 impl StoredTarget {
-    /// Target that no binding has: the target of a forward, or a contact of a 3xx.
+    /// Target of a forward.
     pub(super) fn new(uri: &[u8], q: u16, share: Share) -> Self {
         let mut written = Vec::with_capacity(uri.len());
         write_as_request_uri(uri, &mut written);
@@ -131,6 +133,11 @@ impl StoredTarget {
             rewrite: None,
             flows: None,
         }
+    }
+
+    /// The same for a contact of a 3xx.
+    pub(super) fn redirected(uri: &[u8], q: u16, share: Share) -> Self {
+        Self { authority: Authority::Redirected, ..Self::new(uri, q, share) }
     }
 
     /// Header fields that it adds, to be extended.

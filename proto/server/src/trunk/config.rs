@@ -91,19 +91,40 @@ impl Trunking {
         !self.routes.is_empty()
     }
 
+    /// Names of the trunks whose addresses are not in the configuration, if there are destination rules.
+    pub fn named_without_networks(&self) -> impl Iterator<Item = &str> {
+        let has_name = |trunk: &&Trunk| {
+            trunk.networks.is_empty()
+                && Uri::parse(trunk.uri.as_bytes()).is_ok_and(|uri| uri.host().ip().is_none())
+        };
+        let trunks = if self.destinations.is_empty() { &[][..] } else { self.trunks.as_slice() };
+        trunks.iter().filter(has_name).map(|trunk| trunk.name.as_str())
+    }
+
     /// True for an address in the networks of a trunk.
     pub(crate) fn is_trunk(&self, source: IpAddr) -> bool {
         self.trunks.iter().any(|trunk| trunk.has_network(source))
     }
 
-    /// True if a next hop with this URI and address is a trunk: its URI has the host, or the address, or its networks do.
+    /// True if a next hop with this URI and address is a trunk: its URI has the host, or the address, or its networks do. A
+    /// dot at the end of a name does not make another host.
     pub(crate) fn is_at(&self, uri: &Uri<'_>, address: IpAddr) -> bool {
-        self.trunks.iter().any(|trunk| {
-            let own = Uri::parse(trunk.uri.as_bytes()).ok();
-            let is_host =
-                |own: Uri<'_>| own.host().ip() == Some(address) || own.host().equals(uri.host().as_bytes());
-            trunk.has_network(address) || own.is_some_and(is_host)
-        })
+        let is_host = |own: &Uri<'_>| {
+            let (own, named) = (own.host().as_bytes(), uri.host());
+            let own = own.strip_suffix(b".").unwrap_or(own);
+            named.equals(own)
+                || named.as_bytes().strip_suffix(b".").is_some_and(|it| it.eq_ignore_ascii_case(own))
+        };
+        self.has_address(address) || self.uris().any(|own| is_host(&own))
+    }
+
+    /// True for an address of a trunk: that in its URI, or one in its networks.
+    pub(crate) fn has_address(&self, ip: IpAddr) -> bool {
+        self.is_trunk(ip) || self.uris().any(|own| own.host().ip() == Some(ip))
+    }
+
+    fn uris(&self) -> impl Iterator<Item = Uri<'_>> {
+        self.trunks.iter().filter_map(|trunk| Uri::parse(trunk.uri.as_bytes()).ok())
     }
 }
 

@@ -1,7 +1,7 @@
 //! Tests of a user who calls a trunk without its routes, past the destination rules.
 
 use crate::challenge::proven;
-use crate::harness::{ALICE, BOB, World, forwarded, invite, only, request, requests, statuses};
+use crate::harness::{ALICE, BOB, World, forwarded, invite, only, register, request, requests, statuses};
 use crate::routes::{CARRIER_A, CARRIER_B, carriers, trunk};
 use ringway_server::{Config, Destination, DestinationRule, DestinationRules};
 use std::time::Duration;
@@ -83,4 +83,46 @@ fn other_hosts_and_the_routes_are_reached_as_before() {
     let sent = proven(&mut world, ALICE, &invite("sip:+8812@example.org"), "alice");
     assert_eq!(only(sent).status(), 403);
     assert_eq!(world.server.counters().destination_refusals, 1);
+}
+
+#[test]
+fn a_dot_at_the_end_of_its_name_makes_no_other_trunk() {
+    let mut world = World::with(guarded);
+    proven(&mut world, ALICE, &invite("sip:+8812@Trunk.example.net."), "alice");
+    let sent = world.resolve("Trunk.example.net.", Some("203.0.113.9"));
+    assert_refused(&mut world, sent, "a dot");
+}
+
+#[test]
+fn an_accomplice_names_no_trunk_as_its_remote_target() {
+    for method in ["INVITE", "MESSAGE", "REFER"] {
+        let mut world = World::with(guarded);
+        let got = forwarded(proven(&mut world, ALICE, &invite("sip:x@203.0.113.66"), "alice"));
+        let answer = got.answer(200, &["Contact: <sip:+8812@198.51.100.1>"]);
+        let answer = only(world.udp("203.0.113.66:5060", &answer));
+        let mut again = request(method, "sip:+8812@198.51.100.1").cseq(9).to(&answer.header("To"));
+        for route in answer.headers("Record-Route") {
+            again = again.line(&format!("Route: {route}"));
+        }
+        let sent = proven(&mut world, ALICE, &again.line(&format!("Contact: <sip:alice@{ALICE}>")), "alice");
+        assert_refused(&mut world, sent, method);
+    }
+}
+
+#[test]
+fn a_contact_at_the_address_of_a_trunk_is_reached_over_its_flow_only() {
+    let from = "198.51.100.1:6000";
+    let mut world = World::with(guarded);
+    proven(&mut world, from, &register("alice", "<sip:+8812@198.51.100.1:5060>"), "alice");
+    let call = invite("sip:alice@example.org").from("sip:bob@example.org").call_id("2");
+    assert_eq!(forwarded(proven(&mut world, BOB, &call, "bob")).to(), from);
+}
+
+#[test]
+fn a_contact_of_the_administrator_may_be_a_trunk() {
+    let mut world = World::with(guarded);
+    world.server.set_permanent_contacts(b"bob@example.org", &[b"sip:+441@198.51.100.1"]);
+    let sent = proven(&mut world, ALICE, &invite("sip:bob@example.org"), "alice");
+    assert_eq!(forwarded(sent).to(), CARRIER_A);
+    assert_eq!(world.server.counters().trunk_bypasses, 0);
 }
