@@ -80,11 +80,10 @@ pub(super) fn flow_key<'a>(
     path: &Path,
     params: &Params<'a>,
 ) -> Result<Option<FlowKey<'a>>, FirstHopLacksOutbound> {
-    // The usual REGISTER supports nothing: its contact parameters are not read.
+    let Some(key) = FlowKey::of(params) else { return Ok(None) };
     if !config.registrar.outbound || !supports(message, b"outbound") {
         return Ok(None);
     }
-    let Some(key) = FlowKey::of(params) else { return Ok(None) };
     match message.has_one_via() || path.keeps_flows() {
         true => Ok(Some(key)),
         false => Err(FirstHopLacksOutbound),
