@@ -78,7 +78,7 @@ impl Image {
 /// Limits for small boot loaders. Of the server's 1.81 MB some 0.4 MB are TLS: rustls, its provider, P-256, PEM and DER
 /// (docs/decisions/0029).
 const SERVER_BYTES_MAX: u64 = 1_900_000;
-const PHONE_BYTES_MAX: u64 = 1_500_000;
+const PHONE_BYTES_MAX: u64 = 1_550_000;
 
 /// Fails with the name of the package if a program is missing.
 fn need(program: &str, package: &str) -> Result<()> {
