@@ -121,11 +121,21 @@ impl Handshake {
         decoded: &mut dyn FnMut(Decoded<'_>),
         wire: &mut Vec<u8>,
     ) -> Result<(), LayerError> {
+        self.advance(bytes, decoded, wire).map_err(|error| self.peer.failed(&error))
+    }
+
+    /// Processes received bytes, and leaves the report of a failure to the caller.
+    pub(crate) fn advance(
+        &mut self,
+        bytes: &[u8],
+        decoded: &mut dyn FnMut(Decoded<'_>),
+        wire: &mut Vec<u8>,
+    ) -> Result<(), rustls::Error> {
         self.is_after_hello = !self.has_begun && is_client_hello(bytes);
         self.has_begun = true;
         let result = self.connection.receive(bytes, decoded);
         self.connection.write_records(wire);
-        result.map_err(|error| self.peer.failed(&error))
+        result
     }
 
     pub(crate) fn is_over(&self) -> bool {

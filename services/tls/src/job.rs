@@ -5,7 +5,7 @@
 
 use crate::handshake::{HandOver, Handshake};
 use crate::handshakes::lock;
-use crate::report::Peer;
+use crate::report::{FAILED, Peer};
 use crate::threads::Task;
 use ringway_linux::Resume;
 use ringway_stream::{Decoded, LayerError};
@@ -24,6 +24,15 @@ struct JobState {
     /// Received bytes that the thread has not taken.
     input: Vec<u8>,
     outcome: Option<Outcome>,
+    /// A failure has one report: that of the thread, or that of too many bytes.
+    is_reported: bool,
+}
+
+impl JobState {
+    /// Counts and reports the first failure; returns the error of the layer.
+    fn fail(&mut self, peer: &Peer, error: &rustls::Error) -> LayerError {
+        if std::mem::replace(&mut self.is_reported, true) { FAILED } else { peer.failed(error) }
+    }
 }
 
 /// Result of the steps of a [`Job`].
@@ -47,7 +56,8 @@ impl Job {
     /// closed: the bytes may be the alert by which the peer refuses the handshake.
     pub(crate) fn start(mut handshake: Box<Handshake>, bytes: &[u8]) -> Option<Arc<Self>> {
         let (HandOver { threads, resume, .. }, peer) = handshake.hand_over()?;
-        let state = JobState { handshake: Some(handshake), input: bytes.to_vec(), outcome: None };
+        let state =
+            JobState { handshake: Some(handshake), input: bytes.to_vec(), outcome: None, is_reported: false };
         let job = Arc::new(Self { state: Mutex::new(state), resume, peer });
         threads.submit(Arc::clone(&job) as Arc<dyn Task>);
         Some(job)
@@ -58,12 +68,13 @@ impl Job {
     /// # Errors
     /// There are too many bytes, which is counted and reported.
     pub(crate) fn push(&self, bytes: &[u8], held: usize) -> Result<(), LayerError> {
+        let mut state = lock(&self.state);
         if held > HANDSHAKE_BYTES_MAX {
-            lock(&self.state).input = Vec::new();
+            state.input = Vec::new();
             let error = rustls::Error::General("the handshake has too many bytes".to_owned());
-            return Err(self.peer.failed(&error));
+            return Err(state.fail(&self.peer, &error));
         }
-        lock(&self.state).input.extend_from_slice(bytes);
+        state.input.extend_from_slice(bytes);
         Ok(())
     }
 
@@ -86,12 +97,13 @@ impl Task for Job {
                 Decoded::StreamEnd => is_end = true,
                 Decoded::MessageStart | Decoded::MessageEnd | Decoded::Ping => {}
             };
-            let result = handshake.step(&input, &mut decoded, &mut wire);
+            let result = handshake.advance(&input, &mut decoded, &mut wire);
             state = lock(&self.state);
             if result.is_err() || handshake.is_over() || state.input.is_empty() {
                 break result;
             }
         };
+        let result = result.map_err(|error| state.fail(&self.peer, &error));
         let rest = std::mem::take(&mut state.input);
         state.outcome = Some(Outcome { handshake, result, wire, plain, is_end, rest });
         drop(state);
