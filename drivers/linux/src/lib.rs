@@ -2,7 +2,7 @@
 //!
 //! Does: runs any [`ringway_sansio::Node`] on worker threads over UDP and TCP ([`Runtime`]) and a
 //! [`ringway_sansio::PacedNode`] on a media thread ([`media`]), provides their clock ([`Clock`]), numbers host names
-//! ([`Hosts`]), and receives the process's signals ([`signals`]). [`Shards`], [`Connections`] and
+//! ([`Hosts`]), serves the sockets of UDP clients ([`DatagramClient`]), and receives the process's signals ([`signals`]). [`Shards`], [`Connections`] and
 //! [`CountersReader`] are handles for other threads. [`Stream`] and [`sys`] are its parts, for other loops on sockets.
 //!
 //! Does not: interpret SIP; store anything; serve the admin API; look up host names; speak TLS or
@@ -12,6 +12,7 @@
 
 mod action;
 mod associations;
+mod client;
 mod clock;
 mod config;
 mod connected;
@@ -23,7 +24,6 @@ mod icmp;
 mod inbox;
 mod layers;
 mod listen;
-mod listener_change;
 mod listeners;
 mod listing;
 pub mod media;
@@ -33,6 +33,7 @@ pub mod runtime;
 mod shard;
 mod shared;
 pub mod signals;
+mod socket_change;
 mod sources;
 mod stream;
 pub mod sys;
@@ -42,6 +43,7 @@ mod udp;
 mod worker;
 
 pub use action::{ActionSink, NoActions};
+pub use client::{DatagramClient, Watched};
 pub use clock::Clock;
 pub use config::Config;
 pub use counters::Counts;

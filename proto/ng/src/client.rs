@@ -41,6 +41,17 @@ pub struct Datagram {
     pub to: SocketAddr,
     /// Bytes of the datagram.
     pub bytes: Box<[u8]>,
+    /// Use of the answer.
+    pub answer: AnswerUse,
+}
+
+/// Use of the answer to a datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnswerUse {
+    /// A request or the health of a relay waits for it.
+    Awaited,
+    /// It only ends the retransmission: it may be given to the client as late as before the next [`Client::on_timeout`].
+    EndsRetransmission,
 }
 
 /// End of a request.
@@ -143,7 +154,10 @@ impl<T> Client<T> {
 
     /// Handles a datagram. One that comes from another address than the relay's is ignored.
     pub fn on_datagram(&mut self, now: Instant, from: SocketAddr, bytes: &[u8]) {
-        let Ok((Cookie(cookie), answer)) = read_answer(bytes) else {
+        // The datagram of a stranger is not worth reading.
+        let is_of_relay = self.relays.iter().any(|relay| relay.address == from);
+        let answer = if is_of_relay { read_answer(bytes).ok() } else { None };
+        let Some((Cookie(cookie), answer)) = answer else {
             self.counters.relay_rejected += 1;
             return;
         };
@@ -328,7 +342,11 @@ impl<T> Client<T> {
         pending.sent += 1;
         let next = (now + RETRANSMISSION).min(pending.give_up);
         pending.timer = self.timers.arm(next, Timer::Cookie(cookie));
-        self.sends.push_back(Datagram { to: relay.address, bytes: pending.datagram.clone() });
+        let answer = match pending.job {
+            Job::Ping | Job::Ask(..) => AnswerUse::Awaited,
+            Job::Delete(_) => AnswerUse::EndsRetransmission,
+        };
+        self.sends.push_back(Datagram { to: relay.address, bytes: pending.datagram.clone(), answer });
     }
 
     /// Handles the absence of an answer: retransmits, tries another relay, or gives up.
