@@ -38,7 +38,7 @@ pub enum ChangeKind {
     Forwards(Forwards),
     /// The block list of the user, or with an empty name that of all users, has exactly these entries.
     Blocks(Vec<BlockRow>),
-    /// A change that only a later version of this program knows.
+    /// A change of a kind that only later versions of this program have.
     Unknown,
 }
 

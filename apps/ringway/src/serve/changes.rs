@@ -85,7 +85,7 @@ impl Follower {
                 self.services.directory().remove(name, domain);
                 self.shards.with_shard(shard, |node| node.remove_user(aor.as_bytes()));
             }
-            // The lists change together, and a later version's changes are not known here.
+            // The lists change together; a kind of a later version has no effect.
             ChangeKind::Blocks(_) | ChangeKind::Unknown => {}
             ChangeKind::Forwards(forwards) => {
                 self.shards.with_shard(shard, |node| node.set_forwards(aor.as_bytes(), forwards));

@@ -49,15 +49,21 @@ pub(super) enum RouteRefusal {
     AllDown,
 }
 
-/// True, and counted, for a request that would reach a trunk without a route, and so past its destination rules.
-pub(super) fn bypasses_routes<S>(env: &mut Env<'_, S>, plan: &Plan<'_, '_, '_>) -> bool {
+/// True, counted and reported, for a request that would reach a trunk without a route, and so past its destination rules.
+pub(super) fn bypasses_routes(env: &mut Env<'_, impl Services>, plan: &Plan<'_, '_, '_>) -> bool {
     let trunking = &env.config.trunking;
     if trunking.trunks.is_empty() {
         return false;
     }
     let address = plan.flow().remote.ip();
     let bypasses = plan.free_hop().is_some_and(|hop| trunking.is_at(&hop, address));
-    env.counters.trunk_bypasses += u64::from(bypasses);
+    if bypasses {
+        env.counters.trunk_bypasses += 1;
+        let Request { message, uri, flow, .. } = plan.request();
+        let (caller, target) = (message.from().uri.as_bytes(), uri.as_bytes());
+        let event = LogEvent::TrunkBypassed { caller, target, address: flow.remote };
+        env.services.observe(env.cx.now, &event);
+    }
     bypasses
 }
 

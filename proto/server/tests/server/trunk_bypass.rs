@@ -23,6 +23,10 @@ fn assert_refused(world: &mut World, sent: Vec<crate::harness::Sent>, what: &str
     assert!(requests(world.pass(Duration::from_secs(40))).is_empty(), "{what}");
     assert_eq!(world.server.counters().trunk_bypasses, 1, "{what}");
     assert_eq!(world.server.counters().trunk_requests, 0, "{what}");
+    let events = world.memory.events.lock().unwrap();
+    let is_named =
+        |event: &String| event.starts_with("sip:alice@example.org may not reach the trunk of sip:");
+    assert_eq!(events.iter().filter(|event| is_named(event)).count(), 1, "{what}: {events:?}");
 }
 
 #[test]
