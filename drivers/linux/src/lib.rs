@@ -1,9 +1,10 @@
 //! Linux driver: runs protocol machines on sockets.
 //!
 //! Does: runs any [`ringway_sansio::Node`] on worker threads over UDP and TCP ([`Runtime`]) and a
-//! [`ringway_sansio::PacedNode`] on a media thread ([`media`]), provides their clock ([`Clock`]), numbers host names
-//! ([`Hosts`]), serves the sockets of UDP clients ([`DatagramClient`]), and receives the process's signals ([`signals`]). [`Shards`], [`Connections`] and
-//! [`CountersReader`] are handles for other threads. [`Stream`] and [`sys`] are its parts, for other loops on sockets.
+//! [`ringway_sansio::PacedNode`] on a media thread ([`media`]), serves UDP clients on the workers ([`DatagramClient`]),
+//! provides their clock ([`Clock`]), numbers host names ([`Hosts`]), and receives the process's signals ([`signals`]).
+//! [`Shards`], [`Connections`] and [`CountersReader`] are handles for other threads. [`Stream`] and [`sys`] are its parts,
+//! for other loops on sockets.
 //!
 //! Does not: interpret SIP; store anything; serve the admin API; look up host names; speak TLS or
 //! WebSocket: the program adds them ([`Layers`]).

@@ -1,6 +1,6 @@
 //! A worker thread: receives messages, passes them to their shards, and sends the resulting packets.
 //!
-//! A turn: wait for events; read the sockets, those of clients too, with a limit per socket; process the inbox; run timers; deliver the
+//! A turn: wait for events; read the sockets, with a limit per socket; process the inbox; run timers; deliver the
 //! transport's reports to the shards. Actions of a node are passed to the sink before the node is unlocked; the packets
 //! of one batch are sent at its end.
 
