@@ -41,10 +41,11 @@ pub mod sys;
 mod tcp;
 mod trace;
 mod udp;
+mod watched;
 mod worker;
 
 pub use action::{ActionSink, NoActions};
-pub use client::{DatagramClient, Watched};
+pub use client::DatagramClient;
 pub use clock::Clock;
 pub use config::Config;
 pub use counters::Counts;
@@ -60,3 +61,4 @@ pub use runtime::{CountersReader, Runtime, StartError};
 pub use shard::{Shards, shard_of_token};
 pub use stream::{Filled, More, Stream, Written, connect};
 pub use trace::{Direction, MessageTrace};
+pub use watched::Watched;

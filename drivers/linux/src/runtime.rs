@@ -1,7 +1,7 @@
 //! Runtime: worker threads for bound listeners and shards, from start to stop.
 
 use crate::action::ActionSink;
-use crate::client::{DatagramClient, Watched};
+use crate::client::DatagramClient;
 use crate::config::Config;
 use crate::counters::{Counters, Counts};
 use crate::inbox::Inboxes;
@@ -11,6 +11,7 @@ use crate::listing::Connections;
 use crate::shard::Shards;
 use crate::shared::{Common, Phase};
 use crate::sys;
+use crate::watched::Watched;
 use crate::worker::{Parts, Worker};
 use ringway_sansio::{Event, ListenerId, Node};
 use std::io;
