@@ -107,7 +107,9 @@ pub(super) fn run(args: &Args, workspace: &Path) -> Result<()> {
         [Err(error), _] | [_, Err(error)] => Row::failed("instructions", "", &error),
     });
     for row in &rows {
-        eprintln!("{}: {} (must reach {})", row.what, row.ringway, row.target);
+        let target =
+            if row.target.is_empty() { String::new() } else { format!(" (must reach {})", row.target) };
+        eprintln!("{}: {}{target}", row.what, row.ringway);
     }
     let text = render(&rows, args, [&load, &machine::load_average()], (rounds, seconds));
     publish(workspace, HEADING, &text, args.write)?;
@@ -180,6 +182,9 @@ fn render(rows: &[Row], args: &Args, load: [&str; 2], (rounds, seconds): (u32, u
     for row in rows.iter().filter(|row| !row.note.is_empty()) {
         let _ = write!(text, "\n- {}\n", row.note);
     }
+    text.push_str(
+        "\nThe floor is measured in the same run. Instructions are those that callgrind counts, without the kernel's.\n",
+    );
     text
 }
 
