@@ -378,6 +378,11 @@ fn add_server(
             let servers = server.into_iter().collect();
             effects.events.push((Duration::from_millis(20), Event::Resolved { query, servers }));
         }
+        Action::ResolveNumber { query, .. } => {
+            effects
+                .events
+                .push((Duration::from_millis(20), Event::NumberResolved { query, uris: Box::default() }));
+        }
         Action::Relay { query, request } => effects.events.extend(relay.execute(query, &request)),
     });
     sim.add("server", &listeners, Box::new(host)).expect("the address is free")

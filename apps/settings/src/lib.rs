@@ -37,6 +37,6 @@ pub use reader::read_document_with_keys;
 pub use reader::{ConfigError, Reader, Section, read_document};
 pub use sections::{
     Algorithm, Auth, CertificateRules, Connections, Limits, Mode, Neighbour, NeighbourConnection, Network,
-    Registrar, Routing, ServerSections, Strangers, read_networks,
+    NumberLookups, Registrar, Routing, ServerSections, Strangers, read_networks,
 };
 pub use words::split_words;

@@ -7,8 +7,8 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
-use core::net::{Ipv4Addr, SocketAddr};
-use ringway_sansio::Transport;
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use ringway_sansio::{NumberTarget, Transport};
 use ringway_transaction::DEFAULT_PORT;
 
 /// Maximum number of listeners: their numbers are 8 bits wide.
@@ -156,6 +156,28 @@ pub(crate) fn read_edge_domains(reader: &mut Reader<'_>, section: &mut Section<'
         reader.error(at, section.path(key), message);
     }
     read_domain_list(reader, &section.path(key), entries)
+}
+
+/// Reads `enum` of a section: domains under which telephone numbers are, in lower case.
+pub(crate) fn read_enum_zones(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) -> Vec<String> {
+    let key = "enum";
+    let entries = section.texts(reader, key).unwrap_or_default();
+    let (at, path) = (section.place(key).unwrap_or_default(), section.path(key));
+    if entries.len() > NumberTarget::ZONES_MAX {
+        let message = format!("the list is too long; give at most {} domains", NumberTarget::ZONES_MAX);
+        reader.error(at, path.clone(), message);
+    }
+    for (entry, at) in &entries {
+        let is_address = entry.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
+        if is_address || entry.len() > NumberTarget::ZONE_BYTES_MAX {
+            let message = format!(
+                "{entry:?} has no names of numbers; give a domain of at most {} bytes, as \"e164.arpa\"",
+                NumberTarget::ZONE_BYTES_MAX
+            );
+            reader.error(*at, path.clone(), message);
+        }
+    }
+    read_domain_list(reader, &path, entries)
 }
 
 fn read_domain_list(reader: &mut Reader<'_>, path: &str, entries: Vec<(&str, usize)>) -> Vec<String> {

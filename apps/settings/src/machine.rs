@@ -4,8 +4,8 @@ use crate::listeners::{default_domains, default_listeners, read_ports};
 use crate::network::{host, read_network};
 use crate::words::{COMMAND_LINE, PortWord, Words, file_name};
 use crate::{
-    Addressing, Auth, CertificateRules, ConfigError, Connections, Limits, Listener, Reader, Registrar,
-    Routing, Section, ServerSections, read_document, read_domains,
+    Addressing, Auth, CertificateRules, ConfigError, Connections, Limits, Listener, NumberLookups, Reader,
+    Registrar, Routing, Section, ServerSections, read_document, read_domains,
 };
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -177,7 +177,7 @@ fn read_file(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, words: &Words) 
         auth: Auth::read(reader, top, realm, words.domains.as_ref().unwrap_or(&domains)),
         domains,
         registrar: Registrar::read(reader, top),
-        routing: Routing::read(reader, top),
+        routing: Routing::read(reader, top, NumberLookups::Absent),
         limits: Limits::read(reader, top, CONNECTIONS),
         passed_over: Vec::new(),
     };

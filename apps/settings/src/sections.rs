@@ -1,7 +1,7 @@
 //! The sections of a server, each key with its default and its limits.
 
 use crate::digest::{DigestPolicy, Realms, read_policy, read_realms};
-use crate::listeners::{EntryFault, read_edge_domains};
+use crate::listeners::{EntryFault, read_edge_domains, read_enum_zones};
 use crate::{Reader, Section};
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -81,6 +81,19 @@ pub struct Routing {
     pub edge_domains: Vec<String>,
     /// Lifetime of a Record-Route mark in seconds: 60 to 31,536,000.
     pub dialog_lifetime_s: u32,
+    /// Domains under which numbers are looked up (RFC 6116), in the order of trial; at most 4.
+    pub enum_zones: Vec<String>,
+    /// Networks that their records may lead to, beside public addresses.
+    pub enum_networks: Vec<Network>,
+}
+
+/// Lookups of telephone numbers by a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NumberLookups {
+    /// It has them, and so the key `enum`.
+    Supported,
+    /// It has neither.
+    Absent,
 }
 
 /// `[limits]`
@@ -324,13 +337,15 @@ impl Default for Routing {
             recurse: false,
             edge_domains: Vec::new(),
             dialog_lifetime_s: 86_400,
+            enum_zones: Vec::new(),
+            enum_networks: Vec::new(),
         }
     }
 }
 
 impl Routing {
     /// Reads `[routing]`.
-    pub fn read(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> Self {
+    pub fn read(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, lookups: NumberLookups) -> Self {
         let mut section = top.section(reader, "routing");
         let default = Self::default();
         let routing = Self {
@@ -346,7 +361,21 @@ impl Routing {
                 default.dialog_lifetime_s,
                 DIALOG_LIFETIMES_S,
             ),
+            enum_zones: match lookups {
+                NumberLookups::Supported => read_enum_zones(reader, &mut section),
+                NumberLookups::Absent => Vec::new(),
+            },
+            enum_networks: match lookups {
+                NumberLookups::Supported => {
+                    read_networks(reader, &mut section, "enum_networks").unwrap_or_default()
+                }
+                NumberLookups::Absent => Vec::new(),
+            },
         };
+        if !routing.enum_zones.is_empty() && (routing.mode == Mode::Redirect || !routing.stateful) {
+            let message = "needs mode = \"proxy\" and stateful = true; set them, or take the zones out";
+            reader.error(section.place("enum").unwrap_or_default(), section.path("enum"), message);
+        }
         if routing.recurse && !routing.stateful {
             let message = "recursion needs state; set stateful = true, or recurse = false";
             reader.error(section.place("recurse").unwrap_or_default(), section.path("recurse"), message);

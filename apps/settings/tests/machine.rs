@@ -85,7 +85,9 @@ fn nothing_said_is_dhcp_authentication_and_no_files() {
             serial_fork_s: 20,
             recurse: false,
             edge_domains: Vec::new(),
-            dialog_lifetime_s: 86_400
+            dialog_lifetime_s: 86_400,
+            enum_zones: Vec::new(),
+            enum_networks: Vec::new(),
         }
     );
     let limits = Limits {
@@ -132,7 +134,9 @@ fn every_key_is_read() {
             serial_fork_s: 20,
             recurse: false,
             edge_domains: Vec::new(),
-            dialog_lifetime_s: 86_400
+            dialog_lifetime_s: 86_400,
+            enum_zones: Vec::new(),
+            enum_networks: Vec::new(),
         }
     );
     assert_eq!(
@@ -174,7 +178,9 @@ fn every_word_is_read() {
             serial_fork_s: 20,
             recurse: false,
             edge_domains: Vec::new(),
-            dialog_lifetime_s: 86_400
+            dialog_lifetime_s: 86_400,
+            enum_zones: Vec::new(),
+            enum_networks: Vec::new(),
         }
     );
     assert!(!settings.auth.enabled);
@@ -204,7 +210,9 @@ fn the_words_win_over_the_file() {
             serial_fork_s: 20,
             recurse: false,
             edge_domains: Vec::new(),
-            dialog_lifetime_s: 86_400
+            dialog_lifetime_s: 86_400,
+            enum_zones: Vec::new(),
+            enum_networks: Vec::new(),
         }
     );
     assert!(read("auth=on").auth.enabled);

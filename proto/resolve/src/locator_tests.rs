@@ -21,7 +21,7 @@ fn srv(priority: u16, weight: u16, port: u16, target: &str) -> Srv<'_> {
 }
 
 fn naptr<'r>(order: u16, service: &'r str, replacement: &'r str) -> Naptr<'r> {
-    Naptr { order, preference: 50, flags: "s", service, replacement }
+    Naptr { order, preference: 50, flags: "s", service, regexp: "", replacement }
 }
 
 fn asked(locator: &Locator) -> String {

@@ -1,20 +1,23 @@
-//! NAPTR and SRV records in the order in which they are used (RFC 2915 §8, RFC 2782).
+//! NAPTR and SRV records in the order in which they are used (RFC 3403 §4, RFC 2782).
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_sansio::Rng;
 
-/// NAPTR record (RFC 2915 §2).
+/// NAPTR record (RFC 3403 §4).
 #[derive(Clone, Copy, Debug)]
 pub struct Naptr<'r> {
     /// The lowest is used first.
     pub order: u16,
     /// Order among records of the same `order`.
     pub preference: u16,
-    /// `s`: the replacement has SRV records.
+    /// `s`: the replacement has SRV records; `u`: the substitution gives a URI.
     pub flags: &'r str,
-    /// `SIP+D2U`, `SIP+D2T` or `SIPS+D2T` for the transports UDP, TCP and TLS (RFC 3263 §4.1).
+    /// `SIP+D2U`, `SIP+D2T` or `SIPS+D2T` for the transports UDP, TCP and TLS (RFC 3263 §4.1); `E2U+sip` for a number
+    /// (RFC 3764).
     pub service: &'r str,
+    /// Substitution expression (RFC 3402 §3.2); empty: none.
+    pub regexp: &'r str,
     /// Domain name.
     pub replacement: &'r str,
 }

@@ -1,6 +1,7 @@
 //! Origin and destination of messages: listeners, connections, flows.
 
 use crate::{HostNameId, LocatedServers, PeerNames, RelayResult, Transport};
+use alloc::boxed::Box;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 /// Index of a listener in the configuration.
@@ -156,6 +157,13 @@ pub enum Event {
         query: u64,
         /// The servers; empty: there are none, or there was no answer in time.
         servers: LocatedServers,
+    },
+    /// Result of the lookup of a telephone number that an action requested.
+    NumberResolved {
+        /// Number from the action.
+        query: u64,
+        /// URIs of the number, the preferred one first; empty: there are none, or there was no answer in time.
+        uris: Box<[Box<str>]>,
     },
     /// Result of the request to a media relay that an action requested.
     Relayed {

@@ -33,7 +33,7 @@ mod wheel;
 pub use context::Context;
 pub use entropy::Entropy;
 pub use flow::{ConnectionId, DialledId, Event, Flow, IcmpError, ListenerId, Received, Token, source_of};
-pub use locate::{HostNameId, LocatedServer, LocatedServers, Target};
+pub use locate::{HostNameId, LocatedServer, LocatedServers, NumberTarget, Target};
 pub use memory::MemoryBound;
 pub use node::{Framer, FramingError, Node, ShardKey};
 pub use outbox::{Outbox, Packet};

@@ -2,6 +2,7 @@
 
 use crate::Transport;
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use core::net::{IpAddr, SocketAddr};
 
 /// Number of a host name whose address was looked up; [`HostNameId::NONE`]: an address that was given as one.
@@ -55,6 +56,26 @@ impl Target {
         let port = self.port.unwrap_or(transport.default_port());
         LocatedServer::new(transport, SocketAddr::new(ip, port), host)
     }
+}
+
+/// Telephone number whose URIs are looked up (ENUM, RFC 6116).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NumberTarget {
+    /// Digits of the E.164 number, without the `+`.
+    pub digits: Box<str>,
+    /// Domains under which the numbers are, in the order of trial.
+    pub zones: Arc<[Box<str>]>,
+    /// Source of the request that the lookup is for, as [`Target::source`].
+    pub source: Option<IpAddr>,
+}
+
+impl NumberTarget {
+    /// Maximum number of zones.
+    pub const ZONES_MAX: usize = 4;
+    /// Maximum length of a zone's name, so that a number under it has a name in DNS.
+    pub const ZONE_BYTES_MAX: usize = 200;
+    /// Maximum number of digits (E.164).
+    pub const DIGITS_MAX: usize = 15;
 }
 
 /// Server that a lookup found.

@@ -1,6 +1,6 @@
 //! Actions that the server requests from its driver.
 
-use ringway_sansio::{RelayRequest, Target};
+use ringway_sansio::{NumberTarget, RelayRequest, Target};
 
 /// Requested action: anything but a packet or a query to [`Services`](crate::Services).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,6 +11,14 @@ pub enum Action {
         query: u64,
         /// The host name, and what its URI says.
         target: Target,
+    },
+    /// Look up the URIs of a telephone number; the result is
+    /// [`Event::NumberResolved`](ringway_sansio::Event::NumberResolved).
+    ResolveNumber {
+        /// Number of the query, for the result.
+        query: u64,
+        /// The telephone number, and the zones.
+        target: NumberTarget,
     },
     /// Send a request to a media relay; the result is [`Event::Relayed`](ringway_sansio::Event::Relayed). A request to
     /// delete has none.

@@ -71,6 +71,12 @@ ringway_sansio::counters! {
         recursions,
         /// Contacts of 3xx responses that were not called: not permitted, called before, or over a limit.
         recursions_refused,
+        /// Telephone numbers looked up by ENUM.
+        number_lookups,
+        /// Telephone numbers whose record was called.
+        numbers_found,
+        /// URIs of records of numbers that were not called: no SIP URI, a trunk's or a private address, or one with a route.
+        number_uris_refused,
         /// Requests sent to a trunk, each trunk counted.
         trunk_requests,
         /// Requests sent to the next trunk of their route after one failed.

@@ -197,6 +197,10 @@ impl<S: Services> Node for Server<S> {
             Event::Relayed { query, result } => {
                 self.proxy.on_relayed(&mut self.environment.env(cx), &mut self.transactions, query, result);
             }
+            Event::NumberResolved { query, uris } => {
+                let env = &mut self.environment.env(cx);
+                self.proxy.on_number_resolved(env, &mut self.transactions, query, &uris);
+            }
             Event::Resolved { query, servers } => {
                 let env = &mut self.environment.env(cx);
                 if !self.neighbours.on_resolved(env, &mut self.transactions, query, servers) {

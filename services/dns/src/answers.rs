@@ -1,37 +1,11 @@
-//! Cache of answers: the records that a [`Locator`] considers, limited in number and bytes.
+//! Cache of answers: the records that a [`Search`] considers, limited in number and bytes.
 
-use crate::texts::{NaptrText, SrvText};
-use ringway_resolve::{Locator, Question};
+use crate::answer::Answer;
+use crate::search::Search;
+use ringway_resolve::Question;
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-
-/// Records that answer a question; none, if there are none or the lookup failed.
-pub(crate) enum Answer {
-    Naptr(Vec<NaptrText>),
-    Srv(Vec<SrvText>),
-    Addresses(Vec<IpAddr>),
-}
-
-impl Answer {
-    /// Gives the records to the search that asked for them.
-    pub(crate) fn pass_to(&self, locator: &mut Locator) {
-        match self {
-            Self::Naptr(texts) => locator.on_naptr(texts.iter().map(NaptrText::record)),
-            Self::Srv(texts) => locator.on_srv(texts.iter().map(SrvText::record)),
-            Self::Addresses(addresses) => locator.on_addresses(addresses.iter().copied()),
-        }
-    }
-
-    fn bytes_len(&self) -> usize {
-        match self {
-            Self::Naptr(texts) => texts.iter().map(NaptrText::bytes_len).sum(),
-            Self::Srv(texts) => texts.iter().map(SrvText::bytes_len).sum(),
-            Self::Addresses(addresses) => size_of_val(addresses.as_slice()),
-        }
-    }
-}
 
 /// Answers by question.
 ///
@@ -42,10 +16,17 @@ pub(crate) struct Answers {
     kept: Mutex<KeptAnswers>,
 }
 
-#[derive(Default)]
+/// Answers with records, and without: anyone can invent names that do not exist, and they must not displace others.
 struct KeptAnswers {
+    found: BoundedAnswers,
+    empty: BoundedAnswers,
+}
+
+struct BoundedAnswers {
     kept: HashMap<Question, Kept>,
     bytes: usize,
+    count_max: usize,
+    bytes_max: usize,
 }
 
 struct Kept {
@@ -55,18 +36,29 @@ struct Kept {
 }
 
 impl Answers {
-    /// Gives `locator` the cached answers to its questions, up to the first that has none.
-    pub(crate) fn pass_to(&self, locator: &mut Locator, now: Instant) {
+    /// Gives `search` the cached answers to its questions, up to the first that has none.
+    pub(crate) fn pass_to(&self, search: &mut Search, now: Instant) {
         let kept = self.lock();
-        while let Some(question) = locator.question() {
+        while let Some(question) = search.question() {
             let Some(answer) = kept.find(&in_lower_case(question), now) else { return };
-            answer.pass_to(locator);
+            search.take(&answer);
         }
     }
 
     /// Keeps an answer for `time`. Above the limits any others give way.
     pub(crate) fn keep(&self, question: Question, answer: Arc<Answer>, now: Instant, time: Duration) {
         self.lock().keep(question, answer, now, time);
+    }
+
+    /// Number of records, and bytes, of a cached answer with SRV records.
+    #[cfg(test)]
+    pub(crate) fn srv_kept(&self, name: &str) -> Option<(usize, usize)> {
+        let kept = self.lock();
+        let entry = kept.found.kept.get(&Question::Srv(name.into()))?;
+        match &*entry.answer {
+            Answer::Srv(texts) => Some((texts.len(), entry.bytes)),
+            Answer::Naptr(_) | Answer::Addresses(_) => None,
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, KeptAnswers> {
@@ -83,20 +75,45 @@ pub(crate) fn in_lower_case(question: Question) -> Question {
     }
 }
 
+impl Default for KeptAnswers {
+    fn default() -> Self {
+        Self {
+            found: BoundedAnswers::new(ANSWERS_MAX, BYTES_MAX),
+            empty: BoundedAnswers::new(EMPTY_ANSWERS_MAX, EMPTY_BYTES_MAX),
+        }
+    }
+}
+
 impl KeptAnswers {
+    fn find(&self, question: &Question, now: Instant) -> Option<Arc<Answer>> {
+        self.found.find(question, now).or_else(|| self.empty.find(question, now))
+    }
+
+    fn keep(&mut self, question: Question, answer: Arc<Answer>, now: Instant, time: Duration) {
+        self.found.remove(&question);
+        self.empty.remove(&question);
+        let of_kind = if answer.is_empty() { &mut self.empty } else { &mut self.found };
+        of_kind.keep(question, answer, now + time);
+    }
+}
+
+impl BoundedAnswers {
+    fn new(count_max: usize, bytes_max: usize) -> Self {
+        Self { kept: HashMap::new(), bytes: 0, count_max, bytes_max }
+    }
+
     fn find(&self, question: &Question, now: Instant) -> Option<Arc<Answer>> {
         self.kept.get(question).filter(|kept| kept.until > now).map(|kept| Arc::clone(&kept.answer))
     }
 
-    fn keep(&mut self, question: Question, answer: Arc<Answer>, now: Instant, time: Duration) {
-        self.remove(&question);
+    fn keep(&mut self, question: Question, answer: Arc<Answer>, until: Instant) {
         let bytes = ENTRY_BYTES + name_of(&question).len() + answer.bytes_len();
-        while self.kept.len() >= ANSWERS_MAX || self.bytes + bytes > BYTES_MAX {
+        while self.kept.len() >= self.count_max || self.bytes + bytes > self.bytes_max {
             let Some(any) = self.kept.keys().next().cloned() else { return };
             self.remove(&any);
         }
         self.bytes += bytes;
-        self.kept.insert(question, Kept { answer, until: now + time, bytes });
+        self.kept.insert(question, Kept { answer, until, bytes });
     }
 
     fn remove(&mut self, question: &Question) {
@@ -112,11 +129,17 @@ fn name_of(question: &Question) -> &str {
     }
 }
 
-/// Maximum number of answers, also of those without records.
+/// Maximum number of answers with records.
 const ANSWERS_MAX: usize = 4096;
 
 /// Maximum number of their bytes.
 const BYTES_MAX: usize = 16 << 20;
+
+/// Maximum number of answers without records.
+const EMPTY_ANSWERS_MAX: usize = 1024;
+
+/// Maximum number of their bytes.
+const EMPTY_BYTES_MAX: usize = 256 << 10;
 
 /// Bytes of an entry without its name and its records.
 const ENTRY_BYTES: usize = 160;
@@ -124,6 +147,7 @@ const ENTRY_BYTES: usize = 160;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::IpAddr;
 
     fn srv(number: usize) -> Question {
         Question::Srv(format!("{number}.example").into())
@@ -132,22 +156,46 @@ mod tests {
     #[test]
     fn answers_are_limited_in_number_and_bytes_and_end_in_time() {
         let (mut answers, now, time) = (KeptAnswers::default(), Instant::now(), Duration::from_secs(5));
-        let none = Arc::new(Answer::Addresses(Vec::new()));
+        let one = Arc::new(Answer::Addresses(vec![IpAddr::from([192, 0, 2, 1])]));
         for number in 0..2 * ANSWERS_MAX {
-            answers.keep(srv(number), Arc::clone(&none), now, time);
-            answers.keep(srv(number), Arc::clone(&none), now, time);
+            answers.keep(srv(number), Arc::clone(&one), now, time);
+            answers.keep(srv(number), Arc::clone(&one), now, time);
         }
-        assert_eq!(answers.kept.len(), ANSWERS_MAX);
+        assert_eq!(answers.found.kept.len(), ANSWERS_MAX);
         let last = srv(2 * ANSWERS_MAX - 1);
         assert!(answers.find(&last, now).is_some() && answers.find(&last, now + time).is_none());
         let many = Arc::new(Answer::Addresses(vec![IpAddr::from([192, 0, 2, 1]); 10_000]));
         for number in 0..200 {
             answers.keep(srv(number), Arc::clone(&many), now, time);
-            assert!(answers.bytes <= BYTES_MAX && answers.find(&srv(number), now).is_some());
+            assert!(answers.found.bytes <= BYTES_MAX && answers.find(&srv(number), now).is_some());
         }
-        let counted: usize = answers.kept.values().map(|kept| kept.bytes).sum();
-        assert_eq!(answers.bytes, counted);
+        let counted: usize = answers.found.kept.values().map(|kept| kept.bytes).sum();
+        assert_eq!(answers.found.bytes, counted);
         answers.keep(srv(1), Arc::new(Answer::Addresses(vec![IpAddr::from([0; 16]); 1 << 20])), now, time);
-        assert_eq!((answers.kept.len(), answers.bytes), (0, 0), "a single one is too large");
+        assert_eq!((answers.found.kept.len(), answers.found.bytes), (0, 0), "a single one is too large");
+    }
+
+    #[test]
+    fn names_that_do_not_exist_take_no_place_of_others() {
+        let (mut answers, now, time) = (KeptAnswers::default(), Instant::now(), Duration::from_secs(5));
+        let one = Arc::new(Answer::Addresses(vec![IpAddr::from([192, 0, 2, 1])]));
+        let none = Arc::new(Answer::Addresses(Vec::new()));
+        for number in 0..ANSWERS_MAX {
+            answers.keep(srv(number), Arc::clone(&one), now, time);
+        }
+        let long = "x".repeat(200);
+        for number in ANSWERS_MAX..20 * ANSWERS_MAX {
+            let question = Question::Naptr(format!("{number}.{long}").into());
+            answers.keep(question.clone(), Arc::clone(&none), now, time);
+            assert!(answers.find(&question, now).is_some());
+            assert!(answers.empty.bytes <= EMPTY_BYTES_MAX && answers.empty.kept.len() <= EMPTY_ANSWERS_MAX);
+        }
+        assert!((0..ANSWERS_MAX).all(|number| answers.find(&srv(number), now).is_some()));
+        answers.keep(srv(7), none, now, time);
+        assert!(
+            answers.find(&srv(7), now).is_some_and(|answer| answer.is_empty()),
+            "it does not exist any more"
+        );
+        assert_eq!(answers.found.kept.len(), ANSWERS_MAX - 1);
     }
 }

@@ -1,6 +1,8 @@
 //! Records from DNS servers and from the hosts file, by `hickory-resolver`.
 
-use crate::answers::{Answer, Answers, in_lower_case};
+use crate::answer::Answer;
+use crate::answers::{Answers, in_lower_case};
+use crate::search::Search;
 use crate::texts::{NaptrText, SrvText};
 use hickory_resolver::TokioResolver;
 use hickory_resolver::config::{
@@ -47,11 +49,11 @@ impl Records {
         Ok(Self { resolver: builder.build()?, answers })
     }
 
-    /// Answers one question of `locator`, and those that the cache answers: without records if there are none, or the
+    /// Answers one question of `search`, and those that the cache answers: without records if there are none, or the
     /// lookup fails.
-    pub(crate) async fn answer(&self, locator: &mut Locator, question: Question) {
-        self.look_up(in_lower_case(question)).await.pass_to(locator);
-        self.answers.pass_to(locator, Instant::now());
+    pub(crate) async fn answer(&self, search: &mut Search, question: Question) {
+        search.take(&*self.look_up(in_lower_case(question)).await);
+        self.answers.pass_to(search, Instant::now());
     }
 
     async fn look_up(&self, question: Question) -> Arc<Answer> {

@@ -1,12 +1,14 @@
 //! Queries: their thread, number and time.
 
 use crate::answers::Answers;
+use crate::empty::EmptyLookups;
 use crate::records::{Records, Servers};
+use crate::search::Search;
 use crate::shares::{Share, Shares};
 use crate::silent::SilentNames;
 use ringway_linux::{Hosts, sys};
-use ringway_resolve::{Locator, Usable};
-use ringway_sansio::{LocatedServer, LocatedServers, Target};
+use ringway_resolve::{Locator, NumberSearch, Question, Usable};
+use ringway_sansio::{Event, LocatedServer, LocatedServers, NumberTarget, Target};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,7 +27,7 @@ pub enum NotStarted {
     Settings(String),
 }
 
-/// Finds the servers of host names on a thread of its own, which ends when the value is dropped.
+/// Finds the servers of host names, and the URIs of numbers, on a thread of its own, which ends when the value is dropped.
 pub struct Resolver {
     queries: UnboundedSender<Query>,
     shared: Arc<Shared>,
@@ -34,8 +36,10 @@ pub struct Resolver {
 struct Query {
     number: u64,
     shard: u16,
-    host: Box<str>,
-    locator: Locator,
+    /// Name that is looked up: a host name, or that of a number in its first zone.
+    name: Box<str>,
+    source: Option<IpAddr>,
+    search: Search,
     since: Instant,
     share: Share,
 }
@@ -43,24 +47,27 @@ struct Query {
 struct Shared {
     hosts: Arc<Hosts>,
     usable: Usable,
-    answer: Box<dyn Fn(u64, u16, LocatedServers) + Send + Sync>,
+    answer: Box<dyn Fn(u16, Event) + Send + Sync>,
     silent: SilentNames,
+    empty: EmptyLookups,
     answers: Arc<Answers>,
     shares: Arc<Shares>,
     /// Queries that were refused because of the limits of `shares`.
     refused: AtomicU64,
+    /// Queries that were refused because of the limits of `empty`.
+    refused_empty: AtomicU64,
     answer_max: Duration,
 }
 
 impl Resolver {
     /// Starts the thread. Names that have a server get a number in `hosts`; servers that `usable` does not have are left
-    /// out. `answer` gets the number of the query, its shard and the servers; it is called on any thread, also from within
-    /// [`Resolver::ask`], and must not block.
+    /// out. `answer` gets the shard of a query and its result, an [`Event::Resolved`] or [`Event::NumberResolved`]; it is called on
+    /// any thread, also from within [`Resolver::ask`], and must not block.
     pub fn start(
         servers: &Servers,
         hosts: Arc<Hosts>,
         usable: Usable,
-        answer: impl Fn(u64, u16, LocatedServers) + Send + Sync + 'static,
+        answer: impl Fn(u16, Event) + Send + Sync + 'static,
     ) -> Result<Self, NotStarted> {
         Self::with_time(servers, hosts, usable, answer, ANSWER_MAX)
     }
@@ -69,7 +76,7 @@ impl Resolver {
         servers: &Servers,
         hosts: Arc<Hosts>,
         usable: Usable,
-        answer: impl Fn(u64, u16, LocatedServers) + Send + Sync + 'static,
+        answer: impl Fn(u16, Event) + Send + Sync + 'static,
         answer_max: Duration,
     ) -> Result<Self, NotStarted> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -85,9 +92,11 @@ impl Resolver {
             usable,
             answer: Box::new(answer),
             silent: SilentNames::default(),
+            empty: EmptyLookups::default(),
             answers,
             shares: Arc::default(),
             refused: AtomicU64::new(0),
+            refused_empty: AtomicU64::new(0),
             answer_max,
         });
         let of_thread = Arc::clone(&shared);
@@ -102,22 +111,70 @@ impl Resolver {
     /// Finds the servers of `target`. An address, a name whose records are cached, one whose last lookup was not answered,
     /// and a query above the limits are answered at once, the last two without servers.
     pub fn ask(&self, shard: u16, query: u64, target: Target) {
-        let (now, shared) = (Instant::now(), &self.shared);
-        let (host, source) = (target.host.clone(), target.source);
-        let mut locator = Locator::new(target, shared.usable);
-        shared.answers.pass_to(&mut locator, now);
-        if locator.question().is_none() {
-            return (shared.answer)(query, shard, shared.numbered(&host, locator));
-        }
-        let share = if shared.silent.has(&host, now) { None } else { shared.begin(source) };
-        let Some(share) = share else { return (shared.answer)(query, shard, LocatedServers::NONE) };
-        // The thread runs as long as this value exists.
-        let _ = self.queries.send(Query { number: query, shard, host, locator, since: now, share });
+        let (name, source) = (target.host.clone(), target.source);
+        let search = Search::Servers(Locator::new(target, self.shared.usable));
+        self.start_search((shard, query), (name, source), search);
     }
 
-    /// Number of queries that were answered without servers because of the limits.
+    /// Finds the URIs of a number; as [`Resolver::ask`].
+    pub fn ask_number(&self, shard: u16, query: u64, target: NumberTarget) {
+        let source = target.source;
+        let search = NumberSearch::new(target);
+        let name = match search.question() {
+            Some(Question::Naptr(name) | Question::Srv(name) | Question::Addresses(name)) => name,
+            None => Box::default(),
+        };
+        self.start_search((shard, query), (name, source), Search::Uris(search));
+    }
+
+    fn start_search(
+        &self,
+        (shard, query): (u16, u64),
+        (name, source): (Box<str>, Option<IpAddr>),
+        mut search: Search,
+    ) {
+        let (now, shared) = (Instant::now(), &self.shared);
+        shared.answers.pass_to(&mut search, now);
+        if search.question().is_none() {
+            return shared.pass_on((shard, query), shared.found(&name, search));
+        }
+        let share = if shared.silent.has(&name, now) { None } else { shared.begin(source, now) };
+        let Some(share) = share else { return shared.pass_on((shard, query), Found::none(&search)) };
+        // The thread runs as long as this value exists.
+        let _ = self.queries.send(Query { number: query, shard, name, source, search, since: now, share });
+    }
+
+    /// Number of queries that were answered without a result because of the limits of open queries.
     pub fn refused(&self) -> u64 {
         self.shared.refused.load(Ordering::Relaxed)
+    }
+
+    /// Number of queries that were answered without a result because too many others of their source had none.
+    pub fn refused_empty(&self) -> u64 {
+        self.shared.refused_empty.load(Ordering::Relaxed)
+    }
+}
+
+/// Result of a search.
+enum Found {
+    Servers(LocatedServers),
+    Uris(Box<[Box<str>]>),
+}
+
+impl Found {
+    /// The result that `search` has if it is given up.
+    fn none(search: &Search) -> Self {
+        match search {
+            Search::Servers(_) => Self::Servers(LocatedServers::NONE),
+            Search::Uris(_) => Self::Uris(Box::default()),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::Servers(servers) => servers.is_empty(),
+            Self::Uris(uris) => uris.is_empty(),
+        }
     }
 }
 
@@ -127,41 +184,65 @@ async fn run(mut queries: UnboundedReceiver<Query>, shared: Arc<Shared>, records
         let (shared, records, lookups) = (Arc::clone(&shared), records.clone(), Arc::clone(&lookups));
         tokio::spawn(async move {
             let left = shared.answer_max.saturating_sub(query.since.elapsed());
+            let none = Found::none(&query.search);
             let mut began = None;
-            let located = tokio::time::timeout(left, async {
+            let searched = tokio::time::timeout(left, async {
                 let _of_source = query.share.turns().acquire().await;
                 let _turn = lookups.acquire().await;
                 began = Some(Instant::now());
-                locate(&records, query.locator).await
+                search_through(&records, query.search).await
             });
-            let servers = match located.await {
-                Ok(locator) => shared.numbered(&query.host, locator),
+            let found = match searched.await {
+                Ok(search) => shared.found(&query.name, search),
                 Err(_) => {
                     // A name that waited for its turn behind those of others is not silent.
                     if began.is_some_and(|began| began.elapsed() >= shared.answer_max / 2) {
-                        shared.silent.note(&query.host, Instant::now());
+                        shared.silent.note(&query.name, Instant::now());
                     }
-                    LocatedServers::NONE
+                    none
                 }
             };
+            if found.is_empty() {
+                shared.empty.note(query.source, Instant::now());
+            }
             drop(query.share);
-            (shared.answer)(query.number, query.shard, servers);
+            shared.pass_on((query.shard, query.number), found);
         });
     }
 }
 
-async fn locate(records: &Records, mut locator: Locator) -> Locator {
-    while let Some(question) = locator.question() {
-        records.answer(&mut locator, question).await;
+async fn search_through(records: &Records, mut search: Search) -> Search {
+    while let Some(question) = search.question() {
+        records.answer(&mut search, question).await;
     }
-    locator
+    search
 }
 
 impl Shared {
-    fn begin(&self, source: Option<IpAddr>) -> Option<Share> {
+    fn begin(&self, source: Option<IpAddr>, now: Instant) -> Option<Share> {
+        if self.empty.are_too_many(source, now) {
+            self.refused_empty.fetch_add(1, Ordering::Relaxed);
+            return None;
+        }
         let share = self.shares.begin(source);
         self.refused.fetch_add(u64::from(share.is_none()), Ordering::Relaxed);
         share
+    }
+
+    /// Result of a search that has ended; servers have the number of their host name.
+    fn found(&self, name: &str, search: Search) -> Found {
+        match search {
+            Search::Servers(locator) => Found::Servers(self.numbered(name, locator)),
+            Search::Uris(search) => Found::Uris(search.into_uris()),
+        }
+    }
+
+    fn pass_on(&self, (shard, query): (u16, u64), found: Found) {
+        let event = match found {
+            Found::Servers(servers) => Event::Resolved { query, servers },
+            Found::Uris(uris) => Event::NumberResolved { query, uris },
+        };
+        (self.answer)(shard, event);
     }
 
     /// The servers, with the number of the host name. Names without a server get no number.
@@ -187,3 +268,7 @@ const LOOKUPS_MAX: usize = 256;
 #[cfg(test)]
 #[path = "resolver_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "large_answer_tests.rs"]
+mod large_answer_tests;

@@ -1,7 +1,8 @@
 //! Against a DNS server of the tests' own. Tested: the records of a domain in order, absence and its cache, foreign ids, a
-//! loop of CNAMEs, many records over TCP, silence, too many queries.
+//! loop of CNAMEs, many records over TCP, silence, too many queries, names that do not exist, URIs of numbers.
 
 use super::*;
+use crate::empty::EMPTY_MAX;
 use crate::shares::QUERIES_OF_SOURCE_MAX;
 use hickory_resolver::proto::op::{Message, OpCode, ResponseCode};
 use hickory_resolver::proto::rr::rdata::{A, CNAME, NAPTR, SRV};
@@ -13,7 +14,7 @@ use std::sync::mpsc::{Receiver, channel};
 
 use ringway_sansio::{HostNameId, Transport};
 
-type Answered = (u64, u16, LocatedServers);
+pub(super) type Answered = (u64, u16, LocatedServers);
 
 /// Records of a name; `None`: no answer at all.
 type Zone = fn(&str, RecordType) -> Option<Vec<RData>>;
@@ -62,7 +63,7 @@ impl Server {
 }
 
 /// The same free port by both transports.
-fn bind() -> (SocketAddr, TcpListener, UdpSocket) {
+pub(super) fn bind() -> (SocketAddr, TcpListener, UdpSocket) {
     let mut tries = (0..100).filter_map(|_| {
         let tcp = TcpListener::bind("127.0.0.1:0").ok()?;
         let address = tcp.local_addr().ok()?;
@@ -111,6 +112,11 @@ fn srv(priority: u16, port: u16, target: &str) -> RData {
     RData::SRV(SRV::new(priority, 10, port, name(target)))
 }
 
+fn e2u(order: u16, service: &str, regexp: &str) -> RData {
+    let [flags, service, regexp] = ["u", service, regexp].map(|text| text.as_bytes().into());
+    RData::NAPTR(NAPTR::new(order, 10, flags, service, regexp, Name::root()))
+}
+
 fn zone(asked: &str, of: RecordType) -> Option<Vec<RData>> {
     Some(match (asked, of) {
         ("example.org", RecordType::NAPTR) => {
@@ -133,6 +139,11 @@ fn zone(asked: &str, of: RecordType) -> Option<Vec<RData>> {
         ("_sip._udp.many.example", RecordType::SRV) => {
             (0..1000).map(|number| srv(number, 5060, "a.example.org.")).collect()
         }
+        ("3.2.1.e164.example", RecordType::NAPTR) => vec![
+            e2u(20, "E2U+sip", r"!^\+1(.*)$!sip:\1@second.example!"),
+            e2u(10, "E2U+sip", r"!^\+1(.*)$!sip:\1@first.example!"),
+            e2u(1, "E2U+email:mailto", "!^.*$!mailto:a@first.example!"),
+        ],
         ("silent.example", _) => return None,
         _ => Vec::new(),
     })
@@ -141,7 +152,8 @@ fn zone(asked: &str, of: RecordType) -> Option<Vec<RData>> {
 fn start(server: &Server) -> (Resolver, Receiver<Answered>) {
     let usable = Usable::default().with(Transport::Udp, true).with(Transport::Tcp, true);
     let (to, from) = channel();
-    let answer = move |query, shard, servers| {
+    let answer = move |shard, event| {
+        let Event::Resolved { query, servers } = event else { panic!("{event:?}") };
         let _ = to.send((query, shard, servers));
     };
     let servers = Servers::At(vec![server.address]);
@@ -149,11 +161,11 @@ fn start(server: &Server) -> (Resolver, Receiver<Answered>) {
     (Resolver::with_time(&servers, Arc::default(), usable, answer, time).unwrap(), from)
 }
 
-fn target(host: &str) -> Target {
+pub(super) fn target(host: &str) -> Target {
     Target { host: host.into(), port: None, transport: None, is_sips: false, draw: 1, source: None }
 }
 
-fn next(answers: &Receiver<Answered>) -> (u64, Vec<String>) {
+pub(super) fn next(answers: &Receiver<Answered>) -> (u64, Vec<String>) {
     let (query, _, servers) = answers.recv_timeout(Duration::from_secs(20)).unwrap();
     let text = |server: ringway_sansio::LocatedServer| format!("{} {}", server.transport, server.address);
     (query, servers.iter().map(text).collect())
@@ -254,8 +266,10 @@ fn queries_of_a_source_are_limited_and_all_are_answered() {
     for _ in 0..above {
         assert!(next(&answers).0 < above);
     }
+    assert!(resolver.shared.shares.begin(source(1)).is_some(), "there is room again");
     ask(5000, source(1));
-    assert_eq!((resolver.refused(), next(&answers)), (above, (5000, Vec::new())), "there is room again");
+    assert_eq!((resolver.refused(), next(&answers)), (above, (5000, Vec::new())));
+    assert_eq!(resolver.refused_empty(), 1, "none of its names was answered");
 }
 
 #[test]
@@ -293,4 +307,69 @@ fn a_name_that_waits_behind_silent_names_is_not_taken_for_one() {
     }
     resolver.ask(0, silent + 1, target("plain.example"));
     assert_eq!(next(&answers), (silent + 1, vec!["udp 192.0.2.1:5060".into()]));
+}
+
+#[test]
+fn the_records_of_a_number_give_its_uris() {
+    let server = Server::start(|name, of| if name.ends_with("silent.zone") { None } else { zone(name, of) });
+    let usable = Usable::default();
+    let (to, from) = channel();
+    let answer = move |shard, event| to.send((shard, event)).unwrap();
+    let servers = Servers::At(vec![server.address]);
+    let resolver =
+        Resolver::with_time(&servers, Arc::default(), usable, answer, Duration::from_secs(2)).unwrap();
+    let ask = |query, digits: &str, zones: &[&str]| {
+        let zones = zones.iter().map(|&zone| zone.into()).collect();
+        resolver.ask_number(7, query, NumberTarget { digits: digits.into(), zones, source: None });
+        match from.recv_timeout(Duration::from_secs(20)).unwrap() {
+            (7, Event::NumberResolved { query: answered, uris }) => {
+                assert_eq!(answered, query);
+                uris.into_vec()
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    let first: [Box<str>; 1] = ["sip:23@first.example".into()];
+    assert_eq!(ask(1, "123", &["none.example", "E164.example"]), first);
+    let asked = server.questions();
+    assert_eq!(ask(2, "123", &["none.example", "e164.example"]), first);
+    assert_eq!(server.questions(), asked, "absence and records are cached");
+    assert_eq!(ask(3, "124", &["e164.example"]), []);
+    assert_eq!(ask(4, "12x", &["e164.example"]), []);
+    assert_eq!(ask(5, "123", &["silent.zone"]), [], "after its time");
+    let began = Instant::now();
+    assert_eq!(ask(6, "123", &["silent.zone"]), []);
+    assert!(began.elapsed() < Duration::from_secs(1), "it is not asked again at once");
+}
+
+#[test]
+fn a_storm_of_names_that_do_not_exist_is_ended_for_its_source_only() {
+    let server = Server::start(zone);
+    let (resolver, answers) = start(&server);
+    let (storm, other) = (Some(IpAddr::from([192, 0, 2, 1])), Some(IpAddr::from([192, 0, 2, 2])));
+    resolver.ask(0, 0, target("example.org"));
+    next(&answers);
+    let mut number = 0;
+    let mut ask = |source| {
+        number += 1;
+        let host = format!("{number}.nowhere.example");
+        resolver.ask(0, number, Target { source, port: Some(5060), ..target(&host) });
+        assert_eq!(next(&answers), (number, Vec::new()));
+    };
+    for _ in 0..EMPTY_MAX {
+        ask(storm);
+    }
+    let asked = server.questions();
+    for _ in 0..EMPTY_MAX {
+        ask(storm);
+    }
+    assert_eq!(
+        (server.questions(), resolver.refused_empty()),
+        (asked, EMPTY_MAX as u64),
+        "no DNS server was asked"
+    );
+    ask(other);
+    assert!(server.questions() > asked);
+    resolver.ask(0, 5000, Target { source: storm, ..target("example.org") });
+    assert_eq!(next(&answers).1.len(), 2, "what is cached is answered");
 }

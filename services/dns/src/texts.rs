@@ -9,6 +9,7 @@ pub(crate) struct NaptrText {
     preference: u16,
     flags: String,
     service: String,
+    regexp: String,
     replacement: String,
 }
 
@@ -20,12 +21,15 @@ impl NaptrText {
             preference: naptr.preference,
             flags: String::from_utf8(naptr.flags.to_vec()).ok()?,
             service: String::from_utf8(naptr.services.to_vec()).ok()?,
+            // Without one a record still has its replacement.
+            regexp: String::from_utf8(naptr.regexp.to_vec()).unwrap_or_default(),
             replacement: naptr.replacement.to_ascii(),
         })
     }
 
     pub(crate) fn bytes_len(&self) -> usize {
-        size_of::<Self>() + self.flags.capacity() + self.service.capacity() + self.replacement.capacity()
+        let texts = [&self.flags, &self.service, &self.regexp, &self.replacement];
+        size_of::<Self>() + texts.iter().map(|text| text.capacity()).sum::<usize>()
     }
 
     pub(crate) fn record(&self) -> Naptr<'_> {
@@ -34,6 +38,7 @@ impl NaptrText {
             preference: self.preference,
             flags: &self.flags,
             service: &self.service,
+            regexp: &self.regexp,
             replacement: &self.replacement,
         }
     }

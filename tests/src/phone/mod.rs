@@ -381,7 +381,10 @@ impl SimNode for Phone {
                     &mut notices,
                 );
             }
-            Event::Closed(ConnectionId(_)) | Event::Resolved { .. } | Event::Relayed { .. } => {}
+            Event::Closed(ConnectionId(_))
+            | Event::Resolved { .. }
+            | Event::NumberResolved { .. }
+            | Event::Relayed { .. } => {}
         }
         self.settle(now, notices, effects);
     }

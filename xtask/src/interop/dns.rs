@@ -1,4 +1,5 @@
-//! Host names with dnsmasq as the DNS server: NAPTR and SRV records lead to a callee, and past one that is down.
+//! Host names and telephone numbers with dnsmasq as the DNS server: NAPTR and SRV records lead to a callee, and past one that is
+//! down; NAPTR records of numbers lead to it too (ENUM).
 
 use std::process::Command;
 
@@ -11,22 +12,86 @@ use super::sipp::{Connections, User, succeeded};
 use super::{Scenario, Stage, Transport};
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
-    Transport::ALL
-        .map(|transport| {
-            let name = format!("dns/failover/{}", transport.name());
-            Scenario {
-                reference: false,
-                ..Scenario::new(name, move |stage: &Stage| failover(stage, transport))
-            }
-        })
-        .into()
+    let own = |scenario| Scenario { reference: false, ..scenario };
+    let failovers = Transport::ALL.map(|transport| {
+        let name = format!("dns/failover/{}", transport.name());
+        Scenario::new(name, move |stage: &Stage| failover(stage, transport))
+    });
+    let numbers = [
+        Scenario::new("dns/enum/record".to_owned(), |stage: &Stage| numbers(stage, NumberRecords::All)),
+        Scenario::new("dns/enum/no-record".to_owned(), |stage: &Stage| numbers(stage, NumberRecords::None)),
+    ];
+    failovers.into_iter().chain(numbers).map(own).collect()
+}
+
+/// Records of the numbers that are called.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum NumberRecords {
+    /// Each number has one.
+    All,
+    /// No number has any.
+    None,
+}
+
+/// Twenty calls to telephone numbers: by their records to the servers of [`DOMAIN`], without records to the trunk of their route.
+fn numbers(stage: &Stage, records: NumberRecords) -> Result<()> {
+    let callers = users("caller", "+4416329600");
+    // The record makes another user of the number.
+    let callees = users("callee", "caller");
+    let (unused, callee_port, dns_port) = (free_port()?, free_port()?, free_port()?);
+    let mut command = dnsmasq(dns_port, Transport::Udp, [callee_port, unused]);
+    for caller in callers.iter().filter(|_| records == NumberRecords::All) {
+        let digits: Vec<String> =
+            caller.callee.chars().rev().filter(char::is_ascii_digit).map(String::from).collect();
+        let name = format!("{}.{ZONE}", digits.join("."));
+        let other = "!^.*$!mailto:nobody@gate.test!";
+        command.arg(format!("--naptr-record={name},10,5,u,E2U+email:mailto,{other}"));
+        let regexp = format!(r"!^\+4416329600(..)$!sip:callee\1@{DOMAIN}!");
+        command.arg(format!("--naptr-record={name},10,10,u,E2U+sip,{regexp}"));
+    }
+    let mut dns = start(stage, &mut command)?;
+    let wanted = Wanted {
+        digest: false,
+        dns_port: Some(dns_port),
+        // A record leads to a private address only if that is named.
+        routing: "enum = [\"e164.test\"]\nenum_networks = [\"127.0.0.1\"]",
+        ..Wanted::default()
+    };
+    let route = format!(
+        "[[trunk]]\nname = \"gate\"\nuri = \"sip:127.0.0.1:{callee_port}\"\nhealth_check_s = 0\nnetworks = [\"127.0.0.9\"]\n\
+         [[route]]\nprefix = \"+44\"\nto = [\"gate\"]"
+    );
+    let more = if records == NumberRecords::All { "" } else { route.as_str() };
+    let server = Server::start_with(stage, wanted, more)?;
+    let play = Play { stage, transport: Transport::Udp, digest: false };
+    let mut answering = play.sipp("answer", "callee", &callees, callee_port, None);
+    answering.parts = &["routed"];
+    let mut answering = answering.start(stage)?;
+    let mut calling = play.sipp("call", "caller", &callers, free_port()?, Some(server.port));
+    calling.connections = Connections::OnePerCall;
+    calling.parts = &["open", "stateful"];
+    calling.run(stage)?;
+    succeeded("callee", &mut answering)?;
+    let counters = server.counters()?;
+    let count = |name| counters.get(name);
+    let (asked, found, at_trunk) =
+        (count("number_lookups")?, count("numbers_found")?, count("trunk_requests")?);
+    let all = callers.len() as u64;
+    let expected = match records {
+        NumberRecords::All => (all, all, 0),
+        NumberRecords::None => (all, 0, all),
+    };
+    ensure!(asked >= all, "{asked} numbers were looked up");
+    ensure!((found, at_trunk) == (expected.1, expected.2), "{found} by record, {at_trunk} by trunk");
+    ensure!(!dns.has_ended()?, "dnsmasq ended: {}", dns.output());
+    Ok(())
 }
 
 /// Twenty calls to a domain whose first server is down: each reaches the second one.
 fn failover(stage: &Stage, transport: Transport) -> Result<()> {
     let (callers, callees) = (users("caller", "callee"), users("callee", "caller"));
     let (down_port, callee_port, dns_port) = (free_port()?, free_port()?, free_port()?);
-    let mut dns = start_dnsmasq(stage, dns_port, transport, [down_port, callee_port])?;
+    let mut dns = start(stage, &mut dnsmasq(dns_port, transport, [down_port, callee_port]))?;
     let logins: Vec<_> = [callers.clone(), callees.clone()].concat().into_iter().map(login).collect();
     let wanted = Wanted { digest: false, dns_port: Some(dns_port), ..Wanted::default() };
     let server = Server::start(stage, wanted, &logins)?;
@@ -53,7 +118,7 @@ fn login(user: User) -> (String, String) {
 }
 
 /// dnsmasq with the records of [`DOMAIN`]: servers at these ports in their order, for one transport.
-fn start_dnsmasq(stage: &Stage, port: u16, transport: Transport, ports: [u16; 2]) -> Result<Running> {
+fn dnsmasq(port: u16, transport: Transport, ports: [u16; 2]) -> Command {
     let (service, naptr) = match transport {
         Transport::Udp => ("_sip._udp", "SIP+D2U"),
         Transport::Tcp => ("_sip._tcp", "SIP+D2T"),
@@ -68,9 +133,16 @@ fn start_dnsmasq(stage: &Stage, port: u16, transport: Transport, ports: [u16; 2]
         command.arg(format!("--srv-host={service}.{DOMAIN},server{priority}.{DOMAIN},{port},{priority},0"));
         command.arg(format!("--host-record=server{priority}.{DOMAIN},127.0.0.1"));
     }
-    let mut dns = Running::start("dnsmasq", &mut command, &stage.folder)?;
+    command
+}
+
+fn start(stage: &Stage, command: &mut Command) -> Result<Running> {
+    let mut dns = Running::start("dnsmasq", command, &stage.folder)?;
     dns.wait_for_output("started")?;
     Ok(dns)
 }
+
+/// Zone of the numbers.
+const ZONE: &str = "e164.test";
 
 const DOMAIN: &str = "gate.test";

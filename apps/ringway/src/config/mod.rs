@@ -16,7 +16,8 @@ mod tls;
 mod trunks;
 
 pub(crate) use ringway_settings::{
-    Auth, ConfigError, KeyChange, Keys, Limits, Listener, Reader, Registrar, Routing, Section, read_document,
+    Auth, ConfigError, KeyChange, Keys, Limits, Listener, NumberLookups, Reader, Registrar, Routing, Section,
+    read_document,
 };
 
 pub(crate) use media::Media;
@@ -171,7 +172,7 @@ impl Config {
                     .to_owned(),
             );
         }
-        if !self.auth.enabled && self.trunking.is_on() {
+        if !self.auth.enabled && !self.trunking.routes.is_empty() {
             warnings.push(
                 "[[route]] without authentication: anyone who reaches this server may call through the trunks at your expense; \
                  set [auth] enabled = true"

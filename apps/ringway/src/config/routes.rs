@@ -32,7 +32,13 @@ pub(super) fn read(
         RouteTable::default()
     });
     let destinations = destinations(reader, top);
-    Trunking { trunks: trunks.iter().map(|read| read.trunk.clone()).collect(), routes, destinations }
+    Trunking {
+        trunks: trunks.iter().map(|read| read.trunk.clone()).collect(),
+        routes,
+        destinations,
+        enum_networks: routing.enum_networks.clone(),
+        enum_zones: routing.enum_zones.iter().map(|zone| zone.as_str().into()).collect(),
+    }
 }
 
 fn route(

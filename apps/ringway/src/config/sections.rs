@@ -1,8 +1,8 @@
 //! Sections of the configuration, with the default and the limits of each key.
 
 use super::{
-    AdminConfig, Auth, Config, ConfigError, Level, Limits, Log, LogFormat, Reader, Registrar, Routing,
-    Section, StoreConfig,
+    AdminConfig, Auth, Config, ConfigError, Level, Limits, Log, LogFormat, NumberLookups, Reader, Registrar,
+    Routing, Section, StoreConfig,
 };
 use ringway_settings::{Connections, Keys, read_document_with_keys, read_domains, read_listen};
 use ringway_store::{Durability, StoreUrl};
@@ -24,7 +24,7 @@ pub(super) fn read(text: &str, file: Option<&Path>) -> Result<Config, Vec<Config
         let realm = domains.first().cloned().unwrap_or_default();
         let listen = read_listen(reader, top);
         let (tls, client_users) = super::tls::read(reader, top, &listen);
-        let routing = Routing::read(reader, top);
+        let routing = Routing::read(reader, top, NumberLookups::Supported);
         let neighbours = super::neighbours::read(reader, top, &tls, &routing);
         let trunks = super::trunks::read(reader, top, (&neighbours, &domains));
         let config = Config {

@@ -124,7 +124,9 @@ fn an_empty_configuration_has_the_documented_defaults() {
             serial_fork_s: 20,
             recurse: false,
             edge_domains: Vec::new(),
-            dialog_lifetime_s: 86_400
+            dialog_lifetime_s: 86_400,
+            enum_zones: Vec::new(),
+            enum_networks: Vec::new(),
         }
     );
     let limits = Limits {
@@ -191,7 +193,9 @@ fn every_key_is_read() {
             serial_fork_s: 15,
             recurse: false,
             edge_domains: vec!["example.net".into()],
-            dialog_lifetime_s: 3600
+            dialog_lifetime_s: 3600,
+            enum_zones: Vec::new(),
+            enum_networks: Vec::new(),
         }
     );
     let limits = Limits {
@@ -346,6 +350,13 @@ fn each_invalid_value_has_an_error_with_line_key_and_remedy() {
         ("[auth]\ntrusted = [\"2001:db8::1/32\"]", 2, "[auth] trusted", "write \"2001:db8::/32\""),
         ("[routing]\ndialog_lifetime_s = 1", 2, "[routing] dialog_lifetime_s", "60 to"),
         ("[routing]\nmode = \"b2bua\"", 2, "[routing] mode", "\"proxy\" or \"redirect\""),
+        ("[routing]\nenum = [\"a b\"]", 2, "[routing] enum", "no domain"),
+        ("[routing]\nenum_networks = [\"ten\"]", 2, "[routing] enum_networks", "not a network"),
+        ("[routing]\nenum = [\"192.0.2.1\"]", 2, "[routing] enum", "e164.arpa"),
+        ("[routing]\nenum = [\"a\", \"A\"]", 2, "[routing] enum", "twice"),
+        ("[routing]\nenum = [\"a\", \"b\", \"c\", \"d\", \"e\"]", 2, "[routing] enum", "at most 4"),
+        ("[routing]\nstateful = false\nenum = [\"a\"]", 3, "[routing] enum", "stateful = true"),
+        ("[routing]\nmode = \"redirect\"\nenum = [\"a\"]", 3, "[routing] enum", "proxy"),
         ("[routing]\nedge_domains = [\"a b\"]", 2, "[routing] edge_domains", "no domain"),
         ("[routing]\nedge_domains = [\"a\", \"A\"]", 2, "[routing] edge_domains", "twice"),
         ("[routing]\nstateful = \"yes\"", 2, "[routing] stateful", "true or false"),
@@ -445,6 +456,9 @@ fn trunks_and_routes_are_read() {
     std::fs::write(file.path(), "the password\nnot this\n").unwrap();
     let text = format!(
         r#"
+        [routing]
+        enum = ["E164.arpa", "numbers.example"]
+        enum_networks = ["10.0.0.0/8"]
         [[trunk]]
         name = "carrier"
         uri = "sip:trunk.example.net;transport=tls"
@@ -483,6 +497,8 @@ fn trunks_and_routes_are_read() {
         file.path().display()
     );
     let config = Config::parse(&text, None).unwrap();
+    assert_eq!(config.trunking.enum_networks, ["10.0.0.0/8".parse().unwrap()]);
+    assert_eq!(*config.trunking.enum_zones, ["e164.arpa".into(), "numbers.example".into()]);
     let trunk = &config.trunking.trunks[0];
     let login = trunk.login.as_ref().unwrap();
     assert_eq!((login.username.as_str(), login.password.as_str()), ("acct", "the password"));

@@ -24,7 +24,7 @@ use ringway_phone::{
     StunServer, TransferPolicy,
 };
 use ringway_resolve::Usable;
-use ringway_sansio::{Context, Event, Seed, Transport};
+use ringway_sansio::{Context, Seed, Transport};
 use ringway_srtp::SrtpSettings;
 use ringway_tls::{HandshakeLimits, Observer, Role, TlsFiles, TlsLayers};
 use std::collections::VecDeque;
@@ -435,8 +435,8 @@ fn start_resolver(bound: &Bound, is_ipv4: bool, hosts: Arc<Hosts>) -> Result<Res
     let transports = [Transport::Udp, Transport::Tcp, Transport::Tls, Transport::Dtls];
     let usable =
         transports.into_iter().fold(Usable::default(), |usable, transport| usable.with(transport, is_ipv4));
-    let answer = move |query, shard, servers| {
-        inboxes.deliver(shard, Event::Resolved { query, servers });
+    let answer = move |shard, event| {
+        inboxes.deliver(shard, event);
     };
     Resolver::start(&Servers::OfSystem, hosts, usable, answer)
         .map_err(|error| Failure::failed(error.to_string()))

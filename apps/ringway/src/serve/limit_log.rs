@@ -69,6 +69,7 @@ const LIMITS: &[&str] = &[
     "keep_alive_closes",
     "log_lines_dropped",
     "lookups_refused",
+    "lookups_without_result",
     "nonces_evicted",
     "over_memory",
     "over_rate",

@@ -37,6 +37,7 @@ pub(super) struct Outside {
 #[derive(Default)]
 struct Counted {
     lookups_refused: u64,
+    lookups_without_result: u64,
     relays: BTreeMap<&'static str, u64>,
 }
 
@@ -72,7 +73,9 @@ impl Outside {
     pub(super) fn replace(&self, new: NewOutside, retired: &mut Retired, now: Instant) {
         if let Some(resolver) = new.resolver {
             let old = std::mem::replace(&mut *write(&self.resolver), Arc::new(resolver));
-            write(&self.counted).lookups_refused += old.refused();
+            let counted = &mut *write(&self.counted);
+            counted.lookups_refused += old.refused();
+            counted.lookups_without_result += old.refused_empty();
             retired.keep(old, now);
         }
         if let Some(relays) = new.relays {
@@ -91,6 +94,11 @@ impl Outside {
     /// Lookups that were refused since the start.
     pub(super) fn lookups_refused(&self) -> u64 {
         read(&self.counted).lookups_refused + read(&self.resolver).refused()
+    }
+
+    /// Lookups that were refused because too many of their source found nothing.
+    pub(super) fn lookups_without_result(&self) -> u64 {
+        read(&self.counted).lookups_without_result + read(&self.resolver).refused_empty()
     }
 
     /// Number of relays that answer, after their counters since the start were passed to `each`.
@@ -123,9 +131,9 @@ pub(super) fn start_resolver(
     surroundings: &Surroundings,
 ) -> Result<Resolver, Failure> {
     let Surroundings { inboxes, hosts, .. } = surroundings.clone();
-    let answer = move |query, shard, servers| {
+    let answer = move |shard, event| {
         // If the inbox is full the answer is lost; the shard's query then times out.
-        inboxes.deliver(shard, Event::Resolved { query, servers });
+        inboxes.deliver(shard, event);
     };
     Resolver::start(servers, hosts, usable(settings), answer)
         .map_err(|error| Failure::failed(error.to_string()))
@@ -184,6 +192,10 @@ impl ActionSink<Action> for Sink {
                 Action::Resolve { query, target } => {
                     let resolver = Arc::clone(&read(&self.outside.resolver));
                     resolver.ask(shard, query, target);
+                }
+                Action::ResolveNumber { query, target } => {
+                    let resolver = Arc::clone(&read(&self.outside.resolver));
+                    resolver.ask_number(shard, query, target);
                 }
                 Action::Relay { query, request } => {
                     let relays = read(&self.outside.relays).clone();

@@ -170,6 +170,11 @@ impl View for ServerView {
             "Lookups of host names above the limits, in all or of a source.",
             self.outside.lookups_refused(),
         ));
+        stats.push(Stat::counter(
+            "lookups_without_result",
+            "Lookups refused because too many others of their source found nothing.",
+            self.outside.lookups_without_result(),
+        ));
         let tls = self.tls.counters().counts();
         stats.extend(
             tls.each().map(|(name, value)| Stat::counter(name, "Counted by TLS; see docs/tls.md.", value)),

@@ -282,7 +282,7 @@ impl Node for UserAgent {
                 self.requests.on_resolved(&mut self.shared.lend(cx), query, servers);
             }
             // Only a server asks media relays.
-            Event::Relayed { .. } => {}
+            Event::NumberResolved { .. } | Event::Relayed { .. } => {}
         }
         self.settle(cx, added_from);
     }

@@ -11,10 +11,10 @@ use super::recurse::may_recurse;
 use super::relays;
 use super::retarget::Recursion;
 use super::serial::LaterGroups;
-use super::targets::{Target, Targets, target_uri};
+use super::targets::{Authority, Target, Targets, target_uri};
 use super::to_trunk;
 use super::trunk_branch::TrunkBranch;
-use super::{divert, groups};
+use super::{divert, groups, number_lookup};
 use crate::env::Env;
 use crate::neighbour::{CallRequest, CallResult, Sending};
 use crate::request::Request;
@@ -121,6 +121,12 @@ impl Proxy {
         };
         if to_trunk::may_be_challenged(env.config, request.grant.reach, &branch) {
             branch.target = Some(Box::new(targets.stored(target)));
+        }
+        if let Some(number) = targets.number() {
+            let target = number_lookup::target_of(env.config, number, request);
+            let query = self.lookups.start_number(&mut env.cx, target, id);
+            branch.state = BranchState::Resolving { query };
+            return context.branches.push(branch);
         }
         match hop {
             NextHop::Flow(flow) => {
@@ -287,6 +293,10 @@ impl Proxy {
         mut servers: LocatedServers,
     ) -> bool {
         let Some(context) = self.contexts.get_mut(id.context()) else { return false };
+        let authority = context.branches.get(id.parts().1).map(|branch| branch.authority);
+        if authority == Some(Authority::Number) {
+            servers = number_lookup::permitted(env.config, &servers);
+        }
         let Some((current, flow)) = take_reachable(env, context.grant.reach, &mut servers) else {
             return false;
         };

@@ -11,7 +11,7 @@ use core::hash::BuildHasher;
 use core::time::Duration;
 use hashbrown::HashMap;
 use ringway_auth::SeededHash;
-use ringway_sansio::{Context, Flow, Instant, RelayRequest, Seed, Wheel};
+use ringway_sansio::{Context, Flow, Instant, NumberTarget, RelayRequest, Seed, Wheel};
 use ringway_transaction::MatchKey;
 
 /// Purpose of a lookup.
@@ -21,6 +21,8 @@ pub(super) enum Lookup {
     Branch(BranchId),
     /// Statelessly forwarded request.
     Stateless(Box<Waiting>),
+    /// Number that a statefully forwarded request is for, instead of its only branch.
+    Number(BranchId),
     /// SDP of a branch, at a media relay; the branch is then sent over this flow.
     Offer(BranchId, Flow),
     /// SDP of a response, at a media relay.
@@ -33,7 +35,7 @@ impl Lookup {
         match self {
             Self::Stateless(waiting) => Some(waiting.bytes_len()),
             Self::Answer(stored) => Some(stored.bytes.len()),
-            Self::Branch(_) | Self::Offer(..) => None,
+            Self::Branch(_) | Self::Number(_) | Self::Offer(..) => None,
         }
     }
 }
@@ -116,6 +118,20 @@ impl Lookups {
         self.next_query += 1;
         self.insert(cx.now + Self::DURATION_MAX, query, lookup);
         cx.actions.push(Action::Resolve { query, target });
+        query
+    }
+
+    /// Requests the lookup of a number; returns its query number.
+    pub(super) fn start_number(
+        &mut self,
+        cx: &mut Context<'_, Action>,
+        target: NumberTarget,
+        id: BranchId,
+    ) -> u64 {
+        let query = self.next_query;
+        self.next_query += 1;
+        self.insert(cx.now + Self::DURATION_MAX, query, Lookup::Number(id));
+        cx.actions.push(Action::ResolveNumber { query, target });
         query
     }
 

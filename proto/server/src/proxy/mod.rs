@@ -9,6 +9,7 @@ mod fork;
 mod forward;
 mod groups;
 mod lookups;
+mod number_lookup;
 mod pending;
 mod reach;
 mod recurse;
@@ -35,6 +36,7 @@ use crate::request::Request;
 use crate::route::Routed;
 use crate::trunk::TrunkLogins;
 use crate::{Aor, CallStep, Condition, Services};
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use breadth::TooBroad;
@@ -240,7 +242,10 @@ impl Proxy {
             }
             Some(forwards) => targets.set_forwards(Arc::clone(forwards)),
             None if env.config.trunking.is_on() && targets.list().is_empty() => {
-                to_trunk::add_number(env, request, routed, targets, aor).map_err(NoTarget::Route)?;
+                if !number_lookup::begin(env, request, routed, targets, aor).map_err(NoTarget::Route)? {
+                    to_trunk::add_number(env, request, routed, targets, (aor, None))
+                        .map_err(NoTarget::Route)?;
+                }
                 if !request.grant.sender.is_believed() {
                     targets.set_strangers_user(self.pending.name_of(aor.as_bytes()));
                 }
@@ -265,11 +270,25 @@ impl Proxy {
             Some(Lookup::Stateless(waiting)) => {
                 self.forward_waiting(env, transactions, &waiting, servers);
             }
+            Some(Lookup::Number(id)) => number_lookup::end(self, env, transactions, (id, query), &[]),
             Some(Lookup::Offer(id, flow)) => self.on_offer_relayed(env, transactions, (id, flow), None),
             Some(Lookup::Answer(stored)) => {
                 self.on_answer_relayed(env, transactions, query, &stored, None);
             }
             None => {}
+        }
+    }
+
+    /// Handles the result of the lookup of a number.
+    pub(crate) fn on_number_resolved(
+        &mut self,
+        env: &mut Env<'_, impl Services>,
+        transactions: &mut Transactions,
+        query: u64,
+        uris: &[Box<str>],
+    ) {
+        if let Some(Lookup::Number(id)) = self.lookups.end(query) {
+            number_lookup::end(self, env, transactions, (id, query), uris);
         }
     }
 
@@ -286,7 +305,7 @@ impl Proxy {
             Some(Lookup::Answer(stored)) => {
                 self.on_answer_relayed(env, transactions, query, &stored, result);
             }
-            Some(Lookup::Branch(_) | Lookup::Stateless(_)) | None => {}
+            Some(Lookup::Branch(_) | Lookup::Stateless(_) | Lookup::Number(_)) | None => {}
         }
     }
 
@@ -387,17 +406,16 @@ enum NoTarget {
 fn refuse_untargeted(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>, why: NoTarget) {
     match why {
         NoTarget::Scheme(why) => refuse_scheme(env, request, why),
-        NoTarget::Route(RouteRefusal::Forbidden) => {
-            env.refuse_plainly(request, 403, "Destination Not Allowed");
+        NoTarget::Route(why @ (RouteRefusal::Forbidden | RouteRefusal::TooManyCalls)) => {
+            let (status, phrase) = why.response();
+            env.refuse_plainly(request, status, phrase);
         }
-        NoTarget::Route(RouteRefusal::TooManyCalls) => {
-            env.refuse_plainly(request, 403, "Too Many Calls To This Destination");
-        }
-        NoTarget::Route(RouteRefusal::AllDown) => {
+        NoTarget::Route(why @ RouteRefusal::AllDown) => {
+            let (status, phrase) = why.response();
             if request.method == Method::Invite {
-                env.observe_call(request, CallStep::Failed(503));
+                env.observe_call(request, CallStep::Failed(status));
             }
-            env.refuse(request, 503, "All Trunks Are Down", |response| {
+            env.refuse(request, status, phrase, |response| {
                 response.header_number(HeaderName::RetryAfter, TRUNKS_RETRY_S);
             });
         }

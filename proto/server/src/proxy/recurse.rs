@@ -58,6 +58,9 @@ pub(super) fn recurse(
     }
     let Some(branch) = context.branches.get(number) else { return Recursed::None };
     let (share, authority) = (branch.share, branch.authority);
+    if authority == Authority::Number {
+        return Recursed::None;
+    }
     let bytes = context.request.clone().unwrap_or_default();
     let mut recursed = Recursed::None;
     proxy.with_stored(env, key, &bytes, |proxy, env, request, routed| {
@@ -122,7 +125,7 @@ fn accept(
     let may_leave = request.grant.reach == Reach::Anywhere && request.grant.sender.is_believed();
     let leaves_by = match authority {
         _ if is_ours || may_leave => None,
-        Authority::Caller | Authority::Redirected => return None,
+        Authority::Caller | Authority::Redirected | Authority::Number => return None,
         Authority::CalledUser => {
             let mut aor = Aor::default();
             env.config.read_target(&routed.uri, &mut aor);

@@ -392,6 +392,7 @@ impl Proxy {
             return transactions.drop_server(server);
         };
         match status {
+            404 => env.counters.not_found += 1,
             480 => env.counters.not_registered += 1,
             430 => env.counters.flows_gone += 1,
             _ => env.counters.refused += 1,

@@ -2,6 +2,7 @@
 
 use super::breadth::Share;
 use super::rewrite::Rewrite;
+use crate::Number;
 use crate::location::{Binding, BindingKey, Kind, has_transport, path_values};
 use crate::route::Routed;
 use alloc::boxed::Box;
@@ -28,6 +29,8 @@ pub(super) struct Targets {
     diverted: Option<Condition>,
     /// User by whose permission the request leaves our domains.
     leaves_by: Option<u64>,
+    /// Number that is looked up before it has targets.
+    number: Option<Number>,
 }
 
 /// Permission with which the contacts of a target's 3xx are called.
@@ -37,6 +40,8 @@ pub(super) enum Authority {
     Caller,
     /// The same; the target is a contact of a 3xx.
     Redirected,
+    /// None: a DNS record of the called number is the target.
+    Number,
     /// That of the user whose binding the target is, which was made with the user's password.
     CalledUser,
 }
@@ -140,6 +145,11 @@ impl StoredTarget {
         Self { authority: Authority::Redirected, ..Self::new(uri, q, share) }
     }
 
+    /// The same for a URI of the called number.
+    pub(super) fn of_number(uri: &[u8], share: Share) -> Self {
+        Self { authority: Authority::Number, ..Self::new(uri, Q_MAX, share) }
+    }
+
     /// Header fields that it adds, to be extended.
     pub(super) fn rewrite_mut(&mut self) -> &mut Rewrite {
         Arc::make_mut(self.rewrite.get_or_insert_default())
@@ -218,6 +228,17 @@ impl Targets {
         (self.diverted, self.leaves_by) = (Some(condition), leaves_by);
     }
 
+    /// Number that is looked up before it has targets.
+    pub(super) const fn number(&self) -> Option<&Number> {
+        self.number.as_ref()
+    }
+
+    /// Makes a number the only target; `uri` is that of the request.
+    pub(super) fn set_number(&mut self, number: Number, uri: &[u8]) {
+        self.number = Some(number);
+        self.push(uri, true, None);
+    }
+
     pub(super) const fn strangers_user(&self) -> Option<u64> {
         self.strangers_user
     }
@@ -237,6 +258,7 @@ impl Targets {
         self.forwards = None;
         self.diverted = None;
         self.leaves_by = None;
+        self.number = None;
     }
 
     /// Adds a target of the highest preference.

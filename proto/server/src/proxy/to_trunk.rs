@@ -26,6 +26,8 @@ pub(super) struct Payer {
     pub(super) aor: Aor,
     /// User part, with its escapes.
     user: Vec<u8>,
+    /// Number for which the destination rules have counted this call.
+    pub(super) counted: Option<Number>,
 }
 
 impl Payer {
@@ -34,7 +36,7 @@ impl Payer {
         let mut aor = Aor::default();
         config.read_target(uri, &mut aor);
         let user = uri.user().map_or_else(|| aor.user().to_vec(), <[u8]>::to_vec);
-        Self { aor, user }
+        Self { aor, user, counted: None }
     }
 }
 
@@ -47,6 +49,17 @@ pub(super) enum RouteRefusal {
     TooManyCalls,
     /// All trunks of the route are down.
     AllDown,
+}
+
+impl RouteRefusal {
+    /// Status and phrase of the response.
+    pub(super) const fn response(self) -> (u16, &'static str) {
+        match self {
+            Self::Forbidden => (403, "Destination Not Allowed"),
+            Self::TooManyCalls => (403, "Too Many Calls To This Destination"),
+            Self::AllDown => (503, "All Trunks Are Down"),
+        }
+    }
 }
 
 /// True, counted and reported, for a request that would reach a trunk without a route, and so past its destination rules.
@@ -68,13 +81,13 @@ pub(super) fn bypasses_routes(env: &mut Env<'_, impl Services>, plan: &Plan<'_, 
 }
 
 /// Adds the targets of a number that is no user's; none if it has no route, or the sender may not use it. For a route to a
-/// user `aor` becomes that user's.
+/// user `aor` becomes that user's. `counted` is a number for which the destination rules have counted this call.
 pub(super) fn add_number(
     env: &mut Env<'_, impl Services>,
     request: &Request<'_, '_>,
     routed: &Routed<'_>,
     targets: &mut Targets,
-    aor: &mut Aor,
+    (aor, counted): (&mut Aor, Option<Number>),
 ) -> Result<(), RouteRefusal> {
     let config = env.config;
     let Some((number, context)) = Number::of_uri(&routed.uri) else { return Ok(()) };
@@ -95,7 +108,7 @@ pub(super) fn add_number(
         Some(RouteTo::Trunks { trunks, change }) if may_use_trunks(request) => {
             match changed(&number, change) {
                 Some(number) => {
-                    let payer = Payer::of(config, &request.message.from().uri);
+                    let payer = Payer { counted, ..Payer::of(config, &request.message.from().uri) };
                     add_trunks(env, (request, &payer), targets, trunks, &Dialled::Number(number))
                 }
                 None => Ok(()),
@@ -251,15 +264,20 @@ fn add_trunks(
     Ok(())
 }
 
-/// Applies the destination rules, and counts a call.
-fn admit_number(
+/// Applies the destination rules, and counts a call, unless the same rule has counted it.
+pub(super) fn admit_number(
     env: &mut Env<'_, impl Services>,
     (request, payer): (&Request<'_, '_>, &Payer),
     number: &Number,
 ) -> Result<(), RouteRefusal> {
-    let Some(destination) = env.config.trunking.destinations.of_number(number) else { return Ok(()) };
+    let rules = &env.config.trunking.destinations;
+    let Some(destination) = rules.of_number(number) else { return Ok(()) };
+    let counted = payer.counted.as_ref().and_then(|counted| rules.of_number(counted));
     let refusal = match destination.rule {
         DestinationRule::PerHour(per_hour) if request.method == Method::Invite => {
+            if counted.is_some_and(|counted| counted.prefix == destination.prefix) {
+                return Ok(());
+            }
             match env.services.admit_call(env.cx.now, payer.aor.as_bytes(), &destination.prefix, per_hour) {
                 CallRate::Admitted => return Ok(()),
                 CallRate::Exceeded => {

@@ -2,7 +2,9 @@
 
 use crate::auth::Network;
 use crate::{DestinationRules, RouteTable};
+use alloc::boxed::Box;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::IpAddr;
@@ -18,6 +20,10 @@ pub struct Trunking {
     pub routes: RouteTable,
     /// Rules for the numbers that trunks get.
     pub destinations: DestinationRules,
+    /// Domains under which numbers are looked up before their routes are used (RFC 6116), in the order of trial; empty: none.
+    pub enum_zones: Arc<[Box<str>]>,
+    /// Networks that the records of numbers may lead to, beside public addresses of others than trusted proxies.
+    pub enum_networks: Vec<Network>,
 }
 
 /// Gateway or carrier.
@@ -86,9 +92,9 @@ impl Trunk {
 }
 
 impl Trunking {
-    /// True if there are routes.
+    /// True if there are routes, or numbers are looked up.
     pub fn is_on(&self) -> bool {
-        !self.routes.is_empty()
+        !self.routes.is_empty() || !self.enum_zones.is_empty()
     }
 
     /// Names of the trunks whose addresses are not in the configuration, if there are destination rules.

@@ -1,8 +1,8 @@
 //! Server on a virtual clock, and the messages that the tests send to it.
 
 use ringway_sansio::{
-    ConnectionId, Context, Event, Flow, HostNameId, Instant, ListenerId, LocatedServer, Node, Outbox,
-    PeerNames, Received, RelayRequest, Seed, Target, Token, Transport,
+    ConnectionId, Context, Event, Flow, HostNameId, Instant, ListenerId, LocatedServer, Node, NumberTarget,
+    Outbox, PeerNames, Received, RelayRequest, Seed, Target, Token, Transport,
 };
 use ringway_server::auth::Algorithm;
 use ringway_server::{Action, AuthConfig, Config, Listener, Mode, RegistrarConfig, Server};
@@ -31,6 +31,8 @@ pub(crate) struct World {
     pub(crate) now: Instant,
     /// Pending lookups.
     pub(crate) lookups: Vec<(u64, Target)>,
+    /// Lookups of telephone numbers.
+    pub(crate) numbers: Vec<(u64, NumberTarget)>,
     /// Requests to media relays.
     pub(crate) relays: Vec<(u64, RelayRequest)>,
     /// Connections in use, each with the end of its use.
@@ -105,6 +107,7 @@ impl World {
             memory,
             now,
             lookups: Vec::new(),
+            numbers: Vec::new(),
             relays: Vec::new(),
             kept: Vec::new(),
             disconnected: Vec::new(),
@@ -191,6 +194,15 @@ impl World {
         self.event(Event::Resolved { query, servers: addresses.iter().map(server).collect() })
     }
 
+    /// Answers the oldest lookup of a number, which must be of these digits.
+    #[track_caller]
+    pub(crate) fn resolve_number(&mut self, digits: &str, uris: &[&str]) -> Vec<Sent> {
+        let (query, asked) = self.numbers.remove(0);
+        assert_eq!(&*asked.digits, digits);
+        let uris = uris.iter().map(|&uri| uri.into()).collect();
+        self.event(Event::NumberResolved { query, uris })
+    }
+
     /// Registers `contact` of `user` by UDP from `from`; only for a server without passwords.
     #[track_caller]
     pub(crate) fn register(&mut self, user: &str, from: &str, contact: &str) {
@@ -225,6 +237,7 @@ impl World {
         for action in self.actions.drain(..) {
             match action {
                 Action::Resolve { query, target } => self.lookups.push((query, target)),
+                Action::ResolveNumber { query, target } => self.numbers.push((query, target)),
                 Action::Relay { query, request } => self.relays.push((query, request)),
             }
         }

@@ -35,6 +35,7 @@ mod nat;
 mod neighbour_alias;
 mod neighbour_calls;
 mod neighbours;
+mod numbers;
 mod outbound;
 mod path;
 mod proxy;
