@@ -237,22 +237,19 @@ impl<S: Services> Node for Server<S> {
 
     fn next_deadline(&self) -> Option<Deadline> {
         let mut next = self.transactions.next_deadline();
-        let [timer_c, groups, lookups] = self.proxy.next_due();
-        for (at, reason) in [
-            (self.registrar.next_due(), "a binding ends"),
-            timer_c,
-            groups,
-            lookups,
-            (self.gives_up_at, "pending requests are given up"),
-            (self.neighbours.next_due(), "a neighbour is probed or dialled"),
-            (self.environment.calls_checked_at(), "the connections of calls are checked"),
-        ] {
+        // Called after each message: not a list, which would be filled first.
+        let mut consider = |(at, reason): (Option<Instant>, &'static str)| {
             if let Some(at) = at
                 && next.is_none_or(|next| at < next.at)
             {
                 next = Some(Deadline { at, reason });
             }
-        }
+        };
+        consider((self.registrar.next_due(), "a binding ends"));
+        self.proxy.next_due().into_iter().for_each(&mut consider);
+        consider((self.gives_up_at, "pending requests are given up"));
+        consider((self.neighbours.next_due(), "a neighbour is probed or dialled"));
+        consider((self.environment.calls_checked_at(), "the connections of calls are checked"));
         next
     }
 }
