@@ -155,11 +155,18 @@ fn plain_name(rest: &[u8]) -> Option<(HeaderName, bool, usize)> {
     };
     let last = *rest.get(colon.wrapping_sub(1))?;
     match HeaderName::usual(spelled, last, colon) {
-        HeaderName::Other => match HeaderName::from_bytes(rest.get(..colon)?) {
-            HeaderName::Other => None,
-            name => Some((name, false, colon)),
-        },
+        HeaderName::Other => unusual_name(rest, colon).map(|name| (name, false, colon)),
         name => Some((name, true, colon)),
+    }
+}
+
+/// The name before the colon in another spelling, if it is recognised.
+#[cold]
+#[inline(never)]
+fn unusual_name(rest: &[u8], colon: usize) -> Option<HeaderName> {
+    match HeaderName::from_bytes(rest.get(..colon)?) {
+        HeaderName::Other => None,
+        name => Some(name),
     }
 }
 

@@ -32,7 +32,14 @@ pub(crate) fn first_control(bytes: &[u8]) -> Option<usize> {
         }
         at += 16;
     }
-    rest.iter().position(|&byte| is_control(byte)).map(|place| at + place)
+    control_in_tail(rest).map(|place| at + place)
+}
+
+/// The first control of the last bytes of a message, which only its last line reaches.
+#[cold]
+#[inline(never)]
+fn control_in_tail(rest: &[u8]) -> Option<usize> {
+    rest.iter().position(|&byte| is_control(byte))
 }
 
 /// Number of bytes at the start, sixteen at a time, that are all good; none where there are no vector registers.
