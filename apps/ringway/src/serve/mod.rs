@@ -184,7 +184,10 @@ impl Running {
             match inputs.recv_timeout(FOLLOW_INTERVAL) {
                 Ok(Input::Signal(Signal::Terminate)) | Err(RecvTimeoutError::Disconnected) => break Ok(()),
                 Ok(Input::Signal(Signal::Reload)) => self.reload_and_log(),
-                Ok(Input::Reload(request, report)) => {
+                Ok(Input::Reload(_, until, _)) if std::time::Instant::now() >= until => {
+                    tracing::warn!("a reload was not applied: it had waited until its client was refused");
+                }
+                Ok(Input::Reload(request, _, report)) => {
                     // It fails if the client has given up.
                     let _ = report.send(self.reload(request));
                 }
