@@ -89,7 +89,7 @@ pub fn trim(bytes: &[u8]) -> &[u8] {
 /// `bytes` without white space at the start.
 #[inline]
 pub(crate) fn trim_start(bytes: &[u8]) -> &[u8] {
-    // Nearly always nothing is there, else one space; a loop in each caller would cost them registers.
+    // Nearly always there is none, else one space. A loop would take registers of each caller.
     match bytes {
         [first, rest @ ..] if is_lws(*first) => match rest.first() {
             Some(second) if is_lws(*second) => trim_long_start(rest),

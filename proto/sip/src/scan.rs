@@ -25,10 +25,10 @@ pub(crate) fn first_control(bytes: &[u8]) -> Option<usize> {
     let mut at = 0;
     for chunk in chunks {
         // With vector registers the comparison of sixteen bytes is three instructions; the position is needed once for a line.
-        if !HAS_VECTORS || chunk.iter().fold(false, |any, &byte| any | is_control(byte)) {
-            if let Some(place) = first_marked_of(*chunk, controls) {
-                return Some(at + place);
-            }
+        if (!HAS_VECTORS || chunk.iter().fold(false, |any, &byte| any | is_control(byte)))
+            && let Some(place) = first_marked_of(*chunk, controls)
+        {
+            return Some(at + place);
         }
         at += 16;
     }

@@ -215,7 +215,7 @@ impl Registrar {
             return Err(Refusal::Plain(403, "Too Many Contacts"));
         }
         let read = |value| read_contact(env.cx.now, env.config, request, path, value);
-        // The usual REGISTER has one contact and needs no list.
+        // The usual REGISTER has one contact and needs no list: the first line is that contact.
         let (saved, by_flow) = match (message.first(HeaderName::Contact), count) {
             (Some(only), 1) => {
                 let change = read(only)?;
