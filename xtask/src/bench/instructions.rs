@@ -178,7 +178,7 @@ impl Counts {
 }
 
 /// Maximum share in percent that rules which do not apply add to an operation.
-const RULES_PERCENT_MAX: f64 = 5.0;
+const RULES_PERCENT_MAX: f64 = 8.0;
 
 /// File with the recorded counts.
 pub(super) fn record(workspace: &Path) -> Record {
