@@ -31,6 +31,19 @@ pub enum Routing {
     Redirect,
 }
 
+/// Trunks, routes and rules of a Ringway server, for calls between its own users.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rules {
+    /// None.
+    Absent,
+    /// A trunk, [`ROUTES`] routes by prefix, rules for destinations, recursion, a domain of another registrar; and with
+    /// [`Environment::prepare_store`] forwards and block lists. None applies to a call between the users.
+    Present,
+}
+
+/// Number of routes of [`Rules::Present`].
+pub const ROUTES: u32 = 100;
+
 /// Configuration of a Ringway server.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -42,6 +55,8 @@ pub struct Settings {
     pub routing: Routing,
     /// Algorithm of the challenges for all users; `None` disables authentication.
     pub challenge: Option<Algorithm>,
+    /// Its trunks, routes and rules.
+    pub rules: Rules,
     /// Kamailio touches its shared memory at the start, so that page faults are not measured. Then its memory tells nothing.
     pub touches_memory: bool,
 }
@@ -49,7 +64,8 @@ pub struct Settings {
 impl Settings {
     /// Settings without store and authentication.
     pub fn open(users: u32, routing: Routing) -> Self {
-        Self { users, store: Store::Memory, routing, challenge: None, touches_memory: true }
+        let (store, rules) = (Store::Memory, Rules::Absent);
+        Self { users, store, routing, challenge: None, rules, touches_memory: true }
     }
 
     fn toml(&self, sip: u16, admin: u16) -> String {
@@ -66,13 +82,31 @@ impl Settings {
             None => "enabled = false".to_owned(),
             Some(algorithm) => format!("enabled = true\nalgorithms = [\"{}\"]", algorithm.name()),
         };
+        let (routing, rules) = match self.rules {
+            Rules::Absent => (String::new(), String::new()),
+            Rules::Present => rules_toml(),
+        };
         format!(
             "domains = [\"{DOMAIN}\"]\nlisten = [\"udp:127.0.0.1:{sip}\", \"tcp:127.0.0.1:{sip}\"]\nworkers = 1\n\
              [store]\nurl = \"{store}\"\ndurability = \"relaxed\"\n[auth]\n{auth}\n\
-             [routing]\nmode = \"{mode}\"\nstateful = {stateful}\nrecord_route = true\n\
-             [limits]\nper_source_rate = 0\n[admin]\nlisten = \"127.0.0.1:{admin}\"\n[log]\nlevel = \"warn\"\n"
+             [routing]\nmode = \"{mode}\"\nstateful = {stateful}\nrecord_route = true\n{routing}\
+             [limits]\nper_source_rate = 0\n[admin]\nlisten = \"127.0.0.1:{admin}\"\n[log]\nlevel = \"warn\"\n\
+             {rules}"
         )
     }
+}
+
+/// Keys of `[routing]`, and sections, of [`Rules::Present`].
+fn rules_toml() -> (String, String) {
+    let mut rules = "[[trunk]]\nname = \"carrier\"\nuri = \"sip:192.0.2.1\"\nhealth_check_s = 0\n\
+                     networks = [\"192.0.2.0/24\"]\n\
+                     [[destination]]\nprefix = \"+881\"\nallow = false\n\
+                     [[destination]]\nprefix = \"\"\ncalls_per_hour = 20\n"
+        .to_owned();
+    for route in 0..ROUTES {
+        rules.push_str(&format!("[[route]]\nprefix = \"+49{:03}\"\nto = [\"carrier\"]\n", 100 + route));
+    }
+    ("recurse = true\nedge_domains = [\"example.net\"]\n".to_owned(), rules)
 }
 
 /// Program under which a server runs.
@@ -157,6 +191,35 @@ impl Environment {
         let begun = Instant::now();
         self.command(&configuration, &["user", "import", &list.to_string_lossy()])?;
         Ok(begun.elapsed())
+    }
+
+    /// Fills the store of `settings`, which has none yet: its users; with [`Rules::Present`] forwards of every hundredth user,
+    /// block lists for all users and of one.
+    ///
+    /// # Errors
+    /// A command of Ringway fails.
+    pub fn prepare_store(&self, settings: &Settings) -> Result<()> {
+        self.import_users(settings)?;
+        if settings.rules == Rules::Absent {
+            return Ok(());
+        }
+        let configuration = self.write_configuration(settings, free_port()?)?;
+        let [busy, no_answer] = ["u0000001", "u0000002"].map(|user| format!("sip:{user}@{DOMAIN}"));
+        for user in (0..settings.users).step_by(100) {
+            let user = format!("u{user:07}");
+            let forward = ["user", "forward", &user, "--busy", &busy, "--no-answer", "20", &no_answer];
+            self.command(&configuration, &forward)?;
+        }
+        for entry in [
+            &["--caller", "sip:spam@example.com"][..],
+            &["--caller", "*@example.com"],
+            &["--caller", "+4930*"],
+            &["--network", "198.51.100.0/24"],
+            &["--caller", "sip:spam@example.net", "--user", "u0000001"],
+        ] {
+            self.command(&configuration, &[&["block", "add"], entry].concat())?;
+        }
+        Ok(())
     }
 
     /// Runs a command of Ringway to its end; returns its standard output.

@@ -14,7 +14,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-pub use crate::server::{Environment, Routing, Settings, Store, Under, free_port};
+pub use crate::server::{Environment, ROUTES, Routing, Rules, Settings, Store, Under, free_port};
 
 /// Length of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

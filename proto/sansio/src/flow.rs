@@ -84,12 +84,12 @@ impl Flow {
     /// Converts an IPv4-mapped IPv6 address to the IPv4 address, so that an address list cannot be bypassed with the
     /// other spelling.
     pub fn canonical(address: SocketAddr) -> SocketAddr {
-        match address.ip() {
-            IpAddr::V6(v6) => match v6.to_ipv4_mapped() {
-                Some(v4) => SocketAddr::new(IpAddr::V4(v4), address.port()),
+        match address {
+            SocketAddr::V6(v6) => match v6.ip().to_ipv4_mapped() {
+                Some(v4) => SocketAddr::new(IpAddr::V4(v4), v6.port()),
                 None => address,
             },
-            IpAddr::V4(_) => address,
+            SocketAddr::V4(_) => address,
         }
     }
 }

@@ -75,7 +75,7 @@ impl Config {
 
     /// True if the sender at `source` is reachable at `contact`: the addresses are equal, or both are of this machine.
     pub(crate) fn is_same_host(&self, contact: IpAddr, source: IpAddr) -> bool {
-        let contact = Flow::canonical(SocketAddr::new(contact, 0)).ip();
+        let contact = contact.to_canonical();
         contact == source
             || (self.machine_addresses.contains(&contact)
                 && (source.is_loopback() || self.machine_addresses.contains(&source)))

@@ -109,7 +109,7 @@ fn decrypted(key: &[u8; 16], token: &[u8], uri: &Uri<'_>) -> Option<Vec<u8>> {
 fn hash_of(key: &[u8; 16], binding: &Binding) -> Option<u64> {
     let mut hash = PartHasher::new(SipHasher13::new_with_key(key));
     hash.part(binding.instance()?);
-    hash.part(binding.text().call_id);
+    hash.part(binding.call_id());
     Some(hash.into_hasher().finish())
 }
 

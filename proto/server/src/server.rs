@@ -150,6 +150,10 @@ impl<S: Services> Server<S> {
 
     /// Applies the effects of the transactions.
     fn apply_notices(&mut self, cx: &mut Context<'_, Action>) {
+        // There are none after most messages.
+        if self.notices.is_empty() && !self.transactions.has_gone() {
+            return;
+        }
         let env = &mut self.environment.env(cx);
         self.neighbours.take_notices(env, &mut self.notices);
         self.proxy.apply(env, &mut self.transactions, &mut self.notices);
@@ -237,22 +241,19 @@ impl<S: Services> Node for Server<S> {
 
     fn next_deadline(&self) -> Option<Deadline> {
         let mut next = self.transactions.next_deadline();
-        let [timer_c, groups, lookups] = self.proxy.next_due();
-        for (at, reason) in [
-            (self.registrar.next_due(), "a binding ends"),
-            timer_c,
-            groups,
-            lookups,
-            (self.gives_up_at, "pending requests are given up"),
-            (self.neighbours.next_due(), "a neighbour is probed or dialled"),
-            (self.environment.calls_checked_at(), "the connections of calls are checked"),
-        ] {
+        // Called after each message: not a list, which would be filled first.
+        let mut consider = |(at, reason): (Option<Instant>, &'static str)| {
             if let Some(at) = at
                 && next.is_none_or(|next| at < next.at)
             {
                 next = Some(Deadline { at, reason });
             }
-        }
+        };
+        consider((self.registrar.next_due(), "a binding ends"));
+        self.proxy.next_due().into_iter().for_each(&mut consider);
+        consider((self.gives_up_at, "pending requests are given up"));
+        consider((self.neighbours.next_due(), "a neighbour is probed or dialled"));
+        consider((self.environment.calls_checked_at(), "the connections of calls are checked"));
         next
     }
 }
@@ -264,17 +265,19 @@ impl<S> core::fmt::Debug for Server<S> {
 }
 
 /// True for a source in the block list, which is counted. This server's own addresses are never blocked.
-fn is_source_blocked(env: &mut Env<'_, impl Services>, flow: Flow) -> bool {
-    let is_blocked =
-        env.services.is_source_blocked(flow.remote.ip()) && !env.config.is_own_address(flow.remote);
-    env.counters.blocked_sources += u64::from(is_blocked);
-    is_blocked
+#[inline]
+fn is_source_blocked(env: &mut Env<'_, impl Services>, flow: &Flow) -> bool {
+    if !env.services.is_source_blocked(flow.remote.ip()) || env.config.is_own_address(flow.remote) {
+        return false;
+    }
+    env.counters.blocked_sources += 1;
+    true
 }
 
 /// Counts a request, and checks the block list and the rate of its source. False if it was dropped or answered.
 fn is_admitted(env: &mut Env<'_, impl Services>, flow: Flow, bytes: &[u8]) -> bool {
     env.counters.requests += 1;
-    if is_source_blocked(env, flow) {
+    if is_source_blocked(env, &flow) {
         if flow.transport.has_connections() {
             env.cx.out.disconnect(flow);
         }

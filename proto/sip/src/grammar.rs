@@ -88,13 +88,22 @@ pub fn trim(bytes: &[u8]) -> &[u8] {
 
 /// `bytes` without white space at the start.
 #[inline]
-pub(crate) fn trim_start(mut bytes: &[u8]) -> &[u8] {
-    while let [first, rest @ ..] = bytes
-        && is_lws(*first)
-    {
-        bytes = rest;
+pub(crate) fn trim_start(bytes: &[u8]) -> &[u8] {
+    // Nearly always there is none, else one space. A loop would take registers of each caller.
+    match bytes {
+        [first, rest @ ..] if is_lws(*first) => match rest.first() {
+            Some(second) if is_lws(*second) => trim_long_start(rest),
+            Some(_) | None => rest,
+        },
+        _ => bytes,
     }
-    bytes
+}
+
+#[cold]
+#[inline(never)]
+fn trim_long_start(bytes: &[u8]) -> &[u8] {
+    let len = bytes.iter().take_while(|&&byte| is_lws(byte)).count();
+    bytes.get(len..).unwrap_or_default()
 }
 
 /// `bytes` without white space at the end.

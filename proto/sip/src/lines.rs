@@ -38,7 +38,12 @@ impl Line {
     /// The name as written.
     pub(crate) fn name<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
         let line = bytes.get(usize::from(self.start)..).unwrap_or_default();
-        line.get(..class_len(line, TOKEN)).unwrap_or_default()
+        let len = match self.is_as_written() {
+            // A colon and one space follow.
+            true => usize::from(self.value_start - self.start) - 2,
+            false => class_len(line, TOKEN),
+        };
+        line.get(..len).unwrap_or_default()
     }
 
     /// The value without white space around it; folds are still inside.
@@ -54,16 +59,21 @@ impl Line {
     /// The line with its CRLF, where it is known to be written as we would write it: the name as the RFC spells it, a colon,
     /// one space, the value.
     pub(crate) fn as_written<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
-        match self.id & AS_WRITTEN {
-            0 => None,
-            _ => bytes.get(usize::from(self.start)..usize::from(self.value_end) + 2),
-        }
+        if self.is_as_written() { bytes.get(self.whole(bytes)) } else { None }
     }
 
     /// From the first byte of the name to the last of the line break.
     pub(crate) fn whole(&self, bytes: &[u8]) -> Range<usize> {
         let value_end = usize::from(self.value_end);
-        usize::from(self.start)..line_end(bytes, value_end).map_or(bytes.len(), |(end, _)| end)
+        let end = match self.is_as_written() {
+            true => value_end + 2,
+            false => line_end(bytes, value_end).map_or(bytes.len(), |(end, _)| end),
+        };
+        usize::from(self.start)..end
+    }
+
+    const fn is_as_written(&self) -> bool {
+        self.id & AS_WRITTEN != 0
     }
 }
 
@@ -145,11 +155,18 @@ fn plain_name(rest: &[u8]) -> Option<(HeaderName, bool, usize)> {
     };
     let last = *rest.get(colon.wrapping_sub(1))?;
     match HeaderName::usual(spelled, last, colon) {
-        HeaderName::Other => match HeaderName::from_bytes(rest.get(..colon)?) {
-            HeaderName::Other => None,
-            name => Some((name, false, colon)),
-        },
+        HeaderName::Other => unusual_name(rest, colon).map(|name| (name, false, colon)),
         name => Some((name, true, colon)),
+    }
+}
+
+/// The name before the colon in another spelling, if it is recognised.
+#[cold]
+#[inline(never)]
+fn unusual_name(rest: &[u8], colon: usize) -> Option<HeaderName> {
+    match HeaderName::from_bytes(rest.get(..colon)?) {
+        HeaderName::Other => None,
+        name => Some(name),
     }
 }
 

@@ -161,9 +161,14 @@ impl<'a> Mandatory<'a> {
     fn read(fields: &Fields<'a>, limits: &Limits) -> Result<Self, Reason> {
         let start = read_start(fields, limits)?;
         let via_line = mandatory(fields, HeaderName::Via)?;
-        let (via, after_via) = well_formed(HeaderName::Via, Via::split(via_line))?;
-        let from = well_formed(HeaderName::From, NameAddr::parse(mandatory(fields, HeaderName::From)?))?;
-        let to = well_formed(HeaderName::To, NameAddr::parse(mandatory(fields, HeaderName::To)?))?;
+        // Without `map_err`, which would copy each of them.
+        let Ok((via, after_via)) = Via::split(via_line) else { return Err(Reason::Header(HeaderName::Via)) };
+        let Ok(from) = NameAddr::parse(mandatory(fields, HeaderName::From)?) else {
+            return Err(Reason::Header(HeaderName::From));
+        };
+        let Ok(to) = NameAddr::parse(mandatory(fields, HeaderName::To)?) else {
+            return Err(Reason::Header(HeaderName::To));
+        };
         let call_id = mandatory(fields, HeaderName::CallId)?;
         if call_id.is_empty() || !is_visible(call_id) {
             return Err(Reason::Header(HeaderName::CallId));
@@ -230,8 +235,10 @@ fn read_request_line<'a>(line: &'a [u8], limits: &Limits) -> Result<Start<'a>, R
     if uri.len() > limits.request_uri_bytes_max {
         return Err(Reason::RequestUriTooLong);
     }
-    let uri = Uri::parse(uri).map_err(|Malformed| Reason::RequestUri)?;
-    Ok(Start::Request { method, uri })
+    match Uri::parse(uri) {
+        Ok(uri) => Ok(Start::Request { method, uri }),
+        Err(Malformed) => Err(Reason::RequestUri),
+    }
 }
 
 /// An error only for what is clearly a SIP message of another version.

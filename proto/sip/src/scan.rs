@@ -4,17 +4,18 @@
 #[inline(always)]
 pub(crate) fn first_below<const LIMIT: u8>(bytes: &[u8]) -> Option<usize> {
     let (pairs, rest) = bytes.as_chunks::<16>();
-    let mut at = 0;
-    for pair in pairs {
-        let pair = u128::from_le_bytes(*pair);
-        let (first, second) = (below::<LIMIT>(pair as u64), below::<LIMIT>((pair >> 64) as u64));
-        if first | second != 0 {
-            let place = if first != 0 { first_marked(first) } else { 8 + first_marked(second) };
-            return Some(at + place);
+    let in_pair = |pair: &[u8; 16]| first_marked_of(*pair, below::<LIMIT>);
+    for (number, pair) in pairs.iter().enumerate() {
+        if let Some(place) = in_pair(pair) {
+            return Some(number * 16 + place);
         }
-        at += 16;
     }
-    rest.iter().position(|&byte| byte < LIMIT).map(|place| at + place)
+    match bytes.last_chunk() {
+        // The last sixteen, of which the first were looked at before.
+        Some(last) if !rest.is_empty() => in_pair(last).map(|place| bytes.len() - 16 + place),
+        Some(_) => None,
+        None => rest.iter().position(|&byte| byte < LIMIT),
+    }
 }
 
 /// The first control; a byte behind 255 may be taken for one.
@@ -24,17 +25,21 @@ pub(crate) fn first_control(bytes: &[u8]) -> Option<usize> {
     let mut at = 0;
     for chunk in chunks {
         // With vector registers the comparison of sixteen bytes is three instructions; the position is needed once for a line.
-        if !HAS_VECTORS || chunk.iter().fold(false, |any, &byte| any | is_control(byte)) {
-            let pair = u128::from_le_bytes(*chunk);
-            let (first, second) = (controls(pair as u64), controls((pair >> 64) as u64));
-            if first | second != 0 {
-                let place = if first != 0 { first_marked(first) } else { 8 + first_marked(second) };
-                return Some(at + place);
-            }
+        if (!HAS_VECTORS || chunk.iter().fold(false, |any, &byte| any | is_control(byte)))
+            && let Some(place) = first_marked_of(*chunk, controls)
+        {
+            return Some(at + place);
         }
         at += 16;
     }
-    rest.iter().position(|&byte| is_control(byte)).map(|place| at + place)
+    control_in_tail(rest).map(|place| at + place)
+}
+
+/// The first control of the last bytes of a message, which only its last line reaches.
+#[cold]
+#[inline(never)]
+fn control_in_tail(rest: &[u8]) -> Option<usize> {
+    rest.iter().position(|&byte| is_control(byte))
 }
 
 /// Number of bytes at the start, sixteen at a time, that are all good; none where there are no vector registers.
@@ -96,6 +101,19 @@ const fn controls(word: u64) -> u64 {
 /// Eight times `byte`.
 const fn repeated(byte: u8) -> u64 {
     byte as u64 * 0x0101_0101_0101_0101
+}
+
+/// Index of the first of sixteen bytes that `marks` marks.
+#[inline(always)]
+fn first_marked_of(sixteen: [u8; 16], marks: impl Fn(u64) -> u64) -> Option<usize> {
+    let sixteen = u128::from_le_bytes(sixteen);
+    match (marks(sixteen as u64), (sixteen >> 64) as u64) {
+        (0, second) => match marks(second) {
+            0 => None,
+            second => Some(8 + first_marked(second)),
+        },
+        (first, _) => Some(first_marked(first)),
+    }
 }
 
 /// Index of the lowest byte whose topmost bit is set.

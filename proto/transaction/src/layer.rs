@@ -191,6 +191,11 @@ impl<S: Copy, C: Copy> Transactions<S, C> {
         self.gone.pop()
     }
 
+    /// True if [`Transactions::take_gone`] has an owner to return.
+    pub const fn has_gone(&self) -> bool {
+        !self.gone.is_empty()
+    }
+
     /// Time of the next necessary call of [`Transactions::on_timeout`].
     pub fn next_deadline(&self) -> Option<Deadline> {
         self.wheel.next_due().map(|at| Deadline { at, reason: "a transaction timer" })

@@ -2,7 +2,8 @@
 //!
 //! There are two runs, of N and of 4 N operations. Both have the same cost for the start, the registration of
 //! the users and the stop, so the difference is that of 3 N operations. The counts are recorded in a file of
-//! the repository; `--check` fails if one has grown.
+//! the repository; `--check` fails if one has grown, or if rules that apply to none of the operations make them
+//! dearer.
 
 use super::record::Record;
 use crate::workspace::target_dir;
@@ -10,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use ringway_lab::load::Flow;
 use ringway_lab::machine;
 use ringway_lab::operation::Operation;
-use ringway_lab::subject::{Environment, Extent, Routing, Settings, Under};
+use ringway_lab::subject::{Environment, Extent, ROUTES, Routing, Rules, Settings, Store, Under};
 use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
@@ -33,6 +34,12 @@ pub(super) struct Counts {
     pub(super) not_found: f64,
     /// Per INVITE that a redirect server answers.
     pub(super) redirect: f64,
+    /// Per REGISTER that refreshes a binding, with a store.
+    pub(super) register_stored: f64,
+    /// The same beside trunks, routes, forwards and block lists that do not apply to it.
+    pub(super) register_routed: f64,
+    /// Per stateful call between users beside these.
+    pub(super) call_routed: f64,
     /// Of the load generator per registration, a peer without sockets included.
     pub(super) generator_register: f64,
     /// The same per call, both sides.
@@ -52,6 +59,9 @@ pub(super) fn count(environment: &Environment) -> Result<Counts> {
         call: slope(500, |calls| run(environment, Operation::Call, calls))?,
         not_found: slope(1000, |calls| run(environment, Operation::NotFound, calls))?,
         redirect: slope(1000, |calls| run(environment, Operation::Redirect, calls))?,
+        register_stored: slope(2000, |count| stored(environment, Operation::Refresh, count, Rules::Absent))?,
+        register_routed: slope(2000, |count| stored(environment, Operation::Refresh, count, Rules::Present))?,
+        call_routed: slope(500, |calls| stored(environment, Operation::Call, calls, Rules::Present))?,
         generator_register: slope(500, |attempts| run_generator(environment, Flow::Register, attempts))?,
         generator_call: slope(200, |attempts| run_generator(environment, Flow::Call, attempts))?,
     })
@@ -80,15 +90,32 @@ fn run_generator(environment: &Environment, flow: Flow, attempts: u64) -> Result
 }
 
 fn run(environment: &Environment, operation: Operation, operations: u64) -> Result<u64> {
-    let counts = environment.folder.join(format!("callgrind.{operations}.out"));
     let routing = match operation {
         Operation::Redirect => Routing::Redirect,
         Operation::Refresh | Operation::RefreshChallenged | Operation::Call | Operation::NotFound => {
             Routing::Stateful
         }
     };
-    let settings = Settings::open(USERS, routing);
-    let mut subject = environment.ringway(&settings, Under::Callgrind(&counts))?;
+    run_with(environment, &Settings::open(USERS, routing), operation, operations)
+}
+
+/// A run with a store of its own, so that both runs start with the same bindings: none.
+fn stored(environment: &Environment, operation: Operation, operations: u64, rules: Rules) -> Result<u64> {
+    let folder = tempfile::tempdir_in(&environment.folder).context("make a folder for a store")?;
+    let store = Store::Sqlite(folder.path().join("ringway.db"));
+    let settings = Settings { store, rules, ..Settings::open(USERS, Routing::Stateful) };
+    environment.prepare_store(&settings)?;
+    run_with(environment, &settings, operation, operations)
+}
+
+fn run_with(
+    environment: &Environment,
+    settings: &Settings,
+    operation: Operation,
+    operations: u64,
+) -> Result<u64> {
+    let counts = environment.folder.join(format!("callgrind.{operations}.out"));
+    let mut subject = environment.ringway(settings, Under::Callgrind(&counts))?;
     subject.register_all(Operation::Refresh)?;
     subject.run(operation, Extent::Operations(operations))?;
     subject.stop()?;
@@ -112,23 +139,55 @@ fn total(text: &str) -> Option<u64> {
 
 impl Counts {
     /// Counts by their names in the record.
-    pub(super) fn named(self) -> [(&'static str, f64); 6] {
+    pub(super) fn named(self) -> [(&'static str, f64); 7] {
         [
             ("register", self.register),
             ("call", self.call),
             ("not-found", self.not_found),
             ("redirect", self.redirect),
+            ("register-stored", self.register_stored),
             ("generator-register", self.generator_register),
             ("generator-call", self.generator_call),
         ]
     }
+
+    /// Compares the counts beside trunks, routes, forwards and block lists with those of the same run without them, and
+    /// prints a line for each.
+    ///
+    /// # Errors
+    /// One is more than [`RULES_PERCENT_MAX`] above the other.
+    pub(super) fn check_rules(self) -> Result<()> {
+        let mut above = Vec::new();
+        for (name, count, plain) in [
+            ("register-routed", self.register_routed, self.register_stored),
+            ("call-routed", self.call_routed, self.call),
+        ] {
+            let percent = (count / plain - 1.0) * 100.0;
+            eprintln!("  {name}: {count:.0} instructions, without rules {plain:.0}, {percent:+.1} %");
+            if percent > RULES_PERCENT_MAX {
+                above.push(format!("{name} by {percent:.1} %"));
+            }
+        }
+        if !above.is_empty() {
+            bail!(
+                "{ROUTES} routes, a trunk, forwards and block lists cost more than {RULES_PERCENT_MAX} %: {}",
+                above.join(", ")
+            );
+        }
+        Ok(())
+    }
 }
+
+/// Maximum share in percent that rules which do not apply add to an operation.
+const RULES_PERCENT_MAX: f64 = 8.0;
 
 /// File with the recorded counts.
 pub(super) fn record(workspace: &Path) -> Record {
     Record {
         path: workspace.join("xtask/bench-instructions.toml"),
-        what: format!("callgrind, release binary, {USERS} users, one worker, no store, no digest"),
+        what: format!(
+            "callgrind, release binary, {USERS} users, one worker, no digest, no store but for `register-stored`"
+        ),
         written_by: "cargo xtask bench instructions --write",
     }
 }

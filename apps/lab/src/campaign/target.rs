@@ -211,7 +211,8 @@ fn running(name: &str, address: SocketAddr, site: &Site) -> Result<Server> {
 
 fn settings(variant: &Variant, store: Store, users: u32) -> Settings {
     let touches_memory = !variant.measures_memory;
-    Settings { users, store, routing: variant.routing, challenge: variant.digest, touches_memory }
+    let (routing, challenge) = (variant.routing, variant.digest);
+    Settings { store, challenge, touches_memory, ..Settings::open(users, routing) }
 }
 
 /// Text of a configuration, the same for each start: without port and folder.

@@ -95,6 +95,12 @@ impl EventLog {
 
 /// Logs a message at level trace.
 pub(super) fn trace_message(direction: Direction, flow: &Flow, message: &[u8]) {
+    if tracing::enabled!(tracing::Level::TRACE) {
+        write_message(direction, flow, message);
+    }
+}
+
+fn write_message(direction: Direction, flow: &Flow, message: &[u8]) {
     let (flow, bytes, message) = (ShownFlow(flow), message.len(), Quoted(message));
     match direction {
         Direction::Received => tracing::trace!(%flow, bytes, %message, "received"),

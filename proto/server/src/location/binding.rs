@@ -107,6 +107,11 @@ impl Text<'_> {
     pub(crate) const fn bytes_len(&self) -> usize {
         self.uri.len() + self.params.len() + self.path.len() + self.call_id.len()
     }
+
+    /// Length in bytes of all texts, and that of the Path.
+    pub(crate) const fn lengths(&self) -> (usize, usize) {
+        (self.bytes_len(), self.path.len())
+    }
 }
 
 impl Binding {
@@ -165,7 +170,17 @@ impl Binding {
     }
 
     pub(crate) fn uri(&self) -> &[u8] {
-        self.text().uri
+        self.text.get(..usize::from(self.uri_len)).unwrap_or_default()
+    }
+
+    pub(crate) fn call_id(&self) -> &[u8] {
+        let start = usize::from(self.uri_len) + usize::from(self.params_len) + usize::from(self.path_len);
+        self.text.get(start..).unwrap_or_default()
+    }
+
+    /// Length in bytes of all texts, and that of the Path.
+    pub(crate) fn lengths(&self) -> (usize, usize) {
+        (self.text.len(), usize::from(self.path_len))
     }
 
     pub(crate) fn is_permanent(&self) -> bool {

@@ -68,7 +68,7 @@ pub(super) fn check(
         .iter()
         .filter(|binding| live(binding))
         .fold((0_usize, 1_usize), |(count, bytes), binding| {
-            (count + 1, bytes + record::bytes_of(&binding.text()))
+            (count + 1, bytes + record::bytes_of(binding.lengths()))
         });
     if count == 0 && changes.iter().all(|change| change.expires.is_none()) {
         return Ok(false);
@@ -80,7 +80,7 @@ pub(super) fn check(
             return Err(SaveError::TooLong);
         }
         let existing = position_of(bindings, change, live).and_then(|index| bindings.get(index));
-        if let Some(existing) = existing.filter(|existing| existing.text().call_id == text.call_id) {
+        if let Some(existing) = existing.filter(|existing| existing.call_id() == text.call_id) {
             if cseq < existing.cseq {
                 return Err(SaveError::OutOfOrder);
             }
@@ -91,11 +91,11 @@ pub(super) fn check(
         let earlier = before.iter().rev().find(|earlier| earlier.is_for_same(change));
         let is_there = earlier.map_or(existing.is_some(), |earlier| earlier.expires.is_some());
         if is_there {
-            let replaced = earlier.map(|earlier| earlier.text).or(existing.map(Binding::text));
-            bytes = bytes.saturating_sub(replaced.map_or(0, |text| record::bytes_of(&text)));
+            let replaced = earlier.map(|earlier| earlier.text.lengths()).or(existing.map(Binding::lengths));
+            bytes = bytes.saturating_sub(replaced.map_or(0, record::bytes_of));
         }
         if change.expires.is_some() {
-            bytes += record::bytes_of(text);
+            bytes += record::bytes_of(text.lengths());
         }
         let is_flow_already = existing.is_some_and(|existing| existing.key == BindingKey::Flow);
         if let (Some(key), Some(_), false) = (change.flow_key, change.expires, is_flow_already)

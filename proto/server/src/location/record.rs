@@ -42,9 +42,9 @@ pub(crate) fn write(bindings: &[Binding], out: &mut Vec<u8>) {
     }
 }
 
-/// Number of bytes that [`write()`] appends for a binding with this text.
-pub(crate) fn bytes_of(text: &Text<'_>) -> usize {
-    FIXED_BYTES + text.bytes_len() + if text.path.is_empty() { 0 } else { 2 }
+/// Number of bytes that [`write()`] appends for a binding with `texts` bytes of text, of which `path` are its Path.
+pub(crate) const fn bytes_of((texts, path): (usize, usize)) -> usize {
+    FIXED_BYTES + texts + if path == 0 { 0 } else { 2 }
 }
 
 /// Reads a record. Expired bindings are omitted, and those that only a connection reached. `listeners` is the number of

@@ -225,7 +225,7 @@ impl LocationTable {
     ) -> Result<bool, SaveError> {
         let aor = proof.subject().as_bytes();
         let is_newer = |binding: &Binding| {
-            !binding.is_permanent() && binding.cseq >= cseq && binding.text().call_id == call_id
+            !binding.is_permanent() && binding.cseq >= cseq && binding.call_id() == call_id
         };
         if self.lookup(aor, now).any(is_newer) {
             return Err(SaveError::OutOfOrder);

@@ -214,17 +214,17 @@ impl Registrar {
             env.counters.too_many_contacts += 1;
             return Err(Refusal::Plain(403, "Too Many Contacts"));
         }
-        let mut values = message.values(HeaderName::Contact);
         let read = |value| read_contact(env.cx.now, env.config, request, path, value);
-        // The usual REGISTER has one contact and needs no list.
-        let (saved, by_flow) = match (values.next(), count) {
+        // The usual REGISTER has one contact and needs no list: the first line is that contact.
+        let (saved, by_flow) = match (message.first(HeaderName::Contact), count) {
             (Some(only), 1) => {
                 let change = read(only)?;
                 let by_flow = change.flow_key.is_some();
                 (self.save(env, request, proof, core::slice::from_ref(&change)), by_flow)
             }
-            (first, _) => {
-                let changes = first.into_iter().chain(values).map(read).collect::<Result<Vec<_>, _>>()?;
+            _ => {
+                let values = message.values(HeaderName::Contact);
+                let changes = values.map(read).collect::<Result<Vec<_>, _>>()?;
                 let by_flow = changes.iter().any(|change| change.flow_key.is_some());
                 // RFC 5626 §6: a REGISTER is for one flow.
                 if by_flow && changes.iter().filter(|change| change.expires.is_some()).count() > 1 {
@@ -342,8 +342,7 @@ fn read_contact<'a>(
     value: &'a [u8],
 ) -> Result<Change<'a>, Refusal> {
     let message = request.message;
-    let bad = Refusal::Plain(400, "Bad Contact");
-    let contact = Contact::parse(value).map_err(|ringway_sip::Malformed| bad)?;
+    let Ok(contact) = Contact::parse(value) else { return Err(Refusal::Plain(400, "Bad Contact")) };
     let uri = contact.address.uri;
     if !uri.is_sip() {
         return Err(Refusal::Plain(400, "Contact Is No SIP URI"));

@@ -14,7 +14,7 @@ pub(super) fn is_stun(flow: &Flow, bytes: &[u8]) -> bool {
 /// Answers a Binding request, within the rate of its source, and drops everything else.
 pub(super) fn on_stun(env: &mut Env<'_, impl Services>, flow: Flow, bytes: &[u8]) {
     let source = flow.remote;
-    if super::is_source_blocked(env, flow) {
+    if super::is_source_blocked(env, &flow) {
         return;
     }
     if !env.services.admit(env.cx.now, source.ip()) {
