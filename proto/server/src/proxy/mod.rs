@@ -3,6 +3,7 @@
 mod branch_media;
 mod breadth;
 mod context;
+mod convert;
 mod divert;
 mod flows;
 mod fork;
@@ -269,6 +270,10 @@ impl Proxy {
             Some(Lookup::Answer(stored)) => {
                 self.on_answer_relayed(env, transactions, query, &stored, None);
             }
+            Some(Lookup::Pause(id, flow)) => {
+                self.send_stored(env, transactions, id, flow);
+                self.finish_if_done(env, transactions, id.context());
+            }
             None => {}
         }
     }
@@ -286,7 +291,7 @@ impl Proxy {
             Some(Lookup::Answer(stored)) => {
                 self.on_answer_relayed(env, transactions, query, &stored, result);
             }
-            Some(Lookup::Branch(_) | Lookup::Stateless(_)) | None => {}
+            Some(Lookup::Branch(_) | Lookup::Stateless(_) | Lookup::Pause(..)) | None => {}
         }
     }
 
