@@ -44,6 +44,8 @@ enum Step {
     Call,
     /// `cargo xtask interop` several times
     Interop,
+    /// The Debian package in a clean Debian
+    Package,
     /// Floods, leaks and reflection against a server on loopback
     Attacks,
     /// Timing and cost of the phone, SRTP beside libsrtp2
@@ -86,6 +88,7 @@ impl Args {
                 xtask(&["interop", "phone", "--only", "long-call", "--minutes", &minutes])?;
             }
             Step::Interop => self.interop()?,
+            Step::Package => xtask(&["package", "--check"])?,
             Step::Attacks => xtask(&["bench", "attacks", "--seconds", &self.flood_seconds.to_string()])?,
             Step::Phone => xtask(&["bench", "phone"])?,
         }

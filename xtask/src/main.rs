@@ -2,7 +2,7 @@
 //!
 //! Does: checks and measures the project: `ci` (all checks, one command), `long` (the long forms of the suites),
 //! `tidy` (the house rules), `sim` (stories from seeds), `fuzz`, `interop` (other implementations), `bench`; `metal`
-//! builds, runs and tests the image that needs no operating system.
+//! builds, runs and tests the image that needs no operating system; `package` makes the Debian package.
 //!
 //! Does not: anything that a user of Ringway needs.
 //!
@@ -15,6 +15,7 @@ mod interop;
 mod libsrtp;
 mod long;
 mod metal;
+mod package;
 mod purity_build;
 mod sim;
 mod steps;
@@ -50,6 +51,8 @@ enum Task {
     Bench(bench::Args),
     /// Builds Ringway without an operating system, and runs it in QEMU
     Metal(metal::Args),
+    /// Makes the Debian package
+    Package(package::Args),
 }
 
 fn main() -> ExitCode {
@@ -62,6 +65,7 @@ fn main() -> ExitCode {
         Task::Interop(args) => interop::run(&args),
         Task::Bench(args) => bench::run(&args),
         Task::Metal(args) => metal::run(&args),
+        Task::Package(args) => package::run(&args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

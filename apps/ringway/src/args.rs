@@ -85,6 +85,32 @@ Examples:
     Lab(LabArgs),
     /// See it work: a server, two phones and a protected call in one process, in a few seconds
     Demo(DemoArgs),
+    /// Print the completions of a shell; the Debian package has them
+    #[command(after_help = "Examples:
+  ringway completions bash > ~/.local/share/bash-completion/completions/ringway
+  ringway completions zsh > ~/.zfunc/_ringway
+  ringway completions fish > ~/.config/fish/completions/ringway.fish")]
+    Completions(CompletionsArgs),
+    /// Print the manual page; the Debian package has one for each command
+    #[command(after_help = "Examples:
+  ringway man | man -l -
+  ringway man --out /usr/local/share/man/man1")]
+    Man(ManArgs),
+}
+
+/// Arguments of `ringway completions`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    pub(crate) shell: clap_complete::Shell,
+}
+
+/// Arguments of `ringway man`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ManArgs {
+    /// Write the pages of all commands into this folder
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
 }
 
 /// Arguments of `ringway serve`.

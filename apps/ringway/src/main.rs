@@ -13,6 +13,7 @@ mod check;
 mod config;
 mod failure;
 mod forwards;
+mod generate;
 mod lab;
 mod log;
 mod output;
@@ -61,5 +62,7 @@ fn run(args: Args) -> Result<(), Failure> {
         Command::Audio(audio) => phone::audio(&audio),
         Command::Lab(lab) => lab::run(lab),
         Command::Demo(demo) => phone::demo(&demo),
+        Command::Completions(completions) => generate::completions(&completions),
+        Command::Man(man) => generate::man(&man),
     }
 }

@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -182,4 +183,24 @@ fn a_user_removed_and_added_again_has_no_registrations() {
     readd();
     let server = Server::start(folder.path());
     assert_eq!(server.registrations(folder.path()).len(), 1);
+}
+
+/// sd_notify(3): a service is started when it listens.
+#[test]
+fn the_service_manager_is_told_when_the_server_listens_and_when_it_stops() {
+    let folder = folder(1);
+    let path = folder.path().join("notify");
+    let manager = UnixDatagram::bind(&path).unwrap();
+    manager.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    let told = || {
+        let mut message = [0; 1024];
+        let length = manager.recv(&mut message).unwrap();
+        String::from_utf8(message[..length].to_vec()).unwrap()
+    };
+    let program = Running::start_with_variable(folder.path(), &["serve"], ("NOTIFY_SOCKET", &path));
+    assert_eq!(told(), "READY=1\n");
+    program.ready();
+    program.end();
+    assert_eq!(told(), "STOPPING=1\n");
+    program.done().ok();
 }

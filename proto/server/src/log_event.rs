@@ -67,6 +67,15 @@ pub enum LogEvent<'a> {
         /// Source address of the request.
         address: SocketAddr,
     },
+    /// A request would have reached a trunk without a route, past its destination rules.
+    TrunkBypassed {
+        /// From URI of the request.
+        caller: &'a [u8],
+        /// Its Request-URI.
+        target: &'a [u8],
+        /// Its source address.
+        address: SocketAddr,
+    },
     /// A neighbour answered for the first time since the start or since it was down.
     NeighbourUp {
         /// Its name.

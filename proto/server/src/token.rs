@@ -2,7 +2,8 @@
 //! of both sides (like the flow tokens of RFC 5626 §5.3).
 //!
 //! `rw=` MAC TIME `.` caller `.` callee SOURCES. TIME is in seconds since the epoch. A side is one of: `p` and the hash of its
-//! remote target; the number of a connection, `c`, its listener, `p` and such a hash; `n`, the hash of a host name and that of an address;
+//! remote target; the number of a connection, `c`, its listener, `p` and such a hash; `n`, or `t` of a trunk,
+//! the hash of a host name and that of an address;
 //! `u`, listener and address of a datagram flow. SOURCES are the addresses that the sides send from
 //! ([`Sources`]), or nothing. The hash is keyed and covers host, port and transport; 0 is none. The
 //! MAC also covers the Call-ID, the caller's tag and both users, so that a mark is valid for one dialog between these two
@@ -28,8 +29,9 @@ pub(crate) struct TargetHash(u32);
 pub(crate) enum Side {
     /// Its remote target has this hash.
     Contact(TargetHash),
-    /// Its remote target is a host name: any public address of the name, or the address with the hash `contact`.
-    Named { name: TargetHash, contact: TargetHash },
+    /// Its remote target is a host name: any public address of the name, or the address with the hash `contact`. Only a trunk
+    /// may name the address of a trunk: requests in a dialog pass the destination rules.
+    Named { name: TargetHash, contact: TargetHash, is_trunk: bool },
     /// This connection, of this listener; after its end, the remote target with this hash.
     Connection(ConnectionId, ListenerId, TargetHash),
     /// Address of its datagrams.
@@ -145,8 +147,8 @@ impl Side {
                 out.push(b'p');
                 write_hex(out, u64::from(target.0), 8);
             }
-            Self::Named { name, contact } => {
-                out.push(b'n');
+            Self::Named { name, contact, is_trunk } => {
+                out.push(if is_trunk { b't' } else { b'n' });
                 write_hex(out, u64::from(name.0), 8);
                 write_hex(out, u64::from(contact.0), 8);
             }
@@ -174,10 +176,11 @@ impl Side {
 
     /// Reads the text of a side, which is not verified.
     pub(crate) fn read(text: &[u8]) -> Option<Self> {
-        if let Some(hashes) = text.strip_prefix(b"n") {
+        if let Some((kind @ (b'n' | b't'), hashes)) = text.split_first() {
             let (name, contact) = hashes.split_at_checked(8)?;
+            let is_trunk = *kind == b't';
             let target = |digits| Some(TargetHash(u32::try_from(read_hex(digits)?).ok()?));
-            return Some(Self::Named { name: target(name)?, contact: target(contact)? });
+            return Some(Self::Named { name: target(name)?, contact: target(contact)?, is_trunk });
         }
         let Some(address) = text.strip_prefix(b"u") else {
             let at = text.iter().position(|&byte| byte == b'p')?;
@@ -322,7 +325,8 @@ mod tests {
         let address = |text: &str| Side::Address(ListenerId(3), text.parse().unwrap());
         let sides = [
             Side::Contact(TargetHash::NONE),
-            Side::Named { name: TargetHash(1), contact: TargetHash(u32::MAX) },
+            Side::Named { name: TargetHash(1), contact: TargetHash(u32::MAX), is_trunk: false },
+            Side::Named { name: TargetHash(1), contact: TargetHash(2), is_trunk: true },
             Side::Connection(ConnectionId(1), ListenerId(2), TargetHash(7)),
             Side::Connection(ConnectionId(u64::MAX), ListenerId(255), TargetHash(u32::MAX)),
             address("198.51.100.7:31337"),
@@ -373,7 +377,7 @@ mod tests {
             !is_found(Side::Connection(ConnectionId(1), ListenerId(2), TargetHash(7))),
             "its connection is recorded too"
         );
-        assert!(!is_found(Side::Named { name: TargetHash(1), contact: TargetHash(7) }));
+        assert!(!is_found(Side::Named { name: TargetHash(1), contact: TargetHash(7), is_trunk: false }));
         assert!(!TargetHash(7).is_written_for_callee(b"p00000007"));
     }
 

@@ -14,6 +14,15 @@ pub(super) enum Kind {
     Blocks = 5,
 }
 
+impl Kind {
+    /// Kind with this number in the table; `None`: it is a later version's.
+    pub(super) fn of(number: i64) -> Option<Self> {
+        [Self::Subscriber, Self::Contacts, Self::Removed, Self::Forwards, Self::Blocks]
+            .into_iter()
+            .find(|kind| *kind as i64 == number)
+    }
+}
+
 /// Records a change of a user.
 pub(super) fn note(connection: &Connection, domain: &str, name: &str, kind: Kind) -> rusqlite::Result<()> {
     connection

@@ -38,6 +38,8 @@ pub enum ChangeKind {
     Forwards(Forwards),
     /// The block list of the user, or with an empty name that of all users, has exactly these entries.
     Blocks(Vec<BlockRow>),
+    /// A change of a kind that only later versions of this program have.
+    Unknown,
 }
 
 impl Store {
@@ -73,20 +75,18 @@ fn read(connection: &Connection, seq: u64) -> rusqlite::Result<Vec<Change>> {
     while let Some(row) = rows.next()? {
         let (name, domain): (String, String) = (row.get(2)?, row.get(3)?);
         let is_subscriber = row.get_ref(4)?.as_str_or_null()?.is_some();
-        let kind = row.get::<_, i64>(1)?;
-        let kind = if kind == Kind::Contacts as i64 {
-            let rows = contacts.query_map(params![domain, name], |row| row.get(0))?;
-            ChangeKind::Contacts(rows.collect::<rusqlite::Result<_>>()?)
-        } else if kind == Kind::Forwards as i64 {
-            ChangeKind::Forwards(forwards::read(connection, &domain, &name)?)
-        } else if kind == Kind::Blocks as i64 {
-            ChangeKind::Blocks(blocks::read(connection, &domain, &name)?)
-        } else if kind == Kind::Removed as i64 {
-            ChangeKind::Removed
-        } else if is_subscriber {
-            ChangeKind::Subscriber(SubscriberRow::read(row, 4)?.ha1())
-        } else {
-            ChangeKind::Removed
+        let kind = match Kind::of(row.get(1)?) {
+            Some(Kind::Contacts) => {
+                let rows = contacts.query_map(params![domain, name], |row| row.get(0))?;
+                ChangeKind::Contacts(rows.collect::<rusqlite::Result<_>>()?)
+            }
+            Some(Kind::Forwards) => ChangeKind::Forwards(forwards::read(connection, &domain, &name)?),
+            Some(Kind::Blocks) => ChangeKind::Blocks(blocks::read(connection, &domain, &name)?),
+            Some(Kind::Subscriber) if is_subscriber => {
+                ChangeKind::Subscriber(SubscriberRow::read(row, 4)?.ha1())
+            }
+            Some(Kind::Subscriber | Kind::Removed) => ChangeKind::Removed,
+            None => ChangeKind::Unknown,
         };
         changes.push(Change { seq: row.get::<_, i64>(0)?.unsigned_abs(), name, domain, kind });
     }

@@ -69,6 +69,7 @@ fn another_store_reads_each_change_once_with_its_current_state() {
                 ChangeKind::Contacts(contacts) => contacts.join(" "),
                 ChangeKind::Blocks(rows) => format!("{} blocks", rows.len()),
                 ChangeKind::Forwards(_) => "forwards".to_owned(),
+                ChangeKind::Unknown => "unknown".to_owned(),
             };
             format!("{} {what}", change.name)
         })
@@ -80,6 +81,23 @@ fn another_store_reads_each_change_once_with_its_current_state() {
     let changes = server.changes_since(seq).unwrap();
     assert_eq!(changes.len(), 1);
     assert_eq!(changes[0].kind, ChangeKind::Contacts(vec!["sip:bob@192.0.2.8".to_owned()]));
+}
+
+/// A command of a later version may record a change that this one does not know.
+#[test]
+fn an_unknown_change_is_passed_over_and_the_next_ones_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    store.add(&user("alice"), "r", "one").unwrap();
+    let later = rusqlite::Connection::open(folder.path().join("r.db")).unwrap();
+    later
+        .execute("INSERT INTO changed (domain, name, kind) VALUES ('example.org', 'alice', 99)", [])
+        .unwrap();
+    store.bind(&user("alice"), "sip:alice@192.0.2.7").unwrap();
+    let kinds: Vec<_> = store.changes_since(0).unwrap().into_iter().map(|change| change.kind).collect();
+    let [ChangeKind::Subscriber(_), ChangeKind::Unknown, ChangeKind::Contacts(_)] = &kinds[..] else {
+        panic!("{kinds:?}")
+    };
 }
 
 /// A server that reads both changes must not take the new user for the old one.

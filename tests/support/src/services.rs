@@ -220,6 +220,9 @@ impl Services for TestServices {
             LogEvent::DestinationRefused { aor, number, prefix, .. } => {
                 format!("{} may not call {} ({prefix})", text(aor), text(number))
             }
+            LogEvent::TrunkBypassed { caller, target, .. } => {
+                format!("{} may not reach the trunk of {}", text(caller), text(target))
+            }
             LogEvent::NeighbourUp { name, .. } => format!("{name} up"),
             LogEvent::NeighbourDown { name, reason } => format!("{name} {reason:?}"),
             LogEvent::Call { step, message, .. } => {

@@ -26,11 +26,18 @@ pub(super) fn load(store: &Store, services: &SharedServices) -> Result<(), Store
     Ok(())
 }
 
-/// Replaces the list of a user, or with an empty name that of all users.
-pub(super) fn replace(services: &SharedServices, name: &str, domain: &str, rows: Vec<BlockRow>) {
-    services.change_blocks(|list| match name {
-        "" => list.set_all(patterns(rows)),
-        _ => list.set_of_user(format!("{name}@{domain}").as_bytes(), patterns(rows)),
+/// Replaces the lists of users, given as user part, domain and entries; an empty user part is the list of all users.
+pub(super) fn replace(services: &SharedServices, changed: Vec<(String, String, Vec<BlockRow>)>) {
+    if changed.is_empty() {
+        return;
+    }
+    services.change_blocks(|list| {
+        for (name, domain, rows) in changed {
+            match name.as_str() {
+                "" => list.set_all(patterns(rows)),
+                name => list.set_of_user(format!("{name}@{domain}").as_bytes(), patterns(rows)),
+            }
+        }
     });
 }
 

@@ -5,7 +5,7 @@ use super::blocks::{self, now_s};
 use super::services::SharedServices;
 use ringway_linux::Shards;
 use ringway_server::shard_of_user;
-use ringway_store::{BlockLists, ChangeKind, Store};
+use ringway_store::{BlockLists, Change, ChangeKind, Store};
 use std::sync::Arc;
 
 /// Applies changes of the store to the running server.
@@ -49,10 +49,15 @@ impl Follower {
             if changes.is_empty() {
                 return self.note();
             }
-            for change in changes {
-                self.seq = self.seq.max(change.seq);
-                self.apply(&change.name, &change.domain, change.kind);
+            let mut blocks = Vec::new();
+            for Change { seq, name, domain, kind } in changes {
+                self.seq = self.seq.max(seq);
+                match kind {
+                    ChangeKind::Blocks(rows) => blocks.push((name, domain, rows)),
+                    kind => self.apply(&name, &domain, kind),
+                }
             }
+            blocks::replace(&self.services, blocks);
         }
     }
 
@@ -80,7 +85,8 @@ impl Follower {
                 self.services.directory().remove(name, domain);
                 self.shards.with_shard(shard, |node| node.remove_user(aor.as_bytes()));
             }
-            ChangeKind::Blocks(rows) => blocks::replace(&self.services, name, domain, rows),
+            // The lists change together; a kind of a later version has no effect.
+            ChangeKind::Blocks(_) | ChangeKind::Unknown => {}
             ChangeKind::Forwards(forwards) => {
                 self.shards.with_shard(shard, |node| node.set_forwards(aor.as_bytes(), forwards));
             }

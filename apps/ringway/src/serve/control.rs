@@ -9,14 +9,14 @@ use ringway_store::{BlockKind, BlockLists, BlockRow, NewBlockRow, Store, StoreEr
 use serde_json::json;
 use std::sync::mpsc::{Sender, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Input of the main thread.
 pub(crate) enum Input {
     /// A signal of the process.
     Signal(Signal),
-    /// A request to reload; the report is sent back.
-    Reload(ReloadRequest, SyncSender<ReloadReport>),
+    /// A request to reload, unless its client was refused at this time; the report is sent back.
+    Reload(ReloadRequest, Instant, SyncSender<ReloadReport>),
     /// The store has changed.
     Changed,
 }
@@ -40,7 +40,7 @@ impl ServerControl {
 
     fn reload(&self, request: ReloadRequest) -> Answer {
         let (report, reported) = sync_channel(1);
-        if !self.send(Input::Reload(request, report)) {
+        if !self.send(Input::Reload(request, Instant::now() + RELOAD_MAX, report)) {
             return Answer::refused(503, "the server is stopping");
         }
         match reported.recv_timeout(RELOAD_MAX) {

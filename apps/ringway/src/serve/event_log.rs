@@ -40,6 +40,13 @@ impl EventLog {
                     tracing::warn!(%user, %number, rule = %prefix, suppressed, "refused destination");
                 }
             }
+            LogEvent::TrunkBypassed { caller, target, address } => {
+                let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Some(suppressed) = calls.admit(now, address.ip()) {
+                    let (caller, target, address) = (Word(caller), Word(target), address.ip());
+                    tracing::warn!(%caller, %target, %address, suppressed, "refused a trunk without a route");
+                }
+            }
             LogEvent::CallerBlocked { caller, callee, address } => {
                 if tracing::enabled!(tracing::Level::INFO) {
                     self.caller_blocked(now, caller, callee, address);
@@ -93,6 +100,7 @@ fn write_event(event: &LogEvent<'_>) {
     match *event {
         LogEvent::LoginRefused { .. }
         | LogEvent::DestinationRefused { .. }
+        | LogEvent::TrunkBypassed { .. }
         | LogEvent::CallerBlocked { .. }
         | LogEvent::NeighbourUp { .. }
         | LogEvent::NeighbourDown { .. } => {}

@@ -18,6 +18,7 @@ mod reload;
 mod report;
 mod services;
 mod settings;
+mod supervisor;
 mod tls;
 mod view;
 
@@ -58,6 +59,7 @@ pub(crate) fn run(config: Config) -> Result<(), Failure> {
     let store = Store::open(&config.store.url)?;
     let running = Running::start(config, store, sender)?;
     running.report_started()?;
+    supervisor::ready();
     running.serve(inputs)
 }
 
@@ -164,6 +166,7 @@ impl Running {
 
     /// Stops gracefully.
     pub(crate) fn stop(mut self) {
+        supervisor::stopping();
         tracing::info!("stopping: no new work, at most {} s for pending requests", GRACE.as_secs());
         let until = self.clock.now() + GRACE - ERROR_RESPONSES_BEFORE;
         for shard in 0..self.runtime.shards().len() as u16 {
@@ -184,7 +187,10 @@ impl Running {
             match inputs.recv_timeout(FOLLOW_INTERVAL) {
                 Ok(Input::Signal(Signal::Terminate)) | Err(RecvTimeoutError::Disconnected) => break Ok(()),
                 Ok(Input::Signal(Signal::Reload)) => self.reload_and_log(),
-                Ok(Input::Reload(request, report)) => {
+                Ok(Input::Reload(_, until, _)) if std::time::Instant::now() >= until => {
+                    tracing::warn!("a reload was not applied: it had waited until its client was refused");
+                }
+                Ok(Input::Reload(request, _, report)) => {
                     // It fails if the client has given up.
                     let _ = report.send(self.reload(request));
                 }

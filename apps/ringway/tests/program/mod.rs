@@ -68,6 +68,13 @@ impl Running {
         Self::run(command, folder, args, "").0
     }
 
+    /// Like [`Running::start`], with a variable in its environment.
+    pub(crate) fn start_with_variable(folder: &Path, args: &[&str], (name, value): (&str, &Path)) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ringway"));
+        command.env(name, value);
+        Self::run(command, folder, args, "").0
+    }
+
     /// Like [`Running::start`], without the end of standard input.
     pub(crate) fn start_and_keep_input(folder: &Path, args: &[&str], input: &str) -> (Self, ChildStdin) {
         Self::run(Command::new(env!("CARGO_BIN_EXE_ringway")), folder, args, input)

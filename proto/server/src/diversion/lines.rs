@@ -3,7 +3,7 @@
 use super::DiversionReason;
 use alloc::vec::Vec;
 use ringway_sip::grammar::number_u32;
-use ringway_sip::{HeaderName, Message, NameAddr, Uri};
+use ringway_sip::{HeaderName, Message, NameAddr, Uri, write_number};
 
 /// Values that a diversion adds to a request; each is empty if it cannot be added.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -98,7 +98,10 @@ impl Diverted<'_> {
         self.write_from(out);
         out.extend_from_slice(b">;reason=");
         out.extend_from_slice(self.reason.name().as_bytes());
-        out.extend_from_slice(b";counter=1");
+        // The lines of a sender that is not believed are removed: this one has their number too.
+        let removed = if self.is_believed { 0 } else { diversions_of(self.message) };
+        out.extend_from_slice(b";counter=");
+        write_number(out, u64::from(removed.saturating_add(1).min(COUNTER_MAX)));
         if self.is_private() {
             out.extend_from_slice(b";privacy=full");
         }

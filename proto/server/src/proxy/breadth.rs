@@ -45,6 +45,11 @@ impl Share {
         Ok(Self::new(config, breadth / branches, left.saturating_sub(branches) / branches))
     }
 
+    /// Number of `branches` trunks, called one after another, that Max-Breadth permits.
+    pub(super) fn breadth_for(config: &Config, message: &Message<'_>, branches: usize) -> usize {
+        branches.min(breadth_of(config, message).map_or(branches, |breadth| breadth as usize))
+    }
+
     /// Limits of each of `branches` branches that may be followed by a forward, and the spirals of the forward's branch.
     /// `None`: there is not enough for both.
     pub(super) fn with_forward(

@@ -154,6 +154,13 @@ pub(super) enum BranchState {
     Done,
 }
 
+impl Branch {
+    /// True if its target is at a trunk, also after a reload without it.
+    pub(super) fn is_at_trunk(&self) -> bool {
+        self.target.as_ref().is_some_and(|target| target.trunk().is_some())
+    }
+}
+
 impl BranchState {
     /// True if this is the transaction of the branch.
     pub(super) fn is_of(self, transaction: ClientId) -> bool {

@@ -72,6 +72,10 @@ pub(super) fn share(
             return Ok(());
         }
     }
+    let branches = match targets.are_at_trunks() {
+        true => targets.keep_first(Share::breadth_for(env.config, request.message, branches)),
+        false => branches,
+    };
     targets.set_share(Share::of(env.config, request.message, branches)?);
     Ok(())
 }
@@ -255,17 +259,18 @@ fn targets_of(
     let DivertedTo { uri, leaves } = DivertedTo::new(env.config, routed.uri.scheme(), uri, reason)?;
     let payer = Payer::of(env.config, &routed.uri);
     let mut at_trunks = Targets::default();
-    if env.config.trunking.is_on() {
-        let uri = Uri::parse(&uri).ok()?;
-        to_trunk::add_diverted(env, request, &uri, &payer, &mut at_trunks).ok()?;
-    }
-    let mut targets: Vec<_> = at_trunks.list().iter().map(|target| at_trunks.stored(target)).collect();
-    let leaves = leaves || !targets.is_empty();
+    let parsed = Uri::parse(&uri).ok()?;
+    let has_route = env.config.trunking.is_on() && to_trunk::has_route(env, &parsed);
+    let leaves = leaves || has_route;
     let user = pending.name_of(payer.aor.as_bytes());
     if leaves && !pending.may_leave(user) {
         env.counters.over_user_forwards += 1;
         return None;
     }
+    if has_route {
+        to_trunk::add_diverted(env, request, &parsed, &payer, &mut at_trunks).ok()?;
+    }
+    let mut targets: Vec<_> = at_trunks.list().iter().map(|target| at_trunks.stored(target)).collect();
     if targets.is_empty() {
         targets.push(StoredTarget::new(&uri, Q_MAX, Share::default()));
     }

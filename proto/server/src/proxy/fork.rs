@@ -9,6 +9,7 @@ use super::forward::{Forwarding, Plan};
 use super::lookups::Lookup;
 use super::pending::cost_of;
 use super::reach::{failed_last, hop_to_target, take_reachable};
+use super::recurse::may_recurse;
 use super::relays;
 use super::retarget::Recursion;
 use super::serial::LaterGroups;
@@ -69,7 +70,7 @@ impl Proxy {
             context.later = LaterGroups::of(targets);
         }
         divert::hold(self, env, &mut context, key, targets);
-        if env.config.recurse && divert::is_divertible(env, request) {
+        if env.config.recurse && may_recurse(request.grant.reach) && divert::is_divertible(env, request) {
             context.recursion = Some(Recursion::of(routed, targets));
         }
         let first = branches - context.later.as_ref().map_or(0, |later| later.len());

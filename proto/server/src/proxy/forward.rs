@@ -224,20 +224,22 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
         }
     }
 
-    /// RFC 3325 §5: removes identity header fields of a sender that is not believed, those that change ringing and
-    /// display of the called phone, and those of earlier diversions, by which a trunk may bill a user.
+    /// RFC 3325 §5: removes identity header fields of a user agent; of a sender that is not believed also those that change
+    /// ringing and display of the called phone, and those of earlier diversions, by which a trunk may bill a user.
     fn remove_untrusted_fields(&self, edit: &mut Edit<'_, '_>) {
-        if self.request.grant.sender.is_believed() {
-            return;
-        }
-        for name in [
-            HeaderName::PAssertedIdentity,
-            HeaderName::RemotePartyId,
-            HeaderName::AlertInfo,
-            HeaderName::CallInfo,
-            HeaderName::HistoryInfo,
-            HeaderName::Diversion,
-        ] {
+        let names: &[HeaderName] = match self.request.grant.sender {
+            Sender::Trusted | Sender::Believed => &[],
+            Sender::Proven => &[HeaderName::PAssertedIdentity, HeaderName::RemotePartyId],
+            Sender::InDialog | Sender::Stranger | Sender::Unknown => &[
+                HeaderName::PAssertedIdentity,
+                HeaderName::RemotePartyId,
+                HeaderName::AlertInfo,
+                HeaderName::CallInfo,
+                HeaderName::HistoryInfo,
+                HeaderName::Diversion,
+            ],
+        };
+        for &name in names {
             if self.request.message.has(name) {
                 edit.remove_lines(name, |_| true);
             }

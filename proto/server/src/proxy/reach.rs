@@ -83,8 +83,9 @@ fn located<S>(env: &Env<'_, S>, reach: Reach, server: LocatedServer) -> NextHop<
         hop => hop,
     };
     match (reach, hop) {
-        (Reach::Side(Side::Named { .. }), NextHop::Flow(flow))
-            if remote_target::is_public(env.config, flow.remote.ip()) =>
+        (Reach::Side(Side::Named { is_trunk, .. }), NextHop::Flow(flow))
+            if remote_target::is_public(env.config, flow.remote.ip())
+                && (is_trunk || !env.config.trunking.has_address(flow.remote.ip())) =>
         {
             NextHop::Flow(flow)
         }

@@ -34,6 +34,14 @@ struct Found {
     leaves_by: Option<u64>,
 }
 
+/// False for a request with one side or flow as its only next hop: its answer leads nowhere else.
+pub(super) const fn may_recurse(reach: Reach) -> bool {
+    match reach {
+        Reach::Anywhere | Reach::OurUsers => true,
+        Reach::Side(_) | Reach::Flow(_) => false,
+    }
+}
+
 /// Calls the contacts of a 3xx of a branch that has ended: those with the highest q-value now, the others in the next
 /// groups.
 pub(super) fn recurse(
@@ -111,8 +119,9 @@ fn accept(
         return None;
     }
     let is_ours = env.config.domain_of(&parsed).is_some();
+    let may_leave = request.grant.reach == Reach::Anywhere && request.grant.sender.is_believed();
     let leaves_by = match authority {
-        _ if is_ours || request.grant.reach == Reach::Anywhere => None,
+        _ if is_ours || may_leave => None,
         Authority::Caller | Authority::Redirected => return None,
         Authority::CalledUser => {
             let mut aor = Aor::default();

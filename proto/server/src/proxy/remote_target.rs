@@ -111,7 +111,8 @@ fn changed_token<'a>(
         NextHop::Name(host) => {
             // The name has any number of addresses.
             sources.callee = [SourceHash::NONE; 2];
-            Side::Named { name: TargetHash::of_name(key, host.parts()), contact: sent_to }
+            let is_trunk = config.trunking.has_address(responder.remote.ip());
+            Side::Named { name: TargetHash::of_name(key, host.parts()), contact: sent_to, is_trunk }
         }
         NextHop::Flow(_) | NextHop::Unreachable => return None,
     };

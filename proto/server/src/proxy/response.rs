@@ -162,19 +162,25 @@ impl Proxy {
         if trunk.is_some_and(|branch| !is_superseded && !branch.fails_over(status)) {
             self.end_groups(key);
         }
-        let is_of_binding = self.contexts.branch_mut(id).is_some_and(|branch| branch.is_of_binding);
+        let branch = self.contexts.branch_mut(id);
+        let is_at_trunk = branch.as_ref().is_some_and(|branch| branch.is_at_trunk());
+        let is_of_binding = branch.is_some_and(|branch| branch.is_of_binding);
         self.end_branch(env, id, CallResult::of(false, status));
         relays::end(env, &mut self.contexts, id, status);
         if is_superseded && status == 487 {
             // The response to our own CANCEL: for the caller the target has not answered.
             return self.on_branch_failure(env, transactions, id, 480);
         }
+        if is_at_trunk && matches!(status, 401 | 407) {
+            // The caller has no credentials for a trunk, and must not give it the user's.
+            return self.on_branch_failure(env, transactions, id, if is_superseded { 480 } else { 500 });
+        }
         if status == 430 && is_of_binding {
             // RFC 5626 §11.5: it says something to the registrar's proxy only. For the caller the phone is not reachable.
             return self.on_branch_failure(env, transactions, id, 480);
         }
         let recursed = match status {
-            300..=302 if env.config.recurse && !is_superseded => {
+            300..=302 if env.config.recurse && !is_superseded && !is_at_trunk => {
                 recurse::recurse(self, env, transactions, id, message)
             }
             _ => Recursed::None,

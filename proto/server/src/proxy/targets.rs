@@ -260,6 +260,12 @@ impl Targets {
         self.list.first().is_some_and(|target| target.trunk().is_some())
     }
 
+    /// Keeps this many targets, and at least one; returns their number.
+    pub(super) fn keep_first(&mut self, count: usize) -> usize {
+        self.list.truncate(count.max(1));
+        self.list.len()
+    }
+
     pub(super) fn push_stored(&mut self, target: &StoredTarget) {
         let StoredTarget { uri, keeps_uri, flow, q, authority, share, rewrite, flows } = target.clone();
         let uri = self.write(&uri);

@@ -49,15 +49,21 @@ pub(super) enum RouteRefusal {
     AllDown,
 }
 
-/// True, and counted, for a request that would reach a trunk without a route, and so past its destination rules.
-pub(super) fn bypasses_routes<S>(env: &mut Env<'_, S>, plan: &Plan<'_, '_, '_>) -> bool {
+/// True, counted and reported, for a request that would reach a trunk without a route, and so past its destination rules.
+pub(super) fn bypasses_routes(env: &mut Env<'_, impl Services>, plan: &Plan<'_, '_, '_>) -> bool {
     let trunking = &env.config.trunking;
     if trunking.trunks.is_empty() {
         return false;
     }
     let address = plan.flow().remote.ip();
     let bypasses = plan.free_hop().is_some_and(|hop| trunking.is_at(&hop, address));
-    env.counters.trunk_bypasses += u64::from(bypasses);
+    if bypasses {
+        env.counters.trunk_bypasses += 1;
+        let Request { message, uri, flow, .. } = plan.request();
+        let (caller, target) = (message.from().uri.as_bytes(), uri.as_bytes());
+        let event = LogEvent::TrunkBypassed { caller, target, address: flow.remote };
+        env.services.observe(env.cx.now, &event);
+    }
     bypasses
 }
 
@@ -86,7 +92,7 @@ pub(super) fn add_number(
             targets.push(&uri, false, None);
             Ok(())
         }
-        Some(RouteTo::Trunks { trunks, change }) if request.grant.reach == Reach::Anywhere => {
+        Some(RouteTo::Trunks { trunks, change }) if may_use_trunks(request) => {
             match changed(&number, change) {
                 Some(number) => {
                     let payer = Payer::of(config, &request.message.from().uri);
@@ -156,7 +162,7 @@ pub(super) fn add_domain(
     routed: &Routed<'_>,
     targets: &mut Targets,
 ) -> Result<(), RouteRefusal> {
-    if routed.next_route.is_some() || request.grant.reach != Reach::Anywhere {
+    if routed.next_route.is_some() || !may_use_trunks(request) {
         return Ok(());
     }
     match env.config.trunking.routes.of_domain(&routed.uri) {
@@ -166,6 +172,11 @@ pub(super) fn add_domain(
         }
         Some(Route { to: RouteTo::User(_), .. }) | None => Ok(()),
     }
+}
+
+/// True for a sender who may call anywhere, and is not a stranger on the way to the registrar of an edge proxy.
+fn may_use_trunks(request: &Request<'_, '_>) -> bool {
+    request.grant.reach == Reach::Anywhere && request.grant.sender.is_believed()
 }
 
 /// Form in which a trunk gets the target.
@@ -203,7 +214,14 @@ fn add_trunks(
         Dialled::Uri(uri) | Dialled::Other(uri) => {
             let dialled = uri.user().unwrap_or_default();
             match Number::of_user(dialled) {
-                Some(number) => admit_number(env, (request, payer), &number)?,
+                Some(number) => {
+                    // A gateway may dial a local number without the digits of its context.
+                    let local = dialled.split(|&byte| byte == b';').next().and_then(Number::of_user);
+                    if let Some(local) = local.filter(|local| local != &number) {
+                        admit_number(env, (request, payer), &local)?;
+                    }
+                    admit_number(env, (request, payer), &number)?;
+                }
                 // Nobody can tell which number the trunk makes of it.
                 None if begins_a_number(dialled) && !config.trunking.destinations.is_empty() => {
                     env.counters.destination_refusals += 1;
@@ -284,7 +302,11 @@ fn uri_at(trunk: &Trunk, number: &Number) -> Vec<u8> {
 
 /// Sets the caller's number (RFC 3325 §5). That of a trusted proxy is believed, unless the trunk has a number for the user.
 fn add_caller((request, payer): (&Request<'_, '_>, &Payer), trunk: &Trunk, rewrite: &mut Rewrite) {
-    let of_user = trunk.callers.binary_search_by(|(name, _)| name.as_bytes().cmp(&payer.user)).ok();
+    let user = match payer.aor.user() {
+        [] => payer.user.as_slice(),
+        unescaped => unescaped,
+    };
+    let of_user = trunk.callers.binary_search_by(|(name, _)| name.as_bytes().cmp(user)).ok();
     let of_user = of_user.and_then(|at| trunk.callers.get(at)).map(|(_, number)| number);
     let number = match &trunk.caller {
         CallerNumber::User => of_user,
@@ -378,7 +400,10 @@ pub(super) fn challenge_step(
         return if is_in_dialog { ChallengeStep::None } else { ChallengeStep::Fail };
     }
     trunk.logins += 1;
-    branch.trunk = Some(trunk);
+    if branch.trunk.replace(trunk).is_none() {
+        // The credentials are for this address, and for no other server of the host that the dialog names.
+        branch.servers = None;
+    }
     if !is_wanted || !matches!(branch.state, BranchState::Sent { .. }) || branch.target.is_none() {
         return ChallengeStep::None;
     }

@@ -77,6 +77,42 @@ fn a_phone_calls_through_its_edge_proxy() {
 }
 
 #[test]
+fn the_redirection_of_a_phone_behind_the_edge_is_not_followed() {
+    let mut world = World::with(|config| {
+        config.auth.enabled = true;
+        config.recurse = true;
+        config.edge_domains = vec!["example.net".into()];
+    });
+    let path = path_of(&mut world);
+    for target in ["sip:x@203.0.113.99", "sip:bob@example.org", "sip:eve@example.net"] {
+        let sent = forwarded(world.udp(REGISTRAR, &by(&path, "INVITE").call_id(target)));
+        let moved = world.udp(PHONE, &sent.answer(302, &[&format!("Contact: <{target}>")]));
+        assert_eq!(statuses(&moved), [302]);
+        assert!(requests(moved).iter().all(|sent| sent.method() == "ACK") && world.lookups.is_empty());
+    }
+    // Nor that of the other registrar, to which strangers may call.
+    let mut call = invite("sip:frank@example.net").from("sip:dave@example.net");
+    call.lines.push("Route: <sip:192.0.2.1;lr>".into());
+    world.udp(STRANGER, &call);
+    let sent = only(requests(world.resolve_to("example.net", &[REGISTRAR])));
+    let moved = world.udp(REGISTRAR, &sent.answer(302, &["Contact: <sip:x@203.0.113.99>"]));
+    assert!(requests(moved).iter().all(|sent| sent.to() == REGISTRAR));
+}
+
+#[test]
+fn a_stranger_reaches_no_trunk_by_an_edge_domain_that_has_a_route() {
+    let mut world = World::with(|config| {
+        crate::routes::carriers(config);
+        config.auth.enabled = true;
+        config.edge_domains = vec!["other.example".into()];
+    });
+    let call = invite("sip:+441234@other.example").from("sip:eve@other.example");
+    let sent = world.udp(STRANGER, &call);
+    assert!(requests(sent).is_empty());
+    assert_eq!(world.server.counters().trunk_requests, 0);
+}
+
+#[test]
 fn a_forged_token_is_refused() {
     let mut world = world();
     let path = path_of(&mut world);

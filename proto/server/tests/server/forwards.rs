@@ -389,7 +389,7 @@ fn a_server_outside_that_sends_the_call_back_does_not_start_it_again() {
     let back = first.text().replacen(&first.uri(), "sip:bob@example.org", 1);
     let back = back.replacen("Via:", "Via: SIP/2.0/UDP 198.51.100.7;branch=z9hG4bKback\r\nVia:", 1);
     assert_eq!(statuses(&udp(&mut world, "198.51.100.7:5060", &back.into_bytes())), [482]);
-    // A back-to-back user agent begins a new call, with the Diversion.
+    // A back-to-back user agent begins a new call, with the Diversion of the last one.
     let mut diversions = vec![first.header("Diversion")];
     let via = "SIP/2.0/UDP 198.51.100.7;rport;branch=z9hG4bK";
     for round in 0..10 {
@@ -399,7 +399,7 @@ fn a_server_outside_that_sends_the_call_back_does_not_start_it_again() {
         }
         let sent = udp(&mut world, "198.51.100.7:5060", &again);
         match invites(&sent).first() {
-            Some(next) => diversions.extend(next.headers("Diversion")),
+            Some(next) => diversions = next.headers("Diversion").into_iter().collect(),
             None => {
                 assert_eq!(statuses(&sent), [480]);
                 assert_eq!((round, world.server.counters().forward_loops), (4, 1));

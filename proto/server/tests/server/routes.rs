@@ -234,6 +234,16 @@ fn the_callers_number_is_asserted_and_the_phones_is_not_believed() {
     assert_eq!(sent.header("Privacy"), "id");
 }
 
+#[test]
+fn a_user_part_with_escapes_has_the_number_of_its_user() {
+    let mut world = World::with(|config| {
+        carriers(config);
+        config.trunking.trunks[0].callers = vec![("alice".into(), "+49301".into())];
+    });
+    let sent = forwarded(world.udp(ALICE, &invite("sip:+441@example.org").from("sip:%61lice@example.org")));
+    assert_eq!(sent.header("P-Asserted-Identity"), "<sip:+49301@198.51.100.1;user=phone>");
+}
+
 fn with_rules(config: &mut Config) {
     carriers(config);
     let rule = |prefix: &str, rule| Destination { prefix: prefix.into(), rule };
@@ -260,6 +270,23 @@ fn destination_rules_see_the_number_that_the_trunk_gets() {
     assert_eq!(world.server.counters().destination_refusals, 9);
     let events = world.memory.events.lock().unwrap();
     assert!(events.iter().any(|event| event == "alice@example.org may not call +8811 (+881)"), "{events:?}");
+}
+
+#[test]
+fn a_number_with_a_context_is_allowed_with_and_without_its_digits() {
+    let deny = |prefix: &str| Destination { prefix: prefix.into(), rule: DestinationRule::Deny };
+    let mut world = World::with(|config| {
+        carriers(config);
+        config.trunking.destinations = DestinationRules::new(vec![deny("0900"), deny("+88")]).unwrap();
+    });
+    for (uri, is_allowed) in [
+        ("sip:09001;phone-context=+44@other.example", false),
+        ("sip:1;phone-context=+88@other.example", false),
+        ("sip:1;phone-context=+44@other.example", true),
+    ] {
+        let sent = world.udp(ALICE, &invite(uri).call_id(uri));
+        assert_eq!(!requests(sent).is_empty(), is_allowed, "{uri}");
+    }
 }
 
 #[test]

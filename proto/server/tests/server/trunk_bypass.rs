@@ -23,6 +23,10 @@ fn assert_refused(world: &mut World, sent: Vec<crate::harness::Sent>, what: &str
     assert!(requests(world.pass(Duration::from_secs(40))).is_empty(), "{what}");
     assert_eq!(world.server.counters().trunk_bypasses, 1, "{what}");
     assert_eq!(world.server.counters().trunk_requests, 0, "{what}");
+    let events = world.memory.events.lock().unwrap();
+    let is_named =
+        |event: &String| event.starts_with("sip:alice@example.org may not reach the trunk of sip:");
+    assert_eq!(events.iter().filter(|event| is_named(event)).count(), 1, "{what}: {events:?}");
 }
 
 #[test]
@@ -107,6 +111,40 @@ fn an_accomplice_names_no_trunk_as_its_remote_target() {
         let sent = proven(&mut world, ALICE, &again.line(&format!("Contact: <sip:alice@{ALICE}>")), "alice");
         assert_refused(&mut world, sent, method);
     }
+}
+
+/// Call of alice whose responder has this name as its Contact; returns the caller's next request for it.
+fn to_named(world: &mut World, callee: &str, responder: &str, host: &str) -> crate::harness::Request {
+    let got = forwarded(proven(world, ALICE, &invite(callee), "alice"));
+    let answer = got.answer(200, &[&format!("Contact: <sip:+8812@{host}>")]);
+    let answer = only(world.udp(responder, &answer));
+    let mut again = request("BYE", &format!("sip:+8812@{host}")).cseq(9).to(&answer.header("To"));
+    for route in answer.headers("Record-Route") {
+        again = again.line(&format!("Route: {route}"));
+    }
+    again
+}
+
+#[test]
+fn the_name_of_an_accomplice_leads_to_no_trunk() {
+    for (address, is_reached) in [("203.0.113.67:5060", true), (CARRIER_A, false)] {
+        let mut world = World::with(guarded);
+        let responder = "203.0.113.66:5060";
+        let again = to_named(&mut world, "sip:x@203.0.113.66", responder, "evil.example");
+        let sent = world.udp(ALICE, &again);
+        let sent = if world.lookups.is_empty() { sent } else { world.resolve_to("evil.example", &[address]) };
+        assert_eq!(requests(sent).iter().any(|sent| sent.to() == address), is_reached, "{address}");
+        assert!(requests(world.pass(Duration::from_secs(40))).iter().all(|sent| sent.to() != CARRIER_A));
+    }
+}
+
+#[test]
+fn a_trunk_may_name_another_address_of_its_own() {
+    let mut world = World::with(guarded);
+    let again = to_named(&mut world, "sip:+441@example.org", CARRIER_A, "gateway.example");
+    world.udp(ALICE, &again);
+    let sent = world.resolve_to("gateway.example", &["198.51.100.2:5060"]);
+    assert_eq!(only(requests(sent)).to(), CARRIER_B);
 }
 
 #[test]

@@ -170,6 +170,39 @@ fn a_cancelled_call_is_not_repeated_with_credentials() {
 }
 
 #[test]
+fn the_challenge_of_a_superseded_trunk_is_not_passed_on() {
+    let mut world = World::with(with_login);
+    let first = call(&mut world, "one");
+    let second = repeated(
+        world.pass(Duration::from_secs(4)).into_iter().filter(|sent| sent.to() == CARRIER_B).collect(),
+    );
+    assert!(statuses(&world.udp(CARRIER_A, &first.answer(401, &[CHALLENGE]))).is_empty());
+    let sent = world.udp(CARRIER_B, &second.answer(486, &[]));
+    assert_eq!(statuses(&sent), [486]);
+    assert!(sent.iter().all(|sent| sent.headers("WWW-Authenticate").is_empty()));
+    nothing_is_left(&mut world, "a superseded trunk that challenges");
+}
+
+#[test]
+fn credentials_go_to_no_other_server_of_a_name_in_a_dialog() {
+    let mut world = World::with(with_login);
+    let first = call(&mut world, "one");
+    let contact = "Contact: <sip:gw@gateway.example>";
+    let ok = only(world.udp(CARRIER_A, &first.answer(200, &[contact])));
+    let route = format!("Route: {}", ok.header("Record-Route"));
+    let update =
+        request("INVITE", "sip:gw@gateway.example").call_id("one").cseq(2).to(&ok.header("To")).line(&route);
+    world.udp(ALICE, &update);
+    let sent = requests(world.resolve_to("gateway.example", &[CARRIER_A, "203.0.113.66:5060"]));
+    let sent = only(sent);
+    let again = repeated(world.udp(CARRIER_A, &sent.answer(401, &[CHALLENGE])));
+    proves(&again, "Authorization", "n1", "00000001");
+    let sent = world.udp(CARRIER_A, &again.answer(503, &[]));
+    assert!(requests(sent).iter().all(|sent| sent.to() == CARRIER_A), "no failover with credentials");
+    assert!(requests(world.pass(Duration::from_secs(60))).iter().all(|sent| sent.to() == CARRIER_A));
+}
+
+#[test]
 fn the_password_is_in_no_debug_output() {
     let mut config = crate::harness::config();
     with_login(&mut config);
@@ -186,7 +219,7 @@ fn after_a_change_of_the_trunks_a_pending_call_gets_no_credentials_and_no_other_
     changed.trunking.trunks.swap(0, 1);
     world.server.reconfigure(Arc::new(changed));
     let sent = world.udp(CARRIER_A, &first.answer(401, &[CHALLENGE]));
-    assert_eq!(statuses(&sent), [401], "the caller gets the challenge, which it cannot answer");
+    assert_eq!(statuses(&sent), [500], "the caller cannot answer the challenge");
     assert!(requests(sent).iter().all(|sent| sent.method() == "ACK"));
     nothing_is_left(&mut world, "changed trunks");
 

@@ -49,8 +49,23 @@ fn a_trunk_that_fails_is_followed_by_the_next_one() {
 
 #[test]
 fn what_a_trunk_says_of_the_callee_ends_the_call() {
-    for status in [302, 403, 404, 480, 484, 486, 488, 501, 600, 603] {
-        let mut world = World::with(carriers);
+    for (status, recurse) in [
+        (302, false),
+        (302, true),
+        (403, true),
+        (404, false),
+        (480, false),
+        (484, false),
+        (486, false),
+        (488, false),
+        (501, false),
+        (600, false),
+        (603, false),
+    ] {
+        let mut world = World::with(|config| {
+            carriers(config);
+            config.recurse = recurse;
+        });
         let first = call(&mut world);
         let contact = "Contact: <sip:premium@203.0.113.9>";
         let sent = world.udp(CARRIER_A, &first.answer(status, &[contact]));
@@ -114,6 +129,19 @@ fn if_both_are_silent_or_unreachable_the_call_ends() {
     let next = second(world.udp(CARRIER_A, &first.answer(503, &[])));
     assert_eq!(statuses(&world.udp(CARRIER_B, &next.answer(503, &[]))), [500]);
     nothing_is_left(&mut world, "two overloaded trunks");
+}
+
+#[test]
+fn the_trunks_that_max_breadth_permits_are_called() {
+    for (breadth, is_followed) in [("1", false), ("2", true)] {
+        let mut world = World::with(carriers);
+        let call = invite(NUMBER).line(&format!("Max-Breadth: {breadth}"));
+        let first = only(requests(world.udp(ALICE, &call)));
+        let sent = world.udp(CARRIER_A, &first.answer(503, &[]));
+        assert_eq!(requests(sent).iter().any(|sent| sent.to() == CARRIER_B), is_followed, "{breadth}");
+    }
+    let mut world = World::with(carriers);
+    assert_eq!(only(world.udp(ALICE, &invite(NUMBER).line("Max-Breadth: 0"))).status(), 440);
 }
 
 #[test]

@@ -1,0 +1,69 @@
+//! `cargo xtask package`: the Debian package.
+//!
+//! Does: stages the files of the package, packs them with dpkg-deb, and has systemd check the unit; with `--check` installs,
+//! upgrades and removes the package in a clean Debian.
+//!
+//! Does not: install anything on this machine. What is in the package is decided in `packaging/` and [`stage`].
+
+mod chroot;
+mod stage;
+mod unit;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Result, bail};
+
+use crate::workspace::{built_server, first_line, has_program, root, succeed, target_dir};
+
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  cargo xtask package
+  cargo xtask package --check
+  cargo xtask package --check --server target/debug/ringway")]
+pub(crate) struct Args {
+    /// The program to pack (default: built for release)
+    #[arg(long, value_name = "FILE")]
+    server: Option<PathBuf>,
+    /// Install, upgrade and remove the package in a clean Debian
+    #[arg(long)]
+    check: bool,
+}
+
+/// Makes the package, and checks it if asked.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    for (program, package) in [("dpkg-deb", "dpkg"), ("gzip", "gzip"), ("strip", "binutils")] {
+        if !has_program(program) {
+            bail!("{program} is missing; install the Debian package {package}");
+        }
+    }
+    let server = match &args.server {
+        Some(server) => std::path::absolute(server)?,
+        None => built_server()?,
+    };
+    let package = pack(&server, env!("CARGO_PKG_VERSION"))?;
+    println!("{}", package.display());
+    unit::check(&root().join("packaging/ringway.service"))?;
+    if args.check {
+        let later = pack(&server, concat!(env!("CARGO_PKG_VERSION"), "+later"))?;
+        chroot::check(&package, &later)?;
+    }
+    Ok(())
+}
+
+/// Packs a program as this version; returns the package.
+fn pack(server: &Path, version: &str) -> Result<PathBuf> {
+    let folder = target_dir().join("package");
+    let staged = folder.join("staged");
+    if staged.exists() {
+        std::fs::remove_dir_all(&staged)?;
+    }
+    let architecture = first_line(Command::new("dpkg").arg("--print-architecture")).unwrap_or_default();
+    stage::stage(&staged, server, (version, &architecture))?;
+    let package = folder.join(format!("ringway_{version}_{architecture}.deb"));
+    let build = ["--root-owner-group", "-Zxz", "--build"];
+    succeed(
+        Command::new("dpkg-deb").args(build).args([&staged, &package]).stdout(std::process::Stdio::null()),
+    )?;
+    Ok(package)
+}

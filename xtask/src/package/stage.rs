@@ -1,0 +1,118 @@
+//! Files of the package.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::workspace::{root, succeed};
+
+/// Writes the files of the package below `folder`.
+pub(super) fn stage(folder: &Path, server: &Path, (version, architecture): (&str, &str)) -> Result<()> {
+    let packaging = root().join("packaging");
+    let program = folder.join("usr/bin/ringway");
+    copy(server, &program, 0o755)?;
+    succeed(Command::new("strip").arg("--strip-unneeded").arg(&program))?;
+    copy(&packaging.join("ringway.service"), &folder.join("lib/systemd/system/ringway.service"), 0o644)?;
+    copy(&packaging.join("ringway.toml"), &folder.join("etc/ringway/ringway.toml"), 0o640)?;
+    stage_pages(folder, server)?;
+    stage_documents(folder)?;
+    let control = folder.join("DEBIAN");
+    for script in ["postinst", "prerm", "postrm"] {
+        copy(&packaging.join(script), &control.join(script), 0o755)?;
+    }
+    write(&control.join("conffiles"), "/etc/ringway/ringway.toml\n")?;
+    let program = fs::read(&program).with_context(|| program.display().to_string())?;
+    write(&control.join("control"), &control_of(version, architecture, &libc_version(&program)))
+}
+
+/// Manual pages and completions, as the program prints them.
+fn stage_pages(folder: &Path, server: &Path) -> Result<()> {
+    let pages = folder.join("usr/share/man/man1");
+    succeed(Command::new(server).arg("man").arg("--out").arg(&pages))?;
+    for page in fs::read_dir(&pages)? {
+        succeed(Command::new("gzip").arg("-9n").arg(page?.path()))?;
+    }
+    for (shell, path) in [
+        ("bash", "usr/share/bash-completion/completions/ringway"),
+        ("zsh", "usr/share/zsh/vendor-completions/_ringway"),
+        ("fish", "usr/share/fish/vendor_completions.d/ringway.fish"),
+    ] {
+        let made = Command::new(server).args(["completions", shell]).output()?;
+        write(&folder.join(path), &String::from_utf8(made.stdout)?)?;
+    }
+    Ok(())
+}
+
+/// The copyright file (Debian policy 12.5) and the documents for operators.
+fn stage_documents(folder: &Path) -> Result<()> {
+    let documents = folder.join("usr/share/doc/ringway");
+    for (from, to) in [
+        ("LICENSE-MIT", "copyright"),
+        ("docs/user-guide.md", "user-guide.md"),
+        ("docs/tls.md", "tls.md"),
+        ("docs/phone.md", "phone.md"),
+    ] {
+        copy(&root().join(from), &documents.join(to), 0o644)?;
+    }
+    Ok(())
+}
+
+fn control_of(version: &str, architecture: &str, libc: &str) -> String {
+    format!(
+        "Package: ringway
+Version: {version}
+Architecture: {architecture}
+Maintainer: The Ringway contributors <ringway@localhost>
+Section: comm
+Priority: optional
+Depends: adduser, init-system-helpers (>= 1.54), libc6 (>= {libc}), libgcc-s1
+Description: SIP server and softphone with SRTP
+ Registrar, proxy and redirect server that keeps its throughput when flooded and
+ has no database on the packet path, a telephone for scripts and terminals, and
+ a load generator.
+"
+    )
+}
+
+/// Latest version of the C library whose symbols the program has.
+fn libc_version(program: &[u8]) -> String {
+    const MARK: &[u8] = b"GLIBC_2.";
+    let minor = |rest: &[u8]| {
+        let digits: String =
+            rest.iter().take_while(|byte| byte.is_ascii_digit()).map(|&byte| char::from(byte)).collect();
+        digits.parse::<u32>().ok()
+    };
+    let found = program.windows(MARK.len()).enumerate().filter(|(_, window)| *window == MARK);
+    let latest = found.filter_map(|(at, _)| minor(program.get(at + MARK.len()..)?)).max();
+    format!("2.{}", latest.unwrap_or(0))
+}
+
+fn copy(from: &Path, to: &Path, mode: u32) -> Result<()> {
+    create_parent(to)?;
+    fs::copy(from, to).with_context(|| format!("{} to {}", from.display(), to.display()))?;
+    Ok(fs::set_permissions(to, fs::Permissions::from_mode(mode))?)
+}
+
+fn write(to: &Path, text: &str) -> Result<()> {
+    create_parent(to)?;
+    fs::write(to, text).with_context(|| to.display().to_string())?;
+    Ok(fs::set_permissions(to, fs::Permissions::from_mode(0o644))?)
+}
+
+fn create_parent(path: &Path) -> Result<()> {
+    // The folder has one: it is below that of the package.
+    path.parent().map_or(Ok(()), |parent| Ok(fs::create_dir_all(parent)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::libc_version;
+
+    #[test]
+    fn the_latest_version_of_the_c_library_counts() {
+        assert_eq!(libc_version(b"..GLIBC_2.4\0GLIBC_2.34\0GLIBC_2.17\0GLIBC_2."), "2.34");
+    }
+}
