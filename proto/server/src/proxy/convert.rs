@@ -80,5 +80,19 @@ fn pause(proxy: &mut Proxy, env: &Env<'_, impl Services>, id: BranchId, flow: Fl
     }
 }
 
+/// Sends a branch whose pause has passed.
+pub(super) fn send_repeated(
+    proxy: &mut Proxy,
+    env: &mut Env<'_, impl Services>,
+    transactions: &mut Transactions,
+    (id, flow): (BranchId, Flow),
+) {
+    let Some(branch) = proxy.contexts.branch_mut(id) else { return };
+    // It ends if it cannot be sent.
+    branch.state = BranchState::Done;
+    proxy.send_stored(env, transactions, id, flow);
+    proxy.finish_if_done(env, transactions, id.context());
+}
+
 /// Time after T4, for a target whose clock is slow, or that got the ACK late.
 const MARGIN: Duration = Duration::from_millis(500);

@@ -270,10 +270,7 @@ impl Proxy {
             Some(Lookup::Answer(stored)) => {
                 self.on_answer_relayed(env, transactions, query, &stored, None);
             }
-            Some(Lookup::Pause(id, flow)) => {
-                self.send_stored(env, transactions, id, flow);
-                self.finish_if_done(env, transactions, id.context());
-            }
+            Some(Lookup::Pause(id, flow)) => convert::send_repeated(self, env, transactions, (id, flow)),
             None => {}
         }
     }
