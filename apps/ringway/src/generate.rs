@@ -40,8 +40,8 @@ fn write_pages(folder: &Path, command: &Command) -> Result<(), Failure> {
     let name = command.get_display_name().unwrap_or_else(|| command.get_name());
     let path = folder.join(format!("{name}.1"));
     fs::write(&path, page(command)?).map_err(|error| unwritable(&path, &error))?;
-    let shown = command.get_subcommands().filter(|sub| !sub.is_hide_set());
-    shown.map(|sub| write_pages(folder, sub)).collect()
+    let mut shown = command.get_subcommands().filter(|sub| !sub.is_hide_set());
+    shown.try_for_each(|sub| write_pages(folder, sub))
 }
 
 fn write(text: &[u8]) -> Result<(), Failure> {

@@ -76,6 +76,13 @@ pub enum LogEvent<'a> {
         /// Its source address.
         address: SocketAddr,
     },
+    /// A trunk asked for credentials that it was not given, or refused those that it was.
+    TrunkLoginRefused {
+        /// Its name.
+        name: &'a str,
+        /// Source address of its response.
+        address: SocketAddr,
+    },
     /// A neighbour answered for the first time since the start or since it was down.
     NeighbourUp {
         /// Its name.
@@ -121,7 +128,7 @@ impl NeighbourDown {
                 "it cannot be reached, accepted no connection, or closed it before it answered OPTIONS"
             }
             Self::Closed => "the connection was closed",
-            Self::NoAnswer => "OPTIONS was not answered for 32 s",
+            Self::NoAnswer => "OPTIONS was not answered",
             Self::NotIdentified => "the certificate of the connection that it opened does not count any more",
             Self::NoTransaction => "this server has no free transaction",
         }

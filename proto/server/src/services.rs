@@ -124,6 +124,9 @@ pub trait Services {
     /// Notes that the trunk with this index sent no response in time.
     fn note_silent_trunk(&self, _now: Instant, _trunk: usize) {}
 
+    /// Notes that the trunk with this index, which was silent, sent a response.
+    fn note_answering_trunk(&self, _trunk: usize) {}
+
     /// Counts a call of the user `aor` to a number with this prefix (see [`CallRates`](crate::CallRates)).
     fn admit_call(&self, _now: Instant, _aor: &[u8], _prefix: &str, _per_hour: u32) -> CallRate {
         CallRate::Admitted
@@ -236,6 +239,10 @@ impl<S: Services> Services for Arc<S> {
 
     fn note_silent_trunk(&self, now: Instant, trunk: usize) {
         (**self).note_silent_trunk(now, trunk);
+    }
+
+    fn note_answering_trunk(&self, trunk: usize) {
+        (**self).note_answering_trunk(trunk);
     }
 
     fn admit_call(&self, now: Instant, aor: &[u8], prefix: &str, per_hour: u32) -> CallRate {

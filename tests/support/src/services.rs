@@ -146,6 +146,10 @@ impl Services for TestServices {
         lock(&self.silent_trunks).note(now, trunk);
     }
 
+    fn note_answering_trunk(&self, trunk: usize) {
+        lock(&self.silent_trunks).clear(trunk);
+    }
+
     fn admit_call(&self, now: Instant, aor: &[u8], prefix: &str, per_hour: u32) -> CallRate {
         lock(&self.call_rates).admit(now, aor, prefix, per_hour)
     }
@@ -223,6 +227,7 @@ impl Services for TestServices {
             LogEvent::TrunkBypassed { caller, target, .. } => {
                 format!("{} may not reach the trunk of {}", text(caller), text(target))
             }
+            LogEvent::TrunkLoginRefused { name, .. } => format!("{name} refused the login"),
             LogEvent::NeighbourUp { name, .. } => format!("{name} up"),
             LogEvent::NeighbourDown { name, reason } => format!("{name} {reason:?}"),
             LogEvent::Call { step, message, .. } => {

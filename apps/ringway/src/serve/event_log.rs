@@ -47,6 +47,12 @@ impl EventLog {
                     tracing::warn!(%caller, %target, %address, suppressed, "refused a trunk without a route");
                 }
             }
+            LogEvent::TrunkLoginRefused { name, address } => {
+                let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Some(suppressed) = calls.admit(now, address.ip()) {
+                    tracing::warn!(%name, %address, suppressed, "trunk refused the login");
+                }
+            }
             LogEvent::CallerBlocked { caller, callee, address } => {
                 if tracing::enabled!(tracing::Level::INFO) {
                     self.caller_blocked(now, caller, callee, address);
@@ -101,6 +107,7 @@ fn write_event(event: &LogEvent<'_>) {
         LogEvent::LoginRefused { .. }
         | LogEvent::DestinationRefused { .. }
         | LogEvent::TrunkBypassed { .. }
+        | LogEvent::TrunkLoginRefused { .. }
         | LogEvent::CallerBlocked { .. }
         | LogEvent::NeighbourUp { .. }
         | LogEvent::NeighbourDown { .. } => {}

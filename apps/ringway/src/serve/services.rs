@@ -283,6 +283,10 @@ impl Services for SharedServices {
         self.silent_trunks.write().unwrap_or_else(PoisonError::into_inner).note(now, trunk);
     }
 
+    fn note_answering_trunk(&self, trunk: usize) {
+        self.silent_trunks.write().unwrap_or_else(PoisonError::into_inner).clear(trunk);
+    }
+
     fn admit_call(&self, now: Instant, aor: &[u8], prefix: &str, per_hour: u32) -> CallRate {
         lock(&self.call_rates).admit(now, aor, prefix, per_hour)
     }

@@ -143,6 +143,10 @@ impl Neighbours {
                     let attempt = neighbour.link.attempt();
                     self.fail(env, index, attempt, NeighbourDown::NoAddress);
                 }
+                Step::Silent => {
+                    let attempt = neighbour.link.attempt();
+                    self.fail(env, index, attempt, NeighbourDown::NoAnswer);
+                }
             }
         }
     }
@@ -274,7 +278,7 @@ impl Neighbours {
         neighbour.is_resolving = false;
         neighbour.is_alias = offer.is_some();
         neighbour.flow = Some(flow);
-        if neighbour.link.on_sent(neighbour.link.attempt()) {
+        if neighbour.link.on_sent(env.cx.now, neighbour.link.attempt()) {
             self.probe(env, transactions, index, flow);
         }
     }

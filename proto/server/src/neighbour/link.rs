@@ -24,8 +24,17 @@ pub(super) struct Link {
 enum State {
     Waiting { at: Instant },
     Resolving { until: Instant },
-    Probing,
-    Up { connection: Option<ConnectionId>, since: Instant, probe_at: Option<Instant> },
+    Probing { until: Instant },
+    Up { connection: Option<ConnectionId>, since: Instant, check: Check },
+}
+
+/// Check of a neighbour that is up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Check {
+    /// The next probe.
+    At(Instant),
+    /// A probe was sent, and is answered by then.
+    Until(Instant),
 }
 
 /// Requested step.
@@ -38,6 +47,8 @@ pub(super) enum Step {
     Probe(Option<ConnectionId>),
     /// The lookup was not answered.
     Fail,
+    /// The probe was not answered.
+    Silent,
 }
 
 impl Link {
@@ -49,9 +60,8 @@ impl Link {
 
     pub(super) const fn due(&self) -> Option<Instant> {
         match self.state {
-            State::Waiting { at } | State::Resolving { until: at } => Some(at),
-            State::Up { probe_at, .. } => probe_at,
-            State::Probing => None,
+            State::Waiting { at } | State::Resolving { until: at } | State::Probing { until: at } => Some(at),
+            State::Up { check: Check::At(at) | Check::Until(at), .. } => Some(at),
         }
     }
 
@@ -70,7 +80,7 @@ impl Link {
 
     /// Makes the next probe due at once.
     pub(super) const fn check(&mut self) {
-        if let State::Up { probe_at: Some(at), .. } = &mut self.state {
+        if let State::Up { check: Check::At(at), .. } = &mut self.state {
             *at = Instant::from_secs(0);
         }
     }
@@ -87,19 +97,22 @@ impl Link {
                 Step::Begin
             }
             State::Resolving { .. } => Step::Fail,
-            State::Up { connection, probe_at, .. } => {
-                *probe_at = None;
-                Step::Probe(*connection)
-            }
-            State::Probing => Step::None,
+            State::Up { connection, check, .. } => match *check {
+                Check::At(_) => {
+                    *check = Check::Until(now + self.interval.clamp(ANSWER_MIN, ANSWER_MAX));
+                    Step::Probe(*connection)
+                }
+                Check::Until(_) => Step::Silent,
+            },
+            State::Probing { .. } => Step::Silent,
         }
     }
 
     /// Notes that the probe of a [`Step::Begin`] was sent. False if this attempt is over.
-    pub(super) fn on_sent(&mut self, attempt: u32) -> bool {
+    pub(super) fn on_sent(&mut self, now: Instant, attempt: u32) -> bool {
         let is_awaited = attempt == self.attempt && matches!(self.state, State::Resolving { .. });
         if is_awaited {
-            self.state = State::Probing;
+            self.state = State::Probing { until: now + self.interval.clamp(ANSWER_MIN, ANSWER_MAX) };
         }
         is_awaited
     }
@@ -109,14 +122,14 @@ impl Link {
         if attempt != self.attempt {
             return false;
         }
-        let probe_at = Some(now + self.interval);
+        let next = Check::At(now + self.interval);
         match &mut self.state {
-            State::Probing => {
-                self.state = State::Up { connection, since: now, probe_at };
+            State::Probing { .. } => {
+                self.state = State::Up { connection, since: now, check: next };
                 true
             }
-            State::Up { connection: open, probe_at: next, .. } if *open == connection => {
-                *next = probe_at;
+            State::Up { connection: open, check, .. } if *open == connection => {
+                *check = next;
                 false
             }
             State::Up { .. } | State::Waiting { .. } | State::Resolving { .. } => false,
@@ -126,8 +139,8 @@ impl Link {
     /// Notes that an attempt or a probe failed. True if it was the current one: a back-off begins.
     pub(super) fn on_failure(&mut self, now: Instant, attempt: u32, rng: &mut Rng) -> bool {
         let is_pending = match self.state {
-            State::Resolving { .. } | State::Probing => true,
-            State::Up { probe_at, .. } => probe_at.is_none(),
+            State::Resolving { .. } | State::Probing { .. } => true,
+            State::Up { check, .. } => matches!(check, Check::Until(_)),
             State::Waiting { .. } => false,
         };
         if attempt != self.attempt || !is_pending {
@@ -146,14 +159,18 @@ impl Link {
         is_this
     }
 
-    /// RFC 5626 §4.5: the time doubles with each failure, and half of it is random.
+    /// RFC 5626 §4.5: the time doubles with each failure, and half of it is random. It is not longer than the time between the
+    /// checks of a neighbour that is up.
     fn wait(&mut self, now: Instant, rng: &mut Rng) {
         if let State::Up { since, .. } = self.state
             && now.since(since) >= BACK_OFF_MAX
         {
             self.failures = 0;
         }
-        let longest = BACK_OFF_MAX.min(BACK_OFF_MIN * 2_u32.saturating_pow(self.failures.min(16)));
+        let longest = self
+            .interval
+            .clamp(BACK_OFF_MIN, BACK_OFF_MAX)
+            .min(BACK_OFF_MIN * 2_u32.saturating_pow(self.failures.min(16)));
         self.failures = self.failures.saturating_add(1);
         let half = longest / 2;
         let random = Duration::from_millis(rng.below(half.as_millis() as u64 + 1));
@@ -165,6 +182,10 @@ impl Link {
 /// Maximum time of the first wait after a failure, and of all.
 pub(super) const BACK_OFF_MIN: Duration = Duration::from_secs(2);
 pub(super) const BACK_OFF_MAX: Duration = Duration::from_secs(60);
+/// Time for an answer: that between the checks, within these limits. After the longer one the transaction ends (RFC 3261
+/// §17.1.2.2, timer F).
+const ANSWER_MIN: Duration = Duration::from_secs(4);
+const ANSWER_MAX: Duration = Duration::from_secs(32);
 /// Maximum duration of a lookup.
 const LOOKUP_MAX: Duration = Duration::from_secs(10);
 
@@ -190,7 +211,7 @@ mod tests {
     fn it_comes_up_is_probed_and_goes_down() {
         let (mut link, mut rng, mut now) = start();
         assert_eq!(link.on_time(now), Step::Begin);
-        assert!(link.on_sent(link.attempt()) && link.due().is_none());
+        assert!(link.on_sent(now, link.attempt()) && link.due() == Some(now + Duration::from_secs(30)));
         assert!(link.on_answer(now, link.attempt(), Some(CONNECTION)) && link.is_up());
         for _ in 0..3 {
             let before = now;
@@ -205,11 +226,12 @@ mod tests {
 
     #[test]
     fn the_back_off_doubles_to_its_maximum_with_a_random_half() {
-        let (mut link, mut rng, mut now) = start();
+        let (_, mut rng, mut now) = start();
+        let mut link = Link::new(BACK_OFF_MAX, now, 0);
         let mut longest = BACK_OFF_MIN;
         for _ in 0..12 {
             assert_eq!(next(&mut link, &mut now), Step::Begin);
-            link.on_sent(link.attempt());
+            link.on_sent(now, link.attempt());
             assert!(link.on_failure(now, link.attempt(), &mut rng));
             let wait = link.due().unwrap().since(now);
             assert!(wait >= longest / 2 && wait <= longest, "{wait:?} of {longest:?}");
@@ -218,21 +240,46 @@ mod tests {
     }
 
     #[test]
+    fn a_probe_without_an_answer_and_the_back_off_take_no_longer_than_the_interval() {
+        for (interval, answer, back_off) in [(1, 4, 2), (5, 5, 5), (30, 30, 30), (600, 32, 60)] {
+            let (_, mut rng, mut now) = start();
+            let mut link = Link::new(Duration::from_secs(interval), now, 0);
+            for _ in 0..12 {
+                assert_eq!(next(&mut link, &mut now), Step::Begin);
+                link.on_sent(now, link.attempt());
+                let sent = now;
+                assert_eq!(next(&mut link, &mut now), Step::Silent);
+                assert_eq!(now.since(sent), Duration::from_secs(answer));
+                assert!(!link.on_answer(now, link.attempt().wrapping_sub(1), None), "it is too late");
+                assert!(link.on_failure(now, link.attempt(), &mut rng));
+                assert!(link.due().unwrap().since(now) <= Duration::from_secs(back_off));
+            }
+            next(&mut link, &mut now);
+            link.on_sent(now, link.attempt());
+            assert!(link.on_answer(now, link.attempt(), None));
+            assert_eq!(next(&mut link, &mut now), Step::Probe(None));
+            assert_eq!(next(&mut link, &mut now), Step::Silent);
+            assert!(link.on_failure(now, link.attempt(), &mut rng) && !link.is_up());
+        }
+    }
+
+    #[test]
     fn a_neighbour_that_answers_and_closes_at_once_is_not_dialled_more_often() {
-        let (mut link, mut rng, mut now) = start();
+        let (_, mut rng, mut now) = start();
+        let mut link = Link::new(BACK_OFF_MAX, now, 0);
         let began = now;
         let mut attempts = 0;
         while now.since(began) < Duration::from_secs(3600) {
             assert_eq!(next(&mut link, &mut now), Step::Begin);
             attempts += 1;
-            link.on_sent(link.attempt());
+            link.on_sent(now, link.attempt());
             link.on_answer(now, link.attempt(), Some(ConnectionId(attempts)));
             link.on_closed(now, ConnectionId(attempts), &mut rng);
         }
         assert!((60..=126).contains(&attempts), "{attempts} in an hour");
         // After a time that is long enough the back-off begins again.
         next(&mut link, &mut now);
-        link.on_sent(link.attempt());
+        link.on_sent(now, link.attempt());
         link.on_answer(now, link.attempt(), Some(CONNECTION));
         now = now + BACK_OFF_MAX;
         link.on_closed(now, CONNECTION, &mut rng);
@@ -244,10 +291,10 @@ mod tests {
         let (mut link, mut rng, mut now) = start();
         link.on_time(now);
         let first = link.attempt();
-        link.on_sent(first);
+        link.on_sent(now, first);
         link.on_failure(now, first, &mut rng);
         assert_eq!(next(&mut link, &mut now), Step::Begin);
-        assert!(!link.on_sent(first) && !link.on_answer(now, first, Some(CONNECTION)));
+        assert!(!link.on_sent(now, first) && !link.on_answer(now, first, Some(CONNECTION)));
         assert!(!link.on_failure(now, first, &mut rng));
         assert_eq!(next(&mut link, &mut now), Step::Fail, "a lookup without a result ends");
     }

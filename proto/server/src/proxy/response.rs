@@ -7,7 +7,7 @@ use super::flows;
 use super::lookups::StoredResponse;
 use super::recurse::{self, Recursed};
 use super::remote_target::{self, Response};
-use super::to_trunk::{ChallengeStep, challenge_step};
+use super::to_trunk::{self, ChallengeStep, challenge_step};
 use super::trunk_branch::GroupTimer;
 use super::{convert, divert, groups, relays};
 use crate::env::Env;
@@ -95,6 +95,11 @@ impl Proxy {
                 self.on_branch_failure(env, transactions, id, 502);
             }
             return;
+        }
+        if env.config.trunking.is_on()
+            && let Some(branch) = context.branches.get(id.parts().1)
+        {
+            to_trunk::note_answering(env, branch);
         }
         match status {
             // A target that was superseded is not to be heard of again before its final response.

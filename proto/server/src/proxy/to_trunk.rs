@@ -345,6 +345,13 @@ pub(super) fn note_silent(env: &Env<'_, impl Services>, branch: &Branch) {
     }
 }
 
+/// Notes that the trunk of a branch, if it has one, sent a response.
+pub(super) fn note_answering(env: &Env<'_, impl Services>, branch: &Branch) {
+    if let Some(trunk) = branch.trunk.filter(|trunk| env.services.is_trunk_silent(env.cx.now, trunk.trunk)) {
+        env.services.note_answering_trunk(trunk.trunk);
+    }
+}
+
 /// True if a branch may be sent again with credentials, so that its target is kept.
 pub(super) fn may_be_challenged(config: &Config, reach: Reach, branch: &Branch) -> bool {
     branch.trunk.is_some() || (config.trunking.has_logins() && matches!(reach, Reach::Side(_)))
@@ -397,6 +404,10 @@ pub(super) fn challenge_step(
     };
     if !is_answered {
         env.counters.trunk_auth_failures += 1;
+        if let Some(trunk) = trunking.trunks.get(trunk.trunk) {
+            let event = LogEvent::TrunkLoginRefused { name: &trunk.name, address: flow.remote };
+            env.services.observe(env.cx.now, &event);
+        }
         return if is_in_dialog { ChallengeStep::None } else { ChallengeStep::Fail };
     }
     trunk.logins += 1;

@@ -23,6 +23,13 @@ impl SilentTrunks {
         }
     }
 
+    /// Notes that it answered: it is not tried last any more.
+    pub fn clear(&mut self, trunk: usize) {
+        if let Some(until) = self.until.get_mut(trunk) {
+            *until = Instant::default();
+        }
+    }
+
     /// True if the trunk did not answer within [`SilentTrunks::SILENT_TIME`].
     pub fn has(&self, now: Instant, trunk: usize) -> bool {
         self.until.get(trunk).is_some_and(|until| *until > now)

@@ -103,6 +103,11 @@ fn refused_credentials_end_at_the_next_trunk_and_never_loop() {
         assert!(last.headers("Authorization").is_empty(), "the other trunk gets no credentials");
         assert_eq!(statuses(&world.udp(CARRIER_B, &last.answer(401, &[CHALLENGE]))), [500]);
         assert_eq!(world.server.counters().trunk_auth_failures, 2);
+        let events = world.memory.events.lock().unwrap();
+        let told =
+            |name: &str| events.iter().filter(|event| **event == format!("{name} refused the login")).count();
+        assert_eq!((told("carrier-a"), told("carrier-b")), (1, 1), "{events:?}");
+        drop(events);
         nothing_is_left(&mut world, "refused credentials");
     }
 }

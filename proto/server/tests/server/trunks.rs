@@ -104,6 +104,19 @@ fn a_silent_trunk_is_followed_after_its_time_and_tried_last_for_a_minute() {
 }
 
 #[test]
+fn of_two_silent_trunks_the_one_that_answers_is_the_first() {
+    let mut world = World::with(carriers);
+    call(&mut world);
+    second(world.pass(Duration::from_secs(4)));
+    world.pass(Duration::from_secs(40));
+    let sent = only(requests(world.udp(ALICE, &invite(NUMBER).call_id("both"))));
+    assert_eq!(sent.to(), CARRIER_A);
+    let next = second(world.pass(Duration::from_secs(4)));
+    world.udp(CARRIER_B, &next.answer(486, &[]));
+    assert_eq!(only(requests(world.udp(ALICE, &invite(NUMBER).call_id("next")))).to(), CARRIER_B);
+}
+
+#[test]
 fn a_late_answer_of_a_silent_trunk_has_the_call() {
     let mut world = World::with(carriers);
     let first = call(&mut world);
