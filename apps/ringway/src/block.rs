@@ -2,42 +2,48 @@
 
 use crate::args::{BlockArgs, BlockCommand, BlockPatternArgs};
 use crate::config::Config;
+use crate::database::{Database, Wanted};
 use crate::failure::Failure;
 use crate::output::{self, printable};
 use crate::serve::blocks::{now_s, pattern};
 use crate::serve::control::shown;
 use ringway_admin::Block;
-use ringway_store::{BlockKind, BlockLists, NewBlockRow, Store, StoreError, StoreUrl, UserName};
+use ringway_store::{BlockKind, BlockLists, NewBlockRow, Store, StoreError, UserName};
 use serde_json::json;
 use std::io::Write;
 
 pub(crate) fn run(args: &BlockArgs) -> Result<(), Failure> {
     let config = Config::load(args.config.as_deref())?;
-    if config.store.url == StoreUrl::Memory {
-        return Err(Failure::usage(format!(
-            "{}: [store] url is memory:, so the lists exist only inside the running server; change them by its admin API \
-             (/api/blocks), or set url = \"sqlite://ringway.db\"",
-            config.source()
-        )));
-    }
-    let store = Store::open(&config.store.url)?;
+    let wanted = match args.command {
+        BlockCommand::Add { .. } => Wanted::Any,
+        BlockCommand::Remove { .. } | BlockCommand::List { .. } => Wanted::Existing,
+    };
+    let outside =
+        "the lists exist only inside the running server; change them by its admin API (/api/blocks)";
+    let database = Database::open(&config, wanted, outside)?;
+    run_on(args, &database.store, &config)?;
+    database.note_if_new();
+    Ok(())
+}
+
+fn run_on(args: &BlockArgs, store: &Store, config: &Config) -> Result<(), Failure> {
     let domain = config.domains.first().map_or("", String::as_str);
     match &args.command {
         BlockCommand::Add { entry, reason, hours } => {
             let (user, kind, text) = read(entry, domain)?;
             let expires_s = hours.map(|hours| now_s() + u64::from(hours) * 3600);
             let (user, pattern, reason) = (user.as_ref(), &*text, reason.as_str());
-            let id = BlockLists::of(&store).add(&NewBlockRow { user, kind, pattern, reason, expires_s })?;
+            let id = BlockLists::of(store).add(&NewBlockRow { user, kind, pattern, reason, expires_s })?;
             let of = user.map_or("all users".to_owned(), ToString::to_string);
             let line = format!("{} blocked for {of}", printable(&text));
             print(args, &line, &json!({ "id": id, "pattern": text, "user": user.map(ToString::to_string) }))
         }
         BlockCommand::Remove { entry, id } => {
             let (is_removed, what) = match id {
-                Some(id) => (BlockLists::of(&store).remove(*id)?, format!("entry {id}")),
+                Some(id) => (BlockLists::of(store).remove(*id)?, format!("entry {id}")),
                 None => {
                     let (user, kind, text) = read(entry, domain)?;
-                    (BlockLists::of(&store).remove_pattern(user.as_ref(), kind, &text)?, printable(&text))
+                    (BlockLists::of(store).remove_pattern(user.as_ref(), kind, &text)?, printable(&text))
                 }
             };
             if !is_removed {
@@ -48,7 +54,7 @@ pub(crate) fn run(args: &BlockArgs) -> Result<(), Failure> {
         }
         BlockCommand::List { user } => {
             let user = user.as_deref().map(|user| self::user(user, domain)).transpose()?;
-            list(&store, user.as_ref(), args.json)
+            list(store, user.as_ref(), args.json)
         }
     }
 }
@@ -59,7 +65,9 @@ fn read(entry: &BlockPatternArgs, domain: &str) -> Result<(Option<UserName>, Blo
         (Some(caller), None) => (BlockKind::Caller, caller),
         (None, Some(network)) => (BlockKind::Network, network),
         (Some(_), Some(_)) | (None, None) => {
-            return Err(Failure::usage("give --caller or --network, one of them"));
+            return Err(Failure::usage(
+                "give --caller or --network, one of them, or to remove an entry its --id",
+            ));
         }
     };
     let pattern = pattern(kind, text)

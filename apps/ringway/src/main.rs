@@ -11,6 +11,7 @@ mod block;
 mod cert;
 mod check;
 mod config;
+mod database;
 mod failure;
 mod forwards;
 mod generate;

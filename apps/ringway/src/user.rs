@@ -2,12 +2,13 @@
 
 use crate::args::{ForwardArgs, NameArgs, PasswordArgs, UserArgs, UserCommand};
 use crate::config::Config;
+use crate::database::{Database, Wanted};
 use crate::failure::Failure;
 use crate::forwards;
 use crate::output::{self, printable};
 use crate::password;
 use indicatif::{ProgressBar, ProgressStyle};
-use ringway_store::{Condition, ForwardUri, Forwards, NoAnswer, Store, StoreError, StoreUrl, UserName};
+use ringway_store::{Condition, ForwardUri, Forwards, NoAnswer, StoreError, UserName};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::path::Path;
@@ -18,34 +19,12 @@ const PROGRESS_AFTER: Duration = Duration::from_secs(2);
 
 pub(crate) fn run(args: UserArgs) -> Result<(), Failure> {
     let config = Config::load(args.config.as_deref())?;
-    if config.store.url == StoreUrl::Memory {
-        return Err(Failure::usage(format!(
-            "{}: [store] url is memory:, so users exist only inside the running server and cannot be changed from \
-             here; set url = \"sqlite://ringway.db\"",
-            config.source()
-        )));
-    }
-    let is_new = matches!(&config.store.url, StoreUrl::Sqlite(file) if !file.exists());
-    if let StoreUrl::Sqlite(file) = &config.store.url
-        && needs_users(&args.command)
-        && is_new
-    {
-        return Err(Failure::failed(format!(
-            "{}: there is no database and therefore no user; create it with `ringway user add NAME`, or give its configuration with \
-             --config",
-            file.display()
-        )));
-    }
-    let users = Users { store: Store::open(&config.store.url)?, config, is_json: args.json };
+    let wanted = if needs_users(&args.command) { Wanted::Existing } else { Wanted::Any };
+    let outside = "users exist only inside the running server and cannot be changed from here";
+    let database = Database::open(&config, wanted, outside)?;
+    let users = Users { database, config, is_json: args.json };
     users.execute(args.command)?;
-    if is_new {
-        let file = users.store.file();
-        let file = file.canonicalize().unwrap_or_else(|_| file.to_owned());
-        eprintln!(
-            "ringway: note: {}: this database is new; a server reads it if it runs in the same folder or its [store] url is this file",
-            file.display()
-        );
-    }
+    users.database.note_if_new();
     Ok(())
 }
 
@@ -62,7 +41,7 @@ fn needs_users(command: &UserCommand) -> bool {
 }
 
 struct Users {
-    store: Store,
+    database: Database,
     config: Config,
     is_json: bool,
 }
@@ -84,7 +63,7 @@ impl Users {
     fn add(&self, args: &PasswordArgs) -> Result<(), Failure> {
         let user = self.name(&args.user)?;
         let (password, is_generated) = password(args)?;
-        self.store.add(&user, self.realm_of(user.domain()), &password)?;
+        self.database.store.add(&user, self.realm_of(user.domain()), &password)?;
         self.warn_of_foreign_domain(user.domain());
         self.print_password(&user, "added", is_generated.then_some(&password))
     }
@@ -92,7 +71,7 @@ impl Users {
     fn passwd(&self, args: &PasswordArgs) -> Result<(), Failure> {
         let user = self.name(&args.user)?;
         let (password, is_generated) = password(args)?;
-        self.store.passwd(&user, self.realm_of(user.domain()), &password)?;
+        self.database.store.passwd(&user, self.realm_of(user.domain()), &password)?;
         self.print_password(&user, "changed", is_generated.then_some(&password))
     }
 
@@ -101,7 +80,7 @@ impl Users {
         let mut bar = None;
         let bytes = file.metadata().map_or(0, |metadata| metadata.len());
         let domain = self.domain();
-        let imported = self.store.import(
+        let imported = self.database.store.import(
             file,
             domain,
             |domain| self.realm_of(domain),
@@ -131,7 +110,7 @@ impl Users {
         } else {
             writeln!(out, "{:<32} {:<24} PERMANENT CONTACTS", "USER", "REALM")
         };
-        self.store.list(|name, domain, realm, contacts| {
+        self.database.store.list(|name, domain, realm, contacts| {
             if written.is_err() {
                 return false;
             }
@@ -161,7 +140,7 @@ impl Users {
 
     fn remove(&self, args: &NameArgs) -> Result<(), Failure> {
         let user = self.name(args)?;
-        self.store.remove(&user)?;
+        self.database.store.remove(&user)?;
         self.print(&format!("{user} removed"), &json!({"user": user.to_string(), "result": "removed"}))
     }
 
@@ -174,9 +153,9 @@ impl Users {
                 "{contact:?} is not a SIP URI; write for example sip:bob@192.0.2.7:5060"
             )));
         }
-        let is_new = self.store.bind(&user, contact)?;
+        let is_new = self.database.store.bind(&user, contact)?;
         self.warn_of_foreign_domain(user.domain());
-        if !self.store.is_subscriber(&user)? {
+        if !self.database.store.is_subscriber(&user)? {
             eprintln!("ringway: note: {user} has no password and cannot register; `user add` gives it one");
         }
         let result = if is_new { "bound" } else { "was bound already" };
@@ -186,7 +165,7 @@ impl Users {
 
     fn unbind(&self, args: &NameArgs, contact: Option<&str>) -> Result<(), Failure> {
         let user = self.name(args)?;
-        let removed = self.store.unbind(&user, contact)?;
+        let removed = self.database.store.unbind(&user, contact)?;
         let contacts = if removed == 1 { "contact" } else { "contacts" };
         let value = json!({"user": user.to_string(), "result": "unbound", "contacts": removed});
         self.print(&format!("{removed} permanent {contacts} removed from {user}"), &value)
@@ -194,11 +173,11 @@ impl Users {
 
     fn forward(&self, args: &ForwardArgs) -> Result<(), Failure> {
         let user = self.name(&args.user)?;
-        let old = self.store.forwards(&user)?;
+        let old = self.database.store.forwards(&user)?;
         let new = changed(&old, args)?;
         if is_change(args) {
-            self.store.set_forwards(&user, &new)?;
-        } else if new.is_empty() && !self.store.exists(&user)? {
+            self.database.store.set_forwards(&user, &new)?;
+        } else if new.is_empty() && !self.database.store.exists(&user)? {
             return Err(StoreError::NoSuchUser(user.to_string()).into());
         }
         let value = json!({"user": user.to_string(), "forwards": forwards::shown(&new)});

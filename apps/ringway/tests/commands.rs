@@ -176,6 +176,17 @@ fn forwards_are_shown_changed_one_by_one_and_ended() {
 }
 
 #[test]
+fn a_list_that_is_only_shown_makes_no_database() {
+    let folder = folder();
+    let error = ringway(folder.path(), &["block", "list"]).refused(1);
+    assert!(error.contains("ringway.db: there is no database"), "{error}");
+    assert!(!folder.path().join("ringway.db").exists());
+    let added = ringway(folder.path(), &["block", "add", "--network", "192.0.2.7"]);
+    assert!(added.err.contains("this database is new"), "{}", added.err);
+    assert!(ringway(folder.path(), &["block", "list"]).ok().contains("192.0.2.7"));
+}
+
+#[test]
 fn users_of_a_memory_store_cannot_be_changed_from_outside() {
     let folder = folder();
     fs::write(folder.path().join("m.toml"), "[store]\nurl = \"memory:\"\n").unwrap();
