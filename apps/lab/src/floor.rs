@@ -5,6 +5,7 @@
 //! receives and sends up to 32 datagrams in a system call, and prints `ready` with its address. The blocking kinds are for
 //! ordinary rates: one message in each system call.
 
+mod asking;
 mod blocking;
 mod peer;
 mod relay;
@@ -53,11 +54,13 @@ pub enum Kind {
     /// Relays the bytes of the caller's connection and the phone's with blocking read and write, and answers an INVITE with a
     /// 100.
     BlockingStreamRelay,
+    /// Sends each datagram back, some after a request to another server.
+    Asking,
 }
 
 impl Kind {
     /// All kinds with their names on a command line.
-    const NAMES: [(Self, &'static str); 11] = [
+    const NAMES: [(Self, &'static str); 12] = [
         (Self::Echo, "echo"),
         (Self::Relay, "relay"),
         (Self::RelayStateless, "relay-stateless"),
@@ -69,6 +72,7 @@ impl Kind {
         (Self::BlockingRelayStateless, "blocking-relay-stateless"),
         (Self::BlockingStream, "blocking-stream"),
         (Self::BlockingStreamRelay, "blocking-stream-relay"),
+        (Self::Asking, "asking"),
     ];
 
     /// Name on a command line.
@@ -106,6 +110,7 @@ pub fn serve(kind: Kind) -> Result<()> {
         Kind::BlockingRelayStateless => blocking::relay(&bound_socket()?, false),
         Kind::BlockingStream => blocking::answer_streams(&bound_listener()?),
         Kind::BlockingStreamRelay => blocking::relay_streams(&bound_listener()?),
+        Kind::Asking => asking::serve(&bound_socket()?),
     }
 }
 

@@ -4,9 +4,10 @@
 //! the last time, and a sender checks the announcement after it has queued its command; so at least one of them sees
 //! the other.
 
-use crate::listener_change::ListenerChange;
+use crate::socket_change::SocketChange;
 use crate::sys::EventFd;
 use ringway_sansio::{ConnectionId, Event, Flow, Instant, Token};
+use std::fmt;
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -34,6 +35,12 @@ impl Inboxes {
         self.list.get(self.owner_of(shard)).is_some_and(|inbox| inbox.push(Command::Event(shard, event), &[]))
     }
 
+    /// Queues an event for the node of any shard at a worker, which need not be the shard's owner: the calling one handles it
+    /// in the same turn. False: the inbox is full, and the event is dropped.
+    pub fn deliver_at(&self, worker: usize, shard: u16, event: Event) -> bool {
+        self.list.get(worker).is_some_and(|inbox| inbox.push(Command::Event(shard, event), &[]))
+    }
+
     /// Makes every worker check its held packets.
     pub fn wake(&self) {
         for inbox in self.list.iter() {
@@ -50,8 +57,15 @@ impl Inboxes {
         self.list.get(worker)
     }
 
-    pub(crate) fn len(&self) -> usize {
+    /// Number of workers.
+    pub fn workers(&self) -> usize {
         self.list.len()
+    }
+}
+
+impl fmt::Debug for Inboxes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inboxes").field("workers", &self.list.len()).finish()
     }
 }
 
@@ -87,8 +101,8 @@ impl Commands {
 #[repr(align(128))]
 pub(crate) struct Inbox {
     commands: Mutex<Commands>,
-    /// Not limited: only the program itself changes listeners.
-    listeners: Mutex<Vec<ListenerChange>>,
+    /// Not limited: only the program itself changes sockets.
+    sockets: Mutex<Vec<SocketChange>>,
     /// True if the worker must run once.
     pending: AtomicBool,
     /// End of the worker's sleep in nanoseconds; 0 while it is awake.
@@ -100,7 +114,7 @@ impl Inbox {
     fn new() -> io::Result<Self> {
         Ok(Self {
             commands: Mutex::default(),
-            listeners: Mutex::default(),
+            sockets: Mutex::default(),
             pending: AtomicBool::new(false),
             sleeping_until: AtomicU64::new(0),
             event: EventFd::new()?,
@@ -127,15 +141,15 @@ impl Inbox {
         self.push(Command::Resume(id), &[]);
     }
 
-    /// Queues a change of the worker's listeners.
-    pub(crate) fn change_listeners(&self, change: ListenerChange) {
-        self.listeners.lock().unwrap_or_else(PoisonError::into_inner).push(change);
+    /// Queues a change of the worker's sockets.
+    pub(crate) fn change_sockets(&self, change: SocketChange) {
+        self.sockets.lock().unwrap_or_else(PoisonError::into_inner).push(change);
         self.nudge();
     }
 
-    /// Takes the queued changes of listeners.
-    pub(crate) fn take_listener_changes(&self) -> Vec<ListenerChange> {
-        std::mem::take(&mut *self.listeners.lock().unwrap_or_else(PoisonError::into_inner))
+    /// Takes the queued changes of sockets.
+    pub(crate) fn take_socket_changes(&self) -> Vec<SocketChange> {
+        std::mem::take(&mut *self.sockets.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn push(&self, mut command: Command, bytes: &[u8]) -> bool {

@@ -1,9 +1,10 @@
 //! Linux driver: runs protocol machines on sockets.
 //!
 //! Does: runs any [`ringway_sansio::Node`] on worker threads over UDP and TCP ([`Runtime`]) and a
-//! [`ringway_sansio::PacedNode`] on a media thread ([`media`]), provides their clock ([`Clock`]), numbers host names
-//! ([`Hosts`]), and receives the process's signals ([`signals`]). [`Shards`], [`Connections`] and
-//! [`CountersReader`] are handles for other threads. [`Stream`] and [`sys`] are its parts, for other loops on sockets.
+//! [`ringway_sansio::PacedNode`] on a media thread ([`media`]), serves UDP clients on the workers ([`DatagramClient`]),
+//! provides their clock ([`Clock`]), numbers host names ([`Hosts`]), and receives the process's signals ([`signals`]).
+//! [`Shards`], [`Connections`] and [`CountersReader`] are handles for other threads. [`Stream`] and [`sys`] are its parts,
+//! for other loops on sockets.
 //!
 //! Does not: interpret SIP; store anything; serve the admin API; look up host names; speak TLS or
 //! WebSocket: the program adds them ([`Layers`]).
@@ -12,6 +13,7 @@
 
 mod action;
 mod associations;
+mod client;
 mod clock;
 mod config;
 mod connected;
@@ -23,7 +25,6 @@ mod icmp;
 mod inbox;
 mod layers;
 mod listen;
-mod listener_change;
 mod listeners;
 mod listing;
 pub mod media;
@@ -33,15 +34,18 @@ pub mod runtime;
 mod shard;
 mod shared;
 pub mod signals;
+mod socket_change;
 mod sources;
 mod stream;
 pub mod sys;
 mod tcp;
 mod trace;
 mod udp;
+mod watched;
 mod worker;
 
 pub use action::{ActionSink, NoActions};
+pub use client::DatagramClient;
 pub use clock::Clock;
 pub use config::Config;
 pub use counters::Counts;
@@ -57,3 +61,4 @@ pub use runtime::{CountersReader, Runtime, StartError};
 pub use shard::{Shards, shard_of_token};
 pub use stream::{Filled, More, Stream, Written, connect};
 pub use trace::{Direction, MessageTrace};
+pub use watched::Watched;

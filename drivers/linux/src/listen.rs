@@ -1,7 +1,7 @@
 //! Listeners: parsing, and binding for several workers.
 
 use crate::inbox::Inboxes;
-use crate::listener_change::ListenSocket;
+use crate::socket_change::ListenSocket;
 use crate::sys;
 use ringway_sansio::Transport;
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};

@@ -5,7 +5,7 @@
 
 use crate::inbox::Inboxes;
 use crate::listen::{BindError, LISTENERS_MAX, Listen, bind_copies};
-use crate::listener_change::ListenerChange;
+use crate::socket_change::SocketChange;
 use ringway_sansio::ListenerId;
 use std::io;
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -26,11 +26,11 @@ impl Attached {
             if usize::from(id.0) >= LISTENERS_MAX {
                 return Err(BindError::TooMany);
             }
-            let (actual, sockets) = bind_copies(listen, attached.inboxes.len())?;
+            let (actual, sockets) = bind_copies(listen, attached.inboxes.workers())?;
             // From now on it is closed if a worker refuses.
             attached.listeners.push((id, actual));
             for (worker, socket) in sockets.into_iter().enumerate() {
-                confirmed(&attached.inboxes, worker, |done| ListenerChange::Add(id, socket, done))
+                confirmed(&attached.inboxes, worker, |done| SocketChange::Add(id, socket, done))
                     .map_err(|why| BindError::Listener { listener: listen, why })?;
             }
         }
@@ -45,9 +45,9 @@ impl Attached {
     /// Makes every worker read from them.
     pub(crate) fn open(mut self) {
         for (id, _) in self.listeners.drain(..) {
-            for worker in 0..self.inboxes.len() {
+            for worker in 0..self.inboxes.workers() {
                 if let Some(inbox) = self.inboxes.of(worker) {
-                    inbox.change_listeners(ListenerChange::Read(id));
+                    inbox.change_sockets(SocketChange::Read(id));
                 }
             }
         }
@@ -57,36 +57,36 @@ impl Attached {
 impl Drop for Attached {
     fn drop(&mut self) {
         for (id, _) in self.listeners.drain(..) {
-            change(&self.inboxes, id, ListenerChange::Discard);
+            change(&self.inboxes, id, SocketChange::Discard);
         }
     }
 }
 
 /// Makes every worker close a listener, and waits for it.
 pub(crate) fn close(inboxes: &Inboxes, id: ListenerId) {
-    change(inboxes, id, ListenerChange::Close);
+    change(inboxes, id, SocketChange::Close);
 }
 
 fn change(
     inboxes: &Inboxes,
     id: ListenerId,
-    of: impl Fn(ListenerId, SyncSender<io::Result<()>>) -> ListenerChange,
+    of: impl Fn(ListenerId, SyncSender<io::Result<()>>) -> SocketChange,
 ) {
-    for worker in 0..inboxes.len() {
+    for worker in 0..inboxes.workers() {
         // A worker that does not confirm has ended, and its sockets with it.
         let _ = confirmed(inboxes, worker, |done| of(id, done));
     }
 }
 
 /// Requests a change from a worker and waits for its result.
-fn confirmed(
+pub(crate) fn confirmed(
     inboxes: &Inboxes,
     worker: usize,
-    change: impl FnOnce(SyncSender<io::Result<()>>) -> ListenerChange,
+    change: impl FnOnce(SyncSender<io::Result<()>>) -> SocketChange,
 ) -> io::Result<()> {
     let (done, confirmed) = sync_channel(1);
     let inbox = inboxes.of(worker).ok_or(io::ErrorKind::NotFound)?;
-    inbox.change_listeners(change(done));
+    inbox.change_sockets(change(done));
     match confirmed.recv_timeout(CONFIRMATION_MAX) {
         Ok(result) => result,
         Err(_) => Err(io::Error::other("a worker thread does not answer; restart the server")),

@@ -1,6 +1,7 @@
 //! Runtime: worker threads for bound listeners and shards, from start to stop.
 
 use crate::action::ActionSink;
+use crate::client::DatagramClient;
 use crate::config::Config;
 use crate::counters::{Counters, Counts};
 use crate::inbox::Inboxes;
@@ -10,6 +11,7 @@ use crate::listing::Connections;
 use crate::shard::Shards;
 use crate::shared::{Common, Phase};
 use crate::sys;
+use crate::watched::Watched;
 use crate::worker::{Parts, Worker};
 use ringway_sansio::{Event, ListenerId, Node};
 use std::io;
@@ -131,6 +133,14 @@ impl<N: Node> Runtime<N> {
         listeners::close(&self.common.inboxes, listener);
     }
 
+    /// Makes the workers serve a UDP client until the returned value is dropped.
+    ///
+    /// # Errors
+    /// A worker cannot add the socket to its epoll. Nothing is changed then.
+    pub fn watch(&self, client: Arc<dyn DatagramClient>) -> io::Result<Watched> {
+        Watched::begin(client, self.common.inboxes.clone())
+    }
+
     /// Changes the maximum number of open connections, as far as the limit of open files permits. Open connections beyond
     /// it remain.
     pub fn set_max_connections(&self, max: usize) {
@@ -178,7 +188,7 @@ impl<N: Node + Send + 'static> Runtime<N> {
     fn spawn(
         &mut self,
         index: usize,
-        sockets: Vec<crate::listener_change::ListenSocket>,
+        sockets: Vec<crate::socket_change::ListenSocket>,
         sink: Arc<dyn ActionSink<N::Action>>,
     ) -> io::Result<()>
     where

@@ -131,7 +131,7 @@ impl<N: Node> Shards<N> {
 
     /// Shards whose timers `worker` runs.
     pub(crate) fn owned_by(&self, worker: usize) -> impl Iterator<Item = u16> + use<N> {
-        let step = self.inboxes.len().max(1);
+        let step = self.inboxes.workers().max(1);
         let count = self.list.len();
         (worker..count).step_by(step).filter_map(|shard| u16::try_from(shard).ok())
     }

@@ -66,7 +66,7 @@ impl Common {
             trace: config.trace,
             sources: Sources::new(config.max_connections_per_source, config.memory.clone()),
             open: AtomicUsize::new(0),
-            connections: Connections::new(inboxes.len()),
+            connections: Connections::new(inboxes.workers()),
             inboxes,
             spread: RandomState::new(),
             phase: AtomicU8::new(Phase::Running as u8),
@@ -112,7 +112,7 @@ impl Common {
 
     /// Worker that dials the connection for a flow.
     pub(crate) fn dialler_of(&self, flow: &Flow) -> usize {
-        match self.inboxes.len() {
+        match self.inboxes.workers() {
             0 | 1 => 0,
             workers => (self.spread.hash_one((flow.remote, flow.dialled)) % workers as u64) as usize,
         }

@@ -4,6 +4,7 @@
 //! transport's reports to the shards. Actions of a node are passed to the sink before the node is unlocked; the packets
 //! of one batch are sent at its end.
 
+mod clients;
 mod listeners;
 
 use crate::action::ActionSink;
@@ -15,15 +16,16 @@ use crate::held::{Held, MarkedPackets};
 use crate::icmp::IcmpErrors;
 use crate::inbox::{Command, Commands, Inbox};
 use crate::listen::WORKERS_MAX;
-use crate::listener_change::ListenSocket;
 use crate::nodes::{Batch, Nodes};
 use crate::shard::{Shards, shard_of_token};
 use crate::shared::{Common, Phase};
+use crate::socket_change::ListenSocket;
 use crate::stream::{Filled, More};
 use crate::sys::{Epoll, Interest, Ready, ReadyList, ReceiveBatch, SendBatch, Wait};
 use crate::tcp::{Frames, Report, Streams};
 use crate::trace::Direction;
 use crate::udp;
+use clients::Clients;
 use ringway_sansio::{
     ConnectionId, Event, Flow, Instant, ListenerId, Node, Outbox, Packet, Received, Transport,
 };
@@ -82,6 +84,7 @@ pub(crate) struct Worker<N: Node> {
     send: SendBatch,
     streams: Streams<N::Framer>,
     associations: AssociationTable,
+    clients: Clients,
     batch: Batch<N::Action>,
     held: Held,
     commands: Commands,
@@ -128,6 +131,7 @@ impl<N: Node> Worker<N> {
             udp,
             streams,
             associations,
+            clients: Clients::new(),
             batch: Batch { out: Outbox::new(), actions: Vec::new(), stored_at: 0 },
             held: Held::default(),
             commands: Commands::default(),
@@ -196,7 +200,7 @@ impl<N: Node> Worker<N> {
                 self.read_datagrams(listener);
             }
             Some(None) => self.streams.accept(listener, self.now),
-            None => {}
+            None => self.read_client(ready.token),
         }
     }
 
@@ -301,7 +305,7 @@ impl<N: Node> Worker<N> {
         let mut commands = std::mem::take(&mut self.commands);
         if self.inbox().is_some_and(|inbox| inbox.take(&mut commands)) {
             self.run_calls();
-            self.change_listeners();
+            self.change_sockets();
         }
         for command in commands.list.drain(..) {
             match command {
@@ -334,6 +338,7 @@ impl<N: Node> Worker<N> {
 
     fn run_timers(&mut self) {
         self.streams.expire(self.now);
+        self.expire_clients();
         let Self { associations, udp, nodes, batch, now, .. } = self;
         associations.expire(udp, *now, &mut |received| nodes.on_message(batch, *now, received));
         for shard in self.nodes.shards.owned_by(self.index) {
@@ -507,7 +512,7 @@ impl<N: Node> Worker<N> {
     fn next_deadline(&self) -> Instant {
         let shards = &self.nodes.shards;
         let shards = shards.owned_by(self.index).map(|shard| shards.deadline(shard)).min();
-        let due = [self.streams.next_due(), self.associations.next_due()];
+        let due = [self.streams.next_due(), self.associations.next_due(), self.clients_due()];
         shards.into_iter().chain(due.into_iter().flatten()).min().unwrap_or(Instant::FAR)
     }
 
@@ -537,6 +542,8 @@ fn send_datagrams<F: ringway_sansio::Framer>(
 /// Epoll tokens that are not connections have an owner that is not a worker.
 const OTHER: u64 = (WORKERS_MAX as u64) << 56;
 const INBOX: u64 = OTHER | 1 << 32;
+/// Sockets of clients, with a number below 2^32.
+const CLIENT: u64 = OTHER | 1 << 33;
 
 /// Maximum number of events in one turn; the kernel returns the others first next time.
 const READY_MAX: usize = 64;

@@ -3,7 +3,6 @@
 use crate::Counters;
 use crate::calls::{Admission, Calls, Deletion, Indices, streams_of};
 use crate::command::{Answer, Command, Cookie, read_answer};
-use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::hash::Hasher;
@@ -28,6 +27,8 @@ pub struct Client<T> {
     /// Bytes of their SDP.
     pending_bytes: usize,
     calls: Calls,
+    /// Calls to delete, with the index of the relay.
+    deletions: Vec<(RelayCall, usize)>,
     timers: Wheel<Timer>,
     sends: VecDeque<Datagram>,
     done: VecDeque<Done<T>>,
@@ -40,7 +41,18 @@ pub struct Datagram {
     /// Address of the relay.
     pub to: SocketAddr,
     /// Bytes of the datagram.
-    pub bytes: Box<[u8]>,
+    pub bytes: Vec<u8>,
+    /// Use of the answer.
+    pub answer: AnswerUse,
+}
+
+/// Use of the answer to a datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnswerUse {
+    /// A request or the health of a relay waits for it.
+    Awaited,
+    /// It only ends the retransmission: it may be given to the client as late as before the next [`Client::on_timeout`].
+    EndsRetransmission,
 }
 
 /// End of a request.
@@ -64,7 +76,6 @@ struct Relay {
 #[derive(Debug)]
 struct Pending<T> {
     job: Job<T>,
-    datagram: Box<[u8]>,
     /// Index of the relay.
     relay: usize,
     /// Relays that were tried, a bit each.
@@ -90,6 +101,7 @@ enum Timer {
     Cookie(u64),
     Ping(usize),
     Call(RelayCall),
+    Deletions,
 }
 
 impl<T> Client<T> {
@@ -108,6 +120,7 @@ impl<T> Client<T> {
             pending: HashMap::default(),
             pending_bytes: 0,
             calls: Calls::default(),
+            deletions: Vec::new(),
             timers,
             sends: VecDeque::new(),
             done: VecDeque::new(),
@@ -143,7 +156,10 @@ impl<T> Client<T> {
 
     /// Handles a datagram. One that comes from another address than the relay's is ignored.
     pub fn on_datagram(&mut self, now: Instant, from: SocketAddr, bytes: &[u8]) {
-        let Ok((Cookie(cookie), answer)) = read_answer(bytes) else {
+        // The datagram of a stranger is not worth reading.
+        let is_of_relay = self.relays.iter().any(|relay| relay.address == from);
+        let answer = if is_of_relay { read_answer(bytes).ok() } else { None };
+        let Some((Cookie(cookie), answer)) = answer else {
             self.counters.relay_rejected += 1;
             return;
         };
@@ -194,6 +210,7 @@ impl<T> Client<T> {
                         self.calls.set_timer(call, timer);
                     }
                 }
+                Timer::Deletions => self.send_deletions(now),
             }
         }
     }
@@ -284,11 +301,24 @@ impl<T> Client<T> {
         self.delete_at(now, request.call, relays);
     }
 
+    /// Deletes a call at relays, soon: what wakes a relay, and then the answer, costs more than the command.
     fn delete_at(&mut self, now: Instant, call: RelayCall, relays: Indices) {
         for relay in (0..self.relays.len()).filter(|index| relays & (1 << index) != 0) {
+            if self.deletions.is_empty() {
+                self.timers.arm(now + DELETION_DELAY, Timer::Deletions);
+            }
+            self.deletions.push((call, relay));
+        }
+        if self.deletions.len() >= DELETIONS_MAX {
+            self.send_deletions(now);
+        }
+    }
+
+    fn send_deletions(&mut self, now: Instant) {
+        for (call, relay) in core::mem::take(&mut self.deletions) {
             if self.pending.len() >= 2 * PENDING_MAX {
                 self.counters.relay_overflow += 1;
-                return;
+                continue;
             }
             self.counters.relay_requests += 1;
             self.start(now, Job::Delete(call), (relay, 0), now + self.time_limit);
@@ -297,26 +327,12 @@ impl<T> Client<T> {
 
     fn start(&mut self, now: Instant, job: Job<T>, (relay, tried): (usize, Indices), give_up: Instant) {
         let cookie = u64::from_le_bytes(self.cookies.bytes());
-        let mut datagram = Vec::new();
-        let command = match &job {
-            Job::Ping => Command::Ping,
-            Job::Delete(call) => Command::Delete(*call),
-            Job::Ask(_, request) => {
-                self.calls.add_relay(request.call, relay);
-                Command::Call(request)
-            }
-        };
-        command.write(Cookie(cookie), &mut datagram);
-        let pending = Pending {
-            job,
-            datagram: datagram.into(),
-            relay,
-            tried,
-            sent: 0,
-            since: now,
-            give_up,
-            timer: TimerKey::NONE,
-        };
+        if let Job::Ask(_, request) = &job {
+            self.calls.add_relay(request.call, relay);
+            // The relay has the call again.
+            self.deletions.retain(|deletion| *deletion != (request.call, relay));
+        }
+        let pending = Pending { job, relay, tried, sent: 0, since: now, give_up, timer: TimerKey::NONE };
         self.pending_bytes += sdp_len(&pending);
         self.pending.insert(cookie, pending);
         self.send(now, cookie);
@@ -328,7 +344,14 @@ impl<T> Client<T> {
         pending.sent += 1;
         let next = (now + RETRANSMISSION).min(pending.give_up);
         pending.timer = self.timers.arm(next, Timer::Cookie(cookie));
-        self.sends.push_back(Datagram { to: relay.address, bytes: pending.datagram.clone() });
+        let (command, answer) = match &pending.job {
+            Job::Ping => (Command::Ping, AnswerUse::Awaited),
+            Job::Delete(call) => (Command::Delete(*call), AnswerUse::EndsRetransmission),
+            Job::Ask(_, request) => (Command::Call(request), AnswerUse::Awaited),
+        };
+        let mut bytes = Vec::with_capacity(COMMAND_BYTES + sdp_len(pending));
+        command.write(Cookie(cookie), &mut bytes);
+        self.sends.push_back(Datagram { to: relay.address, bytes, answer });
     }
 
     /// Handles the absence of an answer: retransmits, tries another relay, or gives up.
@@ -413,8 +436,14 @@ pub const STREAMS_MAX: usize = 8;
 const COUNTED: Duration = Duration::from_secs(240);
 /// Maximum number of pending offers and answers; twice as many with the requests that delete calls.
 const PENDING_MAX: usize = 4096;
-/// Maximum number of bytes of their SDP, each of which is held twice.
+/// Maximum number of bytes of their SDP.
 const PENDING_BYTES_MAX: usize = 8 << 20;
+/// Time for which deletions wait for others.
+const DELETION_DELAY: Duration = Duration::from_millis(20);
+/// Number of deletions that are sent at once.
+const DELETIONS_MAX: usize = 32;
+/// Length of most commands without their SDP.
+const COMMAND_BYTES: usize = 480;
 /// Datagrams of a request to one relay.
 const SENDS_MAX: u8 = 2;
 /// Interval of retransmissions.

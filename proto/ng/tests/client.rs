@@ -1,7 +1,9 @@
 //! The client with scripted relays on a virtual clock.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
-use ringway_ng::{Client, Datagram, Done, STRANGER_STREAMS_MAX, STRANGERS_STREAMS_MAX, USER_STREAMS_MAX};
+use ringway_ng::{
+    AnswerUse, Client, Datagram, Done, STRANGER_STREAMS_MAX, STRANGERS_STREAMS_MAX, USER_STREAMS_MAX,
+};
 use ringway_sansio::{
     Instant, RelayCall, RelayHolder, RelayId, RelayKind, RelayMedia, RelayRequest, RelayResult, RelaySide,
     Seed,
@@ -11,6 +13,8 @@ use std::time::Duration;
 
 const FIRST: &str = "192.0.2.7:22222";
 const SECOND: &str = "192.0.2.8:22222";
+/// Time after which a deletion is sent.
+const DELETION_MS: u64 = 30;
 
 /// Client, and what its relays get.
 struct Table {
@@ -43,7 +47,13 @@ impl Table {
 
     /// Asks for call `call`; returns what is sent without pings and deletions, which are answered.
     fn ask(&mut self, of: u32, kind: RelayKind, call: u64, relay: Option<RelayId>) -> Vec<Datagram> {
-        let request = RelayRequest {
+        let request = self.request(kind, call, relay);
+        self.client.request(self.now, of, request);
+        self.sent()
+    }
+
+    fn request(&self, kind: RelayKind, call: u64, relay: Option<RelayId>) -> RelayRequest {
+        RelayRequest {
             kind,
             call: RelayCall(call),
             relay,
@@ -52,9 +62,7 @@ impl Table {
             to: RelayMedia::Same,
             holder: self.holder,
             source: None,
-        };
-        self.client.request(self.now, of, request);
-        self.sent()
+        }
     }
 
     fn sent(&mut self) -> Vec<Datagram> {
@@ -163,6 +171,7 @@ fn all_requests_of_a_call_go_to_its_relay() {
             assert!(table.done().is_some());
         }
         table.ask(3, RelayKind::Delete, call, Some(relay));
+        table.pass(DELETION_MS);
         assert_eq!(table.deleted.pop(), Some((call, sent[0].to)));
         assert_eq!(table.done(), None);
     }
@@ -198,7 +207,7 @@ fn a_silent_relay_is_replaced() {
     let moved = table.done().unwrap().1.unwrap().relay;
     assert_ne!(moved, relay);
     assert_eq!(table.client.counters().relay_failovers, 1);
-    table.sent();
+    table.pass(DELETION_MS);
     assert_eq!(table.deleted, [(call, FIRST.parse().unwrap())], "it may be slow");
     // The next call does not wait for it.
     let sent = table.ask(8, RelayKind::Offer, call, Some(relay));
@@ -251,11 +260,49 @@ fn a_call_is_deleted_after_its_pending_offer() {
             true => table.answer(&sent[0], OK),
             false => drop(table.pass(2000)),
         }
-        table.sent();
+        table.pass(DELETION_MS);
         let tried = if answered { 1 } else { 2 };
         assert_eq!((table.deleted.len(), table.client.calls_len()), (tried, 0));
         assert!(table.deleted.contains(&(1, sent[0].to)));
     }
+}
+
+#[test]
+fn deletions_are_sent_together() {
+    let mut table = Table::new(&[FIRST]);
+    let (_, relay) = call_of(&mut table, FIRST);
+    let sends = |table: &mut Table, calls: std::ops::Range<u64>| {
+        for call in calls {
+            let request = table.request(RelayKind::Delete, call, Some(relay));
+            table.client.request(table.now, 0, request);
+        }
+        let sent: Vec<_> = std::iter::from_fn(|| table.client.poll_send()).collect();
+        let is_deletion = |send: &Datagram| send.answer == AnswerUse::EndsRetransmission;
+        assert!(sent.iter().all(|send| is_deletion(send) == deleted_call(send).is_some()));
+        sent
+    };
+    assert_eq!(sends(&mut table, 0..31).len(), 0);
+    let sent = sends(&mut table, 31..33);
+    assert_eq!(sent.len(), 32, "so many do not wait");
+    sent.iter().for_each(|send| table.answer(send, "6:result2:ok"));
+    // A call that is offered again is not deleted.
+    let again = table.ask(7, RelayKind::Offer, 32, Some(relay));
+    assert_eq!((again.len(), again[0].answer), (1, AnswerUse::Awaited));
+    table.answer(&again[0], OK);
+    table.pass(1000);
+    assert!(table.deleted.is_empty(), "{:?}", table.deleted);
+    // An answer that comes as late as before the timeout is in time.
+    assert!(sends(&mut table, 33..34).is_empty());
+    let due = table.client.next_due().unwrap();
+    table.now = due.max(table.now + Duration::from_millis(DELETION_MS));
+    table.client.on_timeout(table.now);
+    let sent = sends(&mut table, 0..0);
+    assert_eq!(sent.len(), 1);
+    table.now = table.now + Duration::from_millis(600);
+    table.answer(&sent[0], "6:result2:ok");
+    table.client.on_timeout(table.now);
+    assert!(sends(&mut table, 0..0).iter().all(|send| send.bytes.ends_with(b"pinge")));
+    assert_eq!(table.client.counters().relay_timeouts, 0);
 }
 
 #[test]

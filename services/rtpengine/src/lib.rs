@@ -1,9 +1,10 @@
-//! Control of rtpengine media relays, off the packet path.
+//! Control of rtpengine media relays over UDP.
 //!
-//! Does: runs a [`Client`](ringway_ng::Client) over one UDP socket. Requests are sent on the thread that asks; one thread
-//! receives the answers, retransmits and pings: [`Relays`].
+//! Does: gives a [`Client`](ringway_ng::Client) its sockets. The worker that asks sends the command, and its loop reads the
+//! answer: [`Relays`].
 //!
-//! Does not: decide which call is relayed (`ringway_server`), choose the relay or read its answers (`ringway_ng`).
+//! Does not: decide which call is relayed (`ringway_server`), choose the relay or read its answers (`ringway_ng`), run a
+//! thread.
 //!
 //! Start reading at [`Relays`].
 #![forbid(unsafe_code)]

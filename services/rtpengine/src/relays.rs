@@ -1,18 +1,29 @@
-//! The client, its socket and its thread.
+//! The client and its sockets.
 
-use ringway_ng::{Client, Counters, Datagram, Done};
+use ringway_linux::{DatagramClient, sys};
+use ringway_ng::{AnswerUse, Client, Counters, Datagram, Done};
 use ringway_sansio::{Instant, RelayRequest, RelayResult, Seed};
-use std::io::{self, ErrorKind};
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// Media relays of a server. Their thread ends when the value is dropped.
+/// Media relays of a server: a [`DatagramClient`] of its workers.
 pub struct Relays {
-    shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+    state: Mutex<State>,
+    /// Sockets of the workers.
+    sockets: Vec<UdpSocket>,
+    /// Socket for commands whose answers only end their retransmission: nothing waits for it.
+    unwatched: UdpSocket,
+    /// Buffer for its datagrams.
+    buffer: Mutex<Vec<u8>>,
+    is_ipv6: bool,
+    /// Time of the next call of `on_timeout` in nanoseconds. Written under the lock of the state.
+    due: AtomicU64,
+    now: Box<dyn Fn() -> Instant + Send + Sync>,
+    answer: Box<dyn Fn(usize, u16, u64, Option<RelayResult>) + Send + Sync>,
 }
 
 /// State of the relays.
@@ -31,60 +42,134 @@ struct Asker {
     query: u64,
 }
 
-struct Shared {
-    client: Mutex<Client<Asker>>,
-    socket: UdpSocket,
-    now: Box<dyn Fn() -> Instant + Send + Sync>,
-    answer: Box<dyn Fn(u16, u64, Option<RelayResult>) + Send + Sync>,
-    stops: AtomicBool,
+struct State {
+    client: Client<Asker>,
+    /// Commands sent by the socket that is not watched, since it was read.
+    unread: usize,
 }
 
 impl Relays {
-    /// Starts the thread. `answer` gets shard, query and result; it is called on any thread, also from within
-    /// [`Relays::ask`], and must not block. `now` is the clock of the shards.
+    /// Opens a socket for each worker. `answer` gets the number of the calling worker, shard, query and result; it is also
+    /// called from within [`Relays::ask`], and must not block. `now` is the clock of the workers.
     ///
     /// # Errors
-    /// The socket or the thread cannot be created.
-    pub fn start(
+    /// A socket cannot be created.
+    pub fn open(
         relays: &[SocketAddr],
+        workers: usize,
         time_limit: Duration,
         seed: &Seed,
         now: impl Fn() -> Instant + Send + Sync + 'static,
-        answer: impl Fn(u16, u64, Option<RelayResult>) + Send + Sync + 'static,
+        answer: impl Fn(usize, u16, u64, Option<RelayResult>) + Send + Sync + 'static,
     ) -> io::Result<Self> {
-        let is_ipv4 = relays.iter().all(SocketAddr::is_ipv4);
-        let any = if is_ipv4 { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { IpAddr::V6(Ipv6Addr::UNSPECIFIED) };
-        let socket = UdpSocket::bind((any, 0))?;
-        socket.set_read_timeout(Some(TICK))?;
-        // A full send buffer loses the datagram, which is sent again.
-        socket.set_write_timeout(Some(Duration::from_millis(1)))?;
-        let client = Mutex::new(Client::new(relays, time_limit, seed, now()));
-        let (now, answer) = (Box::new(now), Box::new(answer));
-        let shared = Arc::new(Shared { client, socket, now, answer, stops: AtomicBool::new(false) });
-        let of_thread = Arc::clone(&shared);
-        let thread = std::thread::Builder::new().name("relays".to_owned()).spawn(move || of_thread.run())?;
-        Ok(Self { shared, thread: Some(thread) })
+        let is_ipv6 = !relays.iter().all(SocketAddr::is_ipv4);
+        let is_local = relays.iter().all(|relay| relay.ip().is_loopback());
+        let from = match (is_ipv6, is_local) {
+            (false, true) => IpAddr::V4(Ipv4Addr::LOCALHOST),
+            (false, false) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            // Relays of both families may be on this machine.
+            (true, true | false) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        };
+        let sockets = (0..workers).map(|_| socket(from)).collect::<io::Result<_>>()?;
+        let client = Client::new(relays, time_limit, seed, now());
+        Ok(Self {
+            due: AtomicU64::new(nanos(client.next_due())),
+            state: Mutex::new(State { client, unread: 0 }),
+            sockets,
+            unwatched: socket(from)?,
+            buffer: Mutex::new(vec![0; DATAGRAM_BYTES_MAX]),
+            is_ipv6,
+            now: Box::new(now),
+            answer: Box::new(answer),
+        })
     }
 
-    /// Sends a request. Its result, if it has one, comes within the time limit.
-    pub fn ask(&self, shard: u16, query: u64, request: RelayRequest) {
-        self.shared.with_client(|client, now| client.request(now, Asker { shard, query }, request));
+    /// Sends a request by the socket of the calling worker. Its result, if it has one, comes within the time limit.
+    pub fn ask(&self, worker: usize, shard: u16, query: u64, request: RelayRequest) {
+        self.with_client(worker, (self.now)(), |client, now| {
+            client.request(now, Asker { shard, query }, request);
+        });
     }
 
     /// State of the relays.
     pub fn status(&self) -> Status {
-        let client = self.shared.client.lock().unwrap_or_else(PoisonError::into_inner);
-        Status { counters: client.counters().clone(), up: client.up_len() }
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        Status { counters: state.client.counters().clone(), up: state.client.up_len() }
+    }
+
+    /// Changes the client, and sends and reports what follows after unlocking.
+    fn with_client(&self, worker: usize, now: Instant, change: impl FnOnce(&mut Client<Asker>, Instant)) {
+        // More than one of each is rare.
+        let (first_send, first_done);
+        let (mut sends, mut done) = (Vec::new(), Vec::new());
+        {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let State { client, unread } = &mut *state;
+            change(client, now);
+            (first_send, first_done) = (client.poll_send(), client.poll_done());
+            sends.extend(std::iter::from_fn(|| client.poll_send()));
+            done.extend(std::iter::from_fn(|| client.poll_done()));
+            let is_unread = |send: &&Datagram| send.answer == AnswerUse::EndsRetransmission;
+            *unread += first_send.iter().chain(&sends).filter(is_unread).count();
+            // Answers that nothing waits for are read before they fill the socket.
+            let due = if *unread < UNREAD_MAX { nanos(client.next_due()) } else { now.as_nanos() };
+            self.due.store(due, Ordering::Release);
+        }
+        for send in first_send.iter().chain(&sends) {
+            self.send(worker, send);
+        }
+        for Done { of: Asker { shard, query }, result } in first_done.into_iter().chain(done) {
+            (self.answer)(worker, shard, query, result);
+        }
+    }
+
+    /// Sends a datagram; what is not sent is sent again, or times out.
+    fn send(&self, worker: usize, datagram: &Datagram) {
+        let Datagram { to, bytes, answer } = datagram;
+        let to = match to.ip() {
+            IpAddr::V4(v4) if self.is_ipv6 => SocketAddr::new(v4.to_ipv6_mapped().into(), to.port()),
+            IpAddr::V4(_) | IpAddr::V6(_) => *to,
+        };
+        let socket = match answer {
+            AnswerUse::Awaited => self.sockets.get(worker),
+            AnswerUse::EndsRetransmission => Some(&self.unwatched),
+        };
+        if let Some(socket) = socket {
+            let _ = socket.send_to(bytes, to);
+        }
+    }
+
+    /// Reads the answers that nothing waits for.
+    fn read_unwatched(&self, worker: usize, now: Instant) {
+        let mut buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
+        for _ in 0..READS_MAX {
+            // An error is that nothing is left.
+            let Ok((length, from)) = self.unwatched.recv_from(&mut buffer) else { break };
+            let from = SocketAddr::new(from.ip().to_canonical(), from.port());
+            let bytes = buffer.get(..length).unwrap_or_default();
+            self.with_client(worker, now, |client, now| client.on_datagram(now, from, bytes));
+        }
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).unread = 0;
     }
 }
 
-impl Drop for Relays {
-    fn drop(&mut self) {
-        self.shared.stops.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            // A panic of the thread was reported when it happened.
-            let _ = thread.join();
-        }
+impl DatagramClient for Relays {
+    fn socket(&self, worker: usize) -> Option<BorrowedFd<'_>> {
+        self.sockets.get(worker).map(AsFd::as_fd)
+    }
+
+    fn on_datagram(&self, worker: usize, now: Instant, from: SocketAddr, bytes: &[u8]) {
+        self.with_client(worker, now, |client, now| client.on_datagram(now, from, bytes));
+    }
+
+    fn on_timeout(&self, worker: usize, now: Instant) {
+        // A command that was answered is not sent again.
+        self.read_unwatched(worker, now);
+        self.with_client(worker, now, Client::on_timeout);
+    }
+
+    fn next_due(&self) -> Instant {
+        Instant::from_nanos(self.due.load(Ordering::Acquire))
     }
 }
 
@@ -94,75 +179,74 @@ impl std::fmt::Debug for Relays {
     }
 }
 
-impl Shared {
-    fn run(&self) {
-        let mut buffer = vec![0; DATAGRAM_BYTES_MAX];
-        while !self.stops.load(Ordering::Relaxed) {
-            match self.socket.recv_from(&mut buffer) {
-                Ok((length, from)) => {
-                    let from = SocketAddr::new(from.ip().to_canonical(), from.port());
-                    let bytes = buffer.get(..length).unwrap_or_default();
-                    self.with_client(|client, now| client.on_datagram(now, from, bytes));
-                }
-                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
-                // An ICMP error of a relay that is down: its requests time out.
-                Err(_) => std::thread::sleep(Duration::from_millis(1)),
-            }
-            self.with_client(|client, now| {
-                if client.next_due().is_some_and(|due| due <= now) {
-                    client.on_timeout(now);
-                }
-            });
-        }
-    }
-
-    /// Changes the client, and sends and reports what follows after unlocking.
-    fn with_client(&self, change: impl FnOnce(&mut Client<Asker>, Instant)) {
-        let (mut sends, mut done) = (Vec::new(), Vec::new());
-        {
-            let mut client = self.client.lock().unwrap_or_else(PoisonError::into_inner);
-            change(&mut client, (self.now)());
-            sends.extend(std::iter::from_fn(|| client.poll_send()));
-            done.extend(std::iter::from_fn(|| client.poll_done()));
-        }
-        for Datagram { to, bytes } in sends {
-            let is_ipv6 = self.socket.local_addr().is_ok_and(|address| address.is_ipv6());
-            let to = match to.ip() {
-                IpAddr::V4(v4) if is_ipv6 => SocketAddr::new(v4.to_ipv6_mapped().into(), to.port()),
-                IpAddr::V4(_) | IpAddr::V6(_) => to,
-            };
-            // What is not sent is sent again, or times out.
-            let _ = self.socket.send_to(&bytes, to);
-        }
-        for Done { of: Asker { shard, query }, result } in done {
-            (self.answer)(shard, query, result);
-        }
-    }
+fn socket(from: IpAddr) -> io::Result<UdpSocket> {
+    let socket = UdpSocket::bind((from, 0))?;
+    // A full send buffer loses the datagram, which is sent again.
+    socket.set_nonblocking(true)?;
+    sys::set_buffers(socket.as_fd(), BUFFER_BYTES);
+    Ok(socket)
 }
 
-/// Maximum time between two checks of the timers.
-const TICK: Duration = Duration::from_millis(50);
+fn nanos(due: Option<Instant>) -> u64 {
+    due.unwrap_or(Instant::FAR).as_nanos()
+}
+
+/// Size of a socket's kernel buffer: hundreds of answers.
+const BUFFER_BYTES: usize = 1 << 20;
+/// Commands by the socket that is not watched, after which it is read.
+const UNREAD_MAX: usize = 32;
+/// Datagrams that are read from it at once: the answers, and some of strangers.
+const READS_MAX: usize = 256;
 const DATAGRAM_BYTES_MAX: usize = 65_536;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ringway_sansio::{RelayCall, RelayHolder, RelayKind, RelayMedia, RelaySide};
+    use ringway_sansio::{RelayCall, RelayHolder, RelayId, RelayKind, RelayMedia, RelaySide};
+    use std::sync::Arc;
     use std::sync::mpsc::{Receiver, channel};
 
-    fn start(relays: &[SocketAddr]) -> (Relays, Receiver<(u16, u64, Option<RelayResult>)>) {
-        let begin = std::time::Instant::now();
-        let (sender, receiver) = channel();
-        let relays = Relays::start(
-            relays,
-            Duration::from_secs(2),
-            &Seed::from_number(1),
-            move || Instant::from_secs(1000) + begin.elapsed(),
-            move |shard, query, result| {
-                let _ = sender.send((shard, query, result));
-            },
-        );
-        (relays.unwrap(), receiver)
+    /// Relays of two workers, of which worker 1 is tested, on a clock of the test.
+    struct Table {
+        relays: Relays,
+        results: Receiver<(usize, u16, u64, Option<RelayResult>)>,
+        now_ms: Arc<AtomicU64>,
+    }
+
+    impl Table {
+        fn new(relay: SocketAddr) -> Self {
+            let now_ms = Arc::new(AtomicU64::new(1_000_000));
+            let (sender, results) = channel();
+            let clock = Arc::clone(&now_ms);
+            let relays = Relays::open(
+                &[relay],
+                2,
+                Duration::from_secs(2),
+                &Seed::from_number(1),
+                move || Instant::from_nanos(clock.load(Ordering::Relaxed) * 1_000_000),
+                move |worker, shard, query, result| {
+                    let _ = sender.send((worker, shard, query, result));
+                },
+            );
+            Self { relays: relays.unwrap(), results, now_ms }
+        }
+
+        /// A turn of worker 1, `ms` after the last one.
+        fn turn(&self, ms: u64) {
+            self.now_ms.fetch_add(ms, Ordering::Relaxed);
+            let now = (self.relays.now)();
+            let mut buffer = [0; 2000];
+            while let Ok((length, from)) = self.relays.sockets[1].recv_from(&mut buffer) {
+                self.relays.on_datagram(1, now, from, &buffer[..length]);
+            }
+            if self.relays.next_due() <= now {
+                self.relays.on_timeout(1, now);
+            }
+        }
+
+        fn pending(&self) -> usize {
+            self.relays.state.lock().unwrap().client.pending_len()
+        }
     }
 
     fn offer() -> RelayRequest {
@@ -178,36 +262,87 @@ mod tests {
         }
     }
 
-    #[test]
-    fn an_offer_reaches_the_relay_and_its_answer_the_shard() {
+    /// A relay on loopback.
+    fn relay() -> UdpSocket {
         let relay = UdpSocket::bind("127.0.0.1:0").unwrap();
         relay.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-        let (relays, results) = start(&[relay.local_addr().unwrap()]);
-        relays.ask(3, 7, offer());
+        relay
+    }
+
+    /// Next command to a relay, without its cookie, and the answer that it gets.
+    fn answer_next(relay: &UdpSocket) -> (String, Vec<u8>, SocketAddr) {
         let mut buffer = [0; 2000];
-        loop {
-            let (length, from) = relay.recv_from(&mut buffer).unwrap();
-            let pairs = if buffer[..length].ends_with(b"pinge") { "" } else { "3:sdp5:v=0\r\n" };
-            let answer = [&buffer[..17], b"d", pairs.as_bytes(), b"6:result2:oke"].concat();
-            // Another address, and garbage, are ignored.
-            UdpSocket::bind("127.0.0.1:0").unwrap().send_to(&answer, from).unwrap();
-            relay.send_to(b"garbage", from).unwrap();
-            relay.send_to(&answer, from).unwrap();
-            if !pairs.is_empty() {
-                break;
+        let (length, from) = relay.recv_from(&mut buffer).unwrap();
+        let command = String::from_utf8_lossy(&buffer[17..length]).into_owned();
+        let sdp = if command.contains("7:command5:offer") { "3:sdp5:v=0\r\n" } else { "" };
+        let answer = [&buffer[..17], b"d", sdp.as_bytes(), b"6:result2:oke"].concat();
+        relay.send_to(&answer, from).unwrap();
+        (command, answer, from)
+    }
+
+    #[test]
+    fn the_worker_that_asked_gets_the_answer() {
+        let relay = relay();
+        let table = Table::new(relay.local_addr().unwrap());
+        table.relays.ask(1, 3, 7, offer());
+        let (command, answer, from) = answer_next(&relay);
+        assert!(command.contains("7:command5:offer"), "{command}");
+        assert_eq!(Some(from), table.relays.sockets[1].local_addr().ok());
+        // Another address, and garbage, are ignored.
+        UdpSocket::bind("127.0.0.1:0").unwrap().send_to(&answer, from).unwrap();
+        relay.send_to(b"garbage", from).unwrap();
+        table.turn(1);
+        let (worker, shard, query, result) = table.results.try_recv().unwrap();
+        assert_eq!((worker, shard, query, &*result.unwrap().sdp), (1, 3, 7, &b"v=0\r\n"[..]));
+        let Status { counters, up } = table.relays.status();
+        assert_eq!((counters.relay_rejected, up), (2, 1));
+    }
+
+    #[test]
+    fn the_answers_to_deletions_are_read_together() {
+        let relay = relay();
+        let table = Table::new(relay.local_addr().unwrap());
+        // The pings of the start.
+        table.turn(20);
+        assert!(answer_next(&relay).0.contains("ping"));
+        table.turn(0);
+        let delete = |count: usize| {
+            for number in 0..count {
+                assert!(table.relays.next_due() > (table.relays.now)(), "{number} may wait");
+                // The only relay has every call.
+                let (kind, call) = (RelayKind::Delete, RelayCall(number as u64));
+                table.relays.ask(1, 3, 0, RelayRequest { kind, call, relay: Some(RelayId(0)), ..offer() });
             }
-        }
-        let (shard, query, result) = results.recv_timeout(Duration::from_secs(10)).unwrap();
-        assert_eq!((shard, query, &*result.unwrap().sdp), (3, 7, &b"v=0\r\n"[..]));
-        assert_eq!(relays.status().up, 1);
+        };
+        let answer = |count: usize| {
+            for _ in 0..count {
+                let (command, _, from) = answer_next(&relay);
+                assert!(command.contains("7:command6:delete"), "{command}");
+                assert_eq!(Some(from), table.relays.unwatched.local_addr().ok());
+            }
+            assert_eq!(table.pending(), count);
+        };
+        delete(UNREAD_MAX);
+        answer(UNREAD_MAX);
+        table.turn(0);
+        assert_eq!(table.pending(), 0);
+        // Fewer are sent after a while, and their answers are read before they would be sent again.
+        delete(2);
+        table.turn(40);
+        answer(2);
+        table.turn(600);
+        assert_eq!((table.pending(), table.relays.status().counters.relay_timeouts), (0, 0));
+        relay.set_nonblocking(true).unwrap();
+        assert!(relay.recv_from(&mut [0; 2000]).is_err(), "nothing was sent again");
     }
 
     #[test]
     fn a_relay_that_is_not_there_is_reported_in_time() {
         let nobody = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let (relays, results) = start(&[nobody]);
-        relays.ask(3, 7, offer());
-        assert_eq!(results.recv_timeout(Duration::from_secs(10)).unwrap(), (3, 7, None));
-        assert_eq!(relays.status().up, 0);
+        let table = Table::new(nobody);
+        table.relays.ask(1, 3, 7, offer());
+        (0..21).for_each(|_| table.turn(100));
+        assert_eq!(table.results.try_recv(), Ok((1, 3, 7, None)));
+        assert_eq!(table.relays.status().up, 0);
     }
 }

@@ -95,7 +95,8 @@ fn run(environment: &Environment, operation: Operation, operations: u64) -> Resu
     total_of(&counts)
 }
 
-fn total_of(file: &Path) -> Result<u64> {
+/// Instructions that callgrind counted.
+pub(super) fn total_of(file: &Path) -> Result<u64> {
     let text = fs::read_to_string(file).with_context(|| file.display().to_string())?;
     total(&text).with_context(|| format!("{} has no total", file.display()))
 }

@@ -29,7 +29,7 @@ use changes::Follower;
 use control::{Input, ServerControl};
 use limit_log::LimitLog;
 use listeners::ListenerTable;
-use outside::{Outside, Retired, Sink, Surroundings, start_relays, start_resolver};
+use outside::{Outside, Retired, Sink, Surroundings, open_relays, start_resolver};
 use ringway_admin::{Admin, AdminServer, Control, View};
 use ringway_linux::signals::{Signal, watch_with};
 use ringway_linux::{Bound, Clock, Hosts, Inboxes, Listen, MarkedPackets, Runtime, Shards, StreamLimits};
@@ -110,7 +110,7 @@ impl Running {
         services.set_writer(writer);
         let surroundings = Surroundings { inboxes: bound.inboxes(), hosts, clock };
         let resolver = start_resolver(&config.dns_servers, &settings, &surroundings)?;
-        let outside = Arc::new(Outside::new(resolver, start_relays(&config, &surroundings)?));
+        let outside = Arc::new(Outside::new(resolver, open_relays(&config, &surroundings)?));
         let sink = Arc::new(Sink {
             services: Arc::clone(&services),
             outside: Arc::clone(&outside),
@@ -119,6 +119,7 @@ impl Running {
         let runtime_config = runtime_config(&config, &services, &tls, clock);
         let runtime = Runtime::start(bound, runtime_config, nodes, sink)
             .map_err(|error| Failure::failed(error.to_string()))?;
+        outside.watch(&runtime)?;
         warn_of_few_files(config.limits.max_connections, runtime.connections_max());
         // It cannot be set already: this is the only call.
         let _ = shards_cell.set(runtime.shards());

@@ -1,11 +1,12 @@
 //! DNS servers and media relays of the running server, which a reload replaces.
 
+use super::Node;
 use super::services::SharedServices;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::random;
 use ringway_dns::{Resolver, Servers};
-use ringway_linux::{ActionSink, Clock, Hosts, Inboxes};
+use ringway_linux::{ActionSink, Clock, Hosts, Inboxes, Runtime, Watched};
 use ringway_resolve::Usable;
 use ringway_rtpengine::Relays;
 use ringway_sansio::{Event, RelayKind};
@@ -27,6 +28,8 @@ pub(super) struct Surroundings {
 pub(super) struct Outside {
     resolver: RwLock<Arc<Resolver>>,
     relays: RwLock<Option<Arc<Relays>>>,
+    /// The workers serve the relays while it exists.
+    watched: RwLock<Option<Watched>>,
     /// Counters of those that were replaced.
     counted: RwLock<Counted>,
 }
@@ -41,7 +44,7 @@ struct Counted {
 #[derive(Default)]
 pub(super) struct NewOutside {
     pub(super) resolver: Option<Resolver>,
-    pub(super) relays: Option<Option<Arc<Relays>>>,
+    pub(super) relays: Option<Option<(Arc<Relays>, Watched)>>,
 }
 
 /// Replaced parts, kept until their pending requests have ended.
@@ -53,7 +56,16 @@ pub(super) struct Retired {
 impl Outside {
     pub(super) fn new(resolver: Resolver, relays: Option<Arc<Relays>>) -> Self {
         let resolver = RwLock::new(Arc::new(resolver));
-        Self { resolver, relays: RwLock::new(relays), counted: RwLock::default() }
+        Self { resolver, relays: RwLock::new(relays), watched: RwLock::default(), counted: RwLock::default() }
+    }
+
+    /// Makes the workers serve the first relays.
+    pub(super) fn watch(&self, runtime: &Runtime<Node>) -> Result<(), Failure> {
+        let relays = read(&self.relays).clone();
+        if let Some(relays) = relays {
+            *write(&self.watched) = Some(watch(runtime, relays)?);
+        }
+        Ok(())
     }
 
     /// Uses the new ones from now on.
@@ -64,11 +76,14 @@ impl Outside {
             retired.keep(old, now);
         }
         if let Some(relays) = new.relays {
+            let (relays, watched) = relays.unzip();
             let old = std::mem::replace(&mut *write(&self.relays), relays);
+            let old_watched = std::mem::replace(&mut *write(&self.watched), watched);
             if let Some(old) = old {
                 let sums = &mut write(&self.counted).relays;
                 old.status().counters.for_each(|name, _, value| *sums.entry(name).or_default() += value);
-                retired.keep(old, now);
+                // Answers to its requests are still read.
+                retired.keep(Arc::new((old, old_watched)), now);
             }
         }
     }
@@ -123,8 +138,8 @@ pub(super) fn usable(settings: &ringway_server::Config) -> Usable {
     })
 }
 
-/// Starts the client of the media relays, if there are any.
-pub(super) fn start_relays(
+/// Opens the client of the media relays, if there are any.
+pub(super) fn open_relays(
     config: &Config,
     surroundings: &Surroundings,
 ) -> Result<Option<Arc<Relays>>, Failure> {
@@ -133,13 +148,26 @@ pub(super) fn start_relays(
         return Ok(None);
     }
     let Surroundings { inboxes, clock, .. } = surroundings.clone();
-    let answer = move |shard, query, result| {
+    let workers = inboxes.workers();
+    let answer = move |worker, shard, query, result| {
         // If the inbox is full the result is lost; the shard's query then times out.
-        inboxes.deliver(shard, Event::Relayed { query, result });
+        inboxes.deliver_at(worker, shard, Event::Relayed { query, result });
     };
-    Relays::start(&media.relays, media.rule.time_limit, &random::seed()?, move || clock.now(), answer)
+    let (limit, now) = (media.rule.time_limit, move || clock.now());
+    Relays::open(&media.relays, workers, limit, &random::seed()?, now, answer)
         .map(|relays| Some(Arc::new(relays)))
-        .map_err(|error| Failure::failed(format!("cannot start the client of the media relays: {error}")))
+        .map_err(|error| relays_failed(&error))
+}
+
+/// Makes the workers serve relays.
+pub(super) fn watch(runtime: &Runtime<Node>, relays: Arc<Relays>) -> Result<Watched, Failure> {
+    runtime.watch(relays).map_err(|error| relays_failed(&error))
+}
+
+fn relays_failed(error: &std::io::Error) -> Failure {
+    Failure::failed(format!(
+        "cannot open the sockets for media relays: {error}; raise the limit of open files (ulimit -n)"
+    ))
 }
 
 /// Executes the actions requested by the shards.
@@ -150,7 +178,7 @@ pub(super) struct Sink {
 }
 
 impl ActionSink<Action> for Sink {
-    fn act(&self, _worker: usize, shard: u16, actions: std::vec::Drain<'_, Action>) -> u64 {
+    fn act(&self, worker: usize, shard: u16, actions: std::vec::Drain<'_, Action>) -> u64 {
         for action in actions {
             match action {
                 Action::Resolve { query, target } => {
@@ -160,11 +188,11 @@ impl ActionSink<Action> for Sink {
                 Action::Relay { query, request } => {
                     let relays = read(&self.outside.relays).clone();
                     match relays {
-                        Some(relays) => relays.ask(shard, query, request),
+                        Some(relays) => relays.ask(worker, shard, query, request),
                         // A reload removed them after the request was made. A deletion has no result.
                         None if request.kind == RelayKind::Delete => {}
                         None => {
-                            self.inboxes.deliver(shard, Event::Relayed { query, result: None });
+                            self.inboxes.deliver_at(worker, shard, Event::Relayed { query, result: None });
                         }
                     }
                 }

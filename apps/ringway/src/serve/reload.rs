@@ -3,7 +3,7 @@
 //! [`Running::reload`] prepares all that may fail, and changes nothing meanwhile; then it commits, which cannot fail.
 
 use super::listeners::{ListenerPlan, ListenerTable};
-use super::outside::{NewOutside, start_relays, start_resolver, usable};
+use super::outside::{NewOutside, open_relays, start_resolver, usable, watch};
 use super::report::{ReloadOutcome, ReloadReport, ReloadRequest};
 use super::{Running, settings, tls, warn_of_other_realms, warn_of_settings};
 use crate::config::{Config, KeyChange};
@@ -125,7 +125,10 @@ impl Running {
         }
         let (new, old) = (&config.media, &self.config.media);
         if new.relays != old.relays || new.rule.time_limit != old.rule.time_limit {
-            outside.relays = Some(start_relays(&config, &self.surroundings)?);
+            let relays = open_relays(&config, &self.surroundings)?;
+            let watched =
+                |relays: Arc<_>| watch(&self.runtime, Arc::clone(&relays)).map(|watched| (relays, watched));
+            outside.relays = Some(relays.map(watched).transpose()?);
         }
         Ok(Prepared { config, material, plan, attached, listeners, settings, outside })
     }

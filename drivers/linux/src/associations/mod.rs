@@ -177,7 +177,7 @@ impl AssociationTable {
             return self.send(udp, id, token, message, now);
         }
         // With several workers the kernel would pass the answers to another one.
-        let source = self.source.clone().filter(|_| self.common.inboxes.len() == 1);
+        let source = self.source.clone().filter(|_| self.common.inboxes.workers() == 1);
         let association =
             source.filter(|_| self.common.admit()).and_then(|source| match source.dial(now, &flow) {
                 Some(association) => Some(association),

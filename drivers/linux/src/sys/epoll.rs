@@ -59,8 +59,8 @@ impl Epoll {
 
     /// Waits up to `timeout`, rounded up to milliseconds; stores the events in `ready`.
     pub fn wait(&self, ready: &mut ReadyList, timeout: Duration) -> io::Result<()> {
-        let timeout_ms =
-            libc::c_int::try_from(timeout.as_nanos().div_ceil(1_000_000)).unwrap_or(libc::c_int::MAX);
+        let nanos = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+        let timeout_ms = libc::c_int::try_from(nanos.div_ceil(1_000_000)).unwrap_or(libc::c_int::MAX);
         self.wait_ms(ready, timeout_ms)
     }
 

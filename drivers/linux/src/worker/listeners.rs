@@ -1,7 +1,7 @@
-//! Listeners that a worker gets and gives up while it runs.
+//! Listeners and clients that a worker gets and gives up while it runs.
 
 use super::{OTHER, Worker};
-use crate::listener_change::{ListenSocket, ListenerChange};
+use crate::socket_change::{ListenSocket, SocketChange};
 use crate::sys::Interest;
 use ringway_sansio::{ListenerId, Node, Transport};
 use std::io;
@@ -9,23 +9,27 @@ use std::os::fd::AsFd;
 
 impl<N: Node> Worker<N> {
     /// Applies the changes that other threads requested.
-    pub(super) fn change_listeners(&mut self) {
-        let changes = self.inbox().map(|inbox| inbox.take_listener_changes()).unwrap_or_default();
+    pub(super) fn change_sockets(&mut self) {
+        let changes = self.inbox().map(|inbox| inbox.take_socket_changes()).unwrap_or_default();
         for change in changes {
             match change {
-                ListenerChange::Add(id, socket, done) => {
+                SocketChange::Add(id, socket, done) => {
                     // It fails only if the caller's thread is gone.
                     let _ = done.send(self.add_listener(id, socket));
                 }
-                ListenerChange::Read(id) => self.read_listener(id),
-                ListenerChange::Discard(id, done) => {
+                SocketChange::Read(id) => self.read_listener(id),
+                SocketChange::Discard(id, done) => {
                     self.drop_listener(usize::from(id.0));
                     let _ = done.send(Ok(()));
                 }
-                ListenerChange::Close(id, done) => {
+                SocketChange::Close(id, done) => {
                     self.close_listener(id);
                     let _ = done.send(Ok(()));
                 }
+                SocketChange::Watch(client, done) => {
+                    let _ = done.send(self.add_client(client));
+                }
+                SocketChange::Forget(client) => self.forget_client(&client),
             }
         }
     }

@@ -1,8 +1,10 @@
-//! Sockets of listeners, and changes that a worker is requested to make.
+//! Sockets of listeners, and changes of its sockets that a worker is requested to make.
 
+use crate::client::DatagramClient;
 use ringway_sansio::{ListenerId, Transport};
 use std::io;
 use std::net::{TcpListener, UdpSocket};
+use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
 /// Socket of one worker for one listener.
@@ -12,9 +14,9 @@ pub(crate) enum ListenSocket {
     Stream(TcpListener, Transport),
 }
 
-/// Change of a worker's listeners.
+/// Change of a worker's listeners, or of the clients that it serves.
 #[derive(Debug)]
-pub(crate) enum ListenerChange {
+pub(crate) enum SocketChange {
     /// Take the socket of a new listener, and do not read from it yet. The result is sent back.
     Add(ListenerId, ListenSocket, SyncSender<io::Result<()>>),
     /// Begin to read from it.
@@ -23,4 +25,8 @@ pub(crate) enum ListenerChange {
     Discard(ListenerId, SyncSender<io::Result<()>>),
     /// Handle what has arrived, and close it.
     Close(ListenerId, SyncSender<io::Result<()>>),
+    /// Serve a client. The result is sent back.
+    Watch(Arc<dyn DatagramClient>, SyncSender<io::Result<()>>),
+    /// Serve a client no longer.
+    Forget(Arc<dyn DatagramClient>),
 }

@@ -1,13 +1,20 @@
 //! `cargo xtask bench relay`: CPU time of the server for a call whose media are relayed, beside one without a relay.
 //!
 //! Does: runs the same calls through servers without a relay, with rtpengine, and with an answerer of its protocol that costs
-//! next to nothing, in turn; prints the differences or writes them into BENCHMARKS.md.
+//! next to nothing, in turn with the floor: the same datagrams in an epoll loop; counts the instructions that a relay adds;
+//! prints the differences or writes them into BENCHMARKS.md.
 //!
 //! Does not: measure rtpengine, or the media.
 
+mod control;
+mod floor;
+
+use super::instructions::total_of;
 use super::report::{Row, Verdict};
 use super::{environment, publish};
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
+use control::Relay;
+use floor::Floor;
 use ringway_lab::digest::PASSWORD;
 use ringway_lab::load::{Flow, Length, Plan, Session, Users};
 use ringway_lab::machine;
@@ -20,11 +27,8 @@ use std::fmt::Write as _;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::thread;
+use std::time::Duration;
 
 /// Measures what a media relay adds to the CPU time of a call.
 ///
@@ -57,12 +61,6 @@ struct Player {
     _relay: Option<Relay>,
 }
 
-/// Media relay of a server, which ends with this value.
-enum Relay {
-    Scripted { is_over: Arc<AtomicBool>, thread: Option<JoinHandle<()>> },
-    Rtpengine(Child),
-}
-
 /// Runs the command.
 ///
 /// # Errors
@@ -74,8 +72,9 @@ pub(super) fn run(args: &Args, workspace: &Path) -> Result<()> {
     let environment = environment(folder.path())?;
     let (rounds, seconds) = if args.quick { (3, 1) } else { (9, 3) };
     let sides = [Side::WithoutRelay, Side::Scripted, Side::Rtpengine];
-    let mut players = sides.map(|side| Player::start(&environment, side, args.rate * seconds));
-    let mut readings = [const { Vec::new() }; 3];
+    let mut players = sides.map(|side| Player::start(&environment, side, args.rate * seconds, Under::Itself));
+    let mut floor = Floor::start(&environment)?;
+    let (mut readings, mut of_floor) = ([const { Vec::new() }; 3], Vec::new());
     for round in 1..=rounds {
         for ((player, taken), side) in players.iter_mut().zip(&mut readings).zip(sides) {
             let Ok(player) = player else { continue };
@@ -83,20 +82,38 @@ pub(super) fn run(args: &Args, workspace: &Path) -> Result<()> {
             eprintln!("  round {round} of {rounds}: {side:?} {us:.2} µs");
             taken.push(us);
         }
+        let us = f64::from(AWAITED) * floor.reading(args.rate * AWAITED, seconds)?;
+        eprintln!("  round {round} of {rounds}: floor {us:.2} µs");
+        of_floor.push(us);
     }
-    let rows: Vec<Row> = sides
+    drop(floor);
+    let mut rows: Vec<Row> = sides
         .into_iter()
         .zip(&readings)
         .zip(&players)
         .skip(1)
         .map(|((side, taken), player)| row(side, [&readings[0], taken], player.as_ref().err()))
         .collect();
+    rows.push(compared(
+        "floor: two requests and answers over UDP in an epoll loop, without SIP",
+        format!("{:.1} µs", median(of_floor.into_iter())),
+    ));
+    let instructions = [Side::WithoutRelay, Side::Scripted].map(|side| instructions(&environment, side));
+    rows.push(match instructions {
+        [Ok(without), Ok(with)] => compared(
+            "instructions of the server's own code",
+            format!("{:.0} ({without:.0}, {with:.0})", with - without),
+        ),
+        [Err(error), _] | [_, Err(error)] => Row::failed("instructions", "", &error),
+    });
     for row in &rows {
-        eprintln!("{}: {} (must reach {})", row.what, row.ringway, row.target);
+        let target =
+            if row.target.is_empty() { String::new() } else { format!(" (must reach {})", row.target) };
+        eprintln!("{}: {}{target}", row.what, row.ringway);
     }
     let text = render(&rows, args, [&load, &machine::load_average()], (rounds, seconds));
     publish(workspace, HEADING, &text, args.write)?;
-    match rows.iter().filter(|row| row.verdict != Verdict::Met).count() {
+    match rows.iter().filter(|row| !matches!(row.verdict, Verdict::Met | Verdict::Compared)).count() {
         0 => Ok(()),
         missed => bail!("{missed} of {} rows were missed or could not be measured", rows.len()),
     }
@@ -115,6 +132,25 @@ fn row(side: Side, [without, with]: [&Vec<f64>; 2], failed: Option<&anyhow::Erro
     let added = median(without.iter().zip(with).map(|(without, with)| with - without));
     let [alone, relayed] = [without, with].map(|taken| median(taken.iter().copied()));
     Row::single(what, &target, format!("{added:.1} µs ({alone:.1}, {relayed:.1})"), added <= US_MAX)
+}
+
+fn compared(what: &str, figure: String) -> Row {
+    let target = String::new();
+    let verdict = Verdict::Compared;
+    Row { target, verdict, ..Row::single(what, "", figure, true) }
+}
+
+/// Instructions of the server for a call, without those of the kernel.
+fn instructions(environment: &Environment, side: Side) -> Result<f64> {
+    let mut counts = [0; 2];
+    for (calls, count) in [COUNTED_CALLS, 4 * COUNTED_CALLS].into_iter().zip(&mut counts) {
+        let file = environment.folder.join(format!("callgrind.{side:?}.{calls}.out"));
+        let mut player = Player::start(environment, side, 4 * COUNTED_CALLS, Under::Callgrind(&file))?;
+        player.reading(COUNTED_RATE, calls / COUNTED_RATE)?;
+        player.process.stop()?;
+        *count = total_of(&file)?;
+    }
+    Ok(counts[1].saturating_sub(counts[0]) as f64 / f64::from(3 * COUNTED_CALLS))
 }
 
 fn render(rows: &[Row], args: &Args, load: [&str; 2], (rounds, seconds): (u32, u32)) -> String {
@@ -146,12 +182,15 @@ fn render(rows: &[Row], args: &Args, load: [&str; 2], (rounds, seconds): (u32, u
     for row in rows.iter().filter(|row| !row.note.is_empty()) {
         let _ = write!(text, "\n- {}\n", row.note);
     }
+    text.push_str(
+        "\nThe floor is measured in the same run. Instructions are those that callgrind counts, without the kernel's.\n",
+    );
     text
 }
 
 impl Player {
     /// Starts the server and registers `users` users.
-    fn start(environment: &Environment, side: Side, users: u32) -> Result<Self> {
+    fn start(environment: &Environment, side: Side, users: u32, under: Under<'_>) -> Result<Self> {
         let (relay, media) = match side {
             Side::WithoutRelay => (None, String::new()),
             Side::Scripted | Side::Rtpengine => {
@@ -176,7 +215,7 @@ impl Player {
              level = \"warn\"\n{media}"
         );
         fs::write(&configuration, text).with_context(|| configuration.display().to_string())?;
-        let process = environment.serve(&configuration, Under::Itself)?;
+        let process = environment.serve(&configuration, under)?;
         let plan = Plan {
             domain: DOMAIN.to_owned(),
             ring: Length::Fixed(PAUSE),
@@ -207,105 +246,15 @@ impl Player {
     }
 }
 
-impl Relay {
-    /// Answers each command at once, an offer or answer with its own SDP.
-    fn scripted(control: UdpSocket) -> Result<Self> {
-        control.set_read_timeout(Some(Duration::from_millis(100))).context("time limit of the relay")?;
-        let is_over = Arc::new(AtomicBool::new(false));
-        let flag = Arc::clone(&is_over);
-        let thread = thread::spawn(move || {
-            let mut buffer = [0; 16_384];
-            while !flag.load(Ordering::Relaxed) {
-                let Ok((length, from)) = control.recv_from(&mut buffer) else { continue };
-                if let Some(answer) = answer(buffer.get(..length).unwrap_or_default()) {
-                    // The command of a lost answer is sent again.
-                    let _ = control.send_to(&answer, from);
-                }
-            }
-        });
-        Ok(Self::Scripted { is_over, thread: Some(thread) })
-    }
-
-    fn rtpengine(folder: &Path, control: SocketAddr) -> Result<Self> {
-        // That of the system has other ports.
-        let config = folder.join("rtpengine.conf");
-        fs::write(&config, "[rtpengine]\n").context("write the configuration of rtpengine")?;
-        let child = Command::new("rtpengine")
-            .arg(format!("--config-file={}", config.display()))
-            .args(["--foreground", "--log-stderr", "--log-level=3", "--table=-1", "--interface=127.0.0.1"])
-            .args([format!("--listen-ng={control}"), "--port-min=30000".into(), "--port-max=32000".into()])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .context("cannot start rtpengine")?;
-        let relay = Self::Rtpengine(child);
-        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).context("bind a socket")?;
-        socket.set_read_timeout(Some(Duration::from_millis(100))).context("time limit of a socket")?;
-        let end = Instant::now() + START_TIME;
-        while Instant::now() < end {
-            // Until it listens, both may fail.
-            let _ = socket.send_to(b"0 d7:command4:pinge", control);
-            if socket.recv(&mut [0; 100]).is_ok() {
-                return Ok(relay);
-            }
-        }
-        Err(anyhow!("rtpengine does not answer"))
-    }
-}
-
-impl Drop for Relay {
-    fn drop(&mut self) {
-        match self {
-            Self::Scripted { is_over, thread } => {
-                is_over.store(true, Ordering::Relaxed);
-                // An error of the thread has failed the readings.
-                drop(thread.take().map(JoinHandle::join));
-            }
-            Self::Rtpengine(child) => {
-                // Both fail only if it has ended already.
-                let _ = child.kill();
-                let _ = child.wait();
-            }
-        }
-    }
-}
-
-/// Answer to a command; `None` for one without a cookie.
-fn answer(command: &[u8]) -> Option<Vec<u8>> {
-    let cookie = command.get(..17)?;
-    let sdp = command.windows(KEY.len()).position(|window| window == KEY).and_then(|at| {
-        let rest = command.get(at + KEY.len()..)?;
-        let digits = rest.iter().position(|byte| *byte == b':')?;
-        let length: usize = std::str::from_utf8(rest.get(..digits)?).ok()?.parse().ok()?;
-        rest.get(..digits + 1 + length)
-    });
-    let sdp = sdp.map(|sdp| [KEY, sdp].concat()).unwrap_or_default();
-    Some([cookie, b"d", &sdp, b"6:result2:oke"].concat())
-}
-
 const HEADING: &str = "## Media relay\n";
-/// Key of the SDP in a command.
-const KEY: &[u8] = b"3:sdp";
+/// Requests of a call whose answers the server awaits: offer and answer.
+const AWAITED: u32 = 2;
+/// Calls of the shorter run that counts instructions, and their number in a second.
+const COUNTED_CALLS: u32 = 100;
+const COUNTED_RATE: u32 = 50;
 /// Maximum CPU time that a relay adds to a call.
 const US_MAX: f64 = 25.0;
 /// Time that a call rings, and that it lasts.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Time after the last call in which the server's CPU time still counts.
 const FINISHING: Duration = Duration::from_millis(300);
-const START_TIME: Duration = Duration::from_secs(10);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn commands_are_answered_with_their_sdp() {
-        let offer = b"0123456789abcdef d7:command5:offer3:sdp3:v=07:replacel6:originee";
-        assert_eq!(answer(offer).unwrap(), b"0123456789abcdef d3:sdp3:v=06:result2:oke");
-        assert_eq!(
-            answer(b"0123456789abcdef d7:command4:pinge").unwrap(),
-            b"0123456789abcdef d6:result2:oke"
-        );
-        assert_eq!(answer(b"short"), None);
-    }
-}
