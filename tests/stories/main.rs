@@ -1,7 +1,7 @@
 //! Stories: the real server and scripted phones in the simulator, each for many seeds.
 //!
 //! Tested: registration, calls, failed calls, races, bad networks, ICMP errors, forks, forwards, media relays, TCP, TLS, neighbours,
-//! WebSocket, reloads, restarts, softphones, and random actions.
+//! trunks, WebSocket, reloads, restarts, softphones, and random actions.
 //! `RINGWAY_SEED` and `RINGWAY_SEEDS` choose the seeds; a story that fails prints its own.
 #![cfg(test)]
 
@@ -22,4 +22,5 @@ mod reload;
 mod softphone;
 mod tcp;
 mod tls;
+mod trunks;
 mod websocket;

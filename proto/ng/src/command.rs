@@ -96,6 +96,7 @@ fn write_call(out: &mut Vec<u8>, request: &RelayRequest) {
             if is_offer {
                 pair(out, b"transport-protocol", b"RTP/SAVP");
                 pair(out, b"DTLS", b"off");
+                list(out, b"SDES", SUITES_NOT_OFFERED);
                 list(out, b"rtcp-mux", &[b"demux"]);
             }
         }
@@ -178,6 +179,18 @@ fn read_hex(text: &[u8]) -> Option<u64> {
 /// Tags of the sides at the relay. A call at the relay is one branch: the tags of SIP are not needed.
 const CALLER: &[u8] = b"caller";
 const CALLEE: &[u8] = b"callee";
+/// Suites of rtpengine that no phone is offered: those without encryption, and those that phones implement rarely or
+/// differently (GCM with baresip 1.0, AES-192 with libsrtp before 2.8).
+const SUITES_NOT_OFFERED: &[&[u8]] = &[
+    b"no-NULL_HMAC_SHA1_80",
+    b"no-NULL_HMAC_SHA1_32",
+    b"no-F8_128_HMAC_SHA1_80",
+    b"no-F8_128_HMAC_SHA1_32",
+    b"no-AEAD_AES_256_GCM",
+    b"no-AEAD_AES_128_GCM",
+    b"no-AES_192_CM_HMAC_SHA1_80",
+    b"no-AES_192_CM_HMAC_SHA1_32",
+];
 /// Flag: once a side has sent from an address, its packets from others are dropped.
 const STRICT: &[u8] = b"strict-source";
 
@@ -221,6 +234,9 @@ mod tests {
         assert!(written(Command::Call(&answer)).ends_with("endpoint-learningl9:heuristice3:ICE5:forcee"));
         let offer = request(RelayKind::Offer, RelaySide::Caller, RelayMedia::Plain);
         assert!(written(Command::Call(&offer)).contains("transport-protocol7:RTP/AVP8:rtcp-muxl5:demuxe"));
+        let to_srtp = request(RelayKind::Offer, RelaySide::Caller, RelayMedia::Srtp);
+        let to_srtp = written(Command::Call(&to_srtp));
+        assert!(to_srtp.contains("transport-protocol8:RTP/SAVP4:DTLS3:off4:SDESl20:no-NULL_HMAC_SHA1_80"));
         let offer = RelayRequest { source: "::ffff:192.0.2.1".parse().ok(), ..offer };
         assert!(written(Command::Call(&offer)).contains(
             "13:received-froml3:IP49:192.0.2.1e5:flagsl18:SIP-source-address13:strict-sourcee17:endpoint-learningl9:heuristice3:ICE6:remove"

@@ -141,6 +141,8 @@ ringway_sansio::counters! {
         over_user_requests,
         /// Branches and later requests whose media are relayed.
         media_relayed,
+        /// Branches sent again with an offer converted between SRTP and RTP, because their target refused the first one.
+        media_converted,
         /// Requests and responses without the relay that they need: it did not answer, refused, or the SDP was too long.
         media_failed,
         /// Requests to media relays that were not sent because too many were waiting, or their responses too large.

@@ -61,7 +61,7 @@ pub use diversion::DiversionReason;
 pub use failed_servers::FailedServers;
 pub use location::{Registration, RegistrationRef};
 pub use log_event::{BindingChange, BindingEnd, CallStep, LogEvent, LoginRefusal, NeighbourDown};
-pub use media::{MediaConfig, RelayFailure, RelayRule};
+pub use media::{MediaConfig, RelayFailure, RelayRule, SrtpRule};
 pub use neighbour::{CALLS_MAX, NEIGHBOURS_MAX, NeighbourRoute, NeighbourTable};
 pub use proxy::RingingCall;
 pub use rate::SourceRates;

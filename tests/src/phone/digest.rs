@@ -4,7 +4,7 @@ use super::Account;
 use base16ct::lower::encode_string as hex;
 use md5::Md5;
 use ringway_sip::grammar::{trim, unquote};
-use ringway_sip::{Fields, HeaderName};
+use ringway_sip::{Fields, HeaderName, Message};
 use sha2::{Digest, Sha256};
 
 /// Header line with credentials for the challenge in a 401 or 407; `None` without a supported challenge.
@@ -42,6 +42,25 @@ pub(super) fn answer(
     None
 }
 
+/// Challenge of a phone that wants the credentials of its own account.
+pub(super) fn challenge() -> String {
+    format!("Digest realm=\"trunk\",nonce=\"{NONCE}\",algorithm=MD5,qop=\"auth\"")
+}
+
+/// True for a request with credentials of this account for that challenge.
+pub(super) fn is_proven(account: &Account, request: &Message<'_>) -> bool {
+    request.lines_of(HeaderName::ProxyAuthorization).any(|value| {
+        let value = String::from_utf8_lossy(value);
+        let given = |name| param(&value, name).unwrap_or_default();
+        let hash = |text: String| hex(&Md5::digest(text));
+        let ha1 = hash(format!("{}:trunk:{}", account.user, account.password));
+        let method = String::from_utf8_lossy(request.method().as_bytes());
+        let ha2 = hash(format!("{method}:{}", given("uri")));
+        let proof = format!("{ha1}:{NONCE}:{}:{}:auth:{ha2}", given("nc"), given("cnonce"));
+        given("response") == hash(proof)
+    })
+}
+
 fn param(challenge: &str, name: &str) -> Option<String> {
     let params = challenge.strip_prefix("Digest ")?;
     params.split(',').find_map(|pair| {
@@ -50,3 +69,6 @@ fn param(challenge: &str, name: &str) -> Option<String> {
         (key.trim() == name).then(|| String::from_utf8_lossy(value).into_owned())
     })
 }
+
+/// Nonce of the challenges.
+const NONCE: &str = "nonce-of-the-trunk";

@@ -1,5 +1,6 @@
 //! Incoming requests of a phone.
 
+use super::digest;
 use super::outgoing::uri_of;
 use super::write::{text, values};
 use super::{Behaviour, Call, CallState, Due, Phone, PhoneEvent};
@@ -71,6 +72,9 @@ impl Phone {
         flow: Flow,
         effects: &mut Effects,
     ) {
+        if self.behaviour == Behaviour::Challenge && !digest::is_proven(&self.account, message) {
+            return self.challenge(now, key, message, flow, effects);
+        }
         self.events.push(PhoneEvent::Called);
         let reply = reply_flow(message.via(), flow);
         let port = message.via().port.unwrap_or(5060);
@@ -101,6 +105,9 @@ impl Phone {
                 self.wheel.arm(now + Duration::from_millis(ring_ms), Due::Ring(index));
                 self.wheel.arm(now + Duration::from_millis(answer_ms), Due::Answer(index));
             }
+            Behaviour::Challenge => {
+                self.wheel.arm(now + Duration::from_millis(500), Due::Answer(index));
+            }
             Behaviour::Ring => self.respond(now, index, 180, effects),
             Behaviour::Refuse(status) => {
                 self.calls[index].state = CallState::Over;
@@ -118,6 +125,32 @@ impl Phone {
                 self.layer.drop_server(server);
             }
         }
+    }
+
+    fn challenge(
+        &mut self,
+        now: Instant,
+        key: MatchKey,
+        message: &Message<'_>,
+        flow: Flow,
+        effects: &mut Effects,
+    ) {
+        let reply = reply_flow(message.via(), flow);
+        let port = message.via().port.unwrap_or(5060);
+        let server = self.layer.start_server(key, true, reply, port, None).expect("there is room");
+        let tag = self.new_tag();
+        let mut actions = Vec::new();
+        self.layer.respond(
+            &mut Context::<()>::new(now, &mut effects.out, &mut actions),
+            server,
+            407,
+            |arena| {
+                let (source, tag) = (Some(flow.remote), Some(tag.as_bytes()));
+                let mut response = MessageWriter::response(arena, message, 407, "Challenge", source, tag);
+                response.header(HeaderName::ProxyAuthenticate, digest::challenge().as_bytes());
+                response.finish().expect("nothing breaks out");
+            },
+        );
     }
 
     fn accept(&mut self, now: Instant, index: usize, effects: &mut Effects) {

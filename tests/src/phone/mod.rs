@@ -48,6 +48,8 @@ pub enum Behaviour {
     Refuse(u16),
     /// Does not respond, like a phone that is switched off.
     Silent,
+    /// Like a trunk, challenges an INVITE without the credentials of its own account (407), and answers one with them.
+    Challenge,
     /// Rings, then answers with this status; its responses have the topmost Via only.
     KeepTopViaOnly(u16),
 }

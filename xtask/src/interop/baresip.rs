@@ -147,6 +147,16 @@ impl Phone {
         self.control.command("hangup", "")
     }
 
+    /// Waits until as many calls were established.
+    pub(crate) fn established_calls(&self, calls: usize) -> Result<()> {
+        self.control.wait_for_times("CALL_ESTABLISHED", calls)
+    }
+
+    /// Waits until as many calls have ended.
+    pub(crate) fn ended_calls(&self, calls: usize) -> Result<()> {
+        self.control.wait_for_times("CALL_CLOSED", calls)
+    }
+
     /// Number of calls that it got.
     pub(crate) fn incoming(&self) -> usize {
         self.control.heard().matches("CALL_INCOMING").count()
@@ -245,10 +255,15 @@ impl Control {
 
     /// Waits until baresip has sent `text`.
     fn wait_for(&self, text: &str) -> Result<()> {
+        self.wait_for_times(text, 1)
+    }
+
+    /// Waits until baresip has sent `text` as often.
+    fn wait_for_times(&self, text: &str, times: usize) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
-        while !self.heard().contains(text) {
+        while self.heard().matches(text).count() < times {
             if Instant::now() > deadline {
-                bail!("no {text} within {} s", PATIENCE.as_secs());
+                bail!("not {times} times {text} within {} s", PATIENCE.as_secs());
             }
             std::thread::sleep(Duration::from_millis(10));
         }

@@ -24,6 +24,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
     all.push(Scenario::new("trunk/wrong-password", wrong_password));
     all.push(Scenario::new("trunk/failover", failover));
     all.push(Scenario::new("trunk/back-to-back", back_to_back));
+    all.push(Scenario::new("trunk/back-to-back-inwards", back_to_back_inwards));
     all.into_iter().map(|scenario| Scenario { reference: false, ..scenario }).collect()
 }
 
@@ -103,7 +104,8 @@ fn back_to_back(stage: &Stage) -> Result<()> {
     let mut gateway = gateway(stage, NUMBER, Transport::Udp)?;
     let port = free_port()?;
     let server = server(stage, &[("b2bua", CARRIER, port, Transport::Udp)], PASSWORD)?;
-    let mut b2bua = start_b2bua(stage, port, &gateway)?;
+    let next = host_of(&gateway);
+    let mut b2bua = start_b2bua(stage, port, &format!("out@{CARRIER}:{port}"), &next)?;
     let mut alice = alice(stage, &server)?;
     for _ in 0..2 {
         alice.dial(&format!("sip:{NUMBER}@example.org"))?;
@@ -113,6 +115,36 @@ fn back_to_back(stage: &Stage) -> Result<()> {
         alice.hang_up()?;
         gateway.ended()?;
     }
+    ensure!(!b2bua.has_ended()?, "the back-to-back user agent ended: {}", b2bua.output());
+    Ok(())
+}
+
+/// A back-to-back user agent as the trunk calls a user, without a password although its caller has an address in our domain.
+/// A number that has a route to a trunk it does not reach.
+fn back_to_back_inwards(stage: &Stage) -> Result<()> {
+    let port = free_port()?;
+    let server = server(stage, &[("b2bua", CARRIER, port, Transport::Udp)], PASSWORD)?;
+    let mut alice = alice(stage, &server)?;
+    let ringway = format!("{}:{}", Ipv4Addr::LOCALHOST, server.port);
+    let mut b2bua = start_b2bua(stage, port, "+4930123499@example.org", &ringway)?;
+    let line = Line::at_server("caller", 1000.0, port, Transport::Udp);
+    let mut caller = Phone::start(stage, Line { host: GATEWAY, server_host: CARRIER, ..line })?;
+    for call in 1..=2 {
+        caller.dial(&format!("sip:{INBOUND}@example.org"))?;
+        alice.established_calls(call).context("the call from the back-to-back user agent")?;
+        caller.established_calls(call)?;
+        std::thread::sleep(Duration::from_millis(500));
+        match call {
+            1 => caller.hang_up()?,
+            _ => alice.hang_up()?,
+        }
+        alice.ended_calls(call).with_context(|| format!("the end of call {call} at the user"))?;
+        caller.ended_calls(call).with_context(|| format!("the end of call {call} at the caller"))?;
+    }
+    caller.dial(&format!("sip:{NUMBER}@example.org"))?;
+    caller.ended_calls(3).context("the call from trunk to trunk")?;
+    let sent = server.counters()?.get("trunk_requests")?;
+    ensure!(sent == 0, "{sent} requests from trunk to trunk");
     ensure!(!b2bua.has_ended()?, "the back-to-back user agent ended: {}", b2bua.output());
     Ok(())
 }
@@ -183,15 +215,16 @@ fn carrier(
     Ok(running)
 }
 
-fn start_b2bua(stage: &Stage, port: u16, gateway: &Phone) -> Result<Running> {
+/// baresip at [`CARRIER`] as a back-to-back user agent: for each call to it, it calls the same address at `next`, as `calling`.
+fn start_b2bua(stage: &Stage, port: u16, calling: &str, next: &str) -> Result<Running> {
     let home = stage.path("b2bua");
     std::fs::create_dir_all(&home)?;
     let words = [
         ("@HOST@", CARRIER.to_string()),
         ("@PORT@", port.to_string()),
         ("@MODULES@", modules()?),
-        ("@GATEWAY@", host_of(gateway)),
-        ("@RTP_FIRST@", free_port()?.to_string()),
+        ("@CALLING@", calling.to_owned()),
+        ("@NEXT@", next.to_owned()),
     ];
     for file in ["config", "accounts"] {
         stage.fill(&format!("baresip/b2bua-{file}"), &words, &home.join(file))?;

@@ -2,7 +2,7 @@
 
 use super::{Reader, Section};
 use ringway_rtpengine::RELAYS_MAX;
-use ringway_server::{MediaConfig, RelayFailure, RelayRule};
+use ringway_server::{MediaConfig, RelayFailure, RelayRule, SrtpRule};
 use ringway_settings::Routing;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -24,6 +24,7 @@ pub(super) fn read(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, routing: 
     let rule = MediaConfig {
         rule: section.word(reader, "relay", default.rule, &RULES),
         bridge: section.switch(reader, "bridge", default.bridge),
+        srtp: section.word(reader, "srtp", default.srtp, &SRTP),
         on_failure: section.word(reader, "on_failure", default.on_failure, &FAILURES),
         time_limit: Duration::from_millis(u64::from(section.number(
             reader,
@@ -42,7 +43,11 @@ pub(super) fn read(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, routing: 
         true => None,
     };
     if let Some(message) = missing {
-        let key = if section.place("relay").is_some() { "relay" } else { "bridge" };
+        let key = match (rule.rule, rule.bridge) {
+            (RelayRule::Never, false) => "srtp",
+            (RelayRule::Never, true) => "bridge",
+            (RelayRule::Nat | RelayRule::Always, _) => "relay",
+        };
         let at = section.place(key).unwrap_or_default();
         reader.error(at, section.path(key), message);
     }
@@ -68,6 +73,7 @@ fn relays(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) -> Vec<SocketA
 
 const RULES: [(&str, RelayRule); 3] =
     [("never", RelayRule::Never), ("nat", RelayRule::Nat), ("always", RelayRule::Always)];
+const SRTP: [(&str, SrtpRule); 2] = [("end-to-end", SrtpRule::EndToEnd), ("bridge", SrtpRule::Bridge)];
 const FAILURES: [(&str, RelayFailure); 2] =
     [("direct", RelayFailure::Direct), ("refuse", RelayFailure::Refuse)];
 /// The caller waits that long for a response.

@@ -246,6 +246,9 @@ fn each_invalid_value_has_an_error_with_line_key_and_remedy() {
         ("[media]\nrelay = \"all\"", 2, "[media] relay", "\"always\""),
         ("[media]\nrelay = \"nat\"", 2, "[media] relay", "rtpengine"),
         ("[media]\nbridge = true", 2, "[media] bridge", "rtpengine"),
+        ("[media]\nsrtp = \"bridge\"", 2, "[media] srtp", "rtpengine"),
+        ("[media]\nsrtp = \"always\"", 2, "[media] srtp", "\"bridge\""),
+        ("[media]\nrelay = \"never\"\nbridge = true", 3, "[media] bridge", "rtpengine"),
         ("[media]\nrtpengine = [\"localhost\"]", 2, "[media] rtpengine", "127.0.0.1:2223"),
         ("[media]\nrtpengine = [\"127.0.0.1:0\"]", 2, "[media] rtpengine", "127.0.0.1:2223"),
         (

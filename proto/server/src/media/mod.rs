@@ -6,7 +6,7 @@ mod rule;
 
 pub(crate) use mark::{MEDIA_MARK, MediaMark};
 pub(crate) use origin::{holder_of, source_of_answer, source_of_offer};
-pub(crate) use rule::{Hop, is_sdp, plan_of};
+pub(crate) use rule::{Hop, MediaPlan, converted_plan, is_sdp, plan_of};
 
 use core::time::Duration;
 
@@ -17,6 +17,8 @@ pub struct MediaConfig {
     pub rule: RelayRule,
     /// True: calls between a browser and another phone are relayed, and their media converted.
     pub bridge: bool,
+    /// Calls between a phone with SRTP and one with RTP.
+    pub srtp: SrtpRule,
     /// Handling of a call that needs a relay, if none answers.
     pub on_failure: RelayFailure,
     /// Time limit of a request to the relays.
@@ -35,6 +37,16 @@ pub enum RelayRule {
     Always,
 }
 
+/// Calls between a phone with SRTP, whose keys are in the SDP, and one with RTP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SrtpRule {
+    /// The phone that has no such media refuses them.
+    #[default]
+    EndToEnd,
+    /// After this refusal the call is relayed, and the media converted.
+    Bridge,
+}
+
 /// Handling of a call that needs a relay, if none answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RelayFailure {
@@ -50,6 +62,7 @@ impl Default for MediaConfig {
         Self {
             rule: RelayRule::Never,
             bridge: false,
+            srtp: SrtpRule::EndToEnd,
             on_failure: RelayFailure::Direct,
             time_limit: Duration::from_secs(2),
         }
@@ -59,7 +72,12 @@ impl Default for MediaConfig {
 impl MediaConfig {
     /// True if some call may be relayed.
     pub const fn is_on(&self) -> bool {
-        self.bridge || !matches!(self.rule, RelayRule::Never)
+        self.bridge || self.converts() || !matches!(self.rule, RelayRule::Never)
+    }
+
+    /// True if a refused call may be converted between SRTP and RTP.
+    pub(crate) const fn converts(&self) -> bool {
+        matches!(self.srtp, SrtpRule::Bridge)
     }
 }
 

@@ -6,7 +6,7 @@ use crate::auth::{Sender, is_private};
 use crate::request::Request;
 use core::net::IpAddr;
 use ringway_sansio::{Flow, RelayMedia, Transport};
-use ringway_sip::{HeaderName, Message, Uri};
+use ringway_sip::{HeaderName, Message, Method, Scheme, Start, Uri};
 
 /// Media of the sides of a call that is relayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +35,10 @@ struct SdpFacts {
 enum Protocol {
     #[default]
     Rtp,
-    Srtp,
+    /// SRTP with keys in the SDP.
+    Sdes,
+    /// DTLS-SRTP without ICE.
+    Dtls,
     /// DTLS-SRTP with ICE.
     Browser,
 }
@@ -58,7 +61,7 @@ pub(crate) fn plan_of(config: &Config, request: &Request<'_, '_>, hop: Hop<'_>) 
     if rule.bridge && caller_is_browser != callee_is_browser {
         let caller = match facts.protocol {
             Protocol::Browser => RelayMedia::Browser,
-            Protocol::Srtp => RelayMedia::Srtp,
+            Protocol::Sdes | Protocol::Dtls => RelayMedia::Srtp,
             Protocol::Rtp => RelayMedia::Plain,
         };
         let callee = if callee_is_browser { RelayMedia::Browser } else { RelayMedia::Plain };
@@ -68,6 +71,23 @@ pub(crate) fn plan_of(config: &Config, request: &Request<'_, '_>, hop: Hop<'_>) 
         let both = if caller_is_browser { RelayMedia::Browser } else { RelayMedia::Same };
         MediaPlan { caller: both, callee: both }
     })
+}
+
+/// Media of the sides of a call whose callee at `flow` refused the offer; `None` if it cannot be converted between SRTP and
+/// RTP. That of a `sips:` call never becomes RTP.
+pub(crate) fn converted_plan(config: &Config, request: &Message<'_>, flow: Flow) -> Option<MediaPlan> {
+    let Start::Request { method: Method::Invite, uri } = request.start() else { return None };
+    let begins_call = request.to().tag().is_none() && is_sdp(request);
+    let goes_to_phone = !config.is_own_address(flow.remote) && !is_websocket(flow.transport);
+    if !begins_call || !goes_to_phone || !config.record_route {
+        return None;
+    }
+    match SdpFacts::read(request.body()).protocol {
+        Protocol::Sdes if uri.scheme() == Scheme::Sips => None,
+        Protocol::Sdes => Some(MediaPlan { caller: RelayMedia::Srtp, callee: RelayMedia::Plain }),
+        Protocol::Rtp => Some(MediaPlan { caller: RelayMedia::Plain, callee: RelayMedia::Srtp }),
+        Protocol::Dtls | Protocol::Browser => None,
+    }
 }
 
 fn is_relayed(
@@ -132,7 +152,8 @@ impl SdpFacts {
             |part: &[u8]| protocol.split(|&byte| byte == b'/').any(|word| word.eq_ignore_ascii_case(part));
         facts.protocol = match (has(b"TLS"), has(b"SAVP") || has(b"SAVPF")) {
             (true, _) if has_ice => Protocol::Browser,
-            (true, _) | (false, true) => Protocol::Srtp,
+            (true, _) => Protocol::Dtls,
+            (false, true) => Protocol::Sdes,
             (false, false) => Protocol::Rtp,
         };
         facts
@@ -169,8 +190,8 @@ mod tests {
             read(browser),
             SdpFacts { address: Some("2001:db8::1".parse().unwrap()), protocol: Protocol::Browser }
         );
-        assert_eq!(read("m=audio 9 UDP/TLS/RTP/SAVP 0").protocol, Protocol::Srtp);
-        assert_eq!(read("m=audio 9 RTP/SAVP 0").protocol, Protocol::Srtp);
+        assert_eq!(read("m=audio 9 UDP/TLS/RTP/SAVP 0").protocol, Protocol::Dtls);
+        assert_eq!(read("m=audio 9 RTP/SAVP 0").protocol, Protocol::Sdes);
         for bad in ["", "c=", "c=IN IP4", "c=IN IP4 host.example", "m=", "m=audio", "\u{0}"] {
             assert_eq!(read(bad), SdpFacts::default(), "{bad}");
         }

@@ -3,7 +3,8 @@
 use super::forward::Plan;
 use crate::env::Env;
 use crate::media::{
-    Hop, MediaMark, SDP_ADDED_MAX, SDP_BYTES_MAX, holder_of, is_sdp, plan_of, source_of_offer,
+    Hop, MediaMark, MediaPlan, SDP_ADDED_MAX, SDP_BYTES_MAX, converted_plan, holder_of, is_sdp, plan_of,
+    source_of_offer,
 };
 use crate::{Action, Services};
 use alloc::boxed::Box;
@@ -64,6 +65,12 @@ pub(super) enum AnswerStep {
 }
 
 impl BranchMedia {
+    /// Media of a call whose offer is converted after its target refused it.
+    pub(super) fn of_converted<S: Services>(env: &Env<'_, S>, plan: &Plan<'_, '_, '_>) -> Option<Self> {
+        let media = converted_plan(env.config, plan.request().message, plan.flow())?;
+        Some(Self::new(env, plan, (Role::Begins, begun(media), RelaySide::Caller)))
+    }
+
     /// Media of a request that needs a relay, or ends a relayed call.
     pub(super) fn of_request<S: Services>(env: &mut Env<'_, S>, plan: &Plan<'_, '_, '_>) -> Option<Self> {
         let request = plan.request();
@@ -75,9 +82,7 @@ impl BranchMedia {
                 }
                 let hop = Hop { flow: plan.flow(), contact: plan.contact() };
                 let media = plan_of(env.config, request, hop)?;
-                let (call, relay) = (RelayCall(0), RelayId(0));
-                let mark = MediaMark { call, relay, caller: media.caller, callee: media.callee };
-                (Role::Begins, mark, RelaySide::Caller)
+                (Role::Begins, begun(media), RelaySide::Caller)
             }
             (Method::Invite, None) => {
                 env.counters.media_without_offer += 1;
@@ -98,18 +103,37 @@ impl BranchMedia {
             }
             _ => return None,
         };
-        Some(Self {
+        Some(Self::new(env, plan, (role, mark, offerer)))
+    }
+
+    fn new<S: Services>(
+        env: &Env<'_, S>,
+        plan: &Plan<'_, '_, '_>,
+        (role, mark, offerer): (Role, MediaMark, RelaySide),
+    ) -> Self {
+        let request = plan.request();
+        Self {
             role,
             mark,
             offerer,
             holder: holder_of(env, request),
             source: source_of_offer(env.config, request),
-            offered: message.body().len(),
+            offered: request.message.body().len(),
             sdp: None,
             answer: None,
             waiting: Vec::new(),
             is_answered: false,
-        })
+        }
+    }
+
+    /// True if the offerer's SRTP ends at the relay.
+    pub(super) fn is_downgraded(&self) -> bool {
+        let (mark, other) = (&self.mark, self.mark.media_of_other(self.offerer));
+        let own = match self.offerer {
+            RelaySide::Caller => mark.caller,
+            RelaySide::Callee => mark.callee,
+        };
+        self.sdp.is_some() && own == RelayMedia::Srtp && other == RelayMedia::Plain
     }
 
     /// True if the SDP of the request is replaced.
@@ -266,6 +290,12 @@ impl BranchMedia {
         let answer = self.answer.as_ref().map_or(0, |(_, sdp)| sdp.len());
         self.sdp().map_or(0, <[u8]>::len) + answer
     }
+}
+
+/// Mark of a call that has no name at a relay yet.
+const fn begun(media: MediaPlan) -> MediaMark {
+    let MediaPlan { caller, callee } = media;
+    MediaMark { call: RelayCall(0), relay: RelayId(0), caller, callee }
 }
 
 /// True if the message can have a longer SDP.

@@ -116,8 +116,21 @@ pub(super) struct Branch {
     pub(super) servers: Option<Box<Servers>>,
     /// Trunk that it is for.
     pub(super) trunk: Option<TrunkBranch>,
+    /// Conversion of its offer between SRTP and RTP.
+    pub(super) conversion: Conversion,
     /// Media of a branch that needs a relay.
     pub(super) media: Option<Box<BranchMedia>>,
+}
+
+/// Conversion of an offer that the target refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Conversion {
+    /// The offer is as it came.
+    None,
+    /// A relay converts it.
+    Converted,
+    /// The converted one is sent a second time, because the target took it for the one that it refused.
+    Repeated,
 }
 
 /// Servers of the host of a branch (RFC 3263 §4.3).

@@ -2,7 +2,9 @@
 
 use super::Proxy;
 use super::branch_media::BranchMedia;
-use super::context::{Branch, BranchId, BranchState, Owner, ResponseContext, Servers, Transactions};
+use super::context::{
+    Branch, BranchId, BranchState, Conversion, Owner, ResponseContext, Servers, Transactions,
+};
 use super::forward::{Forwarding, Plan};
 use super::lookups::Lookup;
 use super::pending::cost_of;
@@ -16,6 +18,7 @@ use super::to_trunk;
 use super::trunk_branch::TrunkBranch;
 use super::{divert, groups, number_lookup};
 use crate::env::Env;
+use crate::media::is_sdp;
 use crate::neighbour::{CallRequest, CallResult, Sending};
 use crate::request::Request;
 use crate::route::{NextHop, Routed, preprocess};
@@ -117,9 +120,12 @@ impl Proxy {
             flows: target.flows.clone(),
             servers: None,
             trunk: target.trunk().map(TrunkBranch::new),
+            conversion: Conversion::None,
             media: None,
         };
-        if to_trunk::may_be_challenged(env.config, request.grant.reach, &branch) {
+        if to_trunk::may_be_challenged(env.config, request.grant.reach, &branch)
+            || env.config.media.converts() && is_sdp(request.message)
+        {
             branch.target = Some(Box::new(targets.stored(target)));
         }
         if let Some(number) = targets.number() {

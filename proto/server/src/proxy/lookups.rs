@@ -25,6 +25,8 @@ pub(super) enum Lookup {
     Number(BranchId),
     /// SDP of a branch, at a media relay; the branch is then sent over this flow.
     Offer(BranchId, Flow),
+    /// No lookup: the branch is sent again over this flow after a pause.
+    Pause(BranchId, Flow),
     /// SDP of a response, at a media relay.
     Answer(Box<StoredResponse>),
 }
@@ -35,7 +37,7 @@ impl Lookup {
         match self {
             Self::Stateless(waiting) => Some(waiting.bytes_len()),
             Self::Answer(stored) => Some(stored.bytes.len()),
-            Self::Branch(_) | Self::Number(_) | Self::Offer(..) => None,
+            Self::Branch(_) | Self::Number(_) | Self::Offer(..) | Self::Pause(..) => None,
         }
     }
 }
@@ -147,6 +149,14 @@ impl Lookups {
         self.next_query += 1;
         self.insert(until, query, lookup);
         cx.actions.push(Action::Relay { query, request });
+        query
+    }
+
+    /// Begins a pause that ends at `until`; returns its query number.
+    pub(super) fn pause(&mut self, until: Instant, id: BranchId, flow: Flow) -> u64 {
+        let query = self.next_query;
+        self.next_query += 1;
+        self.insert(until, query, Lookup::Pause(id, flow));
         query
     }
 

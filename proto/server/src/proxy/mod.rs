@@ -3,6 +3,7 @@
 mod branch_media;
 mod breadth;
 mod context;
+mod convert;
 mod divert;
 mod flows;
 mod fork;
@@ -275,6 +276,7 @@ impl Proxy {
             Some(Lookup::Answer(stored)) => {
                 self.on_answer_relayed(env, transactions, query, &stored, None);
             }
+            Some(Lookup::Pause(id, flow)) => convert::send_repeated(self, env, transactions, (id, flow)),
             None => {}
         }
     }
@@ -305,7 +307,8 @@ impl Proxy {
             Some(Lookup::Answer(stored)) => {
                 self.on_answer_relayed(env, transactions, query, &stored, result);
             }
-            Some(Lookup::Branch(_) | Lookup::Stateless(_) | Lookup::Number(_)) | None => {}
+            Some(Lookup::Branch(_) | Lookup::Stateless(_) | Lookup::Number(_) | Lookup::Pause(..)) | None => {
+            }
         }
     }
 

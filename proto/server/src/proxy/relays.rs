@@ -1,7 +1,7 @@
 //! Requests of the proxy to media relays, and their results.
 
 use super::branch_media::{AnswerStep, BranchMedia};
-use super::context::{Branch, BranchId, BranchState, Contexts};
+use super::context::{Branch, BranchId, BranchState, Contexts, Conversion};
 use super::forward::Plan;
 use super::lookups::{Lookup, Lookups, StoredResponse};
 use super::remote_target::Response;
@@ -11,7 +11,7 @@ use crate::{RelayFailure, Services};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
-use ringway_sip::Message;
+use ringway_sip::{Edit, EditSpace, HeaderName, Message, write_host};
 
 /// Requests another SDP for a branch that needs a media relay. True: the branch waits for it, or failed.
 pub(super) fn ask_offer(
@@ -21,10 +21,12 @@ pub(super) fn ask_offer(
     id: BranchId,
     plan: &Plan<'_, '_, '_>,
 ) -> bool {
-    if contexts.branch_mut(id).is_none_or(|branch| branch.media.is_some()) {
-        return false;
-    }
-    let Some(mut media) = BranchMedia::of_request(env, plan) else { return false };
+    let Some(branch) = contexts.branch_mut(id).filter(|branch| branch.media.is_none()) else { return false };
+    let media = match branch.conversion {
+        Conversion::None => BranchMedia::of_request(env, plan),
+        Conversion::Converted | Conversion::Repeated => BranchMedia::of_converted(env, plan),
+    };
+    let Some(mut media) = media else { return false };
     let makes_offer = media.makes_offer();
     let offer = match makes_offer {
         true => media.offer(plan.request().message, &env.config.message_limits, lookups.random()),
@@ -52,12 +54,17 @@ pub(super) fn refuse(
 ) -> bool {
     env.counters.media_failed += 1;
     media.set_direct();
-    let refuses = env.config.media.on_failure == RelayFailure::Refuse;
     let (key, number) = id.parts();
-    if refuses && let Some(context) = contexts.get_mut(key) {
-        context.fail_branch(number, 500);
-    }
-    refuses
+    let Some(context) = contexts.get_mut(key) else { return true };
+    let Some(branch) = context.branches.get(number) else { return true };
+    let status = match (branch.conversion, env.config.media.on_failure) {
+        // Unchanged it would be refused again.
+        (Conversion::Converted | Conversion::Repeated, _) => 488,
+        (Conversion::None, RelayFailure::Refuse) => 500,
+        (Conversion::None, RelayFailure::Direct) => return false,
+    };
+    context.fail_branch(number, status);
+    true
 }
 
 /// Next step of a response. Requests the SDP of a relay if it needs one.
@@ -113,6 +120,33 @@ pub(super) fn cost_of(message: &Message<'_>, branches: usize) -> usize {
     match is_sdp(message) {
         true => branches * 2 * (message.body().len().min(SDP_BYTES_MAX) + SDP_ADDED_MAX),
         false => 0,
+    }
+}
+
+/// Response of a branch with the SDP of a relay, and with a warning if the caller's SRTP ends there.
+pub(super) fn response_with_sdp(
+    env: &Env<'_, impl Services>,
+    contexts: &mut Contexts,
+    id: BranchId,
+    response: &Response<'_, '_>,
+    sdp: &[u8],
+) -> Vec<u8> {
+    let bytes = with_sdp(response.message, sdp);
+    let media = contexts.branch_mut(id).and_then(|branch| branch.media.as_deref());
+    if !media.is_some_and(BranchMedia::is_downgraded) {
+        return bytes;
+    }
+    let Ok(message) = Message::parse(&bytes, &env.config.message_limits) else { return bytes };
+    let (mut space, mut warned) = (EditSpace::default(), Vec::new());
+    let mut edit = Edit::new(&message, &mut space);
+    edit.push_last(HeaderName::Warning, |out| {
+        out.extend_from_slice(b"399 ");
+        write_host(out, env.config.sent_by(response.flow.listener, response.flow.remote.ip()));
+        out.extend_from_slice(b" \"Media Not Encrypted End To End\"");
+    });
+    match edit.write_into(&mut warned) {
+        Ok(()) => warned,
+        Err(_) => bytes,
     }
 }
 

@@ -9,7 +9,7 @@ use super::recurse::{self, Recursed};
 use super::remote_target::{self, Response};
 use super::to_trunk::{self, ChallengeStep, challenge_step};
 use super::trunk_branch::GroupTimer;
-use super::{divert, groups, relays};
+use super::{convert, divert, groups, relays};
 use crate::env::Env;
 use crate::neighbour::CallResult;
 use crate::{CallStep, Services};
@@ -67,7 +67,7 @@ impl Proxy {
         response: &Response<'_, '_>,
         sdp: &[u8],
     ) {
-        let bytes = relays::with_sdp(response.message, sdp);
+        let bytes = relays::response_with_sdp(env, &mut self.contexts, id, response, sdp);
         match Message::parse(&bytes, &env.config.message_limits) {
             Ok(message) => {
                 self.on_final_sdp(env, transactions, id, &Response { message: &message, ..*response });
@@ -145,6 +145,9 @@ impl Proxy {
         let (key, number) = id.parts();
         let (message, status) = (response.message, response.status);
         if status == 503 && self.fail_over(env, transactions, id) {
+            return;
+        }
+        if convert::send_converted(self, env, transactions, id, response) {
             return;
         }
         if matches!(status, 408 | 430) && flows::try_next(self, env, transactions, id) {
@@ -323,6 +326,7 @@ impl Proxy {
             (408, true) => (408, "Request Timeout"),
             (480, true) => (480, "Temporarily Unavailable"),
             (430, true) => (430, "Flow Failed"),
+            (488, true) => (488, "Not Acceptable Here"),
             // RFC 3261 §16.7 step 6: the 503 of another server is not forwarded.
             (503, _) => (500, "Server Internal Error"),
             (status, true) => (status, "Failed"),

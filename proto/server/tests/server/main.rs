@@ -12,6 +12,7 @@ mod certificates;
 mod challenge;
 mod connection;
 mod content_length;
+mod convert;
 mod credentials;
 mod dialog;
 mod digest_forms;

@@ -7,30 +7,36 @@ use crate::harness::{
 };
 use ringway_sansio::{ConnectionId, Event};
 use ringway_sansio::{Flow, HostNameId, ListenerId, Transport};
-use ringway_server::Listener;
+use ringway_server::{Config, Listener};
 
 const TLS: ListenerId = ListenerId(3);
 
 /// Server with a TLS listener too.
 fn world() -> World {
+    world_with(|_| {})
+}
+
+/// The same with other settings.
+pub(crate) fn world_with(change: impl FnOnce(&mut Config)) -> World {
     World::with(|config| {
+        change(config);
         let address = "192.0.2.1:5061".parse().unwrap();
         config.listeners.push(Listener { transport: Transport::Tls, bound: address, advertised: address });
     })
 }
 
-fn by_tls(world: &mut World, connection: u64, from: &str, message: &impl Wire) -> Vec<Sent> {
+pub(crate) fn by_tls(world: &mut World, connection: u64, from: &str, message: &impl Wire) -> Vec<Sent> {
     let flow = Flow { transport: Transport::Tls, listener: TLS, ..tcp_flow(connection, from) };
     world.message(flow, &message.wire())
 }
 
 /// The same request with a `sips:` Request-URI, by TLS.
-fn secured(request: &Request) -> Vec<u8> {
+pub(crate) fn secured(request: &Request) -> Vec<u8> {
     let text = String::from_utf8(request.wire()).unwrap();
     text.replacen(" sip:", " sips:", 1).replacen("SIP/2.0/UDP", "SIP/2.0/TLS", 1).into_bytes()
 }
 
-fn register_sips(world: &mut World, connection: u64, from: &str, contact: &str) -> Vec<Sent> {
+pub(crate) fn register_sips(world: &mut World, connection: u64, from: &str, contact: &str) -> Vec<Sent> {
     by_tls(world, connection, from, &secured(&register("bob", contact).call_id("registers")))
 }
 
