@@ -21,6 +21,7 @@ impl Aor {
     /// Replaces the address in the allocated memory.
     pub(crate) fn set(&mut self, write_user: impl FnOnce(&mut Vec<u8>), domain: &[u8]) {
         self.bytes.clear();
+        self.bytes.reserve(USER_BYTES + domain.len());
         write_user(&mut self.bytes);
         self.user_len = self.bytes.len();
         self.bytes.push(b'@');
@@ -35,6 +36,10 @@ impl Aor {
         &self.bytes
     }
 
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+
     /// User part, without escapes.
     pub fn user(&self) -> &[u8] {
         self.bytes.get(..self.user_len).unwrap_or_default()
@@ -45,6 +50,9 @@ impl Aor {
         self.bytes.get(self.user_len + 1..).unwrap_or_default()
     }
 }
+
+/// Length of a usual user part, with the `@`: longer ones take a second allocation.
+const USER_BYTES: usize = 32;
 
 /// Proof that the sender of a request may act for `T`. Created only by the digest verifier, from the certificate
 /// of the request's connection, or if authentication is off. A

@@ -19,12 +19,24 @@ pub struct Caller<'a> {
 /// Names of a caller.
 #[derive(Debug, Default)]
 pub(super) struct Names {
-    /// `user@domain`, as in a pattern; empty for a caller without a user.
-    pub(super) user: Vec<u8>,
-    /// Domain in lower case; empty for a `tel:` URI.
-    pub(super) domain: Vec<u8>,
+    /// `user@domain`, as in a pattern, or for a caller without a user its domain.
+    text: Vec<u8>,
+    /// Start of the domain.
+    domain_at: usize,
     /// Digits of a number, with its `+`; empty for other callers.
     pub(super) number: Vec<u8>,
+}
+
+impl Names {
+    /// `user@domain`; empty for a caller without a user.
+    pub(super) fn user(&self) -> &[u8] {
+        if self.domain_at == 0 { &[] } else { &self.text }
+    }
+
+    /// Domain in lower case; empty for a `tel:` URI.
+    pub(super) fn domain(&self) -> &[u8] {
+        self.text.get(self.domain_at..).unwrap_or_default()
+    }
 }
 
 impl<'a> Caller<'a> {
@@ -58,18 +70,17 @@ impl<'a> Caller<'a> {
         let mut aor = Aor::default();
         if self.config.read_aor(self.from, &mut aor) {
             // Each spelling of a domain of ours is the same user.
-            names.domain.extend_from_slice(aor.domain());
-            names.user.extend_from_slice(aor.as_bytes());
+            names.domain_at = aor.user().len() + 1;
+            names.text = aor.into_bytes();
         } else {
-            host_into(&self.from.host(), &mut names.domain);
             if self.from.user().is_some() {
-                self.from.unescaped_user_into(&mut names.user);
-                names.user.push(b'@');
-                names.user.extend_from_slice(&names.domain);
+                self.from.unescaped_user_into(&mut names.text);
+                names.text.push(b'@');
             }
+            names.domain_at = names.text.len();
+            host_into(&self.from.host(), &mut names.text);
         }
-        let user = names.user.len().checked_sub(names.domain.len() + 1);
-        let user = user.and_then(|len| names.user.get(..len)).unwrap_or_default();
+        let user = names.text.get(..names.domain_at.saturating_sub(1)).unwrap_or_default();
         number_of(until_params(user), &mut names.number);
         names
     }

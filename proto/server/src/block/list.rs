@@ -105,9 +105,9 @@ impl Entries {
     }
 
     fn block(&self, names: &Names) -> bool {
-        let Names { user, domain, number } = names;
-        self.users.contains(&user[..])
-            || self.domains.contains(&domain[..])
+        let number = &names.number;
+        self.users.contains(names.user())
+            || self.domains.contains(names.domain())
             || self.numbers.contains(&number[..])
             || (!self.prefixes.is_empty()
                 && (1..=number.len())
