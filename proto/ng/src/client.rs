@@ -32,7 +32,27 @@ pub struct Client<T> {
     timers: Wheel<Timer>,
     sends: VecDeque<Datagram>,
     done: VecDeque<Done<T>>,
+    /// Relays that came up or went down since the last [`Client::poll_change`].
+    changes: VecDeque<RelayChange>,
     counters: Counters,
+}
+
+/// Change of a relay; at the start all count as up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RelayChange {
+    /// Its address.
+    pub address: SocketAddr,
+    /// New state.
+    pub state: RelayState,
+}
+
+/// State of a relay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RelayState {
+    /// It answers, after it was down.
+    Up,
+    /// It did not answer, and gets no new calls.
+    Down,
 }
 
 /// Datagram to send.
@@ -124,6 +144,7 @@ impl<T> Client<T> {
             timers,
             sends: VecDeque::new(),
             done: VecDeque::new(),
+            changes: VecDeque::new(),
             counters: Counters::default(),
         }
     }
@@ -169,9 +190,12 @@ impl<T> Client<T> {
             self.counters.relay_rejected += 1;
             return;
         };
-        relay.is_up = true;
+        let was_up = core::mem::replace(&mut relay.is_up, true);
         relay.heard = now;
         let id = relay.id;
+        if !was_up {
+            self.changes.push_back(RelayChange { address: from, state: RelayState::Up });
+        }
         let Some(pending) = self.take(cookie) else { return };
         self.timers.cancel(pending.timer);
         let Job::Ask(of, request) = pending.job else { return };
@@ -228,6 +252,11 @@ impl<T> Client<T> {
     /// Next request that ended.
     pub fn poll_done(&mut self) -> Option<Done<T>> {
         self.done.pop_front()
+    }
+
+    /// Next relay that came up or went down.
+    pub fn poll_change(&mut self) -> Option<RelayChange> {
+        self.changes.pop_front()
     }
 
     /// Counters since the start.
@@ -367,6 +396,7 @@ impl<T> Client<T> {
             && relay.heard <= pending.since
         {
             relay.is_up = false;
+            self.changes.push_back(RelayChange { address: relay.address, state: RelayState::Down });
             self.counters.relay_failures += 1;
         }
         let Job::Ask(of, request) = pending.job else { return };

@@ -20,6 +20,6 @@ mod counters;
 
 pub use bencode::{BadBencode, Dictionary, Value, read_dictionary, write_bytes};
 pub use calls::{STRANGER_STREAMS_MAX, STRANGERS_STREAMS_MAX, USER_STREAMS_MAX};
-pub use client::{AnswerUse, Client, Datagram, Done, RELAYS_MAX, STREAMS_MAX};
+pub use client::{AnswerUse, Client, Datagram, Done, RELAYS_MAX, RelayChange, RelayState, STREAMS_MAX};
 pub use command::{Answer, BadAnswer, Command, Cookie, read_answer};
 pub use counters::Counters;

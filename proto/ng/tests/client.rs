@@ -2,7 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use ringway_ng::{
-    AnswerUse, Client, Datagram, Done, STRANGER_STREAMS_MAX, STRANGERS_STREAMS_MAX, USER_STREAMS_MAX,
+    AnswerUse, Client, Datagram, Done, RelayChange, RelayState, STRANGER_STREAMS_MAX, STRANGERS_STREAMS_MAX,
+    USER_STREAMS_MAX,
 };
 use ringway_sansio::{
     Instant, RelayCall, RelayHolder, RelayId, RelayKind, RelayMedia, RelayRequest, RelayResult, RelaySide,
@@ -228,6 +229,16 @@ fn pings_find_a_relay_that_ended() {
     table.alive.clear();
     table.pass(7000);
     assert_eq!((table.client.up_len(), table.client.counters().relay_failures), (0, 1));
+    let changes = |table: &mut Table| -> Vec<RelayChange> {
+        std::iter::from_fn(|| table.client.poll_change()).collect()
+    };
+    let change = |state| RelayChange { address: FIRST.parse().unwrap(), state };
+    assert_eq!(changes(&mut table), [change(RelayState::Down)], "one for each change");
+    table.alive = vec![FIRST];
+    table.pass(7000);
+    assert_eq!(changes(&mut table), [change(RelayState::Up)]);
+    table.alive.clear();
+    table.pass(7000);
     assert!(table.ask(7, RelayKind::Offer, 1, None).is_empty());
     assert_eq!(table.done(), Some((7, None)), "it is answered at once");
 }

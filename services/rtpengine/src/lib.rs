@@ -12,4 +12,4 @@
 mod relays;
 
 pub use relays::{Relays, Status};
-pub use ringway_ng::RELAYS_MAX;
+pub use ringway_ng::{RELAYS_MAX, RelayChange, RelayState};

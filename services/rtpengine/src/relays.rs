@@ -1,7 +1,7 @@
 //! The client and its sockets.
 
 use ringway_linux::{DatagramClient, sys};
-use ringway_ng::{AnswerUse, Client, Counters, Datagram, Done};
+use ringway_ng::{AnswerUse, Client, Counters, Datagram, Done, RelayChange};
 use ringway_sansio::{Instant, RelayRequest, RelayResult, Seed};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -24,6 +24,7 @@ pub struct Relays {
     due: AtomicU64,
     now: Box<dyn Fn() -> Instant + Send + Sync>,
     answer: Box<dyn Fn(usize, u16, u64, Option<RelayResult>) + Send + Sync>,
+    changed: Box<dyn Fn(RelayChange) + Send + Sync>,
 }
 
 /// State of the relays.
@@ -50,7 +51,8 @@ struct State {
 
 impl Relays {
     /// Opens a socket for each worker. `answer` gets the number of the calling worker, shard, query and result; it is also
-    /// called from within [`Relays::ask`], and must not block. `now` is the clock of the workers.
+    /// called from within [`Relays::ask`], and must not block; nor may `changed`, which gets each relay that comes up or goes down.
+    /// `now` is the clock of the workers.
     ///
     /// # Errors
     /// A socket cannot be created.
@@ -61,6 +63,7 @@ impl Relays {
         seed: &Seed,
         now: impl Fn() -> Instant + Send + Sync + 'static,
         answer: impl Fn(usize, u16, u64, Option<RelayResult>) + Send + Sync + 'static,
+        changed: impl Fn(RelayChange) + Send + Sync + 'static,
     ) -> io::Result<Self> {
         let is_ipv6 = !relays.iter().all(SocketAddr::is_ipv4);
         let is_local = relays.iter().all(|relay| relay.ip().is_loopback());
@@ -81,6 +84,7 @@ impl Relays {
             is_ipv6,
             now: Box::new(now),
             answer: Box::new(answer),
+            changed: Box::new(changed),
         })
     }
 
@@ -101,7 +105,7 @@ impl Relays {
     fn with_client(&self, worker: usize, now: Instant, change: impl FnOnce(&mut Client<Asker>, Instant)) {
         // More than one of each is rare.
         let (first_send, first_done);
-        let (mut sends, mut done) = (Vec::new(), Vec::new());
+        let (mut sends, mut done, mut changes) = (Vec::new(), Vec::new(), Vec::new());
         {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             let State { client, unread } = &mut *state;
@@ -109,6 +113,7 @@ impl Relays {
             (first_send, first_done) = (client.poll_send(), client.poll_done());
             sends.extend(std::iter::from_fn(|| client.poll_send()));
             done.extend(std::iter::from_fn(|| client.poll_done()));
+            changes.extend(std::iter::from_fn(|| client.poll_change()));
             let is_unread = |send: &&Datagram| send.answer == AnswerUse::EndsRetransmission;
             *unread += first_send.iter().chain(&sends).filter(is_unread).count();
             // Answers that nothing waits for are read before they fill the socket.
@@ -121,6 +126,7 @@ impl Relays {
         for Done { of: Asker { shard, query }, result } in first_done.into_iter().chain(done) {
             (self.answer)(worker, shard, query, result);
         }
+        changes.into_iter().for_each(&self.changed);
     }
 
     /// Sends a datagram; what is not sent is sent again, or times out.
@@ -227,6 +233,7 @@ mod tests {
                 move |worker, shard, query, result| {
                     let _ = sender.send((worker, shard, query, result));
                 },
+                |_| {},
             );
             Self { relays: relays.unwrap(), results, now_ms }
         }

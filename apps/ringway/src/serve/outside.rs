@@ -8,7 +8,7 @@ use crate::random;
 use ringway_dns::{Resolver, Servers};
 use ringway_linux::{ActionSink, Clock, Hosts, Inboxes, Runtime, Watched};
 use ringway_resolve::Usable;
-use ringway_rtpengine::Relays;
+use ringway_rtpengine::{RelayChange, RelayState, Relays};
 use ringway_sansio::{Event, RelayKind};
 use ringway_server::Action;
 use std::any::Any;
@@ -162,9 +162,16 @@ pub(super) fn open_relays(
         inboxes.deliver_at(worker, shard, Event::Relayed { query, result });
     };
     let (limit, now) = (media.rule.time_limit, move || clock.now());
-    Relays::open(&media.relays, workers, limit, &random::seed()?, now, answer)
+    Relays::open(&media.relays, workers, limit, &random::seed()?, now, answer, note_change)
         .map(|relays| Some(Arc::new(relays)))
         .map_err(|error| relays_failed(&error))
+}
+
+fn note_change(RelayChange { address, state }: RelayChange) {
+    match state {
+        RelayState::Up => tracing::info!(%address, "media relay is up"),
+        RelayState::Down => tracing::warn!(%address, "media relay is down: it does not answer"),
+    }
 }
 
 /// Makes the workers serve relays.
