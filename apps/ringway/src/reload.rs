@@ -37,6 +37,9 @@ pub(crate) fn print(report: &Value, done: &str) -> Result<(), Failure> {
         writeln!(out, "{}", printable(text))?;
         count += 1;
     }
+    for warning in report.get("warnings").and_then(Value::as_array).into_iter().flatten() {
+        writeln!(out, "warning: {}", printable(warning.as_str().unwrap_or_default()))?;
+    }
     if is_ok(report) {
         let keys = if count == 1 { "key" } else { "keys" };
         writeln!(out, "{done} {count} {keys}")?;

@@ -363,6 +363,25 @@ fn what_needs_a_restart_is_named_and_secrets_are_not_shown() {
 }
 
 #[test]
+fn a_change_of_the_realm_warns_before_it_locks_users_out() {
+    let server = Server::start("");
+    server.command(&["user", "add", "alice"]).ok();
+    let other = "[auth]\nrealm = \"other.example\"";
+    server.write(&["udp:127.0.0.1:0"], other);
+    for args in [&["reload", "--dry-run", "--admin"][..], &["reload", "--admin"]] {
+        let done = server.command(&[args, &[&server.admin]].concat());
+        let said = done.ok();
+        assert!(
+            said.contains("warning: 1 user of example.org, \"alice\" one of them, has a password"),
+            "{said}"
+        );
+    }
+    server.running.says("cannot log in");
+    let report = server.change(&["udp:127.0.0.1:0"], "");
+    assert_eq!(report["warnings"], serde_json::json!([]));
+}
+
+#[test]
 fn block_lists_are_followed_while_the_server_runs() {
     let server = Server::start("[limits]\nper_source_rate = 0");
     let address = server.running.address();

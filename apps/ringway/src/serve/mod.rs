@@ -334,25 +334,28 @@ fn load(
             node.set_forwards(format!("{name}@{domain}").as_bytes(), forwards);
         }
     })?;
-    warn_of_other_realms(store, config);
+    other_realms(store, config).iter().for_each(|warning| tracing::warn!("{warning}"));
     Ok(loaded.applied)
 }
 
-/// Warns about passwords for another realm. An error of the query does not prevent the start; the next access to the
+/// Warnings about passwords for another realm. An error of the query does not prevent the start; the next access to the
 /// store reports it.
-fn warn_of_other_realms(store: &Store, config: &Config) {
+fn other_realms(store: &Store, config: &Config) -> Vec<String> {
     if !config.auth.enabled {
-        return;
+        return Vec::new();
     }
     let realms = &config.auth.realms;
-    let others = store.subscribers_of_other_realms(|domain| realms.of(domain.as_bytes()));
-    for OtherRealm { domain, realm, users, name } in others.unwrap_or_default() {
-        tracing::warn!(
-            "{users} users of {domain}, {name:?} one of them, have a password for the realm {realm:?} instead of {:?}: they \
+    let warning = |other: OtherRealm| {
+        let OtherRealm { domain, realm, users, name } = other;
+        let (noun, have) = if users == 1 { ("user", "has") } else { ("users", "have") };
+        format!(
+            "{users} {noun} of {domain}, {name:?} one of them, {have} a password for the realm {realm:?} instead of {:?}: they \
              cannot log in until `ringway user passwd` gives them one, or [auth] names their realm",
             realms.of(domain.as_bytes())
-        );
-    }
+        )
+    };
+    let others = store.subscribers_of_other_realms(|domain| realms.of(domain.as_bytes()));
+    others.unwrap_or_default().into_iter().map(warning).collect()
 }
 
 /// Restores the bindings of earlier runs from the journal into `nodes`.

@@ -5,7 +5,7 @@
 use super::listeners::{ListenerPlan, ListenerTable};
 use super::outside::{NewOutside, open_relays, start_resolver, usable, watch};
 use super::report::{ReloadOutcome, ReloadReport, ReloadRequest};
-use super::{Running, settings, tls, warn_of_other_realms, warn_of_settings};
+use super::{Running, other_realms, settings, tls, warn_of_settings};
 use crate::config::{Config, KeyChange};
 use crate::failure::Failure;
 use ringway_linux::{Attached, BindError, Listen};
@@ -38,6 +38,7 @@ impl Running {
             outcome: ReloadOutcome::Refused,
             changes: Vec::new(),
             restart: Vec::new(),
+            warnings: Vec::new(),
             errors: Vec::new(),
         };
         let keys = match &request {
@@ -61,6 +62,7 @@ impl Running {
             }
         };
         report.changes = self.config.keys.changes_to(&config.keys);
+        report.warnings = other_realms(self.follower.store(), &config);
         let prepared = self.check_restart(&report.changes).and_then(|()| self.prepare(config));
         match (prepared, request) {
             (Ok(prepared), ReloadRequest::Apply) => {
@@ -68,6 +70,7 @@ impl Running {
                     tracing::info!("configuration: {change}");
                 }
                 self.commit(prepared);
+                report.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
                 report.outcome = ReloadOutcome::Applied;
             }
             (Ok(_), ReloadRequest::DryRun | ReloadRequest::Compare(_)) => {
@@ -158,7 +161,6 @@ impl Running {
         crate::log::change(&config.log);
         (self.config, self.settings, self.listeners) = (config, settings, listeners);
         warn_of_settings(&self.config);
-        warn_of_other_realms(self.follower.store(), &self.config);
         tracing::info!("configuration reloaded");
     }
 

@@ -22,6 +22,8 @@ pub(crate) struct ReloadReport {
     pub(super) changes: Vec<KeyChange>,
     /// Keys that need a restart.
     pub(super) restart: Vec<&'static str>,
+    /// Consequences that an administrator may not expect, one line each.
+    pub(super) warnings: Vec<String>,
     /// Reasons of a refusal, one line each.
     pub(super) errors: Vec<String>,
 }
@@ -61,6 +63,7 @@ impl ReloadReport {
             "applied": self.outcome == ReloadOutcome::Applied,
             "changes": self.changes.iter().map(change).collect::<Vec<_>>(),
             "restart": self.restart,
+            "warnings": self.warnings,
             "errors": self.errors,
         });
         if let Some(first) = self.errors.first() {
