@@ -65,6 +65,20 @@ Examples:
     Reload(ReloadArgs),
     /// Block callers and networks; a running server sees it within a second
     Block(BlockArgs),
+    /// Write users, contacts, forwards and block lists into a new file, while the server runs
+    #[command(after_help = "Registrations are not in it: phones register again.
+
+Examples:
+  ringway backup users-2026-05-01.db
+  ringway backup /var/backups/ringway.db --config /etc/ringway/ringway.toml")]
+    Backup(BackupArgs),
+    /// Make users, contacts, forwards and block lists those of a backup; a running server sees it within a second
+    #[command(after_help = "What the backup does not have is removed.
+
+Examples:
+  ringway restore users-2026-05-01.db --dry-run
+  ringway restore users-2026-05-01.db")]
+    Restore(RestoreArgs),
     /// Query the running server
     #[command(after_help = "Examples:
   ringway show registrations
@@ -96,6 +110,35 @@ Examples:
   ringway man | man -l -
   ringway man --out /usr/local/share/man/man1")]
     Man(ManArgs),
+}
+
+/// Arguments of `ringway backup`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct BackupArgs {
+    /// The new file
+    pub(crate) file: PathBuf,
+    /// The server's configuration, which names its database (default: ./ringway.toml if it exists)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `ringway restore`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct RestoreArgs {
+    /// The backup, or the database of another server
+    pub(crate) file: PathBuf,
+    /// The server's configuration, which names its database (default: ./ringway.toml if it exists)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Only print what it would change
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Arguments of `ringway completions`.

@@ -7,6 +7,7 @@
 
 mod admin_client;
 mod args;
+mod backup;
 mod block;
 mod cert;
 mod check;
@@ -55,6 +56,8 @@ fn run(args: Args) -> Result<(), Failure> {
         Command::Check(check) => check::run(&check),
         Command::Reload(reload) => reload::run(&reload),
         Command::Block(block) => block::run(&block),
+        Command::Backup(args) => backup::backup(&args),
+        Command::Restore(args) => backup::restore(&args),
         Command::Show(show) => show::run(&show),
         Command::Call(call) => phone::call(&call),
         Command::Answer(answer) => phone::answer(&answer),

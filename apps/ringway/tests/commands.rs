@@ -176,6 +176,26 @@ fn forwards_are_shown_changed_one_by_one_and_ended() {
 }
 
 #[test]
+fn a_backup_is_restored_after_it_said_what_that_changes() {
+    let folder = folder();
+    let run = |args: &[&str]| ringway(folder.path(), args);
+    assert!(run(&["backup", "saved.db"]).refused(1).contains("there is no database"));
+    run(&["user", "add", "alice"]).ok();
+    run(&["user", "add", "bob"]).ok();
+    assert!(run(&["backup", "saved.db"]).ok().starts_with("saved.db: "));
+    assert!(run(&["backup", "saved.db"]).refused(2).contains("the file exists"));
+    run(&["user", "remove", "bob"]).ok();
+    run(&["user", "add", "carol"]).ok();
+    let said = run(&["restore", "saved.db", "--dry-run"]).ok();
+    assert!(said.starts_with("a restoration would change: users: 1 added, 1 removed, 0 with"), "{said}");
+    assert_eq!(users(folder.path()), ["alice@localhost", "carol@localhost"]);
+    let done = ringway_json(folder.path(), &["restore", "saved.db", "--json"]);
+    assert_eq!((&done["users"]["added"], &done["applied"]), (&json!(1), &json!(true)));
+    assert_eq!(users(folder.path()), ["alice@localhost", "bob@localhost"]);
+    assert!(run(&["restore", "none.db"]).refused(1).contains("none.db"));
+}
+
+#[test]
 fn a_list_that_is_only_shown_makes_no_database() {
     let folder = folder();
     let error = ringway(folder.path(), &["block", "list"]).refused(1);

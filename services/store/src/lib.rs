@@ -11,6 +11,7 @@
 //! bindings thousands of times a second, and an upsert in SQLite costs more than the whole REGISTER. Start reading at
 //! [`Store`].
 
+mod backup;
 mod bindings;
 mod blocks;
 mod change_log;
@@ -22,6 +23,7 @@ mod import;
 mod schema;
 mod subscribers;
 
+pub use backup::{Backups, Restoration, Restored};
 pub use bindings::Bindings;
 pub use blocks::{BLOCKS_MAX, BlockKind, BlockLists, BlockRow, NewBlockRow, USER_BLOCKS_MAX};
 pub use changes::{Change, ChangeKind};

@@ -111,6 +111,7 @@ fn prepare(mut connection: Connection, file: &Path) -> Result<Connection, StoreE
         return Err(StoreError::Newer { file: file.to_owned(), found: version, known: SCHEMA_VERSION });
     }
     if version < SCHEMA_VERSION {
+        keep_copy(&connection, file, version)?;
         migrate(&mut connection).map_err(sql)?;
     }
     // In WAL mode readers (the server) and a writer (a command) do not block each other.
@@ -158,6 +159,46 @@ fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
     transaction.commit()
 }
 
+/// Copies a database into a new file.
+pub(super) fn copy(connection: &Connection, to: &Path) -> Result<(), StoreError> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(0o600);
+    match options.open(to) {
+        Ok(_) => {}
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+            let what = to.display().to_string();
+            return Err(StoreError::Unusable { what, why: "the file exists; give the name of a new one" });
+        }
+        Err(error) => return Err(StoreError::io(to, "create the file")(error)),
+    }
+    connection.execute("VACUUM INTO ?1", [to.to_string_lossy()]).map(|_| ()).map_err(|error| {
+        // It is incomplete.
+        let _ = std::fs::remove_file(to);
+        from_sqlite(to, error)
+    })
+}
+
+/// Checks that a database is one of this program.
+pub(super) fn check_owner(connection: &Connection, file: &Path) -> Result<(), StoreError> {
+    match pragma(connection, "application_id") {
+        Ok(APPLICATION_ID) => Ok(()),
+        Ok(_) => {
+            let detail = "it is no database of this program".to_owned();
+            Err(StoreError::Corrupt { file: file.to_owned(), detail })
+        }
+        Err(error) => Err(from_sqlite(file, error)),
+    }
+}
+
+/// Keeps a copy beside a database that is brought to a newer version: an earlier program can read it.
+fn keep_copy(connection: &Connection, file: &Path, version: i64) -> Result<(), StoreError> {
+    let mut path = file.as_os_str().to_owned();
+    path.push(format!(".schema-{version}"));
+    let path = Path::new(&path);
+    // One of an earlier attempt is as good.
+    if path.exists() { Ok(()) } else { copy(connection, path) }
+}
+
 fn pragma(connection: &Connection, name: &str) -> rusqlite::Result<i64> {
     connection.pragma_query_value(None, name, |row| row.get(0))
 }
@@ -185,6 +226,10 @@ mod tests {
             };
             assert_eq!((count("contact"), count("forward"), count("block")), (1, 0, 0));
         }
+        let kept = Connection::open(folder.path().join("r.db.schema-1")).unwrap();
+        assert_eq!(pragma(&kept, "user_version").unwrap(), 1);
+        let contacts = kept.query_row("SELECT count(*) FROM contact", [], |row| row.get::<_, i64>(0));
+        assert_eq!(contacts, Ok(1));
     }
 
     #[test]
