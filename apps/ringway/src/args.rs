@@ -341,11 +341,18 @@ Examples:
         after_help = "The header is `username,password` and optionally `domain`; the first invalid row is reported.
 
 Example:
-  ringway user import users.csv"
+  ringway user import users.csv
+  ringway user import users.csv --replace --dry-run"
     )]
     Import {
         /// The CSV file
         file: PathBuf,
+        /// Make the users those of the list: remove the others, with what belongs to them, and change other passwords
+        #[arg(long)]
+        replace: bool,
+        /// Only print what --replace would change
+        #[arg(long, requires = "replace")]
+        dry_run: bool,
     },
     /// List all users with their permanent contacts
     #[command(after_help = "Example:

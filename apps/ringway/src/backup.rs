@@ -32,11 +32,24 @@ pub(crate) fn restore(args: &RestoreArgs) -> Result<(), Failure> {
     let database = Database::open(&config, Wanted::Any, OUTSIDE)?;
     let restoration = if args.dry_run { Restoration::DryRun } else { Restoration::Apply };
     let restored = Backups::of(&database.store).restore(&args.file, restoration)?;
+    print(&restored, restoration, "restored", args.json)?;
+    database.note_if_new();
+    Ok(())
+}
+
+/// Prints a difference: what was done, or what would be.
+pub(crate) fn print(
+    restored: &Restored,
+    restoration: Restoration,
+    done: &str,
+    is_json: bool,
+) -> Result<(), Failure> {
     let Restored { added, removed, changed, contacts, forwards, blocks } = restored;
-    if args.json {
+    let is_done = restoration == Restoration::Apply;
+    if is_json {
         let object = json!({
             "ok": true,
-            "applied": !args.dry_run,
+            "applied": is_done,
             "users": { "added": added, "removed": removed, "changed": changed },
             "contacts": contacts,
             "forwards": forwards,
@@ -44,12 +57,11 @@ pub(crate) fn restore(args: &RestoreArgs) -> Result<(), Failure> {
         });
         output::line(&object.to_string())?;
     } else {
-        let done = if args.dry_run { "a restoration would change" } else { "restored" };
+        let done = if is_done { done } else { "it would change" };
         output::line(&format!(
             "{done}: users: {added} added, {removed} removed, {changed} with another password; users with other contacts: {contacts}, \
              with other forwards: {forwards}; block lists: {blocks}"
         ))?;
     }
-    database.note_if_new();
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! `ringway user`: subscribers, permanent contacts and forwards.
 
 use crate::args::{ForwardArgs, NameArgs, PasswordArgs, UserArgs, UserCommand};
+use crate::backup;
 use crate::config::Config;
 use crate::database::{Database, Wanted};
 use crate::failure::Failure;
@@ -8,7 +9,10 @@ use crate::forwards;
 use crate::output::{self, printable};
 use crate::password;
 use indicatif::{ProgressBar, ProgressStyle};
-use ringway_store::{Condition, ForwardUri, Forwards, NoAnswer, StoreError, UserName};
+use ringway_store::{
+    Backups, Condition, ForwardUri, Forwards, Imported, NoAnswer, Restoration, Store, StoreError, StoreUrl,
+    UserName,
+};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::path::Path;
@@ -50,7 +54,10 @@ impl Users {
     fn execute(&self, command: UserCommand) -> Result<(), Failure> {
         match command {
             UserCommand::Add(password) => self.add(&password),
-            UserCommand::Import { file } => self.import(&file),
+            UserCommand::Import { file, replace: false, .. } => self.import(&file),
+            UserCommand::Import { file, replace: true, dry_run } => {
+                self.replace(&file, if dry_run { Restoration::DryRun } else { Restoration::Apply })
+            }
             UserCommand::List => self.list(),
             UserCommand::Passwd(password) => self.passwd(&password),
             UserCommand::Remove(name) => self.remove(&name),
@@ -76,11 +83,32 @@ impl Users {
     }
 
     fn import(&self, file: &Path) -> Result<(), Failure> {
+        let Imported { users, .. } = self.read_list(&self.database.store, file)?;
+        let noun = if users == 1 { "user" } else { "users" };
+        self.print(&format!("{users} {noun} imported"), &json!({"imported": users}))
+    }
+
+    /// Makes the users those of a list.
+    fn replace(&self, file: &Path, restoration: Restoration) -> Result<(), Failure> {
+        let folder = tempfile::tempdir().map_err(|error| {
+            Failure::failed(format!("{}: no folder can be made: {error}", std::env::temp_dir().display()))
+        })?;
+        let list = Store::open(&StoreUrl::Sqlite(folder.path().join("list.db")))?;
+        if self.read_list(&list, file)?.users == 0 {
+            let file = file.display();
+            return Err(Failure::failed(format!("{file}: the list has no users; nothing was changed")));
+        }
+        let replaced = Backups::of(&self.database.store).replace_subscribers(&list, restoration)?;
+        backup::print(&replaced, restoration, "replaced", self.is_json)
+    }
+
+    /// Adds the users of a list to a store.
+    fn read_list(&self, store: &Store, file: &Path) -> Result<Imported, Failure> {
         let begun = Instant::now();
         let mut bar = None;
         let bytes = file.metadata().map_or(0, |metadata| metadata.len());
         let domain = self.domain();
-        let imported = self.database.store.import(
+        let imported = store.import(
             file,
             domain,
             |domain| self.realm_of(domain),
@@ -97,9 +125,7 @@ impl Users {
         for domain in &imported.domains {
             self.warn_of_foreign_domain(domain);
         }
-        let users = imported.users;
-        let noun = if users == 1 { "user" } else { "users" };
-        self.print(&format!("{users} {noun} imported"), &json!({"imported": users}))
+        Ok(imported)
     }
 
     fn list(&self) -> Result<(), Failure> {

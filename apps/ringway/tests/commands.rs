@@ -187,12 +187,20 @@ fn a_backup_is_restored_after_it_said_what_that_changes() {
     run(&["user", "remove", "bob"]).ok();
     run(&["user", "add", "carol"]).ok();
     let said = run(&["restore", "saved.db", "--dry-run"]).ok();
-    assert!(said.starts_with("a restoration would change: users: 1 added, 1 removed, 0 with"), "{said}");
+    assert!(said.starts_with("it would change: users: 1 added, 1 removed, 0 with"), "{said}");
     assert_eq!(users(folder.path()), ["alice@localhost", "carol@localhost"]);
     let done = ringway_json(folder.path(), &["restore", "saved.db", "--json"]);
     assert_eq!((&done["users"]["added"], &done["applied"]), (&json!(1), &json!(true)));
     assert_eq!(users(folder.path()), ["alice@localhost", "bob@localhost"]);
     assert!(run(&["restore", "none.db"]).refused(1).contains("none.db"));
+
+    fs::write(folder.path().join("list.csv"), "username,password\nalice,other\ndave,secret\n").unwrap();
+    let said = run(&["user", "import", "list.csv", "--replace", "--dry-run"]).ok();
+    assert!(said.starts_with("it would change: users: 1 added, 1 removed, 1 with another"), "{said}");
+    run(&["user", "import", "list.csv", "--replace"]).ok();
+    assert_eq!(users(folder.path()), ["alice@localhost", "dave@localhost"]);
+    fs::write(folder.path().join("list.csv"), "username,password\n").unwrap();
+    assert!(run(&["user", "import", "list.csv", "--replace"]).refused(1).contains("the list has no users"));
 }
 
 #[test]

@@ -67,18 +67,60 @@ impl<'s> Backups<'s> {
         schema::copy(&source, &newest)?;
         // An earlier schema is brought to the newest one.
         drop(schema::open(&newest)?);
+        self.restore_from(&newest, Source::Backup, restoration)
+    }
+
+    /// Makes the subscribers those of `list`, and returns the difference. Those that stay keep their contacts, forwards and
+    /// block lists; the others lose theirs. What `list` has besides subscribers is removed from it.
+    ///
+    /// # Errors
+    /// A query failed. The store is unchanged then.
+    pub fn replace_subscribers(
+        &self,
+        list: &Store,
+        restoration: Restoration,
+    ) -> Result<Restored, StoreError> {
+        self.restore_from(list.file(), Source::Subscribers, restoration)
+    }
+
+    fn restore_from(
+        &self,
+        file: &Path,
+        source: Source,
+        restoration: Restoration,
+    ) -> Result<Restored, StoreError> {
         let mut connection = self.store.lock();
-        let path = newest.to_string_lossy();
+        let path = file.to_string_lossy();
         connection.execute("ATTACH DATABASE ?1 AS backup", [&path]).map_err(self.store.sql())?;
-        let restored = restore(&mut connection, restoration);
+        let restored = restore(&mut connection, source, restoration);
         // Without it the next restoration fails, and says so.
         let _ = connection.execute_batch("DETACH DATABASE backup");
         restored.map_err(self.store.sql())
     }
 }
 
-fn restore(connection: &mut Connection, restoration: Restoration) -> rusqlite::Result<Restored> {
+/// Content of the attached database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    /// All data.
+    Backup,
+    /// Subscribers only: what belongs to those that stay is taken over.
+    Subscribers,
+}
+
+fn restore(
+    connection: &mut Connection,
+    source: Source,
+    restoration: Restoration,
+) -> rusqlite::Result<Restored> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    match source {
+        Source::Backup => {}
+        Source::Subscribers => {
+            let [_, belongings @ ..] = PARTS;
+            belongings.into_iter().try_for_each(|part| part.take_over(&transaction))?;
+        }
+    }
     let count =
         |query: &str| transaction.query_row(query, [], |row| row.get::<_, i64>(0).map(i64::unsigned_abs));
     let only = |one: &str, other: &str| {
@@ -141,6 +183,20 @@ const PARTS: [Part; 4] = [
 ];
 
 impl Part {
+    /// Makes the rows of the attached database those of this one, but for subscribers that it does not have.
+    fn take_over(self, transaction: &Transaction<'_>) -> rusqlite::Result<()> {
+        let Self { table, columns, .. } = self;
+        transaction.execute(&format!("DELETE FROM backup.{table}"), [])?;
+        transaction.execute(
+            &format!(
+                "INSERT INTO backup.{table} ({columns}) SELECT {columns} FROM main.{table} WHERE (domain, name) NOT IN \
+                 (SELECT domain, name FROM main.subscriber EXCEPT SELECT domain, name FROM backup.subscriber)"
+            ),
+            [],
+        )?;
+        Ok(())
+    }
+
     /// Makes the rows those of the backup, and notes the change of each user that has others; returns their number.
     fn restore(self, transaction: &Transaction<'_>) -> rusqlite::Result<u64> {
         let Self { table, key, columns, kind } = self;

@@ -105,6 +105,30 @@ fn a_restored_store_has_the_data_of_the_backup_and_says_what_differed() {
 }
 
 #[test]
+fn subscribers_of_a_list_replace_the_others_and_keep_what_belongs_to_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, list) = (open(&folder.path().join("r.db")), open(&folder.path().join("list.db")));
+    for name in ["alice", "bob", "carol"] {
+        store.add(&user(name), "r", "one").unwrap();
+        store.bind(&user(name), &format!("sip:{name}@192.0.2.7")).unwrap();
+    }
+    store.bind(&user("phone"), "sip:phone@192.0.2.9").unwrap();
+    block(&store, "192.0.2.0/24");
+    for (name, password) in [("alice", "one"), ("bob", "two"), ("dave", "one")] {
+        list.add(&user(name), "r", password).unwrap();
+    }
+    let difference = Restored { added: 1, removed: 1, changed: 1, contacts: 1, forwards: 0, blocks: 0 };
+    let replace = |restoration| Backups::of(&store).replace_subscribers(&list, restoration).unwrap();
+    assert_eq!(replace(Restoration::DryRun), difference);
+    assert_eq!(content(&store).len(), 3 + 4 + 1);
+    assert_eq!(replace(Restoration::Apply), difference);
+    let left = content(&store);
+    assert!(left.iter().all(|line| !line.contains("carol")), "{left:?}");
+    assert_eq!(left.len(), 3 + 3 + 1, "the contact of a user without a password stays: {left:?}");
+    assert_eq!(replace(Restoration::Apply), Restored::default());
+}
+
+#[test]
 fn what_is_no_backup_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
