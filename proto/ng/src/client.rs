@@ -391,7 +391,9 @@ impl<T> Client<T> {
             return self.send(now, cookie);
         }
         let Some(pending) = self.take(cookie) else { return };
-        if let Some(relay) = self.relays.get_mut(pending.relay)
+        // Answers to deletions are read late: their absence says nothing.
+        if !matches!(pending.job, Job::Delete(_))
+            && let Some(relay) = self.relays.get_mut(pending.relay)
             && relay.is_up
             && relay.heard <= pending.since
         {

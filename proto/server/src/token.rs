@@ -2,7 +2,7 @@
 //! of both sides (like the flow tokens of RFC 5626 §5.3).
 //!
 //! `rw=` MAC TIME `.` caller `.` callee SOURCES. TIME is in seconds since the epoch. A side is one of: `p` and the hash of its
-//! remote target; the number of a connection, `c`, its listener, `p` and such a hash; `n`, or `t` of a trunk,
+//! remote target; the number of a connection, `c`, its listener, `p` and such a hash; `n`, or `t` of a trunk or a trusted proxy,
 //! the hash of a host name and that of an address;
 //! `u`, listener and address of a datagram flow. SOURCES are the addresses that the sides send from
 //! ([`Sources`]), or nothing. The hash is keyed and covers host, port and transport; 0 is none. The
@@ -29,9 +29,9 @@ pub(crate) struct TargetHash(u32);
 pub(crate) enum Side {
     /// Its remote target has this hash.
     Contact(TargetHash),
-    /// Its remote target is a host name: any public address of the name, or the address with the hash `contact`. Only a trunk
-    /// may name the address of a trunk: requests in a dialog pass the destination rules.
-    Named { name: TargetHash, contact: TargetHash, is_trunk: bool },
+    /// Its remote target is a host name: any public address of the name, or the address with the hash `contact`. Only a trunk or a
+    /// trusted proxy may name the address of one: they call for this server, past its destination rules.
+    Named { name: TargetHash, contact: TargetHash, is_believed: bool },
     /// This connection, of this listener; after its end, the remote target with this hash.
     Connection(ConnectionId, ListenerId, TargetHash),
     /// Address of its datagrams.
@@ -147,8 +147,8 @@ impl Side {
                 out.push(b'p');
                 write_hex(out, u64::from(target.0), 8);
             }
-            Self::Named { name, contact, is_trunk } => {
-                out.push(if is_trunk { b't' } else { b'n' });
+            Self::Named { name, contact, is_believed } => {
+                out.push(if is_believed { b't' } else { b'n' });
                 write_hex(out, u64::from(name.0), 8);
                 write_hex(out, u64::from(contact.0), 8);
             }
@@ -178,9 +178,9 @@ impl Side {
     pub(crate) fn read(text: &[u8]) -> Option<Self> {
         if let Some((kind @ (b'n' | b't'), hashes)) = text.split_first() {
             let (name, contact) = hashes.split_at_checked(8)?;
-            let is_trunk = *kind == b't';
+            let is_believed = *kind == b't';
             let target = |digits| Some(TargetHash(u32::try_from(read_hex(digits)?).ok()?));
-            return Some(Self::Named { name: target(name)?, contact: target(contact)?, is_trunk });
+            return Some(Self::Named { name: target(name)?, contact: target(contact)?, is_believed });
         }
         let Some(address) = text.strip_prefix(b"u") else {
             let at = text.iter().position(|&byte| byte == b'p')?;
@@ -325,8 +325,8 @@ mod tests {
         let address = |text: &str| Side::Address(ListenerId(3), text.parse().unwrap());
         let sides = [
             Side::Contact(TargetHash::NONE),
-            Side::Named { name: TargetHash(1), contact: TargetHash(u32::MAX), is_trunk: false },
-            Side::Named { name: TargetHash(1), contact: TargetHash(2), is_trunk: true },
+            Side::Named { name: TargetHash(1), contact: TargetHash(u32::MAX), is_believed: false },
+            Side::Named { name: TargetHash(1), contact: TargetHash(2), is_believed: true },
             Side::Connection(ConnectionId(1), ListenerId(2), TargetHash(7)),
             Side::Connection(ConnectionId(u64::MAX), ListenerId(255), TargetHash(u32::MAX)),
             address("198.51.100.7:31337"),
@@ -377,7 +377,7 @@ mod tests {
             !is_found(Side::Connection(ConnectionId(1), ListenerId(2), TargetHash(7))),
             "its connection is recorded too"
         );
-        assert!(!is_found(Side::Named { name: TargetHash(1), contact: TargetHash(7), is_trunk: false }));
+        assert!(!is_found(Side::Named { name: TargetHash(1), contact: TargetHash(7), is_believed: false }));
         assert!(!TargetHash(7).is_written_for_callee(b"p00000007"));
     }
 

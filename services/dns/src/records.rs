@@ -90,7 +90,7 @@ fn answers_of(found: &Result<Lookup, NetError>) -> impl Iterator<Item = &Record>
     found.as_ref().map_or(&[][..], |lookup| lookup.answers()).iter()
 }
 
-/// Time for which an answer, or the absence of records, counts; `None` for a lookup that failed.
+/// Time for which an answer, or the absence of records, counts; `None` for a lookup without an answer.
 fn time_of(found: &Result<Lookup, NetError>) -> Option<Duration> {
     match found {
         Ok(lookup) => {
@@ -101,6 +101,8 @@ fn time_of(found: &Result<Lookup, NetError>) -> Option<Duration> {
             let ttl = Duration::from_secs(none.negative_ttl.unwrap_or_default().into());
             Some(ttl.clamp(TTL_MIN, NEGATIVE_TTL_MAX))
         }
+        // RFC 2308 §7.1: a name whose servers fail is not asked for again at once.
+        Err(NetError::Dns(DnsError::ResponseCode(_))) => Some(TTL_MIN),
         Err(_) => None,
     }
 }

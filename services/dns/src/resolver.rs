@@ -49,12 +49,14 @@ struct Shared {
     usable: Usable,
     answer: Box<dyn Fn(u16, Event) + Send + Sync>,
     silent: SilentNames,
-    empty: EmptyLookups,
+    empty_hosts: EmptyLookups,
+    /// Counted apart: most numbers have no records.
+    empty_numbers: EmptyLookups,
     answers: Arc<Answers>,
     shares: Arc<Shares>,
     /// Queries that were refused because of the limits of `shares`.
     refused: AtomicU64,
-    /// Queries that were refused because of the limits of `empty`.
+    /// Queries that were refused because too many of their source had found nothing.
     refused_empty: AtomicU64,
     answer_max: Duration,
 }
@@ -92,7 +94,8 @@ impl Resolver {
             usable,
             answer: Box::new(answer),
             silent: SilentNames::default(),
-            empty: EmptyLookups::default(),
+            empty_hosts: EmptyLookups::default(),
+            empty_numbers: EmptyLookups::default(),
             answers,
             shares: Arc::default(),
             refused: AtomicU64::new(0),
@@ -138,7 +141,7 @@ impl Resolver {
         if search.question().is_none() {
             return shared.pass_on((shard, query), shared.found(&name, search));
         }
-        let share = if shared.silent.has(&name, now) { None } else { shared.begin(source, now) };
+        let share = if shared.silent.has(&name, now) { None } else { shared.begin(&search, source, now) };
         let Some(share) = share else { return shared.pass_on((shard, query), Found::none(&search)) };
         // The thread runs as long as this value exists.
         let _ = self.queries.send(Query { number: query, shard, name, source, search, since: now, share });
@@ -169,13 +172,6 @@ impl Found {
             Search::Uris(_) => Self::Uris(Box::default()),
         }
     }
-
-    fn is_empty(&self) -> bool {
-        match self {
-            Self::Servers(servers) => servers.is_empty(),
-            Self::Uris(uris) => uris.is_empty(),
-        }
-    }
 }
 
 async fn run(mut queries: UnboundedReceiver<Query>, shared: Arc<Shared>, records: Records) {
@@ -193,18 +189,20 @@ async fn run(mut queries: UnboundedReceiver<Query>, shared: Arc<Shared>, records
                 search_through(&records, query.search).await
             });
             let found = match searched.await {
-                Ok(search) => shared.found(&query.name, search),
+                Ok(search) => {
+                    let found = shared.found(&query.name, search);
+                    shared.note_if_empty(&found, query.source);
+                    found
+                }
                 Err(_) => {
                     // A name that waited for its turn behind those of others is not silent.
                     if began.is_some_and(|began| began.elapsed() >= shared.answer_max / 2) {
                         shared.silent.note(&query.name, Instant::now());
+                        shared.note_if_empty(&none, query.source);
                     }
                     none
                 }
             };
-            if found.is_empty() {
-                shared.empty.note(query.source, Instant::now());
-            }
             drop(query.share);
             shared.pass_on((query.shard, query.number), found);
         });
@@ -219,14 +217,27 @@ async fn search_through(records: &Records, mut search: Search) -> Search {
 }
 
 impl Shared {
-    fn begin(&self, source: Option<IpAddr>, now: Instant) -> Option<Share> {
-        if self.empty.are_too_many(source, now) {
+    fn begin(&self, search: &Search, source: Option<IpAddr>, now: Instant) -> Option<Share> {
+        let empty = match search {
+            Search::Servers(_) => &self.empty_hosts,
+            Search::Uris(_) => &self.empty_numbers,
+        };
+        if empty.are_too_many(source, now) {
             self.refused_empty.fetch_add(1, Ordering::Relaxed);
             return None;
         }
         let share = self.shares.begin(source);
         self.refused.fetch_add(u64::from(share.is_none()), Ordering::Relaxed);
         share
+    }
+
+    /// Counts a search that found nothing for its source.
+    fn note_if_empty(&self, found: &Found, source: Option<IpAddr>) {
+        match found {
+            Found::Servers(servers) if servers.is_empty() => self.empty_hosts.note(source, Instant::now()),
+            Found::Uris(uris) if uris.is_empty() => self.empty_numbers.note(source, Instant::now()),
+            Found::Servers(_) | Found::Uris(_) => {}
+        }
     }
 
     /// Result of a search that has ended; servers have the number of their host name.

@@ -102,7 +102,7 @@ impl FromStr for Network {
 }
 
 /// True for an address of the machine itself or of a private network: loopback, RFC 1918, RFC 6598 (shared), link-local,
-/// RFC 4193 (unique local).
+/// RFC 4193 (unique local), and IPv6 addresses that lead to such a one.
 pub(crate) fn is_private(ip: IpAddr) -> bool {
     match Flow::canonical(core::net::SocketAddr::new(ip, 0)).ip() {
         IpAddr::V4(v4) => {
@@ -110,7 +110,24 @@ pub(crate) fn is_private(ip: IpAddr) -> bool {
             v4.is_loopback() || v4.is_private() || v4.is_link_local() || v4.is_unspecified() || shared
         }
         IpAddr::V6(v6) => {
-            v6.is_loopback() || v6.is_unspecified() || v6.is_unique_local() || v6.is_unicast_link_local()
+            let [first, second, third, fourth, .., seventh, eighth] = v6.segments();
+            let embedded = match (first, second, third, fourth) {
+                // NAT64 (RFC 6052) and 6to4 (RFC 3056) lead to the address that they contain.
+                (0x64, 0xff9b, 0, 0) => Some((seventh, eighth)),
+                (0x2002, high, low, _) => Some((high, low)),
+                (_, _, _, _) => None,
+            };
+            let is_embedded = embedded.is_some_and(|(high, low)| {
+                is_private(IpAddr::V4(Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low))))
+            });
+            // NAT64 of a network's own (RFC 8215), and the old site-local addresses (RFC 3879).
+            let is_local = (first, second, third) == (0x64, 0xff9b, 1) || first & 0xffc0 == 0xfec0;
+            v6.is_loopback()
+                || v6.is_unspecified()
+                || v6.is_unique_local()
+                || v6.is_unicast_link_local()
+                || is_embedded
+                || is_local
         }
     }
 }
@@ -122,6 +139,22 @@ mod tests {
 
     fn contains(network: &str, ip: &str) -> bool {
         network.parse::<Network>().unwrap().contains(ip.parse().unwrap())
+    }
+
+    #[test]
+    fn an_ipv6_address_that_leads_to_a_private_one_is_private() {
+        for (ip, expected) in [
+            ("64:ff9b::a00:5", true),
+            ("64:ff9b::cb00:7105", false),
+            ("64:ff9b:1::cb00:7105", true),
+            ("2002:a00:5::1", true),
+            ("2002:cb00:7105::1", false),
+            ("fec0::1", true),
+            ("2001:db8::1", false),
+            ("::ffff:10.0.0.5", true),
+        ] {
+            assert_eq!(is_private(ip.parse().unwrap()), expected, "{ip}");
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::forward::{Forwarding, Plan};
 use super::lookups::Lookup;
 use super::pending::cost_of;
 use super::reach::{failed_last, hop_to_target, take_reachable};
-use super::recurse::may_recurse;
+use super::recurse::{self, may_recurse};
 use super::relays;
 use super::retarget::Recursion;
 use super::serial::LaterGroups;
@@ -141,7 +141,10 @@ impl Proxy {
                 self.send_branch(env, transactions, id, &plan);
             }
             NextHop::Name(host) => {
-                let query = self.lookups.start(&mut env.cx, host, request, Lookup::Branch(id));
+                // A peer must not use up the lookups of a trunk.
+                let source = target.trunk().is_none().then(|| request.flow.remote.ip());
+                let asked = (request.message, source);
+                let query = self.lookups.start(&mut env.cx, host, asked, Lookup::Branch(id));
                 branch.target = Some(Box::new(targets.stored(target)));
                 branch.state = BranchState::Resolving { query };
                 context.branches.push(branch);
@@ -299,9 +302,10 @@ impl Proxy {
         mut servers: LocatedServers,
     ) -> bool {
         let Some(context) = self.contexts.get_mut(id.context()) else { return false };
-        let authority = context.branches.get(id.parts().1).map(|branch| branch.authority);
-        if authority == Some(Authority::Number) {
-            servers = number_lookup::permitted(env.config, &servers);
+        match context.branches.get(id.parts().1).map(|branch| branch.authority) {
+            Some(Authority::Number) => servers = number_lookup::permitted(env.config, &servers),
+            Some(Authority::Redirected { by }) => servers = recurse::permitted(env.config, &servers, by),
+            Some(Authority::Caller | Authority::CalledUser) | None => {}
         }
         let Some((current, flow)) = take_reachable(env, context.grant.reach, &mut servers) else {
             return false;

@@ -169,7 +169,7 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
     /// URI of a next hop that the request, a redirection or a DNS record chose, and no route, binding, forward or dialog.
     pub(super) fn free_hop(&self) -> Option<Uri<'_>> {
         let is_chosen = self.target.keeps_uri
-            || matches!(self.target.authority, Authority::Redirected | Authority::Number);
+            || matches!(self.target.authority, Authority::Redirected { .. } | Authority::Number);
         let is_bound = !is_chosen || self.target.flow.is_some() || self.target.trunk().is_some();
         match self.request.grant.reach {
             Reach::Side(_) | Reach::Flow(_) => None,

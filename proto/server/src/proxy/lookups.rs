@@ -4,14 +4,15 @@ use super::context::BranchId;
 use super::targets::StoredTarget;
 use crate::Action;
 use crate::auth::Grant;
-use crate::request::Request;
 use crate::route::HostName;
 use alloc::boxed::Box;
 use core::hash::BuildHasher;
+use core::net::IpAddr;
 use core::time::Duration;
 use hashbrown::HashMap;
 use ringway_auth::SeededHash;
 use ringway_sansio::{Context, Flow, Instant, NumberTarget, RelayRequest, Seed, Wheel};
+use ringway_sip::Message;
 use ringway_transaction::MatchKey;
 
 /// Purpose of a lookup.
@@ -105,17 +106,17 @@ impl Lookups {
         self.waiting < Self::WAITING_MAX && self.waiting_bytes + bytes <= Self::WAITING_BYTES_MAX
     }
 
-    /// Requests a lookup for a request; returns its query number. Retransmissions have the same Call-ID, and so the same
+    /// Requests a lookup for a request of `source`, if a peer caused it; returns its query number. Retransmissions have the same Call-ID, and so the same
     /// server, also without state (RFC 3263 §4.4).
     pub(super) fn start(
         &mut self,
         cx: &mut Context<'_, Action>,
         host: HostName<'_>,
-        request: &Request<'_, '_>,
+        (message, source): (&Message<'_>, Option<IpAddr>),
         lookup: Lookup,
     ) -> u64 {
-        let draw = self.queries.hasher().hash_one(request.message.call_id());
-        let target = host.target(draw, Some(request.flow.remote.ip()));
+        let draw = self.queries.hasher().hash_one(message.call_id());
+        let target = host.target(draw, source);
         let query = self.next_query;
         self.next_query += 1;
         self.insert(cx.now + Self::DURATION_MAX, query, lookup);

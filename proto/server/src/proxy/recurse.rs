@@ -4,14 +4,17 @@ use super::Proxy;
 use super::context::{BranchId, Transactions};
 use super::divert::{add_lines, leave, may_divert, reserve};
 use super::groups;
+use super::remote_target::is_credible;
 use super::targets::{Authority, StoredTarget, write_as_request_uri};
 use super::to_trunk;
 use crate::auth::Reach;
 use crate::env::Env;
 use crate::request::Request;
 use crate::route::Routed;
-use crate::{Aor, CallStep, DiversionReason, Services};
+use crate::{Aor, CallStep, Config, DiversionReason, Services};
 use alloc::vec::Vec;
+use core::net::IpAddr;
+use ringway_sansio::LocatedServers;
 use ringway_sip::{Contact, HeaderName, Message, Scheme, Uri};
 use ringway_transaction::SlabKey;
 
@@ -42,14 +45,19 @@ pub(super) const fn may_recurse(reach: Reach) -> bool {
     }
 }
 
-/// Calls the contacts of a 3xx of a branch that has ended: those with the highest q-value now, the others in the next
+/// The servers of a contact's host that the sender of the 3xx may name.
+pub(super) fn permitted(config: &Config, servers: &LocatedServers, by: IpAddr) -> LocatedServers {
+    servers.iter().filter(|server| is_credible(server.address.ip(), by, config)).collect()
+}
+
+/// Calls the contacts of a 3xx of a branch that has ended, which came from `by`: those with the highest q-value now, the others in the next
 /// groups.
 pub(super) fn recurse(
     proxy: &mut Proxy,
     env: &mut Env<'_, impl Services>,
     transactions: &mut Transactions,
     id: BranchId,
-    response: &Message<'_>,
+    (response, by): (&Message<'_>, IpAddr),
 ) -> Recursed {
     let (key, number) = id.parts();
     let Some(context) = proxy.contexts.get(key) else { return Recursed::None };
@@ -70,7 +78,8 @@ pub(super) fn recurse(
         let (mut found, mut others) = (Vec::new(), Vec::new());
         for value in response.values(HeaderName::Contact) {
             let is_free = found.len() < share.recursed_max();
-            let accepted = is_free.then(|| accept(proxy, env, key, (request, routed), authority, value));
+            let accepted =
+                is_free.then(|| accept(proxy, env, key, (request, routed), (authority, by), value));
             match accepted.flatten() {
                 Some(contact) => found.push(contact),
                 None => others.push(value.to_vec()),
@@ -80,7 +89,7 @@ pub(super) fn recurse(
         let share = share.recursed(env.config, found.len());
         let user = found.iter().find_map(|contact| contact.leaves_by);
         let targets = found.iter().map(|Found { uri, q, .. }| {
-            let mut target = StoredTarget::redirected(uri, *q, share);
+            let mut target = StoredTarget::redirected(uri, *q, share, by);
             if authority == Authority::CalledUser {
                 add_lines(env, (request, routed), DiversionReason::Redirect, &mut target);
             }
@@ -106,7 +115,7 @@ fn accept(
     env: &mut Env<'_, impl Services>,
     key: SlabKey,
     (request, routed): (&Request<'_, '_>, &Routed<'_>),
-    authority: Authority,
+    (authority, by): (Authority, IpAddr),
     value: &[u8],
 ) -> Option<Found> {
     let contact = Contact::parse(value).ok()?;
@@ -122,10 +131,13 @@ fn accept(
         return None;
     }
     let is_ours = env.config.domain_of(&parsed).is_some();
+    if !is_ours && parsed.host().ip().is_some_and(|ip| !is_credible(ip, by, env.config)) {
+        return None;
+    }
     let may_leave = request.grant.reach == Reach::Anywhere && request.grant.sender.is_believed();
     let leaves_by = match authority {
         _ if is_ours || may_leave => None,
-        Authority::Caller | Authority::Redirected | Authority::Number => return None,
+        Authority::Caller | Authority::Redirected { .. } | Authority::Number => return None,
         Authority::CalledUser => {
             let mut aor = Aor::default();
             env.config.read_target(&routed.uri, &mut aor);

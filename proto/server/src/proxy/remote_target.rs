@@ -111,8 +111,9 @@ fn changed_token<'a>(
         NextHop::Name(host) => {
             // The name has any number of addresses.
             sources.callee = [SourceHash::NONE; 2];
-            let is_trunk = config.trunking.has_address(responder.remote.ip());
-            Side::Named { name: TargetHash::of_name(key, host.parts()), contact: sent_to, is_trunk }
+            let responder = responder.remote.ip();
+            let is_believed = config.trunking.has_address(responder) || config.is_trusted(responder);
+            Side::Named { name: TargetHash::of_name(key, host.parts()), contact: sent_to, is_believed }
         }
         NextHop::Flow(_) | NextHop::Unreachable => return None,
     };
@@ -128,14 +129,14 @@ fn changed_token<'a>(
 }
 
 /// True if a responder may name this address as its remote target: its own, a public one, or, from a private address, a
-/// private one that is not loopback. Addresses of this machine are excluded, and those of trunks for any other responder:
-/// requests in a dialog pass the destination rules.
-fn is_credible(target: IpAddr, responder: IpAddr, config: &Config) -> bool {
+/// private one that is not loopback. Addresses of this machine are excluded, and those of trunks and trusted proxies for any
+/// other responder: they call for this server, past its destination rules.
+pub(super) fn is_credible(target: IpAddr, responder: IpAddr, config: &Config) -> bool {
     if config.is_same_host(target, responder) || config.is_trusted(responder) {
         return true;
     }
     let trunking = &config.trunking;
-    if trunking.has_address(target) && !trunking.has_address(responder) {
+    if (trunking.has_address(target) && !trunking.has_address(responder)) || config.is_trusted(target) {
         return false;
     }
     let is_near = is_private(responder) && !responder.is_loopback() && !target.is_loopback();

@@ -186,7 +186,7 @@ impl Proxy {
         }
         let recursed = match status {
             300..=302 if env.config.recurse && !is_superseded && !is_at_trunk => {
-                recurse::recurse(self, env, transactions, id, message)
+                recurse::recurse(self, env, transactions, id, (message, response.flow.remote.ip()))
             }
             _ => Recursed::None,
         };

@@ -51,7 +51,8 @@ impl Proxy {
                     target: targets.stored(target),
                 };
                 let waiting = Lookup::Stateless(Box::new(waiting));
-                self.lookups.start(&mut env.cx, host, request, waiting);
+                let asked = (request.message, Some(request.flow.remote.ip()));
+                self.lookups.start(&mut env.cx, host, asked, waiting);
             }
             NextHop::Unreachable => env.refuse_plainly(request, 480, "Temporarily Unavailable"),
         }

@@ -9,9 +9,10 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::net::IpAddr;
 use core::ops::Range;
 use ringway_sansio::{Flow, Instant};
-use ringway_sip::{NameAddr, Uri};
+use ringway_sip::{HeaderName, NameAddr, Uri};
 use ringway_users::{Condition, Forwards};
 
 /// Target set of a request; its memory is reused for the next request.
@@ -39,7 +40,10 @@ pub(super) enum Authority {
     /// That of the request's sender.
     Caller,
     /// The same; the target is a contact of a 3xx.
-    Redirected,
+    Redirected {
+        /// Source address of the 3xx.
+        by: IpAddr,
+    },
     /// None: a DNS record of the called number is the target.
     Number,
     /// That of the user whose binding the target is, which was made with the user's password.
@@ -141,13 +145,22 @@ impl StoredTarget {
     }
 
     /// The same for a contact of a 3xx.
-    pub(super) fn redirected(uri: &[u8], q: u16, share: Share) -> Self {
-        Self { authority: Authority::Redirected, ..Self::new(uri, q, share) }
+    pub(super) fn redirected(uri: &[u8], q: u16, share: Share, by: IpAddr) -> Self {
+        Self { authority: Authority::Redirected { by }, ..Self::new(uri, q, share) }
     }
 
-    /// The same for a URI of the called number.
+    /// The same for a URI of the called number, whose host is a stranger's: it is not to learn who asserts what (RFC 3325 §7).
     pub(super) fn of_number(uri: &[u8], share: Share) -> Self {
-        Self { authority: Authority::Number, ..Self::new(uri, Q_MAX, share) }
+        let mut target = Self { authority: Authority::Number, ..Self::new(uri, Q_MAX, share) };
+        for name in [
+            HeaderName::PAssertedIdentity,
+            HeaderName::RemotePartyId,
+            HeaderName::HistoryInfo,
+            HeaderName::Diversion,
+        ] {
+            target.rewrite_mut().remove_lines(name);
+        }
+        target
     }
 
     /// Header fields that it adds, to be extended.

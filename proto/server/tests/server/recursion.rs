@@ -241,3 +241,45 @@ fn redirects_of_a_group_run_beside_it_and_a_silent_target_is_followed() {
     assert!(!all.contains("sip:bob@192.0.2.21"));
     nothing_is_left(&mut world, "after silent targets");
 }
+
+/// The sender of a 3xx names no address that it could not reach itself, and nobody that calls for this server.
+#[test]
+fn a_redirection_from_outside_leads_to_no_private_address_and_no_trusted_proxy() {
+    let closed = || {
+        World::with(|config| {
+            (config.recurse, config.auth.enabled) = (true, true);
+            config.auth.trusted.push("203.0.113.9".parse().unwrap());
+        })
+    };
+    let outside = "203.0.113.66:5060";
+    let redirected = |world: &mut World, contact: &str| {
+        let sent = udp(world, ALICE, &invite("sip:x@203.0.113.66"));
+        let first = only(invites(&if invites(&sent).is_empty() {
+            let call = invite("sip:x@203.0.113.66").call_id("own");
+            proven(world, ALICE, &call, "alice")
+        } else {
+            sent
+        }));
+        udp(world, outside, &redirect(&first, 302, &format!("<sip:+8812@{contact}>")))
+    };
+    for contact in
+        ["10.0.0.7", "127.0.0.1:5070", "192.0.2.1:5070", "203.0.113.9", "[64:ff9b::a00:5]", "[fd00::1]"]
+    {
+        let sent = redirected(&mut closed(), contact);
+        assert_eq!((invites(&sent).len(), statuses(&sent)), (0, vec![302]), "{contact}");
+    }
+    for (address, is_called) in
+        [("10.0.0.5:5060", false), ("203.0.113.9:5060", false), ("203.0.113.70:5060", true)]
+    {
+        let mut world = closed();
+        assert!(invites(&redirected(&mut world, "rebound.example")).is_empty());
+        let sent = world.resolve_to("rebound.example", &[address]);
+        assert_eq!(invites(&sent).iter().any(|sent| sent.to() == address), is_called, "{address}");
+    }
+    // A phone of a private network redirects within it.
+    let mut world = World::with(|config| config.recurse = true);
+    world.register("bob", "10.0.0.4:5060", "<sip:bob@10.0.0.4>");
+    let first = only(invites(&udp(&mut world, ALICE, &invite("sip:bob@example.org"))));
+    let sent = udp(&mut world, "10.0.0.4:5060", &redirect(&first, 302, "<sip:x@10.0.0.7>"));
+    assert_eq!(only(invites(&sent)).to(), "10.0.0.7:5060");
+}

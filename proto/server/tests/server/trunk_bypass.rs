@@ -72,7 +72,7 @@ fn a_redirection_of_a_phone_leads_to_no_trunk() {
     let moved = sent.answer(302, &["Contact: <sip:+8812@198.51.100.1>"]);
     let after = world.udp(BOB, &moved);
     assert!(requests(after).iter().all(|sent| sent.to() != CARRIER_A));
-    assert_eq!(world.server.counters().trunk_bypasses, 1);
+    assert_eq!(world.server.counters().recursions_refused, 1);
 }
 
 #[test]
