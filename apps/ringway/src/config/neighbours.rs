@@ -54,10 +54,12 @@ pub(super) fn read(
             break;
         }
         let name = section.text(reader, "name").map(|(name, _)| name.to_owned()).unwrap_or_default();
-        if !is_name(&name) || list.iter().any(|other| other.name == name) {
+        let is_used = list.iter().any(|other| other.name == name);
+        if !is_name(&name) || is_used {
             let at = section.place("name").unwrap_or(at);
+            let fault = if is_used { "is used twice" } else { "is not a name" };
             let message = format!(
-                "{name:?} is not a name; give each neighbour one of its own, of 1 to 64 letters, digits, `.`, `-` or `_`"
+                "{name:?} {fault}; give each neighbour one of its own, of 1 to 64 letters, digits, `.`, `-` or `_`"
             );
             reader.error(at, section.path("name"), message);
         }

@@ -51,8 +51,9 @@ pub(super) fn read(
             || list.iter().any(|other| other.trunk.name == name);
         if !is_name(&name) || is_used {
             let at = section.place("name").unwrap_or(at);
+            let fault = if is_used { "is used twice" } else { "is not a name" };
             let message = format!(
-                "{name:?} is not a name; give each trunk one of its own, of 1 to 64 letters, digits, `.`, `-` or `_`, which no neighbour has"
+                "{name:?} {fault}; give each trunk one of its own, of 1 to 64 letters, digits, `.`, `-` or `_`, which no neighbour has"
             );
             reader.error(at, section.path("name"), message);
         }

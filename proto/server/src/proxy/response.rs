@@ -368,13 +368,21 @@ impl Proxy {
         self.add_to_best(env, key, &mut best);
         let Some(context) = self.contexts.get(key) else { return };
         let server = context.server;
-        self.observe_context(env, key, CallStep::Failed(best.status));
+        self.observe_failure(env, key, best.status);
         let was_sent = transactions.forward(&mut env.cx, server, best.status, |arena| {
             arena.extend_from_slice(&best.bytes);
         });
         end_unanswered(transactions, server, best.status, was_sent);
         self.contexts.forget_request(key);
         self.shrink_answered(env, key, best.bytes.len());
+    }
+
+    /// Reports the end of a call; that of one whose caller cancelled it was reported then.
+    fn observe_failure(&self, env: &Env<'_, impl Services>, key: SlabKey, status: u16) {
+        let is_cancelled = self.contexts.get(key).is_some_and(|context| context.is_cancelled);
+        if status != 487 || !is_cancelled {
+            self.observe_context(env, key, CallStep::Failed(status));
+        }
     }
 
     /// Answers a forwarded request with a locally generated response.
@@ -386,7 +394,7 @@ impl Proxy {
         status: u16,
         phrase: &str,
     ) {
-        self.observe_context(env, key, CallStep::Failed(status));
+        self.observe_failure(env, key, status);
         self.contexts.note_answered(key);
         let Some(context) = self.contexts.get_mut(key) else { return };
         let request = context.request.take().unwrap_or_default();
