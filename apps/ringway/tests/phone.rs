@@ -524,8 +524,8 @@ fn each_domain_has_its_realm_and_a_password_for_another_one_is_reported() {
     let realms: Vec<_> = users["users"].as_array().unwrap().iter().map(|user| &user["realm"]).collect();
     assert_eq!(realms, ["the other", "example.org", "example.org"], "{users:#}");
     let server = start(&["serve", "--config", path], "");
-    let line = server.says("have a password for the realm");
-    for part in ["1 users of example.net", "\"early\"", "\"example.org\" instead of \"the other\""] {
+    let line = server.says("has a password for the realm");
+    for part in ["1 user of example.net", "\"early\"", "\"example.org\" instead of \"the other\""] {
         assert!(line.contains(part), "{line}");
     }
     let address = server.address();
