@@ -21,7 +21,7 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::str::FromStr;
 
 /// Maximum number of datagrams in one system call.
@@ -184,6 +184,15 @@ fn play_peer(socket: &UdpSocket) -> Result<()> {
     }
 }
 
+/// Replaces `events` by those that an epoll has next; none after a signal.
+fn wait(poll: &OwnedFd, events: &mut Vec<epoll::Event>) -> Result<()> {
+    events.clear();
+    match epoll::wait(poll, spare_capacity(events), None) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Err(error) => Err(error).context("wait on the floor's sockets"),
+    }
+}
+
 fn answer_streams(listener: &TcpListener) -> Result<()> {
     const LISTENER: u64 = u64::MAX;
     let poll = epoll::create(epoll::CreateFlags::CLOEXEC).context("create an epoll")?;
@@ -195,11 +204,7 @@ fn answer_streams(listener: &TcpListener) -> Result<()> {
     let mut answers = Vec::new();
     let mut accepted = 0;
     loop {
-        events.clear();
-        match epoll::wait(&poll, spare_capacity(&mut events), None) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error).context("wait on the floor's sockets"),
-        }
+        wait(&poll, &mut events)?;
         for event in &events {
             let number = event.data.u64();
             if number == LISTENER {

@@ -4,15 +4,20 @@ use crate::args::{Args, CompletionsArgs, ManArgs};
 use crate::failure::Failure;
 use crate::output;
 use clap::{Command, CommandFactory};
+use clap_complete::Shell;
 use std::fs;
 use std::io::Write;
 use std::path::Path;
 
 /// Prints the completions of a shell.
 pub(crate) fn completions(args: &CompletionsArgs) -> Result<(), Failure> {
+    write(&script_of(args.shell))
+}
+
+fn script_of(shell: Shell) -> Vec<u8> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Args::command(), "ringway", &mut script);
-    write(&script)
+    clap_complete::generate(shell, &mut Args::command(), "ringway", &mut script);
+    script
 }
 
 /// Prints the manual page of the program, or writes those of all commands.
@@ -57,7 +62,6 @@ fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap_complete::Shell;
 
     #[test]
     fn there_is_a_page_for_each_command() {
@@ -77,9 +81,7 @@ mod tests {
     #[test]
     fn each_shell_completes_the_commands() {
         for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
-            let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Args::command(), "ringway", &mut script);
-            let script = String::from_utf8(script).unwrap();
+            let script = String::from_utf8(script_of(shell)).unwrap();
             assert!(script.contains("against-running") && script.contains("completions"), "{shell}");
         }
     }

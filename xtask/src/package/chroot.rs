@@ -21,14 +21,13 @@ pub(super) fn check(package: &Path, later: &Path) -> Result<()> {
     debian.make()?;
     debian.dpkg("--install", package)?;
     let installed = debian.run(&["ringway", "--version"])?;
-    debian.expect(&installed, "ringway ")?;
+    expect(&installed, "ringway ")?;
     for path in ["/usr/share/man/man1/ringway-serve.1.gz", "/lib/systemd/system/ringway.service"] {
         debian.run(&["test", "-s", path])?;
     }
-    debian
-        .expect(&debian.run(&["stat", "-c", "%U:%G %a", "/etc/ringway/ringway.toml"])?, "root:ringway 640")?;
-    debian.expect(&debian.run(&["stat", "-c", "%U %a", "/var/lib/ringway"])?, "ringway 750")?;
-    debian.expect(&debian.run(&["ringway", "check", CONFIG])?, "")?;
+    expect(&debian.run(&["stat", "-c", "%U:%G %a", "/etc/ringway/ringway.toml"])?, "root:ringway 640")?;
+    expect(&debian.run(&["stat", "-c", "%U %a", "/var/lib/ringway"])?, "ringway 750")?;
+    expect(&debian.run(&["ringway", "check", CONFIG])?, "")?;
     let add = ["runuser", "-u", "ringway", "--", "ringway", "user", "add", "alice", "--config", CONFIG];
     debian.run(&add)?;
     println!("installed: it starts, its configuration is valid, a user was added");
@@ -41,7 +40,7 @@ pub(super) fn check(package: &Path, later: &Path) -> Result<()> {
     }
     let users =
         debian.run(&["runuser", "-u", "ringway", "--", "ringway", "user", "list", "--config", CONFIG])?;
-    debian.expect(&users, "alice")?;
+    expect(&users, "alice")?;
     println!("upgraded: the configuration and the user are still there");
 
     debian.run(&["dpkg", "--remove", "ringway"])?;
@@ -90,12 +89,12 @@ impl Chroot {
         }
         Ok(said.into_owned())
     }
+}
 
-    fn expect(&self, seen: &str, expected: &str) -> Result<()> {
-        match seen.contains(expected) {
-            true => Ok(()),
-            false => bail!("in the clean Debian: {seen:?}, and not {expected:?}"),
-        }
+fn expect(seen: &str, expected: &str) -> Result<()> {
+    match seen.contains(expected) {
+        true => Ok(()),
+        false => bail!("in the clean Debian: {seen:?}, and not {expected:?}"),
     }
 }
 

@@ -1,7 +1,6 @@
 //! Floor for a server that asks another one before it forwards a message: requests and answers over UDP in one epoll loop.
 
 use anyhow::{Context, Result};
-use rustix::buffer::spare_capacity;
 use rustix::event::epoll;
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -20,11 +19,7 @@ pub(super) fn serve(socket: &UdpSocket) -> Result<()> {
     let mut waiting: VecDeque<SocketAddr> = VecDeque::new();
     let mut room = vec![0; 65_536];
     loop {
-        events.clear();
-        match epoll::wait(&poll, spare_capacity(&mut events), None) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error).context("wait on the floor's sockets"),
-        }
+        super::wait(&poll, &mut events)?;
         for event in &events {
             let is_answer = event.data.u64() == ASKED;
             let from = if is_answer { &asked } else { socket };

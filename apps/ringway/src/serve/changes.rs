@@ -5,7 +5,7 @@ use super::blocks::{self, now_s};
 use super::services::SharedServices;
 use ringway_linux::Shards;
 use ringway_server::shard_of_user;
-use ringway_store::{BlockLists, Change, ChangeKind, Store};
+use ringway_store::{BlockLists, BlockRow, Change, ChangeKind, Store};
 use std::sync::Arc;
 
 /// Applies changes of the store to the running server.
@@ -50,12 +50,9 @@ impl Follower {
                 return self.note();
             }
             let mut blocks = Vec::new();
-            for Change { seq, name, domain, kind } in changes {
-                self.seq = self.seq.max(seq);
-                match kind {
-                    ChangeKind::Blocks(rows) => blocks.push((name, domain, rows)),
-                    kind => self.apply(&name, &domain, kind),
-                }
+            for change in changes {
+                self.seq = self.seq.max(change.seq);
+                self.apply(change, &mut blocks);
             }
             blocks::replace(&self.services, blocks);
         }
@@ -74,19 +71,22 @@ impl Follower {
         &self.store
     }
 
-    fn apply(&self, name: &str, domain: &str, kind: ChangeKind) {
+    /// Applies a change; that of a block list is appended to `blocks`, since the lists change together.
+    fn apply(&self, change: Change, blocks: &mut Vec<(String, String, Vec<BlockRow>)>) {
+        let Change { name, domain, kind, .. } = change;
         let shard = shard_of_user(&self.services.shard_key(), name.as_bytes(), self.shards.len() as u16);
         let aor = format!("{name}@{domain}");
         match kind {
             ChangeKind::Subscriber(credentials) => {
-                self.services.directory().insert(name, domain, credentials);
+                self.services.directory().insert(&name, &domain, credentials);
             }
             ChangeKind::Removed => {
-                self.services.directory().remove(name, domain);
+                self.services.directory().remove(&name, &domain);
                 self.shards.with_shard(shard, |node| node.remove_user(aor.as_bytes()));
             }
-            // The lists change together; a kind of a later version has no effect.
-            ChangeKind::Blocks(_) | ChangeKind::Unknown => {}
+            ChangeKind::Blocks(rows) => blocks.push((name, domain, rows)),
+            // A kind of a later version.
+            ChangeKind::Unknown => {}
             ChangeKind::Forwards(forwards) => {
                 self.shards.with_shard(shard, |node| node.set_forwards(aor.as_bytes(), forwards));
             }

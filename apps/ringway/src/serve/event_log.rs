@@ -34,22 +34,19 @@ impl EventLog {
                 }
             }
             LogEvent::DestinationRefused { aor, number, prefix, address } => {
-                let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
-                if let Some(suppressed) = calls.admit(now, address.ip()) {
+                if let Some(suppressed) = admit(&self.calls, now, address) {
                     let (user, number) = (Word(aor), Word(number));
                     tracing::warn!(%user, %number, rule = %prefix, suppressed, "refused destination");
                 }
             }
             LogEvent::TrunkBypassed { caller, target, address } => {
-                let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
-                if let Some(suppressed) = calls.admit(now, address.ip()) {
+                if let Some(suppressed) = admit(&self.calls, now, address) {
                     let (caller, target, address) = (Word(caller), Word(target), address.ip());
                     tracing::warn!(%caller, %target, %address, suppressed, "refused a trunk without a route");
                 }
             }
             LogEvent::TrunkLoginRefused { name, address } => {
-                let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
-                if let Some(suppressed) = calls.admit(now, address.ip()) {
+                if let Some(suppressed) = admit(&self.calls, now, address) {
                     tracing::warn!(%name, %address, suppressed, "trunk refused the login");
                 }
             }
@@ -71,8 +68,7 @@ impl EventLog {
     }
 
     fn caller_blocked(&self, now: Instant, caller: &[u8], callee: &[u8], address: SocketAddr) {
-        let admitted = self.blocked.lock().unwrap_or_else(PoisonError::into_inner).admit(now, address.ip());
-        let Some(suppressed) = admitted else { return };
+        let Some(suppressed) = admit(&self.blocked, now, address) else { return };
         let (caller, callee, address) = (Word(caller), Word(callee), address.ip());
         if suppressed == 0 {
             tracing::info!(%caller, %callee, %address, "blocked caller");
@@ -82,8 +78,7 @@ impl EventLog {
     }
 
     fn login_refused(&self, now: Instant, user: &[u8], address: SocketAddr, reason: LoginRefusal) {
-        let admitted = self.logins.lock().unwrap_or_else(PoisonError::into_inner).admit(now, address.ip());
-        let Some(suppressed) = admitted else { return };
+        let Some(suppressed) = admit(&self.logins, now, address) else { return };
         let (user, address, reason) = (Word(user), address.ip(), reason.name());
         if suppressed == 0 {
             tracing::info!(%user, %address, %reason, "refused login");
@@ -91,6 +86,11 @@ impl EventLog {
             tracing::info!(%user, %address, %reason, suppressed, "refused login");
         }
     }
+}
+
+/// Number of lines of the source that were left out before one that may be written; `None`: it may not.
+fn admit(rates: &Mutex<LineRates>, now: Instant, address: SocketAddr) -> Option<u64> {
+    rates.lock().unwrap_or_else(PoisonError::into_inner).admit(now, address.ip())
 }
 
 /// Logs a message at level trace.

@@ -232,6 +232,11 @@ impl Grant {
     /// Grant of a request before the rules are applied.
     pub(crate) const UNKNOWN: Self = Self::new(Reach::OurUsers, Sender::Unknown);
 
+    /// True for a sender who may call anywhere, and is not a stranger on the way to the registrar of an edge proxy.
+    pub(crate) const fn may_call_anywhere(self) -> bool {
+        matches!(self.reach, Reach::Anywhere) && self.sender.is_believed()
+    }
+
     const fn new(reach: Reach, sender: Sender) -> Self {
         Self { reach, sender, is_verified: sender.is_believed() }
     }

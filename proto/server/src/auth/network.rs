@@ -3,7 +3,6 @@
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::str::FromStr;
-use ringway_sansio::Flow;
 
 /// IPv4 or IPv6 network: `192.0.2.0/24`, `2001:db8::/32`, or one address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,7 +103,7 @@ impl FromStr for Network {
 /// True for an address of the machine itself or of a private network: loopback, RFC 1918, RFC 6598 (shared), link-local,
 /// RFC 4193 (unique local), and IPv6 addresses that lead to such a one.
 pub(crate) fn is_private(ip: IpAddr) -> bool {
-    match Flow::canonical(core::net::SocketAddr::new(ip, 0)).ip() {
+    match ip.to_canonical() {
         IpAddr::V4(v4) => {
             let shared = v4.to_bits() & 0xffc0_0000 == 0x6440_0000;
             v4.is_loopback() || v4.is_private() || v4.is_link_local() || v4.is_unspecified() || shared

@@ -106,8 +106,8 @@ impl Lookups {
         self.waiting < Self::WAITING_MAX && self.waiting_bytes + bytes <= Self::WAITING_BYTES_MAX
     }
 
-    /// Requests a lookup for a request of `source`, if a peer caused it; returns its query number. Retransmissions have the same Call-ID, and so the same
-    /// server, also without state (RFC 3263 §4.4).
+    /// Requests a lookup for a request of `source`, if a peer caused it; returns its query number. Retransmissions have the
+    /// same Call-ID, and so the same server, also without state (RFC 3263 §4.4).
     pub(super) fn start(
         &mut self,
         cx: &mut Context<'_, Action>,

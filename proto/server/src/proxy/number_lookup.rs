@@ -8,7 +8,6 @@ use super::groups;
 use super::remote_target::is_public;
 use super::targets::{StoredTarget, Targets};
 use super::to_trunk::{self, Payer, RouteRefusal};
-use crate::auth::Reach;
 use crate::dialplan::RouteTo;
 use crate::env::Env;
 use crate::request::Request;
@@ -16,8 +15,8 @@ use crate::route::Routed;
 use crate::{Aor, Config, Number, Services};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::net::{IpAddr, Ipv4Addr, SocketAddr};
-use ringway_sansio::{Flow, LocatedServers, NumberTarget};
+use core::net::{IpAddr, Ipv4Addr};
+use ringway_sansio::{LocatedServers, NumberTarget};
 use ringway_sip::{Scheme, Uri};
 
 /// Final response of a request whose number has no targets.
@@ -103,8 +102,10 @@ fn looked_up(
     routed: &Routed<'_>,
     aor: &Aor,
 ) -> Option<Number> {
-    let is_permitted = request.grant.reach == Reach::Anywhere && request.grant.sender.is_believed();
-    if !is_permitted || !is_divertible(env, request) || env.services.is_known(aor.user(), aor.domain()) {
+    if !request.grant.may_call_anywhere()
+        || !is_divertible(env, request)
+        || env.services.is_known(aor.user(), aor.domain())
+    {
         return None;
     }
     let (number, context) = Number::of_uri(&routed.uri)?;
@@ -167,7 +168,7 @@ fn may_call(env: &Env<'_, impl Services>, dialled: Scheme, uri: &[u8]) -> bool {
 /// True for an address that a record may lead to: a public one, or one that the administrator named for it. A trusted proxy may
 /// call anywhere for this server, at somebody's expense.
 fn is_permitted(config: &Config, ip: IpAddr) -> bool {
-    let ip = Flow::canonical(SocketAddr::new(ip, 0)).ip();
+    let ip = ip.to_canonical();
     let is_named = config.trunking.enum_networks.iter().any(|network| network.contains(ip));
     is_named || (is_public(config, ip) && !config.is_trusted(ip))
 }

@@ -3,13 +3,13 @@
 use super::remote_target;
 use super::rewrite::Rewrite;
 use super::targets::Target;
+use crate::Services;
 use crate::auth::Reach;
 use crate::env::Env;
 use crate::failed_servers::put_last;
 use crate::route::{NextHop, Routed, hop_of, hop_to};
 use crate::token::{Side, TargetHash};
-use crate::{Config, Services};
-use core::net::{IpAddr, SocketAddr};
+use core::net::SocketAddr;
 use ringway_sansio::{Flow, LocatedServer, LocatedServers, Transport};
 use ringway_sip::Uri;
 
@@ -85,17 +85,12 @@ fn located<S>(env: &Env<'_, S>, reach: Reach, server: LocatedServer) -> NextHop<
     match (reach, hop) {
         (Reach::Side(Side::Named { is_believed, .. }), NextHop::Flow(flow))
             if remote_target::is_public(env.config, flow.remote.ip())
-                && (is_believed || !calls_for_us(env.config, flow.remote.ip())) =>
+                && (is_believed || !remote_target::calls_for_us(env.config, flow.remote.ip())) =>
         {
             NextHop::Flow(flow)
         }
         (_, hop) => within(env, reach, hop),
     }
-}
-
-/// True for a trunk or a trusted proxy.
-fn calls_for_us(config: &Config, ip: IpAddr) -> bool {
-    config.trunking.has_address(ip) || config.is_trusted(ip)
 }
 
 /// Returns the hop, unless the access rules forbid it.

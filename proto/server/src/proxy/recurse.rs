@@ -50,8 +50,8 @@ pub(super) fn permitted(config: &Config, servers: &LocatedServers, by: IpAddr) -
     servers.iter().filter(|server| is_credible(server.address.ip(), by, config)).collect()
 }
 
-/// Calls the contacts of a 3xx of a branch that has ended, which came from `by`: those with the highest q-value now, the others in the next
-/// groups.
+/// Calls the contacts of a 3xx of a branch that has ended, which came from `by`: those with the highest q-value now, the
+/// others in the next groups.
 pub(super) fn recurse(
     proxy: &mut Proxy,
     env: &mut Env<'_, impl Services>,
@@ -134,9 +134,8 @@ fn accept(
     if !is_ours && parsed.host().ip().is_some_and(|ip| !is_credible(ip, by, env.config)) {
         return None;
     }
-    let may_leave = request.grant.reach == Reach::Anywhere && request.grant.sender.is_believed();
     let leaves_by = match authority {
-        _ if is_ours || may_leave => None,
+        _ if is_ours || request.grant.may_call_anywhere() => None,
         Authority::Caller | Authority::Redirected { .. } | Authority::Number => return None,
         Authority::CalledUser => {
             let mut aor = Aor::default();

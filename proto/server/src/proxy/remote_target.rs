@@ -111,8 +111,7 @@ fn changed_token<'a>(
         NextHop::Name(host) => {
             // The name has any number of addresses.
             sources.callee = [SourceHash::NONE; 2];
-            let responder = responder.remote.ip();
-            let is_believed = config.trunking.has_address(responder) || config.is_trusted(responder);
+            let is_believed = calls_for_us(config, responder.remote.ip());
             Side::Named { name: TargetHash::of_name(key, host.parts()), contact: sent_to, is_believed }
         }
         NextHop::Flow(_) | NextHop::Unreachable => return None,
@@ -141,6 +140,11 @@ pub(super) fn is_credible(target: IpAddr, responder: IpAddr, config: &Config) ->
     }
     let is_near = is_private(responder) && !responder.is_loopback() && !target.is_loopback();
     !is_of_machine(config, target) && (!is_private(target) || is_near)
+}
+
+/// True for the address of a trunk or a trusted proxy.
+pub(super) fn calls_for_us(config: &Config, ip: IpAddr) -> bool {
+    config.trunking.has_address(ip) || config.is_trusted(ip)
 }
 
 /// True for an address that the host name of a remote target may have.

@@ -105,7 +105,7 @@ pub(super) fn add_number(
             targets.push(&uri, false, None);
             Ok(())
         }
-        Some(RouteTo::Trunks { trunks, change }) if may_use_trunks(request) => {
+        Some(RouteTo::Trunks { trunks, change }) if request.grant.may_call_anywhere() => {
             match changed(&number, change) {
                 Some(number) => {
                     let payer = Payer { counted, ..Payer::of(config, &request.message.from().uri) };
@@ -175,7 +175,7 @@ pub(super) fn add_domain(
     routed: &Routed<'_>,
     targets: &mut Targets,
 ) -> Result<(), RouteRefusal> {
-    if routed.next_route.is_some() || !may_use_trunks(request) {
+    if routed.next_route.is_some() || !request.grant.may_call_anywhere() {
         return Ok(());
     }
     match env.config.trunking.routes.of_domain(&routed.uri) {
@@ -185,11 +185,6 @@ pub(super) fn add_domain(
         }
         Some(Route { to: RouteTo::User(_), .. }) | None => Ok(()),
     }
-}
-
-/// True for a sender who may call anywhere, and is not a stranger on the way to the registrar of an edge proxy.
-fn may_use_trunks(request: &Request<'_, '_>) -> bool {
-    request.grant.reach == Reach::Anywhere && request.grant.sender.is_believed()
 }
 
 /// Form in which a trunk gets the target.
