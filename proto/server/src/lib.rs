@@ -22,6 +22,7 @@ mod budget;
 mod config;
 mod counters;
 mod date;
+mod decision;
 mod dialplan;
 mod diversion;
 mod domain;
@@ -53,6 +54,7 @@ pub use block::{BlockList, BlockPattern, Caller, CallerPattern, NotAPattern};
 pub use budget::MemoryBudget;
 pub use config::{AuthConfig, Config, Listener, Mode, Neighbour, NeighbourConnection, RegistrarConfig};
 pub use counters::Counters;
+pub use decision::{Decision, Detail, Reason};
 pub use dialplan::{
     BadPattern, BadRoute, CallRate, CallRates, Destination, DestinationRule, DestinationRules, Number,
     NumberChange, PatternTable, Route, RouteMatch, RouteTable, RouteTo, WeightedTrunk,

@@ -90,6 +90,11 @@ pub trait Services {
     /// Notes a change, for listings that follow them; `flow` is the flow of the REGISTER, if that is the cause.
     fn on_change(&self, _aor: &[u8], _change: BindingChange, _flow: Option<Flow>) {}
 
+    /// True while decisions are wanted ([`LogEvent::Decided`]).
+    fn is_tracing(&self) -> bool {
+        false
+    }
+
     /// Notes an event for the log.
     fn observe(&self, _now: Instant, _event: &LogEvent<'_>) {}
 
@@ -207,6 +212,10 @@ impl<S: Services> Services for Arc<S> {
 
     fn on_change(&self, aor: &[u8], change: BindingChange, flow: Option<Flow>) {
         (**self).on_change(aor, change, flow);
+    }
+
+    fn is_tracing(&self) -> bool {
+        (**self).is_tracing()
     }
 
     fn observe(&self, now: Instant, event: &LogEvent<'_>) {
