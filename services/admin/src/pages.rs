@@ -30,6 +30,7 @@ const INDEX: &str = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><t
 <li><a href=\"/api/calls\">/api/calls</a> calls under way
 <li><a href=\"/api/connections\">/api/connections</a> open TCP connections
 <li><a href=\"/api/stats\">/api/stats</a> figures, as one flat JSON object
+<li>/api/trace?user=NAME what happens to the requests of a user
 <li><a href=\"/metrics\">/metrics</a> the same for Prometheus
 <li><a href=\"/api/blocks\">/api/blocks</a> who may not call
 <li>/api/users/NAME/forward where the calls of a user go when it is busy, does not answer or has no phone
@@ -55,10 +56,10 @@ impl Source {
     }
 }
 
-/// The paths that show something, and `changes`; each request must pass `access`.
+/// The paths that show something at once, and `others`; each request must pass `access`.
 pub(crate) fn router(
     view: Arc<dyn View>,
-    changes: Router,
+    others: Router,
     clients: Arc<Clients>,
     access: Arc<AccessCheck>,
 ) -> Router {
@@ -75,7 +76,7 @@ pub(crate) fn router(
             }),
         )
         .with_state(Arc::new(Source { view, clients }))
-        .merge(changes)
+        .merge(others)
         .fallback(async || refusal(StatusCode::NOT_FOUND, "nothing is here; / lists what is"))
         .method_not_allowed_fallback(async || {
             refusal(StatusCode::METHOD_NOT_ALLOWED, "this path has no such method; see the user guide")

@@ -1,5 +1,6 @@
 //! The interface between the admin API and the running server, and the items of its listings.
 
+use crate::traces::Traces;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
@@ -16,6 +17,11 @@ pub trait View: Send + Sync {
 
     /// Counters and gauges.
     fn stats(&self) -> Stats;
+
+    /// Traces of users, if the server has them.
+    fn traces(&self) -> Option<&dyn Traces> {
+        None
+    }
 }
 
 /// A page of a listing.

@@ -55,6 +55,8 @@ impl EventLog {
                     self.caller_blocked(now, caller, callee, address);
                 }
             }
+            // They are for traces.
+            LogEvent::Decided { .. } => {}
             LogEvent::NeighbourUp { name, address } => tracing::info!(%name, %address, "neighbour is up"),
             LogEvent::NeighbourDown { name, reason } => {
                 tracing::warn!(%name, reason = reason.text(), "neighbour is down");
@@ -115,6 +117,7 @@ fn write_event(event: &LogEvent<'_>) {
         | LogEvent::TrunkBypassed { .. }
         | LogEvent::TrunkLoginRefused { .. }
         | LogEvent::CallerBlocked { .. }
+        | LogEvent::Decided { .. }
         | LogEvent::NeighbourUp { .. }
         | LogEvent::NeighbourDown { .. } => {}
         LogEvent::Registered { aor, change, message, flow } => {

@@ -20,6 +20,7 @@ mod services;
 mod settings;
 mod supervisor;
 mod tls;
+mod trace;
 mod view;
 
 use crate::config::Config;
@@ -32,7 +33,9 @@ use listeners::ListenerTable;
 use outside::{Outside, Retired, Sink, Surroundings, open_relays, start_resolver};
 use ringway_admin::{Admin, AdminServer, Control, View};
 use ringway_linux::signals::{Signal, watch_with};
-use ringway_linux::{Bound, Clock, Hosts, Inboxes, Listen, MarkedPackets, Runtime, Shards, StreamLimits};
+use ringway_linux::{
+    Bound, Clock, Hosts, Inboxes, Listen, MarkedPackets, MessageTrace, Runtime, Shards, StreamLimits,
+};
 use ringway_sansio::{Instant, Seed, ShardKey};
 use ringway_server::{Server, shard_of_user};
 use ringway_store::{Bindings, Durability, OtherRealm, SnapshotSource, Store, Writer};
@@ -203,6 +206,7 @@ impl Running {
             self.follower.follow();
             self.end_removed();
             self.tls.follow_files();
+            self.services.traces().expire(std::time::Instant::now());
             // Returns memory of a flood to the system after its requests have ended.
             let reserved = self.services.memory().used();
             high_water = high_water.max(reserved);
@@ -259,7 +263,7 @@ impl Running {
 /// Settings of the runtime.
 fn runtime_config(
     config: &Config,
-    services: &SharedServices,
+    services: &Arc<SharedServices>,
     tls: &ServerTls,
     clock: Clock,
 ) -> ringway_linux::Config {
@@ -274,13 +278,21 @@ fn runtime_config(
         max_connections_per_source: config.limits.max_connections_per_source,
         memory: Some(Arc::clone(services.memory())),
         shard_key: services.shard_key(),
-        // It is logged at level trace only, which a reload can change.
-        trace: Some(event_log::trace_message),
+        trace: Some(message_trace(services)),
         layers: tls.layers(),
         associations: tls.dtls().map(|dtls| dtls as _),
         streams: StreamLimits { unused: UNUSED_MAX, ..StreamLimits::default() },
         ..ringway_linux::Config::default()
     }
+}
+
+/// Function that gets every message: the log has it at level trace only, which a reload can change.
+fn message_trace(services: &Arc<SharedServices>) -> MessageTrace {
+    let services = Arc::clone(services);
+    Arc::new(move |direction, flow, message| {
+        event_log::trace_message(direction, flow, message);
+        services.traces().on_message(direction, flow, message);
+    })
 }
 
 fn new_nodes(

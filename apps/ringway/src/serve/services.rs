@@ -1,6 +1,7 @@
 //! State shared by all shards: credentials, replay windows, source rates, the journal's writer.
 
 use super::event_log::EventLog;
+use super::trace::TraceHub;
 use crate::config::Config;
 use ringway_linux::OpenConnection;
 use ringway_sansio::{ConnectionId, Flow, Instant, LocatedServer, MemoryBound, Seed, ShardKey, source_of};
@@ -34,6 +35,7 @@ pub(crate) struct SharedServices {
     is_strict: bool,
     keeps_bindings: bool,
     log: EventLog,
+    traces: TraceHub,
     neighbours: RwLock<NeighbourTable>,
     silent_trunks: RwLock<SilentTrunks>,
     call_rates: Mutex<CallRates>,
@@ -69,6 +71,7 @@ impl SharedServices {
             keeps_bindings: config.store.url.bindings().is_some(),
             is_strict: config.store.durability == ringway_store::Durability::Strict,
             log: EventLog::new(&seed),
+            traces: TraceHub::new(),
             silent_trunks: RwLock::default(),
             call_rates: Mutex::new(CallRates::new(&seed.part(203))),
             failed: Mutex::default(),
@@ -149,6 +152,11 @@ impl SharedServices {
     /// Limit of the memory of pending requests and TCP connections.
     pub(crate) fn memory(&self) -> &Arc<MemoryBound> {
         &self.memory
+    }
+
+    /// Traces of users.
+    pub(super) const fn traces(&self) -> &TraceHub {
+        &self.traces
     }
 
     /// Number of neighbours, and of those that are up.
@@ -251,7 +259,14 @@ impl Services for SharedServices {
         lock(&self.guesses).on_login(now, login, result);
     }
 
+    fn is_tracing(&self) -> bool {
+        self.traces.is_active()
+    }
+
     fn observe(&self, now: Instant, event: &LogEvent<'_>) {
+        if let LogEvent::Decided { message, decision } = event {
+            return self.traces.on_decision(message, decision);
+        }
         self.log.observe(now, event);
     }
 

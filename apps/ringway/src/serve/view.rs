@@ -4,7 +4,7 @@ use super::Node;
 use super::outside::Outside;
 use super::services::SharedServices;
 use super::tls::ServerTls;
-use ringway_admin::{Call, Connection, Page, Registration, Stat, Stats, View, page_over_shards};
+use ringway_admin::{Call, Connection, Page, Registration, Stat, Stats, Traces, View, page_over_shards};
 use ringway_dtls::DtlsTransport;
 use ringway_linux::{Clock, Connections, CountersReader, Runtime, Shards};
 use ringway_sansio::ConnectionId;
@@ -123,6 +123,10 @@ impl View for ServerView {
         Page { items, total: counts.connections_open + counts.associations_open, next }
     }
 
+    fn traces(&self) -> Option<&dyn Traces> {
+        Some(self.services.traces())
+    }
+
     fn stats(&self) -> Stats {
         let mut stats = Vec::new();
         let mut sums: BTreeMap<&'static str, (&'static str, u64)> = BTreeMap::new();
@@ -200,7 +204,14 @@ impl ServerView {
         let store = self.services.writer_stats();
         let (nonces, evicted) = self.services.nonces();
         let failed = f64::from(u8::from(self.services.store_has_failed()));
+        let (traces, lost) = self.services.traces().counts();
         vec![
+            Stat::gauge("traces", "Users whose requests are traced.", traces as f64),
+            Stat::counter(
+                "trace_entries_lost",
+                "Entries of traces that were not made or made room for others.",
+                lost,
+            ),
             Stat::counter(
                 "log_lines_dropped",
                 "Log lines dropped because the reader was too slow.",

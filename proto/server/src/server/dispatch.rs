@@ -55,6 +55,8 @@ impl<S: Services> Server<S> {
             return self.registrar.on_register(env, &mut self.authenticator, &request);
         }
         let key = match self.transactions.receive_request(&mut env.cx, message) {
+            // An ACK ends the retransmissions of a response.
+            Incoming::Absorbed if method == Method::Ack => return,
             Incoming::Absorbed => return env.decided(&request, Reason::Absorbed, Detail::None),
             Incoming::New(key) => key,
             // The ACK of a 2xx is end-to-end, even with the branch of its INVITE.
