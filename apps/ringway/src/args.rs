@@ -368,6 +368,10 @@ pub(crate) enum Shown {
     Calls,
     /// Open TCP connections
     Connections,
+    /// Trunks: up, down or silent, calls, last response, refused logins
+    Trunks,
+    /// Media relays: up or down, and when they answered last
+    Relays,
     /// Counters and gauges
     Stats,
 }

@@ -4,7 +4,7 @@ use crate::admin_client::{AdminClient, escape};
 use crate::args::{ShowArgs, Shown};
 use crate::failure::Failure;
 use crate::output::{self, printable};
-use ringway_admin::{Call, Connection, Registration};
+use ringway_admin::{Call, Connection, Registration, Relay, Trunk};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -19,6 +19,8 @@ pub(crate) fn run(args: &ShowArgs) -> Result<(), Failure> {
         Shown::Registrations => list::<Registration>(&server, "registrations", args.json),
         Shown::Calls => list::<Call>(&server, "calls", args.json),
         Shown::Connections => list::<Connection>(&server, "connections", args.json),
+        Shown::Trunks => list::<Trunk>(&server, "trunks", args.json),
+        Shown::Relays => list::<Relay>(&server, "relays", args.json),
         Shown::Stats => stats(&server, args.json),
     }
 }
@@ -68,6 +70,27 @@ impl Row for Connection {
             neighbour,
             duration(self.age_s),
         ]
+    }
+}
+
+impl Row for Trunk {
+    const HEADER: &[&str] = &["TRUNK", "STATE", "CALLS", "LAST RESPONSE", "LOGINS REFUSED", "URI"];
+
+    fn cells(&self) -> Vec<String> {
+        let last = match (self.last_status, self.last_answer_s) {
+            (Some(status), Some(seconds)) => format!("{status}, {} ago", duration(seconds)),
+            (_, _) => "-".to_owned(),
+        };
+        let (calls, refused) = (self.calls.to_string(), self.logins_refused.to_string());
+        vec![self.name.clone(), self.state.clone(), calls, last, refused, self.uri.clone()]
+    }
+}
+
+impl Row for Relay {
+    const HEADER: &[&str] = &["RELAY", "STATE", "LAST ANSWER"];
+
+    fn cells(&self) -> Vec<String> {
+        vec![self.address.clone(), self.state.clone(), format!("{} ago", duration(self.last_answer_s))]
     }
 }
 

@@ -9,6 +9,7 @@ use serde_json::Value;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpStream, UdpSocket};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -249,4 +250,69 @@ fn traces_are_few_and_a_flood_in_a_users_name_is_counted() {
     assert!(got <= 2000 && lost > 0, "{got} entries, {lost} lost");
     let (_, stats) = get(&admin, "/api/stats");
     assert_eq!((stats["traces"].as_u64(), stats["trace_entries_lost"].as_u64()), (Some(4), Some(lost)));
+}
+
+#[test]
+fn trunks_and_relays_are_listed_with_their_state() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let gateway = UdpSocket::bind("127.0.0.1:0").unwrap();
+    gateway.set_read_timeout(Some(TIME_LIMIT)).unwrap();
+    let (at, silent) = (gateway.local_addr().unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
+    let relay = silent.local_addr().unwrap();
+    let password = folder.path().join("gate.password");
+    fs::write(&password, "first\n").unwrap();
+    fs::set_permissions(&password, fs::Permissions::from_mode(0o600)).unwrap();
+    let file = password.display();
+    let configuration = format!(
+        "{CONFIGURATION}[auth]\nenabled = false\n[media]\nrelay = \"nat\"\nrtpengine = [\"{relay}\"]\n\
+         [[trunk]]\nname = \"gate\"\nuri = \"sip:{at}\"\nhealth_check_s = 0\nusername = \"u\"\n\
+         password_file = \"{file}\"\n[[trunk]]\nname = \"spare\"\nuri = \"sip:127.0.0.1:9\"\nhealth_check_s = 0\n\
+         [[route]]\nprefix = \"+\"\nto = [\"gate\"]\n"
+    );
+    fs::write(folder.path().join("ringway.toml"), configuration).unwrap();
+    let running = Running::start(folder.path(), &["serve"], "");
+    let sip = running.ready().split("udp:").nth(1).unwrap().trim().to_owned();
+    let admin = running.says("admin API on http://");
+    let admin = admin.split("http://").nth(1).unwrap().trim_end_matches('/').to_owned();
+    let states = || -> Vec<String> {
+        let (_, page) = get(&admin, "/api/trunks");
+        let words = |trunk: &Value| {
+            format!("{} {} {}", trunk["name"], trunk["state"], trunk["last_status"]).replace('"', "")
+        };
+        page["trunks"].as_array().unwrap().iter().map(words).collect()
+    };
+    assert_eq!(states(), ["gate unknown null", "spare unknown null"]);
+    let caller = Phone::new(&sip);
+    let parties = ("sip:ann@example.org", "sip:+44123@example.org");
+    caller.send(&caller.request("INVITE sip:+44123@example.org", parties, "call", 1, ""));
+    let mut buffer = [0; 8192];
+    let (length, _) = gateway.recv_from(&mut buffer).unwrap();
+    let invite = String::from_utf8_lossy(&buffer[..length]).into_owned();
+    gateway.send_to(answer(&invite, "404 Not Found").as_bytes(), &sip).unwrap();
+    assert!(caller.receive().starts_with("SIP/2.0 100 "));
+    assert!(caller.receive().starts_with("SIP/2.0 404 "));
+    assert_eq!(states(), ["gate up 404", "spare unknown null"]);
+    let show = Running::start(folder.path(), &["show", "trunks", "--admin", &admin], "").done().ok();
+    assert!(
+        show.contains("TRUNK  STATE    CALLS  LAST RESPONSE")
+            && show.contains("gate   up       1      404, "),
+        "{show}"
+    );
+    let show = Running::start(folder.path(), &["show", "relays", "--admin", &admin], "").done().ok();
+    assert!(show.contains("RELAY") && show.contains(&relay.to_string()), "{show}");
+    let (_, stats) = get(&admin, "/api/stats");
+    assert_eq!((stats["trunk_up.gate"].as_u64(), stats["trunk_calls.gate"].as_u64()), (Some(1), Some(1)));
+    assert!(stats[format!("relay_up.{relay}")].is_number(), "{stats}");
+    let changes = || get_changes(folder.path(), &admin);
+    assert_eq!(changes(), Vec::<String>::new());
+    fs::write(&password, "second\n").unwrap();
+    assert_eq!(changes(), ["trunk.gate.password_file: changed"]);
+}
+
+/// Keys that a reload would change.
+fn get_changes(folder: &Path, admin: &str) -> Vec<String> {
+    let report =
+        Running::start(folder, &["reload", "--dry-run", "--json", "--admin", admin], "").done().json();
+    let text = |change: &Value| change["text"].as_str().unwrap().to_owned();
+    report["changes"].as_array().unwrap().iter().map(text).collect()
 }

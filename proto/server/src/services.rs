@@ -1,7 +1,7 @@
 //! Data of all shards that a server reads and writes at once, in memory.
 
 use crate::auth::{Login, LoginResult, NonceId, NonceUse};
-use crate::{BindingChange, CallRate, Caller, LogEvent, NeighbourRoute, NeighbourTable};
+use crate::{BindingChange, CallRate, Caller, LogEvent, NeighbourRoute, NeighbourTable, TrunkEvent};
 use alloc::sync::Arc;
 use core::net::IpAddr;
 use ringway_sansio::{ConnectionId, Flow, Instant, LocatedServer};
@@ -132,6 +132,9 @@ pub trait Services {
     /// Notes that the trunk with this index, which was silent, sent a response.
     fn note_answering_trunk(&self, _trunk: usize) {}
 
+    /// Notes what happened at the trunk with this index.
+    fn note_trunk(&self, _now: Instant, _trunk: usize, _event: TrunkEvent) {}
+
     /// Counts a call of the user `aor` to a number with this prefix (see [`CallRates`](crate::CallRates)).
     fn admit_call(&self, _now: Instant, _aor: &[u8], _prefix: &str, _per_hour: u32) -> CallRate {
         CallRate::Admitted
@@ -252,6 +255,10 @@ impl<S: Services> Services for Arc<S> {
 
     fn note_answering_trunk(&self, trunk: usize) {
         (**self).note_answering_trunk(trunk);
+    }
+
+    fn note_trunk(&self, now: Instant, trunk: usize, event: TrunkEvent) {
+        (**self).note_trunk(now, trunk, event);
     }
 
     fn admit_call(&self, now: Instant, aor: &[u8], prefix: &str, per_hour: u32) -> CallRate {

@@ -30,6 +30,8 @@ const INDEX: &str = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><t
 <li><a href=\"/api/calls\">/api/calls</a> calls under way
 <li><a href=\"/api/connections\">/api/connections</a> open TCP connections
 <li><a href=\"/api/stats\">/api/stats</a> figures, as one flat JSON object
+<li><a href=\"/api/trunks\">/api/trunks</a> trunks: up, down or silent, and what they answered
+<li><a href=\"/api/relays\">/api/relays</a> media relays: up or down
 <li>/api/trace?user=NAME what happens to the requests of a user
 <li><a href=\"/metrics\">/metrics</a> the same for Prometheus
 <li><a href=\"/api/blocks\">/api/blocks</a> who may not call
@@ -68,6 +70,8 @@ pub(crate) fn router(
         .route("/api/registrations", get(registrations))
         .route("/api/calls", get(calls))
         .route("/api/connections", get(connections))
+        .route("/api/trunks", get(async |State(source): Shared| whole("trunks", &source.view.trunks())))
+        .route("/api/relays", get(async |State(source): Shared| whole("relays", &source.view.relays())))
         .route("/api/stats", get(async |State(source): Shared| json_of(&stats(&source.stats()))))
         .route(
             "/metrics",
@@ -133,6 +137,11 @@ fn page<T: Serialize>(
     let after = query.after.as_deref().filter(|after| !after.is_empty());
     let page = list(after, limit);
     json_of(&json!({ name: page.items, "total": page.total, "next": page.next }))
+}
+
+/// A listing that is never long.
+fn whole<T: Serialize>(name: &str, items: &[T]) -> Response {
+    json_of(&json!({ name: items, "total": items.len(), "next": null }))
 }
 
 /// The flat object of `/api/stats`.

@@ -21,6 +21,7 @@ mod settings;
 mod supervisor;
 mod tls;
 mod trace;
+mod trunks;
 mod view;
 
 use crate::config::Config;
@@ -104,6 +105,7 @@ impl Running {
         let listeners = ListenerTable::new(&wanted, bound.addresses());
         let settings = Arc::new(settings::server_config(&config, &listeners, secret));
         let services = Arc::new(SharedServices::new(&config, random::seed()?, clock.now()));
+        services.set_trunks(&settings);
         let mut nodes = new_nodes(&settings, &services, bound.workers(), random::seed()?, clock.now());
         let applied = load(&store, &config, &services, &mut nodes)?;
         let bindings = recover(&config, services.shard_key(), &mut nodes, clock.now())?;

@@ -13,6 +13,7 @@ use ringway_sansio::{Event, RelayKind};
 use ringway_server::Action;
 use std::any::Any;
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
@@ -99,6 +100,12 @@ impl Outside {
     /// Lookups that were refused because too many of their source found nothing.
     pub(super) fn lookups_without_result(&self) -> u64 {
         read(&self.counted).lookups_without_result + read(&self.resolver).refused_empty()
+    }
+
+    /// Address of each relay, whether it answers, and the time of its last answer.
+    pub(super) fn relays(&self) -> Vec<(SocketAddr, RelayState, ringway_sansio::Instant)> {
+        let relays = read(&self.relays).clone();
+        relays.map(|relays| relays.status().relays).unwrap_or_default()
     }
 
     /// Number of relays that answer, after their counters since the start were passed to `each`.

@@ -2,6 +2,7 @@
 
 use super::event_log::EventLog;
 use super::trace::TraceHub;
+use super::trunks::TrunkTable;
 use crate::config::Config;
 use ringway_linux::OpenConnection;
 use ringway_sansio::{ConnectionId, Flow, Instant, LocatedServer, MemoryBound, Seed, ShardKey, source_of};
@@ -10,7 +11,7 @@ use ringway_server::auth::{
 };
 use ringway_server::{
     BlockList, CallRate, CallRates, Caller, FailedServers, Ha1, LogEvent, MemoryBudget, NeighbourRoute,
-    NeighbourTable, Services, SilentTrunks, SourceRates, StoreFailed,
+    NeighbourTable, Services, SilentTrunks, SourceRates, StoreFailed, TrunkEvent,
 };
 use ringway_store::{Directory, KEY_BYTES_MAX, SubscriberRow, VALUE_BYTES_MAX, Writer, WriterStats};
 use std::net::IpAddr;
@@ -38,6 +39,7 @@ pub(crate) struct SharedServices {
     traces: TraceHub,
     neighbours: RwLock<NeighbourTable>,
     silent_trunks: RwLock<SilentTrunks>,
+    trunks: TrunkTable,
     call_rates: Mutex<CallRates>,
     blocks: RwLock<BlockList>,
     has_blocked_networks: AtomicBool,
@@ -73,6 +75,7 @@ impl SharedServices {
             log: EventLog::new(&seed),
             traces: TraceHub::new(),
             silent_trunks: RwLock::default(),
+            trunks: TrunkTable::default(),
             call_rates: Mutex::new(CallRates::new(&seed.part(203))),
             failed: Mutex::default(),
             neighbours: RwLock::default(),
@@ -152,6 +155,16 @@ impl SharedServices {
     /// Limit of the memory of pending requests and TCP connections.
     pub(crate) fn memory(&self) -> &Arc<MemoryBound> {
         &self.memory
+    }
+
+    /// Uses the trunks of a configuration.
+    pub(super) fn set_trunks(&self, settings: &ringway_server::Config) {
+        self.trunks.set(&settings.trunking.trunks);
+    }
+
+    /// Events of each trunk.
+    pub(super) const fn trunks(&self) -> &TrunkTable {
+        &self.trunks
     }
 
     /// Traces of users.
@@ -300,6 +313,10 @@ impl Services for SharedServices {
 
     fn note_answering_trunk(&self, trunk: usize) {
         self.silent_trunks.write().unwrap_or_else(PoisonError::into_inner).clear(trunk);
+    }
+
+    fn note_trunk(&self, now: Instant, trunk: usize, event: TrunkEvent) {
+        self.trunks.note(now, trunk, event);
     }
 
     fn admit_call(&self, now: Instant, aor: &[u8], prefix: &str, per_hour: u32) -> CallRate {

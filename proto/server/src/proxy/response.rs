@@ -100,7 +100,7 @@ impl Proxy {
         if env.config.trunking.is_on()
             && let Some(branch) = context.branches.get(id.parts().1)
         {
-            to_trunk::note_answering(env, branch);
+            to_trunk::note_answering(env, branch, status);
         }
         match status {
             // A target that was superseded is not to be heard of again before its final response.

@@ -6,7 +6,6 @@ use super::remote_target::Response;
 use super::rewrite::Rewrite;
 use super::targets::Targets;
 use super::trunk_branch::TrunkBranch;
-use crate::Trunk;
 use crate::auth::{Reach, Sender};
 use crate::dialplan::{
     DestinationRule, NumberChange, Route, RouteTo, WeightedTrunk, begins_a_number, in_order,
@@ -16,6 +15,7 @@ use crate::request::Request;
 use crate::route::Routed;
 use crate::trunk::{Learnt, TrunkLogins};
 use crate::{Aor, CallRate, CallerNumber, CallerPrivacy, Config, Detail, LogEvent, Number, Reason, Services};
+use crate::{Trunk, TrunkEvent};
 use alloc::vec::Vec;
 use core::time::Duration;
 use ringway_auth::Covered;
@@ -369,9 +369,11 @@ pub(super) fn note_silent(env: &Env<'_, impl Services>, branch: &Branch) {
 }
 
 /// Notes that the trunk of a branch, if it has one, sent a response.
-pub(super) fn note_answering(env: &Env<'_, impl Services>, branch: &Branch) {
-    if let Some(trunk) = branch.trunk.filter(|trunk| env.services.is_trunk_silent(env.cx.now, trunk.trunk)) {
-        env.services.note_answering_trunk(trunk.trunk);
+pub(super) fn note_answering(env: &Env<'_, impl Services>, branch: &Branch, status: u16) {
+    let Some(TrunkBranch { trunk, .. }) = branch.trunk else { return };
+    env.services.note_trunk(env.cx.now, trunk, TrunkEvent::Answered(status));
+    if env.services.is_trunk_silent(env.cx.now, trunk) {
+        env.services.note_answering_trunk(trunk);
     }
 }
 
@@ -389,6 +391,9 @@ pub(super) fn credentials(
 ) -> Option<(HeaderName, Vec<u8>)> {
     let trunk = trunk?.trunk;
     env.counters.trunk_requests += 1;
+    if covered.method == Method::Invite {
+        env.services.note_trunk(env.cx.now, trunk, TrunkEvent::Called);
+    }
     logins.credentials(&env.config.trunking, trunk, covered)
 }
 
@@ -427,6 +432,7 @@ pub(super) fn challenge_step(
     };
     if !is_answered {
         env.counters.trunk_auth_failures += 1;
+        env.services.note_trunk(env.cx.now, trunk.trunk, TrunkEvent::LoginRefused);
         if let Some(trunk) = trunking.trunks.get(trunk.trunk) {
             let event = LogEvent::TrunkLoginRefused { name: &trunk.name, address: flow.remote };
             env.services.observe(env.cx.now, &event);
