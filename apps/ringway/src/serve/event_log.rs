@@ -103,10 +103,10 @@ pub(super) fn trace_message(direction: Direction, flow: &Flow, message: &[u8]) {
 }
 
 fn write_message(direction: Direction, flow: &Flow, message: &[u8]) {
-    let (flow, bytes, message) = (ShownFlow(flow), message.len(), Quoted(message));
+    let (flow, bytes, text) = (ShownFlow(flow), message.len(), Quoted(message));
     match direction {
-        Direction::Received => tracing::trace!(%flow, bytes, %message, "received"),
-        Direction::Sent => tracing::trace!(%flow, bytes, %message, "sent"),
+        Direction::Received => tracing::trace!(%flow, bytes, %text, "received"),
+        Direction::Sent => tracing::trace!(%flow, bytes, %text, "sent"),
     }
 }
 
@@ -197,3 +197,7 @@ const LINES_S: u32 = 50;
 
 /// Maximum number of logged contacts of one REGISTER.
 const CONTACTS_MAX: usize = 16;
+
+#[cfg(test)]
+#[path = "event_log_tests.rs"]
+mod tests;

@@ -174,7 +174,8 @@ pub(super) fn open_relays(
         .map_err(|error| relays_failed(&error))
 }
 
-fn note_change(RelayChange { address, state }: RelayChange) {
+/// Writes that a relay came up or went down to the log.
+pub(super) fn note_change(RelayChange { address, state }: RelayChange) {
     match state {
         RelayState::Up => tracing::info!(%address, "media relay is up"),
         RelayState::Down => tracing::warn!(%address, "media relay is down: it does not answer"),
