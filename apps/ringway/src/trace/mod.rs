@@ -19,7 +19,11 @@ pub(crate) fn run(args: &TraceArgs) -> Result<(), Failure> {
     let mut waits = Waits::default();
     loop {
         let left = end.map(|end| end.saturating_duration_since(Instant::now()));
-        let wait = left.unwrap_or(POLL).min(POLL);
+        let last = left.filter(|left| *left < Duration::from_secs(1));
+        if let Some(left) = last {
+            std::thread::sleep(left);
+        }
+        let wait = if last.is_some() { Duration::ZERO } else { left.unwrap_or(POLL).min(POLL) };
         let path = format!("/api/trace?user={}&after={after}&wait={}", escape(&args.user), wait.as_secs());
         let mut answer = server.get(&path)?;
         let entries = answer.get_mut("entries").map(Value::take).unwrap_or_default();
@@ -47,7 +51,7 @@ pub(crate) fn run(args: &TraceArgs) -> Result<(), Failure> {
         }
         out.flush()?;
         waits.note(&args.user, entries.len());
-        if left.is_some_and(|left| left.is_zero()) {
+        if last.is_some() {
             return Ok(());
         }
     }
