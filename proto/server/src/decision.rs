@@ -1,7 +1,6 @@
 //! Decisions of the server, each with its reason, for a trace.
 
 use core::fmt::{self, Write};
-use core::net::SocketAddr;
 use ringway_sansio::Flow;
 
 macro_rules! reasons {
@@ -75,7 +74,7 @@ reasons! {
     ForwardNoAnswer "forward-no-answer" "forwarded: the user does not answer",
     ForwardUnregistered "forward-unregistered" "forwarded: the user has no phone that can be reached",
     Redirected "redirected" "a phone names another target",
-    RedirectServer "redirect-server" "answered with the addresses of the user: [server] mode is redirect",
+    RedirectServer "redirect-server" "answered with the addresses of the user: [routing] mode is redirect",
     NumberLookup "number-lookup" "looks up the number by ENUM",
     NumberFound "number-found" "the number has a URI",
     NumberUnknown "number-unknown" "the number has no URI that may be called",
@@ -140,8 +139,6 @@ pub enum Detail<'a> {
     Status(u16, &'a str),
     /// Next hop.
     Flow(Flow),
-    /// Address of a server.
-    Address(SocketAddr),
 }
 
 /// Decision of the server.
@@ -167,7 +164,6 @@ impl fmt::Display for Decision<'_> {
             Detail::Status(status, "") => write!(f, " ({status})"),
             Detail::Status(status, phrase) => write!(f, " ({status} {phrase})"),
             Detail::Flow(flow) => write!(f, " ({}:{})", flow.transport, flow.remote),
-            Detail::Address(address) => write!(f, " ({address})"),
         }
     }
 }

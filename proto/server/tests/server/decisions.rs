@@ -291,7 +291,7 @@ fn a_redirect_server_says_that_it_redirects() {
         &world,
         &[
             "admitted: [auth] enabled is false",
-            "answered with the addresses of the user: [server] mode is redirect (2)",
+            "answered with the addresses of the user: [routing] mode is redirect (2)",
         ],
     );
 }
