@@ -95,6 +95,11 @@ pub trait Services {
         false
     }
 
+    /// True if decisions about this request are wanted: for those whose details cost something to find.
+    fn is_traced(&self, _message: &[u8]) -> bool {
+        self.is_tracing()
+    }
+
     /// Notes an event for the log.
     fn observe(&self, _now: Instant, _event: &LogEvent<'_>) {}
 
@@ -219,6 +224,10 @@ impl<S: Services> Services for Arc<S> {
 
     fn is_tracing(&self) -> bool {
         (**self).is_tracing()
+    }
+
+    fn is_traced(&self, message: &[u8]) -> bool {
+        (**self).is_traced(message)
     }
 
     fn observe(&self, now: Instant, event: &LogEvent<'_>) {

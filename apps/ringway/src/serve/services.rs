@@ -276,6 +276,10 @@ impl Services for SharedServices {
         self.traces.is_active()
     }
 
+    fn is_traced(&self, message: &[u8]) -> bool {
+        self.traces.follows(message)
+    }
+
     fn observe(&self, now: Instant, event: &LogEvent<'_>) {
         if let LogEvent::Decided { message, decision } = event {
             return self.traces.on_decision(message, decision);

@@ -292,7 +292,7 @@ fn observe_login(env: &Env<'_, impl Services>, request: &Request<'_, '_>, user: 
 
 /// Reports an accepted login with its algorithm, if a trace runs.
 fn note_login(env: &Env<'_, impl Services>, request: &Request<'_, '_>, header: HeaderName) {
-    if !env.services.is_tracing() {
+    if !env.services.is_tracing() || !env.services.is_traced(request.message.as_bytes()) {
         return;
     }
     let given = request.message.lines_of(header).find_map(|value| Credentials::parse(value).ok()?);

@@ -61,6 +61,12 @@ impl TraceHub {
         self.is_active.load(Ordering::Relaxed)
     }
 
+    /// True if a request, which was received before, is a traced user's.
+    pub(super) fn follows(&self, message: &[u8]) -> bool {
+        let call_id = self.call_ids.find(message);
+        call_id.is_some_and(|call_id| self.running().iter().any(|trace| trace.lock().calls.has(call_id)))
+    }
+
     /// Notes a message, if it is a traced user's.
     pub(super) fn on_message(&self, direction: Direction, flow: &Flow, message: &[u8]) {
         if !self.is_active() {
