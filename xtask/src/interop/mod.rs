@@ -15,6 +15,7 @@ mod digest_order;
 mod dns;
 mod flows;
 mod forwarding;
+mod hep;
 mod kamailio;
 mod lab;
 mod lab_run;
@@ -413,6 +414,7 @@ fn chosen(args: &Args) -> Vec<Scenario> {
         all.extend(flows::scenarios());
         all.extend(relay::scenarios());
         all.extend(forwarding::scenarios());
+        all.extend(hep::scenarios());
         all.extend(lab::scenarios());
     }
     if has(Group::Phone) {
