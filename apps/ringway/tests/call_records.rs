@@ -322,9 +322,9 @@ fn payloads(mut bytes: &[u8]) -> Vec<String> {
 #[test]
 fn messages_reach_a_collector_that_comes_and_goes() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let place = listener.local_addr().unwrap();
+    let address = listener.local_addr().unwrap();
     let mut server = Server::start(&format!(
-        "[hep]\ncollector = \"tcp:{place}\"\ncapture_id = 7\npassword = \"s3cret\"\n"
+        "[hep]\ncollector = \"tcp:{address}\"\ncapture_id = 7\npassword = \"s3cret\"\n"
     ));
     let (mut stream, _) = listener.accept().unwrap();
     server.running.says("HEP collector is connected");
@@ -351,7 +351,7 @@ fn messages_reach_a_collector_that_comes_and_goes() {
     let lost = server.stat("hep_lost");
     server.call();
     assert_eq!((server.stat("hep_lost"), server.stat("hep_connected")), (lost, 0));
-    let listener = TcpListener::bind(place).unwrap();
+    let listener = TcpListener::bind(address).unwrap();
     let (mut stream, _) = listener.accept().unwrap();
     server.wait_for("connected again", || server.stat("hep_connected") == 1);
     server.call();

@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Place of a collector, and what it gets with each packet.
+/// Address of a collector, and what it gets with each packet.
 #[derive(Clone, PartialEq, Eq)]
 pub struct CollectorConfig {
     /// Transport.

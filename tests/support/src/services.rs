@@ -115,6 +115,12 @@ impl TestServices {
         *lock(&self.budget) = MemoryBudget::new(BUDGET_BYTES, &Seed::from_number(0));
     }
 
+    /// Ends the records of all open calls, as at the end of the server's process.
+    pub fn stop_calls(&self, now: Instant) {
+        let mut ended = lock(&self.ended_calls);
+        lock(&self.calls).stop(now, |record| ended.push(record));
+    }
+
     /// Bytes reserved for pending requests.
     pub fn reserved_bytes(&self) -> usize {
         lock(&self.budget).used()

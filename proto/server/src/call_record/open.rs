@@ -52,9 +52,10 @@ impl OpenCall {
     pub(super) const fn failure(&self, status: u16) -> CallEnd {
         match status {
             _ if self.is_cancelled => CallEnd::Cancelled,
+            // Its targets answer the CANCEL of timer C with 487.
+            _ if self.is_timed_out => CallEnd::NoAnswer,
             408 => CallEnd::NoAnswer,
             487 => CallEnd::Cancelled,
-            _ if self.is_timed_out => CallEnd::NoAnswer,
             480 if self.ringing.is_some() => CallEnd::NoAnswer,
             300..=399 => CallEnd::Redirected,
             486 | 600 => CallEnd::Busy,

@@ -291,6 +291,8 @@ impl CallTable {
         let Some(&key) = self.by_name.get(&(name.call, name.from)) else { return };
         let Some(call) = self.calls.get_mut(key).filter(|call| call.has_pass(name.pass)) else { return };
         call.passes.retain(|pass| *pass != name.pass);
+        // A caller that cancelled gets 487 without a step of its own.
+        let status = if status == 0 && call.is_cancelled { 487 } else { status };
         if call.answered.is_none() {
             call.status = status;
         }
