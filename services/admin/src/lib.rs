@@ -23,7 +23,7 @@ mod view;
 pub use control::{Answer, Block, BlockPage, Change, Control, Forwards, NewBlock, NoAnswer};
 pub use secure::TlsSource;
 pub use shard_pages::page_over_shards;
-pub use view::{Call, Connection, MetricKind, Page, Registration, Stat, Stats, View};
+pub use view::{Call, CallRecord, Connection, MetricKind, Page, Registration, Stat, Stats, View};
 
 use access::AccessCheck;
 use axum::Router;
