@@ -74,6 +74,15 @@ impl Phone {
 
     /// The same with `more` parameters of its account, each with a semicolon before it.
     pub(crate) fn start_with(stage: &Stage, line: Line<'_>, more: &str) -> Result<Self> {
+        Self::start_in(stage, line, more, None)
+    }
+
+    /// Starts one that publishes its presence, and subscribes to that of `watched` and to its own messages.
+    pub(crate) fn start_watching(stage: &Stage, line: Line<'_>, watched: &str) -> Result<Self> {
+        Self::start_in(stage, line, ";pubint=300;mwi=yes", Some(watched))
+    }
+
+    fn start_in(stage: &Stage, line: Line<'_>, more: &str, watched: Option<&str>) -> Result<Self> {
         let Line { user, host, transport, .. } = line;
         let home = home_of(stage, user);
         std::fs::create_dir_all(&home)?;
@@ -108,11 +117,13 @@ impl Phone {
             ("@RTCP_MUX@", if more == WITH_ICE { "rtcp_mux yes".to_owned() } else { String::new() }),
             ("@ANSWER@", if more == WITHOUT_ANSWER { "manual" } else { "auto" }.to_owned()),
             ("@KEYS@", format!("{}{more}", keys(line.keys)?)),
+            ("@WATCHING@", if watched.is_some() { WATCHING } else { "" }.to_owned()),
         ];
         for file in ["config", "accounts"] {
             stage.fill(&format!("baresip/{file}"), &words, &home.join(file))?;
         }
-        std::fs::write(home.join("contacts"), "")?;
+        let contact = watched.map(|user| format!("\"{user}\" <sip:{user}@example.org>;presence=p2p\n"));
+        std::fs::write(home.join("contacts"), contact.unwrap_or_default())?;
         let mut command = stage.command("baresip");
         command.env("HOME", &home).arg("-s").arg("-f").arg(&home);
         let mut running = Running::start(user, &mut command, &stage.folder)?;
@@ -137,6 +148,25 @@ impl Phone {
 }
 
 impl Phone {
+    /// Publishes that its user is there.
+    pub(crate) fn come_online(&mut self) -> Result<()> {
+        self.control.command("presence_online", "")
+    }
+
+    /// Waits until it shows that the presence of a user changed to `status`.
+    pub(crate) fn sees(&mut self, user: &str, status: &str) -> Result<()> {
+        let is_it =
+            |line: &str| line.contains(&format!("sip:{user}@")) && line.contains(&format!(" to {status}"));
+        self.running.wait_until(&format!("{user} is {status}"), |output| {
+            output.lines().filter(|line| line.contains("changed status")).any(is_it)
+        })
+    }
+
+    /// Waits until it shows that messages wait.
+    pub(crate) fn has_messages(&self) -> Result<()> {
+        self.control.wait_for("Messages-Waiting: yes").context("baresip shows no messages")
+    }
+
     /// Waits until it rings.
     pub(crate) fn rings(&self) -> Result<()> {
         self.control.wait_for("CALL_INCOMING").context("baresip does not ring")
@@ -274,6 +304,9 @@ impl Control {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
+
+/// Modules of a phone that watches others.
+const WATCHING: &str = "module_app contact.so\nmodule_app presence.so\nmodule_app mwi.so";
 
 fn keys(keys: Keys) -> Result<&'static str> {
     match keys {

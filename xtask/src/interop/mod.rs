@@ -22,6 +22,7 @@ mod linphone;
 mod namespace;
 mod nat;
 mod phone;
+mod presence;
 pub(crate) mod process;
 mod relay;
 mod restart;
@@ -413,6 +414,7 @@ fn chosen(args: &Args) -> Vec<Scenario> {
         all.extend(flows::scenarios());
         all.extend(relay::scenarios());
         all.extend(forwarding::scenarios());
+        all.extend(presence::scenarios());
         all.extend(lab::scenarios());
     }
     if has(Group::Phone) {

@@ -304,6 +304,7 @@ pub(crate) fn config() -> Config {
         neighbours: Vec::new(),
         trunking: ringway_server::Trunking::default(),
         media: ringway_server::MediaConfig::default(),
+        presence: ringway_server::PresenceConfig::default(),
         timers: ringway_transaction::Timers::default(),
         timer_c: Duration::from_secs(181),
         message_limits: ringway_sip::Limits::default(),
