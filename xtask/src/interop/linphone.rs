@@ -142,12 +142,6 @@ impl Phone {
 }
 
 impl Phone {
-    /// Ends it; it ends its publication and its registration.
-    pub(crate) fn quit(&mut self) -> Result<()> {
-        self.running.type_line("quit")?;
-        self.running.wait().map(drop)
-    }
-
     /// Waits until it shows that a user has this status.
     pub(crate) fn sees(&mut self, user: &str, status: &str) -> Result<()> {
         self.running.wait_until(&format!("{user} is {status}"), |output| {
