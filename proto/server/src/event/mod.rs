@@ -43,7 +43,8 @@ pub(crate) struct Events {
     subscriptions: Subscriptions,
     presentities: Presentities,
     wheel: Wheel<Due>,
-    /// Time at which the bucket of NOTIFYs is full again.
+    /// Time at which the bucket of NOTIFYs is full again. The NOTIFY that a SUBSCRIBE causes takes nothing of it, so that
+    /// nobody empties it for others.
     full_at: Instant,
     /// Memory of dropped subscriptions and publications that is not yet released.
     unreleased: Vec<(IpAddr, usize)>,
@@ -184,7 +185,7 @@ impl Events {
         transactions: &mut Transactions,
         connection: ConnectionId,
     ) {
-        for key in self.subscriptions.of_connection(connection) {
+        for key in self.subscriptions.take_connection(connection) {
             self.drop_subscription(transactions, key);
         }
         self.release(env);

@@ -77,6 +77,7 @@ impl Events {
             subscription.not_before = now + NOTIFY_PAUSE;
             return arm(&mut self.wheel, now, key, subscription);
         }
+        self.full_at = from + NOTIFY_TIME;
         self.notify(env, parts, key);
     }
 
@@ -88,7 +89,6 @@ impl Events {
             return;
         }
         let Some(user) = self.presentities.get(subscription.presentity) else { return };
-        self.full_at = self.full_at.max(now) + NOTIFY_TIME;
         self.body.clear();
         write_document(user, subscription, parts.table, now, &mut self.body);
         subscription.cseq = subscription.cseq.wrapping_add(1) & CSEQ_MASK;

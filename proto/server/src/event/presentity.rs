@@ -26,7 +26,7 @@ pub(super) struct Presentity {
     pub(super) subscriptions: Vec<SlabKey>,
     /// The latest last.
     publications: Vec<Publication>,
-    /// URIs of its contacts at their last change.
+    /// URIs of its contacts at their last change, each cut to [`URI_BYTES_MAX`].
     contacts: Vec<Box<[u8]>>,
     /// Contacts that ended a short time ago.
     ended: Vec<EndedContact>,
@@ -175,8 +175,12 @@ impl Presentity {
 }
 
 fn contacts_of(table: &LocationTable, aor: &Aor, now: Instant) -> Vec<Box<[u8]>> {
-    table.lookup(aor.as_bytes(), now).map(|binding| binding.uri().into()).collect()
+    let cut = |uri: &[u8]| uri.get(..URI_BYTES_MAX).unwrap_or(uri).into();
+    table.lookup(aor.as_bytes(), now).map(|binding| cut(binding.uri())).collect()
 }
+
+/// Bytes of a contact's URI that are kept, to report its end.
+const URI_BYTES_MAX: usize = 255;
 
 /// Maximum number of ended contacts that are reported.
 const ENDED_MAX: usize = 8;

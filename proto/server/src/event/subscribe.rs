@@ -36,14 +36,15 @@ impl Events {
                 return true;
             }
         };
+        // A GRUU names one phone, which may serve the package itself.
+        if routed.uri.params().has(b"gr") {
+            return false;
+        }
         if message.to().tag().is_some() {
             self.refresh(env, parts, request, &event);
             return true;
         }
-        // A GRUU names one phone, which may serve the package itself.
-        let is_one_phone = routed.uri.params().has(b"gr");
-        let is_known = !env.config.auth.enabled || env.services.is_known(aor.user(), aor.domain());
-        if is_one_phone || !is_known {
+        if env.config.auth.enabled && !env.services.is_known(aor.user(), aor.domain()) {
             return false;
         }
         self.subscribe(env, parts, request, (&event, &aor));
@@ -86,8 +87,9 @@ impl Events {
         let texts = Texts::new(&TextParts {
             contact,
             routes: &routes,
-            local: message.first(HeaderName::To).unwrap_or_default(),
-            remote: message.first(HeaderName::From).unwrap_or_default(),
+            local: message.to().uri.as_bytes(),
+            remote: message.from().uri.as_bytes(),
+            remote_tag: message.from().tag().unwrap_or_default(),
             call_id: message.call_id(),
             id: event.id.unwrap_or_default(),
             user: &user,

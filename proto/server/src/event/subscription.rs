@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 use core::time::Duration;
 use ringway_sansio::{Flow, Instant, TimerKey};
-use ringway_sip::{HeaderName, MessageWriter, Method, NameAddr, hex16, write_host, write_number};
+use ringway_sip::{HeaderName, MessageWriter, Method, hex16, write_host, write_number};
 use ringway_transaction::{ClientId, SlabKey};
 
 /// Subscription of a watcher to the state of a user.
@@ -72,10 +72,12 @@ pub(super) struct Parts<'a> {
     pub(super) contact: &'a [u8],
     /// Route set as one list; usually empty.
     pub(super) routes: &'a [u8],
-    /// To of the SUBSCRIBE, without a tag.
+    /// URI in To of the SUBSCRIBE.
     pub(super) local: &'a [u8],
-    /// From of the SUBSCRIBE, with its tag.
+    /// URI in From of the SUBSCRIBE.
     pub(super) remote: &'a [u8],
+    /// Tag in From of the SUBSCRIBE.
+    pub(super) remote_tag: &'a [u8],
     pub(super) call_id: &'a [u8],
     /// `id` of its Event; empty: none.
     pub(super) id: &'a [u8],
@@ -83,15 +85,17 @@ pub(super) struct Parts<'a> {
     pub(super) user: &'a [u8],
 }
 
-const PARTS: usize = 7;
+const PARTS: usize = 8;
 
 impl Texts {
     /// Copies the texts; `None` if they exceed [`Texts::BYTES_MAX`].
     pub(super) fn new(parts: &Parts<'_>) -> Option<Self> {
-        let Parts { contact, routes, local, remote, call_id, id, user } = *parts;
+        let Parts { contact, routes, local, remote, remote_tag, call_id, id, user } = *parts;
         let mut bytes = Vec::new();
         let mut ends = [0; PARTS];
-        for (end, part) in ends.iter_mut().zip([contact, routes, local, remote, call_id, id, user]) {
+        for (end, part) in
+            ends.iter_mut().zip([contact, routes, local, remote, remote_tag, call_id, id, user])
+        {
             // Values may be folded.
             bytes.extend(part.iter().filter(|byte| !matches!(byte, b'\r' | b'\n' | 0)));
             if bytes.len() > Self::BYTES_MAX {
@@ -104,12 +108,12 @@ impl Texts {
 
     pub(super) fn parts(&self) -> Parts<'_> {
         let mut start = 0;
-        let [contact, routes, local, remote, call_id, id, user] = self.ends.map(|end| {
+        let [contact, routes, local, remote, remote_tag, call_id, id, user] = self.ends.map(|end| {
             let part = self.bytes.get(start..usize::from(end)).unwrap_or_default();
             start = usize::from(end);
             part
         });
-        Parts { contact, routes, local, remote, call_id, id, user }
+        Parts { contact, routes, local, remote, remote_tag, call_id, id, user }
     }
 
     /// Maximum length in bytes of all texts together.
@@ -120,7 +124,7 @@ impl Subscription {
     /// True for a request of its dialog.
     pub(super) fn is_dialog(&self, call_id: &[u8], remote_tag: Option<&[u8]>) -> bool {
         let parts = self.texts.parts();
-        parts.call_id == call_id && NameAddr::parse(parts.remote).is_ok_and(|from| from.tag() == remote_tag)
+        parts.call_id == call_id && parts.remote_tag == remote_tag.unwrap_or_default()
     }
 
     /// True for this event.
@@ -186,11 +190,20 @@ impl Subscription {
             notify.header(HeaderName::Route, parts.routes);
         }
         notify.header_with(HeaderName::From, |out| {
+            out.push(b'<');
             out.extend_from_slice(parts.local);
-            out.extend_from_slice(b";tag=");
+            out.extend_from_slice(b">;tag=");
             out.extend_from_slice(&hex16(self.tag));
         });
-        notify.header(HeaderName::To, parts.remote);
+        notify.header_with(HeaderName::To, |out| {
+            out.push(b'<');
+            out.extend_from_slice(parts.remote);
+            out.push(b'>');
+            if !parts.remote_tag.is_empty() {
+                out.extend_from_slice(b";tag=");
+                out.extend_from_slice(parts.remote_tag);
+            }
+        });
         notify.header(HeaderName::CallId, parts.call_id);
         notify.header_with(HeaderName::CSeq, |out| {
             write_number(out, u64::from(self.cseq));

@@ -72,8 +72,9 @@ impl Subscriptions {
         self.by_tag.get(&tag).copied()
     }
 
-    pub(super) fn of_connection(&self, connection: ConnectionId) -> Vec<SlabKey> {
-        self.by_connection.get(&connection).cloned().unwrap_or_default()
+    /// Subscriptions over a connection that has ended; the caller removes them.
+    pub(super) fn take_connection(&mut self, connection: ConnectionId) -> Vec<SlabKey> {
+        self.by_connection.remove(&connection).unwrap_or_default()
     }
 
     pub(super) fn keys(&self) -> Vec<SlabKey> {
