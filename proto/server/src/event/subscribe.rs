@@ -78,15 +78,9 @@ impl Events {
         };
         let mut user = Vec::new();
         write_user(aor.user(), &mut user);
-        let mut routes = Vec::new();
-        for route in message.values(HeaderName::RecordRoute) {
-            let comma: &[u8] = if routes.is_empty() { b"" } else { b", " };
-            routes.extend_from_slice(comma);
-            routes.extend_from_slice(route);
-        }
         let texts = Texts::new(&TextParts {
             contact,
-            routes: &routes,
+            routes: &route_set(message),
             local: message.to().uri.as_bytes(),
             remote: message.from().uri.as_bytes(),
             remote_tag: message.from().tag().unwrap_or_default(),
@@ -279,6 +273,18 @@ fn may_watch(policy: Watchers, watcher: &Aor, aor: &Aor, event: &Event<'_>) -> b
         Watchers::Oneself => is_itself,
         Watchers::Domain => watcher.domain() == aor.domain(),
     }
+}
+
+/// Record-Route of a request as one list: its order is that of the notifier's route set (RFC 3261 §12.1.1).
+fn route_set(message: &Message<'_>) -> Vec<u8> {
+    let mut routes = Vec::new();
+    for route in message.values(HeaderName::RecordRoute) {
+        if !routes.is_empty() {
+            routes.extend_from_slice(b", ");
+        }
+        routes.extend_from_slice(route);
+    }
+    routes
 }
 
 /// URI of the only Contact.
