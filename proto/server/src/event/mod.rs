@@ -213,6 +213,9 @@ impl Events {
 
     /// Ends what has expired, and sends the NOTIFYs that are due.
     pub(crate) fn on_timeout(&mut self, env: &mut Env<'_, impl Services>, parts: &mut Parts<'_>) {
+        if !cfg!(feature = "events") {
+            return;
+        }
         while let Some(due) = self.wheel.expire(env.cx.now) {
             match due {
                 Due::Subscription(key) => self.on_subscription_due(env, parts, key),
