@@ -224,6 +224,7 @@ impl World {
     pub fn restart_server(&mut self) {
         self.sim.remove(self.server);
         self.services.forget_reservations();
+        self.services.stop_calls(self.sim.now());
         let seed = self.seed.wrapping_add(1000);
         let shared = (&self.services, &self.authority.hosts, &self.relay);
         self.server = add_server(&mut self.sim, seed, &self.config, shared);
@@ -327,6 +328,9 @@ impl World {
                 phone.user()
             );
         }
+        if self.config.stateful {
+            check::calls(&self.services);
+        }
         self.check_softphones();
         self.check_handshakes();
         check::wire(self.sim.trace(), SERVER, &self.named, self.config.stateful);
@@ -425,6 +429,7 @@ fn default_config() -> Config {
         },
         neighbours: Vec::new(),
         media: Default::default(),
+        presence: Default::default(),
         trunking: ringway_server::Trunking::default(),
         timers: Default::default(),
         timer_c: Duration::from_secs(190),

@@ -3,7 +3,9 @@
 use crate::diversion::ForwardTable;
 use crate::refused::RefusedInDialog;
 use crate::request::Request;
-use crate::{Action, CallStep, Condition, Config, Counters, Decision, Detail, DiversionReason, LogEvent};
+use crate::{
+    Action, CallEvent, CallStep, Condition, Config, Counters, Decision, Detail, DiversionReason, LogEvent,
+};
 use crate::{Reason, Services};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -55,6 +57,8 @@ pub(crate) struct Keys {
     pub(crate) flow: [u8; 16],
     /// Temporary GRUUs.
     pub(crate) gruu: [u8; 16],
+    /// Entity tags of publications.
+    pub(crate) event: [u8; 16],
 }
 
 impl<S> Environment<S> {
@@ -66,6 +70,7 @@ impl<S> Environment<S> {
             calls: derive(&config.secret, b"calls"),
             flow: derive(&config.secret, b"flow"),
             gruu: derive(&config.secret, b"gruu"),
+            event: derive(&config.secret, b"event"),
         };
         Self {
             config,
@@ -124,8 +129,15 @@ impl<S> Environment<S> {
 impl<S: Services> Env<'_, S> {
     /// Reports a step of a call to the log.
     pub(crate) fn observe_call(&self, request: &Request<'_, '_>, step: CallStep) {
-        let (message, flow) = (request.message.as_bytes(), Some(request.flow));
-        self.services.observe(self.cx.now, &LogEvent::Call { step, message, flow });
+        let event = CallEvent {
+            step,
+            message: request.message.as_bytes(),
+            parsed: Some(request.message),
+            response: None,
+            sender: request.grant.sender.of_call(),
+            flow: Some(request.flow),
+        };
+        self.services.observe(self.cx.now, &LogEvent::Call(event));
     }
 
     /// Reports a decision about a request, if a trace runs.

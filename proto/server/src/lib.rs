@@ -19,6 +19,7 @@ mod action;
 mod aor;
 mod block;
 mod budget;
+mod call_record;
 mod config;
 mod counters;
 mod date;
@@ -28,6 +29,7 @@ mod diversion;
 mod domain;
 mod edge;
 mod env;
+mod event;
 mod failed_servers;
 mod gruu;
 mod log_event;
@@ -52,6 +54,9 @@ pub use aor::{Aor, Authenticated};
 pub use auth::Strangers;
 pub use block::{BlockList, BlockPattern, Caller, CallerPattern, NotAPattern};
 pub use budget::MemoryBudget;
+pub use call_record::{
+    CallCounters, CallEnd, CallLimits, CallName, CallNames, CallRecord, CallTable, CallTexts, OngoingCall,
+};
 pub use config::{AuthConfig, Config, Listener, Mode, Neighbour, NeighbourConnection, RegistrarConfig};
 pub use counters::Counters;
 pub use decision::{Decision, Detail, Reason};
@@ -60,9 +65,12 @@ pub use dialplan::{
     NumberChange, PatternTable, Route, RouteMatch, RouteTable, RouteTo, WeightedTrunk,
 };
 pub use diversion::DiversionReason;
+pub use event::{PresenceConfig, Watchers};
 pub use failed_servers::FailedServers;
 pub use location::{Registration, RegistrationRef};
-pub use log_event::{BindingChange, BindingEnd, CallStep, LogEvent, LoginRefusal, NeighbourDown};
+pub use log_event::{
+    BindingChange, BindingEnd, CallEvent, CallSender, CallStep, LogEvent, LoginRefusal, NeighbourDown,
+};
 pub use media::{MediaConfig, RelayFailure, RelayRule, SrtpRule};
 pub use neighbour::{CALLS_MAX, NEIGHBOURS_MAX, NeighbourRoute, NeighbourTable};
 pub use proxy::RingingCall;

@@ -26,7 +26,9 @@ pub use control::{Answer, Block, BlockPage, Change, Control, Forwards, NewBlock,
 pub use secure::TlsSource;
 pub use shard_pages::page_over_shards;
 pub use traces::{TraceEntry, TracePage, TraceRefusal, Traces};
-pub use view::{Call, Connection, MetricKind, Page, Registration, Relay, Stat, Stats, Trunk, View};
+pub use view::{
+    Call, CallRecord, Connection, MetricKind, Page, Registration, Relay, Stat, Stats, Trunk, View,
+};
 
 use access::AccessCheck;
 use axum::Router;

@@ -28,6 +28,7 @@ const INDEX: &str = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><t
 <ul>
 <li><a href=\"/api/registrations\">/api/registrations</a> who is registered, and where (<code>?after=CURSOR&amp;limit=N</code>)
 <li><a href=\"/api/calls\">/api/calls</a> calls under way
+<li><a href=\"/api/records\">/api/records</a> calls that ended
 <li><a href=\"/api/connections\">/api/connections</a> open TCP connections
 <li><a href=\"/api/stats\">/api/stats</a> figures, as one flat JSON object
 <li><a href=\"/api/trunks\">/api/trunks</a> trunks: up, down or silent, and what they answered
@@ -69,6 +70,7 @@ pub(crate) fn router(
         .route("/", get(async || typed("text/html; charset=utf-8", INDEX.to_owned())))
         .route("/api/registrations", get(registrations))
         .route("/api/calls", get(calls))
+        .route("/api/records", get(records))
         .route("/api/connections", get(connections))
         .route("/api/trunks", get(async |State(source): Shared| whole("trunks", &source.view.trunks())))
         .route("/api/relays", get(async |State(source): Shared| whole("relays", &source.view.relays())))
@@ -116,6 +118,10 @@ async fn registrations(State(source): Shared, query: QueryResult) -> Response {
 
 async fn calls(State(source): Shared, query: QueryResult) -> Response {
     page("calls", query, |after, limit| source.view.calls(after, limit))
+}
+
+async fn records(State(source): Shared, query: QueryResult) -> Response {
+    page("records", query, |after, limit| source.view.records(after, limit))
 }
 
 async fn connections(State(source): Shared, query: QueryResult) -> Response {

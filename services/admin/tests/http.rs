@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use ringway_admin::{
-    Admin, Answer, Block, BlockPage, Call, Change, Connection, Control, Forwards, NewBlock, NoAnswer, Page,
-    Registration, Stat, Stats, TlsSource, View,
+    Admin, Answer, Block, BlockPage, Call, CallRecord, Change, Connection, Control, Forwards, NewBlock,
+    NoAnswer, Page, Registration, Stat, Stats, TlsSource, View,
 };
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, StreamOwned};
@@ -64,6 +64,10 @@ impl View for Three {
     }
 
     fn calls(&self, _: Option<&str>, _: usize) -> Page<Call> {
+        Page::default()
+    }
+
+    fn records(&self, _: Option<&str>, _: usize) -> Page<CallRecord> {
         Page::default()
     }
 

@@ -20,6 +20,8 @@ mod directory;
 mod error;
 mod forwards;
 mod import;
+mod record_database;
+mod record_file;
 mod schema;
 mod subscribers;
 
@@ -30,6 +32,8 @@ pub use changes::{Change, ChangeKind};
 pub use directory::Directory;
 pub use error::StoreError;
 pub use import::Imported;
+pub use record_database::{RecordDatabase, RecordRow};
+pub use record_file::RecordFile;
 pub use ringway_journal::{Durability, KEY_BYTES_MAX, SnapshotSource, VALUE_BYTES_MAX, Writer, WriterStats};
 pub use ringway_users::{Condition, ForwardUri, Forwards, Ha1, NoAnswer, UnusableForward, UserName};
 pub use subscribers::{Loaded, OtherRealm, Store, StoreUrl, SubscriberRow};

@@ -16,6 +16,7 @@ mod digest_order;
 mod dns;
 mod flows;
 mod forwarding;
+mod hep;
 mod kamailio;
 mod lab;
 mod lab_run;
@@ -24,6 +25,7 @@ mod migrate;
 mod namespace;
 mod nat;
 mod phone;
+mod presence;
 pub(crate) mod process;
 mod relay;
 mod restart;
@@ -416,6 +418,8 @@ fn chosen(args: &Args) -> Vec<Scenario> {
         all.extend(flows::scenarios());
         all.extend(relay::scenarios());
         all.extend(forwarding::scenarios());
+        all.extend(hep::scenarios());
+        all.extend(presence::scenarios());
         all.extend(lab::scenarios());
     }
     if has(Group::Phone) {

@@ -2,7 +2,7 @@
 
 use super::*;
 use ringway_rtpengine::{RelayChange, RelayState};
-use ringway_server::{Condition, DiversionReason, NeighbourDown};
+use ringway_server::{CallEvent, CallSender, Condition, DiversionReason, NeighbourDown};
 use ringway_sip::{Limits, Message};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -64,7 +64,11 @@ fn events(address: SocketAddr, flow: Flow) -> Vec<LogEvent<'static>> {
         CallStep::TimedOut,
         CallStep::Bye,
     ];
-    let steps = steps.into_iter().map(|step| LogEvent::Call { step, message: REQUEST, flow: Some(flow) });
+    let steps = steps.into_iter().map(|step| {
+        let sender = CallSender::Stranger;
+        let flow = Some(flow);
+        LogEvent::Call(CallEvent { step, message: REQUEST, parsed: None, response: None, sender, flow })
+    });
     all.into_iter().chain(steps).inspect(is_listed).collect()
 }
 
@@ -74,7 +78,7 @@ fn is_listed(event: &LogEvent<'_>) {
         | LogEvent::CallerBlocked { .. }
         | LogEvent::Registered { .. }
         | LogEvent::BindingEnded { .. }
-        | LogEvent::Call { .. }
+        | LogEvent::Call(_)
         | LogEvent::DestinationRefused { .. }
         | LogEvent::TrunkBypassed { .. }
         | LogEvent::TrunkLoginRefused { .. }

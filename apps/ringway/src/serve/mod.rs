@@ -5,6 +5,7 @@
 //! data of the admin API.
 
 pub(crate) mod blocks;
+mod capture;
 mod changes;
 pub(crate) mod control;
 mod escaped;
@@ -14,6 +15,7 @@ mod limit_log;
 mod line_rates;
 mod listeners;
 mod outside;
+mod records;
 mod reload;
 mod report;
 mod services;
@@ -106,6 +108,7 @@ impl Running {
         let settings = Arc::new(settings::server_config(&config, &listeners, secret));
         let services = Arc::new(SharedServices::new(&config, random::seed()?, clock.now()));
         services.set_trunks(&settings);
+        start_observers(&config, &services, &listeners, clock)?;
         let mut nodes = new_nodes(&settings, &services, bound.workers(), random::seed()?, clock.now());
         let applied = load(&store, &config, &services, &mut nodes)?;
         let bindings = recover(&config, services.shard_key(), &mut nodes, clock.now())?;
@@ -183,6 +186,8 @@ impl Running {
             tracing::warn!("stopped with requests unanswered");
         }
         self.services.stop_writer();
+        self.services.records().stop(self.clock.now());
+        self.services.capture().stop();
         self.admin.stop();
     }
 
@@ -209,6 +214,7 @@ impl Running {
             self.end_removed();
             self.tls.follow_files();
             self.services.traces().expire(std::time::Instant::now());
+            self.services.records().expire(self.clock.now());
             // Returns memory of a flood to the system after its requests have ended.
             let reserved = self.services.memory().used();
             high_water = high_water.max(reserved);
@@ -262,6 +268,25 @@ impl Running {
     }
 }
 
+/// Starts what follows calls and captures messages, if it is configured.
+fn start_observers(
+    config: &Config,
+    services: &SharedServices,
+    listeners: &ListenerTable,
+    clock: Clock,
+) -> Result<(), Failure> {
+    let sinks = records::open(&config.records)?;
+    services
+        .records()
+        .reconfigure(config, Some(sinks), clock.now())
+        .map_err(|error| Failure::failed(format!("cannot start the thread for [records]: {error}")))?;
+    services.capture().set_listeners(listeners);
+    if let Some(collector) = services.capture().prepare(config.hep.as_ref())? {
+        services.capture().replace(collector);
+    }
+    Ok(())
+}
+
 /// Settings of the runtime.
 fn runtime_config(
     config: &Config,
@@ -294,6 +319,7 @@ fn message_trace(services: &Arc<SharedServices>) -> MessageTrace {
     Arc::new(move |direction, flow, message| {
         event_log::trace_message(direction, flow, message);
         services.traces().on_message(direction, flow, message);
+        services.capture().on_message(direction, flow, message);
     })
 }
 

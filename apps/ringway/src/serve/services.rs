@@ -1,6 +1,8 @@
 //! State shared by all shards: credentials, replay windows, source rates, the journal's writer.
 
+use super::capture::Capture;
 use super::event_log::EventLog;
+use super::records::CallRecords;
 use super::trace::TraceHub;
 use super::trunks::TrunkTable;
 use crate::config::Config;
@@ -37,6 +39,8 @@ pub(crate) struct SharedServices {
     keeps_bindings: bool,
     log: EventLog,
     traces: TraceHub,
+    records: CallRecords,
+    capture: Capture,
     neighbours: RwLock<NeighbourTable>,
     silent_trunks: RwLock<SilentTrunks>,
     trunks: TrunkTable,
@@ -74,6 +78,8 @@ impl SharedServices {
             is_strict: config.store.durability == ringway_store::Durability::Strict,
             log: EventLog::new(&seed),
             traces: TraceHub::new(),
+            records: CallRecords::new(&seed.part(204), now),
+            capture: Capture::default(),
             silent_trunks: RwLock::default(),
             trunks: TrunkTable::default(),
             call_rates: Mutex::new(CallRates::new(&seed.part(203))),
@@ -170,6 +176,16 @@ impl SharedServices {
     /// Traces of users.
     pub(super) const fn traces(&self) -> &TraceHub {
         &self.traces
+    }
+
+    /// Calls now and call records.
+    pub(super) const fn records(&self) -> &CallRecords {
+        &self.records
+    }
+
+    /// Capture of messages.
+    pub(super) const fn capture(&self) -> &Capture {
+        &self.capture
     }
 
     /// Number of neighbours, and of those that are up.
@@ -285,6 +301,9 @@ impl Services for SharedServices {
             return self.traces.on_decision(message, decision);
         }
         self.log.observe(now, event);
+        if let LogEvent::Call(event) = event {
+            self.records.observe(now, event);
+        }
     }
 
     fn has_failed(&self, now: Instant, server: &LocatedServer) -> bool {

@@ -7,7 +7,7 @@ use super::tls::ServerTls;
 use super::trunks::TrunkRow;
 use ringway_admin::page_over_shards;
 use ringway_admin::{
-    Call, Connection, MetricKind, Page, Registration, Relay, Stat, Stats, Traces, Trunk, View,
+    Call, CallRecord, Connection, MetricKind, Page, Registration, Relay, Stat, Stats, Traces, Trunk, View,
 };
 use ringway_dtls::DtlsTransport;
 use ringway_linux::{Clock, Connections, CountersReader, Runtime, Shards};
@@ -92,6 +92,9 @@ impl View for ServerView {
 
     fn calls(&self, after: Option<&str>, limit: usize) -> Page<Call> {
         let now = self.clock.now();
+        if self.services.records().is_on() {
+            return self.recorded_calls(after, limit);
+        }
         let total = self.sum(|node| node.ringing_calls_len());
         page_over_shards(self.shard_count(), after, limit, total, |shard, first, count, items| {
             let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -103,11 +106,17 @@ impl View for ServerView {
                         to: text(call.to),
                         state: if call.rings { "ringing" } else { "trying" }.to_owned(),
                         age_s: now.since(call.since).as_secs(),
+                        answered_s: None,
                     });
                 })
             };
             self.shards.with_shard(shard, walk).flatten()
         })
+    }
+
+    fn records(&self, after: Option<&str>, limit: usize) -> Page<CallRecord> {
+        let after = after.and_then(|after| after.parse().ok()).unwrap_or(0);
+        self.services.records().records(after, limit)
     }
 
     fn connections(&self, after: Option<&str>, limit: usize) -> Page<Connection> {
@@ -169,6 +178,7 @@ impl View for ServerView {
         let mut sums: BTreeMap<&'static str, (&'static str, u64)> = BTreeMap::new();
         let (mut bindings, mut users, mut contexts) = (0, 0, 0);
         let (mut servers, mut clients) = (0, 0);
+        let (mut subscriptions, mut publications) = (0, 0);
         for shard in 0..self.shard_count() {
             self.shards.with_shard(shard, |node| {
                 let mut add = |name, help, value| sums.entry(name).or_insert((help, 0)).1 += value;
@@ -177,6 +187,8 @@ impl View for ServerView {
                 bindings += node.location().bindings_len();
                 users += node.location().users_len();
                 contexts += node.contexts_len();
+                subscriptions += node.subscriptions_len();
+                publications += node.publications_len();
                 let (of_servers, of_clients) = node.transactions_len();
                 servers += of_servers;
                 clients += of_clients;
@@ -200,6 +212,12 @@ impl View for ServerView {
         stats.push(gauge("requests_forwarding", "Requests being forwarded or answered recently.", contexts));
         stats.push(gauge("server_transactions", "Server transactions.", servers));
         stats.push(gauge("client_transactions", "Client transactions.", clients));
+        stats.push(gauge("subscriptions_active", "Subscriptions to the state of users.", subscriptions));
+        stats.push(gauge(
+            "publications_active",
+            "Documents that users and voicemail systems published.",
+            publications,
+        ));
         for (name, (help, value)) in sums {
             stats.push(Stat::counter(name, help, value));
         }
@@ -231,8 +249,8 @@ impl View for ServerView {
                 left_s,
             ));
         }
-        stats.extend(self.stats_of_peers());
         stats.extend(self.store_stats());
+        stats.extend(self.record_stats());
         stats
     }
 }
@@ -269,6 +287,67 @@ impl ServerView {
                 .labelled("relay", relay.address.clone())
         };
         up.into_iter().chain(calls).chain(refused).chain(relays.iter().map(relay)).collect()
+    }
+
+    /// Calls of the tables of calls.
+    fn recorded_calls(&self, after: Option<&str>, limit: usize) -> Page<Call> {
+        let (now, records) = (self.clock.now(), self.services.records());
+        let (total, _) = records.open();
+        page_over_shards(records.partitions(), after, limit, total as u64, |part, first, count, items| {
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            records.calls(part, first, count, |call| {
+                let state = match (call.answered, call.ringing) {
+                    (Some(_), _) => "answered",
+                    (None, Some(_)) => "ringing",
+                    (None, None) => "trying",
+                };
+                items.push(Call {
+                    call_id: text(call.texts.call_id()),
+                    from: text(call.texts.from()),
+                    to: text(call.texts.to()),
+                    state: state.to_owned(),
+                    age_s: now.since(call.begun).as_secs(),
+                    answered_s: call.answered.map(|answered| now.since(answered).as_secs()),
+                });
+            })
+        })
+    }
+
+    /// Figures of trunks, media relays, call records and the capture.
+    fn record_stats(&self) -> Stats {
+        let (mut stats, mut sums) = (self.stats_of_peers(), BTreeMap::new());
+        let records = self.services.records();
+        let (calls, bytes) = records.open();
+        records.counters(|name, help, value| sums.entry(name).or_insert((help, 0)).1 += value);
+        stats.extend(sums.into_iter().map(|(name, (help, value))| Stat::counter(name, help, value)));
+        let writer = records.writer_stats();
+        stats.push(Stat::gauge(
+            "calls_open",
+            "Calls that have not ended, while calls are recorded.",
+            calls as f64,
+        ));
+        stats.push(Stat::gauge("calls_open_bytes", "Bytes of these calls.", bytes as f64));
+        let lost = "Call records that were not written or not kept, because too many waited.";
+        stats.push(Stat::counter("records_lost", lost, writer.lost));
+        let left_out =
+            "Records of unanswered calls without a password that were left out, above the limits a second.";
+        stats.push(Stat::counter("records_left_out", left_out, records.left_out()));
+        let waiting = "Call records that wait to be written.";
+        stats.push(Stat::gauge("records_waiting", waiting, writer.waiting as f64));
+        let failed = f64::from(u8::from(writer.is_failing));
+        stats.push(Stat::gauge("records_failed", "1 while call records cannot be written.", failed));
+        if let Some(capture) = self.services.capture().stats() {
+            stats.push(Stat::counter(
+                "hep_sent",
+                "Captured messages that were sent to the collector.",
+                capture.sent,
+            ));
+            let lost = "Captured messages that were lost while the collector was connected.";
+            stats.push(Stat::counter("hep_lost", lost, capture.lost));
+            let connected = f64::from(u8::from(capture.is_connected));
+            stats.push(Stat::gauge("hep_connected", "1 while the collector is connected.", connected));
+        }
+        stats
     }
 
     fn store_stats(&self) -> Stats {

@@ -4,6 +4,7 @@ use super::extensions::{self, FirstHopLacksOutbound, Path, PathError};
 use crate::auth::Authenticator;
 use crate::date::DateText;
 use crate::env::Env;
+use crate::event::{ChangedUser, ContactEnd};
 use crate::gruu;
 use crate::location::{
     BadRecord, Binding, Change, Kind, LocationTable, Room, SaveError, Saved, Text, instance_of,
@@ -48,6 +49,23 @@ pub(crate) struct Registrar {
     /// Buffer for the record of a user.
     record: Vec<u8>,
     date: DateText,
+    changes: Changes,
+}
+
+/// Users whose contacts changed, for the subscriptions to them.
+#[derive(Default)]
+struct Changes {
+    /// False: nobody can subscribe, and nothing is noted.
+    are_noted: bool,
+    users: Vec<ChangedUser>,
+}
+
+impl Changes {
+    fn note(&mut self, aor: &[u8], end: ContactEnd) {
+        if self.are_noted {
+            self.users.push(ChangedUser { aor: aor.into(), end });
+        }
+    }
 }
 
 impl Registrar {
@@ -57,7 +75,22 @@ impl Registrar {
             aor: Aor::default(),
             record: Vec::new(),
             date: DateText::default(),
+            changes: Changes::default(),
         }
+    }
+
+    /// Sets if changes are noted for [`Registrar::take_changes`].
+    pub(crate) const fn note_changes(&mut self, are_noted: bool) {
+        self.changes.are_noted = are_noted;
+    }
+
+    pub(crate) const fn has_changes(&self) -> bool {
+        !self.changes.users.is_empty()
+    }
+
+    /// Users whose contacts changed since the last call.
+    pub(crate) fn take_changes(&mut self) -> Vec<ChangedUser> {
+        core::mem::take(&mut self.changes.users)
     }
 
     pub(crate) const fn table(&self) -> &LocationTable {
@@ -78,6 +111,7 @@ impl Registrar {
 
     pub(crate) fn set_permanent_contacts(&mut self, aor: &[u8], contacts: &[&[u8]]) {
         self.table.set_permanent(aor, contacts);
+        self.changes.note(aor, ContactEnd::Unregistered);
     }
 
     pub(crate) fn remove_user(&mut self, services: &impl Services, aor: &[u8]) {
@@ -85,20 +119,27 @@ impl Registrar {
             services.on_change(aor, BindingChange::Removed, None);
             services.store(aor, b"");
         }
+        self.changes.note(aor, ContactEnd::UserRemoved);
     }
 
     /// Ends the bindings that only a closed connection reached.
     pub(crate) fn on_closed(&mut self, now: Instant, services: &impl Services, connection: ConnectionId) {
-        let Self { table, record, .. } = self;
+        let Self { table, record, changes, .. } = self;
         let ended = ended(services, now, BindingEnd::ConnectionClosed);
-        table.on_closed(connection, ended, |table, aor| store_fewer(services, table, aor, record));
+        table.on_closed(connection, ended, |table, aor| {
+            store_fewer(services, table, aor, record);
+            changes.note(aor, ContactEnd::ConnectionClosed);
+        });
     }
 
     /// Ends the expired bindings.
     pub(crate) fn on_timeout(&mut self, now: Instant, services: &impl Services) {
-        let Self { table, record, .. } = self;
+        let Self { table, record, changes, .. } = self;
         let ended = ended(services, now, BindingEnd::Expired);
-        table.expire(now, ended, |table, aor| store_fewer(services, table, aor, record));
+        table.expire(now, ended, |table, aor| {
+            store_fewer(services, table, aor, record);
+            changes.note(aor, ContactEnd::Expired);
+        });
     }
 
     pub(crate) fn next_due(&self) -> Option<Instant> {
@@ -166,7 +207,7 @@ impl Registrar {
         };
         match outcome {
             Ok(accepted) => {
-                self.note_changes(env, request, aor, (before, &accepted));
+                self.report_accepted(env, request, aor, (before, &accepted));
                 self.confirm(env, request, aor, (accepted, &path));
             }
             Err(Refusal::Plain(status, phrase)) => env.refuse_plainly(request, status, phrase),
@@ -194,8 +235,8 @@ impl Registrar {
     }
 
     /// Reports an accepted REGISTER; `before` is the number of bindings before it.
-    fn note_changes(
-        &self,
+    fn report_accepted(
+        &mut self,
         env: &Env<'_, impl Services>,
         request: &Request<'_, '_>,
         aor: &Aor,
@@ -210,6 +251,7 @@ impl Registrar {
             return env.decided(request, reason, Detail::None);
         }
         let change = change_of(before, self.table.bindings_len());
+        self.changes.note(aor.as_bytes(), ContactEnd::Unregistered);
         env.services.on_change(aor.as_bytes(), change, Some(request.flow));
         let (aor, message, flow) = (aor.as_bytes(), message.as_bytes(), request.flow);
         env.services.observe(env.cx.now, &LogEvent::Registered { aor, change, message, flow });

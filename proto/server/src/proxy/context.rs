@@ -25,6 +25,8 @@ pub(crate) enum Owner {
     Branch(BranchId),
     /// An OPTIONS to a neighbour.
     Probe(ProbeId),
+    /// A NOTIFY of a subscription.
+    Notify(SlabKey),
 }
 
 /// Probe of a neighbour.
@@ -336,6 +338,11 @@ impl ResponseContext {
             self.branches.iter().any(|branch| matches!(branch.state, BranchState::Sent { rings: true, .. }));
         let request = self.request.as_deref().filter(|_| self.is_unanswered)?;
         Some((request, rings, self.since))
+    }
+
+    /// True for an INVITE without a final response.
+    pub(super) const fn is_unanswered(&self) -> bool {
+        self.is_unanswered
     }
 
     /// True for a branch that was cancelled because the time of its group has passed.

@@ -7,6 +7,7 @@
 
 mod amplification;
 mod blocks;
+mod call_records;
 mod cancel;
 mod certificates;
 mod challenge;
@@ -40,6 +41,8 @@ mod neighbours;
 mod numbers;
 mod outbound;
 mod path;
+mod presence;
+mod presence_limits;
 mod proxy;
 mod recursion;
 mod redirect;
