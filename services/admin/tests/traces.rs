@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use ringway_admin::{
-    Admin, AdminServer, Answer, BlockPage, Call, Change, Connection, Control, Page, Registration, Stats,
-    TraceEntry, TracePage, TraceRefusal, Traces, View,
+    Admin, AdminServer, Answer, BlockPage, Call, CallRecord, Change, Connection, Control, Page, Registration,
+    Stats, TraceEntry, TracePage, TraceRefusal, Traces, View,
 };
 use std::fs;
 use std::io::{Read, Write};
@@ -41,6 +41,10 @@ impl View for OneTrace {
     }
 
     fn calls(&self, _: Option<&str>, _: usize) -> Page<Call> {
+        Page::default()
+    }
+
+    fn records(&self, _: Option<&str>, _: usize) -> Page<CallRecord> {
         Page::default()
     }
 
