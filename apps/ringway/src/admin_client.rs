@@ -111,7 +111,30 @@ impl AdminClient {
     }
 }
 
+/// Escapes a value for a query string (RFC 3986 §2.1).
+pub(crate) fn escape(text: &str) -> String {
+    let mut escaped = String::new();
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            escaped.push(char::from(byte));
+        } else {
+            escaped.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    escaped
+}
+
 /// Time limit of one request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum length of a response.
 const RESPONSE_BYTES_MAX: u64 = 64 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_survives_a_query() {
+        assert_eq!(escape("sip:a&b=c@d/é"), "sip%3Aa%26b%3Dc%40d%2F%C3%A9");
+    }
+}

@@ -95,6 +95,16 @@ Examples:
   ringway show registrations --json
   ringway show stats --admin 127.0.0.1:8060")]
     Show(ShowArgs),
+    /// Print what happens to the requests of a user, with each decision of the server and its reason
+    #[command(
+        after_help = "It shows what happens from now on, until Ctrl-C. Begin it, then have the user call or register.
+
+Examples:
+  ringway trace bob
+  ringway trace bob@example.org --seconds 30
+  ringway trace +441632960001 --json"
+    )]
+    Trace(TraceArgs),
     /// Run the phone in this terminal
     Phone(PhoneScreenArgs),
     /// Call without a screen: for scripts and tests
@@ -360,8 +370,34 @@ pub(crate) enum Shown {
     Records,
     /// Open TCP connections
     Connections,
+    /// Trunks: up, down or silent, calls, last response, refused logins
+    Trunks,
+    /// Media relays: up or down, and when they answered last
+    Relays,
     /// Counters and gauges
     Stats,
+}
+
+/// Arguments of `ringway trace`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct TraceArgs {
+    /// The user, as NAME or NAME@DOMAIN; a number, or a caller elsewhere, is one too
+    pub(crate) user: String,
+    /// The server's configuration, which has the address of its admin API (default: ./ringway.toml if it exists)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Address of the admin API, if it differs from the configuration
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(crate) admin: Option<SocketAddr>,
+    /// Print each message and decision as a line of JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// End after this time in seconds
+    #[arg(long, value_name = "N")]
+    pub(crate) seconds: Option<u64>,
+    /// Print this call only
+    #[arg(long, value_name = "CALL-ID")]
+    pub(crate) call: Option<String>,
 }
 
 /// Arguments of `ringway user`.

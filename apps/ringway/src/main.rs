@@ -27,6 +27,7 @@ mod reload;
 mod serve;
 mod show;
 mod tls_args;
+mod trace;
 mod user;
 
 use args::{Args, Command};
@@ -61,6 +62,7 @@ fn run(args: Args) -> Result<(), Failure> {
         Command::Restore(args) => backup::restore(&args),
         Command::Migrate(args) => migrate::run(&args),
         Command::Show(show) => show::run(&show),
+        Command::Trace(trace) => trace::run(&trace),
         Command::Call(call) => phone::call(&call),
         Command::Answer(answer) => phone::answer(&answer),
         Command::Phone(phone) => phone::phone(&phone),

@@ -14,6 +14,7 @@ use ringway_store::{
     UserName,
 };
 use serde_json::{Value, json};
+use std::collections::HashMap;
 use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -129,30 +130,37 @@ impl Users {
     }
 
     fn list(&self) -> Result<(), Failure> {
+        let mut forwards = HashMap::new();
+        self.database.store.load_forwards(|name, domain, of_user| {
+            forwards.insert(format!("{name}@{domain}"), of_user);
+        })?;
         let mut out = output::buffered();
         let mut total = 0u64;
         let mut written = if self.is_json {
             write!(out, "{{\"users\":[")
         } else {
-            writeln!(out, "{:<32} {:<24} PERMANENT CONTACTS", "USER", "REALM")
+            writeln!(out, "{:<32} {:<24} PERMANENT CONTACTS, FORWARDS", "USER", "REALM")
         };
         self.database.store.list(|name, domain, realm, contacts| {
             if written.is_err() {
                 return false;
             }
             let contacts: Vec<_> = contacts.unwrap_or_default().lines().collect();
+            let user = format!("{name}@{domain}");
+            let forwards = forwards.remove(&user).unwrap_or_default();
             written = if self.is_json {
                 let comma = if total == 0 { "" } else { "," };
-                let user = json!({"name": name, "domain": domain, "realm": realm, "contacts": contacts});
+                let forwards = forwards::shown(&forwards);
+                let user = json!({
+                    "name": name, "domain": domain, "realm": realm, "contacts": contacts, "forwards": forwards,
+                });
                 write!(out, "{comma}{user}")
             } else {
-                let user = printable(&format!("{name}@{domain}"));
-                let realm = printable(realm.unwrap_or("(no password)"));
-                writeln!(
-                    out,
-                    "{}",
-                    format!("{user:<32} {realm:<24} {}", printable(&contacts.join(" "))).trim_end()
-                )
+                let (user, realm) = (printable(&user), printable(realm.unwrap_or("(no password)")));
+                let lines = forwards.targets().map(|(condition, target)| line_of(&forwards, condition, target));
+                let contacts = Some(contacts.join(" ")).filter(|contacts| !contacts.is_empty());
+                let listed = printable(&contacts.into_iter().chain(lines).collect::<Vec<_>>().join("; "));
+                writeln!(out, "{}", format!("{user:<32} {realm:<24} {listed}").trim_end())
             };
             total += 1;
             true

@@ -100,6 +100,10 @@ fn forwards_are_loaded_and_change_while_the_server_runs() {
         let (status, answer) = ask(&admin, "PUT", "bob", &bad.to_string());
         assert!(status == 400 && answer["error"].is_string(), "{answer}");
     }
+    let listed = Running::start(path, &["user", "list"], "").done().ok();
+    assert!(listed.contains(&format!(" unregistered: {uri}")), "{listed}");
+    let listed = Running::start(path, &["user", "list", "--json"], "").done().json();
+    assert_eq!(listed["users"][0]["forwards"]["unregistered"], json!(uri));
     let shown = Running::start(path, &["user", "forward", "bob", "--json"], "").done().json();
     assert_eq!(
         (&shown["forwards"]["always"], &shown["forwards"]["unregistered"]),

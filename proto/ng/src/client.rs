@@ -269,6 +269,14 @@ impl<T> Client<T> {
         self.relays.iter().filter(|relay| relay.is_up).count()
     }
 
+    /// Address of each relay, whether it answers, and the time of its last answer.
+    pub fn relays(&self) -> impl Iterator<Item = (SocketAddr, RelayState, Instant)> {
+        self.relays.iter().map(|relay| {
+            let state = if relay.is_up { RelayState::Up } else { RelayState::Down };
+            (relay.address, state, relay.heard)
+        })
+    }
+
     /// Number of pending requests and pings.
     pub fn pending_len(&self) -> usize {
         self.pending.len()

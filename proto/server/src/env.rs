@@ -3,7 +3,10 @@
 use crate::diversion::ForwardTable;
 use crate::refused::RefusedInDialog;
 use crate::request::Request;
-use crate::{Action, CallEvent, CallStep, Condition, Config, Counters, DiversionReason, LogEvent, Services};
+use crate::{
+    Action, CallEvent, CallStep, Condition, Config, Counters, Decision, Detail, DiversionReason, LogEvent,
+};
+use crate::{Reason, Services};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use ringway_sansio::{Context, Instant, Seed};
@@ -137,6 +140,20 @@ impl<S: Services> Env<'_, S> {
         self.services.observe(self.cx.now, &LogEvent::Call(event));
     }
 
+    /// Reports a decision about a request, if a trace runs.
+    #[inline]
+    pub(crate) fn decided(&self, request: &Request<'_, '_>, reason: Reason, detail: Detail<'_>) {
+        self.decided_about(request.message.as_bytes(), reason, detail);
+    }
+
+    /// The same for a request as it was received.
+    #[inline]
+    pub(crate) fn decided_about(&self, message: &[u8], reason: Reason, detail: Detail<'_>) {
+        if self.services.is_tracing() {
+            report(self.services, self.cx.now, message, Decision { reason, detail });
+        }
+    }
+
     /// Counts and reports a call that a forward of its user applies to.
     pub(crate) fn note_forward(&mut self, request: &Request<'_, '_>, condition: Condition) {
         let counter = match condition {
@@ -148,6 +165,13 @@ impl<S: Services> Env<'_, S> {
         *counter += 1;
         self.observe_call(request, CallStep::Diverted(DiversionReason::Forward(condition)));
     }
+}
+
+/// Reports a decision; apart from the callers, which run without a trace.
+#[cold]
+#[inline(never)]
+fn report(services: &impl Services, now: Instant, message: &[u8], decision: Decision<'_>) {
+    services.observe(now, &LogEvent::Decided { message, decision });
 }
 
 /// Derives the key for one purpose from the secret.

@@ -23,6 +23,7 @@ mod call_record;
 mod config;
 mod counters;
 mod date;
+mod decision;
 mod dialplan;
 mod diversion;
 mod domain;
@@ -58,6 +59,7 @@ pub use call_record::{
 };
 pub use config::{AuthConfig, Config, Listener, Mode, Neighbour, NeighbourConnection, RegistrarConfig};
 pub use counters::Counters;
+pub use decision::{Decision, Detail, Reason};
 pub use dialplan::{
     BadPattern, BadRoute, CallRate, CallRates, Destination, DestinationRule, DestinationRules, Number,
     NumberChange, PatternTable, Route, RouteMatch, RouteTable, RouteTo, WeightedTrunk,
@@ -79,4 +81,4 @@ pub use ringway_users::{Condition, ForwardUri, Forwards, NoAnswer};
 pub use server::Server;
 pub use services::{Services, StoreFailed};
 pub use shard::shard_of_user;
-pub use trunk::{CallerNumber, CallerPrivacy, SilentTrunks, Trunk, TrunkLogin, Trunking};
+pub use trunk::{CallerNumber, CallerPrivacy, SilentTrunks, Trunk, TrunkEvent, TrunkLogin, Trunking};

@@ -1,6 +1,6 @@
 //! Events for a log, borrowed and unformatted, so that an event without a log costs nothing.
 
-use crate::DiversionReason;
+use crate::{Decision, DiversionReason};
 use core::net::SocketAddr;
 use ringway_sansio::Flow;
 use ringway_sip::Message;
@@ -76,6 +76,13 @@ pub enum LogEvent<'a> {
         name: &'a str,
         /// Source address of its response.
         address: SocketAddr,
+    },
+    /// The server decided something about a request; only while [`Services::is_tracing`](crate::Services::is_tracing).
+    Decided {
+        /// The request, or a response to it.
+        message: &'a [u8],
+        /// Decision.
+        decision: Decision<'a>,
     },
     /// A neighbour answered for the first time since the start or since it was down.
     NeighbourUp {

@@ -3,7 +3,7 @@
 use crate::auth::Sender;
 use crate::env::Env;
 use crate::request::Request;
-use crate::{Action, Aor, CallStep, Services};
+use crate::{Action, Aor, CallStep, Detail, Reason, Services};
 use alloc::vec::Vec;
 use ringway_sansio::{Context, Flow, Token};
 use ringway_sip::{HeaderName, Message, MessageWriter, Method, Rejected, write_number};
@@ -52,8 +52,14 @@ impl<S: Services> Env<'_, S> {
         self.reply(request, status, phrase, add);
     }
 
-    /// Refuses with a status and a phrase only.
+    /// Refuses with a status and a phrase only, which say why.
     pub(crate) fn refuse_plainly(&mut self, request: &Request<'_, '_>, status: u16, phrase: &str) {
+        self.decided(request, reason_of(status), Detail::Status(status, phrase));
+        self.refuse_decided(request, status, phrase);
+    }
+
+    /// The same after the decision was reported.
+    pub(crate) fn refuse_decided(&mut self, request: &Request<'_, '_>, status: u16, phrase: &str) {
         match status {
             403 => self.counters.forbidden += 1,
             404 => self.counters.not_found += 1,
@@ -92,6 +98,7 @@ impl<S: Services> Env<'_, S> {
     ) {
         let message = request.message;
         self.counters.refused += 1;
+        self.decided(request, Reason::BadExtension, Detail::Text(message.first(name).unwrap_or_default()));
         let mut room = if request.is_verified() { usize::MAX } else { message.as_bytes().len() };
         self.refuse(request, 420, "Bad Extension", |response| {
             let unsupported = message.values(name).filter(|value| !is_supported(value));
@@ -114,10 +121,12 @@ impl<S: Services> Env<'_, S> {
     }
 
     /// Answers a request that the parser rejected, if it has a response; drops responses and ACKs.
-    pub(crate) fn on_rejected(&mut self, rejected: &Rejected<'_>, flow: Flow) {
+    pub(crate) fn on_rejected(&mut self, bytes: &[u8], rejected: &Rejected<'_>, flow: Flow) {
         if let Some(count) = self.counters.rejected.get_mut(rejected.reason.index()) {
             *count += 1;
         }
+        let detail = Detail::Status(rejected.reason.status(), rejected.reason.phrase());
+        self.decided_about(bytes, Reason::Malformed, detail);
         answer_rejected(rejected, flow, b"rejected", self.cx.out);
     }
 
@@ -139,6 +148,21 @@ impl<S: Services> Env<'_, S> {
     pub(crate) fn acknowledges_us(&self, ack: &Message<'_>, key: MatchKey) -> bool {
         ack.to().tag().is_some_and(|tag| tag == to_tag(&self.keys.tag, ack))
             || self.refused_in_dialog.contains(key)
+    }
+}
+
+/// Reason of a refusal with this status.
+const fn reason_of(status: u16) -> Reason {
+    match status {
+        403 => Reason::Forbidden,
+        404 => Reason::NoSuchUser,
+        430 => Reason::FlowGone,
+        440 => Reason::TooBroad,
+        480 => Reason::NotRegistered,
+        482 => Reason::Loop,
+        483 => Reason::TooManyHops,
+        503 => Reason::OverLimit,
+        _ => Reason::Refused,
     }
 }
 

@@ -11,7 +11,7 @@ use crate::method::Registrar;
 use crate::neighbour::Neighbours;
 use crate::proxy::{Owner, Proxy, RingingCall, Transactions};
 use crate::request::Request;
-use crate::{Action, Config, Counters, Forwards, Services};
+use crate::{Action, Config, Counters, Detail, Forwards, Reason, Services};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use ringway_sansio::{Context, Deadline, Event, Flow, IcmpError, Instant, Node, Received, Seed};
@@ -217,7 +217,7 @@ impl<S: Services> Node for Server<S> {
                 }
                 Start::Response { status, .. } => self.on_response(cx, message, status, (flow, peer)),
             },
-            Err(rejected) => self.environment.env(cx).on_rejected(rejected, flow),
+            Err(rejected) => self.environment.env(cx).on_rejected(bytes, rejected, flow),
         }
         self.apply_notices(cx);
     }
@@ -320,6 +320,7 @@ fn is_source_blocked(env: &mut Env<'_, impl Services>, flow: &Flow) -> bool {
 fn is_admitted(env: &mut Env<'_, impl Services>, flow: Flow, bytes: &[u8]) -> bool {
     env.counters.requests += 1;
     if is_source_blocked(env, &flow) {
+        env.decided_about(bytes, Reason::SourceBlocked, Detail::None);
         if flow.transport.has_connections() {
             env.cx.out.disconnect(flow);
         }
@@ -330,6 +331,7 @@ fn is_admitted(env: &mut Env<'_, impl Services>, flow: Flow, bytes: &[u8]) -> bo
         return true;
     }
     env.counters.over_rate += 1;
+    env.decided_about(bytes, Reason::OverRate, Detail::None);
     // The client of a datagram retransmits it. The client of a stream does not, and gets a response.
     if flow.transport.is_reliable()
         && let Ok(message) = Message::parse(bytes, &env.config.message_limits)

@@ -1,7 +1,7 @@
 //! Data of all shards that a server reads and writes at once, in memory.
 
 use crate::auth::{Login, LoginResult, NonceId, NonceUse};
-use crate::{BindingChange, CallRate, Caller, LogEvent, NeighbourRoute, NeighbourTable};
+use crate::{BindingChange, CallRate, Caller, LogEvent, NeighbourRoute, NeighbourTable, TrunkEvent};
 use alloc::sync::Arc;
 use core::net::IpAddr;
 use ringway_sansio::{ConnectionId, Flow, Instant, LocatedServer};
@@ -90,6 +90,16 @@ pub trait Services {
     /// Notes a change, for listings that follow them; `flow` is the flow of the REGISTER, if that is the cause.
     fn on_change(&self, _aor: &[u8], _change: BindingChange, _flow: Option<Flow>) {}
 
+    /// True while decisions are wanted ([`LogEvent::Decided`]).
+    fn is_tracing(&self) -> bool {
+        false
+    }
+
+    /// True if decisions about this request are wanted: for those whose details cost something to find.
+    fn is_traced(&self, _message: &[u8]) -> bool {
+        self.is_tracing()
+    }
+
     /// Notes an event for the log.
     fn observe(&self, _now: Instant, _event: &LogEvent<'_>) {}
 
@@ -126,6 +136,9 @@ pub trait Services {
 
     /// Notes that the trunk with this index, which was silent, sent a response.
     fn note_answering_trunk(&self, _trunk: usize) {}
+
+    /// Notes what happened at the trunk with this index.
+    fn note_trunk(&self, _now: Instant, _trunk: usize, _event: TrunkEvent) {}
 
     /// Counts a call of the user `aor` to a number with this prefix (see [`CallRates`](crate::CallRates)).
     fn admit_call(&self, _now: Instant, _aor: &[u8], _prefix: &str, _per_hour: u32) -> CallRate {
@@ -209,6 +222,14 @@ impl<S: Services> Services for Arc<S> {
         (**self).on_change(aor, change, flow);
     }
 
+    fn is_tracing(&self) -> bool {
+        (**self).is_tracing()
+    }
+
+    fn is_traced(&self, message: &[u8]) -> bool {
+        (**self).is_traced(message)
+    }
+
     fn observe(&self, now: Instant, event: &LogEvent<'_>) {
         (**self).observe(now, event);
     }
@@ -243,6 +264,10 @@ impl<S: Services> Services for Arc<S> {
 
     fn note_answering_trunk(&self, trunk: usize) {
         (**self).note_answering_trunk(trunk);
+    }
+
+    fn note_trunk(&self, now: Instant, trunk: usize, event: TrunkEvent) {
+        (**self).note_trunk(now, trunk, event);
     }
 
     fn admit_call(&self, now: Instant, aor: &[u8], prefix: &str, per_hour: u32) -> CallRate {

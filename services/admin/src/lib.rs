@@ -1,7 +1,7 @@
 //! The administrator's interface: a JSON API, metrics and one plain page, over HTTP on a thread of its own.
 //!
 //! Does: answers `GET /`, `/api/registrations`, `/api/calls`, `/api/connections`, `/api/stats` and `/metrics` from a
-//! [`View`] of the running server; passes changes (`/api/reload`, `/api/blocks`, `/api/users/NAME/forward`) to its [`Control`]; asks for a bearer token when one is set; on a loopback address answers only to
+//! [`View`] of the running server, and `/api/trace` from its [`Traces`]; passes changes (`/api/reload`, `/api/blocks`, `/api/users/NAME/forward`) to its [`Control`]; asks for a bearer token when one is set; on a loopback address answers only to
 //! loopback names, so that no web page can reach it by a name of its own (DNS rebinding), and changes nothing for pages of other
 //! origins; speaks TLS with clients that
 //! begin it, and requires it of other machines' clients if there is a certificate.
@@ -18,12 +18,17 @@ mod pace;
 mod pages;
 mod secure;
 mod shard_pages;
+mod trace_page;
+mod traces;
 mod view;
 
 pub use control::{Answer, Block, BlockPage, Change, Control, Forwards, NewBlock, NoAnswer};
 pub use secure::TlsSource;
 pub use shard_pages::page_over_shards;
-pub use view::{Call, CallRecord, Connection, MetricKind, Page, Registration, Stat, Stats, View};
+pub use traces::{TraceEntry, TracePage, TraceRefusal, Traces};
+pub use view::{
+    Call, CallRecord, Connection, MetricKind, Page, Registration, Relay, Stat, Stats, Trunk, View,
+};
 
 use access::AccessCheck;
 use axum::Router;
@@ -112,8 +117,8 @@ impl Admin {
         let clients = Arc::new(Clients::default());
         let shown = Arc::clone(&clients);
         let access = Arc::new(AccessCheck::new(self.address, token));
-        let changes = changes::router(control);
-        let router = pages::router(view, changes, Arc::clone(&clients), Arc::clone(&access));
+        let others = changes::router(control).merge(trace_page::router(Arc::clone(&view)));
+        let router = pages::router(view, others, Arc::clone(&clients), Arc::clone(&access));
         let (stop, stopped) = oneshot::channel();
         let listener = self.listener;
         let thread = Builder::new().name("admin".into()).spawn(move || {

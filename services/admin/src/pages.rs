@@ -31,6 +31,9 @@ const INDEX: &str = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><t
 <li><a href=\"/api/records\">/api/records</a> calls that ended
 <li><a href=\"/api/connections\">/api/connections</a> open TCP connections
 <li><a href=\"/api/stats\">/api/stats</a> figures, as one flat JSON object
+<li><a href=\"/api/trunks\">/api/trunks</a> trunks: up, down or silent, and what they answered
+<li><a href=\"/api/relays\">/api/relays</a> media relays: up or down
+<li>/api/trace?user=NAME what happens to the requests of a user
 <li><a href=\"/metrics\">/metrics</a> the same for Prometheus
 <li><a href=\"/api/blocks\">/api/blocks</a> who may not call
 <li>/api/users/NAME/forward where the calls of a user go when it is busy, does not answer or has no phone
@@ -56,10 +59,10 @@ impl Source {
     }
 }
 
-/// The paths that show something, and `changes`; each request must pass `access`.
+/// The paths that show something at once, and `others`; each request must pass `access`.
 pub(crate) fn router(
     view: Arc<dyn View>,
-    changes: Router,
+    others: Router,
     clients: Arc<Clients>,
     access: Arc<AccessCheck>,
 ) -> Router {
@@ -69,6 +72,8 @@ pub(crate) fn router(
         .route("/api/calls", get(calls))
         .route("/api/records", get(records))
         .route("/api/connections", get(connections))
+        .route("/api/trunks", get(async |State(source): Shared| whole("trunks", &source.view.trunks())))
+        .route("/api/relays", get(async |State(source): Shared| whole("relays", &source.view.relays())))
         .route("/api/stats", get(async |State(source): Shared| json_of(&stats(&source.stats()))))
         .route(
             "/metrics",
@@ -77,7 +82,7 @@ pub(crate) fn router(
             }),
         )
         .with_state(Arc::new(Source { view, clients }))
-        .merge(changes)
+        .merge(others)
         .fallback(async || refusal(StatusCode::NOT_FOUND, "nothing is here; / lists what is"))
         .method_not_allowed_fallback(async || {
             refusal(StatusCode::METHOD_NOT_ALLOWED, "this path has no such method; see the user guide")
@@ -138,6 +143,11 @@ fn page<T: Serialize>(
     let after = query.after.as_deref().filter(|after| !after.is_empty());
     let page = list(after, limit);
     json_of(&json!({ name: page.items, "total": page.total, "next": page.next }))
+}
+
+/// A listing that is never long.
+fn whole<T: Serialize>(name: &str, items: &[T]) -> Response {
+    json_of(&json!({ name: items, "total": items.len(), "next": null }))
 }
 
 /// The flat object of `/api/stats`.

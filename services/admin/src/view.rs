@@ -1,5 +1,6 @@
 //! The interface between the admin API and the running server, and the items of its listings.
 
+use crate::traces::Traces;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
@@ -19,6 +20,21 @@ pub trait View: Send + Sync {
 
     /// Counters and gauges.
     fn stats(&self) -> Stats;
+
+    /// Trunks, in the order of the configuration.
+    fn trunks(&self) -> Vec<Trunk> {
+        Vec::new()
+    }
+
+    /// Media relays, in the order of the configuration.
+    fn relays(&self) -> Vec<Relay> {
+        Vec::new()
+    }
+
+    /// Traces of users, if the server has them.
+    fn traces(&self) -> Option<&dyn Traces> {
+        None
+    }
 }
 
 /// A page of a listing.
@@ -142,6 +158,37 @@ pub struct Connection {
     pub neighbour: Option<String>,
     /// Seconds since it was opened.
     pub age_s: u64,
+}
+
+/// A trunk.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Trunk {
+    /// Its name.
+    pub name: String,
+    /// Its URI.
+    pub uri: String,
+    /// `up`, `down` (it does not answer OPTIONS), `silent` (it sent no response to a request a short time ago) or `unknown` (it
+    /// is not probed, and has sent nothing yet).
+    pub state: String,
+    /// INVITEs sent to it.
+    pub calls: u64,
+    /// Seconds since its last response to a request that was routed to it.
+    pub last_answer_s: Option<u64>,
+    /// Status of that response.
+    pub last_status: Option<u16>,
+    /// Logins that it refused, or for which there were no credentials.
+    pub logins_refused: u64,
+}
+
+/// A media relay.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Relay {
+    /// Its address.
+    pub address: String,
+    /// `up` or `down`.
+    pub state: String,
+    /// Seconds since its last answer.
+    pub last_answer_s: u64,
 }
 
 /// Figures, in the order they are shown.

@@ -1,7 +1,7 @@
 //! The client and its sockets.
 
 use ringway_linux::{DatagramClient, sys};
-use ringway_ng::{AnswerUse, Client, Counters, Datagram, Done, RelayChange};
+use ringway_ng::{AnswerUse, Client, Counters, Datagram, Done, RelayChange, RelayState};
 use ringway_sansio::{Instant, RelayRequest, RelayResult, Seed};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -34,6 +34,8 @@ pub struct Status {
     pub counters: Counters,
     /// Number of relays that answer.
     pub up: usize,
+    /// Address of each relay, whether it answers, and the time of its last answer.
+    pub relays: Vec<(SocketAddr, RelayState, Instant)>,
 }
 
 /// Sender of a request.
@@ -98,7 +100,8 @@ impl Relays {
     /// State of the relays.
     pub fn status(&self) -> Status {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        Status { counters: state.client.counters().clone(), up: state.client.up_len() }
+        let client = &state.client;
+        Status { counters: client.counters().clone(), up: client.up_len(), relays: client.relays().collect() }
     }
 
     /// Changes the client, and sends and reports what follows after unlocking.
@@ -301,7 +304,8 @@ mod tests {
         table.turn(1);
         let (worker, shard, query, result) = table.results.try_recv().unwrap();
         assert_eq!((worker, shard, query, &*result.unwrap().sdp), (1, 3, 7, &b"v=0\r\n"[..]));
-        let Status { counters, up } = table.relays.status();
+        let Status { counters, up, relays } = table.relays.status();
+        assert_eq!(relays.iter().filter(|(_, state, _)| *state == RelayState::Up).count(), up);
         assert_eq!((counters.relay_rejected, up), (2, 1));
     }
 

@@ -53,6 +53,10 @@ pub struct TestServices {
     pub record_bytes_max: AtomicUsize,
     /// Log events.
     pub events: Mutex<Vec<String>>,
+    /// True: decisions are wanted.
+    pub is_tracing: AtomicBool,
+    /// Decisions, as a trace shows them.
+    pub decisions: Mutex<Vec<String>>,
     neighbours: Mutex<NeighbourTable>,
     silent_trunks: Mutex<SilentTrunks>,
     call_rates: Mutex<CallRates>,
@@ -85,6 +89,8 @@ impl TestServices {
             store_fails: AtomicBool::new(false),
             record_bytes_max: AtomicUsize::new(limits.record_bytes_max),
             events: Mutex::default(),
+            is_tracing: AtomicBool::new(false),
+            decisions: Mutex::default(),
             neighbours: Mutex::default(),
             silent_trunks: Mutex::default(),
             call_rates: Mutex::new(CallRates::new(seed)),
@@ -232,6 +238,10 @@ impl Services for TestServices {
         if fails { Err(StoreFailed) } else { Ok(self.record_bytes_max.load(Ordering::Relaxed)) }
     }
 
+    fn is_tracing(&self) -> bool {
+        self.is_tracing.load(Ordering::Relaxed)
+    }
+
     fn observe(&self, now: Instant, event: &LogEvent<'_>) {
         let text = String::from_utf8_lossy;
         let event = match *event {
@@ -250,6 +260,7 @@ impl Services for TestServices {
                 format!("{} may not reach the trunk of {}", text(caller), text(target))
             }
             LogEvent::TrunkLoginRefused { name, .. } => format!("{name} refused the login"),
+            LogEvent::Decided { decision, .. } => return lock(&self.decisions).push(decision.to_string()),
             LogEvent::NeighbourUp { name, .. } => format!("{name} up"),
             LogEvent::NeighbourDown { name, reason } => format!("{name} {reason:?}"),
             LogEvent::Call(event) => {

@@ -55,6 +55,8 @@ impl EventLog {
                     self.caller_blocked(now, caller, callee, address);
                 }
             }
+            // They are for traces.
+            LogEvent::Decided { .. } => {}
             LogEvent::NeighbourUp { name, address } => tracing::info!(%name, %address, "neighbour is up"),
             LogEvent::NeighbourDown { name, reason } => {
                 tracing::warn!(%name, reason = reason.text(), "neighbour is down");
@@ -101,10 +103,10 @@ pub(super) fn trace_message(direction: Direction, flow: &Flow, message: &[u8]) {
 }
 
 fn write_message(direction: Direction, flow: &Flow, message: &[u8]) {
-    let (flow, bytes, message) = (ShownFlow(flow), message.len(), Quoted(message));
+    let (flow, bytes, text) = (ShownFlow(flow), message.len(), Quoted(message));
     match direction {
-        Direction::Received => tracing::trace!(%flow, bytes, %message, "received"),
-        Direction::Sent => tracing::trace!(%flow, bytes, %message, "sent"),
+        Direction::Received => tracing::trace!(%flow, bytes, %text, "received"),
+        Direction::Sent => tracing::trace!(%flow, bytes, %text, "sent"),
     }
 }
 
@@ -115,6 +117,7 @@ fn write_event(event: &LogEvent<'_>) {
         | LogEvent::TrunkBypassed { .. }
         | LogEvent::TrunkLoginRefused { .. }
         | LogEvent::CallerBlocked { .. }
+        | LogEvent::Decided { .. }
         | LogEvent::NeighbourUp { .. }
         | LogEvent::NeighbourDown { .. } => {}
         LogEvent::Registered { aor, change, message, flow } => {
@@ -195,3 +198,7 @@ const LINES_S: u32 = 50;
 
 /// Maximum number of logged contacts of one REGISTER.
 const CONTACTS_MAX: usize = 16;
+
+#[cfg(test)]
+#[path = "event_log_tests.rs"]
+mod tests;

@@ -93,6 +93,7 @@ const LIMITS: &[&str] = &[
     "too_broad",
     "too_many_contacts",
     "too_many_flows",
+    "trace_entries_lost",
     "transactions_refused",
     "unreachable_unreported",
     "unusable_refused",

@@ -22,6 +22,8 @@ mod services;
 mod settings;
 mod supervisor;
 mod tls;
+mod trace;
+mod trunks;
 mod view;
 
 use crate::config::Config;
@@ -105,6 +107,7 @@ impl Running {
         let listeners = ListenerTable::new(&wanted, bound.addresses());
         let settings = Arc::new(settings::server_config(&config, &listeners, secret));
         let services = Arc::new(SharedServices::new(&config, random::seed()?, clock.now()));
+        services.set_trunks(&settings);
         start_observers(&config, &services, &listeners, clock)?;
         let mut nodes = new_nodes(&settings, &services, bound.workers(), random::seed()?, clock.now());
         let applied = load(&store, &config, &services, &mut nodes)?;
@@ -210,6 +213,7 @@ impl Running {
             self.follower.follow();
             self.end_removed();
             self.tls.follow_files();
+            self.services.traces().expire(std::time::Instant::now());
             self.services.records().expire(self.clock.now());
             // Returns memory of a flood to the system after its requests have ended.
             let reserved = self.services.memory().used();
@@ -314,6 +318,7 @@ fn message_trace(services: &Arc<SharedServices>) -> MessageTrace {
     let services = Arc::clone(services);
     Arc::new(move |direction, flow, message| {
         event_log::trace_message(direction, flow, message);
+        services.traces().on_message(direction, flow, message);
         services.capture().on_message(direction, flow, message);
     })
 }

@@ -13,6 +13,7 @@ use ringway_sansio::{Event, RelayKind};
 use ringway_server::Action;
 use std::any::Any;
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
@@ -101,6 +102,12 @@ impl Outside {
         read(&self.counted).lookups_without_result + read(&self.resolver).refused_empty()
     }
 
+    /// Address of each relay, whether it answers, and the time of its last answer.
+    pub(super) fn relays(&self) -> Vec<(SocketAddr, RelayState, ringway_sansio::Instant)> {
+        let relays = read(&self.relays).clone();
+        relays.map(|relays| relays.status().relays).unwrap_or_default()
+    }
+
     /// Number of relays that answer, after their counters since the start were passed to `each`.
     pub(super) fn relays_up(&self, mut each: impl FnMut(&'static str, &'static str, u64)) -> Option<usize> {
         let relays = read(&self.relays).clone()?;
@@ -167,7 +174,8 @@ pub(super) fn open_relays(
         .map_err(|error| relays_failed(&error))
 }
 
-fn note_change(RelayChange { address, state }: RelayChange) {
+/// Writes that a relay came up or went down to the log.
+pub(super) fn note_change(RelayChange { address, state }: RelayChange) {
     match state {
         RelayState::Up => tracing::info!(%address, "media relay is up"),
         RelayState::Down => tracing::warn!(%address, "media relay is down: it does not answer"),

@@ -12,6 +12,7 @@ use crate::config::{Config, KeyChange};
 use crate::failure::Failure;
 use ringway_linux::{Attached, BindError, Listen};
 use ringway_sansio::Transport;
+use ringway_settings::ShownValue;
 use ringway_tls::TlsMaterial;
 use std::sync::Arc;
 use std::time::Instant;
@@ -34,6 +35,21 @@ struct Prepared {
 struct Refusal {
     restart: Vec<&'static str>,
     errors: Vec<String>,
+}
+
+/// Trunks whose password file is the same and has another password now.
+fn changed_passwords(old: &Config, new: &Config) -> Vec<KeyChange> {
+    let of = |config: &Config, key: &str| {
+        config.keys.values().find(|(of, _)| *of == key).and_then(|(_, file)| file.map(str::to_owned))
+    };
+    let changed = new.trunking.trunks.iter().filter_map(|trunk| {
+        let before = old.trunking.trunks.iter().find(|before| before.name == trunk.name)?;
+        let (before, now) = (before.login.as_ref()?, trunk.login.as_ref()?);
+        let key = format!("trunk.{}.password_file", trunk.name);
+        let is_changed = before.password != now.password && of(old, &key) == of(new, &key);
+        is_changed.then_some(KeyChange { key, old: ShownValue::Hidden, new: ShownValue::Hidden })
+    });
+    changed.collect()
 }
 
 impl Running {
@@ -67,6 +83,7 @@ impl Running {
             }
         };
         report.changes = self.config.keys.changes_to(&config.keys);
+        report.changes.extend(changed_passwords(&self.config, &config));
         report.warnings = other_realms(self.follower.store(), &config);
         let prepared = self.check_restart(&report.changes).and_then(|()| self.prepare(config));
         match (prepared, request) {
@@ -152,6 +169,7 @@ impl Running {
         self.tls.reload(&config.tls, material);
         self.tls.set_websocket(&config);
         self.services.reconfigure(&config);
+        self.services.set_trunks(&settings);
         if let Err(error) = self.services.records().reconfigure(&config, sinks, self.clock.now()) {
             tracing::error!("calls are not recorded: the thread for it cannot be started: {error}");
         }

@@ -3,6 +3,8 @@
 use super::capture::Capture;
 use super::event_log::EventLog;
 use super::records::CallRecords;
+use super::trace::TraceHub;
+use super::trunks::TrunkTable;
 use crate::config::Config;
 use ringway_linux::OpenConnection;
 use ringway_sansio::{ConnectionId, Flow, Instant, LocatedServer, MemoryBound, Seed, ShardKey, source_of};
@@ -11,7 +13,7 @@ use ringway_server::auth::{
 };
 use ringway_server::{
     BlockList, CallRate, CallRates, Caller, FailedServers, Ha1, LogEvent, MemoryBudget, NeighbourRoute,
-    NeighbourTable, Services, SilentTrunks, SourceRates, StoreFailed,
+    NeighbourTable, Services, SilentTrunks, SourceRates, StoreFailed, TrunkEvent,
 };
 use ringway_store::{Directory, KEY_BYTES_MAX, SubscriberRow, VALUE_BYTES_MAX, Writer, WriterStats};
 use std::net::IpAddr;
@@ -36,10 +38,12 @@ pub(crate) struct SharedServices {
     is_strict: bool,
     keeps_bindings: bool,
     log: EventLog,
+    traces: TraceHub,
     records: CallRecords,
     capture: Capture,
     neighbours: RwLock<NeighbourTable>,
     silent_trunks: RwLock<SilentTrunks>,
+    trunks: TrunkTable,
     call_rates: Mutex<CallRates>,
     blocks: RwLock<BlockList>,
     has_blocked_networks: AtomicBool,
@@ -73,9 +77,11 @@ impl SharedServices {
             keeps_bindings: config.store.url.bindings().is_some(),
             is_strict: config.store.durability == ringway_store::Durability::Strict,
             log: EventLog::new(&seed),
+            traces: TraceHub::new(),
             records: CallRecords::new(&seed.part(204), now),
             capture: Capture::default(),
             silent_trunks: RwLock::default(),
+            trunks: TrunkTable::default(),
             call_rates: Mutex::new(CallRates::new(&seed.part(203))),
             failed: Mutex::default(),
             neighbours: RwLock::default(),
@@ -155,6 +161,21 @@ impl SharedServices {
     /// Limit of the memory of pending requests and TCP connections.
     pub(crate) fn memory(&self) -> &Arc<MemoryBound> {
         &self.memory
+    }
+
+    /// Uses the trunks of a configuration.
+    pub(super) fn set_trunks(&self, settings: &ringway_server::Config) {
+        self.trunks.set(&settings.trunking.trunks);
+    }
+
+    /// Events of each trunk.
+    pub(super) const fn trunks(&self) -> &TrunkTable {
+        &self.trunks
+    }
+
+    /// Traces of users.
+    pub(super) const fn traces(&self) -> &TraceHub {
+        &self.traces
     }
 
     /// Calls now and call records.
@@ -267,7 +288,18 @@ impl Services for SharedServices {
         lock(&self.guesses).on_login(now, login, result);
     }
 
+    fn is_tracing(&self) -> bool {
+        self.traces.is_active()
+    }
+
+    fn is_traced(&self, message: &[u8]) -> bool {
+        self.traces.follows(message)
+    }
+
     fn observe(&self, now: Instant, event: &LogEvent<'_>) {
+        if let LogEvent::Decided { message, decision } = event {
+            return self.traces.on_decision(message, decision);
+        }
         self.log.observe(now, event);
         if let LogEvent::Call(event) = event {
             self.records.observe(now, event);
@@ -304,6 +336,10 @@ impl Services for SharedServices {
 
     fn note_answering_trunk(&self, trunk: usize) {
         self.silent_trunks.write().unwrap_or_else(PoisonError::into_inner).clear(trunk);
+    }
+
+    fn note_trunk(&self, now: Instant, trunk: usize, event: TrunkEvent) {
+        self.trunks.note(now, trunk, event);
     }
 
     fn admit_call(&self, now: Instant, aor: &[u8], prefix: &str, per_hour: u32) -> CallRate {

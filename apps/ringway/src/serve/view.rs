@@ -4,13 +4,19 @@ use super::Node;
 use super::outside::Outside;
 use super::services::SharedServices;
 use super::tls::ServerTls;
-use ringway_admin::{Call, CallRecord, Connection, Page, Registration, Stat, Stats, View, page_over_shards};
+use super::trunks::TrunkRow;
+use ringway_admin::page_over_shards;
+use ringway_admin::{
+    Call, CallRecord, Connection, MetricKind, Page, Registration, Relay, Stat, Stats, Traces, Trunk, View,
+};
 use ringway_dtls::DtlsTransport;
 use ringway_linux::{Clock, Connections, CountersReader, Runtime, Shards};
-use ringway_sansio::ConnectionId;
-use ringway_server::RegistrationRef;
+use ringway_rtpengine::RelayState;
+use ringway_sansio::{ConnectionId, Instant};
+use ringway_server::{RegistrationRef, Services};
 use ringway_tls::TlsLayers;
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 pub(super) struct ServerView {
@@ -132,6 +138,41 @@ impl View for ServerView {
         Page { items, total: counts.connections_open + counts.associations_open, next }
     }
 
+    fn trunks(&self) -> Vec<Trunk> {
+        let now = self.clock.now();
+        let rows = self.services.trunks().rows();
+        let trunk = |(index, row): (usize, &Arc<TrunkRow>)| {
+            let last = row.last_answer();
+            Trunk {
+                name: row.name.clone(),
+                uri: row.uri.clone(),
+                state: self.state_of(index, row, now).to_owned(),
+                calls: row.calls(),
+                last_answer_s: last.map(|(time, _)| now.since(time).as_secs()),
+                last_status: last.map(|(_, status)| status),
+                logins_refused: row.logins_refused(),
+            }
+        };
+        rows.iter().enumerate().map(trunk).collect()
+    }
+
+    fn relays(&self) -> Vec<Relay> {
+        let now = self.clock.now();
+        let relay = |(address, state, answered): (SocketAddr, RelayState, Instant)| Relay {
+            address: address.to_string(),
+            state: match state {
+                RelayState::Up => "up".to_owned(),
+                RelayState::Down => "down".to_owned(),
+            },
+            last_answer_s: now.since(answered).as_secs(),
+        };
+        self.outside.relays().into_iter().map(relay).collect()
+    }
+
+    fn traces(&self) -> Option<&dyn Traces> {
+        Some(self.services.traces())
+    }
+
     fn stats(&self) -> Stats {
         let mut stats = Vec::new();
         let mut sums: BTreeMap<&'static str, (&'static str, u64)> = BTreeMap::new();
@@ -215,6 +256,39 @@ impl View for ServerView {
 }
 
 impl ServerView {
+    /// State of a trunk in one word.
+    fn state_of(&self, index: usize, row: &TrunkRow, now: Instant) -> &'static str {
+        match row.neighbour {
+            _ if self.services.is_trunk_silent(now, index) => "silent",
+            Some(neighbour) if self.services.is_neighbour_up(neighbour) => "up",
+            Some(_) => "down",
+            None if row.last_answer().is_some() => "up",
+            None => "unknown",
+        }
+    }
+
+    /// Figures of each trunk and each media relay.
+    fn stats_of_peers(&self) -> Stats {
+        let (trunks, relays) = (self.trunks(), self.relays());
+        let of = |name: &'static str, help, value: &dyn Fn(&Trunk) -> f64, kind| -> Stats {
+            let stat = |trunk: &Trunk| Stat { kind, ..Stat::gauge(name, help, value(trunk)) };
+            trunks.iter().map(|trunk| stat(trunk).labelled("trunk", trunk.name.clone())).collect()
+        };
+        let is_up = |trunk: &Trunk| f64::from(u8::from(!matches!(trunk.state.as_str(), "down" | "silent")));
+        let up = of("trunk_up", "0 while the trunk is down or silent.", &is_up, MetricKind::Gauge);
+        let calls = |trunk: &Trunk| trunk.calls as f64;
+        let calls = of("trunk_calls", "INVITEs sent to the trunk.", &calls, MetricKind::Counter);
+        let refused = |trunk: &Trunk| trunk.logins_refused as f64;
+        let help = "Challenges of the trunk without credentials for them, or whose credentials were refused.";
+        let refused = of("trunk_logins_refused", help, &refused, MetricKind::Counter);
+        let relay = |relay: &Relay| {
+            let is_up = f64::from(u8::from(relay.state == "up"));
+            Stat::gauge("relay_up", "0 while the media relay does not answer.", is_up)
+                .labelled("relay", relay.address.clone())
+        };
+        up.into_iter().chain(calls).chain(refused).chain(relays.iter().map(relay)).collect()
+    }
+
     /// Calls of the tables of calls.
     fn recorded_calls(&self, after: Option<&str>, limit: usize) -> Page<Call> {
         let (now, records) = (self.clock.now(), self.services.records());
@@ -239,9 +313,9 @@ impl ServerView {
         })
     }
 
-    /// Figures of call records and of the capture.
+    /// Figures of trunks, media relays, call records and the capture.
     fn record_stats(&self) -> Stats {
-        let (mut stats, mut sums) = (Vec::new(), BTreeMap::new());
+        let (mut stats, mut sums) = (self.stats_of_peers(), BTreeMap::new());
         let records = self.services.records();
         let (calls, bytes) = records.open();
         records.counters(|name, help, value| sums.entry(name).or_insert((help, 0)).1 += value);
@@ -280,7 +354,14 @@ impl ServerView {
         let store = self.services.writer_stats();
         let (nonces, evicted) = self.services.nonces();
         let failed = f64::from(u8::from(self.services.store_has_failed()));
+        let (traces, lost) = self.services.traces().counts();
         vec![
+            Stat::gauge("traces", "Users whose requests are traced.", traces as f64),
+            Stat::counter(
+                "trace_entries_lost",
+                "Entries of traces that were not made or made room for others.",
+                lost,
+            ),
             Stat::counter(
                 "log_lines_dropped",
                 "Log lines dropped because the reader was too slow.",

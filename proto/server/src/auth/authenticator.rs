@@ -4,13 +4,13 @@ use super::certified::is_certified;
 use super::{Login, LoginResult, NonceId, NonceMaker, NonceUse};
 use crate::env::{Env, derive};
 use crate::request::Request;
-use crate::{Aor, AuthConfig, Authenticated, Config, LogEvent, LoginRefusal, Services};
+use crate::{Aor, AuthConfig, Authenticated, Config, Detail, LogEvent, LoginRefusal, Reason, Services};
 use alloc::vec::Vec;
 use core::hash::Hasher;
 use core::time::Duration;
 use ringway_auth::{Logins, Outcome, ResponseBody, Unusable, Verifier, request_mark};
 use ringway_sansio::{Instant, Seed};
-use ringway_sip::digest::{Challenge, Ha1, QopOffer};
+use ringway_sip::digest::{Algorithm, Challenge, Credentials, Ha1, QopOffer};
 use ringway_sip::{HeaderName, MessageWriter, Uri, hex16};
 use siphasher::sip::SipHasher13;
 
@@ -111,9 +111,14 @@ impl Authenticator {
             Outcome::Proven { user, is_other_name } => {
                 env.counters.authenticated += 1;
                 env.counters.digest_uri_server += u64::from(is_other_name);
+                note_login(env, request, header);
                 return Some(user);
             }
-            Outcome::Challenge { is_stale } => self.challenge(env, request, header, realm, is_stale),
+            Outcome::Challenge { is_stale } => {
+                let reason = if is_stale { Reason::StaleNonce } else { Reason::NoCredentials };
+                env.decided(request, reason, Detail::Both(b"realm", realm.as_bytes()));
+                self.challenge(env, request, header, realm, is_stale);
+            }
             Outcome::Unusable { user, why } => {
                 self.refuse_unusable(env, request, header, (&user, domain), why);
             }
@@ -160,12 +165,6 @@ impl Authenticator {
         };
         observe_login(env, request, user, reason);
         let login = Login { user, domain, source: request.flow.remote.ip() };
-        if env.services.may_challenge(env.cx.now, &login) {
-            let realm = env.config.auth.realms.of(domain);
-            // The password may be right: its user need not be asked again.
-            return self.challenge(env, request, header, realm, why == Unusable::OtherOpaque);
-        }
-        env.counters.unusable_refused += 1;
         let phrase = match why {
             Unusable::Algorithm => "Digest Algorithm Is Not Offered",
             Unusable::NoQop => "Digest Has No qop",
@@ -173,6 +172,13 @@ impl Authenticator {
             Unusable::NoCount => "Digest Has No Valid nc And cnonce",
             Unusable::OtherOpaque => "Digest Has Another opaque",
         };
+        if env.services.may_challenge(env.cx.now, &login) {
+            let realm = env.config.auth.realms.of(domain);
+            env.decided(request, Reason::UnusableDigest, Detail::Text(phrase.as_bytes()));
+            // The password may be right: its user need not be asked again.
+            return self.challenge(env, request, header, realm, why == Unusable::OtherOpaque);
+        }
+        env.counters.unusable_refused += 1;
         env.refuse_plainly(request, 403, phrase);
     }
 
@@ -266,13 +272,33 @@ fn is_address_of(
         return true;
     }
     observe_login(env, request, user, LoginRefusal::NotItsAddress);
-    env.refuse_plainly(request, 403, "Not Your Address");
+    env.refuse_decided(request, 403, "Not Your Address");
     false
 }
 
 fn observe_login(env: &Env<'_, impl Services>, request: &Request<'_, '_>, user: &[u8], reason: LoginRefusal) {
     let address = request.flow.remote;
     env.services.observe(env.cx.now, &LogEvent::LoginRefused { user, address, reason });
+    let reason = match reason {
+        LoginRefusal::WrongPassword => Reason::WrongPassword,
+        LoginRefusal::UnknownUser => Reason::UnknownUser,
+        LoginRefusal::NotItsAddress => Reason::NotItsAddress,
+        LoginRefusal::Slowed => Reason::LoginSlowed,
+        // It is reported with what cannot be verified.
+        LoginRefusal::Unusable => return,
+    };
+    env.decided(request, reason, Detail::Text(user));
+}
+
+/// Reports an accepted login with its algorithm, if a trace runs.
+fn note_login(env: &Env<'_, impl Services>, request: &Request<'_, '_>, header: HeaderName) {
+    if !env.services.is_tracing() || !env.services.is_traced(request.message.as_bytes()) {
+        return;
+    }
+    let given = request.message.lines_of(header).find_map(|value| Credentials::parse(value).ok()?);
+    let algorithm = given.and_then(|given| given.algorithm).unwrap_or_default();
+    let algorithm = Algorithm::from_name(algorithm).unwrap_or(Algorithm::Md5);
+    env.decided(request, Reason::LoginAccepted, Detail::Text(algorithm.name().as_bytes()));
 }
 
 /// Retry-After in seconds of a 503 after too many wrong passwords.

@@ -2,7 +2,7 @@
 
 use crate::env::Env;
 use crate::request::Request;
-use crate::{Aor, Config, Services};
+use crate::{Aor, Config, Detail, Reason, Services};
 use ringway_sip::{Scheme, Uri};
 
 /// True if the certificate of the request's connection is one of a user that `is_wanted` accepts. The user must be a
@@ -23,6 +23,9 @@ pub(crate) fn is_certified(
             && env.services.is_known(aor.user(), aor.domain())
     });
     env.counters.certified += u64::from(is_proven);
+    if is_proven {
+        env.decided(request, Reason::LoginAccepted, Detail::Text(b"certificate"));
+    }
     is_proven
 }
 

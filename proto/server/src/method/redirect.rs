@@ -7,7 +7,7 @@ use crate::location::LocationTable;
 use crate::reply::write_q;
 use crate::request::Request;
 use crate::route::Routed;
-use crate::{Aor, CallStep, Condition, DiversionReason, Services};
+use crate::{Aor, CallStep, Condition, Detail, DiversionReason, Reason, Services};
 use alloc::vec::Vec;
 use ringway_sip::{HeaderName, Method, Scheme, Uri, write_number};
 use ringway_transaction::Allowance;
@@ -86,6 +86,7 @@ fn forward(
 
 fn answer(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>, found: &[Found]) {
     env.counters.redirected += 1;
+    env.decided(request, Reason::RedirectServer, Detail::Count(found.len()));
     if request.method == Method::Invite {
         env.observe_call(request, CallStep::Failed(302));
     }

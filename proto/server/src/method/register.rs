@@ -11,7 +11,8 @@ use crate::location::{
 };
 use crate::reply::{write_q, write_reply, write_unfolded};
 use crate::request::Request;
-use crate::{Action, Aor, Authenticated, BindingChange, BindingEnd, Config, Counters, LogEvent, Services};
+use crate::{Action, Aor, Authenticated, BindingChange, BindingEnd, Config, Counters, Detail, LogEvent};
+use crate::{Reason, Services};
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 use core::time::Duration;
@@ -206,33 +207,84 @@ impl Registrar {
         };
         match outcome {
             Ok(accepted) => {
-                if accepted.saved.changed {
-                    let change = change_of(before, self.table.bindings_len());
-                    self.changes.note(aor.as_bytes(), ContactEnd::Unregistered);
-                    env.services.on_change(aor.as_bytes(), change, Some(request.flow));
-                    let (aor, message, flow) = (aor.as_bytes(), message.as_bytes(), request.flow);
-                    env.services.observe(env.cx.now, &LogEvent::Registered { aor, change, message, flow });
-                }
+                self.report_accepted(env, request, aor, (before, &accepted));
                 self.confirm(env, request, aor, (accepted, &path));
             }
             Err(Refusal::Plain(status, phrase)) => env.refuse_plainly(request, status, phrase),
             Err(Refusal::TooBrief) => {
                 env.counters.refused += 1;
                 let min = u64::from(env.config.registrar.min_expires_s);
+                env.decided(request, Reason::TooBrief, Detail::Seconds(min));
                 env.reply(request, 423, "Interval Too Brief", |response| {
                     response.header_number(HeaderName::MinExpires, min);
                 });
             }
             Err(Refusal::FirstHopLacksOutbound) => {
                 env.counters.first_hop_lacks_outbound += 1;
+                env.decided(request, Reason::NoOutbound, Detail::None);
                 env.reply(request, 439, "First Hop Lacks Outbound Support", |_| {});
             }
             Err(Refusal::StoreFailed) => {
                 env.counters.store_refusals += 1;
+                env.decided(request, Reason::StoreFailed, Detail::None);
                 env.reply(request, 503, "Store Failed", |response| {
                     response.header_number(HeaderName::RetryAfter, 5);
                 });
             }
+        }
+    }
+
+    /// Reports an accepted REGISTER; `before` is the number of bindings before it.
+    fn report_accepted(
+        &mut self,
+        env: &Env<'_, impl Services>,
+        request: &Request<'_, '_>,
+        aor: &Aor,
+        (before, accepted): (usize, &Accepted),
+    ) {
+        let message = request.message;
+        if !accepted.saved.changed {
+            let reason = match message.has(HeaderName::Contact) {
+                true => Reason::BindingsUnchanged,
+                false => Reason::BindingsListed,
+            };
+            return env.decided(request, reason, Detail::None);
+        }
+        let change = change_of(before, self.table.bindings_len());
+        self.changes.note(aor.as_bytes(), ContactEnd::Unregistered);
+        env.services.on_change(aor.as_bytes(), change, Some(request.flow));
+        let (aor, message, flow) = (aor.as_bytes(), message.as_bytes(), request.flow);
+        env.services.observe(env.cx.now, &LogEvent::Registered { aor, change, message, flow });
+        if env.services.is_tracing() && env.services.is_traced(message) {
+            self.note_bindings(env, request, change, accepted.saved.key);
+        }
+    }
+
+    /// Reports what a REGISTER did to the bindings.
+    #[cold]
+    fn note_bindings(
+        &self,
+        env: &Env<'_, impl Services>,
+        request: &Request<'_, '_>,
+        change: BindingChange,
+        key: Option<SlabKey>,
+    ) {
+        let reason = match change {
+            BindingChange::Registered => Reason::BindingAdded,
+            BindingChange::Refreshed => Reason::BindingRefreshed,
+            BindingChange::Removed | BindingChange::Ended => {
+                let contact = request.message.first(HeaderName::Contact).unwrap_or_default();
+                return env.decided(request, Reason::BindingRemoved, Detail::Text(contact));
+            }
+        };
+        let now = env.cx.now;
+        for value in request.message.values(HeaderName::Contact).take(CONTACTS_READ_MIN) {
+            let Ok(contact) = Contact::parse(value) else { continue };
+            let uri = contact.address.uri.as_bytes();
+            let binding = self.table.lookup_at(key, now).find(|binding| binding.uri() == uri);
+            let left = binding.and_then(|binding| binding.seconds_left(now));
+            let detail = left.map_or(Detail::Text(uri), |seconds| Detail::Binding(uri, seconds));
+            env.decided(request, reason, detail);
         }
     }
 
@@ -429,8 +481,9 @@ fn read_contact<'a>(
 /// Refuses a REGISTER whose Path does not count.
 fn refuse_path(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>, error: PathError) {
     env.counters.path_refused += 1;
+    env.decided(request, Reason::PathRefused, Detail::None);
     match error {
-        PathError::Malformed => env.refuse_plainly(request, 400, "Bad Path"),
+        PathError::Malformed => env.refuse_decided(request, 400, "Bad Path"),
         PathError::NotSupported => env.reply(request, 420, "Bad Extension", |response| {
             response.header(HeaderName::Unsupported, b"path");
         }),

@@ -7,12 +7,13 @@
 
 use super::Proxy;
 use super::context::{BranchId, BranchState, Conversion, Transactions};
+use super::decided;
 use super::relays;
 use super::remote_target::Response;
-use crate::Services;
 use crate::env::Env;
 use crate::media::converted_plan;
 use crate::neighbour::CallResult;
+use crate::{Detail, Reason, Services};
 use core::time::Duration;
 use ringway_sansio::Flow;
 use ringway_sip::Message;
@@ -53,6 +54,7 @@ pub(super) fn send_converted(
                 branch.media = None;
             }
             env.counters.media_converted += 1;
+            decided::about(env, &proxy.contexts, id.context(), Reason::Converted, Detail::None);
             proxy.send_stored(env, transactions, id, *flow);
             proxy.finish_if_done(env, transactions, id.context());
             true

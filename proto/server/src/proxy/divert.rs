@@ -3,6 +3,7 @@
 use super::Proxy;
 use super::breadth::{Share, TooBroad};
 use super::context::{Best, ResponseContext, Transactions};
+use super::decided;
 use super::groups;
 use super::pending::{Pending, branch_cost_of};
 use super::relays;
@@ -14,7 +15,7 @@ use crate::diversion::{Diverted, DivertedTo, diversions_of};
 use crate::env::Env;
 use crate::request::Request;
 use crate::route::Routed;
-use crate::{Condition, DiversionReason, Forwards, Services};
+use crate::{Condition, Detail, DiversionReason, Forwards, Services};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -238,6 +239,8 @@ fn divert(
             leave(proxy, key, user);
         }
         env.note_forward(request, condition);
+        let target = targets.first().map(StoredTarget::uri).unwrap_or_default();
+        env.decided(request, decided::of_forward(condition), Detail::Text(target));
         has_begun = true;
         groups::start_new(proxy, env, transactions, key, (request, routed), targets);
     });

@@ -2,12 +2,13 @@
 
 use super::Proxy;
 use super::context::{BranchId, BranchState, Transactions};
+use super::decided;
 use super::forward::Forwarding;
 use super::relays;
 use super::targets::Targets;
-use crate::Services;
 use crate::env::Env;
 use crate::neighbour::CallResult;
+use crate::{Detail, Reason, Services};
 
 /// Replaces a branch that was sent and whose flow failed by one over the next flow of its phone. False: there is
 /// none, and the branch has failed.
@@ -33,6 +34,7 @@ pub(super) fn try_next(
     proxy.end_branch(env, id, CallResult::Other);
     relays::end(env, &mut proxy.contexts, id, 480);
     env.counters.flow_failovers += 1;
+    decided::about(env, &proxy.contexts, key, Reason::NextFlow, Detail::None);
     proxy.with_stored(env, key, &bytes, |proxy, env, request, routed| {
         let targets = Targets::of_one(&next);
         for target in targets.list() {

@@ -16,13 +16,13 @@ use super::serial::LaterGroups;
 use super::targets::{Authority, Target, Targets, target_uri};
 use super::to_trunk;
 use super::trunk_branch::TrunkBranch;
-use super::{divert, groups, number_lookup};
+use super::{decided, divert, groups, number_lookup};
 use crate::env::Env;
 use crate::media::is_sdp;
 use crate::neighbour::{CallRequest, CallResult, Sending};
 use crate::request::Request;
 use crate::route::{NextHop, Routed, preprocess};
-use crate::{Action, CallEvent, CallSender, CallStep, LogEvent, Services};
+use crate::{Action, CallEvent, CallSender, CallStep, Detail, LogEvent, Reason, Services};
 use alloc::boxed::Box;
 use ringway_sansio::{Context, DialledId, Flow, LocatedServers, TimerKey};
 use ringway_sip::{HeaderName, Message, MessageWriter, Method, Start};
@@ -144,6 +144,7 @@ impl Proxy {
                 // A peer must not use up the lookups of a trunk.
                 let source = target.trunk().is_none().then(|| request.flow.remote.ip());
                 let asked = (request.message, source);
+                env.decided(request, Reason::Resolving, Detail::Text(host.parts().1.as_bytes()));
                 let query = self.lookups.start(&mut env.cx, host, asked, Lookup::Branch(id));
                 branch.target = Some(Box::new(targets.stored(target)));
                 branch.state = BranchState::Resolving { query };
@@ -151,6 +152,7 @@ impl Proxy {
             }
             NextHop::Unreachable => {
                 context.branches.push(branch);
+                env.decided(request, Reason::NotSent, Detail::None);
                 context.fail_branch(number, 480);
             }
         }
@@ -180,6 +182,7 @@ impl Proxy {
             match env.sending_flow(plan.flow(), request.message, CallRequest::of(request.method)) {
                 Ok(sending) => sending,
                 Err(status) => {
+                    env.decided(request, Reason::NotSent, Detail::Flow(plan.flow()));
                     if let Some(context) = self.contexts.get_mut(key) {
                         context.fail_branch(number, status);
                     }
@@ -204,6 +207,7 @@ impl Proxy {
             return context.fail_branch(number, 503);
         };
         env.counters.forwarded += 1;
+        env.decided(request, Reason::Forwarded, Detail::Flow(flow));
         if let Some(original) = &context.request {
             transactions.share(client, original);
         }
@@ -237,6 +241,11 @@ impl Proxy {
         }
         branch.state = BranchState::Done;
         let servers = failed_last(env, servers);
+        let (reason, detail) = match servers.iter().count() {
+            0 => (Reason::NotResolved, Detail::None),
+            count => (Reason::Resolved, Detail::Count(count)),
+        };
+        decided::about(env, &self.contexts, key, reason, detail);
         if !self.send_to_first(env, transactions, id, servers)
             && let Some(context) = self.contexts.get_mut(key)
         {
@@ -352,6 +361,7 @@ impl Proxy {
             return false;
         }
         self.end_branch(env, id, CallResult::Other);
+        decided::about(env, &self.contexts, id.context(), Reason::NextServer, Detail::None);
         let was_sent = self.send_to_first(env, transactions, id, left);
         env.counters.failovers += u64::from(was_sent);
         if was_sent {
@@ -454,7 +464,10 @@ impl Proxy {
                 env.reply(request, 200, "OK", |_| {});
                 self.cancel_context(env, transactions, context);
             }
-            _ => env.reply(request, 481, "Call/Transaction Does Not Exist", |_| {}),
+            _ => {
+                env.decided(request, Reason::CancelUnknown, Detail::None);
+                env.reply(request, 481, "Call/Transaction Does Not Exist", |_| {});
+            }
         }
     }
 
@@ -505,6 +518,11 @@ impl Proxy {
         step: CallStep,
         response: Option<&Message<'_>>,
     ) {
+        match step {
+            CallStep::Cancelled => decided::about(env, &self.contexts, key, Reason::Cancelled, Detail::None),
+            CallStep::TimedOut => decided::about(env, &self.contexts, key, Reason::TimerC, Detail::None),
+            _ => {}
+        }
         let open = self.contexts.get(key).filter(|context| context.is_invite);
         if let Some(message) = open.and_then(|context| context.request.as_deref()) {
             let sender = open.map_or(CallSender::Stranger, |context| context.grant.sender.of_call());
@@ -558,6 +576,7 @@ impl Proxy {
 }
 
 fn refuse_now(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>, phrase: &str) {
+    env.decided(request, Reason::OverLimit, Detail::Status(503, phrase));
     if request.method == Method::Invite {
         env.observe_call(request, CallStep::Failed(503));
     }

@@ -2,14 +2,15 @@
 
 use super::Proxy;
 use super::context::{BranchId, BranchState, Transactions};
+use super::decided;
 use super::forward::Forwarding;
 use super::serial::{LaterGroups, TimeLimit};
 use super::targets::{StoredTarget, Targets};
 use super::to_trunk;
-use crate::Services;
 use crate::env::Env;
 use crate::request::Request;
 use crate::route::Routed;
+use crate::{Detail, Reason, Services};
 use alloc::vec::Vec;
 use ringway_sansio::TimerKey;
 use ringway_transaction::SlabKey;
@@ -37,6 +38,7 @@ pub(super) fn start_next(
             let mut targets = Targets::default();
             group.iter().for_each(|target| targets.push_stored(target));
             env.counters.trunk_failovers += u64::from(targets.are_at_trunks());
+            env.decided(request, Reason::NextGroup, Detail::Count(targets.list().len()));
             for target in targets.list() {
                 let forwarding = Forwarding { request, routed, targets: &targets };
                 proxy.start_branch(env, transactions, key, forwarding, target);
@@ -97,6 +99,7 @@ pub(super) fn on_timeout(
         later.timer = TimerKey::NONE;
     }
     let branches = context.branches.len();
+    decided::about(env, &proxy.contexts, key, Reason::GroupTimeout, Detail::None);
     supersede(proxy, env, transactions, key, branches);
     env.counters.serial_forks += 1;
     proxy.finish_if_done(env, transactions, key);

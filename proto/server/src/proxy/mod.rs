@@ -4,6 +4,7 @@ mod branch_media;
 mod breadth;
 mod context;
 mod convert;
+mod decided;
 mod divert;
 mod flows;
 mod fork;
@@ -36,7 +37,7 @@ use crate::location::LocationTable;
 use crate::request::Request;
 use crate::route::Routed;
 use crate::trunk::TrunkLogins;
-use crate::{Aor, CallStep, Condition, Services};
+use crate::{Aor, CallStep, Condition, Detail, Reason, Services};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -155,6 +156,7 @@ impl Proxy {
             match divert::share(env, request, &mut targets, branches) {
                 Err(reason) => refuse_fork(env, request, reason),
                 Ok(()) => {
+                    decided::targets(env, request, routed, &targets);
                     let forwarding = Forwarding { request, routed, targets: &targets };
                     if is_stateless {
                         self.forward_without_state(env, transactions, forwarding);
@@ -325,6 +327,8 @@ impl Proxy {
         let Some(mut media) = branch.media.take() else { return };
         let was_relayed = media.set_offer_result(result);
         env.counters.media_relayed += u64::from(was_relayed);
+        let reason = if was_relayed { Reason::RelayChosen } else { Reason::RelayFailed };
+        decided::about(env, &self.contexts, id.context(), reason, Detail::None);
         if !was_relayed && media.is_unanswered() {
             // A relay may have the call: its SDP is not credible, or its answer was late.
             env.cx.actions.push(media.delete());
@@ -386,6 +390,8 @@ impl Proxy {
                 continue;
             }
             self.note_failed(env, id);
+            let reason = if status == 408 { Reason::HopTimeout } else { Reason::HopUnreachable };
+            decided::about(env, &self.contexts, id.context(), reason, Detail::None);
             let flow_is_gone = status == 480
                 && self.contexts.get(id.context()).is_some_and(|context| context.is_over_flow());
             let status = if flow_is_gone { 430 } else { status };
@@ -411,10 +417,11 @@ fn refuse_untargeted(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>
         NoTarget::Scheme(why) => refuse_scheme(env, request, why),
         NoTarget::Route(why @ (RouteRefusal::Forbidden | RouteRefusal::TooManyCalls)) => {
             let (status, phrase) = why.response();
-            env.refuse_plainly(request, status, phrase);
+            env.refuse_decided(request, status, phrase);
         }
         NoTarget::Route(why @ RouteRefusal::AllDown) => {
             let (status, phrase) = why.response();
+            env.decided(request, Reason::TrunksDown, Detail::None);
             if request.method == Method::Invite {
                 env.observe_call(request, CallStep::Failed(status));
             }
@@ -428,6 +435,7 @@ fn refuse_untargeted(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>
 /// Refuses a request whose scheme fits no contact of its user (RFC 5630 §5.3).
 fn refuse_scheme(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>, why: SipsMismatch) {
     env.counters.not_registered += 1;
+    env.decided(request, Reason::NotRegistered, Detail::Text(why.warning().1));
     if request.method == Method::Invite {
         env.observe_call(request, CallStep::Failed(480));
     }

@@ -12,7 +12,7 @@ use crate::dialplan::RouteTo;
 use crate::env::Env;
 use crate::request::Request;
 use crate::route::Routed;
-use crate::{Aor, Config, Number, Services};
+use crate::{Aor, Config, Detail, Number, Reason, Services};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr};
@@ -37,6 +37,7 @@ pub(super) fn begin(
     let payer = Payer::of(env.config, &request.message.from().uri);
     to_trunk::admit_number(env, (request, &payer), &number)?;
     env.counters.number_lookups += 1;
+    env.decided(request, Reason::NumberLookup, Detail::Text(number.as_bytes()));
     targets.set_number(number, routed.uri.as_bytes());
     Ok(true)
 }
@@ -131,10 +132,12 @@ fn targets_of(
         let target = StoredTarget::of_number(uri.as_bytes(), share);
         if may_call(env, routed.uri.scheme(), target.uri()) {
             env.counters.numbers_found += 1;
+            env.decided(request, Reason::NumberFound, Detail::Text(target.uri()));
             return Ok([target].into());
         }
         env.counters.number_uris_refused += 1;
     }
+    env.decided(request, Reason::NumberUnknown, Detail::None);
     let (mut aor, mut targets) = (Aor::default(), Targets::default());
     env.config.read_target(&routed.uri, &mut aor);
     let counted = Number::of_uri(&routed.uri).map(|(number, _)| number);

@@ -11,7 +11,7 @@ use crate::auth::Reach;
 use crate::env::Env;
 use crate::request::Request;
 use crate::route::Routed;
-use crate::{Aor, CallStep, Config, DiversionReason, Services};
+use crate::{Aor, CallStep, Config, Detail, DiversionReason, Reason, Services};
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use ringway_sansio::LocatedServers;
@@ -166,6 +166,9 @@ fn start(
 ) {
     env.counters.recursions += targets.len() as u64;
     env.observe_call(request, CallStep::Diverted(DiversionReason::Redirect));
+    for target in &targets {
+        env.decided(request, Reason::Redirected, Detail::Text(target.uri()));
+    }
     groups::start_new(proxy, env, transactions, key, (request, routed), targets);
 }
 

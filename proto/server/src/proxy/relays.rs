@@ -7,7 +7,7 @@ use super::lookups::{Lookup, Lookups, StoredResponse};
 use super::remote_target::Response;
 use crate::env::Env;
 use crate::media::{SDP_ADDED_MAX, SDP_BYTES_MAX, is_sdp, source_of_answer};
-use crate::{RelayFailure, Services};
+use crate::{Detail, Reason, RelayFailure, Services};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -38,6 +38,7 @@ pub(super) fn ask_offer(
     let Some(branch) = contexts.branch_mut(id) else { return true };
     branch.media = Some(Box::new(media));
     let Some(offer) = offer else { return false };
+    env.decided(plan.request(), Reason::RelayAsked, Detail::None);
     let until = env.cx.now + env.config.media.time_limit + GRACE;
     let query = lookups.start_relay(&mut env.cx, until, Lookup::Offer(id, plan.flow()), offer);
     branch.target = Some(Box::new(plan.stored_target()));

@@ -9,10 +9,10 @@ use super::recurse::{self, Recursed};
 use super::remote_target::{self, Response};
 use super::to_trunk::{self, ChallengeStep, challenge_step};
 use super::trunk_branch::GroupTimer;
-use super::{convert, divert, groups, relays};
+use super::{convert, decided, divert, groups, relays};
 use crate::env::Env;
 use crate::neighbour::CallResult;
-use crate::{CallStep, Services};
+use crate::{CallStep, Detail, Reason, Services};
 use alloc::vec::Vec;
 use core::time::Duration;
 use ringway_sansio::{Instant, RelayResult, TimerKey};
@@ -54,6 +54,7 @@ impl Proxy {
             Some(sdp) => self.on_replaced_sdp(env, transactions, *id, &response, &sdp),
             None => {
                 env.counters.media_failed += 1;
+                decided::about(env, &self.contexts, id.context(), Reason::RelayFailed, Detail::None);
                 self.on_final_sdp(env, transactions, *id, &response);
             }
         }
@@ -99,7 +100,7 @@ impl Proxy {
         if env.config.trunking.is_on()
             && let Some(branch) = context.branches.get(id.parts().1)
         {
-            to_trunk::note_answering(env, branch);
+            to_trunk::note_answering(env, branch, status);
         }
         match status {
             // A target that was superseded is not to be heard of again before its final response.
@@ -322,7 +323,11 @@ impl Proxy {
         }
         let (status, phrase) = match (best.status, best.bytes.is_empty()) {
             // RFC 4320 §4.2: no response is sent, because the request's client has timed out too.
-            (408, _) if !context.is_invite => return transactions.drop_server(context.server),
+            (408, _) if !context.is_invite => {
+                let server = context.server;
+                decided::about(env, &self.contexts, key, Reason::NoResponse, Detail::None);
+                return transactions.drop_server(server);
+            }
             (403, true) => (403, "Trunks Have Routes"),
             (408, true) => (408, "Request Timeout"),
             (480, true) => (480, "Temporarily Unavailable"),
@@ -370,6 +375,7 @@ impl Proxy {
         let Some(context) = self.contexts.get(key) else { return };
         let server = context.server;
         self.observe_failure(env, key, best.status);
+        decided::about(env, &self.contexts, key, Reason::BestResponse, Detail::Status(best.status, ""));
         let was_sent = transactions.forward(&mut env.cx, server, best.status, |arena| {
             arena.extend_from_slice(&best.bytes);
         });
@@ -395,6 +401,7 @@ impl Proxy {
         phrase: &str,
     ) {
         self.observe_failure(env, key, status);
+        decided::about(env, &self.contexts, key, Reason::BestResponse, Detail::Status(status, phrase));
         self.contexts.note_answered(key);
         let Some(context) = self.contexts.get_mut(key) else { return };
         let request = context.request.take().unwrap_or_default();

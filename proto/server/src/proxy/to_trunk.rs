@@ -14,7 +14,8 @@ use crate::env::Env;
 use crate::request::Request;
 use crate::route::Routed;
 use crate::trunk::{Learnt, TrunkLogins};
-use crate::{Aor, CallRate, CallerNumber, CallerPrivacy, Config, LogEvent, Number, Services, Trunk};
+use crate::{Aor, CallRate, CallerNumber, CallerPrivacy, Config, Detail, LogEvent, Number, Reason, Services};
+use crate::{Trunk, TrunkEvent};
 use alloc::vec::Vec;
 use core::time::Duration;
 use ringway_auth::Covered;
@@ -76,6 +77,7 @@ pub(super) fn bypasses_routes(env: &mut Env<'_, impl Services>, plan: &Plan<'_, 
         let (caller, target) = (message.from().uri.as_bytes(), uri.as_bytes());
         let event = LogEvent::TrunkBypassed { caller, target, address: flow.remote };
         env.services.observe(env.cx.now, &event);
+        env.decided(plan.request(), Reason::TrunkBypassed, Detail::Text(target));
     }
     bypasses
 }
@@ -101,6 +103,7 @@ pub(super) fn add_number(
         Some(RouteTo::User(user)) => {
             let domain = aor.domain().to_vec();
             aor.set(|out| out.extend_from_slice(user.as_bytes()), &domain);
+            env.decided(request, Reason::RoutedToUser, Detail::Both(number.as_bytes(), aor.as_bytes()));
             let uri = [b"sip:", aor.as_bytes()].concat();
             targets.push(&uri, false, None);
             Ok(())
@@ -233,6 +236,7 @@ fn add_trunks(
                 // Nobody can tell which number the trunk makes of it.
                 None if begins_a_number(dialled) && !config.trunking.destinations.is_empty() => {
                     env.counters.destination_refusals += 1;
+                    env.decided(request, Reason::DestinationDenied, Detail::Text(dialled));
                     return Err(RouteRefusal::Forbidden);
                 }
                 None => {}
@@ -243,6 +247,7 @@ fn add_trunks(
     let numbered = order.into_iter().filter_map(|index| Some((index, list.get(index)?)));
     for (rank, (index, trunk)) in (0..).zip(numbered) {
         let mut rewrite = Rewrite::to_trunk(index);
+        env.decided(request, Reason::RoutedToTrunk, Detail::Text(trunk.name.as_bytes()));
         add_caller((request, payer), trunk, &mut rewrite);
         match dialled {
             Dialled::Number(number) => targets.push_ranked(&uri_at(trunk, number), false, rewrite, rank),
@@ -294,6 +299,11 @@ pub(super) fn admit_number(
     let (aor, number, address) = (payer.aor.as_bytes(), number.as_bytes(), request.flow.remote);
     let event = LogEvent::DestinationRefused { aor, number, prefix: &destination.prefix, address };
     env.services.observe(env.cx.now, &event);
+    let reason = match refusal {
+        RouteRefusal::TooManyCalls => Reason::DestinationRate,
+        RouteRefusal::Forbidden | RouteRefusal::AllDown => Reason::DestinationDenied,
+    };
+    env.decided(request, reason, Detail::Both(number, destination.prefix.as_bytes()));
     Err(refusal)
 }
 
@@ -359,9 +369,11 @@ pub(super) fn note_silent(env: &Env<'_, impl Services>, branch: &Branch) {
 }
 
 /// Notes that the trunk of a branch, if it has one, sent a response.
-pub(super) fn note_answering(env: &Env<'_, impl Services>, branch: &Branch) {
-    if let Some(trunk) = branch.trunk.filter(|trunk| env.services.is_trunk_silent(env.cx.now, trunk.trunk)) {
-        env.services.note_answering_trunk(trunk.trunk);
+pub(super) fn note_answering(env: &Env<'_, impl Services>, branch: &Branch, status: u16) {
+    let Some(TrunkBranch { trunk, .. }) = branch.trunk else { return };
+    env.services.note_trunk(env.cx.now, trunk, TrunkEvent::Answered(status));
+    if env.services.is_trunk_silent(env.cx.now, trunk) {
+        env.services.note_answering_trunk(trunk);
     }
 }
 
@@ -379,6 +391,9 @@ pub(super) fn credentials(
 ) -> Option<(HeaderName, Vec<u8>)> {
     let trunk = trunk?.trunk;
     env.counters.trunk_requests += 1;
+    if covered.method == Method::Invite {
+        env.services.note_trunk(env.cx.now, trunk, TrunkEvent::Called);
+    }
     logins.credentials(&env.config.trunking, trunk, covered)
 }
 
@@ -417,9 +432,12 @@ pub(super) fn challenge_step(
     };
     if !is_answered {
         env.counters.trunk_auth_failures += 1;
+        env.services.note_trunk(env.cx.now, trunk.trunk, TrunkEvent::LoginRefused);
         if let Some(trunk) = trunking.trunks.get(trunk.trunk) {
             let event = LogEvent::TrunkLoginRefused { name: &trunk.name, address: flow.remote };
             env.services.observe(env.cx.now, &event);
+            let (message, name) = (response.message.as_bytes(), trunk.name.as_bytes());
+            env.decided_about(message, Reason::TrunkLoginRefused, Detail::Text(name));
         }
         return if is_in_dialog { ChallengeStep::None } else { ChallengeStep::Fail };
     }
@@ -432,6 +450,7 @@ pub(super) fn challenge_step(
         return ChallengeStep::None;
     }
     env.counters.trunk_challenges += 1;
+    env.decided_about(response.message.as_bytes(), Reason::TrunkLogin, Detail::Flow(*flow));
     ChallengeStep::Answer(*flow)
 }
 

@@ -2,7 +2,7 @@
 //! transaction, proxy.
 
 use super::Server;
-use crate::auth::{Access, Authenticator, Facts, Grant, LiveMark, decide, is_certified, live_mark};
+use crate::auth::{Access, Authenticator, Facts, Grant, LiveMark, Sender, decide, is_certified, live_mark};
 use crate::edge;
 use crate::env::Env;
 use crate::event::Parts;
@@ -11,7 +11,7 @@ use crate::proxy::{Owner, Response};
 use crate::request::Request;
 use crate::route::{LOOP_MARK, Routed, loop_hash, own_vias, preprocess};
 use crate::sources::Origin;
-use crate::{Action, CallStep, Caller, Config, LogEvent, Mode, Services};
+use crate::{Action, CallStep, Caller, Config, Detail, LogEvent, Mode, Reason, Services};
 use alloc::borrow::ToOwned;
 use ringway_sansio::{Context, Flow, PeerNames};
 use ringway_sip::{HeaderName, Limits, Message, Method, Scheme, Uri};
@@ -56,7 +56,9 @@ impl<S: Services> Server<S> {
             return self.registrar.on_register(env, &mut self.authenticator, &request);
         }
         let key = match self.transactions.receive_request(&mut env.cx, message) {
-            Incoming::Absorbed => return,
+            // An ACK ends the retransmissions of a response.
+            Incoming::Absorbed if method == Method::Ack => return,
+            Incoming::Absorbed => return env.decided(&request, Reason::Absorbed, Detail::None),
             Incoming::New(key) => key,
             // The ACK of a 2xx is end-to-end, even with the branch of its INVITE.
             Incoming::AckOfSuccess(_) => self.transactions.key_of(message),
@@ -152,6 +154,7 @@ impl<S: Services> Server<S> {
 
 fn refuse_new(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>, reason: &str) {
     env.counters.refused += 1;
+    env.decided(request, Reason::Stopping, Detail::Status(503, reason));
     env.reply(request, 503, reason, |response| {
         response.header_number(HeaderName::RetryAfter, 5);
     });
@@ -283,6 +286,7 @@ fn accept_caller(
         }
         Access::Drop => {
             env.counters.stray += 1;
+            env.decided(request, Reason::Dropped, Detail::None);
             None
         }
     }?;
@@ -310,6 +314,7 @@ fn is_blocked(
     env.counters.blocked_callers += 1;
     let (caller, callee) = (from.as_bytes(), routed.uri.as_bytes());
     env.services.observe(env.cx.now, &LogEvent::CallerBlocked { caller, callee, address });
+    env.decided(request, Reason::CallerBlocked, Detail::Text(caller));
     if request.method == Method::Invite {
         env.observe_call(request, CallStep::Refused(403));
     }
@@ -317,14 +322,26 @@ fn is_blocked(
     true
 }
 
-/// Reports an accepted INVITE or BYE.
+/// Reports why a request is accepted, and an accepted INVITE or BYE.
 fn observe_accepted(env: &Env<'_, impl Services>, request: &Request<'_, '_>) {
+    env.decided(request, admission_of(request.grant.sender), Detail::None);
     match request.method {
         Method::Invite if request.message.to().tag().is_none() => {
             env.observe_call(request, CallStep::Begun);
         }
         Method::Bye => env.observe_call(request, CallStep::Bye),
         _ => {}
+    }
+}
+
+/// Reason why a sender may have its request forwarded.
+const fn admission_of(sender: Sender) -> Reason {
+    match sender {
+        Sender::Proven => Reason::AdmittedUser,
+        Sender::Trusted => Reason::AdmittedTrusted,
+        Sender::Believed => Reason::AdmittedUnchecked,
+        Sender::InDialog => Reason::AdmittedInDialog,
+        Sender::Stranger | Sender::Unknown => Reason::AdmittedStranger,
     }
 }
 

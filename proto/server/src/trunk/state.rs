@@ -4,6 +4,17 @@ use super::Trunk;
 use core::time::Duration;
 use ringway_sansio::Instant;
 
+/// Event at a trunk, for an administrator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TrunkEvent {
+    /// An INVITE was sent to it.
+    Called,
+    /// It sent a response with this status.
+    Answered(u16),
+    /// It refused its credentials, or asked for some and has none.
+    LoginRefused,
+}
+
 /// Trunks that sent no response to a request in time. Shared by all shards behind [`Services`](crate::Services), so that a silent
 /// trunk costs one call its time and not each.
 #[derive(Clone, Debug, Default)]

@@ -15,6 +15,7 @@ mod connection;
 mod content_length;
 mod convert;
 mod credentials;
+mod decisions;
 mod dialog;
 mod digest_forms;
 mod edge;

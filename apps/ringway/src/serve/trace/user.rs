@@ -1,0 +1,109 @@
+//! The user whose requests a trace follows.
+
+use super::head::Head;
+use memchr::memmem::Finder;
+use ringway_sip::digest::{Credentials, unescape};
+use ringway_sip::{HeaderName, NameAddr, Uri};
+
+/// User of a trace, by name or by name and domain.
+#[derive(Debug)]
+pub(super) struct TracedUser {
+    name: Vec<u8>,
+    domain: Option<Vec<u8>>,
+    finder: Finder<'static>,
+}
+
+impl TracedUser {
+    /// User named `name` or `name@domain`; `None`: no user can have that name.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let (name, domain) = match text.rsplit_once('@') {
+            Some((name, domain)) => (name, Some(domain)),
+            None => (text, None),
+        };
+        let is_word =
+            |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'@');
+        if text.len() > NAME_BYTES_MAX || !is_word(name) || !domain.is_none_or(is_word) {
+            return None;
+        }
+        let name = name.as_bytes().to_vec();
+        let finder = Finder::new(&name).into_owned();
+        Some(Self { name, domain: domain.map(|domain| domain.as_bytes().to_vec()), finder })
+    }
+
+    /// True for the same name and domain.
+    pub(super) fn is(&self, text: &str) -> bool {
+        let (name, domain) = match text.rsplit_once('@') {
+            Some((name, domain)) => (name, Some(domain.as_bytes())),
+            None => (text, None),
+        };
+        self.name == name.as_bytes() && self.domain.as_deref() == domain
+    }
+
+    /// True if the message is from, to or about the user.
+    pub(super) fn has(&self, message: &[u8]) -> bool {
+        // Most messages are other users': they are not read.
+        self.finder.find(message).is_some() && self.is_named_in(&Head::of(message))
+    }
+
+    fn is_named_in(&self, head: &Head<'_>) -> bool {
+        let request_uri = head.first_line.split(|&byte| byte == b' ').nth(1).unwrap_or_default();
+        // A response has its status there.
+        Uri::parse(request_uri).is_ok_and(|uri| self.is_in(&uri))
+            || head.fields().any(|(name, value)| match HeaderName::from_bytes(name) {
+                HeaderName::From | HeaderName::To | HeaderName::PAssertedIdentity => {
+                    NameAddr::parse(value).is_ok_and(|address| self.is_in(&address.uri))
+                }
+                HeaderName::Authorization | HeaderName::ProxyAuthorization => self.logs_in_by(value),
+                _ => false,
+            })
+    }
+
+    fn is_in(&self, uri: &Uri<'_>) -> bool {
+        uri.user() == Some(self.name.as_slice())
+            && self.domain.as_ref().is_none_or(|domain| uri.host().as_bytes().eq_ignore_ascii_case(domain))
+    }
+
+    fn logs_in_by(&self, value: &[u8]) -> bool {
+        let Ok(Some(given)) = Credentials::parse(value) else { return false };
+        let user = unescape(given.username);
+        let domain = self.domain.as_ref().is_none_or(|domain| given.realm.eq_ignore_ascii_case(domain));
+        *user == *self.name && domain
+    }
+}
+
+/// Maximum length of a name with its domain.
+const NAME_BYTES_MAX: usize = 128;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_the_users_by_each_of_its_names_and_by_no_other_mention() {
+        let bob = TracedUser::parse("bob").unwrap();
+        for (message, expected) in [
+            ("INVITE sip:bob@h SIP/2.0\r\n\r\n", true),
+            ("INVITE sip:a@h SIP/2.0\r\nf: \"x\" <sip:bob@h>;tag=1\r\n\r\n", true),
+            ("SIP/2.0 200 OK\r\nTo: sip:bob@h\r\n\r\n", true),
+            ("INVITE sip:a@h SIP/2.0\r\nP-Asserted-Identity: <sip:bob@h>\r\n\r\n", true),
+            (
+                "REGISTER sip:h SIP/2.0\r\nAuthorization: Digest username=\"bob\", realm=\"h\", nonce=\"n\", \
+                 uri=\"sip:h\", response=\"0\"\r\n\r\n",
+                true,
+            ),
+            ("INVITE sip:bobby@h SIP/2.0\r\nSubject: bob\r\nUser-Agent: sip:bob@h\r\n\r\n", false),
+            ("MESSAGE sip:a@bob SIP/2.0\r\nFrom: <sip:b@h>\r\n\r\nTo: <sip:bob@h>", false),
+            ("bob", false),
+        ] {
+            assert_eq!(bob.has(message.as_bytes()), expected, "{message}");
+        }
+        let of_domain = TracedUser::parse("bob@h").unwrap();
+        assert!(
+            of_domain.has(b"INVITE sip:bob@H SIP/2.0\r\n\r\n")
+                && !of_domain.has(b"INVITE sip:bob@i SIP/2.0\r\n\r\n")
+        );
+        for bad in ["", "@h", "bob@", "b b", "b\r\n", &"x".repeat(200)] {
+            assert!(TracedUser::parse(bad).is_none(), "{bad:?}");
+        }
+    }
+}

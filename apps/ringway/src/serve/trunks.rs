@@ -1,0 +1,91 @@
+//! Events of each trunk since it was configured, for administrators.
+
+use ringway_sansio::Instant;
+use ringway_server::{Trunk, TrunkEvent};
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// Trunks in the order of the configuration.
+#[derive(Debug, Default)]
+pub(super) struct TrunkTable {
+    list: RwLock<Vec<Arc<TrunkRow>>>,
+}
+
+/// One trunk.
+#[derive(Debug)]
+pub(super) struct TrunkRow {
+    pub(super) name: String,
+    pub(super) uri: String,
+    /// Index of its neighbour, if it is probed.
+    pub(super) neighbour: Option<usize>,
+    calls: AtomicU64,
+    logins_refused: AtomicU64,
+    answered: AtomicU64,
+    status: AtomicU16,
+}
+
+impl TrunkTable {
+    /// Replaces the trunks; one with the same name and URI keeps what it has counted.
+    pub(super) fn set(&self, trunks: &[Trunk]) {
+        let mut list = self.list.write().unwrap_or_else(PoisonError::into_inner);
+        let row = |trunk: &Trunk| {
+            let is_it = |row: &&Arc<TrunkRow>| {
+                row.name == trunk.name && row.uri == trunk.uri && row.neighbour == trunk.neighbour
+            };
+            list.iter().find(is_it).cloned().unwrap_or_else(|| Arc::new(TrunkRow::new(trunk)))
+        };
+        let new = trunks.iter().map(row).collect();
+        *list = new;
+    }
+
+    pub(super) fn note(&self, now: Instant, trunk: usize, event: TrunkEvent) {
+        let list = self.list.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(row) = list.get(trunk) else { return };
+        match event {
+            TrunkEvent::Called => {
+                row.calls.fetch_add(1, Ordering::Relaxed);
+            }
+            TrunkEvent::Answered(status) => {
+                row.answered.store(now.as_nanos(), Ordering::Relaxed);
+                row.status.store(status, Ordering::Relaxed);
+            }
+            TrunkEvent::LoginRefused => {
+                row.logins_refused.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    pub(super) fn rows(&self) -> Vec<Arc<TrunkRow>> {
+        self.list.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl TrunkRow {
+    fn new(trunk: &Trunk) -> Self {
+        Self {
+            name: trunk.name.clone(),
+            uri: trunk.uri.clone(),
+            neighbour: trunk.neighbour,
+            calls: AtomicU64::new(0),
+            logins_refused: AtomicU64::new(0),
+            answered: AtomicU64::new(0),
+            status: AtomicU16::new(0),
+        }
+    }
+
+    /// INVITEs sent to it.
+    pub(super) fn calls(&self) -> u64 {
+        self.calls.load(Ordering::Relaxed)
+    }
+
+    /// Logins that it refused, or for which there were no credentials.
+    pub(super) fn logins_refused(&self) -> u64 {
+        self.logins_refused.load(Ordering::Relaxed)
+    }
+
+    /// Time and status of its last response to a request that was routed to it.
+    pub(super) fn last_answer(&self) -> Option<(Instant, u16)> {
+        let status = self.status.load(Ordering::Relaxed);
+        (status != 0).then(|| (Instant::from_nanos(self.answered.load(Ordering::Relaxed)), status))
+    }
+}

@@ -1,0 +1,204 @@
+//! Messages and decisions as a ladder: phones on the left, the server in the middle, next hops on the right.
+
+use crate::output::printable;
+use jiff::Timestamp;
+use ringway_admin::TraceEntry;
+use std::collections::{HashMap, HashSet};
+use std::io::{self, Write};
+
+/// The ladder of a trace.
+#[derive(Debug, Default)]
+pub(super) struct Ladder {
+    begun: Option<Timestamp>,
+    calls: HashMap<String, Sides>,
+    /// Call-ID of the last line.
+    last: Option<String>,
+}
+
+/// Flows of one Call-ID.
+#[derive(Debug, Default)]
+struct Sides {
+    title: String,
+    phones: HashSet<String>,
+    hops: HashSet<String>,
+}
+
+/// Side of the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    Phone,
+    NextHop,
+}
+
+impl Ladder {
+    /// Writes the line of an entry, after one with the names of the columns or of the call, if those are not those of the
+    /// line before.
+    pub(super) fn write(&mut self, entry: &TraceEntry, out: &mut impl Write) -> io::Result<()> {
+        let time: Option<Timestamp> = entry.time.parse().ok();
+        if self.begun.is_none() {
+            self.begun = time;
+            writeln!(out, "{:>9}  {:<PHONE_COLUMNS$} SERVER  {:>16}", "SECONDS", "PHONE", "NEXT HOP")?;
+        }
+        if self.calls.len() > CALLS_MAX {
+            self.calls.clear();
+        }
+        let sides = self.calls.entry(entry.call_id.clone()).or_default();
+        sides.learn(entry);
+        if self.last.as_ref() != Some(&entry.call_id) {
+            writeln!(out, "{:>9}  {}", "", printable(&sides.title))?;
+            self.last = Some(entry.call_id.clone());
+        }
+        let since =
+            time.zip(self.begun).map_or(0.0, |(time, begun)| time.duration_since(begun).as_secs_f64());
+        if let Some(text) = &entry.text {
+            return writeln!(out, "{:>9}  {:PHONE_COLUMNS$} |   {}", "", "", printable(text));
+        }
+        let (label, flow) = (printable(&sides.label(entry)), printable(&entry.flow));
+        let is_received = entry.kind == "received";
+        match (sides.side_of(entry), is_received) {
+            (Side::Phone, true) => {
+                let line = pad(&format!("{flow} -- {label} "), '-', PHONE_COLUMNS - 1);
+                writeln!(out, "{since:>9.3}  {line}> |")
+            }
+            (Side::Phone, false) => {
+                let line = pad(&format!("{flow} <-- {label} "), '-', PHONE_COLUMNS);
+                writeln!(out, "{since:>9.3}  {line} |")
+            }
+            (Side::NextHop, true) => {
+                writeln!(out, "{since:>9.3}  {:PHONE_COLUMNS$} | <-- {label} -- {flow}", "")
+            }
+            (Side::NextHop, false) => {
+                writeln!(out, "{since:>9.3}  {:PHONE_COLUMNS$} | -- {label} --> {flow}", "")
+            }
+        }
+    }
+}
+
+impl Sides {
+    fn learn(&mut self, entry: &TraceEntry) {
+        if self.title.is_empty() {
+            let method = entry.cseq.split(' ').nth(1).unwrap_or(&entry.cseq);
+            let parties = match (&entry.from, &entry.to) {
+                (Some(from), Some(to)) if from == to => format!(" of {from}"),
+                (Some(from), Some(to)) => format!(" from {from} to {to}"),
+                (Some(_) | None, _) => String::new(),
+            };
+            self.title = format!("== {method}{parties}, Call-ID {} ==", entry.call_id);
+        }
+        let is_new = !self.phones.contains(&entry.flow) && !self.hops.contains(&entry.flow);
+        if is_new && entry.text.is_none() && is_request(entry) {
+            match entry.kind == "received" {
+                true => self.phones.insert(entry.flow.clone()),
+                false => self.hops.insert(entry.flow.clone()),
+            };
+        }
+    }
+
+    /// Side on which the peer of a message is. An address that is on both is one of a phone that calls another of its host.
+    fn side_of(&self, entry: &TraceEntry) -> Side {
+        match (self.phones.contains(&entry.flow), self.hops.contains(&entry.flow)) {
+            (true, false) => Side::Phone,
+            (false, true) => Side::NextHop,
+            (true, true) | (false, false) => match (entry.kind == "received") == is_request(entry) {
+                true => Side::Phone,
+                false => Side::NextHop,
+            },
+        }
+    }
+
+    /// Method of a request, for a next hop with its Request-URI; status and phrase of a response.
+    fn label(&self, entry: &TraceEntry) -> String {
+        let mut words = entry.first_line.splitn(3, ' ');
+        match (is_request(entry), words.next(), words.next()) {
+            (true, Some(method), Some(uri))
+                if self.side_of(entry) == Side::NextHop && entry.kind == "sent" =>
+            {
+                format!("{method} {uri}")
+            }
+            (true, Some(method), _) => method.to_owned(),
+            (true, None, _) => entry.first_line.clone(),
+            (false, _, _) => {
+                let status = entry.first_line.split_once(' ').map_or("", |(_, rest)| rest);
+                match entry.cseq.split(' ').nth(1) {
+                    Some("CANCEL") => format!("{status} (CANCEL)"),
+                    Some(_) | None => status.to_owned(),
+                }
+            }
+        }
+    }
+}
+
+fn is_request(entry: &TraceEntry) -> bool {
+    !entry.first_line.starts_with("SIP/")
+}
+
+/// Fills a text with `filler` up to a width.
+fn pad(text: &str, filler: char, width: usize) -> String {
+    let missing = width.saturating_sub(text.chars().count());
+    text.chars().chain(std::iter::repeat_n(filler, missing)).collect()
+}
+
+/// Width of the column of the phones with their arrows.
+const PHONE_COLUMNS: usize = 46;
+/// Calls whose sides are kept.
+const CALLS_MAX: usize = 1000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(kind: &'static str, flow: &str, first_line: &str, cseq: &str) -> TraceEntry {
+        TraceEntry {
+            time: "2026-05-01T12:00:00.000Z".into(),
+            kind: kind.into(),
+            flow: flow.into(),
+            first_line: first_line.into(),
+            call_id: "c1".into(),
+            cseq: cseq.into(),
+            from: Some("sip:alice@h".into()),
+            to: Some("sip:bob@h".into()),
+            ..TraceEntry::default()
+        }
+    }
+
+    fn decision(text: &str) -> TraceEntry {
+        TraceEntry { text: Some(text.into()), ..entry("decision", "", "", "1 INVITE") }
+    }
+
+    #[test]
+    fn a_call_is_drawn_between_its_sides_without_terminal_codes() {
+        let (alice, bob) = ("udp:192.0.2.1:5060", "tcp:192.0.2.2:40000");
+        let mut late = entry("received", bob, "BYE sip:alice@h SIP/2.0", "1 BYE");
+        late.time = "2026-05-01T12:00:01.5Z".into();
+        let (mut ladder, mut out) = (Ladder::default(), Vec::new());
+        for entry in [
+            entry("received", alice, "INVITE sip:bob@h SIP/2.0", "1 INVITE"),
+            decision("sent to a next hop\u{1b}[31m"),
+            entry("sent", bob, "INVITE sip:bob@192.0.2.2 SIP/2.0", "1 INVITE"),
+            entry("received", bob, "SIP/2.0 180 Ringing", "1 INVITE"),
+            entry("sent", alice, "SIP/2.0 180 Ringing", "1 INVITE"),
+            entry("sent", bob, "CANCEL sip:bob@192.0.2.2 SIP/2.0", "1 CANCEL"),
+            entry("received", bob, "SIP/2.0 200 OK", "1 CANCEL"),
+            late,
+            entry("sent", alice, "BYE sip:alice@192.0.2.1 SIP/2.0", "1 BYE"),
+            TraceEntry { call_id: "c2".into(), ..entry("received", alice, "SIP/2.0 200 OK", "2 OPTIONS") },
+        ] {
+            ladder.write(&entry, &mut out).unwrap();
+        }
+        let expected = "  SECONDS  PHONE                                          SERVER          NEXT HOP
+           == INVITE from sip:alice@h to sip:bob@h, Call-ID c1 ==
+    0.000  udp:192.0.2.1:5060 -- INVITE ----------------> |
+                                                          |   sent to a next hop\u{fffd}[31m
+    0.000                                                 | -- INVITE sip:bob@192.0.2.2 --> tcp:192.0.2.2:40000
+    0.000                                                 | <-- 180 Ringing -- tcp:192.0.2.2:40000
+    0.000  udp:192.0.2.1:5060 <-- 180 Ringing ----------- |
+    0.000                                                 | -- CANCEL sip:bob@192.0.2.2 --> tcp:192.0.2.2:40000
+    0.000                                                 | <-- 200 OK (CANCEL) -- tcp:192.0.2.2:40000
+    1.500                                                 | <-- BYE -- tcp:192.0.2.2:40000
+    0.000  udp:192.0.2.1:5060 <-- BYE ------------------- |
+           == OPTIONS from sip:alice@h to sip:bob@h, Call-ID c2 ==
+    0.000                                                 | <-- 200 OK -- udp:192.0.2.1:5060
+";
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+}

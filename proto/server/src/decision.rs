@@ -1,0 +1,212 @@
+//! Decisions of the server, each with its reason, for a trace.
+
+use core::fmt::{self, Write};
+use ringway_sansio::Flow;
+
+macro_rules! reasons {
+    ($($reason:ident $name:literal $sentence:literal,)*) => {
+        /// Reason of a decision.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Reason {
+            $(#[doc = $sentence] $reason,)*
+        }
+
+        impl Reason {
+            /// Every reason.
+            pub const ALL: &[Self] = &[$(Self::$reason,)*];
+
+            /// Name for programs.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$reason => $name,)* }
+            }
+
+            /// Sentence for people.
+            pub const fn sentence(self) -> &'static str {
+                match self { $(Self::$reason => $sentence,)* }
+            }
+        }
+    };
+}
+
+reasons! {
+    // Before the request is understood.
+    SourceBlocked "source-blocked" "dropped: the block list has its source address",
+    OverRate "over-rate" "refused: its source sends more than [limits] per_source_rate",
+    Malformed "malformed" "refused: it is malformed",
+    Absorbed "retransmission" "absorbed: it is a retransmission",
+    Stopping "stopping" "refused: the server is stopping or starting",
+    // Login.
+    NoCredentials "no-credentials" "challenged: no credentials",
+    StaleNonce "stale-nonce" "challenged: its nonce is too old or was used before",
+    WrongPassword "wrong-password" "challenged again: the password of the user is wrong",
+    UnknownUser "unknown-user" "challenged again: there is no such user",
+    UnusableDigest "unusable-digest" "challenged again: its digest cannot be verified",
+    LoginSlowed "slowed" "refused: after too many wrong passwords none is checked for some seconds",
+    NotItsAddress "not-its-address" "refused: the password is that of another user",
+    LoginAccepted "login-accepted" "login accepted",
+    // Permission to be forwarded.
+    AdmittedUser "admitted-user" "admitted: a user of this server",
+    AdmittedTrusted "admitted-trusted" "admitted: its address is in [auth] trusted, is that of a trunk, or is this server's",
+    AdmittedUnchecked "admitted-unchecked" "admitted: [auth] enabled is false",
+    AdmittedInDialog "admitted-in-dialog" "admitted: it is part of a call that was accepted",
+    AdmittedStranger "admitted-stranger" "admitted: [auth] strangers lets anyone call users of this server",
+    CallerBlocked "caller-blocked" "refused: the block list has its caller",
+    Dropped "dropped" "dropped: it is an ACK of nothing that this server forwarded",
+    // Registrar.
+    BindingAdded "binding-added" "binding added",
+    BindingRefreshed "binding-refreshed" "binding refreshed",
+    BindingRemoved "binding-removed" "binding removed",
+    BindingsListed "bindings-listed" "bindings listed: it has no Contact",
+    BindingsUnchanged "bindings-unchanged" "bindings unchanged",
+    TooBrief "too-brief" "refused: it asks for less than [registrar] min_expires_s",
+    NoOutbound "no-outbound" "refused: the proxy before it does not support outbound",
+    PathRefused "path-refused" "refused: its Path does not count",
+    StoreFailed "store-failed" "refused: the registration cannot be stored",
+    // Target set.
+    ToPhones "to-phones" "calls the phones of the user",
+    ToDialogSide "to-dialog-side" "goes to the other side of its call",
+    ToFlow "to-flow" "goes over the flow of a phone of another registrar",
+    ToOther "to-other-domain" "goes to another host",
+    RoutedToTrunk "routed-to-trunk" "has a route to a trunk",
+    RoutedToUser "routed-to-user" "has a route to a user",
+    ForwardAlways "forward-always" "forwarded: the user forwards all calls",
+    ForwardBusy "forward-busy" "forwarded: the user is busy",
+    ForwardNoAnswer "forward-no-answer" "forwarded: the user does not answer",
+    ForwardUnregistered "forward-unregistered" "forwarded: the user has no phone that can be reached",
+    Redirected "redirected" "a phone names another target",
+    RedirectServer "redirect-server" "answered with the addresses of the user: [routing] mode is redirect",
+    NumberLookup "number-lookup" "looks up the number by ENUM",
+    NumberFound "number-found" "the number has a URI",
+    NumberUnknown "number-unknown" "the number has no URI that may be called",
+    Resolving "resolving" "looks up the servers of a host",
+    Resolved "resolved" "found servers",
+    NotResolved "not-resolved" "found no server that can be reached",
+    // Branches.
+    Forwarded "forwarded" "sent to a next hop",
+    NotSent "not-sent" "not sent: the next hop cannot be reached",
+    NextServer "next-server" "tries the next server of the host",
+    NextFlow "next-flow" "tries the next flow of the phone",
+    NextGroup "next-group" "tries the next phones or trunk",
+    GroupTimeout "group-timeout" "gives up these phones or this trunk: no answer in time",
+    HopTimeout "hop-timeout" "the next hop did not answer in time",
+    HopUnreachable "hop-unreachable" "the next hop cannot be reached",
+    TimerC "timer-c" "ended: no final response in time (timer C)",
+    Cancelled "cancelled" "ended: the caller cancelled it",
+    CancelUnknown "cancel-unknown" "refused: it cancels no request that waits for an answer",
+    BestResponse "best-response" "answered with the best response of all targets",
+    // Trunks.
+    TrunksDown "trunks-down" "refused: every trunk of the route is down",
+    DestinationDenied "destination-denied" "refused: a destination rule forbids the number",
+    DestinationRate "destination-rate" "refused: the user made too many calls to such numbers",
+    TrunkBypassed "trunk-bypassed" "refused: a trunk is reached by its routes only",
+    TrunkLogin "trunk-login" "sends the trunk its credentials",
+    TrunkLoginRefused "trunk-login-refused" "the trunk refused the credentials, or there are none",
+    // Media relays.
+    RelayAsked "relay-asked" "asks a media relay",
+    RelayChosen "relay-chosen" "a media relay has the call",
+    RelayFailed "relay-failed" "no media relay has the call",
+    Converted "converted" "sent again with media in another form",
+    // Locally generated responses.
+    NoSuchUser "no-such-user" "refused: there is no such user, number or route",
+    NotRegistered "not-registered" "refused: the user has no phone that can be reached",
+    Forbidden "forbidden" "refused: it is not permitted",
+    TooManyHops "too-many-hops" "refused: it has passed too many hops",
+    Loop "loop" "refused: it has passed this server before",
+    TooBroad "too-broad" "refused: it would have more targets than its Max-Breadth",
+    FlowGone "flow-gone" "refused: the flow to the phone is gone",
+    BadExtension "bad-extension" "refused: it requires an extension that is not supported",
+    OverLimit "over-limit" "refused: a limit of this server is reached",
+    NoResponse "no-response" "not answered: its client has given up",
+    Refused "refused" "refused",
+}
+
+/// Subject of a decision. All bytes come from the network and can have any value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detail<'a> {
+    /// Nothing more than its reason.
+    None,
+    /// A URI, a name, or a phrase.
+    Text(&'a [u8]),
+    /// Two of them.
+    Both(&'a [u8], &'a [u8]),
+    /// A binding: its URI, and seconds until it ends.
+    Binding(&'a [u8], u64),
+    /// A number of things.
+    Count(usize),
+    /// Seconds.
+    Seconds(u64),
+    /// Status of a response, and its phrase.
+    Status(u16, &'a str),
+    /// Next hop.
+    Flow(Flow),
+}
+
+/// Decision of the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decision<'a> {
+    /// Its reason.
+    pub reason: Reason,
+    /// Its subject.
+    pub detail: Detail<'a>,
+}
+
+impl fmt::Display for Decision<'_> {
+    /// Writes the sentence, and the detail in parentheses. Bytes other than visible ASCII and spaces are written as `\xNN`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.reason.sentence())?;
+        match self.detail {
+            Detail::None => Ok(()),
+            Detail::Text(text) => write!(f, " ({})", Shown(text)),
+            Detail::Both(first, second) => write!(f, " ({}: {})", Shown(first), Shown(second)),
+            Detail::Binding(uri, seconds) => write!(f, " ({}, expires in {seconds} s)", Shown(uri)),
+            Detail::Count(count) => write!(f, " ({count})"),
+            Detail::Seconds(seconds) => write!(f, " ({seconds} s)"),
+            Detail::Status(status, "") => write!(f, " ({status})"),
+            Detail::Status(status, phrase) => write!(f, " ({status} {phrase})"),
+            Detail::Flow(flow) => write!(f, " ({}:{})", flow.transport, flow.remote),
+        }
+    }
+}
+
+/// Bytes of the network for people.
+struct Shown<'a>(&'a [u8]);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for &byte in self.0.iter().take(SHOWN_BYTES_MAX) {
+            match byte {
+                b'\\' => f.write_str("\\x5c")?,
+                b' '..=b'~' => f.write_char(char::from(byte))?,
+                _ => write!(f, "\\x{byte:02x}")?,
+            }
+        }
+        if self.0.len() > SHOWN_BYTES_MAX { f.write_str("...") } else { Ok(()) }
+    }
+}
+
+/// Maximum number of bytes of a detail that are shown.
+const SHOWN_BYTES_MAX: usize = 128;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn names_are_unique_and_sentences_are_short() {
+        for (number, reason) in Reason::ALL.iter().enumerate() {
+            let earlier = Reason::ALL.get(..number).unwrap_or_default();
+            assert!(earlier.iter().all(|other| other.name() != reason.name()), "{}", reason.name());
+            assert!(reason.name().bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-'));
+            assert!(reason.sentence().len() < 100 && !reason.sentence().ends_with('.'), "{reason:?}");
+        }
+    }
+
+    #[test]
+    fn a_detail_of_a_stranger_has_no_control_bytes_and_an_end() {
+        let shown = |detail| Decision { reason: Reason::Refused, detail }.to_string();
+        assert_eq!(shown(Detail::Text(b"a\x1b[31m\r\n\\")), "refused (a\\x1b[31m\\x0d\\x0a\\x5c)");
+        assert_eq!(shown(Detail::Status(403, "Forbidden")), "refused (403 Forbidden)");
+        assert!(shown(Detail::Text(&[b'x'; 5000])).len() < 200);
+    }
+}

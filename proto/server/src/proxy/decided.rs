@@ -1,0 +1,76 @@
+//! Decisions about requests that are being forwarded, for a trace.
+
+use super::context::Contexts;
+use super::targets::Targets;
+use crate::auth::Reach;
+use crate::env::Env;
+use crate::request::Request;
+use crate::route::Routed;
+use crate::{Condition, Detail, Reason, Services};
+use ringway_transaction::SlabKey;
+
+/// Reports a decision about the stored request of a context.
+#[inline]
+pub(super) fn about(
+    env: &Env<'_, impl Services>,
+    contexts: &Contexts,
+    key: SlabKey,
+    reason: Reason,
+    detail: Detail<'_>,
+) {
+    if env.services.is_tracing()
+        && let Some(message) = contexts.get(key).and_then(|context| context.request.as_deref())
+    {
+        env.decided_about(message, reason, detail);
+    }
+}
+
+/// Reports the target set of a request. Routes and lookups of numbers were reported when they were found.
+#[inline]
+pub(super) fn targets(
+    env: &Env<'_, impl Services>,
+    request: &Request<'_, '_>,
+    routed: &Routed<'_>,
+    targets: &Targets,
+) {
+    if env.services.is_tracing() {
+        report_targets(env, request, routed, targets);
+    }
+}
+
+#[cold]
+fn report_targets(
+    env: &Env<'_, impl Services>,
+    request: &Request<'_, '_>,
+    routed: &Routed<'_>,
+    targets: &Targets,
+) {
+    let (reason, detail) = match request.grant.reach {
+        Reach::Side(_) => (Reason::ToDialogSide, Detail::None),
+        Reach::Flow(_) => (Reason::ToFlow, Detail::None),
+        Reach::Anywhere | Reach::OurUsers => {
+            if let Some(condition) = targets.diverted() {
+                let target = targets.list().first().map(|target| targets.uri(target));
+                (of_forward(condition), Detail::Text(target.unwrap_or_default()))
+            } else if routed.next_route.is_some() || !routed.is_of_domains {
+                (Reason::ToOther, Detail::Text(routed.uri.as_bytes()))
+            } else {
+                (Reason::ToPhones, Detail::Count(targets.list().len()))
+            }
+        }
+    };
+    let was_reported = targets.are_at_trunks() || targets.number().is_some();
+    if !was_reported || reason != Reason::ToPhones {
+        env.decided(request, reason, detail);
+    }
+}
+
+/// Reason of a forward.
+pub(super) const fn of_forward(condition: Condition) -> Reason {
+    match condition {
+        Condition::Always => Reason::ForwardAlways,
+        Condition::Busy => Reason::ForwardBusy,
+        Condition::NoAnswer => Reason::ForwardNoAnswer,
+        Condition::Unregistered => Reason::ForwardUnregistered,
+    }
+}

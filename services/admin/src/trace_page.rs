@@ -1,0 +1,78 @@
+//! `/api/trace`: what happens to the requests of a user, as a long poll.
+
+use crate::pages::{json_of, refusal};
+use crate::traces::TraceRefusal;
+use crate::view::View;
+use axum::Router;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use axum::routing::get;
+use serde::Deserialize;
+use serde_json::json;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// The path of the traces.
+pub(crate) fn router(view: Arc<dyn View>) -> Router {
+    Router::new().route("/api/trace", get(trace)).with_state(view)
+}
+
+/// Query of a trace.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TraceQuery {
+    user: String,
+    #[serde(default)]
+    after: u64,
+    /// Time in seconds to wait for an entry.
+    wait: Option<u64>,
+}
+
+async fn trace(
+    State(view): State<Arc<dyn View>>,
+    query: Result<Query<TraceQuery>, QueryRejection>,
+) -> Response {
+    let Ok(Query(query)) = query else {
+        let why = "write ?user=NAME&after=N, with N the `next` of the last answer or 0, and &wait=SECONDS if you want";
+        return refusal(StatusCode::BAD_REQUEST, why);
+    };
+    let Some(traces) = view.traces() else {
+        return refusal(StatusCode::NOT_FOUND, "this server has no traces");
+    };
+    let wait = query.wait.map_or(WAIT_MAX, Duration::from_secs).min(WAIT_MAX);
+    let until = Instant::now() + wait;
+    loop {
+        let page = match traces.read(&query.user, query.after, ENTRIES_MAX) {
+            Ok(page) => page,
+            Err(why) => return refused(why),
+        };
+        if !page.entries.is_empty() || page.lost > 0 || Instant::now() >= until {
+            return json_of(&json!({ "entries": page.entries, "next": page.next, "lost": page.lost }));
+        }
+        // Looking again costs the workers nothing; to be woken by them would cost a system call for each message.
+        tokio::time::sleep(LOOK_INTERVAL).await;
+    }
+}
+
+fn refused(why: TraceRefusal) -> Response {
+    match why {
+        TraceRefusal::BadName => refusal(
+            StatusCode::BAD_REQUEST,
+            "write the name of a user, as in ?user=bob or ?user=bob@example.org",
+        ),
+        TraceRefusal::TooMany => refusal(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "other users are traced, as many as are possible at once; a trace ends a minute after its last reader",
+        ),
+    }
+}
+
+/// Maximum time of a poll.
+const WAIT_MAX: Duration = Duration::from_secs(20);
+/// Interval at which a poll looks for entries.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+/// Maximum number of entries in one answer.
+const ENTRIES_MAX: usize = 500;
