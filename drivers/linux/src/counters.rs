@@ -3,6 +3,7 @@
 //! Each counter has one writer, its worker, so that counting is a plain addition; readers on other threads may see an
 //! outdated value.
 
+use crate::turn_times::TurnTimes;
 use ringway_stream::CloseReason;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -35,6 +36,7 @@ macro_rules! counters {
         #[repr(align(128))]
         pub(crate) struct Counters {
             $(pub(crate) $name: Counter,)*
+            pub(crate) turns: TurnTimes,
         }
 
         impl Counters {

@@ -108,6 +108,11 @@ impl<S: Services> Server<S> {
         self.registrar.remove_user(self.environment.services(), aor);
     }
 
+    /// Ends the registrations of `user@domain`, as an administrator demands; permanent contacts stay. Returns their number.
+    pub fn end_registrations(&mut self, now: Instant, aor: &[u8]) -> usize {
+        self.registrar.end_registrations(now, self.environment.services(), aor)
+    }
+
     /// Location table, for listings and snapshots.
     pub const fn location(&self) -> &LocationTable {
         self.registrar.table()
@@ -176,10 +181,12 @@ impl<S: Services> Node for Server<S> {
         if !bytes.starts_with(b"SIP/") && !is_admitted(&mut self.environment.env(cx), flow, bytes) {
             return;
         }
+        let first = cx.out.len();
         // Borrowed from the parser's result: a message is a kilobyte.
         match &Message::parse(bytes, &self.environment.config().message_limits) {
             Ok(message) => match *message.start() {
                 Start::Request { method, uri } => {
+                    self.environment.counters_mut().count_method(method);
                     let request =
                         Request { message, method, uri, flow, peer, key: None, grant: Grant::UNKNOWN };
                     self.on_request(cx, request);
@@ -189,9 +196,11 @@ impl<S: Services> Node for Server<S> {
             Err(rejected) => self.environment.env(cx).on_rejected(rejected, flow),
         }
         self.apply_notices(cx);
+        self.environment.counters_mut().count_sent(cx.out, first);
     }
 
     fn on_event(&mut self, cx: &mut Context<'_, Action>, event: Event) {
+        let first = cx.out.len();
         match event {
             Event::Closed(connection) => {
                 self.registrar.on_closed(cx.now, self.environment.services(), connection);
@@ -213,6 +222,7 @@ impl<S: Services> Node for Server<S> {
             }
         }
         self.apply_notices(cx);
+        self.environment.counters_mut().count_sent(cx.out, first);
     }
 
     fn shard_of_quoted(quoted: &[u8], shards: u16) -> Option<u16> {
@@ -225,6 +235,7 @@ impl<S: Services> Node for Server<S> {
     }
 
     fn on_timeout(&mut self, cx: &mut Context<'_, Action>) {
+        let first = cx.out.len();
         self.transactions.on_timeout(cx, &mut self.notices);
         let env = &mut self.environment.env(cx);
         self.registrar.on_timeout(env.cx.now, env.services);
@@ -237,6 +248,7 @@ impl<S: Services> Node for Server<S> {
         }
         self.proxy.expire_lookups(env, &mut self.transactions);
         self.apply_notices(cx);
+        self.environment.counters_mut().count_sent(cx.out, first);
     }
 
     fn next_deadline(&self) -> Option<Deadline> {

@@ -1,6 +1,7 @@
 //! The paths of the admin API that change the server.
 
 use crate::control::{Answer, Change, Control, Forwards, NewBlock};
+use crate::users;
 use crate::pages::{LIMIT_DEFAULT, LIMIT_MAX, PageQuery, json_of, refusal};
 use axum::Router;
 use axum::body::{Bytes, to_bytes};
@@ -22,7 +23,7 @@ const FORWARDS_BYTES_MAX: usize = 16 << 10;
 /// Maximum size of an entry of a block list as JSON.
 const BLOCK_BYTES_MAX: usize = 4 << 10;
 
-type Shared = State<Arc<dyn Control>>;
+pub(crate) type Shared = State<Arc<dyn Control>>;
 
 /// All paths that change something.
 pub(crate) fn router(control: Arc<dyn Control>) -> Router {
@@ -31,6 +32,11 @@ pub(crate) fn router(control: Arc<dyn Control>) -> Router {
         .route("/api/blocks", get(blocks).post(block))
         .route("/api/blocks/{id}", delete(unblock))
         .route("/api/users/{user}/forward", get(forwards).put(forward).delete(end_forwards))
+        .route("/api/users", get(users::list))
+        .route("/api/users/{user}", get(users::one))
+        .route("/api/users/{user}/registrations", delete(users::kick))
+        .route("/api/connections/{id}", delete(drop_connection))
+        .route("/api/config", get(configuration))
         .with_state(control)
 }
 
@@ -114,6 +120,19 @@ async fn unblock(State(control): Shared, id: Result<Path<u64>, PathRejection>) -
     }
 }
 
+async fn drop_connection(State(control): Shared, id: Result<Path<u64>, PathRejection>) -> Response {
+    match id {
+        Ok(Path(id)) => apply(control, Change::Drop(id)).await,
+        Err(_) => {
+            refusal(StatusCode::BAD_REQUEST, "write the number of a connection, as in /api/connections/7")
+        }
+    }
+}
+
+async fn configuration(State(control): Shared) -> Response {
+    answer(move || control.configuration()).await
+}
+
 async fn forwards(State(control): Shared, user: Result<Path<String>, PathRejection>) -> Response {
     match user {
         Ok(Path(user)) => answer(move || control.forwards(&user)).await,
@@ -147,12 +166,12 @@ async fn end_forwards(State(control): Shared, user: Result<Path<String>, PathRej
     }
 }
 
-async fn apply(control: Arc<dyn Control>, change: Change) -> Response {
+pub(crate) async fn apply(control: Arc<dyn Control>, change: Change) -> Response {
     answer(move || control.apply(change)).await
 }
 
 /// Answers with the result of `work`, which may wait for files.
-async fn answer(work: impl FnOnce() -> Answer + Send + 'static) -> Response {
+pub(crate) async fn answer(work: impl FnOnce() -> Answer + Send + 'static) -> Response {
     match tokio::task::spawn_blocking(work).await {
         Ok(Answer { status, body }) => {
             let mut response = json_of(&body);
@@ -164,7 +183,7 @@ async fn answer(work: impl FnOnce() -> Answer + Send + 'static) -> Response {
     }
 }
 
-fn failed() -> Response {
+pub(crate) fn failed() -> Response {
     refusal(StatusCode::INTERNAL_SERVER_ERROR, "the change failed; see the server's log")
 }
 

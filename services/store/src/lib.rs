@@ -22,6 +22,7 @@ mod forwards;
 mod import;
 mod schema;
 mod subscribers;
+mod user_pages;
 
 pub use backup::{Backups, Restoration, Restored};
 pub use bindings::Bindings;
@@ -33,3 +34,4 @@ pub use import::Imported;
 pub use ringway_journal::{Durability, KEY_BYTES_MAX, SnapshotSource, VALUE_BYTES_MAX, Writer, WriterStats};
 pub use ringway_users::{Condition, ForwardUri, Forwards, Ha1, NoAnswer, UnusableForward, UserName};
 pub use subscribers::{Loaded, OtherRealm, Store, StoreUrl, SubscriberRow};
+pub use user_pages::{FoundUsers, UserFilter, UserPages, UserRow};
