@@ -41,8 +41,10 @@ impl Connections {
     /// Requests the end of a connection from its worker. `None`: there is no such connection, or the worker's inbox is full.
     pub fn close(&self, id: ConnectionId) -> Option<OpenConnection> {
         let worker = connection_id::owner_of(id);
-        let open = *self.workers.get(worker)?.open.lock().unwrap_or_else(PoisonError::into_inner).get(&id.0)?;
-        let flow = Flow { connection: Some(id), transport: open.transport, ..Flow::udp(ListenerId(0), open.remote) };
+        let open =
+            *self.workers.get(worker)?.open.lock().unwrap_or_else(PoisonError::into_inner).get(&id.0)?;
+        let flow =
+            Flow { connection: Some(id), transport: open.transport, ..Flow::udp(ListenerId(0), open.remote) };
         self.inboxes.of(worker)?.push_disconnect(flow).then_some(open)
     }
 

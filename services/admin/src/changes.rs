@@ -1,8 +1,8 @@
 //! The paths of the admin API that change the server.
 
 use crate::control::{Answer, Change, Control, Forwards, NewBlock};
-use crate::users;
 use crate::pages::{LIMIT_DEFAULT, LIMIT_MAX, PageQuery, json_of, refusal};
+use crate::users;
 use axum::Router;
 use axum::body::{Bytes, to_bytes};
 use axum::extract::rejection::{PathRejection, QueryRejection};

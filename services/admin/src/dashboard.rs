@@ -71,7 +71,15 @@ mod tests {
     fn the_files_have_nothing_that_the_policy_forbids() {
         for file in FILES {
             let text = std::str::from_utf8(file.bytes).unwrap();
-            for forbidden in ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "onclick=", " style="] {
+            for forbidden in [
+                "innerHTML",
+                "outerHTML",
+                "insertAdjacentHTML",
+                "document.write",
+                "eval(",
+                "onclick=",
+                " style=",
+            ] {
                 assert!(!text.contains(forbidden), "{} has {forbidden}", file.path);
             }
             for address in text.match_indices("http").map(|(at, _)| &text[at..]) {

@@ -26,6 +26,9 @@ pub(crate) const LIMIT_MAX: usize = 10_000;
 /// Maximum length of the text of a search.
 pub(crate) const TEXT_BYTES_MAX: usize = 128;
 
+/// Description of all paths, OpenAPI 3.1.
+const DESCRIPTION: &str = include_str!("openapi.json");
+
 type Shared = State<Arc<Source>>;
 
 /// Source of the pages: the server and the admin API itself.
@@ -62,6 +65,7 @@ pub(crate) fn router(
                 typed("text/plain; version=0.0.4; charset=utf-8", metrics(&source.stats()))
             }),
         )
+        .route("/api/openapi.json", get(async || typed("application/json", DESCRIPTION.to_owned())))
         .with_state(Arc::new(Source { view, clients }))
         .merge(changes)
         .merge(dashboard::router())

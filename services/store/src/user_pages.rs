@@ -186,7 +186,8 @@ mod tests {
                 let Some(next) = found.next else { break };
                 after = Some(next);
             }
-            let expected = ["alina@a.org", "bob@a.org", "carol@a.org", "door@a.org", "alice@b.org", "al@c.org"];
+            let expected =
+                ["alina@a.org", "bob@a.org", "carol@a.org", "door@a.org", "alice@b.org", "al@c.org"];
             assert_eq!(all, expected, "{limit} {scan}");
         }
         let gone = UserPages::of(&store).page(Some(("zoe", "aa.org")), UserFilter::All, 9, 9).unwrap();

@@ -98,7 +98,10 @@ impl ServerControl {
 
     fn close(&self, id: u64) -> Answer {
         let Some(closed) = self.view.close(id) else {
-            return Answer::refused(404, format!("there is no connection {id}; GET /api/connections lists them"));
+            return Answer::refused(
+                404,
+                format!("there is no connection {id}; GET /api/connections lists them"),
+            );
         };
         let (transport, remote) = (closed.transport, closed.remote);
         tracing::info!("the administrator closed the connection {transport}:{remote}");

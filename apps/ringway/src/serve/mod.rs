@@ -19,9 +19,9 @@ mod report;
 mod services;
 mod settings;
 mod shown;
-mod users;
 mod supervisor;
 mod tls;
+mod users;
 mod view;
 
 use crate::config::Config;
@@ -133,8 +133,7 @@ impl Running {
             Arc::new(ServerView::new(&runtime, to_services, to_outside, &tls, Arc::clone(&shown), clock));
         let admin_address = admin.address();
         let layers = tls.layers();
-        let control =
-            ServerControl::new(inputs, Arc::clone(&store), Arc::clone(&view), Arc::clone(&shown));
+        let control = ServerControl::new(inputs, Arc::clone(&store), Arc::clone(&view), Arc::clone(&shown));
         let admin = admin
             .serve(
                 Arc::clone(&view) as Arc<dyn View>,

@@ -3,8 +3,8 @@
 use super::Node;
 use super::outside::Outside;
 use super::services::SharedServices;
-use super::tls::ServerTls;
 use super::shown::ShownConfig;
+use super::tls::ServerTls;
 use ringway_admin::{Call, Connection, Page, Registration, ServerInfo, Stat, Stats, View, page_over_shards};
 use ringway_dtls::DtlsTransport;
 use ringway_linux::{Clock, Connections, CountersReader, OpenConnection, Runtime, Shards, TurnCounts};
@@ -118,16 +118,22 @@ impl View for ServerView {
         let total = self.sum(|node| node.location().bindings_len());
         let text = text.map(str::to_ascii_lowercase);
         let slots_max = if text.is_some() { SEARCHED_SLOTS_MAX } else { u32::MAX };
-        page_over_shards(self.shard_count(), after, (limit, slots_max), total, |shard, first, count, items| {
-            let walk = |node: &mut Node| {
-                node.location().bindings_from(first, count, |found| {
-                    if text.as_deref().is_none_or(|text| has_text(&found, text)) {
-                        items.push(self.registration(found));
-                    }
-                })
-            };
-            self.shards.with_shard(shard, walk).flatten()
-        })
+        page_over_shards(
+            self.shard_count(),
+            after,
+            (limit, slots_max),
+            total,
+            |shard, first, count, items| {
+                let walk = |node: &mut Node| {
+                    node.location().bindings_from(first, count, |found| {
+                        if text.as_deref().is_none_or(|text| has_text(&found, text)) {
+                            items.push(self.registration(found));
+                        }
+                    })
+                };
+                self.shards.with_shard(shard, walk).flatten()
+            },
+        )
     }
 
     fn calls(&self, after: Option<&str>, limit: usize) -> Page<Call> {
@@ -319,9 +325,7 @@ impl ServerView {
 
 /// True if the address-of-record, the contact or the source address has `text`, which is in lower case.
 fn has_text(found: &RegistrationRef<'_>, text: &str) -> bool {
-    let has = |bytes: &[u8]| {
-        bytes.windows(text.len()).any(|part| part.eq_ignore_ascii_case(text.as_bytes()))
-    };
+    let has = |bytes: &[u8]| bytes.windows(text.len()).any(|part| part.eq_ignore_ascii_case(text.as_bytes()));
     has(found.aor()) || has(found.contact()) || found.address().to_string().contains(text)
 }
 
@@ -346,7 +350,8 @@ fn turn_stats(turns: &TurnCounts) -> Stats {
     let mut stats: Stats = Vec::new();
     for (index, count) in turns.buckets.iter().enumerate() {
         sum += count;
-        let bound = TurnCounts::bound(index).map_or("+Inf".to_owned(), |bound| bound.as_secs_f64().to_string());
+        let bound =
+            TurnCounts::bound(index).map_or("+Inf".to_owned(), |bound| bound.as_secs_f64().to_string());
         stats.push(Stat::counter("turn_seconds_bucket", help, sum).labelled("le", bound));
     }
     let seconds = turns.nanos as f64 / 1e9;

@@ -49,17 +49,20 @@ const PLOTS = [
     ({ stats }) => [stats.requests_forwarding, stats.server_transactions, stats.client_transactions]],
   ['Connections', 'open', ['streams', 'DTLS'], ({ stats }) => [stats.connections_open, stats.associations_open]],
   ['Processor', '% of a core', [''], (now, before) => [100 * rate(now, before, 'cpu_seconds')]],
+  ['Traffic', 'KiB per second', ['received', 'sent'],
+    (now, before) => ['in', 'out'].map((way) => (rate(now, before, `datagram_bytes_${way}`) + rate(now, before, `stream_bytes_${way}`)) / 1024)],
   ['Memory', 'MiB', ['in use', 'reserved by requests'], ({ stats }) => [stats.resident_bytes / 2 ** 20, stats.reserved_bytes / 2 ** 20]],
 ];
 
-const tile = (name, shown) => el('div', { class: 'tile' }, el('dt', { text: name }), el('dd', {}, shown));
+const tile = (name, shown, of) =>
+  el('div', { class: 'tile' }, el('dt', { text: name }), el('dd', {}, shown, of ? el('span', { class: 'of', text: ` ${of}` }) : null));
 
 function tiles() {
   const stats = latest();
   return [
-    tile('Users registered', `${count(stats.users_registered)} of ${count(stats.subscribers)}`),
+    tile('Users registered', count(stats.users_registered), `of ${count(stats.subscribers)}`),
     tile('Contacts', count(stats.bindings)),
-    tile('Calls now', count(stats.calls_answered === undefined ? stats.requests_forwarding : stats.calls_answered)),
+    stats.calls_open === undefined ? tile('Requests under way', count(stats.requests_forwarding)) : tile('Calls now', count(stats.calls_open)),
     tile('Connections', count((stats.connections_open ?? 0) + (stats.associations_open ?? 0))),
     tile('Memory', bytes(stats.resident_bytes ?? 0)),
     tile('Up', duration(stats.uptime_s ?? 0)),

@@ -37,18 +37,20 @@ export class Plot {
     this.names = names;
     this.drawing = svg('svg', { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: 'img' });
     this.values = names.map(() => el('b', { text: '–' }));
-    const legend = names.map((name, index) =>
+    this.legend = names.map((name, index) =>
       el('li', {}, el('span', { class: `key s${index}` }), name ? `${name} ` : '', this.values[index]));
     this.element = el('section', { class: 'plot' },
-      el('h2', {}, title, el('span', { class: 'unit', text: unit })), this.drawing, el('ul', { class: 'legend' }, legend));
+      el('h2', {}, title, el('span', { class: 'unit', text: unit })), this.drawing, el('ul', { class: 'legend' }, this.legend));
     this.title = title;
     this.draw([]);
   }
 
   /** Draws `points`: each has `at` in seconds, and `values` by line. */
   draw(points) {
-    const span = POINTS_MAX * 2;
     const end = points.length ? points[points.length - 1].at : 0;
+    // The axis grows with the time that the page is open.
+    const minutes = points.length && end - points[0].at > 110 ? (end - points[0].at > 290 ? 10 : 5) : 2;
+    const span = minutes * 60;
     const numbers = points.flatMap((point) => point.values).filter(Number.isFinite);
     const most = axisEnd(Math.max(0, ...numbers));
     const x = (at) => LEFT + (WIDTH - LEFT - RIGHT) * (1 - (end - at) / span);
@@ -59,10 +61,9 @@ export class Plot {
       parts.push(svg('line', { class: 'grid', x1: LEFT, x2: WIDTH - RIGHT, y1: at, y2: at }));
       parts.push(svg('text', { class: 'tick', x: LEFT - 6, y: at + 4, 'text-anchor': 'end' }, short(most * share)));
     }
-    for (const minutes of [10, 5, 0]) {
-      const anchor = minutes === 10 ? 'start' : minutes === 0 ? 'end' : 'middle';
-      const text = minutes ? `${minutes} min ago` : 'now';
-      parts.push(svg('text', { class: 'tick', x: x(end - minutes * 60), y: HEIGHT - 4, 'text-anchor': anchor }, text));
+    for (const [ago, anchor] of [[minutes, 'start'], [minutes / 2, 'middle'], [0, 'end']]) {
+      const text = ago ? `${ago} min ago` : 'now';
+      parts.push(svg('text', { class: 'tick', x: x(end - ago * 60), y: HEIGHT - 4, 'text-anchor': anchor }, text));
     }
     this.names.forEach((_, index) => {
       const drawn = points.filter((point) => Number.isFinite(point.values[index]));
@@ -77,6 +78,8 @@ export class Plot {
     const last = points[points.length - 1]?.values ?? [];
     this.values.forEach((element, index) => {
       element.textContent = short(last[index] ?? NaN);
+      // Of many lines, those that never left 0 have no place in the legend.
+      this.legend[index].hidden = this.names.length > 3 && index > 1 && !points.some((point) => point.values[index] > 0);
     });
     const spoken = this.names.map((name, index) => `${name} ${short(last[index] ?? NaN)}`).join(', ');
     this.drawing.setAttribute('aria-label', `${this.title}, ${this.unit}: ${spoken}`);

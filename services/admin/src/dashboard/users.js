@@ -30,8 +30,8 @@ async function kick(name, done) {
   done();
 }
 
-const kickButton = (name, done, isRegistered) => {
-  const made = button('Kick', () => kick(name, done), 'danger small');
+const kickButton = (name, done, isRegistered, size = 'small') => {
+  const made = button('Kick', () => kick(name, done), `danger ${size}`);
   made.disabled = !isRegistered;
   made.setAttribute('aria-label', `Kick ${name}`);
   made.dataset.key = `kick ${name}`;
@@ -139,7 +139,7 @@ export function user(name) {
         contact.q, contact.reg_id ?? '–', contact.instance ?? '–', contact.path?.length ? several(contact.path) : '–']);
       const columns = ['Contact', 'Transport', 'From', 'Left', 'q', 'Flow', 'Instance', 'Path'].map((title) => ({ title }));
       holder.replaceChildren(
-        heading(full, kickButton(full, load, found.contacts.some((contact) => !contact.permanent)),
+        heading(full, kickButton(full, load, found.contacts.some((contact) => !contact.permanent), ''),
           el('a', { class: 'button', href: `#follow/${encodeURIComponent(full)}`, text: 'Follow' })),
         el('section', { class: 'panel' }, el('h2', { text: 'Contacts' }),
           rows.length ? table('Contacts', columns, rows) : note('It is not registered.')),
