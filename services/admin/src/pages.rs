@@ -133,18 +133,21 @@ fn page<T: Serialize>(
     let after = query.after.as_deref().filter(|after| !after.is_empty());
     let text = match search_text(query.q.as_deref()) {
         Ok(text) => text,
-        Err(refused) => return refused,
+        Err(why) => return refusal(StatusCode::BAD_REQUEST, why),
     };
     let page = list(after, limit, text);
     json_of(&json!({ name: page.items, "total": page.total, "next": page.next }))
 }
 
-/// Text of a search, `None` without one; the error is the response.
-pub(crate) fn search_text(text: Option<&str>) -> Result<Option<&str>, Response> {
+/// Text of a search, `None` without one.
+///
+/// # Errors
+/// The text is too long; the message for the administrator.
+pub(crate) fn search_text(text: Option<&str>) -> Result<Option<&str>, &'static str> {
     let text = text.map(str::trim).filter(|text| !text.is_empty());
     match text {
         Some(text) if text.len() > TEXT_BYTES_MAX => {
-            Err(refusal(StatusCode::BAD_REQUEST, "?q= has more than 128 bytes; search for a shorter text"))
+            Err("?q= has more than 128 bytes; search for a shorter text")
         }
         text => Ok(text),
     }

@@ -36,7 +36,7 @@ pub(crate) async fn list(
     };
     let text = match search_text(q.as_deref()) {
         Ok(text) => text.map(str::to_owned),
-        Err(refused) => return refused,
+        Err(why) => return refusal(StatusCode::BAD_REQUEST, why),
     };
     let after = after.filter(|after| !after.is_empty());
     let limit = limit.unwrap_or(LIMIT_DEFAULT).clamp(1, LIMIT_MAX);
