@@ -40,6 +40,8 @@ pub(crate) struct Wanted {
     pub(crate) websocket: Option<&'static str>,
     /// Further lines of `[routing]`.
     pub(crate) routing: &'static str,
+    /// Token of the admin API.
+    pub(crate) admin_token: &'static str,
     /// Another name of the server itself.
     pub(crate) alias: Option<&'static str>,
     /// Proxy that it trusts.
@@ -64,6 +66,7 @@ impl Default for Wanted {
             dtls: false,
             websocket: None,
             routing: "",
+            admin_token: "",
             alias: None,
             trusted: None,
             dns_port: None,
@@ -244,6 +247,18 @@ impl Server {
         Ok(Counters(value))
     }
 
+    /// Its configuration file.
+    pub(crate) fn config(&self) -> &Path {
+        &self.config
+    }
+
+    /// URL of its admin API, without a slash at the end.
+    pub(crate) fn admin_url(&mut self) -> Result<String> {
+        let lines = self.log_lines(ADMIN_LINE, 1)?;
+        let url = lines.first().and_then(|line| line.split(ADMIN_LINE).nth(1));
+        Ok(url.context("the log names no admin API")?.trim().trim_end_matches('/').to_owned())
+    }
+
     /// Lines of its log that contain `text`, after waiting for `count` of them.
     pub(crate) fn log_lines(&mut self, text: &str, count: usize) -> Result<Vec<String>> {
         let running = self.running.as_mut().context("the server is stopped")?;
@@ -317,6 +332,7 @@ impl Server {
             dtls,
             websocket,
             routing,
+            admin_token,
             alias,
             trusted,
             dns_port,
@@ -386,6 +402,7 @@ per_source_rate = 0
 
 [admin]
 listen = "127.0.0.1:{admin_port}"
+token = "{admin_token}"
 
 {more}
 "#
@@ -452,6 +469,9 @@ fn write_users(path: &Path, users: &[(String, String)]) -> Result<()> {
     }
     std::fs::write(path, rows).with_context(|| format!("cannot write {}", path.display()))
 }
+
+/// Text of the log before the URL of the admin API.
+const ADMIN_LINE: &str = "admin API on ";
 
 /// Domain of the server's users.
 const DOMAIN: &str = "example.org";

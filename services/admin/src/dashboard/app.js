@@ -4,7 +4,7 @@ import { get, hasToken, setToken, whenUnauthorized } from './api.js';
 import { calls } from './calls.js';
 import { configuration } from './configuration.js';
 import { connections } from './connections.js';
-import { note } from './elements.js';
+import { note, visible } from './elements.js';
 import { follow } from './follow.js';
 import { blocks, limits } from './limits.js';
 import { overview, remember } from './overview.js';
@@ -97,7 +97,7 @@ element('login').querySelector('form').addEventListener('submit', async (event) 
     say('live', 'good');
     start();
   } catch (error) {
-    element('login-error').textContent = error.status === 401 ? 'The token is not the one of this server.' : error.message;
+    element('login-error').textContent = error.status === 401 ? 'The token is not the one of this server.' : visible(error.message);
   }
 });
 element('logout').addEventListener('click', () => {

@@ -1,7 +1,7 @@
 // Configuration in force, and its reload.
 
 import { get, request } from './api.js';
-import { button, confirm, el, heading, note, table, toast, value } from './elements.js';
+import { button, confirm, el, heading, note, table, toast, value, visible } from './elements.js';
 
 function difference(report) {
   const rows = (report.changes ?? []).map((change) => [el('code', { class: 'v', text: change.key }), change.old ?? '–', change.new ?? '–',
@@ -31,7 +31,7 @@ export function configuration() {
     try {
       const answer = await get('/api/config');
       shown = answer.keys;
-      source.textContent = answer.file ? `From ${answer.file}; a value that the file does not have is the default.` : 'The server runs without a file: all are defaults.';
+      source.textContent = answer.file ? `From ${visible(answer.file)}; a value that the file does not have is the default.` : 'The server runs without a file: all are defaults.';
       draw();
     } catch (error) {
       keys.replaceChildren(note(error.message, 'bad'));

@@ -1,7 +1,7 @@
 // Limits that were hit, with the reason of each, and the block list.
 
 import { request } from './api.js';
-import { button, confirm, count, duration, el, heading, note, table, toast } from './elements.js';
+import { button, confirm, count, duration, el, heading, note, table, toast, visible } from './elements.js';
 import { Listing } from './listing.js';
 import { REASONS } from './reasons.js';
 
@@ -65,7 +65,7 @@ function blockForm(done) {
       pattern.value = '';
       done();
     } catch (error) {
-      problem.textContent = error.message;
+      problem.textContent = visible(error.message);
     }
   };
   const field = (label, made) => el('div', { class: 'field' }, el('label', { for: made.id, text: label }), made);

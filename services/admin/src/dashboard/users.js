@@ -1,7 +1,7 @@
 // Users: list, search, one user with its contacts and forwards, end of registrations.
 
 import { get, request } from './api.js';
-import { button, confirm, duration, el, heading, note, table, toast, value } from './elements.js';
+import { button, confirm, duration, el, heading, note, table, toast, value, visible } from './elements.js';
 import { Listing } from './listing.js';
 
 const pathOf = (name) => `/api/users/${encodeURIComponent(name)}`;
@@ -120,7 +120,7 @@ function forwardsForm(name, forwards) {
       await request('PUT', `${pathOf(name)}/forward`, { body });
       toast(`Forwards of ${name} saved`);
     } catch (error) {
-      problem.textContent = error.message;
+      problem.textContent = visible(error.message);
     }
   };
   const rows = fields.map(([key, [label, input]]) => el('div', { class: 'field' }, label, input,
