@@ -2,7 +2,8 @@
 //
 // Arguments: JSON with `url`, `token`, `sip` (port), `config` (file), `users` (number of users that exist), `empty` (URL of a server
 // without users), `pictures` (folder for screenshots, or empty) and `browser` (program). It plays phones over UDP and TCP itself, prints
-// a line for each step, and ends with `passed` or the reason of the failure.
+// a line for each step, and ends with `passed` or the reason of the failure. With `watch` it shows the overview for that many seconds,
+// and does nothing else.
 import assert from 'node:assert/strict';
 import { createSocket } from 'node:dgram';
 import { appendFile } from 'node:fs/promises';
@@ -10,7 +11,7 @@ import { connect } from 'node:net';
 import { join } from 'node:path';
 import { chromium } from 'playwright-core';
 
-const { url, token, sip, config, users, empty, pictures, browser: executablePath } = JSON.parse(process.argv[2]);
+const { url, token, sip, config, users, empty, pictures, browser: executablePath, watch } = JSON.parse(process.argv[2]);
 const HOSTILE = '<img src=x onerror="window.hacked=1">\u202e\u0000\'"&lt;é\u{1f600}</script><script>window.hacked=1</script>';
 const WIDE = { width: 1280, height: 860 };
 const NARROW = { width: 390, height: 844 };
@@ -137,7 +138,10 @@ async function keyboard(page) {
 }
 
 async function picture(page, file) {
-  if (pictures) await page.screenshot({ path: join(pictures, `${file}.png`), animations: 'disabled' });
+  // A long table makes a large file: its first rows say enough.
+  const { width, height } = page.viewportSize();
+  const clip = { x: 0, y: 0, width, height: width > 1000 && !/overview|empty/.test(file) ? 560 : height };
+  if (pictures) await page.screenshot({ path: join(pictures, `${file}.png`), animations: 'disabled', clip });
 }
 
 const STEPS = {
@@ -428,7 +432,15 @@ async function traffic() {
   }
 }
 
-try {
+/** Leaves the overview open, for a measurement of the server. */
+async function watched() {
+  await STEPS.paint();
+  say('watching');
+  await pause(watch * 1000);
+}
+
+/** Registers most users, and takes all steps while their phones are busy. */
+async function all() {
   for (let index = 0; index < users * 0.9; index += 50) {
     await Promise.all(Array.from({ length: 50 }, (_, at) => register(name(index + at))));
   }
@@ -439,6 +451,10 @@ try {
     assert.deepEqual(faults, [], `faults in ${step}`);
     say(`ok ${step}`);
   }
+}
+
+try {
+  await (watch ? watched() : all());
   say('passed');
 } catch (error) {
   say(`failed: ${error.stack ?? error}`);

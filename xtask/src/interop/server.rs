@@ -247,6 +247,11 @@ impl Server {
         Ok(Counters(value))
     }
 
+    /// CPU time of its living threads in seconds.
+    pub(crate) fn cpu_s(&self) -> Result<f64> {
+        self.running.as_ref().context("the server is stopped")?.cpu_s()
+    }
+
     /// Its configuration file.
     pub(crate) fn config(&self) -> &Path {
         &self.config
