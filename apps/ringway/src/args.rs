@@ -79,6 +79,16 @@ Examples:
   ringway restore users-2026-05-01.db --dry-run
   ringway restore users-2026-05-01.db")]
     Restore(RestoreArgs),
+    /// Take over the users of Kamailio or OpenSIPS from their database; a running server sees it within a second
+    #[command(
+        after_help = "Nothing is written there, and nobody is removed here: repeat it before you switch.
+
+Examples:
+  ringway migrate kamailio sqlite:///etc/kamailio/kamailio.sqlite --dry-run
+  ringway migrate kamailio mysql://kamailio@db.example.org/kamailio --password-stdin --settings proposed.toml
+  ringway migrate opensips postgres://opensips@127.0.0.1/opensips --realm example.org"
+    )]
+    Migrate(MigrateArgs),
     /// Query the running server
     #[command(after_help = "Examples:
   ringway show registrations
@@ -139,6 +149,52 @@ pub(crate) struct RestoreArgs {
     /// Print the result as JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Arguments of `ringway migrate`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct MigrateArgs {
+    /// The server that has the users
+    pub(crate) origin: MigrationOrigin,
+    /// Its database: sqlite://FILE, mysql://USER@HOST/NAME or postgres://USER@HOST/NAME
+    pub(crate) url: String,
+    /// Read the database's password from standard input
+    #[arg(long)]
+    pub(crate) password_stdin: bool,
+    /// Realm of stored password hashes (default: the domain of each user)
+    #[arg(long, value_name = "REALM", value_parser = realm)]
+    pub(crate) realm: Option<String>,
+    /// Domain of users that have none there (default: the first of the configuration)
+    #[arg(long, value_name = "DOMAIN")]
+    pub(crate) domain: Option<String>,
+    /// Write a configuration with its domains, networks and accounts at other servers into a new file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) settings: Option<PathBuf>,
+    /// Only print what it would change
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// The server's configuration, which names its database (default: ./ringway.toml if it exists)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Server that has the users.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum MigrationOrigin {
+    /// Kamailio
+    Kamailio,
+    /// OpenSIPS
+    Opensips,
+}
+
+fn realm(text: &str) -> Result<String, &'static str> {
+    if text.is_empty() || text.chars().any(|c| c.is_control() || c == '"' || c == '\\') {
+        return Err("a realm has no quotes, backslashes or control characters");
+    }
+    Ok(text.to_owned())
 }
 
 /// Arguments of `ringway completions`.

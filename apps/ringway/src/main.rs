@@ -18,6 +18,7 @@ mod forwards;
 mod generate;
 mod lab;
 mod log;
+mod migrate;
 mod output;
 mod password;
 mod phone;
@@ -58,6 +59,7 @@ fn run(args: Args) -> Result<(), Failure> {
         Command::Block(block) => block::run(&block),
         Command::Backup(args) => backup::backup(&args),
         Command::Restore(args) => backup::restore(&args),
+        Command::Migrate(args) => migrate::run(&args),
         Command::Show(show) => show::run(&show),
         Command::Call(call) => phone::call(&call),
         Command::Answer(answer) => phone::answer(&answer),

@@ -83,6 +83,15 @@ impl<'s> Backups<'s> {
         self.restore_from(list.file(), Source::Subscribers, restoration)
     }
 
+    /// Adds the subscribers of `list`, gives those that exist the passwords of the list, and returns the difference. Nobody is
+    /// removed. What `list` has besides subscribers is removed from it.
+    ///
+    /// # Errors
+    /// A query failed. The store is unchanged then.
+    pub fn add_subscribers(&self, list: &Store, restoration: Restoration) -> Result<Restored, StoreError> {
+        self.restore_from(list.file(), Source::MoreSubscribers, restoration)
+    }
+
     fn restore_from(
         &self,
         file: &Path,
@@ -106,6 +115,8 @@ enum Source {
     Backup,
     /// Subscribers only: what belongs to those that stay is taken over.
     Subscribers,
+    /// Some subscribers: the others stay.
+    MoreSubscribers,
 }
 
 fn restore(
@@ -116,8 +127,11 @@ fn restore(
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     match source {
         Source::Backup => {}
-        Source::Subscribers => {
-            let [_, belongings @ ..] = PARTS;
+        Source::Subscribers | Source::MoreSubscribers => {
+            let [subscribers, belongings @ ..] = PARTS;
+            if source == Source::MoreSubscribers {
+                subscribers.keep(&transaction)?;
+            }
             belongings.into_iter().try_for_each(|part| part.take_over(&transaction))?;
         }
     }
@@ -194,6 +208,15 @@ impl Part {
             ),
             [],
         )?;
+        Ok(())
+    }
+
+    /// Adds the rows of this database whose keys the attached one does not have.
+    fn keep(self, transaction: &Transaction<'_>) -> rusqlite::Result<()> {
+        let Self { table, columns, .. } = self;
+        let query =
+            format!("INSERT OR IGNORE INTO backup.{table} ({columns}) SELECT {columns} FROM main.{table}");
+        transaction.execute(&query, [])?;
         Ok(())
     }
 

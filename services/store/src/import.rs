@@ -2,7 +2,7 @@
 
 use super::subscribers::insert;
 use super::{Store, StoreError, UserName};
-use ringway_users::{BadRow, UserList, UserRow};
+use ringway_users::{BadRow, Ha1, UserList, UserRow};
 use rusqlite::Transaction;
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -58,6 +58,22 @@ impl Store {
                 }
                 reader.consume(used);
             }
+        })
+    }
+
+    /// Adds all subscribers that `read` passes with their realm and H(A1), in one transaction; a user that exists already is
+    /// passed over. An error of `read` leaves the store as it was.
+    ///
+    /// # Errors
+    /// `read` failed, or a query.
+    pub fn add_hashed<T>(
+        &self,
+        read: impl FnOnce(
+            &mut dyn FnMut(&UserName, &str, &Ha1) -> Result<bool, StoreError>,
+        ) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        self.write(|transaction| {
+            read(&mut |user, realm, ha1| insert(transaction, user, realm, ha1).map_err(self.sql()))
         })
     }
 

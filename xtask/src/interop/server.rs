@@ -240,6 +240,17 @@ impl Server {
         Ok(())
     }
 
+    /// Takes over the users of a Kamailio with `ringway migrate`, and waits twice the second within which the server reads
+    /// them; returns what it said.
+    pub(crate) fn migrate(&self, arguments: &[&str], password: &str) -> Result<String> {
+        let said = self.command(
+            &[&["migrate", "kamailio", "--password-stdin"][..], arguments].concat(),
+            Some(password),
+        )?;
+        std::thread::sleep(Duration::from_secs(2));
+        Ok(said)
+    }
+
     /// Counters of Ringway: `ringway show stats --json`.
     pub(crate) fn counters(&self) -> Result<Counters> {
         let shown = self.command(&["show", "stats", "--json"], None)?;

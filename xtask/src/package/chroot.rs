@@ -9,16 +9,10 @@ use anyhow::{Context, Result, bail};
 use crate::workspace::{has_program, succeed};
 
 /// A clean Debian in a folder.
-struct Chroot(PathBuf);
+pub(super) struct Chroot(PathBuf);
 
 /// Installs, upgrades, removes and purges the package. `later` is the same with a later version.
-pub(super) fn check(package: &Path, later: &Path) -> Result<()> {
-    if !has_program("mmdebstrap") {
-        bail!("mmdebstrap is missing; install the Debian package mmdebstrap");
-    }
-    let folder = tempfile::tempdir()?;
-    let debian = Chroot(folder.path().join("debian"));
-    debian.make()?;
+pub(super) fn check(debian: &Chroot, package: &Path, later: &Path) -> Result<()> {
     debian.dpkg("--install", package)?;
     let installed = debian.run(&["ringway", "--version"])?;
     expect(&installed, "ringway ")?;
@@ -57,10 +51,19 @@ pub(super) fn check(package: &Path, later: &Path) -> Result<()> {
 }
 
 impl Chroot {
-    fn make(&self) -> Result<()> {
+    /// Makes a clean Debian in a new folder.
+    pub(super) fn make(folder: &Path) -> Result<Self> {
+        if !has_program("mmdebstrap") {
+            bail!("mmdebstrap is missing; install the Debian package mmdebstrap");
+        }
         println!("making a clean Debian");
         let options = ["--quiet", "--variant=essential", "--include=adduser,libgcc-s1", "bookworm"];
-        succeed(Command::new("mmdebstrap").args(options).arg(&self.0))
+        succeed(Command::new("mmdebstrap").args(options).arg(folder))?;
+        Ok(Self(folder.to_owned()))
+    }
+
+    pub(super) fn folder(&self) -> &Path {
+        &self.0
     }
 
     /// Path on this machine of a path inside.

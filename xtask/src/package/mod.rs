@@ -1,11 +1,12 @@
 //! `cargo xtask package`: the Debian package.
 //!
 //! Does: stages the files of the package, packs them with dpkg-deb, and has systemd check the unit; with `--check` installs,
-//! upgrades and removes the package in a clean Debian.
+//! upgrades and removes the package in a clean Debian, and makes the container of it.
 //!
 //! Does not: install anything on this machine. What is in the package is decided in `packaging/` and [`stage`].
 
 mod chroot;
+mod container;
 mod stage;
 mod unit;
 
@@ -25,7 +26,7 @@ pub(crate) struct Args {
     /// The program to pack (default: built for release)
     #[arg(long, value_name = "FILE")]
     server: Option<PathBuf>,
-    /// Install, upgrade and remove the package in a clean Debian
+    /// Install, upgrade and remove the package in a clean Debian, and make the container
     #[arg(long)]
     check: bool,
 }
@@ -41,19 +42,21 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         Some(server) => std::path::absolute(server)?,
         None => built_server()?,
     };
-    let package = pack(&server, env!("CARGO_PKG_VERSION"))?;
+    let package = pack(&target_dir().join("package"), &server, env!("CARGO_PKG_VERSION"))?;
     println!("{}", package.display());
     unit::check(&root().join("packaging/ringway.service"))?;
     if args.check {
-        let later = pack(&server, concat!(env!("CARGO_PKG_VERSION"), "+later"))?;
-        chroot::check(&package, &later)?;
+        let folder = tempfile::tempdir()?;
+        let debian = chroot::Chroot::make(&folder.path().join("debian"))?;
+        let later = pack(folder.path(), &server, concat!(env!("CARGO_PKG_VERSION"), "+later"))?;
+        chroot::check(&debian, &package, &later)?;
+        container::check(debian.folder(), &package)?;
     }
     Ok(())
 }
 
-/// Packs a program as this version; returns the package.
-fn pack(server: &Path, version: &str) -> Result<PathBuf> {
-    let folder = target_dir().join("package");
+/// Packs a program as this version; returns the package, in `folder`.
+fn pack(folder: &Path, server: &Path, version: &str) -> Result<PathBuf> {
     let staged = folder.join("staged");
     if staged.exists() {
         std::fs::remove_dir_all(&staged)?;

@@ -1,0 +1,93 @@
+//! `ringway migrate`: users of Kamailio and OpenSIPS, and what of their settings can be proposed.
+
+mod proposal;
+mod taken;
+
+use crate::args::{MigrateArgs, MigrationOrigin};
+use crate::backup;
+use crate::config::Config;
+use crate::database::{Database, Wanted};
+use crate::failure::Failure;
+use crate::output;
+use crate::password;
+use proposal::proposal;
+use ringway_migration::{MigrationError, Origin, read_accounts, read_settings};
+use ringway_store::{Backups, Restoration, Store, StoreUrl};
+use serde_json::json;
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::path::Path;
+use taken::Taken;
+
+/// Takes over the users of another server.
+pub(crate) fn run(args: &MigrateArgs) -> Result<(), Failure> {
+    let config = Config::load(args.config.as_deref())?;
+    let origin = match args.origin {
+        MigrationOrigin::Kamailio => Origin::Kamailio,
+        MigrationOrigin::Opensips => Origin::OpenSips,
+    };
+    let password = args.password_stdin.then(password::from_stdin).transpose()?;
+    let mut source =
+        ringway_migration::Database::open(origin, &args.url, password.as_deref()).map_err(failed)?;
+    let database = Database::open(&config, Wanted::Any, "no users can be added to it")?;
+    let folder = tempfile::tempdir().map_err(|error| {
+        Failure::failed(format!("{}: no folder can be made: {error}", std::env::temp_dir().display()))
+    })?;
+    let list = Store::open(&StoreUrl::Sqlite(folder.path().join("list.db")))?;
+    let mut taken = Taken::new(args, &config, &database.store.secret()?);
+    let found = list.add_hashed(|add| {
+        let mut failure = None;
+        let read = read_accounts(&mut source, |account| {
+            if let Some(Err(error)) =
+                taken.account(&account).map(|(user, realm, ha1)| add(&user, &realm, &ha1))
+            {
+                failure.get_or_insert(error);
+            }
+        });
+        match failure {
+            Some(error) => Err(error),
+            None => Ok(read),
+        }
+    })?;
+    taken.end_progress();
+    let found = found.map_err(failed)?;
+    let settings = read_settings(&mut source).map_err(failed)?;
+    let restoration = if args.dry_run { Restoration::DryRun } else { Restoration::Apply };
+    // Before the users: a file that exists changes nothing.
+    if let Some(file) = &args.settings {
+        write_new(file, &proposal(&settings, &taken, &source))?;
+    }
+    let added = Backups::of(&database.store).add_subscribers(&list, restoration)?;
+    if args.json {
+        let mut object = taken.to_json(found, &settings);
+        object["users"]["added"] = json!(added.added);
+        object["users"]["changed"] = json!(added.changed);
+        object["applied"] = json!(restoration == Restoration::Apply);
+        output::line(&object.to_string())?;
+    } else {
+        output::line(&format!("{found} subscribers in {}", source.url()))?;
+        backup::print(&added, restoration, "taken over", false)?;
+        output::line(taken.remarks(&settings, args.settings.as_deref()).trim_end())?;
+    }
+    database.note_if_new();
+    Ok(())
+}
+
+fn write_new(file: &Path, text: &str) -> Result<(), Failure> {
+    let write = || OpenOptions::new().write(true).create_new(true).open(file)?.write_all(text.as_bytes());
+    write().map_err(|error| {
+        Failure::failed(format!(
+            "{}: it cannot be written: {error}; give the name of a new file",
+            file.display()
+        ))
+    })
+}
+
+fn failed(error: MigrationError) -> Failure {
+    match error {
+        MigrationError::Url(_) => Failure::usage(error.to_string()),
+        MigrationError::Open { .. } | MigrationError::Query { .. } | MigrationError::NoSubscribers { .. } => {
+            Failure::failed(error.to_string())
+        }
+    }
+}

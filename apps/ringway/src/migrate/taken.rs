@@ -1,0 +1,227 @@
+//! Fate of each account of another server.
+
+use crate::args::MigrateArgs;
+use crate::config::Config;
+use crate::output::printable;
+use indicatif::{ProgressBar, ProgressStyle};
+use ringway_migration::{Account, LeftTable, Settings};
+use ringway_store::{Ha1, UserName};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Fate of the accounts.
+pub(super) struct Taken<'c> {
+    config: &'c Config,
+    /// Realm of the passwords that are taken over as hashes.
+    realm: Option<&'c str>,
+    /// Domain of users without one.
+    domain: &'c str,
+    /// Password that nobody has.
+    no_password: String,
+    domains: BTreeSet<String>,
+    /// Realm of the hashes of a domain, if it is not that of this server: nobody can log in with them.
+    foreign_realms: BTreeMap<String, String>,
+    md5_only: u64,
+    left: Vec<(String, String)>,
+    left_count: u64,
+    begun: Instant,
+    read: u64,
+    bar: Option<ProgressBar>,
+}
+
+impl<'c> Taken<'c> {
+    pub(super) fn new(args: &'c MigrateArgs, config: &'c Config, secret: &[u8; 32]) -> Self {
+        let own = config.domains.first().map_or("localhost", String::as_str);
+        Self {
+            config,
+            realm: args.realm.as_deref(),
+            domain: args.domain.as_deref().unwrap_or(own),
+            no_password: base16ct::lower::encode_string(secret),
+            domains: BTreeSet::new(),
+            foreign_realms: BTreeMap::new(),
+            md5_only: 0,
+            left: Vec::new(),
+            left_count: 0,
+            begun: Instant::now(),
+            read: 0,
+            bar: None,
+        }
+    }
+
+    /// The user, its realm and its H(A1); `None`: it is left out.
+    pub(super) fn account(&mut self, account: &Account<'_>) -> Option<(UserName, String, Ha1)> {
+        self.progress();
+        match self.hashed(account) {
+            Ok(hashed) => Some(hashed),
+            Err(why) => {
+                self.left_count += 1;
+                if self.left.len() < LEFT_MAX {
+                    self.left.push((format!("{}@{}", account.name, account.domain), why));
+                }
+                None
+            }
+        }
+    }
+
+    fn hashed(&mut self, account: &Account<'_>) -> Result<(UserName, String, Ha1), String> {
+        let domain = if account.domain.is_empty() { self.domain } else { account.domain };
+        let user = UserName::new(account.name, domain).map_err(|unusable| unusable.to_string())?;
+        let own = self.config.auth.realms.of(user.domain().as_bytes());
+        let (realm, ha1) = match (account.password, account.md5) {
+            (Some(password), _) => {
+                (own.to_owned(), user.ha1(own, password).map_err(|unusable| unusable.to_string())?)
+            }
+            (None, Some(md5)) => {
+                let realm = self.realm.unwrap_or(domain);
+                if realm != own && self.foreign_realms.len() < DOMAINS_MAX {
+                    self.foreign_realms.insert(user.domain().to_owned(), realm.to_owned());
+                }
+                let sha256 = match account.sha256 {
+                    Some(sha256) => sha256,
+                    None => {
+                        self.md5_only += 1;
+                        // A password that nobody has, and the same at the next migration.
+                        user.ha1(realm, &self.no_password).map_err(|unusable| unusable.to_string())?.sha256
+                    }
+                };
+                (realm.to_owned(), Ha1 { md5, sha256 })
+            }
+            (None, None) => return Err("it has neither a password nor its MD5 hash (ha1)".to_owned()),
+        };
+        if self.domains.len() < DOMAINS_MAX {
+            self.domains.insert(user.domain().to_owned());
+        }
+        Ok((user, realm, ha1))
+    }
+
+    /// Domains whose passwords are hashes for another realm than this server's, with that realm.
+    pub(super) fn foreign_realms(&self) -> &BTreeMap<String, String> {
+        &self.foreign_realms
+    }
+
+    /// Domains of this server and of the other.
+    pub(super) fn domains(&self, settings: &Settings) -> Vec<String> {
+        let mut domains = self.config.domains.clone();
+        domains.extend(self.missing_domains(settings));
+        domains
+    }
+
+    /// Number of users without a SHA-256 hash.
+    pub(super) fn md5_only(&self) -> u64 {
+        self.md5_only
+    }
+
+    fn progress(&mut self) {
+        self.read += 1;
+        if self.read.is_multiple_of(PROGRESS_ROWS) && self.begun.elapsed() > PROGRESS_AFTER {
+            let bar = self.bar.get_or_insert_with(|| {
+                let style = ProgressStyle::with_template("{spinner} {pos} subscribers read");
+                ProgressBar::no_length()
+                    .with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()))
+            });
+            bar.set_position(self.read);
+        }
+    }
+
+    pub(super) fn end_progress(&mut self) {
+        if let Some(bar) = self.bar.take() {
+            bar.finish_and_clear();
+        }
+    }
+
+    /// Domains that the configuration lacks.
+    fn missing_domains(&self, settings: &Settings) -> Vec<String> {
+        let mut domains = self.domains.clone();
+        domains.extend(
+            settings
+                .domains
+                .iter()
+                .filter_map(|domain| UserName::new("user", domain).ok().map(|user| user.domain().to_owned())),
+        );
+        let own = |domain: &String| self.config.domains.iter().any(|own| own.eq_ignore_ascii_case(domain));
+        domains.into_iter().filter(|domain| !own(domain)).collect()
+    }
+
+    pub(super) fn remarks(&self, settings: &Settings, written: Option<&Path>) -> String {
+        let mut text = String::new();
+        if self.left_count > 0 {
+            let _ = writeln!(text, "left out: {}", self.left_count);
+            for (user, why) in &self.left {
+                let _ = writeln!(text, "  {}: {}", printable(user), printable(why));
+            }
+        }
+        if self.md5_only > 0 {
+            let _ = writeln!(
+                text,
+                "users with an MD5 hash only: {}; they cannot log in with SHA-256, so [auth] algorithms must be [\"MD5\"] until \
+                 their passwords are set again",
+                self.md5_only
+            );
+        }
+        for (domain, realm) in &self.foreign_realms {
+            let _ = writeln!(
+                text,
+                "users of {domain} have hashes for the realm {realm:?}: they cannot log in until the realm of that domain is this; \
+                 --realm names another"
+            );
+        }
+        let missing = self.missing_domains(settings);
+        if !missing.is_empty() {
+            let _ = writeln!(text, "not in the configuration: domains {}", missing.join(", "));
+        }
+        for LeftTable { table, rows, remark } in &settings.left {
+            let _ = writeln!(text, "not read: table {table}, rows: {rows}; {remark}");
+        }
+        match written {
+            Some(file) => {
+                let _ = writeln!(
+                    text,
+                    "settings are proposed in {}; read them before you use them",
+                    file.display()
+                );
+            }
+            None if !(settings.addresses.is_empty() && settings.registrations.is_empty()) => {
+                let _ = writeln!(
+                    text,
+                    "networks: {}, accounts at other servers: {}; --settings FILE writes a proposal with them",
+                    settings.addresses.len(),
+                    settings.registrations.len()
+                );
+            }
+            None => {}
+        }
+        text
+    }
+
+    pub(super) fn to_json(&self, found: u64, settings: &Settings) -> Value {
+        let left: Vec<_> = self.left.iter().map(|(user, why)| json!({"user": user, "why": why})).collect();
+        let tables: Vec<_> = settings
+            .left
+            .iter()
+            .map(|LeftTable { table, rows, remark }| json!({"table": table, "rows": rows, "remark": remark}))
+            .collect();
+        json!({
+            "ok": true,
+            "users": {"found": found, "left_out": self.left_count, "md5_only": self.md5_only},
+            "left_out": left,
+            "foreign_realms": self.foreign_realms,
+            "missing_domains": self.missing_domains(settings),
+            "not_read": tables,
+        })
+    }
+}
+
+/// Maximum number of users that are named as left out.
+const LEFT_MAX: usize = 100;
+
+/// Maximum number of domains that are remembered.
+const DOMAINS_MAX: usize = 1000;
+
+/// Rows between two looks at the clock.
+const PROGRESS_ROWS: u64 = 1000;
+
+/// Time after which the progress is shown.
+const PROGRESS_AFTER: Duration = Duration::from_secs(2);

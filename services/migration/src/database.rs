@@ -1,0 +1,188 @@
+//! A database of another server, opened for reading.
+
+use crate::engine::{Engine, Server};
+use crate::{MigrationError, Origin};
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, OpenFlags};
+use std::borrow::Cow;
+use std::path::Path;
+use url::Url;
+
+/// A database of another server.
+pub struct Database {
+    reader: Reader,
+    url: String,
+    origin: Origin,
+}
+
+enum Reader {
+    File(Connection),
+    Server(Box<Server>),
+}
+
+impl Database {
+    /// Opens the database of `origin` by its URL: `sqlite://FILE`, `mysql://USER@HOST/NAME`, `postgres://USER@HOST/NAME`, without TLS.
+    /// `password` replaces that of the URL.
+    ///
+    /// # Errors
+    /// The URL is none of these; the database cannot be opened, or has no subscribers.
+    pub fn open(origin: Origin, url: &str, password: Option<&str>) -> Result<Self, MigrationError> {
+        let (reader, url) = match url.strip_prefix("sqlite://") {
+            Some(file) => (open_file(url, file)?, url.to_owned()),
+            None => open_server(url, password)?,
+        };
+        let mut database = Self { reader, url, origin };
+        let found = database.columns(SUBSCRIBERS)?;
+        if !["username", "domain"].into_iter().all(|needed| found.iter().any(|column| column == needed)) {
+            return Err(MigrationError::NoSubscribers { url: database.url, origin: origin.name() });
+        }
+        Ok(database)
+    }
+
+    /// The server whose database it is.
+    pub fn origin(&self) -> Origin {
+        self.origin
+    }
+
+    /// Its URL without a password.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Names of a table's columns; none if there is no table.
+    pub(crate) fn columns(&mut self, table: &str) -> Result<Vec<String>, MigrationError> {
+        let columns = match &mut self.reader {
+            Reader::File(connection) => file_columns(connection, table).map_err(|error| error.to_string()),
+            Reader::Server(server) => server.columns(table),
+        };
+        columns.map_err(|why| self.failed(table, why))
+    }
+
+    /// Number of rows of a table; 0 if there is none.
+    pub(crate) fn count(&mut self, table: &str) -> Result<u64, MigrationError> {
+        if self.columns(table)?.is_empty() {
+            return Ok(0);
+        }
+        let mut count = 0;
+        self.query(table, &["count(*)"], &mut |row| {
+            count = row.first().copied().flatten().and_then(|count| count.parse().ok()).unwrap_or_default();
+        })?;
+        Ok(count)
+    }
+
+    /// Passes the values of `columns` in each row of a table: none for a column that the table does not have or whose name is
+    /// empty, for NULL, and for a value of more than [`VALUE_BYTES_MAX`]. No rows if there is no table.
+    pub(crate) fn rows(
+        &mut self,
+        table: &str,
+        columns: &[&str],
+        each: &mut dyn FnMut(&[Option<&str>]),
+    ) -> Result<(), MigrationError> {
+        let found = self.columns(table)?;
+        if found.is_empty() {
+            return Ok(());
+        }
+        let is_found = |column: &str| found.iter().any(|name| name == column);
+        let columns = columns.iter().map(|column| if is_found(column) { column } else { "NULL" });
+        self.query(table, &columns.collect::<Vec<_>>(), &mut |row| {
+            let bounded = row.iter().map(|value| value.filter(|value| value.len() <= VALUE_BYTES_MAX));
+            each(&bounded.collect::<Vec<_>>());
+        })
+    }
+
+    /// Passes the values of expressions in each row of a table.
+    fn query(
+        &mut self,
+        table: &str,
+        expressions: &[&str],
+        each: &mut dyn FnMut(&[Option<&str>]),
+    ) -> Result<(), MigrationError> {
+        let query = format!("SELECT {} FROM {table}", expressions.join(", "));
+        let read = match &mut self.reader {
+            Reader::File(connection) => {
+                file_rows(connection, &query, each).map_err(|error| error.to_string())
+            }
+            Reader::Server(server) => server.query(&query, each),
+        };
+        read.map_err(|why| self.failed(table, why))
+    }
+
+    fn failed(&self, table: &str, why: String) -> MigrationError {
+        MigrationError::Query { url: self.url.clone(), table: table.to_owned(), why }
+    }
+}
+
+fn open_file(url: &str, file: &str) -> Result<Reader, MigrationError> {
+    let failed = |why: String| MigrationError::Open { url: url.to_owned(), why };
+    // SQLite would say the same of a file that is absent as of one that is not readable.
+    std::fs::File::open(Path::new(file)).map_err(|error| failed(error.to_string()))?;
+    let connection = Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_ONLY);
+    connection.map(Reader::File).map_err(|error| failed(error.to_string()))
+}
+
+fn open_server(url: &str, password: Option<&str>) -> Result<(Reader, String), MigrationError> {
+    let mut parsed = Url::parse(url).map_err(|_| MigrationError::Url(shown_unparsed(url)))?;
+    let no_database = |url: &Url| MigrationError::Url(shown(url));
+    let engine = match parsed.scheme() {
+        "mysql" | "mariadb" => Engine::MySql,
+        "postgres" | "postgresql" => Engine::Postgres,
+        _ => return Err(no_database(&parsed)),
+    };
+    if parsed.host_str().is_none_or(str::is_empty) || parsed.path().len() < 2 {
+        return Err(no_database(&parsed));
+    }
+    if password.is_some() && parsed.set_password(password).is_err() {
+        return Err(no_database(&parsed));
+    }
+    let url = shown(&parsed);
+    match Server::connect(engine, parsed.as_str()) {
+        Ok(server) => Ok((Reader::Server(Box::new(server)), url)),
+        Err(why) => Err(MigrationError::Open { url, why }),
+    }
+}
+
+fn file_columns(connection: &Connection, table: &str) -> rusqlite::Result<Vec<String>> {
+    let mut statement = connection.prepare("SELECT lower(name) FROM pragma_table_info(?1)")?;
+    statement.query_map([table], |row| row.get(0))?.collect()
+}
+
+fn file_rows(
+    connection: &Connection,
+    query: &str,
+    each: &mut dyn FnMut(&[Option<&str>]),
+) -> rusqlite::Result<()> {
+    let mut statement = connection.prepare(query)?;
+    let columns = statement.column_count();
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let texts = (0..columns).map(|column| {
+            Ok(match row.get_ref(column)? {
+                ValueRef::Text(text) => std::str::from_utf8(text).ok().map(Cow::Borrowed),
+                ValueRef::Integer(number) => Some(Cow::Owned(number.to_string())),
+                ValueRef::Null | ValueRef::Real(_) | ValueRef::Blob(_) => None,
+            })
+        });
+        let texts = texts.collect::<rusqlite::Result<Vec<Option<Cow<'_, str>>>>>()?;
+        each(&texts.iter().map(Option::as_deref).collect::<Vec<_>>());
+    }
+    Ok(())
+}
+
+/// A URL without its password.
+fn shown(url: &Url) -> String {
+    let mut shown = url.clone();
+    // It fails for URLs without a host, which have no password.
+    let _ = shown.set_password(None);
+    shown.into()
+}
+
+/// The part of a text that is no URL in which a password cannot be.
+fn shown_unparsed(text: &str) -> String {
+    text.split(':').next().unwrap_or_default().to_owned()
+}
+
+/// The table of subscribers.
+pub(crate) const SUBSCRIBERS: &str = "subscriber";
+
+/// Maximum size of a value in bytes.
+const VALUE_BYTES_MAX: usize = 1024;

@@ -1,0 +1,220 @@
+//! Databases for scenarios: SQLite, MariaDB and PostgreSQL, with their own programs.
+
+use std::os::unix::fs::chown;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::Stage;
+use super::process::{PATIENCE, Running, free_port};
+
+/// Kind of a database.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Engine {
+    Sqlite,
+    MariaDb,
+    PostgreSql,
+}
+
+impl Engine {
+    pub(crate) const ALL: [Self; 3] = [Self::Sqlite, Self::MariaDb, Self::PostgreSql];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Sqlite => "sqlite",
+            Self::MariaDb => "mysql",
+            Self::PostgreSql => "postgres",
+        }
+    }
+}
+
+/// A database with one user that may read and write it.
+pub(crate) struct Database {
+    engine: Engine,
+    /// Its files, which PostgreSQL does not keep for the superuser.
+    folder: tempfile::TempDir,
+    port: u16,
+    running: Option<Running>,
+}
+
+impl Database {
+    /// Password of its user.
+    pub(crate) const PASSWORD: &str = "pass:w@rd";
+
+    /// Creates an empty database and starts its server.
+    pub(crate) fn start(stage: &Stage, engine: Engine) -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let mut database = Self { engine, folder, port: free_port()?, running: None };
+        match engine {
+            Engine::Sqlite => {}
+            Engine::MariaDb => database.start_mariadb(stage)?,
+            Engine::PostgreSql => database.start_postgresql(stage)?,
+        }
+        Ok(database)
+    }
+
+    /// Its URL without a password.
+    pub(crate) fn url(&self) -> String {
+        match self.engine {
+            Engine::Sqlite => format!("sqlite://{}", self.file().display()),
+            Engine::MariaDb => format!("mysql://{USER}@127.0.0.1:{}/{NAME}", self.port),
+            Engine::PostgreSql => format!("postgres://{USER}@127.0.0.1:{}/{NAME}", self.port),
+        }
+    }
+
+    /// Runs statements.
+    pub(crate) fn execute(&self, sql: &str) -> Result<()> {
+        let mut command = match self.engine {
+            Engine::Sqlite => {
+                let mut command = Command::new("sqlite3");
+                command.arg(self.file());
+                command
+            }
+            Engine::MariaDb => {
+                let mut command = self.mariadb();
+                command.arg(NAME);
+                command
+            }
+            Engine::PostgreSql => self.psql(USER, NAME),
+        };
+        feed(&mut command, sql)
+    }
+
+    fn file(&self) -> PathBuf {
+        self.folder.path().join("database.sqlite")
+    }
+
+    fn start_mariadb(&mut self, stage: &Stage) -> Result<()> {
+        let data = self.folder.path().join("data");
+        // The superuser must be named.
+        let user = is_superuser().then_some("--user=root");
+        let mut install = Command::new("mariadb-install-db");
+        install.args(["--no-defaults", "--auth-root-authentication-method=normal"]).args(user);
+        feed(install.arg(format!("--datadir={}", data.display())), "")?;
+        let mut server = Command::new("mariadbd");
+        server.args(["--no-defaults", "--bind-address=127.0.0.1"]).args(user);
+        server.arg(format!("--datadir={}", data.display())).arg(format!("--port={}", self.port));
+        server.arg(format!("--socket={}", self.socket().display()));
+        self.running = Some(Running::start("mariadbd", &mut server, &stage.folder)?);
+        let create = format!(
+            "CREATE DATABASE {NAME}; CREATE USER {USER}@127.0.0.1 IDENTIFIED BY '{}'; GRANT ALL ON {NAME}.* TO {USER}@127.0.0.1;",
+            Self::PASSWORD
+        );
+        self.patiently(|| feed(&mut self.mariadb(), &create))
+    }
+
+    fn mariadb(&self) -> Command {
+        let mut command = Command::new("mariadb");
+        command
+            .arg("--no-defaults")
+            .arg(format!("--socket={}", self.socket().display()))
+            .args(["-u", "root"]);
+        command
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.folder.path().join("socket")
+    }
+
+    fn start_postgresql(&mut self, stage: &Stage) -> Result<()> {
+        let programs = postgresql_programs()?;
+        let data = self.folder.path().join("data");
+        std::fs::create_dir(&data)?;
+        if is_superuser() {
+            let (user, group) = id_of("postgres")?;
+            chown(self.folder.path(), Some(user), Some(group))?;
+            chown(&data, Some(user), Some(group))?;
+        }
+        let password = self.folder.path().join("password");
+        std::fs::write(&password, Self::PASSWORD)?;
+        let mut install = unprivileged(&programs.join("initdb"));
+        install.arg("-D").arg(&data).args([
+            "-U",
+            "postgres",
+            "--auth-local=trust",
+            "--auth-host=scram-sha-256",
+        ]);
+        feed(install.args(["--no-sync", "-E", "UTF8"]), "")?;
+        let mut server = unprivileged(&programs.join("postgres"));
+        server.arg("-D").arg(&data).arg("-k").arg(self.folder.path());
+        server.args(["-h", "127.0.0.1", "-p", &self.port.to_string(), "-F"]);
+        self.running = Some(Running::start("postgres", &mut server, &stage.folder)?);
+        let create =
+            format!("CREATE USER {USER} PASSWORD '{}'; CREATE DATABASE {NAME} OWNER {USER};", Self::PASSWORD);
+        // CREATE DATABASE must be alone, which it is with a statement a line.
+        let create = create.replace("; ", ";\n");
+        self.patiently(|| feed(&mut self.psql("postgres", "postgres"), &create))
+    }
+
+    fn psql(&self, user: &str, name: &str) -> Command {
+        let mut command = Command::new("psql");
+        command.args(["-q", "-v", "ON_ERROR_STOP=1", "-h"]).arg(self.folder.path());
+        command.args(["-p", &self.port.to_string(), "-U", user, "-d", name]);
+        command
+    }
+
+    /// Repeats until the server has started.
+    fn patiently(&self, attempt: impl Fn() -> Result<()>) -> Result<()> {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            match attempt() {
+                Ok(()) => return Ok(()),
+                Err(error) if Instant::now() > end => return Err(error.context(self.engine.name())),
+                Err(_) => std::thread::sleep(Duration::from_millis(100)),
+            }
+        }
+    }
+}
+
+/// Runs a program with this input; its errors are the error.
+fn feed(command: &mut Command, input: &str) -> Result<()> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().with_context(|| format!("cannot start {program}; is it installed?"))?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // It fails if the program has ended, which its status tells.
+        let _ = std::io::Write::write_all(&mut stdin, input.as_bytes());
+    }
+    let output = child.wait_with_output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{program} ended with {}: {}", output.status, said.trim());
+    Ok(())
+}
+
+/// PostgreSQL refuses to run as the superuser.
+fn unprivileged(program: &Path) -> Command {
+    if !is_superuser() {
+        return Command::new(program);
+    }
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=postgres", "--regid=postgres", "--clear-groups"]).arg(program);
+    command
+}
+
+fn is_superuser() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Numbers of a user and its group in `/etc/passwd`.
+fn id_of(name: &str) -> Result<(u32, u32)> {
+    let users = std::fs::read_to_string("/etc/passwd")?;
+    let line = users.lines().find(|line| line.split(':').next() == Some(name));
+    let line = line.with_context(|| format!("there is no user {name}; is PostgreSQL installed?"))?;
+    match line.split(':').skip(2).take(2).map(str::parse).collect::<Result<Vec<_>, _>>()?.as_slice() {
+        [user, group] => Ok((*user, *group)),
+        _ => bail!("/etc/passwd: {line}"),
+    }
+}
+
+/// Folder of the newest version's programs.
+fn postgresql_programs() -> Result<PathBuf> {
+    let versions = std::fs::read_dir("/usr/lib/postgresql").context("is PostgreSQL installed?")?;
+    let mut versions = versions.map(|entry| Ok(entry?.path().join("bin"))).collect::<Result<Vec<_>>>()?;
+    versions.sort();
+    versions.pop().context("/usr/lib/postgresql is empty")
+}
+
+const NAME: &str = "kamailio";
+const USER: &str = "reader";
