@@ -18,6 +18,7 @@ mod clock;
 mod config;
 mod connected;
 mod connection_id;
+mod counter;
 mod counters;
 mod held;
 mod hosts;

@@ -1,6 +1,6 @@
 //! Histogram of the workers' turns: the time in which messages are answered or forwarded.
 
-use crate::counters::Counter;
+use crate::counter::Counter;
 use std::time::Duration;
 
 /// Durations of one worker's turns. It has one writer, as the counters have.

@@ -157,7 +157,7 @@ impl<N: Node> Worker<N> {
                 inbox.awake();
             }
             self.now = self.common.clock.now();
-            self.turn = (ready.len() > 0).then_some(self.now);
+            self.turn = (!ready.is_empty()).then_some(self.now);
             self.icmp.refill(&self.udp, self.now);
             for index in 0..ready.len() {
                 if let Some(ready) = ready.at(index) {

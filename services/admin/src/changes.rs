@@ -1,6 +1,7 @@
 //! The paths of the admin API that change the server.
 
-use crate::control::{Answer, Change, Control, Forwards, NewBlock};
+use crate::answer::{Shared, answer, apply, failed};
+use crate::control::{Change, Control, Forwards, NewBlock};
 use crate::pages::{LIMIT_DEFAULT, LIMIT_MAX, PageQuery, json_of, refusal};
 use crate::users;
 use axum::Router;
@@ -22,8 +23,6 @@ const CONFIGURATION_BYTES_MAX: usize = 4 << 20;
 const FORWARDS_BYTES_MAX: usize = 16 << 10;
 /// Maximum size of an entry of a block list as JSON.
 const BLOCK_BYTES_MAX: usize = 4 << 10;
-
-pub(crate) type Shared = State<Arc<dyn Control>>;
 
 /// All paths that change something.
 pub(crate) fn router(control: Arc<dyn Control>) -> Router {
@@ -164,27 +163,6 @@ async fn end_forwards(State(control): Shared, user: Result<Path<String>, PathRej
         Ok(Path(user)) => apply(control, Change::Forward(user, Forwards::default())).await,
         Err(_) => refusal(StatusCode::BAD_REQUEST, NAME_NEEDED),
     }
-}
-
-pub(crate) async fn apply(control: Arc<dyn Control>, change: Change) -> Response {
-    answer(move || control.apply(change)).await
-}
-
-/// Answers with the result of `work`, which may wait for files.
-pub(crate) async fn answer(work: impl FnOnce() -> Answer + Send + 'static) -> Response {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(Answer { status, body }) => {
-            let mut response = json_of(&body);
-            *response.status_mut() =
-                StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-            response
-        }
-        Err(_) => failed(),
-    }
-}
-
-pub(crate) fn failed() -> Response {
-    refusal(StatusCode::INTERNAL_SERVER_ERROR, "the change failed; see the server's log")
 }
 
 /// Reads a body of at most `bytes_max`; the error is the response.

@@ -13,6 +13,7 @@
 //! Start reading at [`Admin::bind`].
 
 mod access;
+mod answer;
 mod changes;
 mod clients;
 mod control;

@@ -1,6 +1,6 @@
 //! The paths of users.
 
-use crate::changes::{Shared, answer, apply, failed};
+use crate::answer::{Shared, answer, apply, failed};
 use crate::control::{Change, TextPosition, UserQuery};
 use crate::pages::{json_of, refusal, search_text};
 use axum::extract::rejection::{PathRejection, QueryRejection};

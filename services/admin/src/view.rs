@@ -22,7 +22,7 @@ pub trait View: Send + Sync {
     fn server(&self) -> ServerInfo;
 }
 
-/// What does not change while the server runs, except by a reload.
+/// Version, listeners and other data that only a reload changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerInfo {
     /// Version of the program.
