@@ -12,7 +12,7 @@ const follow = (uri) => {
 
 function now() {
   return new Listing({
-    path: '/api/calls', name: 'calls', noun: 'calls', empty: 'There are no calls.',
+    path: '/api/calls', name: 'calls', noun: ['call', 'calls'], empty: 'There are no calls.',
     columns: [{ title: 'From', class: 'main' }, { title: 'To' }, { title: 'State' }, { title: 'Since', class: 'number' }, { title: 'Call-ID' }, { title: '', class: 'act' }],
     row: (call) => [call.from, call.to, el('span', { class: `pill ${call.state === 'answered' ? 'good' : 'wait'}`, text: call.state }),
       duration(call.answered_s ?? call.age_s), call.call_id, follow(call.to)],
@@ -21,18 +21,21 @@ function now() {
 
 const clock = (text) => (text ? new Date(text).toLocaleString(undefined, { dateStyle: 'short', timeStyle: 'medium' }) : '–');
 
+/** Ended calls that are shown. */
+const SHOWN_MAX = 500;
+
 /** Calls that ended, the last first. */
 function ended() {
   const holder = el('div', { class: 'list' });
   const load = async () => {
     try {
-      const { records } = await get('/api/records?limit=500');
-      const rows = [...records].reverse().map((record) => [clock(record.ended), record.from, record.to,
-        el('span', { class: `pill ${record.status < 300 ? 'good' : 'bad'}`, text: `${record.status}` }), record.reason,
+      const { records } = await get('/api/records?limit=10000');
+      const rows = records.slice(-SHOWN_MAX).reverse().map((record) => [clock(record.ended), record.from, record.to,
+        el('span', { class: `pill ${record.status >= 200 && record.status < 300 ? 'good' : 'bad'}`, text: record.status ? `${record.status}` : 'none' }), record.reason,
         record.duration_s === undefined ? '–' : duration(record.duration_s), record.diverted ?? record.target ?? '–', record.call_id]);
       const columns = [{ title: 'Ended' }, { title: 'From', class: 'main' }, { title: 'To' }, { title: 'Status' }, { title: 'Reason' },
         { title: 'Talk', class: 'number' }, { title: 'Sent to' }, { title: 'Call-ID' }];
-      holder.replaceChildren(rows.length ? table('Ended calls', columns, rows) : note('No call has ended yet.'));
+      holder.replaceChildren(rows.length ? table('Ended calls', columns, rows) : note('No call has ended yet, or this server does not record calls.'));
     } catch (error) {
       const isAbsent = error.status === 404;
       holder.replaceChildren(note(isAbsent ? 'Not available: this server keeps no call records. The user guide says how to switch them on.' : error.message, isAbsent ? '' : 'bad'));

@@ -20,7 +20,7 @@ async function drop(connection, done) {
 
 export function connections() {
   const listing = new Listing({
-    path: '/api/connections', name: 'connections', noun: 'connections', searchLabel: 'Search addresses',
+    path: '/api/connections', name: 'connections', noun: ['connection', 'connections'], searchLabel: 'Search addresses',
     empty: 'There are no connections. Phones over UDP have none.',
     columns: [{ title: 'Transport' }, { title: 'Peer', class: 'main' }, { title: 'Local address' }, { title: 'Neighbour' },
       { title: 'Open for', class: 'number' }, { title: '', class: 'act' }],

@@ -7,6 +7,7 @@ const NS = 'http://www.w3.org/2000/svg';
 const [ROW, LANE, MARGIN, TIME] = [40, 250, 130, 96];
 /** Messages that are kept, and columns of the ladder. */
 const [ENTRIES_MAX, LANES_MAX] = [400, 5];
+const ATTEMPTS_MAX = 5;
 
 function svg(name, attributes, text) {
   const element = document.createElementNS(NS, name);
@@ -74,6 +75,18 @@ function details(entry) {
     entry.kind !== 'decision' && entry.text ? el('pre', { tabindex: '0' }, ...entry.text.split('\n').map((line) => `${visible(line.replace(/\r$/, ''))}\n`).map((line) => document.createTextNode(line))) : null);
 }
 
+/** Waits for messages. The server ends a connection after a while, also in the middle of this: the poll is repeated then. */
+async function poll(user, after, signal) {
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      return await get(`/api/trace${query({ user, after })}`, signal);
+    } catch (error) {
+      if (error.name === 'AbortError' || error.status !== 0 || attempt >= ATTEMPTS_MAX) throw error;
+      await new Promise((resolve) => setTimeout(resolve, 1000 * attempt));
+    }
+  }
+}
+
 export function follow(name) {
   const input = el('input', { type: 'text', 'aria-label': 'User to follow', placeholder: 'alice', value: name ?? '', maxlength: '255', spellcheck: 'false' });
   const status = el('span', { class: 'status', role: 'status' });
@@ -97,7 +110,7 @@ export function follow(name) {
     try {
       while (running === mine) {
         status.textContent = `following ${visible(user)}`;
-        const answer = await get(`/api/trace${query({ user, after })}`, mine.signal);
+        const answer = await poll(user, after, mine.signal);
         after = answer.next;
         lost += answer.lost ?? 0;
         if (!answer.entries.length) continue;

@@ -76,7 +76,7 @@ function blockForm(done) {
 
 export function blocks() {
   const listing = new Listing({
-    path: '/api/blocks', name: 'blocks', noun: 'entries', empty: 'Nobody is blocked.',
+    path: '/api/blocks', name: 'blocks', noun: ['entry', 'entries'], empty: 'Nobody is blocked.',
     columns: [{ title: 'Kind' }, { title: 'Pattern', class: 'main' }, { title: 'Whose list' }, { title: 'Left', class: 'number' },
       { title: 'Reason' }, { title: '', class: 'act' }],
     row: (block, reload) => {

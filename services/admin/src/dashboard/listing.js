@@ -8,7 +8,7 @@ const ANSWERS_MAX = 20;
 
 /**
  * Listing of `path`, whose items are under `name`. `columns` are those of a table, `row` makes the cells of an item.
- * `extra` gives further entries of the query, `empty` is shown without items, `noun` names them.
+ * `extra` gives further entries of the query, `empty` is shown without items, `noun` names one and several of them.
  */
 export class Listing {
   constructor({ path, name, noun, columns, row, size = 100, empty, extra = () => ({}), filters = [], searchLabel }) {
@@ -80,7 +80,7 @@ export class Listing {
     this.next = answer.next;
     this.previous.disabled = this.cursors.length < 2;
     this.following.disabled = !this.next;
-    const total = `${count(answer.total)} ${this.noun}`;
+    const total = `${count(answer.total)} ${answer.total === 1 ? this.noun[0] : this.noun[1]}`;
     this.status.textContent = q ? `${count(items.length)}${this.next ? ' so far' : ''} found in ${total}` : total;
     if (error) {
       const missing = error instanceof Refused && error.status === 404;
@@ -93,7 +93,7 @@ export class Listing {
       // The focus stays in the list when it is drawn again.
       const focused = this.body.contains(document.activeElement) ? document.activeElement.dataset.key : undefined;
       const { scrollLeft = 0 } = this.body.firstElementChild ?? {};
-      this.body.replaceChildren(table(this.noun, this.columns, items.map((item) => this.row(item, () => this.load()))));
+      this.body.replaceChildren(table(this.noun[1], this.columns, items.map((item) => this.row(item, () => this.load()))));
       this.body.firstElementChild.scrollLeft = scrollLeft;
       if (focused) [...this.body.querySelectorAll('[data-key]')].find((other) => other.dataset.key === focused)?.focus();
     }

@@ -62,7 +62,8 @@ function tiles() {
   return [
     tile('Users registered', count(stats.users_registered), `of ${count(stats.subscribers)}`),
     tile('Contacts', count(stats.bindings)),
-    stats.calls_open === undefined ? tile('Requests under way', count(stats.requests_forwarding)) : tile('Calls now', count(stats.calls_open)),
+    // Calls are counted only where they are recorded.
+    stats.calls_open > 0 ? tile('Calls now', count(stats.calls_open)) : tile('Requests under way', count(stats.requests_forwarding)),
     tile('Connections', count((stats.connections_open ?? 0) + (stats.associations_open ?? 0))),
     tile('Memory', bytes(stats.resident_bytes ?? 0)),
     tile('Up', duration(stats.uptime_s ?? 0)),

@@ -44,7 +44,7 @@ function allUsers() {
   const position = el('select', { 'aria-label': 'Where the text is' },
     el('option', { value: 'contains', text: 'contains' }), el('option', { value: 'prefix', text: 'name begins with' }));
   return new Listing({
-    path: '/api/users', name: 'users', noun: 'users', searchLabel: 'Search users', filters: [position],
+    path: '/api/users', name: 'users', noun: ['user', 'users'], searchLabel: 'Search users', filters: [position],
     extra: () => ({ position: position.value }),
     empty: 'There are no users yet. `ringway user add NAME` adds one.',
     columns: [{ title: 'User', class: 'main' }, { title: 'Contact' }, { title: 'From' }, { title: 'Left', class: 'number' },
@@ -65,7 +65,7 @@ function allUsers() {
 
 function registered() {
   return new Listing({
-    path: '/api/registrations', name: 'registrations', noun: 'contacts', searchLabel: 'Search contacts and addresses',
+    path: '/api/registrations', name: 'registrations', noun: ['contact', 'contacts'], searchLabel: 'Search contacts and addresses',
     empty: 'Nobody is registered.',
     columns: [{ title: 'User', class: 'main' }, { title: 'Contact' }, { title: 'Transport' }, { title: 'From' },
       { title: 'Left', class: 'number' }, { title: 'q', class: 'number' }, { title: '', class: 'act' }],
