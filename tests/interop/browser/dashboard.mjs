@@ -149,6 +149,7 @@ const STEPS = {
     const page = await tab({ loggedIn: false });
     await page.locator('dialog#login[open]').waitFor();
     assert.equal(await page.locator('main table, main .tile').count(), 0, 'nothing is shown before');
+    assert.ok(await page.locator('#logout').isHidden());
     await picture(page, 'dashboard-login');
     await page.locator('#token').fill('wrong');
     await page.keyboard.press('Enter');
