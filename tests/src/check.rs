@@ -1,8 +1,10 @@
 //! Checks of the server's packets that apply to every story.
 
 use ringway_sansio::Transport;
+use ringway_server::CallEnd;
 use ringway_sim::{Fate, Trace, TracedPacket};
 use ringway_sip::{HeaderName, Limits, Message, Method, Start};
+use ringway_test_support::services::TestServices;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
@@ -97,4 +99,25 @@ fn one_request_for_a_branch(
 
 fn is_from(seen: &TracedPacket, server: SocketAddr) -> bool {
     seen.sender == "server" || seen.from == server
+}
+
+/// Panics if a call without an answer is still open, or if a call has two records: one that its callee challenged may have another.
+pub fn calls(services: &TestServices) {
+    let calls = services.calls.lock().expect("no test panicked");
+    let mut slot = Some(0);
+    while let Some(first) = slot {
+        slot = calls.calls(first, 64, |call| {
+            let call_id = String::from_utf8_lossy(call.texts.call_id());
+            assert!(call.answered.is_some(), "the record of {call_id} has no end");
+        });
+    }
+    let counters = calls.counters();
+    let ended = services.ended_calls.lock().expect("no test panicked");
+    assert_eq!(counters.records_begun, counters.records_ended + calls.len() as u64);
+    assert_eq!(counters.records_ended, ended.len() as u64);
+    let mut seen = BTreeSet::new();
+    for record in ended.iter().filter(|record| !matches!(record.status, 401 | 407)) {
+        let name = (record.texts.call_id().to_vec(), record.texts.from().to_vec());
+        assert!(record.end == CallEnd::Stopped || seen.insert(name), "two records of a call: {record:?}");
+    }
 }

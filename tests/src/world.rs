@@ -224,6 +224,7 @@ impl World {
     pub fn restart_server(&mut self) {
         self.sim.remove(self.server);
         self.services.forget_reservations();
+        self.services.stop_calls(self.sim.now());
         let seed = self.seed.wrapping_add(1000);
         let shared = (&self.services, &self.authority.hosts, &self.relay);
         self.server = add_server(&mut self.sim, seed, &self.config, shared);
@@ -326,6 +327,9 @@ impl World {
                 "{} got an invalid message",
                 phone.user()
             );
+        }
+        if self.config.stateful {
+            check::calls(&self.services);
         }
         self.check_softphones();
         self.check_handshakes();

@@ -1,11 +1,12 @@
 //! Stories: the real server and scripted phones in the simulator, each for many seeds.
 //!
-//! Tested: registration, calls, failed calls, races, bad networks, ICMP errors, forks, forwards, media relays, TCP, TLS, neighbours,
+//! Tested: registration, calls, their records, failed calls, races, bad networks, ICMP errors, forks, forwards, media relays, TCP, TLS, neighbours,
 //! trunks, WebSocket, reloads, restarts, softphones, and random actions.
 //! `RINGWAY_SEED` and `RINGWAY_SEEDS` choose the seeds; a story that fails prints its own.
 #![cfg(test)]
 
 mod call;
+mod call_records;
 mod cancel;
 mod fork;
 mod forward;

@@ -354,8 +354,10 @@ pub(crate) struct ShowArgs {
 pub(crate) enum Shown {
     /// Registrations: address-of-record, contact, transport, address, time left
     Registrations,
-    /// Calls that are not answered yet
+    /// Calls now; those that are answered with `[records] enabled = true`
     Calls,
+    /// Records of the last 1,000 calls that ended, with `[records] enabled = true`
+    Records,
     /// Open TCP connections
     Connections,
     /// Counters and gauges

@@ -4,7 +4,7 @@ use crate::admin_client::AdminClient;
 use crate::args::{ShowArgs, Shown};
 use crate::failure::Failure;
 use crate::output::{self, printable};
-use ringway_admin::{Call, Connection, Registration};
+use ringway_admin::{Call, CallRecord, Connection, Registration};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -18,6 +18,7 @@ pub(crate) fn run(args: &ShowArgs) -> Result<(), Failure> {
     match args.what {
         Shown::Registrations => list::<Registration>(&server, "registrations", args.json),
         Shown::Calls => list::<Call>(&server, "calls", args.json),
+        Shown::Records => list::<CallRecord>(&server, "records", args.json),
         Shown::Connections => list::<Connection>(&server, "connections", args.json),
         Shown::Stats => stats(&server, args.json),
     }
@@ -51,6 +52,24 @@ impl Row for Call {
             self.to.clone(),
             self.state.clone(),
             duration(self.age_s),
+            self.call_id.clone(),
+        ]
+    }
+}
+
+impl Row for CallRecord {
+    const HEADER: &[&str] = &["FROM", "TO", "BEGUN", "LASTED", "STATUS", "REASON", "TARGET", "CALL-ID"];
+
+    fn cells(&self) -> Vec<String> {
+        let lasted = self.duration_s.map_or_else(|| "-".to_owned(), |lasted| duration(lasted as u64));
+        vec![
+            self.from.clone(),
+            self.to.clone(),
+            self.begun.clone(),
+            lasted,
+            self.status.to_string(),
+            self.reason.clone(),
+            self.target.clone().unwrap_or_else(|| "-".to_owned()),
             self.call_id.clone(),
         ]
     }

@@ -7,8 +7,8 @@ mod program;
 
 use program::{Done, Running};
 use ringway_admin::{
-    Admin, AdminServer, Answer, BlockPage, Call, Change, Connection, Control, Page, Registration, Stat,
-    Stats, View,
+    Admin, AdminServer, Answer, BlockPage, Call, CallRecord, Change, Connection, Control, Page, Registration,
+    Stat, Stats, View,
 };
 use serde_json::{Value, json};
 use std::fs;
@@ -397,6 +397,10 @@ impl View for Many {
     }
 
     fn calls(&self, _: Option<&str>, _: usize) -> Page<Call> {
+        Page::default()
+    }
+
+    fn records(&self, _: Option<&str>, _: usize) -> Page<CallRecord> {
         Page::default()
     }
 

@@ -63,7 +63,7 @@ impl Common {
             layers: Arc::clone(&config.layers),
             dials_from_listener: config.dials_from_listener,
             associations: config.associations.clone(),
-            trace: config.trace,
+            trace: config.trace.clone(),
             sources: Sources::new(config.max_connections_per_source, config.memory.clone()),
             open: AtomicUsize::new(0),
             connections: Connections::new(inboxes.clone()),
@@ -105,7 +105,7 @@ impl Common {
     }
 
     pub(crate) fn trace(&self, direction: Direction, flow: &Flow, bytes: &[u8]) {
-        if let Some(trace) = self.trace {
+        if let Some(trace) = &self.trace {
             trace(direction, flow, bytes);
         }
     }

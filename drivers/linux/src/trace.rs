@@ -1,6 +1,7 @@
 //! Trace of messages, for a log.
 
 use ringway_sansio::Flow;
+use std::sync::Arc;
 
 /// Direction of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,4 +13,4 @@ pub enum Direction {
 }
 
 /// Function that gets every received and sent message. It runs on the worker's thread and must not block.
-pub type MessageTrace = fn(Direction, &Flow, &[u8]);
+pub type MessageTrace = Arc<dyn Fn(Direction, &Flow, &[u8]) + Send + Sync>;

@@ -3,7 +3,7 @@
 use crate::diversion::ForwardTable;
 use crate::refused::RefusedInDialog;
 use crate::request::Request;
-use crate::{Action, CallStep, Condition, Config, Counters, DiversionReason, LogEvent, Services};
+use crate::{Action, CallEvent, CallStep, Condition, Config, Counters, DiversionReason, LogEvent, Services};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use ringway_sansio::{Context, Instant, Seed};
@@ -127,8 +127,15 @@ impl<S> Environment<S> {
 impl<S: Services> Env<'_, S> {
     /// Reports a step of a call to the log.
     pub(crate) fn observe_call(&self, request: &Request<'_, '_>, step: CallStep) {
-        let (message, flow) = (request.message.as_bytes(), Some(request.flow));
-        self.services.observe(self.cx.now, &LogEvent::Call { step, message, flow });
+        let event = CallEvent {
+            step,
+            message: request.message.as_bytes(),
+            parsed: Some(request.message),
+            response: None,
+            sender: request.grant.sender.of_call(),
+            flow: Some(request.flow),
+        };
+        self.services.observe(self.cx.now, &LogEvent::Call(event));
     }
 
     /// Counts and reports a call that a forward of its user applies to.

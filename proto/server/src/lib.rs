@@ -19,6 +19,7 @@ mod action;
 mod aor;
 mod block;
 mod budget;
+mod call_record;
 mod config;
 mod counters;
 mod date;
@@ -51,6 +52,9 @@ pub use aor::{Aor, Authenticated};
 pub use auth::Strangers;
 pub use block::{BlockList, BlockPattern, Caller, CallerPattern, NotAPattern};
 pub use budget::MemoryBudget;
+pub use call_record::{
+    CallCounters, CallEnd, CallLimits, CallName, CallNames, CallRecord, CallTable, CallTexts, OngoingCall,
+};
 pub use config::{AuthConfig, Config, Listener, Mode, Neighbour, NeighbourConnection, RegistrarConfig};
 pub use counters::Counters;
 pub use dialplan::{
@@ -60,7 +64,9 @@ pub use dialplan::{
 pub use diversion::DiversionReason;
 pub use failed_servers::FailedServers;
 pub use location::{Registration, RegistrationRef};
-pub use log_event::{BindingChange, BindingEnd, CallStep, LogEvent, LoginRefusal, NeighbourDown};
+pub use log_event::{
+    BindingChange, BindingEnd, CallEvent, CallSender, CallStep, LogEvent, LoginRefusal, NeighbourDown,
+};
 pub use media::{MediaConfig, RelayFailure, RelayRule, SrtpRule};
 pub use neighbour::{CALLS_MAX, NEIGHBOURS_MAX, NeighbourRoute, NeighbourTable};
 pub use proxy::RingingCall;

@@ -3,6 +3,7 @@
 use crate::DiversionReason;
 use core::net::SocketAddr;
 use ringway_sansio::Flow;
+use ringway_sip::Message;
 
 /// Event of the server. All bytes come from the network and can have any value.
 #[derive(Clone, Copy, Debug)]
@@ -48,14 +49,7 @@ pub enum LogEvent<'a> {
         reason: BindingEnd,
     },
     /// Step of a call.
-    Call {
-        /// Kind of step.
-        step: CallStep,
-        /// Request or response that caused it.
-        message: &'a [u8],
-        /// Flow of that message; for [`CallStep::Forwarded`] the flow to the next hop.
-        flow: Option<Flow>,
-    },
+    Call(CallEvent<'a>),
     /// A destination rule refused a call.
     DestinationRefused {
         /// `user@domain` of the caller.
@@ -97,6 +91,34 @@ pub enum LogEvent<'a> {
         /// Reason.
         reason: NeighbourDown,
     },
+}
+
+/// Step of a call, with the messages that caused it.
+#[derive(Clone, Copy, Debug)]
+pub struct CallEvent<'a> {
+    /// Kind of step.
+    pub step: CallStep,
+    /// INVITE, or BYE, as it was received.
+    pub message: &'a [u8],
+    /// The same, if it is parsed: always for [`CallStep::Begun`] and [`CallStep::Bye`].
+    pub parsed: Option<&'a Message<'a>>,
+    /// Response that caused the step, as it was received.
+    pub response: Option<&'a Message<'a>>,
+    /// Proof of identity of the sender of `message`.
+    pub sender: CallSender,
+    /// Flow of `message`; for [`CallStep::Forwarded`] the flow to the next hop. `None` for a request that was stored.
+    pub flow: Option<Flow>,
+}
+
+/// Proof of identity of the sender of an INVITE or a BYE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallSender {
+    /// The password or certificate of the user in From.
+    Proven,
+    /// A trusted address, the mark of its dialog, or authentication is off.
+    Believed,
+    /// None.
+    Stranger,
 }
 
 /// Reason why a neighbour is down.
@@ -185,6 +207,8 @@ pub enum CallStep {
     Forwarded,
     /// It goes to another target than the called user's phones.
     Diverted(DiversionReason),
+    /// A target sent this provisional response.
+    Ringing(u16),
     /// A target accepted it with this status.
     Answered(u16),
     /// The caller got this status.
@@ -193,6 +217,8 @@ pub enum CallStep {
     Cancelled,
     /// No final response in time (timer C, RFC 3261 §16.8).
     TimedOut,
+    /// The INVITE ended without a response to report: the caller got the 487 of its CANCEL, or nothing can be sent to it.
+    Over,
     /// One side sent a BYE.
     Bye,
 }

@@ -30,7 +30,7 @@ pub use control::{
 };
 pub use secure::TlsSource;
 pub use shard_pages::page_over_shards;
-pub use view::{Call, Connection, MetricKind, Page, Registration, ServerInfo, Stat, Stats, View};
+pub use view::{Call, CallRecord, Connection, MetricKind, Page, Registration, ServerInfo, Stat, Stats, View};
 
 use access::AccessCheck;
 use axum::Router;

@@ -57,6 +57,7 @@ pub(crate) fn router(
         .route("/api/server", get(async |State(source): Shared| json_of(&json!(source.view.server()))))
         .route("/api/registrations", get(registrations))
         .route("/api/calls", get(calls))
+        .route("/api/records", get(records))
         .route("/api/connections", get(connections))
         .route("/api/stats", get(async |State(source): Shared| json_of(&stats(&source.stats()))))
         .route(
@@ -112,6 +113,10 @@ async fn registrations(State(source): Shared, query: QueryResult) -> Response {
 
 async fn calls(State(source): Shared, query: QueryResult) -> Response {
     page("calls", query, |after, limit, _| source.view.calls(after, limit))
+}
+
+async fn records(State(source): Shared, query: QueryResult) -> Response {
+    page("records", query, |after, limit, _| source.view.records(after, limit))
 }
 
 async fn connections(State(source): Shared, query: QueryResult) -> Response {

@@ -9,8 +9,11 @@ pub trait View: Send + Sync {
     /// whose address-of-record, contact or source address contains it.
     fn registrations(&self, after: Option<&str>, limit: usize, text: Option<&str>) -> Page<Registration>;
 
-    /// Calls that nobody has answered yet.
+    /// Calls that have not ended; those that are answered only if the server records calls.
     fn calls(&self, after: Option<&str>, limit: usize) -> Page<Call>;
+
+    /// Records of the calls that ended last, the newest last, from the one after number `after` on.
+    fn records(&self, after: Option<&str>, limit: usize) -> Page<CallRecord>;
 
     /// Open stream connections. With a `text`, those whose addresses or neighbour contain it.
     fn connections(&self, after: Option<&str>, limit: usize, text: Option<&str>) -> Page<Connection>;
@@ -84,7 +87,7 @@ pub struct Registration {
     pub path: Vec<String>,
 }
 
-/// A call that nobody has answered yet.
+/// A call that has not ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Call {
     /// Its Call-ID.
@@ -93,10 +96,57 @@ pub struct Call {
     pub from: String,
     /// The URI that was called.
     pub to: String,
-    /// Its state: `trying`, `ringing`.
+    /// Its state: `trying`, `ringing`, `answered`.
     pub state: String,
     /// Seconds since it began.
     pub age_s: u64,
+    /// Seconds since it was answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answered_s: Option<u64>,
+}
+
+/// Record of an ended call: a line of the file of records. Times are UTC in RFC 3339 with milliseconds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CallRecord {
+    /// Number since the start of the server, from 1.
+    pub n: u64,
+    /// Its Call-ID.
+    pub call_id: String,
+    /// The caller's URI.
+    pub from: String,
+    /// The URI that was called.
+    pub to: String,
+    /// User that proved the password of the caller, as `alice@example.org`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub caller: Option<String>,
+    /// Request-URI of the INVITE, if it was another one than `to`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub callee: Option<String>,
+    /// Source address of the INVITE.
+    pub source: String,
+    /// Time of the INVITE.
+    pub begun: String,
+    /// Time of the first provisional response of a target.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ringing: Option<String>,
+    /// Time of the answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answered: Option<String>,
+    /// Time of the end.
+    pub ended: String,
+    /// Seconds from the answer to the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration_s: Option<f64>,
+    /// Status code of the final response; 0: there was none.
+    pub status: u16,
+    /// Reason for the end: `bye`, `failed`, `busy`, `no-answer`, `cancelled`, `redirected`, `unknown-end`, `dropped`, `stopped`.
+    pub reason: String,
+    /// Reason why it went to another target than the called user's phones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub diverted: Option<String>,
+    /// Contact that answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
 }
 
 /// An open stream connection.

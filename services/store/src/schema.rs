@@ -199,7 +199,7 @@ fn keep_copy(connection: &Connection, file: &Path, version: i64) -> Result<(), S
     if path.exists() { Ok(()) } else { copy(connection, path) }
 }
 
-fn pragma(connection: &Connection, name: &str) -> rusqlite::Result<i64> {
+pub(super) fn pragma(connection: &Connection, name: &str) -> rusqlite::Result<i64> {
     connection.pragma_query_value(None, name, |row| row.get(0))
 }
 

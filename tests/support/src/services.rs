@@ -6,8 +6,9 @@ use ringway_server::auth::{
     ChallengeLimits, DialogExtensions, GuessLimits, Login, LoginResult, NonceId, NonceUse, ReplayWindows,
 };
 use ringway_server::{
-    BlockList, CallRate, CallRates, Caller, FailedServers, Ha1, LogEvent, MemoryBudget, NeighbourRoute,
-    NeighbourTable, Services, SilentTrunks, SourceRates, StoreFailed,
+    BlockList, CallEvent, CallLimits, CallNames, CallRate, CallRates, CallRecord, CallStep, CallTable,
+    Caller, FailedServers, Ha1, LogEvent, MemoryBudget, NeighbourRoute, NeighbourTable, Services,
+    SilentTrunks, SourceRates, StoreFailed,
 };
 use ringway_sip::{Limits, Message};
 use sha2::{Digest, Sha256};
@@ -58,6 +59,11 @@ pub struct TestServices {
     failed: Mutex<FailedServers>,
     /// Block lists.
     pub blocks: Mutex<BlockList>,
+    call_names: CallNames,
+    /// Open calls.
+    pub calls: Mutex<CallTable>,
+    /// Records of the ended calls.
+    pub ended_calls: Mutex<Vec<CallRecord>>,
 }
 
 /// H(A1) by user and domain.
@@ -84,6 +90,16 @@ impl TestServices {
             call_rates: Mutex::new(CallRates::new(seed)),
             failed: Mutex::default(),
             blocks: Mutex::default(),
+            call_names: CallNames::new(seed),
+            calls: Mutex::new(CallTable::new(CALL_LIMITS, seed, now)),
+            ended_calls: Mutex::default(),
+        }
+    }
+
+    fn record(&self, now: Instant, event: &CallEvent<'_>) {
+        if let Some(name) = self.call_names.of(event) {
+            let mut ended = lock(&self.ended_calls);
+            lock(&self.calls).on_step(now, &name, event, |record| ended.push(record));
         }
     }
 
@@ -97,6 +113,12 @@ impl TestServices {
     /// Releases all reserved memory, as at the end of the server's process.
     pub fn forget_reservations(&self) {
         *lock(&self.budget) = MemoryBudget::new(BUDGET_BYTES, &Seed::from_number(0));
+    }
+
+    /// Ends the records of all open calls, as at the end of the server's process.
+    pub fn stop_calls(&self, now: Instant) {
+        let mut ended = lock(&self.ended_calls);
+        lock(&self.calls).stop(now, |record| ended.push(record));
     }
 
     /// Bytes reserved for pending requests.
@@ -210,7 +232,7 @@ impl Services for TestServices {
         if fails { Err(StoreFailed) } else { Ok(self.record_bytes_max.load(Ordering::Relaxed)) }
     }
 
-    fn observe(&self, _now: Instant, event: &LogEvent<'_>) {
+    fn observe(&self, now: Instant, event: &LogEvent<'_>) {
         let text = String::from_utf8_lossy;
         let event = match *event {
             LogEvent::LoginRefused { user, reason, .. } => format!("{} {reason:?}", text(user)),
@@ -230,8 +252,13 @@ impl Services for TestServices {
             LogEvent::TrunkLoginRefused { name, .. } => format!("{name} refused the login"),
             LogEvent::NeighbourUp { name, .. } => format!("{name} up"),
             LogEvent::NeighbourDown { name, reason } => format!("{name} {reason:?}"),
-            LogEvent::Call { step, message, .. } => {
-                let message = Message::parse(message, &Limits::default()).unwrap();
+            LogEvent::Call(event) => {
+                self.record(now, &event);
+                let step = event.step;
+                if matches!(step, CallStep::Ringing(_) | CallStep::Over) {
+                    return;
+                }
+                let message = Message::parse(event.message, &Limits::default()).unwrap();
                 format!("{} {step:?}", text(message.call_id()))
             }
         };
@@ -258,6 +285,10 @@ impl Services for TestServices {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap()
 }
+
+/// Limits of the table of calls.
+const CALL_LIMITS: CallLimits =
+    CallLimits { calls_max: 10_000, bytes_max: 8 << 20, dialog_lifetime: Duration::from_secs(86_400) };
 
 /// Memory for pending requests.
 const BUDGET_BYTES: usize = 64 << 20;

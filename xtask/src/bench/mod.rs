@@ -16,6 +16,7 @@ mod parse;
 mod phone;
 mod profile;
 mod record;
+mod records;
 mod relay;
 mod report;
 mod route;
@@ -98,6 +99,8 @@ enum Special {
     Tls(tls::Args),
     /// Measures rustls and OpenSSL side by side, in memory
     TlsEngines(tls_engines::Args),
+    /// Measures what call records and the capture of messages add to the CPU time of a call
+    Records(records::Args),
     /// Measures what a media relay adds to the CPU time of a call
     Relay(relay::Args),
     /// The floor, as a separate process
@@ -155,6 +158,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         machine::pin_to(machine::GENERATOR_CPU)?;
         return attacks::run(args, &root());
     }
+    if let Some(Special::Records(args)) = &args.command {
+        build("ringway")?;
+        machine::pin_to(machine::GENERATOR_CPU)?;
+        return records::run(args, &root());
+    }
     if let Some(Special::Relay(args)) = &args.command {
         build("ringway")?;
         machine::pin_to(machine::GENERATOR_CPU)?;
@@ -177,6 +185,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             | Special::Generator(_)
             | Special::Tls(_)
             | Special::TlsEngines(_)
+            | Special::Records(_)
             | Special::Relay(_)
             | Special::Floor { .. },
         ) => Ok(()),

@@ -16,6 +16,7 @@ mod digest_order;
 mod dns;
 mod flows;
 mod forwarding;
+mod hep;
 mod kamailio;
 mod lab;
 mod lab_run;
@@ -416,6 +417,7 @@ fn chosen(args: &Args) -> Vec<Scenario> {
         all.extend(flows::scenarios());
         all.extend(relay::scenarios());
         all.extend(forwarding::scenarios());
+        all.extend(hep::scenarios());
         all.extend(lab::scenarios());
     }
     if has(Group::Phone) {

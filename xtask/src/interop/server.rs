@@ -38,6 +38,8 @@ pub(crate) struct Wanted {
     pub(crate) dtls: bool,
     /// Has a `ws` listener, and with TLS a `wss` listener, and these lines of `[websocket]`.
     pub(crate) websocket: Option<&'static str>,
+    /// Has a UDP listener on the loopback address of IPv6 too.
+    pub(crate) ipv6: bool,
     /// Further lines of `[routing]`.
     pub(crate) routing: &'static str,
     /// Token of the admin API.
@@ -65,6 +67,7 @@ impl Default for Wanted {
             tls: None,
             dtls: false,
             websocket: None,
+            ipv6: false,
             routing: "",
             admin_token: "",
             alias: None,
@@ -347,6 +350,7 @@ impl Server {
             tls,
             dtls,
             websocket,
+            ipv6,
             routing,
             admin_token,
             alias,
@@ -382,6 +386,10 @@ impl Server {
                     format!("{section}\n[websocket]\n{lines}\n"),
                 )
             }
+        };
+        let listener = match ipv6 {
+            false => listener,
+            true => format!("{listener}, \"udp:[::1]:{port}\""),
         };
         let media = media.map_or(String::new(), |(lines, ports)| {
             let ports = ports.iter().filter(|port| **port != 0);

@@ -8,6 +8,7 @@
 
 mod media;
 mod neighbours;
+mod records;
 mod routes;
 mod sections;
 #[cfg(test)]
@@ -22,6 +23,7 @@ pub(crate) use ringway_settings::{
 
 pub(crate) use media::Media;
 pub(crate) use neighbours::Neighbour;
+pub(crate) use records::Records;
 pub(crate) use trunks::ReadTrunk;
 
 use crate::failure::Failure;
@@ -64,6 +66,9 @@ pub(crate) struct Config {
     /// Origins whose pages may connect by WebSocket; empty: all.
     pub(crate) websocket_origins: Vec<String>,
     pub(crate) media: Media,
+    pub(crate) records: Records,
+    /// Collector of captured messages.
+    pub(crate) hep: Option<ringway_hep::CollectorConfig>,
     /// DNS servers that host names are looked up at.
     pub(crate) dns_servers: ringway_dns::Servers,
     /// All keys with their values, to compare two configurations.

@@ -27,6 +27,7 @@ pub(super) fn read(text: &str, file: Option<&Path>) -> Result<Config, Vec<Config
         let routing = Routing::read(reader, top, NumberLookups::Supported);
         let neighbours = super::neighbours::read(reader, top, &tls, &routing);
         let trunks = super::trunks::read(reader, top, (&neighbours, &domains));
+        let store = store(reader, top);
         let config = Config {
             file: file.map(Path::to_owned),
             client_users,
@@ -39,7 +40,9 @@ pub(super) fn read(text: &str, file: Option<&Path>) -> Result<Config, Vec<Config
             media: super::media::read(reader, top, &routing),
             listen,
             workers: top.number(reader, "workers", 0, 0..=WORKERS_MAX) as u16,
-            store: store(reader, top),
+            records: super::records::read(reader, top, &routing, &store),
+            hep: super::records::read_hep(reader, top),
+            store,
             auth: Auth::read(reader, top, realm, &domains),
             registrar: Registrar::read(reader, top),
             routing,

@@ -7,7 +7,7 @@ use super::escaped::{Quoted, Word};
 use super::line_rates::LineRates;
 use ringway_linux::Direction;
 use ringway_sansio::{Flow, Instant, Seed};
-use ringway_server::{BindingChange, BindingEnd, CallStep, LogEvent, LoginRefusal};
+use ringway_server::{BindingChange, BindingEnd, CallEvent, CallStep, LogEvent, LoginRefusal};
 use ringway_sip::{HeaderName, Limits, Message, Start};
 use std::fmt;
 use std::net::SocketAddr;
@@ -138,7 +138,7 @@ fn write_event(event: &LogEvent<'_>) {
             };
             tracing::debug!(%user, %contact, %flow, %reason, "registration ended");
         }
-        LogEvent::Call { step, message, flow } => write_call(step, message, flow.as_ref()),
+        LogEvent::Call(CallEvent { step, message, flow, .. }) => write_call(step, message, flow.as_ref()),
     }
 }
 
@@ -169,7 +169,8 @@ fn write_call(step: CallStep, message: &[u8], flow: Option<&Flow>) {
         }
         (CallStep::TimedOut, _) => tracing::debug!(%call_id, %from, %to, reason = %"no-answer", "call ended"),
         (CallStep::Bye, _) => tracing::debug!(%call_id, %from, %to, reason = %"bye", "call ended"),
-        (CallStep::Begun | CallStep::Refused(_) | CallStep::Forwarded, None) => {}
+        (CallStep::Begun | CallStep::Refused(_) | CallStep::Forwarded, None)
+        | (CallStep::Ringing(_) | CallStep::Over, _) => {}
     }
 }
 

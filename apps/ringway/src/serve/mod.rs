@@ -5,6 +5,7 @@
 //! data of the admin API.
 
 pub(crate) mod blocks;
+mod capture;
 mod changes;
 pub(crate) mod control;
 mod escaped;
@@ -14,6 +15,7 @@ mod limit_log;
 mod line_rates;
 mod listeners;
 mod outside;
+mod records;
 mod reload;
 mod report;
 mod services;
@@ -34,7 +36,9 @@ use listeners::ListenerTable;
 use outside::{Outside, Retired, Sink, Surroundings, open_relays, start_resolver};
 use ringway_admin::{Admin, AdminServer, Control, View};
 use ringway_linux::signals::{Signal, watch_with};
-use ringway_linux::{Bound, Clock, Hosts, Inboxes, Listen, MarkedPackets, Runtime, Shards, StreamLimits};
+use ringway_linux::{
+    Bound, Clock, Hosts, Inboxes, Listen, MarkedPackets, MessageTrace, Runtime, Shards, StreamLimits,
+};
 use ringway_sansio::{Instant, Seed, ShardKey};
 use ringway_server::{Server, shard_of_user};
 use ringway_store::{Bindings, Durability, OtherRealm, SnapshotSource, Store, Writer};
@@ -104,6 +108,7 @@ impl Running {
         let listeners = ListenerTable::new(&wanted, bound.addresses());
         let settings = Arc::new(settings::server_config(&config, &listeners, secret));
         let services = Arc::new(SharedServices::new(&config, random::seed()?, clock.now()));
+        start_observers(&config, &services, &listeners, clock)?;
         let mut nodes = new_nodes(&settings, &services, bound.workers(), random::seed()?, clock.now());
         let applied = load(&store, &config, &services, &mut nodes)?;
         let bindings = recover(&config, services.shard_key(), &mut nodes, clock.now())?;
@@ -183,6 +188,8 @@ impl Running {
             tracing::warn!("stopped with requests unanswered");
         }
         self.services.stop_writer();
+        self.services.records().stop(self.clock.now());
+        self.services.capture().stop();
         self.admin.stop();
     }
 
@@ -208,6 +215,7 @@ impl Running {
             self.follower.follow();
             self.end_removed();
             self.tls.follow_files();
+            self.services.records().expire(self.clock.now());
             // Returns memory of a flood to the system after its requests have ended.
             let reserved = self.services.memory().used();
             high_water = high_water.max(reserved);
@@ -261,10 +269,29 @@ impl Running {
     }
 }
 
+/// Starts what follows calls and captures messages, if it is configured.
+fn start_observers(
+    config: &Config,
+    services: &SharedServices,
+    listeners: &ListenerTable,
+    clock: Clock,
+) -> Result<(), Failure> {
+    let sinks = records::open(&config.records)?;
+    services
+        .records()
+        .reconfigure(config, Some(sinks), clock.now())
+        .map_err(|error| Failure::failed(format!("cannot start the thread for [records]: {error}")))?;
+    services.capture().set_listeners(listeners);
+    if let Some(collector) = services.capture().prepare(config.hep.as_ref())? {
+        services.capture().replace(collector);
+    }
+    Ok(())
+}
+
 /// Settings of the runtime.
 fn runtime_config(
     config: &Config,
-    services: &SharedServices,
+    services: &Arc<SharedServices>,
     tls: &ServerTls,
     clock: Clock,
 ) -> ringway_linux::Config {
@@ -279,13 +306,21 @@ fn runtime_config(
         max_connections_per_source: config.limits.max_connections_per_source,
         memory: Some(Arc::clone(services.memory())),
         shard_key: services.shard_key(),
-        // It is logged at level trace only, which a reload can change.
-        trace: Some(event_log::trace_message),
+        trace: Some(message_trace(services)),
         layers: tls.layers(),
         associations: tls.dtls().map(|dtls| dtls as _),
         streams: StreamLimits { unused: UNUSED_MAX, ..StreamLimits::default() },
         ..ringway_linux::Config::default()
     }
+}
+
+/// Function that gets every message: the log has it at level trace only, which a reload can change.
+fn message_trace(services: &Arc<SharedServices>) -> MessageTrace {
+    let services = Arc::clone(services);
+    Arc::new(move |direction, flow, message| {
+        event_log::trace_message(direction, flow, message);
+        services.capture().on_message(direction, flow, message);
+    })
 }
 
 fn new_nodes(

@@ -2,8 +2,10 @@
 //!
 //! [`Running::reload`] prepares all that may fail, and changes nothing meanwhile; then it commits, which cannot fail.
 
+use super::capture::NewCollector;
 use super::listeners::{ListenerPlan, ListenerTable};
 use super::outside::{NewOutside, open_relays, start_resolver, usable, watch};
+use super::records::{self, Sink};
 use super::report::{ReloadOutcome, ReloadReport, ReloadRequest};
 use super::{Running, other_realms, settings, tls, warn_of_settings};
 use crate::config::{Config, KeyChange};
@@ -23,6 +25,9 @@ struct Prepared {
     listeners: ListenerTable,
     settings: Arc<ringway_server::Config>,
     outside: NewOutside,
+    /// Outputs of records, if they change.
+    sinks: Option<Vec<Sink>>,
+    collector: Option<NewCollector>,
 }
 
 /// Reasons why a reload is refused.
@@ -133,15 +138,27 @@ impl Running {
                 |relays: Arc<_>| watch(&self.runtime, Arc::clone(&relays)).map(|watched| (relays, watched));
             outside.relays = Some(relays.map(watched).transpose()?);
         }
-        Ok(Prepared { config, material, plan, attached, listeners, settings, outside })
+        let (new, old) = (&config.records, &self.config.records);
+        let sinks = if new == old { None } else { Some(records::open(new)?) };
+        // The thread exists before anything changes: only starting it can fail.
+        let collector = self.services.capture().prepare(config.hep.as_ref())?;
+        Ok(Prepared { config, material, plan, attached, listeners, settings, outside, sinks, collector })
     }
 
     /// Uses what was prepared. The settings come before the sockets that need them, and go after those that needed them.
     fn commit(&mut self, prepared: Prepared) {
-        let Prepared { config, material, plan, attached, listeners, settings, outside } = prepared;
+        let Prepared { config, material, plan, attached, listeners, settings, outside, sinks, collector } =
+            prepared;
         self.tls.reload(&config.tls, material);
         self.tls.set_websocket(&config);
         self.services.reconfigure(&config);
+        if let Err(error) = self.services.records().reconfigure(&config, sinks, self.clock.now()) {
+            tracing::error!("calls are not recorded: the thread for it cannot be started: {error}");
+        }
+        self.services.capture().set_listeners(&listeners);
+        if let Some(collector) = collector {
+            self.services.capture().replace(collector);
+        }
         self.runtime.set_max_connections(config.limits.max_connections);
         self.runtime.set_max_connections_per_source(config.limits.max_connections_per_source);
         self.runtime.set_max_message_bytes(config.limits.max_message_bytes);

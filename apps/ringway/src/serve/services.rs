@@ -1,6 +1,8 @@
 //! State shared by all shards: credentials, replay windows, source rates, the journal's writer.
 
+use super::capture::Capture;
 use super::event_log::EventLog;
+use super::records::CallRecords;
 use crate::config::Config;
 use ringway_linux::OpenConnection;
 use ringway_sansio::{ConnectionId, Flow, Instant, LocatedServer, MemoryBound, Seed, ShardKey, source_of};
@@ -34,6 +36,8 @@ pub(crate) struct SharedServices {
     is_strict: bool,
     keeps_bindings: bool,
     log: EventLog,
+    records: CallRecords,
+    capture: Capture,
     neighbours: RwLock<NeighbourTable>,
     silent_trunks: RwLock<SilentTrunks>,
     call_rates: Mutex<CallRates>,
@@ -69,6 +73,8 @@ impl SharedServices {
             keeps_bindings: config.store.url.bindings().is_some(),
             is_strict: config.store.durability == ringway_store::Durability::Strict,
             log: EventLog::new(&seed),
+            records: CallRecords::new(&seed.part(204), now),
+            capture: Capture::default(),
             silent_trunks: RwLock::default(),
             call_rates: Mutex::new(CallRates::new(&seed.part(203))),
             failed: Mutex::default(),
@@ -149,6 +155,16 @@ impl SharedServices {
     /// Limit of the memory of pending requests and TCP connections.
     pub(crate) fn memory(&self) -> &Arc<MemoryBound> {
         &self.memory
+    }
+
+    /// Calls now and call records.
+    pub(super) const fn records(&self) -> &CallRecords {
+        &self.records
+    }
+
+    /// Capture of messages.
+    pub(super) const fn capture(&self) -> &Capture {
+        &self.capture
     }
 
     /// Number of neighbours, and of those that are up.
@@ -253,6 +269,9 @@ impl Services for SharedServices {
 
     fn observe(&self, now: Instant, event: &LogEvent<'_>) {
         self.log.observe(now, event);
+        if let LogEvent::Call(event) = event {
+            self.records.observe(now, event);
+        }
     }
 
     fn has_failed(&self, now: Instant, server: &LocatedServer) -> bool {

@@ -66,7 +66,7 @@ fn machine_addresses() -> Vec<IpAddr> {
 }
 
 /// Address advertised to peers: for a listener on all addresses, the source address of the default route.
-fn advertised(bound: SocketAddr) -> SocketAddr {
+pub(super) fn advertised(bound: SocketAddr) -> SocketAddr {
     if !bound.ip().is_unspecified() {
         return bound;
     }

@@ -5,7 +5,7 @@ use super::outside::Outside;
 use super::services::SharedServices;
 use super::shown::ShownConfig;
 use super::tls::ServerTls;
-use ringway_admin::{Call, Connection, Page, Registration, ServerInfo, Stat, Stats, View, page_over_shards};
+use ringway_admin::{Call, CallRecord, Connection, Page, Registration, ServerInfo, Stat, Stats, View, page_over_shards};
 use ringway_dtls::DtlsTransport;
 use ringway_linux::{Clock, Connections, CountersReader, OpenConnection, Runtime, Shards, TurnCounts};
 use ringway_sansio::{ConnectionId, Instant};
@@ -138,6 +138,9 @@ impl View for ServerView {
 
     fn calls(&self, after: Option<&str>, limit: usize) -> Page<Call> {
         let now = self.clock.now();
+        if self.services.records().is_on() {
+            return self.recorded_calls(after, limit);
+        }
         let total = self.sum(|node| node.ringing_calls_len());
         page_over_shards(self.shard_count(), after, (limit, u32::MAX), total, |shard, first, count, items| {
             let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -149,11 +152,17 @@ impl View for ServerView {
                         to: text(call.to),
                         state: if call.rings { "ringing" } else { "trying" }.to_owned(),
                         age_s: now.since(call.since).as_secs(),
+                        answered_s: None,
                     });
                 })
             };
             self.shards.with_shard(shard, walk).flatten()
         })
+    }
+
+    fn records(&self, after: Option<&str>, limit: usize) -> Page<CallRecord> {
+        let after = after.and_then(|after| after.parse().ok()).unwrap_or(0);
+        self.services.records().records(after, limit)
     }
 
     fn connections(&self, after: Option<&str>, limit: usize, text: Option<&str>) -> Page<Connection> {
@@ -271,11 +280,70 @@ impl View for ServerView {
             ));
         }
         stats.extend(self.store_stats());
+        stats.extend(self.record_stats());
         stats
     }
 }
 
 impl ServerView {
+    /// Calls of the tables of calls.
+    fn recorded_calls(&self, after: Option<&str>, limit: usize) -> Page<Call> {
+        let (now, records) = (self.clock.now(), self.services.records());
+        let (total, _) = records.open();
+        page_over_shards(records.partitions(), after, (limit, u32::MAX), total as u64, |part, first, count, items| {
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            records.calls(part, first, count, |call| {
+                let state = match (call.answered, call.ringing) {
+                    (Some(_), _) => "answered",
+                    (None, Some(_)) => "ringing",
+                    (None, None) => "trying",
+                };
+                items.push(Call {
+                    call_id: text(call.texts.call_id()),
+                    from: text(call.texts.from()),
+                    to: text(call.texts.to()),
+                    state: state.to_owned(),
+                    age_s: now.since(call.begun).as_secs(),
+                    answered_s: call.answered.map(|answered| now.since(answered).as_secs()),
+                });
+            })
+        })
+    }
+
+    /// Figures of call records and of the capture.
+    fn record_stats(&self) -> Stats {
+        let (mut stats, mut sums) = (Vec::new(), BTreeMap::new());
+        let records = self.services.records();
+        let (calls, bytes) = records.open();
+        records.counters(|name, help, value| sums.entry(name).or_insert((help, 0)).1 += value);
+        stats.extend(sums.into_iter().map(|(name, (help, value))| Stat::counter(name, help, value)));
+        let writer = records.writer_stats();
+        stats.push(Stat::gauge(
+            "calls_open",
+            "Calls that have not ended, while calls are recorded.",
+            calls as f64,
+        ));
+        stats.push(Stat::gauge("calls_open_bytes", "Bytes of these calls.", bytes as f64));
+        let lost = "Call records that were not written or not kept, because too many waited.";
+        stats.push(Stat::counter("records_lost", lost, writer.lost));
+        let waiting = "Call records that wait to be written.";
+        stats.push(Stat::gauge("records_waiting", waiting, writer.waiting as f64));
+        let failed = f64::from(u8::from(writer.is_failing));
+        stats.push(Stat::gauge("records_failed", "1 while call records cannot be written.", failed));
+        if let Some(capture) = self.services.capture().stats() {
+            stats.push(Stat::counter(
+                "hep_sent",
+                "Captured messages that were sent to the collector.",
+                capture.sent,
+            ));
+            let lost = "Captured messages that were lost while the collector was connected.";
+            stats.push(Stat::counter("hep_lost", lost, capture.lost));
+            let connected = f64::from(u8::from(capture.is_connected));
+            stats.push(Stat::gauge("hep_connected", "1 while the collector is connected.", connected));
+        }
+        stats
+    }
+
     fn store_stats(&self) -> Stats {
         let store = self.services.writer_stats();
         let (nonces, evicted) = self.services.nonces();

@@ -75,6 +75,13 @@ impl Running {
         Self::run(command, folder, args, "").0
     }
 
+    /// Starts `ringway`, which is `$0`, by a script of the shell.
+    pub(crate) fn start_by_shell(folder: &Path, script: &str) -> Self {
+        let mut command = Command::new("sh");
+        command.args(["-c", script, env!("CARGO_BIN_EXE_ringway")]);
+        Self::run(command, folder, &[], "").0
+    }
+
     /// Like [`Running::start`], without the end of standard input.
     pub(crate) fn start_and_keep_input(folder: &Path, args: &[&str], input: &str) -> (Self, ChildStdin) {
         Self::run(Command::new(env!("CARGO_BIN_EXE_ringway")), folder, args, input)
@@ -162,7 +169,7 @@ impl Running {
     }
 
     /// Lines of both outputs so far.
-    fn said(&self) -> String {
+    pub(crate) fn said(&self) -> String {
         self.out.lines() + &self.err.lines()
     }
 }

@@ -3,6 +3,7 @@
 //! [`decide`] is a pure function of the [`Facts`] of a request. Every rule for senders without a proven password is in
 //! this file; docs/decisions/0007 has the reasons.
 
+use crate::CallSender;
 use crate::sources::Origin;
 use crate::token::Side;
 use ringway_sip::Method;
@@ -47,6 +48,17 @@ pub(crate) enum Sender {
     Stranger,
     /// The rules were not applied yet: counts as a stranger.
     Unknown,
+}
+
+impl Sender {
+    /// The same for the log and the records of calls.
+    pub(crate) const fn of_call(self) -> CallSender {
+        match self {
+            Self::Proven => CallSender::Proven,
+            Self::Trusted | Self::Believed | Self::InDialog => CallSender::Believed,
+            Self::Stranger | Self::Unknown => CallSender::Stranger,
+        }
+    }
 }
 
 /// Permission to forward a request.

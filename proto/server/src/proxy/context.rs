@@ -338,6 +338,11 @@ impl ResponseContext {
         Some((request, rings, self.since))
     }
 
+    /// True for an INVITE without a final response.
+    pub(super) const fn is_unanswered(&self) -> bool {
+        self.is_unanswered
+    }
+
     /// True for a branch that was cancelled because the time of its group has passed.
     pub(super) fn is_superseded(&self, id: BranchId) -> bool {
         let branch = self.branches.get(id.parts().1);

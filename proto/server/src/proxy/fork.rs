@@ -22,7 +22,7 @@ use crate::media::is_sdp;
 use crate::neighbour::{CallRequest, CallResult, Sending};
 use crate::request::Request;
 use crate::route::{NextHop, Routed, preprocess};
-use crate::{Action, CallStep, LogEvent, Services};
+use crate::{Action, CallEvent, CallSender, CallStep, LogEvent, Services};
 use alloc::boxed::Box;
 use ringway_sansio::{Context, DialledId, Flow, LocatedServers, TimerKey};
 use ringway_sip::{HeaderName, Message, MessageWriter, Method, Start};
@@ -469,7 +469,7 @@ impl Proxy {
             return;
         }
         if !context.is_cancelled {
-            self.observe_context(env, key, CallStep::Cancelled);
+            self.observe_context(env, key, CallStep::Cancelled, None);
         }
         self.cancel_branches(&mut env.cx, transactions, key);
         self.finish_if_done(env, transactions, key);
@@ -490,18 +490,26 @@ impl Proxy {
             BranchState::Resolving { .. } | BranchState::Done => return,
         };
         env.counters.timer_c += 1;
-        self.observe_context(env, id.context(), CallStep::TimedOut);
+        self.observe_context(env, id.context(), CallStep::TimedOut, None);
         let ends = transactions.cancel(&mut env.cx, client);
         if !rings || !ends {
             self.on_branch_failure(env, transactions, id, 408);
         }
     }
 
-    /// Reports a step of a call whose request is stored.
-    pub(super) fn observe_context(&self, env: &Env<'_, impl Services>, key: SlabKey, step: CallStep) {
+    /// Reports a step of a call whose request is stored, and the response that caused it.
+    pub(super) fn observe_context(
+        &self,
+        env: &Env<'_, impl Services>,
+        key: SlabKey,
+        step: CallStep,
+        response: Option<&Message<'_>>,
+    ) {
         let open = self.contexts.get(key).filter(|context| context.is_invite);
         if let Some(message) = open.and_then(|context| context.request.as_deref()) {
-            env.services.observe(env.cx.now, &LogEvent::Call { step, message, flow: None });
+            let sender = open.map_or(CallSender::Stranger, |context| context.grant.sender.of_call());
+            let event = CallEvent { step, message, parsed: None, response, sender, flow: None };
+            env.services.observe(env.cx.now, &LogEvent::Call(event));
         }
     }
 
@@ -512,6 +520,9 @@ impl Proxy {
         transactions: &mut Transactions,
         key: SlabKey,
     ) {
+        if self.contexts.get(key).is_some_and(ResponseContext::is_unanswered) {
+            self.observe_context(env, key, CallStep::Over, None);
+        }
         let Some(context) = self.contexts.remove(key) else { return };
         self.pending.release(env, context.source, context.reserved, context.strangers_user);
         if let Some(later) = &context.later {
@@ -547,6 +558,9 @@ impl Proxy {
 }
 
 fn refuse_now(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>, phrase: &str) {
+    if request.method == Method::Invite {
+        env.observe_call(request, CallStep::Failed(503));
+    }
     env.reply(request, 503, phrase, |response| {
         response.header_number(HeaderName::RetryAfter, 5);
     });

@@ -107,6 +107,7 @@ impl Proxy {
             100 => self.note_ringing(env.cx.now, env.config.timer_c, id, status),
             101..=199 => {
                 self.note_ringing(env.cx.now, env.config.timer_c, id, status);
+                self.observe_context(env, key, CallStep::Ringing(status), Some(message));
                 self.forward_response(env, transactions, key, response);
             }
             200..=299 => {
@@ -119,7 +120,7 @@ impl Proxy {
                     env.cx.out.keep(&source, env.cx.now + longest);
                 }
                 if is_invite {
-                    self.observe_context(env, key, CallStep::Answered(status));
+                    self.observe_context(env, key, CallStep::Answered(status), Some(message));
                     // There is no dialog state: the caller's connection counts as in use until its peer closes it.
                     env.cx.out.keep(&source, Instant::FAR);
                     self.cancel_branches(&mut env.cx, transactions, key);
@@ -380,9 +381,8 @@ impl Proxy {
     /// Reports the end of a call; that of one whose caller cancelled it was reported then.
     fn observe_failure(&self, env: &Env<'_, impl Services>, key: SlabKey, status: u16) {
         let is_cancelled = self.contexts.get(key).is_some_and(|context| context.is_cancelled);
-        if status != 487 || !is_cancelled {
-            self.observe_context(env, key, CallStep::Failed(status));
-        }
+        let step = if status == 487 && is_cancelled { CallStep::Over } else { CallStep::Failed(status) };
+        self.observe_context(env, key, step, None);
     }
 
     /// Answers a forwarded request with a locally generated response.

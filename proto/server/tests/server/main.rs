@@ -7,6 +7,7 @@
 
 mod amplification;
 mod blocks;
+mod call_records;
 mod cancel;
 mod certificates;
 mod challenge;

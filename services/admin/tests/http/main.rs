@@ -4,7 +4,7 @@
 mod dashboard;
 
 use ringway_admin::{
-    Admin, Answer, Block, BlockPage, Call, Change, Connection, Control, Forwards, NewBlock, NoAnswer, Page,
+    Admin, Answer, Block, BlockPage, Call, CallRecord, Change, Connection, Control, Forwards, NewBlock, NoAnswer, Page,
     Registration, ServerInfo, Stat, Stats, TlsSource, User, UserQuery, View,
 };
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
@@ -86,6 +86,10 @@ impl View for Three {
     }
 
     fn calls(&self, _: Option<&str>, _: usize) -> Page<Call> {
+        Page::default()
+    }
+
+    fn records(&self, _: Option<&str>, _: usize) -> Page<CallRecord> {
         Page::default()
     }
 

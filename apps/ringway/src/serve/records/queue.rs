@@ -1,0 +1,51 @@
+//! Ended calls on their way from the workers to the thread that writes them.
+
+use ringway_server::CallRecord;
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+
+/// Bounded queue. Nobody is woken: the thread looks every 200 ms.
+#[derive(Default)]
+pub(super) struct Queue {
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    records: VecDeque<CallRecord>,
+    bytes: usize,
+    lost: u64,
+}
+
+impl Queue {
+    /// Adds a record, or counts it as lost.
+    pub(super) fn push(&self, record: CallRecord) {
+        let mut waiting = self.lock();
+        let size = record.size();
+        if waiting.records.len() >= RECORDS_MAX || waiting.bytes + size > BYTES_MAX {
+            waiting.lost += 1;
+            return;
+        }
+        waiting.bytes += size;
+        waiting.records.push_back(record);
+    }
+
+    pub(super) fn take(&self) -> VecDeque<CallRecord> {
+        let mut waiting = self.lock();
+        waiting.bytes = 0;
+        std::mem::take(&mut waiting.records)
+    }
+
+    /// Records that did not fit.
+    pub(super) fn lost(&self) -> u64 {
+        self.lock().lost
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Maximum number of ended calls that wait: those of 200 ms.
+const RECORDS_MAX: usize = 10_000;
+const BYTES_MAX: usize = 8 << 20;

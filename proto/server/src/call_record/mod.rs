@@ -1,0 +1,13 @@
+//! Calls now and call records: what the steps of calls say, kept in a bounded table until each call has ended.
+//!
+//! Start reading at [`CallTable::on_step`].
+
+mod name;
+mod open;
+mod recent;
+mod record;
+mod table;
+
+pub use name::{CallName, CallNames};
+pub use record::{CallEnd, CallRecord, CallTexts};
+pub use table::{CallCounters, CallLimits, CallTable, OngoingCall};

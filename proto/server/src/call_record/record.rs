@@ -1,0 +1,148 @@
+//! Call records.
+
+use crate::{CallSender, DiversionReason};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+use ringway_sansio::Instant;
+use ringway_sip::Message;
+
+/// An ended call. All texts come from the network and can have any bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallRecord {
+    /// Call-ID and URIs.
+    pub texts: CallTexts,
+    /// Proof of identity of the caller.
+    pub sender: CallSender,
+    /// Source address of the INVITE.
+    pub source: SocketAddr,
+    /// Time of the INVITE.
+    pub begun: Instant,
+    /// Time of the first provisional response of a target.
+    pub ringing: Option<Instant>,
+    /// Time of the answer.
+    pub answered: Option<Instant>,
+    /// End.
+    pub ended: Instant,
+    /// Status code of the final response; 0: there was none.
+    pub status: u16,
+    /// Reason for the end.
+    pub end: CallEnd,
+    /// Reason why the call went to another target than the called user's phones.
+    pub diverted: Option<DiversionReason>,
+    /// Contact of the target that answered.
+    pub target: Option<Box<[u8]>>,
+}
+
+/// Reason for the end of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallEnd {
+    /// One side hung up.
+    Bye,
+    /// It was refused.
+    Failed,
+    /// The callee was busy (486, 600).
+    Busy,
+    /// Nobody answered in time (timer C, 408, or 480 after ringing).
+    NoAnswer,
+    /// The caller gave up.
+    Cancelled,
+    /// The caller got other targets (3xx).
+    Redirected,
+    /// No BYE was seen in the lifetime of the dialog, or no final response in the longest time for one.
+    Unknown,
+    /// The table of calls was full.
+    Dropped,
+    /// The server stopped.
+    Stopped,
+}
+
+/// Texts of a call, each at most [`CallTexts::BYTES_MAX`] bytes long; longer ones are cut.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallTexts {
+    bytes: Box<[u8]>,
+    ends: [u16; 3],
+}
+
+impl CallEnd {
+    /// Word in a record.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Bye => "bye",
+            Self::Failed => "failed",
+            Self::Busy => "busy",
+            Self::NoAnswer => "no-answer",
+            Self::Cancelled => "cancelled",
+            Self::Redirected => "redirected",
+            Self::Unknown => "unknown-end",
+            Self::Dropped => "dropped",
+            Self::Stopped => "stopped",
+        }
+    }
+}
+
+impl CallTexts {
+    /// Maximum length of one text.
+    pub const BYTES_MAX: usize = 255;
+
+    /// Reads the texts of an INVITE with this Request-URI.
+    pub(super) fn of(invite: &Message<'_>, request_uri: &[u8]) -> Self {
+        let (from, to) = (invite.from().uri.as_bytes(), invite.to().uri.as_bytes());
+        let callee = if request_uri == to { &[] } else { request_uri };
+        let texts = [invite.call_id(), from, to, callee].map(cut);
+        let mut bytes = Vec::with_capacity(texts.iter().map(|text| text.len()).sum());
+        let mut ends = [0; 3];
+        for (text, end) in texts.iter().zip(ends.iter_mut().map(Some).chain([None])) {
+            bytes.extend_from_slice(text);
+            if let Some(end) = end {
+                *end = bytes.len() as u16;
+            }
+        }
+        Self { bytes: bytes.into(), ends }
+    }
+
+    /// Call-ID.
+    pub fn call_id(&self) -> &[u8] {
+        self.part(0, usize::from(self.ends[0]))
+    }
+
+    /// URI of From.
+    pub fn from(&self) -> &[u8] {
+        self.part(usize::from(self.ends[0]), usize::from(self.ends[1]))
+    }
+
+    /// URI of To.
+    pub fn to(&self) -> &[u8] {
+        self.part(usize::from(self.ends[1]), usize::from(self.ends[2]))
+    }
+
+    /// Request-URI, if it is not that of To.
+    pub fn callee(&self) -> Option<&[u8]> {
+        Some(self.part(usize::from(self.ends[2]), self.bytes.len())).filter(|callee| !callee.is_empty())
+    }
+
+    /// Length of all.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// True if all are empty.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    fn part(&self, from: usize, to: usize) -> &[u8] {
+        self.bytes.get(from..to).unwrap_or_default()
+    }
+}
+
+impl CallRecord {
+    /// Approximate number of bytes that the record occupies.
+    pub fn size(&self) -> usize {
+        size_of::<Self>() + self.texts.len() + self.target.as_ref().map_or(0, |target| target.len())
+    }
+}
+
+pub(super) fn cut(text: &[u8]) -> &[u8] {
+    text.get(..CallTexts::BYTES_MAX).unwrap_or(text)
+}

@@ -1,0 +1,368 @@
+//! Table of the open calls of one partition.
+
+use super::name::CallName;
+use super::open::{OpenCall, PASSES_MAX};
+use super::recent::RecentPasses;
+use super::record::{CallEnd, CallRecord, CallTexts, cut};
+use crate::{CallEvent, CallSender, CallStep};
+use alloc::collections::VecDeque;
+use core::time::Duration;
+use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
+use ringway_auth::SeededHash;
+use ringway_sansio::{Instant, Seed, TimerKey, Wheel};
+use ringway_sip::{HeaderName, NameAddr, Start};
+use ringway_transaction::{Slab, SlabKey};
+use smallvec::smallvec;
+
+/// Limits of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallLimits {
+    /// Maximum number of open calls.
+    pub calls_max: usize,
+    /// Maximum number of their bytes.
+    pub bytes_max: usize,
+    /// Time after the answer without a BYE at which a call counts as ended.
+    pub dialog_lifetime: Duration,
+}
+
+ringway_sansio::counters! {
+    /// Counters of a table of calls; values only increase.
+    pub struct CallCounters {
+        /// Calls begun, as recorded.
+        records_begun,
+        /// Calls ended, as recorded.
+        records_ended,
+        /// Calls that are not followed to their end, or not at all, because the table of calls was full.
+        records_dropped,
+        /// INVITEs with the Call-ID and the From tag of an open call that are not followed: too many, or another CSeq.
+        records_passes_ignored,
+        /// Retransmitted INVITEs of calls that had ended.
+        records_repeated,
+    }
+}
+
+/// Open calls, each from its INVITE to its end. Every call that begins ends once.
+///
+/// A call is named by its Call-ID and the caller's tag. Several tables can share the calls; see [`CallName::partition`].
+#[derive(Debug)]
+pub struct CallTable {
+    limits: CallLimits,
+    calls: Slab<OpenCall>,
+    /// By Call-ID and From tag. The names are keyed hashes.
+    by_name: HashMap<(u64, u64), SlabKey, SeededHash>,
+    ends: Wheel<SlabKey>,
+    /// Order in which the calls of strangers began, then that of all others; ended ones are removed later.
+    strangers: VecDeque<SlabKey>,
+    others: VecDeque<SlabKey>,
+    recent: RecentPasses,
+    bytes: usize,
+    counters: CallCounters,
+}
+
+/// Open call in a listing.
+#[derive(Clone, Copy, Debug)]
+pub struct OngoingCall<'a> {
+    /// Call-ID and URIs.
+    pub texts: &'a CallTexts,
+    /// Time of the INVITE.
+    pub begun: Instant,
+    /// Time of the first provisional response of a target.
+    pub ringing: Option<Instant>,
+    /// Time of the answer.
+    pub answered: Option<Instant>,
+}
+
+impl CallTable {
+    /// Creates an empty table.
+    pub fn new(limits: CallLimits, seed: &Seed, now: Instant) -> Self {
+        Self {
+            limits,
+            calls: Slab::default(),
+            by_name: HashMap::with_hasher(SeededHash::new(&seed.part(0))),
+            ends: Wheel::new(now),
+            strangers: VecDeque::new(),
+            others: VecDeque::new(),
+            recent: RecentPasses::new(&seed.part(1)),
+            bytes: 0,
+            counters: CallCounters::default(),
+        }
+    }
+
+    /// Changes the lifetime of the calls that are answered from now on.
+    pub const fn set_dialog_lifetime(&mut self, lifetime: Duration) {
+        self.limits.dialog_lifetime = lifetime;
+    }
+
+    /// Handles a step of the call `name`; passes the records of calls that end to `each`.
+    pub fn on_step(
+        &mut self,
+        now: Instant,
+        name: &CallName,
+        event: &CallEvent<'_>,
+        mut each: impl FnMut(CallRecord),
+    ) {
+        match event.step {
+            CallStep::Begun => self.begin(now, name, event, &mut each),
+            CallStep::Bye => self.on_bye(now, name, event.sender, &mut each),
+            CallStep::Failed(status) => self.on_failure(now, name, status, &mut each),
+            CallStep::Over => self.on_failure(now, name, 0, &mut each),
+            CallStep::Answered(status) => self.on_answer(now, name, status, event),
+            CallStep::Ringing(_) | CallStep::Diverted(_) | CallStep::Cancelled | CallStep::TimedOut => {
+                self.note(now, name, event.step);
+            }
+            CallStep::Refused(_) | CallStep::Forwarded => {}
+        }
+    }
+
+    /// Ends the calls whose time has passed.
+    pub fn expire(&mut self, now: Instant, mut each: impl FnMut(CallRecord)) {
+        while let Some(key) = self.ends.expire(now) {
+            if let Some(call) = self.calls.get_mut(key) {
+                call.timer = TimerKey::NONE;
+                self.end(now, key, CallEnd::Unknown, &mut each);
+            }
+        }
+    }
+
+    /// Ends all calls, because the server stops.
+    pub fn stop(&mut self, now: Instant, mut each: impl FnMut(CallRecord)) {
+        while let Some(key) = self.others.pop_front().or_else(|| self.strangers.pop_front()) {
+            self.end(now, key, CallEnd::Stopped, &mut each);
+        }
+    }
+
+    /// Number of open calls.
+    pub fn len(&self) -> usize {
+        self.calls.len()
+    }
+
+    /// True without open calls.
+    pub fn is_empty(&self) -> bool {
+        self.calls.is_empty()
+    }
+
+    /// Bytes of the open calls.
+    pub const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Counters.
+    pub const fn counters(&self) -> &CallCounters {
+        &self.counters
+    }
+
+    /// Open calls in up to `count` slots from slot `from`; returns the next slot, `None` at the end.
+    pub fn calls(&self, from: u32, count: u32, mut each: impl FnMut(OngoingCall<'_>)) -> Option<u32> {
+        for slot in from..from.saturating_add(count) {
+            if let Some(call) = self.calls.at(slot)? {
+                let OpenCall { texts, begun, ringing, answered, .. } = call;
+                each(OngoingCall { texts, begun: *begun, ringing: *ringing, answered: *answered });
+            }
+        }
+        Some(from.saturating_add(count))
+    }
+
+    fn begin(
+        &mut self,
+        now: Instant,
+        name: &CallName,
+        event: &CallEvent<'_>,
+        each: &mut impl FnMut(CallRecord),
+    ) {
+        let (Some(invite), Some(flow)) = (event.parsed, event.flow) else { return };
+        let Start::Request { uri, .. } = *invite.start() else { return };
+        if name.to != 0 {
+            return;
+        }
+        if self.recent.contains(now, name.pass) {
+            self.counters.records_repeated += 1;
+            return;
+        }
+        if let Some(&key) = self.by_name.get(&(name.call, name.from)) {
+            return self.add_pass(key, name);
+        }
+        let call = OpenCall {
+            name: *name,
+            passes: smallvec![name.pass],
+            texts: CallTexts::of(invite, uri.as_bytes()),
+            sender: event.sender,
+            source: flow.remote,
+            begun: now,
+            ringing: None,
+            answered: None,
+            status: 0,
+            is_cancelled: false,
+            is_timed_out: false,
+            diverted: None,
+            target: None,
+            timer: TimerKey::NONE,
+        };
+        if !self.make_room(now, &call, each) {
+            self.counters.records_dropped += 1;
+            return;
+        }
+        self.counters.records_begun += 1;
+        self.bytes += call.size();
+        let sender = call.sender;
+        let key = self.calls.insert(call);
+        let timer = self.ends.arm(now + UNANSWERED_MAX, key);
+        if let Some(call) = self.calls.get_mut(key) {
+            call.timer = timer;
+        }
+        self.by_name.insert((name.call, name.from), key);
+        self.order_of(sender).push_back(key);
+    }
+
+    /// Notes a further transaction of the INVITE of an open call.
+    fn add_pass(&mut self, key: SlabKey, name: &CallName) {
+        let Some(call) = self.calls.get_mut(key) else { return };
+        if call.has_pass(name.pass) {
+            return;
+        }
+        let is_followed =
+            call.answered.is_none() && call.name.cseq == name.cseq && call.passes.len() < PASSES_MAX;
+        if is_followed {
+            call.passes.push(name.pass);
+        } else {
+            self.counters.records_passes_ignored += 1;
+        }
+    }
+
+    /// Displaces calls for a new one: those of strangers first, and others not for a stranger's. False: there is no room.
+    fn make_room(&mut self, now: Instant, new: &OpenCall, each: &mut impl FnMut(CallRecord)) -> bool {
+        self.forget_ended();
+        while self.calls.len() >= self.limits.calls_max
+            || self.bytes + new.size() + TARGET_BYTES_MAX > self.limits.bytes_max
+        {
+            let oldest = match (self.strangers.pop_front(), new.sender) {
+                (Some(oldest), _) => Some(oldest),
+                (None, CallSender::Stranger) => None,
+                (None, CallSender::Proven | CallSender::Believed) => self.others.pop_front(),
+            };
+            let Some(oldest) = oldest else { return false };
+            if self.calls.get(oldest).is_some() {
+                self.counters.records_dropped += 1;
+                self.end(now, oldest, CallEnd::Dropped, each);
+            }
+        }
+        true
+    }
+
+    fn note(&mut self, now: Instant, name: &CallName, step: CallStep) {
+        let Some(call) = self.call_of_pass(name) else { return };
+        match step {
+            CallStep::Ringing(_) if call.answered.is_none() => call.ringing = call.ringing.or(Some(now)),
+            CallStep::Diverted(reason) => call.diverted = Some(reason),
+            CallStep::Cancelled => call.is_cancelled = true,
+            CallStep::TimedOut => call.is_timed_out = true,
+            CallStep::Ringing(_)
+            | CallStep::Begun
+            | CallStep::Refused(_)
+            | CallStep::Forwarded
+            | CallStep::Answered(_)
+            | CallStep::Failed(_)
+            | CallStep::Over
+            | CallStep::Bye => {}
+        }
+    }
+
+    fn on_answer(&mut self, now: Instant, name: &CallName, status: u16, event: &CallEvent<'_>) {
+        let lifetime = self.limits.dialog_lifetime;
+        let Some(&key) = self.by_name.get(&(name.call, name.from)) else { return };
+        let Some(call) = self.calls.get_mut(key).filter(|call| call.has_pass(name.pass)) else { return };
+        if call.answered.is_some() {
+            return;
+        }
+        (call.answered, call.status, call.name.to) = (Some(now), status, name.to);
+        let contact = event.response.and_then(|response| response.values(HeaderName::Contact).next());
+        let contact = contact.and_then(|contact| NameAddr::parse(contact).ok());
+        if let Some(contact) = contact {
+            let uri = cut(contact.uri.as_bytes());
+            self.bytes += uri.len();
+            call.target = Some(uri.into());
+        }
+        self.ends.cancel(call.timer);
+        call.timer = self.ends.arm(now + lifetime, key);
+    }
+
+    /// Ends a transaction of a call; the call ends with the last one.
+    fn on_failure(&mut self, now: Instant, name: &CallName, status: u16, each: &mut impl FnMut(CallRecord)) {
+        let Some(&key) = self.by_name.get(&(name.call, name.from)) else { return };
+        let Some(call) = self.calls.get_mut(key).filter(|call| call.has_pass(name.pass)) else { return };
+        call.passes.retain(|pass| *pass != name.pass);
+        // A caller that cancelled gets 487 without a step of its own.
+        let status = if status == 0 && call.is_cancelled { 487 } else { status };
+        if call.answered.is_none() {
+            call.status = status;
+        }
+        let end = call.failure(status);
+        let is_over = call.passes.is_empty() && call.answered.is_none();
+        self.recent.note(now, name.pass);
+        if is_over {
+            self.end(now, key, end, each);
+        }
+    }
+
+    /// Ends an answered call by a BYE between its two sides. A stranger's ends none.
+    fn on_bye(
+        &mut self,
+        now: Instant,
+        name: &CallName,
+        sender: CallSender,
+        each: &mut impl FnMut(CallRecord),
+    ) {
+        match sender {
+            CallSender::Stranger => return,
+            CallSender::Proven | CallSender::Believed => {}
+        }
+        for caller in [name.from, name.to] {
+            if let Some(&key) = self.by_name.get(&(name.call, caller))
+                && self.calls.get(key).is_some_and(|call| call.is_between((name.from, name.to)))
+            {
+                return self.end(now, key, CallEnd::Bye, each);
+            }
+        }
+    }
+
+    fn end(&mut self, now: Instant, key: SlabKey, end: CallEnd, each: &mut impl FnMut(CallRecord)) {
+        let Some(call) = self.calls.remove(key) else { return };
+        self.bytes = self.bytes.saturating_sub(call.size());
+        self.ends.cancel(call.timer);
+        if let Entry::Occupied(entry) = self.by_name.entry((call.name.call, call.name.from))
+            && *entry.get() == key
+        {
+            entry.remove();
+        }
+        self.counters.records_ended += 1;
+        each(call.into_record(now, end));
+    }
+
+    fn call_of_pass(&mut self, name: &CallName) -> Option<&mut OpenCall> {
+        let key = *self.by_name.get(&(name.call, name.from))?;
+        self.calls.get_mut(key).filter(|call| call.has_pass(name.pass))
+    }
+
+    const fn order_of(&mut self, sender: CallSender) -> &mut VecDeque<SlabKey> {
+        match sender {
+            CallSender::Stranger => &mut self.strangers,
+            CallSender::Proven | CallSender::Believed => &mut self.others,
+        }
+    }
+
+    /// Removes ended calls from the orders, once they are most of them.
+    fn forget_ended(&mut self) {
+        if self.strangers.len() + self.others.len() > 2 * self.calls.len() + ENDED_MIN {
+            let calls = &self.calls;
+            self.strangers.retain(|key| calls.get(*key).is_some());
+            self.others.retain(|key| calls.get(*key).is_some());
+        }
+    }
+}
+
+/// Longest time without a final response: an hour of ringing, and the time for the targets that follow.
+const UNANSWERED_MAX: Duration = Duration::from_secs(4200);
+/// Room that every call needs for the Contact of its answer.
+const TARGET_BYTES_MAX: usize = CallTexts::BYTES_MAX;
+/// Ended calls that may always be in the orders.
+const ENDED_MIN: usize = 256;

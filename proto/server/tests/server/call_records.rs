@@ -1,0 +1,373 @@
+//! Tests of the table of calls and its records: each way to end, what may not end a call, and the limits.
+
+use crate::challenge::proven;
+use crate::dialog::{from_callee, from_caller, with_bob};
+use crate::forwards::udp;
+use crate::harness::{
+    ALICE, BOB, CAROL, Request, STRANGER, Sent, Wire, World, forwarded, invite, only, request, requests,
+};
+use ringway_sansio::{Flow, Instant, ListenerId, Seed};
+use ringway_server::{
+    CallEnd, CallEvent, CallLimits, CallNames, CallRecord, CallSender, CallStep, CallTable, Mode,
+};
+use ringway_sip::{Limits, Message};
+use std::time::Duration;
+
+fn records(world: &World) -> Vec<CallRecord> {
+    std::mem::take(&mut world.memory.ended_calls.lock().unwrap())
+}
+
+#[track_caller]
+fn one(world: &World) -> CallRecord {
+    let mut records = records(world);
+    assert_eq!(records.len(), 1, "{records:#?}");
+    assert_eq!(world.memory.calls.lock().unwrap().len(), 0);
+    records.remove(0)
+}
+
+fn open(world: &World) -> usize {
+    world.memory.calls.lock().unwrap().len()
+}
+
+/// Answers of this phone to the INVITE that it got.
+fn answer(world: &mut World, got: &Sent, status: u16) -> Sent {
+    only(world.udp(&got.to(), &got.answer(status, &[&format!("Contact: <sip:bob@{}>", got.to())])))
+}
+
+#[test]
+fn a_call_has_its_times_its_sides_and_the_contact_that_answered() {
+    let mut world = with_bob(World::closed());
+    let begun = world.now;
+    let got = forwarded(proven(&mut world, ALICE, &invite("sip:bob@example.org"), "alice"));
+    world.pass(Duration::from_millis(250));
+    answer(&mut world, &got, 180);
+    world.pass(Duration::from_millis(250));
+    answer(&mut world, &got, 183);
+    world.pass(Duration::from_secs(2));
+    let answered = answer(&mut world, &got, 200);
+    assert_eq!((open(&world), records(&world).len()), (1, 0));
+    world.pass(Duration::from_secs(61));
+    forwarded(world.udp(BOB, &from_callee("BYE", 1, &got, &answered)));
+    let record = one(&world);
+    assert_eq!((record.begun, record.ringing), (begun, Some(begun + Duration::from_millis(250))));
+    assert_eq!(record.answered, Some(begun + Duration::from_millis(2500)));
+    assert_eq!(record.ended, begun + Duration::from_millis(63_500));
+    assert_eq!((record.status, record.end, record.sender), (200, CallEnd::Bye, CallSender::Proven));
+    assert_eq!((record.source.to_string().as_str(), record.diverted), (ALICE, None));
+    let texts = &record.texts;
+    assert_eq!((texts.call_id(), texts.callee()), (b"call".as_slice(), None));
+    assert_eq!(texts.from(), b"sip:alice@example.org");
+    assert_eq!(texts.to(), b"sip:bob@example.org");
+    assert_eq!(record.target.as_deref(), Some(format!("sip:bob@{BOB}").as_bytes()));
+}
+
+#[test]
+fn failures_have_their_status_and_their_word() {
+    let mut world = with_bob(World::open());
+    for (status, end) in [
+        (486, CallEnd::Busy),
+        (600, CallEnd::Busy),
+        (302, CallEnd::Redirected),
+        (403, CallEnd::Failed),
+        (480, CallEnd::Failed),
+        (408, CallEnd::NoAnswer),
+    ] {
+        let call = invite("sip:bob@example.org").call_id(&format!("{status}"));
+        let got = forwarded(world.udp(ALICE, &call));
+        world.udp(BOB, &got.answer(status, &[]));
+        let record = one(&world);
+        assert_eq!((record.status, record.end, record.answered), (status, end, None));
+    }
+    let got = forwarded(world.udp(ALICE, &invite("sip:bob@example.org").call_id("rang")));
+    world.udp(BOB, &got.answer(180, &[]));
+    world.udp(BOB, &got.answer(480, &[]));
+    assert_eq!(one(&world).end, CallEnd::NoAnswer);
+    world.udp(ALICE, &invite("sip:nobody@example.org").call_id("absent"));
+    assert_eq!(one(&world).status, 404);
+}
+
+#[test]
+fn a_cancelled_call_ends_with_its_final_response_and_an_answer_that_crosses_it_counts() {
+    let mut world = with_bob(World::open());
+    let call = invite("sip:bob@example.org").call_id("cancelled");
+    let got = forwarded(world.udp(ALICE, &call));
+    world.udp(BOB, &got.answer(180, &[]));
+    world.udp(ALICE, &call.cancel());
+    assert_eq!(open(&world), 1);
+    world.udp(BOB, &got.answer(487, &[]));
+    assert_eq!(one(&world).end, CallEnd::Cancelled);
+    let call = invite("sip:bob@example.org").call_id("crossed");
+    let got = forwarded(world.udp(ALICE, &call));
+    world.udp(BOB, &got.answer(180, &[]));
+    world.udp(ALICE, &call.cancel());
+    let answered = answer(&mut world, &got, 200);
+    forwarded(world.udp(ALICE, &from_caller("BYE", 2, &answered).call_id("crossed")));
+    let record = one(&world);
+    assert_eq!((record.end, record.status), (CallEnd::Bye, 200));
+    let silent = invite("sip:bob@example.org").call_id("silent");
+    let got = forwarded(world.udp(ALICE, &silent));
+    world.udp(BOB, &got.answer(180, &[]));
+    world.udp(ALICE, &silent.cancel());
+    world.pass(Duration::from_secs(100));
+    assert_eq!(one(&world).end, CallEnd::Cancelled, "the phone never answers");
+}
+
+#[test]
+fn timer_c_and_a_phone_that_says_nothing_are_no_answer() {
+    let mut world = with_bob(World::open());
+    let got = forwarded(world.udp(ALICE, &invite("sip:bob@example.org").call_id("rings")));
+    world.udp(BOB, &got.answer(180, &[]));
+    world.pass(Duration::from_secs(400));
+    assert_eq!(one(&world).end, CallEnd::NoAnswer);
+    forwarded(world.udp(ALICE, &invite("sip:bob@example.org").call_id("dead")));
+    world.pass(Duration::from_secs(100));
+    assert_eq!(one(&world).end, CallEnd::NoAnswer);
+}
+
+#[test]
+fn what_is_open_when_the_server_gives_up_has_an_end() {
+    let mut world = with_bob(World::open());
+    let got = forwarded(world.udp(ALICE, &invite("sip:bob@example.org").call_id("rings")));
+    world.udp(BOB, &got.answer(180, &[]));
+    let call = invite("sip:bob@example.org").call_id("talks");
+    let got = forwarded(world.udp(ALICE, &call));
+    answer(&mut world, &got, 200);
+    let mut ended = Vec::new();
+    world.memory.calls.lock().unwrap().stop(world.now, |record| ended.push(record));
+    assert_eq!(ended.iter().map(|record| record.end).collect::<Vec<_>>(), [CallEnd::Stopped; 2]);
+    assert_eq!(open(&world), 0);
+}
+
+/// A BYE with a guessed Call-ID, or with one tag only, or of a stranger, ends nothing.
+#[test]
+fn a_forged_bye_ends_nobodys_call() {
+    let mut world = with_bob(World::closed());
+    let got = forwarded(proven(&mut world, ALICE, &invite("sip:bob@example.org"), "alice"));
+    let answered = answer(&mut world, &got, 200);
+    let forged = |from: &str, to: &str| {
+        let mut bye = request("BYE", "sip:bob@example.org").cseq(9).to(to);
+        bye.from = from.into();
+        bye
+    };
+    let (alice, bob) = (got.header("From"), answered.header("To"));
+    world.udp(STRANGER, &forged("<sip:eve@example.net>;tag=eve", &bob));
+    world.udp(STRANGER, &forged(&alice, &bob).via("SIP/2.0/UDP 203.0.113.66;branch=z9hG4bKeve"));
+    world.udp(STRANGER, &forged(&bob, &alice).via("SIP/2.0/UDP 203.0.113.66;branch=z9hG4bKeve2"));
+    world.udp(CAROL, &forged("<sip:carol@example.org>;tag=carol", "<sip:bob@example.org>;tag=other"));
+    let with_password =
+        request("BYE", "sip:bob@example.org").to("<sip:bob@example.org>;tag=guessed").cseq(30);
+    proven(
+        &mut world,
+        CAROL,
+        &Request { from: "<sip:carol@example.org>;tag=x".into(), ..with_password },
+        "carol",
+    );
+    assert_eq!((open(&world), records(&world).len()), (1, 0));
+    forwarded(world.udp(ALICE, &from_caller("BYE", 2, &answered)));
+    assert_eq!(one(&world).end, CallEnd::Bye);
+}
+
+#[test]
+fn requests_in_the_dialog_begin_and_end_nothing() {
+    let mut world = with_bob(World::open());
+    let got = forwarded(world.udp(ALICE, &invite("sip:bob@example.org")));
+    let answered = answer(&mut world, &got, 200);
+    let again = forwarded(world.udp(ALICE, &from_caller("INVITE", 2, &answered)));
+    world.udp(BOB, &again.answer(488, &[]));
+    let again = forwarded(world.udp(BOB, &from_callee("INVITE", 1, &got, &answered)));
+    world.udp(ALICE, &again.answer(200, &[]));
+    assert_eq!((open(&world), records(&world).len()), (1, 0));
+    world.memory.calls.lock().unwrap().expire(world.now + Duration::from_secs(86_399), |_| panic!("early"));
+    let mut ended = Vec::new();
+    let end = world.now + Duration::from_secs(86_401);
+    world.memory.calls.lock().unwrap().expire(end, |record| ended.push(record.end));
+    assert_eq!(ended, [CallEnd::Unknown]);
+}
+
+/// The refusal is sent without a transaction, again for each copy of the INVITE.
+#[test]
+fn a_retransmitted_invite_is_one_call() {
+    let mut world = World::open();
+    let call = invite("sip:nobody@example.org");
+    for _ in 0..5 {
+        assert_eq!(only(world.udp(ALICE, &call)).status(), 404);
+    }
+    assert_eq!(one(&world).status, 404);
+    assert_eq!(world.memory.calls.lock().unwrap().counters().records_repeated, 4);
+    world.udp(ALICE, &call.clone().cseq(2));
+    assert_eq!(one(&world).status, 404, "another attempt");
+    let mut world = World::with(|config| config.mode = Mode::Redirect);
+    world.register("bob", BOB, "<sip:bob@192.0.2.20>");
+    for _ in 0..3 {
+        assert_eq!(only(world.udp(ALICE, &invite("sip:bob@example.org"))).status(), 302);
+    }
+    let record = one(&world);
+    assert_eq!((record.end, record.status, record.begun), (CallEnd::Redirected, 302, record.ended));
+}
+
+/// An upstream proxy forks one INVITE to two users of this server.
+#[test]
+fn an_invite_that_was_forked_before_is_one_call() {
+    let mut world = with_bob(World::open());
+    world.server.set_permanent_contacts(b"carol@example.org", &[b"sip:carol@192.0.2.30"]);
+    let to = |uri: &str, branch: &str| {
+        let mut copy = invite(uri).to("<sip:team@example.org>");
+        copy.via = format!("SIP/2.0/UDP {ALICE};rport;branch=z9hG4bK{branch}");
+        copy
+    };
+    let at_bob = forwarded(world.udp(ALICE, &to("sip:bob@example.org", "1")));
+    let at_carol = forwarded(world.udp(ALICE, &to("sip:carol@example.org", "2")));
+    world.udp(BOB, &at_bob.answer(486, &[]));
+    assert_eq!((open(&world), records(&world).len()), (1, 0), "carol still rings");
+    let answered = answer(&mut world, &at_carol, 200);
+    let mut bye = from_caller("BYE", 2, &answered);
+    bye.uri = "sip:carol@192.0.2.30".into();
+    forwarded(world.udp(ALICE, &bye));
+    let record = one(&world);
+    assert_eq!(record.target.as_deref(), Some(format!("sip:bob@{CAROL}").as_bytes()));
+    assert_eq!(record.texts.callee(), Some(b"sip:bob@example.org".as_slice()));
+}
+
+/// The callee has Call-ID and From tag of the call; an INVITE with them takes nothing from its record.
+#[test]
+fn an_invite_with_the_names_of_another_call_changes_nothing() {
+    let mut world = with_bob(World::open());
+    let got = forwarded(world.udp(ALICE, &invite("sip:bob@example.org")));
+    let answered = answer(&mut world, &got, 200);
+    let mut forged = invite("sip:nobody@example.org");
+    forged.via = format!("SIP/2.0/UDP {BOB};rport;branch=z9hG4bKforged");
+    assert_eq!(only(world.udp(BOB, &forged)).status(), 404);
+    let mut later = invite("sip:nobody@example.org").cseq(77);
+    later.via = format!("SIP/2.0/UDP {BOB};rport;branch=z9hG4bKforged2");
+    world.udp(BOB, &later);
+    assert_eq!((open(&world), records(&world).len()), (1, 0));
+    assert_eq!(world.memory.calls.lock().unwrap().counters().records_passes_ignored, 2);
+    forwarded(world.udp(ALICE, &from_caller("BYE", 2, &answered)));
+    assert_eq!(one(&world).status, 200);
+}
+
+#[test]
+fn calls_with_one_call_id_are_told_apart_by_their_tags() {
+    let mut world = with_bob(World::open());
+    let mut other = invite("sip:bob@example.org").via(&format!("SIP/2.0/UDP {CAROL};branch=z9hG4bKother"));
+    other.from = "<sip:carol@example.org>;tag=from-carol".into();
+    let first = forwarded(world.udp(ALICE, &invite("sip:bob@example.org")));
+    let second = forwarded(world.udp(CAROL, &other));
+    assert_eq!(open(&world), 2);
+    world.udp(BOB, &second.answer(486, &[]));
+    let ended = records(&world);
+    assert_eq!(ended.len(), 1);
+    assert_eq!(ended[0].texts.from(), b"sip:carol@example.org");
+    world.udp(BOB, &first.answer(603, &[]));
+    assert_eq!(one(&world).status, 603);
+}
+
+/// The server sends the forwarded call to itself: two transactions, one call.
+#[test]
+fn a_forwarded_call_is_one_call_and_says_why() {
+    let mut world = with_bob(World::open());
+    world.server.set_permanent_contacts(b"carol@example.org", &[b"sip:carol@192.0.2.30"]);
+    world.server.set_forwards(b"bob@example.org", crate::forwards::always("sip:carol@example.org"));
+    let sent = udp(&mut world, ALICE, &invite("sip:bob@example.org"));
+    let got = only(requests(sent));
+    assert_eq!(got.to(), CAROL);
+    udp(&mut world, CAROL, &got.answer(180, &[]));
+    let sent = udp(&mut world, CAROL, &got.answer(200, &["Contact: <sip:carol@192.0.2.30>"]));
+    let mut bye = from_caller("BYE", 2, sent.last().unwrap());
+    bye.uri = "sip:carol@192.0.2.30".into();
+    udp(&mut world, ALICE, &bye);
+    let record = one(&world);
+    assert_eq!((record.end, record.diverted.unwrap().name()), (CallEnd::Bye, "unconditional"));
+    assert!(record.ringing.is_some());
+    assert_eq!(record.target.as_deref(), Some(b"sip:carol@192.0.2.30".as_slice()));
+    let got = only(requests(udp(&mut world, ALICE, &invite("sip:bob@example.org").call_id("busy"))));
+    udp(&mut world, CAROL, &got.answer(486, &[]));
+    assert_eq!(one(&world).end, CallEnd::Busy);
+}
+
+/// Step of a call, as a table gets it.
+struct Steps {
+    names: CallNames,
+    table: CallTable,
+    ended: Vec<CallRecord>,
+    now: Instant,
+}
+
+impl Steps {
+    fn new(calls_max: usize, bytes_max: usize) -> Self {
+        let (seed, now) = (Seed::from_number(1), Instant::from_secs(1_800_000_000));
+        let limits = CallLimits { calls_max, bytes_max, dialog_lifetime: Duration::from_secs(3600) };
+        Self {
+            names: CallNames::new(&seed),
+            table: CallTable::new(limits, &seed, now),
+            ended: Vec::new(),
+            now,
+        }
+    }
+
+    fn step(&mut self, request: &Request, step: CallStep, sender: CallSender) {
+        let bytes = request.wire();
+        let message = Message::parse(&bytes, &Limits::default()).unwrap();
+        let flow = Some(Flow::udp(ListenerId(0), ALICE.parse().unwrap()));
+        let event = CallEvent { step, message: &bytes, parsed: Some(&message), response: None, sender, flow };
+        let name = self.names.of(&event).unwrap();
+        let Self { table, ended, now, .. } = self;
+        table.on_step(*now, &name, &event, |record| ended.push(record));
+    }
+}
+
+#[test]
+fn a_full_table_displaces_the_calls_of_strangers_then_the_oldest() {
+    let mut steps = Steps::new(4, 1 << 20);
+    let call = |name: &str| invite("sip:bob@example.org").call_id(name);
+    for (name, sender) in [
+        ("own-1", CallSender::Proven),
+        ("own-2", CallSender::Proven),
+        ("strange-1", CallSender::Stranger),
+        ("strange-2", CallSender::Stranger),
+        ("strange-3", CallSender::Stranger),
+        ("own-3", CallSender::Proven),
+        ("own-4", CallSender::Proven),
+        ("strange-4", CallSender::Stranger),
+        ("own-5", CallSender::Proven),
+    ] {
+        steps.step(&call(name), CallStep::Begun, sender);
+    }
+    let dropped: Vec<_> = steps
+        .ended
+        .iter()
+        .map(|record| String::from_utf8_lossy(record.texts.call_id()).into_owned())
+        .collect();
+    assert_eq!(dropped, ["strange-1", "strange-2", "strange-3", "own-1"]);
+    assert!(steps.ended.iter().all(|record| record.end == CallEnd::Dropped));
+    assert_eq!(steps.table.counters().records_dropped, 5, "strange-4 was never in");
+    assert_eq!(steps.table.len(), 4);
+}
+
+#[test]
+fn memory_is_bounded_and_long_fields_are_cut() {
+    let mut steps = Steps::new(100_000, 64 << 10);
+    for number in 0..5000 {
+        let mut call = invite(&format!("sip:{}@example.org", "u".repeat(700)));
+        call.call_id = format!("{number}-{}", "c".repeat(700));
+        call.from = format!("<sip:{}@example.org>;tag={}", "f".repeat(700), "t".repeat(500));
+        steps.step(&call, CallStep::Begun, CallSender::Stranger);
+        assert!(steps.table.bytes() <= 64 << 10);
+    }
+    let counters = steps.table.counters().clone();
+    assert_eq!(counters.records_begun, 5000);
+    assert_eq!(counters.records_ended as usize + steps.table.len(), 5000);
+    assert!(steps.ended.iter().all(|record| record.texts.len() <= 3 * 255));
+    let (mut slot, mut listed) = (Some(0), 0);
+    while let Some(first) = slot {
+        slot = steps.table.calls(first, 7, |call| {
+            assert!(call.texts.call_id().len() == 255 && call.answered.is_none());
+            listed += 1;
+        });
+    }
+    assert_eq!(listed, steps.table.len());
+    steps
+        .table
+        .expire(steps.now + Duration::from_secs(5000), |record| assert_eq!(record.end, CallEnd::Unknown));
+    assert_eq!((steps.table.len(), steps.table.bytes()), (0, 0));
+}

@@ -1,0 +1,183 @@
+//! File of records, one line each.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// File that lines are appended to. A line is whole or absent: what a failed write has left is removed.
+///
+/// The file may be renamed or removed while it is open, as a rotation of logs does: the next lines go into a new one.
+#[derive(Debug)]
+pub struct RecordFile {
+    path: PathBuf,
+    file: Option<File>,
+}
+
+impl RecordFile {
+    /// Opens the file; creates it, readable by its owner only, if necessary.
+    ///
+    /// # Errors
+    /// It cannot be opened for writing, or is no regular file.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        Ok(Self { path: path.to_owned(), file: Some(open(path)?) })
+    }
+
+    /// Path of the file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Closes the file; the next lines open it again.
+    pub fn close(&mut self) {
+        self.file = None;
+    }
+
+    /// Appends whole lines, or nothing.
+    ///
+    /// # Errors
+    /// The file cannot be opened or written.
+    pub fn append(&mut self, lines: &[u8]) -> io::Result<()> {
+        if self.file.as_ref().is_some_and(|file| !is_at(file, &self.path)) {
+            self.file = None;
+        }
+        let mut file = match self.file.take() {
+            Some(file) => file,
+            None => open(&self.path)?,
+        };
+        let end = file.metadata()?.len();
+        match file.write_all(lines) {
+            Ok(()) => {
+                self.file = Some(file);
+                Ok(())
+            }
+            Err(error) => {
+                // If this fails too, the half line is removed when the file is opened again.
+                let _ = file.set_len(end);
+                Err(error)
+            }
+        }
+    }
+}
+
+/// True if the path still leads to this file.
+fn is_at(file: &File, path: &Path) -> bool {
+    match (file.metadata(), fs::metadata(path)) {
+        (Ok(open), Ok(found)) => (open.dev(), open.ino()) == (found.dev(), found.ino()),
+        (Ok(_) | Err(_), _) => false,
+    }
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    // A FIFO would block, and a device has no lines to cut.
+    if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+    }
+    let mut file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)?;
+    end_last_line(&mut file)?;
+    Ok(file)
+}
+
+/// Removes the half line that a crash has left; a line that this program did not write is ended instead.
+fn end_last_line(file: &mut File) -> io::Result<()> {
+    let len = file.metadata()?.len();
+    let start = len.saturating_sub(TAIL_BYTES);
+    let mut tail = Vec::new();
+    file.seek(SeekFrom::Start(start))?;
+    file.take(TAIL_BYTES).read_to_end(&mut tail)?;
+    let line = tail.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    match tail.get(line..) {
+        None | Some([]) => Ok(()),
+        Some(half) if half.starts_with(b"{\"n\":") => file.set_len(start + line as u64),
+        Some(_) => file.write_all(b"\n"),
+    }
+}
+
+/// Longer than any record.
+const TAIL_BYTES: u64 = 64 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    fn read(path: &Path) -> String {
+        fs::read_to_string(path).unwrap()
+    }
+
+    #[test]
+    fn lines_follow_the_path_of_a_rotated_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, old) = (folder.path().join("calls.jsonl"), folder.path().join("calls.jsonl.1"));
+        let mut file = RecordFile::open(&path).unwrap();
+        file.append(b"1\n").unwrap();
+        fs::rename(&path, &old).unwrap();
+        file.append(b"2\n").unwrap();
+        assert_eq!((read(&old).as_str(), read(&path).as_str()), ("1\n", "2\n"));
+        fs::remove_file(&path).unwrap();
+        file.append(b"3\n").unwrap();
+        assert_eq!(read(&path), "3\n");
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_vanished_folder_is_an_error_until_it_is_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let inner = folder.path().join("records");
+        fs::create_dir(&inner).unwrap();
+        let path = inner.join("calls.jsonl");
+        let mut file = RecordFile::open(&path).unwrap();
+        fs::remove_dir_all(&inner).unwrap();
+        assert_eq!(file.append(b"1\n").unwrap_err().kind(), io::ErrorKind::NotFound);
+        fs::create_dir(&inner).unwrap();
+        file.append(b"1\n").unwrap();
+        assert_eq!(read(&path), "1\n");
+    }
+
+    #[test]
+    fn the_half_line_of_a_crash_is_removed_and_a_foreign_one_is_ended() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("calls.jsonl");
+        for (before, after) in [
+            ("{\"n\":1}\n{\"n\":2,\"call", "{\"n\":1}\nnew\n"),
+            ("{\"n\":2,\"call", "new\n"),
+            ("notes of somebody", "notes of somebody\nnew\n"),
+            ("", "new\n"),
+        ] {
+            fs::write(&path, before).unwrap();
+            RecordFile::open(&path).unwrap().append(b"new\n").unwrap();
+            assert_eq!(read(&path), after);
+        }
+        assert_eq!(RecordFile::open(Path::new("/dev/null")).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+    }
+
+    const LIMITED: &str = "RECORD_FILE_LIMITED";
+
+    /// The limit of the shell is 1 block of 512 or 1,024 bytes; the file is the disk that becomes full.
+    #[test]
+    fn a_full_disk_leaves_no_half_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("calls.jsonl");
+        if let Some(path) = std::env::var_os(LIMITED) {
+            let mut file = RecordFile::open(Path::new(&path)).unwrap();
+            let line = [vec![b'x'; 299], vec![b'\n']].concat();
+            let written = (0..20).take_while(|_| file.append(&line).is_ok()).count();
+            assert!(written == 1 || written == 3, "{written}");
+            assert!(file.append(&line).is_err(), "still full");
+            return;
+        }
+        let program = std::env::current_exe().unwrap();
+        let status = Command::new("sh")
+            .args(["-c", "trap '' XFSZ; ulimit -f 1; exec \"$0\" --exact \"$1\""])
+            .arg(program)
+            .arg("record_file::tests::a_full_disk_leaves_no_half_line")
+            .env(LIMITED, &path)
+            .status()
+            .unwrap();
+        assert!(status.success());
+        let text = read(&path);
+        assert!(text.len().is_multiple_of(300) && text.ends_with('\n'), "{}", text.len());
+        RecordFile::open(&path).unwrap().append(b"room again\n").unwrap();
+        assert!(read(&path).ends_with("\nroom again\n"));
+    }
+}
