@@ -230,8 +230,10 @@ impl<S: Services> Node for Server<S> {
     }
 
     fn on_icmp_error(&mut self, cx: &mut Context<'_, Action>, error: IcmpError<'_>) {
+        let first = cx.out.len();
         self.transactions.icmp_error(cx, error, &mut self.notices);
         self.apply_notices(cx);
+        self.environment.counters_mut().count_sent(cx.out, first);
     }
 
     fn on_timeout(&mut self, cx: &mut Context<'_, Action>) {

@@ -372,6 +372,8 @@ const STEPS = {
           assert.deepEqual(await contrast(page), [], `contrast of ${hash}, ${colorScheme}`);
           const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
           assert.ok(wide <= 0, `${hash} is ${wide} pixels wider than ${viewport.width}`);
+          const squeezed = await page.evaluate(() => [...document.querySelectorAll('.list td .v')].filter((cell) => cell.textContent.trim() && cell.getBoundingClientRect().width < 16).length);
+          assert.equal(squeezed, 0, `cells of ${hash} without room, ${viewport.width}`);
         }
       }
     }

@@ -5,7 +5,9 @@ use super::outside::Outside;
 use super::services::SharedServices;
 use super::shown::ShownConfig;
 use super::tls::ServerTls;
-use ringway_admin::{Call, CallRecord, Connection, Page, Registration, ServerInfo, Stat, Stats, View, page_over_shards};
+use ringway_admin::{
+    Call, CallRecord, Connection, Page, Registration, ServerInfo, Stat, Stats, View, page_over_shards,
+};
 use ringway_dtls::DtlsTransport;
 use ringway_linux::{Clock, Connections, CountersReader, OpenConnection, Runtime, Shards, TurnCounts};
 use ringway_sansio::{ConnectionId, Instant};
@@ -290,24 +292,30 @@ impl ServerView {
     fn recorded_calls(&self, after: Option<&str>, limit: usize) -> Page<Call> {
         let (now, records) = (self.clock.now(), self.services.records());
         let (total, _) = records.open();
-        page_over_shards(records.partitions(), after, (limit, u32::MAX), total as u64, |part, first, count, items| {
-            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-            records.calls(part, first, count, |call| {
-                let state = match (call.answered, call.ringing) {
-                    (Some(_), _) => "answered",
-                    (None, Some(_)) => "ringing",
-                    (None, None) => "trying",
-                };
-                items.push(Call {
-                    call_id: text(call.texts.call_id()),
-                    from: text(call.texts.from()),
-                    to: text(call.texts.to()),
-                    state: state.to_owned(),
-                    age_s: now.since(call.begun).as_secs(),
-                    answered_s: call.answered.map(|answered| now.since(answered).as_secs()),
-                });
-            })
-        })
+        page_over_shards(
+            records.partitions(),
+            after,
+            (limit, u32::MAX),
+            total as u64,
+            |part, first, count, items| {
+                let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+                records.calls(part, first, count, |call| {
+                    let state = match (call.answered, call.ringing) {
+                        (Some(_), _) => "answered",
+                        (None, Some(_)) => "ringing",
+                        (None, None) => "trying",
+                    };
+                    items.push(Call {
+                        call_id: text(call.texts.call_id()),
+                        from: text(call.texts.from()),
+                        to: text(call.texts.to()),
+                        state: state.to_owned(),
+                        age_s: now.since(call.begun).as_secs(),
+                        answered_s: call.answered.map(|answered| now.since(answered).as_secs()),
+                    });
+                })
+            },
+        )
     }
 
     /// Figures of call records and of the capture.

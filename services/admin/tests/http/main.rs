@@ -4,8 +4,8 @@
 mod dashboard;
 
 use ringway_admin::{
-    Admin, Answer, Block, BlockPage, Call, CallRecord, Change, Connection, Control, Forwards, NewBlock, NoAnswer, Page,
-    Registration, ServerInfo, Stat, Stats, TlsSource, User, UserQuery, View,
+    Admin, Answer, Block, BlockPage, Call, CallRecord, Change, Connection, Control, Forwards, NewBlock,
+    NoAnswer, Page, Registration, ServerInfo, Stat, Stats, TlsSource, User, UserQuery, View,
 };
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, StreamOwned};
