@@ -334,6 +334,9 @@ impl ServerView {
         stats.push(Stat::gauge("calls_open_bytes", "Bytes of these calls.", bytes as f64));
         let lost = "Call records that were not written or not kept, because too many waited.";
         stats.push(Stat::counter("records_lost", lost, writer.lost));
+        let left_out =
+            "Records of unanswered calls without a password that were left out, above the limits a second.";
+        stats.push(Stat::counter("records_left_out", left_out, records.left_out()));
         let waiting = "Call records that wait to be written.";
         stats.push(Stat::gauge("records_waiting", waiting, writer.waiting as f64));
         let failed = f64::from(u8::from(writer.is_failing));

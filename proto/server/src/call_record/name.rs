@@ -64,21 +64,22 @@ impl CallNames {
     }
 
     fn name(&self, message: &Message<'_>, branch: Option<&[u8]>) -> CallName {
-        let tag = |tag: Option<&[u8]>| tag.map_or(0, |tag| self.hash(tag, 0).max(1));
+        let tag = |tag: Option<&[u8]>| tag.map_or(0, |tag| self.hash(tag).max(1));
         let cseq = message.cseq().number;
-        CallName {
-            call: self.hash(message.call_id(), 0),
-            from: tag(message.from().tag()),
-            to: tag(message.to().tag()),
-            pass: self.hash(branch.unwrap_or_default(), cseq),
-            cseq,
-        }
+        let (call, from) = (self.hash(message.call_id()), tag(message.from().tag()));
+        // Branches of old clients are not unique: with the call they are.
+        let mut pass = PartHasher::new(SipHasher13::new_with_key(&self.key));
+        pass.part(branch.unwrap_or_default());
+        pass.fixed(&call.to_le_bytes());
+        pass.fixed(&from.to_le_bytes());
+        pass.fixed(&cseq.to_le_bytes());
+        let pass = pass.into_hasher().finish();
+        CallName { call, from, to: tag(message.to().tag()), pass, cseq }
     }
 
-    fn hash(&self, bytes: &[u8], number: u32) -> u64 {
+    fn hash(&self, bytes: &[u8]) -> u64 {
         let mut hash = PartHasher::new(SipHasher13::new_with_key(&self.key));
         hash.part(bytes);
-        hash.fixed(&number.to_le_bytes());
         hash.into_hasher().finish()
     }
 }

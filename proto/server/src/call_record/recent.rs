@@ -37,7 +37,10 @@ impl RecentPasses {
     }
 
     fn forget_old(&mut self, now: Instant) {
-        while let Some((_, pass)) = self.order.pop_front_if(|(since, _)| now.since(*since) >= REPEATED_FOR) {
+        while let Some(&(since, pass)) = self.order.front()
+            && now.since(since) >= REPEATED_FOR
+        {
+            self.order.pop_front();
             self.passes.remove(&pass);
         }
     }

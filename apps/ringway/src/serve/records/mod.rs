@@ -10,12 +10,15 @@ mod writer;
 pub(super) use sink::{Sink, open};
 pub(super) use writer::WriterStats;
 
+use super::line_rates::LineRates;
 use crate::config::Config;
 use ringway_admin::{CallRecord as Row, Page};
 use ringway_sansio::{Instant, Seed};
-use ringway_server::{CallCounters, CallEvent, CallLimits, CallNames, CallTable, OngoingCall};
+use ringway_server::{
+    CallCounters, CallEvent, CallLimits, CallNames, CallRecord, CallSender, CallTable, OngoingCall,
+};
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use writer::Writer;
@@ -25,6 +28,9 @@ pub(super) struct CallRecords {
     is_on: AtomicBool,
     names: CallNames,
     tables: Vec<Mutex<CallTable>>,
+    /// Unanswered calls of strangers, whose records would fill a disk.
+    strangers: Mutex<LineRates>,
+    left_out: AtomicU64,
     writer: Writer,
 }
 
@@ -35,6 +41,8 @@ impl CallRecords {
             is_on: AtomicBool::new(false),
             names: CallNames::new(&seed.part(0)),
             tables: (1..=PARTS as u64).map(table).collect(),
+            strangers: Mutex::new(LineRates::new((PER_SOURCE_S, PER_S), &seed.part(1000))),
+            left_out: AtomicU64::new(0),
             writer: Writer::default(),
         }
     }
@@ -56,7 +64,7 @@ impl CallRecords {
         let Some(name) = self.names.of(event) else { return };
         let table = self.tables.get(name.partition(self.tables.len()));
         if let Some(table) = table {
-            lock(table).on_step(now, &name, event, |record| self.writer.push(record));
+            lock(table).on_step(now, &name, event, |record| self.keep(record));
         }
     }
 
@@ -89,7 +97,7 @@ impl CallRecords {
     /// Ends the calls whose time has passed.
     pub(super) fn expire(&self, now: Instant) {
         if self.is_on() {
-            self.tables.iter().for_each(|table| lock(table).expire(now, |record| self.writer.push(record)));
+            self.tables.iter().for_each(|table| lock(table).expire(now, |record| self.keep(record)));
         }
     }
 
@@ -138,12 +146,27 @@ impl CallRecords {
         }
     }
 
+    /// Records of strangers that were left out.
+    pub(super) fn left_out(&self) -> u64 {
+        self.left_out.load(Ordering::Relaxed)
+    }
+
     pub(super) fn writer_stats(&self) -> WriterStats {
         self.writer.stats()
     }
 
+    /// Passes a record to the writer, unless there are too many of strangers.
+    fn keep(&self, record: CallRecord) {
+        let is_limited = record.sender == CallSender::Stranger && record.answered.is_none();
+        if is_limited && lock(&self.strangers).admit(record.ended, record.source.ip()).is_none() {
+            self.left_out.fetch_add(1, Ordering::Relaxed);
+        } else {
+            self.writer.push(record);
+        }
+    }
+
     fn end_calls(&self, now: Instant) {
-        self.tables.iter().for_each(|table| lock(table).stop(now, |record| self.writer.push(record)));
+        self.tables.iter().for_each(|table| lock(table).stop(now, |record| self.keep(record)));
     }
 }
 
@@ -154,9 +177,55 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Number of partitions, each with its own lock.
 const PARTS: usize = 16;
 
+/// Maximum number of records a second of unanswered calls without a password, of one source and of all.
+const PER_SOURCE_S: u32 = 20;
+const PER_S: u32 = 100;
+
 /// Limits of one partition.
 const LIMITS: CallLimits = CallLimits {
     calls_max: 131_072 / PARTS,
     bytes_max: (64 << 20) / PARTS,
     dialog_lifetime: Duration::from_secs(86_400),
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ringway_sansio::{Flow, ListenerId};
+    use ringway_server::CallStep;
+    use ringway_sip::{Limits, Message};
+
+    fn refused(records: &CallRecords, now: Instant, number: u32, sender: CallSender, source: &str) {
+        let text = format!(
+            "INVITE sip:x@example.org SIP/2.0\r\nVia: SIP/2.0/UDP h;branch=z9hG4bK{number}\r\nFrom: <sip:e@h>;tag=1\r\n\
+             To: <sip:x@example.org>\r\nCall-ID: {source}-{number}\r\nCSeq: 1 INVITE\r\nContent-Length: 0\r\n\r\n"
+        );
+        let message = Message::parse(text.as_bytes(), &Limits::default()).unwrap();
+        let flow = Some(Flow::udp(ListenerId(0), format!("{source}:5060").parse().unwrap()));
+        for step in [CallStep::Begun, CallStep::Failed(404)] {
+            let (message, parsed) = (text.as_bytes(), Some(&message));
+            records.observe(now, &CallEvent { step, message, parsed, response: None, sender, flow });
+        }
+    }
+
+    #[test]
+    fn strangers_cannot_fill_a_disk_with_records_of_calls_that_fail() {
+        let now = Instant::from_secs(1_800_000_000);
+        let records = CallRecords::new(&Seed::from_number(1), now);
+        refused(&records, now, 0, CallSender::Proven, "192.0.2.1");
+        assert_eq!(records.open(), (0, 0), "it is off");
+        records.is_on.store(true, Ordering::Relaxed);
+        for number in 0..100 {
+            refused(&records, now, number, CallSender::Stranger, "192.0.2.1");
+        }
+        assert_eq!(records.left_out(), 80);
+        for source in 2..100 {
+            refused(&records, now, 0, CallSender::Stranger, &format!("192.0.2.{source}"));
+        }
+        assert_eq!(records.left_out(), 98);
+        for number in 100..200 {
+            refused(&records, now, number, CallSender::Proven, "192.0.2.1");
+        }
+        assert_eq!((records.left_out(), records.open().0), (98, 0));
+    }
+}
