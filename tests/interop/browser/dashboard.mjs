@@ -128,7 +128,8 @@ async function keyboard(page) {
       const style = getComputedStyle(element.querySelector(':scope > .hit') ?? element);
       const box = element.getBoundingClientRect();
       const isSeen = (style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) >= 2) || style.strokeWidth === '2px';
-      return [element.dataset?.walk, isSeen && box.width > 0, element.textContent.slice(0, 30)];
+      // A list that is drawn again has new elements with the same keys.
+      return [element.dataset?.key ?? element.dataset?.walk, isSeen && box.width > 0, element.textContent.slice(0, 30)];
     });
     if (walk === undefined) continue;
     reached.add(walk);

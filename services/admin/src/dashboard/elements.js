@@ -56,6 +56,17 @@ export function table(caption, columns, rows) {
     el('table', {}, el('caption', { class: 'hidden', text: caption }), el('thead', {}, el('tr', {}, head)), el('tbody', {}, body)));
 }
 
+/** Shows a table in place of another one, whose focus and position stay. */
+export function showTable(holder, made) {
+  const shown = holder.firstElementChild;
+  if (shown?.className !== made.className) return holder.replaceChildren(made);
+  // The focus stays in the table when it is drawn again.
+  const focused = shown.contains(document.activeElement) ? document.activeElement.dataset.key : undefined;
+  shown.replaceChildren(...made.childNodes);
+  if (focused) [...shown.querySelectorAll('[data-key]')].find((other) => other.dataset.key === focused)?.focus();
+  return undefined;
+}
+
 /** Short message at the edge of the page. */
 export function toast(text, kind = 'good') {
   const element = el('p', { class: kind, text });

@@ -1,7 +1,7 @@
 // Limits that were hit, with the reason of each, and the block list.
 
 import { request } from './api.js';
-import { button, confirm, count, duration, el, heading, note, table, toast, visible } from './elements.js';
+import { button, confirm, count, duration, el, heading, note, showTable, table, toast, visible } from './elements.js';
 import { Listing } from './listing.js';
 import { REASONS } from './reasons.js';
 
@@ -23,7 +23,8 @@ export function limits(latest) {
     { title: 'Effect for the peer', class: 'wrap' }, { title: 'Counter' }];
   const redraw = () => {
     const shown = rows(latest(), begun, all.checked);
-    holder.replaceChildren(shown.length ? table('Limits', columns, shown) : note('No limit was hit since the start.', 'good'));
+    if (shown.length) showTable(holder, table('Limits', columns, shown));
+    else holder.replaceChildren(note('No limit was hit since the start.', 'good'));
   };
   all.addEventListener('change', redraw);
   redraw();

@@ -1,7 +1,7 @@
 // Listing with search and pages, over a path of the API that has cursors.
 
 import { Refused, get, query } from './api.js';
-import { button, count, el, note, table } from './elements.js';
+import { button, count, el, note, showTable, table } from './elements.js';
 
 /** Answers that a search reads before it asks whether to go on. */
 const ANSWERS_MAX = 20;
@@ -90,12 +90,7 @@ export class Listing {
       const text = this.next ? 'Nothing so far; go on with Next.' : q ? 'Nothing was found.' : this.empty;
       this.body.replaceChildren(note(text));
     } else {
-      // The focus stays in the list when it is drawn again.
-      const focused = this.body.contains(document.activeElement) ? document.activeElement.dataset.key : undefined;
-      const { scrollLeft = 0 } = this.body.firstElementChild ?? {};
-      this.body.replaceChildren(table(this.noun[1], this.columns, items.map((item) => this.row(item, () => this.load()))));
-      this.body.firstElementChild.scrollLeft = scrollLeft;
-      if (focused) [...this.body.querySelectorAll('[data-key]')].find((other) => other.dataset.key === focused)?.focus();
+      showTable(this.body, table(this.noun[1], this.columns, items.map((item) => this.row(item, () => this.load()))));
     }
   }
 }
