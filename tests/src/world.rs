@@ -429,6 +429,7 @@ fn default_config() -> Config {
         },
         neighbours: Vec::new(),
         media: Default::default(),
+        presence: Default::default(),
         trunking: ringway_server::Trunking::default(),
         timers: Default::default(),
         timer_c: Duration::from_secs(190),

@@ -17,6 +17,7 @@ mod media;
 mod neighbours;
 mod network;
 mod outbound;
+mod presence;
 mod refused;
 mod register;
 mod reload;

@@ -116,6 +116,7 @@ impl Bench {
             neighbours: Vec::new(),
             trunking: ringway_server::Trunking::default(),
             media: ringway_server::MediaConfig::default(),
+            presence: ringway_server::PresenceConfig::default(),
             timers: ringway_transaction::Timers::default(),
             timer_c: Duration::from_secs(185),
             message_limits: ringway_sip::Limits::default(),

@@ -491,6 +491,7 @@ impl ServerSections<'_> {
             neighbours: self.neighbours.clone(),
             trunking: ringway_server::Trunking::default(),
             media: ringway_server::MediaConfig::default(),
+            presence: ringway_server::PresenceConfig::default(),
             timers: Timers::default(),
             timer_c: TIMER_C,
             message_limits: ringway_sip::Limits {

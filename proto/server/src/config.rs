@@ -45,6 +45,8 @@ pub struct Config {
     pub trunking: crate::Trunking,
     /// Media relays.
     pub media: crate::MediaConfig,
+    /// Presence.
+    pub presence: crate::PresenceConfig,
     /// T1, T2, T4.
     pub timers: Timers,
     /// Maximum duration of ringing (timer C, RFC 3261 §16.6 step 11): over 3 minutes.

@@ -180,6 +180,22 @@ ringway_sansio::counters! {
         media_overflow,
         /// INVITEs without an offer, whose media are not relayed.
         media_without_offer,
+        /// Subscriptions that began.
+        subscriptions,
+        /// SUBSCRIBE requests refused because of a limit of subscriptions.
+        subscriptions_refused,
+        /// SUBSCRIBE requests of senders who may not see this state of the user (403).
+        watchers_refused,
+        /// NOTIFY requests sent.
+        notifies,
+        /// Times that a NOTIFY waited because of the rate of all.
+        notifies_delayed,
+        /// NOTIFY requests without a 2xx.
+        notify_failures,
+        /// Publications that began, or were replaced or refreshed.
+        publications,
+        /// Publications refused because of a limit.
+        publications_refused,
         /// Requests without a free transaction or DNS lookup.
         overflow,
         /// Responses and ACKs that match no transaction and were dropped.

@@ -54,6 +54,8 @@ pub(crate) struct Keys {
     pub(crate) flow: [u8; 16],
     /// Temporary GRUUs.
     pub(crate) gruu: [u8; 16],
+    /// Entity tags of publications.
+    pub(crate) event: [u8; 16],
 }
 
 impl<S> Environment<S> {
@@ -65,6 +67,7 @@ impl<S> Environment<S> {
             calls: derive(&config.secret, b"calls"),
             flow: derive(&config.secret, b"flow"),
             gruu: derive(&config.secret, b"gruu"),
+            event: derive(&config.secret, b"event"),
         };
         Self {
             config,

@@ -28,6 +28,7 @@ mod diversion;
 mod domain;
 mod edge;
 mod env;
+mod event;
 mod failed_servers;
 mod gruu;
 mod log_event;
@@ -62,6 +63,7 @@ pub use dialplan::{
     NumberChange, PatternTable, Route, RouteMatch, RouteTable, RouteTo, WeightedTrunk,
 };
 pub use diversion::DiversionReason;
+pub use event::{PresenceConfig, Watchers};
 pub use failed_servers::FailedServers;
 pub use location::{Registration, RegistrationRef};
 pub use log_event::{

@@ -5,6 +5,7 @@ mod stun;
 
 use crate::auth::{Authenticator, Grant};
 use crate::env::{Env, Environment, derive};
+use crate::event::{Events, Parts};
 use crate::location::{BadRecord, LocationTable};
 use crate::method::Registrar;
 use crate::neighbour::Neighbours;
@@ -27,6 +28,7 @@ pub struct Server<S> {
     registrar: Registrar,
     proxy: Proxy,
     neighbours: Neighbours,
+    events: Events,
     /// Buffer for the effects of the transactions.
     notices: Vec<Notice<Owner>>,
     /// Reason to refuse new requests, as the phrase of a 503.
@@ -48,13 +50,17 @@ impl<S: Services> Server<S> {
         let transactions =
             Transactions::new(shard, config.timers, config.transaction_limits, match_key, branch_key, now);
         let neighbours = Neighbours::new(&config, &seed, shard);
+        let events = Events::new(&config, &seed, now);
+        let mut registrar = Registrar::new(&seed, now);
+        registrar.note_changes(events.is_on());
         Self {
             environment: Environment::new(config, services, &seed, now),
             transactions,
             authenticator,
-            registrar: Registrar::new(&seed, now),
+            registrar,
             proxy: Proxy::new(&seed, now),
             neighbours,
+            events,
             notices: Vec::new(),
             refuses: None,
             gives_up_at: None,
@@ -67,6 +73,8 @@ impl<S: Services> Server<S> {
     pub fn reconfigure(&mut self, config: Arc<Config>) {
         self.authenticator.set_nonce_lifetime(config.auth.nonce_lifetime);
         self.neighbours.reconfigure(&config);
+        self.events.reconfigure(&config, &mut self.transactions);
+        self.registrar.note_changes(self.events.is_on());
         self.proxy.forget_logins();
         if self.environment.config().trunking.trunks != config.trunking.trunks {
             self.proxy.forget_trunks();
@@ -148,19 +156,42 @@ impl<S: Services> Server<S> {
         self.proxy.ringing_calls(&self.environment.config().message_limits, from, count, each)
     }
 
+    /// Number of subscriptions of this shard's users.
+    pub fn subscriptions_len(&self) -> usize {
+        self.events.subscriptions_len()
+    }
+
+    /// Number of publications of this shard's users.
+    pub const fn publications_len(&self) -> usize {
+        self.events.publications_len()
+    }
+
     /// True if no request waits for a response, so that no request fails if the server stops now.
     pub fn is_idle(&self) -> bool {
         self.transactions.is_idle()
     }
 
+    /// Notifies the subscribers to users whose contacts changed.
+    fn apply_changes(&mut self, cx: &mut Context<'_, Action>) {
+        let changes = self.registrar.take_changes();
+        let parts = &mut Parts { transactions: &mut self.transactions, table: self.registrar.table() };
+        self.events.on_changes(&mut self.environment.env(cx), parts, changes.into_iter());
+    }
+
     /// Applies the effects of the transactions.
     fn apply_notices(&mut self, cx: &mut Context<'_, Action>) {
+        if self.events.is_on() && self.registrar.has_changes() {
+            self.apply_changes(cx);
+        }
         // There are none after most messages.
         if self.notices.is_empty() && !self.transactions.has_gone() {
             return;
         }
         let env = &mut self.environment.env(cx);
         self.neighbours.take_notices(env, &mut self.notices);
+        if self.events.is_on() {
+            self.events.take_notices(env, &mut self.transactions, &mut self.notices);
+        }
         self.proxy.apply(env, &mut self.transactions, &mut self.notices);
     }
 }
@@ -204,7 +235,11 @@ impl<S: Services> Node for Server<S> {
         match event {
             Event::Closed(connection) => {
                 self.registrar.on_closed(cx.now, self.environment.services(), connection);
-                self.neighbours.on_closed(&mut self.environment.env(cx), connection);
+                let env = &mut self.environment.env(cx);
+                self.neighbours.on_closed(env, connection);
+                if self.events.is_on() {
+                    self.events.on_closed(env, &mut self.transactions, connection);
+                }
             }
             Event::Unreachable(token) => self.transactions.unreachable(cx, token, &mut self.notices),
             Event::Relayed { query, result } => {
@@ -249,6 +284,10 @@ impl<S: Services> Node for Server<S> {
             self.proxy.give_up(env, &mut self.transactions);
         }
         self.proxy.expire_lookups(env, &mut self.transactions);
+        if self.events.next_due().is_some() {
+            let parts = &mut Parts { transactions: &mut self.transactions, table: self.registrar.table() };
+            self.events.on_timeout(env, parts);
+        }
         self.apply_notices(cx);
         self.environment.counters_mut().count_sent(cx.out, first);
     }
@@ -265,6 +304,9 @@ impl<S: Services> Node for Server<S> {
         };
         consider((self.registrar.next_due(), "a binding ends"));
         self.proxy.next_due().into_iter().for_each(&mut consider);
+        consider((self.events.next_due(), "a subscription or publication ends, or a NOTIFY is due"));
+        let has_changes = self.events.is_on() && self.registrar.has_changes();
+        consider((has_changes.then(Instant::default), "subscribers are notified of changed contacts"));
         consider((self.gives_up_at, "pending requests are given up"));
         consider((self.neighbours.next_due(), "a neighbour is probed or dialled"));
         consider((self.environment.calls_checked_at(), "the connections of calls are checked"));

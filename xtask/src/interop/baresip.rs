@@ -74,6 +74,20 @@ impl Phone {
 
     /// The same with `more` parameters of its account, each with a semicolon before it.
     pub(crate) fn start_with(stage: &Stage, line: Line<'_>, more: &str) -> Result<Self> {
+        Self::start_in(stage, line, more, Watching::Nothing)
+    }
+
+    /// Starts one that publishes its presence, and subscribes to that of `watched`.
+    pub(crate) fn start_watching(stage: &Stage, line: Line<'_>, watched: &str) -> Result<Self> {
+        Self::start_in(stage, line, ";pubint=300", Watching::User(watched))
+    }
+
+    /// Starts one that subscribes to the summary of its messages.
+    pub(crate) fn start_with_messages(stage: &Stage, line: Line<'_>) -> Result<Self> {
+        Self::start_in(stage, line, ";mwi=yes", Watching::Messages)
+    }
+
+    fn start_in(stage: &Stage, line: Line<'_>, more: &str, watching: Watching<'_>) -> Result<Self> {
         let Line { user, host, transport, .. } = line;
         let home = home_of(stage, user);
         std::fs::create_dir_all(&home)?;
@@ -108,11 +122,12 @@ impl Phone {
             ("@RTCP_MUX@", if more == WITH_ICE { "rtcp_mux yes".to_owned() } else { String::new() }),
             ("@ANSWER@", if more == WITHOUT_ANSWER { "manual" } else { "auto" }.to_owned()),
             ("@KEYS@", format!("{}{more}", keys(line.keys)?)),
+            ("@WATCHING@", watching.modules().to_owned()),
         ];
         for file in ["config", "accounts"] {
             stage.fill(&format!("baresip/{file}"), &words, &home.join(file))?;
         }
-        std::fs::write(home.join("contacts"), "")?;
+        std::fs::write(home.join("contacts"), watching.contacts())?;
         let mut command = stage.command("baresip");
         command.env("HOME", &home).arg("-s").arg("-f").arg(&home);
         let mut running = Running::start(user, &mut command, &stage.folder)?;
@@ -137,6 +152,41 @@ impl Phone {
 }
 
 impl Phone {
+    /// Publishes that its user is there.
+    pub(crate) fn come_online(&mut self) -> Result<()> {
+        self.control.command("presence_online", "")
+    }
+
+    /// Publishes that its user is away.
+    pub(crate) fn go_offline(&mut self) -> Result<()> {
+        self.control.command("presence_offline", "")
+    }
+
+    /// Waits until it has sent or received `text`.
+    pub(crate) fn gets(&mut self, text: &str) -> Result<()> {
+        self.running.wait_for_output(text)
+    }
+
+    /// Waits until it shows that the presence of a user changed to `status`.
+    pub(crate) fn sees(&mut self, user: &str, status: &str) -> Result<()> {
+        // The words have colours.
+        let is_it = |line: &str| {
+            let after =
+                line.split_once("changed status from ").and_then(|(_, after)| after.split_once(" to "));
+            line.contains(&format!("sip:{user}@")) && after.is_some_and(|(_, after)| after.contains(status))
+        };
+        self.running.wait_until(&format!("{user} is {status}"), |output| output.lines().any(is_it))
+    }
+
+    /// Waits until it shows that messages wait.
+    pub(crate) fn has_messages(&mut self) -> Result<()> {
+        self.running.wait_until("----- MWI for", |output| {
+            output
+                .split_once("----- MWI for")
+                .is_some_and(|(_, shown)| shown.contains("Messages-Waiting: yes"))
+        })
+    }
+
     /// Waits until it rings.
     pub(crate) fn rings(&self) -> Result<()> {
         self.control.wait_for("CALL_INCOMING").context("baresip does not ring")
@@ -272,6 +322,35 @@ impl Control {
 
     fn heard(&self) -> String {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// State that a phone subscribes to.
+#[derive(Clone, Copy)]
+enum Watching<'a> {
+    Nothing,
+    /// Presence of this user.
+    User(&'a str),
+    /// Its own messages.
+    Messages,
+}
+
+impl Watching<'_> {
+    /// Lines of its configuration.
+    const fn modules(self) -> &'static str {
+        match self {
+            Self::Nothing => "",
+            Self::User(_) => "module_app contact.so\nmodule_app presence.so",
+            Self::Messages => "module_app mwi.so",
+        }
+    }
+
+    /// Its contact list.
+    fn contacts(self) -> String {
+        match self {
+            Self::User(user) => format!("\"{user}\" <sip:{user}@example.org>;presence=p2p\n"),
+            Self::Nothing | Self::Messages => String::new(),
+        }
     }
 }
 

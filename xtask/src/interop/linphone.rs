@@ -46,6 +46,15 @@ impl Phone {
 
     /// The same with parameters of its Contact.
     pub(crate) fn start_with(stage: &Stage, line: Line<'_>, contact: &str) -> Result<Self> {
+        Self::start_in(stage, line, contact, None)
+    }
+
+    /// Starts one that publishes its presence, and subscribes to that of `watched`.
+    pub(crate) fn start_watching(stage: &Stage, line: Line<'_>, watched: &str) -> Result<Self> {
+        Self::start_in(stage, line, "", Some(watched))
+    }
+
+    fn start_in(stage: &Stage, line: Line<'_>, contact: &str, watched: Option<&str>) -> Result<Self> {
         let Line { user, host, .. } = line;
         let home = stage.path(&format!("{user}-linphone"));
         // Without these folders it cannot open its database and does nothing.
@@ -91,6 +100,8 @@ impl Phone {
                 "@CONTACT@",
                 if contact.is_empty() { String::new() } else { format!("contact_parameters={contact}") },
             ),
+            ("@PUBLISH@", u8::from(watched.is_some()).to_string()),
+            ("@FRIEND@", watched.map(friend).unwrap_or_default()),
             ("@PROXY@", if line.server.is_some() { "0" } else { "-1" }.to_owned()),
         ];
         let registration = home.join("registration");
@@ -128,6 +139,22 @@ impl Phone {
         }
         bail!("linphonec did not register")
     }
+}
+
+impl Phone {
+    /// Waits until it shows that a user has this status.
+    pub(crate) fn sees(&mut self, user: &str, status: &str) -> Result<()> {
+        self.running.wait_until(&format!("{user} is {status}"), |output| {
+            output
+                .lines()
+                .any(|line| line.contains(&format!("sip:{user}@")) && line.contains(&format!(" is {status}")))
+        })
+    }
+}
+
+/// Entry of its contact list.
+fn friend(user: &str) -> String {
+    format!("[friend_0]\nurl=\"{user}\" <sip:{user}@example.org>\npol=accept\nsubscribe=1\n")
 }
 
 impl Softphone for Phone {

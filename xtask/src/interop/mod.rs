@@ -25,6 +25,7 @@ mod migrate;
 mod namespace;
 mod nat;
 mod phone;
+mod presence;
 pub(crate) mod process;
 mod relay;
 mod restart;
@@ -418,6 +419,7 @@ fn chosen(args: &Args) -> Vec<Scenario> {
         all.extend(relay::scenarios());
         all.extend(forwarding::scenarios());
         all.extend(hep::scenarios());
+        all.extend(presence::scenarios());
         all.extend(lab::scenarios());
     }
     if has(Group::Phone) {

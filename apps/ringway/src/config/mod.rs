@@ -8,6 +8,7 @@
 
 mod media;
 mod neighbours;
+mod presence;
 mod records;
 mod routes;
 mod sections;
@@ -69,6 +70,7 @@ pub(crate) struct Config {
     pub(crate) records: Records,
     /// Collector of captured messages.
     pub(crate) hep: Option<ringway_hep::CollectorConfig>,
+    pub(crate) presence: ringway_server::PresenceConfig,
     /// DNS servers that host names are looked up at.
     pub(crate) dns_servers: ringway_dns::Servers,
     /// All keys with their values, to compare two configurations.
@@ -161,6 +163,13 @@ impl Config {
             warnings.push(
                 "AUTHENTICATION IS OFF: anyone who reaches this server may register as any user and call; set [auth] \
                  enabled = true unless this network is closed"
+                    .to_owned(),
+            );
+        }
+        if !self.auth.enabled && self.presence.enabled {
+            warnings.push(
+                "[presence] without authentication: anyone who reaches this server sees who is there and who calls, and can have \
+                 NOTIFYs sent to any address; set [auth] enabled = true"
                     .to_owned(),
             );
         }

@@ -38,6 +38,7 @@ pub(super) fn read(text: &str, file: Option<&Path>) -> Result<Config, Vec<Config
             websocket_origins: websocket(reader, top),
             dns_servers: dns(reader, top),
             media: super::media::read(reader, top, &routing),
+            presence: super::presence::read(reader, top, &routing),
             listen,
             workers: top.number(reader, "workers", 0, 0..=WORKERS_MAX) as u16,
             records: super::records::read(reader, top, &routing, &store),

@@ -48,7 +48,7 @@ fn with_listeners(
     let certificates = CertificateRules { users: config.client_users, trusted };
     let sections = ServerSections { domains, auth, registrar, routing, limits, certificates, neighbours };
     let settings = sections.config(listeners, machine_addresses(), secret);
-    ringway_server::Config { media: config.media.rule, trunking, ..settings }
+    ringway_server::Config { media: config.media.rule, presence: config.presence, trunking, ..settings }
 }
 
 /// Addresses of this machine, without loopback. Without them a local phone whose Contact has another address than its

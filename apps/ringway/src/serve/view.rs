@@ -217,6 +217,7 @@ impl View for ServerView {
         let mut sums: BTreeMap<&'static str, (&'static str, u64)> = BTreeMap::new();
         let (mut bindings, mut users, mut contexts) = (0, 0, 0);
         let (mut servers, mut clients) = (0, 0);
+        let (mut subscriptions, mut publications) = (0, 0);
         for shard in 0..self.shard_count() {
             self.shards.with_shard(shard, |node| {
                 let mut add = |name, help, value| sums.entry(name).or_insert((help, 0)).1 += value;
@@ -225,6 +226,8 @@ impl View for ServerView {
                 bindings += node.location().bindings_len();
                 users += node.location().users_len();
                 contexts += node.contexts_len();
+                subscriptions += node.subscriptions_len();
+                publications += node.publications_len();
                 let (of_servers, of_clients) = node.transactions_len();
                 servers += of_servers;
                 clients += of_clients;
@@ -248,6 +251,12 @@ impl View for ServerView {
         stats.push(gauge("requests_forwarding", "Requests being forwarded or answered recently.", contexts));
         stats.push(gauge("server_transactions", "Server transactions.", servers));
         stats.push(gauge("client_transactions", "Client transactions.", clients));
+        stats.push(gauge("subscriptions_active", "Subscriptions to the state of users.", subscriptions));
+        stats.push(gauge(
+            "publications_active",
+            "Documents that users and voicemail systems published.",
+            publications,
+        ));
         for (name, (help, value)) in sums {
             stats.push(Stat::counter(name, help, value));
         }

@@ -4,6 +4,7 @@ use super::extensions::{self, FirstHopLacksOutbound, Path, PathError};
 use crate::auth::Authenticator;
 use crate::date::DateText;
 use crate::env::Env;
+use crate::event::{ChangedUser, ContactEnd};
 use crate::gruu;
 use crate::location::{
     BadRecord, Binding, Change, Kind, LocationTable, Room, SaveError, Saved, Text, instance_of,
@@ -47,6 +48,23 @@ pub(crate) struct Registrar {
     /// Buffer for the record of a user.
     record: Vec<u8>,
     date: DateText,
+    changes: Changes,
+}
+
+/// Users whose contacts changed, for the subscriptions to them.
+#[derive(Default)]
+struct Changes {
+    /// False: nobody can subscribe, and nothing is noted.
+    are_noted: bool,
+    users: Vec<ChangedUser>,
+}
+
+impl Changes {
+    fn note(&mut self, aor: &[u8], end: ContactEnd) {
+        if self.are_noted {
+            self.users.push(ChangedUser { aor: aor.into(), end });
+        }
+    }
 }
 
 impl Registrar {
@@ -56,7 +74,22 @@ impl Registrar {
             aor: Aor::default(),
             record: Vec::new(),
             date: DateText::default(),
+            changes: Changes::default(),
         }
+    }
+
+    /// Sets if changes are noted for [`Registrar::take_changes`].
+    pub(crate) const fn note_changes(&mut self, are_noted: bool) {
+        self.changes.are_noted = are_noted;
+    }
+
+    pub(crate) const fn has_changes(&self) -> bool {
+        !self.changes.users.is_empty()
+    }
+
+    /// Users whose contacts changed since the last call.
+    pub(crate) fn take_changes(&mut self) -> Vec<ChangedUser> {
+        core::mem::take(&mut self.changes.users)
     }
 
     pub(crate) const fn table(&self) -> &LocationTable {
@@ -77,6 +110,7 @@ impl Registrar {
 
     pub(crate) fn set_permanent_contacts(&mut self, aor: &[u8], contacts: &[&[u8]]) {
         self.table.set_permanent(aor, contacts);
+        self.changes.note(aor, ContactEnd::Unregistered);
     }
 
     pub(crate) fn remove_user(&mut self, services: &impl Services, aor: &[u8]) {
@@ -84,6 +118,7 @@ impl Registrar {
             services.on_change(aor, BindingChange::Removed, None);
             services.store(aor, b"");
         }
+        self.changes.note(aor, ContactEnd::UserRemoved);
     }
 
     /// Ends the bindings of REGISTER requests of a user; returns their number.
@@ -97,16 +132,22 @@ impl Registrar {
 
     /// Ends the bindings that only a closed connection reached.
     pub(crate) fn on_closed(&mut self, now: Instant, services: &impl Services, connection: ConnectionId) {
-        let Self { table, record, .. } = self;
+        let Self { table, record, changes, .. } = self;
         let ended = ended(services, now, BindingEnd::ConnectionClosed);
-        table.on_closed(connection, ended, |table, aor| store_fewer(services, table, aor, record));
+        table.on_closed(connection, ended, |table, aor| {
+            store_fewer(services, table, aor, record);
+            changes.note(aor, ContactEnd::ConnectionClosed);
+        });
     }
 
     /// Ends the expired bindings.
     pub(crate) fn on_timeout(&mut self, now: Instant, services: &impl Services) {
-        let Self { table, record, .. } = self;
+        let Self { table, record, changes, .. } = self;
         let ended = ended(services, now, BindingEnd::Expired);
-        table.expire(now, ended, |table, aor| store_fewer(services, table, aor, record));
+        table.expire(now, ended, |table, aor| {
+            store_fewer(services, table, aor, record);
+            changes.note(aor, ContactEnd::Expired);
+        });
     }
 
     pub(crate) fn next_due(&self) -> Option<Instant> {
@@ -176,6 +217,7 @@ impl Registrar {
             Ok(accepted) => {
                 if accepted.saved.changed {
                     let change = change_of(before, self.table.bindings_len());
+                    self.changes.note(aor.as_bytes(), ContactEnd::Unregistered);
                     env.services.on_change(aor.as_bytes(), change, Some(request.flow));
                     let (aor, message, flow) = (aor.as_bytes(), message.as_bytes(), request.flow);
                     env.services.observe(env.cx.now, &LogEvent::Registered { aor, change, message, flow });

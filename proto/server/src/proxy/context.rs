@@ -25,6 +25,8 @@ pub(crate) enum Owner {
     Branch(BranchId),
     /// An OPTIONS to a neighbour.
     Probe(ProbeId),
+    /// A NOTIFY of a subscription.
+    Notify(SlabKey),
 }
 
 /// Probe of a neighbour.

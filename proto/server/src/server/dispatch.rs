@@ -5,6 +5,7 @@ use super::Server;
 use crate::auth::{Access, Authenticator, Facts, Grant, LiveMark, decide, is_certified, live_mark};
 use crate::edge;
 use crate::env::Env;
+use crate::event::Parts;
 use crate::method::{on_options, redirect};
 use crate::proxy::{Owner, Response};
 use crate::request::Request;
@@ -92,6 +93,12 @@ impl<S: Services> Server<S> {
         let Some(grant) = accept_caller(env, authenticator, &request, &routed, parties) else { return };
         let request = Request { grant, ..request };
         observe_accepted(env, &request);
+        if self.events.is_on() {
+            let parts = &mut Parts { transactions: &mut self.transactions, table: self.registrar.table() };
+            if self.events.on_request(env, parts, &request, &routed) {
+                return;
+            }
+        }
         match (env.config.mode, to_us) {
             (Mode::Redirect, true) => redirect(env, self.registrar.table(), &request, &routed),
             (Mode::Redirect, false) => env.refuse_plainly(&request, 404, "Not Found"),
@@ -126,6 +133,12 @@ impl<S: Services> Server<S> {
             Answer::Pass { owner: Owner::Branch(owner), .. } => {
                 response.sent_to = Some(&sent_to);
                 self.proxy.on_branch_response(env, &mut self.transactions, owner, &response);
+            }
+            Answer::Pass { owner: Owner::Notify(_), .. } if !self.events.is_on() => {}
+            Answer::Pass { owner: Owner::Notify(key), .. } => {
+                let parts =
+                    &mut Parts { transactions: &mut self.transactions, table: self.registrar.table() };
+                self.events.on_response(env, parts, key, (message, status));
             }
             Answer::Absorbed => {}
             Answer::Stateless(branch) => {

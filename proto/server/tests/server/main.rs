@@ -40,6 +40,8 @@ mod neighbours;
 mod numbers;
 mod outbound;
 mod path;
+mod presence;
+mod presence_limits;
 mod proxy;
 mod recursion;
 mod redirect;

@@ -1,0 +1,32 @@
+//! `[presence]`: SUBSCRIBE and PUBLISH for the server's users.
+
+use super::{Reader, Section};
+use ringway_server::{Mode, PresenceConfig, Watchers};
+use ringway_settings::Routing;
+use std::ops::RangeInclusive;
+
+pub(super) fn read(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, routing: &Routing) -> PresenceConfig {
+    let default = PresenceConfig::default();
+    let mut section = top.section(reader, "presence");
+    let presence = PresenceConfig {
+        enabled: section.switch(reader, "enabled", default.enabled),
+        watchers: section.word(reader, "watchers", default.watchers, &WATCHERS),
+        min_expires_s: section.number(reader, "min_expires_s", default.min_expires_s, EXPIRES_S),
+        max_expires_s: section.number(reader, "max_expires_s", default.max_expires_s, EXPIRES_S),
+    };
+    if presence.enabled && routing.mode == Mode::Redirect {
+        let message = "needs [routing] mode = \"proxy\"; set it, or enabled = false";
+        reader.error(section.place("enabled").unwrap_or_default(), section.path("enabled"), message);
+    }
+    if presence.min_expires_s > presence.max_expires_s {
+        let message = format!("is more than max_expires_s = {}; lower it", presence.max_expires_s);
+        let at = section.place("min_expires_s").or_else(|| section.place("max_expires_s"));
+        reader.error(at.unwrap_or_default(), section.path("min_expires_s"), message);
+    }
+    section.finish(reader);
+    presence
+}
+
+const WATCHERS: [(&str, Watchers); 2] = [("domain", Watchers::Domain), ("self", Watchers::Oneself)];
+/// Ten seconds to a day.
+const EXPIRES_S: RangeInclusive<u32> = 10..=86_400;

@@ -1,0 +1,68 @@
+//! `dialog`: documents of this server, and the versions of those that phones publish (RFC 4235).
+
+use super::xml::{DECLARATION, write_entity};
+use crate::Aor;
+use alloc::vec::Vec;
+use ringway_sip::write_number;
+
+/// Appends a full document without dialogs.
+pub(super) fn write(aor: &Aor, version: u32, out: &mut Vec<u8>) {
+    out.extend_from_slice(DECLARATION);
+    out.extend_from_slice(b"<dialog-info xmlns=\"urn:ietf:params:xml:ns:dialog-info\" version=\"");
+    write_number(out, u64::from(version));
+    out.extend_from_slice(b"\" state=\"full\" entity=\"");
+    write_entity(aor, out);
+    out.extend_from_slice(b"\"></dialog-info>\r\n");
+}
+
+/// Appends a published document with the `version` of its root element replaced: subscriptions count their documents, and
+/// those of several phones have versions of their own (RFC 4235 §4.1). A document without one is copied as it is.
+pub(super) fn write_published(document: &[u8], version: u32, out: &mut Vec<u8>) {
+    let Some((before, after)) = version_of(document) else { return out.extend_from_slice(document) };
+    out.extend_from_slice(before);
+    write_number(out, u64::from(version));
+    out.extend_from_slice(after);
+}
+
+/// The bytes before and behind the digits of the version.
+fn version_of(document: &[u8]) -> Option<(&[u8], &[u8])> {
+    let root = memchr::memmem::find(document, b"dialog-info")?;
+    let end = root + memchr::memchr(b'>', document.get(root..)?)?;
+    let at = root + memchr::memmem::find(document.get(root..end)?, b" version=")? + b" version=".len();
+    let quote = *document.get(at).filter(|quote| matches!(quote, b'"' | b'\''))?;
+    let len = memchr::memchr(quote, document.get(at + 1..end)?)?;
+    Some((document.get(..=at)?, document.get(at + 1 + len..)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn published(document: &str) -> alloc::string::String {
+        let mut out = Vec::new();
+        write_published(document.as_bytes(), 7, &mut out);
+        alloc::string::String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn the_version_of_the_root_is_replaced_and_nothing_else() {
+        for (document, expected) in [
+            (
+                "<?xml version=\"1.0\"?><dialog-info state=\"full\" version=\"123\"><x version=\"1\"/></dialog-info>",
+                "<?xml version=\"1.0\"?><dialog-info state=\"full\" version=\"7\"><x version=\"1\"/></dialog-info>",
+            ),
+            ("<d:dialog-info version='0'/>", "<d:dialog-info version='7'/>"),
+            ("<dialog-info version=\"\">", "<dialog-info version=\"7\">"),
+            (
+                "<dialog-info state=\"full\"><a version=\"2\"/>",
+                "<dialog-info state=\"full\"><a version=\"2\"/>",
+            ),
+            ("<dialog-info version=\"2", "<dialog-info version=\"2"),
+            ("<dialog-info version=\"2>", "<dialog-info version=\"2>"),
+            ("dialog-info", "dialog-info"),
+            ("", ""),
+        ] {
+            assert_eq!(published(document), expected);
+        }
+    }
+}

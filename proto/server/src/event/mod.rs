@@ -1,0 +1,354 @@
+//! Event packages of this server's users: SUBSCRIBE and NOTIFY (RFC 6665), PUBLISH (RFC 3903).
+
+mod dialog;
+mod message_summary;
+mod notify;
+mod package;
+mod presence;
+mod presentity;
+mod publish;
+mod reg;
+mod settings;
+mod subscribe;
+mod subscription;
+mod subscriptions;
+mod xml;
+
+pub(crate) use reg::ContactEnd;
+pub use settings::{PresenceConfig, Watchers};
+
+use crate::auth::{Reach, Sender};
+use crate::env::Env;
+use crate::location::LocationTable;
+use crate::proxy::{Owner, Transactions};
+use crate::request::Request;
+use crate::route::Routed;
+use crate::{Aor, Config, Services};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+use core::time::Duration;
+use package::{ALLOW_EVENTS, Package};
+use presentity::Presentities;
+use ringway_sansio::{ConnectionId, Instant, Seed, Wheel};
+use ringway_sip::grammar::delta_seconds;
+use ringway_sip::{HeaderName, Message, Method};
+use ringway_transaction::{Notice, SlabKey};
+use subscription::{End, Subscription};
+use subscriptions::Subscriptions;
+
+/// Subscriptions and publications of the users of one shard.
+pub(crate) struct Events {
+    is_on: bool,
+    subscriptions: Subscriptions,
+    presentities: Presentities,
+    wheel: Wheel<Due>,
+    /// Time at which the bucket of NOTIFYs is full again. The NOTIFY that a SUBSCRIBE causes takes nothing of it, so that
+    /// nobody empties it for others.
+    full_at: Instant,
+    /// Memory of dropped subscriptions and publications that is not yet released.
+    unreleased: Vec<(IpAddr, usize)>,
+    /// Buffer for the document of a NOTIFY.
+    body: Vec<u8>,
+}
+
+/// Timer.
+#[derive(Clone, Copy, Debug)]
+enum Due {
+    Subscription(SlabKey),
+    Publication(SlabKey, u64),
+}
+
+/// User whose contacts changed.
+#[derive(Debug)]
+pub(crate) struct ChangedUser {
+    pub(crate) aor: Box<[u8]>,
+    /// Cause of the end of contacts that are gone.
+    pub(crate) end: ContactEnd,
+}
+
+/// Everything that the handling of an event needs beside the environment.
+pub(crate) struct Parts<'p> {
+    pub(crate) transactions: &'p mut Transactions,
+    pub(crate) table: &'p LocationTable,
+}
+
+impl Events {
+    pub(crate) fn new(config: &Config, seed: &Seed, now: Instant) -> Self {
+        let seed = seed.part(EVENTS_KEY);
+        Self {
+            is_on: config.presence.is_on(),
+            subscriptions: Subscriptions::new(&seed),
+            presentities: Presentities::new(&seed),
+            wheel: Wheel::new(now),
+            full_at: now,
+            unreleased: Vec::new(),
+            body: Vec::new(),
+        }
+    }
+
+    /// True if this server serves event packages.
+    #[inline]
+    pub(crate) const fn is_on(&self) -> bool {
+        cfg!(feature = "events") && self.is_on
+    }
+
+    /// Applies a configuration. When presence is switched off everything is dropped; phones subscribe anew when it is back.
+    pub(crate) fn reconfigure(&mut self, config: &Config, transactions: &mut Transactions) {
+        if self.is_on() && !config.presence.is_on() {
+            for key in self.subscriptions.keys() {
+                self.drop_subscription(transactions, key);
+            }
+            for key in self.presentities.keys() {
+                let of = self.presentities.get(key);
+                let etags: Vec<_> = of
+                    .map(|user| user.publications().iter().map(|one| one.etag).collect())
+                    .unwrap_or_default();
+                etags.into_iter().for_each(|etag| self.drop_publication(key, etag));
+            }
+        }
+        self.is_on = config.presence.is_on();
+    }
+
+    pub(crate) fn subscriptions_len(&self) -> usize {
+        self.subscriptions.len()
+    }
+
+    pub(crate) const fn publications_len(&self) -> usize {
+        self.presentities.publications_len()
+    }
+
+    pub(crate) fn next_due(&self) -> Option<Instant> {
+        match self.unreleased.is_empty() {
+            true if self.is_on() => self.wheel.next_due(),
+            true => None,
+            false => Some(Instant::default()),
+        }
+    }
+
+    /// Handles a request whose sender the access rules accept; false: it is to be forwarded, as those are that have a mark: they
+    /// are part of another dialog, or this server sent them to itself.
+    pub(crate) fn on_request(
+        &mut self,
+        env: &mut Env<'_, impl Services>,
+        parts: &mut Parts<'_>,
+        request: &Request<'_, '_>,
+        routed: &Routed<'_>,
+    ) -> bool {
+        let is_elsewhere = routed.next_route.is_some() || !routed.is_of_domains;
+        if is_elsewhere
+            || routed.mark.is_some()
+            || matches!(request.grant.reach, Reach::Side(_) | Reach::Flow(_))
+        {
+            return false;
+        }
+        let is_handled = match request.method {
+            Method::Subscribe => self.on_subscribe(env, parts, request, routed),
+            Method::Publish => self.on_publish(env, parts, request, routed),
+            Method::Notify => self.on_summary(env, parts, request, routed),
+            _ => false,
+        };
+        self.release(env);
+        is_handled
+    }
+
+    /// Handles a change of the contacts of users.
+    pub(crate) fn on_changes(
+        &mut self,
+        env: &mut Env<'_, impl Services>,
+        parts: &mut Parts<'_>,
+        changes: impl Iterator<Item = ChangedUser>,
+    ) {
+        for change in changes {
+            let Some(key) = self.presentities.find(&change.aor) else { continue };
+            let Some(user) = self.presentities.get_mut(key) else { continue };
+            let changed = user.note_contacts(parts.table, change.end, env.cx.now);
+            let is_published = user.latest(Package::Presence).is_some();
+            if change.end == ContactEnd::UserRemoved {
+                self.end_all(env.cx.now, key);
+                continue;
+            }
+            if changed.contacts {
+                self.note_change(env.cx.now, key, Package::Reg);
+            }
+            if changed.is_open && !is_published {
+                self.note_change(env.cx.now, key, Package::Presence);
+            }
+        }
+        self.on_timeout(env, parts);
+    }
+
+    /// Ends the subscriptions over a connection: nothing else reaches their subscribers.
+    pub(crate) fn on_closed(
+        &mut self,
+        env: &Env<'_, impl Services>,
+        transactions: &mut Transactions,
+        connection: ConnectionId,
+    ) {
+        for key in self.subscriptions.take_connection(connection) {
+            self.drop_subscription(transactions, key);
+        }
+        self.release(env);
+    }
+
+    /// Takes the notices of failed NOTIFYs out of the list.
+    pub(crate) fn take_notices(
+        &mut self,
+        env: &mut Env<'_, impl Services>,
+        transactions: &mut Transactions,
+        notices: &mut Vec<Notice<Owner>>,
+    ) {
+        notices.retain(|notice| {
+            let (Notice::ClientTimedOut { client, owner } | Notice::ClientUnreachable { client, owner }) =
+                *notice;
+            let Owner::Notify(key) = owner else { return true };
+            if self.subscriptions.get(key).is_some_and(|one| one.client() == Some(client)) {
+                env.counters.notify_failures += 1;
+                self.drop_subscription(transactions, key);
+            }
+            false
+        });
+        self.release(env);
+    }
+
+    /// Ends what has expired, and sends the NOTIFYs that are due.
+    pub(crate) fn on_timeout(&mut self, env: &mut Env<'_, impl Services>, parts: &mut Parts<'_>) {
+        if !cfg!(feature = "events") {
+            return;
+        }
+        while let Some(due) = self.wheel.expire(env.cx.now) {
+            match due {
+                Due::Subscription(key) => self.on_subscription_due(env, parts, key),
+                Due::Publication(key, etag) => {
+                    let package = self.presentities.get(key).and_then(|user| user.publication(etag));
+                    let package = package.map(|publication| publication.package);
+                    self.drop_publication(key, etag);
+                    if let Some(package) = package {
+                        self.note_change(env.cx.now, key, package);
+                    }
+                }
+            }
+        }
+        self.release(env);
+    }
+
+    /// Makes the subscriptions to a package of a user due.
+    fn note_change(&mut self, now: Instant, key: SlabKey, package: Package) {
+        let Some(user) = self.presentities.get(key) else { return };
+        for &subscription in &user.subscriptions {
+            if let Some(one) = self.subscriptions.get_mut(subscription).filter(|one| one.package == package) {
+                one.is_changed = true;
+                arm(&mut self.wheel, now, subscription, one);
+            }
+        }
+    }
+
+    /// Ends everything of a removed user.
+    fn end_all(&mut self, now: Instant, key: SlabKey) {
+        let Some(user) = self.presentities.get(key) else { return };
+        for &subscription in &user.subscriptions {
+            if let Some(one) = self.subscriptions.get_mut(subscription).filter(|one| one.end.is_none()) {
+                (one.end, one.is_changed) = (Some(End::NoResource), true);
+                arm(&mut self.wheel, now, subscription, one);
+            }
+        }
+        let etags: Vec<_> = user.publications().iter().map(|publication| publication.etag).collect();
+        etags.into_iter().for_each(|etag| self.drop_publication(key, etag));
+    }
+
+    fn drop_subscription(&mut self, transactions: &mut Transactions, key: SlabKey) {
+        let Some(subscription) = self.subscriptions.remove(key) else { return };
+        self.wheel.cancel(subscription.timer);
+        subscription.client().into_iter().for_each(|client| transactions.drop_client(client));
+        self.unreleased.push(subscription.reserved);
+        if let Some(user) = self.presentities.get_mut(subscription.presentity) {
+            user.subscriptions.retain(|other| *other != key);
+        }
+        self.presentities.settle(subscription.presentity);
+    }
+
+    fn drop_publication(&mut self, key: SlabKey, etag: u64) {
+        if let Some(publication) = self.presentities.withdraw(key, etag) {
+            self.wheel.cancel(publication.timer);
+            self.unreleased.push(publication.reserved);
+        }
+        self.presentities.settle(key);
+    }
+
+    /// Gives back the memory of everything that was dropped.
+    fn release(&mut self, env: &Env<'_, impl Services>) {
+        self.unreleased.drain(..).for_each(|(source, bytes)| env.services.release(source, bytes));
+    }
+}
+
+/// Arms the timer of a subscription.
+fn arm(wheel: &mut Wheel<Due>, now: Instant, key: SlabKey, subscription: &mut Subscription) {
+    wheel.cancel(subscription.timer);
+    if let Some(at) = subscription.due() {
+        subscription.timer = wheel.arm(at.max(now), Due::Subscription(key));
+    }
+}
+
+/// User whose password the sender of a request proved, or whom a trusted proxy names; `None` for anybody else. A trunk names
+/// callers, who are no users of ours.
+fn proven_sender<S>(env: &Env<'_, S>, request: &Request<'_, '_>) -> Option<Aor> {
+    let is_proven = match request.grant.sender {
+        Sender::Proven | Sender::Believed => true,
+        Sender::Trusted => !env.config.trunking.is_trunk(request.flow.remote.ip()),
+        Sender::InDialog | Sender::Stranger | Sender::Unknown => false,
+    };
+    let mut aor = Aor::default();
+    let is_user = env.config.read_aor(&request.message.from().uri, &mut aor);
+    (is_proven && is_user).then_some(aor)
+}
+
+/// Requested lifetime in seconds, within the limits.
+///
+/// # Errors
+/// It is too brief (423).
+fn lifetime_of(config: &Config, message: &Message<'_>) -> Result<u32, TooBrief> {
+    let wanted = message.first(HeaderName::Expires).and_then(delta_seconds).unwrap_or(DEFAULT_EXPIRES_S);
+    // RFC 6665 §4.2.1.1: an hour is never too brief.
+    if wanted != 0 && wanted < config.presence.min_expires_s && wanted < 3600 {
+        return Err(TooBrief);
+    }
+    Ok(wanted.min(config.presence.max_expires_s))
+}
+
+struct TooBrief;
+
+fn refuse_brief(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>) {
+    env.counters.refused += 1;
+    let min = u64::from(env.config.presence.min_expires_s);
+    env.refuse(request, 423, "Interval Too Brief", |response| {
+        response.header_number(HeaderName::MinExpires, min);
+    });
+}
+
+fn refuse_event(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>) {
+    env.counters.refused += 1;
+    env.refuse(request, 489, "Bad Event", |response| {
+        response.header(HeaderName::AllowEvents, ALLOW_EVENTS);
+    });
+}
+
+/// Answers 503 because there is no room.
+fn refuse_for_now(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>, phrase: &str) {
+    env.counters.refused += 1;
+    env.refuse(request, 503, phrase, |response| {
+        response.header_number(HeaderName::RetryAfter, RETRY_S);
+    });
+}
+
+/// Lifetime where the request has none (RFC 3856 §6.4, RFC 3903 §4.1).
+const DEFAULT_EXPIRES_S: u32 = 3600;
+/// Retry-After in seconds of a 503.
+const RETRY_S: u64 = 60;
+/// Time of a NOTIFY in the bucket: 500 in a second.
+const NOTIFY_TIME: Duration = Duration::from_millis(2);
+/// Size of the bucket: 250 NOTIFYs at once.
+const NOTIFY_BURST: Duration = Duration::from_millis(500);
+/// Pause of a NOTIFY over the rate.
+const NOTIFY_PAUSE: Duration = Duration::from_millis(100);
+/// Part of a shard's seed for the hashes.
+const EVENTS_KEY: u64 = 8;

@@ -1,0 +1,151 @@
+//! NOTIFY: documents, client transactions, and the end of subscriptions.
+
+use super::package::Package;
+use super::presentity::Presentity;
+use super::subscription::{Delivery, End, Subscription};
+use super::{
+    Events, NOTIFY_BURST, NOTIFY_PAUSE, NOTIFY_TIME, Parts, arm, dialog, message_summary, presence, reg,
+};
+use crate::Services;
+use crate::env::Env;
+use crate::location::LocationTable;
+use crate::proxy::Owner;
+use alloc::vec::Vec;
+use core::time::Duration;
+use ringway_sansio::Instant;
+use ringway_sip::grammar::number_u32;
+use ringway_sip::{HeaderName, Message};
+use ringway_transaction::{Outgoing, SlabKey};
+
+impl Events {
+    /// Handles the response to a NOTIFY (RFC 6665 §4.2.2).
+    pub(crate) fn on_response(
+        &mut self,
+        env: &mut Env<'_, impl Services>,
+        parts: &mut Parts<'_>,
+        key: SlabKey,
+        (message, status): (&Message<'_>, u16),
+    ) {
+        let now = env.cx.now;
+        let Some(subscription) = self.subscriptions.get_mut(key) else { return };
+        if status < 200 {
+            return;
+        }
+        subscription.delivery = Delivery::Idle;
+        let pause = message.first(HeaderName::RetryAfter).and_then(retry_after);
+        match (status, pause) {
+            (200..=299, _) => {}
+            (_, Some(pause)) if subscription.end.is_none() => {
+                env.counters.notify_failures += 1;
+                subscription.is_changed = true;
+                subscription.not_before = now + pause.clamp(subscription.package.interval(), PAUSE_MAX);
+            }
+            (_, _) => {
+                env.counters.notify_failures += 1;
+                self.drop_subscription(parts.transactions, key);
+                return self.release(env);
+            }
+        }
+        if subscription.end.is_some() && !subscription.is_changed {
+            self.drop_subscription(parts.transactions, key);
+            return self.release(env);
+        }
+        arm(&mut self.wheel, now, key, subscription);
+    }
+
+    /// Handles the timer of a subscription: it has expired, or a NOTIFY is due.
+    pub(super) fn on_subscription_due(
+        &mut self,
+        env: &mut Env<'_, impl Services>,
+        parts: &mut Parts<'_>,
+        key: SlabKey,
+    ) {
+        let now = env.cx.now;
+        let Some(subscription) = self.subscriptions.get_mut(key) else { return };
+        if subscription.client().is_some() {
+            return;
+        }
+        if subscription.expires <= now && subscription.end.is_none() {
+            (subscription.end, subscription.is_changed) = (Some(End::Timeout), true);
+        }
+        if !subscription.is_changed || (subscription.not_before > now && subscription.expires > now) {
+            return arm(&mut self.wheel, now, key, subscription);
+        }
+        let from = self.full_at.max(now);
+        if from.since(now) + NOTIFY_TIME > NOTIFY_BURST {
+            env.counters.notifies_delayed += 1;
+            subscription.not_before = now + NOTIFY_PAUSE;
+            return arm(&mut self.wheel, now, key, subscription);
+        }
+        self.full_at = from + NOTIFY_TIME;
+        self.notify(env, parts, key);
+    }
+
+    /// Sends a NOTIFY at once, unless one is under way: then the next one follows it.
+    pub(super) fn notify(&mut self, env: &mut Env<'_, impl Services>, parts: &mut Parts<'_>, key: SlabKey) {
+        let now = env.cx.now;
+        let Some(subscription) = self.subscriptions.get_mut(key) else { return };
+        if subscription.client().is_some() {
+            return;
+        }
+        let Some(user) = self.presentities.get(subscription.presentity) else { return };
+        self.body.clear();
+        write_document(user, subscription, parts.table, now, &mut self.body);
+        subscription.cseq = subscription.cseq.wrapping_add(1) & CSEQ_MASK;
+        let (flow, body) = (subscription.flow, &self.body);
+        let host = env.config.sent_by(flow.listener, flow.remote.ip());
+        let outgoing = Outgoing { flow, is_invite: false, owner: Owner::Notify(key) };
+        let sent = parts.transactions.start_client(&mut env.cx, outgoing, |out, branch| {
+            subscription.write_notify(now, host, body, branch, out);
+        });
+        let Some(client) = sent else {
+            env.counters.overflow += 1;
+            self.drop_subscription(parts.transactions, key);
+            return;
+        };
+        env.counters.notifies += 1;
+        subscription.version = subscription.version.wrapping_add(1) & CSEQ_MASK;
+        subscription.delivery = Delivery::UnderWay(client);
+        subscription.is_changed = false;
+        subscription.notified_at = now;
+        subscription.not_before = now + subscription.package.interval();
+    }
+}
+
+/// Appends the document of a subscription.
+fn write_document(
+    user: &Presentity,
+    subscription: &Subscription,
+    table: &LocationTable,
+    now: Instant,
+    out: &mut Vec<u8>,
+) {
+    let (aor, version) = (&user.aor, subscription.version);
+    let published = user.latest(subscription.package).map(|publication| &*publication.body);
+    match (subscription.package, published) {
+        (Package::Dialog, Some(document)) => dialog::write_published(document, version, out),
+        (Package::Presence | Package::MessageSummary, Some(document)) => out.extend_from_slice(document),
+        (Package::Presence, None) => {
+            presence::write(aor, table.lookup(aor.as_bytes(), now).next().is_some(), out);
+        }
+        (Package::Dialog, None) => dialog::write(aor, version, out),
+        (Package::MessageSummary, None) => message_summary::write(aor, out),
+        (Package::Reg, _) => {
+            let ended =
+                user.ended_after(subscription.notified_at).map(|contact| (&*contact.uri, contact.end));
+            reg::write(aor, version, table.lookup(aor.as_bytes(), now), ended, now, out);
+        }
+    }
+}
+
+/// Reads Retry-After (RFC 3261 §20.33).
+fn retry_after(value: &[u8]) -> Option<Duration> {
+    let end = value.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(value.len());
+    let seconds = number_u32(value.get(..end)?)?;
+    Some(Duration::from_secs(u64::from(seconds)))
+}
+
+/// Maximum pause that a Retry-After can ask for.
+const PAUSE_MAX: Duration = Duration::from_secs(3600);
+/// RFC 3261 §8.1.1.5: below 2^31.
+const CSEQ_MASK: u32 = (1 << 31) - 1;

@@ -1,0 +1,122 @@
+//! Presence between baresip and linphonec, message waiting at baresip, and `reg` and `dialog` by SIPp.
+
+use std::net::{Ipv4Addr, UdpSocket};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+
+use super::baresip;
+use super::calls::Play;
+use super::linphone;
+use super::process::free_port;
+use super::server::{Server, Wanted};
+use super::sipp::User;
+use super::softphone::Line;
+use super::{Scenario, Stage, Transport};
+
+pub(crate) fn scenarios() -> Vec<Scenario> {
+    let phones = |transport: Transport| {
+        Scenario::new(format!("presence/phones/{}", transport.name()), move |stage: &Stage| {
+            phones(stage, transport)
+        })
+    };
+    let events = |(event, transport): (&'static str, Transport)| {
+        Scenario::new(format!("presence/{event}/{}", transport.name()), move |stage: &Stage| {
+            watch(stage, event, transport)
+        })
+    };
+    let mut all: Vec<_> = [Transport::Udp, Transport::Tcp].map(phones).into();
+    all.push(Scenario::new("presence/voicemail", voicemail));
+    all.extend(
+        [
+            ("reg", Transport::Udp),
+            ("reg", Transport::Tcp),
+            ("dialog", Transport::Udp),
+            ("dialog", Transport::Tcp),
+        ]
+        .map(events),
+    );
+    all.into_iter().map(|scenario| Scenario { reference: false, ..scenario }).collect()
+}
+
+/// Alice at baresip and bob at linphonec watch each other: alice sees bob come, and bob sees alice come and go.
+fn phones(stage: &Stage, transport: Transport) -> Result<()> {
+    let server = Server::start_with(stage, Wanted::default(), "[presence]\nenabled = true")?;
+    server.add_user("alice")?;
+    server.add_user("bob")?;
+    let line = Line::at_server("alice", 440.0, server.port, transport);
+    let mut alice = baresip::Phone::start_watching(stage, line, "bob")?;
+    alice.registered()?;
+    alice.come_online()?;
+    // It reports changes only: the first state must be that bob is away.
+    alice.gets("NOTIFY sip:alice")?;
+    let line = Line::at_server("bob", 1000.0, server.port, transport);
+    let mut bob = linphone::Phone::start_watching(stage, line, "alice")?;
+    bob.registered()?;
+    alice.sees("bob", "Online").context("alice")?;
+    bob.sees("alice", "Online").context("bob")?;
+    let counters = server.counters()?;
+    ensure!(counters.get("publications")? >= 2, "the phones did not publish");
+    ensure!(counters.get("subscriptions")? >= 2, "the phones did not subscribe");
+    alice.go_offline()?;
+    bob.sees("alice", "Offline").context("after alice has left")
+}
+
+/// A voicemail system tells the server that two messages wait; baresip shows it.
+fn voicemail(stage: &Stage) -> Result<()> {
+    let wanted = Wanted { trusted: Some(VOICEMAIL), ..Wanted::default() };
+    let server = Server::start_with(stage, wanted, "[presence]\nenabled = true")?;
+    server.add_user("bob")?;
+    let socket = UdpSocket::bind((VOICEMAIL, 0))?;
+    socket.set_read_timeout(Some(Duration::from_secs(5)))?;
+    let address = socket.local_addr()?;
+    let body =
+        "Messages-Waiting: yes\r\nMessage-Account: sip:bob@example.org\r\nVoice-Message: 2/0 (0/0)\r\n";
+    let notify = format!(
+        "NOTIFY sip:bob@example.org SIP/2.0\r\nVia: SIP/2.0/UDP {address};branch=z9hG4bKvoicemail\r\nMax-Forwards: 70\r\n\
+         From: <sip:asterisk@{address}>;tag=v\r\nTo: <sip:bob@example.org>\r\nCall-ID: voicemail\r\nCSeq: 1 NOTIFY\r\n\
+         Contact: <sip:asterisk@{address}>\r\nEvent: message-summary\r\nSubscription-State: active\r\n\
+         Content-Type: application/simple-message-summary\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    socket.send_to(notify.as_bytes(), (Ipv4Addr::LOCALHOST, server.port))?;
+    let mut answer = [0; 2000];
+    let length = socket.recv(&mut answer).context("the NOTIFY has no response")?;
+    ensure!(
+        answer.get(..length).is_some_and(|text| text.starts_with(b"SIP/2.0 200")),
+        "the NOTIFY was refused"
+    );
+    let line = Line::at_server("bob", 1000.0, server.port, Transport::Udp);
+    let mut bob = baresip::Phone::start_with_messages(stage, line)?;
+    bob.registered()?;
+    bob.has_messages()
+}
+
+/// SIPp subscribes with a password, changes its own state, sees the change, and unsubscribes.
+fn watch(stage: &Stage, event: &'static str, transport: Transport) -> Result<()> {
+    let users: Vec<User> = (0..5)
+        .map(|number| User {
+            name: format!("watcher{number}"),
+            password: format!("secret-watcher{number}"),
+            callee: String::new(),
+        })
+        .collect();
+    let server = Server::start_with(stage, Wanted::default(), "[presence]\nenabled = true")?;
+    for user in &users {
+        server.add_user(&user.name)?;
+    }
+    let play = Play { stage, transport, digest: true };
+    let mut sipp = play.sipp("watch", event, &users, free_port()?, Some(server.port));
+    let parts = [event];
+    sipp.parts = &parts;
+    let words = [("EVENT", event.to_owned())];
+    sipp.words = &words;
+    sipp.run(stage)?;
+    let counters = server.counters()?;
+    ensure!(counters.get("subscriptions")? == users.len() as u64, "not every SUBSCRIBE began a subscription");
+    ensure!(counters.get("subscriptions_active")? == 0, "a subscription has not ended");
+    Ok(())
+}
+
+/// Address of the voicemail system.
+const VOICEMAIL: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 9);
