@@ -169,4 +169,6 @@ export const REASONS = [
     '403'],
   ['notify_failures', 'A NOTIFY without 2xx',
     'The subscription ends, or waits if the answer has Retry-After'],
+  ['records_left_out', 'Unanswered calls without a password: 20 records a second of one IPv4 address or IPv6 /64 network, 100 of all',
+    'Nothing; the call has no record'],
 ];
