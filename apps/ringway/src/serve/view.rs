@@ -260,8 +260,6 @@ impl View for ServerView {
         for (name, (help, value)) in sums {
             stats.push(Stat::counter(name, help, value));
         }
-        stats.extend(process_stats(self.clock.now().since(self.since)));
-        stats.extend(turn_stats(&self.counters.turns()));
         stats.extend(self.counters.counts().each().map(|(name, value)| {
             Stat::counter(name, "Counted by the packet driver; see the user guide.", value)
         }));
@@ -290,7 +288,7 @@ impl View for ServerView {
                 left_s,
             ));
         }
-        stats.extend(self.store_stats());
+        stats.extend(self.own_stats());
         stats.extend(self.record_stats());
         stats
     }
@@ -361,6 +359,14 @@ impl ServerView {
             let connected = f64::from(u8::from(capture.is_connected));
             stats.push(Stat::gauge("hep_connected", "1 while the collector is connected.", connected));
         }
+        stats
+    }
+
+    /// Figures of the process, its workers and its store.
+    fn own_stats(&self) -> Stats {
+        let mut stats = process_stats(self.clock.now().since(self.since));
+        stats.extend(turn_stats(&self.counters.turns()));
+        stats.extend(self.store_stats());
         stats
     }
 
