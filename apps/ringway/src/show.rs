@@ -222,6 +222,7 @@ mod tests {
     #[test]
     fn rows_are_aligned_over_pages_without_terminal_codes() {
         let connection = |address: &str| Connection {
+            id: "7".to_owned(),
             transport: "tcp".to_owned(),
             address: address.to_owned(),
             local: "l".to_owned(),

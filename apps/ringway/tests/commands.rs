@@ -8,7 +8,7 @@ mod program;
 use program::{Done, Running};
 use ringway_admin::{
     Admin, AdminServer, Answer, BlockPage, Call, CallRecord, Change, Connection, Control, Page, Registration,
-    Stat, Stats, View,
+    ServerInfo, Stat, Stats, User, UserQuery, View,
 };
 use serde_json::{Value, json};
 use std::fs;
@@ -389,7 +389,7 @@ fn every_help_text_has_examples() {
 struct Many(u64);
 
 impl View for Many {
-    fn registrations(&self, after: Option<&str>, limit: usize) -> Page<Registration> {
+    fn registrations(&self, after: Option<&str>, limit: usize, _: Option<&str>) -> Page<Registration> {
         let first: u64 = after.map_or(0, |after| after.strip_prefix("é&#").unwrap().parse().unwrap());
         let end = (first + limit as u64).min(self.0);
         let items = (first..end).map(registration).collect();
@@ -404,12 +404,16 @@ impl View for Many {
         Page::default()
     }
 
-    fn connections(&self, _: Option<&str>, _: usize) -> Page<Connection> {
+    fn connections(&self, _: Option<&str>, _: usize, _: Option<&str>) -> Page<Connection> {
         Page::default()
     }
 
     fn stats(&self) -> Stats {
         vec![Stat::gauge("registrations", "Contacts held.", self.0 as f64)]
+    }
+
+    fn server(&self) -> ServerInfo {
+        ServerInfo::default()
     }
 }
 
@@ -426,6 +430,18 @@ impl Control for Unchanged {
     }
 
     fn forwards(&self, _: &str) -> Answer {
+        Answer::refused(503, "not here")
+    }
+
+    fn users(&self, _: &UserQuery) -> Result<Page<User>, String> {
+        Ok(Page::default())
+    }
+
+    fn user(&self, _: &str) -> Answer {
+        Answer::refused(503, "not here")
+    }
+
+    fn configuration(&self) -> Answer {
         Answer::refused(503, "not here")
     }
 }

@@ -60,6 +60,11 @@ impl Keys {
         self.values.iter().map(|(key, value)| (key.as_str(), value.as_deref()))
     }
 
+    /// All keys with their values, without secrets.
+    pub fn shown(&self) -> impl Iterator<Item = (&str, ShownValue)> {
+        self.values.iter().map(|(key, value)| (key.as_str(), ShownValue::of(key, value.clone())))
+    }
+
     /// Keys whose values differ in `new`, in alphabetical order.
     pub fn changes_to(&self, new: &Self) -> Vec<KeyChange> {
         let of = |keys: &Self, key: &str| keys.values.get(key).cloned().flatten();

@@ -3,30 +3,9 @@
 //! Each counter has one writer, its worker, so that counting is a plain addition; readers on other threads may see an
 //! outdated value.
 
+use crate::counter::Counter;
+use crate::turn_times::TurnTimes;
 use ringway_stream::CloseReason;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-/// Number that one thread changes and any thread reads.
-#[derive(Debug, Default)]
-pub(crate) struct Counter(AtomicU64);
-
-impl Counter {
-    pub(crate) fn add(&self, by: u64) {
-        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
-    }
-
-    pub(crate) fn increment(&self) {
-        self.add(1);
-    }
-
-    pub(crate) fn set(&self, value: u64) {
-        self.0.store(value, Ordering::Relaxed);
-    }
-
-    pub(crate) fn read(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
@@ -35,6 +14,7 @@ macro_rules! counters {
         #[repr(align(128))]
         pub(crate) struct Counters {
             $(pub(crate) $name: Counter,)*
+            pub(crate) turns: TurnTimes,
         }
 
         impl Counters {

@@ -131,9 +131,9 @@ impl Inbox {
         self.push(Command::Keep(id, until), &[]);
     }
 
-    /// Queues a request to close a connection. If the inbox is full, it stays open until a limit closes it.
-    pub(crate) fn push_disconnect(&self, flow: Flow) {
-        self.push(Command::Disconnect(flow), &[]);
+    /// Queues a request to close a connection. False: the inbox is full, and it stays open until a limit closes it.
+    pub(crate) fn push_disconnect(&self, flow: Flow) -> bool {
+        self.push(Command::Disconnect(flow), &[])
     }
 
     /// Queues the continuation of a connection.

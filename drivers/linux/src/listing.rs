@@ -1,7 +1,9 @@
 //! List of open connections, for other threads. Workers update it when a connection is opened or closed, not for each
 //! message.
 
-use ringway_sansio::{ConnectionId, DialledId, Instant, Transport};
+use crate::connection_id;
+use crate::inbox::Inboxes;
+use ringway_sansio::{ConnectionId, DialledId, Flow, Instant, ListenerId, Transport};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::ops::Bound::{Excluded, Unbounded};
@@ -28,11 +30,22 @@ pub struct OpenConnection {
 #[derive(Clone)]
 pub struct Connections {
     workers: Arc<[WorkerList]>,
+    inboxes: Inboxes,
 }
 
 impl Connections {
-    pub(crate) fn new(workers: usize) -> Self {
-        Self { workers: (0..workers).map(|_| WorkerList::default()).collect() }
+    pub(crate) fn new(inboxes: Inboxes) -> Self {
+        Self { workers: (0..inboxes.workers()).map(|_| WorkerList::default()).collect(), inboxes }
+    }
+
+    /// Requests the end of a connection from its worker. `None`: there is no such connection, or the worker's inbox is full.
+    pub fn close(&self, id: ConnectionId) -> Option<OpenConnection> {
+        let worker = connection_id::owner_of(id);
+        let open =
+            *self.workers.get(worker)?.open.lock().unwrap_or_else(PoisonError::into_inner).get(&id.0)?;
+        let flow =
+            Flow { connection: Some(id), transport: open.transport, ..Flow::udp(ListenerId(0), open.remote) };
+        self.inboxes.of(worker)?.push_disconnect(flow).then_some(open)
     }
 
     /// Returns up to `limit` connections in the order of their numbers, beginning after `after`.
@@ -74,7 +87,7 @@ mod tests {
 
     #[test]
     fn pages_follow_each_other_across_workers() {
-        let list = Connections::new(2);
+        let list = Connections::new(Inboxes::new(2).unwrap());
         let address = "127.0.0.1:5060".parse().unwrap();
         let ids = [1, 2, 3, 1 << 56 | 1, 1 << 56 | 2];
         for id in ids.map(ConnectionId) {
@@ -99,5 +112,8 @@ mod tests {
         assert_eq!(page(Some(3)), [1 << 56 | 1, 1 << 56 | 2]);
         assert_eq!(page(Some(2)), [3, 1 << 56 | 1]);
         assert!(page(Some(u64::MAX)).is_empty());
+        assert_eq!(list.close(ConnectionId(2)), None, "it is closed already");
+        assert_eq!(list.close(ConnectionId(u64::MAX)), None, "no worker has it");
+        assert_eq!(list.close(ConnectionId(3)).map(|open| open.id), Some(ConnectionId(3)));
     }
 }

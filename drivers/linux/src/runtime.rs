@@ -11,6 +11,7 @@ use crate::listing::Connections;
 use crate::shard::Shards;
 use crate::shared::{Common, Phase};
 use crate::sys;
+use crate::turn_times::TurnCounts;
 use crate::watched::Watched;
 use crate::worker::{Parts, Worker};
 use ringway_sansio::{Event, ListenerId, Node};
@@ -237,6 +238,20 @@ impl CountersReader {
         let mut sum = Counts::default();
         for counters in &self.counters {
             counters.add_to(&mut sum);
+        }
+        sum
+    }
+
+    /// Number of workers.
+    pub fn workers(&self) -> usize {
+        self.counters.len()
+    }
+
+    /// Histogram of the turns of all workers.
+    pub fn turns(&self) -> TurnCounts {
+        let mut sum = TurnCounts::default();
+        for counters in &self.counters {
+            counters.turns.add_to(&mut sum);
         }
         sum
     }

@@ -66,7 +66,7 @@ impl Common {
             trace: config.trace.clone(),
             sources: Sources::new(config.max_connections_per_source, config.memory.clone()),
             open: AtomicUsize::new(0),
-            connections: Connections::new(inboxes.workers()),
+            connections: Connections::new(inboxes.clone()),
             inboxes,
             spread: RandomState::new(),
             phase: AtomicU8::new(Phase::Running as u8),

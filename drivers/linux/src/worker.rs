@@ -89,6 +89,8 @@ pub(crate) struct Worker<N: Node> {
     held: Held,
     commands: Commands,
     now: Instant,
+    /// Time at which the turn began, if there is something to handle in it.
+    turn: Option<Instant>,
 }
 
 impl<N: Node> Worker<N> {
@@ -136,6 +138,7 @@ impl<N: Node> Worker<N> {
             held: Held::default(),
             commands: Commands::default(),
             now,
+            turn: None,
         }
     }
 
@@ -154,6 +157,7 @@ impl<N: Node> Worker<N> {
                 inbox.awake();
             }
             self.now = self.common.clock.now();
+            self.turn = (!ready.is_empty()).then_some(self.now);
             self.icmp.refill(&self.udp, self.now);
             for index in 0..ready.len() {
                 if let Some(ready) = ready.at(index) {
@@ -493,6 +497,9 @@ impl<N: Node> Worker<N> {
     /// Timeout of the next wait; the sleep is announced if it is not zero.
     fn begin_sleep(&self) -> Duration {
         let now = self.common.clock.now();
+        if let Some(began) = self.turn {
+            self.counters.turns.note(now.since(began));
+        }
         let deadline = self.next_deadline();
         // Held packets are checked for their time limit; all else that ends a sleep has a deadline or an event.
         let until = if self.held.is_empty() { deadline } else { deadline.min(now + HELD_CHECK_INTERVAL) };

@@ -1,6 +1,7 @@
 //! Counters of the server.
 
-use ringway_sip::Reason;
+use ringway_sansio::Outbox;
+use ringway_sip::{Method, Reason};
 
 ringway_sansio::counters! {
     /// Counters of one shard; values only increase.
@@ -9,6 +10,36 @@ ringway_sansio::counters! {
         requests,
         /// Responses received.
         responses,
+        /// REGISTER requests that could be read.
+        requests_register,
+        /// INVITE requests that could be read.
+        requests_invite,
+        /// ACK requests that could be read.
+        requests_ack,
+        /// BYE requests that could be read.
+        requests_bye,
+        /// CANCEL requests that could be read.
+        requests_cancel,
+        /// OPTIONS requests that could be read.
+        requests_options,
+        /// MESSAGE requests that could be read.
+        requests_message,
+        /// SUBSCRIBE, NOTIFY and PUBLISH requests that could be read.
+        requests_events,
+        /// Requests of other methods that could be read.
+        requests_other,
+        /// Provisional responses sent, retransmissions and forwarded ones included.
+        sent_1xx,
+        /// Successful responses sent, retransmissions and forwarded ones included.
+        sent_2xx,
+        /// Redirections sent, retransmissions and forwarded ones included.
+        sent_3xx,
+        /// Responses sent that refuse a request, retransmissions and forwarded ones included.
+        sent_4xx,
+        /// Responses sent that a server failed, retransmissions and forwarded ones included.
+        sent_5xx,
+        /// Responses sent that no server can fulfil the request, retransmissions and forwarded ones included.
+        sent_6xx,
         /// Requests over a source's rate, not parsed.
         over_rate,
         /// Requests of blocked networks, not parsed.
@@ -176,6 +207,45 @@ ringway_sansio::counters! {
         ;
         /// Messages that the parser rejected, by [`Reason::index`].
         rejected: [u64; Reason::COUNT] = REJECTED,
+    }
+}
+
+impl Counters {
+    /// Counts a request by its method.
+    #[inline]
+    pub(crate) const fn count_method(&mut self, method: Method<'_>) {
+        let counter = match method {
+            Method::Register => &mut self.requests_register,
+            Method::Invite => &mut self.requests_invite,
+            Method::Ack => &mut self.requests_ack,
+            Method::Bye => &mut self.requests_bye,
+            Method::Cancel => &mut self.requests_cancel,
+            Method::Options => &mut self.requests_options,
+            Method::Message => &mut self.requests_message,
+            Method::Subscribe | Method::Notify | Method::Publish => &mut self.requests_events,
+            Method::Prack | Method::Update | Method::Info | Method::Refer | Method::Other(_) => {
+                &mut self.requests_other
+            }
+        };
+        *counter += 1;
+    }
+
+    /// Counts the responses among the packets of `out` from number `first` on.
+    #[inline]
+    pub(crate) fn count_sent(&mut self, out: &Outbox, first: usize) {
+        for (_, bytes) in out.packets().skip(first) {
+            if !bytes.starts_with(b"SIP/2.0 ") {
+                continue;
+            }
+            match bytes.get(8) {
+                Some(b'1') => self.sent_1xx += 1,
+                Some(b'2') => self.sent_2xx += 1,
+                Some(b'3') => self.sent_3xx += 1,
+                Some(b'4') => self.sent_4xx += 1,
+                Some(b'5') => self.sent_5xx += 1,
+                Some(_) | None => self.sent_6xx += 1,
+            }
+        }
     }
 }
 

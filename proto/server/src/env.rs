@@ -101,6 +101,10 @@ impl<S> Environment<S> {
         &self.services
     }
 
+    pub(crate) const fn counters_mut(&mut self) -> &mut Counters {
+        &mut self.counters
+    }
+
     pub(crate) const fn counters(&self) -> &Counters {
         &self.counters
     }

@@ -199,6 +199,8 @@ pub enum BindingEnd {
     Expired,
     /// The connection of its REGISTER was closed.
     ConnectionClosed,
+    /// An administrator ended it.
+    Administrator,
 }
 
 /// Step of a call. A proxy without dialog state recognises no others.

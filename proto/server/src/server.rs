@@ -116,6 +116,11 @@ impl<S: Services> Server<S> {
         self.registrar.remove_user(self.environment.services(), aor);
     }
 
+    /// Ends the registrations of `user@domain`, as an administrator demands; permanent contacts stay. Returns their number.
+    pub fn end_registrations(&mut self, now: Instant, aor: &[u8]) -> usize {
+        self.registrar.end_registrations(now, self.environment.services(), aor)
+    }
+
     /// Location table, for listings and snapshots.
     pub const fn location(&self) -> &LocationTable {
         self.registrar.table()
@@ -207,10 +212,12 @@ impl<S: Services> Node for Server<S> {
         if !bytes.starts_with(b"SIP/") && !is_admitted(&mut self.environment.env(cx), flow, bytes) {
             return;
         }
+        let first = cx.out.len();
         // Borrowed from the parser's result: a message is a kilobyte.
         match &Message::parse(bytes, &self.environment.config().message_limits) {
             Ok(message) => match *message.start() {
                 Start::Request { method, uri } => {
+                    self.environment.counters_mut().count_method(method);
                     let request =
                         Request { message, method, uri, flow, peer, key: None, grant: Grant::UNKNOWN };
                     self.on_request(cx, request);
@@ -220,9 +227,11 @@ impl<S: Services> Node for Server<S> {
             Err(rejected) => self.environment.env(cx).on_rejected(bytes, rejected, flow),
         }
         self.apply_notices(cx);
+        self.environment.counters_mut().count_sent(cx.out, first);
     }
 
     fn on_event(&mut self, cx: &mut Context<'_, Action>, event: Event) {
+        let first = cx.out.len();
         match event {
             Event::Closed(connection) => {
                 self.registrar.on_closed(cx.now, self.environment.services(), connection);
@@ -248,6 +257,7 @@ impl<S: Services> Node for Server<S> {
             }
         }
         self.apply_notices(cx);
+        self.environment.counters_mut().count_sent(cx.out, first);
     }
 
     fn shard_of_quoted(quoted: &[u8], shards: u16) -> Option<u16> {
@@ -255,11 +265,14 @@ impl<S: Services> Node for Server<S> {
     }
 
     fn on_icmp_error(&mut self, cx: &mut Context<'_, Action>, error: IcmpError<'_>) {
+        let first = cx.out.len();
         self.transactions.icmp_error(cx, error, &mut self.notices);
         self.apply_notices(cx);
+        self.environment.counters_mut().count_sent(cx.out, first);
     }
 
     fn on_timeout(&mut self, cx: &mut Context<'_, Action>) {
+        let first = cx.out.len();
         self.transactions.on_timeout(cx, &mut self.notices);
         let env = &mut self.environment.env(cx);
         self.registrar.on_timeout(env.cx.now, env.services);
@@ -276,6 +289,7 @@ impl<S: Services> Node for Server<S> {
             self.events.on_timeout(env, parts);
         }
         self.apply_notices(cx);
+        self.environment.counters_mut().count_sent(cx.out, first);
     }
 
     fn next_deadline(&self) -> Option<Deadline> {

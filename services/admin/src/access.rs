@@ -34,14 +34,7 @@ impl AccessCheck {
         method: &Method,
         headers: &HeaderMap,
     ) -> Result<(), (StatusCode, &'static str)> {
-        if self.is_loopback && !names_loopback(headers) {
-            let why = "this listener answers only to the names localhost, 127.0.0.1 and [::1]";
-            return Err((StatusCode::FORBIDDEN, why));
-        }
-        if !method.is_safe() && !is_of_this_origin(headers) {
-            let why = "web pages of other origins may not change anything here";
-            return Err((StatusCode::FORBIDDEN, why));
-        }
+        self.check_without_token(method, headers)?;
         let token = *self.token.read().unwrap_or_else(PoisonError::into_inner);
         let Some(token) = token else { return Ok(()) };
         let given = headers
@@ -56,6 +49,26 @@ impl AccessCheck {
             let why = "give the token of [admin] token as Authorization: Bearer TOKEN";
             Err((StatusCode::UNAUTHORIZED, why))
         }
+    }
+
+    /// Checks a request for something that holds no data.
+    ///
+    /// # Errors
+    /// The status and the reason of the refusal.
+    pub(crate) fn check_without_token(
+        &self,
+        method: &Method,
+        headers: &HeaderMap,
+    ) -> Result<(), (StatusCode, &'static str)> {
+        if self.is_loopback && !names_loopback(headers) {
+            let why = "this listener answers only to the names localhost, 127.0.0.1 and [::1]";
+            return Err((StatusCode::FORBIDDEN, why));
+        }
+        if !method.is_safe() && !is_of_this_origin(headers) {
+            let why = "web pages of other origins may not change anything here";
+            return Err((StatusCode::FORBIDDEN, why));
+        }
+        Ok(())
     }
 }
 

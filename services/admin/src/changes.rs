@@ -1,7 +1,9 @@
 //! The paths of the admin API that change the server.
 
-use crate::control::{Answer, Change, Control, Forwards, NewBlock};
+use crate::answer::{Shared, answer, apply, failed};
+use crate::control::{Change, Control, Forwards, NewBlock};
 use crate::pages::{LIMIT_DEFAULT, LIMIT_MAX, PageQuery, json_of, refusal};
+use crate::users;
 use axum::Router;
 use axum::body::{Bytes, to_bytes};
 use axum::extract::rejection::{PathRejection, QueryRejection};
@@ -22,8 +24,6 @@ const FORWARDS_BYTES_MAX: usize = 16 << 10;
 /// Maximum size of an entry of a block list as JSON.
 const BLOCK_BYTES_MAX: usize = 4 << 10;
 
-type Shared = State<Arc<dyn Control>>;
-
 /// All paths that change something.
 pub(crate) fn router(control: Arc<dyn Control>) -> Router {
     Router::new()
@@ -31,6 +31,11 @@ pub(crate) fn router(control: Arc<dyn Control>) -> Router {
         .route("/api/blocks", get(blocks).post(block))
         .route("/api/blocks/{id}", delete(unblock))
         .route("/api/users/{user}/forward", get(forwards).put(forward).delete(end_forwards))
+        .route("/api/users", get(users::list))
+        .route("/api/users/{user}", get(users::one))
+        .route("/api/users/{user}/registrations", delete(users::kick))
+        .route("/api/connections/{id}", delete(drop_connection))
+        .route("/api/config", get(configuration))
         .with_state(control)
 }
 
@@ -114,6 +119,19 @@ async fn unblock(State(control): Shared, id: Result<Path<u64>, PathRejection>) -
     }
 }
 
+async fn drop_connection(State(control): Shared, id: Result<Path<u64>, PathRejection>) -> Response {
+    match id {
+        Ok(Path(id)) => apply(control, Change::Drop(id)).await,
+        Err(_) => {
+            refusal(StatusCode::BAD_REQUEST, "write the number of a connection, as in /api/connections/7")
+        }
+    }
+}
+
+async fn configuration(State(control): Shared) -> Response {
+    answer(move || control.configuration()).await
+}
+
 async fn forwards(State(control): Shared, user: Result<Path<String>, PathRejection>) -> Response {
     match user {
         Ok(Path(user)) => answer(move || control.forwards(&user)).await,
@@ -145,27 +163,6 @@ async fn end_forwards(State(control): Shared, user: Result<Path<String>, PathRej
         Ok(Path(user)) => apply(control, Change::Forward(user, Forwards::default())).await,
         Err(_) => refusal(StatusCode::BAD_REQUEST, NAME_NEEDED),
     }
-}
-
-async fn apply(control: Arc<dyn Control>, change: Change) -> Response {
-    answer(move || control.apply(change)).await
-}
-
-/// Answers with the result of `work`, which may wait for files.
-async fn answer(work: impl FnOnce() -> Answer + Send + 'static) -> Response {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(Answer { status, body }) => {
-            let mut response = json_of(&body);
-            *response.status_mut() =
-                StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-            response
-        }
-        Err(_) => failed(),
-    }
-}
-
-fn failed() -> Response {
-    refusal(StatusCode::INTERNAL_SERVER_ERROR, "the change failed; see the server's log")
 }
 
 /// Reads a body of at most `bytes_max`; the error is the response.

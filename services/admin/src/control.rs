@@ -1,5 +1,6 @@
 //! The interface by which the admin API changes the running server.
 
+use crate::view::{Page, Registration};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -17,6 +18,57 @@ pub trait Control: Send + Sync {
 
     /// Forwards of a user, which is named `name` or `name@domain`.
     fn forwards(&self, user: &str) -> Answer;
+
+    /// Users of the store, with what is registered of each.
+    ///
+    /// # Errors
+    /// They cannot be read; the message for the administrator.
+    fn users(&self, query: &UserQuery) -> Result<Page<User>, String>;
+
+    /// A user, which is named `name` or `name@domain`.
+    fn user(&self, user: &str) -> Answer;
+
+    /// Keys and values of the configuration in force, without secrets.
+    fn configuration(&self) -> Answer;
+}
+
+/// Part of a list of users.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UserQuery {
+    /// `name@domain` of the last user before it.
+    pub after: Option<String>,
+    /// Maximum number of users.
+    pub limit: usize,
+    /// Text that `name@domain` must contain, or that the name must begin with.
+    pub text: Option<String>,
+    /// Position of the text.
+    pub position: TextPosition,
+}
+
+/// Position of the text of a search.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TextPosition {
+    /// Anywhere.
+    #[default]
+    Contains,
+    /// At the beginning of the name.
+    Prefix,
+}
+
+/// A user for a listing.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct User {
+    /// User part.
+    pub name: String,
+    /// Domain.
+    pub domain: String,
+    /// False for a user with permanent contacts only.
+    pub password: bool,
+    /// Registered and permanent contacts.
+    pub contacts: Vec<Registration>,
+    /// Targets of calls.
+    pub forwards: Forwards,
 }
 
 /// A change of the running server.
@@ -34,6 +86,10 @@ pub enum Change {
     Unblock(u64),
     /// Replace the forwards of a user, which is named `name` or `name@domain`.
     Forward(String, Forwards),
+    /// End the registrations of a user, which is named `name` or `name@domain`.
+    Kick(String),
+    /// Close the connection with this number.
+    Drop(u64),
 }
 
 /// Targets of a user's forwards, each a SIP URI; `None`: calls are not forwarded then.

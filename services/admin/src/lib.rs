@@ -1,7 +1,9 @@
-//! The administrator's interface: a JSON API, metrics and one plain page, over HTTP on a thread of its own.
+//! The administrator's interface: a dashboard, a JSON API and metrics, over HTTP on a thread of its own.
 //!
-//! Does: answers `GET /`, `/api/registrations`, `/api/calls`, `/api/connections`, `/api/stats` and `/metrics` from a
-//! [`View`] of the running server, and `/api/trace` from its [`Traces`]; passes changes (`/api/reload`, `/api/blocks`, `/api/users/NAME/forward`) to its [`Control`]; asks for a bearer token when one is set; on a loopback address answers only to
+//! Does: answers `/api/server`, `/api/registrations`, `/api/calls`, `/api/connections`, `/api/stats` and `/metrics` from a
+//! [`View`] of the running server, and `/api/trace` from its [`Traces`]; passes changes and what must be read from files (`/api/users`, `/api/config`,
+//! `/api/reload`, `/api/blocks`) to its [`Control`]; has the files of the dashboard, which use this API; asks for a bearer
+//! token when one is set, except for these files; on a loopback address answers only to
 //! loopback names, so that no web page can reach it by a name of its own (DNS rebinding), and changes nothing for pages of other
 //! origins; speaks TLS with clients that
 //! begin it, and requires it of other machines' clients if there is a certificate.
@@ -11,23 +13,28 @@
 //! Start reading at [`Admin::bind`].
 
 mod access;
+mod answer;
 mod changes;
 mod clients;
 mod control;
+mod dashboard;
 mod pace;
 mod pages;
 mod secure;
 mod shard_pages;
 mod trace_page;
 mod traces;
+mod users;
 mod view;
 
-pub use control::{Answer, Block, BlockPage, Change, Control, Forwards, NewBlock, NoAnswer};
+pub use control::{
+    Answer, Block, BlockPage, Change, Control, Forwards, NewBlock, NoAnswer, TextPosition, User, UserQuery,
+};
 pub use secure::TlsSource;
 pub use shard_pages::page_over_shards;
 pub use traces::{TraceEntry, TracePage, TraceRefusal, Traces};
 pub use view::{
-    Call, CallRecord, Connection, MetricKind, Page, Registration, Relay, Stat, Stats, Trunk, View,
+    Call, CallRecord, Connection, MetricKind, Page, Registration, Relay, ServerInfo, Stat, Stats, Trunk, View,
 };
 
 use access::AccessCheck;

@@ -2,6 +2,7 @@
 
 use crate::access::AccessCheck;
 use crate::clients::Clients;
+use crate::dashboard;
 use crate::view::{MetricKind, Page, Stat, Stats, View};
 use axum::Router;
 use axum::extract::rejection::QueryRejection;
@@ -22,25 +23,11 @@ pub(crate) const LIMIT_DEFAULT: usize = 1000;
 /// The most items in one answer.
 pub(crate) const LIMIT_MAX: usize = 10_000;
 
-const INDEX: &str = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>Ringway</title>
-<h1>Ringway</h1>
-<p>This server is running. What it shows:</p>
-<ul>
-<li><a href=\"/api/registrations\">/api/registrations</a> who is registered, and where (<code>?after=CURSOR&amp;limit=N</code>)
-<li><a href=\"/api/calls\">/api/calls</a> calls under way
-<li><a href=\"/api/records\">/api/records</a> calls that ended
-<li><a href=\"/api/connections\">/api/connections</a> open TCP connections
-<li><a href=\"/api/stats\">/api/stats</a> figures, as one flat JSON object
-<li><a href=\"/api/trunks\">/api/trunks</a> trunks: up, down or silent, and what they answered
-<li><a href=\"/api/relays\">/api/relays</a> media relays: up or down
-<li>/api/trace?user=NAME what happens to the requests of a user
-<li><a href=\"/metrics\">/metrics</a> the same for Prometheus
-<li><a href=\"/api/blocks\">/api/blocks</a> who may not call
-<li>/api/users/NAME/forward where the calls of a user go when it is busy, does not answer or has no phone
-</ul>
-<p>The same in a terminal: <code>ringway show registrations</code></p>
-</html>
-";
+/// Maximum length of the text of a search.
+pub(crate) const TEXT_BYTES_MAX: usize = 128;
+
+/// Description of all paths, OpenAPI 3.1.
+const DESCRIPTION: &str = include_str!("openapi.json");
 
 type Shared = State<Arc<Source>>;
 
@@ -67,7 +54,7 @@ pub(crate) fn router(
     access: Arc<AccessCheck>,
 ) -> Router {
     Router::new()
-        .route("/", get(async || typed("text/html; charset=utf-8", INDEX.to_owned())))
+        .route("/api/server", get(async |State(source): Shared| json_of(&json!(source.view.server()))))
         .route("/api/registrations", get(registrations))
         .route("/api/calls", get(calls))
         .route("/api/records", get(records))
@@ -81,8 +68,10 @@ pub(crate) fn router(
                 typed("text/plain; version=0.0.4; charset=utf-8", metrics(&source.stats()))
             }),
         )
+        .route("/api/openapi.json", get(async || typed("application/json", DESCRIPTION.to_owned())))
         .with_state(Arc::new(Source { view, clients }))
         .merge(others)
+        .merge(dashboard::router())
         .fallback(async || refusal(StatusCode::NOT_FOUND, "nothing is here; / lists what is"))
         .method_not_allowed_fallback(async || {
             refusal(StatusCode::METHOD_NOT_ALLOWED, "this path has no such method; see the user guide")
@@ -91,15 +80,21 @@ pub(crate) fn router(
 }
 
 async fn guard(State(access): State<Arc<AccessCheck>>, request: Request, next: Next) -> Response {
-    let mut response = match access.check(request.method(), request.headers()) {
+    let is_file = dashboard::is_file(request.uri().path());
+    let checked = match is_file {
+        true => access.check_without_token(request.method(), request.headers()),
+        false => access.check(request.method(), request.headers()),
+    };
+    let mut response = match checked {
         Ok(()) => next.run(request).await,
         Err((status, why)) => refusal(status, why),
     };
+    let policy = if is_file { dashboard::CONTENT_SECURITY } else { "default-src 'none'" };
     let headers = response.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
-    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static("default-src 'none'"));
+    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
     response
 }
 
@@ -108,30 +103,32 @@ async fn guard(State(access): State<Arc<AccessCheck>>, request: Request, next: N
 pub(crate) struct PageQuery {
     pub(crate) after: Option<String>,
     pub(crate) limit: Option<usize>,
+    /// Text to search for, in those listings that can be searched.
+    pub(crate) q: Option<String>,
 }
 
 type QueryResult = Result<Query<PageQuery>, QueryRejection>;
 
 async fn registrations(State(source): Shared, query: QueryResult) -> Response {
-    page("registrations", query, |after, limit| source.view.registrations(after, limit))
+    page("registrations", query, |after, limit, text| source.view.registrations(after, limit, text))
 }
 
 async fn calls(State(source): Shared, query: QueryResult) -> Response {
-    page("calls", query, |after, limit| source.view.calls(after, limit))
+    page("calls", query, |after, limit, _| source.view.calls(after, limit))
 }
 
 async fn records(State(source): Shared, query: QueryResult) -> Response {
-    page("records", query, |after, limit| source.view.records(after, limit))
+    page("records", query, |after, limit, _| source.view.records(after, limit))
 }
 
 async fn connections(State(source): Shared, query: QueryResult) -> Response {
-    page("connections", query, |after, limit| source.view.connections(after, limit))
+    page("connections", query, |after, limit, text| source.view.connections(after, limit, text))
 }
 
 fn page<T: Serialize>(
     name: &str,
     query: QueryResult,
-    list: impl Fn(Option<&str>, usize) -> Page<T>,
+    list: impl Fn(Option<&str>, usize, Option<&str>) -> Page<T>,
 ) -> Response {
     let Ok(Query(query)) = query else {
         return refusal(
@@ -141,13 +138,31 @@ fn page<T: Serialize>(
     };
     let limit = query.limit.unwrap_or(LIMIT_DEFAULT).clamp(1, LIMIT_MAX);
     let after = query.after.as_deref().filter(|after| !after.is_empty());
-    let page = list(after, limit);
+    let text = match search_text(query.q.as_deref()) {
+        Ok(text) => text,
+        Err(why) => return refusal(StatusCode::BAD_REQUEST, why),
+    };
+    let page = list(after, limit, text);
     json_of(&json!({ name: page.items, "total": page.total, "next": page.next }))
 }
 
 /// A listing that is never long.
 fn whole<T: Serialize>(name: &str, items: &[T]) -> Response {
     json_of(&json!({ name: items, "total": items.len(), "next": null }))
+}
+
+/// Text of a search, `None` without one.
+///
+/// # Errors
+/// The text is too long; the message for the administrator.
+pub(crate) fn search_text(text: Option<&str>) -> Result<Option<&str>, &'static str> {
+    let text = text.map(str::trim).filter(|text| !text.is_empty());
+    match text {
+        Some(text) if text.len() > TEXT_BYTES_MAX => {
+            Err("?q= has more than 128 bytes; search for a shorter text")
+        }
+        text => Ok(text),
+    }
 }
 
 /// The flat object of `/api/stats`.

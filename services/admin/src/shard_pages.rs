@@ -5,22 +5,25 @@ use crate::Page;
 /// Makes one page of a listing that goes through all shards, slot by slot. The cursor is a shard and a slot in it.
 ///
 /// `walk(shard, slot, count, items)` locks the shard, adds the items in `count` slots from `slot` on and returns the slot
-/// to go on from; `None`: it has no more. `count` is at most 64, so that messages wait for no more than these.
+/// to go on from; `None`: it has no more. `count` is at most 64, so that messages wait for no more than these. A page ends after
+/// `slots_max` slots, as a search may find nothing in them.
 pub fn page_over_shards<T>(
     shards: u16,
     after: Option<&str>,
-    limit: usize,
+    (limit, slots_max): (usize, u32),
     total: u64,
     mut walk: impl FnMut(u16, u32, u32, &mut Vec<T>) -> Option<u32>,
 ) -> Page<T> {
     let (mut shard, mut slot) = after.and_then(read_cursor).unwrap_or((0, 0));
     let mut page = Page { items: Vec::new(), total, next: None };
+    let mut slots = 0_u32;
     while shard < shards {
-        if page.items.len() >= limit {
+        if page.items.len() >= limit || slots >= slots_max {
             page.next = Some(format!("{shard}.{slot}"));
             break;
         }
         let count = u32::try_from(limit - page.items.len()).unwrap_or(u32::MAX).min(SLOTS_MAX);
+        slots = slots.saturating_add(count);
         match walk(shard, slot, count, &mut page.items) {
             Some(next) => slot = next,
             None => (shard, slot) = (shard + 1, 0),
@@ -55,7 +58,7 @@ mod tests {
         };
         let (mut listed, mut after) = (Vec::new(), None);
         loop {
-            let page = page_over_shards(3, after.as_deref(), 90, 434, &mut walk);
+            let page = page_over_shards(3, after.as_deref(), (90, u32::MAX), 434, &mut walk);
             assert!(page.items.len() <= 90 && page.total == 434);
             listed.extend(page.items);
             let Some(next) = page.next else { break };
@@ -64,5 +67,8 @@ mod tests {
         let all = (0..3).flat_map(|shard| (0..SLOTS[usize::from(shard)]).map(move |slot| (shard, slot)));
         assert!(listed.into_iter().eq(all.filter(|(_, slot)| slot % 3 == 0)));
         assert_eq!(longest, SLOTS_MAX);
+        let nothing = |_: u16, slot: u32, count: u32, _: &mut Vec<u8>| Some(slot + count);
+        let page = page_over_shards(3, None, (90, 1000), 434, nothing);
+        assert_eq!((page.items.len(), page.next.as_deref()), (0, Some("0.1024")), "it stops, and can go on");
     }
 }

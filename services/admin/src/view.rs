@@ -6,8 +6,9 @@ use std::borrow::Cow;
 
 /// The running server as an administrator sees it. Called from the admin thread; it should lock briefly.
 pub trait View: Send + Sync {
-    /// Registered and permanent contacts, from the first after the cursor `after` on, at most `limit`.
-    fn registrations(&self, after: Option<&str>, limit: usize) -> Page<Registration>;
+    /// Registered and permanent contacts, from the first after the cursor `after` on, at most `limit`. With a `text`, those
+    /// whose address-of-record, contact or source address contains it.
+    fn registrations(&self, after: Option<&str>, limit: usize, text: Option<&str>) -> Page<Registration>;
 
     /// Calls that have not ended; those that are answered only if the server records calls.
     fn calls(&self, after: Option<&str>, limit: usize) -> Page<Call>;
@@ -15,8 +16,8 @@ pub trait View: Send + Sync {
     /// Records of the calls that ended last, the newest last, from the one after number `after` on.
     fn records(&self, after: Option<&str>, limit: usize) -> Page<CallRecord>;
 
-    /// Open stream connections.
-    fn connections(&self, after: Option<&str>, limit: usize) -> Page<Connection>;
+    /// Open stream connections. With a `text`, those whose addresses or neighbour contain it.
+    fn connections(&self, after: Option<&str>, limit: usize, text: Option<&str>) -> Page<Connection>;
 
     /// Counters and gauges.
     fn stats(&self) -> Stats;
@@ -35,6 +36,26 @@ pub trait View: Send + Sync {
     fn traces(&self) -> Option<&dyn Traces> {
         None
     }
+
+    /// Version, start and listeners.
+    fn server(&self) -> ServerInfo;
+}
+
+/// Version, listeners and other data that only a reload changes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServerInfo {
+    /// Version of the program.
+    pub version: String,
+    /// Seconds since the start.
+    pub uptime_s: u64,
+    /// Domains it is responsible for.
+    pub domains: Vec<String>,
+    /// Listeners, as `udp:192.0.2.1:5060`.
+    pub listeners: Vec<String>,
+    /// Worker threads.
+    pub workers: usize,
+    /// Configuration file; `None`: defaults.
+    pub file: Option<String>,
 }
 
 /// A page of a listing.
@@ -147,6 +168,9 @@ pub struct CallRecord {
 /// An open stream connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Connection {
+    /// Its number, for `DELETE /api/connections/ID`; a text, as programs may read numbers as floating point.
+    #[serde(default)]
+    pub id: String,
     /// `tcp`.
     pub transport: String,
     /// The peer.

@@ -3,7 +3,7 @@
 
 use ringway_admin::{
     Admin, AdminServer, Answer, BlockPage, Call, CallRecord, Change, Connection, Control, Page, Registration,
-    Stats, TraceEntry, TracePage, TraceRefusal, Traces, View,
+    ServerInfo, Stats, TraceEntry, TracePage, TraceRefusal, Traces, User, UserQuery, View,
 };
 use std::fs;
 use std::io::{Read, Write};
@@ -26,6 +26,18 @@ impl Control for NoControl {
     fn forwards(&self, _: &str) -> Answer {
         Answer::refused(500, "not here")
     }
+
+    fn users(&self, _: &UserQuery) -> Result<Page<User>, String> {
+        Ok(Page::default())
+    }
+
+    fn user(&self, _: &str) -> Answer {
+        Answer::refused(500, "not here")
+    }
+
+    fn configuration(&self) -> Answer {
+        Answer::refused(500, "not here")
+    }
 }
 
 /// A trace of bob with this many entries.
@@ -36,7 +48,7 @@ struct OneTrace {
 }
 
 impl View for OneTrace {
-    fn registrations(&self, _: Option<&str>, _: usize) -> Page<Registration> {
+    fn registrations(&self, _: Option<&str>, _: usize, _: Option<&str>) -> Page<Registration> {
         Page::default()
     }
 
@@ -48,8 +60,12 @@ impl View for OneTrace {
         Page::default()
     }
 
-    fn connections(&self, _: Option<&str>, _: usize) -> Page<Connection> {
+    fn connections(&self, _: Option<&str>, _: usize, _: Option<&str>) -> Page<Connection> {
         Page::default()
+    }
+
+    fn server(&self) -> ServerInfo {
+        ServerInfo::default()
     }
 
     fn stats(&self) -> Stats {

@@ -24,6 +24,7 @@ mod record_database;
 mod record_file;
 mod schema;
 mod subscribers;
+mod user_pages;
 
 pub use backup::{Backups, Restoration, Restored};
 pub use bindings::Bindings;
@@ -37,3 +38,4 @@ pub use record_file::RecordFile;
 pub use ringway_journal::{Durability, KEY_BYTES_MAX, SnapshotSource, VALUE_BYTES_MAX, Writer, WriterStats};
 pub use ringway_users::{Condition, ForwardUri, Forwards, Ha1, NoAnswer, UnusableForward, UserName};
 pub use subscribers::{Loaded, OtherRealm, Store, StoreUrl, SubscriberRow};
+pub use user_pages::{FoundUsers, UserFilter, UserPages, UserRow};

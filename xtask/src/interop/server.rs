@@ -42,6 +42,8 @@ pub(crate) struct Wanted {
     pub(crate) ipv6: bool,
     /// Further lines of `[routing]`.
     pub(crate) routing: &'static str,
+    /// Token of the admin API.
+    pub(crate) admin_token: &'static str,
     /// Another name of the server itself.
     pub(crate) alias: Option<&'static str>,
     /// Proxy that it trusts.
@@ -67,6 +69,7 @@ impl Default for Wanted {
             websocket: None,
             ipv6: false,
             routing: "",
+            admin_token: "",
             alias: None,
             trusted: None,
             dns_port: None,
@@ -258,6 +261,23 @@ impl Server {
         Ok(Counters(value))
     }
 
+    /// CPU time of its living threads in seconds.
+    pub(crate) fn cpu_s(&self) -> Result<f64> {
+        self.running.as_ref().context("the server is stopped")?.cpu_s()
+    }
+
+    /// Its configuration file.
+    pub(crate) fn config(&self) -> &Path {
+        &self.config
+    }
+
+    /// URL of its admin API, without a slash at the end.
+    pub(crate) fn admin_url(&mut self) -> Result<String> {
+        let lines = self.log_lines(ADMIN_LINE, 1)?;
+        let url = lines.first().and_then(|line| line.split(ADMIN_LINE).nth(1));
+        Ok(url.context("the log names no admin API")?.trim().trim_end_matches('/').to_owned())
+    }
+
     /// Lines of its log that contain `text`, after waiting for `count` of them.
     pub(crate) fn log_lines(&mut self, text: &str, count: usize) -> Result<Vec<String>> {
         let running = self.running.as_mut().context("the server is stopped")?;
@@ -332,6 +352,7 @@ impl Server {
             websocket,
             ipv6,
             routing,
+            admin_token,
             alias,
             trusted,
             dns_port,
@@ -405,6 +426,7 @@ per_source_rate = 0
 
 [admin]
 listen = "127.0.0.1:{admin_port}"
+token = "{admin_token}"
 
 {more}
 "#
@@ -471,6 +493,9 @@ fn write_users(path: &Path, users: &[(String, String)]) -> Result<()> {
     }
     std::fs::write(path, rows).with_context(|| format!("cannot write {}", path.display()))
 }
+
+/// Text of the log before the URL of the admin API.
+const ADMIN_LINE: &str = "admin API on ";
 
 /// Domain of the server's users.
 const DOMAIN: &str = "example.org";

@@ -54,6 +54,7 @@ fn stage_documents(folder: &Path) -> Result<()> {
         ("docs/user-guide.md", "user-guide.md"),
         ("docs/tls.md", "tls.md"),
         ("docs/phone.md", "phone.md"),
+        ("packaging/grafana/ringway.json", "grafana.json"),
     ] {
         copy(&root().join(from), &documents.join(to), 0o644)?;
     }

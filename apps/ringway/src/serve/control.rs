@@ -3,7 +3,10 @@
 use super::blocks::{now_s, pattern};
 use super::forwards;
 use super::report::{ReloadReport, ReloadRequest};
-use ringway_admin::{Answer, Block, BlockPage, Change, Control, Forwards, NewBlock};
+use super::shown::ShownConfig;
+use super::users;
+use super::view::ServerView;
+use ringway_admin::{Answer, Block, BlockPage, Change, Control, Forwards, NewBlock, Page, User, UserQuery};
 use ringway_linux::signals::Signal;
 use ringway_store::{BlockKind, BlockLists, BlockRow, NewBlockRow, Store, StoreError, UserName};
 use serde_json::json;
@@ -25,17 +28,18 @@ pub(crate) enum Input {
 pub(super) struct ServerControl {
     inputs: Mutex<Sender<Input>>,
     store: Arc<Store>,
-    /// Domain of users who are named without one.
-    domain: Mutex<String>,
+    view: Arc<ServerView>,
+    config: Arc<ShownConfig>,
 }
 
 impl ServerControl {
-    pub(super) fn new(inputs: Sender<Input>, store: Arc<Store>, domain: &str) -> Self {
-        Self { inputs: Mutex::new(inputs), store, domain: Mutex::new(domain.to_owned()) }
-    }
-
-    pub(super) fn set_domain(&self, domain: &str) {
-        *self.domain.lock().unwrap_or_else(PoisonError::into_inner) = domain.to_owned();
+    pub(super) fn new(
+        inputs: Sender<Input>,
+        store: Arc<Store>,
+        view: Arc<ServerView>,
+        config: Arc<ShownConfig>,
+    ) -> Self {
+        Self { inputs: Mutex::new(inputs), store, view, config }
     }
 
     fn reload(&self, request: ReloadRequest) -> Answer {
@@ -68,7 +72,7 @@ impl ServerControl {
         };
         let user = match &new.user {
             None => None,
-            Some(user) => Some(self.user(user)?),
+            Some(user) => Some(self.named(user)?),
         };
         let row =
             NewBlockRow { user: user.as_ref(), kind, pattern: &pattern, reason: &new.reason, expires_s };
@@ -87,14 +91,26 @@ impl ServerControl {
     }
 
     fn forward(&self, user: &str, forwards: &Forwards) -> Result<Answer, StoreError> {
-        let answer = forwards::replace(&self.store, &self.user(user)?, forwards)?;
+        let answer = forwards::replace(&self.store, &self.named(user)?, forwards)?;
         self.send(Input::Changed);
         Ok(answer)
     }
 
+    fn close(&self, id: u64) -> Answer {
+        let Some(closed) = self.view.close(id) else {
+            return Answer::refused(
+                404,
+                format!("there is no connection {id}; GET /api/connections lists them"),
+            );
+        };
+        let (transport, remote) = (closed.transport, closed.remote);
+        tracing::info!("the administrator closed the connection {transport}:{remote}");
+        Answer::done(json!({ "ok": true, "address": remote.to_string() }))
+    }
+
     /// `name` or `name@domain`.
-    fn user(&self, text: &str) -> Result<UserName, StoreError> {
-        let default = self.domain.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    fn named(&self, text: &str) -> Result<UserName, StoreError> {
+        let default = self.config.default_domain();
         let (name, domain) = text.rsplit_once('@').unwrap_or((text, &default));
         Ok(UserName::new(name, domain)?)
     }
@@ -115,6 +131,8 @@ impl Control for ServerControl {
             Change::Block(new) => self.block(&new),
             Change::Unblock(id) => self.unblock(id),
             Change::Forward(user, forwards) => self.forward(&user, &forwards),
+            Change::Kick(user) => self.named(&user).map(|user| users::kick(&self.view, &user)),
+            Change::Drop(id) => Ok(self.close(id)),
         };
         done.unwrap_or_else(|error| refused(&error))
     }
@@ -128,8 +146,22 @@ impl Control for ServerControl {
     }
 
     fn forwards(&self, user: &str) -> Answer {
-        let shown = self.user(user).and_then(|user| forwards::show(&self.store, &user));
+        let shown = self.named(user).and_then(|user| forwards::show(&self.store, &user));
         shown.unwrap_or_else(|error| refused(&error))
+    }
+
+    fn users(&self, query: &UserQuery) -> Result<Page<User>, String> {
+        let total = self.view.subscribers();
+        users::page(&self.store, &self.view, query, total).map_err(|error| error.to_string())
+    }
+
+    fn user(&self, user: &str) -> Answer {
+        let shown = self.named(user).and_then(|user| users::one(&self.store, &self.view, &user));
+        shown.unwrap_or_else(|error| refused(&error))
+    }
+
+    fn configuration(&self) -> Answer {
+        Answer::done(self.config.to_json())
     }
 }
 

@@ -137,6 +137,7 @@ fn write_event(event: &LogEvent<'_>) {
             let reason = match reason {
                 BindingEnd::Expired => "expired",
                 BindingEnd::ConnectionClosed => "connection-closed",
+                BindingEnd::Administrator => "administrator",
             };
             tracing::debug!(%user, %contact, %flow, %reason, "registration ended");
         }

@@ -45,6 +45,12 @@ impl ListenerTable {
         Self { slots: wanted.iter().zip(actual).map(slot).collect() }
     }
 
+    /// Those that serve new connections, as `udp:192.0.2.1:5060`.
+    pub(super) fn shown(&self) -> Vec<String> {
+        let open = self.slots.iter().filter(|slot| slot.state == State::Open);
+        open.map(|slot| slot.actual.to_string()).collect()
+    }
+
     /// Compares with the listeners of a new configuration.
     ///
     /// # Errors

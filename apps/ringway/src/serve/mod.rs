@@ -20,10 +20,12 @@ mod reload;
 mod report;
 mod services;
 mod settings;
+mod shown;
 mod supervisor;
 mod tls;
 mod trace;
 mod trunks;
+mod users;
 mod view;
 
 use crate::config::Config;
@@ -43,6 +45,7 @@ use ringway_sansio::{Instant, Seed, ShardKey};
 use ringway_server::{Server, shard_of_user};
 use ringway_store::{Bindings, Durability, OtherRealm, SnapshotSource, Store, Writer};
 use services::SharedServices;
+use shown::ShownConfig;
 use std::collections::HashMap;
 use std::io::Write;
 use std::net::SocketAddr;
@@ -81,7 +84,7 @@ pub(crate) struct Running {
     tls: ServerTls,
     admin: AdminServer,
     admin_address: SocketAddr,
-    control: Arc<ServerControl>,
+    shown: Arc<ShownConfig>,
     listeners: ListenerTable,
     outside: Arc<Outside>,
     surroundings: Surroundings,
@@ -131,16 +134,18 @@ impl Running {
         warn_of_few_files(config.limits.max_connections, runtime.connections_max());
         // It cannot be set already: this is the only call.
         let _ = shards_cell.set(runtime.shards());
+        let shown = Arc::new(ShownConfig::default());
+        shown.set(&config, listeners.shown());
+        let (to_services, to_outside) = (Arc::clone(&services), Arc::clone(&outside));
         let view =
-            Arc::new(ServerView::new(&runtime, Arc::clone(&services), Arc::clone(&outside), &tls, clock));
+            Arc::new(ServerView::new(&runtime, to_services, to_outside, &tls, Arc::clone(&shown), clock));
         let admin_address = admin.address();
         let layers = tls.layers();
-        let domain = config.domains.first().map_or("", String::as_str);
-        let control = Arc::new(ServerControl::new(inputs, Arc::clone(&store), domain));
+        let control = ServerControl::new(inputs, Arc::clone(&store), Arc::clone(&view), Arc::clone(&shown));
         let admin = admin
             .serve(
                 Arc::clone(&view) as Arc<dyn View>,
-                Arc::clone(&control) as Arc<dyn Control>,
+                Arc::new(control) as Arc<dyn Control>,
                 &config.admin.token,
                 Arc::new(move || layers.https()),
             )
@@ -159,7 +164,7 @@ impl Running {
             tls,
             admin,
             admin_address,
-            control,
+            shown,
             listeners,
             outside,
             surroundings,

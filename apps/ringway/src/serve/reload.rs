@@ -192,7 +192,7 @@ impl Running {
         });
         removed.for_each(|id| self.runtime.close(*id));
         self.admin.set_token(&config.admin.token);
-        self.control.set_domain(config.domains.first().map_or("", String::as_str));
+        self.shown.set(&config, listeners.shown());
         crate::log::change(&config.log);
         (self.config, self.settings, self.listeners) = (config, settings, listeners);
         warn_of_settings(&self.config);

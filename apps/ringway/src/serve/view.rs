@@ -3,21 +3,25 @@
 use super::Node;
 use super::outside::Outside;
 use super::services::SharedServices;
+use super::shown::ShownConfig;
 use super::tls::ServerTls;
 use super::trunks::TrunkRow;
 use ringway_admin::page_over_shards;
 use ringway_admin::{
-    Call, CallRecord, Connection, MetricKind, Page, Registration, Relay, Stat, Stats, Traces, Trunk, View,
+    Call, CallRecord, Connection, MetricKind, Page, Registration, Relay, ServerInfo, Stat, Stats, Traces,
+    Trunk, View,
 };
 use ringway_dtls::DtlsTransport;
-use ringway_linux::{Clock, Connections, CountersReader, Runtime, Shards};
+use ringway_linux::{Clock, Connections, CountersReader, OpenConnection, Runtime, Shards, TurnCounts};
 use ringway_rtpengine::RelayState;
 use ringway_sansio::{ConnectionId, Instant};
-use ringway_server::{RegistrationRef, Services};
+use ringway_server::{RegistrationRef, Services, shard_of_user};
+use ringway_store::UserName;
 use ringway_tls::TlsLayers;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 pub(super) struct ServerView {
     shards: Shards<Node>,
@@ -27,7 +31,9 @@ pub(super) struct ServerView {
     outside: Arc<Outside>,
     tls: Arc<TlsLayers>,
     dtls: Option<Arc<DtlsTransport>>,
+    config: Arc<ShownConfig>,
     clock: Clock,
+    since: Instant,
 }
 
 impl ServerView {
@@ -36,6 +42,7 @@ impl ServerView {
         services: Arc<SharedServices>,
         outside: Arc<Outside>,
         tls: &ServerTls,
+        config: Arc<ShownConfig>,
         clock: Clock,
     ) -> Self {
         Self {
@@ -46,8 +53,42 @@ impl ServerView {
             outside,
             tls: tls.layers(),
             dtls: tls.dtls(),
+            config,
             clock,
+            since: clock.now(),
         }
+    }
+
+    /// Contacts of a user.
+    pub(super) fn contacts_of(&self, user: &UserName) -> Vec<Registration> {
+        let mut contacts = Vec::new();
+        let aor = user.to_string();
+        let collect = |node: &mut Node| {
+            node.location().bindings_of(aor.as_bytes(), |found| contacts.push(self.registration(found)));
+        };
+        self.shards.with_shard(self.shard_of(user), collect);
+        contacts
+    }
+
+    /// Ends the registrations of a user; returns their number.
+    pub(super) fn end_registrations(&self, user: &UserName) -> usize {
+        let (aor, now) = (user.to_string(), self.clock.now());
+        let end = |node: &mut Node| node.end_registrations(now, aor.as_bytes());
+        self.shards.with_shard(self.shard_of(user), end).unwrap_or(0)
+    }
+
+    /// Closes a connection. `None`: there is none with this number, or its worker is too busy.
+    pub(super) fn close(&self, id: u64) -> Option<OpenConnection> {
+        self.connections.close(ConnectionId(id))
+    }
+
+    /// Number of users with a password.
+    pub(super) fn subscribers(&self) -> usize {
+        self.services.directory().len()
+    }
+
+    fn shard_of(&self, user: &UserName) -> u16 {
+        shard_of_user(&self.services.shard_key(), user.name().as_bytes(), self.shard_count())
     }
 
     fn shard_count(&self) -> u16 {
@@ -80,14 +121,26 @@ impl ServerView {
 }
 
 impl View for ServerView {
-    fn registrations(&self, after: Option<&str>, limit: usize) -> Page<Registration> {
+    fn registrations(&self, after: Option<&str>, limit: usize, text: Option<&str>) -> Page<Registration> {
         let total = self.sum(|node| node.location().bindings_len());
-        page_over_shards(self.shard_count(), after, limit, total, |shard, first, count, items| {
-            let walk = |node: &mut Node| {
-                node.location().bindings_from(first, count, |found| items.push(self.registration(found)))
-            };
-            self.shards.with_shard(shard, walk).flatten()
-        })
+        let text = text.map(str::to_ascii_lowercase);
+        let slots_max = if text.is_some() { SEARCHED_SLOTS_MAX } else { u32::MAX };
+        page_over_shards(
+            self.shard_count(),
+            after,
+            (limit, slots_max),
+            total,
+            |shard, first, count, items| {
+                let walk = |node: &mut Node| {
+                    node.location().bindings_from(first, count, |found| {
+                        if text.as_deref().is_none_or(|text| has_text(&found, text)) {
+                            items.push(self.registration(found));
+                        }
+                    })
+                };
+                self.shards.with_shard(shard, walk).flatten()
+            },
+        )
     }
 
     fn calls(&self, after: Option<&str>, limit: usize) -> Page<Call> {
@@ -96,7 +149,7 @@ impl View for ServerView {
             return self.recorded_calls(after, limit);
         }
         let total = self.sum(|node| node.ringing_calls_len());
-        page_over_shards(self.shard_count(), after, limit, total, |shard, first, count, items| {
+        page_over_shards(self.shard_count(), after, (limit, u32::MAX), total, |shard, first, count, items| {
             let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
             let walk = |node: &mut Node| {
                 node.ringing_calls(first, count, |call| {
@@ -119,21 +172,38 @@ impl View for ServerView {
         self.services.records().records(after, limit)
     }
 
-    fn connections(&self, after: Option<&str>, limit: usize) -> Page<Connection> {
+    fn connections(&self, after: Option<&str>, limit: usize, text: Option<&str>) -> Page<Connection> {
         let now = self.clock.now();
+        let text = text.map(str::to_ascii_lowercase);
+        let scan = if text.is_some() { SEARCHED_CONNECTIONS_MAX } else { limit };
         let after = after.and_then(|text| text.parse().ok()).map(ConnectionId);
-        let open = self.connections.page(after, limit);
-        let next = if open.len() < limit { None } else { open.last().map(|last| last.id.0.to_string()) };
-        let items = open
-            .iter()
-            .map(|connection| Connection {
+        let open = self.connections.page(after, scan);
+        let mut next = if open.len() < scan { None } else { open.last().map(|last| last.id.0.to_string()) };
+        let mut items = Vec::new();
+        for connection in &open {
+            let shown = Connection {
+                id: connection.id.0.to_string(),
                 transport: connection.transport.to_string(),
                 address: connection.remote.to_string(),
                 local: connection.local.to_string(),
                 neighbour: self.services.neighbour_of(connection),
                 age_s: now.since(connection.since).as_secs(),
-            })
-            .collect();
+            };
+            let has_text = |text: &str| {
+                [Some(&shown.address), Some(&shown.local), Some(&shown.transport), shown.neighbour.as_ref()]
+                    .into_iter()
+                    .flatten()
+                    .any(|field| field.to_ascii_lowercase().contains(text))
+            };
+            if !text.as_deref().is_none_or(has_text) {
+                continue;
+            }
+            items.push(shown);
+            if items.len() >= limit {
+                next = Some(connection.id.0.to_string());
+                break;
+            }
+        }
         let counts = self.counters.counts();
         Page { items, total: counts.connections_open + counts.associations_open, next }
     }
@@ -171,6 +241,15 @@ impl View for ServerView {
 
     fn traces(&self) -> Option<&dyn Traces> {
         Some(self.services.traces())
+    }
+
+    fn server(&self) -> ServerInfo {
+        ServerInfo {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            uptime_s: self.clock.now().since(self.since).as_secs(),
+            workers: self.counters.workers(),
+            ..self.config.info()
+        }
     }
 
     fn stats(&self) -> Stats {
@@ -249,7 +328,7 @@ impl View for ServerView {
                 left_s,
             ));
         }
-        stats.extend(self.store_stats());
+        stats.extend(self.own_stats());
         stats.extend(self.record_stats());
         stats
     }
@@ -293,24 +372,30 @@ impl ServerView {
     fn recorded_calls(&self, after: Option<&str>, limit: usize) -> Page<Call> {
         let (now, records) = (self.clock.now(), self.services.records());
         let (total, _) = records.open();
-        page_over_shards(records.partitions(), after, limit, total as u64, |part, first, count, items| {
-            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-            records.calls(part, first, count, |call| {
-                let state = match (call.answered, call.ringing) {
-                    (Some(_), _) => "answered",
-                    (None, Some(_)) => "ringing",
-                    (None, None) => "trying",
-                };
-                items.push(Call {
-                    call_id: text(call.texts.call_id()),
-                    from: text(call.texts.from()),
-                    to: text(call.texts.to()),
-                    state: state.to_owned(),
-                    age_s: now.since(call.begun).as_secs(),
-                    answered_s: call.answered.map(|answered| now.since(answered).as_secs()),
-                });
-            })
-        })
+        page_over_shards(
+            records.partitions(),
+            after,
+            (limit, u32::MAX),
+            total as u64,
+            |part, first, count, items| {
+                let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+                records.calls(part, first, count, |call| {
+                    let state = match (call.answered, call.ringing) {
+                        (Some(_), _) => "answered",
+                        (None, Some(_)) => "ringing",
+                        (None, None) => "trying",
+                    };
+                    items.push(Call {
+                        call_id: text(call.texts.call_id()),
+                        from: text(call.texts.from()),
+                        to: text(call.texts.to()),
+                        state: state.to_owned(),
+                        age_s: now.since(call.begun).as_secs(),
+                        answered_s: call.answered.map(|answered| now.since(answered).as_secs()),
+                    });
+                })
+            },
+        )
     }
 
     /// Figures of trunks, media relays, call records and the capture.
@@ -347,6 +432,14 @@ impl ServerView {
             let connected = f64::from(u8::from(capture.is_connected));
             stats.push(Stat::gauge("hep_connected", "1 while the collector is connected.", connected));
         }
+        stats
+    }
+
+    /// Figures of the process, its workers and its store.
+    fn own_stats(&self) -> Stats {
+        let mut stats = process_stats(self.clock.now().since(self.since));
+        stats.extend(turn_stats(&self.counters.turns()));
+        stats.extend(self.store_stats());
         stats
     }
 
@@ -403,3 +496,47 @@ impl ServerView {
         ]
     }
 }
+
+/// True if the address-of-record, the contact or the source address has `text`, which is in lower case.
+fn has_text(found: &RegistrationRef<'_>, text: &str) -> bool {
+    let has = |bytes: &[u8]| bytes.windows(text.len()).any(|part| part.eq_ignore_ascii_case(text.as_bytes()));
+    has(found.aor()) || has(found.contact()) || found.address().to_string().contains(text)
+}
+
+/// Figures of the process.
+fn process_stats(uptime: Duration) -> Stats {
+    let gauge = |name: &'static str, help, value| Stat::gauge(name, help, value);
+    let mut stats = vec![gauge("uptime_s", "Seconds since the start.", uptime.as_secs_f64().floor())];
+    if let Some(cpu) = ringway_linux::process::cpu_time() {
+        let help = "Processor time of all threads, in seconds.";
+        stats.push(Stat { value: cpu.as_secs_f64(), ..Stat::counter("cpu_seconds", help, 0) });
+    }
+    if let Some(bytes) = ringway_linux::process::resident_bytes() {
+        stats.push(gauge("resident_bytes", "Memory of the process that is in use.", bytes as f64));
+    }
+    stats
+}
+
+/// Histogram of the workers' turns, in the form that Prometheus has for one.
+fn turn_stats(turns: &TurnCounts) -> Stats {
+    let help = "Turns of the workers with packets, from the wake-up until everything they caused was sent, by duration.";
+    let mut sum = 0;
+    let mut stats: Stats = Vec::new();
+    for (index, count) in turns.buckets.iter().enumerate() {
+        sum += count;
+        let bound =
+            TurnCounts::bound(index).map_or("+Inf".to_owned(), |bound| bound.as_secs_f64().to_string());
+        stats.push(Stat::counter("turn_seconds_bucket", help, sum).labelled("le", bound));
+    }
+    let seconds = turns.nanos as f64 / 1e9;
+    let help = "Duration of all turns together, in seconds.";
+    stats.push(Stat { value: seconds, ..Stat::counter("turn_seconds_sum", help, 0) });
+    stats.push(Stat::counter("turn_seconds_count", "Number of turns.", sum));
+    stats
+}
+
+/// Slots of users that a search looks at for one answer: some 5 ms in all, under short locks.
+const SEARCHED_SLOTS_MAX: u32 = 16_384;
+
+/// Connections that a search looks at for one answer.
+const SEARCHED_CONNECTIONS_MAX: usize = 10_000;

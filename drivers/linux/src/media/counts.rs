@@ -1,6 +1,6 @@
 //! Counters and scheduling of a media thread.
 
-use crate::counters::Counter;
+use crate::counter::Counter;
 use std::fmt;
 use std::sync::atomic::{AtomicU16, Ordering};
 

@@ -349,6 +349,26 @@ impl LocationTable {
         }
     }
 
+    /// Removes the bindings of REGISTER requests of a user. `ended` gets each of them with its user, `changed` the user.
+    pub(crate) fn end_registrations(
+        &mut self,
+        aor: &[u8],
+        ended: impl Fn(&[u8], &Binding),
+        mut changed: impl FnMut(&Self, &[u8]),
+    ) {
+        let Some(key) = self.find(aor) else { return };
+        self.change_and_report(key, &mut changed, |name, bindings| {
+            retain(bindings, Binding::is_permanent, |binding| ended(name, binding));
+        });
+    }
+
+    /// Bindings of a user, expired ones included.
+    pub fn bindings_of(&self, aor: &[u8], mut each: impl FnMut(RegistrationRef<'_>)) {
+        if let Some(user) = self.find(aor).and_then(|key| self.users.get(key)) {
+            user.bindings.iter().for_each(|binding| each(RegistrationRef { aor: &user.name, binding }));
+        }
+    }
+
     /// Removes expired bindings. `ended` gets each of them with its user, `changed` the users that have fewer bindings
     /// now.
     pub(crate) fn expire(

@@ -122,6 +122,15 @@ impl Registrar {
         self.changes.note(aor, ContactEnd::UserRemoved);
     }
 
+    /// Ends the bindings of REGISTER requests of a user; returns their number.
+    pub(crate) fn end_registrations(&mut self, now: Instant, services: &impl Services, aor: &[u8]) -> usize {
+        let Self { table, record, .. } = self;
+        let before = table.bindings_len();
+        let ended = ended(services, now, BindingEnd::Administrator);
+        table.end_registrations(aor, ended, |table, aor| store_fewer(services, table, aor, record));
+        before - table.bindings_len()
+    }
+
     /// Ends the bindings that only a closed connection reached.
     pub(crate) fn on_closed(&mut self, now: Instant, services: &impl Services, connection: ConnectionId) {
         let Self { table, record, changes, .. } = self;

@@ -353,3 +353,34 @@ fn a_removed_user_has_no_bindings_left() {
     assert_eq!(world.server.location().bindings_len(), 0);
     assert!(world.memory.records.lock().unwrap()[b"bob@example.org".as_slice()].is_empty());
 }
+
+#[test]
+fn an_administrator_ends_the_registrations_of_a_user_but_not_its_permanent_contacts() {
+    let mut world = World::open();
+    world.server.set_permanent_contacts(b"bob@example.org", &[b"sip:bob@192.0.2.99"]);
+    world.register("bob", BOB, "<sip:bob@192.0.2.20>");
+    world.register("carol", BOB, "<sip:carol@192.0.2.20>");
+    let now = world.now;
+    assert_eq!(world.server.end_registrations(now, b"bob@example.org"), 1);
+    assert_eq!(world.server.end_registrations(now, b"bob@example.org"), 0, "there are none any more");
+    assert_eq!(world.server.end_registrations(now, b"nobody@example.org"), 0);
+    assert_eq!(world.bindings("bob").len(), 1, "the permanent one");
+    assert_eq!(world.bindings("carol").len(), 1);
+    assert!(world.memory.records.lock().unwrap()[b"bob@example.org".as_slice()].is_empty(), "it is stored");
+    let mut contacts = Vec::new();
+    world.server.location().bindings_of(b"bob@example.org", |found| contacts.push(found.contact().to_vec()));
+    assert_eq!(contacts, [b"sip:bob@192.0.2.99"]);
+    world.register("bob", BOB, "<sip:bob@192.0.2.20>");
+    assert_eq!(world.bindings("bob").len(), 2, "its phone registers again");
+}
+
+#[test]
+fn requests_are_counted_by_method_and_responses_by_class() {
+    let mut world = World::open();
+    world.register("bob", BOB, "<sip:bob@192.0.2.20>");
+    world.udp(ALICE, &invite("sip:bob@example.org"));
+    world.udp(ALICE, &invite("sip:nobody@example.org").call_id("other"));
+    let counters = world.server.counters();
+    assert_eq!((counters.requests_register, counters.requests_invite, counters.requests_other), (1, 2, 0));
+    assert_eq!((counters.sent_1xx, counters.sent_2xx, counters.sent_4xx, counters.sent_6xx), (1, 1, 1, 0));
+}

@@ -3,6 +3,7 @@
 //! Two tabs call each other through the server, and a tab calls Ringway's phone and is called by it, with sound in both
 //! directions. The certificates are made by `ringway cert init`; the browser trusts their authority and checks everything.
 
+mod dashboard;
 mod phone;
 mod phones;
 mod tabs;
@@ -20,6 +21,7 @@ use super::{Scenario, Stage};
 pub(crate) fn scenarios() -> Vec<Scenario> {
     let mut all = tabs::scenarios();
     all.extend(phone::scenarios());
+    all.extend(dashboard::scenarios());
     for scenario in &mut all {
         scenario.reference = false;
     }

@@ -137,13 +137,13 @@ fn events<'a>(output: &'a str, line: &str) -> impl Iterator<Item = &'a str> {
 
 /// Folder with the driver and its packages in their locked versions; they are installed at the first use and after a
 /// change of the lock file.
-fn installed(data: &Path) -> Result<PathBuf> {
+pub(super) fn installed(data: &Path) -> Result<PathBuf> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _guard = ONE_AT_A_TIME.lock();
     let folder = target_dir().join("interop-browser");
     std::fs::create_dir_all(&folder)?;
     let (lock, done) = (data.join("package-lock.json"), folder.join("installed-lock.json"));
-    for name in ["package.json", "package-lock.json", "phones.mjs", "page.js"] {
+    for name in ["package.json", "package-lock.json", "phones.mjs", "page.js", "dashboard.mjs"] {
         std::fs::copy(data.join(name), folder.join(name)).with_context(|| format!("cannot copy {name}"))?;
     }
     let lock = std::fs::read(lock)?;

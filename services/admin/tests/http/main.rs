@@ -1,9 +1,11 @@
 //! The admin API over real sockets.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod dashboard;
+
 use ringway_admin::{
     Admin, Answer, Block, BlockPage, Call, CallRecord, Change, Connection, Control, Forwards, NewBlock,
-    NoAnswer, Page, Registration, Stat, Stats, TlsSource, View,
+    NoAnswer, Page, Registration, ServerInfo, Stat, Stats, TlsSource, User, UserQuery, View,
 };
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, StreamOwned};
@@ -16,6 +18,7 @@ use std::time::{Duration, Instant};
 #[derive(Default)]
 struct Recorder {
     changes: Mutex<Vec<Change>>,
+    queries: Mutex<Vec<UserQuery>>,
 }
 
 impl Control for Recorder {
@@ -29,6 +32,8 @@ impl Control for Recorder {
             | Change::Compare(_)
             | Change::Block(_)
             | Change::Unblock(_)
+            | Change::Kick(_)
+            | Change::Drop(_)
             | Change::Forward(..) => Answer::done(serde_json::json!({"ok": true})),
         }
     }
@@ -49,14 +54,31 @@ impl Control for Recorder {
     fn forwards(&self, user: &str) -> Answer {
         Answer::done(serde_json::json!({"user": user, "forwards": Forwards::default()}))
     }
+
+    fn users(&self, query: &UserQuery) -> Result<Page<User>, String> {
+        self.queries.lock().unwrap().push(query.clone());
+        Ok(Page { items: vec![user("bob")], total: 1, next: None })
+    }
+
+    fn user(&self, name: &str) -> Answer {
+        Answer::done(serde_json::json!(user(name)))
+    }
+
+    fn configuration(&self) -> Answer {
+        Answer::done(serde_json::json!({"file": null, "keys": {}}))
+    }
 }
 
 /// A server with three registrations.
 struct Three;
 
 impl View for Three {
-    fn registrations(&self, after: Option<&str>, limit: usize) -> Page<Registration> {
+    fn registrations(&self, after: Option<&str>, limit: usize, text: Option<&str>) -> Page<Registration> {
         let all = ["alice", "bob", "carol"];
+        if let Some(text) = text {
+            let found = all.iter().filter(|name| name.contains(text));
+            return Page { items: found.map(|name| registration(name)).collect(), total: 3, next: None };
+        }
         let first = after.map_or(0, |after| after.parse().unwrap_or(all.len()));
         let items: Vec<_> = all.iter().skip(first).take(limit).map(|name| registration(name)).collect();
         let end = first + items.len();
@@ -71,13 +93,22 @@ impl View for Three {
         Page::default()
     }
 
-    fn connections(&self, _: Option<&str>, _: usize) -> Page<Connection> {
+    fn connections(&self, _: Option<&str>, _: usize, _: Option<&str>) -> Page<Connection> {
         Page::default()
     }
 
     fn stats(&self) -> Stats {
         vec![Stat::counter("registers_total", "REGISTER requests.", 3)]
     }
+
+    fn server(&self) -> ServerInfo {
+        ServerInfo { version: "1.2.3".to_owned(), uptime_s: 7, ..ServerInfo::default() }
+    }
+}
+
+fn user(name: &str) -> User {
+    let (name, domain) = (name.to_owned(), "example.org".to_owned());
+    User { name, domain, password: true, contacts: Vec::new(), forwards: Forwards::default() }
 }
 
 fn registration(name: &str) -> Registration {
@@ -147,7 +178,11 @@ fn registrations_come_in_parts_with_a_cursor() {
     );
     let (status, body) = get(server.address(), "/metrics");
     assert!(status == 200 && body.contains("\nringway_registers_total 3\n"), "{body}");
-    assert!(get(server.address(), "/").1.contains("/api/registrations"));
+    let (_, body) = get(server.address(), "/api/registrations?q=+ali+");
+    assert!(body.contains("alice") && !body.contains("bob"), "{body}");
+    assert_eq!(get(server.address(), &format!("/api/registrations?q={}", "x".repeat(129))).0, 400);
+    assert!(get(server.address(), "/api/server").1.contains("\"version\":\"1.2.3\""));
+    assert!(get(server.address(), "/").1.contains("/dashboard/app.js"));
     assert_eq!(get(server.address(), "/nothing").0, 404);
 }
 

@@ -1,0 +1,111 @@
+// Overview: figures of the server as plots.
+
+import { get } from './api.js';
+import { bytes, count, duration, el, heading, value } from './elements.js';
+import { POINTS_MAX, Plot } from './plot.js';
+
+const METHODS = ['register', 'invite', 'ack', 'bye', 'cancel', 'options', 'message', 'events', 'other'];
+const METHOD_NAMES = ['REGISTER', 'INVITE', 'ACK', 'BYE', 'CANCEL', 'OPTIONS', 'MESSAGE', 'events', 'other'];
+const CLASSES = ['1xx', '2xx', '3xx', '4xx', '5xx', '6xx'];
+
+/** Answers of `/api/stats` of the last minutes, with the time of each in seconds. */
+const history = [];
+
+export function remember(stats) {
+  history.push({ at: performance.now() / 1000, stats });
+  if (history.length > POINTS_MAX + 1) history.shift();
+}
+
+const latest = () => history[history.length - 1]?.stats ?? {};
+
+/** Growth of a counter in a second; a restart of the server begins again at 0. */
+function rate(now, before, name) {
+  const grown = (now.stats[name] ?? 0) - (before.stats[name] ?? 0);
+  return grown < 0 ? NaN : grown / (now.at - before.at);
+}
+
+/** Upper bound in milliseconds of the share `share` of the turns between two answers. */
+function quantile(now, before, share) {
+  const prefix = 'turn_seconds_bucket.';
+  const buckets = Object.keys(now.stats)
+    .filter((name) => name.startsWith(prefix))
+    .map((name) => [name.endsWith('Inf') ? Infinity : Number(name.slice(prefix.length)), now.stats[name] - (before.stats[name] ?? 0)])
+    .sort(([a], [b]) => a - b);
+  const all = buckets.length ? buckets[buckets.length - 1][1] : 0;
+  if (all <= 0) return NaN;
+  const index = buckets.findIndex(([, turns]) => turns >= share * all);
+  const [bound, turns] = buckets[index];
+  const [last, less] = index > 0 ? buckets[index - 1] : [0, 0];
+  if (!Number.isFinite(bound)) return last * 1000;
+  return 1000 * (last + (bound - last) * ((share * all - less) / Math.max(1, turns - less)));
+}
+
+const PLOTS = [
+  ['Requests received', 'per second', METHOD_NAMES, (now, before) => METHODS.map((name) => rate(now, before, `requests_${name}`))],
+  ['Responses sent', 'per second', CLASSES, (now, before) => CLASSES.map((name) => rate(now, before, `sent_${name}`))],
+  ['Response time', 'ms, a worker’s turn', ['half below', '99 % below'], (now, before) => [0.5, 0.99].map((share) => quantile(now, before, share))],
+  ['Registrations', 'contacts', ['contacts', 'users'], ({ stats }) => [stats.bindings, stats.users_registered]],
+  ['Under way', 'requests', ['forwarded', 'server transactions', 'client transactions'],
+    ({ stats }) => [stats.requests_forwarding, stats.server_transactions, stats.client_transactions]],
+  ['Connections', 'open', ['streams', 'DTLS'], ({ stats }) => [stats.connections_open, stats.associations_open]],
+  ['Processor', '% of a core', [''], (now, before) => [100 * rate(now, before, 'cpu_seconds')]],
+  ['Traffic', 'KiB per second', ['received', 'sent'],
+    (now, before) => ['in', 'out'].map((way) => (rate(now, before, `datagram_bytes_${way}`) + rate(now, before, `stream_bytes_${way}`)) / 1024)],
+  ['Memory', 'MiB', ['in use', 'reserved by requests'], ({ stats }) => [stats.resident_bytes / 2 ** 20, stats.reserved_bytes / 2 ** 20]],
+];
+
+const tile = (name, shown, of) =>
+  el('div', { class: 'tile' }, el('dt', { text: name }), el('dd', {}, shown, of ? el('span', { class: 'of', text: ` ${of}` }) : null));
+
+function tiles() {
+  const stats = latest();
+  return [
+    tile('Users registered', count(stats.users_registered), `of ${count(stats.subscribers)}`),
+    tile('Contacts', count(stats.bindings)),
+    // Calls are counted only where they are recorded.
+    stats.calls_open > 0 ? tile('Calls now', count(stats.calls_open)) : tile('Requests under way', count(stats.requests_forwarding)),
+    tile('Connections', count((stats.connections_open ?? 0) + (stats.associations_open ?? 0))),
+    tile('Memory', bytes(stats.resident_bytes ?? 0)),
+    tile('Up', duration(stats.uptime_s ?? 0)),
+  ];
+}
+
+function alarms() {
+  const stats = latest();
+  const lines = [];
+  if (stats.store_failed) lines.push('Registrations cannot be written to the disk: see the log for the reason.');
+  if (stats.neighbours_down) lines.push(`${count(stats.neighbours_down)} neighbours have no connection.`);
+  if (stats.tls_certificate_expires_s < 7 * 86400) lines.push(`A certificate expires in ${duration(stats.tls_certificate_expires_s)}.`);
+  return lines.map((text) => el('p', { class: 'note bad', text }));
+}
+
+export function overview() {
+  const plots = PLOTS.map(([title, unit, names, values]) => [new Plot(title, unit, names), values]);
+  const alarm = el('div', { role: 'alert' });
+  const row = el('dl', { class: 'tiles' });
+  const facts = el('dl', { class: 'facts' });
+  const redraw = () => {
+    row.replaceChildren(...tiles());
+    const lines = alarms();
+    if (lines.length || alarm.children.length) alarm.replaceChildren(...lines);
+    for (const [plot, values] of plots) {
+      plot.draw(history.slice(1).map((now, index) => ({ at: now.at, values: values(now, history[index]) })));
+    }
+  };
+  get('/api/server').then((server) => {
+    const fact = (name, texts) => [el('dt', { text: name }), el('dd', {}, texts.map((text) => value(text, 'div')))];
+    facts.replaceChildren(
+      ...fact('Version', [server.version]),
+      ...fact('Domains', server.domains),
+      ...fact('Listeners', server.listeners),
+      ...fact('Worker threads', [server.workers]),
+      ...fact('Configuration', [server.file ?? 'defaults, no file']));
+  }).catch(() => {});
+  redraw();
+  return {
+    element: el('div', {}, heading('Overview'), alarm, row,
+      el('div', { class: 'plots' }, plots.map(([plot]) => plot.element)),
+      el('section', { class: 'panel' }, el('h2', { text: 'Server' }), facts)),
+    tick: redraw,
+  };
+}
