@@ -73,9 +73,12 @@ impl<S: Services> Env<'_, S> {
         if request.method == Method::Invite {
             let step = match request.grant.sender {
                 Sender::Unknown => CallStep::Refused(status),
-                Sender::Proven | Sender::Trusted | Sender::Believed | Sender::InDialog | Sender::Stranger => {
-                    CallStep::Failed(status)
-                }
+                Sender::Proven
+                | Sender::ProvenUnnamed
+                | Sender::Trusted
+                | Sender::Believed
+                | Sender::InDialog
+                | Sender::Stranger => CallStep::Failed(status),
             };
             self.observe_call(request, step);
         }

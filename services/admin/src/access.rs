@@ -64,8 +64,9 @@ impl AccessCheck {
             let why = "this listener answers only to the names localhost, 127.0.0.1 and [::1]";
             return Err((StatusCode::FORBIDDEN, why));
         }
-        if !method.is_safe() && !is_of_this_origin(headers) {
-            let why = "web pages of other origins may not change anything here";
+        let is_change = !method.is_safe();
+        if is_foreign_page(headers) || is_change && !is_of_this_origin(headers) {
+            let why = "web pages of other origins may not ask or change anything here";
             return Err((StatusCode::FORBIDDEN, why));
         }
         Ok(())
@@ -78,6 +79,15 @@ fn hash_of(token: &str) -> Option<[u8; 32]> {
 
 /// True unless a web page of another origin made the request: a browser names the page's origin in each request that may
 /// change something, and programs that are not browsers name none.
+/// True for a request that a page of another origin makes, as browsers say of each request to this machine and over TLS: even
+/// reading has effects, as a trace begins. Following a link is none.
+fn is_foreign_page(headers: &HeaderMap) -> bool {
+    let is = |name, expected: &[&[u8]]| {
+        headers.get(name).is_some_and(|value| expected.contains(&value.as_bytes()))
+    };
+    is("sec-fetch-site", &[b"cross-site", b"same-site"]) && !is("sec-fetch-mode", &[b"navigate"])
+}
+
 fn is_of_this_origin(headers: &HeaderMap) -> bool {
     let Some(origin) = headers.get(ORIGIN) else { return true };
     let (Ok(origin), Some(Ok(host))) = (origin.to_str(), headers.get(HOST).map(|host| host.to_str())) else {
@@ -142,6 +152,18 @@ mod tests {
             let refused = check.check(&Method::GET, &headers("localhost", wrong));
             assert_eq!(refused.unwrap_err().0, StatusCode::UNAUTHORIZED, "{wrong}");
         }
+    }
+
+    #[test]
+    fn pages_of_other_origins_read_nothing_but_links_lead_here() {
+        let check = |site: &str, mode: &str| {
+            let mut headers = headers("127.0.0.1:8060", "");
+            headers.insert("sec-fetch-site", site.parse().unwrap());
+            headers.insert("sec-fetch-mode", mode.parse().unwrap());
+            access_check("").check(&Method::GET, &headers).is_ok()
+        };
+        assert!(check("same-origin", "cors") && check("none", "navigate") && check("cross-site", "navigate"));
+        assert!(!check("cross-site", "no-cors") && !check("same-site", "cors"));
     }
 
     #[test]

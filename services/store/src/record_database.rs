@@ -162,6 +162,8 @@ INSERT INTO call_record (call_id, from_uri, to_uri, caller, callee, source, begu
     status, reason, diverted, target)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)";
 
+/// Maximum number of records that [`RecordDatabase::remove_before`] removes at once.
+pub const REMOVED_MAX: usize = 10_000;
 const REMOVE: &str = "DELETE FROM call_record WHERE id IN (SELECT id FROM call_record WHERE ended < ?1 ORDER BY ended LIMIT 10000)";
 
 #[cfg(test)]

@@ -38,6 +38,8 @@ pub(crate) enum Reach {
 pub(crate) enum Sender {
     /// The password of a user of `domains`.
     Proven,
+    /// The same, while From is of another domain: who it is was not kept.
+    ProvenUnnamed,
     /// An address in `[auth] trusted`, or the request comes from this server.
     Trusted,
     /// Authentication is off.
@@ -55,7 +57,7 @@ impl Sender {
     pub(crate) const fn of_call(self) -> CallSender {
         match self {
             Self::Proven => CallSender::Proven,
-            Self::Trusted | Self::Believed | Self::InDialog => CallSender::Believed,
+            Self::ProvenUnnamed | Self::Trusted | Self::Believed | Self::InDialog => CallSender::Believed,
             Self::Stranger | Self::Unknown => CallSender::Stranger,
         }
     }
@@ -258,7 +260,7 @@ impl Sender {
     /// True if its contacts and identities are believed.
     pub(crate) const fn is_believed(self) -> bool {
         match self {
-            Self::Proven | Self::Trusted | Self::Believed => true,
+            Self::Proven | Self::ProvenUnnamed | Self::Trusted | Self::Believed => true,
             Self::InDialog | Self::Stranger | Self::Unknown => false,
         }
     }

@@ -35,7 +35,7 @@ ringway_sansio::counters! {
         records_ended,
         /// Calls that are not followed to their end, or not at all, because the table of calls was full.
         records_dropped,
-        /// INVITEs with the Call-ID and the From tag of an open call that are not followed: too many, or another CSeq.
+        /// INVITEs with the Call-ID and the From tag of an open call that are not followed: too many.
         records_passes_ignored,
         /// Retransmitted INVITEs of calls that had ended.
         records_repeated,
@@ -44,13 +44,15 @@ ringway_sansio::counters! {
 
 /// Open calls, each from its INVITE to its end. Every call that begins ends once.
 ///
-/// A call is named by its Call-ID and the caller's tag. Several tables can share the calls; see [`CallName::partition`].
+/// A call is named by its Call-ID, the caller's tag and the CSeq number of its INVITE. Several tables can share the calls; see [`CallName::partition`].
 #[derive(Debug)]
 pub struct CallTable {
     limits: CallLimits,
     calls: Slab<OpenCall>,
-    /// By Call-ID and From tag. The names are keyed hashes.
-    by_name: HashMap<(u64, u64), SlabKey, SeededHash>,
+    /// By Call-ID, From tag and CSeq number. The names are keyed hashes.
+    by_name: HashMap<(u64, u64, u32), SlabKey, SeededHash>,
+    /// Answered calls by Call-ID, From tag and To tag.
+    by_dialog: HashMap<(u64, u64, u64), SlabKey, SeededHash>,
     ends: Wheel<SlabKey>,
     /// Order in which the calls of strangers began, then that of all others; ended ones are removed later.
     strangers: VecDeque<SlabKey>,
@@ -80,6 +82,7 @@ impl CallTable {
             limits,
             calls: Slab::default(),
             by_name: HashMap::with_hasher(SeededHash::new(&seed.part(0))),
+            by_dialog: HashMap::with_hasher(SeededHash::new(&seed.part(2))),
             ends: Wheel::new(now),
             strangers: VecDeque::new(),
             others: VecDeque::new(),
@@ -179,7 +182,7 @@ impl CallTable {
             self.counters.records_repeated += 1;
             return;
         }
-        if let Some(&key) = self.by_name.get(&(name.call, name.from)) {
+        if let Some(&key) = self.by_name.get(&(name.call, name.from, name.cseq)) {
             return self.add_pass(key, name);
         }
         let call = OpenCall {
@@ -210,7 +213,7 @@ impl CallTable {
         if let Some(call) = self.calls.get_mut(key) {
             call.timer = timer;
         }
-        self.by_name.insert((name.call, name.from), key);
+        self.by_name.insert((name.call, name.from, name.cseq), key);
         self.order_of(sender).push_back(key);
     }
 
@@ -220,8 +223,7 @@ impl CallTable {
         if call.has_pass(name.pass) {
             return;
         }
-        let is_followed =
-            call.answered.is_none() && call.name.cseq == name.cseq && call.passes.len() < PASSES_MAX;
+        let is_followed = call.answered.is_none() && call.passes.len() < PASSES_MAX;
         if is_followed {
             call.passes.push(name.pass);
         } else {
@@ -269,12 +271,14 @@ impl CallTable {
 
     fn on_answer(&mut self, now: Instant, name: &CallName, status: u16, event: &CallEvent<'_>) {
         let lifetime = self.limits.dialog_lifetime;
-        let Some(&key) = self.by_name.get(&(name.call, name.from)) else { return };
+        let Some(&key) = self.by_name.get(&(name.call, name.from, name.cseq)) else { return };
         let Some(call) = self.calls.get_mut(key).filter(|call| call.has_pass(name.pass)) else { return };
         if call.answered.is_some() {
             return;
         }
         (call.answered, call.status, call.name.to) = (Some(now), status, name.to);
+        // A later call with the names of this one does not take its BYE.
+        self.by_dialog.entry((name.call, name.from, name.to)).or_insert(key);
         let contact = event.response.and_then(|response| response.values(HeaderName::Contact).next());
         let contact = contact.and_then(|contact| NameAddr::parse(contact).ok());
         if let Some(contact) = contact {
@@ -288,7 +292,7 @@ impl CallTable {
 
     /// Ends a transaction of a call; the call ends with the last one.
     fn on_failure(&mut self, now: Instant, name: &CallName, status: u16, each: &mut impl FnMut(CallRecord)) {
-        let Some(&key) = self.by_name.get(&(name.call, name.from)) else { return };
+        let Some(&key) = self.by_name.get(&(name.call, name.from, name.cseq)) else { return };
         let Some(call) = self.calls.get_mut(key).filter(|call| call.has_pass(name.pass)) else { return };
         call.passes.retain(|pass| *pass != name.pass);
         // A caller that cancelled gets 487 without a step of its own.
@@ -316,8 +320,8 @@ impl CallTable {
             CallSender::Stranger => return,
             CallSender::Proven | CallSender::Believed => {}
         }
-        for caller in [name.from, name.to] {
-            if let Some(&key) = self.by_name.get(&(name.call, caller))
+        for (from, to) in [(name.from, name.to), (name.to, name.from)] {
+            if let Some(&key) = self.by_dialog.get(&(name.call, from, to))
                 && self.calls.get(key).is_some_and(|call| call.is_between((name.from, name.to)))
             {
                 return self.end(now, key, CallEnd::Bye, each);
@@ -329,7 +333,13 @@ impl CallTable {
         let Some(call) = self.calls.remove(key) else { return };
         self.bytes = self.bytes.saturating_sub(call.size());
         self.ends.cancel(call.timer);
-        if let Entry::Occupied(entry) = self.by_name.entry((call.name.call, call.name.from))
+        let CallName { call: id, from, to, cseq, .. } = call.name;
+        if let Entry::Occupied(entry) = self.by_name.entry((id, from, cseq))
+            && *entry.get() == key
+        {
+            entry.remove();
+        }
+        if let Entry::Occupied(entry) = self.by_dialog.entry((id, from, to))
             && *entry.get() == key
         {
             entry.remove();
@@ -339,7 +349,7 @@ impl CallTable {
     }
 
     fn call_of_pass(&mut self, name: &CallName) -> Option<&mut OpenCall> {
-        let key = *self.by_name.get(&(name.call, name.from))?;
+        let key = *self.by_name.get(&(name.call, name.from, name.cseq))?;
         self.calls.get_mut(key).filter(|call| call.has_pass(name.pass))
     }
 

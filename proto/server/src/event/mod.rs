@@ -295,7 +295,7 @@ fn proven_sender<S>(env: &Env<'_, S>, request: &Request<'_, '_>) -> Option<Aor> 
     let is_proven = match request.grant.sender {
         Sender::Proven | Sender::Believed => true,
         Sender::Trusted => !env.config.trunking.is_trunk(request.flow.remote.ip()),
-        Sender::InDialog | Sender::Stranger | Sender::Unknown => false,
+        Sender::ProvenUnnamed | Sender::InDialog | Sender::Stranger | Sender::Unknown => false,
     };
     let mut aor = Aor::default();
     let is_user = env.config.read_aor(&request.message.from().uri, &mut aor);

@@ -249,7 +249,7 @@ const OF_USER_MAX: usize = 8;
 /// Maximum number of publications of a shard.
 const PUBLICATIONS_MAX: usize = 20_000;
 /// Maximum length of a document in bytes.
-const BODY_BYTES_MAX: usize = 4096;
+pub(super) const BODY_BYTES_MAX: usize = 4096;
 /// Tag of the message summary, of which a user has one.
 const SUMMARY_TAG: u64 = 0;
 /// Lifetime of a message summary.

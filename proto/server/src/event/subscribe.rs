@@ -224,8 +224,16 @@ impl Events {
         watcher: &Aor,
         presentity: SlabKey,
     ) -> Option<(core::net::IpAddr, usize)> {
-        let of_user = self.presentities.get(presentity).map_or(0, |user| user.subscriptions.len());
-        if self.subscriptions.count_of(watcher.as_bytes()) >= OF_WATCHER_MAX || of_user >= OF_USER_MAX {
+        let is_too_many = self.presentities.get(presentity).is_some_and(|user| {
+            // Others cannot keep a user from its own state, and few of them cannot keep the rest from it.
+            let is_of_watcher = |key: &&SlabKey| {
+                self.subscriptions.get(**key).is_some_and(|other| *other.watcher == *watcher.as_bytes())
+            };
+            user.aor != *watcher
+                && (user.subscriptions.len() >= OF_USER_MAX
+                    || user.subscriptions.iter().filter(is_of_watcher).count() >= OF_PAIR_MAX)
+        });
+        if self.subscriptions.count_of(watcher.as_bytes()) >= OF_WATCHER_MAX || is_too_many {
             env.counters.subscriptions_refused += 1;
             env.refuse_plainly(request, 403, "Too Many Subscriptions");
             return None;
@@ -297,7 +305,9 @@ fn only_contact<'a>(message: &Message<'a>) -> Option<&'a [u8]> {
 
 /// Maximum number of subscriptions of a watcher in a shard.
 const OF_WATCHER_MAX: usize = 100;
-/// Maximum number of subscriptions to a user.
+/// Maximum number of subscriptions to a user, beside its own.
 const OF_USER_MAX: usize = 250;
+/// Maximum number of subscriptions of another watcher to a user.
+const OF_PAIR_MAX: usize = 10;
 /// Maximum number of subscriptions of a shard.
 const SUBSCRIPTIONS_MAX: usize = 20_000;

@@ -1,6 +1,7 @@
 //! Subscription: a dialog in which this server is the notifier (RFC 6665 §4.2).
 
 use super::package::{Event, Package};
+use super::publish::BODY_BYTES_MAX;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -246,5 +247,5 @@ pub(super) fn seconds_of(time: Duration) -> u64 {
     time.as_secs() + u64::from(time.subsec_nanos() > 0)
 }
 
-/// Memory of the request buffer of a client transaction.
-const NOTIFY_BYTES: usize = 1500;
+/// Memory of the request buffer of a client transaction: header fields of this server, the texts, the largest document.
+const NOTIFY_BYTES: usize = 1024 + Texts::BYTES_MAX + BODY_BYTES_MAX;

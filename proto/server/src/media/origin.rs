@@ -30,9 +30,12 @@ pub(crate) fn holder_of(env: &Env<'_, impl Services>, request: &Request<'_, '_>)
             hash.part(aor.as_bytes());
             RelayHolder::User(hash.into_hasher().finish())
         }
-        Sender::Trusted | Sender::Proven | Sender::InDialog | Sender::Stranger | Sender::Unknown => {
-            RelayHolder::Stranger(origin)
-        }
+        Sender::Trusted
+        | Sender::Proven
+        | Sender::ProvenUnnamed
+        | Sender::InDialog
+        | Sender::Stranger
+        | Sender::Unknown => RelayHolder::Stranger(origin),
     }
 }
 

@@ -230,7 +230,9 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
     fn remove_untrusted_fields(&self, edit: &mut Edit<'_, '_>) {
         let names: &[HeaderName] = match self.request.grant.sender {
             Sender::Trusted | Sender::Believed => &[],
-            Sender::Proven => &[HeaderName::PAssertedIdentity, HeaderName::RemotePartyId],
+            Sender::Proven | Sender::ProvenUnnamed => {
+                &[HeaderName::PAssertedIdentity, HeaderName::RemotePartyId]
+            }
             Sender::InDialog | Sender::Stranger | Sender::Unknown => &[
                 HeaderName::PAssertedIdentity,
                 HeaderName::RemotePartyId,

@@ -270,6 +270,8 @@ fn accept_caller(
             authenticator.authenticate_caller(env, request).then_some(grant)
         }
         Access::Challenge(grant) => {
+            // The password is that of a user whom From does not name.
+            let grant = Grant { sender: Sender::ProvenUnnamed, ..grant };
             let domain = env.config.target_domain(&routed.uri).map(ToOwned::to_owned).unwrap_or_default();
             match is_certified(env, request, |user| user.domain() == domain.as_bytes()) {
                 true => Some(grant),
@@ -337,7 +339,7 @@ fn observe_accepted(env: &Env<'_, impl Services>, request: &Request<'_, '_>) {
 /// Reason why a sender may have its request forwarded.
 const fn admission_of(sender: Sender) -> Reason {
     match sender {
-        Sender::Proven => Reason::AdmittedUser,
+        Sender::Proven | Sender::ProvenUnnamed => Reason::AdmittedUser,
         Sender::Trusted => Reason::AdmittedTrusted,
         Sender::Believed => Reason::AdmittedUnchecked,
         Sender::InDialog => Reason::AdmittedInDialog,

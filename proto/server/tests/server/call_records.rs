@@ -240,8 +240,9 @@ fn an_invite_with_the_names_of_another_call_changes_nothing() {
     let mut later = invite("sip:nobody@example.org").cseq(77);
     later.via = format!("SIP/2.0/UDP {BOB};rport;branch=z9hG4bKforged2");
     world.udp(BOB, &later);
-    assert_eq!((open(&world), records(&world).len()), (1, 0));
-    assert_eq!(world.memory.calls.lock().unwrap().counters().records_passes_ignored, 2);
+    // With another CSeq number it is a call of its own, which cannot hide in this one.
+    assert_eq!((open(&world), records(&world).len()), (1, 1));
+    assert_eq!(world.memory.calls.lock().unwrap().counters().records_passes_ignored, 1);
     forwarded(world.udp(ALICE, &from_caller("BYE", 2, &answered)));
     assert_eq!(one(&world).status, 200);
 }

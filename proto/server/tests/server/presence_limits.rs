@@ -150,3 +150,20 @@ fn hostile_values_of_the_new_fields_begin_nothing_and_end_nothing() {
     assert_eq!(world.server.transactions_len(), (0, 0));
     world.still_answers();
 }
+
+#[test]
+fn one_user_cannot_keep_others_from_watching_a_user() {
+    let mut world = world();
+    let from = "192.0.2.10:5060";
+    let mut taken = 0;
+    for number in 0..12 {
+        let mut request = subscribe("alice", from, "bob", "presence");
+        request.call_id = format!("again-{number}");
+        let sent = world.udp(from, &request);
+        taken += usize::from(sent[0].status() == 200);
+        requests(sent).iter().for_each(|notify| drop(world.udp(from, &notify.answer(200, &[]))));
+    }
+    assert_eq!((taken, world.server.counters().subscriptions_refused), (10, 2));
+    let own = subscribe("bob", BOB, "bob", "presence");
+    assert_eq!(world.udp(BOB, &own)[0].status(), 200);
+}

@@ -161,7 +161,7 @@ export const REASONS = [
     'Nothing; the oldest entries are removed, those above the rate are not made'],
   ['hep_lost', '4 MiB of captured messages that wait; 65,000 bytes of a message; a connection that breaks',
     'Nothing; the messages are lost for the collector'],
-  ['subscriptions_refused', '100 subscriptions of a user to the users of one shard, 20,000 of a shard, 250 to a user; 2,048 bytes of addresses and names each',
+  ['subscriptions_refused', '100 subscriptions of a user to the users of one shard, 20,000 of a shard, 10 of another user to a user, 250 of all others; 2,048 bytes of addresses and names each',
     '403; 503 with Retry-After: 60 for a shard; 513'],
   ['publications_refused', '8 publications of a user, 20,000 of a shard, 4,096 bytes each',
     '403; 503 with Retry-After: 60; 413'],

@@ -5,7 +5,7 @@ use crate::config::Records;
 use crate::failure::Failure;
 use ringway_admin::CallRecord as Row;
 use ringway_sansio::Instant as WallTime;
-use ringway_store::{RecordDatabase, RecordFile};
+use ringway_store::{REMOVED_MAX, RecordDatabase, RecordFile};
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
@@ -166,10 +166,14 @@ impl Output {
         if *keep_days == 0 || cleaned.is_some_and(|cleaned| now < cleaned + CLEANING) {
             return Ok(());
         }
-        *cleaned = Some(now);
         let kept_s = u64::from(*keep_days) * 86_400;
         let before = WallTime::from_secs(wall.as_secs().saturating_sub(kept_s));
-        database.remove_before(&written(before)).map(drop).map_err(|error| error.to_string())
+        let removed = database.remove_before(&written(before));
+        // A full batch has more behind it.
+        if !matches!(removed, Ok(REMOVED_MAX..)) {
+            *cleaned = Some(now);
+        }
+        removed.map(drop).map_err(|error| error.to_string())
     }
 }
 

@@ -41,7 +41,9 @@ impl CallIdFinder {
 
     /// Call-ID; `None`: the message has none.
     pub(super) fn find<'a>(&self, message: &'a [u8]) -> Option<&'a [u8]> {
-        if let Some(at) = self.usual.find(message) {
+        if let Some(at) = self.usual.find(message)
+            && !is_in_body(message, at)
+        {
             let value = message.get(at + self.usual.needle().len()..).unwrap_or_default();
             let end = memchr::memchr(b'\n', value).unwrap_or(value.len());
             return Some(value.get(..end).unwrap_or_default().trim_ascii());
@@ -49,6 +51,15 @@ impl CallIdFinder {
         let is_it = |name: &[u8]| name.eq_ignore_ascii_case(b"Call-ID") || name.eq_ignore_ascii_case(b"i");
         Head::of(message).fields().find(|(name, _)| is_it(name)).map(|(_, value)| value)
     }
+}
+
+/// True if a header ends before `at`.
+fn is_in_body(message: &[u8], at: usize) -> bool {
+    let head = message.get(..at).unwrap_or_default();
+    memchr::memchr_iter(b'\n', head).any(|end| {
+        let next = head.get(end + 1..).unwrap_or_default();
+        next.starts_with(b"\n") || next.starts_with(b"\r\n")
+    })
 }
 
 /// Text of at most `bytes_max` bytes; bytes that are not UTF-8 are replaced.
@@ -75,6 +86,7 @@ mod tests {
             (b"BYE x SIP/2.0\r\ni:c\r\n\r\n", Some(b"c")),
             (b"BYE x SIP/2.0\ncall-id : d \n\n", Some(b"d")),
             (b"BYE x SIP/2.0\r\nSubject: i\r\n\r\ni: body", None),
+            (b"BYE x SIP/2.0\r\ni: x\r\n\r\na\r\nCall-ID: body\r\n", Some(b"x")),
             (b"\x00\xff", None),
             (b"", None),
         ] {
