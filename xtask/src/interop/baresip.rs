@@ -178,13 +178,17 @@ impl Phone {
         self.running.wait_until(&format!("{user} is {status}"), |output| output.lines().any(is_it))
     }
 
-    /// Waits until it shows that messages wait.
-    pub(crate) fn has_messages(&mut self) -> Result<()> {
+    /// Waits until it shows that messages wait. False: it subscribes again and again and handles nothing else, as baresip 1.0 does
+    /// if it was registered before its timer for the subscription fired.
+    pub(crate) fn has_messages(&mut self) -> Result<bool> {
+        let is_shown = |output: &str| {
+            let shown = output.split_once("----- MWI for");
+            shown.is_some_and(|(_, shown)| shown.contains("Messages-Waiting: yes"))
+        };
         self.running.wait_until("----- MWI for", |output| {
-            output
-                .split_once("----- MWI for")
-                .is_some_and(|(_, shown)| shown.contains("Messages-Waiting: yes"))
-        })
+            is_shown(output) || output.matches("mwi: subscribing").count() > SUBSCRIBING_MAX
+        })?;
+        Ok(is_shown(&self.running.output()))
     }
 
     /// Waits until it rings.
@@ -370,3 +374,6 @@ pub(crate) fn modules() -> Result<String> {
     let found = places.into_iter().find(|place| std::path::Path::new(place).join("g711.so").is_file());
     found.map(str::to_owned).context("baresip's modules are not installed: apt-get install baresip-core")
 }
+
+/// More SUBSCRIBEs than baresip sends until messages are shown.
+const SUBSCRIBING_MAX: usize = 20;
