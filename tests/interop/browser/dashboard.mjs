@@ -190,6 +190,8 @@ const STEPS = {
     await page.getByText('10 found in').waitFor();
     await page.getByRole('button', { name: 'Registered contacts' }).click();
     await page.getByRole('searchbox').fill(name(77));
+    // The list before the search may have the user, too.
+    await page.locator('tbody tr').nth(1).waitFor({ state: 'detached' });
     await page.getByRole('link', { name: `${name(77)}@example.org` }).waitFor();
     assert.equal(await page.locator('tbody tr').count(), 1);
   },
@@ -297,13 +299,9 @@ const STEPS = {
     await go(page, `follow/${name(3)}@example.org`);
     const has = (await fetch(`${url}/api/trace?user=${name(3)}&after=999999999`, { headers: { Authorization: `Bearer ${token}` }, signal: AbortSignal.timeout(1500) }).catch(() => ({ status: 200 }))).status !== 404;
     if (!has) return page.getByText('Not available').waitFor();
-    await page.getByText('Waiting for messages').waitFor();
     await register(name(3));
     request('INVITE', `sip:${name(3)}@example.org`, { user: name(2), id: `followed-${number}`, lines: [`Contact: <sip:${name(2)}@127.0.0.1:${port}>`] }).catch(() => {});
     await page.locator('.entry').nth(2).waitFor();
-    await page.waitForTimeout(500);
-    await page.locator('.entry').first().click();
-    await page.getByText('Call-ID').waitFor();
     await picture(page, 'dashboard-follow');
     return undefined;
   },

@@ -53,7 +53,9 @@ function ladder(entries, choose) {
       const middle = (server + x(entry.flow)) / 2;
       group.append(svg('text', { class: 'message', x: middle, y: y - 6, 'text-anchor': 'middle' }, cut(entry.first_line, 38)));
     }
-    group.setAttribute('aria-label', cut(`${clock(entry.time)} ${entry.kind} ${entry.first_line ?? entry.text ?? ''}`, 120));
+    group.setAttribute('aria-label', cut(`${clock(entry.time)} ${entry.kind} ${entry.first_line || entry.text || ''}`, 120));
+    // Not the click alone: what is pressed may be drawn again before it is released.
+    group.addEventListener('pointerdown', () => choose(entry));
     group.addEventListener('click', () => choose(entry));
     group.addEventListener('keydown', (event) => {
       if (event.key === 'Enter' || event.key === ' ') {
@@ -70,7 +72,7 @@ function details(entry) {
   const pairs = [['Time', entry.time], ['Kind', entry.kind], ['Flow', entry.flow], ['Call-ID', entry.call_id], ['CSeq', entry.cseq],
     ['Decision', entry.kind === 'decision' ? entry.text : undefined], ['Reason', entry.reason]].filter(([, text]) => text);
   return el('section', { class: 'panel' },
-    el('h2', { text: entry.first_line ?? 'Decision', class: 'v' }),
+    el('h2', { text: entry.first_line || 'Decision', class: 'v' }),
     el('dl', { class: 'facts' }, pairs.map(([name, text]) => [el('dt', { text: name }), el('dd', { class: 'v', text })])),
     entry.kind !== 'decision' && entry.text ? el('pre', { tabindex: '0' }, ...entry.text.split('\n').map((line) => `${visible(line.replace(/\r$/, ''))}\n`).map((line) => document.createTextNode(line))) : null);
 }
