@@ -1,4 +1,5 @@
 //! Decisions of the server, each with its reason, for a trace.
+#![allow(rustdoc::broken_intra_doc_links, reason = "sentences name sections of the configuration, as [auth]")]
 
 use core::fmt::{self, Write};
 use ringway_sansio::Flow;
