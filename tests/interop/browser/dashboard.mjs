@@ -302,6 +302,9 @@ const STEPS = {
     await register(name(3));
     request('INVITE', `sip:${name(3)}@example.org`, { user: name(2), id: `followed-${number}`, lines: [`Contact: <sip:${name(2)}@127.0.0.1:${port}>`] }).catch(() => {});
     await page.locator('.entry').nth(2).waitFor();
+    // An event, since the ladder is drawn again while messages come.
+    await page.locator('.entry').first().dispatchEvent('click');
+    await page.getByText('Call-ID').waitFor();
     await picture(page, 'dashboard-follow');
     return undefined;
   },

@@ -14,7 +14,7 @@ export function visible(value) {
   );
 }
 
-/** Creates an element. `options` has attributes, `class`, `text` and `on` (listeners by event). */
+/** Creates an element. `options` has attributes, `class`, `text` and `on` (listeners by event); children may be lists of children. */
 export function el(name, options = {}, ...children) {
   const element = document.createElement(name);
   for (const [key, value] of Object.entries(options)) {
@@ -25,7 +25,7 @@ export function el(name, options = {}, ...children) {
     else if (value === true) element.setAttribute(key, '');
     else element.setAttribute(key, key === 'title' ? visible(value) : value);
   }
-  for (const child of children.flat()) {
+  for (const child of children.flat(Infinity)) {
     if (child === undefined || child === null || child === false) continue;
     element.append(child instanceof Node ? child : visible(child));
   }

@@ -54,8 +54,6 @@ function ladder(entries, choose) {
       group.append(svg('text', { class: 'message', x: middle, y: y - 6, 'text-anchor': 'middle' }, cut(entry.first_line, 38)));
     }
     group.setAttribute('aria-label', cut(`${clock(entry.time)} ${entry.kind} ${entry.first_line || entry.text || ''}`, 120));
-    // Not the click alone: what is pressed may be drawn again before it is released.
-    group.addEventListener('pointerdown', () => choose(entry));
     group.addEventListener('click', () => choose(entry));
     group.addEventListener('keydown', (event) => {
       if (event.key === 'Enter' || event.key === ' ') {
