@@ -1,11 +1,11 @@
 //! Client of the admin API of a running server.
 
+use crate::args::ServerArgs;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::output::printable;
 use serde_json::Value;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::Path;
 use std::time::Duration;
 use ureq::Agent;
 use ureq::http::Response;
@@ -18,10 +18,10 @@ pub(crate) struct AdminClient {
 }
 
 impl AdminClient {
-    /// Client of the server with this configuration; `admin` overrides its address.
-    pub(crate) fn from_config(file: Option<&Path>, admin: Option<SocketAddr>) -> Result<Self, Failure> {
-        let config = Config::load(file)?;
-        Self::new(admin.unwrap_or(config.admin.listen), &config.admin.token)
+    /// Client of the server that a command asks.
+    pub(crate) fn of(args: &ServerArgs) -> Result<Self, Failure> {
+        let config = Config::load(args.config.as_deref())?;
+        Self::new(args.admin.unwrap_or(config.admin.listen), &config.admin.token)
     }
 
     pub(crate) fn new(listen: SocketAddr, token: &str) -> Result<Self, Failure> {

@@ -249,12 +249,8 @@ pub(crate) struct CheckArgs {
 /// Arguments of `ringway reload`.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct ReloadArgs {
-    /// The server's configuration, which has the address of its admin API (default: ./ringway.toml if it exists)
-    #[arg(long, value_name = "FILE")]
-    pub(crate) config: Option<PathBuf>,
-    /// Address of the admin API, if it differs from the configuration
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    pub(crate) admin: Option<SocketAddr>,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
     /// Only print what a reload would change
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -343,17 +339,24 @@ pub(crate) struct BlockPatternArgs {
     pub(crate) user: Option<String>,
 }
 
-/// Arguments of `ringway show`.
+/// The running server that a command asks.
 #[derive(Debug, ClapArgs)]
-pub(crate) struct ShowArgs {
-    /// Listing to show
-    pub(crate) what: Shown,
+pub(crate) struct ServerArgs {
     /// The server's configuration, which has the address of its admin API (default: ./ringway.toml if it exists)
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Address of the admin API, if it differs from the configuration
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) admin: Option<SocketAddr>,
+}
+
+/// Arguments of `ringway show`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ShowArgs {
+    /// Listing to show
+    pub(crate) what: Shown,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -383,12 +386,8 @@ pub(crate) enum Shown {
 pub(crate) struct TraceArgs {
     /// The user, as NAME or NAME@DOMAIN; a number, or a caller elsewhere, is one too
     pub(crate) user: String,
-    /// The server's configuration, which has the address of its admin API (default: ./ringway.toml if it exists)
-    #[arg(long, value_name = "FILE")]
-    pub(crate) config: Option<PathBuf>,
-    /// Address of the admin API, if it differs from the configuration
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    pub(crate) admin: Option<SocketAddr>,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
     /// Print each message and decision as a line of JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -3,6 +3,7 @@
 use crate::config::Config;
 use crate::failure::Failure;
 use ringway_store::{Store, StoreUrl};
+use tempfile::TempDir;
 
 /// Database that a command needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +38,15 @@ impl Database {
             )));
         }
         Ok(Self { store: Store::open(&config.store.url)?, is_new })
+    }
+
+    /// A list of users in a folder that is removed with the result.
+    pub(crate) fn temporary() -> Result<(TempDir, Store), Failure> {
+        let folder = tempfile::tempdir().map_err(|error| {
+            Failure::failed(format!("{}: no folder can be made: {error}", std::env::temp_dir().display()))
+        })?;
+        let list = Store::open(&StoreUrl::Sqlite(folder.path().join("list.db")))?;
+        Ok((folder, list))
     }
 
     /// Notes on standard error that the database is new: it may be in the wrong folder.

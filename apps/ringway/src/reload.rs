@@ -10,7 +10,7 @@ use std::io::Write;
 
 /// Reloads the running server, and prints what that changed.
 pub(crate) fn run(args: &ReloadArgs) -> Result<(), Failure> {
-    let server = AdminClient::from_config(args.config.as_deref(), args.admin)?;
+    let server = AdminClient::of(&args.server)?;
     let path = if args.dry_run { "/api/reload?dry_run=true" } else { "/api/reload" };
     let report = report(&server, path, "")?;
     if args.json {

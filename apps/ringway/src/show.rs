@@ -14,7 +14,7 @@ use std::io::{self, Write};
 const PAGE_ITEMS: usize = 5000;
 
 pub(crate) fn run(args: &ShowArgs) -> Result<(), Failure> {
-    let server = AdminClient::from_config(args.config.as_deref(), args.admin)?;
+    let server = AdminClient::of(&args.server)?;
     match args.what {
         Shown::Registrations => list::<Registration>(&server, "registrations", args.json),
         Shown::Calls => list::<Call>(&server, "calls", args.json),

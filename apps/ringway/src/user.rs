@@ -10,8 +10,7 @@ use crate::output::{self, printable};
 use crate::password;
 use indicatif::{ProgressBar, ProgressStyle};
 use ringway_store::{
-    Backups, Condition, ForwardUri, Forwards, Imported, NoAnswer, Restoration, Store, StoreError, StoreUrl,
-    UserName,
+    Backups, Condition, ForwardUri, Forwards, Imported, NoAnswer, Restoration, Store, StoreError, UserName,
 };
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -91,10 +90,7 @@ impl Users {
 
     /// Makes the users those of a list.
     fn replace(&self, file: &Path, restoration: Restoration) -> Result<(), Failure> {
-        let folder = tempfile::tempdir().map_err(|error| {
-            Failure::failed(format!("{}: no folder can be made: {error}", std::env::temp_dir().display()))
-        })?;
-        let list = Store::open(&StoreUrl::Sqlite(folder.path().join("list.db")))?;
+        let (_folder, list) = Database::temporary()?;
         if self.read_list(&list, file)?.users == 0 {
             let file = file.display();
             return Err(Failure::failed(format!("{file}: the list has no users; nothing was changed")));

@@ -204,7 +204,7 @@ impl Shared {
     /// Sends until the end, or an error.
     fn serve(&self, mut link: Link) -> io::Result<()> {
         let mut packets = Packets::default();
-        // What a thread added after the last connection ended is old.
+        // Packets that a thread added after the last connection ended are old.
         self.buffer.take(&mut packets);
         self.lost.fetch_add(packets.count, Ordering::Relaxed);
         self.is_connected.store(true, Ordering::Relaxed);

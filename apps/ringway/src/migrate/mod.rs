@@ -12,8 +12,7 @@ use crate::output;
 use crate::password;
 use proposal::proposal;
 use ringway_migration::{MigrationError, Origin, read_accounts, read_settings};
-use ringway_store::{Backups, Restoration, Store, StoreUrl};
-use serde_json::json;
+use ringway_store::{Backups, Restoration};
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::path::Path;
@@ -30,10 +29,7 @@ pub(crate) fn run(args: &MigrateArgs) -> Result<(), Failure> {
     let mut source =
         ringway_migration::Database::open(origin, &args.url, password.as_deref()).map_err(failed)?;
     let database = Database::open(&config, Wanted::Any, "no users can be added to it")?;
-    let folder = tempfile::tempdir().map_err(|error| {
-        Failure::failed(format!("{}: no folder can be made: {error}", std::env::temp_dir().display()))
-    })?;
-    let list = Store::open(&StoreUrl::Sqlite(folder.path().join("list.db")))?;
+    let (_folder, list) = Database::temporary()?;
     let mut taken = Taken::new(args, &config, &database.store.secret()?);
     let found = list.add_hashed(|add| {
         let mut failure = None;
@@ -59,11 +55,7 @@ pub(crate) fn run(args: &MigrateArgs) -> Result<(), Failure> {
     }
     let added = Backups::of(&database.store).add_subscribers(&list, restoration)?;
     if args.json {
-        let mut object = taken.to_json(found, &settings);
-        object["users"]["added"] = json!(added.added);
-        object["users"]["changed"] = json!(added.changed);
-        object["applied"] = json!(restoration == Restoration::Apply);
-        output::line(&object.to_string())?;
+        output::line(&taken.to_json(found, (&added, restoration), &settings).to_string())?;
     } else {
         output::line(&format!("{found} subscribers in {}", source.url()))?;
         backup::print(&added, restoration, "taken over", false)?;

@@ -5,7 +5,7 @@ use crate::config::Config;
 use crate::output::printable;
 use indicatif::{ProgressBar, ProgressStyle};
 use ringway_migration::{Account, LeftTable, Settings};
-use ringway_store::{Ha1, UserName};
+use ringway_store::{Ha1, Restoration, Restored, UserName};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -196,7 +196,12 @@ impl<'c> Taken<'c> {
         text
     }
 
-    pub(super) fn to_json(&self, found: u64, settings: &Settings) -> Value {
+    pub(super) fn to_json(
+        &self,
+        found: u64,
+        (added, restoration): (&Restored, Restoration),
+        settings: &Settings,
+    ) -> Value {
         let left: Vec<_> = self.left.iter().map(|(user, why)| json!({"user": user, "why": why})).collect();
         let tables: Vec<_> = settings
             .left
@@ -205,7 +210,14 @@ impl<'c> Taken<'c> {
             .collect();
         json!({
             "ok": true,
-            "users": {"found": found, "left_out": self.left_count, "md5_only": self.md5_only},
+            "applied": restoration == Restoration::Apply,
+            "users": {
+                "found": found,
+                "added": added.added,
+                "changed": added.changed,
+                "left_out": self.left_count,
+                "md5_only": self.md5_only,
+            },
             "left_out": left,
             "foreign_realms": self.foreign_realms,
             "missing_domains": self.missing_domains(settings),

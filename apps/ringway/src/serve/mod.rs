@@ -14,6 +14,7 @@ mod forwards;
 mod limit_log;
 mod line_rates;
 mod listeners;
+mod lock;
 mod outside;
 mod records;
 mod reload;
@@ -241,7 +242,7 @@ impl Running {
         if !tracing::enabled!(tracing::Level::INFO) || !self.limits.is_due(now) {
             return;
         }
-        let stats = self.view.stats();
+        let stats = self.view.counted();
         let counters = stats.iter().map(|stat| (stat.name.as_ref(), stat.value as u64));
         let displaced = ("admin_clients_displaced", self.admin.clients_displaced());
         limit_log::write(&self.limits.reached(now, counters.chain([displaced])));

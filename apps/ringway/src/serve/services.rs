@@ -2,6 +2,7 @@
 
 use super::capture::Capture;
 use super::event_log::EventLog;
+use super::lock::lock;
 use super::records::CallRecords;
 use super::trace::TraceHub;
 use super::trunks::TrunkTable;
@@ -18,7 +19,7 @@ use ringway_server::{
 use ringway_store::{Directory, KEY_BYTES_MAX, SubscriberRow, VALUE_BYTES_MAX, Writer, WriterStats};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 /// `Services` of the server in memory. No lock is held while waiting.
@@ -391,10 +392,6 @@ fn memory_bytes(memory_mb: u32) -> usize {
         mb => u64::from(mb) << 20,
     };
     usize::try_from(bytes).unwrap_or(usize::MAX)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Number of partitions, each with its own lock.

@@ -253,6 +253,17 @@ impl View for ServerView {
     }
 
     fn stats(&self) -> Stats {
+        let mut stats = self.counted();
+        stats.extend(process_stats(self.clock.now().since(self.since)));
+        stats.extend(turn_stats(&self.counters.turns()));
+        stats.extend(self.stats_of_peers());
+        stats
+    }
+}
+
+impl ServerView {
+    /// Figures that are counted anyway, with those of the limits: reading them opens no file.
+    pub(super) fn counted(&self) -> Stats {
         let mut stats = Vec::new();
         let mut sums: BTreeMap<&'static str, (&'static str, u64)> = BTreeMap::new();
         let (mut bindings, mut users, mut contexts) = (0, 0, 0);
@@ -328,13 +339,11 @@ impl View for ServerView {
                 left_s,
             ));
         }
-        stats.extend(self.own_stats());
+        stats.extend(self.store_stats());
         stats.extend(self.record_stats());
         stats
     }
-}
 
-impl ServerView {
     /// State of a trunk in one word.
     fn state_of(&self, index: usize, row: &TrunkRow, now: Instant) -> &'static str {
         match row.neighbour {
@@ -398,9 +407,9 @@ impl ServerView {
         )
     }
 
-    /// Figures of trunks, media relays, call records and the capture.
+    /// Figures of call records and the capture.
     fn record_stats(&self) -> Stats {
-        let (mut stats, mut sums) = (self.stats_of_peers(), BTreeMap::new());
+        let (mut stats, mut sums) = (Vec::new(), BTreeMap::new());
         let records = self.services.records();
         let (calls, bytes) = records.open();
         records.counters(|name, help, value| sums.entry(name).or_insert((help, 0)).1 += value);
@@ -432,14 +441,6 @@ impl ServerView {
             let connected = f64::from(u8::from(capture.is_connected));
             stats.push(Stat::gauge("hep_connected", "1 while the collector is connected.", connected));
         }
-        stats
-    }
-
-    /// Figures of the process, its workers and its store.
-    fn own_stats(&self) -> Stats {
-        let mut stats = process_stats(self.clock.now().since(self.since));
-        stats.extend(turn_stats(&self.counters.turns()));
-        stats.extend(self.store_stats());
         stats
     }
 

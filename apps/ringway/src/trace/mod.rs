@@ -13,7 +13,7 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 
 pub(crate) fn run(args: &TraceArgs) -> Result<(), Failure> {
-    let server = AdminClient::from_config(args.config.as_deref(), args.admin)?;
+    let server = AdminClient::of(&args.server)?;
     let end = args.seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
     let (mut after, mut ladder) = (0, Ladder::default());
     let mut waits = Waits::default();

@@ -50,7 +50,7 @@ pub struct CallTable {
     limits: CallLimits,
     calls: Slab<OpenCall>,
     /// By Call-ID, From tag and CSeq number. The names are keyed hashes.
-    by_name: HashMap<(u64, u64, u32), SlabKey, SeededHash>,
+    by_name: KeysByName,
     /// Answered calls by Call-ID, From tag and To tag.
     by_dialog: HashMap<(u64, u64, u64), SlabKey, SeededHash>,
     ends: Wheel<SlabKey>,
@@ -61,6 +61,8 @@ pub struct CallTable {
     bytes: usize,
     counters: CallCounters,
 }
+
+type KeysByName = HashMap<(u64, u64, u32), SlabKey, SeededHash>;
 
 /// Open call in a listing.
 #[derive(Clone, Copy, Debug)]
@@ -252,7 +254,7 @@ impl CallTable {
     }
 
     fn note(&mut self, now: Instant, name: &CallName, step: CallStep) {
-        let Some(call) = self.call_of_pass(name) else { return };
+        let Some((_, call)) = call_of_pass(&self.by_name, &mut self.calls, name) else { return };
         match step {
             CallStep::Ringing(_) if call.answered.is_none() => call.ringing = call.ringing.or(Some(now)),
             CallStep::Diverted(reason) => call.diverted = Some(reason),
@@ -271,8 +273,7 @@ impl CallTable {
 
     fn on_answer(&mut self, now: Instant, name: &CallName, status: u16, event: &CallEvent<'_>) {
         let lifetime = self.limits.dialog_lifetime;
-        let Some(&key) = self.by_name.get(&(name.call, name.from, name.cseq)) else { return };
-        let Some(call) = self.calls.get_mut(key).filter(|call| call.has_pass(name.pass)) else { return };
+        let Some((key, call)) = call_of_pass(&self.by_name, &mut self.calls, name) else { return };
         if call.answered.is_some() {
             return;
         }
@@ -292,8 +293,7 @@ impl CallTable {
 
     /// Ends a transaction of a call; the call ends with the last one.
     fn on_failure(&mut self, now: Instant, name: &CallName, status: u16, each: &mut impl FnMut(CallRecord)) {
-        let Some(&key) = self.by_name.get(&(name.call, name.from, name.cseq)) else { return };
-        let Some(call) = self.calls.get_mut(key).filter(|call| call.has_pass(name.pass)) else { return };
+        let Some((key, call)) = call_of_pass(&self.by_name, &mut self.calls, name) else { return };
         call.passes.retain(|pass| *pass != name.pass);
         // A caller that cancelled gets 487 without a step of its own.
         let status = if status == 0 && call.is_cancelled { 487 } else { status };
@@ -348,11 +348,6 @@ impl CallTable {
         each(call.into_record(now, end));
     }
 
-    fn call_of_pass(&mut self, name: &CallName) -> Option<&mut OpenCall> {
-        let key = *self.by_name.get(&(name.call, name.from, name.cseq))?;
-        self.calls.get_mut(key).filter(|call| call.has_pass(name.pass))
-    }
-
     const fn order_of(&mut self, sender: CallSender) -> &mut VecDeque<SlabKey> {
         match sender {
             CallSender::Stranger => &mut self.strangers,
@@ -368,6 +363,17 @@ impl CallTable {
             self.others.retain(|key| calls.get(*key).is_some());
         }
     }
+}
+
+/// Open call that a transaction is part of. It borrows two fields only, as its callers change the others.
+fn call_of_pass<'c>(
+    by_name: &KeysByName,
+    calls: &'c mut Slab<OpenCall>,
+    name: &CallName,
+) -> Option<(SlabKey, &'c mut OpenCall)> {
+    let key = *by_name.get(&(name.call, name.from, name.cseq))?;
+    let call = calls.get_mut(key).filter(|call| call.has_pass(name.pass))?;
+    Some((key, call))
 }
 
 /// Longest time without a final response: an hour of ringing, and the time for the targets that follow.

@@ -28,11 +28,11 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use core::time::Duration;
-use package::{ALLOW_EVENTS, Package};
+use package::Package;
 use presentity::Presentities;
 use ringway_sansio::{ConnectionId, Instant, Seed, Wheel};
 use ringway_sip::grammar::delta_seconds;
-use ringway_sip::{HeaderName, Message, Method};
+use ringway_sip::{HeaderName, Method};
 use ringway_transaction::{Notice, SlabKey};
 use subscription::{End, Subscription};
 use subscriptions::Subscriptions;
@@ -100,11 +100,7 @@ impl Events {
                 self.drop_subscription(transactions, key);
             }
             for key in self.presentities.keys() {
-                let of = self.presentities.get(key);
-                let etags: Vec<_> = of
-                    .map(|user| user.publications().iter().map(|one| one.etag).collect())
-                    .unwrap_or_default();
-                etags.into_iter().for_each(|etag| self.drop_publication(key, etag));
+                self.drop_publications(key);
             }
         }
         self.is_on = config.presence.is_on();
@@ -252,8 +248,7 @@ impl Events {
                 arm(&mut self.wheel, now, subscription, one);
             }
         }
-        let etags: Vec<_> = user.publications().iter().map(|publication| publication.etag).collect();
-        etags.into_iter().for_each(|etag| self.drop_publication(key, etag));
+        self.drop_publications(key);
     }
 
     fn drop_subscription(&mut self, transactions: &mut Transactions, key: SlabKey) {
@@ -273,6 +268,12 @@ impl Events {
             self.unreleased.push(publication.reserved);
         }
         self.presentities.settle(key);
+    }
+
+    fn drop_publications(&mut self, key: SlabKey) {
+        let Some(user) = self.presentities.get(key) else { return };
+        let etags: Vec<_> = user.publications().iter().map(|publication| publication.etag).collect();
+        etags.into_iter().for_each(|etag| self.drop_publication(key, etag));
     }
 
     /// Gives back the memory of everything that was dropped.
@@ -302,34 +303,42 @@ fn proven_sender<S>(env: &Env<'_, S>, request: &Request<'_, '_>) -> Option<Aor> 
     (is_proven && is_user).then_some(aor)
 }
 
-/// Requested lifetime in seconds, within the limits.
-///
-/// # Errors
-/// It is too brief (423).
-fn lifetime_of(config: &Config, message: &Message<'_>) -> Result<u32, TooBrief> {
-    let wanted = message.first(HeaderName::Expires).and_then(delta_seconds).unwrap_or(DEFAULT_EXPIRES_S);
+/// Requested lifetime in seconds, within the limits; `None` if it is too brief and the request was answered.
+fn lifetime_of(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>) -> Option<u32> {
+    let wanted = request.message.first(HeaderName::Expires).and_then(delta_seconds);
+    let (wanted, min) = (wanted.unwrap_or(DEFAULT_EXPIRES_S), env.config.presence.min_expires_s);
     // RFC 6665 §4.2.1.1: an hour is never too brief.
-    if wanted != 0 && wanted < config.presence.min_expires_s && wanted < 3600 {
-        return Err(TooBrief);
+    if wanted != 0 && wanted < min && wanted < 3600 {
+        env.counters.refused += 1;
+        env.refuse(request, 423, "Interval Too Brief", |response| {
+            response.header_number(HeaderName::MinExpires, u64::from(min));
+        });
+        return None;
     }
-    Ok(wanted.min(config.presence.max_expires_s))
+    Some(wanted.min(env.config.presence.max_expires_s))
 }
 
-struct TooBrief;
-
-fn refuse_brief(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>) {
-    env.counters.refused += 1;
-    let min = u64::from(env.config.presence.min_expires_s);
-    env.refuse(request, 423, "Interval Too Brief", |response| {
-        response.header_number(HeaderName::MinExpires, min);
-    });
-}
-
-fn refuse_event(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>) {
+/// Answers 489 with the packages that are served.
+fn refuse_event(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>, served: &[u8]) {
     env.counters.refused += 1;
     env.refuse(request, 489, "Bad Event", |response| {
-        response.header(HeaderName::AllowEvents, ALLOW_EVENTS);
+        response.header(HeaderName::AllowEvents, served);
     });
+}
+
+/// Reserves memory for the source of a request; `None` if there is none and the request was answered.
+fn reserve(
+    env: &mut Env<'_, impl Services>,
+    request: &Request<'_, '_>,
+    bytes: usize,
+) -> Option<(IpAddr, usize)> {
+    let source = request.flow.remote.ip();
+    if env.services.reserve(source, bytes, false) {
+        return Some((source, bytes));
+    }
+    env.counters.over_memory += 1;
+    refuse_for_now(env, request, "Out Of Memory");
+    None
 }
 
 /// Answers 503 because there is no room.

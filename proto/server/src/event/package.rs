@@ -101,9 +101,7 @@ impl Package {
 
     /// True for a body of its type that is not compressed.
     pub(super) fn is_type_of(self, message: &Message<'_>) -> bool {
-        let value = message.first(HeaderName::ContentType).unwrap_or_default();
-        let end = memchr::memchr(b';', value).unwrap_or(value.len());
-        let name = trim(value.get(..end).unwrap_or_default());
+        let name = without_params(message.first(HeaderName::ContentType).unwrap_or_default());
         name.eq_ignore_ascii_case(self.content_type().as_bytes()) && !message.has(HeaderName::ContentEncoding)
     }
 
@@ -113,12 +111,19 @@ impl Package {
         let group = b"application/*";
         !message.has(HeaderName::Accept)
             || message.values(HeaderName::Accept).any(|value| {
-                let end = memchr::memchr(b';', value).unwrap_or(value.len());
-                let name = trim(value.get(..end).unwrap_or_default());
+                let name = without_params(value);
                 name == b"*/*" || name.eq_ignore_ascii_case(group) || name.eq_ignore_ascii_case(range)
             })
     }
 }
 
+/// A value up to its parameters.
+fn without_params(value: &[u8]) -> &[u8] {
+    let end = memchr::memchr(b';', value).unwrap_or(value.len());
+    trim(value.get(..end).unwrap_or_default())
+}
+
+/// Value of Allow-Events in the response to a PUBLISH of a package that is not published.
+pub(super) const PUBLISHED_EVENTS: &[u8] = b"presence, dialog";
 /// Value of Allow-Events in the response to a package that is not served.
 pub(super) const ALLOW_EVENTS: &[u8] = b"presence, dialog, message-summary, reg";

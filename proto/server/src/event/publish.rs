@@ -1,8 +1,8 @@
 //! PUBLISH (RFC 3903), and message summaries of trusted voicemail systems.
 
-use super::package::{EventHeader, Package};
+use super::package::{EventHeader, PUBLISHED_EVENTS, Package};
 use super::presentity::Publication;
-use super::{Due, Events, Parts, lifetime_of, proven_sender, refuse_brief, refuse_for_now};
+use super::{Due, Events, Parts, lifetime_of, proven_sender, refuse_event, refuse_for_now, reserve};
 use crate::env::Env;
 use crate::request::Request;
 use crate::route::Routed;
@@ -41,10 +41,7 @@ impl Events {
                 self.publish(env, parts, request, (event.package, &aor));
             }
             EventHeader::Served(_) | EventHeader::Other | EventHeader::Absent => {
-                env.counters.refused += 1;
-                env.refuse(request, 489, "Bad Event", |response| {
-                    response.header(HeaderName::AllowEvents, b"presence, dialog");
-                });
+                refuse_event(env, request, PUBLISHED_EVENTS);
             }
         }
         true
@@ -64,7 +61,7 @@ impl Events {
         if message.has(HeaderName::Require) {
             return env.refuse_extensions(request, HeaderName::Require);
         }
-        let Ok(lifetime_s) = lifetime_of(env.config, message) else { return refuse_brief(env, request) };
+        let Some(lifetime_s) = lifetime_of(env, request) else { return };
         let etag = read_hex(&to_tag(&env.keys.event, message)).unwrap_or_default();
         let body = message.body();
         let Some(matched) = self.matched(request, (package, aor), etag) else {
@@ -124,12 +121,9 @@ impl Events {
             refuse_for_now(env, request, "Too Many Publications");
             return false;
         }
-        let reserved = (request.flow.remote.ip(), size_of::<Publication>() + body.len());
-        if !env.services.reserve(reserved.0, reserved.1, false) {
-            env.counters.over_memory += 1;
-            refuse_for_now(env, request, "Out Of Memory");
+        let Some(reserved) = reserve(env, request, size_of::<Publication>() + body.len()) else {
             return false;
-        }
+        };
         env.counters.publications += 1;
         let expires = env.cx.now + Duration::from_secs(u64::from(lifetime_s));
         self.add(key, (package, etag), (body, reserved), expires);

@@ -3,9 +3,7 @@
 use super::package::{ALLOW_EVENTS, Event, EventHeader};
 use super::subscription::{Delivery, End, Parts as TextParts, Subscription, Texts, seconds_of};
 use super::xml::write_user;
-use super::{
-    Events, Parts, TooBrief, lifetime_of, proven_sender, refuse_brief, refuse_event, refuse_for_now,
-};
+use super::{Events, Parts, lifetime_of, proven_sender, refuse_event, refuse_for_now, reserve};
 use crate::env::Env;
 use crate::request::Request;
 use crate::route::Routed;
@@ -32,7 +30,7 @@ impl Events {
             EventHeader::Served(event) if is_user => event,
             EventHeader::Other if is_user => return false,
             EventHeader::Served(_) | EventHeader::Other | EventHeader::Absent => {
-                refuse_event(env, request);
+                refuse_event(env, request, ALLOW_EVENTS);
                 return true;
             }
         };
@@ -207,13 +205,7 @@ impl Events {
             });
             return None;
         }
-        match lifetime_of(env.config, request.message) {
-            Ok(lifetime_s) => Some(lifetime_s),
-            Err(TooBrief) => {
-                refuse_brief(env, request);
-                None
-            }
-        }
+        lifetime_of(env, request)
     }
 
     /// Reserves the memory of a subscription within the limits; `None` if the request was refused.
@@ -243,13 +235,7 @@ impl Events {
             refuse_for_now(env, request, "Too Many Subscriptions");
             return None;
         }
-        let reserved = (request.flow.remote.ip(), Subscription::BYTES_MAX);
-        if !env.services.reserve(reserved.0, reserved.1, false) {
-            env.counters.over_memory += 1;
-            refuse_for_now(env, request, "Out Of Memory");
-            return None;
-        }
-        Some(reserved)
+        reserve(env, request, Subscription::BYTES_MAX)
     }
 
     /// Answers 200.

@@ -2,7 +2,7 @@
 
 import { button, duration, el, heading, note, table } from './elements.js';
 import { get } from './api.js';
-import { Listing } from './listing.js';
+import { Listing, tabbed } from './listing.js';
 
 const userOf = (uri) => /^<?sips?:([^;?>]+)/i.exec(uri)?.[1] ?? uri;
 const follow = (uri) => {
@@ -45,21 +45,10 @@ function ended() {
 }
 
 export function calls() {
-  const holder = el('div');
-  let current;
-  const tabs = [['Now', now], ['Ended', ended]].map(([name, make], index) => button(name, () => {
-    current?.stop();
-    current = make();
-    current.isLive = index === 0;
-    holder.replaceChildren(current.element);
-    tabs.forEach((other, at) => other.setAttribute('aria-pressed', String(at === index)));
-    current.load();
-  }, 'tab'));
-  tabs[0].click();
-  return {
-    element: el('div', {}, heading('Calls'), el('div', { class: 'tabs' }, tabs), holder),
-    tick: () => current.isLive && current.cursors.length === 1 && current.load(),
-    stop: () => current.stop(),
+  const tabs = tabbed([['Now', now], ['Ended', ended]]);
+  const tick = () => {
+    const shown = tabs.current();
+    if (shown instanceof Listing && shown.cursors.length === 1) shown.load();
   };
+  return { element: el('div', {}, heading('Calls'), tabs.element), tick, stop: tabs.stop };
 }
-

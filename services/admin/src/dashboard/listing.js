@@ -94,3 +94,18 @@ export class Listing {
     }
   }
 }
+
+/** Tabs over listings: names, and functions that make them. The first is shown. */
+export function tabbed(tabs) {
+  const holder = el('div');
+  let current;
+  const buttons = tabs.map(([name, make], index) => button(name, () => {
+    current?.stop();
+    current = make();
+    holder.replaceChildren(current.element);
+    buttons.forEach((other, at) => other.setAttribute('aria-pressed', String(at === index)));
+    current.load();
+  }, 'tab'));
+  buttons[0].click();
+  return { element: el('div', {}, el('div', { class: 'tabs' }, buttons), holder), current: () => current, stop: () => current.stop() };
+}

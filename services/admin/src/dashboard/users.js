@@ -2,7 +2,7 @@
 
 import { get, request } from './api.js';
 import { button, confirm, duration, el, heading, note, table, toast, value, visible } from './elements.js';
-import { Listing } from './listing.js';
+import { Listing, tabbed } from './listing.js';
 
 const pathOf = (name) => `/api/users/${encodeURIComponent(name)}`;
 const left = (contact) => (contact.permanent || contact.expires_s === null ? 'permanent' : duration(contact.expires_s));
@@ -77,27 +77,8 @@ function registered() {
   });
 }
 
-/** Tabs over listings; the first is shown. */
-function tabbed(tabs) {
-  const holder = el('div');
-  let current;
-  const buttons = tabs.map(([name, make], index) => {
-    const choose = () => {
-      current?.stop();
-      current = make();
-      holder.replaceChildren(current.element);
-      buttons.forEach((other, at) => other.setAttribute('aria-pressed', String(at === index)));
-      current.load();
-    };
-    return button(name, choose, 'tab');
-  });
-  const show = () => buttons[0].click();
-  return { element: el('div', {}, el('div', { class: 'tabs' }, buttons), holder), show, stop: () => current?.stop() };
-}
-
 export function users() {
   const tabs = tabbed([['All users', allUsers], ['Registered contacts', registered]]);
-  tabs.show();
   return { element: el('div', {}, heading('Users'), tabs.element), stop: tabs.stop };
 }
 

@@ -11,6 +11,7 @@ pub(super) use sink::{Sink, open};
 pub(super) use writer::WriterStats;
 
 use super::line_rates::LineRates;
+use super::lock::lock;
 use crate::config::Config;
 use ringway_admin::{CallRecord as Row, Page};
 use ringway_sansio::{Instant, Seed};
@@ -18,8 +19,8 @@ use ringway_server::{
     CallCounters, CallEvent, CallLimits, CallNames, CallRecord, CallSender, CallTable, OngoingCall,
 };
 use std::io;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use writer::Writer;
 
@@ -168,10 +169,6 @@ impl CallRecords {
     fn end_calls(&self, now: Instant) {
         self.tables.iter().for_each(|table| lock(table).stop(now, |record| self.keep(record)));
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Number of partitions, each with its own lock.

@@ -1,5 +1,6 @@
 //! The thread that numbers the records, keeps the last ones, and writes them.
 
+use super::super::lock::lock;
 use super::queue::Queue;
 use super::row::row_of;
 use super::sink::Sink;
@@ -9,7 +10,7 @@ use ringway_server::CallRecord;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -154,10 +155,6 @@ impl LastRecords {
         self.rows.push_back(Arc::clone(&row));
         row
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Time after which an ended call is written.

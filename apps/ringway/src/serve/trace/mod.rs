@@ -197,37 +197,36 @@ fn message_entry(n: u64, direction: Direction, flow: &Flow, message: &[u8]) -> T
         Direction::Sent => "sent",
     };
     let mut entry = TraceEntry {
-        n,
-        time: now(),
-        kind: kind.into(),
         flow: format!("{}:{}", flow.transport, flow.remote),
         first_line: text(head.first_line, LINE_BYTES_MAX),
-        ..TraceEntry::default()
+        ..entry_about(n, kind, &head)
     };
-    let is_request = !head.first_line.starts_with(b"SIP/");
-    let uri = |value| NameAddr::parse(value).ok().map(|address| text(address.uri.as_bytes(), LINE_BYTES_MAX));
-    for (name, value) in head.fields() {
-        match HeaderName::from_bytes(name) {
-            HeaderName::CallId => entry.call_id = text(value, CALL_ID_BYTES_SHOWN),
-            HeaderName::CSeq => entry.cseq = text(value, CSEQ_BYTES_MAX),
-            HeaderName::From if is_request => entry.from = uri(value),
-            HeaderName::To if is_request => entry.to = uri(value),
-            _ => {}
+    if !head.first_line.starts_with(b"SIP/") {
+        let uri =
+            |value| NameAddr::parse(value).ok().map(|address| text(address.uri.as_bytes(), LINE_BYTES_MAX));
+        for (name, value) in head.fields() {
+            match HeaderName::from_bytes(name) {
+                HeaderName::From => entry.from = uri(value),
+                HeaderName::To => entry.to = uri(value),
+                _ => {}
+            }
         }
     }
     entry
 }
 
 fn decision_entry(n: u64, message: &[u8], decision: &Decision<'_>) -> TraceEntry {
-    let mut entry = TraceEntry {
-        n,
-        time: now(),
-        kind: "decision".into(),
+    TraceEntry {
         text: Some(decision.to_string()),
         reason: Some(decision.reason.name().into()),
-        ..TraceEntry::default()
-    };
-    for (name, value) in Head::of(message).fields() {
+        ..entry_about(n, "decision", &Head::of(message))
+    }
+}
+
+/// Entry with the present time and the Call-ID and CSeq of a message.
+fn entry_about(n: u64, kind: &'static str, head: &Head<'_>) -> TraceEntry {
+    let mut entry = TraceEntry { n, time: now(), kind: kind.into(), ..TraceEntry::default() };
+    for (name, value) in head.fields() {
         match HeaderName::from_bytes(name) {
             HeaderName::CallId => entry.call_id = text(value, CALL_ID_BYTES_SHOWN),
             HeaderName::CSeq => entry.cseq = text(value, CSEQ_BYTES_MAX),

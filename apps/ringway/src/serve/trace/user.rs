@@ -16,10 +16,7 @@ pub(super) struct TracedUser {
 impl TracedUser {
     /// User named `name` or `name@domain`; `None`: no user can have that name.
     pub(super) fn parse(text: &str) -> Option<Self> {
-        let (name, domain) = match text.rsplit_once('@') {
-            Some((name, domain)) => (name, Some(domain)),
-            None => (text, None),
-        };
+        let (name, domain) = split(text);
         let is_word =
             |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'@');
         if text.len() > NAME_BYTES_MAX || !is_word(name) || !domain.is_none_or(is_word) {
@@ -32,11 +29,8 @@ impl TracedUser {
 
     /// True for the same name and domain.
     pub(super) fn is(&self, text: &str) -> bool {
-        let (name, domain) = match text.rsplit_once('@') {
-            Some((name, domain)) => (name, Some(domain.as_bytes())),
-            None => (text, None),
-        };
-        self.name == name.as_bytes() && self.domain.as_deref() == domain
+        let (name, domain) = split(text);
+        self.name == name.as_bytes() && self.domain.as_deref() == domain.map(str::as_bytes)
     }
 
     /// True if the message is from, to or about the user.
@@ -69,6 +63,11 @@ impl TracedUser {
         let domain = self.domain.as_ref().is_none_or(|domain| given.realm.eq_ignore_ascii_case(domain));
         *user == *self.name && domain
     }
+}
+
+/// Name, and domain if there is one.
+fn split(text: &str) -> (&str, Option<&str>) {
+    text.rsplit_once('@').map_or((text, None), |(name, domain)| (name, Some(domain)))
 }
 
 /// Maximum length of a name with its domain.
