@@ -78,12 +78,22 @@ pub(crate) fn all(
 
 fn all_in_transaction(
     server: &mut Server,
-    rows: &IncomingRows<'_>,
+    rows_to: &IncomingRows<'_>,
     status: &Status,
 ) -> Result<ReadAll, ProvisioningError> {
     let last = last_change(server)?;
     let recent = last.saturating_sub(RECENT_CHANGES);
     let noted = noted(server, &format!("c.seq > {recent}"), usize::MAX)?;
+    rows(server, rows_to, status)?;
+    Ok(ReadAll { last, numbers: noted.numbers, horizon: noted.horizon })
+}
+
+/// Reads the rows of all users, within a transaction.
+pub(crate) fn rows(
+    server: &mut Server,
+    rows: &IncomingRows<'_>,
+    status: &Status,
+) -> Result<(), ProvisioningError> {
     let reader = RowReader { status };
     let mut failed: Option<StoreError> = None;
     let mut count = 0_u64;
@@ -132,7 +142,7 @@ fn all_in_transaction(
     }
     match failed {
         Some(error) => Err(error.into()),
-        None => Ok(ReadAll { last, numbers: noted.numbers, horizon: noted.horizon }),
+        None => Ok(()),
     }
 }
 
@@ -216,9 +226,9 @@ fn number(row: &[Option<&str>], column: usize) -> u64 {
     row.get(column).copied().flatten().and_then(|text| text.parse().ok()).unwrap_or_default()
 }
 
-const SUBSCRIBER: &str = "t.name, t.domain, t.realm, t.ha1_md5, t.ha1_sha256";
-const CONTACT: &str = "t.name, t.domain, t.contact";
-const FORWARD: &str = "t.name, t.domain, t.kind, t.after_s, t.uri";
+pub(crate) const SUBSCRIBER: &str = "t.name, t.domain, t.realm, t.ha1_md5, t.ha1_sha256";
+pub(crate) const CONTACT: &str = "t.name, t.domain, t.contact";
+pub(crate) const FORWARD: &str = "t.name, t.domain, t.kind, concat(t.after_s, ''), t.uri";
 
 /// Changes that are followed one by one; with more all users are read.
 pub(crate) const CHANGES_MAX: usize = 20_000;

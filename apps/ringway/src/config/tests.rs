@@ -1,5 +1,6 @@
 use super::*;
 use ringway_sansio::Transport;
+use ringway_store::{Durability, StoreUrl};
 use ringway_settings::{Algorithm, DigestPolicy, Mode, NoncePolicy, Realms, Strangers};
 
 /// The example of INTERFACE.md, without unsupported keys.
