@@ -1,7 +1,7 @@
 use super::*;
 use ringway_sansio::Transport;
-use ringway_store::{Durability, StoreUrl};
 use ringway_settings::{Algorithm, DigestPolicy, Mode, NoncePolicy, Realms, Strangers};
+use ringway_store::{Durability, StoreUrl};
 
 /// The example of INTERFACE.md, without unsupported keys.
 const WHOLE: &str = r#"
