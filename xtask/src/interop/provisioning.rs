@@ -29,7 +29,7 @@ fn follow(stage: &Stage, engine: Engine) -> Result<()> {
     let (first, later) = (users("first", "first"), users("later", "later"));
     database.execute(&rows(&first))?;
     expect_subscribers(&server, first.len() as u64, SEEN_IN)?;
-    server.bind("first00", "sip:first00@192.0.2.7")?;
+    server.bind("fixed", "sip:fixed@192.0.2.7")?;
     let play = Play { stage, transport: Transport::Udp, digest: true };
     let register = |stage: &Stage, users: &[User], server: &Server| -> Result<()> {
         play.sipp("register", "register", users, free_port()?, Some(server.port)).run(stage)
