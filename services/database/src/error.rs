@@ -5,8 +5,9 @@ use std::fmt;
 /// Error of a URL.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UrlError {
-    /// The text is no URL of PostgreSQL or MySQL with a host and the name of a database.
-    #[error("{0:?} names no database; write as postgres://USER@HOST/NAME or mysql://USER@HOST/NAME")]
+    /// The text is no URL of PostgreSQL or MySQL with a host and the name of a database. Its scheme is all that is shown: the rest can
+    /// have a password.
+    #[error("the URL {0}:… names no database; write as postgres://USER@HOST/NAME or mysql://USER@HOST/NAME")]
     NoDatabase(String),
 }
 

@@ -4,17 +4,19 @@
 //! connection and each row; waits for PostgreSQL's notifications. Each [`Server`] has a runtime of its own and blocks the calling
 //! thread.
 //!
-//! Does not: know a table, or keep a connection alive.
+//! Does not: have tables of its own, or connect again.
 //!
 //! Start reading at [`Server`].
 #![forbid(unsafe_code)]
 
+mod answer;
 mod error;
 mod mysql;
 mod postgres;
 mod server;
 mod url;
 
+pub use answer::Wait;
 pub use error::{DatabaseError, UrlError};
-pub use server::{Server, Wait};
+pub use server::Server;
 pub use url::{DatabaseUrl, Engine};

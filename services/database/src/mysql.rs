@@ -1,7 +1,7 @@
 //! MySQL and MariaDB.
 
 use crate::DatabaseError;
-use crate::server::{Each, in_time};
+use crate::answer::{Each, in_time};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts, Params, Row, Value};
 use std::borrow::Cow;

@@ -1,7 +1,7 @@
 //! PostgreSQL.
 
 use crate::DatabaseError;
-use crate::server::{Each, Wait, in_time};
+use crate::answer::{Each, Wait, in_time};
 use futures_util::future::poll_fn;
 use futures_util::{StreamExt, TryStreamExt};
 use std::pin::pin;

@@ -1,5 +1,6 @@
 //! A connection to a database server that blocks the calling thread.
 
+use crate::answer::{Each, Wait};
 use crate::mysql::MySql;
 use crate::postgres::Postgres;
 use crate::{DatabaseError, DatabaseUrl, Engine};
@@ -17,18 +18,6 @@ enum Connection {
     MySql(Box<MySql>),
     Postgres(Box<Postgres>),
 }
-
-/// Result of [`Server::wait`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wait {
-    /// The server sent a notification.
-    Notified,
-    /// The time is over.
-    TimedOut,
-}
-
-/// Receives a row's values; NULL and what is not UTF-8 is `None`.
-pub(crate) type Each<'a> = &'a mut dyn FnMut(&[Option<&str>]);
 
 impl Server {
     /// Connects, within 10 s.
@@ -166,13 +155,5 @@ impl Server {
     }
 }
 
-/// Ends a step that takes longer than [`ANSWER_TIME_MAX`].
-pub(crate) async fn in_time<T>(step: impl Future<Output = T>) -> Result<T, DatabaseError> {
-    timeout(ANSWER_TIME_MAX, step).await.map_err(|_| DatabaseError::new("no answer within 60 s"))
-}
-
 /// Maximum time to connect.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(10);
-
-/// Maximum time for the next row.
-const ANSWER_TIME_MAX: Duration = Duration::from_secs(60);

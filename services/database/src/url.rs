@@ -34,9 +34,9 @@ impl DatabaseUrl {
             "postgres" | "postgresql" => Some(Engine::Postgres),
             _ => None,
         };
-        let Some(engine) = engine else { return Err(UrlError::NoDatabase(shown(&url))) };
+        let Some(engine) = engine else { return Err(UrlError::NoDatabase(scheme())) };
         if url.host_str().is_none_or(str::is_empty) || url.path().len() < 2 {
-            return Err(UrlError::NoDatabase(shown(&url)));
+            return Err(UrlError::NoDatabase(scheme()));
         }
         let mut url = url;
         if url.scheme() == "mariadb" {

@@ -24,7 +24,14 @@ pub(super) fn read(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> StoreC
         }
         Some((text, at)) => match store_url(text) {
             Ok(Given::File(url)) => (url, None),
-            Ok(Given::Database(url)) => database(reader, &mut section, url),
+            Ok(Given::Database(url)) => {
+                if !url.is_loopback() {
+                    let why = "is on another machine, and this version has no TLS for databases; use an address of this machine, for \
+                               example of a tunnel by stunnel or ssh -L";
+                    reader.error(at, section.path("url"), format!("{} {why}", url.shown()));
+                }
+                database(reader, &mut section, url)
+            }
             Err(why) => {
                 reader.error(at, section.path("url"), why);
                 (StoreUrl::Memory, None)

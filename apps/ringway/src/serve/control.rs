@@ -2,9 +2,9 @@
 
 use super::blocks::{now_s, pattern};
 use super::forwards;
-use super::provisioning::{ChangeError, StoredUsers};
 use super::report::{ReloadReport, ReloadRequest};
 use super::shown::ShownConfig;
+use super::stored_users::{ChangeError, StoredUsers};
 use super::users;
 use super::view::ServerView;
 use ringway_admin::{Answer, Block, BlockPage, Change, Control, Forwards, NewBlock, Page, User, UserQuery};

@@ -23,6 +23,7 @@ mod report;
 mod services;
 mod settings;
 mod shown;
+mod stored_users;
 mod supervisor;
 mod tls;
 mod trace;
@@ -38,7 +39,7 @@ use control::{Input, ServerControl};
 use limit_log::LimitLog;
 use listeners::ListenerTable;
 use outside::{Outside, Retired, Sink, Surroundings, open_relays, start_resolver};
-use provisioning::{DatabaseFollower, StoredUsers};
+use provisioning::DatabaseFollower;
 use ringway_admin::{Admin, AdminServer, Control, View};
 use ringway_linux::signals::{Signal, watch_with};
 use ringway_linux::{
@@ -56,6 +57,7 @@ use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use stored_users::StoredUsers;
 use tls::ServerTls;
 use view::ServerView;
 
@@ -152,19 +154,10 @@ impl Running {
         let view =
             Arc::new(ServerView::new(&runtime, to_services, to_outside, &tls, Arc::clone(&shown), clock));
         let admin_address = admin.address();
-        let layers = tls.layers();
-        let provisioning = provisioning::start(followed, inputs.clone())?;
-        view.set_provisioning(provisioning.as_ref());
+        let provisioning = start_provisioning(followed, &inputs, &view)?;
         let users = StoredUsers::new(Arc::clone(&store), config.store.database.clone());
         let control = ServerControl::new(inputs, users, Arc::clone(&view), Arc::clone(&shown));
-        let admin = admin
-            .serve(
-                Arc::clone(&view) as Arc<dyn View>,
-                Arc::new(control) as Arc<dyn Control>,
-                &config.admin.token,
-                Arc::new(move || layers.https()),
-            )
-            .map_err(|error| Failure::failed(format!("cannot start the admin listener: {error}")))?;
+        let admin = start_admin(admin, (Arc::clone(&view), control), &config.admin.token, &tls)?;
         let mut follower = Follower::new(store, Arc::clone(&services), runtime.shards(), applied);
         // Applies removals that happened while no server ran: the journal still had the registrations.
         follower.follow();
@@ -307,6 +300,40 @@ fn start_observers(
         services.capture().replace(collector);
     }
     Ok(())
+}
+
+/// Starts to follow the database of users, if there is one; changes wake the main thread.
+fn start_provisioning(
+    followed: Option<DatabaseFollower>,
+    inputs: &Sender<Input>,
+    view: &ServerView,
+) -> Result<Option<Provisioning>, Failure> {
+    let inputs = inputs.clone();
+    let on_change = move || {
+        // It fails while the server stops.
+        let _ = inputs.send(Input::Changed);
+    };
+    let provisioning = provisioning::start(followed, on_change)?;
+    view.set_provisioning(provisioning.as_ref());
+    Ok(provisioning)
+}
+
+/// Starts the threads of the admin API.
+fn start_admin(
+    admin: Admin,
+    (view, control): (Arc<ServerView>, ServerControl),
+    token: &str,
+    tls: &ServerTls,
+) -> Result<AdminServer, Failure> {
+    let layers = tls.layers();
+    admin
+        .serve(
+            view as Arc<dyn View>,
+            Arc::new(control) as Arc<dyn Control>,
+            token,
+            Arc::new(move || layers.https()),
+        )
+        .map_err(|error| Failure::failed(format!("cannot start the admin listener: {error}")))
 }
 
 /// Settings of the runtime.

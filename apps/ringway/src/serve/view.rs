@@ -304,22 +304,6 @@ impl ServerView {
         if let Some(up) = up {
             stats.push(gauge("relays_up", "Media relays that answer.", up));
         }
-        if let Some(database) = self.database.get() {
-            let counts = database.counts();
-            stats.push(gauge(
-                "provisioning_connected",
-                "1 while the database of users is followed.",
-                counts.connected as usize,
-            ));
-            stats.push(gauge(
-                "provisioning_reached_seconds",
-                "Time of the last read of the database that was complete, in seconds since the epoch.",
-                counts.reached_s as usize,
-            ));
-            provisioning::count(counts, |name, help, value| {
-                sums.insert(name, (help, value));
-            });
-        }
         stats.push(gauge("bindings", "Registered and permanent contacts.", bindings));
         stats.push(gauge("users_registered", "Users with a contact.", users));
         stats.push(gauge("subscribers", "Users with a password.", self.services.directory().len()));
@@ -478,7 +462,7 @@ impl ServerView {
         let (nonces, evicted) = self.services.nonces();
         let failed = f64::from(u8::from(self.services.store_has_failed()));
         let (traces, lost) = self.services.traces().counts();
-        vec![
+        let mut stats = vec![
             Stat::gauge("traces", "Users whose requests are traced.", traces as f64),
             Stat::counter(
                 "trace_entries_lost",
@@ -523,7 +507,9 @@ impl ServerView {
                 "Bytes not written to the disk yet.",
                 store.waiting_bytes as f64,
             ),
-        ]
+        ];
+        stats.extend(self.database.get().into_iter().flat_map(|status| provisioning::stats(status.counts())));
+        stats
     }
 }
 
