@@ -2,7 +2,7 @@
 
 use crate::args::{BackupArgs, RestoreArgs};
 use crate::config::Config;
-use crate::database::{Database, Wanted};
+use crate::database::{Database, Users, Wanted};
 use crate::failure::Failure;
 use crate::output;
 use ringway_store::{Backups, Restoration, Restored};
@@ -29,11 +29,11 @@ pub(crate) fn backup(args: &BackupArgs) -> Result<(), Failure> {
 /// Makes the data that of a backup, or says what that would change.
 pub(crate) fn restore(args: &RestoreArgs) -> Result<(), Failure> {
     let config = Config::load(args.config.as_deref())?;
-    let database = Database::open(&config, Wanted::Any, OUTSIDE)?;
+    let users = Users::open(&config, Wanted::Any, OUTSIDE)?;
     let restoration = if args.dry_run { Restoration::DryRun } else { Restoration::Apply };
-    let restored = Backups::of(&database.store).restore(&args.file, restoration)?;
+    let restored = users.edit_all(|store| Ok(Backups::of(store).restore(&args.file, restoration)?))?;
     print(&restored, restoration, "restored", args.json)?;
-    database.note_if_new();
+    users.note_if_new();
     Ok(())
 }
 

@@ -2,7 +2,9 @@
 
 use crate::config::Config;
 use crate::failure::Failure;
-use ringway_store::{Store, StoreUrl};
+use ringway_database::DatabaseUrl;
+use ringway_provisioning::{ProvisioningError, UserTables};
+use ringway_store::{Store, StoreUrl, UserName};
 use tempfile::TempDir;
 
 /// Database that a command needs.
@@ -14,7 +16,99 @@ pub(crate) enum Wanted {
     Any,
 }
 
-/// Opened database.
+/// Opened database of users.
+pub(crate) enum Users {
+    /// The file of this machine.
+    File(Database),
+    /// PostgreSQL or MySQL.
+    Server(DatabaseUrl),
+}
+
+impl Users {
+    /// Opens the users of the configuration; `outside` says where what the command changes is otherwise.
+    pub(crate) fn open(config: &Config, wanted: Wanted, outside: &str) -> Result<Self, Failure> {
+        match &config.store.database {
+            Some(url) => Ok(Self::Server(url.clone())),
+            None => Database::open(config, wanted, outside).map(Self::File),
+        }
+    }
+
+    /// The users of the configuration, whose file on this machine is opened already.
+    pub(crate) fn of(config: &Config, file: Database) -> Self {
+        config.store.database.clone().map_or(Self::File(file), Self::Server)
+    }
+
+    /// Changes one user.
+    pub(crate) fn edit<T>(
+        &self,
+        user: &UserName,
+        edit: impl FnOnce(&Store) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        match self {
+            Self::File(database) => edit(&database.store),
+            Self::Server(url) => UserTables::open(url)
+                .map_err(|error| failed(url, &error))?
+                .edit(user, |store| edit(store).map_err(Edit::Failed))
+                .map_err(|error| error.on(url)),
+        }
+    }
+
+    /// Reads or changes any number of users.
+    pub(crate) fn edit_all<T>(&self, edit: impl FnOnce(&Store) -> Result<T, Failure>) -> Result<T, Failure> {
+        match self {
+            Self::File(database) => edit(&database.store),
+            Self::Server(url) => {
+                let folder = temporary_folder()?;
+                let mut tables = UserTables::open(url).map_err(|error| failed(url, &error))?;
+                tables
+                    .edit_all(&folder.path().join("users.db"), |store| edit(store).map_err(Edit::Failed))
+                    .map_err(|error| error.on(url))
+            }
+        }
+    }
+
+    /// Notes on standard error that the database is new: it may be in the wrong folder.
+    pub(crate) fn note_if_new(&self) {
+        match self {
+            Self::File(database) => database.note_if_new(),
+            Self::Server(_) => {}
+        }
+    }
+}
+
+/// Error of an edit.
+enum Edit {
+    Failed(Failure),
+    Database(ProvisioningError),
+}
+
+impl Edit {
+    fn on(self, url: &DatabaseUrl) -> Failure {
+        match self {
+            Self::Failed(failure) => failure,
+            Self::Database(error) => failed(url, &error),
+        }
+    }
+}
+
+impl From<ProvisioningError> for Edit {
+    fn from(error: ProvisioningError) -> Self {
+        Self::Database(error)
+    }
+}
+
+/// Failure of a database server.
+pub(crate) fn failed(url: &DatabaseUrl, error: &ProvisioningError) -> Failure {
+    Failure::failed(format!("{}: {error}; check the address, the name and the password", url.shown()))
+}
+
+fn temporary_folder() -> Result<TempDir, Failure> {
+    tempfile::tempdir().map_err(|error| {
+        Failure::failed(format!("{}: no folder can be made: {error}", std::env::temp_dir().display()))
+    })
+}
+
+/// Opened database of this machine.
 pub(crate) struct Database {
     pub(crate) store: Store,
     is_new: bool,
@@ -42,9 +136,7 @@ impl Database {
 
     /// A list of users in a folder that is removed with the result.
     pub(crate) fn temporary() -> Result<(TempDir, Store), Failure> {
-        let folder = tempfile::tempdir().map_err(|error| {
-            Failure::failed(format!("{}: no folder can be made: {error}", std::env::temp_dir().display()))
-        })?;
+        let folder = temporary_folder()?;
         let list = Store::open(&StoreUrl::Sqlite(folder.path().join("list.db")))?;
         Ok((folder, list))
     }

@@ -3,7 +3,7 @@
 use crate::args::{ForwardArgs, NameArgs, PasswordArgs, UserArgs, UserCommand};
 use crate::backup;
 use crate::config::Config;
-use crate::database::{Database, Wanted};
+use crate::database::{Database, Users, Wanted};
 use crate::failure::Failure;
 use crate::forwards;
 use crate::output::{self, printable};
@@ -25,10 +25,10 @@ pub(crate) fn run(args: UserArgs) -> Result<(), Failure> {
     let config = Config::load(args.config.as_deref())?;
     let wanted = if needs_users(&args.command) { Wanted::Existing } else { Wanted::Any };
     let outside = "users exist only inside the running server and cannot be changed from here";
-    let database = Database::open(&config, wanted, outside)?;
-    let users = Users { database, config, is_json: args.json };
-    users.execute(args.command)?;
-    users.database.note_if_new();
+    let users = Users::open(&config, wanted, outside)?;
+    let command = Command { users, config, is_json: args.json };
+    command.execute(args.command)?;
+    command.users.note_if_new();
     Ok(())
 }
 
@@ -44,13 +44,13 @@ fn needs_users(command: &UserCommand) -> bool {
     }
 }
 
-struct Users {
-    database: Database,
+struct Command {
+    users: Users,
     config: Config,
     is_json: bool,
 }
 
-impl Users {
+impl Command {
     fn execute(&self, command: UserCommand) -> Result<(), Failure> {
         match command {
             UserCommand::Add(password) => self.add(&password),
@@ -70,7 +70,7 @@ impl Users {
     fn add(&self, args: &PasswordArgs) -> Result<(), Failure> {
         let user = self.name(&args.user)?;
         let (password, is_generated) = password(args)?;
-        self.database.store.add(&user, self.realm_of(user.domain()), &password)?;
+        self.users.edit(&user, |store| Ok(store.add(&user, self.realm_of(user.domain()), &password)?))?;
         self.warn_of_foreign_domain(user.domain());
         self.print_password(&user, "added", is_generated.then_some(&password))
     }
@@ -78,12 +78,13 @@ impl Users {
     fn passwd(&self, args: &PasswordArgs) -> Result<(), Failure> {
         let user = self.name(&args.user)?;
         let (password, is_generated) = password(args)?;
-        self.database.store.passwd(&user, self.realm_of(user.domain()), &password)?;
+        self.users
+            .edit(&user, |store| Ok(store.passwd(&user, self.realm_of(user.domain()), &password)?))?;
         self.print_password(&user, "changed", is_generated.then_some(&password))
     }
 
     fn import(&self, file: &Path) -> Result<(), Failure> {
-        let Imported { users, .. } = self.read_list(&self.database.store, file)?;
+        let Imported { users, .. } = self.users.edit_all(|store| self.read_list(store, file))?;
         let noun = if users == 1 { "user" } else { "users" };
         self.print(&format!("{users} {noun} imported"), &json!({"imported": users}))
     }
@@ -95,7 +96,8 @@ impl Users {
             let file = file.display();
             return Err(Failure::failed(format!("{file}: the list has no users; nothing was changed")));
         }
-        let replaced = Backups::of(&self.database.store).replace_subscribers(&list, restoration)?;
+        let replaced =
+            self.users.edit_all(|store| Ok(Backups::of(store).replace_subscribers(&list, restoration)?))?;
         backup::print(&replaced, restoration, "replaced", self.is_json)
     }
 
@@ -126,8 +128,12 @@ impl Users {
     }
 
     fn list(&self) -> Result<(), Failure> {
+        self.users.edit_all(|store| self.list_store(store))
+    }
+
+    fn list_store(&self, store: &Store) -> Result<(), Failure> {
         let mut forwards = HashMap::new();
-        self.database.store.load_forwards(|name, domain, of_user| {
+        store.load_forwards(|name, domain, of_user| {
             forwards.insert(format!("{name}@{domain}"), of_user);
         })?;
         let mut out = output::buffered();
@@ -137,7 +143,7 @@ impl Users {
         } else {
             writeln!(out, "{:<32} {:<24} PERMANENT CONTACTS, FORWARDS", "USER", "REALM")
         };
-        self.database.store.list(|name, domain, realm, contacts| {
+        store.list(|name, domain, realm, contacts| {
             if written.is_err() {
                 return false;
             }
@@ -170,7 +176,7 @@ impl Users {
 
     fn remove(&self, args: &NameArgs) -> Result<(), Failure> {
         let user = self.name(args)?;
-        self.database.store.remove(&user)?;
+        self.users.edit(&user, |store| Ok(store.remove(&user)?))?;
         self.print(&format!("{user} removed"), &json!({"user": user.to_string(), "result": "removed"}))
     }
 
@@ -183,9 +189,10 @@ impl Users {
                 "{contact:?} is not a SIP URI; write for example sip:bob@192.0.2.7:5060"
             )));
         }
-        let is_new = self.database.store.bind(&user, contact)?;
+        let (is_new, is_subscriber) =
+            self.users.edit(&user, |store| Ok((store.bind(&user, contact)?, store.is_subscriber(&user)?)))?;
         self.warn_of_foreign_domain(user.domain());
-        if !self.database.store.is_subscriber(&user)? {
+        if !is_subscriber {
             eprintln!("ringway: note: {user} has no password and cannot register; `user add` gives it one");
         }
         let result = if is_new { "bound" } else { "was bound already" };
@@ -195,7 +202,7 @@ impl Users {
 
     fn unbind(&self, args: &NameArgs, contact: Option<&str>) -> Result<(), Failure> {
         let user = self.name(args)?;
-        let removed = self.database.store.unbind(&user, contact)?;
+        let removed = self.users.edit(&user, |store| Ok(store.unbind(&user, contact)?))?;
         let contacts = if removed == 1 { "contact" } else { "contacts" };
         let value = json!({"user": user.to_string(), "result": "unbound", "contacts": removed});
         self.print(&format!("{removed} permanent {contacts} removed from {user}"), &value)
@@ -203,13 +210,15 @@ impl Users {
 
     fn forward(&self, args: &ForwardArgs) -> Result<(), Failure> {
         let user = self.name(&args.user)?;
-        let old = self.database.store.forwards(&user)?;
-        let new = changed(&old, args)?;
-        if is_change(args) {
-            self.database.store.set_forwards(&user, &new)?;
-        } else if new.is_empty() && !self.database.store.exists(&user)? {
-            return Err(StoreError::NoSuchUser(user.to_string()).into());
-        }
+        let new = self.users.edit(&user, |store| {
+            let new = changed(&store.forwards(&user)?, args)?;
+            if is_change(args) {
+                store.set_forwards(&user, &new)?;
+            } else if new.is_empty() && !store.exists(&user)? {
+                return Err(StoreError::NoSuchUser(user.to_string()).into());
+            }
+            Ok(new)
+        })?;
         let value = json!({"user": user.to_string(), "forwards": forwards::shown(&new)});
         let mut lines: Vec<String> =
             new.targets().map(|(condition, target)| line_of(&new, condition, target)).collect();

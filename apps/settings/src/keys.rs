@@ -105,6 +105,7 @@ impl ShownValue {
                 "\"\"" => Self::Unset,
                 _ => Self::Hidden,
             },
+            Some(value) if has_password(&value) => Self::Hidden,
             Some(value) if value.chars().count() > SHOWN_CHARS_MAX => {
                 let cut: String = value.chars().take(SHOWN_CHARS_MAX).collect();
                 Self::Value(cut + "…")
@@ -145,6 +146,12 @@ impl fmt::Display for KeyChange {
 fn is_secret(key: &str) -> bool {
     let name = key.rsplit('.').next().unwrap_or(key);
     ["password", "passphrase", "secret", "token"].iter().any(|word| name.contains(word))
+}
+
+/// True for a URL with a password, as `"postgres://user:password@host/name"`.
+fn has_password(value: &str) -> bool {
+    let authority = value.split_once("://").and_then(|(_, rest)| rest.split(['/', '?', '#']).next());
+    authority.and_then(|authority| authority.rsplit_once('@')).is_some_and(|(login, _)| login.contains(':'))
 }
 
 /// A value as TOML in one spelling; `None` for a section.

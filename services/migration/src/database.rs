@@ -1,12 +1,11 @@
 //! A database of another server, opened for reading.
 
-use crate::engine::{Engine, Server};
 use crate::{MigrationError, Origin};
+use ringway_database::{DatabaseUrl, Server, UrlError};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags};
 use std::borrow::Cow;
 use std::path::Path;
-use url::Url;
 
 /// A database of another server.
 pub struct Database {
@@ -53,7 +52,7 @@ impl Database {
     pub(crate) fn columns(&mut self, table: &str) -> Result<Vec<String>, MigrationError> {
         let columns = match &mut self.reader {
             Reader::File(connection) => file_columns(connection, table).map_err(|error| error.to_string()),
-            Reader::Server(server) => server.columns(table),
+            Reader::Server(server) => server.columns(table).map_err(|error| error.to_string()),
         };
         columns.map_err(|why| self.failed(table, why))
     }
@@ -102,7 +101,7 @@ impl Database {
             Reader::File(connection) => {
                 file_rows(connection, &query, each).map_err(|error| error.to_string())
             }
-            Reader::Server(server) => server.query(&query, each),
+            Reader::Server(server) => server.query(&query, each).map_err(|error| error.to_string()),
         };
         read.map_err(|why| self.failed(table, why))
     }
@@ -121,23 +120,16 @@ fn open_file(url: &str, file: &str) -> Result<Reader, MigrationError> {
 }
 
 fn open_server(url: &str, password: Option<&str>) -> Result<(Reader, String), MigrationError> {
-    let mut parsed = Url::parse(url).map_err(|_| MigrationError::Url(shown_unparsed(url)))?;
-    let no_database = |url: &Url| MigrationError::Url(shown(url));
-    let engine = match parsed.scheme() {
-        "mysql" | "mariadb" => Engine::MySql,
-        "postgres" | "postgresql" => Engine::Postgres,
-        _ => return Err(no_database(&parsed)),
-    };
-    if parsed.host_str().is_none_or(str::is_empty) || parsed.path().len() < 2 {
-        return Err(no_database(&parsed));
+    let mut parsed = DatabaseUrl::parse(url).map_err(|error| match error {
+        UrlError::NoDatabase(shown) => MigrationError::Url(shown),
+    })?;
+    if let Some(password) = password {
+        parsed = parsed.with_password(password);
     }
-    if password.is_some() && parsed.set_password(password).is_err() {
-        return Err(no_database(&parsed));
-    }
-    let url = shown(&parsed);
-    match Server::connect(engine, parsed.as_str()) {
+    let url = parsed.shown();
+    match Server::connect(&parsed) {
         Ok(server) => Ok((Reader::Server(Box::new(server)), url)),
-        Err(why) => Err(MigrationError::Open { url, why }),
+        Err(why) => Err(MigrationError::Open { url, why: why.to_string() }),
     }
 }
 
@@ -166,19 +158,6 @@ fn file_rows(
         each(&texts.iter().map(Option::as_deref).collect::<Vec<_>>());
     }
     Ok(())
-}
-
-/// A URL without its password.
-fn shown(url: &Url) -> String {
-    let mut shown = url.clone();
-    // It fails for URLs without a host, which have no password.
-    let _ = shown.set_password(None);
-    shown.into()
-}
-
-/// The part of a text that is no URL in which a password cannot be.
-fn shown_unparsed(text: &str) -> String {
-    text.split(':').next().unwrap_or_default().to_owned()
 }
 
 /// The table of subscribers.

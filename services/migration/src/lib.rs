@@ -10,7 +10,6 @@
 
 mod account;
 mod database;
-mod engine;
 mod error;
 mod origin;
 mod settings;

@@ -67,7 +67,7 @@ impl<'s> Backups<'s> {
         schema::copy(&source, &newest)?;
         // An earlier schema is brought to the newest one.
         drop(schema::open(&newest)?);
-        self.restore_from(&newest, Source::Backup, restoration)
+        restore_or_not(self.store, &newest, Source::Backup, restoration, |_| Ok(()))
     }
 
     /// Makes the subscribers those of `list`, and returns the difference. Those that stay keep their contacts, forwards and
@@ -80,7 +80,7 @@ impl<'s> Backups<'s> {
         list: &Store,
         restoration: Restoration,
     ) -> Result<Restored, StoreError> {
-        self.restore_from(list.file(), Source::Subscribers, restoration)
+        restore_or_not(self.store, list.file(), Source::Subscribers, restoration, |_| Ok(()))
     }
 
     /// Adds the subscribers of `list`, gives those that exist the passwords of the list, and returns the difference. Nobody is
@@ -89,40 +89,54 @@ impl<'s> Backups<'s> {
     /// # Errors
     /// A query failed. The store is unchanged then.
     pub fn add_subscribers(&self, list: &Store, restoration: Restoration) -> Result<Restored, StoreError> {
-        self.restore_from(list.file(), Source::MoreSubscribers, restoration)
+        restore_or_not(self.store, list.file(), Source::MoreSubscribers, restoration, |_| Ok(()))
     }
+}
 
-    fn restore_from(
-        &self,
-        file: &Path,
-        source: Source,
-        restoration: Restoration,
-    ) -> Result<Restored, StoreError> {
-        let mut connection = self.store.lock();
-        let path = file.to_string_lossy();
-        connection.execute("ATTACH DATABASE ?1 AS backup", [&path]).map_err(self.store.sql())?;
-        let restored = restore(&mut connection, source, restoration);
-        // Without it the next restoration fails, and says so.
-        let _ = connection.execute_batch("DETACH DATABASE backup");
-        restored.map_err(self.store.sql())
-    }
+/// Makes the data of a store that of the database in `file`, and then runs `also` in the same transaction.
+pub(super) fn restore_from(
+    store: &Store,
+    file: &Path,
+    source: Source,
+    also: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<()>,
+) -> Result<Restored, StoreError> {
+    restore_or_not(store, file, source, Restoration::Apply, also)
+}
+
+fn restore_or_not(
+    store: &Store,
+    file: &Path,
+    source: Source,
+    restoration: Restoration,
+    also: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<()>,
+) -> Result<Restored, StoreError> {
+    let mut connection = store.lock();
+    let path = file.to_string_lossy();
+    connection.execute("ATTACH DATABASE ?1 AS backup", [&path]).map_err(store.sql())?;
+    let restored = restore(&mut connection, source, restoration, also);
+    // Without it the next restoration fails, and says so.
+    let _ = connection.execute_batch("DETACH DATABASE backup");
+    restored.map_err(store.sql())
 }
 
 /// Content of the attached database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Source {
+pub(super) enum Source {
     /// All data.
     Backup,
     /// Subscribers only: what belongs to those that stay is taken over.
     Subscribers,
     /// Some subscribers: the others stay.
     MoreSubscribers,
+    /// All users, without block lists: those of users that stay are taken over.
+    Provisioned,
 }
 
 fn restore(
     connection: &mut Connection,
     source: Source,
     restoration: Restoration,
+    also: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<()>,
 ) -> rusqlite::Result<Restored> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     match source {
@@ -133,6 +147,10 @@ fn restore(
                 subscribers.keep(&transaction)?;
             }
             belongings.into_iter().try_for_each(|part| part.take_over(&transaction))?;
+        }
+        Source::Provisioned => {
+            let [_, _, _, blocks] = PARTS;
+            blocks.take_over(&transaction)?;
         }
     }
     let count =
@@ -153,7 +171,10 @@ fn restore(
         blocks: blocks?,
     };
     match restoration {
-        Restoration::Apply => transaction.commit()?,
+        Restoration::Apply => {
+            also(&transaction)?;
+            transaction.commit()?;
+        }
         Restoration::DryRun => transaction.rollback()?,
     }
     Ok(restored)

@@ -83,7 +83,22 @@ pub(super) fn read(connection: &Connection, domain: &str, name: &str) -> rusqlit
     Ok(forwards)
 }
 
-fn replace(transaction: &Transaction<'_>, user: &UserName, forwards: &Forwards) -> rusqlite::Result<()> {
+/// Replaces the forwards of a user, and notes the change.
+pub(super) fn replace(
+    transaction: &Transaction<'_>,
+    user: &UserName,
+    forwards: &Forwards,
+) -> rusqlite::Result<()> {
+    write(transaction, user, forwards)?;
+    note(transaction, user.domain(), user.name(), Kind::Forwards)
+}
+
+/// Replaces the forwards of a user without a note of the change.
+pub(super) fn write(
+    transaction: &Transaction<'_>,
+    user: &UserName,
+    forwards: &Forwards,
+) -> rusqlite::Result<()> {
     let key = params![user.domain(), user.name()];
     transaction.execute("DELETE FROM forward WHERE domain = ?1 AND name = ?2", key)?;
     let mut insert = transaction.prepare_cached(
@@ -97,11 +112,10 @@ fn replace(transaction: &Transaction<'_>, user: &UserName, forwards: &Forwards) 
         let number = number_of(condition);
         insert.execute(params![user.domain(), user.name(), number, after_s, target.as_str()])?;
     }
-    note(transaction, user.domain(), user.name(), Kind::Forwards)
+    Ok(())
 }
 
-/// Adds the forward of a row with the columns condition, after_s and uri.
-/// Adds the forward of a row. One that nobody can have set is left out with a warning: the other users' must not depend on it.
+/// Adds the forward of a row with the columns condition, after_s and uri. One that nobody can have set is left out with a warning: the other users' must not depend on it.
 fn add(forwards: &mut Forwards, row: &Row<'_>) -> rusqlite::Result<()> {
     match add_valid(forwards, row) {
         Err(

@@ -88,6 +88,15 @@ pub(super) fn open_memory(file: &Path) -> Result<Connection, StoreError> {
     prepare(connection, file)
 }
 
+/// Creates a database for data that is made again after a crash: nothing is synchronised with the disk.
+pub(super) fn open_scratch(file: &Path) -> Result<Connection, StoreError> {
+    let connection = open(file)?;
+    let sql = |error| from_sqlite(file, error);
+    connection.pragma_update_and_check(None, "journal_mode", "OFF", |_| Ok(())).map_err(sql)?;
+    connection.pragma_update(None, "synchronous", "OFF").map_err(sql)?;
+    Ok(connection)
+}
+
 /// Converts an error of SQLite.
 pub(super) fn from_sqlite(file: &Path, source: rusqlite::Error) -> StoreError {
     let file = file.to_owned();

@@ -200,19 +200,7 @@ impl Store {
     /// # Errors
     /// The contact is not a valid SIP URI for a Contact header field; a query failed.
     pub fn bind(&self, user: &UserName, contact: &str) -> Result<bool, StoreError> {
-        let unusable = |why| StoreError::Unusable { what: format!("{contact:?}"), why };
-        let is_sip =
-            contact.get(..4).is_some_and(|scheme| scheme.eq_ignore_ascii_case("sip:")) && contact.len() > 4;
-        if !is_sip {
-            return Err(unusable("a contact is a SIP URI; write for example sip:bob@192.0.2.7:5060"));
-        }
-        if contact.len() > CONTACT_BYTES_MAX {
-            return Err(unusable("a contact has at most 1024 bytes"));
-        }
-        if contact.chars().any(|c| c.is_control() || c.is_whitespace() || !c.is_ascii() || "<>\"".contains(c))
-        {
-            return Err(unusable("a contact has no spaces, control characters, quotes or angle brackets"));
-        }
+        check_contact(contact)?;
         self.write(|transaction| {
             let added = transaction
                 .execute(
@@ -390,6 +378,26 @@ impl Store {
     }
 }
 
+/// Checks the text of a permanent contact.
+///
+/// # Errors
+/// It is no `sip:` URI, is longer than 1,024 bytes, or has characters that a Contact header field cannot have.
+pub fn check_contact(contact: &str) -> Result<(), StoreError> {
+    let unusable = |why| StoreError::Unusable { what: format!("{contact:?}"), why };
+    let is_sip =
+        contact.get(..4).is_some_and(|scheme| scheme.eq_ignore_ascii_case("sip:")) && contact.len() > 4;
+    if !is_sip {
+        return Err(unusable("a contact is a SIP URI; write for example sip:bob@192.0.2.7:5060"));
+    }
+    if contact.len() > CONTACT_BYTES_MAX {
+        return Err(unusable("a contact has at most 1024 bytes"));
+    }
+    if contact.chars().any(|c| c.is_control() || c.is_whitespace() || !c.is_ascii() || "<>\"".contains(c)) {
+        return Err(unusable("a contact has no spaces, control characters, quotes or angle brackets"));
+    }
+    Ok(())
+}
+
 /// True for a user with a password or a permanent contact.
 pub(super) fn exists(connection: &Connection, user: &UserName) -> rusqlite::Result<bool> {
     connection.query_row(
@@ -418,14 +426,25 @@ pub(super) fn insert(
     realm: &str,
     ha1: &Ha1,
 ) -> rusqlite::Result<bool> {
+    let is_added = insert_row(transaction, user, realm, ha1)?;
+    if is_added {
+        note(transaction, user.domain(), user.name(), Kind::Subscriber)?;
+    }
+    Ok(is_added)
+}
+
+/// Inserts a subscriber's row without a note of the change. False: it exists already.
+pub(super) fn insert_row(
+    transaction: &Transaction<'_>,
+    user: &UserName,
+    realm: &str,
+    ha1: &Ha1,
+) -> rusqlite::Result<bool> {
     let added = transaction
         .prepare_cached(
             "INSERT INTO subscriber (domain, name, realm, ha1_md5, ha1_sha256) VALUES (?1, ?2, ?3, ?4, ?5)
              ON CONFLICT DO NOTHING",
         )?
         .execute(params![user.domain(), user.name(), realm, ha1.md5, ha1.sha256])?;
-    if added > 0 {
-        note(transaction, user.domain(), user.name(), Kind::Subscriber)?;
-    }
     Ok(added > 0)
 }

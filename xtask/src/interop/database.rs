@@ -64,6 +64,29 @@ impl Database {
         }
     }
 
+    /// Its URL with the password.
+    pub(crate) fn whole_url(&self) -> String {
+        let password = Self::PASSWORD.replace(':', "%3A").replace('@', "%40");
+        self.url().replacen(&format!("{USER}@"), &format!("{USER}:{password}@"), 1)
+    }
+
+    /// Stops its server as a crash does.
+    pub(crate) fn kill(&mut self) {
+        if let Some(mut running) = self.running.take() {
+            running.kill();
+        }
+    }
+
+    /// Starts its server again with the data that it had.
+    pub(crate) fn start_again(&mut self, stage: &Stage) -> Result<()> {
+        match self.engine {
+            Engine::Sqlite => Ok(()),
+            Engine::MariaDb => self.run_mariadb(stage),
+            Engine::PostgreSql => self.run_postgresql(stage),
+        }?;
+        self.patiently(|| self.execute("SELECT 1;"))
+    }
+
     /// Runs statements.
     pub(crate) fn execute(&self, sql: &str) -> Result<()> {
         let mut command = match self.engine {
@@ -93,16 +116,22 @@ impl Database {
         let mut install = Command::new("mariadb-install-db");
         install.args(["--no-defaults", "--auth-root-authentication-method=normal"]).args(user);
         feed(install.arg(format!("--datadir={}", data.display())), "")?;
-        let mut server = Command::new("mariadbd");
-        server.args(["--no-defaults", "--bind-address=127.0.0.1"]).args(user);
-        server.arg(format!("--datadir={}", data.display())).arg(format!("--port={}", self.port));
-        server.arg(format!("--socket={}", self.socket().display()));
-        self.running = Some(Running::start("mariadbd", &mut server, &stage.folder)?);
+        self.run_mariadb(stage)?;
         let create = format!(
             "CREATE DATABASE {NAME}; CREATE USER {USER}@127.0.0.1 IDENTIFIED BY '{}'; GRANT ALL ON {NAME}.* TO {USER}@127.0.0.1;",
             Self::PASSWORD
         );
         self.patiently(|| feed(&mut self.mariadb(), &create))
+    }
+
+    fn run_mariadb(&mut self, stage: &Stage) -> Result<()> {
+        let user = is_superuser().then_some("--user=root");
+        let mut server = Command::new("mariadbd");
+        server.args(["--no-defaults", "--bind-address=127.0.0.1"]).args(user);
+        server.arg(format!("--datadir={}", self.folder.path().join("data").display()));
+        server.arg(format!("--port={}", self.port)).arg(format!("--socket={}", self.socket().display()));
+        self.running = Some(Running::start("mariadbd", &mut server, &stage.folder)?);
+        Ok(())
     }
 
     fn mariadb(&self) -> Command {
@@ -137,15 +166,20 @@ impl Database {
             "--auth-host=scram-sha-256",
         ]);
         feed(install.args(["--no-sync", "-E", "UTF8"]), "")?;
-        let mut server = unprivileged(&programs.join("postgres"));
-        server.arg("-D").arg(&data).arg("-k").arg(self.folder.path());
-        server.args(["-h", "127.0.0.1", "-p", &self.port.to_string(), "-F"]);
-        self.running = Some(Running::start("postgres", &mut server, &stage.folder)?);
+        self.run_postgresql(stage)?;
         let create =
             format!("CREATE USER {USER} PASSWORD '{}'; CREATE DATABASE {NAME} OWNER {USER};", Self::PASSWORD);
         // CREATE DATABASE must be alone, which it is with a statement a line.
         let create = create.replace("; ", ";\n");
         self.patiently(|| feed(&mut self.psql("postgres", "postgres"), &create))
+    }
+
+    fn run_postgresql(&mut self, stage: &Stage) -> Result<()> {
+        let mut server = unprivileged(&postgresql_programs()?.join("postgres"));
+        server.arg("-D").arg(self.folder.path().join("data")).arg("-k").arg(self.folder.path());
+        server.args(["-h", "127.0.0.1", "-p", &self.port.to_string(), "-F"]);
+        self.running = Some(Running::start("postgres", &mut server, &stage.folder)?);
+        Ok(())
     }
 
     fn psql(&self, user: &str, name: &str) -> Command {

@@ -27,6 +27,7 @@ mod nat;
 mod phone;
 mod presence;
 pub(crate) mod process;
+mod provisioning;
 mod relay;
 mod restart;
 pub(crate) mod server;
@@ -414,6 +415,7 @@ fn chosen(args: &Args) -> Vec<Scenario> {
         all.extend(digest_order::scenarios());
         all.extend(dns::scenarios());
         all.extend(migrate::scenarios());
+        all.extend(provisioning::scenarios());
         all.extend(trunk::scenarios());
         all.extend(flows::scenarios());
         all.extend(relay::scenarios());

@@ -99,6 +99,9 @@ pub(crate) enum Mode {
     Redirect,
 }
 
+/// The store of most scenarios.
+const STORE: &str = "[store]\nurl = \"sqlite://ringway.db\"\ndurability = \"DURABILITY\"\n";
+
 /// A running server with its configuration.
 pub(crate) struct Server {
     /// Port for UDP and TCP.
@@ -399,6 +402,9 @@ impl Server {
         let alias = alias.map_or(String::new(), |alias| format!(", \"{alias}\""));
         let trusted = trusted.map_or(String::new(), |proxy| format!("trusted = [\"{proxy}\"]"));
         let dns = dns_port.map_or(String::new(), |port| format!("[dns]\nservers = [\"127.0.0.1:{port}\"]"));
+        // Another store is a part of the further sections.
+        let store =
+            if more.starts_with("[store]") { String::new() } else { STORE.replace("DURABILITY", durability) };
         format!(
             r#"domains = ["{domain}"{alias}{name}]
 listen = ["udp:{host}:{port}", "tcp:{host}:{port}"{listener}]
@@ -406,9 +412,7 @@ listen = ["udp:{host}:{port}", "tcp:{host}:{port}"{listener}]
 {dns}
 {media}
 
-[store]
-url = "sqlite://ringway.db"
-durability = "{durability}"
+{store}
 
 [auth]
 enabled = {digest}

@@ -8,10 +8,12 @@
 
 mod media;
 mod neighbours;
+mod password_file;
 mod presence;
 mod records;
 mod routes;
 mod sections;
+mod store;
 #[cfg(test)]
 mod tests;
 mod tls;
@@ -25,10 +27,10 @@ pub(crate) use ringway_settings::{
 pub(crate) use media::Media;
 pub(crate) use neighbours::Neighbour;
 pub(crate) use records::Records;
+pub(crate) use store::StoreConfig;
 pub(crate) use trunks::ReadTrunk;
 
 use crate::failure::Failure;
-use ringway_store::{Durability, StoreUrl};
 use ringway_tls::TlsFiles;
 use std::fs;
 use std::net::SocketAddr;
@@ -75,13 +77,6 @@ pub(crate) struct Config {
     pub(crate) dns_servers: ringway_dns::Servers,
     /// All keys with their values, to compare two configurations.
     pub(crate) keys: Keys,
-}
-
-/// `[store]`
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct StoreConfig {
-    pub(crate) url: StoreUrl,
-    pub(crate) durability: Durability,
 }
 
 /// `[admin]`

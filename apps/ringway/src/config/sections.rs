@@ -2,10 +2,9 @@
 
 use super::{
     AdminConfig, Auth, Config, ConfigError, Level, Limits, Log, LogFormat, NumberLookups, Reader, Registrar,
-    Routing, Section, StoreConfig,
+    Routing, Section,
 };
 use ringway_settings::{Connections, Keys, read_document_with_keys, read_domains, read_listen};
-use ringway_store::{Durability, StoreUrl};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 
@@ -27,7 +26,7 @@ pub(super) fn read(text: &str, file: Option<&Path>) -> Result<Config, Vec<Config
         let routing = Routing::read(reader, top, NumberLookups::Supported);
         let neighbours = super::neighbours::read(reader, top, &tls, &routing);
         let trunks = super::trunks::read(reader, top, (&neighbours, &domains));
-        let store = store(reader, top);
+        let store = super::store::read(reader, top);
         let config = Config {
             file: file.map(Path::to_owned),
             client_users,
@@ -57,39 +56,6 @@ pub(super) fn read(text: &str, file: Option<&Path>) -> Result<Config, Vec<Config
         config
     });
     read.map(|(config, keys)| Config { keys, ..config })
-}
-
-fn store(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> StoreConfig {
-    let mut section = top.section(reader, "store");
-    let url = match section.text(reader, "url") {
-        None => {
-            section.note_default(reader, "url", || "\"sqlite://ringway.db\"".to_owned());
-            StoreUrl::Sqlite("ringway.db".into())
-        }
-        Some((text, at)) => store_url(text).unwrap_or_else(|why| {
-            reader.error(at, section.path("url"), format!("{text:?} {why}"));
-            StoreUrl::Memory
-        }),
-    };
-    let words = [("relaxed", Durability::Relaxed), ("strict", Durability::Strict)];
-    let durability = section.word(reader, "durability", Durability::Relaxed, &words);
-    section.finish(reader);
-    StoreConfig { url, durability }
-}
-
-fn store_url(text: &str) -> Result<StoreUrl, &'static str> {
-    if text == "memory:" {
-        return Ok(StoreUrl::Memory);
-    }
-    match text.split_once("://") {
-        Some(("sqlite", file)) if !file.is_empty() && !file.contains('\0') => {
-            Ok(StoreUrl::Sqlite(file.into()))
-        }
-        Some(("postgres" | "postgresql" | "mysql", _)) => Err(
-            "is not supported: this version has no PostgreSQL and no MySQL yet; give \"sqlite://FILE\" or \"memory:\"",
-        ),
-        Some(_) | None => Err("is not a store URL; give \"sqlite://FILE\" or \"memory:\""),
-    }
 }
 
 fn location(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) {

@@ -1,6 +1,7 @@
 use super::*;
 use ringway_sansio::Transport;
 use ringway_settings::{Algorithm, DigestPolicy, Mode, NoncePolicy, Realms, Strangers};
+use ringway_store::{Durability, StoreUrl};
 
 /// The example of INTERFACE.md, without unsupported keys.
 const WHOLE: &str = r#"
@@ -310,8 +311,16 @@ fn each_invalid_value_has_an_error_with_line_key_and_remedy() {
         ("workers = \"2\"", 1, "workers", "whole number"),
         ("workers = 1.5", 1, "workers", "whole number"),
         ("store = 1", 1, "store", "[store]"),
-        ("[store]\nurl = \"postgres://h/d\"", 2, "[store] url", "no PostgreSQL"),
-        ("[store]\nurl = \"mysql://h/d\"", 2, "[store] url", "no MySQL"),
+        ("[store]\nurl = \"postgres://h\"", 2, "[store] url", "names no database"),
+        ("[store]\ncopy = \"a.db\"", 2, "[store] copy", "postgres:// or mysql:// url"),
+        ("[store]\nurl = \"postgres://192.0.2.1/d\"", 2, "[store] url", "has no TLS for databases"),
+        ("[store]\nurl = \"mysql:///d\"", 2, "[store] url", "names no database"),
+        (
+            "[store]\nurl = \"mysql://localhost/d\"\npassword_file = \"/nowhere\"",
+            3,
+            "[store] password_file",
+            "check the path",
+        ),
         ("[store]\nurl = \"ringway.db\"", 2, "[store] url", "sqlite://FILE"),
         ("[store]\nurl = \"sqlite://\"", 2, "[store] url", "sqlite://FILE"),
         ("[store]\ndurability = \"safe\"", 2, "[store] durability", "\"relaxed\" or \"strict\""),

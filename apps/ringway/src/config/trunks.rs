@@ -1,11 +1,9 @@
 //! `[[trunk]]`: gateways and carriers.
 
-use super::{Neighbour, Reader, Section};
+use super::{Neighbour, Reader, Section, password_file};
 use ringway_server::{CallerNumber, CallerPrivacy, NEIGHBOURS_MAX, Number, Trunk, TrunkLogin};
 use ringway_settings::{HostPort, NeighbourConnection, Network, read_networks};
 use ringway_sip::Uri;
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 /// Trunk with the time between its health checks.
@@ -129,7 +127,7 @@ fn login(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) -> Option<Trunk
     let realm = section.text(reader, "realm").map(|(text, _)| text.to_owned());
     let (key, missing) = match (username, file) {
         (Some((username, _)), Some((file, at))) => {
-            let password = password(file).unwrap_or_else(|why| {
+            let password = password_file::read(file).unwrap_or_else(|why| {
                 reader.error(at, section.path("password_file"), format!("{file:?} {why}"));
                 String::new()
             });
@@ -143,23 +141,6 @@ fn login(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) -> Option<Trunk
     let at = section.place(key).unwrap_or_default();
     reader.error(at, section.path(key), format!("needs {missing}; add it, or remove this line"));
     None
-}
-
-/// Password in the first line of a file that others cannot read; the error is what is wrong, and the remedy.
-fn password(file: &str) -> Result<String, String> {
-    let unreadable = |error| format!("cannot be read: {error}; check the path");
-    let metadata = fs::metadata(file).map_err(unreadable)?;
-    if metadata.len() > PASSWORD_BYTES_MAX || !metadata.is_file() {
-        return Err("is no file of at most 1 KiB; give one with the password in its first line".to_owned());
-    }
-    if metadata.permissions().mode() & 0o007 != 0 {
-        return Err(format!("is open to every user of this machine; run `chmod o= {file}`"));
-    }
-    let text = fs::read_to_string(file).map_err(unreadable)?;
-    match text.lines().next().filter(|line| !line.is_empty()) {
-        Some(line) => Ok(line.to_owned()),
-        None => Err("is empty; write the password into its first line".to_owned()),
-    }
 }
 
 fn caller(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) -> CallerNumber {
@@ -214,4 +195,3 @@ fn is_name(name: &str) -> bool {
 const HEALTH_CHECK_S: u32 = 30;
 /// A trunk that works answers with 100 at once.
 const TIMEOUT_S: u32 = 4;
-const PASSWORD_BYTES_MAX: u64 = 1024;

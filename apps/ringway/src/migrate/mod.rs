@@ -6,7 +6,7 @@ mod taken;
 use crate::args::{MigrateArgs, MigrationOrigin};
 use crate::backup;
 use crate::config::Config;
-use crate::database::{Database, Wanted};
+use crate::database::{Database, Users, Wanted};
 use crate::failure::Failure;
 use crate::output;
 use crate::password;
@@ -53,7 +53,8 @@ pub(crate) fn run(args: &MigrateArgs) -> Result<(), Failure> {
     if let Some(file) = &args.settings {
         write_new(file, &proposal(&settings, &taken, &source))?;
     }
-    let added = Backups::of(&database.store).add_subscribers(&list, restoration)?;
+    let users = Users::of(&config, database);
+    let added = users.edit_all(|store| Ok(Backups::of(store).add_subscribers(&list, restoration)?))?;
     if args.json {
         output::line(&taken.to_json(found, (&added, restoration), &settings).to_string())?;
     } else {
@@ -61,7 +62,7 @@ pub(crate) fn run(args: &MigrateArgs) -> Result<(), Failure> {
         backup::print(&added, restoration, "taken over", false)?;
         output::line(taken.remarks(&settings, args.settings.as_deref()).trim_end())?;
     }
-    database.note_if_new();
+    users.note_if_new();
     Ok(())
 }
 

@@ -4,11 +4,12 @@ use super::blocks::{now_s, pattern};
 use super::forwards;
 use super::report::{ReloadReport, ReloadRequest};
 use super::shown::ShownConfig;
+use super::stored_users::{ChangeError, StoredUsers};
 use super::users;
 use super::view::ServerView;
 use ringway_admin::{Answer, Block, BlockPage, Change, Control, Forwards, NewBlock, Page, User, UserQuery};
 use ringway_linux::signals::Signal;
-use ringway_store::{BlockKind, BlockLists, BlockRow, NewBlockRow, Store, StoreError, UserName};
+use ringway_store::{BlockKind, BlockLists, BlockRow, NewBlockRow, StoreError, UserName};
 use serde_json::json;
 use std::sync::mpsc::{Sender, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,7 +28,7 @@ pub(crate) enum Input {
 /// `Control` of the server: passes reloads to the main thread, and changes the store.
 pub(super) struct ServerControl {
     inputs: Mutex<Sender<Input>>,
-    store: Arc<Store>,
+    users: StoredUsers,
     view: Arc<ServerView>,
     config: Arc<ShownConfig>,
 }
@@ -35,11 +36,11 @@ pub(super) struct ServerControl {
 impl ServerControl {
     pub(super) fn new(
         inputs: Sender<Input>,
-        store: Arc<Store>,
+        users: StoredUsers,
         view: Arc<ServerView>,
         config: Arc<ShownConfig>,
     ) -> Self {
-        Self { inputs: Mutex::new(inputs), store, view, config }
+        Self { inputs: Mutex::new(inputs), users, view, config }
     }
 
     fn reload(&self, request: ReloadRequest) -> Answer {
@@ -76,13 +77,13 @@ impl ServerControl {
         };
         let row =
             NewBlockRow { user: user.as_ref(), kind, pattern: &pattern, reason: &new.reason, expires_s };
-        let id = BlockLists::of(&self.store).add(&row)?;
+        let id = BlockLists::of(self.users.store()).add(&row)?;
         self.send(Input::Changed);
         Ok(Answer::done(json!({ "ok": true, "id": id, "pattern": pattern })))
     }
 
     fn unblock(&self, id: u64) -> Result<Answer, StoreError> {
-        let is_removed = BlockLists::of(&self.store).remove(id)?;
+        let is_removed = BlockLists::of(self.users.store()).remove(id)?;
         self.send(Input::Changed);
         Ok(match is_removed {
             true => Answer::done(json!({ "ok": true })),
@@ -91,9 +92,15 @@ impl ServerControl {
     }
 
     fn forward(&self, user: &str, forwards: &Forwards) -> Result<Answer, StoreError> {
-        let answer = forwards::replace(&self.store, &self.named(user)?, forwards)?;
-        self.send(Input::Changed);
-        Ok(answer)
+        let user = self.named(user)?;
+        match self.users.edit(&user, |store| forwards::replace(store, &user, forwards)) {
+            Ok(answer) => {
+                self.send(Input::Changed);
+                Ok(answer)
+            }
+            Err(ChangeError::Store(error)) => Err(error),
+            Err(ChangeError::Database(why)) => Ok(Answer::refused(503, why)),
+        }
     }
 
     fn close(&self, id: u64) -> Answer {
@@ -140,23 +147,24 @@ impl Control for ServerControl {
     fn blocks(&self, after: u64, limit: usize) -> Result<BlockPage, String> {
         let mut page = BlockPage::default();
         let now = now_s();
-        let read = BlockLists::of(&self.store).list(after, limit, |row| page.items.push(shown(row, now)));
+        let read =
+            BlockLists::of(self.users.store()).list(after, limit, |row| page.items.push(shown(row, now)));
         page.total = read.map_err(|error| error.to_string())?;
         Ok(page)
     }
 
     fn forwards(&self, user: &str) -> Answer {
-        let shown = self.named(user).and_then(|user| forwards::show(&self.store, &user));
+        let shown = self.named(user).and_then(|user| forwards::show(self.users.store(), &user));
         shown.unwrap_or_else(|error| refused(&error))
     }
 
     fn users(&self, query: &UserQuery) -> Result<Page<User>, String> {
         let total = self.view.subscribers();
-        users::page(&self.store, &self.view, query, total).map_err(|error| error.to_string())
+        users::page(self.users.store(), &self.view, query, total).map_err(|error| error.to_string())
     }
 
     fn user(&self, user: &str) -> Answer {
-        let shown = self.named(user).and_then(|user| users::one(&self.store, &self.view, &user));
+        let shown = self.named(user).and_then(|user| users::one(self.users.store(), &self.view, &user));
         shown.unwrap_or_else(|error| refused(&error))
     }
 

@@ -16,12 +16,14 @@ mod line_rates;
 mod listeners;
 mod lock;
 mod outside;
+mod provisioning;
 mod records;
 mod reload;
 mod report;
 mod services;
 mod settings;
 mod shown;
+mod stored_users;
 mod supervisor;
 mod tls;
 mod trace;
@@ -37,11 +39,13 @@ use control::{Input, ServerControl};
 use limit_log::LimitLog;
 use listeners::ListenerTable;
 use outside::{Outside, Retired, Sink, Surroundings, open_relays, start_resolver};
+use provisioning::DatabaseFollower;
 use ringway_admin::{Admin, AdminServer, Control, View};
 use ringway_linux::signals::{Signal, watch_with};
 use ringway_linux::{
     Bound, Clock, Hosts, Inboxes, Listen, MarkedPackets, MessageTrace, Runtime, Shards, StreamLimits,
 };
+use ringway_provisioning::Provisioning;
 use ringway_sansio::{Instant, Seed, ShardKey};
 use ringway_server::{Server, shard_of_user};
 use ringway_store::{Bindings, Durability, OtherRealm, SnapshotSource, Store, Writer};
@@ -53,6 +57,7 @@ use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use stored_users::StoredUsers;
 use tls::ServerTls;
 use view::ServerView;
 
@@ -67,7 +72,8 @@ pub(crate) fn run(config: Config) -> Result<(), Failure> {
     watch_with(move |signal| signals.send(Input::Signal(signal)).is_ok())
         .map_err(|error| Failure::failed(format!("cannot take signals: {error}")))?;
     let store = Store::open(&config.store.url)?;
-    let running = Running::start(config, store, sender)?;
+    let followed = provisioning::prepare(&config)?;
+    let running = Running::start(config, store, sender, followed)?;
     running.report_started()?;
     supervisor::ready();
     running.serve(inputs)
@@ -91,12 +97,19 @@ pub(crate) struct Running {
     surroundings: Surroundings,
     retired: Retired,
     clock: Clock,
+    /// Follows the database until the server ends.
+    provisioning: Option<Provisioning>,
 }
 
 impl Running {
     /// Binds the listeners, loads the users of `store`, and starts serving. The admin API sends what only the main thread can
-    /// do to `inputs`.
-    pub(crate) fn start(config: Config, store: Store, inputs: Sender<Input>) -> Result<Self, Failure> {
+    /// do to `inputs`. `followed` is the database that the users of the store come from.
+    pub(crate) fn start(
+        config: Config,
+        store: Store,
+        inputs: Sender<Input>,
+        followed: Option<DatabaseFollower>,
+    ) -> Result<Self, Failure> {
         let clock = Clock::new();
         let store = Arc::new(store);
         let hosts = Arc::new(Hosts::default());
@@ -141,16 +154,10 @@ impl Running {
         let view =
             Arc::new(ServerView::new(&runtime, to_services, to_outside, &tls, Arc::clone(&shown), clock));
         let admin_address = admin.address();
-        let layers = tls.layers();
-        let control = ServerControl::new(inputs, Arc::clone(&store), Arc::clone(&view), Arc::clone(&shown));
-        let admin = admin
-            .serve(
-                Arc::clone(&view) as Arc<dyn View>,
-                Arc::new(control) as Arc<dyn Control>,
-                &config.admin.token,
-                Arc::new(move || layers.https()),
-            )
-            .map_err(|error| Failure::failed(format!("cannot start the admin listener: {error}")))?;
+        let provisioning = start_provisioning(followed, &inputs, &view)?;
+        let users = StoredUsers::new(Arc::clone(&store), config.store.database.clone());
+        let control = ServerControl::new(inputs, users, Arc::clone(&view), Arc::clone(&shown));
+        let admin = start_admin(admin, (Arc::clone(&view), control), &config.admin.token, &tls)?;
         let mut follower = Follower::new(store, Arc::clone(&services), runtime.shards(), applied);
         // Applies removals that happened while no server ran: the journal still had the registrations.
         follower.follow();
@@ -171,6 +178,7 @@ impl Running {
             surroundings,
             retired: Retired::default(),
             clock,
+            provisioning,
         })
     }
 
@@ -182,6 +190,7 @@ impl Running {
     /// Stops gracefully.
     pub(crate) fn stop(mut self) {
         supervisor::stopping();
+        drop(self.provisioning.take());
         tracing::info!("stopping: no new work, at most {} s for pending requests", GRACE.as_secs());
         let until = self.clock.now() + GRACE - ERROR_RESPONSES_BEFORE;
         for shard in 0..self.runtime.shards().len() as u16 {
@@ -291,6 +300,40 @@ fn start_observers(
         services.capture().replace(collector);
     }
     Ok(())
+}
+
+/// Starts to follow the database of users, if there is one; changes wake the main thread.
+fn start_provisioning(
+    followed: Option<DatabaseFollower>,
+    inputs: &Sender<Input>,
+    view: &ServerView,
+) -> Result<Option<Provisioning>, Failure> {
+    let inputs = inputs.clone();
+    let on_change = move || {
+        // It fails while the server stops.
+        let _ = inputs.send(Input::Changed);
+    };
+    let provisioning = provisioning::start(followed, on_change)?;
+    view.set_provisioning(provisioning.as_ref());
+    Ok(provisioning)
+}
+
+/// Starts the threads of the admin API.
+fn start_admin(
+    admin: Admin,
+    (view, control): (Arc<ServerView>, ServerControl),
+    token: &str,
+    tls: &ServerTls,
+) -> Result<AdminServer, Failure> {
+    let layers = tls.layers();
+    admin
+        .serve(
+            view as Arc<dyn View>,
+            Arc::new(control) as Arc<dyn Control>,
+            token,
+            Arc::new(move || layers.https()),
+        )
+        .map_err(|error| Failure::failed(format!("cannot start the admin listener: {error}")))
 }
 
 /// Settings of the runtime.

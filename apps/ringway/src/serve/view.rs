@@ -2,6 +2,7 @@
 
 use super::Node;
 use super::outside::Outside;
+use super::provisioning;
 use super::services::SharedServices;
 use super::shown::ShownConfig;
 use super::tls::ServerTls;
@@ -13,6 +14,7 @@ use ringway_admin::{
 };
 use ringway_dtls::DtlsTransport;
 use ringway_linux::{Clock, Connections, CountersReader, OpenConnection, Runtime, Shards, TurnCounts};
+use ringway_provisioning::{Provisioning, Status};
 use ringway_rtpengine::RelayState;
 use ringway_sansio::{ConnectionId, Instant};
 use ringway_server::{RegistrationRef, Services, shard_of_user};
@@ -20,7 +22,7 @@ use ringway_store::UserName;
 use ringway_tls::TlsLayers;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 pub(super) struct ServerView {
@@ -34,9 +36,19 @@ pub(super) struct ServerView {
     config: Arc<ShownConfig>,
     clock: Clock,
     since: Instant,
+    /// State of the database that users come from.
+    database: OnceLock<Arc<Status>>,
 }
 
 impl ServerView {
+    /// Sets the thread that follows a database, once.
+    pub(super) fn set_provisioning(&self, provisioning: Option<&Provisioning>) {
+        if let Some(provisioning) = provisioning {
+            // It is set at the start only.
+            let _ = self.database.set(Arc::clone(provisioning.status()));
+        }
+    }
+
     pub(super) fn new(
         runtime: &Runtime<Node>,
         services: Arc<SharedServices>,
@@ -56,6 +68,7 @@ impl ServerView {
             config,
             clock,
             since: clock.now(),
+            database: OnceLock::new(),
         }
     }
 
@@ -449,7 +462,7 @@ impl ServerView {
         let (nonces, evicted) = self.services.nonces();
         let failed = f64::from(u8::from(self.services.store_has_failed()));
         let (traces, lost) = self.services.traces().counts();
-        vec![
+        let mut stats = vec![
             Stat::gauge("traces", "Users whose requests are traced.", traces as f64),
             Stat::counter(
                 "trace_entries_lost",
@@ -494,7 +507,9 @@ impl ServerView {
                 "Bytes not written to the disk yet.",
                 store.waiting_bytes as f64,
             ),
-        ]
+        ];
+        stats.extend(self.database.get().into_iter().flat_map(|status| provisioning::stats(status.counts())));
+        stats
     }
 }
 

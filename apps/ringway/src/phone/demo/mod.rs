@@ -239,7 +239,7 @@ fn start_server(password: &str) -> Result<Running, Failure> {
     }
     // Nobody reloads it.
     let (inputs, _) = channel();
-    Running::start(config, store, inputs)
+    Running::start(config, store, inputs, None)
 }
 
 fn settings(name: &str, server: SocketAddr, password: &str) -> Settings {

@@ -1,0 +1,111 @@
+//! `[store]`: the file of users, and the database that they come from.
+
+use super::{Reader, Section, password_file};
+use ringway_database::DatabaseUrl;
+use ringway_store::{Durability, StoreUrl};
+
+/// `[store]`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StoreConfig {
+    /// The file of this node; with a database its copy.
+    pub(crate) url: StoreUrl,
+    /// Database that users come from.
+    pub(crate) database: Option<DatabaseUrl>,
+    pub(crate) durability: Durability,
+}
+
+pub(super) fn read(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> StoreConfig {
+    let mut section = top.section(reader, "store");
+    let given = section.text(reader, "url");
+    let (url, database) = match given {
+        None => {
+            section.note_default(reader, "url", || "\"sqlite://ringway.db\"".to_owned());
+            (StoreUrl::Sqlite(FILE.into()), None)
+        }
+        Some((text, at)) => match store_url(text) {
+            Ok(Given::File(url)) => (url, None),
+            Ok(Given::Database(url)) => {
+                if !url.is_loopback() {
+                    let why = "is on another machine, and this version has no TLS for databases; use an address of this machine, for \
+                               example of a tunnel by stunnel or ssh -L";
+                    reader.error(at, section.path("url"), format!("{} {why}", url.shown()));
+                }
+                database(reader, &mut section, url)
+            }
+            Err(why) => {
+                reader.error(at, section.path("url"), why);
+                (StoreUrl::Memory, None)
+            }
+        },
+    };
+    if database.is_none() {
+        for key in ["copy", "password_file"] {
+            section.refuse(reader, key, "is for a postgres:// or mysql:// url; remove it");
+        }
+    }
+    let words = [("relaxed", Durability::Relaxed), ("strict", Durability::Strict)];
+    let durability = section.word(reader, "durability", Durability::Relaxed, &words);
+    section.finish(reader);
+    StoreConfig { url, database, durability }
+}
+
+/// The value of `url`.
+enum Given {
+    File(StoreUrl),
+    Database(DatabaseUrl),
+}
+
+fn store_url(text: &str) -> Result<Given, String> {
+    if text == "memory:" {
+        return Ok(Given::File(StoreUrl::Memory));
+    }
+    match text.split_once("://") {
+        Some(("sqlite", file)) if !file.is_empty() && !file.contains('\0') => {
+            Ok(Given::File(StoreUrl::Sqlite(file.into())))
+        }
+        Some(("postgres" | "postgresql" | "mysql" | "mariadb", _)) => {
+            DatabaseUrl::parse(text).map(Given::Database).map_err(|error| error.to_string())
+        }
+        Some(_) | None => Err(format!(
+            "{text:?} is not a store URL; give \"sqlite://FILE\", \"postgres://USER@HOST/NAME\", \"mysql://USER@HOST/NAME\" or \
+             \"memory:\""
+        )),
+    }
+}
+
+fn database(
+    reader: &mut Reader<'_>,
+    section: &mut Section<'_, '_>,
+    url: DatabaseUrl,
+) -> (StoreUrl, Option<DatabaseUrl>) {
+    let copy = match section.text(reader, "copy") {
+        None => {
+            section.note_default(reader, "copy", || format!("\"{FILE}\""));
+            FILE
+        }
+        Some((file, at)) => {
+            if file.is_empty() || file.contains('\0') {
+                reader.error(
+                    at,
+                    section.path("copy"),
+                    "is no name of a file; give for example \"ringway.db\"",
+                );
+            }
+            file
+        }
+    };
+    let password = section.text(reader, "password_file").map(|(file, at)| {
+        password_file::read(file).unwrap_or_else(|why| {
+            reader.error(at, section.path("password_file"), format!("{file:?} {why}"));
+            String::new()
+        })
+    });
+    let url = match password {
+        Some(password) => url.with_password(&password),
+        None => url,
+    };
+    (StoreUrl::Sqlite(copy.into()), Some(url))
+}
+
+/// File of users, and of the copy, in the current folder.
+const FILE: &str = "ringway.db";

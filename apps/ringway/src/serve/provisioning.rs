@@ -1,0 +1,58 @@
+//! Users that come from a database.
+
+use crate::config::Config;
+use crate::database;
+use crate::failure::Failure;
+use ringway_admin::Stat;
+use ringway_provisioning::{Counts, Follower, Provisioning, ProvisioningError};
+use ringway_store::Store;
+
+/// The database that the store follows.
+pub(super) type DatabaseFollower = Follower;
+
+/// Prepares to follow the database of the configuration, if it has one. The first start reads its users.
+pub(crate) fn prepare(config: &Config) -> Result<Option<DatabaseFollower>, Failure> {
+    let Some(url) = &config.store.database else { return Ok(None) };
+    let failed = |error: ProvisioningError| database::failed(url, &error);
+    // A connection of its own: a long write must not keep the others of the store waiting.
+    let follower = Follower::new(url.clone(), Store::open(&config.store.url)?);
+    if !follower.has_users().map_err(failed)? {
+        tracing::info!("{}: reading the users for the first time", url.shown());
+        follower.read_once().map_err(failed)?;
+    }
+    Ok(Some(follower))
+}
+
+/// Starts the thread that follows the database; it calls `on_change` after each change.
+pub(super) fn start(
+    follower: Option<DatabaseFollower>,
+    on_change: impl Fn() + Send + 'static,
+) -> Result<Option<Provisioning>, Failure> {
+    follower
+        .map(|follower| follower.start(on_change))
+        .transpose()
+        .map_err(|error| Failure::failed(format!("cannot start the thread for [store]: {error}")))
+}
+
+/// State and counters of provisioning.
+pub(super) fn stats(counts: Counts) -> [Stat; 6] {
+    let Counts { connected, reached_s, full_reads, changes, failures, rows_refused } = counts;
+    let gauge = |name, help, value: u64| Stat::gauge(name, help, value as f64);
+    let counter = |name, help, value: u64| Stat::counter(name, help, value);
+    [
+        gauge("provisioning_connected", "1 while the database of users is followed.", connected),
+        gauge(
+            "provisioning_reached_seconds",
+            "Time of the last complete read of the database, in seconds since the epoch.",
+            reached_s,
+        ),
+        counter("provisioning_full_reads", "Reads of all users of the database.", full_reads),
+        counter("provisioning_changes", "Users changed by reads of the database.", changes),
+        counter("provisioning_failures", "Connections to the database and queries that failed.", failures),
+        counter(
+            "provisioning_rows_refused",
+            "Invalid rows of the database that were passed over.",
+            rows_refused,
+        ),
+    ]
+}

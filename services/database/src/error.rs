@@ -1,0 +1,30 @@
+//! Errors of databases.
+
+use std::fmt;
+
+/// Error of a URL.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UrlError {
+    /// The text is no URL of PostgreSQL or MySQL with a host and the name of a database. Its scheme is all that is shown: the rest can
+    /// have a password.
+    #[error("the URL {0}:… names no database; write as postgres://USER@HOST/NAME or mysql://USER@HOST/NAME")]
+    NoDatabase(String),
+}
+
+/// Error of a connection or a statement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DatabaseError(String);
+
+impl DatabaseError {
+    pub(crate) fn new(reason: impl fmt::Display) -> Self {
+        Self(reason.to_string())
+    }
+}
+
+impl fmt::Display for DatabaseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for DatabaseError {}

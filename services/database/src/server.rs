@@ -1,0 +1,159 @@
+//! A connection to a database server that blocks the calling thread.
+
+use crate::answer::{Each, Wait};
+use crate::mysql::MySql;
+use crate::postgres::Postgres;
+use crate::{DatabaseError, DatabaseUrl, Engine};
+use std::time::Duration;
+use tokio::runtime::Runtime;
+use tokio::time::timeout;
+
+/// A connection to a database server, with a runtime of its own.
+pub struct Server {
+    runtime: Runtime,
+    connection: Connection,
+}
+
+enum Connection {
+    MySql(Box<MySql>),
+    Postgres(Box<Postgres>),
+}
+
+impl Server {
+    /// Connects, within 10 s.
+    ///
+    /// # Errors
+    /// The server cannot be reached, refuses, or does not answer in time.
+    pub fn connect(url: &DatabaseUrl) -> Result<Self, DatabaseError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(DatabaseError::new)?;
+        let connect = async {
+            match url.engine() {
+                Engine::MySql => MySql::connect(url.as_str()).await.map(Box::new).map(Connection::MySql),
+                Engine::Postgres => {
+                    Postgres::connect(url.as_str()).await.map(Box::new).map(Connection::Postgres)
+                }
+            }
+        };
+        let connected = runtime.block_on(async { timeout(CONNECT_TIME_MAX, connect).await });
+        let connection = connected.map_err(|_| DatabaseError::new("no answer within 10 s"))??;
+        Ok(Self { runtime, connection })
+    }
+
+    /// The kind of the server.
+    pub const fn engine(&self) -> Engine {
+        match self.connection {
+            Connection::MySql(_) => Engine::MySql,
+            Connection::Postgres(_) => Engine::Postgres,
+        }
+    }
+
+    /// Names of a table's columns in lower case; none if there is no table. `table` is a word of the program's own.
+    ///
+    /// # Errors
+    /// The query failed.
+    pub fn columns(&mut self, table: &str) -> Result<Vec<String>, DatabaseError> {
+        let schema = match self.engine() {
+            Engine::MySql => "database()",
+            Engine::Postgres => "current_schema()",
+        };
+        let query = format!(
+            "SELECT lower(column_name) FROM information_schema.columns WHERE table_schema = {schema} AND table_name = '{table}'"
+        );
+        let mut columns = Vec::new();
+        self.query(&query, &mut |row| columns.extend(row.first().copied().flatten().map(str::to_owned)))?;
+        Ok(columns)
+    }
+
+    /// Passes each row of a query without parameters, one by one, so that a long result needs no memory.
+    ///
+    /// # Errors
+    /// The query failed, or the next row took more than 60 s.
+    pub fn query(&mut self, query: &str, each: Each<'_>) -> Result<(), DatabaseError> {
+        self.query_named(query, each, &mut |_| {})
+    }
+
+    /// [`Server::query`] that passes the names of the columns before the first row, in lower case. Without a row they may be missing.
+    ///
+    /// # Errors
+    /// As [`Server::query`].
+    pub fn query_named(
+        &mut self,
+        query: &str,
+        each: Each<'_>,
+        names: &mut dyn FnMut(&[String]),
+    ) -> Result<(), DatabaseError> {
+        let Self { runtime, connection } = self;
+        runtime.block_on(async {
+            match connection {
+                Connection::MySql(mysql) => mysql.query(query, each, names).await,
+                Connection::Postgres(postgres) => postgres.query(query, each, names).await,
+            }
+        })
+    }
+
+    /// Runs one statement with text parameters, written `$1`, `$2` … in the order of their first use, and passes the rows of its
+    /// result. Columns of the result must be texts.
+    ///
+    /// # Errors
+    /// The statement failed, or took more than 60 s.
+    pub fn execute(
+        &mut self,
+        statement: &str,
+        parameters: &[Option<&str>],
+        each: Each<'_>,
+    ) -> Result<u64, DatabaseError> {
+        let Self { runtime, connection } = self;
+        runtime.block_on(async {
+            match connection {
+                Connection::MySql(mysql) => mysql.execute(statement, parameters, each).await,
+                Connection::Postgres(postgres) => postgres.execute(statement, parameters, each).await,
+            }
+        })
+    }
+
+    /// Runs a statement without parameters and without a result.
+    ///
+    /// # Errors
+    /// As [`Server::execute`].
+    pub fn run(&mut self, statement: &str) -> Result<(), DatabaseError> {
+        let Self { runtime, connection } = self;
+        runtime.block_on(async {
+            match connection {
+                Connection::MySql(mysql) => mysql.run(statement).await,
+                Connection::Postgres(postgres) => postgres.run(statement).await,
+            }
+        })
+    }
+
+    /// Asks PostgreSQL for notifications of a channel, a word of the program's own. MySQL has none.
+    ///
+    /// # Errors
+    /// As [`Server::execute`].
+    pub fn listen(&mut self, channel: &str) -> Result<(), DatabaseError> {
+        match self.engine() {
+            Engine::MySql => Ok(()),
+            Engine::Postgres => self.run(&format!("LISTEN {channel}")),
+        }
+    }
+
+    /// Waits for a notification, or until the time is over. Notifications that came earlier are one.
+    ///
+    /// # Errors
+    /// The connection is closed.
+    pub fn wait(&mut self, time: Duration) -> Result<Wait, DatabaseError> {
+        let Self { runtime, connection } = self;
+        runtime.block_on(async {
+            match connection {
+                Connection::MySql(_) => {
+                    tokio::time::sleep(time).await;
+                    Ok(Wait::TimedOut)
+                }
+                Connection::Postgres(postgres) => postgres.wait(time).await,
+            }
+        })
+    }
+}
+
+/// Maximum time to connect.
+const CONNECT_TIME_MAX: Duration = Duration::from_secs(10);

@@ -1,0 +1,33 @@
+//! Errors of provisioning.
+
+use ringway_database::DatabaseError;
+use ringway_store::StoreError;
+
+/// Error of reading or changing users of a database server.
+#[derive(Debug, thiserror::Error)]
+pub enum ProvisioningError {
+    /// The database failed.
+    #[error("{0}")]
+    Database(#[from] DatabaseError),
+    /// The store of this node failed.
+    #[error("{0}")]
+    Store(#[from] StoreError),
+    /// The tables are of a later version.
+    #[error(
+        "its tables are of version {found} and this program has {known}; use the newer ringway that made them, also on the other nodes"
+    )]
+    Newer {
+        /// Version of the tables.
+        found: String,
+        /// Newest version that this program has.
+        known: u32,
+    },
+    /// The tables cannot be made.
+    #[error(
+        "the tables cannot be made: {0}; let a user make them who may (docs/databases.md has the statements), or grant CREATE"
+    )]
+    Create(DatabaseError),
+    /// There are more users than the limit.
+    #[error("there are more than {0} users")]
+    TooMany(u64),
+}

@@ -1,0 +1,88 @@
+//! Users in PostgreSQL and MariaDB, while these run, and while they do not.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail, ensure};
+use ringway_sip::digest::Ha1;
+
+use super::calls::{Play, users};
+use super::database::{Database, Engine};
+use super::process::free_port;
+use super::server::{Server, Wanted};
+use super::sipp::User;
+use super::{Scenario, Stage, Transport};
+
+pub(crate) fn scenarios() -> Vec<Scenario> {
+    let engines = [Engine::MariaDb, Engine::PostgreSql].map(|engine| Scenario {
+        reference: false,
+        ..Scenario::new(format!("provisioning/{}", engine.name()), move |stage: &Stage| follow(stage, engine))
+    });
+    engines.into()
+}
+
+/// Users that SQL adds register within a second; they go on while the database is away, also after a restart; what changed
+/// meanwhile is followed when it is back.
+fn follow(stage: &Stage, engine: Engine) -> Result<()> {
+    let mut database = Database::start(stage, engine)?;
+    let store = format!("[store]\nurl = \"{}\"\n", database.whole_url());
+    let mut server = Server::start_with(stage, Wanted::default(), &store)?;
+    let (first, later) = (users("first", "first"), users("later", "later"));
+    database.execute(&rows(&first))?;
+    expect_subscribers(&server, first.len() as u64, SEEN_IN)?;
+    server.bind("fixed", "sip:fixed@192.0.2.7")?;
+    let play = Play { stage, transport: Transport::Udp, digest: true };
+    let register = |stage: &Stage, users: &[User], server: &Server| -> Result<()> {
+        play.sipp("register", "register", users, free_port()?, Some(server.port)).run(stage)
+    };
+    register(&stage.within("there")?, &first, &server)?;
+
+    database.kill();
+    register(&stage.within("away")?, &first, &server)?;
+    server.log_lines("attempts go on", 1)?;
+    server.kill();
+    server.start_again()?;
+    register(&stage.within("restarted")?, &first, &server)?;
+
+    database.start_again(stage)?;
+    database.execute(&rows(&later))?;
+    database.execute("DELETE FROM ringway_subscriber WHERE name = 'first01';")?;
+    // The pause between two attempts is part of it.
+    expect_subscribers(&server, (first.len() + later.len() - 1) as u64, Duration::from_secs(40))?;
+    register(&stage.within("back")?, &later, &server)?;
+    let said = server.log_lines("attempts go on", 1)?;
+    ensure!(said.len() == 1, "the restarted server said more than once that the database is away: {said:?}");
+    ensure!(server.counters()?.get("provisioning_rows_refused")? == 0, "rows were refused");
+    Ok(())
+}
+
+/// Waits until the server has this number of users.
+fn expect_subscribers(server: &Server, wanted: u64, within: Duration) -> Result<()> {
+    let end = Instant::now() + within;
+    loop {
+        let found = server.counters()?.get("subscribers")?;
+        if found == wanted {
+            return Ok(());
+        }
+        if Instant::now() > end {
+            bail!("{found} subscribers instead of {wanted} after {within:?}");
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// A statement that adds users, as an operator's own program would.
+fn rows(users: &[User]) -> String {
+    let wanted = Wanted::default();
+    let (realm, domain) = (wanted.realm, wanted.domain);
+    let rows = users.iter().map(|user| {
+        let ha1 = Ha1::new(user.name.as_bytes(), realm.as_bytes(), user.password.as_bytes());
+        let (md5, sha256) =
+            (base16ct::lower::encode_string(&ha1.md5), base16ct::lower::encode_string(&ha1.sha256));
+        format!("('{domain}', '{}', '{realm}', '{md5}', '{sha256}')", user.name)
+    });
+    let columns = "domain, name, realm, ha1_md5, ha1_sha256";
+    format!("INSERT INTO ringway_subscriber ({columns}) VALUES {};", rows.collect::<Vec<_>>().join(", "))
+}
+
+/// Time within which the server has a change: a second, and another one for a busy machine.
+const SEEN_IN: Duration = Duration::from_secs(2);
