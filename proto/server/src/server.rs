@@ -208,8 +208,8 @@ impl<S: Services> Server<S> {
         let changes = self.registrar.take_changes();
         let env = &mut self.environment.env(cx);
         if self.messages.is_active() {
-            changes.iter().for_each(|change| self.messages.on_change(env.cx.now, &change.aor, change.end));
-            self.messages.on_timeout(env, &mut self.transactions, self.registrar.table());
+            let (transactions, table) = (&mut self.transactions, self.registrar.table());
+            changes.iter().for_each(|change| self.messages.on_change(env, transactions, table, change));
         }
         if self.events.is_on() {
             let parts = &mut Parts { transactions: &mut self.transactions, table: self.registrar.table() };

@@ -6,7 +6,7 @@ use super::{ATTEMPTS_MAX, DELIVERY_BURST, DELIVERY_TIME, Due, End, Messages, RET
 use crate::Services;
 use crate::date::DateText;
 use crate::env::Env;
-use crate::event::retry_after;
+use crate::event::{ChangedUser, ContactEnd, retry_after};
 use crate::location::LocationTable;
 use crate::proxy::{BindingHop, Owner, Transactions, hop_to_binding};
 use alloc::vec::Vec;
@@ -56,6 +56,29 @@ impl Messages {
                 Due::Expiry(key) => self.on_expiry(env, key),
                 Due::Ended(number) => self.boxes.forget_ended(number),
             }
+        }
+        self.release(env);
+    }
+
+    /// Handles a change of the contacts of a user.
+    pub(crate) fn on_change(
+        &mut self,
+        env: &mut Env<'_, impl Services>,
+        transactions: &mut Transactions,
+        table: &LocationTable,
+        change: &ChangedUser,
+    ) {
+        let Some(key) = self.boxes.find(&change.aor) else { return };
+        let Some(mailbox) = self.boxes.mailbox_mut(key) else { return };
+        if change.end != ContactEnd::Unregistered || mailbox.is_paced {
+            return;
+        }
+        if mailbox.failures == 0 {
+            self.wheel.cancel(mailbox.timer);
+            self.on_mailbox_due(env, transactions, table, key);
+        } else {
+            let at = mailbox.failed_at + RETRY_MIN;
+            self.schedule(key, at.max(env.cx.now));
         }
         self.release(env);
     }

@@ -8,7 +8,6 @@ mod record;
 pub(crate) use keep::Candidate;
 
 use crate::env::Env;
-use crate::event::ContactEnd;
 use crate::location::BadRecord;
 use crate::proxy::Owner;
 use crate::{Config, Services};
@@ -192,18 +191,6 @@ impl Messages {
             self.end_stored(services, key);
         }
         self.unreleased.drain(..).for_each(|bytes| services.release(SOURCE, bytes));
-    }
-
-    /// Handles a change of the contacts of a user.
-    pub(crate) fn on_change(&mut self, now: Instant, aor: &[u8], end: ContactEnd) {
-        let Some(key) = self.boxes.find(aor) else { return };
-        let Some(mailbox) = self.boxes.mailbox(key) else { return };
-        let at = match mailbox.failures {
-            _ if end != ContactEnd::Unregistered => return,
-            0 => now,
-            _ => now.max(mailbox.failed_at + RETRY_MIN),
-        };
-        self.schedule(key, at);
     }
 
     /// Takes the notices of deliveries without answer out of the list.

@@ -1,6 +1,6 @@
 //! Tests of MESSAGE that is kept for users without a phone (RFC 3428 §7).
 
-use crate::challenge::{Login, proven};
+use crate::challenge::{Login, answered};
 use crate::harness::{
     ALICE, BOB, CAROL, Request, STRANGER, Sent, Wire, World, forwarded, only, register, request, requests,
     statuses,
@@ -112,7 +112,7 @@ fn messages_arrive_one_at_a_time_in_their_order() {
     for number in 0..5 {
         assert_eq!(body(&one), format!("text {number}"));
         let mut next = world.udp(BOB, &one.answer(200, &[]));
-        next.extend(world.due());
+        next.extend(world.pass(Duration::from_millis(2)));
         match number {
             4 => assert!(next.is_empty()),
             _ => one = only(next),
@@ -136,16 +136,16 @@ fn only_a_proven_user_of_ours_may_leave_a_message() {
     assert_eq!((challenge.status(), world.server.messages_len()), (407, 0));
     let login = Login::to(&challenge, "alice");
     let wrong = Login { password: "another".into(), ..login.clone() };
-    let second = proven(&first, &wrong);
+    let second = answered(&first, &wrong);
     assert_eq!(only(world.udp(ALICE, &with_body(&second, PLAIN, TEXT))).status(), 407);
     assert_eq!(world.server.messages_len(), 0);
     let challenge = only(world.udp(ALICE, &with_body(&first.clone().cseq(5), PLAIN, TEXT)));
-    let third = proven(&first.clone().cseq(6), &Login::to(&challenge, "alice"));
+    let third = answered(&first.clone().cseq(5), &Login::to(&challenge, "alice"));
     assert_eq!(only(world.udp(ALICE, &with_body(&third, PLAIN, TEXT))).status(), 202);
     assert_eq!(world.server.messages_len(), 1);
     let nobody = message("nobody", 2).cseq(7);
     let challenge = only(world.udp(ALICE, &with_body(&nobody, PLAIN, TEXT)));
-    let nobody = proven(&nobody.cseq(8), &Login::to(&challenge, "alice"));
+    let nobody = answered(&nobody, &Login::to(&challenge, "alice"));
     assert_eq!(only(world.udp(ALICE, &with_body(&nobody, PLAIN, TEXT))).status(), 404, "no such user");
 }
 
@@ -303,7 +303,7 @@ fn a_restart_loses_none_and_delivers_in_order() {
     for number in 0..3 {
         assert_eq!(body(&one), format!("text {number}"));
         let mut next = after.udp(BOB, &one.answer(200, &[]));
-        next.extend(after.due());
+        next.extend(after.pass(Duration::from_millis(2)));
         if number < 2 {
             one = only(next);
         }
