@@ -268,7 +268,7 @@ impl ServerView {
         let mut sums: BTreeMap<&'static str, (&'static str, u64)> = BTreeMap::new();
         let (mut bindings, mut users, mut contexts) = (0, 0, 0);
         let (mut servers, mut clients) = (0, 0);
-        let (mut subscriptions, mut publications) = (0, 0);
+        let (mut subscriptions, mut publications, mut messages) = (0, 0, 0);
         for shard in 0..self.shard_count() {
             self.shards.with_shard(shard, |node| {
                 let mut add = |name, help, value| sums.entry(name).or_insert((help, 0)).1 += value;
@@ -279,6 +279,7 @@ impl ServerView {
                 contexts += node.contexts_len();
                 subscriptions += node.subscriptions_len();
                 publications += node.publications_len();
+                messages += node.messages_len();
                 let (of_servers, of_clients) = node.transactions_len();
                 servers += of_servers;
                 clients += of_clients;
@@ -308,6 +309,7 @@ impl ServerView {
             "Documents that users and voicemail systems published.",
             publications,
         ));
+        stats.push(gauge("messages_waiting", "Messages kept for users without a phone.", messages));
         for (name, (help, value)) in sums {
             stats.push(Stat::counter(name, help, value));
         }

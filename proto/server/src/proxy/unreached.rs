@@ -120,9 +120,8 @@ fn hand_over(proxy: &mut Proxy, transactions: &mut Transactions, key: SlabKey) -
     if context.is_cancelled || transactions.is_answered(context.server) {
         return false;
     }
-    let (Some(waiting), Some(request)) = (context.waiting.take(), context.request.take()) else {
-        return false;
-    };
+    let Some(waiting) = context.waiting.take() else { return false };
+    let Some(request) = context.request.take() else { return false };
     proxy.groups.cancel(waiting.timer);
     let (flow, grant, server) = (context.source, context.grant, context.server);
     proxy.unreached.push(Unreached { request, flow, grant, candidate: waiting.candidate });
