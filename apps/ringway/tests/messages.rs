@@ -221,7 +221,7 @@ fn a_reload_switches_it_on() {
     let server = Server::start(folder.path());
     assert_eq!(Phone::new(&server, "alice").say("bob", "text"), 480);
     fs::write(&path, text).unwrap();
-    server.program.signal("HUP");
+    server.program.signal("-HUP");
     let mut alice = Phone::new(&server, "alice");
     let end = std::time::Instant::now() + Duration::from_secs(30);
     while alice.say("bob", "text") != 202 {

@@ -209,6 +209,8 @@ impl Messages {
             env.counters.overflow += 1;
             return self.fail(env, (key, message), Duration::ZERO);
         };
+        // With strict durability the 200 of the REGISTER that caused it is held: it comes first.
+        env.cx.out.hold_last();
         if let Some(mailbox) = self.boxes.mailbox_mut(key) {
             mailbox.delivery = Delivery::UnderWay(client, message);
         }
