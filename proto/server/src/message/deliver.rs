@@ -219,8 +219,8 @@ impl Messages {
 
 /// Pause after the last failed attempt for a user that is registered.
 pub(super) fn pause_of(mailbox: &Mailbox) -> Duration {
-    let doubled = mailbox.failures.saturating_sub(1).min(DOUBLED_MAX);
-    (RETRY_MIN * (1 << doubled)).min(RETRY_MAX)
+    let exponent = mailbox.failures.saturating_sub(1).min(EXPONENT_MAX);
+    (RETRY_MIN * (1 << exponent)).min(RETRY_MAX)
 }
 
 /// Appends the request that delivers a message; nothing if a text is not safe.
@@ -259,8 +259,8 @@ fn write_message(
     let _ = request.finish_with_body(record.content_type, record.body);
 }
 
-/// Maximum number of times that the pause is doubled.
-const DOUBLED_MAX: u32 = 6;
+/// Exponent of two of the longest pause.
+const EXPONENT_MAX: u32 = 6;
 
 #[cfg(test)]
 mod tests {

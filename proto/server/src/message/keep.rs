@@ -1,5 +1,6 @@
 //! Keeping: the messages that may be kept, limits, and the 202.
 
+use super::candidate::Candidate;
 use super::mailbox::Kept;
 use super::record::{FIELDS, Record};
 use super::{Messages, Refusal, SOURCE, reserved_bytes, write_key};
@@ -17,13 +18,6 @@ use ringway_sansio::{PartHasher, TimerKey};
 use ringway_sip::grammar::{delta_seconds, trim};
 use ringway_sip::{HeaderName, Message, Method, Scheme};
 use siphasher::sip::SipHasher13;
-
-/// Users of a message that is kept if no phone takes it.
-#[derive(Clone, Debug)]
-pub(crate) struct Candidate {
-    recipient: Aor,
-    sender: Aor,
-}
 
 impl Messages {
     /// Users of a request that is kept if no phone takes it. `None`: it never is.

@@ -1,11 +1,12 @@
 //! MESSAGE for users without a phone: kept, and delivered later (RFC 3428 §7).
 
+mod candidate;
 mod deliver;
 mod keep;
 mod mailbox;
 mod record;
 
-pub(crate) use keep::Candidate;
+pub(crate) use candidate::Candidate;
 
 use crate::env::Env;
 use crate::location::BadRecord;

@@ -6,8 +6,8 @@ use super::retarget::{Diversion, Recursion};
 use super::serial::LaterGroups;
 use super::targets::{Authority, OtherFlows, StoredTarget};
 use super::trunk_branch::TrunkBranch;
-use super::unreached::Waiting;
 use crate::auth::{Grant, Reach};
+use crate::message::Candidate;
 use crate::request::Request;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -183,6 +183,14 @@ impl BranchState {
     pub(super) const fn awaits_first_response(self) -> bool {
         matches!(self, Self::Sent { rings: false, .. })
     }
+}
+
+/// Users of a forwarded MESSAGE that is kept if no phone takes it.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub(super) candidate: Candidate,
+    /// Timer of the time for an answer.
+    pub(super) timer: TimerKey,
 }
 
 /// Key of a branch.

@@ -1,6 +1,6 @@
 //! MESSAGE that no phone of its user took, for those that are kept; and the way to a phone.
 
-use super::context::Transactions;
+use super::context::{Transactions, Waiting};
 use super::decided;
 use super::rewrite::Rewrite;
 use super::serial::TimeLimit;
@@ -26,14 +26,6 @@ pub(crate) struct Unreached {
     pub(crate) flow: Flow,
     pub(crate) grant: Grant,
     pub(crate) candidate: Candidate,
-}
-
-/// Users of a forwarded MESSAGE that is kept if no phone takes it.
-#[derive(Debug)]
-pub(super) struct Waiting {
-    candidate: Candidate,
-    /// Timer of the time for an answer.
-    pub(super) timer: TimerKey,
 }
 
 /// Way to the phone of a binding.
