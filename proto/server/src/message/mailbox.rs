@@ -5,7 +5,7 @@ use crate::Aor;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashMap;
 use ringway_auth::SeededHash;
 use ringway_sansio::{Instant, Seed, TimerKey};
 use ringway_transaction::{ClientId, Slab, SlabKey};
@@ -66,8 +66,9 @@ pub(super) struct Mailboxes {
     by_number: HashMap<u64, SlabKey, SeededHash>,
     /// Number of messages of each sender. Peers choose the names: a seeded hash.
     by_sender: HashMap<Box<[u8]>, usize, SeededHash>,
-    /// Numbers of messages that are not kept any more and whose request may be repeated.
-    ended: HashSet<u64, SeededHash>,
+    /// Senders of messages that are not kept any more and whose request may be repeated, by number. They count as messages of their
+    /// senders, so that nobody fills the shard with them.
+    ended: HashMap<u64, Box<[u8]>, SeededHash>,
     bytes: usize,
 }
 
@@ -80,7 +81,7 @@ impl Mailboxes {
             by_name: HashMap::with_hasher(hash),
             by_number: HashMap::with_hasher(hash),
             by_sender: HashMap::with_hasher(hash),
-            ended: HashSet::with_hasher(hash),
+            ended: HashMap::with_hasher(hash),
             bytes: 0,
         }
     }
@@ -130,7 +131,7 @@ impl Mailboxes {
     pub(super) fn insert(&mut self, kept: Kept) -> SlabKey {
         let (mailbox, number, received, bytes) =
             (kept.mailbox, kept.number, kept.received, kept.record.len());
-        *self.by_sender.entry(kept.sender.clone()).or_insert(0) += 1;
+        self.count(&kept.sender);
         let key = self.kept.insert(kept);
         self.by_number.insert(number, key);
         self.bytes += bytes;
@@ -149,12 +150,7 @@ impl Mailboxes {
         let kept = self.kept.remove(key)?;
         self.by_number.remove(&kept.number);
         self.bytes = self.bytes.saturating_sub(kept.record.len());
-        if let Some(count) = self.by_sender.get_mut(&kept.sender) {
-            *count = count.saturating_sub(1);
-            if *count == 0 {
-                self.by_sender.remove(&kept.sender);
-            }
-        }
+        self.uncount(&kept.sender);
         if let Some(mailbox) = self.boxes.get_mut(kept.mailbox) {
             mailbox.bytes = mailbox.bytes.saturating_sub(kept.record.len());
             mailbox.queue.retain(|other| *other != key);
@@ -170,18 +166,34 @@ impl Mailboxes {
         Some(mailbox)
     }
 
-    /// Notes that the message with this number is not kept any more.
-    pub(super) fn note_ended(&mut self, number: u64) {
-        self.ended.insert(number);
+    /// Notes that the message of `sender` with this number is not kept any more.
+    pub(super) fn note_ended(&mut self, number: u64, sender: Box<[u8]>) {
+        self.count(&sender);
+        self.ended.insert(number, sender);
     }
 
     pub(super) fn forget_ended(&mut self, number: u64) {
-        self.ended.remove(&number);
+        if let Some(sender) = self.ended.remove(&number) {
+            self.uncount(&sender);
+        }
+    }
+
+    fn count(&mut self, sender: &[u8]) {
+        *self.by_sender.entry(sender.into()).or_insert(0) += 1;
+    }
+
+    fn uncount(&mut self, sender: &[u8]) {
+        if let Some(count) = self.by_sender.get_mut(sender) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                self.by_sender.remove(sender);
+            }
+        }
     }
 
     /// True for a message that is kept, or was a short time ago.
     pub(super) fn has(&self, number: u64) -> bool {
-        self.by_number.contains_key(&number) || self.ended.contains(&number)
+        self.by_number.contains_key(&number) || self.ended.contains_key(&number)
     }
 
     pub(super) fn is_kept(&self, number: u64) -> bool {

@@ -249,11 +249,11 @@ impl Messages {
         *counter += 1;
         let repeated_until = self.boxes.message(key).map(|kept| {
             // Timer F of the sender and of its last retransmission.
-            (kept.number, kept.received + env.config.timers.t1 * 64 * 2)
+            (kept.number, kept.sender.clone(), kept.received + env.config.timers.t1 * 64 * 2)
         });
         self.end_stored(env.services, key);
-        if let Some((number, until)) = repeated_until.filter(|(_, until)| *until > env.cx.now) {
-            self.boxes.note_ended(number);
+        if let Some((number, sender, until)) = repeated_until.filter(|(_, _, until)| *until > env.cx.now) {
+            self.boxes.note_ended(number, sender);
             self.wheel.arm(until, Due::Ended(number));
         }
     }

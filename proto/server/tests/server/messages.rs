@@ -142,6 +142,7 @@ fn only_a_proven_user_of_ours_may_leave_a_message() {
     let challenge = only(world.udp(ALICE, &with_body(&first.clone().cseq(5), PLAIN, TEXT)));
     let third = answered(&first.clone().cseq(5), &Login::to(&challenge, "alice"));
     assert_eq!(only(world.udp(ALICE, &with_body(&third, PLAIN, TEXT))).status(), 202);
+    assert_eq!(only(world.udp(ALICE, &with_body(&third, PLAIN, TEXT))).status(), 202, "a retransmission");
     assert_eq!(world.server.messages_len(), 1);
     let nobody = message("nobody", 2).cseq(7);
     let challenge = only(world.udp(ALICE, &with_body(&nobody, PLAIN, TEXT)));

@@ -149,3 +149,22 @@ fn a_message_is_never_sent_to_this_server_or_a_contact_of_the_administrator() {
     world.udp(ALICE, &with_body(&other, "text/plain", "text"));
     assert_eq!(world.server.messages_len(), 0);
 }
+
+#[test]
+fn two_users_together_do_not_keep_others_from_leaving_messages() {
+    let mut world = world();
+    let mut kept = 0;
+    for number in 0..100 {
+        let status = say(&mut world, "bob", number);
+        kept += usize::from(status == 202);
+        if status == 202 {
+            let phone = only(bob_comes(&mut world, BOB, 2 * number as u32 + 1));
+            world.udp(BOB, &phone.answer(200, &[]));
+            let away = register("bob", "*").line("Expires: 0").call_id(&format!("{BOB}-registers"));
+            world.udp(BOB, &away.cseq(2 * number as u32 + 2));
+        }
+    }
+    assert_eq!((kept, world.server.messages_len()), (50, 0), "in a minute");
+    world.pass(Duration::from_secs(70));
+    assert_eq!(say(&mut world, "bob", 200), 202);
+}
