@@ -86,9 +86,9 @@ fn one_request_for_a_branch(
     let hops = message.max_forwards();
     // An OPTIONS to a neighbour is the server's own too.
     let is_probe = message.method() == Method::Options && hops == Some(0);
-    // So is the NOTIFY of a subscription, which has one Via.
-    let is_notify = message.method() == Method::Notify && message.has_one_via();
-    let is_own = is_probe || is_notify || matches!(message.method(), Method::Ack | Method::Cancel);
+    // So are the NOTIFY of a subscription and a kept MESSAGE, which have one Via.
+    let is_begun_here = matches!(message.method(), Method::Notify | Method::Message) && message.has_one_via();
+    let is_own = is_probe || is_begun_here || matches!(message.method(), Method::Ack | Method::Cancel);
     assert!(hops.is_some_and(|hops| hops < 70 || is_own), "hops {hops:?} in\n{text}");
     let branch = message.via().branch.unwrap_or_default().to_vec();
     let uri = if is_stateful { uri.as_bytes().to_vec() } else { Vec::new() };

@@ -14,6 +14,7 @@ mod icmp;
 mod life;
 mod load;
 mod media;
+mod messages;
 mod neighbours;
 mod network;
 mod outbound;

@@ -196,6 +196,20 @@ ringway_sansio::counters! {
         publications,
         /// Publications refused because of a limit.
         publications_refused,
+        /// Messages kept for users without a phone (202).
+        messages_kept,
+        /// Messages not kept because of a limit (480, 413).
+        messages_refused,
+        /// Kept messages that a phone took.
+        messages_delivered,
+        /// Kept messages removed because the phone refused them for good, or after too many attempts.
+        messages_rejected,
+        /// Kept messages removed because their time has passed.
+        messages_expired,
+        /// Attempts to deliver a kept message that are repeated later.
+        message_failures,
+        /// Times that a kept message waited because of the pace of all.
+        messages_delayed,
         /// Requests without a free transaction or DNS lookup.
         overflow,
         /// Responses and ACKs that match no transaction and were dropped.

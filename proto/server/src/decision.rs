@@ -107,6 +107,9 @@ reasons! {
     RelayChosen "relay-chosen" "a media relay has the call",
     RelayFailed "relay-failed" "no media relay has the call",
     Converted "converted" "sent again with media in another form",
+    // Messages for absent users.
+    MessageKept "message-kept" "kept until the user has a phone: answered with 202",
+    MessageNotKept "message-not-kept" "not kept for the user, who has no phone that can be reached",
     // Locally generated responses.
     NoSuchUser "no-such-user" "refused: there is no such user, number or route",
     NotRegistered "not-registered" "refused: the user has no phone that can be reached",

@@ -59,6 +59,8 @@ pub(crate) struct Keys {
     pub(crate) gruu: [u8; 16],
     /// Entity tags of publications.
     pub(crate) event: [u8; 16],
+    /// Numbers of kept messages.
+    pub(crate) message: [u8; 16],
 }
 
 impl<S> Environment<S> {
@@ -71,6 +73,7 @@ impl<S> Environment<S> {
             flow: derive(&config.secret, b"flow"),
             gruu: derive(&config.secret, b"gruu"),
             event: derive(&config.secret, b"event"),
+            message: derive(&config.secret, b"message"),
         };
         Self {
             config,

@@ -34,6 +34,7 @@ mod failed_servers;
 mod gruu;
 mod log_event;
 mod media;
+mod message;
 mod method;
 mod neighbour;
 mod proxy;

@@ -7,9 +7,10 @@ use crate::auth::{Authenticator, Grant};
 use crate::env::{Env, Environment, derive};
 use crate::event::{Events, Parts};
 use crate::location::{BadRecord, LocationTable};
+use crate::message::{self, Messages};
 use crate::method::Registrar;
 use crate::neighbour::Neighbours;
-use crate::proxy::{Owner, Proxy, RingingCall, Transactions};
+use crate::proxy::{Owner, Proxy, RingingCall, Transactions, Unreached};
 use crate::request::Request;
 use crate::{Action, Config, Counters, Detail, Forwards, Reason, Services};
 use alloc::sync::Arc;
@@ -29,6 +30,7 @@ pub struct Server<S> {
     proxy: Proxy,
     neighbours: Neighbours,
     events: Events,
+    messages: Messages,
     /// Buffer for the effects of the transactions.
     notices: Vec<Notice<Owner>>,
     /// Reason to refuse new requests, as the phrase of a 503.
@@ -51,8 +53,9 @@ impl<S: Services> Server<S> {
             Transactions::new(shard, config.timers, config.transaction_limits, match_key, branch_key, now);
         let neighbours = Neighbours::new(&config, &seed, shard);
         let events = Events::new(&config, &seed, now);
+        let messages = Messages::new(&config, &seed, now);
         let mut registrar = Registrar::new(&seed, now);
-        registrar.note_changes(events.is_on());
+        registrar.note_changes(events.is_on() || messages.is_active());
         Self {
             environment: Environment::new(config, services, &seed, now),
             transactions,
@@ -61,6 +64,7 @@ impl<S: Services> Server<S> {
             proxy: Proxy::new(&seed, now),
             neighbours,
             events,
+            messages,
             notices: Vec::new(),
             refuses: None,
             gives_up_at: None,
@@ -74,7 +78,8 @@ impl<S: Services> Server<S> {
         self.authenticator.set_nonce_lifetime(config.auth.nonce_lifetime);
         self.neighbours.reconfigure(&config);
         self.events.reconfigure(&config, &mut self.transactions);
-        self.registrar.note_changes(self.events.is_on());
+        self.messages.reconfigure(&config);
+        self.note_changes();
         self.proxy.forget_logins();
         if self.environment.config().trunking.trunks != config.trunking.trunks {
             self.proxy.forget_trunks();
@@ -86,6 +91,7 @@ impl<S: Services> Server<S> {
     pub fn stop_new_work(&mut self, until: Instant) {
         self.gives_up_at = Some(until);
         self.neighbours.stop();
+        self.messages.stop();
         self.refuse_new_work(Some("Stopping"));
     }
 
@@ -95,10 +101,19 @@ impl<S: Services> Server<S> {
         self.refuses = reason;
     }
 
-    /// Restores the bindings of a user after a restart; `record` was passed to [`Services::store`]. No binding ends later
-    /// than a new one could.
-    pub fn restore(&mut self, aor: &[u8], record: &[u8], now: Instant) -> Result<(), BadRecord> {
-        self.registrar.restore(self.environment.config(), aor, record, now)
+    /// Restores the bindings of a user, or a kept message, after a restart; `key` and `record` were passed to
+    /// [`Services::store`]. No binding ends later than a new one could.
+    pub fn restore(&mut self, key: &[u8], record: &[u8], now: Instant) -> Result<(), BadRecord> {
+        if message::is_key(key) {
+            let restored = self.messages.restore(self.environment.services(), key, record, now);
+            self.note_changes();
+            return restored;
+        }
+        self.registrar.restore(self.environment.config(), key, record, now)
+    }
+
+    fn note_changes(&mut self) {
+        self.registrar.note_changes(self.events.is_on() || self.messages.is_active());
     }
 
     /// Replaces the administrator's contacts of `user@domain`.
@@ -111,9 +126,10 @@ impl<S: Services> Server<S> {
         self.environment.forwards_mut().set(aor, forwards);
     }
 
-    /// Removes all bindings of a removed subscriber.
+    /// Removes all bindings and messages of a removed subscriber.
     pub fn remove_user(&mut self, aor: &[u8]) {
         self.registrar.remove_user(self.environment.services(), aor);
+        self.messages.remove_user(self.environment.services(), aor);
     }
 
     /// Ends the registrations of `user@domain`, as an administrator demands; permanent contacts stay. Returns their number.
@@ -166,22 +182,64 @@ impl<S: Services> Server<S> {
         self.events.publications_len()
     }
 
+    /// Number of messages that are kept for this shard's users.
+    pub fn messages_len(&self) -> usize {
+        self.messages.len()
+    }
+
+    /// Number of messages that are kept for `user@domain`.
+    pub fn messages_of(&self, aor: &[u8]) -> usize {
+        self.messages.len_of(aor)
+    }
+
+    /// Records of the messages in up to `count` slots from slot `from`, for snapshots; returns the next slot, `None` at the
+    /// end. Messages that are kept or removed between two calls are stored by that change.
+    pub fn message_records_from(&self, from: u32, count: u32, each: impl FnMut(&[u8], &[u8])) -> Option<u32> {
+        self.messages.records_from(from, count, each)
+    }
+
     /// True if no request waits for a response, so that no request fails if the server stops now.
     pub fn is_idle(&self) -> bool {
         self.transactions.is_idle()
     }
 
-    /// Notifies the subscribers to users whose contacts changed.
+    /// Notifies the subscribers to users whose contacts changed, and delivers their messages.
     fn apply_changes(&mut self, cx: &mut Context<'_, Action>) {
         let changes = self.registrar.take_changes();
-        let parts = &mut Parts { transactions: &mut self.transactions, table: self.registrar.table() };
-        self.events.on_changes(&mut self.environment.env(cx), parts, changes.into_iter());
+        let env = &mut self.environment.env(cx);
+        if self.messages.is_active() {
+            let (transactions, table) = (&mut self.transactions, self.registrar.table());
+            changes.iter().for_each(|change| self.messages.on_change(env, transactions, table, change));
+        }
+        if self.events.is_on() {
+            let parts = &mut Parts { transactions: &mut self.transactions, table: self.registrar.table() };
+            self.events.on_changes(env, parts, changes.into_iter());
+        }
+    }
+
+    /// Keeps the messages that no phone took.
+    fn keep_unreached(&mut self, cx: &mut Context<'_, Action>) {
+        for unreached in self.proxy.take_unreached() {
+            let env = &mut self.environment.env(cx);
+            // Only a reload with lower limits can have made it unreadable.
+            let Ok(message) = &Message::parse(&unreached.request, &env.config.message_limits) else {
+                continue;
+            };
+            let Start::Request { method, uri } = *message.start() else { continue };
+            let Unreached { flow, grant, candidate, .. } = &unreached;
+            let (flow, grant) = (*flow, *grant);
+            let request = Request { message, method, uri, flow, peer: None, key: None, grant };
+            self.messages.keep(env, &request, candidate);
+        }
     }
 
     /// Applies the effects of the transactions.
     fn apply_notices(&mut self, cx: &mut Context<'_, Action>) {
-        if self.events.is_on() && self.registrar.has_changes() {
+        if self.registrar.has_changes() {
             self.apply_changes(cx);
+        }
+        if self.proxy.has_unreached() {
+            self.keep_unreached(cx);
         }
         // There are none after most messages.
         if self.notices.is_empty() && !self.transactions.has_gone() {
@@ -192,7 +250,13 @@ impl<S: Services> Server<S> {
         if self.events.is_on() {
             self.events.take_notices(env, &mut self.transactions, &mut self.notices);
         }
+        if self.messages.is_active() {
+            self.messages.take_notices(env, &mut self.notices);
+        }
         self.proxy.apply(env, &mut self.transactions, &mut self.notices);
+        if self.proxy.has_unreached() {
+            self.keep_unreached(cx);
+        }
     }
 }
 
@@ -288,6 +352,9 @@ impl<S: Services> Node for Server<S> {
             let parts = &mut Parts { transactions: &mut self.transactions, table: self.registrar.table() };
             self.events.on_timeout(env, parts);
         }
+        if self.messages.next_due().is_some() {
+            self.messages.on_timeout(env, &mut self.transactions, self.registrar.table());
+        }
         self.apply_notices(cx);
         self.environment.counters_mut().count_sent(cx.out, first);
     }
@@ -305,7 +372,8 @@ impl<S: Services> Node for Server<S> {
         consider((self.registrar.next_due(), "a binding ends"));
         self.proxy.next_due().into_iter().for_each(&mut consider);
         consider((self.events.next_due(), "a subscription or publication ends, or a NOTIFY is due"));
-        let has_changes = self.events.is_on() && self.registrar.has_changes();
+        consider((self.messages.next_due(), "a kept message is delivered or expires"));
+        let has_changes = self.registrar.has_changes();
         consider((has_changes.then(Instant::default), "subscribers are notified of changed contacts"));
         consider((self.gives_up_at, "pending requests are given up"));
         consider((self.neighbours.next_due(), "a neighbour is probed or dialled"));

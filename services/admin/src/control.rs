@@ -69,6 +69,8 @@ pub struct User {
     pub contacts: Vec<Registration>,
     /// Targets of calls.
     pub forwards: Forwards,
+    /// Number of messages that wait for a phone of the user.
+    pub messages: usize,
 }
 
 /// A change of the running server.

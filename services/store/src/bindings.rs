@@ -5,8 +5,8 @@ use ringway_journal::{Durability, Journal, LostKey, Recovery, SnapshotSource, Wr
 use std::io;
 use std::path::Path;
 
-/// Bindings recovered from a store's journal; empty for the store `memory:`. The key of a record is the
-/// address-of-record, `user@domain`.
+/// Bindings and kept messages recovered from a store's journal; empty for the store `memory:`. The key of a record is the
+/// address-of-record, `user@domain`, for a message with its number behind it.
 pub struct Bindings {
     journal: Option<Journal>,
 }

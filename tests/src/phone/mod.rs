@@ -142,6 +142,8 @@ struct Request {
     routes: Vec<String>,
     /// Further header lines.
     extra: String,
+    /// Body; empty: none.
+    body: String,
     client: Option<ClientId>,
     challenged: u32,
     /// True if the user cancelled the call.

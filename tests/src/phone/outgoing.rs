@@ -32,6 +32,7 @@ impl Phone {
             cseq: self.register_cseq,
             routes: Vec::new(),
             extra: extra.into(),
+            body: String::new(),
             client: None,
             challenged: 0,
             is_cancelled: false,
@@ -54,6 +55,21 @@ impl Phone {
         extra: &str,
         effects: &mut Effects,
     ) {
+        self.send_outside(now, (method, uri), (extra, ""), effects);
+    }
+
+    /// Sends a text to `uri` in a MESSAGE.
+    pub fn send_text(&mut self, now: Instant, uri: &str, text: &str, effects: &mut Effects) {
+        self.send_outside(now, ("MESSAGE", uri), ("Content-Type: text/plain\r\n", text), effects);
+    }
+
+    fn send_outside(
+        &mut self,
+        now: Instant,
+        (method, uri): (&'static str, &str),
+        (extra, body): (&str, &str),
+        effects: &mut Effects,
+    ) {
         let call_id = format!("{:x}@{}", self.rng.next_u64(), self.address.ip());
         let request = Request {
             method,
@@ -64,6 +80,7 @@ impl Phone {
             cseq: 1,
             routes: Vec::new(),
             extra: extra.into(),
+            body: body.into(),
             client: None,
             challenged: 0,
             is_cancelled: false,
@@ -104,6 +121,7 @@ impl Phone {
             cseq: call.cseq,
             routes: call.routes.clone(),
             extra: String::new(),
+            body: String::new(),
             client: None,
             challenged: 0,
             is_cancelled: false,
@@ -180,6 +198,7 @@ impl Phone {
             cseq: request.cseq + 1,
             routes: request.routes.clone(),
             extra: own_lines.collect::<String>() + &line,
+            body: request.body.clone(),
             client: None,
             challenged: request.challenged + 1,
             is_cancelled: false,

@@ -15,7 +15,7 @@ impl Phone {
         text.push_str(&format!("Max-Forwards: {}\r\nFrom: <{aor}>;tag={tag}\r\n", self.hops));
         text.push_str(&format!("To: {}\r\nCall-ID: {}\r\n", request.to, request.call_id));
         text.push_str(&format!("CSeq: {} {}\r\n{}", request.cseq, request.method, request.extra));
-        text.push_str("Content-Length: 0\r\n\r\n");
+        text.push_str(&format!("Content-Length: {}\r\n\r\n{}", request.body.len(), request.body));
         text
     }
 
@@ -30,6 +30,7 @@ impl Phone {
             cseq,
             routes: call.routes.clone(),
             extra: String::new(),
+            body: String::new(),
             client: None,
             challenged: 0,
             is_cancelled: false,

@@ -82,6 +82,11 @@ impl Phone {
         Self::start_in(stage, line, ";pubint=300", Watching::User(watched))
     }
 
+    /// Starts one that can send texts to `peer`.
+    pub(crate) fn start_writing(stage: &Stage, line: Line<'_>, peer: &str) -> Result<Self> {
+        Self::start_in(stage, line, "", Watching::Texts(peer))
+    }
+
     /// Starts one that subscribes to the summary of its messages.
     pub(crate) fn start_with_messages(stage: &Stage, line: Line<'_>) -> Result<Self> {
         Self::start_in(stage, line, ";mwi=yes", Watching::Messages)
@@ -176,6 +181,19 @@ impl Phone {
             line.contains(&format!("sip:{user}@")) && after.is_some_and(|(_, after)| after.contains(status))
         };
         self.running.wait_until(&format!("{user} is {status}"), |output| output.lines().any(is_it))
+    }
+
+    /// Sends a text to its peer.
+    pub(crate) fn says(&mut self, text: &str) -> Result<()> {
+        self.control.command("message", text)
+    }
+
+    /// Waits until it shows a text of a user.
+    pub(crate) fn reads(&mut self, user: &str, text: &str) -> Result<()> {
+        let shown = format!("\"{text}\"");
+        self.running.wait_until(&format!("{user} says {text}"), |output| {
+            output.lines().any(|line| line.contains(&format!("sip:{user}@")) && line.contains(&shown))
+        })
     }
 
     /// Waits until it shows that messages wait. False: it subscribes again and again and handles nothing else, as baresip 1.0 does
@@ -337,6 +355,8 @@ enum Watching<'a> {
     User(&'a str),
     /// Its own messages.
     Messages,
+    /// Nothing, but it writes texts to this user.
+    Texts(&'a str),
 }
 
 impl Watching<'_> {
@@ -346,6 +366,7 @@ impl Watching<'_> {
             Self::Nothing => "",
             Self::User(_) => "module_app contact.so\nmodule_app presence.so",
             Self::Messages => "module_app mwi.so",
+            Self::Texts(_) => "module_app contact.so",
         }
     }
 
@@ -353,6 +374,7 @@ impl Watching<'_> {
     fn contacts(self) -> String {
         match self {
             Self::User(user) => format!("\"{user}\" <sip:{user}@example.org>;presence=p2p\n"),
+            Self::Texts(user) => format!("\"{user}\" <sip:{user}@example.org>\n"),
             Self::Nothing | Self::Messages => String::new(),
         }
     }

@@ -142,6 +142,19 @@ impl Phone {
 }
 
 impl Phone {
+    /// Sends a text to a user.
+    pub(crate) fn says(&mut self, user: &str, text: &str) -> Result<()> {
+        self.running.type_line(&format!("chat sip:{user}@example.org \"{text}\""))
+    }
+
+    /// Waits until it shows a text of a user.
+    pub(crate) fn reads(&mut self, user: &str, text: &str) -> Result<()> {
+        self.running.wait_until(&format!("{user} says {text}"), |output| {
+            let shown = |line: &str| line.contains("Message received from") && line.contains(text);
+            output.lines().any(|line| shown(line) && line.contains(&format!("sip:{user}@")))
+        })
+    }
+
     /// Waits until it shows that a user has this status.
     pub(crate) fn sees(&mut self, user: &str, status: &str) -> Result<()> {
         self.running.wait_until(&format!("{user} is {status}"), |output| {

@@ -1,17 +1,18 @@
-//! Presence between baresip and linphonec, message waiting at baresip, and `reg` and `dialog` by SIPp.
+//! Presence between baresip and linphonec, texts for the one that is away, message waiting at baresip, and `reg` and `dialog` by
+//! SIPp.
 
 use std::net::{Ipv4Addr, UdpSocket};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
 use super::baresip;
 use super::calls::Play;
 use super::linphone;
-use super::process::free_port;
+use super::process::{PATIENCE, free_port};
 use super::server::{Server, Wanted};
 use super::sipp::User;
-use super::softphone::Line;
+use super::softphone::{Line, Softphone};
 use super::{Scenario, Stage, Transport};
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
@@ -27,6 +28,11 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
     };
     let mut all: Vec<_> = [Transport::Udp, Transport::Tcp].map(phones).into();
     all.push(Scenario::new("presence/voicemail", voicemail));
+    all.extend([Transport::Udp, Transport::Tcp].map(|transport| {
+        Scenario::new(format!("presence/texts/{}", transport.name()), move |stage: &Stage| {
+            texts(stage, transport)
+        })
+    }));
     all.extend(
         [
             ("reg", Transport::Udp),
@@ -60,6 +66,48 @@ fn phones(stage: &Stage, transport: Transport) -> Result<()> {
     ensure!(counters.get("subscriptions")? >= 2, "the phones did not subscribe");
     alice.go_offline()?;
     bob.sees("alice", "Offline").context("after alice has left")
+}
+
+/// Alice at linphonec writes to bob, who is away; bob's baresip shows it after a restart of the server, and the other way round.
+fn texts(stage: &Stage, transport: Transport) -> Result<()> {
+    let sections = "[presence]\nmessages = true";
+    let mut server = Server::start_with(stage, Wanted { strict: true, ..Wanted::default() }, sections)?;
+    server.add_user("alice")?;
+    server.add_user("bob")?;
+    let alice_at = Line::at_server("alice", 440.0, server.port, transport);
+    let mut alice = linphone::Phone::start(stage, alice_at)?;
+    alice.registered()?;
+    alice.says("bob", "Dinner at eight?")?;
+    keeps(&server, 1).context("the text of alice")?;
+    server.kill();
+    server.start_again()?;
+    keeps(&server, 1).context("after the restart")?;
+    let line = Line::at_server("bob", 1000.0, server.port, transport);
+    let mut bob = baresip::Phone::start_writing(stage, line, "alice")?;
+    bob.registered()?;
+    bob.reads("alice", "Dinner at eight?").context("bob")?;
+    keeps(&server, 0).context("after the delivery")?;
+    // It ends its registration.
+    alice.recording()?;
+    bob.says("With pleasure")?;
+    keeps(&server, 1).context("the text of bob")?;
+    let mut alice = linphone::Phone::start(&stage.within("later")?, alice_at)?;
+    alice.registered()?;
+    alice.reads("bob", "With pleasure").context("alice")?;
+    keeps(&server, 0).context("after the second delivery")
+}
+
+/// Waits until the server keeps this number of messages.
+fn keeps(server: &Server, count: u64) -> Result<()> {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let waiting = server.counters()?.get("messages_waiting")?;
+        if waiting == count {
+            return Ok(());
+        }
+        ensure!(Instant::now() < end, "{waiting} messages are kept instead of {count}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
 }
 
 /// A voicemail system tells the server that two messages wait; baresip shows it.

@@ -168,6 +168,13 @@ impl Config {
                     .to_owned(),
             );
         }
+        if !self.auth.enabled && self.presence.messages {
+            warnings.push(
+                "[presence] messages without authentication: anyone who reaches this server can leave messages in the name of \
+                 any user and take those of others; set [auth] enabled = true"
+                    .to_owned(),
+            );
+        }
         for trunk in self.trunking.named_without_networks() {
             warnings.push(format!(
                 "[[trunk]] {trunk:?} has a host name and no `networks`: [[destination]] rules do not hold for calls to its addresses; \

@@ -1,4 +1,4 @@
-//! `[presence]`: SUBSCRIBE and PUBLISH for the server's users.
+//! `[presence]`: SUBSCRIBE and PUBLISH for the server's users, and messages for those without a phone.
 
 use super::{Reader, Section};
 use ringway_server::{Mode, PresenceConfig, Watchers};
@@ -13,10 +13,14 @@ pub(super) fn read(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, routing: 
         watchers: section.word(reader, "watchers", default.watchers, &WATCHERS),
         min_expires_s: section.number(reader, "min_expires_s", default.min_expires_s, EXPIRES_S),
         max_expires_s: section.number(reader, "max_expires_s", default.max_expires_s, EXPIRES_S),
+        messages: section.switch(reader, "messages", default.messages),
+        message_keep_days: section.number(reader, "message_keep_days", default.message_keep_days, KEEP_DAYS),
     };
-    if presence.enabled && routing.mode == Mode::Redirect {
-        let message = "needs [routing] mode = \"proxy\"; set it, or enabled = false";
-        reader.error(section.place("enabled").unwrap_or_default(), section.path("enabled"), message);
+    for (key, is_on) in [("enabled", presence.enabled), ("messages", presence.messages)] {
+        if is_on && routing.mode == Mode::Redirect {
+            let message = format!("needs [routing] mode = \"proxy\"; set it, or {key} = false");
+            reader.error(section.place(key).unwrap_or_default(), section.path(key), message);
+        }
     }
     if presence.min_expires_s > presence.max_expires_s {
         let message = format!("is more than max_expires_s = {}; lower it", presence.max_expires_s);
@@ -30,3 +34,5 @@ pub(super) fn read(reader: &mut Reader<'_>, top: &mut Section<'_, '_>, routing: 
 const WATCHERS: [(&str, Watchers); 2] = [("domain", Watchers::Domain), ("self", Watchers::Oneself)];
 /// Ten seconds to a day.
 const EXPIRES_S: RangeInclusive<u32> = 10..=86_400;
+/// Days for which a message is kept.
+const KEEP_DAYS: RangeInclusive<u32> = 1..=30;

@@ -447,7 +447,7 @@ fn other_realms(store: &Store, config: &Config) -> Vec<String> {
     others.unwrap_or_default().into_iter().map(warning).collect()
 }
 
-/// Restores the bindings of earlier runs from the journal into `nodes`.
+/// Restores the bindings and the kept messages of earlier runs from the journal into `nodes`.
 fn recover(config: &Config, key: ShardKey, nodes: &mut [Node], now: Instant) -> Result<Bindings, Failure> {
     let count = nodes.len() as u16;
     let mut unreadable = 0_u64;
@@ -461,7 +461,7 @@ fn recover(config: &Config, key: ShardKey, nodes: &mut [Node], now: Instant) -> 
         }
     })?;
     if unreadable > 0 {
-        tracing::warn!("{unreadable} registrations in the store are invalid and are ignored");
+        tracing::warn!("{unreadable} registrations or messages in the store are invalid and are ignored");
     }
     Ok(bindings)
 }
@@ -483,28 +483,35 @@ fn start_writer(
         .map_err(|error| Failure::failed(format!("cannot start the store: {error}")))
 }
 
-/// Walks the bindings shard by shard. A few users at a time are copied under the shard's lock and written after
-/// unlocking, so that no message waits for the disk.
+/// Walks the bindings and the kept messages shard by shard. A few users at a time are copied under the shard's lock and written
+/// after unlocking, so that no message waits for the disk.
 fn snapshot_source(shards: Arc<OnceLock<Shards<Node>>>) -> SnapshotSource {
     Box::new(move |put| {
         let shards = shards.wait();
         let mut copied: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
         for shard in 0..shards.len() as u16 {
-            let mut from = Some(0);
-            while let Some(first) = from {
-                from = shards
-                    .with_shard(shard, |node| {
-                        node.location().records_from(first, USERS_AT_ONCE, |aor, record| {
-                            copied.push((aor.to_vec(), record.to_vec()));
-                        })
-                    })
-                    .flatten();
-                for (aor, record) in copied.drain(..) {
-                    put(&aor, &record);
+            for walk in [bindings_from, messages_from] {
+                let mut from = Some(0);
+                while let Some(first) = from {
+                    let copy = |node: &mut Node| {
+                        walk(node, first, &mut |key, record| copied.push((key.to_vec(), record.to_vec())))
+                    };
+                    from = shards.with_shard(shard, copy).flatten();
+                    for (key, record) in copied.drain(..) {
+                        put(&key, &record);
+                    }
                 }
             }
         }
     })
+}
+
+fn bindings_from(node: &Node, first: u32, each: &mut dyn FnMut(&[u8], &[u8])) -> Option<u32> {
+    node.location().records_from(first, USERS_AT_ONCE, each)
+}
+
+fn messages_from(node: &Node, first: u32, each: &mut dyn FnMut(&[u8], &[u8])) -> Option<u32> {
+    node.message_records_from(first, MESSAGES_AT_ONCE, each)
 }
 
 fn warn_of_settings(config: &Config) {
@@ -548,3 +555,6 @@ const TRANSACTIONS_MAX: usize = 2_000_000;
 
 /// Users that a snapshot copies at once under a lock.
 const USERS_AT_ONCE: u32 = 256;
+
+/// Messages that a snapshot copies at once under a lock: half a mebibyte.
+const MESSAGES_AT_ONCE: u32 = 48;

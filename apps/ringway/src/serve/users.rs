@@ -25,6 +25,7 @@ pub(super) fn page(
         let user = UserName::new(&row.name, &row.domain)?;
         items.push(User {
             contacts: view.contacts_of(&user),
+            messages: view.messages_of(&user),
             forwards: shown(&store.forwards(&user)?),
             password: row.realm.is_some(),
             name: row.name,
@@ -46,6 +47,7 @@ pub(super) fn one(store: &Store, view: &ServerView, user: &UserName) -> Result<A
         password: store.is_subscriber(user)?,
         name: user.name().to_owned(),
         domain: user.domain().to_owned(),
+        messages: view.messages_of(user),
         contacts,
     };
     Ok(Answer::done(json!(user)))

@@ -83,6 +83,12 @@ impl ServerView {
         contacts
     }
 
+    /// Number of messages that wait for a phone of a user.
+    pub(super) fn messages_of(&self, user: &UserName) -> usize {
+        let aor = user.to_string();
+        self.shards.with_shard(self.shard_of(user), |node| node.messages_of(aor.as_bytes())).unwrap_or(0)
+    }
+
     /// Ends the registrations of a user; returns their number.
     pub(super) fn end_registrations(&self, user: &UserName) -> usize {
         let (aor, now) = (user.to_string(), self.clock.now());
@@ -281,7 +287,7 @@ impl ServerView {
         let mut sums: BTreeMap<&'static str, (&'static str, u64)> = BTreeMap::new();
         let (mut bindings, mut users, mut contexts) = (0, 0, 0);
         let (mut servers, mut clients) = (0, 0);
-        let (mut subscriptions, mut publications) = (0, 0);
+        let mut of_events = [0; 3];
         for shard in 0..self.shard_count() {
             self.shards.with_shard(shard, |node| {
                 let mut add = |name, help, value| sums.entry(name).or_insert((help, 0)).1 += value;
@@ -290,8 +296,8 @@ impl ServerView {
                 bindings += node.location().bindings_len();
                 users += node.location().users_len();
                 contexts += node.contexts_len();
-                subscriptions += node.subscriptions_len();
-                publications += node.publications_len();
+                let of_node = [node.subscriptions_len(), node.publications_len(), node.messages_len()];
+                of_events.iter_mut().zip(of_node).for_each(|(sum, count)| *sum += count);
                 let (of_servers, of_clients) = node.transactions_len();
                 servers += of_servers;
                 clients += of_clients;
@@ -315,12 +321,7 @@ impl ServerView {
         stats.push(gauge("requests_forwarding", "Requests being forwarded or answered recently.", contexts));
         stats.push(gauge("server_transactions", "Server transactions.", servers));
         stats.push(gauge("client_transactions", "Client transactions.", clients));
-        stats.push(gauge("subscriptions_active", "Subscriptions to the state of users.", subscriptions));
-        stats.push(gauge(
-            "publications_active",
-            "Documents that users and voicemail systems published.",
-            publications,
-        ));
+        stats.extend(OF_EVENTS.iter().zip(of_events).map(|((name, help), value)| gauge(name, help, value)));
         for (name, (help, value)) in sums {
             stats.push(Stat::counter(name, help, value));
         }
@@ -556,3 +557,10 @@ const SEARCHED_SLOTS_MAX: u32 = 16_384;
 
 /// Connections that a search looks at for one answer.
 const SEARCHED_CONNECTIONS_MAX: usize = 10_000;
+
+/// Figures of subscriptions, publications and messages.
+const OF_EVENTS: [(&str, &str); 3] = [
+    ("subscriptions_active", "Subscriptions to the state of users."),
+    ("publications_active", "Documents that users and voicemail systems published."),
+    ("messages_waiting", "Messages kept for users without a phone."),
+];

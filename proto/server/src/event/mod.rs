@@ -14,6 +14,7 @@ mod subscription;
 mod subscriptions;
 mod xml;
 
+pub(crate) use notify::retry_after;
 pub(crate) use reg::ContactEnd;
 pub use settings::{PresenceConfig, Watchers};
 
@@ -292,7 +293,7 @@ fn arm(wheel: &mut Wheel<Due>, now: Instant, key: SlabKey, subscription: &mut Su
 
 /// User whose password the sender of a request proved, or whom a trusted proxy names; `None` for anybody else. A trunk names
 /// callers, who are no users of ours.
-fn proven_sender<S>(env: &Env<'_, S>, request: &Request<'_, '_>) -> Option<Aor> {
+pub(crate) fn proven_sender<S>(env: &Env<'_, S>, request: &Request<'_, '_>) -> Option<Aor> {
     let is_proven = match request.grant.sender {
         Sender::Proven | Sender::Believed => true,
         Sender::Trusted => !env.config.trunking.is_trunk(request.flow.remote.ip()),

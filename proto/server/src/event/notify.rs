@@ -139,7 +139,7 @@ fn write_document(
 }
 
 /// Reads Retry-After (RFC 3261 §20.33).
-fn retry_after(value: &[u8]) -> Option<Duration> {
+pub(crate) fn retry_after(value: &[u8]) -> Option<Duration> {
     let end = value.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(value.len());
     let seconds = number_u32(value.get(..end)?)?;
     Some(Duration::from_secs(u64::from(seconds)))

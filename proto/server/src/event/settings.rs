@@ -1,5 +1,7 @@
 //! Settings of presence.
 
+use core::time::Duration;
+
 /// `[presence]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PresenceConfig {
@@ -12,6 +14,11 @@ pub struct PresenceConfig {
     pub min_expires_s: u32,
     /// Maximum in seconds; longer expiries are reduced to it.
     pub max_expires_s: u32,
+    /// True: a MESSAGE of a user to a user without a phone is kept, and delivered later. Needs
+    /// [`Mode::Proxy`](crate::Mode::Proxy) and the feature `events`, and not [`PresenceConfig::enabled`].
+    pub messages: bool,
+    /// Days for which a message is kept.
+    pub message_keep_days: u32,
 }
 
 /// Users who may see the presence and the dialogs of a user.
@@ -26,7 +33,14 @@ pub enum Watchers {
 
 impl Default for PresenceConfig {
     fn default() -> Self {
-        Self { enabled: false, watchers: Watchers::Domain, min_expires_s: 60, max_expires_s: 3600 }
+        Self {
+            enabled: false,
+            watchers: Watchers::Domain,
+            min_expires_s: 60,
+            max_expires_s: 3600,
+            messages: false,
+            message_keep_days: 7,
+        }
     }
 }
 
@@ -35,5 +49,16 @@ impl PresenceConfig {
     #[inline]
     pub(crate) const fn is_on(&self) -> bool {
         cfg!(feature = "events") && self.enabled
+    }
+
+    /// True if messages are kept, and that is part of this build.
+    #[inline]
+    pub(crate) const fn keeps_messages(&self) -> bool {
+        cfg!(feature = "events") && self.messages
+    }
+
+    /// Maximum time for which a message is kept.
+    pub(crate) const fn message_lifetime(&self) -> Duration {
+        Duration::from_secs(self.message_keep_days as u64 * 86_400)
     }
 }

@@ -7,6 +7,7 @@ use super::serial::LaterGroups;
 use super::targets::{Authority, OtherFlows, StoredTarget};
 use super::trunk_branch::TrunkBranch;
 use crate::auth::{Grant, Reach};
+use crate::message::Candidate;
 use crate::request::Request;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -27,6 +28,8 @@ pub(crate) enum Owner {
     Probe(ProbeId),
     /// A NOTIFY of a subscription.
     Notify(SlabKey),
+    /// A message that was kept, for the user with this mailbox.
+    Message(SlabKey),
 }
 
 /// Probe of a neighbour.
@@ -89,6 +92,8 @@ pub(super) struct ResponseContext {
     pub(super) had_silent_group: bool,
     /// User by whose permission the request leaves our domains.
     pub(super) leaves_by: Option<u64>,
+    /// Users of a message that is kept if no phone takes it.
+    pub(super) waiting: Option<Box<Waiting>>,
     best: Option<Best>,
     /// Challenges of all branches, which are aggregated (RFC 3261 §16.7 step 7).
     challenges: Vec<(HeaderName, Vec<u8>, usize)>,
@@ -178,6 +183,14 @@ impl BranchState {
     pub(super) const fn awaits_first_response(self) -> bool {
         matches!(self, Self::Sent { rings: false, .. })
     }
+}
+
+/// Users of a forwarded MESSAGE that is kept if no phone takes it.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub(super) candidate: Candidate,
+    /// Timer of the time for an answer.
+    pub(super) timer: TimerKey,
 }
 
 /// Key of a branch.
@@ -325,6 +338,7 @@ impl ResponseContext {
             recursion: None,
             had_silent_group: false,
             leaves_by: None,
+            waiting: None,
             best: None,
             challenges: Vec::new(),
             answer_info: Box::default(),

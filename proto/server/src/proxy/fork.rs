@@ -16,7 +16,7 @@ use super::serial::LaterGroups;
 use super::targets::{Authority, Target, Targets, target_uri};
 use super::to_trunk;
 use super::trunk_branch::TrunkBranch;
-use super::{decided, divert, groups, number_lookup};
+use super::{decided, divert, groups, number_lookup, unreached};
 use crate::env::Env;
 use crate::media::is_sdp;
 use crate::neighbour::{CallRequest, CallResult, Sending};
@@ -70,6 +70,7 @@ impl Proxy {
             context.later = LaterGroups::of(targets);
         }
         divert::hold(self, env, &mut context, key, targets);
+        unreached::hold(self, env, &mut context, key, targets.candidate());
         if env.config.recurse && may_recurse(request.grant.reach) && divert::is_divertible(env, request) {
             context.recursion = Some(Recursion::of(routed, targets));
         }
@@ -551,6 +552,9 @@ impl Proxy {
         }
         if let Some(user) = context.leaves_by {
             self.pending.end_leaving(user);
+        }
+        if let Some(waiting) = &context.waiting {
+            self.groups.cancel(waiting.timer);
         }
         for branch in &context.branches {
             self.timer_c.cancel(branch.timer_c);

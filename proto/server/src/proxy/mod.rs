@@ -25,15 +25,18 @@ mod stateless;
 mod targets;
 mod to_trunk;
 mod trunk_branch;
+mod unreached;
 
 pub use context::RingingCall;
 pub(crate) use context::{Owner, ProbeId, Transactions};
 pub(crate) use remote_target::Response;
+pub(crate) use unreached::{BindingHop, Unreached, hop_to_binding};
 
 use crate::auth::Reach;
 use crate::env::Env;
 use crate::gruu::Gruu;
 use crate::location::LocationTable;
+use crate::message::Candidate;
 use crate::request::Request;
 use crate::route::Routed;
 use crate::trunk::TrunkLogins;
@@ -65,6 +68,8 @@ pub(crate) struct Proxy {
     /// Buffer for the target set of a request.
     targets: Targets,
     logins: TrunkLogins,
+    /// Messages that no phone took.
+    unreached: Vec<Unreached>,
     space: EditSpace,
     /// Buffer for the branch of a statelessly forwarded request.
     branch: Vec<u8>,
@@ -80,6 +85,7 @@ impl Proxy {
             pending: Pending::new(&seed.part(PENDING_KEY)),
             targets: Targets::default(),
             logins: TrunkLogins::new(&seed.part(LOGINS_KEY)),
+            unreached: Vec::new(),
             space: EditSpace::default(),
             branch: Vec::new(),
         }
@@ -133,17 +139,27 @@ impl Proxy {
         ]
     }
 
-    /// Forwards a request that the access rules allow.
+    pub(crate) const fn has_unreached(&self) -> bool {
+        !self.unreached.is_empty()
+    }
+
+    /// Messages that no phone took since the last call.
+    pub(crate) fn take_unreached(&mut self) -> Vec<Unreached> {
+        core::mem::take(&mut self.unreached)
+    }
+
+    /// Forwards a request that the access rules allow. One that may be kept, and whose user has no phone, is returned.
     pub(crate) fn forward(
         &mut self,
         env: &mut Env<'_, impl Services>,
         transactions: &mut Transactions,
         table: &LocationTable,
-        request: &Request<'_, '_>,
-        routed: &Routed<'_>,
-    ) {
+        (request, routed): (&Request<'_, '_>, &Routed<'_>),
+        candidate: Option<Candidate>,
+    ) -> Option<Candidate> {
         let mut targets = core::mem::take(&mut self.targets);
         targets.clear();
+        let mut absent = None;
         let mut aor = Aor::default();
         let found = self.find_targets(env, table, (request, routed), &mut targets, &mut aor);
         let is_stateless = !env.config.stateful || request.method == Method::Ack;
@@ -151,8 +167,12 @@ impl Proxy {
         if let Err(why) = found {
             refuse_untargeted(env, request, why);
         } else if targets.list().is_empty() {
-            env.refuse_absent(request, &aor);
+            absent = candidate;
+            if absent.is_none() {
+                env.refuse_absent(request, &aor);
+            }
         } else {
+            targets.set_candidate(candidate);
             match divert::share(env, request, &mut targets, branches) {
                 Err(reason) => refuse_fork(env, request, reason),
                 Ok(()) => {
@@ -167,6 +187,7 @@ impl Proxy {
             }
         }
         self.targets = targets;
+        absent
     }
 
     /// Fills the target set of a request (RFC 3261 §16.5); none: its user does not exist, or has no binding. `aor` becomes the
@@ -355,6 +376,7 @@ impl Proxy {
             match due {
                 TimeLimit::Group(key) => groups::on_timeout(self, env, transactions, key),
                 TimeLimit::Answer(key) => divert::on_no_answer(self, env, transactions, key),
+                TimeLimit::Message(key) => unreached::on_silence(self, env, transactions, key),
             }
         }
     }

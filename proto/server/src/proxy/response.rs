@@ -9,7 +9,7 @@ use super::recurse::{self, Recursed};
 use super::remote_target::{self, Response};
 use super::to_trunk::{self, ChallengeStep, challenge_step};
 use super::trunk_branch::GroupTimer;
-use super::{convert, decided, divert, groups, relays};
+use super::{convert, decided, divert, groups, relays, unreached};
 use crate::env::Env;
 use crate::neighbour::CallResult;
 use crate::{CallStep, Detail, Reason, Services};
@@ -321,10 +321,13 @@ impl Proxy {
         if context.is_cancelled && best.bytes.is_empty() {
             return self.answer_caller(env, transactions, key, 487, "Request Terminated");
         }
+        let (is_invite, server) = (context.is_invite, context.server);
+        if unreached::hand_over_absent(self, transactions, key, best.status) {
+            return;
+        }
         let (status, phrase) = match (best.status, best.bytes.is_empty()) {
             // RFC 4320 §4.2: no response is sent, because the request's client has timed out too.
-            (408, _) if !context.is_invite => {
-                let server = context.server;
+            (408, _) if !is_invite => {
                 decided::about(env, &self.contexts, key, Reason::NoResponse, Detail::None);
                 return transactions.drop_server(server);
             }

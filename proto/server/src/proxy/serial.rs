@@ -18,6 +18,8 @@ pub(super) enum TimeLimit {
     Group(SlabKey),
     /// That of the called user's answer: its forward begins.
     Answer(SlabKey),
+    /// That of an answer to a message: it is kept.
+    Message(SlabKey),
 }
 
 /// Groups of a request that wait for their turn.

@@ -4,6 +4,7 @@ use super::breadth::Share;
 use super::rewrite::Rewrite;
 use crate::Number;
 use crate::location::{Binding, BindingKey, Kind, has_transport, path_values};
+use crate::message::Candidate;
 use crate::route::Routed;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -32,6 +33,8 @@ pub(super) struct Targets {
     leaves_by: Option<u64>,
     /// Number that is looked up before it has targets.
     number: Option<Number>,
+    /// Users of a message that is kept if no target takes it.
+    candidate: Option<Candidate>,
 }
 
 /// Permission with which the contacts of a target's 3xx are called.
@@ -260,6 +263,15 @@ impl Targets {
         self.strangers_user = Some(user);
     }
 
+    /// Users of a message that is kept if no target takes it.
+    pub(super) const fn candidate(&self) -> Option<&Candidate> {
+        self.candidate.as_ref()
+    }
+
+    pub(super) fn set_candidate(&mut self, candidate: Option<Candidate>) {
+        self.candidate = candidate;
+    }
+
     pub(super) fn sort(&mut self) {
         self.list.sort_by_key(|target| core::cmp::Reverse(target.q));
     }
@@ -272,6 +284,7 @@ impl Targets {
         self.diverted = None;
         self.leaves_by = None;
         self.number = None;
+        self.candidate = None;
     }
 
     /// Adds a target of the highest preference.

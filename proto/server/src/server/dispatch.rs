@@ -106,7 +106,16 @@ impl<S: Services> Server<S> {
             (Mode::Redirect, false) => env.refuse_plainly(&request, 404, "Not Found"),
             (Mode::Proxy, _) => {
                 let (transactions, table) = (&mut self.transactions, self.registrar.table());
-                self.proxy.forward(env, transactions, table, &request, &routed);
+                let candidate = self.messages.candidate(env, table, &request, &routed);
+                if let Some(candidate) = &candidate
+                    && self.messages.answer_repeated(env, &request, candidate)
+                {
+                    return;
+                }
+                let absent = self.proxy.forward(env, transactions, table, (&request, &routed), candidate);
+                if let Some(candidate) = absent {
+                    self.messages.keep(env, &request, &candidate);
+                }
             }
         }
     }
@@ -141,6 +150,9 @@ impl<S: Services> Server<S> {
                 let parts =
                     &mut Parts { transactions: &mut self.transactions, table: self.registrar.table() };
                 self.events.on_response(env, parts, key, (message, status));
+            }
+            Answer::Pass { owner: Owner::Message(key), .. } => {
+                self.messages.on_response(env, key, (message, status));
             }
             Answer::Absorbed => {}
             Answer::Stateless(branch) => {

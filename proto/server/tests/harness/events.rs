@@ -1,4 +1,4 @@
-//! Any bytes as a datagram for a server with presence, which has a subscription and a publication.
+//! Any bytes as a datagram for a server with presence and messages, which has a subscription and a kept message.
 
 #[path = "settings.rs"]
 mod settings;
@@ -22,6 +22,10 @@ const SUBSCRIBE: &str = "SUBSCRIBE sip:bob@example.org SIP/2.0\r\nVia: SIP/2.0/U
     From: <sip:alice@example.org>;tag=a\r\nTo: <sip:bob@example.org>\r\nCall-ID: s\r\nCSeq: 1 SUBSCRIBE\r\n\
     Contact: <sip:alice@192.0.2.10>\r\nEvent: dialog\r\nExpires: 600\r\n\r\n";
 
+const MESSAGE: &str = "MESSAGE sip:alice@example.org SIP/2.0\r\nVia: SIP/2.0/UDP 192.0.2.20:5060;branch=z9hG4bKm\r\n\
+    From: <sip:bob@example.org>;tag=m\r\nTo: <sip:alice@example.org>\r\nCall-ID: m\r\nCSeq: 1 MESSAGE\r\n\
+    Content-Type: text/plain\r\nContent-Length: 2\r\n\r\nhi";
+
 /// The requests that the server sends can be parsed. A subscription reaches its own subscriber only, and everything that began has ended after
 /// its time.
 pub(crate) fn run(data: &[u8]) {
@@ -35,12 +39,18 @@ pub(crate) fn run(data: &[u8]) {
     };
     let services = Arc::new(TestServices::new(limits, &seed, START));
     let mut config = settings::config();
-    config.presence = PresenceConfig { enabled: true, ..PresenceConfig::default() };
+    let on = PresenceConfig { enabled: true, messages: true, ..PresenceConfig::default() };
+    config.presence = PresenceConfig { message_keep_days: 1, ..on };
+    for user in ["alice", "bob"] {
+        services.subscribe(user, "example.org", "example.org", "password");
+    }
     let server = Server::new(Arc::new(config), Arc::clone(&services), 0, seed, START);
     let (out, reached) = (Outbox::new(), BTreeSet::new());
     let mut world = World { server, now: START, out, reached };
     world.datagram(SENDER, REGISTER.as_bytes());
     world.datagram(WATCHER, SUBSCRIBE.as_bytes());
+    world.datagram(SENDER, MESSAGE.as_bytes());
+    assert_eq!(world.server.messages_len(), 1);
     let watched = world.server.subscriptions_len();
     assert_eq!(watched, 1);
     world.reached.clear();
@@ -54,6 +64,7 @@ pub(crate) fn run(data: &[u8]) {
     }
     world.pass(Duration::from_secs(90_000));
     assert_eq!((world.server.subscriptions_len(), world.server.publications_len()), (0, 0));
+    assert_eq!(world.server.messages_len(), 0);
     assert_eq!(world.server.transactions_len(), (0, 0));
     let used = services.budget.lock().expect("nothing panicked").used();
     assert_eq!(used, 0, "memory is reserved");

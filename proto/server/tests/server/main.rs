@@ -34,6 +34,8 @@ mod mark;
 mod media;
 mod media_hostile;
 mod memory;
+mod messages;
+mod messages_limits;
 mod nat;
 mod neighbour_alias;
 mod neighbour_calls;

@@ -125,6 +125,7 @@ export function user(name) {
         el('section', { class: 'panel' }, el('h2', { text: 'Contacts' }),
           rows.length ? table('Contacts', columns, rows) : note('It is not registered.')),
         el('section', { class: 'panel' }, el('h2', { text: 'Forwards' }), forwardsForm(full, found.forwards)),
+        ...(found.messages ? [note(`Messages that wait for its phone: ${found.messages}`)] : []),
         ...(found.password ? [] : [note('It has no password: it cannot register, only permanent contacts reach it.')]));
     } catch (error) {
       holder.replaceChildren(heading(name), note(error.message, 'bad'));

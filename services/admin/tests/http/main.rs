@@ -108,7 +108,7 @@ impl View for Three {
 
 fn user(name: &str) -> User {
     let (name, domain) = (name.to_owned(), "example.org".to_owned());
-    User { name, domain, password: true, contacts: Vec::new(), forwards: Forwards::default() }
+    User { name, domain, password: true, contacts: Vec::new(), forwards: Forwards::default(), messages: 0 }
 }
 
 fn registration(name: &str) -> Registration {

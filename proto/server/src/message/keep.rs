@@ -1,0 +1,223 @@
+//! Keeping: the messages that may be kept, limits, and the 202.
+
+use super::candidate::Candidate;
+use super::mailbox::Kept;
+use super::record::{FIELDS, Record};
+use super::{Messages, Refusal, SOURCE, reserved_bytes, write_key};
+use crate::auth::Reach;
+use crate::env::Env;
+use crate::event::proven_sender;
+use crate::location::LocationTable;
+use crate::proxy::hop_to_binding;
+use crate::request::Request;
+use crate::route::Routed;
+use crate::{Aor, Detail, Reason, Services};
+use core::hash::Hasher;
+use core::time::Duration;
+use ringway_sansio::{PartHasher, TimerKey};
+use ringway_sip::grammar::{delta_seconds, trim};
+use ringway_sip::{HeaderName, Message, Method, Scheme};
+use siphasher::sip::SipHasher13;
+
+impl Messages {
+    /// Users of a request that is kept if no phone takes it. `None`: it never is.
+    pub(crate) fn candidate(
+        &self,
+        env: &Env<'_, impl Services>,
+        table: &LocationTable,
+        request: &Request<'_, '_>,
+        routed: &Routed<'_>,
+    ) -> Option<Candidate> {
+        if !cfg!(feature = "events") || !self.is_on || request.method != Method::Message {
+            return None;
+        }
+        let message = request.message;
+        let is_elsewhere = routed.next_route.is_some() || !routed.is_of_domains || routed.mark.is_some();
+        let is_bound = matches!(request.grant.reach, Reach::Side(_) | Reach::Flow(_));
+        // A GRUU names one phone.
+        if is_elsewhere || is_bound || message.to().tag().is_some() || routed.uri.params().has(b"gr") {
+            return None;
+        }
+        if !has_text(message) || message.has(HeaderName::Require) || lifetime_of(message).is_zero() {
+            return None;
+        }
+        let sender = proven_sender(env, request)?;
+        let mut recipient = Aor::default();
+        if !env.config.read_aor(&routed.uri, &mut recipient)
+            || !env.services.is_known(recipient.user(), recipient.domain())
+        {
+            return None;
+        }
+        // Contacts of an administrator, and those of other users, are not waited for.
+        let is_sips = routed.uri.scheme() == Scheme::Sips;
+        let may_wait = table
+            .lookup(recipient.as_bytes(), env.cx.now)
+            .all(|binding| hop_to_binding(env.config, binding, is_sips).is_some());
+        may_wait.then_some(Candidate { recipient, sender })
+    }
+
+    /// Answers a repeated request of a kept message; false: it is none.
+    pub(crate) fn answer_repeated(
+        &self,
+        env: &mut Env<'_, impl Services>,
+        request: &Request<'_, '_>,
+        candidate: &Candidate,
+    ) -> bool {
+        let is_repeated = self.boxes.has(number_of(&env.keys.message, request.message, candidate));
+        if is_repeated {
+            accept(env, request);
+        }
+        is_repeated
+    }
+
+    /// Keeps a message that no phone took, and answers it.
+    pub(crate) fn keep(
+        &mut self,
+        env: &mut Env<'_, impl Services>,
+        request: &Request<'_, '_>,
+        candidate: &Candidate,
+    ) {
+        if self.answer_repeated(env, request, candidate) {
+            return;
+        }
+        match self.try_keep(env, request, candidate) {
+            Ok(()) => {
+                env.counters.messages_kept += 1;
+                let recipient = candidate.recipient.as_bytes();
+                env.decided(request, Reason::MessageKept, Detail::Text(recipient));
+                accept(env, request);
+            }
+            Err(refusal) => {
+                match refusal {
+                    Refusal::Memory => env.counters.over_memory += 1,
+                    Refusal::Store => env.counters.store_refusals += 1,
+                    _ => env.counters.messages_refused += 1,
+                }
+                env.decided(request, Reason::MessageNotKept, Detail::Text(refusal.text()));
+                match refusal {
+                    Refusal::TooLarge => env.refuse_decided(request, 413, "Request Entity Too Large"),
+                    _ => env.refuse_decided(request, 480, "Temporarily Unavailable"),
+                }
+            }
+        }
+    }
+
+    fn try_keep(
+        &mut self,
+        env: &Env<'_, impl Services>,
+        request: &Request<'_, '_>,
+        candidate: &Candidate,
+    ) -> Result<(), Refusal> {
+        let (message, now) = (request.message, env.cx.now);
+        let Candidate { recipient, sender } = candidate;
+        let content_type = content_type_of(message).ok_or(Refusal::HeadTooLarge)?;
+        let expires = now + lifetime_of(message).min(self.longest);
+        let record = Record {
+            received: now,
+            expires,
+            is_sips: request.uri.scheme() == Scheme::Sips,
+            sender: sender.as_bytes(),
+            fields: FIELDS.map(|field| field.value_in(message)),
+            content_type,
+            body: message.body(),
+        };
+        if record.body.len() > BODY_BYTES_MAX {
+            return Err(Refusal::TooLarge);
+        }
+        // A folded value is not kept: it would have to be unfolded, and may be signed.
+        let is_folded = |value: &&[u8]| memchr::memchr3(b'\r', b'\n', 0, value).is_some();
+        if record.head_len() > HEAD_BYTES_MAX || record.fields.iter().any(is_folded) {
+            return Err(Refusal::HeadTooLarge);
+        }
+        let record = record.write();
+        self.boxes.check(recipient, sender, record.len())?;
+        let number = number_of(&env.keys.message, message, candidate);
+        write_key(recipient.as_bytes(), number, &mut self.key);
+        match env.services.record_bytes_max(&self.key) {
+            Ok(max) if record.len() <= max => {}
+            Ok(_) | Err(crate::StoreFailed) => return Err(Refusal::Store),
+        }
+        let reserved = reserved_bytes(record.len());
+        if !env.services.reserve(SOURCE, reserved, false) {
+            return Err(Refusal::Memory);
+        }
+        env.services.store(&self.key, &record);
+        let mailbox = self.boxes.find_or_add(recipient.as_bytes());
+        self.add(Kept {
+            mailbox,
+            number,
+            sender: sender.as_bytes().into(),
+            received: now,
+            expires,
+            record: record.into(),
+            attempts: 0,
+            timer: TimerKey::NONE,
+            reserved,
+        });
+        // A phone that did not answer may do so later.
+        let retry = self.boxes.mailbox(mailbox).map_or(super::RETRY_MIN, super::deliver::pause_of);
+        self.schedule(mailbox, now + retry);
+        Ok(())
+    }
+}
+
+impl Refusal {
+    /// Text for a trace.
+    const fn text(self) -> &'static [u8] {
+        match self {
+            Self::TooLarge => b"its body is too large",
+            Self::HeadTooLarge => b"its header fields are too large or folded",
+            Self::RecipientFull => b"too many messages of the recipient",
+            Self::SenderFull => b"too many messages of the sender",
+            Self::PairFull => b"too many messages of the sender to the recipient",
+            Self::ShardFull => b"too many messages",
+            Self::Memory => b"no memory",
+            Self::Store => b"it cannot be stored",
+        }
+    }
+}
+
+/// Answers 202; with strict durability not before the message is on the disk.
+fn accept(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>) {
+    let before = env.cx.out.len();
+    env.reply(request, 202, "Accepted", |_| {});
+    if env.cx.out.len() > before {
+        env.cx.out.hold_last();
+    }
+}
+
+/// Number of a message: equal for each copy of a request, and different for others.
+fn number_of(key: &[u8; 16], message: &Message<'_>, candidate: &Candidate) -> u64 {
+    let mut hash = PartHasher::new(SipHasher13::new_with_key(key));
+    hash.part(candidate.sender.as_bytes());
+    hash.part(candidate.recipient.as_bytes());
+    hash.part(message.call_id());
+    hash.part(message.from().tag().unwrap_or_default());
+    hash.fixed(&message.cseq().number.to_le_bytes());
+    hash.into_hasher().finish()
+}
+
+/// True for a message with a text for people: a notice that somebody types (RFC 3994) is none.
+fn has_text(message: &Message<'_>) -> bool {
+    let is_notice = |value: &str| {
+        let name = value.split(';').next().unwrap_or_default();
+        trim(name.as_bytes()).eq_ignore_ascii_case(b"application/im-iscomposing+xml")
+    };
+    !message.body().is_empty() && content_type_of(message).is_some_and(|value| !is_notice(value))
+}
+
+fn content_type_of<'a>(message: &Message<'a>) -> Option<&'a str> {
+    let value = message.first(HeaderName::ContentType)?;
+    core::str::from_utf8(value).ok().filter(|value| !value.contains(['\r', '\n', '\0']))
+}
+
+/// Time for which a message is valid (RFC 3428 §7); without an Expires that can be read it does not end.
+fn lifetime_of(message: &Message<'_>) -> Duration {
+    let seconds = message.first(HeaderName::Expires).and_then(delta_seconds);
+    seconds.map_or(Duration::MAX, |seconds| Duration::from_secs(u64::from(seconds)))
+}
+
+/// Maximum length of a body in bytes.
+const BODY_BYTES_MAX: usize = 8192;
+/// Maximum length in bytes of the header fields that are kept.
+const HEAD_BYTES_MAX: usize = 2048;

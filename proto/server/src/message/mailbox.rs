@@ -1,0 +1,257 @@
+//! Kept messages of a shard by number, user and sender, within their limits.
+
+use super::Refusal;
+use crate::Aor;
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use hashbrown::HashMap;
+use ringway_auth::SeededHash;
+use ringway_sansio::{Instant, Seed, TimerKey};
+use ringway_transaction::{ClientId, Slab, SlabKey};
+
+/// Message for a user without a phone.
+#[derive(Debug)]
+pub(super) struct Kept {
+    pub(super) mailbox: SlabKey,
+    /// Its number: the keyed hash of its request.
+    pub(super) number: u64,
+    pub(super) sender: Box<[u8]>,
+    pub(super) received: Instant,
+    pub(super) expires: Instant,
+    /// As it is in the store.
+    pub(super) record: Box<[u8]>,
+    /// Number of attempts to deliver it.
+    pub(super) attempts: u32,
+    /// Timer of its expiry.
+    pub(super) timer: TimerKey,
+    /// Bytes that are reserved for it.
+    pub(super) reserved: usize,
+}
+
+/// User with kept messages.
+#[derive(Debug)]
+pub(super) struct Mailbox {
+    /// `user@domain`.
+    pub(super) aor: Box<[u8]>,
+    /// Oldest first.
+    pub(super) queue: VecDeque<SlabKey>,
+    pub(super) delivery: Delivery,
+    /// Timer of the next attempt, and its time.
+    pub(super) timer: TimerKey,
+    pub(super) due: Option<Instant>,
+    /// The next attempt has its time in the pace of the shard.
+    pub(super) is_paced: bool,
+    /// Number of failed attempts since the last success.
+    pub(super) failures: u32,
+    /// Time of the last failed attempt.
+    pub(super) failed_at: Instant,
+    /// Bytes of the records.
+    bytes: usize,
+}
+
+/// Delivery of the messages of a user, of which one is under way at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Delivery {
+    Idle,
+    /// This message is sent in this transaction.
+    UnderWay(ClientId, SlabKey),
+}
+
+/// All kept messages of a shard.
+pub(super) struct Mailboxes {
+    kept: Slab<Kept>,
+    boxes: Slab<Mailbox>,
+    by_name: HashMap<Box<[u8]>, SlabKey, SeededHash>,
+    by_number: HashMap<u64, SlabKey, SeededHash>,
+    /// Number of messages of each sender. Peers choose the names: a seeded hash.
+    by_sender: HashMap<Box<[u8]>, usize, SeededHash>,
+    /// Senders of messages that are not kept any more and whose request may be repeated, by number. They count as messages of their
+    /// senders, so that nobody fills the shard with them.
+    ended: HashMap<u64, Box<[u8]>, SeededHash>,
+    bytes: usize,
+}
+
+impl Mailboxes {
+    pub(super) fn new(seed: &Seed) -> Self {
+        let hash = SeededHash::new(seed);
+        Self {
+            kept: Slab::default(),
+            boxes: Slab::default(),
+            by_name: HashMap::with_hasher(hash),
+            by_number: HashMap::with_hasher(hash),
+            by_sender: HashMap::with_hasher(hash),
+            ended: HashMap::with_hasher(hash),
+            bytes: 0,
+        }
+    }
+
+    /// Checks the limits for a message of `sender` to `recipient` whose record has this length.
+    pub(super) fn check(&self, recipient: &Aor, sender: &Aor, bytes: usize) -> Result<(), Refusal> {
+        if self.kept.len() + self.ended.len() >= OF_SHARD_MAX || self.bytes + bytes > OF_SHARD_BYTES_MAX {
+            return Err(Refusal::ShardFull);
+        }
+        if self.by_sender.get(sender.as_bytes()).is_some_and(|count| *count >= OF_SENDER_MAX) {
+            return Err(Refusal::SenderFull);
+        }
+        let Some(mailbox) = self.find(recipient.as_bytes()).and_then(|key| self.boxes.get(key)) else {
+            return Ok(());
+        };
+        if mailbox.queue.len() >= OF_RECIPIENT_MAX || mailbox.bytes + bytes > OF_RECIPIENT_BYTES_MAX {
+            return Err(Refusal::RecipientFull);
+        }
+        let is_of_sender =
+            |key: &&SlabKey| self.kept.get(**key).is_some_and(|kept| *kept.sender == *sender.as_bytes());
+        match mailbox.queue.iter().filter(is_of_sender).count() >= OF_PAIR_MAX {
+            true => Err(Refusal::PairFull),
+            false => Ok(()),
+        }
+    }
+
+    pub(super) fn find_or_add(&mut self, aor: &[u8]) -> SlabKey {
+        if let Some(key) = self.find(aor) {
+            return key;
+        }
+        let key = self.boxes.insert(Mailbox {
+            aor: aor.into(),
+            queue: VecDeque::new(),
+            delivery: Delivery::Idle,
+            timer: TimerKey::NONE,
+            due: None,
+            is_paced: false,
+            failures: 0,
+            failed_at: Instant::default(),
+            bytes: 0,
+        });
+        self.by_name.insert(aor.into(), key);
+        key
+    }
+
+    /// Adds a message to its user's, in the order of receipt.
+    pub(super) fn insert(&mut self, kept: Kept) -> SlabKey {
+        let (mailbox, number, received, bytes) =
+            (kept.mailbox, kept.number, kept.received, kept.record.len());
+        self.count(&kept.sender);
+        let key = self.kept.insert(kept);
+        self.by_number.insert(number, key);
+        self.bytes += bytes;
+        let Self { kept, boxes, .. } = self;
+        if let Some(mailbox) = boxes.get_mut(mailbox) {
+            mailbox.bytes += bytes;
+            let is_later = |other: &SlabKey| kept.get(*other).is_some_and(|other| other.received > received);
+            let later = mailbox.queue.iter().rev().take_while(|other| is_later(other)).count();
+            mailbox.queue.insert(mailbox.queue.len() - later, key);
+        }
+        key
+    }
+
+    /// Takes a message out. Its user's mailbox stays until it is [settled](Self::settle).
+    pub(super) fn remove(&mut self, key: SlabKey) -> Option<Kept> {
+        let kept = self.kept.remove(key)?;
+        self.by_number.remove(&kept.number);
+        self.bytes = self.bytes.saturating_sub(kept.record.len());
+        self.uncount(&kept.sender);
+        if let Some(mailbox) = self.boxes.get_mut(kept.mailbox) {
+            mailbox.bytes = mailbox.bytes.saturating_sub(kept.record.len());
+            mailbox.queue.retain(|other| *other != key);
+        }
+        Some(kept)
+    }
+
+    /// Removes the mailbox of a user without messages, and returns it.
+    pub(super) fn settle(&mut self, key: SlabKey) -> Option<Mailbox> {
+        self.boxes.get(key).filter(|mailbox| mailbox.queue.is_empty())?;
+        let mailbox = self.boxes.remove(key)?;
+        self.by_name.remove(&mailbox.aor);
+        Some(mailbox)
+    }
+
+    /// Notes that the message of `sender` with this number is not kept any more.
+    pub(super) fn note_ended(&mut self, number: u64, sender: Box<[u8]>) {
+        self.count(&sender);
+        self.ended.insert(number, sender);
+    }
+
+    pub(super) fn forget_ended(&mut self, number: u64) {
+        if let Some(sender) = self.ended.remove(&number) {
+            self.uncount(&sender);
+        }
+    }
+
+    fn count(&mut self, sender: &[u8]) {
+        *self.by_sender.entry(sender.into()).or_insert(0) += 1;
+    }
+
+    fn uncount(&mut self, sender: &[u8]) {
+        if let Some(count) = self.by_sender.get_mut(sender) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                self.by_sender.remove(sender);
+            }
+        }
+    }
+
+    /// True for a message that is kept, or was a short time ago.
+    pub(super) fn has(&self, number: u64) -> bool {
+        self.by_number.contains_key(&number) || self.ended.contains_key(&number)
+    }
+
+    pub(super) fn is_kept(&self, number: u64) -> bool {
+        self.by_number.contains_key(&number)
+    }
+
+    pub(super) fn find(&self, aor: &[u8]) -> Option<SlabKey> {
+        self.by_name.get(aor).copied()
+    }
+
+    pub(super) fn message(&self, key: SlabKey) -> Option<&Kept> {
+        self.kept.get(key)
+    }
+
+    pub(super) fn message_mut(&mut self, key: SlabKey) -> Option<&mut Kept> {
+        self.kept.get_mut(key)
+    }
+
+    pub(super) fn mailbox(&self, key: SlabKey) -> Option<&Mailbox> {
+        self.boxes.get(key)
+    }
+
+    pub(super) fn mailbox_mut(&mut self, key: SlabKey) -> Option<&mut Mailbox> {
+        self.boxes.get_mut(key)
+    }
+
+    /// Number of messages.
+    pub(super) fn len(&self) -> usize {
+        self.kept.len()
+    }
+
+    /// Number of messages of a user.
+    pub(super) fn len_of(&self, aor: &[u8]) -> usize {
+        self.find(aor).and_then(|key| self.boxes.get(key)).map_or(0, |mailbox| mailbox.queue.len())
+    }
+
+    /// Messages of a user.
+    pub(super) fn keys_of(&self, aor: &[u8]) -> Vec<SlabKey> {
+        let mailbox = self.find(aor).and_then(|key| self.boxes.get(key));
+        mailbox.map(|mailbox| mailbox.queue.iter().copied().collect()).unwrap_or_default()
+    }
+
+    /// Message in a slot, with the `user@domain` that it is for; `None` after the last slot.
+    pub(super) fn at(&self, slot: u32) -> Option<Option<(&[u8], &Kept)>> {
+        let kept = self.kept.at(slot)?;
+        Some(kept.and_then(|kept| self.boxes.get(kept.mailbox).map(|mailbox| (&*mailbox.aor, kept))))
+    }
+}
+
+/// Maximum number of messages of a shard.
+const OF_SHARD_MAX: usize = 10_000;
+/// Maximum number of bytes of their records.
+const OF_SHARD_BYTES_MAX: usize = 16 << 20;
+/// Maximum number of messages for a user.
+const OF_RECIPIENT_MAX: usize = 100;
+/// Maximum number of bytes of their records.
+const OF_RECIPIENT_BYTES_MAX: usize = 256 << 10;
+/// Maximum number of messages of a sender to the users of a shard.
+const OF_SENDER_MAX: usize = 50;
+/// Maximum number of messages of one sender to one user.
+const OF_PAIR_MAX: usize = 20;
