@@ -3,7 +3,7 @@
 use crate::answer::{Shared, answer, apply, failed};
 use crate::control::{Change, Control, Forwards, NewBlock};
 use crate::pages::{LIMIT_DEFAULT, LIMIT_MAX, PageQuery, json_of, refusal};
-use crate::users;
+use crate::{routes, users};
 use axum::Router;
 use axum::body::{Bytes, to_bytes};
 use axum::extract::rejection::{PathRejection, QueryRejection};
@@ -36,15 +36,16 @@ pub(crate) fn router(control: Arc<dyn Control>) -> Router {
         .route("/api/users/{user}/registrations", delete(users::kick))
         .route("/api/connections/{id}", delete(drop_connection))
         .route("/api/config", get(configuration))
+        .route("/api/routes", get(routes::show).put(routes::edit))
         .with_state(control)
 }
 
 /// Query of a reload.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ReloadQuery {
+pub(crate) struct ReloadQuery {
     #[serde(default)]
-    dry_run: bool,
+    pub(crate) dry_run: bool,
 }
 
 async fn reload(
@@ -166,7 +167,7 @@ async fn end_forwards(State(control): Shared, user: Result<Path<String>, PathRej
 }
 
 /// Reads a body of at most `bytes_max`; the error is the response.
-async fn read_body(request: Request, bytes_max: usize) -> Result<Bytes, Response> {
+pub(crate) async fn read_body(request: Request, bytes_max: usize) -> Result<Bytes, Response> {
     let length = request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok());
     let declared = length.and_then(|length| length.parse::<u64>().ok()).unwrap_or_default();
     let why = format!("the body is longer than {bytes_max} bytes, or ended early");

@@ -19,6 +19,7 @@ mod outside;
 mod records;
 mod reload;
 mod report;
+mod routes;
 mod services;
 mod settings;
 mod shown;
@@ -45,6 +46,7 @@ use ringway_linux::{
 use ringway_sansio::{Instant, Seed, ShardKey};
 use ringway_server::{Server, shard_of_user};
 use ringway_store::{Bindings, Durability, OtherRealm, SnapshotSource, Store, Writer};
+use routes::RoutesEditor;
 use services::SharedServices;
 use shown::ShownConfig;
 use std::collections::HashMap;
@@ -142,7 +144,9 @@ impl Running {
             Arc::new(ServerView::new(&runtime, to_services, to_outside, &tls, Arc::clone(&shown), clock));
         let admin_address = admin.address();
         let layers = tls.layers();
-        let control = ServerControl::new(inputs, Arc::clone(&store), Arc::clone(&view), Arc::clone(&shown));
+        let (of_store, of_view, of_shown) = (Arc::clone(&store), Arc::clone(&view), Arc::clone(&shown));
+        let routes = RoutesEditor::new(config.file.clone());
+        let control = ServerControl::new(inputs, of_store, of_view, of_shown, routes);
         let admin = admin
             .serve(
                 Arc::clone(&view) as Arc<dyn View>,

@@ -3,7 +3,8 @@
 import { get, request } from './api.js';
 import { button, confirm, el, heading, note, table, toast, value, visible } from './elements.js';
 
-function difference(report) {
+/** What a reload would change, or has changed. */
+export function difference(report) {
   const rows = (report.changes ?? []).map((change) => [el('code', { class: 'v', text: change.key }), change.old ?? '–', change.new ?? '–',
     report.restart?.includes(change.key) ? el('span', { class: 'pill bad', text: 'needs a restart' }) : '']);
   return [
