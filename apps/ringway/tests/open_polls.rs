@@ -21,6 +21,8 @@ const CONFIGURATION: &str = "domains = [\"example.org\"]\nlisten = [\"udp:127.0.
 
 const CLIENTS: usize = 10_000;
 const THREADS: usize = 8;
+/// Time between two connections. Faster ones only fill the queue of the listener, and are sent again after seconds.
+const PACE: Duration = Duration::from_micros(900);
 /// The server's limit of admin connections.
 const SERVED_MAX: usize = 128;
 /// Files that the server may open beside them, for a moment.
@@ -131,6 +133,8 @@ fn ten_thousand_open_polls_leave_sip_and_memory_alone() {
         let client = |thread: usize| {
             move || {
                 let streams = (0..CLIENTS / THREADS).map(|number| {
+                    let due = begun + PACE * (number * THREADS + thread) as u32;
+                    std::thread::sleep(due.saturating_duration_since(Instant::now()));
                     let stream = open(admin, thread + number);
                     opened.fetch_add(1, Ordering::Relaxed);
                     stream
