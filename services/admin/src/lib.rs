@@ -14,6 +14,7 @@
 
 mod access;
 mod answer;
+mod body;
 mod changes;
 mod clients;
 mod control;

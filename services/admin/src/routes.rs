@@ -1,7 +1,7 @@
 //! The sections of routing of the configuration file.
 
 use crate::answer::{Shared, apply, failed, response};
-use crate::changes::{ReloadQuery, read_body};
+use crate::body::{ReloadQuery, read_body};
 use crate::control::{Change, RoutesEdit, RoutesEffect};
 use crate::pages::refusal;
 use axum::extract::rejection::QueryRejection;

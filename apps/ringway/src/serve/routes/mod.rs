@@ -108,7 +108,7 @@ impl RoutesEditor {
         self.file.as_deref().ok_or_else(|| FileFault {
             status: 409,
             message:
-                "the server runs without a configuration file; start it with `ringway serve --config FILE`"
+                "the server runs without a configuration file; make an empty ringway.toml in its folder and restart it, or start it with `ringway serve --config FILE`"
                     .to_owned(),
         })
     }
@@ -225,7 +225,10 @@ mod tests {
 
     #[test]
     fn messages_have_no_secrets() {
-        let refused = Answer { status: 422, body: json!({ "errors": ["\"ab\" of s3cret-x"], "error": "tab s3cret-x" }) };
+        let refused = Answer {
+            status: 422,
+            body: json!({ "errors": ["\"ab\" of s3cret-x"], "error": "tab s3cret-x" }),
+        };
         let hidden = without(&["ab".to_owned(), "s3cret-x".to_owned()], refused);
         assert_eq!(hidden.body["errors"][0], "\"(secret)\" of (secret)");
         assert_eq!(hidden.body["error"], "tab (secret)");

@@ -127,16 +127,16 @@ impl<'t> RoutesText<'t> {
         let secrets = Layout::of(&text)?.secrets;
         let mut restored = String::with_capacity(new.len());
         let mut end = 0;
-        for place in layout.secrets {
-            let value = new.get(place.clone()).unwrap_or_default();
+        for range in layout.secrets {
+            let value = new.get(range.clone()).unwrap_or_default();
             let Some(number) = masked(value) else { continue };
-            let Some(secret) = secrets.get(number).and_then(|range| text.get(range.clone())) else {
-                let message = format!("{value} stands for no secret of the file; write the value itself");
-                return Err(fault(new, place.start, message));
+            let Some(secret) = secrets.get(number).and_then(|secret| text.get(secret.clone())) else {
+                let message = format!("{value} names no secret of the file; write the value itself");
+                return Err(fault(new, range.start, message));
             };
-            restored.push_str(new.get(end..place.start).unwrap_or_default());
+            restored.push_str(new.get(end..range.start).unwrap_or_default());
             restored.push_str(secret);
-            end = place.end;
+            end = range.end;
         }
         restored.push_str(new.get(end..).unwrap_or_default());
         Ok(restored)
