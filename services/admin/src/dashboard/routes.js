@@ -1,8 +1,8 @@
 // Trunks, routes and destination rules: what is in force, and the text of their sections in the configuration file.
 
 import { get, request } from './api.js';
-import { difference } from './configuration.js';
-import { button, confirm, el, heading, note, table, toast, value, visible } from './elements.js';
+import { difference, keyTable } from './configuration.js';
+import { button, confirm, el, heading, note, toast, value, visible } from './elements.js';
 import { Listing } from './listing.js';
 
 const STATES = { up: 'good', down: 'bad', silent: 'wait', unknown: '' };
@@ -48,10 +48,10 @@ export function routes() {
     undo.disabled = !loaded || area.value === loaded.text;
   };
   const showForce = () => {
-    const rows = Object.entries(loaded.in_force).filter(([, text]) => text !== 'unset')
-      .map(([key, text]) => [el('code', { class: 'v', text: key }), value(text)]);
-    keys.replaceChildren(rows.length ? table('In force', [{ title: 'Key', class: 'main' }, { title: 'Value', class: 'wrap' }], rows)
-      : note('No trunk, no route and no destination rule is in force.'));
+    const set = Object.entries(loaded.in_force).filter(([, text]) => text !== 'unset');
+    const row = ([key, text]) => [el('code', { class: 'v', text: key }), value(text)];
+    keys.replaceChildren(...(set.length ? keyTable('In force', [{ title: 'Key', class: 'main' }, { title: 'Value', class: 'wrap' }], set, row)
+      : [note('No trunk, no route and no destination rule is in force.')]));
   };
   const load = async (keep) => {
     try {

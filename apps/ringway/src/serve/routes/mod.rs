@@ -148,7 +148,12 @@ fn add(answer: &mut Answer, list: &str, lines: Vec<String>) {
 
 /// Answer to a configuration with errors, like that of a refused reload, with the lines of the text that was sent.
 fn refusal(errors: &[ConfigError], new: Option<&NewFile>) -> Answer {
-    let lines: Vec<String> = errors.iter().map(ConfigError::to_string).collect();
+    let further = errors.len().saturating_sub(ERRORS_MAX);
+    let errors = errors.get(..ERRORS_MAX).unwrap_or(errors);
+    let mut lines: Vec<String> = errors.iter().map(ConfigError::to_string).collect();
+    if further > 0 {
+        lines.push(format!("{further} more errors; correct these first"));
+    }
     let in_text = errors.iter().map(|error| {
         let new = new?;
         let line = (error.line + 1).checked_sub(new.first_line)?;
@@ -206,6 +211,8 @@ fn version_of(text: &str) -> String {
     base16ct::lower::encode_string(&Sha256::digest(text))
 }
 
+/// Maximum number of errors in an answer.
+const ERRORS_MAX: usize = 100;
 /// A shorter secret is hidden where it is quoted only: it may be a part of other words.
 const HIDDEN_BYTES_MIN: usize = 4;
 
@@ -221,6 +228,20 @@ mod tests {
         for answer in [editor.show(&Value::Null), edited] {
             assert!(answer.status == 409 && answer.body["error"].to_string().contains("--config FILE"));
         }
+    }
+
+    #[test]
+    fn a_text_with_many_errors_has_a_short_answer() {
+        let error = |line| ConfigError {
+            file: "ringway.toml".to_owned(),
+            line,
+            key: "route".to_owned(),
+            message: "is wrong".to_owned(),
+        };
+        let errors: Vec<ConfigError> = (1..=100_000).map(error).collect();
+        let answer = refusal(&errors, None);
+        let lines = answer.body["errors"].as_array().unwrap();
+        assert_eq!((lines.len(), lines[100].as_str()), (101, Some("99900 more errors; correct these first")));
     }
 
     #[test]
