@@ -444,6 +444,10 @@ impl Control for Unchanged {
     fn configuration(&self) -> Answer {
         Answer::refused(503, "not here")
     }
+
+    fn routes(&self) -> Answer {
+        Answer::refused(503, "not here")
+    }
 }
 
 fn registration(n: u64) -> Registration {

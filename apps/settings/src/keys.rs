@@ -143,7 +143,7 @@ impl fmt::Display for KeyChange {
 }
 
 /// True for a key whose value is for the administrator only. The name decides, so that it holds for keys that are added later.
-fn is_secret(key: &str) -> bool {
+pub fn is_secret(key: &str) -> bool {
     let name = key.rsplit('.').next().unwrap_or(key);
     ["password", "passphrase", "secret", "token"].iter().any(|word| name.contains(word))
 }

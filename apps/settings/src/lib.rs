@@ -27,7 +27,7 @@ mod words;
 pub use digest::{DigestPolicy, NoncePolicy, Realms};
 pub use host_port::{HostPort, NoHost};
 #[cfg(feature = "keys")]
-pub use keys::{KeyChange, Keys, ShownValue};
+pub use keys::{KeyChange, Keys, ShownValue, is_secret};
 pub use listeners::{Listener, read_domains, read_listen};
 pub use machine::MachineSettings;
 pub use nearest::nearest;

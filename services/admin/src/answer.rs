@@ -17,14 +17,15 @@ pub(crate) async fn apply(control: Arc<dyn Control>, change: Change) -> Response
 /// Answers with the result of `work`, which may wait for files.
 pub(crate) async fn answer(work: impl FnOnce() -> Answer + Send + 'static) -> Response {
     match tokio::task::spawn_blocking(work).await {
-        Ok(Answer { status, body }) => {
-            let mut response = json_of(&body);
-            *response.status_mut() =
-                StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-            response
-        }
+        Ok(answer) => response(&answer),
         Err(_) => failed(),
     }
+}
+
+pub(crate) fn response(answer: &Answer) -> Response {
+    let mut response = json_of(&answer.body);
+    *response.status_mut() = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    response
 }
 
 pub(crate) fn failed() -> Response {

@@ -1,21 +1,18 @@
 //! The paths of the admin API that change the server.
 
 use crate::answer::{Shared, answer, apply, failed};
+use crate::body::{ReloadQuery, read_body};
 use crate::control::{Change, Control, Forwards, NewBlock};
 use crate::pages::{LIMIT_DEFAULT, LIMIT_MAX, PageQuery, json_of, refusal};
-use crate::users;
+use crate::{routes, users};
 use axum::Router;
-use axum::body::{Bytes, to_bytes};
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
 use axum::http::StatusCode;
-use axum::http::header::CONTENT_LENGTH;
 use axum::response::Response;
 use axum::routing::{delete, get, post};
-use serde::Deserialize;
 use serde_json::json;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Maximum size of the keys of a configuration as JSON.
 const CONFIGURATION_BYTES_MAX: usize = 4 << 20;
@@ -36,15 +33,8 @@ pub(crate) fn router(control: Arc<dyn Control>) -> Router {
         .route("/api/users/{user}/registrations", delete(users::kick))
         .route("/api/connections/{id}", delete(drop_connection))
         .route("/api/config", get(configuration))
+        .route("/api/routes", get(routes::show).put(routes::edit))
         .with_state(control)
-}
-
-/// Query of a reload.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ReloadQuery {
-    #[serde(default)]
-    dry_run: bool,
 }
 
 async fn reload(
@@ -165,22 +155,4 @@ async fn end_forwards(State(control): Shared, user: Result<Path<String>, PathRej
     }
 }
 
-/// Reads a body of at most `bytes_max`; the error is the response.
-async fn read_body(request: Request, bytes_max: usize) -> Result<Bytes, Response> {
-    let length = request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok());
-    let declared = length.and_then(|length| length.parse::<u64>().ok()).unwrap_or_default();
-    let why = format!("the body is longer than {bytes_max} bytes, or ended early");
-    if declared > bytes_max as u64 {
-        return Err(refusal(StatusCode::PAYLOAD_TOO_LARGE, &why));
-    }
-    match tokio::time::timeout(BODY_TIME_MAX, to_bytes(request.into_body(), bytes_max)).await {
-        Ok(Ok(body)) => Ok(body),
-        Ok(Err(_)) => Err(refusal(StatusCode::PAYLOAD_TOO_LARGE, &why)),
-        Err(_) => Err(refusal(StatusCode::REQUEST_TIMEOUT, "the body took more than 10 s; send it at once")),
-    }
-}
-
 const NAME_NEEDED: &str = "write the name of a user, as in /api/users/bob/forward";
-
-/// Maximum time for a body.
-const BODY_TIME_MAX: Duration = Duration::from_secs(10);

@@ -30,6 +30,9 @@ pub trait Control: Send + Sync {
 
     /// Keys and values of the configuration in force, without secrets.
     fn configuration(&self) -> Answer;
+
+    /// Sections of routing of the configuration file, with the `version` of the file.
+    fn routes(&self) -> Answer;
 }
 
 /// Part of a list of users.
@@ -92,6 +95,28 @@ pub enum Change {
     Kick(String),
     /// Close the connection with this number.
     Drop(u64),
+    /// Replace the sections of routing of the configuration file, or tell what that would change.
+    Routes(RoutesEdit),
+}
+
+/// New sections of routing: `[[trunk]]`, `[[route]]` and `[[destination]]` of the configuration file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RoutesEdit {
+    /// The sections as TOML.
+    pub text: String,
+    /// Version of the file that was edited.
+    pub version: String,
+    /// Effect of the request.
+    pub effect: RoutesEffect,
+}
+
+/// Effect of a request with new sections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RoutesEffect {
+    /// Nothing changes; the answer has the difference.
+    Preview,
+    /// The file is replaced and reloaded.
+    Save,
 }
 
 /// Targets of a user's forwards, each a SIP URI; `None`: calls are not forwarded then.

@@ -1,7 +1,7 @@
 //! The administrator's interface: a dashboard, a JSON API and metrics, over HTTP on a thread of its own.
 //!
 //! Does: answers `/api/server`, `/api/registrations`, `/api/calls`, `/api/connections`, `/api/stats` and `/metrics` from a
-//! [`View`] of the running server, and `/api/trace` from its [`Traces`]; passes changes and what must be read from files (`/api/users`, `/api/config`,
+//! [`View`] of the running server, and `/api/trace` from its [`Traces`]; passes changes and what must be read from files (`/api/users`, `/api/config`, `/api/routes`,
 //! `/api/reload`, `/api/blocks`) to its [`Control`]; has the files of the dashboard, which use this API; asks for a bearer
 //! token when one is set, except for these files; on a loopback address answers only to
 //! loopback names, so that no web page can reach it by a name of its own (DNS rebinding), and changes nothing for pages of other
@@ -14,12 +14,14 @@
 
 mod access;
 mod answer;
+mod body;
 mod changes;
 mod clients;
 mod control;
 mod dashboard;
 mod pace;
 mod pages;
+mod routes;
 mod secure;
 mod shard_pages;
 mod trace_page;
@@ -28,7 +30,8 @@ mod users;
 mod view;
 
 pub use control::{
-    Answer, Block, BlockPage, Change, Control, Forwards, NewBlock, NoAnswer, TextPosition, User, UserQuery,
+    Answer, Block, BlockPage, Change, Control, Forwards, NewBlock, NoAnswer, RoutesEdit, RoutesEffect,
+    TextPosition, User, UserQuery,
 };
 pub use secure::TlsSource;
 pub use shard_pages::page_over_shards;

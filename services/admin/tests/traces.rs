@@ -38,6 +38,10 @@ impl Control for NoControl {
     fn configuration(&self) -> Answer {
         Answer::refused(500, "not here")
     }
+
+    fn routes(&self) -> Answer {
+        Answer::refused(500, "not here")
+    }
 }
 
 /// A trace of bob with this many entries.

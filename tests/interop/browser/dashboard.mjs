@@ -6,7 +6,7 @@
 // and does nothing else.
 import assert from 'node:assert/strict';
 import { createSocket } from 'node:dgram';
-import { appendFile } from 'node:fs/promises';
+import { appendFile, readFile } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import { chromium } from 'playwright-core';
@@ -116,7 +116,7 @@ const contrast = (page) => page.evaluate(() => {
 async function keyboard(page) {
   const wanted = await page.evaluate(() => {
     document.activeElement?.blur();
-    const all = [...document.querySelectorAll('a[href], button:not(:disabled), input, select, [tabindex="0"]')].filter((element) => element.checkVisibility() && !element.closest('dialog:not([open])'));
+    const all = [...document.querySelectorAll('a[href], button:not(:disabled), input, select, textarea, [tabindex="0"]')].filter((element) => element.checkVisibility() && !element.closest('dialog:not([open])'));
     all.forEach((element, index) => element.setAttribute('data-walk', index));
     return all.length;
   });
@@ -257,6 +257,54 @@ const STEPS = {
     await page.getByText('Nobody is blocked.').waitFor();
   },
 
+  /** Edits trunks and routes by the keyboard, previews, saves, and sees them in force. */
+  async routes() {
+    const page = await tab();
+    await go(page, 'routes');
+    const area = page.getByLabel('Trunks, routes and destination rules');
+    const save = page.getByRole('button', { name: 'Save and reload' });
+    const preview = page.getByRole('button', { name: 'Preview' });
+    await page.getByText('No trunk, no route and no destination rule is in force.').waitFor();
+    const before = await readFile(config, 'utf8');
+    // A hostile name is refused, and shown as text.
+    await area.fill(`[[trunk]]\nname = ${JSON.stringify('<img src=x onerror="window.hacked=1">')}\nuri = "sip:a.example"\n`);
+    assert.ok(await save.isDisabled(), 'what was not previewed cannot be saved');
+    await preview.click();
+    await page.locator('.note.bad').filter({ hasText: '<img src=x' }).waitFor();
+    assert.equal(await page.evaluate(() => document.activeElement.value.slice(document.activeElement.selectionStart, document.activeElement.selectionEnd)),
+      `name = ${JSON.stringify('<img src=x onerror="window.hacked=1">')}`, 'the line of the error is selected');
+    assert.ok(await save.isDisabled(), 'a text with an error cannot be saved');
+    assert.equal(await page.locator('main img').count(), 0);
+    assert.equal(await readFile(config, 'utf8'), before, 'a preview writes nothing');
+    // The way of a user without a mouse.
+    await area.fill('');
+    await area.focus();
+    await page.keyboard.insertText(`# the <b>carrier</b>\n[[trunk]]\nname = "carrier"\nuri = "sip:127.0.0.1:${port}"\nhealth_check_s = 0\n\n[[route]]\nprefix = "0"\nto = ["carrier"]\nstrip = 1\nadd = "+49"\n`);
+    await page.keyboard.press('Tab');
+    await page.keyboard.press('Enter');
+    await page.locator('.panel').getByText('trunk.carrier.uri').waitFor();
+    await picture(page, 'dashboard-routes');
+    await page.keyboard.press('Tab');
+    assert.equal(await page.evaluate(() => document.activeElement.textContent), 'Save and reload');
+    await page.keyboard.press('Enter');
+    await page.locator('dialog').last().getByRole('button', { name: 'Save' }).press('Enter');
+    await page.getByText('The routes were saved and are in force').waitFor();
+    await page.locator('.list').getByText('route.1.prefix').waitFor();
+    await page.locator('.list').getByRole('cell', { name: `sip:127.0.0.1:${port}` }).first().waitFor();
+    assert.equal((await api('/api/config')).keys['route.1.add'], '"+49"');
+    assert.ok((await readFile(config, 'utf8')).startsWith(before.trimEnd()), 'the rest of the file stays');
+    assert.equal(await readFile(`${config}.before`, 'utf8'), before);
+    // Somebody else changes the file.
+    await appendFile(config, '# by hand\n');
+    await area.fill('');
+    await preview.click();
+    await page.getByText('The file changed meanwhile').waitFor();
+    assert.equal(await area.inputValue(), '', 'the text is kept');
+    await page.getByRole('button', { name: 'Undo changes' }).click();
+    assert.match(await area.inputValue(), /carrier/);
+    assert.deepEqual(await page.evaluate(() => [window.hacked, window.violations]), [undefined, undefined]);
+  },
+
   async reload() {
     const page = await tab();
     await go(page, 'configuration');
@@ -328,6 +376,8 @@ const STEPS = {
       '/api/records': { records: [{ n: 1, call_id: 'c', from: 'f', to: 't', source: 's', ended: '2026-01-01T00:00:00.000Z', status: 200, reason: 'OK', diverted: 'd' }] },
       '/api/connections': list('connections', { id: 'i', transport: 'tcp', address: 'a', local: 'l', neighbour: 'n', age_s: 1 }),
       '/api/blocks': list('blocks', { id: 1, kind: 'caller', pattern: 'p', user: 'u', reason: 'r', expires_s: 1 }),
+      '/api/routes': { file: 'f', version: 'v', text: 't', read_only: 'r', in_force: { k: 'v' } },
+      '/api/trunks': list('trunks', { name: 'n', uri: 'u', state: 's', calls: 1, last_answer_s: 1, last_status: 200, logins_refused: 1 }),
       '/api/config': { file: 'f', keys: { k: 'v' } },
       '/api/reload': { ok: true, applied: false, changes: [{ key: 'k', old: 'o', new: 'n', text: 't' }], restart: ['k'], warnings: ['w'], errors: [] },
       '/api/server': { version: 'v', uptime_s: 1, domains: ['d'], listeners: ['l'], workers: 1, file: 'f' },
@@ -343,11 +393,12 @@ const STEPS = {
       return route.fulfill(refuses ? { status: 400, json: { error: HOSTILE } } : { json: poison(answers[key]) });
     });
     const shown = '<img src=x onerror="window.hacked=1">';
-    for (const hash of ['users', 'users/x', 'calls', 'connections', 'limits', 'blocks', 'configuration', 'follow/x', `users/${encodeURIComponent(HOSTILE)}`, encodeURIComponent(HOSTILE), 'constructor', '__proto__', 'users/%', 'overview']) {
+    for (const hash of ['users', 'users/x', 'calls', 'connections', 'limits', 'blocks', 'routes', 'configuration', 'follow/x', `users/${encodeURIComponent(HOSTILE)}`, encodeURIComponent(HOSTILE), 'constructor', '__proto__', 'users/%', 'overview']) {
       await go(page, hash);
       if (hash === 'calls') await page.getByRole('button', { name: 'Ended' }).click();
       if (hash === 'users') await page.getByRole('button', { name: 'Registered contacts' }).click();
       if (hash === 'configuration') await page.getByRole('button', { name: 'Compare with the file' }).click();
+      if (hash === 'routes') await page.getByRole('button', { name: 'Preview' }).click();
       if (hash === 'follow/x') await page.locator('.entry').first().click();
       if (hash === 'users/x') await page.getByRole('button', { name: 'Save forwards' }).click();
       await page.waitForTimeout(250);
@@ -365,7 +416,7 @@ const STEPS = {
   },
 
   async access() {
-    const pages = ['overview', 'users', `users/${name(7)}@example.org`, 'calls', 'follow', 'connections', 'limits', 'blocks', 'configuration'];
+    const pages = ['overview', 'users', `users/${name(7)}@example.org`, 'calls', 'follow', 'connections', 'limits', 'blocks', 'routes', 'configuration'];
     for (const colorScheme of ['light', 'dark']) {
       for (const viewport of [WIDE, NARROW]) {
         const page = await tab({ viewport, colorScheme });
@@ -407,6 +458,10 @@ const STEPS = {
         await go(page, 'users');
         await page.waitForTimeout(400);
         await picture(page, `dashboard-users-${size}-${colorScheme}`);
+        if (size === 'narrow' && colorScheme === 'dark') {
+          await go(page, 'routes');
+          await picture(page, 'dashboard-routes-narrow-dark');
+        }
         if (size === 'wide' && colorScheme === 'light') {
           await go(page, `users/${name(7)}@example.org`);
           await picture(page, 'dashboard-user');

@@ -38,8 +38,6 @@ use std::path::{Path, PathBuf};
 
 /// File that is read without `--config`, if it exists.
 const DEFAULT_FILE: &str = "ringway.toml";
-/// Maximum size of a configuration file.
-const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// A checked configuration.
 #[derive(Clone, Debug, PartialEq)]
@@ -120,6 +118,9 @@ pub(crate) enum LogFormat {
 }
 
 impl Config {
+    /// Maximum size of a configuration file.
+    pub(crate) const FILE_BYTES_MAX: u64 = 1 << 20;
+
     /// Reads `file`; without one `./ringway.toml` if it exists, else the defaults. For a reload, pass the `file` of the
     /// current configuration.
     pub(crate) fn load(file: Option<&Path>) -> Result<Self, Failure> {
@@ -135,7 +136,7 @@ impl Config {
         let name = file.display();
         let unreadable = |error| Failure::usage(format!("{name}: cannot read it: {error}; check the path"));
         let bytes = fs::metadata(file).map_err(unreadable)?.len();
-        if bytes > FILE_BYTES_MAX {
+        if bytes > Self::FILE_BYTES_MAX {
             return Err(Failure::usage(format!("{name}: larger than 1 MiB; give the configuration file")));
         }
         let bytes = fs::read(file).map_err(unreadable)?;

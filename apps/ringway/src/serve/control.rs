@@ -3,6 +3,7 @@
 use super::blocks::{now_s, pattern};
 use super::forwards;
 use super::report::{ReloadReport, ReloadRequest};
+use super::routes::RoutesEditor;
 use super::shown::ShownConfig;
 use super::stored_users::{ChangeError, StoredUsers};
 use super::users;
@@ -31,6 +32,7 @@ pub(super) struct ServerControl {
     users: StoredUsers,
     view: Arc<ServerView>,
     config: Arc<ShownConfig>,
+    routes: RoutesEditor,
 }
 
 impl ServerControl {
@@ -39,8 +41,9 @@ impl ServerControl {
         users: StoredUsers,
         view: Arc<ServerView>,
         config: Arc<ShownConfig>,
+        routes: RoutesEditor,
     ) -> Self {
-        Self { inputs: Mutex::new(inputs), users, view, config }
+        Self { inputs: Mutex::new(inputs), users, view, config, routes }
     }
 
     fn reload(&self, request: ReloadRequest) -> Answer {
@@ -140,6 +143,7 @@ impl Control for ServerControl {
             Change::Forward(user, forwards) => self.forward(&user, &forwards),
             Change::Kick(user) => self.named(&user).map(|user| users::kick(&self.view, &user)),
             Change::Drop(id) => Ok(self.close(id)),
+            Change::Routes(edit) => Ok(self.routes.edit(&edit, |request| self.reload(request))),
         };
         done.unwrap_or_else(|error| refused(&error))
     }
@@ -170,6 +174,10 @@ impl Control for ServerControl {
 
     fn configuration(&self) -> Answer {
         Answer::done(self.config.to_json())
+    }
+
+    fn routes(&self) -> Answer {
+        self.routes.show(&self.config.keys())
     }
 }
 

@@ -20,6 +20,7 @@ mod provisioning;
 mod records;
 mod reload;
 mod report;
+mod routes;
 mod services;
 mod settings;
 mod shown;
@@ -49,6 +50,7 @@ use ringway_provisioning::Provisioning;
 use ringway_sansio::{Instant, Seed, ShardKey};
 use ringway_server::{Server, shard_of_user};
 use ringway_store::{Bindings, Durability, OtherRealm, SnapshotSource, Store, Writer};
+use routes::RoutesEditor;
 use services::SharedServices;
 use shown::ShownConfig;
 use std::collections::HashMap;
@@ -156,7 +158,9 @@ impl Running {
         let admin_address = admin.address();
         let provisioning = start_provisioning(followed, &inputs, &view)?;
         let users = StoredUsers::new(Arc::clone(&store), config.store.database.clone());
-        let control = ServerControl::new(inputs, users, Arc::clone(&view), Arc::clone(&shown));
+        let (of_view, of_shown) = (Arc::clone(&view), Arc::clone(&shown));
+        let routes = RoutesEditor::new(config.file.clone());
+        let control = ServerControl::new(inputs, users, of_view, of_shown, routes);
         let admin = start_admin(admin, (Arc::clone(&view), control), &config.admin.token, &tls)?;
         let mut follower = Follower::new(store, Arc::clone(&services), runtime.shards(), applied);
         // Applies removals that happened while no server ran: the journal still had the registrations.

@@ -43,6 +43,11 @@ impl ShownConfig {
         json!({ "file": current.info.file, "keys": current.keys })
     }
 
+    /// Keys in force.
+    pub(super) fn keys(&self) -> Value {
+        Value::Object(self.read().keys.clone())
+    }
+
     fn read(&self) -> RwLockReadGuard<'_, Current> {
         self.current.read().unwrap_or_else(PoisonError::into_inner)
     }

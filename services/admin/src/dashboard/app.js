@@ -8,6 +8,7 @@ import { note, visible } from './elements.js';
 import { follow } from './follow.js';
 import { blocks, limits } from './limits.js';
 import { overview, remember } from './overview.js';
+import { routes } from './routes.js';
 import { user, users } from './users.js';
 
 const INTERVAL_MS = 2000;
@@ -16,7 +17,7 @@ let page;
 let figures = {};
 
 const PAGES = {
-  overview, calls, connections, configuration, blocks, follow,
+  overview, calls, connections, configuration, blocks, follow, routes,
   users: (name) => (name ? user(name) : users()),
   limits: () => limits(() => figures),
 };

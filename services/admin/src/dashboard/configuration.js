@@ -1,17 +1,28 @@
 // Configuration in force, and its reload.
 
 import { get, request } from './api.js';
-import { button, confirm, el, heading, note, table, toast, value, visible } from './elements.js';
+import { button, confirm, count, el, heading, note, table, toast, value, visible } from './elements.js';
 
-function difference(report) {
-  const rows = (report.changes ?? []).map((change) => [el('code', { class: 'v', text: change.key }), change.old ?? '–', change.new ?? '–',
-    report.restart?.includes(change.key) ? el('span', { class: 'pill bad', text: 'needs a restart' }) : '']);
+/** Rows that a table of keys shows; a list of numbers has a hundred thousand. */
+const ROWS_MAX = 500;
+
+/** Table of keys with a note about those that it does not show; `row` makes the cells of an item. */
+export function keyTable(caption, columns, items, row) {
+  const made = table(caption, columns, items.slice(0, ROWS_MAX).map(row));
+  return items.length > ROWS_MAX ? [made, note(`${count(items.length - ROWS_MAX)} more keys are not shown.`)] : [made];
+}
+
+/** What a reload would change, or has changed. */
+export function difference(report) {
+  const changes = report.changes ?? [];
+  const row = (change) => [el('code', { class: 'v', text: change.key }), change.old ?? '–', change.new ?? '–',
+    report.restart?.includes(change.key) ? el('span', { class: 'pill bad', text: 'needs a restart' }) : ''];
   return [
     ...(report.errors ?? []).map((text) => note(text, 'bad')),
     ...(report.warnings ?? []).map((text) => note(text)),
-    rows.length
-      ? table('Changes', [{ title: 'Key', class: 'main' }, { title: 'In force' }, { title: 'In the file' }, { title: '' }], rows)
-      : note(report.errors?.length ? 'Nothing changes.' : 'The file says what is in force.'),
+    ...(changes.length
+      ? keyTable('Changes', [{ title: 'Key', class: 'main' }, { title: 'In force' }, { title: 'In the file' }, { title: '' }], changes, row)
+      : [note(report.errors?.length ? 'Nothing changes.' : 'The file says what is in force.')]),
   ];
 }
 

@@ -34,6 +34,7 @@ impl Control for Recorder {
             | Change::Unblock(_)
             | Change::Kick(_)
             | Change::Drop(_)
+            | Change::Routes(_)
             | Change::Forward(..) => Answer::done(serde_json::json!({"ok": true})),
         }
     }
@@ -66,6 +67,10 @@ impl Control for Recorder {
 
     fn configuration(&self) -> Answer {
         Answer::done(serde_json::json!({"file": null, "keys": {}}))
+    }
+
+    fn routes(&self) -> Answer {
+        Answer::done(serde_json::json!({"version": "c0ffee", "text": "[[route]]\n"}))
     }
 }
 
