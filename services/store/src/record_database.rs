@@ -308,7 +308,8 @@ mod tests {
         let file = folder.path().join("calls.db");
         let mut database = RecordDatabase::open(&file).unwrap();
         let long = "x".repeat(255);
-        let row = |origin| RecordRow { call_id: &long, from: &long, to: &long, origin, ..RecordRow::default() };
+        let row =
+            |origin| RecordRow { call_id: &long, from: &long, to: &long, origin, ..RecordRow::default() };
         let user = row(RecordOrigin::User);
         database.append(std::iter::repeat_n(user, 2000)).unwrap();
         for _ in 0..30 {

@@ -208,7 +208,10 @@ mod tests {
             RecordFile::open(&path, None).unwrap().append(b"new\n").unwrap();
             assert_eq!(read(&path), after);
         }
-        assert_eq!(RecordFile::open(Path::new("/dev/null"), None).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        assert_eq!(
+            RecordFile::open(Path::new("/dev/null"), None).unwrap_err().kind(),
+            io::ErrorKind::InvalidInput
+        );
     }
 
     const LIMITED: &str = "RECORD_FILE_LIMITED";

@@ -19,9 +19,11 @@ pub(super) fn write_line(out: &mut Vec<u8>, ended: &Numbered) -> io::Result<()> 
     write_address(out, record.source)?;
     out.extend_from_slice(b"\",\"begun\":");
     write_time(out, record.begun);
-    for (key, time) in
-        [(&b",\"ringing\":"[..], record.ringing), (b",\"answered\":", record.answered), (b",\"ended\":", Some(record.ended))]
-    {
+    for (key, time) in [
+        (&b",\"ringing\":"[..], record.ringing),
+        (b",\"answered\":", record.answered),
+        (b",\"ended\":", Some(record.ended)),
+    ] {
         if let Some(time) = time {
             out.extend_from_slice(key);
             write_time(out, time);
@@ -34,7 +36,10 @@ pub(super) fn write_line(out: &mut Vec<u8>, ended: &Numbered) -> io::Result<()> 
     out.extend_from_slice(b",\"status\":");
     write_number(out, record.status.into());
     // These words have nothing to escape.
-    let words = [(",\"reason\":\"", Some(record.end.name())), (",\"diverted\":\"", record.diverted.map(|why| why.name()))];
+    let words = [
+        (",\"reason\":\"", Some(record.end.name())),
+        (",\"diverted\":\"", record.diverted.map(|why| why.name())),
+    ];
     for (key, word) in words {
         if let Some(word) = word {
             out.extend_from_slice(key.as_bytes());
@@ -110,8 +115,32 @@ fn write_time(out: &mut Vec<u8>, time: Instant) {
     let ([o1, o2], [d1, d2], [h1, h2]) = (two(month), two(day), two(hour));
     let ([m1, m2], [s1, s2]) = (two(minute), two(second));
     out.extend_from_slice(&[
-        b'"', y1, y2, y3, y4, b'-', o1, o2, b'-', d1, d2, b'T', h1, h2, b':', m1, m2, b':', s1, s2, b'.',
-        digit(ms, 100), digit(ms, 10), digit(ms, 1), b'Z', b'"',
+        b'"',
+        y1,
+        y2,
+        y3,
+        y4,
+        b'-',
+        o1,
+        o2,
+        b'-',
+        d1,
+        d2,
+        b'T',
+        h1,
+        h2,
+        b':',
+        m1,
+        m2,
+        b':',
+        s1,
+        s2,
+        b'.',
+        digit(ms, 100),
+        digit(ms, 10),
+        digit(ms, 1),
+        b'Z',
+        b'"',
     ]);
 }
 
@@ -174,7 +203,10 @@ mod tests {
         for ms in (0..5000).chain([61_001, 60_000, 999_999_999, 86_400_000_100]) {
             let mut out = Vec::new();
             write_seconds(&mut out, ms);
-            assert_eq!(String::from_utf8(out).unwrap(), serde_json::to_string(&(ms as f64 / 1000.0)).unwrap());
+            assert_eq!(
+                String::from_utf8(out).unwrap(),
+                serde_json::to_string(&(ms as f64 / 1000.0)).unwrap()
+            );
         }
         for number in [0, 9, 10, 65_535, u64::MAX] {
             let mut out = Vec::new();
@@ -184,8 +216,20 @@ mod tests {
     }
 
     #[test]
+    fn each_byte_of_a_text_is_escaped_as_serde_json_does() {
+        for byte in 0..=u8::MAX {
+            let (mut out, text) = (Vec::new(), [b'a', byte, b'z']);
+            write_text(&mut out, &text).unwrap();
+            let expected = serde_json::to_string(&String::from_utf8_lossy(&text)).unwrap();
+            assert_eq!(String::from_utf8(out).unwrap(), expected);
+        }
+    }
+
+    #[test]
     fn a_line_is_the_row_as_json_for_any_bytes() {
-        for (number, record) in super::super::samples::records().into_iter().enumerate() {
+        let records = super::super::samples::records();
+        assert!(records.len() >= 36);
+        for (number, record) in records.into_iter().enumerate() {
             let mut line = Vec::new();
             let ended = Numbered { n: number as u64, record };
             write_line(&mut line, &ended).unwrap();

@@ -7,31 +7,32 @@ use ringway_server::{
 use ringway_sip::{Limits, Message};
 use std::time::Duration;
 
-/// Records with each field and without it, with texts of any bytes.
+/// Records with each field and without it, with texts of all bytes that a message can have.
 pub(super) fn records() -> Vec<CallRecord> {
-    let texts: [&[u8]; 5] = [b"usual@192.0.2.1", b"a\"b\\c/</script>", b"caf\xc3\xa9", b"\xff\xfe\x80", b"\x01\x1b\x7f"];
+    let texts: [&[u8]; 5] =
+        [b"usual@192.0.2.1", b"a\"b\\c/</script>", b"caf\xc3\xa9", b"\xff\xfe\x80", b"\x01\x1b\x7f"];
     let senders = [CallSender::Proven, CallSender::Believed, CallSender::Stranger];
     let mut records = Vec::new();
     for (number, call_id) in texts.into_iter().enumerate() {
         for sender in senders {
             for source in ["192.0.2.1:5060", "255.0.10.100:65535", "[2001:db8::1]:5060"] {
                 let after = Duration::from_millis(1234 * number as u64);
-                records.push(answered(call_id, sender, source, after));
-                records.push(refused(call_id, sender, source));
+                records.extend(answered(call_id, sender, source, after));
+                records.extend(refused(call_id, sender, source));
             }
         }
     }
     records
 }
 
-/// Record of a call that nobody answered.
-pub(super) fn refused(call_id: &[u8], sender: CallSender, source: &str) -> CallRecord {
+/// Record of a call that nobody answered; `None`: no message has this Call-ID.
+pub(super) fn refused(call_id: &[u8], sender: CallSender, source: &str) -> Option<CallRecord> {
     let now = Instant::from_secs(1_800_000_000);
     let steps = [CallStep::Begun, CallStep::Failed(404)];
     record(call_id, sender, source, &steps.map(|step| (now, step)))
 }
 
-fn answered(call_id: &[u8], sender: CallSender, source: &str, lasting: Duration) -> CallRecord {
+fn answered(call_id: &[u8], sender: CallSender, source: &str, lasting: Duration) -> Option<CallRecord> {
     let now = Instant::from_secs(1_800_000_000);
     let steps = [
         (now, CallStep::Begun),
@@ -43,15 +44,21 @@ fn answered(call_id: &[u8], sender: CallSender, source: &str, lasting: Duration)
     record(call_id, sender, source, &steps)
 }
 
-fn record(call_id: &[u8], sender: CallSender, source: &str, steps: &[(Instant, CallStep)]) -> CallRecord {
+fn record(
+    call_id: &[u8],
+    sender: CallSender,
+    source: &str,
+    steps: &[(Instant, CallStep)],
+) -> Option<CallRecord> {
     let limits = CallLimits { calls_max: 9, bytes_max: 1 << 20, dialog_lifetime: Duration::from_secs(60) };
     let (seed, names) = (Seed::from_number(1), CallNames::new(&Seed::from_number(2)));
     let mut table = CallTable::new(limits, &seed, Instant::from_secs(1_800_000_000));
     let head = b"INVITE sip:x@example.org SIP/2.0\r\nVia: SIP/2.0/UDP h;branch=z9hG4bK1\r\nFrom: <sip:e%40@h>;tag=1\r\n\
                  To: <sip:y@example.org>\r\nCSeq: 1 INVITE\r\nContent-Length: 0\r\nCall-ID: ";
     let text = [&head[..], call_id, b"\r\n\r\n"].concat();
-    let message = Message::parse(&text, &Limits::default()).unwrap();
-    let answer = b"SIP/2.0 200 OK\r\nVia: SIP/2.0/UDP s;branch=z9hG4bK2\r\nVia: SIP/2.0/UDP h;branch=z9hG4bK1\r\n\
+    let message = Message::parse(&text, &Limits::default()).ok()?;
+    let answer =
+        b"SIP/2.0 200 OK\r\nVia: SIP/2.0/UDP s;branch=z9hG4bK2\r\nVia: SIP/2.0/UDP h;branch=z9hG4bK1\r\n\
                    From: <sip:e%40@h>;tag=1\r\nTo: <sip:y@example.org>;tag=2\r\nCSeq: 1 INVITE\r\n\
                    Contact: <sip:phone@192.0.2.9>\r\nContent-Length: 0\r\nCall-ID: ";
     let answer = [&answer[..], call_id, b"\r\n\r\n"].concat();
@@ -67,5 +74,5 @@ fn record(call_id: &[u8], sender: CallSender, source: &str, steps: &[(Instant, C
         end = now;
     }
     table.stop(end, 1, |record| ended.push(record));
-    ended.pop().unwrap()
+    ended.pop()
 }
