@@ -22,6 +22,7 @@ pub(crate) struct Environment<S> {
     calls_checked_at: Option<Instant>,
     started_s: u64,
     answer_info: Vec<u8>,
+    is_tracing: bool,
 }
 
 /// Context and environment of one input.
@@ -40,6 +41,8 @@ pub(crate) struct Env<'e, S> {
     pub(crate) started_s: u64,
     /// Value of Authentication-Info for the response to the request that is being handled; usually none.
     pub(crate) answer_info: &'e mut Vec<u8>,
+    /// True if decisions are wanted while this input is handled.
+    pub(crate) is_tracing: bool,
 }
 
 /// Keys of the server's MACs, each for one purpose, all derived from the secret.
@@ -85,6 +88,7 @@ impl<S> Environment<S> {
             calls_checked_at: None,
             started_s: now.as_secs(),
             answer_info: Vec::new(),
+            is_tracing: false,
         }
     }
 
@@ -116,6 +120,15 @@ impl<S> Environment<S> {
         self.calls_checked_at
     }
 
+    /// Begins an input: decides once whether its decisions are wanted. `message`: the received one, if it is one.
+    pub(crate) fn begin_input(&mut self, message: Option<&[u8]>)
+    where
+        S: Services,
+    {
+        let services = &self.services;
+        self.is_tracing = services.is_tracing() && message.is_none_or(|message| services.is_traced(message));
+    }
+
     pub(crate) fn env<'e>(&'e mut self, cx: &'e mut Context<'_, Action>) -> Env<'e, S> {
         self.answer_info.clear();
         Env {
@@ -129,6 +142,7 @@ impl<S> Environment<S> {
             calls_checked_at: &mut self.calls_checked_at,
             started_s: self.started_s,
             answer_info: &mut self.answer_info,
+            is_tracing: self.is_tracing,
         }
     }
 }
@@ -147,7 +161,7 @@ impl<S: Services> Env<'_, S> {
         self.services.observe(self.cx.now, &LogEvent::Call(event));
     }
 
-    /// Reports a decision about a request, if a trace runs.
+    /// Reports a decision about a request, if it is wanted.
     #[inline]
     pub(crate) fn decided(&self, request: &Request<'_, '_>, reason: Reason, detail: Detail<'_>) {
         self.decided_about(request.message.as_bytes(), reason, detail);
@@ -156,7 +170,7 @@ impl<S: Services> Env<'_, S> {
     /// The same for a request as it was received.
     #[inline]
     pub(crate) fn decided_about(&self, message: &[u8], reason: Reason, detail: Detail<'_>) {
-        if self.services.is_tracing() {
+        if self.is_tracing {
             report(self.services, self.cx.now, message, Decision { reason, detail });
         }
     }

@@ -273,6 +273,7 @@ impl<S: Services> Node for Server<S> {
         if stun::is_stun(&flow, bytes) {
             return stun::on_stun(&mut self.environment.env(cx), flow, bytes);
         }
+        self.environment.begin_input(Some(bytes));
         if !bytes.starts_with(b"SIP/") && !is_admitted(&mut self.environment.env(cx), flow, bytes) {
             return;
         }
@@ -295,6 +296,7 @@ impl<S: Services> Node for Server<S> {
     }
 
     fn on_event(&mut self, cx: &mut Context<'_, Action>, event: Event) {
+        self.environment.begin_input(None);
         let first = cx.out.len();
         match event {
             Event::Closed(connection) => {
@@ -329,6 +331,7 @@ impl<S: Services> Node for Server<S> {
     }
 
     fn on_icmp_error(&mut self, cx: &mut Context<'_, Action>, error: IcmpError<'_>) {
+        self.environment.begin_input(None);
         let first = cx.out.len();
         self.transactions.icmp_error(cx, error, &mut self.notices);
         self.apply_notices(cx);
@@ -336,6 +339,7 @@ impl<S: Services> Node for Server<S> {
     }
 
     fn on_timeout(&mut self, cx: &mut Context<'_, Action>) {
+        self.environment.begin_input(None);
         let first = cx.out.len();
         self.transactions.on_timeout(cx, &mut self.notices);
         let env = &mut self.environment.env(cx);

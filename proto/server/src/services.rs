@@ -95,7 +95,7 @@ pub trait Services {
         false
     }
 
-    /// True if decisions about this request are wanted: for those whose details cost something to find.
+    /// True if decisions are wanted while this received message is handled; asked once for each, while a trace runs.
     fn is_traced(&self, _message: &[u8]) -> bool {
         self.is_tracing()
     }

@@ -1,6 +1,6 @@
 //! Bounded buffer of written packets, between many threads and the one that sends.
 
-use crate::packet::Packet;
+use crate::packet::{Packet, PacketWriter};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 #[derive(Default)]
@@ -26,10 +26,10 @@ pub(crate) enum Pushed {
 }
 
 impl Buffer {
-    pub(crate) fn push(&self, packet: &Packet<'_>) -> Pushed {
+    pub(crate) fn push(&self, writer: &PacketWriter, packet: &Packet<'_>) -> Pushed {
         let mut packets = self.lock();
         let before = packets.bytes.len();
-        if before + packet.payload.len() > BYTES_MAX || packet.write(&mut packets.bytes).is_err() {
+        if before + packet.payload.len() > BYTES_MAX || writer.write(packet, &mut packets.bytes).is_err() {
             return Pushed::Lost;
         }
         packets.count += 1;
@@ -66,18 +66,16 @@ mod tests {
             destination: "192.0.2.2:2".parse().unwrap(),
             protocol: TransportProtocol::Udp,
             time: Duration::ZERO,
-            capture_id: 0,
-            password: b"",
             payload: &payload,
         };
-        let buffer = Buffer::default();
-        let pushed: Vec<_> = (0..100).map(|_| buffer.push(&packet)).collect();
+        let (buffer, writer) = (Buffer::default(), PacketWriter::new(0, b"").unwrap());
+        let pushed: Vec<_> = (0..100).map(|_| buffer.push(&writer, &packet)).collect();
         let count = |of| pushed.iter().filter(|pushed| **pushed == of).count();
         assert_eq!((count(Pushed::HalfFull), count(Pushed::Lost)), (1, 36));
         let mut packets = Packets::default();
         buffer.take(&mut packets);
         assert_eq!(packets.count, 64);
         assert!(packets.bytes.len() <= BYTES_MAX + 200);
-        assert_eq!(buffer.push(&packet), Pushed::Kept);
+        assert_eq!(buffer.push(&writer, &packet), Pushed::Kept);
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::buffer::{Buffer, Packets, Pushed};
 use crate::link::{CollectorTransport, Link};
-use crate::packet::{Packet, TransportProtocol};
+use crate::packet::{Packet, PacketWriter, TooLong, TransportProtocol};
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -66,6 +66,7 @@ pub struct Collector {
 
 struct Shared {
     config: CollectorConfig,
+    writer: PacketWriter,
     is_connected: AtomicBool,
     is_stopping: AtomicBool,
     has_ended: AtomicBool,
@@ -79,10 +80,13 @@ impl Collector {
     /// Starts the thread, which connects.
     ///
     /// # Errors
-    /// The thread cannot be started.
+    /// The thread cannot be started, or the password is too long.
     pub fn start(config: CollectorConfig) -> io::Result<Self> {
+        let writer = PacketWriter::new(config.capture_id, config.password.as_bytes())
+            .map_err(|TooLong| io::Error::new(io::ErrorKind::InvalidInput, "the password is too long"))?;
         let shared = Arc::new(Shared {
             config,
+            writer,
             is_connected: AtomicBool::new(false),
             is_stopping: AtomicBool::new(false),
             has_ended: AtomicBool::new(false),
@@ -117,17 +121,15 @@ impl Collector {
         if !self.is_connected() {
             return;
         }
-        let Shared { config, buffer, lost, thread, .. } = &*self.shared;
+        let Shared { writer, buffer, lost, thread, .. } = &*self.shared;
         let packet = Packet {
             source,
             destination,
             protocol,
             time: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
-            capture_id: config.capture_id,
-            password: config.password.as_bytes(),
             payload,
         };
-        match buffer.push(&packet) {
+        match buffer.push(writer, &packet) {
             Pushed::Kept => {}
             Pushed::HalfFull => {
                 if let Some(thread) = thread.get() {
@@ -240,7 +242,7 @@ impl Shared {
 }
 
 /// Time for which packets are collected while there are some, and while there are none: nobody wakes the thread.
-const BATCH: Duration = Duration::from_millis(20);
+const BATCH: Duration = Duration::from_millis(50);
 const IDLE: Duration = Duration::from_millis(100);
 /// Pause before the first further attempt to connect; each further one is twice as long.
 const PAUSE_MIN: Duration = Duration::from_secs(1);

@@ -5,7 +5,7 @@ use crate::packet;
 use ringway_linux::sys::{BATCH_MAX, SendBatch, wait_writable};
 use std::io::{self, ErrorKind, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 /// Transport of the packets.
@@ -20,7 +20,7 @@ pub enum CollectorTransport {
 /// Open connection, or socket.
 pub(crate) enum Link {
     Tcp(TcpStream),
-    Udp { socket: UdpSocket, to: SocketAddr, batch: SendBatch },
+    Udp { socket: UdpSocket, batch: SendBatch },
 }
 
 impl Link {
@@ -40,7 +40,7 @@ impl Link {
         match transport {
             CollectorTransport::Tcp => {
                 let stream = TcpStream::connect_timeout(&to, TIME_MAX)?;
-                stream.set_write_timeout(Some(TIME_MAX))?;
+                stream.set_nonblocking(true)?;
                 Ok(Self::Tcp(stream))
             }
             CollectorTransport::Udp => {
@@ -51,7 +51,7 @@ impl Link {
                 let socket = UdpSocket::bind(from)?;
                 // Connected, so that an ICMP error is reported.
                 socket.connect(to)?;
-                Ok(Self::Udp { socket, to, batch: SendBatch::new(BATCH_MAX) })
+                Ok(Self::Udp { socket, batch: SendBatch::new(BATCH_MAX) })
             }
         }
     }
@@ -59,18 +59,13 @@ impl Link {
     /// Error if the peer has closed the connection.
     pub(crate) fn check(&self) -> io::Result<()> {
         match self {
-            Self::Tcp(stream) => {
-                stream.set_nonblocking(true)?;
-                let peeked = stream.peek(&mut [0]);
-                stream.set_nonblocking(false)?;
-                match peeked {
-                    Ok(0) => Err(ErrorKind::ConnectionReset.into()),
-                    // A collector sends nothing; if one does, its bytes stay where they are.
-                    Ok(_) => Ok(()),
-                    Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(()),
-                    Err(error) => Err(error),
-                }
-            }
+            Self::Tcp(stream) => match stream.peek(&mut [0]) {
+                Ok(0) => Err(ErrorKind::ConnectionReset.into()),
+                // A collector sends nothing; if one does, its bytes stay where they are.
+                Ok(_) => Ok(()),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(()),
+                Err(error) => Err(error),
+            },
             Self::Udp { socket, .. } => socket.take_error()?.map_or(Ok(()), Err),
         }
     }
@@ -78,15 +73,15 @@ impl Link {
     /// Sends packets, whole ones.
     pub(crate) fn send(&mut self, packets: &Packets) -> io::Result<()> {
         match self {
-            Self::Tcp(stream) => stream.write_all(&packets.bytes),
-            Self::Udp { socket, to, batch } => {
+            Self::Tcp(stream) => write_all(stream, &packets.bytes),
+            Self::Udp { socket, batch } => {
                 let mut rest = packets.bytes.as_slice();
                 let mut sending = batch.begin();
                 while !rest.is_empty() {
                     sending.clear();
                     while let Some((packet, after)) =
                         packet::length(rest).and_then(|len| rest.split_at_checked(len))
-                        && sending.push(*to, packet, 0)
+                        && sending.push_to_peer(packet, 0)
                     {
                         rest = after;
                     }
@@ -96,19 +91,35 @@ impl Link {
                     while sending.left() > 0 {
                         match sending.send(socket.as_fd()) {
                             Ok(_) => {}
-                            Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                                if !wait_writable(socket.as_fd(), TIME_MAX) {
-                                    return Err(ErrorKind::TimedOut.into());
-                                }
-                            }
-                            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                            Err(error) => return Err(error),
+                            Err(error) => wait_after(error, socket.as_fd())?,
                         }
                     }
                 }
                 Ok(())
             }
         }
+    }
+}
+
+/// Writes all bytes to a stream that does not block.
+fn write_all(stream: &mut TcpStream, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match stream.write(bytes) {
+            Ok(0) => return Err(ErrorKind::WriteZero.into()),
+            Ok(count) => bytes = bytes.get(count..).unwrap_or_default(),
+            Err(error) => wait_after(error, stream.as_fd())?,
+        }
+    }
+    Ok(())
+}
+
+/// Waits until a full socket has room; returns every other error.
+fn wait_after(error: io::Error, socket: BorrowedFd<'_>) -> io::Result<()> {
+    match error.kind() {
+        ErrorKind::WouldBlock if wait_writable(socket, TIME_MAX) => Ok(()),
+        ErrorKind::WouldBlock => Err(ErrorKind::TimedOut.into()),
+        ErrorKind::Interrupted => Ok(()),
+        _ => Err(error),
     }
 }
 

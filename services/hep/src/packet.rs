@@ -16,12 +16,15 @@ pub struct Packet<'a> {
     pub protocol: TransportProtocol,
     /// Time since the epoch.
     pub time: Duration,
-    /// Number of the capture agent.
-    pub capture_id: u32,
-    /// Key for the collector; empty: none. At most [`PASSWORD_BYTES_MAX`] bytes.
-    pub password: &'a [u8],
     /// SIP message. At most [`PAYLOAD_BYTES_MAX`] bytes.
     pub payload: &'a [u8],
+}
+
+/// Writer of packets: everything before the payload, as it is for each packet of one capture agent.
+#[derive(Clone)]
+pub struct PacketWriter {
+    ipv4: Vec<u8>,
+    ipv6: Vec<u8>,
 }
 
 /// Protocol under SIP, by its number (IANA).
@@ -37,53 +40,101 @@ pub enum TransportProtocol {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLong;
 
-impl Packet<'_> {
-    /// Appends the packet, or nothing.
+impl PacketWriter {
+    /// Prepares the packets of an agent. `capture_id`: its number; `password`: key for the collector; empty: none.
     ///
     /// # Errors
-    /// The payload or the password is too long.
-    pub fn write(&self, out: &mut Vec<u8>) -> Result<(), TooLong> {
-        if self.payload.len() > PAYLOAD_BYTES_MAX || self.password.len() > PASSWORD_BYTES_MAX {
+    /// The password has more than [`PASSWORD_BYTES_MAX`] bytes.
+    pub fn new(capture_id: u32, password: &[u8]) -> Result<Self, TooLong> {
+        if password.len() > PASSWORD_BYTES_MAX {
+            return Err(TooLong);
+        }
+        let head = |family, addresses: &dyn Fn(&mut Vec<u8>)| {
+            let mut out = b"HEP3\0\0".to_vec();
+            chunk(&mut out, Chunk::Family, &[family]);
+            chunk(&mut out, Chunk::Protocol, &[0]);
+            addresses(&mut out);
+            chunk(&mut out, Chunk::SourcePort, &[0; 2]);
+            chunk(&mut out, Chunk::DestinationPort, &[0; 2]);
+            chunk(&mut out, Chunk::Seconds, &[0; 4]);
+            chunk(&mut out, Chunk::Microseconds, &[0; 4]);
+            chunk(&mut out, Chunk::PayloadType, &[PAYLOAD_SIP]);
+            chunk(&mut out, Chunk::CaptureId, &capture_id.to_be_bytes());
+            if !password.is_empty() {
+                chunk(&mut out, Chunk::Key, password);
+            }
+            chunk(&mut out, Chunk::Payload, b"");
+            out
+        };
+        let ipv4 = head(FAMILY_IPV4, &|out| {
+            chunk(out, Chunk::SourceIpv4, &[0; 4]);
+            chunk(out, Chunk::DestinationIpv4, &[0; 4]);
+        });
+        let ipv6 = head(FAMILY_IPV6, &|out| {
+            chunk(out, Chunk::SourceIpv6, &[0; 16]);
+            chunk(out, Chunk::DestinationIpv6, &[0; 16]);
+        });
+        Ok(Self { ipv4, ipv6 })
+    }
+
+    /// Appends a packet, or nothing.
+    ///
+    /// # Errors
+    /// The payload is too long.
+    pub fn write(&self, packet: &Packet<'_>, out: &mut Vec<u8>) -> Result<(), TooLong> {
+        let payload = packet.payload;
+        if payload.len() > PAYLOAD_BYTES_MAX {
             return Err(TooLong);
         }
         let start = out.len();
-        out.reserve(OVERHEAD_MAX + self.password.len() + self.payload.len());
-        out.extend_from_slice(b"HEP3\0\0");
-        let (family, protocol) = (
-            if self.source.is_ipv4() { FAMILY_IPV4 } else { FAMILY_IPV6 },
-            match self.protocol {
-                TransportProtocol::Tcp => 6,
-                TransportProtocol::Udp => 17,
-            },
-        );
-        chunk(out, Chunk::Family, &[family]);
-        chunk(out, Chunk::Protocol, &[protocol]);
-        match (self.source.ip(), self.destination.ip()) {
-            (IpAddr::V4(source), IpAddr::V4(destination)) => {
-                chunk(out, Chunk::SourceIpv4, &source.octets());
-                chunk(out, Chunk::DestinationIpv4, &destination.octets());
-            }
-            (source, destination) => {
-                chunk(out, Chunk::SourceIpv6, &octets(source));
-                chunk(out, Chunk::DestinationIpv6, &octets(destination));
-            }
+        let head = match (packet.source.ip(), packet.destination.ip()) {
+            (IpAddr::V4(_), IpAddr::V4(_)) => &self.ipv4,
+            _ => &self.ipv6,
+        };
+        out.reserve(head.len() + payload.len());
+        out.extend_from_slice(head);
+        if let Some(written) = out.get_mut(start..) {
+            fill(written, packet);
         }
-        chunk(out, Chunk::SourcePort, &self.source.port().to_be_bytes());
-        chunk(out, Chunk::DestinationPort, &self.destination.port().to_be_bytes());
-        // 32 bits of seconds last until 2106.
-        chunk(out, Chunk::Seconds, &(self.time.as_secs() as u32).to_be_bytes());
-        chunk(out, Chunk::Microseconds, &self.time.subsec_micros().to_be_bytes());
-        chunk(out, Chunk::PayloadType, &[PAYLOAD_SIP]);
-        chunk(out, Chunk::CaptureId, &self.capture_id.to_be_bytes());
-        if !self.password.is_empty() {
-            chunk(out, Chunk::Key, self.password);
-        }
-        chunk(out, Chunk::Payload, self.payload);
-        let len = (out.len() - start) as u16;
-        if let Some(field) = out.get_mut(start + 4..start + 6) {
-            field.copy_from_slice(&len.to_be_bytes());
-        }
+        out.extend_from_slice(payload);
         Ok(())
+    }
+}
+
+/// Writes the values of a packet over the zeros of its head, whose chunks have fixed positions.
+fn fill(head: &mut [u8], packet: &Packet<'_>) {
+    let len = (head.len() + packet.payload.len()) as u16;
+    let payload_len = (CHUNK_HEADER + packet.payload.len()) as u16;
+    let protocol = match packet.protocol {
+        TransportProtocol::Tcp => 6,
+        TransportProtocol::Udp => 17,
+    };
+    put(head, 4, len.to_be_bytes());
+    put(head, PROTOCOL_AT, [protocol]);
+    let ports_at = match (packet.source.ip(), packet.destination.ip()) {
+        (IpAddr::V4(source), IpAddr::V4(destination)) => {
+            put(head, ADDRESSES_AT, source.octets());
+            put(head, ADDRESSES_AT + CHUNK_HEADER + 4, destination.octets());
+            ADDRESSES_AT + 2 * (CHUNK_HEADER + 4)
+        }
+        (source, destination) => {
+            put(head, ADDRESSES_AT, octets(source));
+            put(head, ADDRESSES_AT + CHUNK_HEADER + 16, octets(destination));
+            ADDRESSES_AT + 2 * (CHUNK_HEADER + 16)
+        }
+    };
+    put(head, ports_at, packet.source.port().to_be_bytes());
+    put(head, ports_at + 8, packet.destination.port().to_be_bytes());
+    // 32 bits of seconds last until 2106.
+    put(head, ports_at + 16, (packet.time.as_secs() as u32).to_be_bytes());
+    put(head, ports_at + 26, packet.time.subsec_micros().to_be_bytes());
+    let payload_len_at = head.len().saturating_sub(2);
+    put(head, payload_len_at, payload_len.to_be_bytes());
+}
+
+fn put<const N: usize>(head: &mut [u8], at: usize, value: [u8; N]) {
+    if let Some(field) = head.get_mut(at..at + N) {
+        field.copy_from_slice(&value);
     }
 }
 
@@ -132,8 +183,9 @@ pub const PAYLOAD_BYTES_MAX: usize = 65_000;
 pub const PASSWORD_BYTES_MAX: usize = 128;
 
 const CHUNK_HEADER: usize = 6;
-/// Bytes of the header and of all chunks without key and payload, IPv6.
-const OVERHEAD_MAX: usize = 160;
+/// Positions of the values of the second and third chunk; the first follows six bytes of the header and has one byte.
+const PROTOCOL_AT: usize = 6 + 7 + CHUNK_HEADER;
+const ADDRESSES_AT: usize = PROTOCOL_AT + 1 + CHUNK_HEADER;
 const FAMILY_IPV4: u8 = 2;
 /// `AF_INET6` of Linux, as the specification has it.
 const FAMILY_IPV6: u8 = 10;
@@ -149,16 +201,18 @@ mod tests {
             destination: destination.parse().unwrap(),
             protocol: TransportProtocol::Udp,
             time: Duration::new(0x6543_2100, 7_000),
-            capture_id: 2001,
-            password: b"",
             payload,
         }
+    }
+
+    fn writer(password: &[u8]) -> PacketWriter {
+        PacketWriter::new(2001, password).unwrap()
     }
 
     #[test]
     fn a_packet_has_the_bytes_of_the_specification() {
         let mut out = b"before".to_vec();
-        packet("192.0.2.1:5060", "192.0.2.20:5080", b"OPTIONS").write(&mut out).unwrap();
+        writer(b"").write(&packet("192.0.2.1:5060", "192.0.2.20:5080", b"OPTIONS"), &mut out).unwrap();
         let expected: &[&[u8]] = &[
             b"beforeHEP3\x00\x6a",
             b"\0\0\0\x01\0\x07\x02",
@@ -181,10 +235,12 @@ mod tests {
     fn an_ipv6_packet_with_a_key() {
         let mut out = Vec::new();
         let packet = packet("[2001:db8::1]:5060", "[2001:db8::2]:5060", b"x");
-        Packet { password: b"key", protocol: TransportProtocol::Tcp, ..packet }.write(&mut out).unwrap();
+        writer(b"key").write(&Packet { protocol: TransportProtocol::Tcp, ..packet }, &mut out).unwrap();
         assert!(
             out.starts_with(b"HEP3\0\x85\0\0\0\x01\0\x07\x0a\0\0\0\x02\0\x07\x06\0\0\0\x05\0\x16\x20\x01")
         );
+        let ports = b"\x01\0\0\0\x06\0\x16\x20\x01\x0d\xb8\0\0\0\0\0\0\0\0\0\0\0\x02\0\0\0\x07\0\x08\x13\xc4\0\0\0\x08\0\x08\x13\xc4";
+        assert!(out.windows(ports.len()).any(|found| found == ports));
         assert!(out.ends_with(b"\0\0\0\x0e\0\x09key\0\0\0\x0f\0\x07x"));
         assert_eq!(length(&out), Some(out.len()));
     }
@@ -193,13 +249,11 @@ mod tests {
     fn the_longest_message_fits_into_a_datagram_and_a_longer_one_into_nothing() {
         let payload = vec![b'x'; PAYLOAD_BYTES_MAX + 1];
         let mut out = Vec::new();
-        let longest = packet("[::1]:1", "[::1]:2", &payload[1..]);
-        Packet { password: &[b'k'; PASSWORD_BYTES_MAX], ..longest }.write(&mut out).unwrap();
+        let keyed = writer(&[b'k'; PASSWORD_BYTES_MAX]);
+        keyed.write(&packet("[::1]:1", "[::1]:2", &payload[1..]), &mut out).unwrap();
         assert!(out.len() <= 65_507 && length(&out) == Some(out.len()), "{}", out.len());
-        assert_eq!(packet("[::1]:1", "[::1]:2", &payload).write(&mut out), Err(TooLong));
-        let key = [b'k'; PASSWORD_BYTES_MAX + 1];
-        let keyed = Packet { password: &key, ..packet("[::1]:1", "[::1]:2", b"") };
-        assert_eq!(keyed.write(&mut out), Err(TooLong));
+        assert_eq!(keyed.write(&packet("[::1]:1", "[::1]:2", &payload), &mut out), Err(TooLong));
+        assert!(PacketWriter::new(1, &[b'k'; PASSWORD_BYTES_MAX + 1]).is_err());
         assert_eq!(length(&out), Some(out.len()), "nothing was appended");
         assert_eq!(length(b"HEP3\0"), None);
         assert_eq!(length(b"HEP3\0\0"), None);

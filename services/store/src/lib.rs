@@ -35,7 +35,7 @@ pub use directory::Directory;
 pub use error::StoreError;
 pub use import::Imported;
 pub use provisioned::{Incoming, IncomingRows, Position, Provisioned, UserState};
-pub use record_database::{REMOVED_MAX, RecordDatabase, RecordRow};
+pub use record_database::{REMOVED_MAX, RecordDatabase, RecordOrigin, RecordRow};
 pub use record_file::RecordFile;
 pub use ringway_journal::{Durability, KEY_BYTES_MAX, SnapshotSource, VALUE_BYTES_MAX, Writer, WriterStats};
 pub use ringway_users::{Condition, ForwardUri, Forwards, Ha1, NoAnswer, UnusableForward, UserName};

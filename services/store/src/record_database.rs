@@ -2,7 +2,7 @@
 
 use super::schema::from_sqlite;
 use super::{StoreError, schema};
-use rusqlite::{Connection, TransactionBehavior, params};
+use rusqlite::{Connection, TransactionBehavior, params, params_from_iter};
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -27,6 +27,17 @@ pub struct RecordRow<'a> {
     pub reason: &'a str,
     pub diverted: Option<&'a str>,
     pub target: Option<&'a str>,
+    pub origin: RecordOrigin,
+}
+
+/// Cause of a record.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RecordOrigin {
+    /// A user, or somebody who is believed.
+    #[default]
+    User,
+    /// Anyone: the caller proved nothing.
+    Stranger,
 }
 
 /// Database of call records.
@@ -34,6 +45,8 @@ pub struct RecordRow<'a> {
 pub struct RecordDatabase {
     connection: Connection,
     file: PathBuf,
+    /// Bytes of the records of strangers, estimated.
+    strangers_bytes: i64,
 }
 
 impl RecordDatabase {
@@ -53,13 +66,14 @@ impl RecordDatabase {
         let is_empty =
             || connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, i64>(0));
         match number("application_id").map_err(sql)? {
-            APPLICATION_ID => {
-                let found = number("user_version").map_err(sql)?;
-                if found > SCHEMA_VERSION {
+            APPLICATION_ID => match number("user_version").map_err(sql)? {
+                found if found > SCHEMA_VERSION => {
                     let file = file.to_owned();
                     return Err(StoreError::Newer { file, found, known: SCHEMA_VERSION });
                 }
-            }
+                found if found < SCHEMA_VERSION => connection.execute_batch(&migrated()).map_err(sql)?,
+                _ => {}
+            },
             0 if is_empty().map_err(sql)? == 0 => {
                 connection.execute_batch(&created()).map_err(sql)?;
             }
@@ -70,7 +84,8 @@ impl RecordDatabase {
         }
         connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(())).map_err(sql)?;
         connection.pragma_update(None, "synchronous", "NORMAL").map_err(sql)?;
-        Ok(Self { connection, file: file.to_owned() })
+        let strangers_bytes = connection.query_row(STRANGERS_BYTES, [], |row| row.get(0)).map_err(sql)?;
+        Ok(Self { connection, file: file.to_owned(), strangers_bytes })
     }
 
     /// Path of the database.
@@ -83,12 +98,15 @@ impl RecordDatabase {
     /// # Errors
     /// A statement failed: the disk is full, or another program holds the database.
     pub fn append<'a>(&mut self, rows: impl Iterator<Item = RecordRow<'a>>) -> Result<(), StoreError> {
-        let Self { connection, file } = self;
+        let Self { connection, file, strangers_bytes } = self;
+        let mut added = 0;
         let append = || {
             let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             {
                 let mut insert = transaction.prepare_cached(INSERT)?;
                 for row in rows {
+                    let of_stranger = row.of_stranger();
+                    added += of_stranger.unwrap_or_default();
                     insert.execute(params![
                         row.call_id,
                         row.from,
@@ -105,12 +123,48 @@ impl RecordDatabase {
                         row.reason,
                         row.diverted,
                         row.target,
+                        of_stranger,
                     ])?;
                 }
             }
             transaction.commit()
         };
-        append().map_err(|error| from_sqlite(file, error))
+        append().map_err(|error| from_sqlite(file, error))?;
+        *strangers_bytes += added;
+        Ok(())
+    }
+
+    /// Removes the oldest records until their pages have at most `bytes_max` bytes, and those of strangers at most a quarter of it.
+    ///
+    /// It removes at most 1,000 records in a transaction, and 8,000 in all; the file becomes no shorter, and free pages are used again.
+    ///
+    /// # Errors
+    /// A statement failed.
+    pub fn shrink(&mut self, bytes_max: u64) -> Result<usize, StoreError> {
+        let bytes_max = i64::try_from(bytes_max).unwrap_or(i64::MAX);
+        let mut removed = 0;
+        for _ in 0..SHRINK_ROUNDS {
+            let statement = if self.strangers_bytes > bytes_max / STRANGERS_PART {
+                REMOVE_OLDEST_OF_STRANGERS
+            } else if self.used_bytes()? > bytes_max {
+                REMOVE_OLDEST
+            } else {
+                break;
+            };
+            let count = self.remove(statement, [])?;
+            removed += count;
+            if count == 0 {
+                break;
+            }
+        }
+        Ok(removed)
+    }
+
+    /// Bytes of all pages that are in use.
+    fn used_bytes(&self) -> Result<i64, StoreError> {
+        let number = |name| schema::pragma(&self.connection, name);
+        let used = || Ok((number("page_count")? - number("freelist_count")?) * number("page_size")?);
+        used().map_err(|error| from_sqlite(&self.file, error))
     }
 
     /// Removes at most 10,000 records that ended before this time, in RFC 3339; returns their number.
@@ -118,20 +172,51 @@ impl RecordDatabase {
     /// # Errors
     /// A statement failed.
     pub fn remove_before(&mut self, time: &str) -> Result<usize, StoreError> {
-        let removed = self.connection.execute(REMOVE, params![time]);
-        removed.map_err(|error| from_sqlite(&self.file, error))
+        self.remove(REMOVE, [time])
+    }
+
+    /// Executes a statement that returns the bytes of each record of a stranger that it removed, or NULL.
+    fn remove<const N: usize>(&mut self, sql: &str, values: [&str; N]) -> Result<usize, StoreError> {
+        let remove = || {
+            let mut statement = self.connection.prepare_cached(sql)?;
+            let rows = statement.query_map(params_from_iter(values), |row| row.get::<_, Option<i64>>(0))?;
+            rows.collect::<Result<Vec<_>, _>>()
+        };
+        let removed = remove().map_err(|error| from_sqlite(&self.file, error))?;
+        let of_strangers: i64 = removed.iter().flatten().sum();
+        self.strangers_bytes -= of_strangers;
+        Ok(removed.len())
+    }
+}
+
+impl RecordRow<'_> {
+    /// Estimate of its bytes, if it is a stranger's.
+    fn of_stranger(&self) -> Option<i64> {
+        let texts = [self.call_id, self.from, self.to, self.source, self.begun, self.ended, self.reason];
+        let more = [self.caller, self.callee, self.ringing, self.answered, self.diverted, self.target];
+        let bytes = texts.into_iter().chain(more.into_iter().flatten()).map(str::len).sum::<usize>();
+        match self.origin {
+            RecordOrigin::User => None,
+            RecordOrigin::Stranger => Some(ROW_BYTES + bytes as i64),
+        }
     }
 }
 
 fn created() -> String {
     format!(
-        "BEGIN IMMEDIATE; {TABLE} PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;"
+        "BEGIN IMMEDIATE; {TABLE} {COLUMN_2} PRAGMA application_id = {APPLICATION_ID}; \
+         PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;"
     )
+}
+
+/// Statements for a database of version 1, whose records count as those of users.
+fn migrated() -> String {
+    format!("BEGIN IMMEDIATE; {COLUMN_2} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;")
 }
 
 /// "RNGC" in SQLite's `application_id`.
 const APPLICATION_ID: i64 = 0x524e_4743;
-const SCHEMA_VERSION: i64 = 1;
+const SCHEMA_VERSION: i64 = 2;
 /// The thread that writes records may wait; nothing waits for it.
 const BUSY_WAIT_MAX: Duration = Duration::from_secs(2);
 
@@ -157,14 +242,34 @@ CREATE TABLE call_record (
 CREATE INDEX call_record_ended ON call_record (ended);
 ";
 
+/// `stranger_bytes` is the size of a record of a stranger, NULL for all others.
+const COLUMN_2: &str = "
+ALTER TABLE call_record ADD COLUMN stranger_bytes INTEGER;
+CREATE INDEX call_record_stranger ON call_record (id, stranger_bytes) WHERE stranger_bytes IS NOT NULL;
+";
+
 const INSERT: &str = "
 INSERT INTO call_record (call_id, from_uri, to_uri, caller, callee, source, begun, ringing, answered, ended, duration_s,
-    status, reason, diverted, target)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)";
+    status, reason, diverted, target, stranger_bytes)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)";
 
 /// Maximum number of records that [`RecordDatabase::remove_before`] removes at once.
 pub const REMOVED_MAX: usize = 10_000;
-const REMOVE: &str = "DELETE FROM call_record WHERE id IN (SELECT id FROM call_record WHERE ended < ?1 ORDER BY ended LIMIT 10000)";
+const REMOVE: &str = "DELETE FROM call_record WHERE id IN \
+    (SELECT id FROM call_record WHERE ended < ?1 ORDER BY ended LIMIT 10000) RETURNING stranger_bytes";
+
+const REMOVE_OLDEST: &str = "DELETE FROM call_record WHERE id IN \
+    (SELECT id FROM call_record ORDER BY id LIMIT 1000) RETURNING stranger_bytes";
+const REMOVE_OLDEST_OF_STRANGERS: &str = "DELETE FROM call_record WHERE id IN \
+    (SELECT id FROM call_record WHERE stranger_bytes IS NOT NULL ORDER BY id LIMIT 1000) RETURNING stranger_bytes";
+const STRANGERS_BYTES: &str =
+    "SELECT coalesce(sum(stranger_bytes), 0) FROM call_record WHERE stranger_bytes IS NOT NULL";
+/// Transactions of one [`RecordDatabase::shrink`].
+const SHRINK_ROUNDS: usize = 8;
+/// Records of strangers have one of so many parts of the space.
+const STRANGERS_PART: i64 = 4;
+/// Bytes of a record beside its texts: numbers, and its entries in both indexes.
+const ROW_BYTES: i64 = 96;
 
 #[cfg(test)]
 mod tests {
@@ -188,6 +293,64 @@ mod tests {
             .query_row("SELECT group_concat(ended || call_id) FROM call_record", [], |row| row.get(0))
             .unwrap();
         assert_eq!(left, "2026-01-03T00:00:00.000Zx'; DROP TABLE call_record; --");
+    }
+
+    fn count(database: &RecordDatabase, condition: &str) -> i64 {
+        let sql = format!("SELECT count(*) FROM call_record WHERE {condition}");
+        database.connection.query_row(&sql, [], |row| row.get(0)).unwrap()
+    }
+
+    #[test]
+    fn the_space_is_bounded_and_a_flood_of_strangers_gets_a_quarter_of_it() {
+        const BYTES_MAX: u64 = 4 << 20;
+        let is_small = |database: &RecordDatabase| database.used_bytes().unwrap() <= BYTES_MAX as i64;
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("calls.db");
+        let mut database = RecordDatabase::open(&file).unwrap();
+        let long = "x".repeat(255);
+        let row =
+            |origin| RecordRow { call_id: &long, from: &long, to: &long, origin, ..RecordRow::default() };
+        let user = row(RecordOrigin::User);
+        database.append(std::iter::repeat_n(user, 2000)).unwrap();
+        for _ in 0..30 {
+            database.append(std::iter::repeat_n(row(RecordOrigin::Stranger), 1000)).unwrap();
+            database.shrink(BYTES_MAX).unwrap();
+            assert!(is_small(&database));
+        }
+        assert_eq!(count(&database, "stranger_bytes IS NULL"), 2000, "no user's was displaced");
+        assert!(count(&database, "stranger_bytes IS NOT NULL") > 0, "the newest of strangers stay");
+        let bytes = database.strangers_bytes;
+        drop(database);
+        // The log of SQLite is beside it.
+        assert!(std::fs::metadata(&file).unwrap().len() <= BYTES_MAX + (2 << 20));
+        let mut database = RecordDatabase::open(&file).unwrap();
+        assert_eq!(database.strangers_bytes, bytes);
+        for _ in 0..30 {
+            database.append(std::iter::repeat_n(user, 1000)).unwrap();
+            database.shrink(BYTES_MAX).unwrap();
+        }
+        assert!(is_small(&database));
+        assert!(count(&database, "id < 40000") == 0 && count(&database, "id > 60000") > 1000);
+        assert_eq!((database.shrink(0).unwrap() > 0, count(&database, "true")), (true, 0));
+        assert_eq!((database.shrink(0).unwrap(), database.strangers_bytes), (0, 0));
+    }
+
+    #[test]
+    fn a_database_of_version_1_keeps_its_records() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("calls.db");
+        let old = Connection::open(&file).unwrap();
+        let rest = format!("PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = 1;");
+        old.execute_batch(&format!("{TABLE} {rest}")).unwrap();
+        let insert = "INSERT INTO call_record (call_id, from_uri, to_uri, source, begun, ended, status, reason) \
+                      VALUES ('old', '', '', '', '', '', 200, 'bye')";
+        old.execute_batch(insert).unwrap();
+        drop(old);
+        let mut database = RecordDatabase::open(&file).unwrap();
+        database.append([RecordRow { call_id: "new", ..RecordRow::default() }].into_iter()).unwrap();
+        assert_eq!(count(&database, "stranger_bytes IS NULL"), 2);
+        drop(database);
+        RecordDatabase::open(&file).unwrap();
     }
 
     #[test]

@@ -8,19 +8,34 @@ use std::path::{Path, PathBuf};
 /// File that lines are appended to. A line is whole or absent: what a failed write has left is removed.
 ///
 /// The file may be renamed or removed while it is open, as a rotation of logs does: the next lines go into a new one.
+///
+/// With a limit there are at most two files, `FILE` and the older `FILE.1`, each of at most half of it. `FILE.1` is replaced when
+/// `FILE` is full.
 #[derive(Debug)]
 pub struct RecordFile {
     path: PathBuf,
+    older: PathBuf,
     file: Option<File>,
+    /// Maximum length of one file.
+    len_max: Option<u64>,
+    removed: u64,
 }
 
 impl RecordFile {
-    /// Opens the file; creates it, readable by its owner only, if necessary.
+    /// Opens the file; creates it, readable by its owner only, if necessary. `bytes_max`: of it and the older one.
     ///
     /// # Errors
     /// It cannot be opened for writing, or is no regular file.
-    pub fn open(path: &Path) -> io::Result<Self> {
-        Ok(Self { path: path.to_owned(), file: Some(open(path)?) })
+    pub fn open(path: &Path, bytes_max: Option<u64>) -> io::Result<Self> {
+        Ok(Self { file: Some(open(path)?), ..Self::closed(path, bytes_max) })
+    }
+
+    /// The file, which the first lines open.
+    pub fn closed(path: &Path, bytes_max: Option<u64>) -> Self {
+        let mut older = path.as_os_str().to_owned();
+        older.push(".1");
+        let len_max = bytes_max.map(|bytes| bytes / 2);
+        Self { path: path.to_owned(), older: older.into(), file: None, len_max, removed: 0 }
     }
 
     /// Path of the file.
@@ -33,19 +48,28 @@ impl RecordFile {
         self.file = None;
     }
 
-    /// Appends whole lines, or nothing.
+    /// Number of older files that were replaced because of the limit.
+    pub const fn removed(&self) -> u64 {
+        self.removed
+    }
+
+    /// Appends whole lines, or nothing. Lines that together are longer than half of the limit exceed it by that.
     ///
     /// # Errors
-    /// The file cannot be opened or written.
+    /// The file cannot be opened, rotated or written.
     pub fn append(&mut self, lines: &[u8]) -> io::Result<()> {
-        if self.file.as_ref().is_some_and(|file| !is_at(file, &self.path)) {
-            self.file = None;
-        }
-        let mut file = match self.file.take() {
+        let mut file = match self.file.take().filter(|file| is_at(file, &self.path)) {
             Some(file) => file,
             None => open(&self.path)?,
         };
-        let end = file.metadata()?.len();
+        let mut end = file.metadata()?.len();
+        if end > 0 && self.len_max.is_some_and(|max| end + lines.len() as u64 > max) {
+            let replaces = self.older.exists();
+            fs::rename(&self.path, &self.older)?;
+            self.removed += u64::from(replaces);
+            file = open(&self.path)?;
+            end = file.metadata()?.len();
+        }
         match file.write_all(lines) {
             Ok(()) => {
                 self.file = Some(file);
@@ -109,7 +133,7 @@ mod tests {
     fn lines_follow_the_path_of_a_rotated_file() {
         let folder = tempfile::tempdir().unwrap();
         let (path, old) = (folder.path().join("calls.jsonl"), folder.path().join("calls.jsonl.1"));
-        let mut file = RecordFile::open(&path).unwrap();
+        let mut file = RecordFile::open(&path, None).unwrap();
         file.append(b"1\n").unwrap();
         fs::rename(&path, &old).unwrap();
         file.append(b"2\n").unwrap();
@@ -121,12 +145,48 @@ mod tests {
     }
 
     #[test]
+    fn two_files_of_half_the_limit_have_the_newest_lines() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, old) = (folder.path().join("calls.jsonl"), folder.path().join("calls.jsonl.1"));
+        let mut file = RecordFile::open(&path, Some(64)).unwrap();
+        let line = |number: u32| format!("{number:015}\n");
+        for number in 0..20 {
+            file.append(line(number).as_bytes()).unwrap();
+            let len = |path| fs::metadata(path).map_or(0, |found| found.len());
+            assert!(len(&path) <= 32 && len(&old) <= 32);
+        }
+        assert_eq!((read(&old), read(&path)), (line(16) + &line(17), line(18) + &line(19)));
+        assert_eq!(file.removed(), 8);
+        // The length counts from the file, so a restart changes nothing; other programs may rotate too.
+        let mut file = RecordFile::open(&path, Some(64)).unwrap();
+        file.append(line(20).as_bytes()).unwrap();
+        assert_eq!((read(&old), read(&path)), (line(18) + &line(19), line(20)));
+        fs::remove_file(&path).unwrap();
+        file.append(line(21).as_bytes()).unwrap();
+        assert_eq!((read(&path), file.removed()), (line(21), 1));
+    }
+
+    #[test]
+    fn a_rotation_that_fails_loses_no_line_and_is_tried_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, old) = (folder.path().join("calls.jsonl"), folder.path().join("calls.jsonl.1"));
+        let mut file = RecordFile::open(&path, Some(8)).unwrap();
+        fs::create_dir(&old).unwrap();
+        file.append(b"one\n").unwrap();
+        assert!(file.append(b"two\n").is_err());
+        assert_eq!((read(&path).as_str(), file.removed()), ("one\n", 0));
+        fs::remove_dir(&old).unwrap();
+        file.append(b"two\n").unwrap();
+        assert_eq!((read(&old).as_str(), read(&path).as_str()), ("one\n", "two\n"));
+    }
+
+    #[test]
     fn a_vanished_folder_is_an_error_until_it_is_back() {
         let folder = tempfile::tempdir().unwrap();
         let inner = folder.path().join("records");
         fs::create_dir(&inner).unwrap();
         let path = inner.join("calls.jsonl");
-        let mut file = RecordFile::open(&path).unwrap();
+        let mut file = RecordFile::open(&path, None).unwrap();
         fs::remove_dir_all(&inner).unwrap();
         assert_eq!(file.append(b"1\n").unwrap_err().kind(), io::ErrorKind::NotFound);
         fs::create_dir(&inner).unwrap();
@@ -145,10 +205,13 @@ mod tests {
             ("", "new\n"),
         ] {
             fs::write(&path, before).unwrap();
-            RecordFile::open(&path).unwrap().append(b"new\n").unwrap();
+            RecordFile::open(&path, None).unwrap().append(b"new\n").unwrap();
             assert_eq!(read(&path), after);
         }
-        assert_eq!(RecordFile::open(Path::new("/dev/null")).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        assert_eq!(
+            RecordFile::open(Path::new("/dev/null"), None).unwrap_err().kind(),
+            io::ErrorKind::InvalidInput
+        );
     }
 
     const LIMITED: &str = "RECORD_FILE_LIMITED";
@@ -159,7 +222,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("calls.jsonl");
         if let Some(path) = std::env::var_os(LIMITED) {
-            let mut file = RecordFile::open(Path::new(&path)).unwrap();
+            let mut file = RecordFile::open(Path::new(&path), None).unwrap();
             let line = [vec![b'x'; 299], vec![b'\n']].concat();
             let written = (0..20).take_while(|_| file.append(&line).is_ok()).count();
             assert!(written == 1 || written == 3, "{written}");
@@ -180,7 +243,7 @@ mod tests {
         assert!(status.success());
         let text = read(&path);
         assert!(text.len().is_multiple_of(300) && text.ends_with('\n'), "{}", text.len());
-        RecordFile::open(&path).unwrap().append(b"room again\n").unwrap();
+        RecordFile::open(&path, None).unwrap().append(b"room again\n").unwrap();
         assert!(read(&path).ends_with("\nroom again\n"));
     }
 }

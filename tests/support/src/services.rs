@@ -124,7 +124,7 @@ impl TestServices {
     /// Ends the records of all open calls, as at the end of the server's process.
     pub fn stop_calls(&self, now: Instant) {
         let mut ended = lock(&self.ended_calls);
-        lock(&self.calls).stop(now, |record| ended.push(record));
+        lock(&self.calls).stop(now, usize::MAX, |record| ended.push(record));
     }
 
     /// Bytes reserved for pending requests.

@@ -17,6 +17,15 @@ pub(crate) struct Records {
     pub(crate) database: Option<PathBuf>,
     /// Days for which records stay in the database; 0: always.
     pub(crate) keep_days: u32,
+    /// Maximum size of the files, and of the database, in MiB; 0: no limit.
+    pub(crate) max_mb: u32,
+}
+
+impl Records {
+    /// Maximum number of bytes of the files, and of the database; `None`: no limit.
+    pub(crate) fn bytes_max(&self) -> Option<u64> {
+        (self.max_mb > 0).then(|| u64::from(self.max_mb) << 20)
+    }
 }
 
 pub(super) fn read(
@@ -42,6 +51,7 @@ pub(super) fn read(
     }
     let enabled = section.switch(reader, "enabled", file.is_some() || database.is_some());
     let keep_days = section.number(reader, "keep_days", 0, 0..=KEEP_DAYS_MAX);
+    let max_mb = section.number(reader, "max_mb", MAX_MB, 0..=MAX_MB_MAX);
     let key = [("file", file.is_some()), ("url", database.is_some()), ("enabled", enabled)]
         .into_iter()
         .find_map(|(key, is_set)| is_set.then_some(key));
@@ -56,13 +66,20 @@ pub(super) fn read(
             reader.error(at, section.path(key), message);
         }
     }
+    if let Some(at) = section.place("max_mb")
+        && file.is_none()
+        && database.is_none()
+    {
+        let message = "needs [records] file or url; set one, or take the key out";
+        reader.error(at, section.path("max_mb"), message);
+    }
     if let Some(at) = section.place("keep_days")
         && database.is_none()
     {
         reader.error(at, section.path("keep_days"), "needs [records] url; set it, or take the key out");
     }
     section.finish(reader);
-    Records { enabled, file, database, keep_days }
+    Records { enabled, file, database, keep_days, max_mb }
 }
 
 fn database_of(text: &str, store: &StoreConfig) -> Result<PathBuf, &'static str> {
@@ -138,6 +155,9 @@ fn collector_of(text: &str) -> Option<(CollectorTransport, String, u16)> {
     is_host.then(|| (transport, host.to_owned(), port))
 }
 
+/// Half a million calls and more; a home server's disk has it.
+const MAX_MB: u32 = 1024;
+const MAX_MB_MAX: u32 = 1 << 20;
 const KEEP_DAYS_MAX: u32 = 36_500;
 const CAPTURE_ID: u32 = 2001;
 const HOST_BYTES_MAX: usize = 253;
@@ -163,6 +183,8 @@ mod tests {
             ("[records]\nfile = \"\"", "a.toml:2: [records] file", "path"),
             ("[records]\nfile = \"a\"\nenabled = false", "a.toml:2: [records] file", "enabled = true"),
             ("[records]\nkeep_days = 3", "a.toml:2: [records] keep_days", "url"),
+            ("[records]\nenabled = true\nmax_mb = 3", "a.toml:3: [records] max_mb", "url"),
+            ("[records]\nfile = \"a\"\nmax_mb = 2000000", "a.toml:3: [records] max_mb", "1048576"),
             (
                 "[routing]\nstateful = false\n[records]\nenabled = true",
                 "a.toml:4: [records] enabled",
@@ -198,6 +220,9 @@ mod tests {
         );
         assert_eq!(hep.to_string(), "udp:[2001:db8::1]:9060");
         assert!(!format!("{config:?}").contains("s3cret"));
+        assert_eq!(config.records.bytes_max(), Some(1 << 30), "the default bounds the disk");
+        let unlimited = Config::parse("[records]\nfile = \"a\"\nmax_mb = 0", None).unwrap();
+        assert_eq!(unlimited.records.bytes_max(), None);
         let default = Config::parse("", None).unwrap();
         assert!(!default.records.enabled && default.hep.is_none());
     }

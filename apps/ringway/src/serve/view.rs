@@ -440,6 +440,10 @@ impl ServerView {
         let left_out =
             "Records of unanswered calls without a password that were left out, above the limits a second.";
         stats.push(Stat::counter("records_left_out", left_out, records.left_out()));
+        let files = "Older files of call records that were replaced, because of [records] max_mb.";
+        stats.push(Stat::counter("records_files_removed", files, writer.files_removed));
+        let rows = "Call records that were removed from the database, because of [records] max_mb.";
+        stats.push(Stat::counter("records_rows_removed", rows, writer.rows_removed));
         let waiting = "Call records that wait to be written.";
         stats.push(Stat::gauge("records_waiting", waiting, writer.waiting as f64));
         let failed = f64::from(u8::from(writer.is_failing));

@@ -149,6 +149,15 @@ pub struct Sending<'s, 'b> {
 impl<'b> Sending<'_, 'b> {
     /// Adds a datagram; [`Sending::skip`] returns `tag`. False: the batch is full.
     pub fn push(&mut self, to: SocketAddr, bytes: &'b [u8], tag: u64) -> bool {
+        self.push_with(Some(to), bytes, tag)
+    }
+
+    /// The same for the peer of a connected socket, whose route the kernel then keeps.
+    pub fn push_to_peer(&mut self, bytes: &'b [u8], tag: u64) -> bool {
+        self.push_with(None, bytes, tag)
+    }
+
+    fn push_with(&mut self, to: Option<SocketAddr>, bytes: &'b [u8], tag: u64) -> bool {
         let index = self.end;
         let (Some(header), Some(name), Some(part), Some(kept)) = (
             self.batch.headers.get_mut(index),
@@ -158,7 +167,7 @@ impl<'b> Sending<'_, 'b> {
         ) else {
             return false;
         };
-        header.msg_hdr.msg_namelen = name.set(to);
+        header.msg_hdr.msg_namelen = to.map_or(0, |to| name.set(to));
         // The kernel only reads sent bytes; the structure has one type for both directions.
         part.iov_base = bytes.as_ptr().cast_mut().cast();
         part.iov_len = bytes.len();

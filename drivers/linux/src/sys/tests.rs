@@ -53,6 +53,22 @@ fn a_batch_is_sent_and_received() {
 }
 
 #[test]
+fn a_connected_socket_sends_to_its_peer() {
+    let (a, b) = (
+        std::net::UdpSocket::bind("127.0.0.1:0").unwrap(),
+        std::net::UdpSocket::bind("127.0.0.1:0").unwrap(),
+    );
+    let mut send = SendBatch::new(2);
+    let mut sending = send.begin();
+    sending.push_to_peer(b"early", 0);
+    assert!(sending.send(a.as_fd()).is_err(), "it has no peer");
+    a.connect(b.local_addr().unwrap()).unwrap();
+    assert_eq!(sending.send(a.as_fd()).unwrap(), 1);
+    let mut room = [0; 8];
+    assert_eq!((b.recv(&mut room).unwrap(), &room[..5]), (5, &b"early"[..]));
+}
+
+#[test]
 fn a_failed_packet_is_skipped_and_the_others_are_sent() {
     let (a, b) = (
         std::net::UdpSocket::bind("127.0.0.1:0").unwrap(),

@@ -290,9 +290,9 @@ fn observe_login(env: &Env<'_, impl Services>, request: &Request<'_, '_>, user: 
     env.decided(request, reason, Detail::Text(user));
 }
 
-/// Reports an accepted login with its algorithm, if a trace runs.
+/// Reports an accepted login with its algorithm, if that is wanted.
 fn note_login(env: &Env<'_, impl Services>, request: &Request<'_, '_>, header: HeaderName) {
-    if !env.services.is_tracing() || !env.services.is_traced(request.message.as_bytes()) {
+    if !env.is_tracing {
         return;
     }
     let given = request.message.lines_of(header).find_map(|value| Credentials::parse(value).ok()?);

@@ -130,11 +130,15 @@ impl CallTable {
         }
     }
 
-    /// Ends all calls, because the server stops.
-    pub fn stop(&mut self, now: Instant, mut each: impl FnMut(CallRecord)) {
-        while let Some(key) = self.others.pop_front().or_else(|| self.strangers.pop_front()) {
+    /// Ends up to `max` calls, because the server stops; returns the number of those that are left.
+    pub fn stop(&mut self, now: Instant, max: usize, mut each: impl FnMut(CallRecord)) -> usize {
+        let left = self.calls.len().saturating_sub(max);
+        while self.calls.len() > left
+            && let Some(key) = self.others.pop_front().or_else(|| self.strangers.pop_front())
+        {
             self.end(now, key, CallEnd::Stopped, &mut each);
         }
+        left
     }
 
     /// Number of open calls.

@@ -264,7 +264,7 @@ impl Registrar {
         env.services.on_change(aor.as_bytes(), change, Some(request.flow));
         let (aor, message, flow) = (aor.as_bytes(), message.as_bytes(), request.flow);
         env.services.observe(env.cx.now, &LogEvent::Registered { aor, change, message, flow });
-        if env.services.is_tracing() && env.services.is_traced(message) {
+        if env.is_tracing {
             self.note_bindings(env, request, change, accepted.saved.key);
         }
     }

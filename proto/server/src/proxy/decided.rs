@@ -18,7 +18,7 @@ pub(super) fn about(
     reason: Reason,
     detail: Detail<'_>,
 ) {
-    if env.services.is_tracing()
+    if env.is_tracing
         && let Some(message) = contexts.get(key).and_then(|context| context.request.as_deref())
     {
         env.decided_about(message, reason, detail);
@@ -33,7 +33,7 @@ pub(super) fn targets(
     routed: &Routed<'_>,
     targets: &Targets,
 ) {
-    if env.services.is_tracing() {
+    if env.is_tracing {
         report_targets(env, request, routed, targets);
     }
 }

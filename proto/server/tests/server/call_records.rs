@@ -133,7 +133,7 @@ fn what_is_open_when_the_server_gives_up_has_an_end() {
     let got = forwarded(world.udp(ALICE, &call));
     answer(&mut world, &got, 200);
     let mut ended = Vec::new();
-    world.memory.calls.lock().unwrap().stop(world.now, |record| ended.push(record));
+    world.memory.calls.lock().unwrap().stop(world.now, 1000, |record| ended.push(record));
     assert_eq!(ended.iter().map(|record| record.end).collect::<Vec<_>>(), [CallEnd::Stopped; 2]);
     assert_eq!(open(&world), 0);
 }

@@ -2,8 +2,11 @@
 //!
 //! Start reading at [`CallRecords::observe`], then `writer.rs`.
 
+mod line;
 mod queue;
 mod row;
+#[cfg(test)]
+mod samples;
 mod sink;
 mod writer;
 
@@ -33,6 +36,20 @@ pub(super) struct CallRecords {
     strangers: Mutex<LineRates>,
     left_out: AtomicU64,
     writer: Writer,
+}
+
+/// Record with its number.
+#[derive(Debug)]
+struct Numbered {
+    n: u64,
+    record: CallRecord,
+}
+
+impl Numbered {
+    /// Bytes that it counts for.
+    fn size(&self) -> usize {
+        size_of::<Self>() + self.record.size()
+    }
 }
 
 impl CallRecords {
@@ -166,8 +183,15 @@ impl CallRecords {
         }
     }
 
+    /// Ends all calls in rounds, between which the thread writes.
     fn end_calls(&self, now: Instant) {
-        self.tables.iter().for_each(|table| lock(table).stop(now, |record| self.keep(record)));
+        let until = std::time::Instant::now() + END_MAX;
+        for table in &self.tables {
+            while lock(table).stop(now, queue::ROOM, |record| self.keep(record)) > 0 {
+                self.writer.make_room(until);
+            }
+            self.writer.make_room(until);
+        }
     }
 }
 
@@ -177,6 +201,9 @@ const PARTS: usize = 16;
 /// Maximum number of records a second of unanswered calls without a password, of one source and of all.
 const PER_SOURCE_S: u32 = 20;
 const PER_S: u32 = 100;
+
+/// Time limit of waiting for the disk when all calls end.
+const END_MAX: Duration = Duration::from_secs(3);
 
 /// Limits of one partition.
 const LIMITS: CallLimits = CallLimits {

@@ -36,6 +36,12 @@ impl Queue {
         std::mem::take(&mut waiting.records)
     }
 
+    /// True if there is room for [`ROOM`] records of any length.
+    pub(super) fn has_room(&self) -> bool {
+        let waiting = self.lock();
+        waiting.records.len() + ROOM <= RECORDS_MAX && waiting.bytes <= BYTES_MAX / 2
+    }
+
     /// Records that did not fit.
     pub(super) fn lost(&self) -> u64 {
         self.lock().lost
@@ -49,3 +55,5 @@ impl Queue {
 /// Maximum number of ended calls that wait: those of 200 ms.
 const RECORDS_MAX: usize = 10_000;
 const BYTES_MAX: usize = 8 << 20;
+/// Number of records that one round adds when all calls end; half of the bytes are enough for the longest ones.
+pub(super) const ROOM: usize = 1000;

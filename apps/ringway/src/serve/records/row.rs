@@ -1,14 +1,16 @@
-//! Conversion of a record for the API, the file and the database.
+//! Conversion of a record for the API and the database.
 
+use super::Numbered;
 use jiff::Timestamp;
 use ringway_admin::CallRecord as Row;
 use ringway_sansio::Instant;
-use ringway_server::{CallRecord, CallSender};
+use ringway_server::CallSender;
 use ringway_sip::Uri;
-use ringway_store::RecordRow;
+use ringway_store::{RecordOrigin, RecordRow};
 
-/// Record number `n` as text. Bytes that are not UTF-8 are replaced.
-pub(super) fn row_of(n: u64, record: &CallRecord) -> Row {
+/// A record as text. Bytes that are not UTF-8 are replaced.
+pub(super) fn row_of(ended: &Numbered) -> Row {
+    let (n, record) = (ended.n, &ended.record);
     let texts = &record.texts;
     let duration = record.answered.map(|answered| record.ended.since(answered));
     Row {
@@ -35,7 +37,7 @@ pub(super) fn row_of(n: u64, record: &CallRecord) -> Row {
 }
 
 /// The same for the database.
-pub(super) fn stored(row: &Row) -> RecordRow<'_> {
+pub(super) fn stored(row: &Row, sender: CallSender) -> RecordRow<'_> {
     RecordRow {
         call_id: &row.call_id,
         from: &row.from,
@@ -52,6 +54,10 @@ pub(super) fn stored(row: &Row) -> RecordRow<'_> {
         reason: &row.reason,
         diverted: row.diverted.as_deref(),
         target: row.target.as_deref(),
+        origin: match sender {
+            CallSender::Proven | CallSender::Believed => RecordOrigin::User,
+            CallSender::Stranger => RecordOrigin::Stranger,
+        },
     }
 }
 
@@ -62,7 +68,7 @@ pub(super) fn written(time: Instant) -> String {
 }
 
 /// `alice@example.org` of a URI.
-fn user_of(uri: &[u8]) -> Option<String> {
+pub(super) fn user_of(uri: &[u8]) -> Option<String> {
     let uri = Uri::parse(uri).ok()?;
     let mut user = Vec::new();
     uri.unescaped_user_into(&mut user);

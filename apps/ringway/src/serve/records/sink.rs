@@ -1,28 +1,44 @@
 //! File and database that records are written to, each with those that wait for it.
 
-use super::row::{stored, written};
+use super::Numbered;
+use super::line::write_line;
+use super::row::{row_of, stored, written};
 use crate::config::Records;
 use crate::failure::Failure;
-use ringway_admin::CallRecord as Row;
 use ringway_sansio::Instant as WallTime;
+use ringway_server::CallSender;
 use ringway_store::{REMOVED_MAX, RecordDatabase, RecordFile};
 use std::collections::VecDeque;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// File, or database.
 pub(crate) enum Output {
-    File(RecordFile),
-    Database { database: RecordDatabase, keep_days: u32, cleaned: Option<Instant> },
+    File { file: RecordFile, lines: Vec<u8> },
+    Database { database: RecordDatabase, keep_days: u32, bytes_max: Option<u64>, cleaned: Option<Instant> },
+}
+
+/// Records that an output takes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Accepts {
+    All,
+    /// Records of calls whose callers proved something, or are believed.
+    Users,
+    /// Records of all other calls, which anyone can cause.
+    Strangers,
 }
 
 /// Output with the records that it has not taken yet.
 pub(crate) struct Sink {
     output: Output,
-    waiting: VecDeque<Arc<Row>>,
+    accepts: Accepts,
+    waiting: VecDeque<Arc<Numbered>>,
     bytes: usize,
+    /// Number of those that wait of strangers.
+    strangers: usize,
     lost: u64,
+    removed_rows: u64,
     failure: Option<Failing>,
 }
 
@@ -37,34 +53,56 @@ struct Failing {
 pub(crate) fn open(config: &Records) -> Result<Vec<Sink>, Failure> {
     let mut sinks = Vec::new();
     if let Some(path) = &config.file {
-        let file = RecordFile::open(path).map_err(|error| {
+        let part = |of_eight| config.bytes_max().map(|bytes| bytes / 8 * of_eight);
+        let file = RecordFile::open(path, part(8 - STRANGERS_EIGHTHS)).map_err(|error| {
             Failure::failed(format!(
                 "[records] file: {}: {error}; check the path and its permissions",
                 path.display()
             ))
         })?;
-        sinks.push(Sink::new(Output::File(file)));
+        // Without strangers there is no such file.
+        let of_strangers = RecordFile::closed(&strangers_path(path), part(STRANGERS_EIGHTHS));
+        sinks.push(Sink::new(Output::File { file, lines: Vec::new() }, Accepts::Users));
+        sinks.push(Sink::new(Output::File { file: of_strangers, lines: Vec::new() }, Accepts::Strangers));
     }
     if let Some(path) = &config.database {
         let database =
             RecordDatabase::open(path).map_err(|error| Failure::failed(format!("[records] url: {error}")))?;
-        let keep_days = config.keep_days;
-        sinks.push(Sink::new(Output::Database { database, keep_days, cleaned: None }));
+        let (keep_days, bytes_max) = (config.keep_days, config.bytes_max());
+        let output = Output::Database { database, keep_days, bytes_max, cleaned: None };
+        sinks.push(Sink::new(output, Accepts::All));
     }
     Ok(sinks)
 }
 
+/// `calls.jsonl.strangers`
+fn strangers_path(path: &Path) -> PathBuf {
+    let mut path = path.as_os_str().to_owned();
+    path.push(".strangers");
+    path.into()
+}
+
 impl Sink {
-    fn new(output: Output) -> Self {
-        Self { output, waiting: VecDeque::new(), bytes: 0, lost: 0, failure: None }
+    const fn new(output: Output, accepts: Accepts) -> Self {
+        let waiting = VecDeque::new();
+        Self { output, accepts, waiting, bytes: 0, strangers: 0, lost: 0, removed_rows: 0, failure: None }
     }
 
     /// Adds a record to those that wait.
-    pub(super) fn push(&mut self, row: &Arc<Row>) {
-        let size = size_of_row(row);
-        if self.waiting.len() < RECORDS_MAX && self.bytes + size <= BYTES_MAX {
+    pub(super) fn push(&mut self, ended: &Arc<Numbered>) {
+        let is_strangers = ended.record.sender == CallSender::Stranger;
+        match self.accepts {
+            Accepts::All => {}
+            Accepts::Users if !is_strangers => {}
+            Accepts::Strangers if is_strangers => {}
+            Accepts::Users | Accepts::Strangers => return,
+        }
+        let size = ended.size();
+        let has_share = !is_strangers || self.strangers < STRANGERS_MAX;
+        if has_share && self.waiting.len() < RECORDS_MAX && self.bytes + size <= BYTES_MAX {
             self.bytes += size;
-            self.waiting.push_back(Arc::clone(row));
+            self.strangers += usize::from(is_strangers);
+            self.waiting.push_back(Arc::clone(ended));
             return;
         }
         self.lost += 1;
@@ -76,22 +114,28 @@ impl Sink {
         }
     }
 
+    /// True if another record may not fit.
+    pub(super) fn is_full(&self) -> bool {
+        self.waiting.len() >= RECORDS_MAX || self.strangers >= STRANGERS_MAX || self.bytes >= BYTES_MAX / 2
+    }
+
     /// Writes what waits; after a failure a second later.
     pub(super) fn write(&mut self, now: Instant, wall: WallTime) {
         if self.failure.as_ref().is_some_and(|failure| now < failure.retry_at) {
             return;
         }
         while !self.waiting.is_empty() {
-            let count = self.waiting.len().min(BATCH);
-            match self.output.append(self.waiting.range(..count)) {
-                Ok(()) => {
-                    self.bytes -= self.waiting.drain(..count).map(|row| size_of_row(&row)).sum::<usize>();
-                    if self.failure.take().is_some() {
-                        let output = self.output.path().display();
-                        tracing::info!(%output, lost = self.lost, "call records are written again");
-                    }
-                }
+            let count = match self.append() {
+                Ok(count) => count,
                 Err(error) => return self.note_failure(now, &error),
+            };
+            for ended in self.waiting.drain(..count) {
+                self.bytes -= ended.size();
+                self.strangers -= usize::from(ended.record.sender == CallSender::Stranger);
+            }
+            if self.failure.take().is_some() {
+                let output = self.output.path().display();
+                tracing::info!(%output, lost = self.lost, "call records are written again");
             }
         }
         if let Err(error) = self.output.clean(now, wall) {
@@ -99,9 +143,40 @@ impl Sink {
         }
     }
 
+    /// Appends a batch of what waits; returns its number of records.
+    fn append(&mut self) -> Result<usize, String> {
+        let Self { output, waiting, removed_rows, .. } = self;
+        match output {
+            Output::File { file, lines } => {
+                lines.clear();
+                let mut count = 0;
+                while let Some(ended) = waiting.get(count)
+                    && lines.len() < BATCH_BYTES
+                {
+                    write_line(lines, ended).map_err(|error| error.to_string())?;
+                    count += 1;
+                }
+                file.append(lines).map_err(|error| error.to_string())?;
+                Ok(count)
+            }
+            Output::Database { database, bytes_max, .. } => {
+                if let Some(bytes_max) = bytes_max {
+                    let removed = database.shrink(*bytes_max).map_err(|error| error.to_string())?;
+                    *removed_rows += removed as u64;
+                }
+                let count = waiting.len().min(BATCH);
+                let rows: Vec<_> =
+                    waiting.range(..count).map(|ended| (row_of(ended), ended.record.sender)).collect();
+                let rows = rows.iter().map(|(row, sender)| stored(row, *sender));
+                database.append(rows).map_err(|error| error.to_string())?;
+                Ok(count)
+            }
+        }
+    }
+
     /// Opens a file again, which another program may have moved.
     pub(super) fn reopen(&mut self) {
-        if let Output::File(file) = &mut self.output {
+        if let Output::File { file, .. } = &mut self.output {
             file.close();
         }
     }
@@ -114,6 +189,14 @@ impl Sink {
     /// Number of records that wait.
     pub(super) fn waiting_len(&self) -> usize {
         self.waiting.len()
+    }
+
+    /// Older files that were replaced, and rows that were removed, because of `max_mb`.
+    pub(super) const fn removed(&self) -> (u64, u64) {
+        match &self.output {
+            Output::File { file, .. } => (file.removed(), 0),
+            Output::Database { .. } => (0, self.removed_rows),
+        }
     }
 
     pub(super) const fn is_failing(&self) -> bool {
@@ -139,30 +222,14 @@ impl Sink {
 impl Output {
     fn path(&self) -> &Path {
         match self {
-            Self::File(file) => file.path(),
+            Self::File { file, .. } => file.path(),
             Self::Database { database, .. } => database.path(),
-        }
-    }
-
-    fn append<'r>(&mut self, rows: impl Iterator<Item = &'r Arc<Row>>) -> Result<(), String> {
-        match self {
-            Self::File(file) => {
-                let mut lines = Vec::new();
-                for row in rows {
-                    serde_json::to_writer(&mut lines, &**row).map_err(|error| error.to_string())?;
-                    lines.push(b'\n');
-                }
-                file.append(&lines).map_err(|error| error.to_string())
-            }
-            Self::Database { database, .. } => {
-                database.append(rows.map(|row| stored(row))).map_err(|error| error.to_string())
-            }
         }
     }
 
     /// Removes old records, at most once a minute.
     fn clean(&mut self, now: Instant, wall: WallTime) -> Result<(), String> {
-        let Self::Database { database, keep_days, cleaned } = self else { return Ok(()) };
+        let Self::Database { database, keep_days, cleaned, .. } = self else { return Ok(()) };
         if *keep_days == 0 || cleaned.is_some_and(|cleaned| now < cleaned + CLEANING) {
             return Ok(());
         }
@@ -177,17 +244,16 @@ impl Output {
     }
 }
 
-fn size_of_row(row: &Row) -> usize {
-    size_of::<Row>() + row.call_id.len() + row.from.len() + row.to.len() + TEXT_BYTES
-}
-
-/// Maximum number of records that wait for one output.
+/// Maximum number of records that wait for one output, and of those of strangers.
 const RECORDS_MAX: usize = 10_000;
+const STRANGERS_MAX: usize = RECORDS_MAX / 4;
 const BYTES_MAX: usize = 32 << 20;
-/// Texts of a row beside its URIs.
-const TEXT_BYTES: usize = 256;
-/// Records of one write, or of one transaction.
+/// Part of `max_mb` that the file of strangers has.
+const STRANGERS_EIGHTHS: u64 = 2;
+/// Records of one transaction.
 const BATCH: usize = 1000;
+/// Bytes of one write, without the last line.
+const BATCH_BYTES: usize = 64 << 10;
 /// Time after a failure until the next attempt.
 const RETRY: Duration = Duration::from_secs(1);
 const CLEANING: Duration = Duration::from_secs(60);

@@ -1,12 +1,13 @@
 //! The thread that numbers the records, keeps the last ones, and writes them.
 
 use super::super::lock::lock;
+use super::Numbered;
 use super::queue::Queue;
 use super::row::row_of;
 use super::sink::Sink;
 use ringway_admin::{CallRecord as Row, Page};
 use ringway_sansio::Instant as WallTime;
-use ringway_server::CallRecord;
+use ringway_server::{CallRecord, CallSender};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,18 +31,19 @@ struct Shared {
     is_stopping: AtomicBool,
 }
 
-/// Records of the calls that ended last.
+/// Records of the calls that ended last. Those of strangers displace none of users.
 #[derive(Default)]
 struct LastRecords {
-    rows: VecDeque<Arc<Row>>,
+    users: VecDeque<Arc<Numbered>>,
+    strangers: VecDeque<Arc<Numbered>>,
     count: u64,
 }
 
 #[derive(Default)]
 struct Sinks {
     now: Vec<Sink>,
-    /// Records that were lost by outputs that were replaced.
-    lost: u64,
+    /// Figures of the outputs that were replaced.
+    before: WriterStats,
 }
 
 /// Figures of the writer.
@@ -53,6 +55,10 @@ pub(crate) struct WriterStats {
     pub(crate) waiting: usize,
     /// True while an output fails.
     pub(crate) is_failing: bool,
+    /// Older files that were replaced because of `max_mb`.
+    pub(crate) files_removed: u64,
+    /// Rows that were removed from the database because of `max_mb`.
+    pub(crate) rows_removed: u64,
 }
 
 impl Writer {
@@ -75,13 +81,25 @@ impl Writer {
     pub(super) fn replace(&self, sinks: Vec<Sink>) {
         self.shared.turn();
         let mut outputs = lock(&self.shared.sinks);
-        outputs.lost += outputs.now.iter().map(|sink| sink.lost() + sink.waiting_len() as u64).sum::<u64>();
+        let stats = outputs.stats();
+        outputs.before =
+            WriterStats { lost: stats.lost + stats.waiting as u64, waiting: 0, is_failing: false, ..stats };
         outputs.now = sinks;
     }
 
     /// Opens the file again.
     pub(super) fn reopen(&self) {
         lock(&self.shared.sinks).now.iter_mut().for_each(Sink::reopen);
+    }
+
+    /// Waits until there is room for [`queue::ROOM`] records, at most until `until`.
+    pub(super) fn make_room(&self, until: Instant) {
+        if let Some(thread) = &*lock(&self.thread) {
+            thread.thread().unpark();
+        }
+        while !self.shared.queue.has_room() && Instant::now() < until {
+            thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Writes what waits, and ends the thread.
@@ -102,11 +120,11 @@ impl Writer {
 
     pub(super) fn records(&self, after: u64, limit: usize) -> Page<Row> {
         let last = lock(&self.shared.last);
-        let newer = last.rows.iter().filter(|row| row.n > after);
-        let items: Vec<Row> = newer.take(limit).map(|row| Row::clone(row)).collect();
-        let ends_at = items.last().map(|row| row.n);
-        let next = ends_at.filter(|n| last.rows.back().is_some_and(|newest| newest.n > *n));
-        Page { items, total: last.rows.len() as u64, next: next.map(|n| n.to_string()) }
+        let mut newer: Vec<_> = last.all().filter(|ended| ended.n > after).collect();
+        newer.sort_unstable_by_key(|ended| ended.n);
+        let items: Vec<Row> = newer.iter().take(limit).map(|ended| row_of(ended)).collect();
+        let next = if newer.len() > items.len() { items.last().map(|row| row.n.to_string()) } else { None };
+        Page { items, total: last.all().count() as u64, next }
     }
 
     pub(super) fn stats(&self) -> WriterStats {
@@ -130,30 +148,54 @@ impl Shared {
     fn turn(&self) {
         // Held through the writes, so that a reload waits for a disk; no message does.
         let mut sinks = lock(&self.sinks);
-        for record in self.queue.take() {
-            let row = lock(&self.last).add(&record);
-            sinks.now.iter_mut().for_each(|sink| sink.push(&row));
-        }
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let wall = WallTime::default() + wall;
+        for record in self.queue.take() {
+            let ended = lock(&self.last).add(record);
+            for sink in &mut sinks.now {
+                if sink.is_full() {
+                    sink.write(Instant::now(), wall);
+                }
+                sink.push(&ended);
+            }
+        }
         sinks.now.iter_mut().for_each(|sink| sink.write(Instant::now(), wall));
-        *lock(&self.stats) = WriterStats {
-            lost: sinks.lost + sinks.now.iter().map(Sink::lost).sum::<u64>(),
-            waiting: sinks.now.iter().map(Sink::waiting_len).sum(),
-            is_failing: sinks.now.iter().any(Sink::is_failing),
-        };
+        *lock(&self.stats) = sinks.stats();
+    }
+}
+
+impl Sinks {
+    fn stats(&self) -> WriterStats {
+        let mut stats = self.before;
+        for sink in &self.now {
+            let (files, rows) = sink.removed();
+            stats.lost += sink.lost();
+            stats.waiting += sink.waiting_len();
+            stats.is_failing |= sink.is_failing();
+            stats.files_removed += files;
+            stats.rows_removed += rows;
+        }
+        stats
     }
 }
 
 impl LastRecords {
-    fn add(&mut self, record: &CallRecord) -> Arc<Row> {
+    fn add(&mut self, record: CallRecord) -> Arc<Numbered> {
         self.count += 1;
-        let row = Arc::new(row_of(self.count, record));
-        if self.rows.len() >= KEPT {
-            self.rows.pop_front();
+        let (rows, kept) = match record.sender {
+            CallSender::Proven | CallSender::Believed => (&mut self.users, KEPT),
+            CallSender::Stranger => (&mut self.strangers, STRANGERS_KEPT),
+        };
+        let ended = Arc::new(Numbered { n: self.count, record });
+        if rows.len() >= kept {
+            rows.pop_front();
         }
-        self.rows.push_back(Arc::clone(&row));
-        row
+        rows.push_back(Arc::clone(&ended));
+        ended
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Arc<Numbered>> {
+        self.users.iter().chain(&self.strangers)
     }
 }
 
@@ -161,5 +203,6 @@ impl LastRecords {
 const INTERVAL: Duration = Duration::from_millis(200);
 /// Time limit of writing what waits at the end.
 const STOP_MAX: Duration = Duration::from_secs(2);
-/// Number of records in memory.
+/// Number of records in memory, and of those of strangers beside them.
 const KEPT: usize = 1000;
+const STRANGERS_KEPT: usize = 250;

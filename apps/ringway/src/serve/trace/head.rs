@@ -39,17 +39,30 @@ impl CallIdFinder {
         Self { usual: Finder::new(b"\nCall-ID:") }
     }
 
+    /// The same, but for a message whose Call-ID has its compact name: then it is that of a message in its body, if there is one.
+    pub(super) fn probable<'a>(&self, message: &'a [u8]) -> Option<&'a [u8]> {
+        match self.usual.find(message) {
+            Some(at) => Some(self.value(message, at)),
+            None => self.find(message),
+        }
+    }
+
     /// Call-ID; `None`: the message has none.
     pub(super) fn find<'a>(&self, message: &'a [u8]) -> Option<&'a [u8]> {
         if let Some(at) = self.usual.find(message)
             && !is_in_body(message, at)
         {
-            let value = message.get(at + self.usual.needle().len()..).unwrap_or_default();
-            let end = memchr::memchr(b'\n', value).unwrap_or(value.len());
-            return Some(value.get(..end).unwrap_or_default().trim_ascii());
+            return Some(self.value(message, at));
         }
         let is_it = |name: &[u8]| name.eq_ignore_ascii_case(b"Call-ID") || name.eq_ignore_ascii_case(b"i");
         Head::of(message).fields().find(|(name, _)| is_it(name)).map(|(_, value)| value)
+    }
+
+    /// Value of the line that begins at `at`.
+    fn value<'a>(&self, message: &'a [u8], at: usize) -> &'a [u8] {
+        let value = message.get(at + self.usual.needle().len()..).unwrap_or_default();
+        let end = memchr::memchr(b'\n', value).unwrap_or(value.len());
+        value.get(..end).unwrap_or_default().trim_ascii()
     }
 }
 

@@ -2,10 +2,12 @@
 //!
 //! Start reading at [`TraceHub::on_message`], which the workers call with every message.
 
+mod calls;
 mod head;
 mod ring;
 mod user;
 
+use calls::{CallFilter, Calls, fingerprint};
 use head::{CallIdFinder, Head, text};
 use ring::Ring;
 use ringway_admin::{TraceEntry, TracePage, TraceRefusal, Traces};
@@ -13,7 +15,7 @@ use ringway_linux::Direction;
 use ringway_sansio::Flow;
 use ringway_server::Decision;
 use ringway_sip::{HeaderName, NameAddr};
-use std::collections::{HashSet, VecDeque};
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -30,6 +32,7 @@ pub(crate) struct TraceHub {
 /// Trace of one user.
 struct Trace {
     user: TracedUser,
+    filter: CallFilter,
     state: Mutex<State>,
 }
 
@@ -39,11 +42,12 @@ struct State {
     polled: Instant,
 }
 
-/// The last Call-IDs of a user's messages.
-#[derive(Default)]
-struct Calls {
-    known: HashSet<Arc<[u8]>>,
-    by_age: VecDeque<Arc<[u8]>>,
+/// A received message by its position in memory, and true if it is a traced user's.
+type Judged = (usize, usize, bool);
+
+thread_local! {
+    /// The message that this thread has received and will handle next.
+    static JUDGED: Cell<Option<Judged>> = const { Cell::new(None) };
 }
 
 impl TraceHub {
@@ -61,24 +65,46 @@ impl TraceHub {
         self.is_active.load(Ordering::Relaxed)
     }
 
-    /// True if a request, which was received before, is a traced user's.
+    /// True if a message is a traced user's. For one that this thread received just now that was found out already.
     pub(super) fn follows(&self, message: &[u8]) -> bool {
+        if let Some((at, len, is_traced)) = JUDGED.take()
+            && (at, len) == (message.as_ptr().addr(), message.len())
+        {
+            return is_traced;
+        }
         let call_id = self.call_ids.find(message);
         call_id.is_some_and(|call_id| self.running().iter().any(|trace| trace.lock().calls.has(call_id)))
     }
 
     /// Notes a message, if it is a traced user's.
     pub(super) fn on_message(&self, direction: Direction, flow: &Flow, message: &[u8]) {
-        if !self.is_active() {
-            return;
+        if self.is_active() {
+            self.judge(direction, flow, message);
         }
-        let call_id = self.call_ids.find(message);
+    }
+
+    #[inline(never)]
+    fn judge(&self, direction: Direction, flow: &Flow, message: &[u8]) {
+        let (mut is_traced, mut print) = (false, None);
         for trace in &*self.running() {
-            if trace.has(call_id, message) {
-                let entry = |n| message_entry(n, direction, flow, message);
-                self.count_lost(trace.add(entry));
+            let mut print = || *print.get_or_insert_with(|| self.call_ids.probable(message).map(fingerprint));
+            if trace.may_have(message, &mut print) {
+                is_traced |= self.note(trace, direction, flow, message);
             }
         }
+        if direction == Direction::Received {
+            JUDGED.set(Some((message.as_ptr().addr(), message.len(), is_traced)));
+        }
+    }
+
+    /// Notes a message that is probably a traced user's; true if it is.
+    #[cold]
+    fn note(&self, trace: &Trace, direction: Direction, flow: &Flow, message: &[u8]) -> bool {
+        let is_traced = trace.has(self.call_ids.find(message), message);
+        if is_traced {
+            self.count_lost(trace.add(|n| message_entry(n, direction, flow, message)));
+        }
+        is_traced
     }
 
     /// Notes a decision about a request, if that is a traced user's.
@@ -127,7 +153,8 @@ impl TraceHub {
             return Err(TraceRefusal::TooMany);
         }
         let state = State { ring: Ring::default(), calls: Calls::default(), polled: Instant::now() };
-        let trace = Arc::new(Trace { user: traced, state: Mutex::new(state) });
+        let (filter, state) = (CallFilter::new(), Mutex::new(state));
+        let trace = Arc::new(Trace { user: traced, filter, state });
         traces.push(Arc::clone(&trace));
         self.is_active.store(true, Ordering::Relaxed);
         Ok(trace)
@@ -144,11 +171,20 @@ impl Traces for TraceHub {
 }
 
 impl Trace {
+    /// False for nearly all messages of other users. `print` finds the fingerprint of the Call-ID, if there is one.
+    fn may_have(&self, message: &[u8], print: &mut impl FnMut() -> Option<u64>) -> bool {
+        // A REGISTER names its user.
+        self.user.is_mentioned_in(message)
+            || (self.filter.is_used()
+                && !message.starts_with(b"REGISTER ")
+                && print().is_some_and(|print| self.filter.may_have(print)))
+    }
+
     /// True for a message of the user, whose Call-ID is then learned, or one with a Call-ID that was.
     fn has(&self, call_id: Option<&[u8]>, message: &[u8]) -> bool {
         if self.user.has(message) {
             if let Some(call_id) = call_id {
-                self.lock().calls.learn(call_id);
+                self.lock().calls.learn(call_id, &self.filter);
             }
             return true;
         }
@@ -166,27 +202,6 @@ impl Trace {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Calls {
-    fn has(&self, call_id: &[u8]) -> bool {
-        !self.known.is_empty() && self.known.contains(call_id)
-    }
-
-    /// Learns a Call-ID; the oldest is forgotten for it. One that is too long is not learned.
-    fn learn(&mut self, call_id: &[u8]) {
-        if call_id.len() > CALL_ID_BYTES_MAX || self.has(call_id) {
-            return;
-        }
-        if self.by_age.len() >= CALLS_MAX
-            && let Some(oldest) = self.by_age.pop_front()
-        {
-            self.known.remove(&oldest);
-        }
-        let call_id: Arc<[u8]> = call_id.into();
-        self.by_age.push_back(Arc::clone(&call_id));
-        self.known.insert(call_id);
     }
 }
 
@@ -245,10 +260,6 @@ fn now() -> String {
 const TRACES_MAX: usize = 4;
 /// Time without a reader after which a trace ends.
 const UNREAD_MAX: Duration = Duration::from_secs(60);
-/// Maximum number of Call-IDs of a trace.
-const CALLS_MAX: usize = 1024;
-/// Maximum length of a Call-ID that is learned.
-const CALL_ID_BYTES_MAX: usize = 512;
 /// Maximum length of a Call-ID in an entry.
 const CALL_ID_BYTES_SHOWN: usize = 128;
 /// Maximum length of a first line, and of a URI.

@@ -33,10 +33,14 @@ impl TracedUser {
         self.name == name.as_bytes() && self.domain.as_deref() == domain.map(str::as_bytes)
     }
 
+    /// False for most messages of other users, which are not read.
+    pub(super) fn is_mentioned_in(&self, message: &[u8]) -> bool {
+        self.finder.find(message).is_some()
+    }
+
     /// True if the message is from, to or about the user.
     pub(super) fn has(&self, message: &[u8]) -> bool {
-        // Most messages are other users': they are not read.
-        self.finder.find(message).is_some() && self.is_named_in(&Head::of(message))
+        self.is_mentioned_in(message) && self.is_named_in(&Head::of(message))
     }
 
     fn is_named_in(&self, head: &Head<'_>) -> bool {
