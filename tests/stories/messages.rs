@@ -27,17 +27,10 @@ fn texts(world: &World, phone: HostId) -> Vec<String> {
     let address = world.address(phone);
     let mut calls = BTreeMap::new();
     let mut texts = Vec::new();
-    let arrived = world.sim.trace().packets();
-    let mut arrived: Vec<_> = arrived
-        .filter_map(|seen| match seen.fate {
-            Fate::Arrives(at) if seen.to == address => {
-                Some((at, String::from_utf8_lossy(&seen.bytes).into_owned()))
-            }
-            _ => None,
-        })
-        .collect();
-    arrived.sort_by_key(|(at, _)| *at);
-    for (_, message) in arrived.iter().filter(|(_, message)| message.starts_with("MESSAGE ")) {
+    let sent = world.sim.trace().packets();
+    let arrived = sent.filter(|seen| seen.to == address && !matches!(seen.fate, Fate::Lost));
+    let arrived = arrived.map(|seen| String::from_utf8_lossy(&seen.bytes).into_owned());
+    for message in arrived.filter(|message| message.starts_with("MESSAGE ")) {
         let (head, body) = message.split_once("\r\n\r\n").expect("a message has a body");
         let call = head.lines().find(|line| line.starts_with("Call-ID")).expect("it has a Call-ID");
         if calls.insert(call.to_owned(), body.to_owned()).is_none() {
