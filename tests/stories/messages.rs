@@ -2,7 +2,7 @@
 
 use ringway_server::{Config, PresenceConfig};
 use ringway_sim::{Fate, Faults, HostId};
-use ringway_tests::{Behaviour, PhoneEvent, Story, World};
+use ringway_tests::{PhoneEvent, Story, World};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -16,23 +16,21 @@ fn say(world: &mut World, phone: HostId, user: &str, text: &str) {
     world.phone_do(phone, |phone, now, effects| phone.send_text(now, &uri, text, effects));
 }
 
+/// Sets the status of a phone's answers to MESSAGE; `None`: it does not answer.
+fn answer(world: &mut World, phone: HostId, status: Option<u16>) {
+    world.phone_do(phone, |phone, _, _| phone.answer_messages(status));
+}
+
 /// Texts that arrived at a phone, in their order, by the Call-ID of their MESSAGE. A text may arrive again with its Call-ID only:
 /// then the phone can tell.
 fn texts(world: &World, phone: HostId) -> Vec<String> {
     let address = world.address(phone);
     let mut calls = BTreeMap::new();
     let mut texts = Vec::new();
-    let arrived = world.sim.trace().packets();
-    let mut arrived: Vec<_> = arrived
-        .filter_map(|seen| match seen.fate {
-            Fate::Arrives(at) if seen.to == address => {
-                Some((at, String::from_utf8_lossy(&seen.bytes).into_owned()))
-            }
-            _ => None,
-        })
-        .collect();
-    arrived.sort_by_key(|(at, _)| *at);
-    for (_, message) in arrived.iter().filter(|(_, message)| message.starts_with("MESSAGE ")) {
+    let sent = world.sim.trace().packets();
+    let arrived = sent.filter(|seen| seen.to == address && !matches!(seen.fate, Fate::Lost));
+    let arrived = arrived.map(|seen| String::from_utf8_lossy(&seen.bytes).into_owned());
+    for message in arrived.filter(|message| message.starts_with("MESSAGE ")) {
         let (head, body) = message.split_once("\r\n\r\n").expect("a message has a body");
         let call = head.lines().find(|line| line.starts_with("Call-ID")).expect("it has a Call-ID");
         if calls.insert(call.to_owned(), body.to_owned()).is_none() {
@@ -105,8 +103,8 @@ fn a_phone_that_refuses_for_now_gets_it_later_and_one_that_cannot_take_it_never(
     Story::new("phones that refuse messages").configure(on).run(|world| {
         let alice = world.registered("alice");
         let (busy, old) = (world.phone("bob"), world.phone("carol"));
-        world.behave(busy, Behaviour::Refuse(486));
-        world.behave(old, Behaviour::Refuse(415));
+        answer(world, busy, Some(486));
+        answer(world, old, Some(415));
         say(world, alice, "bob", "for bob");
         say(world, alice, "carol", "for carol");
         world.wait(5);
@@ -115,7 +113,7 @@ fn a_phone_that_refuses_for_now_gets_it_later_and_one_that_cannot_take_it_never(
         world.register(old);
         world.wait(5);
         assert_eq!(kept(world), 1, "415 is for good");
-        world.behave(busy, Behaviour::Ring);
+        answer(world, busy, Some(200));
         world.wait(60);
         assert_eq!((kept(world), texts(world, busy)), (0, vec!["for bob".to_owned()]));
     });
@@ -125,12 +123,12 @@ fn a_phone_that_refuses_for_now_gets_it_later_and_one_that_cannot_take_it_never(
 fn a_phone_that_was_switched_off_gets_it_after_it_is_back() {
     Story::new("a phone without battery").configure(on).run(|world| {
         let (alice, bob) = (world.registered("alice"), world.registered("bob"));
-        world.behave(bob, Behaviour::Silent);
+        answer(world, bob, None);
         say(world, alice, "bob", "are you there?");
         world.wait(30);
         assert_eq!(world.count(alice, &PhoneEvent::Accepted("MESSAGE")), 1, "before its time is up");
         assert_eq!(kept(world), 1);
-        world.behave(bob, Behaviour::Ring);
+        answer(world, bob, Some(200));
         world.phone_do(bob, |phone, now, effects| phone.register(now, 3600, effects));
         world.wait(120);
         assert_eq!(kept(world), 0);

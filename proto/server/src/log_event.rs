@@ -61,6 +61,17 @@ pub enum LogEvent<'a> {
         /// Source address of the request.
         address: SocketAddr,
     },
+    /// A message for an absent user was not kept.
+    MessageRefused {
+        /// `user@domain` of the sender.
+        sender: &'a [u8],
+        /// `user@domain` of the recipient.
+        recipient: &'a [u8],
+        /// The limit that is reached.
+        reason: &'a str,
+        /// Source address of the request.
+        address: SocketAddr,
+    },
     /// A request would have reached a trunk without a route, past its destination rules.
     TrunkBypassed {
         /// From URI of the request.

@@ -31,11 +31,11 @@ impl Phone {
             Method::Ack => self.on_ack(message),
             Method::Cancel => self.on_cancel(now, key, message, flow, effects),
             Method::Bye => self.on_bye(now, key, message, flow, effects),
-            Method::Message => match self.behaviour {
-                Behaviour::Refuse(status) => self.answer_at_once(now, key, message, flow, status, effects),
-                Behaviour::Silent => {}
-                _ => self.answer_at_once(now, key, message, flow, 200, effects),
-            },
+            Method::Message => {
+                if let Some(status) = self.message_answer {
+                    self.answer_at_once(now, key, message, flow, status, effects);
+                }
+            }
             _ => self.answer_at_once(now, key, message, flow, 200, effects),
         }
     }

@@ -117,6 +117,8 @@ pub struct Phone {
     server: (IpAddr, HostNameId),
     scheme: Scheme,
     behaviour: Behaviour,
+    /// Status of its answers to MESSAGE; `None`: it does not answer.
+    message_answer: Option<u16>,
     layer: Transactions<Option<usize>, usize>,
     wheel: Wheel<Due>,
     rng: Rng,
@@ -221,6 +223,7 @@ impl Phone {
             server,
             scheme: Scheme::Sip,
             behaviour: Behaviour::Answer { ring_ms: 50, answer_ms: 1000 },
+            message_answer: Some(200),
             layer,
             wheel: Wheel::new(now),
             rng,
@@ -232,6 +235,11 @@ impl Phone {
             is_registering: false,
             hops: 70,
         }
+    }
+
+    /// Sets the status of its answers to MESSAGE; `None`: it does not answer.
+    pub fn answer_messages(&mut self, status: Option<u16>) {
+        self.message_answer = status;
     }
 
     /// Sets the behaviour for further calls.

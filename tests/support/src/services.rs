@@ -256,6 +256,9 @@ impl Services for TestServices {
             LogEvent::DestinationRefused { aor, number, prefix, .. } => {
                 format!("{} may not call {} ({prefix})", text(aor), text(number))
             }
+            LogEvent::MessageRefused { sender, recipient, reason, .. } => {
+                format!("{} for {}: {reason}", text(sender), text(recipient))
+            }
             LogEvent::TrunkBypassed { caller, target, .. } => {
                 format!("{} may not reach the trunk of {}", text(caller), text(target))
             }

@@ -13,17 +13,23 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
 
-/// Writes events, with a rate limit for refused logins, refused destinations and blocked callers.
+/// Writes events, with a rate limit for refused logins, destinations and messages, and blocked callers.
 pub(super) struct EventLog {
     logins: Mutex<LineRates>,
     calls: Mutex<LineRates>,
     blocked: Mutex<LineRates>,
+    messages: Mutex<LineRates>,
 }
 
 impl EventLog {
     pub(super) fn new(seed: &Seed) -> Self {
         let rates = |seed: &Seed| Mutex::new(LineRates::new((LINES_PER_SOURCE_S, LINES_S), seed));
-        Self { logins: rates(seed), calls: rates(&seed.part(2)), blocked: rates(&seed.part(1)) }
+        Self {
+            logins: rates(seed),
+            calls: rates(&seed.part(2)),
+            blocked: rates(&seed.part(1)),
+            messages: rates(&seed.part(3)),
+        }
     }
 
     pub(super) fn observe(&self, now: Instant, event: &LogEvent<'_>) {
@@ -53,6 +59,14 @@ impl EventLog {
             LogEvent::CallerBlocked { caller, callee, address } => {
                 if tracing::enabled!(tracing::Level::INFO) {
                     self.caller_blocked(now, caller, callee, address);
+                }
+            }
+            LogEvent::MessageRefused { sender, recipient, reason, address } => {
+                if tracing::enabled!(tracing::Level::INFO)
+                    && let Some(suppressed) = admit(&self.messages, now, address)
+                {
+                    let (sender, recipient) = (Word(sender), Word(recipient));
+                    tracing::info!(%sender, %recipient, %reason, suppressed, "refused message");
                 }
             }
             // They are for traces.
@@ -114,6 +128,7 @@ fn write_event(event: &LogEvent<'_>) {
     match *event {
         LogEvent::LoginRefused { .. }
         | LogEvent::DestinationRefused { .. }
+        | LogEvent::MessageRefused { .. }
         | LogEvent::TrunkBypassed { .. }
         | LogEvent::TrunkLoginRefused { .. }
         | LogEvent::CallerBlocked { .. }

@@ -50,6 +50,7 @@ fn events(address: SocketAddr, flow: Flow) -> Vec<LogEvent<'static>> {
         LogEvent::DestinationRefused { aor: b"a@b", number: b"+44", prefix: "+4", address },
         LogEvent::TrunkBypassed { caller: b"sip:a@b", target: b"sip:c@d", address },
         LogEvent::TrunkLoginRefused { name: "gate", address },
+        LogEvent::MessageRefused { sender: b"a@b", recipient: b"c@b", reason: "too many messages", address },
         LogEvent::NeighbourUp { name: "gate", address },
         LogEvent::NeighbourDown { name: "gate", reason: NeighbourDown::Closed },
     ];
@@ -80,6 +81,7 @@ fn is_listed(event: &LogEvent<'_>) {
         | LogEvent::BindingEnded { .. }
         | LogEvent::Call(_)
         | LogEvent::DestinationRefused { .. }
+        | LogEvent::MessageRefused { .. }
         | LogEvent::TrunkBypassed { .. }
         | LogEvent::TrunkLoginRefused { .. }
         | LogEvent::NeighbourUp { .. }

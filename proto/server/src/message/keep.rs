@@ -11,7 +11,7 @@ use crate::location::LocationTable;
 use crate::proxy::hop_to_binding;
 use crate::request::Request;
 use crate::route::Routed;
-use crate::{Aor, Detail, Reason, Services};
+use crate::{Aor, Detail, LogEvent, Reason, Services};
 use core::hash::Hasher;
 use core::time::Duration;
 use ringway_sansio::{PartHasher, TimerKey};
@@ -93,7 +93,11 @@ impl Messages {
                     Refusal::Store => env.counters.store_refusals += 1,
                     _ => env.counters.messages_refused += 1,
                 }
-                env.decided(request, Reason::MessageNotKept, Detail::Text(refusal.text()));
+                env.decided(request, Reason::MessageNotKept, Detail::Text(refusal.text().as_bytes()));
+                let (sender, recipient) = (candidate.sender.as_bytes(), candidate.recipient.as_bytes());
+                let (reason, address) = (refusal.text(), request.flow.remote);
+                let event = LogEvent::MessageRefused { sender, recipient, reason, address };
+                env.services.observe(env.cx.now, &event);
                 match refusal {
                     Refusal::TooLarge => env.refuse_decided(request, 413, "Request Entity Too Large"),
                     _ => env.refuse_decided(request, 480, "Temporarily Unavailable"),
@@ -162,17 +166,17 @@ impl Messages {
 }
 
 impl Refusal {
-    /// Text for a trace.
-    const fn text(self) -> &'static [u8] {
+    /// Text for a trace and the log.
+    const fn text(self) -> &'static str {
         match self {
-            Self::TooLarge => b"its body is too large",
-            Self::HeadTooLarge => b"its header fields are too large or folded",
-            Self::RecipientFull => b"too many messages of the recipient",
-            Self::SenderFull => b"too many messages of the sender",
-            Self::PairFull => b"too many messages of the sender to the recipient",
-            Self::ShardFull => b"too many messages",
-            Self::Memory => b"no memory",
-            Self::Store => b"it cannot be stored",
+            Self::TooLarge => "its body is too large",
+            Self::HeadTooLarge => "its header fields are too large or folded",
+            Self::RecipientFull => "too many messages of the recipient",
+            Self::SenderFull => "too many messages of the sender",
+            Self::PairFull => "too many messages of the sender to the recipient",
+            Self::ShardFull => "too many messages",
+            Self::Memory => "no memory",
+            Self::Store => "it cannot be stored",
         }
     }
 }

@@ -28,6 +28,12 @@ fn a_sender_leaves_twenty_messages_for_a_user_and_fifty_in_a_shard() {
     let decisions = world.memory.decisions.lock().unwrap().join("\n");
     assert!(decisions.contains("too many messages of the sender to the recipient"), "{decisions}");
     assert!(!decisions.contains("text 1"), "no body");
+    let events = world.memory.events.lock().unwrap().join("\n");
+    assert!(
+        events.contains("alice@example.org for bob@example.org: too many messages of the sender to"),
+        "{events}"
+    );
+    assert!(!events.contains("text 1"), "no body");
     let kept =
         (0..40).filter(|&n| say_as(&mut world, "alice", &format!("u{}", n % 10), 100 + n) == 202).count();
     assert_eq!((kept, world.server.messages_len()), (30, 50));
