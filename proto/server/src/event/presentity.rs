@@ -114,6 +114,19 @@ impl Presentities {
         }
     }
 
+    /// Exchanges a publication for one with the same document, in its position; returns the earlier one.
+    pub(super) fn refresh(
+        &mut self,
+        key: SlabKey,
+        etag: u64,
+        mut publication: Publication,
+    ) -> Option<Publication> {
+        let mut publications = self.slab.get_mut(key)?.publications.iter_mut();
+        let earlier = publications.find(|publication| publication.etag == etag)?;
+        core::mem::swap(&mut earlier.body, &mut publication.body);
+        Some(core::mem::replace(earlier, publication))
+    }
+
     /// Takes a publication out.
     pub(super) fn withdraw(&mut self, key: SlabKey, etag: u64) -> Option<Publication> {
         let user = self.slab.get_mut(key)?;

@@ -2,6 +2,7 @@
 
 mod branch_media;
 mod breadth;
+mod bye;
 mod context;
 mod convert;
 mod decided;

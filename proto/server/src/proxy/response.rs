@@ -9,7 +9,7 @@ use super::recurse::{self, Recursed};
 use super::remote_target::{self, Response};
 use super::to_trunk::{self, ChallengeStep, challenge_step};
 use super::trunk_branch::GroupTimer;
-use super::{convert, decided, divert, groups, relays};
+use super::{bye, convert, decided, divert, groups, relays};
 use crate::env::Env;
 use crate::neighbour::CallResult;
 use crate::{CallStep, Detail, Reason, Services};
@@ -126,6 +126,9 @@ impl Proxy {
                     env.cx.out.keep(&source, Instant::FAR);
                     self.cancel_branches(&mut env.cx, transactions, key);
                     self.contexts.forget_request(key);
+                }
+                if message.method() == Method::Bye {
+                    bye::observe(env, &self.contexts, key, status);
                 }
                 self.shrink_answered(env, key, message.as_bytes().len());
             }
@@ -325,6 +328,7 @@ impl Proxy {
             // RFC 4320 §4.2: no response is sent, because the request's client has timed out too.
             (408, _) if !context.is_invite => {
                 let server = context.server;
+                bye::observe(env, &self.contexts, key, 408);
                 decided::about(env, &self.contexts, key, Reason::NoResponse, Detail::None);
                 return transactions.drop_server(server);
             }
@@ -386,6 +390,9 @@ impl Proxy {
 
     /// Reports the end of a call; that of one whose caller cancelled it was reported then.
     fn observe_failure(&self, env: &Env<'_, impl Services>, key: SlabKey, status: u16) {
+        if self.contexts.get(key).is_some_and(|context| !context.is_invite) {
+            return bye::observe(env, &self.contexts, key, status);
+        }
         let is_cancelled = self.contexts.get(key).is_some_and(|context| context.is_cancelled);
         let step = if status == 487 && is_cancelled { CallStep::Over } else { CallStep::Failed(status) };
         self.observe_context(env, key, step, None);
