@@ -115,6 +115,8 @@ pub struct CallEvent<'a> {
     pub sender: CallSender,
     /// Flow of `message`; for [`CallStep::Forwarded`] the flow to the next hop. `None` for a request that was stored.
     pub flow: Option<Flow>,
+    /// URI that a diverted call goes to; only for [`CallStep::Diverted`].
+    pub target: Option<&'a [u8]>,
 }
 
 /// Proof of identity of the sender of an INVITE or a BYE.

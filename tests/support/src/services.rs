@@ -270,7 +270,8 @@ impl Services for TestServices {
                     return;
                 }
                 let message = Message::parse(event.message, &Limits::default()).unwrap();
-                format!("{} {step:?}", text(message.call_id()))
+                let target = event.target.map(|target| format!(" to {}", text(target))).unwrap_or_default();
+                format!("{} {step:?}{target}", text(message.call_id()))
             }
         };
         lock(&self.events).push(event);

@@ -14,7 +14,7 @@ pub(super) fn observe(env: &Env<'_, impl Services>, contexts: &Contexts, key: Sl
         && ends_call(env.config, &context.grant, status)
     {
         let (step, sender, flow) = (CallStep::Bye, context.grant.sender.of_call(), Some(context.source));
-        let event = CallEvent { step, message, parsed: None, response: None, sender, flow };
+        let event = CallEvent { step, message, parsed: None, response: None, sender, flow, target: None };
         env.services.observe(env.cx.now, &LogEvent::Call(event));
     }
 }

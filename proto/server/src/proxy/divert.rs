@@ -238,8 +238,8 @@ fn divert(
         if let Some(user) = new.leaves_by {
             leave(proxy, key, user);
         }
-        env.note_forward(request, condition);
         let target = targets.first().map(StoredTarget::uri).unwrap_or_default();
+        env.note_forward(request, condition, target);
         env.decided(request, decided::of_forward(condition), Detail::Text(target));
         has_begun = true;
         groups::start_new(proxy, env, transactions, key, (request, routed), targets);

@@ -84,7 +84,8 @@ impl Proxy {
             });
         }
         if let Some(condition) = targets.diverted() {
-            env.note_forward(request, condition);
+            let target = targets.list().first().map(|target| targets.uri(target));
+            env.note_forward(request, condition, target.unwrap_or_default());
         }
         for target in targets.list().iter().take(first) {
             self.start_branch(env, transactions, key, forwarding, target);
@@ -526,7 +527,7 @@ impl Proxy {
         let open = self.contexts.get(key).filter(|context| context.is_invite);
         if let Some(message) = open.and_then(|context| context.request.as_deref()) {
             let sender = open.map_or(CallSender::Stranger, |context| context.grant.sender.of_call());
-            let event = CallEvent { step, message, parsed: None, response, sender, flow: None };
+            let event = CallEvent { step, message, parsed: None, response, sender, flow: None, target: None };
             env.services.observe(env.cx.now, &LogEvent::Call(event));
         }
     }

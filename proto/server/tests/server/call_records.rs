@@ -368,7 +368,8 @@ impl Steps {
         let bytes = request.wire();
         let message = Message::parse(&bytes, &Limits::default()).unwrap();
         let flow = Some(Flow::udp(ListenerId(0), from.parse().unwrap()));
-        let event = CallEvent { step, message: &bytes, parsed: Some(&message), response: None, sender, flow };
+        let (message, parsed) = (&bytes[..], Some(&message));
+        let event = CallEvent { step, message, parsed, response: None, sender, flow, target: None };
         let name = self.names.of(&event).unwrap();
         let Self { table, ended, now, .. } = self;
         table.on_step(*now, &name, &event, |record| ended.push(record));
