@@ -241,6 +241,13 @@ impl<S: Services> Node for Server<S> {
                     self.events.on_closed(env, &mut self.transactions, connection);
                 }
             }
+            Event::StateChanged { name } => {
+                if self.events.is_on() {
+                    let parts =
+                        &mut Parts { transactions: &mut self.transactions, table: self.registrar.table() };
+                    self.events.on_calls_changed(&mut self.environment.env(cx), parts, &name);
+                }
+            }
             Event::Unreachable(token) => self.transactions.unreachable(cx, token, &mut self.notices),
             Event::Relayed { query, result } => {
                 self.proxy.on_relayed(&mut self.environment.env(cx), &mut self.transactions, query, result);

@@ -2,7 +2,8 @@
 
 use super::package::{EventHeader, PUBLISHED_EVENTS, Package};
 use super::presentity::Publication;
-use super::{Due, Events, Parts, lifetime_of, proven_sender, refuse_event, refuse_for_now, reserve};
+use super::{Due, Events, Parts, lifetime_of, refuse_event, refuse_for_now, reserve};
+use crate::auth::proven_sender;
 use crate::env::Env;
 use crate::request::Request;
 use crate::route::Routed;

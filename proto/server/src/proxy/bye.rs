@@ -1,13 +1,14 @@
-//! Ends of calls: the BYEs that end one, reported when they are answered.
+//! Ends of calls: the BYEs that end one, reported when they are answered, to records and lamps.
 
 use super::context::Contexts;
 use crate::auth::{Grant, Reach, Sender};
 use crate::env::Env;
+use crate::lamp;
 use crate::{CallEvent, CallStep, Config, LogEvent, Services};
 use ringway_transaction::SlabKey;
 
 /// Reports the end of a call, if the request of the context is a BYE that ends one with this final response.
-pub(super) fn observe(env: &Env<'_, impl Services>, contexts: &Contexts, key: SlabKey, status: u16) {
+pub(super) fn observe(env: &mut Env<'_, impl Services>, contexts: &Contexts, key: SlabKey, status: u16) {
     let Some(context) = contexts.get(key) else { return };
     let bye = context.request.as_deref().filter(|request| request.starts_with(b"BYE "));
     if let Some(message) = bye
@@ -16,6 +17,7 @@ pub(super) fn observe(env: &Env<'_, impl Services>, contexts: &Contexts, key: Sl
         let (step, sender, flow) = (CallStep::Bye, context.grant.sender.of_call(), Some(context.source));
         let event = CallEvent { step, message, parsed: None, response: None, sender, flow, target: None };
         env.services.observe(env.cx.now, &LogEvent::Call(event));
+        lamp::end_dialog(env, message);
     }
 }
 

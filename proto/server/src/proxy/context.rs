@@ -7,6 +7,7 @@ use super::serial::LaterGroups;
 use super::targets::{Authority, OtherFlows, StoredTarget};
 use super::trunk_branch::TrunkBranch;
 use crate::auth::{Grant, Reach};
+use crate::lamp::LitCall;
 use crate::request::Request;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -87,6 +88,8 @@ pub(super) struct ResponseContext {
     pub(super) recursion: Option<Box<Recursion>>,
     /// True if a group of targets was cancelled because its time had passed.
     pub(super) had_silent_group: bool,
+    /// Entries of the call in the table of lamps, if its users are watched.
+    pub(super) lit: Option<Box<LitCall>>,
     /// User by whose permission the request leaves our domains.
     pub(super) leaves_by: Option<u64>,
     best: Option<Best>,
@@ -324,6 +327,7 @@ impl ResponseContext {
             diversion: None,
             recursion: None,
             had_silent_group: false,
+            lit: None,
             leaves_by: None,
             best: None,
             challenges: Vec::new(),

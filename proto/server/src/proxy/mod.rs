@@ -11,6 +11,7 @@ mod flows;
 mod fork;
 mod forward;
 mod groups;
+mod lit;
 mod lookups;
 mod number_lookup;
 mod pending;
