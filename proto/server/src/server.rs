@@ -73,7 +73,7 @@ impl<S: Services> Server<S> {
     pub fn reconfigure(&mut self, config: Arc<Config>) {
         self.authenticator.set_nonce_lifetime(config.auth.nonce_lifetime);
         self.neighbours.reconfigure(&config);
-        self.events.reconfigure(&config, &mut self.transactions);
+        self.events.reconfigure(&config, self.environment.services(), &mut self.transactions);
         self.registrar.note_changes(self.events.is_on());
         self.proxy.forget_logins();
         if self.environment.config().trunking.trunks != config.trunking.trunks {

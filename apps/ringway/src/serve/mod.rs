@@ -127,6 +127,8 @@ impl Running {
             services: Arc::clone(&services),
             outside: Arc::clone(&outside),
             inboxes: bound.inboxes(),
+            shard_key: services.shard_key(),
+            shards: nodes.len() as u16,
         });
         let runtime_config = runtime_config(&config, &services, &tls, clock);
         let runtime = Runtime::start(bound, runtime_config, nodes, sink)

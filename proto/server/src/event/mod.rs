@@ -23,7 +23,7 @@ use crate::location::LocationTable;
 use crate::proxy::{Owner, Transactions};
 use crate::request::Request;
 use crate::route::Routed;
-use crate::{Action, Aor, Config, LampStatus, Services};
+use crate::{Action, Aor, Config, LampStatus, LampTable, Services};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -99,7 +99,12 @@ impl Events {
     }
 
     /// Applies a configuration. When presence is switched off everything is dropped; phones subscribe anew when it is back.
-    pub(crate) fn reconfigure(&mut self, config: &Config, transactions: &mut Transactions) {
+    pub(crate) fn reconfigure(
+        &mut self,
+        config: &Config,
+        services: &impl Services,
+        transactions: &mut Transactions,
+    ) {
         if self.is_on() && !config.presence.is_on() {
             for key in self.subscriptions.keys() {
                 self.drop_subscription(transactions, key);
@@ -107,6 +112,9 @@ impl Events {
             for key in self.presentities.keys() {
                 self.drop_publications(key);
             }
+            // The ends of calls are not reported from now on.
+            services.change_lamps(&mut LampTable::clear);
+            self.unwatched.clear();
         }
         self.is_on = config.presence.is_on();
     }

@@ -271,6 +271,21 @@ impl LampTable {
         }
     }
 
+    /// Forgets all calls and watchers, because nothing of calls is reported any more.
+    pub fn clear(&mut self) {
+        for (name, user) in self.users.drain() {
+            (0..user.watchers).for_each(|_| self.filter.count_user(&name, Change::Less));
+        }
+        self.by_call.clear();
+        let keys: Vec<_> = self.legs.iter().map(|(key, _)| key).collect();
+        for leg in keys.into_iter().filter_map(|key| self.legs.remove(key)) {
+            self.ends.cancel(leg.timer);
+            if leg.state != LampState::Terminated {
+                self.filter.count_call(leg.call, Change::Less);
+            }
+        }
+    }
+
     /// State of the calls of `user@domain`.
     pub fn status(&mut self, now: Instant, user: &[u8], changed: &mut Vec<Aor>) -> LampStatus {
         self.expire(now, changed);

@@ -36,8 +36,11 @@ pub(super) fn on_answer(
     let (key, number) = id.parts();
     let Some(context) = contexts.get(key) else { return };
     let Some(lit) = context.lit.as_deref() else { return };
-    let authority = context.branches.get(number).map(|branch| branch.authority);
-    let answer = if authority == Some(Authority::CalledUser) { Answer::OfCallee } else { Answer::OfOther };
+    let answer = match context.branches.get(number).map(|branch| branch.authority) {
+        Some(Authority::Redirected { .. } | Authority::Number) => Answer::OfOther,
+        // After a forward the part of the called user has ended.
+        Some(Authority::Caller | Authority::CalledUser) | None => Answer::OfCallee,
+    };
     lamp::on_answer(env, lit, answer, response);
 }
 
