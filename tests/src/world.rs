@@ -319,6 +319,7 @@ impl World {
         self.wait(100);
         assert_eq!(self.pending(), (0, 0, 0), "contexts, server and client transactions are left");
         assert_eq!(self.services.reserved_bytes(), 0, "memory is still reserved");
+        assert_eq!(self.services.open_lamps().1, 0, "a lamp of a call without an answer is lit");
         assert_eq!(self.relay.calls().0, 0, "calls are left at the media relay");
         for &phone in &self.phones {
             let phone = self.sim.node::<Phone>(phone).expect("phones stay");
