@@ -148,12 +148,15 @@ fn lamps(stage: &Stage, transport: Transport) -> Result<()> {
     let mut answering = play.sipp("answer", "callee", &callees, callee_port, None);
     answering.parts = &["routed", "slow"];
     let mut answering = answering.start(stage)?;
-    let mut watching = play.sipp("lamp", "watcher", &watchers, free_port()?, Some(server.port)).start(stage)?;
+    let mut watching =
+        play.sipp("lamp", "watcher", &watchers, free_port()?, Some(server.port)).start(stage)?;
     let begun = Instant::now();
     while server.counters()?.get("subscriptions_active")? < watchers.len() as u64 {
         ensure!(begun.elapsed() < PATIENCE, "the watchers did not subscribe");
         std::thread::sleep(Duration::from_millis(50));
     }
+    // A subscription gets one NOTIFY a second: `trying` would merge into `early`.
+    std::thread::sleep(Duration::from_millis(1500));
     let mut calling = play.sipp("call", "caller", &callers, free_port()?, Some(server.port));
     calling.connections = Connections::OnePerCall;
     calling.parts = &["digest", "stateful", "slow"];
