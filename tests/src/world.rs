@@ -225,6 +225,7 @@ impl World {
         self.sim.remove(self.server);
         self.services.forget_reservations();
         self.services.stop_calls(self.sim.now());
+        self.services.forget_lamps();
         let seed = self.seed.wrapping_add(1000);
         let shared = (&self.services, &self.authority.hosts, &self.relay);
         self.server = add_server(&mut self.sim, seed, &self.config, shared);
@@ -318,6 +319,7 @@ impl World {
         self.wait(100);
         assert_eq!(self.pending(), (0, 0, 0), "contexts, server and client transactions are left");
         assert_eq!(self.services.reserved_bytes(), 0, "memory is still reserved");
+        assert_eq!(self.services.open_lamps().1, 0, "a lamp of a call without an answer is lit");
         assert_eq!(self.relay.calls().0, 0, "calls are left at the media relay");
         for &phone in &self.phones {
             let phone = self.sim.node::<Phone>(phone).expect("phones stay");
@@ -388,6 +390,11 @@ fn add_server(
                 .push((Duration::from_millis(20), Event::NumberResolved { query, uris: Box::default() }));
         }
         Action::Relay { query, request } => effects.events.extend(relay.execute(query, &request)),
+        Action::CallsChanged { user } => {
+            let shard = ringway_server::shard_of_user(&ringway_sim::shard_key(), user.user(), count);
+            let event = Event::StateChanged { name: user.as_bytes().into() };
+            effects.events_elsewhere.push((shard, Duration::ZERO, event));
+        }
     });
     sim.add("server", &listeners, Box::new(host)).expect("the address is free")
 }

@@ -96,3 +96,117 @@ fn a_restart_loses_subscriptions_and_a_new_one_has_the_stored_state() {
         assert_eq!(subscriptions(world), 1);
     });
 }
+
+/// Subscribes a phone to the dialogs of a user.
+fn watch(world: &mut World, phone: HostId, user: &str) {
+    let contact = format!("Contact: <sip:watcher@{}>", world.address(phone));
+    let lines = format!("{contact}\r\nEvent: dialog\r\nExpires: 3600\r\n");
+    let target = format!("sip:{user}@example.org");
+    world.phone_do(phone, |phone, now, effects| {
+        phone.request_outside(now, "SUBSCRIBE", &target, &lines, effects);
+    });
+}
+
+/// States of the last document about a user: the one with the highest CSeq.
+fn lamp(world: &World, phone: HostId, user: &str) -> Vec<String> {
+    let address = world.address(phone);
+    let entity = format!("entity=\"sip:{user}@");
+    let texts = world.sim.trace().packets().filter(|seen| seen.to == address);
+    let texts = texts.map(|seen| String::from_utf8_lossy(&seen.bytes).into_owned());
+    let texts = texts.filter(|text| text.starts_with("NOTIFY ") && text.contains(&entity));
+    let version = |text: &String| -> u32 {
+        let root = text.split("<dialog-info ").nth(1).expect("it is a dialog document");
+        let (_, after) = root.split_once("version=\"").expect("a document has a version");
+        after.split('"').next().and_then(|number| number.parse().ok()).expect("it is a number")
+    };
+    let last = texts.max_by_key(version).unwrap_or_default();
+    let states =
+        last.split("<state>").skip(1).map(|rest| rest.split('<').next().unwrap_or_default().to_owned());
+    states.collect()
+}
+
+/// Ends all subscriptions, so that no memory is reserved at the end of the story.
+fn switch_off(world: &mut World) {
+    world.reload(|config| config.presence.enabled = false);
+    world.wait(1);
+    assert_eq!(subscriptions(world), 0);
+    assert!(!world.services.lamps_filter().is_watching());
+}
+
+/// Everything that is lit ends, whatever the network loses: the users and the watcher are in different shards for most seeds.
+#[test]
+fn lamps_follow_calls_between_shards_and_all_of_them_end() {
+    let bad = Faults {
+        loss_per_mille: 100,
+        duplicate_per_mille: 150,
+        reorder_per_mille: 150,
+        delay: Duration::from_millis(5)..Duration::from_millis(100),
+    };
+    for faults in [Faults::default(), bad] {
+        let is_good = faults.loss_per_mille == 0;
+        Story::new("lamps").faults(faults).configure(on).run(|world| {
+            let [alice, bob, carol] = ["alice", "bob", "carol"].map(|user| world.registered(user));
+            watch(world, carol, "bob");
+            world.wait(4);
+            watch(world, carol, "alice");
+            world.wait(40);
+            assert_eq!(subscriptions(world), 2);
+            for number in 0..3 {
+                world.call(alice, "bob");
+                world.wait(8);
+                if is_good {
+                    assert_eq!(lamp(world, carol, "bob"), ["confirmed"], "call {number}");
+                    assert_eq!(lamp(world, carol, "alice"), ["confirmed"], "call {number}");
+                }
+                world.hang_up(if number % 2 == 0 { alice } else { bob });
+                world.wait(4);
+                if !is_good {
+                    // It may have been answered later than the first attempt to end it.
+                    for phone in [alice, bob] {
+                        world.wait(75);
+                        world.hang_up(phone);
+                    }
+                    world.wait(75);
+                }
+                assert_eq!(world.services.open_lamps(), (0, 0), "call {number}");
+                for user in ["alice", "bob"] {
+                    let last = lamp(world, carol, user);
+                    assert!(last.iter().all(|state| state == "terminated"), "{user}: {last:?}");
+                }
+            }
+            switch_off(world);
+        });
+    }
+}
+
+#[test]
+fn lamps_are_dark_after_a_restart_and_follow_the_next_call() {
+    Story::new("lamps after a restart").configure(on).run(|world| {
+        let [alice, bob, carol] = ["alice", "bob", "carol"].map(|user| world.registered(user));
+        watch(world, carol, "bob");
+        world.wait(5);
+        world.call(alice, "bob");
+        world.wait(8);
+        assert_eq!(lamp(world, carol, "bob"), ["confirmed"]);
+        world.restart_server();
+        assert_eq!(world.services.open_lamps(), (0, 0));
+        let before = world.sim.trace().packets().count();
+        watch(world, carol, "bob");
+        world.wait(5);
+        let address = world.address(carol);
+        let fresh = world.sim.trace().packets().skip(before).filter(|seen| seen.to == address);
+        let notify = fresh.map(|seen| String::from_utf8_lossy(&seen.bytes).into_owned());
+        let notify =
+            notify.filter(|text| text.starts_with("NOTIFY ")).last().expect("there is a first document");
+        assert!(notify.contains("state=\"full\"") && !notify.contains("<dialog "), "{notify}");
+        world.hang_up(alice);
+        world.wait(5);
+        world.call(alice, "bob");
+        world.wait(8);
+        assert_eq!(world.services.open_lamps(), (1, 0));
+        world.hang_up(bob);
+        world.wait(5);
+        assert_eq!(world.services.open_lamps(), (0, 0));
+        switch_off(world);
+    });
+}

@@ -408,8 +408,8 @@ impl<C: Card> Machine<C> {
         for action in actions {
             match action {
                 Action::Resolve { query, target } => self.station.resolve(now, query, target),
-                // This machine's settings have no zones of numbers, and no media relays.
-                Action::ResolveNumber { .. } | Action::Relay { .. } => {}
+                // This machine's settings have no zones of numbers, no media relays, and no presence.
+                Action::ResolveNumber { .. } | Action::Relay { .. } | Action::CallsChanged { .. } => {}
             }
         }
     }

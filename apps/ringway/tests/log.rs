@@ -113,7 +113,8 @@ fn answer(request: &str, status: &str, contact: &str) -> String {
         text += &format!("{line}\r\n");
     }
     let to = request.split("\r\n").find(|line| line.starts_with("To:")).unwrap();
-    text + &format!("{to};tag=callee\r\nContact: <{contact}>\r\nContent-Length: 0\r\n\r\n")
+    let tag = if to.contains(";tag=") { "" } else { ";tag=callee" };
+    text + &format!("{to}{tag}\r\nContact: <{contact}>\r\nContent-Length: 0\r\n\r\n")
 }
 
 #[test]
@@ -239,6 +240,7 @@ fn registrations_and_calls_are_logged_at_debug() {
     alice.send(bye.as_bytes()).unwrap();
     let bye = receive_first(&bob, "BYE");
     bob.send(answer(&bye, "200 OK", &contact).as_bytes()).unwrap();
+    receive_first(&alice, "SIP/2.0 200");
 
     alice.send(request(&alice, "INVITE", "sip:bob@localhost", "alice", "busy", &me).as_bytes()).unwrap();
     let invite = receive_first(&bob, "INVITE");

@@ -57,6 +57,8 @@ pub struct Effects {
     pub out: Outbox,
     /// Later events for the same shard, for example the result of a DNS lookup.
     pub events: Vec<(Duration, Event)>,
+    /// The same for other shards of the host, each with the shard's number.
+    pub events_elsewhere: Vec<(u16, Duration, Event)>,
     /// Connections to close after everything is sent.
     pub closes: Vec<ConnectionId>,
 }

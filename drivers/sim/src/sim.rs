@@ -387,6 +387,9 @@ impl Sim {
         for (after, event) in effects.events {
             self.schedule(self.now + after, SimEvent::Report { host: id, shard, event });
         }
+        for (shard, after, event) in effects.events_elsewhere {
+            self.schedule(self.now + after, SimEvent::Report { host: id, shard, event });
+        }
         for end in effects.closes {
             if self.connections.end(end).is_some_and(|end| end.host == id) {
                 self.close_end(end);

@@ -165,6 +165,11 @@ pub enum Event {
         /// URIs of the number, the preferred one first; empty: there are none, or there was no answer in time.
         uris: Box<[Box<str>]>,
     },
+    /// Another shard changed state that this shard shows; requested by an action.
+    StateChanged {
+        /// Name of whose state it is, from the action.
+        name: Box<[u8]>,
+    },
     /// Result of the request to a media relay that an action requested.
     Relayed {
         /// Number from the action.

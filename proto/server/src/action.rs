@@ -1,5 +1,6 @@
 //! Actions that the server requests from its driver.
 
+use crate::Aor;
 use ringway_sansio::{NumberTarget, RelayRequest, Target};
 
 /// Requested action: anything but a packet or a query to [`Services`](crate::Services).
@@ -19,6 +20,12 @@ pub enum Action {
         query: u64,
         /// The telephone number, and the zones.
         target: NumberTarget,
+    },
+    /// Deliver [`Event::StateChanged`](ringway_sansio::Event::StateChanged) with `user@domain` to the shard of this user
+    /// ([`shard_of_user`](crate::shard_of_user)). One that is lost delays a NOTIFY by 30 s.
+    CallsChanged {
+        /// User whose calls changed.
+        user: Aor,
     },
     /// Send a request to a media relay; the result is [`Event::Relayed`](ringway_sansio::Event::Relayed). A request to
     /// delete has none.

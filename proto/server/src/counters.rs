@@ -186,6 +186,12 @@ ringway_sansio::counters! {
         subscriptions_refused,
         /// SUBSCRIBE requests of senders who may not see this state of the user (403).
         watchers_refused,
+        /// Calls of watched users that are followed for their lamps, each user of a call counted.
+        lamps_lit,
+        /// Calls of watched users that are not shown, because a limit of the shown calls is reached.
+        lamps_refused,
+        /// Calls left out of a document, because it would be too long.
+        lamps_left_out,
         /// NOTIFY requests sent.
         notifies,
         /// Times that a NOTIFY waited because of the rate of all.

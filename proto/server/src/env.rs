@@ -150,6 +150,20 @@ impl<S> Environment<S> {
 impl<S: Services> Env<'_, S> {
     /// Reports a step of a call to the log.
     pub(crate) fn observe_call(&self, request: &Request<'_, '_>, step: CallStep) {
+        self.observe_step(request, step, None);
+    }
+
+    /// Reports that a call goes to `target`, which is not a phone of the called user.
+    pub(crate) fn observe_diversion(
+        &self,
+        request: &Request<'_, '_>,
+        reason: DiversionReason,
+        target: &[u8],
+    ) {
+        self.observe_step(request, CallStep::Diverted(reason), Some(target));
+    }
+
+    fn observe_step(&self, request: &Request<'_, '_>, step: CallStep, target: Option<&[u8]>) {
         let event = CallEvent {
             step,
             message: request.message.as_bytes(),
@@ -157,6 +171,7 @@ impl<S: Services> Env<'_, S> {
             response: None,
             sender: request.grant.sender.of_call(),
             flow: Some(request.flow),
+            target,
         };
         self.services.observe(self.cx.now, &LogEvent::Call(event));
     }
@@ -176,7 +191,7 @@ impl<S: Services> Env<'_, S> {
     }
 
     /// Counts and reports a call that a forward of its user applies to.
-    pub(crate) fn note_forward(&mut self, request: &Request<'_, '_>, condition: Condition) {
+    pub(crate) fn note_forward(&mut self, request: &Request<'_, '_>, condition: Condition, target: &[u8]) {
         let counter = match condition {
             Condition::Always => &mut self.counters.calls_forwarded_always,
             Condition::Busy => &mut self.counters.calls_forwarded_busy,
@@ -184,7 +199,7 @@ impl<S: Services> Env<'_, S> {
             Condition::Unregistered => &mut self.counters.calls_forwarded_unregistered,
         };
         *counter += 1;
-        self.observe_call(request, CallStep::Diverted(DiversionReason::Forward(condition)));
+        self.observe_diversion(request, DiversionReason::Forward(condition), target);
     }
 }
 

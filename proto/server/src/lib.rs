@@ -32,6 +32,7 @@ mod env;
 mod event;
 mod failed_servers;
 mod gruu;
+mod lamp;
 mod log_event;
 mod media;
 mod message;
@@ -68,6 +69,7 @@ pub use dialplan::{
 pub use diversion::DiversionReason;
 pub use event::{PresenceConfig, Watchers};
 pub use failed_servers::FailedServers;
+pub use lamp::{LampFilter, LampState, LampStatus, LampTable, NewLeg, NotLit, Role, ShownCall};
 pub use location::{Registration, RegistrationRef};
 pub use log_event::{
     BindingChange, BindingEnd, CallEvent, CallSender, CallStep, LogEvent, LoginRefusal, NeighbourDown,

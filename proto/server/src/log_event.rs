@@ -118,7 +118,7 @@ pub struct CallEvent<'a> {
     pub step: CallStep,
     /// INVITE, or BYE, as it was received.
     pub message: &'a [u8],
-    /// The same, if it is parsed: always for [`CallStep::Begun`] and [`CallStep::Bye`].
+    /// The same, if it is parsed: always for [`CallStep::Begun`].
     pub parsed: Option<&'a Message<'a>>,
     /// Response that caused the step, as it was received.
     pub response: Option<&'a Message<'a>>,
@@ -126,6 +126,8 @@ pub struct CallEvent<'a> {
     pub sender: CallSender,
     /// Flow of `message`; for [`CallStep::Forwarded`] the flow to the next hop. `None` for a request that was stored.
     pub flow: Option<Flow>,
+    /// URI that a diverted call goes to; only for [`CallStep::Diverted`].
+    pub target: Option<&'a [u8]>,
 }
 
 /// Proof of identity of the sender of an INVITE or a BYE.
@@ -237,7 +239,7 @@ pub enum CallStep {
     TimedOut,
     /// The INVITE ended without a response to report: the caller got the 487 of its CANCEL, or nothing can be sent to it.
     Over,
-    /// One side sent a BYE.
+    /// A BYE of one side was answered, or could not be delivered.
     Bye,
 }
 

@@ -77,7 +77,7 @@ impl<S: Services> Server<S> {
     pub fn reconfigure(&mut self, config: Arc<Config>) {
         self.authenticator.set_nonce_lifetime(config.auth.nonce_lifetime);
         self.neighbours.reconfigure(&config);
-        self.events.reconfigure(&config, &mut self.transactions);
+        self.events.reconfigure(&config, self.environment.services(), &mut self.transactions);
         self.messages.reconfigure(&config);
         self.note_changes();
         self.proxy.forget_logins();
@@ -305,6 +305,13 @@ impl<S: Services> Node for Server<S> {
                 self.neighbours.on_closed(env, connection);
                 if self.events.is_on() {
                     self.events.on_closed(env, &mut self.transactions, connection);
+                }
+            }
+            Event::StateChanged { name } => {
+                if self.events.is_on() {
+                    let parts =
+                        &mut Parts { transactions: &mut self.transactions, table: self.registrar.table() };
+                    self.events.on_calls_changed(&mut self.environment.env(cx), parts, &name);
                 }
             }
             Event::Unreachable(token) => self.transactions.unreachable(cx, token, &mut self.notices),

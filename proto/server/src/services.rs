@@ -1,7 +1,10 @@
 //! Data of all shards that a server reads and writes at once, in memory.
 
 use crate::auth::{Login, LoginResult, NonceId, NonceUse};
-use crate::{BindingChange, CallRate, Caller, LogEvent, NeighbourRoute, NeighbourTable, TrunkEvent};
+use crate::{
+    BindingChange, CallRate, Caller, LampFilter, LampTable, LogEvent, NeighbourRoute, NeighbourTable,
+    TrunkEvent,
+};
 use alloc::sync::Arc;
 use core::net::IpAddr;
 use ringway_sansio::{ConnectionId, Flow, Instant, LocatedServer};
@@ -145,6 +148,14 @@ pub trait Services {
         CallRate::Admitted
     }
 
+    /// Filter in front of the table of lamps; `None`: there is no table.
+    fn lamps(&self) -> Option<&LampFilter> {
+        None
+    }
+
+    /// Reads or changes the table of lamps (see [`LampTable`]).
+    fn change_lamps(&self, _change: &mut dyn FnMut(&mut LampTable)) {}
+
     /// Changes the table of neighbours.
     fn change_neighbours(&self, _change: &mut dyn FnMut(&mut NeighbourTable)) {}
 }
@@ -272,6 +283,14 @@ impl<S: Services> Services for Arc<S> {
 
     fn admit_call(&self, now: Instant, aor: &[u8], prefix: &str, per_hour: u32) -> CallRate {
         (**self).admit_call(now, aor, prefix, per_hour)
+    }
+
+    fn lamps(&self) -> Option<&LampFilter> {
+        (**self).lamps()
+    }
+
+    fn change_lamps(&self, change: &mut dyn FnMut(&mut LampTable)) {
+        (**self).change_lamps(change);
     }
 
     fn change_neighbours(&self, change: &mut dyn FnMut(&mut NeighbourTable)) {

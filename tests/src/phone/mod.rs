@@ -396,6 +396,7 @@ impl SimNode for Phone {
             Event::Closed(ConnectionId(_))
             | Event::Resolved { .. }
             | Event::NumberResolved { .. }
+            | Event::StateChanged { .. }
             | Event::Relayed { .. } => {}
         }
         self.settle(now, notices, effects);

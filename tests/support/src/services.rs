@@ -7,15 +7,15 @@ use ringway_server::auth::{
 };
 use ringway_server::{
     BlockList, CallEvent, CallLimits, CallNames, CallRate, CallRates, CallRecord, CallStep, CallTable,
-    Caller, FailedServers, Ha1, LogEvent, MemoryBudget, NeighbourRoute, NeighbourTable, Services,
-    SilentTrunks, SourceRates, StoreFailed,
+    Caller, FailedServers, Ha1, LampFilter, LampTable, LogEvent, MemoryBudget, NeighbourRoute,
+    NeighbourTable, Services, SilentTrunks, SourceRates, StoreFailed,
 };
 use ringway_sip::{Limits, Message};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// Limits of [`TestServices`].
@@ -63,6 +63,9 @@ pub struct TestServices {
     failed: Mutex<FailedServers>,
     /// Block lists.
     pub blocks: Mutex<BlockList>,
+    lamp_filter: Arc<LampFilter>,
+    /// Calls of watched users.
+    pub lamps: Mutex<LampTable>,
     call_names: CallNames,
     /// Open calls.
     pub calls: Mutex<CallTable>,
@@ -76,7 +79,10 @@ type Subscribers = BTreeMap<(Vec<u8>, Vec<u8>), Ha1>;
 impl TestServices {
     /// Creates services without subscribers and records.
     pub fn new(limits: ServiceLimits, seed: &Seed, now: Instant) -> Self {
+        let lamp_filter = Arc::new(LampFilter::new(seed));
         Self {
+            lamps: Mutex::new(LampTable::new(Arc::clone(&lamp_filter), seed, now)),
+            lamp_filter,
             users: Mutex::default(),
             windows: Mutex::new(ReplayWindows::new(limits.nonces_max, limits.nonce_lifetime, now)),
             guesses: Mutex::new(limits.guesses_max.map(|max| GuessLimits::new(max, seed, now))),
@@ -119,6 +125,21 @@ impl TestServices {
     /// Releases all reserved memory, as at the end of the server's process.
     pub fn forget_reservations(&self) {
         *lock(&self.budget) = MemoryBudget::new(BUDGET_BYTES, &Seed::from_number(0));
+    }
+
+    /// Filter in front of the calls of watched users.
+    pub fn lamps_filter(&self) -> &LampFilter {
+        &self.lamp_filter
+    }
+
+    /// Number of open calls of watched users, and of those without an answer.
+    pub fn open_lamps(&self) -> (usize, usize) {
+        lock(&self.lamps).open()
+    }
+
+    /// Forgets the calls of watched users and their watchers, as at the end of the server's process.
+    pub fn forget_lamps(&self) {
+        lock(&self.lamps).clear();
     }
 
     /// Ends the records of all open calls, as at the end of the server's process.
@@ -273,10 +294,19 @@ impl Services for TestServices {
                     return;
                 }
                 let message = Message::parse(event.message, &Limits::default()).unwrap();
-                format!("{} {step:?}", text(message.call_id()))
+                let target = event.target.map(|target| format!(" to {}", text(target))).unwrap_or_default();
+                format!("{} {step:?}{target}", text(message.call_id()))
             }
         };
         lock(&self.events).push(event);
+    }
+
+    fn lamps(&self) -> Option<&LampFilter> {
+        Some(&self.lamp_filter)
+    }
+
+    fn change_lamps(&self, change: &mut dyn FnMut(&mut LampTable)) {
+        change(&mut lock(&self.lamps));
     }
 
     fn neighbour_route(&self, flow: &Flow) -> NeighbourRoute {

@@ -1,5 +1,5 @@
-//! Presence between baresip and linphonec, texts for the one that is away, message waiting at baresip, and `reg` and `dialog` by
-//! SIPp.
+//! Presence between baresip and linphonec, texts for the one that is away, message waiting at baresip, `reg` and `dialog` by
+//! SIPp, and the lamps of phones that publish nothing.
 
 use std::net::{Ipv4Addr, UdpSocket};
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use super::calls::Play;
 use super::linphone;
 use super::process::{PATIENCE, free_port};
 use super::server::{Server, Wanted};
-use super::sipp::User;
+use super::sipp::{Connections, User, succeeded};
 use super::softphone::{Line, Softphone};
 use super::{Scenario, Stage, Transport};
 
@@ -42,6 +42,12 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
         ]
         .map(events),
     );
+    let lamps = |transport: Transport| {
+        Scenario::new(format!("presence/lamps/{}", transport.name()), move |stage: &Stage| {
+            lamps(stage, transport)
+        })
+    };
+    all.extend([Transport::Udp, Transport::Tcp].map(lamps));
     all.into_iter().map(|scenario| Scenario { reference: false, ..scenario }).collect()
 }
 
@@ -168,6 +174,46 @@ fn watch(stage: &Stage, event: &'static str, transport: Transport) -> Result<()>
     let counters = server.counters()?;
     ensure!(counters.get("subscriptions")? == users.len() as u64, "not every SUBSCRIBE began a subscription");
     ensure!(counters.get("subscriptions_active")? == 0, "a subscription has not ended");
+    Ok(())
+}
+
+/// Caller and callee are SIPp, which publishes nothing; two watchers see each state of their call.
+fn lamps(stage: &Stage, transport: Transport) -> Result<()> {
+    let user = |name: &str, callee: &str| User {
+        name: name.to_owned(),
+        password: format!("secret-{name}"),
+        callee: callee.to_owned(),
+    };
+    let (callers, callees) = ([user("alice", "bob")], [user("bob", "alice")]);
+    let watchers = [user("carol", "bob"), user("dave", "alice")];
+    let server = Server::start_with(stage, Wanted::default(), "[presence]\nenabled = true")?;
+    for User { name, .. } in callers.iter().chain(&callees).chain(&watchers) {
+        server.add_user(name)?;
+    }
+    let play = Play { stage, transport, digest: true };
+    let callee_port = free_port()?;
+    play.sipp("register", "register", &callees, callee_port, Some(server.port)).run(stage)?;
+    let mut answering = play.sipp("answer", "callee", &callees, callee_port, None);
+    answering.parts = &["routed", "slow"];
+    let mut answering = answering.start(stage)?;
+    let mut watching =
+        play.sipp("lamp", "watcher", &watchers, free_port()?, Some(server.port)).start(stage)?;
+    let begun = Instant::now();
+    while server.counters()?.get("subscriptions_active")? < watchers.len() as u64 {
+        ensure!(begun.elapsed() < PATIENCE, "the watchers did not subscribe");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    // A subscription gets one NOTIFY a second: `trying` would merge into `early`.
+    std::thread::sleep(Duration::from_millis(1500));
+    let mut calling = play.sipp("call", "caller", &callers, free_port()?, Some(server.port));
+    calling.connections = Connections::OnePerCall;
+    calling.parts = &["digest", "stateful", "slow"];
+    calling.run(stage)?;
+    succeeded("callee", &mut answering)?;
+    succeeded("watcher", &mut watching)?;
+    let counters = server.counters()?;
+    ensure!(counters.get("lamps_lit")? == 2, "each user of the call is shown once");
+    ensure!(counters.get("publications")? == 0, "nobody published");
     Ok(())
 }
 

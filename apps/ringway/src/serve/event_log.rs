@@ -156,11 +156,12 @@ fn write_event(event: &LogEvent<'_>) {
             };
             tracing::debug!(%user, %contact, %flow, %reason, "registration ended");
         }
-        LogEvent::Call(CallEvent { step, message, flow, .. }) => write_call(step, message, flow.as_ref()),
+        LogEvent::Call(ref event) => write_call(event),
     }
 }
 
-fn write_call(step: CallStep, message: &[u8], flow: Option<&Flow>) {
+fn write_call(event: &CallEvent<'_>) {
+    let CallEvent { step, message, ref flow, target, .. } = *event;
     let Ok(message) = Message::parse(message, &Limits::default()) else { return };
     // A request within a dialog (a re-INVITE) neither begins nor ends a call.
     let in_dialog = matches!(message.start(), Start::Request { .. }) && message.to().tag().is_some();
@@ -169,11 +170,12 @@ fn write_call(step: CallStep, message: &[u8], flow: Option<&Flow>) {
     }
     let call_id = Word(message.call_id());
     let (from, to) = (Word(message.from().uri.as_bytes()), Word(message.to().uri.as_bytes()));
-    match (step, flow.map(ShownFlow)) {
+    match (step, flow.as_ref().map(ShownFlow)) {
         (CallStep::Begun, Some(flow)) => tracing::debug!(%call_id, %from, %to, %flow, "call begun"),
         (CallStep::Forwarded, Some(flow)) => tracing::debug!(%call_id, %flow, "call forwarded"),
         (CallStep::Diverted(reason), _) => {
-            tracing::debug!(%call_id, %from, %to, reason = %reason.name(), "call diverted");
+            let (reason, target) = (reason.name(), Word(target.unwrap_or_default()));
+            tracing::debug!(%call_id, %from, %to, %reason, %target, "call diverted");
         }
         (CallStep::Refused(status), Some(flow)) => {
             tracing::debug!(%call_id, %from, %to, %flow, status, "call refused");

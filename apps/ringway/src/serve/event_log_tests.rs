@@ -68,7 +68,9 @@ fn events(address: SocketAddr, flow: Flow) -> Vec<LogEvent<'static>> {
     let steps = steps.into_iter().map(|step| {
         let sender = CallSender::Stranger;
         let flow = Some(flow);
-        LogEvent::Call(CallEvent { step, message: REQUEST, parsed: None, response: None, sender, flow })
+        let target = matches!(step, CallStep::Diverted(_)).then_some(&b"sip:carol@example.net"[..]);
+        let (message, parsed, response) = (REQUEST, None, None);
+        LogEvent::Call(CallEvent { step, message, parsed, response, sender, flow, target })
     });
     all.into_iter().chain(steps).inspect(is_listed).collect()
 }

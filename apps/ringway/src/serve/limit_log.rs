@@ -67,6 +67,8 @@ const LIMITS: &[&str] = &[
     "icmp_pauses",
     "inbox_drops",
     "keep_alive_closes",
+    "lamps_left_out",
+    "lamps_refused",
     "log_lines_dropped",
     "lookups_refused",
     "lookups_without_result",

@@ -142,6 +142,8 @@ impl Running {
             services: Arc::clone(&services),
             outside: Arc::clone(&outside),
             inboxes: bound.inboxes(),
+            shard_key: services.shard_key(),
+            shards: nodes.len() as u16,
         });
         let runtime_config = runtime_config(&config, &services, &tls, clock);
         let runtime = Runtime::start(bound, runtime_config, nodes, sink)
@@ -158,9 +160,8 @@ impl Running {
         let admin_address = admin.address();
         let provisioning = start_provisioning(followed, &inputs, &view)?;
         let users = StoredUsers::new(Arc::clone(&store), config.store.database.clone());
-        let (of_view, of_shown) = (Arc::clone(&view), Arc::clone(&shown));
         let routes = RoutesEditor::new(config.file.clone());
-        let control = ServerControl::new(inputs, users, of_view, of_shown, routes);
+        let control = ServerControl::new(inputs, users, Arc::clone(&view), Arc::clone(&shown), routes);
         let admin = start_admin(admin, (Arc::clone(&view), control), &config.admin.token, &tls)?;
         let mut follower = Follower::new(store, Arc::clone(&services), runtime.shards(), applied);
         // Applies removals that happened while no server ran: the journal still had the registrations.

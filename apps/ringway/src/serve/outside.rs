@@ -9,8 +9,8 @@ use ringway_dns::{Resolver, Servers};
 use ringway_linux::{ActionSink, Clock, Hosts, Inboxes, Runtime, Watched};
 use ringway_resolve::Usable;
 use ringway_rtpengine::{RelayChange, RelayState, Relays};
-use ringway_sansio::{Event, RelayKind};
-use ringway_server::Action;
+use ringway_sansio::{Event, RelayKind, ShardKey};
+use ringway_server::{Action, shard_of_user};
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -198,6 +198,9 @@ pub(super) struct Sink {
     pub(super) services: Arc<SharedServices>,
     pub(super) outside: Arc<Outside>,
     pub(super) inboxes: Inboxes,
+    pub(super) shard_key: ShardKey,
+    /// Number of shards.
+    pub(super) shards: u16,
 }
 
 impl ActionSink<Action> for Sink {
@@ -211,6 +214,11 @@ impl ActionSink<Action> for Sink {
                 Action::ResolveNumber { query, target } => {
                     let resolver = Arc::clone(&read(&self.outside.resolver));
                     resolver.ask_number(shard, query, target);
+                }
+                Action::CallsChanged { user } => {
+                    let shard = shard_of_user(&self.shard_key, user.user(), self.shards);
+                    // If the inbox is full the event is lost; the shard looks at the calls again within 30 s.
+                    self.inboxes.deliver(shard, Event::StateChanged { name: user.as_bytes().into() });
                 }
                 Action::Relay { query, request } => {
                     let relays = read(&self.outside.relays).clone();

@@ -13,8 +13,9 @@ use ringway_server::auth::{
     ChallengeLimits, DialogExtensions, GuessLimits, Login, LoginResult, NonceId, NonceUse, ReplayWindows,
 };
 use ringway_server::{
-    BlockList, CallRate, CallRates, Caller, FailedServers, Ha1, LogEvent, MemoryBudget, NeighbourRoute,
-    NeighbourTable, Services, SilentTrunks, SourceRates, StoreFailed, TrunkEvent,
+    BlockList, CallRate, CallRates, Caller, FailedServers, Ha1, LampFilter, LampTable, LogEvent,
+    MemoryBudget, NeighbourRoute, NeighbourTable, Services, SilentTrunks, SourceRates, StoreFailed,
+    TrunkEvent,
 };
 use ringway_store::{Directory, KEY_BYTES_MAX, SubscriberRow, VALUE_BYTES_MAX, Writer, WriterStats};
 use std::net::IpAddr;
@@ -41,6 +42,8 @@ pub(crate) struct SharedServices {
     log: EventLog,
     traces: TraceHub,
     records: CallRecords,
+    lamp_filter: Arc<LampFilter>,
+    lamps: Mutex<LampTable>,
     capture: Capture,
     neighbours: RwLock<NeighbourTable>,
     silent_trunks: RwLock<SilentTrunks>,
@@ -63,8 +66,11 @@ impl SharedServices {
         let memory = Arc::new(MemoryBound::new(memory_bytes(config.limits.memory_mb)));
         let budget = |part| Mutex::new(MemoryBudget::of(Arc::clone(&memory), &seed.part(300 + part)));
         let budgets = (1..=PARTS as u64).map(budget).collect();
+        let lamp_filter = Arc::new(LampFilter::new(&seed.part(205)));
         let services = Self {
             memory,
+            lamps: Mutex::new(LampTable::new(Arc::clone(&lamp_filter), &seed.part(206), now)),
+            lamp_filter,
             budgets,
             directory: Directory::new(key),
             windows,
@@ -345,6 +351,14 @@ impl Services for SharedServices {
 
     fn admit_call(&self, now: Instant, aor: &[u8], prefix: &str, per_hour: u32) -> CallRate {
         lock(&self.call_rates).admit(now, aor, prefix, per_hour)
+    }
+
+    fn lamps(&self) -> Option<&LampFilter> {
+        Some(&self.lamp_filter)
+    }
+
+    fn change_lamps(&self, change: &mut dyn FnMut(&mut LampTable)) {
+        change(&mut lock(&self.lamps));
     }
 
     fn change_neighbours(&self, change: &mut dyn FnMut(&mut NeighbourTable)) {

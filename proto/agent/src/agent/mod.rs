@@ -281,8 +281,8 @@ impl Node for UserAgent {
             Event::Resolved { query, servers } => {
                 self.requests.on_resolved(&mut self.shared.lend(cx), query, servers);
             }
-            // Only a server asks media relays.
-            Event::NumberResolved { .. } | Event::Relayed { .. } => {}
+            // Only a server asks media relays, and has several shards.
+            Event::NumberResolved { .. } | Event::StateChanged { .. } | Event::Relayed { .. } => {}
         }
         self.settle(cx, added_from);
     }

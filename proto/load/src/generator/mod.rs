@@ -508,7 +508,10 @@ impl Node for Generator {
                 self.closed.push(connection);
                 self.closed_at.get_or_insert(cx.now);
             }
-            Event::Resolved { .. } | Event::NumberResolved { .. } | Event::Relayed { .. } => {}
+            Event::Resolved { .. }
+            | Event::NumberResolved { .. }
+            | Event::StateChanged { .. }
+            | Event::Relayed { .. } => {}
         }
         self.handle_notices(cx);
     }

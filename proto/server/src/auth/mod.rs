@@ -9,6 +9,7 @@ mod certified;
 mod dialogs;
 mod live_mark;
 mod network;
+mod proven;
 mod realms;
 
 pub use access::Strangers;
@@ -20,6 +21,7 @@ pub use dialogs::DialogExtensions;
 pub(crate) use live_mark::live_mark;
 pub(crate) use network::is_private;
 pub use network::{Network, NotANetwork};
+pub(crate) use proven::proven_sender;
 pub use realms::Realms;
 pub use ringway_auth::{
     Algorithm, ChallengeLimits, DigestPolicy, GuessLimits, Login, LoginResult, NonceAge, NonceId, NonceMaker,

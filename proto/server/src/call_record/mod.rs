@@ -4,6 +4,7 @@
 
 mod name;
 mod open;
+mod owners;
 mod recent;
 mod record;
 mod table;

@@ -1,8 +1,10 @@
 //! Names of calls: keyed hashes of what the messages of a call have in common.
 
-use crate::{CallEvent, CallStep};
+use crate::{CallEvent, CallSender, CallStep};
 use core::hash::Hasher;
-use ringway_sansio::{PartHasher, Seed};
+use core::net::IpAddr;
+use ringway_sansio::{PartHasher, Seed, source_of};
+use ringway_sip::grammar::unescaped_octet;
 use ringway_sip::{HeaderName, Limits, Message, Via};
 use siphasher::sip::SipHasher13;
 
@@ -25,6 +27,9 @@ pub struct CallName {
     pub(super) pass: u64,
     /// CSeq number.
     pub(super) cseq: u32,
+    /// Cause of the call, whose share of the table it takes: the user whose password the caller proved, otherwise its address. 0 except for
+    /// [`CallStep::Begun`].
+    pub(super) owner: u64,
 }
 
 impl CallNames {
@@ -55,7 +60,10 @@ impl CallNames {
                 let via = response.values(HeaderName::Via).nth(1).and_then(|value| Via::parse(value).ok());
                 Some(self.name(response, via.and_then(|via| via.branch)))
             }
-            (None, Some(request)) => Some(self.name(request, request.via().branch)),
+            (None, Some(request)) => {
+                let owner = if event.step == CallStep::Begun { self.owner(event, request) } else { 0 };
+                Some(CallName { owner, ..self.name(request, request.via().branch) })
+            }
             (None, None) => {
                 let request = Message::parse(event.message, &Limits::default()).ok()?;
                 Some(self.name(&request, request.via().branch))
@@ -74,7 +82,29 @@ impl CallNames {
         pass.fixed(&from.to_le_bytes());
         pass.fixed(&cseq.to_le_bytes());
         let pass = pass.into_hasher().finish();
-        CallName { call, from, to: tag(message.to().tag()), pass, cseq }
+        CallName { call, from, to: tag(message.to().tag()), pass, cseq, owner: 0 }
+    }
+
+    fn owner(&self, event: &CallEvent<'_>, invite: &Message<'_>) -> u64 {
+        let mut hash = SipHasher13::new_with_key(&self.key);
+        match (event.sender, event.flow) {
+            (CallSender::Proven, _) => {
+                let uri = &invite.from().uri;
+                let mut user = uri.user().unwrap_or_default();
+                while let Some((octet, used)) = unescaped_octet(user) {
+                    hash.write_u8(octet);
+                    user = user.get(used..).unwrap_or_default();
+                }
+                hash.write_u8(b'@');
+                uri.host().as_bytes().iter().for_each(|byte| hash.write_u8(byte.to_ascii_lowercase()));
+            }
+            (CallSender::Believed | CallSender::Stranger, Some(flow)) => match source_of(flow.remote.ip()) {
+                IpAddr::V4(address) => hash.write(&address.octets()),
+                IpAddr::V6(address) => hash.write(&address.octets()),
+            },
+            (CallSender::Believed | CallSender::Stranger, None) => {}
+        }
+        hash.finish()
     }
 
     fn hash(&self, bytes: &[u8]) -> u64 {

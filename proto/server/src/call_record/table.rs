@@ -2,6 +2,7 @@
 
 use super::name::CallName;
 use super::open::{OpenCall, PASSES_MAX};
+use super::owners::{Owners, oldest};
 use super::recent::RecentPasses;
 use super::record::{CallEnd, CallRecord, CallTexts, cut};
 use crate::{CallEvent, CallSender, CallStep};
@@ -35,6 +36,8 @@ ringway_sansio::counters! {
         records_ended,
         /// Calls that are not followed to their end, or not at all, because the table of calls was full.
         records_dropped,
+        /// Those of them that one owner had above its share of the table.
+        records_over_share,
         /// INVITEs with the Call-ID and the From tag of an open call that are not followed: too many.
         records_passes_ignored,
         /// Retransmitted INVITEs of calls that had ended.
@@ -57,6 +60,7 @@ pub struct CallTable {
     /// Order in which the calls of strangers began, then that of all others; ended ones are removed later.
     strangers: VecDeque<SlabKey>,
     others: VecDeque<SlabKey>,
+    owners: Owners,
     recent: RecentPasses,
     bytes: usize,
     counters: CallCounters,
@@ -88,6 +92,7 @@ impl CallTable {
             ends: Wheel::new(now),
             strangers: VecDeque::new(),
             others: VecDeque::new(),
+            owners: Owners::new(limits.calls_max, &seed.part(3)),
             recent: RecentPasses::new(&seed.part(1)),
             bytes: 0,
             counters: CallCounters::default(),
@@ -221,6 +226,7 @@ impl CallTable {
         }
         self.by_name.insert((name.call, name.from, name.cseq), key);
         self.order_of(sender).push_back(key);
+        self.owners.add(name.owner, key);
     }
 
     /// Notes a further transaction of the INVITE of an open call.
@@ -237,24 +243,39 @@ impl CallTable {
         }
     }
 
-    /// Displaces calls for a new one: those of strangers first, and others not for a stranger's. False: there is no room.
+    /// Displaces calls for a new one. False: there is no room.
     fn make_room(&mut self, now: Instant, new: &OpenCall, each: &mut impl FnMut(CallRecord)) -> bool {
         self.forget_ended();
         while self.calls.len() >= self.limits.calls_max
             || self.bytes + new.size() + TARGET_BYTES_MAX > self.limits.bytes_max
         {
-            let oldest = match (self.strangers.pop_front(), new.sender) {
-                (Some(oldest), _) => Some(oldest),
-                (None, CallSender::Stranger) => None,
-                (None, CallSender::Proven | CallSender::Believed) => self.others.pop_front(),
-            };
-            let Some(oldest) = oldest else { return false };
-            if self.calls.get(oldest).is_some() {
-                self.counters.records_dropped += 1;
-                self.end(now, oldest, CallEnd::Dropped, each);
-            }
+            let Some(displaced) = self.displaced_by(new) else { return false };
+            self.counters.records_dropped += 1;
+            self.end(now, displaced, CallEnd::Dropped, each);
         }
         true
+    }
+
+    /// Call that a new one displaces: the oldest of its own owner, if that has its share of the table; otherwise of a stranger; of
+    /// the owner that is most above its share; of all. That of a stranger displaces strangers' only.
+    fn displaced_by(&mut self, new: &OpenCall) -> Option<SlabKey> {
+        let calls = &self.calls;
+        let is_open = |key: SlabKey| calls.get(key).is_some();
+        if self.owners.has_share(new.name.owner) {
+            self.counters.records_over_share += 1;
+            return self.owners.oldest(new.name.owner, is_open);
+        }
+        if let Some(oldest) = oldest(&mut self.strangers, is_open) {
+            return Some(oldest);
+        }
+        match new.sender {
+            CallSender::Stranger => None,
+            CallSender::Proven | CallSender::Believed => {
+                let of_largest = self.owners.largest().and_then(|owner| self.owners.oldest(owner, is_open));
+                self.counters.records_over_share += u64::from(of_largest.is_some());
+                of_largest.or_else(|| oldest(&mut self.others, is_open))
+            }
+        }
     }
 
     fn note(&mut self, now: Instant, name: &CallName, step: CallStep) {
@@ -337,7 +358,9 @@ impl CallTable {
         let Some(call) = self.calls.remove(key) else { return };
         self.bytes = self.bytes.saturating_sub(call.size());
         self.ends.cancel(call.timer);
-        let CallName { call: id, from, to, cseq, .. } = call.name;
+        let CallName { call: id, from, to, cseq, owner, .. } = call.name;
+        let calls = &self.calls;
+        self.owners.remove(owner, |key| calls.get(key).is_some());
         if let Entry::Occupied(entry) = self.by_name.entry((id, from, cseq))
             && *entry.get() == key
         {

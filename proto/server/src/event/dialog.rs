@@ -1,19 +1,79 @@
 //! `dialog`: documents of this server, and the versions of those that phones publish (RFC 4235).
 
-use super::xml::{DECLARATION, write_entity};
-use crate::Aor;
+use super::publish::BODY_BYTES_MAX;
+use super::xml::{DECLARATION, write_entity, write_text};
+use crate::{Aor, LampState, Role, ShownCall};
 use alloc::vec::Vec;
-use ringway_sip::write_number;
+use ringway_sip::{hex16, write_number};
 
-/// Appends a full document without dialogs.
-pub(super) fn write(aor: &Aor, version: u32, out: &mut Vec<u8>) {
+/// Presence of the URIs of the other sides in a document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Remotes {
+    Shown,
+    Hidden,
+}
+
+/// Appends a full document with these calls; returns the number of those that it has no room for.
+pub(super) fn write(
+    aor: &Aor,
+    version: u32,
+    calls: &[ShownCall],
+    remotes: Remotes,
+    out: &mut Vec<u8>,
+) -> usize {
+    let start = out.len();
     out.extend_from_slice(DECLARATION);
     out.extend_from_slice(b"<dialog-info xmlns=\"urn:ietf:params:xml:ns:dialog-info\" version=\"");
     write_number(out, u64::from(version));
     out.extend_from_slice(b"\" state=\"full\" entity=\"");
     write_entity(aor, out);
-    out.extend_from_slice(b"\"></dialog-info>\r\n");
+    out.extend_from_slice(b"\">");
+    let mut left_out = 0;
+    for call in calls {
+        let before = out.len();
+        write_call(call, remotes, out);
+        if out.len() - start + END.len() > BODY_BYTES_MAX {
+            out.truncate(before);
+            left_out += 1;
+        }
+    }
+    out.extend_from_slice(END);
+    left_out
 }
+
+/// Appends a `dialog` element (RFC 4235 §4.1).
+fn write_call(call: &ShownCall, remotes: Remotes, out: &mut Vec<u8>) {
+    let (direction, state): (&[u8], &[u8]) = (
+        match call.role {
+            Role::Initiator => b"initiator",
+            Role::Recipient => b"recipient",
+        },
+        match call.state {
+            LampState::Trying => b"trying",
+            LampState::Early => b"early",
+            LampState::Confirmed => b"confirmed",
+            LampState::Terminated => b"terminated",
+        },
+    );
+    // A user that calls itself has two dialogs. An `id` begins with a letter.
+    out.extend_from_slice(b"<dialog id=\"");
+    out.extend(direction.first());
+    out.extend_from_slice(&hex16(call.id));
+    out.extend_from_slice(b"\" direction=\"");
+    out.extend_from_slice(direction);
+    out.extend_from_slice(b"\"><state>");
+    out.extend_from_slice(state);
+    out.extend_from_slice(b"</state>");
+    if remotes == Remotes::Shown && !call.remote.is_empty() {
+        out.extend_from_slice(b"<remote><identity>");
+        write_text(&call.remote, out);
+        out.extend_from_slice(b"</identity></remote>");
+    }
+    out.extend_from_slice(b"</dialog>");
+}
+
+/// End of a document.
+const END: &[u8] = b"</dialog-info>\r\n";
 
 /// Appends a published document with the `version` of its root element replaced: subscriptions count their documents, and
 /// those of several phones have versions of their own (RFC 4235 §4.1). A document without one is copied as it is.

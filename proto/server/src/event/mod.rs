@@ -18,20 +18,20 @@ pub(crate) use notify::retry_after;
 pub(crate) use reg::ContactEnd;
 pub use settings::{PresenceConfig, Watchers};
 
-use crate::auth::{Reach, Sender};
+use crate::auth::Reach;
 use crate::env::Env;
 use crate::location::LocationTable;
 use crate::proxy::{Owner, Transactions};
 use crate::request::Request;
 use crate::route::Routed;
-use crate::{Aor, Config, Services};
+use crate::{Action, Aor, Config, LampStatus, LampTable, Services};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use core::time::Duration;
 use package::Package;
 use presentity::Presentities;
-use ringway_sansio::{ConnectionId, Instant, Seed, Wheel};
+use ringway_sansio::{ConnectionId, Instant, Seed, TimerKey, Wheel};
 use ringway_sip::grammar::delta_seconds;
 use ringway_sip::{HeaderName, Method};
 use ringway_transaction::{Notice, SlabKey};
@@ -49,6 +49,8 @@ pub(crate) struct Events {
     full_at: Instant,
     /// Memory of dropped subscriptions and publications that is not yet released.
     unreleased: Vec<(IpAddr, usize)>,
+    /// Users of subscriptions to dialogs that were dropped, and are not yet reported.
+    unwatched: Vec<Aor>,
     /// Buffer for the document of a NOTIFY.
     body: Vec<u8>,
 }
@@ -58,6 +60,8 @@ pub(crate) struct Events {
 enum Due {
     Subscription(SlabKey),
     Publication(SlabKey, u64),
+    /// The calls of a user are looked at.
+    Calls(SlabKey),
 }
 
 /// User whose contacts changed.
@@ -84,6 +88,7 @@ impl Events {
             wheel: Wheel::new(now),
             full_at: now,
             unreleased: Vec::new(),
+            unwatched: Vec::new(),
             body: Vec::new(),
         }
     }
@@ -95,7 +100,12 @@ impl Events {
     }
 
     /// Applies a configuration. When presence is switched off everything is dropped; phones subscribe anew when it is back.
-    pub(crate) fn reconfigure(&mut self, config: &Config, transactions: &mut Transactions) {
+    pub(crate) fn reconfigure(
+        &mut self,
+        config: &Config,
+        services: &impl Services,
+        transactions: &mut Transactions,
+    ) {
         if self.is_on() && !config.presence.is_on() {
             for key in self.subscriptions.keys() {
                 self.drop_subscription(transactions, key);
@@ -103,6 +113,9 @@ impl Events {
             for key in self.presentities.keys() {
                 self.drop_publications(key);
             }
+            // The ends of calls are not reported from now on.
+            services.change_lamps(&mut LampTable::clear);
+            self.unwatched.clear();
         }
         self.is_on = config.presence.is_on();
     }
@@ -216,6 +229,7 @@ impl Events {
         while let Some(due) = self.wheel.expire(env.cx.now) {
             match due {
                 Due::Subscription(key) => self.on_subscription_due(env, parts, key),
+                Due::Calls(key) => self.look_at_calls(env, key),
                 Due::Publication(key, etag) => {
                     let package = self.presentities.get(key).and_then(|user| user.publication(etag));
                     let package = package.map(|publication| publication.package);
@@ -227,6 +241,39 @@ impl Events {
             }
         }
         self.release(env);
+    }
+
+    /// Handles a change of the calls of `user@domain`.
+    pub(crate) fn on_calls_changed(
+        &mut self,
+        env: &mut Env<'_, impl Services>,
+        parts: &mut Parts<'_>,
+        user: &[u8],
+    ) {
+        if let Some(key) = self.presentities.find(user) {
+            self.look_at_calls(env, key);
+            self.on_timeout(env, parts);
+        }
+    }
+
+    /// Makes the subscriptions to the dialogs of a user due if its calls changed and no phone of it publishes them. While it has calls they
+    /// are looked at again at the end of the first one, and in [`LOOK_INTERVAL`], in case a change was not delivered.
+    fn look_at_calls(&mut self, env: &mut Env<'_, impl Services>, key: SlabKey) {
+        let Some(user) = self.presentities.get_mut(key) else { return };
+        let (now, mut status, mut changed) = (env.cx.now, LampStatus::default(), Vec::new());
+        env.services.change_lamps(&mut |lamps| {
+            status = lamps.status(now, user.aor.as_bytes(), &mut changed);
+        });
+        // Calls of other users may have ended too.
+        let others = changed.into_iter().filter(|other| *other != user.aor);
+        env.cx.actions.extend(others.map(|user| Action::CallsChanged { user }));
+        self.wheel.cancel(user.calls_timer);
+        let next = status.next_end.map(|end| end.min(now + LOOK_INTERVAL));
+        user.calls_timer = next.map_or(TimerKey::NONE, |at| self.wheel.arm(at, Due::Calls(key)));
+        let is_new = core::mem::replace(&mut user.calls_seen, status.changed) != status.changed;
+        if is_new && user.latest(Package::Dialog).is_none() {
+            self.note_change(now, key, Package::Dialog);
+        }
     }
 
     /// Makes the subscriptions to a package of a user due.
@@ -257,6 +304,9 @@ impl Events {
         self.wheel.cancel(subscription.timer);
         subscription.client().into_iter().for_each(|client| transactions.drop_client(client));
         self.unreleased.push(subscription.reserved);
+        let watched = self.presentities.get(subscription.presentity);
+        self.unwatched
+            .extend(watched.filter(|_| subscription.package == Package::Dialog).map(|user| user.aor.clone()));
         if let Some(user) = self.presentities.get_mut(subscription.presentity) {
             user.subscriptions.retain(|other| *other != key);
         }
@@ -277,11 +327,18 @@ impl Events {
         etags.into_iter().for_each(|etag| self.drop_publication(key, etag));
     }
 
-    /// Gives back the memory of everything that was dropped.
+    /// Gives back the memory of everything that was dropped, and reports the subscriptions to dialogs.
     fn release(&mut self, env: &Env<'_, impl Services>) {
+        if !self.unwatched.is_empty() {
+            env.services
+                .change_lamps(&mut |lamps| self.unwatched.drain(..).for_each(|user| lamps.unwatch(&user)));
+        }
         self.unreleased.drain(..).for_each(|(source, bytes)| env.services.release(source, bytes));
     }
 }
+
+/// Longest time for which a change of a user's calls that was not delivered stays unnoticed.
+const LOOK_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Arms the timer of a subscription.
 fn arm(wheel: &mut Wheel<Due>, now: Instant, key: SlabKey, subscription: &mut Subscription) {
@@ -289,19 +346,6 @@ fn arm(wheel: &mut Wheel<Due>, now: Instant, key: SlabKey, subscription: &mut Su
     if let Some(at) = subscription.due() {
         subscription.timer = wheel.arm(at.max(now), Due::Subscription(key));
     }
-}
-
-/// User whose password the sender of a request proved, or whom a trusted proxy names; `None` for anybody else. A trunk names
-/// callers, who are no users of ours.
-pub(crate) fn proven_sender<S>(env: &Env<'_, S>, request: &Request<'_, '_>) -> Option<Aor> {
-    let is_proven = match request.grant.sender {
-        Sender::Proven | Sender::Believed => true,
-        Sender::Trusted => !env.config.trunking.is_trunk(request.flow.remote.ip()),
-        Sender::ProvenUnnamed | Sender::InDialog | Sender::Stranger | Sender::Unknown => false,
-    };
-    let mut aor = Aor::default();
-    let is_user = env.config.read_aor(&request.message.from().uri, &mut aor);
-    (is_proven && is_user).then_some(aor)
 }
 
 /// Requested lifetime in seconds, within the limits; `None` if it is too brief and the request was answered.

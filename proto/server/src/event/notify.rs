@@ -1,15 +1,16 @@
 //! NOTIFY: documents, client transactions, and the end of subscriptions.
 
+use super::dialog::Remotes;
 use super::package::Package;
 use super::presentity::Presentity;
 use super::subscription::{Delivery, End, Subscription};
 use super::{
     Events, NOTIFY_BURST, NOTIFY_PAUSE, NOTIFY_TIME, Parts, arm, dialog, message_summary, presence, reg,
 };
-use crate::Services;
 use crate::env::Env;
 use crate::location::LocationTable;
 use crate::proxy::Owner;
+use crate::{Services, ShownCall};
 use alloc::vec::Vec;
 use core::time::Duration;
 use ringway_sansio::Instant;
@@ -90,7 +91,12 @@ impl Events {
         }
         let Some(user) = self.presentities.get(subscription.presentity) else { return };
         self.body.clear();
-        write_document(user, subscription, parts.table, now, &mut self.body);
+        let mut calls = Vec::new();
+        if subscription.package == Package::Dialog {
+            env.services.change_lamps(&mut |lamps| lamps.calls_of(user.aor.as_bytes(), &mut calls));
+        }
+        let left_out = write_document(user, subscription, (parts.table, &calls), now, &mut self.body);
+        env.counters.lamps_left_out += left_out as u64;
         subscription.cseq = subscription.cseq.wrapping_add(1) & CSEQ_MASK;
         let (flow, body) = (subscription.flow, &self.body);
         let host = env.config.sent_by(flow.listener, flow.remote.ip());
@@ -112,14 +118,14 @@ impl Events {
     }
 }
 
-/// Appends the document of a subscription.
+/// Appends the document of a subscription; returns the number of calls that it has no room for.
 fn write_document(
     user: &Presentity,
     subscription: &Subscription,
-    table: &LocationTable,
+    (table, calls): (&LocationTable, &[ShownCall]),
     now: Instant,
     out: &mut Vec<u8>,
-) {
+) -> usize {
     let (aor, version) = (&user.aor, subscription.version);
     let published = user.latest(subscription.package).map(|publication| &*publication.body);
     match (subscription.package, published) {
@@ -128,7 +134,14 @@ fn write_document(
         (Package::Presence, None) => {
             presence::write(aor, table.lookup(aor.as_bytes(), now).next().is_some(), out);
         }
-        (Package::Dialog, None) => dialog::write(aor, version, out),
+        (Package::Dialog, None) => {
+            // Who calls whom is for the user itself.
+            let remotes = match *subscription.watcher == *aor.as_bytes() {
+                true => Remotes::Shown,
+                false => Remotes::Hidden,
+            };
+            return dialog::write(aor, version, calls, remotes, out);
+        }
         (Package::MessageSummary, None) => message_summary::write(aor, out),
         (Package::Reg, _) => {
             let ended =
@@ -136,6 +149,7 @@ fn write_document(
             reg::write(aor, version, table.lookup(aor.as_bytes(), now), ended, now, out);
         }
     }
+    0
 }
 
 /// Reads Retry-After (RFC 3261 §20.33).

@@ -30,6 +30,10 @@ pub(super) struct Presentity {
     contacts: Vec<Box<[u8]>>,
     /// Contacts that ended a short time ago.
     ended: Vec<EndedContact>,
+    /// Number of the last change of its calls that its watchers were notified of.
+    pub(super) calls_seen: u64,
+    /// Timer of its calls.
+    pub(super) calls_timer: TimerKey,
 }
 
 /// Document of a user (RFC 3903).
@@ -82,6 +86,8 @@ impl Presentities {
             publications: Vec::new(),
             contacts: contacts_of(table, aor, now),
             ended: Vec::new(),
+            calls_seen: 0,
+            calls_timer: TimerKey::NONE,
         };
         let key = self.slab.insert(presentity);
         self.by_name.insert(aor.as_bytes().into(), key);
@@ -112,6 +118,19 @@ impl Presentities {
             user.publications.push(publication);
             self.publications += 1;
         }
+    }
+
+    /// Exchanges a publication for one with the same document, in its position; returns the earlier one.
+    pub(super) fn refresh(
+        &mut self,
+        key: SlabKey,
+        etag: u64,
+        mut publication: Publication,
+    ) -> Option<Publication> {
+        let mut publications = self.slab.get_mut(key)?.publications.iter_mut();
+        let earlier = publications.find(|publication| publication.etag == etag)?;
+        core::mem::swap(&mut earlier.body, &mut publication.body);
+        Some(core::mem::replace(earlier, publication))
     }
 
     /// Takes a publication out.

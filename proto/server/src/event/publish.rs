@@ -2,11 +2,13 @@
 
 use super::package::{EventHeader, PUBLISHED_EVENTS, Package};
 use super::presentity::Publication;
-use super::{Due, Events, Parts, lifetime_of, proven_sender, refuse_event, refuse_for_now, reserve};
+use super::{Due, Events, Parts, lifetime_of, refuse_event, refuse_for_now, reserve};
+use crate::auth::proven_sender;
 use crate::env::Env;
 use crate::request::Request;
 use crate::route::Routed;
 use crate::{Aor, Services};
+use alloc::boxed::Box;
 use core::time::Duration;
 use ringway_sansio::Instant;
 use ringway_sip::{HeaderName, hex16, read_hex};
@@ -76,6 +78,12 @@ impl Events {
         if matched == Matched::Repeated {
             return confirm(env, request, etag, lifetime_s);
         }
+        if let Matched::Tag(earlier) = matched
+            && body.is_empty()
+            && lifetime_s > 0
+        {
+            return self.extend(env, request, aor, (package, earlier, etag), lifetime_s);
+        }
         let now = env.cx.now;
         let key = self.presentities.find_or_add(aor, parts.table, now);
         if lifetime_s > 0 && !self.store(env, request, (key, package), (matched, etag), lifetime_s) {
@@ -86,15 +94,35 @@ impl Events {
         }
         self.presentities.settle(key);
         confirm(env, request, etag, lifetime_s);
-        // A refresh changes nothing.
-        if !body.is_empty() || lifetime_s == 0 {
-            self.note_change(now, key, package);
-            self.on_timeout(env, parts);
-        }
+        self.note_change(now, key, package);
+        self.on_timeout(env, parts);
     }
 
-    /// Adds the publication of a request; false if it was refused. One that replaces another keeps that one's document if it has
-    /// none of its own.
+    /// Refreshes a publication (RFC 3903 §4.1). The document of the package that watchers get is the same before and after.
+    fn extend(
+        &mut self,
+        env: &mut Env<'_, impl Services>,
+        request: &Request<'_, '_>,
+        aor: &Aor,
+        (package, earlier, etag): (Package, u64, u64),
+        lifetime_s: u32,
+    ) {
+        let Some(key) = self.presentities.find(aor.as_bytes()) else { return };
+        let publication = self.presentities.get(key).and_then(|user| user.publication(earlier));
+        let bytes = publication.map_or(0, |publication| publication.body.len());
+        let Some(reserved) = reserve(env, request, size_of::<Publication>() + bytes) else { return };
+        let expires = env.cx.now + Duration::from_secs(u64::from(lifetime_s));
+        let timer = self.wheel.arm(expires, Due::Publication(key, etag));
+        let later = Publication { package, etag, body: Box::default(), timer, reserved };
+        if let Some(earlier) = self.presentities.refresh(key, earlier, later) {
+            env.counters.publications += 1;
+            self.wheel.cancel(earlier.timer);
+            self.unreleased.push(earlier.reserved);
+        }
+        confirm(env, request, etag, lifetime_s);
+    }
+
+    /// Adds the publication of a request, with its document; false if it was refused.
     fn store(
         &mut self,
         env: &mut Env<'_, impl Services>,
@@ -104,12 +132,7 @@ impl Events {
         lifetime_s: u32,
     ) -> bool {
         let Some(user) = self.presentities.get(key) else { return false };
-        let body = match (matched, request.message.body()) {
-            (Matched::Tag(earlier), []) => {
-                user.publication(earlier).map(|publication| publication.body.clone()).unwrap_or_default()
-            }
-            (Matched::None | Matched::Tag(_) | Matched::Repeated, body) => body.into(),
-        };
+        let body = request.message.body();
         let is_new = matched == Matched::None;
         if is_new && user.publications().len() >= OF_USER_MAX {
             env.counters.publications_refused += 1;
@@ -126,7 +149,7 @@ impl Events {
         };
         env.counters.publications += 1;
         let expires = env.cx.now + Duration::from_secs(u64::from(lifetime_s));
-        self.add(key, (package, etag), (body, reserved), expires);
+        self.add(key, (package, etag), (body.into(), reserved), expires);
         true
     }
 
@@ -134,7 +157,7 @@ impl Events {
         &mut self,
         key: SlabKey,
         (package, etag): (Package, u64),
-        (body, reserved): (alloc::boxed::Box<[u8]>, (core::net::IpAddr, usize)),
+        (body, reserved): (Box<[u8]>, (core::net::IpAddr, usize)),
         expires: Instant,
     ) {
         let timer = self.wheel.arm(expires, Due::Publication(key, etag));

@@ -1,9 +1,10 @@
 //! SUBSCRIBE (RFC 6665 §4.2.1).
 
-use super::package::{ALLOW_EVENTS, Event, EventHeader};
+use super::package::{ALLOW_EVENTS, Event, EventHeader, Package};
 use super::subscription::{Delivery, End, Parts as TextParts, Subscription, Texts, seconds_of};
 use super::xml::write_user;
-use super::{Events, Parts, lifetime_of, proven_sender, refuse_event, refuse_for_now, reserve};
+use super::{Events, Parts, lifetime_of, refuse_event, refuse_for_now, reserve};
+use crate::auth::proven_sender;
 use crate::env::Env;
 use crate::request::Request;
 use crate::route::Routed;
@@ -122,6 +123,10 @@ impl Events {
             user.subscriptions.push(key);
         }
         env.counters.subscriptions += 1;
+        if event.package == Package::Dialog {
+            env.services.change_lamps(&mut |lamps| lamps.watch(aor));
+            self.look_at_calls(env, presentity);
+        }
         env.cx.out.keep(&flow, expires);
         self.confirm(env, request, key);
         self.notify(env, parts, key);

@@ -80,7 +80,7 @@ fn forward(
     let uri = env.forwards.find(aor.as_bytes())?.target(condition)?.as_str().as_bytes();
     let reason = DiversionReason::Forward(condition);
     let to = DivertedTo::new(env.config, routed.uri.scheme(), uri, reason)?;
-    env.note_forward(request, condition);
+    env.note_forward(request, condition, &to.uri);
     Some(Found { q: 1000, uri: to.uri, expires_s: None })
 }
 

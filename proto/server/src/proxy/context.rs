@@ -7,6 +7,7 @@ use super::serial::LaterGroups;
 use super::targets::{Authority, OtherFlows, StoredTarget};
 use super::trunk_branch::TrunkBranch;
 use crate::auth::{Grant, Reach};
+use crate::lamp::LitCall;
 use crate::message::Candidate;
 use crate::request::Request;
 use alloc::boxed::Box;
@@ -90,6 +91,8 @@ pub(super) struct ResponseContext {
     pub(super) recursion: Option<Box<Recursion>>,
     /// True if a group of targets was cancelled because its time had passed.
     pub(super) had_silent_group: bool,
+    /// Entries of the call in the table of lamps, if its users are watched.
+    pub(super) lit: Option<Box<LitCall>>,
     /// User by whose permission the request leaves our domains.
     pub(super) leaves_by: Option<u64>,
     /// Users of a message that is kept if no phone takes it.
@@ -337,6 +340,7 @@ impl ResponseContext {
             diversion: None,
             recursion: None,
             had_silent_group: false,
+            lit: None,
             leaves_by: None,
             waiting: None,
             best: None,

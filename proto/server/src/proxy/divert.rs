@@ -5,6 +5,7 @@ use super::breadth::{Share, TooBroad};
 use super::context::{Best, ResponseContext, Transactions};
 use super::decided;
 use super::groups;
+use super::lit;
 use super::pending::{Pending, branch_cost_of};
 use super::relays;
 use super::retarget::Diversion;
@@ -238,8 +239,9 @@ fn divert(
         if let Some(user) = new.leaves_by {
             leave(proxy, key, user);
         }
-        env.note_forward(request, condition);
         let target = targets.first().map(StoredTarget::uri).unwrap_or_default();
+        env.note_forward(request, condition, target);
+        lit::on_diversion(env, &proxy.contexts, key);
         env.decided(request, decided::of_forward(condition), Detail::Text(target));
         has_begun = true;
         groups::start_new(proxy, env, transactions, key, (request, routed), targets);

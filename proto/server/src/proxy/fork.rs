@@ -16,8 +16,9 @@ use super::serial::LaterGroups;
 use super::targets::{Authority, Target, Targets, target_uri};
 use super::to_trunk;
 use super::trunk_branch::TrunkBranch;
-use super::{decided, divert, groups, number_lookup, unreached};
+use super::{decided, divert, groups, lit, number_lookup, unreached};
 use crate::env::Env;
+use crate::lamp;
 use crate::media::is_sdp;
 use crate::neighbour::{CallRequest, CallResult, Sending};
 use crate::request::Request;
@@ -74,6 +75,9 @@ impl Proxy {
         if env.config.recurse && may_recurse(request.grant.reach) && divert::is_divertible(env, request) {
             context.recursion = Some(Recursion::of(routed, targets));
         }
+        if is_invite {
+            context.lit = lamp::begin(env, request, routed, targets.diverted().is_some());
+        }
         let first = branches - context.later.as_ref().map_or(0, |later| later.len());
         let key = self.contexts.insert(context);
         if is_invite {
@@ -85,7 +89,8 @@ impl Proxy {
             });
         }
         if let Some(condition) = targets.diverted() {
-            env.note_forward(request, condition);
+            let target = targets.list().first().map(|target| targets.uri(target));
+            env.note_forward(request, condition, target.unwrap_or_default());
         }
         for target in targets.list().iter().take(first) {
             self.start_branch(env, transactions, key, forwarding, target);
@@ -514,11 +519,12 @@ impl Proxy {
     /// Reports a step of a call whose request is stored, and the response that caused it.
     pub(super) fn observe_context(
         &self,
-        env: &Env<'_, impl Services>,
+        env: &mut Env<'_, impl Services>,
         key: SlabKey,
         step: CallStep,
         response: Option<&Message<'_>>,
     ) {
+        lit::on_step(env, &self.contexts, key, step);
         match step {
             CallStep::Cancelled => decided::about(env, &self.contexts, key, Reason::Cancelled, Detail::None),
             CallStep::TimedOut => decided::about(env, &self.contexts, key, Reason::TimerC, Detail::None),
@@ -527,7 +533,7 @@ impl Proxy {
         let open = self.contexts.get(key).filter(|context| context.is_invite);
         if let Some(message) = open.and_then(|context| context.request.as_deref()) {
             let sender = open.map_or(CallSender::Stranger, |context| context.grant.sender.of_call());
-            let event = CallEvent { step, message, parsed: None, response, sender, flow: None };
+            let event = CallEvent { step, message, parsed: None, response, sender, flow: None, target: None };
             env.services.observe(env.cx.now, &LogEvent::Call(event));
         }
     }
@@ -544,6 +550,9 @@ impl Proxy {
         }
         let Some(context) = self.contexts.remove(key) else { return };
         self.pending.release(env, context.source, context.reserved, context.strangers_user);
+        if let Some(lit) = &context.lit {
+            lamp::end_unanswered(env, lit);
+        }
         if let Some(later) = &context.later {
             self.groups.cancel(later.timer);
         }

@@ -2,6 +2,7 @@
 
 mod branch_media;
 mod breadth;
+mod bye;
 mod context;
 mod convert;
 mod decided;
@@ -10,6 +11,7 @@ mod flows;
 mod fork;
 mod forward;
 mod groups;
+mod lit;
 mod lookups;
 mod number_lookup;
 mod pending;

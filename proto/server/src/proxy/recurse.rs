@@ -11,7 +11,7 @@ use crate::auth::Reach;
 use crate::env::Env;
 use crate::request::Request;
 use crate::route::Routed;
-use crate::{Aor, CallStep, Config, Detail, DiversionReason, Reason, Services};
+use crate::{Aor, Config, Detail, DiversionReason, Reason, Services};
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use ringway_sansio::LocatedServers;
@@ -165,8 +165,8 @@ fn start(
     targets: Vec<StoredTarget>,
 ) {
     env.counters.recursions += targets.len() as u64;
-    env.observe_call(request, CallStep::Diverted(DiversionReason::Redirect));
     for target in &targets {
+        env.observe_diversion(request, DiversionReason::Redirect, target.uri());
         env.decided(request, Reason::Redirected, Detail::Text(target.uri()));
     }
     groups::start_new(proxy, env, transactions, key, (request, routed), targets);

@@ -9,8 +9,9 @@ use super::recurse::{self, Recursed};
 use super::remote_target::{self, Response};
 use super::to_trunk::{self, ChallengeStep, challenge_step};
 use super::trunk_branch::GroupTimer;
-use super::{convert, decided, divert, groups, relays, unreached};
+use super::{bye, convert, decided, divert, groups, lit, relays, unreached};
 use crate::env::Env;
+use crate::lamp;
 use crate::neighbour::CallResult;
 use crate::{CallStep, Detail, Reason, Services};
 use alloc::vec::Vec;
@@ -122,10 +123,16 @@ impl Proxy {
                 }
                 if is_invite {
                     self.observe_context(env, key, CallStep::Answered(status), Some(message));
+                    lit::on_answer(env, &self.contexts, id, message);
                     // There is no dialog state: the caller's connection counts as in use until its peer closes it.
                     env.cx.out.keep(&source, Instant::FAR);
                     self.cancel_branches(&mut env.cx, transactions, key);
                     self.contexts.forget_request(key);
+                }
+                match message.method() {
+                    Method::Bye => bye::observe(env, &self.contexts, key, status),
+                    Method::Invite | Method::Update => lamp::refresh(env, message),
+                    _ => {}
                 }
                 self.shrink_answered(env, key, message.as_bytes().len());
             }
@@ -328,6 +335,7 @@ impl Proxy {
         let (status, phrase) = match (best.status, best.bytes.is_empty()) {
             // RFC 4320 §4.2: no response is sent, because the request's client has timed out too.
             (408, _) if !is_invite => {
+                bye::observe(env, &self.contexts, key, 408);
                 decided::about(env, &self.contexts, key, Reason::NoResponse, Detail::None);
                 return transactions.drop_server(server);
             }
@@ -388,7 +396,10 @@ impl Proxy {
     }
 
     /// Reports the end of a call; that of one whose caller cancelled it was reported then.
-    fn observe_failure(&self, env: &Env<'_, impl Services>, key: SlabKey, status: u16) {
+    fn observe_failure(&self, env: &mut Env<'_, impl Services>, key: SlabKey, status: u16) {
+        if self.contexts.get(key).is_some_and(|context| !context.is_invite) {
+            return bye::observe(env, &self.contexts, key, status);
+        }
         let is_cancelled = self.contexts.get(key).is_some_and(|context| context.is_cancelled);
         let step = if status == 487 && is_cancelled { CallStep::Over } else { CallStep::Failed(status) };
         self.observe_context(env, key, step, None);

@@ -336,14 +336,14 @@ fn is_blocked(
     true
 }
 
-/// Reports why a request is accepted, and an accepted INVITE or BYE.
+/// Reports why a request is accepted, and an accepted INVITE. A BYE is reported when it is answered, by a stateless proxy at once.
 fn observe_accepted(env: &Env<'_, impl Services>, request: &Request<'_, '_>) {
     env.decided(request, admission_of(request.grant.sender), Detail::None);
     match request.method {
         Method::Invite if request.message.to().tag().is_none() => {
             env.observe_call(request, CallStep::Begun);
         }
-        Method::Bye => env.observe_call(request, CallStep::Bye),
+        Method::Bye if !env.config.stateful => env.observe_call(request, CallStep::Bye),
         _ => {}
     }
 }

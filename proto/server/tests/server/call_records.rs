@@ -34,6 +34,14 @@ fn answer(world: &mut World, got: &Sent, status: u16) -> Sent {
     only(world.udp(&got.to(), &got.answer(status, &[&format!("Contact: <sip:bob@{}>", got.to())])))
 }
 
+/// Has one side send a BYE, and the other one answer it.
+#[track_caller]
+fn hang_up(world: &mut World, from: &str, bye: &Request, status: u16) {
+    let got = forwarded(world.udp(from, bye));
+    assert_eq!(records(world).len(), 0, "it is not answered yet");
+    world.udp(&got.to(), &got.answer(status, &[]));
+}
+
 #[test]
 fn a_call_has_its_times_its_sides_and_the_contact_that_answered() {
     let mut world = with_bob(World::closed());
@@ -47,7 +55,7 @@ fn a_call_has_its_times_its_sides_and_the_contact_that_answered() {
     let answered = answer(&mut world, &got, 200);
     assert_eq!((open(&world), records(&world).len()), (1, 0));
     world.pass(Duration::from_secs(61));
-    forwarded(world.udp(BOB, &from_callee("BYE", 1, &got, &answered)));
+    hang_up(&mut world, BOB, &from_callee("BYE", 1, &got, &answered), 200);
     let record = one(&world);
     assert_eq!((record.begun, record.ringing), (begun, Some(begun + Duration::from_millis(250))));
     assert_eq!(record.answered, Some(begun + Duration::from_millis(2500)));
@@ -101,7 +109,7 @@ fn a_cancelled_call_ends_with_its_final_response_and_an_answer_that_crosses_it_c
     world.udp(BOB, &got.answer(180, &[]));
     world.udp(ALICE, &call.cancel());
     let answered = answer(&mut world, &got, 200);
-    forwarded(world.udp(ALICE, &from_caller("BYE", 2, &answered).call_id("crossed")));
+    hang_up(&mut world, ALICE, &from_caller("BYE", 2, &answered).call_id("crossed"), 200);
     let record = one(&world);
     assert_eq!((record.end, record.status), (CallEnd::Bye, 200));
     let silent = invite("sip:bob@example.org").call_id("silent");
@@ -163,7 +171,52 @@ fn a_forged_bye_ends_nobodys_call() {
         "carol",
     );
     assert_eq!((open(&world), records(&world).len()), (1, 0));
+    hang_up(&mut world, ALICE, &from_caller("BYE", 2, &answered), 200);
+    assert_eq!(one(&world).end, CallEnd::Bye);
+}
+
+/// RFC 3261 §15.1.1: a session ends with a BYE that is answered with 2xx, 481 or 408, or not at all.
+#[test]
+fn a_bye_ends_a_call_when_it_is_answered() {
+    for (status, ends) in [(200, true), (481, true), (408, true), (403, false), (500, false), (491, false)] {
+        let mut world = with_bob(World::open());
+        let got = forwarded(world.udp(ALICE, &invite("sip:bob@example.org")));
+        let answered = answer(&mut world, &got, 200);
+        hang_up(&mut world, ALICE, &from_caller("BYE", 2, &answered), status);
+        assert_eq!((open(&world), records(&world).len()), if ends { (0, 1) } else { (1, 0) }, "{status}");
+    }
+    let mut world = with_bob(World::open());
+    let got = forwarded(world.udp(ALICE, &invite("sip:bob@example.org")));
+    let answered = answer(&mut world, &got, 200);
     forwarded(world.udp(ALICE, &from_caller("BYE", 2, &answered)));
+    world.pass(Duration::from_secs(31));
+    assert_eq!(open(&world), 1);
+    world.pass(Duration::from_secs(2));
+    assert_eq!(one(&world).end, CallEnd::Bye, "nobody answers");
+}
+
+/// A user with a password cannot end the record of its own call with a BYE that goes elsewhere, whatever answers it.
+#[test]
+fn a_bye_that_leaves_the_dialog_ends_no_record() {
+    let mut world = with_bob(World::closed());
+    world.server.set_permanent_contacts(b"carol@example.org", &[b"sip:carol@192.0.2.30"]);
+    let got = forwarded(proven(&mut world, ALICE, &invite("sip:bob@example.org"), "alice"));
+    let answered = answer(&mut world, &got, 200);
+    let mut cseq = 20;
+    for uri in ["sip:carol@example.org", "sip:accomplice@203.0.113.7"] {
+        for status in [200, 481, 0] {
+            cseq += 2;
+            let mut bye = request("BYE", uri).cseq(cseq).to(&answered.header("To"));
+            (bye.from, bye.call_id) = (got.header("From"), got.header("Call-ID"));
+            let sent = forwarded(proven(&mut world, ALICE, &bye, "alice"));
+            match status {
+                0 => drop(world.pass(Duration::from_secs(40))),
+                status => drop(world.udp(&sent.to(), &sent.answer(status, &[]))),
+            }
+            assert_eq!((open(&world), records(&world).len()), (1, 0), "{uri} {status}");
+        }
+    }
+    hang_up(&mut world, ALICE, &from_caller("BYE", 90, &answered), 200);
     assert_eq!(one(&world).end, CallEnd::Bye);
 }
 
@@ -222,7 +275,7 @@ fn an_invite_that_was_forked_before_is_one_call() {
     let answered = answer(&mut world, &at_carol, 200);
     let mut bye = from_caller("BYE", 2, &answered);
     bye.uri = "sip:carol@192.0.2.30".into();
-    forwarded(world.udp(ALICE, &bye));
+    hang_up(&mut world, ALICE, &bye, 200);
     let record = one(&world);
     assert_eq!(record.target.as_deref(), Some(format!("sip:bob@{CAROL}").as_bytes()));
     assert_eq!(record.texts.callee(), Some(b"sip:bob@example.org".as_slice()));
@@ -243,7 +296,7 @@ fn an_invite_with_the_names_of_another_call_changes_nothing() {
     // With another CSeq number it is a call of its own, which cannot hide in this one.
     assert_eq!((open(&world), records(&world).len()), (1, 1));
     assert_eq!(world.memory.calls.lock().unwrap().counters().records_passes_ignored, 1);
-    forwarded(world.udp(ALICE, &from_caller("BYE", 2, &answered)));
+    hang_up(&mut world, ALICE, &from_caller("BYE", 2, &answered), 200);
     assert_eq!(one(&world).status, 200);
 }
 
@@ -276,7 +329,8 @@ fn a_forwarded_call_is_one_call_and_says_why() {
     let sent = udp(&mut world, CAROL, &got.answer(200, &["Contact: <sip:carol@192.0.2.30>"]));
     let mut bye = from_caller("BYE", 2, sent.last().unwrap());
     bye.uri = "sip:carol@192.0.2.30".into();
-    udp(&mut world, ALICE, &bye);
+    let got = only(requests(udp(&mut world, ALICE, &bye)));
+    udp(&mut world, CAROL, &got.answer(200, &[]));
     let record = one(&world);
     assert_eq!((record.end, record.diverted.unwrap().name()), (CallEnd::Bye, "unconditional"));
     assert!(record.ringing.is_some());
@@ -307,10 +361,15 @@ impl Steps {
     }
 
     fn step(&mut self, request: &Request, step: CallStep, sender: CallSender) {
+        self.step_from(request, step, sender, ALICE);
+    }
+
+    fn step_from(&mut self, request: &Request, step: CallStep, sender: CallSender, from: &str) {
         let bytes = request.wire();
         let message = Message::parse(&bytes, &Limits::default()).unwrap();
-        let flow = Some(Flow::udp(ListenerId(0), ALICE.parse().unwrap()));
-        let event = CallEvent { step, message: &bytes, parsed: Some(&message), response: None, sender, flow };
+        let flow = Some(Flow::udp(ListenerId(0), from.parse().unwrap()));
+        let (message, parsed) = (&bytes[..], Some(&message));
+        let event = CallEvent { step, message, parsed, response: None, sender, flow, target: None };
         let name = self.names.of(&event).unwrap();
         let Self { table, ended, now, .. } = self;
         table.on_step(*now, &name, &event, |record| ended.push(record));
@@ -320,7 +379,8 @@ impl Steps {
 #[test]
 fn a_full_table_displaces_the_calls_of_strangers_then_the_oldest() {
     let mut steps = Steps::new(4, 1 << 20);
-    let call = |name: &str| invite("sip:bob@example.org").call_id(name);
+    let call =
+        |name: &str| invite("sip:bob@example.org").call_id(name).from(&format!("sip:{name}@example.org"));
     for (name, sender) in [
         ("own-1", CallSender::Proven),
         ("own-2", CallSender::Proven),
@@ -343,6 +403,40 @@ fn a_full_table_displaces_the_calls_of_strangers_then_the_oldest() {
     assert!(steps.ended.iter().all(|record| record.end == CallEnd::Dropped));
     assert_eq!(steps.table.counters().records_dropped, 5, "strange-4 was never in");
     assert_eq!(steps.table.len(), 4);
+}
+
+/// One user, or one address, that opens more calls than the table has displaces its own, also when others begin new ones.
+#[test]
+fn a_full_table_of_one_user_displaces_its_calls_and_nobody_elses() {
+    for sender in [CallSender::Proven, CallSender::Believed] {
+        let mut steps = Steps::new(160, 8 << 20);
+        let call = |user: &str, number: usize| {
+            let name = format!("{user}-{number}");
+            invite("sip:bob@example.org").call_id(&name).from(&format!("sip:{user}@example.org"))
+        };
+        let others: Vec<_> = (0..50).map(|number| call(&format!("other{number}"), 0)).collect();
+        for (number, other) in others.iter().take(30).enumerate() {
+            steps.step_from(other, CallStep::Begun, sender, &format!("192.0.9.{number}:5060"));
+        }
+        for number in 0..1000 {
+            // Another spelling of the same user is the same user.
+            let user = if number % 2 == 0 { "mallory" } else { "%6dallory" };
+            steps.step(&call(user, number), CallStep::Begun, sender);
+        }
+        for (number, other) in others.iter().enumerate().skip(30) {
+            steps.step_from(other, CallStep::Begun, sender, &format!("192.0.9.{number}:5060"));
+        }
+        let of_others = steps.ended.iter().filter(|record| record.texts.call_id().starts_with(b"other"));
+        assert_eq!(of_others.count(), 0, "{sender:?}");
+        let counters = steps.table.counters().clone();
+        assert_eq!((steps.table.len(), steps.ended.len()), (160, 50 + 1000 - 160));
+        assert_eq!((counters.records_dropped, counters.records_over_share), (890, 890));
+        let oldest = steps.ended.iter().map(|record| record.texts.call_id().to_vec()).next();
+        assert!(oldest.is_some_and(|call_id| call_id == b"mallory-0"));
+        let mut ends = 0;
+        steps.table.stop(steps.now, usize::MAX, |_| ends += 1);
+        assert_eq!((ends, steps.table.len(), steps.table.bytes()), (160, 0, 0));
+    }
 }
 
 #[test]

@@ -108,7 +108,10 @@ fn a_user_that_forwards_every_call_is_not_called() {
     assert_eq!(statuses(&answered), [200]);
     assert_eq!(world.server.counters().calls_forwarded_always, 1);
     let events = world.memory.events.lock().unwrap().clone();
-    assert!(events.contains(&"call Diverted(Forward(Always))".into()), "{events:?}");
+    assert!(
+        events.contains(&"call Diverted(Forward(Always)) to sip:carol@example.org;cause=302".into()),
+        "{events:?}"
+    );
     nothing_is_left(&mut world, "after a forwarded call");
 }
 

@@ -4,7 +4,7 @@ use ringway_sansio::{
     ConnectionId, Context, Event, Flow, HostNameId, Instant, ListenerId, LocatedServer, Node, NumberTarget,
     Outbox, PeerNames, Received, RelayRequest, Seed, Target, Token, Transport,
 };
-use ringway_server::{Action, Config, Server};
+use ringway_server::{Action, Aor, Config, Server};
 use ringway_sip::{Field, HeaderName, Limits, Message};
 use ringway_test_support::services::{ServiceLimits, TestServices};
 use std::fmt::Write;
@@ -39,6 +39,9 @@ pub(crate) struct World {
     pub(crate) numbers: Vec<(u64, NumberTarget)>,
     /// Requests to media relays.
     pub(crate) relays: Vec<(u64, RelayRequest)>,
+    /// Users whose calls changed: their shard gets the event, unless it is lost.
+    pub(crate) changed_calls: Vec<Aor>,
+    pub(crate) loses_changed_calls: bool,
     /// Connections in use, each with the end of its use.
     pub(crate) kept: Vec<(ConnectionId, Instant)>,
     /// Flows whose connections were to be closed.
@@ -113,6 +116,8 @@ impl World {
             lookups: Vec::new(),
             numbers: Vec::new(),
             relays: Vec::new(),
+            changed_calls: Vec::new(),
+            loses_changed_calls: false,
             kept: Vec::new(),
             disconnected: Vec::new(),
             out: Outbox::new(),
@@ -243,9 +248,10 @@ impl World {
                 Action::Resolve { query, target } => self.lookups.push((query, target)),
                 Action::ResolveNumber { query, target } => self.numbers.push((query, target)),
                 Action::Relay { query, request } => self.relays.push((query, request)),
+                Action::CallsChanged { user } => self.changed_calls.push(user),
             }
         }
-        let sent = self
+        let mut sent: Vec<_> = self
             .out
             .packets()
             .map(|(packet, bytes)| Sent {
@@ -258,6 +264,12 @@ impl World {
         self.kept.extend_from_slice(self.out.kept());
         self.disconnected.extend_from_slice(self.out.disconnected());
         self.out.clear();
+        for user in std::mem::take(&mut self.changed_calls) {
+            if self.loses_changed_calls {
+                continue;
+            }
+            sent.extend(self.event(Event::StateChanged { name: user.as_bytes().into() }));
+        }
         sent
     }
 }

@@ -1,11 +1,13 @@
 //! Tests of log events: refused logins with their reasons, and the steps of calls and bindings.
 
 use crate::challenge::{Login, answered};
+use crate::forwards::always;
 use crate::harness::{
     ALICE, BOB, Request, World, forwarded, invite, only, query, register, request, tcp_flow,
 };
 use ringway_sansio::{ConnectionId, Event};
 use ringway_server::auth::Algorithm;
+use ringway_server::{ForwardUri, Forwards};
 use std::time::Duration;
 
 fn events(world: &World) -> Vec<String> {
@@ -97,6 +99,37 @@ fn a_call_says_each_of_its_steps_once() {
     world.udp(ALICE, &invite("sip:nobody@example.org").call_id("5"));
     world.udp(ALICE, &request("MESSAGE", "sip:nobody@example.org").call_id("6"));
     assert_eq!(events(&world), ["5 Begun", "5 Failed(404)"]);
+}
+
+#[test]
+fn a_diverted_call_says_where_it_goes() {
+    let diverted = |world: &World| -> Vec<String> {
+        events(world).into_iter().filter(|event| event.contains("Diverted")).collect()
+    };
+    let carol = "sip:carol@example.org";
+    let mut world = World::with(|config| config.recurse = true);
+    world.register("bob", BOB, "<sip:bob@192.0.2.20>");
+    world.server.set_forwards(b"bob@example.org", always(carol));
+    world.udp(ALICE, &invite("sip:bob@example.org").call_id("1"));
+    assert_eq!(diverted(&world), ["1 Diverted(Forward(Always)) to sip:carol@example.org;cause=302"]);
+    let busy = Forwards { busy: Some(ForwardUri::new(carol).unwrap()), ..Forwards::default() };
+    world.server.set_forwards(b"bob@example.org", busy);
+    let got = forwarded(world.udp(ALICE, &invite("sip:bob@example.org").call_id("2")));
+    assert_eq!(diverted(&world), [] as [&str; 0]);
+    world.udp(BOB, &got.answer(486, &[]));
+    assert_eq!(diverted(&world), ["2 Diverted(Forward(Busy)) to sip:carol@example.org;cause=486"]);
+    let got = forwarded(world.udp(ALICE, &invite("sip:bob@example.org").call_id("3")));
+    world.udp(BOB, &got.answer(302, &["Contact: <sip:carol@example.org>;q=0.5, <sip:dave@example.org>"]));
+    let mut both = diverted(&world);
+    both.sort();
+    assert_eq!(
+        both,
+        ["3 Diverted(Redirect) to sip:carol@example.org", "3 Diverted(Redirect) to sip:dave@example.org"]
+    );
+    let mut world = World::with(|config| config.mode = ringway_server::Mode::Redirect);
+    world.server.set_forwards(b"bob@example.org", always(carol));
+    world.udp(ALICE, &invite("sip:bob@example.org").call_id("4"));
+    assert_eq!(diverted(&world), ["4 Diverted(Forward(Always)) to sip:carol@example.org;cause=302"]);
 }
 
 #[test]

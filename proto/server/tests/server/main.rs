@@ -28,6 +28,7 @@ mod gruu;
 mod guessing;
 mod harness;
 mod hostile;
+mod lamps;
 mod listeners;
 mod log_events;
 mod mark;

@@ -352,6 +352,36 @@ fn a_publication_is_begun_refreshed_changed_and_removed() {
     assert_eq!(world.server.publications_len(), 0);
 }
 
+/// RFC 3903 §4.1: a refresh changes no state, so watchers see the same document as before, and no NOTIFY is due.
+#[test]
+fn a_refresh_of_an_older_publication_does_not_make_it_the_latest() {
+    let mut world = world();
+    let phone = |name: &str| publish("bob", "presence", None).call_id(name);
+    let desk = only(world.udp(BOB, &with_body(&phone("desk"), PIDF, "<desk/>"))).header("SIP-ETag");
+    let mobile = only(world.udp(BOB, &with_body(&phone("mobile"), PIDF, "<mobile/>"))).header("SIP-ETag");
+    let (_, notify) = accepted(world.udp(ALICE, &subscribe("alice", ALICE, "bob", "presence")));
+    assert_eq!(body(&notify), "<mobile/>");
+    world.udp(ALICE, &notify.answer(200, &[]));
+    world.pass(Duration::from_secs(6));
+    let refresh = publish("bob", "presence", Some(&desk)).call_id("desk").cseq(2).line("Expires: 1800");
+    let desk = only(world.udp(BOB, &refresh)).header("SIP-ETag");
+    assert!(world.pass(Duration::from_secs(6)).is_empty(), "nothing has changed");
+    let second = subscribe("carol", CAROL, "bob", "presence");
+    let (_, notify) = accepted(world.udp(CAROL, &second));
+    assert_eq!(body(&notify), "<mobile/>");
+    world.udp(CAROL, &notify.answer(200, &[]));
+    // A new document is the latest.
+    let changed = publish("bob", "presence", Some(&desk)).call_id("desk").cseq(3);
+    let sent = world.udp(BOB, &with_body(&changed, PIDF, "<desk2/>"));
+    assert_eq!(body(&sent[1]), "<desk2/>");
+    world.udp(ALICE, &sent[1].answer(200, &[]));
+    let removed = publish("bob", "presence", Some(&mobile)).call_id("mobile").cseq(2).line("Expires: 0");
+    assert_eq!(world.udp(BOB, &removed)[0].status(), 200);
+    world.pass(Duration::from_secs(3700));
+    assert_eq!((world.server.publications_len(), world.server.subscriptions_len()), (0, 0));
+    assert_eq!(world.memory.budget.lock().unwrap().used(), 0);
+}
+
 #[test]
 fn a_publication_expires_and_bad_ones_are_refused() {
     let mut world = world();

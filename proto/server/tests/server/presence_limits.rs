@@ -2,6 +2,8 @@
 
 use crate::harness::{BOB, World, only, request, requests, statuses};
 use crate::presence::{accepted, on, publish, subscribe, with_body, world};
+use ringway_sansio::Seed;
+use ringway_server::MemoryBudget;
 use std::time::Duration;
 
 const PIDF: &str = "application/pidf+xml";
@@ -81,6 +83,68 @@ fn the_notifies_of_a_shard_have_a_rate() {
     world.pass(Duration::from_millis(1000));
     let paced = world.server.counters().notifies - first_second;
     assert!((450..=550).contains(&paced), "{paced}");
+}
+
+/// Server whose memory is not what ends.
+fn large_world() -> World {
+    let world = world();
+    *world.memory.budget.lock().unwrap() = MemoryBudget::new(1 << 30, &Seed::from_number(3));
+    world
+}
+
+#[test]
+fn a_shard_has_20_000_subscriptions() {
+    let mut world = large_world();
+    let from = |watcher: usize| format!("10.0.{}.{}:5060", watcher / 250, watcher % 250);
+    let begin = |world: &mut World, watcher: usize, user: usize| {
+        let from = from(watcher);
+        let request = subscribe(&format!("w{watcher}"), &from, &format!("u{user}"), "dialog");
+        let sent = world.udp(&from, &request);
+        sent.iter()
+            .filter(|one| one.status() == 0)
+            .for_each(|notify| drop(world.udp(&from, &notify.answer(200, &[]))));
+        sent
+    };
+    // 250 watchers of each of 80 users.
+    for number in 0..20_000 {
+        let sent = begin(&mut world, number % 250, number / 250);
+        assert_eq!(sent[0].status(), 200, "{number}");
+    }
+    assert_eq!(world.server.subscriptions_len(), 20_000);
+    for (watcher, user) in [(0, 90), (251, 91)] {
+        let refused = only(begin(&mut world, watcher, user));
+        assert_eq!((refused.status(), refused.header("Retry-After")), (503, "60".into()));
+    }
+    assert_eq!(world.server.counters().subscriptions_refused, 2);
+    // Nobody refreshes: all of them end, and their memory is free.
+    world.pass(Duration::from_secs(1200));
+    assert_eq!(world.server.subscriptions_len(), 0);
+    assert_eq!(world.memory.budget.lock().unwrap().used(), 0);
+    assert_eq!(begin(&mut world, 0, 90)[0].status(), 200);
+}
+
+#[test]
+fn a_shard_has_20_000_publications() {
+    let mut world = large_world();
+    let begin = |world: &mut World, user: usize| {
+        let from = format!("10.0.{}.{}:5060", user / 250, user % 250);
+        let request = publish(&format!("u{user}"), "presence", None).line("Expires: 600");
+        only(world.udp(&from, &with_body(&request, PIDF, "<presence/>")))
+    };
+    let first = begin(&mut world, 0);
+    for user in 1..20_000 {
+        assert_eq!(begin(&mut world, user).status(), 200, "{user}");
+    }
+    assert_eq!(world.server.publications_len(), 20_000);
+    let refused = begin(&mut world, 20_000);
+    assert_eq!((refused.status(), refused.header("Retry-After")), (503, "60".into()));
+    assert_eq!(world.server.counters().publications_refused, 1);
+    let etag = first.header("SIP-ETag");
+    let refresh = publish("u0", "presence", Some(&etag)).cseq(2).line("Expires: 600");
+    assert_eq!(only(world.udp("10.0.0.0:5060", &refresh)).status(), 200, "it is not a new one");
+    world.pass(Duration::from_secs(601));
+    assert_eq!(world.server.publications_len(), 0);
+    assert_eq!(world.memory.budget.lock().unwrap().used(), 0);
 }
 
 #[test]

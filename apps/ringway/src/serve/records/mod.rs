@@ -228,7 +228,8 @@ mod tests {
         let flow = Some(Flow::udp(ListenerId(0), format!("{source}:5060").parse().unwrap()));
         for step in [CallStep::Begun, CallStep::Failed(404)] {
             let (message, parsed) = (text.as_bytes(), Some(&message));
-            records.observe(now, &CallEvent { step, message, parsed, response: None, sender, flow });
+            let event = CallEvent { step, message, parsed, response: None, sender, flow, target: None };
+            records.observe(now, &event);
         }
     }
 

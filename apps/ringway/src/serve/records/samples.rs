@@ -68,7 +68,8 @@ fn record(
     let mut end = Instant::default();
     for &(now, step) in steps {
         let response = matches!(step, CallStep::Answered(_)).then_some(&answer);
-        let event = CallEvent { step, message: &text, parsed: Some(&message), response, sender, flow };
+        let parsed = Some(&message);
+        let event = CallEvent { step, message: &text, parsed, response, target: None, sender, flow };
         let name = names.of(&event).unwrap();
         table.on_step(now, &name, &event, |record| ended.push(record));
         end = now;

@@ -1,0 +1,19 @@
+//! User that a request is of.
+
+use super::Sender;
+use crate::Aor;
+use crate::env::Env;
+use crate::request::Request;
+
+/// User whose password the sender of a request proved, or whom a trusted proxy names; `None` for anybody else. A trunk names
+/// callers, who are no users of ours.
+pub(crate) fn proven_sender<S>(env: &Env<'_, S>, request: &Request<'_, '_>) -> Option<Aor> {
+    let is_proven = match request.grant.sender {
+        Sender::Proven | Sender::Believed => true,
+        Sender::Trusted => !env.config.trunking.is_trunk(request.flow.remote.ip()),
+        Sender::ProvenUnnamed | Sender::InDialog | Sender::Stranger | Sender::Unknown => false,
+    };
+    let mut aor = Aor::default();
+    let is_user = env.config.read_aor(&request.message.from().uri, &mut aor);
+    (is_proven && is_user).then_some(aor)
+}
