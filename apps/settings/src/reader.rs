@@ -73,6 +73,9 @@ fn read_with<'a, T>(
     if reader.errors.is_empty() { Ok((values, reader)) } else { Err(reader.errors()) }
 }
 
+/// Maximum number of errors of a file.
+const ERRORS_MAX: usize = 1000;
+
 /// A file that is being read: finds the line of a byte and collects errors.
 pub struct Reader<'a> {
     file: String,
@@ -94,8 +97,11 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Adds an error at a byte of the text.
+    /// Adds an error at a byte of the text, unless there are 1,000 already: nobody reads more, and each costs a search of its line.
     pub fn error(&mut self, at: usize, key: impl Into<String>, message: impl Into<String>) {
+        if self.errors.len() >= ERRORS_MAX {
+            return;
+        }
         let before = self.text.get(..at).unwrap_or(self.text);
         let line = 1 + before.bytes().filter(|byte| *byte == b'\n').count();
         self.errors.push(ConfigError {

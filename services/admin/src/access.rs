@@ -77,8 +77,6 @@ fn hash_of(token: &str) -> Option<[u8; 32]> {
     (!token.is_empty()).then(|| Sha256::digest(token).into())
 }
 
-/// True unless a web page of another origin made the request: a browser names the page's origin in each request that may
-/// change something, and programs that are not browsers name none.
 /// True for a request that a page of another origin makes, as browsers say of each request to this machine and over TLS: even
 /// reading has effects, as a trace begins. Following a link is none.
 fn is_foreign_page(headers: &HeaderMap) -> bool {
@@ -88,6 +86,8 @@ fn is_foreign_page(headers: &HeaderMap) -> bool {
     is("sec-fetch-site", &[b"cross-site", b"same-site"]) && !is("sec-fetch-mode", &[b"navigate"])
 }
 
+/// True unless a web page of another origin made the request: a browser names the page's origin in each request that may
+/// change something, and programs that are not browsers name none.
 fn is_of_this_origin(headers: &HeaderMap) -> bool {
     let Some(origin) = headers.get(ORIGIN) else { return true };
     let (Ok(origin), Some(Ok(host))) = (origin.to_str(), headers.get(HOST).map(|host| host.to_str())) else {

@@ -141,7 +141,7 @@ async function keyboard(page) {
 async function picture(page, file) {
   // A long table makes a large file: its first rows say enough.
   const { width, height } = page.viewportSize();
-  const clip = { x: 0, y: 0, width, height: width > 1000 && !/overview|empty/.test(file) ? 560 : height };
+  const clip = { x: 0, y: 0, width, height: width > 1000 && !/overview|empty|routes/.test(file) ? 560 : height };
   if (pictures) await page.screenshot({ path: join(pictures, `${file}.png`), animations: 'disabled', clip });
 }
 

@@ -12,8 +12,8 @@ export function keyTable(caption, columns, items, row) {
   return items.length > ROWS_MAX ? [made, note(`${count(items.length - ROWS_MAX)} more keys are not shown.`)] : [made];
 }
 
-/** What a reload would change, or has changed. */
-export function difference(report) {
+/** What a reload would change, or has changed; `title` is that of the new values, `same` is shown without changes. */
+export function difference(report, { title = 'In the file', same = 'The file says what is in force.' } = {}) {
   const changes = report.changes ?? [];
   const row = (change) => [el('code', { class: 'v', text: change.key }), change.old ?? '–', change.new ?? '–',
     report.restart?.includes(change.key) ? el('span', { class: 'pill bad', text: 'needs a restart' }) : ''];
@@ -21,8 +21,8 @@ export function difference(report) {
     ...(report.errors ?? []).map((text) => note(text, 'bad')),
     ...(report.warnings ?? []).map((text) => note(text)),
     ...(changes.length
-      ? keyTable('Changes', [{ title: 'Key', class: 'main' }, { title: 'In force' }, { title: 'In the file' }, { title: '' }], changes, row)
-      : [note(report.errors?.length ? 'Nothing changes.' : 'The file says what is in force.')]),
+      ? keyTable('Changes', [{ title: 'Key', class: 'main' }, { title: 'In force' }, { title }, { title: '' }], changes, row)
+      : [note(report.errors?.length ? 'Nothing changes.' : same)]),
   ];
 }
 

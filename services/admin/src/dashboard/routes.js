@@ -26,10 +26,13 @@ function select(area, line) {
   area.scrollTop = Math.max(0, (line - 4) * (parseFloat(getComputedStyle(area).lineHeight) || 18));
 }
 
+/** Height of the text in lines; a longer one scrolls. */
+const ROWS_MIN = 11;
+const ROWS_MAX = 30;
 const EXAMPLE = '[[trunk]]\nname = "carrier"\nuri = "sip:sip.carrier.example;transport=tls"\n\n[[route]]\nprefix = "0"\nto = ["carrier"]\nstrip = 1\nadd = "+49"\n';
 
 export function routes() {
-  const area = el('textarea', { id: 'routes-text', class: 'code', rows: '18', spellcheck: 'false', autocapitalize: 'off', autocomplete: 'off', wrap: 'off',
+  const area = el('textarea', { id: 'routes-text', class: 'code', rows: String(ROWS_MIN), spellcheck: 'false', autocapitalize: 'off', autocomplete: 'off', wrap: 'off',
     'aria-describedby': 'routes-help', placeholder: EXAMPLE });
   const source = el('p', { class: 'faint' });
   const keys = el('div', { class: 'list' });
@@ -46,6 +49,7 @@ export function routes() {
   const changed = () => {
     save.disabled = !loaded || loaded.read_only !== null || compared !== area.value;
     undo.disabled = !loaded || area.value === loaded.text;
+    area.rows = Math.min(ROWS_MAX, Math.max(ROWS_MIN, area.value.split('\n').length + 1));
   };
   const showForce = () => {
     const set = Object.entries(loaded.in_force).filter(([, text]) => text !== 'unset');
@@ -78,7 +82,7 @@ export function routes() {
     }
   };
   const show = (answer) => {
-    report.replaceChildren(...difference(answer));
+    report.replaceChildren(...difference(answer, { title: answer.applied ? 'Now' : 'New', same: 'The text says what is in force.' }));
     const line = answer.lines?.find((each) => each !== null);
     if (line) select(area, line);
   };

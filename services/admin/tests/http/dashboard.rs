@@ -1,7 +1,7 @@
 //! The dashboard's files, the paths behind it, and their description.
 
 use super::{Recorder, Three, ask, get, no_tls};
-use ringway_admin::{Admin, Change, Control, TextPosition, UserQuery};
+use ringway_admin::{Admin, Change, Control, RoutesEdit, RoutesEffect, TextPosition, UserQuery};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -70,6 +70,7 @@ fn users_are_listed_shown_and_kicked_and_connections_dropped() {
         "GET /api/users",
         "GET /api/users/bob",
         "GET /api/config",
+        "GET /api/routes",
         "GET /api/server",
         "GET /api/openapi.json",
         "DELETE /api/users/bob/registrations",
@@ -124,6 +125,40 @@ fn users_are_listed_shown_and_kicked_and_connections_dropped() {
     assert_eq!(ask("DELETE /api/connections/18446744073709551615", &good).0, 200);
     let expected = [Change::Kick("a/b@example.org".into()), Change::Drop(u64::MAX)];
     assert_eq!(*control.changes.lock().unwrap(), expected);
+}
+
+#[test]
+fn routes_are_changed_by_who_names_their_version() {
+    let control = Arc::new(Recorder::default());
+    let server = Admin::bind("127.0.0.1:0".parse().unwrap())
+        .unwrap()
+        .serve(Arc::new(Three), Arc::clone(&control) as Arc<dyn Control>, "t0ken", no_tls())
+        .unwrap();
+    let address = server.address();
+    let head = format!("Host: {address}\r\nConnection: close\r\nAuthorization: Bearer t0ken\r\n");
+    let shown = exchange(address, &format!("GET /api/routes HTTP/1.1\r\n{head}\r\n")).0;
+    assert!(shown.contains("etag: \"c0ffee\"\r\n"), "{shown}");
+    let put = |query: &str, headers: &str, body: &str| {
+        let line = format!("PUT /api/routes{query} HTTP/1.1\r\n{headers}Content-Length: {}", body.len());
+        ask(address, &format!("{line}\r\n\r\n{body}")).0
+    };
+    let body = "{\"text\": \"x\", \"version\": \"c0ffee\"}";
+    assert_eq!(put("", &head.replace("t0ken", "other"), body), 401);
+    assert_eq!(put("", &format!("{head}Origin: http://evil.example\r\n"), body), 403);
+    assert_eq!(put("", &head, "{\"text\": \"x\"}"), 428);
+    for tag in ["*", "c0ffee", "\"a\", \"c0ffee\"", "\"other\""] {
+        assert_eq!(put("", &format!("{head}If-Match: {tag}\r\n"), body), 400, "{tag}");
+    }
+    for (query, body) in
+        [("?dry_run=1", body), ("?force=true", body), ("", "[]"), ("", "{\"version\": \"c0ffee\"}")]
+    {
+        assert_eq!(put(query, &head, body), 400, "{query} {body}");
+    }
+    assert!(control.changes.lock().unwrap().is_empty(), "what is refused changes nothing");
+    assert_eq!(put("?dry_run=true", &head, body), 200);
+    assert_eq!(put("", &format!("{head}If-Match: \"c0ffee\"\r\n"), "{\"text\": \"x\"}"), 200);
+    let edit = |effect| Change::Routes(RoutesEdit { text: "x".into(), version: "c0ffee".into(), effect });
+    assert_eq!(*control.changes.lock().unwrap(), [edit(RoutesEffect::Preview), edit(RoutesEffect::Save)]);
 }
 
 /// Every path of the router is described, and every path that is described is one of the router.
