@@ -15,7 +15,7 @@ pub(super) struct Calls {
 
 /// Filter before [`Calls`], without a lock: most messages are other users'.
 ///
-/// Peers can choose a Call-ID that passes it; then the set is asked.
+/// Peers can choose a Call-ID that passes it; the set decides then.
 #[derive(Debug)]
 pub(super) struct CallFilter {
     is_used: AtomicBool,
