@@ -300,6 +300,34 @@ fn records_begin_and_end_with_a_reload() {
     assert_eq!(server.stat("calls_open"), 0);
 }
 
+/// 1 MiB for all: files of users have at most 384 KiB each.
+#[test]
+fn full_files_are_rotated_and_the_database_removes_its_oldest_records() {
+    let mut server =
+        Server::start("[records]\nfile = \"calls.jsonl\"\nurl = \"sqlite://calls.db\"\nmax_mb = 1\n");
+    let folder = server.folder.path().to_owned();
+    let rest = "x".repeat(230);
+    let len = |name: &str| fs::metadata(folder.join(name)).map_or(0, |found| found.len());
+    let mut sent = 0;
+    while server.stat("records_files_removed") == 0 || server.stat("records_rows_removed") == 0 {
+        assert!(sent < 10_000, "nothing is removed");
+        for _ in 0..100 {
+            server.invite("nobody", format!("{sent:05}{rest}").as_bytes());
+            server.receive(&server.alice, "SIP/2.0 404");
+            sent += 1;
+        }
+    }
+    server.wait_for("all are written", || {
+        let newest = fs::read_to_string(folder.join("calls.jsonl")).unwrap();
+        newest.contains(&format!("\"call_id\":\"{:05}", sent - 1))
+    });
+    assert!(len("calls.jsonl") <= 384 << 10 && len("calls.jsonl.1") <= 384 << 10 && len("calls.jsonl.1") > 0);
+    assert!(!folder.join("calls.jsonl.2").exists() && !folder.join("calls.jsonl.strangers").exists());
+    // With room for a batch before its records are removed.
+    assert!(len("calls.db") <= 3 << 20, "{}", len("calls.db"));
+    assert_eq!(server.stat("records_lost"), 0);
+}
+
 /// Payloads of complete HEP3 packets.
 fn payloads(mut bytes: &[u8]) -> Vec<String> {
     let mut found = Vec::new();

@@ -3,7 +3,7 @@
 use crate::{CallEvent, CallSender, CallStep};
 use core::hash::Hasher;
 use core::net::IpAddr;
-use ringway_sansio::{PartHasher, Seed, source_of};
+use ringway_sansio::{Seed, source_of};
 use ringway_sip::grammar::unescaped_octet;
 use ringway_sip::{HeaderName, Limits, Message, Via};
 use siphasher::sip::SipHasher13;
@@ -14,6 +14,10 @@ pub struct CallNames {
     key: [u8; 16],
 }
 
+/// Hasher of keys that are made of such names: they are keyed hashes already.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct NameHasher(u64);
+
 /// Name of a step: its call, its sides, and the transaction that it is part of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallName {
@@ -21,15 +25,33 @@ pub struct CallName {
     pub(super) call: u64,
     /// From tag; 0: none.
     pub(super) from: u64,
-    /// To tag; 0: none.
+    /// To tag; 0: none, or no step of its kind depends on it.
     pub(super) to: u64,
-    /// Branch of the INVITE as it was received, and its CSeq number.
+    /// Branch of the INVITE as it was received, and its CSeq number; of no meaning in the name of a BYE.
     pub(super) pass: u64,
     /// CSeq number.
     pub(super) cseq: u32,
     /// Cause of the call, whose share of the table it takes: the user whose password the caller proved, otherwise its address. 0 except for
     /// [`CallStep::Begun`].
     pub(super) owner: u64,
+}
+
+impl Hasher for NameHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_u64(byte.into()));
+    }
+
+    fn write_u32(&mut self, value: u32) {
+        self.write_u64(value.into());
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        self.0 = (self.0.rotate_left(23) ^ value).wrapping_mul(MULTIPLIER);
+    }
 }
 
 impl CallNames {
@@ -55,34 +77,45 @@ impl CallNames {
             | CallStep::Bye => {}
         }
         match (event.response, event.parsed) {
-            (Some(response), _) => {
-                // The first Via is this server's, the second that of the INVITE.
-                let via = response.values(HeaderName::Via).nth(1).and_then(|value| Via::parse(value).ok());
-                Some(self.name(response, via.and_then(|via| via.branch)))
-            }
+            (Some(response), _) => Some(self.name(response, event)),
             (None, Some(request)) => {
                 let owner = if event.step == CallStep::Begun { self.owner(event, request) } else { 0 };
-                Some(CallName { owner, ..self.name(request, request.via().branch) })
+                Some(CallName { owner, ..self.name(request, event) })
             }
             (None, None) => {
                 let request = Message::parse(event.message, &Limits::default()).ok()?;
-                Some(self.name(&request, request.via().branch))
+                Some(self.name(&request, event))
             }
         }
     }
 
-    fn name(&self, message: &Message<'_>, branch: Option<&[u8]>) -> CallName {
+    fn name(&self, message: &Message<'_>, event: &CallEvent<'_>) -> CallName {
         let tag = |tag: Option<&[u8]>| tag.map_or(0, |tag| self.hash(tag).max(1));
         let cseq = message.cseq().number;
         let (call, from) = (self.hash(message.call_id()), tag(message.from().tag()));
-        // Branches of old clients are not unique: with the call they are.
-        let mut pass = PartHasher::new(SipHasher13::new_with_key(&self.key));
-        pass.part(branch.unwrap_or_default());
-        pass.fixed(&call.to_le_bytes());
-        pass.fixed(&from.to_le_bytes());
-        pass.fixed(&cseq.to_le_bytes());
-        let pass = pass.into_hasher().finish();
-        CallName { call, from, to: tag(message.to().tag()), pass, cseq, owner: 0 }
+        let to = match event.step {
+            CallStep::Begun | CallStep::Answered(_) | CallStep::Bye => tag(message.to().tag()),
+            CallStep::Refused(_)
+            | CallStep::Forwarded
+            | CallStep::Diverted(_)
+            | CallStep::Ringing(_)
+            | CallStep::Failed(_)
+            | CallStep::Cancelled
+            | CallStep::TimedOut
+            | CallStep::Over => 0,
+        };
+        let pass = match (event.step, event.response) {
+            (CallStep::Bye, _) => 0,
+            (_, Some(response)) => {
+                // The first Via is this server's, the second that of the INVITE.
+                let via = response.values(HeaderName::Via).nth(1).and_then(|value| Via::parse(value).ok());
+                self.hash(via.and_then(|via| via.branch).unwrap_or_default())
+            }
+            (_, None) => self.hash(message.via().branch.unwrap_or_default()),
+        };
+        // Branches of old clients are not unique: with the call they are. All are keyed hashes.
+        let pass = pass ^ call.rotate_left(21) ^ from.rotate_left(42) ^ u64::from(cseq);
+        CallName { call, from, to, pass, cseq, owner: 0 }
     }
 
     fn owner(&self, event: &CallEvent<'_>, invite: &Message<'_>) -> u64 {
@@ -108,9 +141,10 @@ impl CallNames {
     }
 
     fn hash(&self, bytes: &[u8]) -> u64 {
-        let mut hash = PartHasher::new(SipHasher13::new_with_key(&self.key));
-        hash.part(bytes);
-        hash.into_hasher().finish()
+        let mut hasher = SipHasher13::new_with_key(&self.key);
+        // A single part, whose end SipHash includes.
+        hasher.write(bytes);
+        hasher.finish()
     }
 }
 
@@ -120,3 +154,6 @@ impl CallName {
         (self.call >> 32) as usize % count.max(1)
     }
 }
+
+/// An odd number, so that no bit of a name is lost.
+const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;

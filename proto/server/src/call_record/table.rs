@@ -1,16 +1,16 @@
 //! Table of the open calls of one partition.
 
-use super::name::CallName;
+use super::name::{CallName, NameHasher};
 use super::open::{OpenCall, PASSES_MAX};
 use super::owners::{Owners, oldest};
 use super::recent::RecentPasses;
 use super::record::{CallEnd, CallRecord, CallTexts, cut};
 use crate::{CallEvent, CallSender, CallStep};
 use alloc::collections::VecDeque;
+use core::hash::BuildHasherDefault;
 use core::time::Duration;
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
-use ringway_auth::SeededHash;
 use ringway_sansio::{Instant, Seed, TimerKey, Wheel};
 use ringway_sip::{HeaderName, NameAddr, Start};
 use ringway_transaction::{Slab, SlabKey};
@@ -55,7 +55,7 @@ pub struct CallTable {
     /// By Call-ID, From tag and CSeq number. The names are keyed hashes.
     by_name: KeysByName,
     /// Answered calls by Call-ID, From tag and To tag.
-    by_dialog: HashMap<(u64, u64, u64), SlabKey, SeededHash>,
+    by_dialog: HashMap<(u64, u64, u64), SlabKey, NameHash>,
     ends: Wheel<SlabKey>,
     /// Order in which the calls of strangers began, then that of all others; ended ones are removed later.
     strangers: VecDeque<SlabKey>,
@@ -66,7 +66,8 @@ pub struct CallTable {
     counters: CallCounters,
 }
 
-type KeysByName = HashMap<(u64, u64, u32), SlabKey, SeededHash>;
+type NameHash = BuildHasherDefault<NameHasher>;
+type KeysByName = HashMap<(u64, u64, u32), SlabKey, NameHash>;
 
 /// Open call in a listing.
 #[derive(Clone, Copy, Debug)]
@@ -87,8 +88,8 @@ impl CallTable {
         Self {
             limits,
             calls: Slab::default(),
-            by_name: HashMap::with_hasher(SeededHash::new(&seed.part(0))),
-            by_dialog: HashMap::with_hasher(SeededHash::new(&seed.part(2))),
+            by_name: HashMap::default(),
+            by_dialog: HashMap::default(),
             ends: Wheel::new(now),
             strangers: VecDeque::new(),
             others: VecDeque::new(),

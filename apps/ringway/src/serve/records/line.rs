@@ -109,7 +109,7 @@ fn write_time(out: &mut Vec<u8>, time: Instant) {
     let (ms, seconds) = (time.as_millis() % 1000, time.as_secs());
     let (year, month, day) = date_of(seconds / 86_400);
     let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
-    let digit = |number: u64, power: u64| b'0' + (number / power % 10) as u8;
+    let digit = |number: u64, power: u64| b'0' + (number as u32 / power as u32 % 10) as u8;
     let two = |number: u64| [digit(number, 10), digit(number, 1)];
     let ([y1, y2], [y3, y4]) = (two(year / 100), two(year % 100));
     let ([o1, o2], [d1, d2], [h1, h2]) = (two(month), two(day), two(hour));

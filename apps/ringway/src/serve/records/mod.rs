@@ -253,4 +253,77 @@ mod tests {
         }
         assert_eq!((records.left_out(), records.open().0), (98, 0));
     }
+
+    fn records_with_file(folder: &std::path::Path, now: Instant) -> CallRecords {
+        let text = format!("[records]\nfile = \"{}/calls.jsonl\"\nmax_mb = 64", folder.display());
+        let config = Config::parse(&text, None).unwrap();
+        let records = CallRecords::new(&Seed::from_number(1), now);
+        records.reconfigure(&config, Some(open(&config.records).unwrap()), now).unwrap();
+        records
+    }
+
+    fn lines(path: &std::path::Path) -> usize {
+        std::fs::read_to_string(path).unwrap_or_default().lines().count()
+    }
+
+    #[test]
+    fn strangers_have_a_file_and_a_memory_of_their_own() {
+        let (now, folder) = (Instant::from_secs(1_800_000_000), tempfile::tempdir().unwrap());
+        let records = records_with_file(folder.path(), now);
+        for number in 0..300 {
+            records.writer.push(samples::refused(b"user", CallSender::Proven, "192.0.2.1:5060").unwrap());
+            let stranger = format!("stranger-{number}");
+            let refused = samples::refused(stranger.as_bytes(), CallSender::Stranger, "192.0.2.2:5060");
+            records.writer.push(refused.unwrap());
+        }
+        records.stop(now);
+        let page = records.records(0, 1000);
+        assert_eq!(page.items.iter().filter(|row| row.call_id == "user").count(), 300);
+        assert_eq!((page.items.len(), page.next), (550, None));
+        assert!(page.items.is_sorted_by_key(|row| row.n));
+        let page = records.records(0, 100);
+        assert_eq!((page.items.len(), page.next.as_deref()), (100, Some("150")));
+        assert_eq!(lines(&folder.path().join("calls.jsonl")), 300);
+        assert_eq!(lines(&folder.path().join("calls.jsonl.strangers")), 300);
+    }
+
+    #[test]
+    fn all_open_calls_have_a_record_when_the_server_stops() {
+        let (now, folder) = (Instant::from_secs(1_800_000_000), tempfile::tempdir().unwrap());
+        let records = records_with_file(folder.path(), now);
+        let flow = Some(Flow::udp(ListenerId(0), "192.0.2.1:5060".parse().unwrap()));
+        for number in 0..25_000 {
+            let text = format!(
+                "INVITE sip:x@h SIP/2.0\r\nVia: SIP/2.0/UDP h;branch=z9hG4bK{number}\r\nFrom: <sip:e@h>;tag=1\r\n\
+                 To: <sip:x@h>\r\nCall-ID: {number}\r\nCSeq: 1 INVITE\r\nContent-Length: 0\r\n\r\n"
+            );
+            let (message, parsed) = (text.as_bytes(), Message::parse(text.as_bytes(), &Limits::default()));
+            let (step, sender, parsed) = (CallStep::Begun, CallSender::Proven, parsed.as_ref().ok());
+            records.observe(
+                now,
+                &CallEvent { step, message, parsed, response: None, target: None, sender, flow },
+            );
+        }
+        assert_eq!(records.open().0, 25_000);
+        records.stop(now);
+        assert_eq!((records.open().0, records.writer_stats().lost), (0, 0));
+        assert_eq!(lines(&folder.path().join("calls.jsonl")), 25_000);
+    }
+
+    #[test]
+    fn a_flood_of_strangers_takes_a_quarter_of_what_waits_for_a_disk() {
+        let (now, folder) = (Instant::from_secs(1_800_000_000), tempfile::tempdir().unwrap());
+        let inner = folder.path().join("inner");
+        std::fs::create_dir(&inner).unwrap();
+        let records = records_with_file(&inner, now);
+        std::fs::remove_dir_all(&inner).unwrap();
+        let push = |sender| {
+            records.writer.push(samples::refused(b"x", sender, "192.0.2.1:5060").unwrap());
+        };
+        (0..4000).for_each(|_| push(CallSender::Stranger));
+        (0..4000).for_each(|_| push(CallSender::Proven));
+        records.stop(now);
+        let stats = records.writer_stats();
+        assert_eq!((stats.lost, stats.waiting, stats.is_failing), (1500, 6500, true));
+    }
 }

@@ -173,8 +173,9 @@ impl Traces for TraceHub {
 impl Trace {
     /// False for nearly all messages of other users. `print` finds the fingerprint of the Call-ID, if there is one.
     fn may_have(&self, message: &[u8], print: &mut impl FnMut() -> Option<u64>) -> bool {
-        // A REGISTER names its user.
-        self.user.is_mentioned_in(message)
+        // A response has the Call-ID of its request, which was learned; a REGISTER names its user.
+        let is_response = message.starts_with(b"SIP/");
+        (!is_response && self.user.is_mentioned_in(message))
             || (self.filter.is_used()
                 && !message.starts_with(b"REGISTER ")
                 && print().is_some_and(|print| self.filter.may_have(print)))
