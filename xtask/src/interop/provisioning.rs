@@ -1,11 +1,13 @@
 //! Users in PostgreSQL and MariaDB, while these run, and while they do not.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
 use ringway_sip::digest::Ha1;
 
 use super::calls::{Play, users};
+use super::certificates::{Authority, CA_FILE};
 use super::database::{Database, Engine};
 use super::process::free_port;
 use super::server::{Server, Wanted};
@@ -13,11 +15,48 @@ use super::sipp::User;
 use super::{Scenario, Stage, Transport};
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
-    let engines = [Engine::MariaDb, Engine::PostgreSql].map(|engine| Scenario {
-        reference: false,
-        ..Scenario::new(format!("provisioning/{}", engine.name()), move |stage: &Stage| follow(stage, engine))
+    let engines = [Engine::MariaDb, Engine::PostgreSql];
+    let plain = engines.map(|engine| {
+        Scenario::new(format!("provisioning/{}", engine.name()), move |stage: &Stage| follow(stage, engine))
     });
-    engines.into()
+    let protected = engines.map(|engine| {
+        Scenario::new(format!("provisioning/tls/{}", engine.name()), move |stage: &Stage| {
+            protect(stage, engine)
+        })
+    });
+    let of_ringway = |scenario| Scenario { reference: false, ..scenario };
+    plain.into_iter().chain(protected).map(of_ringway).collect()
+}
+
+/// The server has the users of a database whose certificate its configuration trusts, and does not start with another one.
+fn protect(stage: &Stage, engine: Engine) -> Result<()> {
+    let database = Database::start(stage, engine)?;
+    let store = |ca: &Path| {
+        format!(
+            "[store]\nurl = \"{}\"\ntls = \"required\"\nca = \"{}\"\n",
+            database.whole_url(),
+            ca.display()
+        )
+    };
+    let server =
+        Server::start_with(&stage.within("trusted")?, Wanted::default(), &store(&database.authority()))?;
+    database.execute(&rows(&users("first", "first")))?;
+    expect_subscribers(&server, 20, SEEN_IN)?;
+    let other = stage.within("other")?;
+    Authority::create(&other.folder)?;
+    let Err(error) = Server::start_with(&other, Wanted::default(), &store(&other.path(CA_FILE))) else {
+        bail!("the server started with a database whose certificate it does not trust");
+    };
+    // The log of a server that ended is part of the error.
+    ensure!(
+        other_log(&other)?.to_lowercase().contains("certificate"),
+        "the server did not say why: {error:#}"
+    );
+    Ok(())
+}
+
+fn other_log(stage: &Stage) -> Result<String> {
+    Ok(std::fs::read_to_string(stage.path("ringway.err"))?)
 }
 
 /// Users that SQL adds register within a second; they go on while the database is away, also after a restart; what changed

@@ -3,6 +3,7 @@
 use super::{Reader, Section, password_file};
 use ringway_database::DatabaseUrl;
 use ringway_store::{Durability, StoreUrl};
+use std::path::Path;
 
 /// `[store]`
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,14 +25,7 @@ pub(super) fn read(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> StoreC
         }
         Some((text, at)) => match store_url(text) {
             Ok(Given::File(url)) => (url, None),
-            Ok(Given::Database(url)) => {
-                if !url.is_loopback() {
-                    let why = "is on another machine, and this version has no TLS for databases; use an address of this machine, for \
-                               example of a tunnel by stunnel or ssh -L";
-                    reader.error(at, section.path("url"), format!("{} {why}", url.shown()));
-                }
-                database(reader, &mut section, url)
-            }
+            Ok(Given::Database(url)) => database(reader, &mut section, url),
             Err(why) => {
                 reader.error(at, section.path("url"), why);
                 (StoreUrl::Memory, None)
@@ -39,7 +33,7 @@ pub(super) fn read(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> StoreC
         },
     };
     if database.is_none() {
-        for key in ["copy", "password_file"] {
+        for key in ["copy", "password_file", "tls", "ca"] {
             section.refuse(reader, key, "is for a postgres:// or mysql:// url; remove it");
         }
     }
@@ -104,7 +98,35 @@ fn database(
         Some(password) => url.with_password(&password),
         None => url,
     };
+    let url = protected(reader, section, url);
     (StoreUrl::Sqlite(copy.into()), Some(url))
+}
+
+/// The URL with what protects its connections.
+fn protected(reader: &mut Reader<'_>, section: &mut Section<'_, '_>, url: DatabaseUrl) -> DatabaseUrl {
+    let default = if url.is_loopback() { Tls::None } else { Tls::Required };
+    let tls = section.word(reader, "tls", default, &[("required", Tls::Required), ("none", Tls::None)]);
+    let ca = section.text(reader, "ca");
+    section.note_default(reader, "ca", || "\"system\"".to_owned());
+    if tls == Tls::None {
+        return url;
+    }
+    let file = ca.map(|(text, _)| text).filter(|text| *text != "system").map(Path::new);
+    match ringway_tls::authorities("ca", file) {
+        Ok(authorities) => url.with_tls(authorities),
+        Err(error) => {
+            let at = ca.map_or(0, |(_, at)| at);
+            reader.error(at, section.path("ca"), error.to_string());
+            url
+        }
+    }
+}
+
+/// `tls`
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Tls {
+    Required,
+    None,
 }
 
 /// File of users, and of the copy, in the current folder.
