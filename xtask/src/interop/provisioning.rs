@@ -24,8 +24,13 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
             protect(stage, engine)
         })
     });
+    let queried = engines.map(|engine| {
+        Scenario::new(format!("provisioning/query/{}", engine.name()), move |stage: &Stage| {
+            query(stage, engine)
+        })
+    });
     let of_ringway = |scenario| Scenario { reference: false, ..scenario };
-    plain.into_iter().chain(protected).map(of_ringway).collect()
+    plain.into_iter().chain(protected).chain(queried).map(of_ringway).collect()
 }
 
 /// The server has the users of a database whose certificate its configuration trusts, and does not start with another one.
@@ -53,6 +58,45 @@ fn protect(stage: &Stage, engine: Engine) -> Result<()> {
         "the server did not say why: {error:#}"
     );
     Ok(())
+}
+
+/// Users of an operator's own table register, also one that it gets later; one that is removed there cannot.
+fn query(stage: &Stage, engine: Engine) -> Result<()> {
+    let database = Database::start(stage, engine)?;
+    database.execute(
+        "CREATE TABLE customer (login varchar(64) PRIMARY KEY, hash char(32), changed timestamp DEFAULT current_timestamp);",
+    )?;
+    let realm = Wanted::default().realm;
+    let add = |users: &[User]| {
+        let rows = users.iter().map(|user| {
+            let ha1 = Ha1::new(user.name.as_bytes(), realm.as_bytes(), user.password.as_bytes());
+            format!("('{}', '{}')", user.name, base16ct::lower::encode_string(&ha1.md5))
+        });
+        let rows = rows.collect::<Vec<_>>().join(", ");
+        database.execute(&format!("INSERT INTO customer (login, hash) VALUES {rows};"))
+    };
+    let (first, later) = (users("first", "first"), users("later", "later"));
+    add(&first)?;
+    let interval = if engine == Engine::MariaDb { "interval 10 second" } else { "interval '10 seconds'" };
+    let store = format!(
+        "[store]\nurl = \"{}\"\nquery = \"SELECT login AS username, hash AS ha1 FROM customer\"\nquery_interval_s = 5\n\
+         query_changed = \"SELECT login AS username, hash AS ha1 FROM customer WHERE changed > current_timestamp - {interval}\"\n",
+        database.whole_url()
+    );
+    let wanted = Wanted { auth: "algorithms = [\"MD5\"]", ..Wanted::default() };
+    let server = Server::start_with(stage, wanted, &store)?;
+    let play = Play { stage, transport: Transport::Udp, digest: true };
+    let register = |name: &str, users: &[User]| -> Result<()> {
+        let stage = stage.within(name)?;
+        play.sipp("register", "register", users, free_port()?, Some(server.port)).run(&stage)
+    };
+    register("first", &first)?;
+    add(&later)?;
+    expect_subscribers(&server, 40, SEEN_IN)?;
+    register("later", &later)?;
+    database.execute("DELETE FROM customer WHERE login = 'first01';")?;
+    expect_subscribers(&server, 39, Duration::from_secs(10))?;
+    server.expect_registered(["first01"].into_iter(), false)
 }
 
 fn other_log(stage: &Stage) -> Result<String> {

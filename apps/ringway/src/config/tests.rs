@@ -323,6 +323,14 @@ fn each_invalid_value_has_an_error_with_line_key_and_remedy() {
             "[store] tls",
             "\"required\" or \"none\"",
         ),
+        ("[store]\nurl = \"mysql://localhost/d\"\nquery = \" \"", 3, "[store] query", "one statement"),
+        (
+            "[store]\nurl = \"mysql://localhost/d\"\nquery_changed = \"SELECT 1\"",
+            3,
+            "[store] query_changed",
+            "goes with query",
+        ),
+        ("[store]\nquery = \"SELECT 1\"", 2, "[store] query", "postgres:// or mysql:// url"),
         ("[store]\nurl = \"mysql:///d\"", 2, "[store] url", "names no database"),
         (
             "[store]\nurl = \"mysql://localhost/d\"\npassword_file = \"/nowhere\"",
