@@ -29,6 +29,7 @@ pub(crate) fn backup(args: &BackupArgs) -> Result<(), Failure> {
 /// Makes the data that of a backup, or says what that would change.
 pub(crate) fn restore(args: &RestoreArgs) -> Result<(), Failure> {
     let config = Config::load(args.config.as_deref())?;
+    Users::check_passwords_are_ours(&config)?;
     let users = Users::open(&config, Wanted::Any, OUTSIDE)?;
     let restoration = if args.dry_run { Restoration::DryRun } else { Restoration::Apply };
     let restored = users.edit_all(|store| Ok(Backups::of(store).restore(&args.file, restoration)?))?;

@@ -27,15 +27,26 @@ pub(crate) enum Users {
 impl Users {
     /// Opens the users of the configuration; `outside` says where what the command changes is otherwise.
     pub(crate) fn open(config: &Config, wanted: Wanted, outside: &str) -> Result<Self, Failure> {
-        match &config.store.database {
+        match config.store.tables() {
             Some(url) => Ok(Self::Server(url.clone())),
             None => Database::open(config, wanted, outside).map(Self::File),
         }
     }
 
+    /// Refuses a command that changes passwords where these come from the operator's own tables.
+    pub(crate) fn check_passwords_are_ours(config: &Config) -> Result<(), Failure> {
+        match (&config.store.database, &config.store.query) {
+            (Some(url), Some(_)) => Err(Failure::failed(format!(
+                "{}: its own tables have the passwords ([store] query); change them there, the server follows",
+                url.shown()
+            ))),
+            _ => Ok(()),
+        }
+    }
+
     /// The users of the configuration, whose file on this machine is opened already.
     pub(crate) fn of(config: &Config, file: Database) -> Self {
-        config.store.database.clone().map_or(Self::File(file), Self::Server)
+        config.store.tables().cloned().map_or(Self::File(file), Self::Server)
     }
 
     /// Changes one user.

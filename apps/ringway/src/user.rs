@@ -25,6 +25,9 @@ pub(crate) fn run(args: UserArgs) -> Result<(), Failure> {
     let config = Config::load(args.config.as_deref())?;
     let wanted = if needs_users(&args.command) { Wanted::Existing } else { Wanted::Any };
     let outside = "users exist only inside the running server and cannot be changed from here";
+    if changes_passwords(&args.command) {
+        Users::check_passwords_are_ours(&config)?;
+    }
     let users = Users::open(&config, wanted, outside)?;
     let command = Command { users, config, is_json: args.json };
     command.execute(args.command)?;
@@ -41,6 +44,20 @@ fn needs_users(command: &UserCommand) -> bool {
         | UserCommand::Remove(_)
         | UserCommand::Forward(_)
         | UserCommand::Unbind { .. } => true,
+    }
+}
+
+/// True for a command that adds or removes users, or changes a password.
+fn changes_passwords(command: &UserCommand) -> bool {
+    match command {
+        UserCommand::Add(_)
+        | UserCommand::Import { .. }
+        | UserCommand::Passwd(_)
+        | UserCommand::Remove(_) => true,
+        UserCommand::Bind { .. }
+        | UserCommand::List
+        | UserCommand::Forward(_)
+        | UserCommand::Unbind { .. } => false,
     }
 }
 

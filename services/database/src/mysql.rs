@@ -1,17 +1,22 @@
 //! MySQL and MariaDB.
 
-use crate::DatabaseError;
 use crate::answer::{Each, in_time};
+use crate::{DatabaseError, DatabaseUrl};
 use mysql_async::prelude::Queryable;
-use mysql_async::{Conn, Opts, Params, Row, Value};
+use mysql_async::{Conn, Opts, OptsBuilder, Params, Row, SslOpts, Value};
 use std::borrow::Cow;
 
 /// A connection to MySQL.
 pub(crate) struct MySql(Conn);
 
 impl MySql {
-    pub(crate) async fn connect(url: &str) -> Result<Self, DatabaseError> {
-        let opts = Opts::from_url(url).map_err(DatabaseError::new)?;
+    pub(crate) async fn connect(url: &DatabaseUrl) -> Result<Self, DatabaseError> {
+        let opts = Opts::from_url(url.as_str()).map_err(DatabaseError::new)?;
+        let tls = url.authorities().map(|authorities| {
+            let roots = authorities.iter().map(|authority| authority.to_vec().into());
+            SslOpts::default().with_root_certs(roots.collect()).with_disable_built_in_roots(true)
+        });
+        let opts = OptsBuilder::from_opts(opts).ssl_opts(tls);
         Conn::new(opts).await.map(Self).map_err(DatabaseError::new)
     }
 

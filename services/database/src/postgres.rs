@@ -1,17 +1,21 @@
 //! PostgreSQL.
 
-use crate::DatabaseError;
 use crate::answer::{Each, Wait, in_time};
+use crate::{DatabaseError, DatabaseUrl};
 use futures_util::future::poll_fn;
 use futures_util::{StreamExt, TryStreamExt};
+use rustls::pki_types::CertificateDer;
+use rustls::{ClientConfig, RootCertStore};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Notify;
 use tokio::time::timeout;
+use tokio_postgres::config::SslMode;
 use tokio_postgres::types::Type;
-use tokio_postgres::{AsyncMessage, Client, Connection, NoTls, SimpleQueryMessage};
+use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls, SimpleQueryMessage};
+use tokio_postgres_rustls::MakeRustlsConnect;
 
 /// A connection to PostgreSQL.
 pub(crate) struct Postgres {
@@ -21,10 +25,24 @@ pub(crate) struct Postgres {
 }
 
 impl Postgres {
-    pub(crate) async fn connect(url: &str) -> Result<Self, DatabaseError> {
-        let (client, connection) = tokio_postgres::connect(url, NoTls).await.map_err(|error| full(&error))?;
+    pub(crate) async fn connect(url: &DatabaseUrl) -> Result<Self, DatabaseError> {
+        let mut config: Config = url.as_str().parse().map_err(|error| full(&error))?;
         let notified = Arc::new(Notify::new());
-        tokio::spawn(drive(connection, Arc::clone(&notified)));
+        let client = match url.authorities() {
+            None => {
+                let connected = config.ssl_mode(SslMode::Disable).connect(NoTls).await;
+                let (client, connection) = connected.map_err(|error| full(&error))?;
+                tokio::spawn(drive(connection, Arc::clone(&notified)));
+                client
+            }
+            Some(authorities) => {
+                let tls = MakeRustlsConnect::new(client_config(authorities)?);
+                let connected = config.ssl_mode(SslMode::Require).connect(tls).await;
+                let (client, connection) = connected.map_err(|error| full(&error))?;
+                tokio::spawn(drive(connection, Arc::clone(&notified)));
+                client
+            }
+        };
         Ok(Self { client, notified })
     }
 
@@ -80,6 +98,15 @@ impl Postgres {
         }
         Ok(if wait.is_ok() { Wait::Notified } else { Wait::TimedOut })
     }
+}
+
+/// TLS with servers whose certificate is of one of these authorities.
+fn client_config(authorities: &[CertificateDer<'static>]) -> Result<ClientConfig, DatabaseError> {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(authorities.iter().cloned());
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    Ok(config.map_err(DatabaseError::new)?.with_root_certificates(roots).with_no_client_auth())
 }
 
 /// Runs the connection until it ends. Queries report its failure.

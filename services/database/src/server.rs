@@ -29,10 +29,8 @@ impl Server {
         let runtime = runtime.map_err(DatabaseError::new)?;
         let connect = async {
             match url.engine() {
-                Engine::MySql => MySql::connect(url.as_str()).await.map(Box::new).map(Connection::MySql),
-                Engine::Postgres => {
-                    Postgres::connect(url.as_str()).await.map(Box::new).map(Connection::Postgres)
-                }
+                Engine::MySql => MySql::connect(url).await.map(Box::new).map(Connection::MySql),
+                Engine::Postgres => Postgres::connect(url).await.map(Box::new).map(Connection::Postgres),
             }
         };
         let connected = runtime.block_on(async { timeout(CONNECT_TIME_MAX, connect).await });

@@ -1,7 +1,9 @@
 //! URLs of databases.
 
 use crate::UrlError;
+use rustls::pki_types::CertificateDer;
 use std::net::IpAddr;
+use std::sync::Arc;
 use url::{Host, Url};
 
 /// Kind of a database server.
@@ -18,6 +20,7 @@ pub enum Engine {
 pub struct DatabaseUrl {
     engine: Engine,
     url: Url,
+    authorities: Option<Arc<[CertificateDer<'static>]>>,
 }
 
 impl DatabaseUrl {
@@ -43,7 +46,7 @@ impl DatabaseUrl {
             // It is another word for the same protocol.
             let _ = url.set_scheme("mysql");
         }
-        Ok(Self { engine, url })
+        Ok(Self { engine, url, authorities: None })
     }
 
     /// The same URL with another password.
@@ -51,6 +54,13 @@ impl DatabaseUrl {
     pub fn with_password(mut self, password: &str) -> Self {
         // It fails for URLs without a host, which `parse` refuses.
         let _ = self.url.set_password(Some(password));
+        self
+    }
+
+    /// The same URL over TLS, with a server whose certificate is of one of these authorities and for the host of the URL.
+    #[must_use]
+    pub fn with_tls(mut self, authorities: Vec<CertificateDer<'static>>) -> Self {
+        self.authorities = Some(authorities.into());
         self
     }
 
@@ -76,6 +86,11 @@ impl DatabaseUrl {
     /// The URL without its password.
     pub fn shown(&self) -> String {
         shown(&self.url)
+    }
+
+    /// Authorities of the server's certificate; `None`: without TLS.
+    pub(crate) fn authorities(&self) -> Option<&[CertificateDer<'static>]> {
+        self.authorities.as_deref()
     }
 
     pub(crate) fn as_str(&self) -> &str {

@@ -27,6 +27,9 @@ pub enum ProvisioningError {
         "the tables cannot be made: {0}; let a user make them who may (docs/databases.md has the statements), or grant CREATE"
     )]
     Create(DatabaseError),
+    /// The operator's query returns no column of this name.
+    #[error("the query returns no column {0}; name it with AS, as in SELECT login AS username")]
+    Column(&'static str),
     /// There are more users than the limit.
     #[error("there are more than {0} users")]
     TooMany(u64),

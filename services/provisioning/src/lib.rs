@@ -11,13 +11,18 @@
 mod edit;
 mod error;
 mod provisioning;
+mod query;
+mod query_session;
 mod read;
 mod row;
 mod status;
+mod table_session;
 mod tables;
+mod time;
 mod window;
 
 pub use edit::UserTables;
 pub use error::ProvisioningError;
 pub use provisioning::{Follower, Provisioning};
+pub use query::UserQuery;
 pub use status::{Counts, Status};

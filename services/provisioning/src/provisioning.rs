@@ -1,28 +1,29 @@
 //! The thread that follows a database.
 
-use crate::read::{self, CHANGES_MAX};
+use crate::ProvisioningError;
+use crate::query::UserQuery;
+use crate::query_session::QuerySession;
 use crate::status::Status;
-use crate::window::ChangeWindow;
-use crate::{ProvisioningError, tables};
+use crate::table_session::TableSession;
+use crate::time::now_s;
 use ringway_database::{DatabaseUrl, Engine, Server, Wait};
-use ringway_store::{Position, Provisioned, Store};
+use ringway_store::{Provisioned, Store};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 /// Users of a database that a store follows.
 pub struct Follower {
     url: DatabaseUrl,
+    /// Query of the operator's own tables; `None`: the tables are those of this program.
+    query: Option<UserQuery>,
     store: Store,
     status: Arc<Status>,
 }
 
-/// A connection whose users the store has up to a window of changes.
-struct Session {
-    server: Server,
-    database: String,
-    window: ChangeWindow,
-    trimmed: Option<Instant>,
+enum Session {
+    Tables(TableSession),
+    Query(QuerySession),
 }
 
 /// The running thread; it ends soon after the value is dropped.
@@ -33,8 +34,8 @@ pub struct Provisioning {
 
 impl Follower {
     /// Follows the database of `url` into `store`, which is not shared with threads that must not wait.
-    pub fn new(url: DatabaseUrl, store: Store) -> Self {
-        Self { url, store, status: Arc::new(Status::default()) }
+    pub fn new(url: DatabaseUrl, query: Option<UserQuery>, store: Store) -> Self {
+        Self { url, query, store, status: Arc::new(Status::default()) }
     }
 
     /// True if the store has users of an earlier read. Without them a server has none.
@@ -91,23 +92,15 @@ impl Follower {
 
     /// Connects, and reads what the store lacks.
     fn connect(&self) -> Result<Session, ProvisioningError> {
-        let mut server = Server::connect(&self.url)?;
-        let database = tables::ensure(&mut server)?;
-        server.listen(tables::CHANNEL)?;
-        let last = read::last_change(&mut server)?;
-        let position = Provisioned::of(&self.store).position()?;
-        let kept = position.filter(|position| {
-            position.database == database && now_s().saturating_sub(position.at_s) < KEPT_S_MAX - DAY_S
-        });
-        let kept = kept.and_then(|position| ChangeWindow::from_text(&position.changes));
-        // A database that was restored from a backup has lower numbers.
-        let kept = kept.filter(|window| window.last() <= last);
-        let mut session =
-            Session { server, database, window: kept.clone().unwrap_or_default(), trimmed: None };
-        match kept {
-            Some(_) => self.read_changes(&mut session).map(drop)?,
-            None => self.read_all(&mut session).map(drop)?,
-        }
+        let server = Server::connect(&self.url)?;
+        let session = match &self.query {
+            None => Session::Tables(TableSession::open(server, &self.store, &self.status)?),
+            Some(query) => {
+                let url = self.url.shown();
+                Session::Query(QuerySession::open(server, &url, query, &self.store, &self.status)?)
+            }
+        };
+        self.note_read(0);
         if self.status.connected() {
             tracing::info!("{}: the users are up to date, changes are followed", self.url.shown());
         }
@@ -122,56 +115,34 @@ impl Follower {
         on_change: &dyn Fn(),
     ) -> Result<(), ProvisioningError> {
         while !is_ended.load(Ordering::Relaxed) {
-            let time = match session.server.engine() {
-                Engine::Postgres => NOTIFIED_INTERVAL,
-                Engine::MySql => POLL_INTERVAL,
-            };
-            if session.server.wait(time)? == Wait::Notified {
+            let interval = self.interval(&mut session);
+            if session.server().wait(interval)? == Wait::Notified {
                 // What else changes at once is read with it.
                 std::thread::sleep(TOGETHER);
             }
-            if self.read_changes(&mut session)? > 0 {
+            let changed = match (&mut session, &self.query) {
+                (Session::Tables(session), _) => session.read(&self.store, &self.status)?,
+                (Session::Query(session), Some(query)) => session.read(query, &self.store, &self.status)?,
+                (Session::Query(_), None) => 0,
+            };
+            self.note_read(changed);
+            if changed > 0 {
                 on_change();
             }
-            session.trim()?;
         }
         Ok(())
     }
 
-    /// Reads changes; returns the number of users that they changed.
-    fn read_changes(&self, session: &mut Session) -> Result<u64, ProvisioningError> {
-        let changes = read::changes(&mut session.server, &session.window, &self.status)?;
-        let is_followed = session.window.see(&changes.numbers, changes.horizon).is_ok();
-        if !is_followed || changes.is_emptied || changes.numbers.len() >= CHANGES_MAX {
-            return self.read_all(session);
+    fn interval(&self, session: &mut Session) -> Duration {
+        match (&self.query, session.server().engine()) {
+            (Some(query), _) => query.interval.min(QUERY_INTERVAL),
+            (None, Engine::Postgres) => NOTIFIED_INTERVAL,
+            (None, Engine::MySql) => POLL_INTERVAL,
         }
-        let mut changed = 0;
-        if !changes.numbers.is_empty() {
-            changed = Provisioned::of(&self.store).put(&changes.users, &session.position())?;
-            self.report_refused();
-        }
-        self.status.reached(now_s(), changed);
-        Ok(changed)
     }
 
-    /// Reads all users; returns the number of those that changed.
-    fn read_all(&self, session: &mut Session) -> Result<u64, ProvisioningError> {
-        self.status.read_all();
-        let provisioned = Provisioned::of(&self.store);
-        let mut incoming = provisioned.incoming()?;
-        let read = incoming.fill(|rows| read::all(&mut session.server, rows, &self.status))?;
-        // With too many ranges the changes before this read are given up but for those of the longest transactions.
-        session.window = ChangeWindow::after_full_read(read.last, &read.numbers, read.horizon)
-            .unwrap_or_else(|_| ChangeWindow::at(read.last));
-        let restored = provisioned.replace(incoming, &session.position())?;
-        self.report_refused();
-        let changed =
-            restored.added + restored.removed + restored.changed + restored.contacts + restored.forwards;
+    fn note_read(&self, changed: u64) {
         self.status.reached(now_s(), changed);
-        Ok(changed)
-    }
-
-    fn report_refused(&self) {
         if let Some(first) = self.status.take_refused() {
             let url = self.url.shown();
             tracing::warn!("{url}: rows are passed over, the first one: {first}; correct it in the database");
@@ -180,26 +151,11 @@ impl Follower {
 }
 
 impl Session {
-    fn position(&self) -> Position {
-        Position { database: self.database.clone(), changes: self.window.to_text(), at_s: now_s() }
-    }
-
-    /// Removes old rows of the changes, once an hour.
-    fn trim(&mut self) -> Result<(), ProvisioningError> {
-        if self.trimmed.is_some_and(|last| last.elapsed() < TRIM_INTERVAL) {
-            return Ok(());
+    fn server(&mut self) -> &mut Server {
+        match self {
+            Self::Tables(session) => session.server(),
+            Self::Query(session) => session.server(),
         }
-        self.trimmed = Some(Instant::now());
-        let old = match self.server.engine() {
-            Engine::Postgres => "now() - interval '7 days'",
-            Engine::MySql => "current_timestamp - interval 7 day",
-        };
-        // The last number stays, so that a database that was restored can be told by it.
-        let last = self.window.last();
-        let statement = format!("DELETE FROM ringway_change WHERE at < {old} AND seq < {last}");
-        // A user without the right to do so leaves it to others.
-        let _ = self.server.run(&statement);
-        Ok(())
     }
 }
 
@@ -216,10 +172,6 @@ impl Drop for Provisioning {
     }
 }
 
-fn now_s() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
-}
-
 fn wait(time: Duration, is_ended: &AtomicBool) {
     let until = Instant::now() + time;
     while !is_ended.load(Ordering::Relaxed) && Instant::now() < until {
@@ -231,18 +183,14 @@ fn wait(time: Duration, is_ended: &AtomicBool) {
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
-/// Interval of questions for changes without notifications.
+/// Interval of reads of changes without notifications.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Interval of questions for changes beside notifications, which finds a connection that is gone.
+/// Interval of reads of changes beside notifications, which finds a connection that is gone.
 const NOTIFIED_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Interval of the query for users that changed lately.
+const QUERY_INTERVAL: Duration = Duration::from_millis(900);
 
 /// Time in which further changes are waited for.
 const TOGETHER: Duration = Duration::from_millis(20);
-
-const TRIM_INTERVAL: Duration = Duration::from_secs(3600);
-
-const DAY_S: u64 = 86_400;
-
-/// Time for which rows of changes are kept, in seconds.
-const KEPT_S_MAX: u64 = 7 * DAY_S;

@@ -92,11 +92,27 @@ impl<'s> Provisioned<'s> {
     /// # Errors
     /// A query failed. The store is unchanged then.
     pub fn replace(&self, list: Incoming, position: &Position) -> Result<Restored, StoreError> {
+        self.replace_by(list, Source::Provisioned, position)
+    }
+
+    /// Makes the passwords of the store those of the list, and returns the difference. Users that stay keep their contacts, forwards
+    /// and block lists; the others lose them.
+    ///
+    /// # Errors
+    /// A query failed. The store is unchanged then.
+    pub fn replace_passwords(&self, list: Incoming, position: &Position) -> Result<Restored, StoreError> {
+        self.replace_by(list, Source::Subscribers, position)
+    }
+
+    fn replace_by(
+        &self,
+        list: Incoming,
+        source: Source,
+        position: &Position,
+    ) -> Result<Restored, StoreError> {
         let Incoming { connection, file } = list;
         drop(connection);
-        restore_from(self.store, &file.0, Source::Provisioned, |transaction| {
-            write_position(transaction, position)
-        })
+        restore_from(self.store, &file.0, source, |transaction| write_position(transaction, position))
     }
 
     /// Gives users a new state, and returns the number of those that were changed by it.

@@ -44,6 +44,6 @@ pub use layer::TlsLayer;
 pub use layers::{InlineTls, TlsLayers};
 pub use material::TlsMaterial;
 pub use offer::{Backend, Offer, OfferError, OfferSettings};
-pub use pem::TlsError;
+pub use pem::{TlsError, authorities};
 pub use report::{Observer, Role};
 pub use suites::{Suite, TlsVersion};

@@ -88,6 +88,18 @@ pub(crate) fn load_roots(key: &'static str, path: &Path) -> Result<RootCertStore
     Ok(roots)
 }
 
+/// Certificates of the authorities in a PEM file, or without one those of the operating system. `key` names the entry of the
+/// configuration in errors.
+///
+/// # Errors
+/// The file cannot be read or has no certificate; the system has none.
+pub fn authorities(key: &'static str, file: Option<&Path>) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    match file {
+        Some(file) => load_certificates(key, file),
+        None => native_certificates(),
+    }
+}
+
 /// Authorities of the operating system.
 pub(crate) fn native_certificates() -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let found = rustls_native_certs::load_native_certs();

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 
 use super::Stage;
+use super::certificates::{Authority, CA_FILE, Certificate};
 use super::process::{PATIENCE, Running, free_port};
 
 /// Kind of a database.
@@ -46,6 +47,9 @@ impl Database {
     /// Creates an empty database and starts its server.
     pub(crate) fn start(stage: &Stage, engine: Engine) -> Result<Self> {
         let folder = tempfile::tempdir()?;
+        if engine != Engine::Sqlite {
+            Authority::create(folder.path())?.issue(Certificate::SERVER)?;
+        }
         let mut database = Self { engine, folder, port: free_port()?, running: None };
         match engine {
             Engine::Sqlite => {}
@@ -85,6 +89,16 @@ impl Database {
             Engine::PostgreSql => self.run_postgresql(stage),
         }?;
         self.patiently(|| self.execute("SELECT 1;"))
+    }
+
+    /// File of the authority of its certificate.
+    pub(crate) fn authority(&self) -> PathBuf {
+        self.folder.path().join(CA_FILE)
+    }
+
+    /// Certificate and key of its server.
+    fn certificate(&self) -> [PathBuf; 2] {
+        ["server.pem", "server-key.pem"].map(|file| self.folder.path().join(file))
     }
 
     /// Runs statements.
@@ -130,6 +144,9 @@ impl Database {
         server.args(["--no-defaults", "--bind-address=127.0.0.1"]).args(user);
         server.arg(format!("--datadir={}", self.folder.path().join("data").display()));
         server.arg(format!("--port={}", self.port)).arg(format!("--socket={}", self.socket().display()));
+        let [certificate, key] = self.certificate();
+        server.arg(format!("--ssl-cert={}", certificate.display()));
+        server.arg(format!("--ssl-key={}", key.display()));
         self.running = Some(Running::start("mariadbd", &mut server, &stage.folder)?);
         Ok(())
     }
@@ -155,6 +172,9 @@ impl Database {
             let (user, group) = id_of("postgres")?;
             chown(self.folder.path(), Some(user), Some(group))?;
             chown(&data, Some(user), Some(group))?;
+            for file in self.certificate() {
+                chown(&file, Some(user), Some(group))?;
+            }
         }
         let password = self.folder.path().join("password");
         std::fs::write(&password, Self::PASSWORD)?;
@@ -178,6 +198,9 @@ impl Database {
         let mut server = unprivileged(&postgresql_programs()?.join("postgres"));
         server.arg("-D").arg(self.folder.path().join("data")).arg("-k").arg(self.folder.path());
         server.args(["-h", "127.0.0.1", "-p", &self.port.to_string(), "-F"]);
+        let [certificate, key] = self.certificate();
+        server.args(["-c", "ssl=on", "-c"]).arg(format!("ssl_cert_file={}", certificate.display()));
+        server.arg("-c").arg(format!("ssl_key_file={}", key.display()));
         self.running = Some(Running::start("postgres", &mut server, &stage.folder)?);
         Ok(())
     }

@@ -1,11 +1,13 @@
 //! Users in PostgreSQL and MariaDB, while these run, and while they do not.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
 use ringway_sip::digest::Ha1;
 
 use super::calls::{Play, users};
+use super::certificates::{Authority, CA_FILE};
 use super::database::{Database, Engine};
 use super::process::free_port;
 use super::server::{Server, Wanted};
@@ -13,11 +15,92 @@ use super::sipp::User;
 use super::{Scenario, Stage, Transport};
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
-    let engines = [Engine::MariaDb, Engine::PostgreSql].map(|engine| Scenario {
-        reference: false,
-        ..Scenario::new(format!("provisioning/{}", engine.name()), move |stage: &Stage| follow(stage, engine))
+    let engines = [Engine::MariaDb, Engine::PostgreSql];
+    let plain = engines.map(|engine| {
+        Scenario::new(format!("provisioning/{}", engine.name()), move |stage: &Stage| follow(stage, engine))
     });
-    engines.into()
+    let protected = engines.map(|engine| {
+        Scenario::new(format!("provisioning/tls/{}", engine.name()), move |stage: &Stage| {
+            protect(stage, engine)
+        })
+    });
+    let queried = engines.map(|engine| {
+        Scenario::new(format!("provisioning/query/{}", engine.name()), move |stage: &Stage| {
+            query(stage, engine)
+        })
+    });
+    let of_ringway = |scenario| Scenario { reference: false, ..scenario };
+    plain.into_iter().chain(protected).chain(queried).map(of_ringway).collect()
+}
+
+/// The server has the users of a database whose certificate its configuration trusts, and does not start with another one.
+fn protect(stage: &Stage, engine: Engine) -> Result<()> {
+    let database = Database::start(stage, engine)?;
+    let store = |ca: &Path| {
+        format!(
+            "[store]\nurl = \"{}\"\ntls = \"required\"\nca = \"{}\"\n",
+            database.whole_url(),
+            ca.display()
+        )
+    };
+    let server =
+        Server::start_with(&stage.within("trusted")?, Wanted::default(), &store(&database.authority()))?;
+    database.execute(&rows(&users("first", "first")))?;
+    expect_subscribers(&server, 20, SEEN_IN)?;
+    let other = stage.within("other")?;
+    Authority::create(&other.folder)?;
+    let Err(error) = Server::start_with(&other, Wanted::default(), &store(&other.path(CA_FILE))) else {
+        bail!("the server started with a database whose certificate it does not trust");
+    };
+    // The log of a server that ended is part of the error.
+    ensure!(
+        other_log(&other)?.to_lowercase().contains("certificate"),
+        "the server did not say why: {error:#}"
+    );
+    Ok(())
+}
+
+/// Users of an operator's own table register, also one that it gets later; one that is removed there cannot.
+fn query(stage: &Stage, engine: Engine) -> Result<()> {
+    let database = Database::start(stage, engine)?;
+    database.execute(
+        "CREATE TABLE customer (login varchar(64) PRIMARY KEY, hash char(32), changed timestamp DEFAULT current_timestamp);",
+    )?;
+    let realm = Wanted::default().realm;
+    let add = |users: &[User]| {
+        let rows = users.iter().map(|user| {
+            let ha1 = Ha1::new(user.name.as_bytes(), realm.as_bytes(), user.password.as_bytes());
+            format!("('{}', '{}')", user.name, base16ct::lower::encode_string(&ha1.md5))
+        });
+        let rows = rows.collect::<Vec<_>>().join(", ");
+        database.execute(&format!("INSERT INTO customer (login, hash) VALUES {rows};"))
+    };
+    let (first, later) = (users("first", "first"), users("later", "later"));
+    add(&first)?;
+    let interval = if engine == Engine::MariaDb { "interval 10 second" } else { "interval '10 seconds'" };
+    let store = format!(
+        "[store]\nurl = \"{}\"\nquery = \"SELECT login AS username, hash AS ha1 FROM customer\"\nquery_interval_s = 5\n\
+         query_changed = \"SELECT login AS username, hash AS ha1 FROM customer WHERE changed > current_timestamp - {interval}\"\n",
+        database.whole_url()
+    );
+    let wanted = Wanted { auth: "algorithms = [\"MD5\"]", ..Wanted::default() };
+    let server = Server::start_with(stage, wanted, &store)?;
+    let play = Play { stage, transport: Transport::Udp, digest: true };
+    let register = |name: &str, users: &[User]| -> Result<()> {
+        let stage = stage.within(name)?;
+        play.sipp("register", "register", users, free_port()?, Some(server.port)).run(&stage)
+    };
+    register("first", &first)?;
+    add(&later)?;
+    expect_subscribers(&server, 40, SEEN_IN)?;
+    register("later", &later)?;
+    database.execute("DELETE FROM customer WHERE login = 'first01';")?;
+    expect_subscribers(&server, 39, Duration::from_secs(10))?;
+    server.expect_registered(["first01"].into_iter(), false)
+}
+
+fn other_log(stage: &Stage) -> Result<String> {
+    Ok(std::fs::read_to_string(stage.path("ringway.err"))?)
 }
 
 /// Users that SQL adds register within a second; they go on while the database is away, also after a restart; what changed

@@ -27,7 +27,7 @@ pub(crate) use ringway_settings::{
 pub(crate) use media::Media;
 pub(crate) use neighbours::Neighbour;
 pub(crate) use records::Records;
-pub(crate) use store::StoreConfig;
+pub(crate) use store::{StoreConfig, StoreQuery};
 pub(crate) use trunks::ReadTrunk;
 
 use crate::failure::Failure;

@@ -3,6 +3,7 @@
 use super::{Reader, Section, password_file};
 use ringway_database::DatabaseUrl;
 use ringway_store::{Durability, StoreUrl};
+use std::path::Path;
 
 /// `[store]`
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,7 +12,27 @@ pub(crate) struct StoreConfig {
     pub(crate) url: StoreUrl,
     /// Database that users come from.
     pub(crate) database: Option<DatabaseUrl>,
+    /// Query of the operator's own tables in it.
+    pub(crate) query: Option<StoreQuery>,
     pub(crate) durability: Durability,
+}
+
+impl StoreConfig {
+    /// Database whose tables are those of this program: users are changed there.
+    pub(crate) fn tables(&self) -> Option<&DatabaseUrl> {
+        self.database.as_ref().filter(|_| self.query.is_none())
+    }
+}
+
+/// Query of the operator's own tables.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StoreQuery {
+    /// Returns all users.
+    pub(crate) all: String,
+    /// Returns the users that changed lately.
+    pub(crate) changed: Option<String>,
+    /// Seconds between two runs of `all`.
+    pub(crate) interval_s: u32,
 }
 
 pub(super) fn read(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> StoreConfig {
@@ -24,14 +45,7 @@ pub(super) fn read(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> StoreC
         }
         Some((text, at)) => match store_url(text) {
             Ok(Given::File(url)) => (url, None),
-            Ok(Given::Database(url)) => {
-                if !url.is_loopback() {
-                    let why = "is on another machine, and this version has no TLS for databases; use an address of this machine, for \
-                               example of a tunnel by stunnel or ssh -L";
-                    reader.error(at, section.path("url"), format!("{} {why}", url.shown()));
-                }
-                database(reader, &mut section, url)
-            }
+            Ok(Given::Database(url)) => database(reader, &mut section, url),
             Err(why) => {
                 reader.error(at, section.path("url"), why);
                 (StoreUrl::Memory, None)
@@ -39,14 +53,15 @@ pub(super) fn read(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> StoreC
         },
     };
     if database.is_none() {
-        for key in ["copy", "password_file"] {
+        for key in ["copy", "password_file", "tls", "ca", "query", "query_changed", "query_interval_s"] {
             section.refuse(reader, key, "is for a postgres:// or mysql:// url; remove it");
         }
     }
+    let query = database.as_ref().and_then(|_| query(reader, &mut section));
     let words = [("relaxed", Durability::Relaxed), ("strict", Durability::Strict)];
     let durability = section.word(reader, "durability", Durability::Relaxed, &words);
     section.finish(reader);
-    StoreConfig { url, database, durability }
+    StoreConfig { url, database, query, durability }
 }
 
 /// The value of `url`.
@@ -104,8 +119,69 @@ fn database(
         Some(password) => url.with_password(&password),
         None => url,
     };
+    let url = protected(reader, section, url);
     (StoreUrl::Sqlite(copy.into()), Some(url))
+}
+
+fn query(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) -> Option<StoreQuery> {
+    let mut text = |key| {
+        let (text, at) = section.text(reader, key)?;
+        if text.len() > QUERY_BYTES_MAX || text.trim().is_empty() {
+            let message = format!(
+                "give one statement of at most {QUERY_BYTES_MAX} bytes, as SELECT username, ha1 FROM users"
+            );
+            reader.error(at, section.path(key), message);
+        }
+        Some(text.trim().trim_end_matches(';').to_owned())
+    };
+    let (all, changed) = (text("query"), text("query_changed"));
+    let Some(all) = all else {
+        for key in ["query_changed", "query_interval_s"] {
+            section.refuse(
+                reader,
+                key,
+                "goes with query, which returns all users; add it, or remove this line",
+            );
+        }
+        return None;
+    };
+    let default = if changed.is_some() { INTERVAL_S } else { INTERVAL_ALONE_S };
+    let interval_s = section.number(reader, "query_interval_s", default, 1..=86_400);
+    Some(StoreQuery { all, changed, interval_s })
+}
+
+/// The URL with what protects its connections.
+fn protected(reader: &mut Reader<'_>, section: &mut Section<'_, '_>, url: DatabaseUrl) -> DatabaseUrl {
+    let default = if url.is_loopback() { Tls::None } else { Tls::Required };
+    let tls = section.word(reader, "tls", default, &[("required", Tls::Required), ("none", Tls::None)]);
+    let ca = section.text(reader, "ca");
+    section.note_default(reader, "ca", || "\"system\"".to_owned());
+    if tls == Tls::None {
+        return url;
+    }
+    let file = ca.map(|(text, _)| text).filter(|text| *text != "system").map(Path::new);
+    match ringway_tls::authorities("ca", file) {
+        Ok(authorities) => url.with_tls(authorities),
+        Err(error) => {
+            let at = ca.map_or(0, |(_, at)| at);
+            reader.error(at, section.path("ca"), error.to_string());
+            url
+        }
+    }
+}
+
+/// `tls`
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Tls {
+    Required,
+    None,
 }
 
 /// File of users, and of the copy, in the current folder.
 const FILE: &str = "ringway.db";
+
+const QUERY_BYTES_MAX: usize = 4096;
+
+/// Seconds between two runs of `query` beside `query_changed`, and without it.
+const INTERVAL_S: u32 = 300;
+const INTERVAL_ALONE_S: u32 = 5;

@@ -316,7 +316,21 @@ fn each_invalid_value_has_an_error_with_line_key_and_remedy() {
         ("store = 1", 1, "store", "[store]"),
         ("[store]\nurl = \"postgres://h\"", 2, "[store] url", "names no database"),
         ("[store]\ncopy = \"a.db\"", 2, "[store] copy", "postgres:// or mysql:// url"),
-        ("[store]\nurl = \"postgres://192.0.2.1/d\"", 2, "[store] url", "has no TLS for databases"),
+        ("[store]\nurl = \"postgres://192.0.2.1/d\"\nca = \"/nowhere\"", 3, "[store] ca", "cannot read"),
+        (
+            "[store]\nurl = \"postgres://192.0.2.1/d\"\ntls = \"maybe\"",
+            3,
+            "[store] tls",
+            "\"required\" or \"none\"",
+        ),
+        ("[store]\nurl = \"mysql://localhost/d\"\nquery = \" \"", 3, "[store] query", "one statement"),
+        (
+            "[store]\nurl = \"mysql://localhost/d\"\nquery_changed = \"SELECT 1\"",
+            3,
+            "[store] query_changed",
+            "goes with query",
+        ),
+        ("[store]\nquery = \"SELECT 1\"", 2, "[store] query", "postgres:// or mysql:// url"),
         ("[store]\nurl = \"mysql:///d\"", 2, "[store] url", "names no database"),
         (
             "[store]\nurl = \"mysql://localhost/d\"\npassword_file = \"/nowhere\"",

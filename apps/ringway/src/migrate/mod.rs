@@ -28,6 +28,7 @@ pub(crate) fn run(args: &MigrateArgs) -> Result<(), Failure> {
     let password = args.password_stdin.then(password::from_stdin).transpose()?;
     let mut source =
         ringway_migration::Database::open(origin, &args.url, password.as_deref()).map_err(failed)?;
+    Users::check_passwords_are_ours(&config)?;
     let database = Database::open(&config, Wanted::Any, "no users can be added to it")?;
     let (_folder, list) = Database::temporary()?;
     let mut taken = Taken::new(args, &config, &database.store.secret()?);

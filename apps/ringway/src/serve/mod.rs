@@ -159,7 +159,7 @@ impl Running {
             Arc::new(ServerView::new(&runtime, to_services, to_outside, &tls, Arc::clone(&shown), clock));
         let admin_address = admin.address();
         let provisioning = start_provisioning(followed, &inputs, &view)?;
-        let users = StoredUsers::new(Arc::clone(&store), config.store.database.clone());
+        let users = StoredUsers::new(Arc::clone(&store), config.store.tables().cloned());
         let routes = RoutesEditor::new(config.file.clone());
         let control = ServerControl::new(inputs, users, Arc::clone(&view), Arc::clone(&shown), routes);
         let admin = start_admin(admin, (Arc::clone(&view), control), &config.admin.token, &tls)?;

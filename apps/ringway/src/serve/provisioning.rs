@@ -1,11 +1,12 @@
 //! Users that come from a database.
 
-use crate::config::Config;
+use crate::config::{Config, StoreQuery};
 use crate::database;
 use crate::failure::Failure;
 use ringway_admin::Stat;
-use ringway_provisioning::{Counts, Follower, Provisioning, ProvisioningError};
+use ringway_provisioning::{Counts, Follower, Provisioning, ProvisioningError, UserQuery};
 use ringway_store::Store;
+use std::time::Duration;
 
 /// The database that the store follows.
 pub(super) type DatabaseFollower = Follower;
@@ -15,12 +16,26 @@ pub(crate) fn prepare(config: &Config) -> Result<Option<DatabaseFollower>, Failu
     let Some(url) = &config.store.database else { return Ok(None) };
     let failed = |error: ProvisioningError| database::failed(url, &error);
     // A connection of its own: a long write must not keep the others of the store waiting.
-    let follower = Follower::new(url.clone(), Store::open(&config.store.url)?);
+    let store = Store::open(&config.store.url)?;
+    let query = config.store.query.as_ref().map(|query| user_query(query, config, &store)).transpose()?;
+    let follower = Follower::new(url.clone(), query, store);
     if !follower.has_users().map_err(failed)? {
         tracing::info!("{}: reading the users for the first time", url.shown());
         follower.read_once().map_err(failed)?;
     }
     Ok(Some(follower))
+}
+
+fn user_query(query: &StoreQuery, config: &Config, store: &Store) -> Result<UserQuery, Failure> {
+    let realms = config.auth.realms.clone();
+    Ok(UserQuery {
+        all: query.all.clone(),
+        changed: query.changed.clone(),
+        interval: Duration::from_secs(query.interval_s.into()),
+        domain: config.domains.first().cloned().unwrap_or_else(|| "localhost".to_owned()),
+        realm_of: Box::new(move |domain| realms.of(domain.as_bytes()).to_owned()),
+        no_password: base16ct::lower::encode_string(&store.secret()?),
+    })
 }
 
 /// Starts the thread that follows the database; it calls `on_change` after each change.

@@ -1,0 +1,220 @@
+//! Users of an operator's own tables, by queries.
+
+use crate::ProvisioningError;
+use crate::row::{VALUE_BYTES_MAX, hash};
+use crate::status::Status;
+use ringway_database::{Engine, Server};
+use ringway_store::{Ha1, IncomingRows, StoreError, UserName, UserState};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::time::Duration;
+
+/// Queries of an operator's own tables, which return passwords of users.
+///
+/// Columns by their names, in any order: `username`; `domain`, without which a user is of the default domain; `password`, or `ha1`
+/// (MD5) and `ha1_sha256` in hexadecimal digits; `realm` of the hashes, without which they are for the realm of the domain; in
+/// `changed` also `removed`: any value but empty, `0`, `f` and `false` means that the user is gone.
+pub struct UserQuery {
+    /// Returns all users.
+    pub all: String,
+    /// Returns the users that changed lately, a user as often as it likes.
+    pub changed: Option<String>,
+    /// Time between two runs of `all`.
+    pub interval: Duration,
+    /// Domain of users without one.
+    pub domain: String,
+    /// Realm of a domain.
+    pub realm_of: Box<dyn Fn(&str) -> String + Send>,
+    /// Password that nobody has: its hash stands in for a missing one.
+    pub no_password: String,
+}
+
+/// Positions of the columns in a row.
+#[derive(Default)]
+struct Columns {
+    name: Option<usize>,
+    domain: Option<usize>,
+    realm: Option<usize>,
+    password: Option<usize>,
+    ha1: Option<usize>,
+    ha1_sha256: Option<usize>,
+    removed: Option<usize>,
+}
+
+/// A row: the user, and its realm and hashes unless it was removed.
+type Row = (UserName, Option<(String, Ha1)>);
+
+impl UserQuery {
+    /// Reads all users.
+    pub(crate) fn read_all(
+        &self,
+        server: &mut Server,
+        rows: &IncomingRows<'_>,
+        status: &Status,
+    ) -> Result<(), ProvisioningError> {
+        let mut failed: Option<StoreError> = None;
+        let mut count = 0_u64;
+        self.run(server, &self.all, status, &mut |(user, password)| {
+            count += 1;
+            if count <= USERS_MAX
+                && let Some((realm, ha1)) = password
+                && let Err(error) = rows.subscriber(&user, &realm, &ha1)
+            {
+                failed.get_or_insert(error);
+            }
+        })?;
+        if count > USERS_MAX {
+            return Err(ProvisioningError::TooMany(USERS_MAX));
+        }
+        failed.map_or(Ok(()), |error| Err(error.into()))
+    }
+
+    /// A number that differs between two results of `all` with different rows.
+    pub(crate) fn fingerprint(&self, server: &mut Server) -> Result<u64, ProvisioningError> {
+        let mut sum = 0_u64;
+        read_only(server, |server| {
+            server.query(&self.all, &mut |row| {
+                let mut hasher = DefaultHasher::new();
+                row.hash(&mut hasher);
+                // Rows come in any order.
+                sum = sum.wrapping_add(hasher.finish());
+            })
+        })?;
+        Ok(sum)
+    }
+
+    /// Reads the users that changed lately; those that are gone have an empty state. `contacts_of` adds what is not in the database.
+    pub(crate) fn changed(
+        &self,
+        server: &mut Server,
+        status: &Status,
+        mut belongings_of: impl FnMut(&UserName) -> Result<UserState, StoreError>,
+    ) -> Result<Vec<(UserName, UserState)>, ProvisioningError> {
+        let Some(changed) = &self.changed else { return Ok(Vec::new()) };
+        let mut rows = Vec::new();
+        self.run(server, changed, status, &mut |row| {
+            if rows.len() < CHANGED_MAX {
+                rows.push(row);
+            }
+        })?;
+        let mut users = Vec::with_capacity(rows.len());
+        for (user, password) in rows {
+            let state = match password {
+                None => UserState::default(),
+                password => UserState { password, ..belongings_of(&user)? },
+            };
+            users.push((user, state));
+        }
+        Ok(users)
+    }
+
+    fn run(
+        &self,
+        server: &mut Server,
+        query: &str,
+        status: &Status,
+        each: &mut dyn FnMut(Row),
+    ) -> Result<(), ProvisioningError> {
+        let columns = std::cell::RefCell::new(Columns::default());
+        read_only(server, |server| {
+            server.query_named(
+                query,
+                &mut |row| {
+                    if let Some(row) = self.row(&columns.borrow(), row, status) {
+                        each(row);
+                    }
+                },
+                &mut |names| *columns.borrow_mut() = Columns::of(names),
+            )
+        })?;
+        match columns.into_inner().missing() {
+            // Without a row a database may not tell the columns.
+            Some(missing) => Err(ProvisioningError::Column(missing)),
+            None => Ok(()),
+        }
+    }
+
+    fn row(&self, columns: &Columns, row: &[Option<&str>], status: &Status) -> Option<Row> {
+        let value = |column: Option<usize>| {
+            row.get(column?)
+                .copied()
+                .flatten()
+                .filter(|value| !value.is_empty() && value.len() <= VALUE_BYTES_MAX)
+        };
+        let domain = value(columns.domain).unwrap_or(&self.domain);
+        let user = match UserName::new(value(columns.name).unwrap_or_default(), domain) {
+            Ok(user) => user,
+            Err(error) => {
+                status.refuse_row(|| error.to_string());
+                return None;
+            }
+        };
+        if value(columns.removed).is_some_and(|removed| !["0", "f", "false"].contains(&removed)) {
+            return Some((user, None));
+        }
+        let own = (self.realm_of)(user.domain());
+        if let Some(password) = value(columns.password) {
+            return match user.ha1(&own, password) {
+                Ok(ha1) => Some((user, Some((own, ha1)))),
+                Err(error) => {
+                    status.refuse_row(|| error.to_string());
+                    None
+                }
+            };
+        }
+        let realm = value(columns.realm).unwrap_or(&own);
+        let Some(md5) = hash(value(columns.ha1)) else {
+            status.refuse_row(|| format!("{user}: it has neither a password nor its MD5 hash (ha1)"));
+            return None;
+        };
+        let sha256 = hash(value(columns.ha1_sha256))
+            .or_else(|| user.ha1(realm, &self.no_password).ok().map(|ha1| ha1.sha256))?;
+        let realm = realm.to_owned();
+        Some((user, Some((realm, Ha1 { md5, sha256 }))))
+    }
+}
+
+impl Columns {
+    fn of(names: &[String]) -> Self {
+        let at = |wanted: &[&str]| names.iter().position(|name| wanted.contains(&name.as_str()));
+        Self {
+            name: at(&["username", "name"]),
+            domain: at(&["domain"]),
+            realm: at(&["realm"]),
+            password: at(&["password"]),
+            ha1: at(&["ha1", "ha1_md5"]),
+            ha1_sha256: at(&["ha1_sha256"]),
+            removed: at(&["removed"]),
+        }
+    }
+
+    fn missing(&self) -> Option<&'static str> {
+        if self.name.is_none() {
+            Some("username")
+        } else if self.password.is_none() && self.ha1.is_none() {
+            Some("password or ha1")
+        } else {
+            None
+        }
+    }
+}
+
+/// Runs queries that can change nothing.
+fn read_only<T>(
+    server: &mut Server,
+    queries: impl FnOnce(&mut Server) -> Result<T, ringway_database::DatabaseError>,
+) -> Result<T, ProvisioningError> {
+    server.run(match server.engine() {
+        Engine::Postgres => "BEGIN READ ONLY",
+        Engine::MySql => "START TRANSACTION READ ONLY",
+    })?;
+    let read = queries(server);
+    // Without it the next statement fails, and the connection is given up.
+    let _ = server.run("ROLLBACK");
+    Ok(read?)
+}
+
+/// Maximum number of users.
+const USERS_MAX: u64 = 10_000_000;
+
+/// Maximum number of rows of `changed`; the rest is found by `all`.
+const CHANGED_MAX: usize = 20_000;
