@@ -110,7 +110,7 @@ impl From<ProvisioningError> for Edit {
 
 /// Failure of a database server.
 pub(crate) fn failed(url: &DatabaseUrl, error: &ProvisioningError) -> Failure {
-    Failure::failed(format!("{}: {error}; check the address, the name and the password", url.shown()))
+    Failure::failed(format!("{}: {error}", url.shown()))
 }
 
 fn temporary_folder() -> Result<TempDir, Failure> {

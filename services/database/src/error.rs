@@ -9,6 +9,14 @@ pub enum UrlError {
     /// have a password.
     #[error("the URL {0}:… names no database; write as postgres://USER@HOST/NAME or mysql://USER@HOST/NAME")]
     NoDatabase(String),
+    /// The URL names no user.
+    #[error("{0} names no user; write as postgres://USER@HOST/NAME or mysql://USER@HOST/NAME")]
+    NoUser(String),
+    /// The URL has parameters behind a question mark, or a fragment.
+    #[error(
+        "the URL {0}:… has parameters; leave out the part from the ? or # on: TLS is a setting of its own"
+    )]
+    Parameters(String),
 }
 
 /// Error of a connection or a statement.

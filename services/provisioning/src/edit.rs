@@ -21,7 +21,7 @@ impl UserTables {
     /// # Errors
     /// The database failed, or its tables are of a later version.
     pub fn open(url: &DatabaseUrl) -> Result<Self, ProvisioningError> {
-        let mut server = Server::connect(url)?;
+        let mut server = Server::connect(url).map_err(ProvisioningError::Connect)?;
         tables::ensure(&mut server)?;
         Ok(Self { server, status: Status::default() })
     }
@@ -118,7 +118,7 @@ impl UserTables {
     fn read_all(&mut self, store: &Store) -> Result<u64, ProvisioningError> {
         let provisioned = Provisioned::of(store);
         let mut incoming = provisioned.incoming()?;
-        incoming.fill(|rows| read::rows(&mut self.server, rows, &self.status))?;
+        incoming.fill(|rows| read::rows(&mut self.server, rows, &self.status).map(drop))?;
         provisioned
             .replace(incoming, &Position { database: String::new(), changes: String::new(), at_s: 0 })?;
         let mut last = 0;

@@ -6,6 +6,9 @@ use ringway_store::StoreError;
 /// Error of reading or changing users of a database server.
 #[derive(Debug, thiserror::Error)]
 pub enum ProvisioningError {
+    /// There is no connection.
+    #[error("{0}; is the database running, and are address, name and password right?")]
+    Connect(DatabaseError),
     /// The database failed.
     #[error("{0}")]
     Database(#[from] DatabaseError),
@@ -30,6 +33,12 @@ pub enum ProvisioningError {
     /// The operator's query returns no column of this name.
     #[error("the query returns no column {0}; name it with AS, as in SELECT login AS username")]
     Column(&'static str),
+    /// The database is another one than that of the store, and has no users.
+    #[error(
+        "this is another database than the one that the users were read from, and it has none: the users are kept; give it users, or \
+         remove the file of the copy to begin without any"
+    )]
+    OtherEmpty,
     /// There are more users than the limit.
     #[error("there are more than {0} users")]
     TooMany(u64),

@@ -3,7 +3,7 @@ BEGIN;
 SELECT pg_advisory_xact_lock(5060);
 
 CREATE TABLE IF NOT EXISTS ringway_subscriber (
-    domain text NOT NULL,
+    domain text NOT NULL CHECK (domain = lower(domain)),
     name text NOT NULL,
     realm text NOT NULL,
     ha1_md5 text NOT NULL CHECK (length(ha1_md5) = 32),
@@ -12,14 +12,14 @@ CREATE TABLE IF NOT EXISTS ringway_subscriber (
 );
 
 CREATE TABLE IF NOT EXISTS ringway_contact (
-    domain text NOT NULL,
+    domain text NOT NULL CHECK (domain = lower(domain)),
     name text NOT NULL,
     contact text NOT NULL,
     PRIMARY KEY (domain, name, contact)
 );
 
 CREATE TABLE IF NOT EXISTS ringway_forward (
-    domain text NOT NULL,
+    domain text NOT NULL CHECK (domain = lower(domain)),
     name text NOT NULL,
     kind text NOT NULL CHECK (kind IN ('always', 'busy', 'no-answer', 'unregistered')),
     after_s integer,
@@ -58,6 +58,15 @@ BEGIN
 END
 $function$;
 
+CREATE OR REPLACE FUNCTION ringway_forget_forwards() RETURNS trigger LANGUAGE plpgsql AS $function$
+BEGIN
+    DELETE FROM ringway_forward f WHERE f.domain = OLD.domain AND f.name = OLD.name
+        AND NOT EXISTS (SELECT 1 FROM ringway_subscriber s WHERE s.domain = f.domain AND s.name = f.name)
+        AND NOT EXISTS (SELECT 1 FROM ringway_contact c WHERE c.domain = f.domain AND c.name = f.name);
+    RETURN NULL;
+END
+$function$;
+
 CREATE OR REPLACE TRIGGER ringway_note_change AFTER INSERT OR UPDATE OR DELETE ON ringway_subscriber
     FOR EACH ROW EXECUTE FUNCTION ringway_note_change();
 
@@ -66,6 +75,12 @@ CREATE OR REPLACE TRIGGER ringway_note_change AFTER INSERT OR UPDATE OR DELETE O
 
 CREATE OR REPLACE TRIGGER ringway_note_change AFTER INSERT OR UPDATE OR DELETE ON ringway_forward
     FOR EACH ROW EXECUTE FUNCTION ringway_note_change();
+
+CREATE OR REPLACE TRIGGER ringway_forget_forwards AFTER DELETE ON ringway_subscriber
+    FOR EACH ROW EXECUTE FUNCTION ringway_forget_forwards();
+
+CREATE OR REPLACE TRIGGER ringway_forget_forwards AFTER DELETE ON ringway_contact
+    FOR EACH ROW EXECUTE FUNCTION ringway_forget_forwards();
 
 CREATE OR REPLACE TRIGGER ringway_note_truncate AFTER TRUNCATE ON ringway_subscriber
     FOR EACH STATEMENT EXECUTE FUNCTION ringway_note_change();

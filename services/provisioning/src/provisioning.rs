@@ -6,7 +6,7 @@ use crate::query_session::QuerySession;
 use crate::status::Status;
 use crate::table_session::TableSession;
 use crate::time::now_s;
-use ringway_database::{DatabaseUrl, Engine, Server, Wait};
+use ringway_database::{DatabaseAccess, Engine, Server, Wait};
 use ringway_store::{Provisioned, Store};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 /// Users of a database that a store follows.
 pub struct Follower {
-    url: DatabaseUrl,
+    access: DatabaseAccess,
     /// Query of the operator's own tables; `None`: the tables are those of this program.
     query: Option<UserQuery>,
     store: Store,
@@ -33,9 +33,9 @@ pub struct Provisioning {
 }
 
 impl Follower {
-    /// Follows the database of `url` into `store`, which is not shared with threads that must not wait.
-    pub fn new(url: DatabaseUrl, query: Option<UserQuery>, store: Store) -> Self {
-        Self { url, query, store, status: Arc::new(Status::default()) }
+    /// Follows the database of `access` into `store`, which is not shared with threads that must not wait.
+    pub fn new(access: DatabaseAccess, query: Option<UserQuery>, store: Store) -> Self {
+        Self { access, query, store, status: Arc::new(Status::default()) }
     }
 
     /// True if the store has users of an earlier read. Without them a server has none.
@@ -80,7 +80,7 @@ impl Follower {
             };
             let Err(error) = failed else { return };
             if self.status.failed(error.to_string()) {
-                let url = self.url.shown();
+                let url = self.access.url().shown();
                 tracing::error!(
                     "{url}: {error}; users are served as they were last read, and attempts go on"
                 );
@@ -92,17 +92,17 @@ impl Follower {
 
     /// Connects, and reads what the store lacks.
     fn connect(&self) -> Result<Session, ProvisioningError> {
-        let server = Server::connect(&self.url)?;
+        let url = self.access.url();
+        let server = Server::connect(&url).map_err(ProvisioningError::Connect)?;
         let session = match &self.query {
             None => Session::Tables(TableSession::open(server, &self.store, &self.status)?),
             Some(query) => {
-                let url = self.url.shown();
-                Session::Query(QuerySession::open(server, &url, query, &self.store, &self.status)?)
+                Session::Query(QuerySession::open(server, &url.shown(), query, &self.store, &self.status)?)
             }
         };
         self.note_read(0);
         if self.status.connected() {
-            tracing::info!("{}: the users are up to date, changes are followed", self.url.shown());
+            tracing::info!("{}: the users are up to date, changes are followed", url.shown());
         }
         Ok(session)
     }
@@ -144,7 +144,7 @@ impl Follower {
     fn note_read(&self, changed: u64) {
         self.status.reached(now_s(), changed);
         if let Some(first) = self.status.take_refused() {
-            let url = self.url.shown();
+            let url = self.access.url().shown();
             tracing::warn!("{url}: rows are passed over, the first one: {first}; correct it in the database");
         }
     }

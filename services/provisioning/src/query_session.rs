@@ -73,6 +73,12 @@ impl QuerySession {
         incoming.fill(|rows| query.read_all(&mut self.server, rows, status))?;
         let restored = provisioned.replace_passwords(incoming, &self.position())?;
         self.fingerprint = fingerprint;
+        if restored.removed > 0 {
+            tracing::info!(
+                "{} users were removed: the query does not return them any more",
+                restored.removed
+            );
+        }
         Ok(restored.added + restored.removed + restored.changed)
     }
 

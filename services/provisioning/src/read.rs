@@ -22,6 +22,8 @@ pub(crate) struct Changes {
 
 /// Point of the changes that a read of all users saw.
 pub(crate) struct ReadAll {
+    /// Number of rows of subscribers.
+    pub(crate) subscribers: u64,
     /// Number of the last change.
     pub(crate) last: u64,
     /// Numbers of the last changes before it, sorted.
@@ -84,16 +86,16 @@ fn all_in_transaction(
     let last = last_change(server)?;
     let recent = last.saturating_sub(RECENT_CHANGES);
     let noted = noted(server, &format!("c.seq > {recent}"), usize::MAX)?;
-    rows(server, rows_to, status)?;
-    Ok(ReadAll { last, numbers: noted.numbers, horizon: noted.horizon })
+    let subscribers = rows(server, rows_to, status)?;
+    Ok(ReadAll { subscribers, last, numbers: noted.numbers, horizon: noted.horizon })
 }
 
-/// Reads the rows of all users, within a transaction.
+/// Reads the rows of all users, within a transaction; returns the number of subscribers.
 pub(crate) fn rows(
     server: &mut Server,
     rows: &IncomingRows<'_>,
     status: &Status,
-) -> Result<(), ProvisioningError> {
+) -> Result<u64, ProvisioningError> {
     let reader = RowReader { status };
     let mut failed: Option<StoreError> = None;
     let mut count = 0_u64;
@@ -110,6 +112,7 @@ pub(crate) fn rows(
             keep(rows.subscriber(&user, &realm, &ha1));
         }
     })?;
+    let subscribers = count;
     server.query(&format!("SELECT {CONTACT} FROM ringway_contact t"), &mut |row| {
         count += 1;
         if count <= USERS_MAX
@@ -142,7 +145,7 @@ pub(crate) fn rows(
     }
     match failed {
         Some(error) => Err(error.into()),
-        None => Ok(()),
+        None => Ok(subscribers),
     }
 }
 

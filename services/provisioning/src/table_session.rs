@@ -72,7 +72,18 @@ impl TableSession {
         // With too many ranges the changes before this read are given up but for those of the longest transactions.
         self.window = ChangeWindow::after_full_read(read.last, &read.numbers, read.horizon)
             .unwrap_or_else(|_| ChangeWindow::at(read.last));
+        let before = provisioned.position()?;
+        let is_other = before.is_some_and(|before| before.database != self.database);
+        if is_other && read.subscribers == 0 && provisioned.subscribers()? > 0 {
+            return Err(ProvisioningError::OtherEmpty);
+        }
         let restored = provisioned.replace(incoming, &self.position())?;
+        if restored.removed > 0 {
+            tracing::warn!(
+                "{} users were removed: a read of all users of the database did not find them",
+                restored.removed
+            );
+        }
         Ok(restored.added + restored.removed + restored.changed + restored.contacts + restored.forwards)
     }
 

@@ -130,6 +130,16 @@ impl<'s> Provisioned<'s> {
         })
     }
 
+    /// Number of users with a password.
+    ///
+    /// # Errors
+    /// A query failed.
+    pub fn subscribers(&self) -> Result<u64, StoreError> {
+        let count =
+            self.store.lock().query_row("SELECT count(*) FROM subscriber", [], |row| row.get::<_, i64>(0));
+        count.map(i64::unsigned_abs).map_err(self.store.sql())
+    }
+
     /// State of a user.
     ///
     /// # Errors

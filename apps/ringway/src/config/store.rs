@@ -54,7 +54,7 @@ pub(super) fn read(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> StoreC
     };
     if database.is_none() {
         for key in ["copy", "password_file", "tls", "ca", "query", "query_changed", "query_interval_s"] {
-            section.refuse(reader, key, "is for a postgres:// or mysql:// url; remove it");
+            section.refuse(reader, key, "it is for a postgres:// or mysql:// url");
         }
     }
     let query = database.as_ref().and_then(|_| query(reader, &mut section));
@@ -116,6 +116,12 @@ fn database(
         })
     });
     let url = match password {
+        Some(_) if url.has_password() => {
+            let at = section.place("password_file").unwrap_or_default();
+            let why = "the url has a password too; leave it out there";
+            reader.error(at, section.path("password_file"), why);
+            url
+        }
         Some(password) => url.with_password(&password),
         None => url,
     };
@@ -137,11 +143,7 @@ fn query(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) -> Option<Store
     let (all, changed) = (text("query"), text("query_changed"));
     let Some(all) = all else {
         for key in ["query_changed", "query_interval_s"] {
-            section.refuse(
-                reader,
-                key,
-                "goes with query, which returns all users; add it, or remove this line",
-            );
+            section.refuse(reader, key, "it goes with query, which returns all users");
         }
         return None;
     };

@@ -40,8 +40,9 @@ use control::{Input, ServerControl};
 use limit_log::LimitLog;
 use listeners::ListenerTable;
 use outside::{Outside, Retired, Sink, Surroundings, open_relays, start_resolver};
-use provisioning::DatabaseFollower;
+use provisioning::FollowedDatabase;
 use ringway_admin::{Admin, AdminServer, Control, View};
+use ringway_database::DatabaseAccess;
 use ringway_linux::signals::{Signal, watch_with};
 use ringway_linux::{
     Bound, Clock, Hosts, Inboxes, Listen, MarkedPackets, MessageTrace, Runtime, Shards, StreamLimits,
@@ -99,6 +100,8 @@ pub(crate) struct Running {
     surroundings: Surroundings,
     retired: Retired,
     clock: Clock,
+    /// Database that users come from.
+    database: Option<DatabaseAccess>,
     /// Follows the database until the server ends.
     provisioning: Option<Provisioning>,
 }
@@ -110,7 +113,7 @@ impl Running {
         config: Config,
         store: Store,
         inputs: Sender<Input>,
-        followed: Option<DatabaseFollower>,
+        followed: Option<FollowedDatabase>,
     ) -> Result<Self, Failure> {
         let clock = Clock::new();
         let store = Arc::new(store);
@@ -158,8 +161,10 @@ impl Running {
         let view =
             Arc::new(ServerView::new(&runtime, to_services, to_outside, &tls, Arc::clone(&shown), clock));
         let admin_address = admin.address();
+        let database = followed.as_ref().map(|followed| followed.access.clone());
         let provisioning = start_provisioning(followed, &inputs, &view)?;
-        let users = StoredUsers::new(Arc::clone(&store), config.store.tables().cloned());
+        let tables = database.clone().filter(|_| config.store.query.is_none());
+        let users = StoredUsers::new(Arc::clone(&store), tables);
         let routes = RoutesEditor::new(config.file.clone());
         let control = ServerControl::new(inputs, users, Arc::clone(&view), Arc::clone(&shown), routes);
         let admin = start_admin(admin, (Arc::clone(&view), control), &config.admin.token, &tls)?;
@@ -183,6 +188,7 @@ impl Running {
             surroundings,
             retired: Retired::default(),
             clock,
+            database,
             provisioning,
         })
     }
@@ -309,7 +315,7 @@ fn start_observers(
 
 /// Starts to follow the database of users, if there is one; changes wake the main thread.
 fn start_provisioning(
-    followed: Option<DatabaseFollower>,
+    followed: Option<FollowedDatabase>,
     inputs: &Sender<Input>,
     view: &ServerView,
 ) -> Result<Option<Provisioning>, Failure> {
