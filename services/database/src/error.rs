@@ -21,17 +21,39 @@ pub enum UrlError {
 
 /// Error of a connection or a statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DatabaseError(String);
+pub struct DatabaseError {
+    reason: String,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// The server refused a statement; the connection goes on.
+    Statement,
+    /// The connection is of no use any more.
+    Connection,
+}
 
 impl DatabaseError {
+    /// Error of the connection.
     pub(crate) fn new(reason: impl fmt::Display) -> Self {
-        Self(reason.to_string())
+        Self { reason: reason.to_string(), kind: Kind::Connection }
+    }
+
+    /// Error of the server for a statement.
+    pub(crate) fn of_server(reason: impl fmt::Display) -> Self {
+        Self { reason: reason.to_string(), kind: Kind::Statement }
+    }
+
+    /// True if the server refused a statement, and the connection goes on.
+    pub fn is_of_statement(&self) -> bool {
+        self.kind == Kind::Statement
     }
 }
 
 impl fmt::Display for DatabaseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.reason)
     }
 }
 

@@ -7,7 +7,7 @@ CREATE TABLE IF NOT EXISTS ringway_subscriber (
     ha1_md5 char(32) NOT NULL,
     ha1_sha256 char(64) NOT NULL,
     PRIMARY KEY (domain, name)
-) DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;
+) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;
 
 CREATE TABLE IF NOT EXISTS ringway_contact (
     id bigint unsigned NOT NULL AUTO_INCREMENT PRIMARY KEY,
@@ -15,7 +15,7 @@ CREATE TABLE IF NOT EXISTS ringway_contact (
     name varchar(255) NOT NULL,
     contact varchar(1024) NOT NULL,
     KEY (domain, name)
-) DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;
+) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;
 
 CREATE TABLE IF NOT EXISTS ringway_forward (
     domain varchar(255) NOT NULL CHECK (domain = lower(domain)),
@@ -24,14 +24,14 @@ CREATE TABLE IF NOT EXISTS ringway_forward (
     after_s integer,
     uri varchar(255) NOT NULL,
     PRIMARY KEY (domain, name, kind)
-) DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;
+) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;
 
 CREATE TABLE IF NOT EXISTS ringway_change (
     seq bigint unsigned NOT NULL AUTO_INCREMENT PRIMARY KEY,
     domain varchar(255) NOT NULL,
     name varchar(255) NOT NULL,
     at timestamp NOT NULL DEFAULT current_timestamp
-) DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;
+) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;
 
 CREATE TRIGGER IF NOT EXISTS ringway_subscriber_insert AFTER INSERT ON ringway_subscriber
     FOR EACH ROW INSERT INTO ringway_change (domain, name) VALUES (NEW.domain, NEW.name);
@@ -73,7 +73,7 @@ CREATE TRIGGER IF NOT EXISTS ringway_forward_delete AFTER DELETE ON ringway_forw
 CREATE TABLE IF NOT EXISTS ringway_meta (
     name varchar(32) NOT NULL PRIMARY KEY,
     value varchar(255) NOT NULL
-) DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;
+) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;
 
 INSERT IGNORE INTO ringway_meta VALUES ('version', '1'), ('identity', uuid());
 

@@ -1,11 +1,11 @@
 //! The thread that follows a database.
 
-use crate::ProvisioningError;
 use crate::query::UserQuery;
 use crate::query_session::QuerySession;
 use crate::status::Status;
 use crate::table_session::TableSession;
 use crate::time::now_s;
+use crate::{ProvisioningError, SourceName};
 use ringway_database::{DatabaseAccess, Engine, Server, Wait};
 use ringway_store::{Provisioned, Store};
 use std::sync::Arc;
@@ -38,12 +38,27 @@ impl Follower {
         Self { access, query, store, status: Arc::new(Status::default()) }
     }
 
-    /// True if the store has users of an earlier read. Without them a server has none.
+    /// True if the store has users of an earlier read of this database. Without them a server has none, or those of another one.
     ///
     /// # Errors
-    /// A query of the store failed.
+    /// A query of the store failed, or it has users of its own.
     pub fn has_users(&self) -> Result<bool, ProvisioningError> {
-        Ok(Provisioned::of(&self.store).position()?.is_some())
+        let provisioned = Provisioned::of(&self.store);
+        match provisioned.position()? {
+            Some(position) => Ok(position.source == self.source().0),
+            None => match provisioned.subscribers()? {
+                0 => Ok(false),
+                own => Err(ProvisioningError::OwnUsers {
+                    file: self.store.file().display().to_string(),
+                    users: own,
+                }),
+            },
+        }
+    }
+
+    fn source(&self) -> SourceName {
+        let url = self.access.url().shown();
+        SourceName(self.query.as_ref().map_or(url.clone(), |query| format!("{url} {}", query.all)))
     }
 
     /// Reads what the store lacks, once.
@@ -95,9 +110,9 @@ impl Follower {
         let url = self.access.url();
         let server = Server::connect(&url).map_err(ProvisioningError::Connect)?;
         let session = match &self.query {
-            None => Session::Tables(TableSession::open(server, &self.store, &self.status)?),
+            None => Session::Tables(TableSession::open(server, self.source(), &self.store, &self.status)?),
             Some(query) => {
-                Session::Query(QuerySession::open(server, &url.shown(), query, &self.store, &self.status)?)
+                Session::Query(QuerySession::open(server, self.source(), query, &self.store, &self.status)?)
             }
         };
         self.note_read(0);

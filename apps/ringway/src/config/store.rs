@@ -81,7 +81,12 @@ fn store_url(text: &str) -> Result<Given, String> {
         Some(("postgres" | "postgresql" | "mysql" | "mariadb", _)) => {
             DatabaseUrl::parse(text).map(Given::Database).map_err(|error| error.to_string())
         }
-        Some(_) | None => Err(format!(
+        // What follows the scheme can have a password.
+        Some((scheme, _)) => Err(format!(
+            "the scheme {scheme:?} is that of no store; give \"sqlite://FILE\", \"postgres://USER@HOST/NAME\", \
+             \"mysql://USER@HOST/NAME\" or \"memory:\""
+        )),
+        None => Err(format!(
             "{text:?} is not a store URL; give \"sqlite://FILE\", \"postgres://USER@HOST/NAME\", \"mysql://USER@HOST/NAME\" or \
              \"memory:\""
         )),

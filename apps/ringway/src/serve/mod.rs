@@ -170,7 +170,7 @@ impl Running {
         let admin = start_admin(admin, (Arc::clone(&view), control), &config.admin.token, &tls)?;
         let mut follower = Follower::new(store, Arc::clone(&services), runtime.shards(), applied);
         // Applies removals that happened while no server ran: the journal still had the registrations.
-        follower.follow();
+        while follower.follow() {}
         Ok(Self {
             config,
             settings,
@@ -220,8 +220,9 @@ impl Running {
     /// Runs until a signal ends it.
     fn serve(mut self, inputs: Receiver<Input>) -> Result<(), Failure> {
         let mut high_water = 0;
+        let mut has_more = false;
         let end = loop {
-            match inputs.recv_timeout(FOLLOW_INTERVAL) {
+            match inputs.recv_timeout(if has_more { Duration::ZERO } else { FOLLOW_INTERVAL }) {
                 Ok(Input::Signal(Signal::Terminate)) | Err(RecvTimeoutError::Disconnected) => break Ok(()),
                 Ok(Input::Signal(Signal::Reload)) => self.reload_and_log(),
                 Ok(Input::Reload(_, until, _)) if std::time::Instant::now() >= until => {
@@ -236,7 +237,7 @@ impl Running {
             if self.runtime.has_failed() {
                 break Err(Failure::failed("a worker thread failed; restart the server"));
             }
-            self.follower.follow();
+            has_more = self.follower.follow();
             self.end_removed();
             self.tls.follow_files();
             self.services.traces().expire(std::time::Instant::now());

@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use ringway_admin::Stat;
 use ringway_database::DatabaseAccess;
 use ringway_provisioning::{Counts, Follower, Provisioning, ProvisioningError, UserQuery};
-use ringway_store::Store;
+use ringway_store::{Provisioned, Store};
 use std::time::Duration;
 
 /// The database that the store follows.
@@ -17,7 +17,11 @@ pub(crate) struct FollowedDatabase {
 
 /// Prepares to follow the database of the configuration, if it has one. The first start reads its users.
 pub(crate) fn prepare(config: &Config) -> Result<Option<FollowedDatabase>, Failure> {
-    let Some(url) = &config.store.database else { return Ok(None) };
+    let Some(url) = &config.store.database else {
+        // Users that came from a database before are this file's own from now on.
+        Provisioned::of(&Store::open(&config.store.url)?).forget()?;
+        return Ok(None);
+    };
     let failed = |error: ProvisioningError| database::failed(url, &error);
     // A connection of its own: a long write must not keep the others of the store waiting.
     let store = Store::open(&config.store.url)?;
