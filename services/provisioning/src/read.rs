@@ -44,7 +44,7 @@ pub(crate) struct ReadAll {
 }
 
 impl Noted {
-    /// What the progress of the store needs.
+    /// The part that moves the progress of a store.
     pub(crate) fn seen(&self) -> Seen<'_> {
         Seen {
             numbers: &self.numbers,
@@ -174,7 +174,7 @@ fn of_changes(
     server.query(&of_changed(CONTACT, "ringway_contact"), &mut |row| {
         let Some((user, contact)) = reader.contact(row) else { return };
         let contacts = &mut users.entry(user).or_default().contacts;
-        if contacts.len() < CONTACTS_MAX && !contacts.iter().any(|other| other == contact) {
+        if !contacts.iter().any(|other| other == contact) {
             contacts.push(contact.to_owned());
         }
     })?;
@@ -264,6 +264,3 @@ pub(crate) const CHANGES_MAX: usize = 20_000;
 
 /// Maximum number of rows of a database.
 const USERS_MAX: u64 = 10_000_000;
-
-/// Maximum number of permanent contacts of a user.
-const CONTACTS_MAX: usize = 100;

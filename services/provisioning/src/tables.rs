@@ -6,7 +6,7 @@ use ringway_database::{Engine, Server};
 /// Channel of PostgreSQL's notifications.
 pub(crate) const CHANNEL: &str = "ringway_change";
 
-/// What becomes of tables that are absent.
+/// Treatment of tables that are absent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Absent {
     /// They are made.

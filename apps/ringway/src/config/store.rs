@@ -20,7 +20,12 @@ pub(crate) struct StoreConfig {
 impl StoreConfig {
     /// Database whose tables are those of this program: users are changed there.
     pub(crate) fn tables(&self) -> Option<&DatabaseUrl> {
-        self.database.as_ref().filter(|_| self.query.is_none())
+        self.database.as_ref().filter(|_| self.has_tables())
+    }
+
+    /// True unless users come from the operator's own tables.
+    pub(crate) fn has_tables(&self) -> bool {
+        self.query.is_none()
     }
 }
 

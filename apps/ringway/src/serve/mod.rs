@@ -155,16 +155,15 @@ impl Running {
         warn_of_few_files(config.limits.max_connections, runtime.connections_max());
         // It cannot be set already: this is the only call.
         let _ = shards_cell.set(runtime.shards());
-        let shown = Arc::new(ShownConfig::default());
-        shown.set(&config, listeners.shown());
+        let shown = Arc::new(ShownConfig::of(&config, &listeners));
         let (to_services, to_outside) = (Arc::clone(&services), Arc::clone(&outside));
         let view =
             Arc::new(ServerView::new(&runtime, to_services, to_outside, &tls, Arc::clone(&shown), clock));
         let admin_address = admin.address();
         let database = followed.as_ref().map(|followed| followed.access.clone());
         let provisioning = start_provisioning(followed, &inputs, &view)?;
-        let tables = database.clone().filter(|_| config.store.query.is_none());
-        let users = StoredUsers::new(Arc::clone(&store), tables);
+        let users =
+            StoredUsers::new(Arc::clone(&store), database.clone().filter(|_| config.store.has_tables()));
         let routes = RoutesEditor::new(config.file.clone());
         let control = ServerControl::new(inputs, users, Arc::clone(&view), Arc::clone(&shown), routes);
         let admin = start_admin(admin, (Arc::clone(&view), control), &config.admin.token, &tls)?;
