@@ -33,6 +33,11 @@ pub(crate) fn restore(args: &RestoreArgs) -> Result<(), Failure> {
     let users = Users::open(&config, Wanted::Any, OUTSIDE)?;
     let restoration = if args.dry_run { Restoration::DryRun } else { Restoration::Apply };
     let restored = users.edit_all(|store| Ok(Backups::of(store).restore(&args.file, restoration)?))?;
+    let restored = match &users {
+        Users::File(_) => restored,
+        // They belong to each node.
+        Users::Server(_) => Restored { blocks: 0, ..restored },
+    };
     print(&restored, restoration, "restored", args.json)?;
     users.note_if_new();
     Ok(())

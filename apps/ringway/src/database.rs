@@ -69,11 +69,8 @@ impl Users {
         match self {
             Self::File(database) => edit(&database.store),
             Self::Server(url) => {
-                let folder = temporary_folder()?;
                 let mut tables = UserTables::open(url).map_err(|error| failed(url, &error))?;
-                tables
-                    .edit_all(&folder.path().join("users.db"), |store| edit(store).map_err(Edit::Failed))
-                    .map_err(|error| error.on(url))
+                tables.edit_all(|store| edit(store).map_err(Edit::Failed)).map_err(|error| error.on(url))
             }
         }
     }
@@ -110,13 +107,7 @@ impl From<ProvisioningError> for Edit {
 
 /// Failure of a database server.
 pub(crate) fn failed(url: &DatabaseUrl, error: &ProvisioningError) -> Failure {
-    Failure::failed(format!("{}: {error}; check the address, the name and the password", url.shown()))
-}
-
-fn temporary_folder() -> Result<TempDir, Failure> {
-    tempfile::tempdir().map_err(|error| {
-        Failure::failed(format!("{}: no folder can be made: {error}", std::env::temp_dir().display()))
-    })
+    Failure::failed(format!("{}: {error}", url.shown()))
 }
 
 /// Opened database of this machine.
@@ -147,7 +138,9 @@ impl Database {
 
     /// A list of users in a folder that is removed with the result.
     pub(crate) fn temporary() -> Result<(TempDir, Store), Failure> {
-        let folder = temporary_folder()?;
+        let folder = tempfile::tempdir().map_err(|error| {
+            Failure::failed(format!("{}: no folder can be made: {error}", std::env::temp_dir().display()))
+        })?;
         let list = Store::open(&StoreUrl::Sqlite(folder.path().join("list.db")))?;
         Ok((folder, list))
     }

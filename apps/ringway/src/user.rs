@@ -97,6 +97,7 @@ impl Command {
         let (password, is_generated) = password(args)?;
         self.users
             .edit(&user, |store| Ok(store.passwd(&user, self.realm_of(user.domain()), &password)?))?;
+        self.warn_of_foreign_domain(user.domain());
         self.print_password(&user, "changed", is_generated.then_some(&password))
     }
 

@@ -61,6 +61,8 @@ use tokio::sync::oneshot;
 const HEAD_BYTES_MAX: usize = 16 << 10;
 /// The most headers in a request.
 const HEADERS_MAX: usize = 64;
+/// Time for changes under way when the server stops.
+const CHANGE_END_MAX: Duration = Duration::from_secs(2);
 /// Maximum time for a request's head, and between two requests of a connection.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(10);
 /// Maximum life of a connection.
@@ -140,6 +142,8 @@ impl Admin {
                     _ = stopped => {}
                 }
             });
+            // A change that waits for a database does not keep the server from stopping.
+            runtime.shutdown_timeout(CHANGE_END_MAX);
         })?;
         Ok(AdminServer { address: self.address, access, clients, stop: Some(stop), thread: Some(thread) })
     }

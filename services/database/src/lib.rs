@@ -9,6 +9,7 @@
 //! Start reading at [`Server`].
 #![forbid(unsafe_code)]
 
+mod access;
 mod answer;
 mod error;
 mod mysql;
@@ -16,6 +17,7 @@ mod postgres;
 mod server;
 mod url;
 
+pub use access::DatabaseAccess;
 pub use answer::Wait;
 pub use error::{DatabaseError, UrlError};
 pub use server::Server;

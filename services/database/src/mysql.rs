@@ -17,7 +17,7 @@ impl MySql {
             SslOpts::default().with_root_certs(roots.collect()).with_disable_built_in_roots(true)
         });
         let opts = OptsBuilder::from_opts(opts).ssl_opts(tls);
-        Conn::new(opts).await.map(Self).map_err(DatabaseError::new)
+        Conn::new(opts).await.map(Self).map_err(|error| full(&error))
     }
 
     pub(crate) async fn query(
@@ -26,10 +26,10 @@ impl MySql {
         each: Each<'_>,
         names: &mut dyn FnMut(&[String]),
     ) -> Result<(), DatabaseError> {
-        let mut result = in_time(self.0.query_iter(query)).await?.map_err(DatabaseError::new)?;
+        let mut result = in_time(self.0.query_iter(query)).await?.map_err(|error| full(&error))?;
         let columns = result.columns_ref().iter().map(|column| column.name_str().to_lowercase());
         names(&columns.collect::<Vec<_>>());
-        while let Some(row) = in_time(result.next()).await?.map_err(DatabaseError::new)? {
+        while let Some(row) = in_time(result.next()).await?.map_err(|error| full(&error))? {
             pass(&row, each);
         }
         Ok(())
@@ -48,15 +48,22 @@ impl MySql {
         };
         let parameters = Params::Positional(order.into_iter().map(value).collect());
         let mut result =
-            in_time(self.0.exec_iter(statement, parameters)).await?.map_err(DatabaseError::new)?;
-        while let Some(row) = in_time(result.next()).await?.map_err(DatabaseError::new)? {
+            in_time(self.0.exec_iter(statement, parameters)).await?.map_err(|error| full(&error))?;
+        while let Some(row) = in_time(result.next()).await?.map_err(|error| full(&error))? {
             pass(&row, each);
         }
         Ok(result.affected_rows())
     }
 
     pub(crate) async fn run(&mut self, statement: &str) -> Result<(), DatabaseError> {
-        in_time(self.0.query_drop(statement)).await?.map_err(DatabaseError::new)
+        in_time(self.0.query_drop(statement)).await?.map_err(|error| full(&error))
+    }
+}
+
+fn full(error: &mysql_async::Error) -> DatabaseError {
+    match error {
+        mysql_async::Error::Server(cause) => DatabaseError::of_server(&cause.message),
+        other => DatabaseError::new(other),
     }
 }
 

@@ -126,7 +126,7 @@ where
 /// The error with its cause, which its own text lacks.
 fn full(error: &tokio_postgres::Error) -> DatabaseError {
     match error.as_db_error() {
-        Some(cause) => DatabaseError::new(cause.message()),
+        Some(cause) => DatabaseError::of_server(cause.message()),
         None => match std::error::Error::source(error) {
             Some(source) => DatabaseError::new(format_args!("{error}: {source}")),
             None => DatabaseError::new(error),

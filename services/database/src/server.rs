@@ -12,6 +12,8 @@ use tokio::time::timeout;
 pub struct Server {
     runtime: Runtime,
     connection: Connection,
+    /// The error that ended the connection: what comes on it later may be the answer to an earlier statement.
+    broken: Option<DatabaseError>,
 }
 
 enum Connection {
@@ -35,7 +37,12 @@ impl Server {
         };
         let connected = runtime.block_on(async { timeout(CONNECT_TIME_MAX, connect).await });
         let connection = connected.map_err(|_| DatabaseError::new("no answer within 10 s"))??;
-        Ok(Self { runtime, connection })
+        let mut server = Self { runtime, connection, broken: None };
+        server.run(match url.engine() {
+            Engine::Postgres => "SET lock_timeout = '10s'",
+            Engine::MySql => "SET SESSION innodb_lock_wait_timeout = 10, lock_wait_timeout = 10",
+        })?;
+        Ok(server)
     }
 
     /// The kind of the server.
@@ -81,13 +88,27 @@ impl Server {
         each: Each<'_>,
         names: &mut dyn FnMut(&[String]),
     ) -> Result<(), DatabaseError> {
-        let Self { runtime, connection } = self;
-        runtime.block_on(async {
-            match connection {
-                Connection::MySql(mysql) => mysql.query(query, each, names).await,
-                Connection::Postgres(postgres) => postgres.query(query, each, names).await,
-            }
+        self.step(async |connection| match connection {
+            Connection::MySql(mysql) => mysql.query(query, each, names).await,
+            Connection::Postgres(postgres) => postgres.query(query, each, names).await,
         })
+    }
+
+    /// Runs a step on the connection, unless an earlier one ended it.
+    fn step<T>(
+        &mut self,
+        step: impl AsyncFnOnce(&mut Connection) -> Result<T, DatabaseError>,
+    ) -> Result<T, DatabaseError> {
+        if let Some(error) = &self.broken {
+            return Err(error.clone());
+        }
+        let done = self.runtime.block_on(step(&mut self.connection));
+        if let Err(error) = &done
+            && !error.is_of_statement()
+        {
+            self.broken = Some(error.clone());
+        }
+        done
     }
 
     /// Runs one statement with text parameters, written `$1`, `$2` … in the order of their first use, and passes the rows of its
@@ -101,12 +122,9 @@ impl Server {
         parameters: &[Option<&str>],
         each: Each<'_>,
     ) -> Result<u64, DatabaseError> {
-        let Self { runtime, connection } = self;
-        runtime.block_on(async {
-            match connection {
-                Connection::MySql(mysql) => mysql.execute(statement, parameters, each).await,
-                Connection::Postgres(postgres) => postgres.execute(statement, parameters, each).await,
-            }
+        self.step(async |connection| match connection {
+            Connection::MySql(mysql) => mysql.execute(statement, parameters, each).await,
+            Connection::Postgres(postgres) => postgres.execute(statement, parameters, each).await,
         })
     }
 
@@ -115,12 +133,9 @@ impl Server {
     /// # Errors
     /// As [`Server::execute`].
     pub fn run(&mut self, statement: &str) -> Result<(), DatabaseError> {
-        let Self { runtime, connection } = self;
-        runtime.block_on(async {
-            match connection {
-                Connection::MySql(mysql) => mysql.run(statement).await,
-                Connection::Postgres(postgres) => postgres.run(statement).await,
-            }
+        self.step(async |connection| match connection {
+            Connection::MySql(mysql) => mysql.run(statement).await,
+            Connection::Postgres(postgres) => postgres.run(statement).await,
         })
     }
 
@@ -140,15 +155,12 @@ impl Server {
     /// # Errors
     /// The connection is closed.
     pub fn wait(&mut self, time: Duration) -> Result<Wait, DatabaseError> {
-        let Self { runtime, connection } = self;
-        runtime.block_on(async {
-            match connection {
-                Connection::MySql(_) => {
-                    tokio::time::sleep(time).await;
-                    Ok(Wait::TimedOut)
-                }
-                Connection::Postgres(postgres) => postgres.wait(time).await,
+        self.step(async |connection| match connection {
+            Connection::MySql(_) => {
+                tokio::time::sleep(time).await;
+                Ok(Wait::TimedOut)
             }
+            Connection::Postgres(postgres) => postgres.wait(time).await,
         })
     }
 }

@@ -41,6 +41,12 @@ impl DatabaseUrl {
         if url.host_str().is_none_or(str::is_empty) || url.path().len() < 2 {
             return Err(UrlError::NoDatabase(scheme()));
         }
+        if url.username().is_empty() {
+            return Err(UrlError::NoUser(shown(&url)));
+        }
+        if url.query().is_some() || url.fragment().is_some() {
+            return Err(UrlError::Parameters(scheme()));
+        }
         let mut url = url;
         if url.scheme() == "mariadb" {
             // It is another word for the same protocol.
@@ -62,6 +68,16 @@ impl DatabaseUrl {
     pub fn with_tls(mut self, authorities: Vec<CertificateDer<'static>>) -> Self {
         self.authorities = Some(authorities.into());
         self
+    }
+
+    /// True if the URL has a password.
+    pub fn has_password(&self) -> bool {
+        self.url.password().is_some()
+    }
+
+    /// True if both have the same password.
+    pub fn has_password_of(&self, other: &Self) -> bool {
+        self.url.password() == other.url.password()
     }
 
     /// The kind of the server.

@@ -121,7 +121,9 @@ fn open_file(url: &str, file: &str) -> Result<Reader, MigrationError> {
 
 fn open_server(url: &str, password: Option<&str>) -> Result<(Reader, String), MigrationError> {
     let mut parsed = DatabaseUrl::parse(url).map_err(|error| match error {
-        UrlError::NoDatabase(shown) => MigrationError::Url(shown),
+        UrlError::NoDatabase(shown) | UrlError::NoUser(shown) | UrlError::Parameters(shown) => {
+            MigrationError::Url(shown)
+        }
     })?;
     if let Some(password) = password {
         parsed = parsed.with_password(password);

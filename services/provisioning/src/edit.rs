@@ -4,10 +4,10 @@
 
 use crate::row::{RowReader, Subscriber};
 use crate::status::Status;
-use crate::{ProvisioningError, read, tables};
-use ringway_database::{DatabaseError, DatabaseUrl, Engine, Server};
-use ringway_store::{Position, Provisioned, Store, StoreUrl, UserName, UserState};
-use std::path::Path;
+use crate::tables::{self, Absent};
+use crate::{ProvisioningError, read};
+use ringway_database::{DatabaseUrl, Engine, Server};
+use ringway_store::{IncomingRows, Position, Provisioned, Store, StoreUrl, UserName, UserState};
 
 /// The tables of a database, for changes.
 pub struct UserTables {
@@ -21,71 +21,107 @@ impl UserTables {
     /// # Errors
     /// The database failed, or its tables are of a later version.
     pub fn open(url: &DatabaseUrl) -> Result<Self, ProvisioningError> {
-        let mut server = Server::connect(url)?;
-        tables::ensure(&mut server)?;
+        let mut server = Server::connect(url).map_err(ProvisioningError::Connect)?;
+        tables::ensure(&mut server, Absent::Create)?;
         Ok(Self { server, status: Status::default() })
     }
 
     /// Changes one user: `edit` gets a store that has this user only.
     ///
     /// # Errors
-    /// The database or `edit` failed. Nothing is changed then.
+    /// The database or `edit` failed, or a row of the user is invalid. Nothing is changed then.
     pub fn edit<T, E: From<ProvisioningError>>(
         &mut self,
         user: &UserName,
         edit: impl FnOnce(&Store) -> Result<T, E>,
     ) -> Result<T, E> {
-        self.in_transaction(|tables| {
+        let begin = match self.server.engine() {
+            Engine::Postgres => "BEGIN",
+            // Without gaps between rows that are locked, in which others may want to insert theirs.
+            Engine::MySql => "SET TRANSACTION ISOLATION LEVEL READ COMMITTED",
+        };
+        self.in_transaction(begin, |tables| {
             let old = tables.read(user)?;
             let store = Store::open(&StoreUrl::Memory).map_err(ProvisioningError::from)?;
             let provisioned = Provisioned::of(&store);
-            let none = Position { database: String::new(), changes: String::new(), at_s: 0 };
+            let none =
+                Position { source: String::new(), database: String::new(), changes: String::new(), at_s: 0 };
             provisioned.put(&[(user.clone(), old.clone())], &none).map_err(ProvisioningError::from)?;
             let done = edit(&store)?;
             let new = provisioned.user(user).map_err(ProvisioningError::from)?;
             if new != old {
+                // What is written replaces all rows of the user.
+                tables.check_refused()?;
                 tables.write(&[(user.clone(), new)])?;
             }
             Ok(done)
         })
     }
 
-    /// Changes any number of users: `edit` gets a store, in a new file, that has all users. Block lists are no part of it.
+    /// Changes any number of users: `edit` gets a store in memory that has all users. Block lists are no part of it.
     ///
     /// # Errors
     /// The database or `edit` failed. Nothing is changed then.
     pub fn edit_all<T, E: From<ProvisioningError>>(
         &mut self,
-        file: &Path,
         edit: impl FnOnce(&Store) -> Result<T, E>,
     ) -> Result<T, E> {
-        let store = Store::open(&StoreUrl::Sqlite(file.to_owned())).map_err(ProvisioningError::from)?;
-        self.in_transaction(|tables| {
-            let last = tables.read_all(&store)?;
+        let store = Store::open(&StoreUrl::Memory).map_err(ProvisioningError::from)?;
+        let begin = match self.server.engine() {
+            Engine::Postgres => "BEGIN ISOLATION LEVEL REPEATABLE READ",
+            Engine::MySql => "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ",
+        };
+        self.in_transaction(begin, |tables| {
+            let rows = |rows: &IncomingRows<'_>| read::rows(&mut tables.server, rows, &tables.status);
+            Provisioned::of(&store).fill(rows)?;
             let done = edit(&store)?;
-            tables.write_changes(&store, last)?;
+            tables.write_changes(&store)?;
             Ok(done)
         })
     }
 
+    /// Runs steps in a transaction that other commands and dashboards do not overlap.
     fn in_transaction<T, E: From<ProvisioningError>>(
         &mut self,
+        begin: &str,
         steps: impl FnOnce(&mut Self) -> Result<T, E>,
     ) -> Result<T, E> {
-        let failed = |error: DatabaseError| E::from(error.into());
-        self.server
-            .run(match self.server.engine() {
-                Engine::Postgres => "BEGIN ISOLATION LEVEL REPEATABLE READ",
-                Engine::MySql => "START TRANSACTION WITH CONSISTENT SNAPSHOT",
-            })
-            .map_err(failed)?;
-        match steps(self) {
-            Ok(done) => self.server.run("COMMIT").map(|()| done).map_err(failed),
-            Err(error) => {
-                // The connection ends with the value, and the transaction with it.
-                let _ = self.server.run("ROLLBACK");
-                Err(error)
+        let mut begun = || -> Result<(), ProvisioningError> {
+            self.lock()?;
+            self.server.run(begin)?;
+            if self.server.engine() == Engine::MySql {
+                self.server.run("START TRANSACTION")?;
             }
+            Ok(())
+        };
+        begun()?;
+        let done = steps(self).and_then(|done| {
+            self.server.run("COMMIT").map_err(ProvisioningError::from)?;
+            Ok(done)
+        });
+        if done.is_err() {
+            // The connection ends with the value, and the transaction with it.
+            let _ = self.server.run("ROLLBACK");
+        }
+        done
+    }
+
+    /// Takes the lock of changes, which the connection has until it ends.
+    fn lock(&mut self) -> Result<(), ProvisioningError> {
+        let lock = match self.server.engine() {
+            // It waits for `lock_timeout` at most.
+            Engine::Postgres => "SELECT pg_advisory_lock(5061)::text",
+            Engine::MySql => "SELECT get_lock(concat('ringway ', database()), 10)",
+        };
+        let mut is_taken = true;
+        self.server.query(lock, &mut |row| is_taken = row.first().copied().flatten() != Some("0"))?;
+        if is_taken { Ok(()) } else { Err(ProvisioningError::Busy) }
+    }
+
+    fn check_refused(&self) -> Result<(), ProvisioningError> {
+        match self.status.take_refused() {
+            Some(row) => Err(ProvisioningError::InvalidRow(row)),
+            None => Ok(()),
         }
     }
 
@@ -114,25 +150,9 @@ impl UserTables {
         Ok(state)
     }
 
-    /// Reads all users into an empty store; returns the number of its last change.
-    fn read_all(&mut self, store: &Store) -> Result<u64, ProvisioningError> {
-        let provisioned = Provisioned::of(store);
-        let mut incoming = provisioned.incoming()?;
-        incoming.fill(|rows| read::rows(&mut self.server, rows, &self.status))?;
-        provisioned
-            .replace(incoming, &Position { database: String::new(), changes: String::new(), at_s: 0 })?;
+    /// Writes the users that the store's changes name.
+    fn write_changes(&mut self, store: &Store) -> Result<(), ProvisioningError> {
         let mut last = 0;
-        loop {
-            let changes = store.changes_since(last)?;
-            match changes.last() {
-                Some(change) => last = change.seq,
-                None => return Ok(last),
-            }
-        }
-    }
-
-    /// Writes the users that changed after number `last` of the store's changes.
-    fn write_changes(&mut self, store: &Store, mut last: u64) -> Result<(), ProvisioningError> {
         let provisioned = Provisioned::of(store);
         loop {
             let changes = store.changes_since(last)?;

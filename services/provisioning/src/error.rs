@@ -6,6 +6,9 @@ use ringway_store::StoreError;
 /// Error of reading or changing users of a database server.
 #[derive(Debug, thiserror::Error)]
 pub enum ProvisioningError {
+    /// There is no connection.
+    #[error("{0}; is the database running, and are address, name and password right?")]
+    Connect(DatabaseError),
     /// The database failed.
     #[error("{0}")]
     Database(#[from] DatabaseError),
@@ -20,16 +23,45 @@ pub enum ProvisioningError {
         /// Version of the tables.
         found: String,
         /// Newest version that this program has.
-        known: u32,
+        known: &'static str,
     },
+    /// Tables or triggers are missing.
+    #[error(
+        "tables or triggers of Ringway are missing; if a restore is under way, let it end; otherwise make them by the statements of \
+         docs/databases.md"
+    )]
+    Incomplete,
     /// The tables cannot be made.
     #[error(
-        "the tables cannot be made: {0}; let a user make them who may (docs/databases.md has the statements), or grant CREATE"
+        "the tables cannot be made: {0}; let a user make them who may: docs/databases.md has the statements, and what MySQL needs for triggers"
     )]
     Create(DatabaseError),
     /// The operator's query returns no column of this name.
     #[error("the query returns no column {0}; name it with AS, as in SELECT login AS username")]
     Column(&'static str),
+    /// The database is another one than that of the store, and has no users.
+    #[error(
+        "this is another database than the one that the users were read from, and it has none: the users are kept; give it users, or \
+         remove the file of the copy to begin without any"
+    )]
+    OtherEmpty,
+    /// The file that is to be the copy has users that come from no database.
+    #[error(
+        "{file} has {users} users of its own, which a copy of the database would replace: take them into the database by `ringway backup` \
+         before and `ringway restore` after the change of [store], or give [store] copy another name"
+    )]
+    OwnUsers {
+        /// The file.
+        file: String,
+        /// Number of its users.
+        users: u64,
+    },
+    /// Another command, or a dashboard, changes users.
+    #[error("another command changes users; try again")]
+    Busy,
+    /// A row of the user that was to be changed is invalid, and would be lost.
+    #[error("{0}; correct it in the database before")]
+    InvalidRow(String),
     /// There are more users than the limit.
     #[error("there are more than {0} users")]
     TooMany(u64),

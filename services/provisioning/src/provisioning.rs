@@ -1,12 +1,12 @@
 //! The thread that follows a database.
 
-use crate::ProvisioningError;
 use crate::query::UserQuery;
 use crate::query_session::QuerySession;
 use crate::status::Status;
 use crate::table_session::TableSession;
 use crate::time::now_s;
-use ringway_database::{DatabaseUrl, Engine, Server, Wait};
+use crate::{ProvisioningError, SourceName};
+use ringway_database::{DatabaseAccess, Engine, Server, Wait};
 use ringway_store::{Provisioned, Store};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 /// Users of a database that a store follows.
 pub struct Follower {
-    url: DatabaseUrl,
+    access: DatabaseAccess,
     /// Query of the operator's own tables; `None`: the tables are those of this program.
     query: Option<UserQuery>,
     store: Store,
@@ -33,17 +33,32 @@ pub struct Provisioning {
 }
 
 impl Follower {
-    /// Follows the database of `url` into `store`, which is not shared with threads that must not wait.
-    pub fn new(url: DatabaseUrl, query: Option<UserQuery>, store: Store) -> Self {
-        Self { url, query, store, status: Arc::new(Status::default()) }
+    /// Follows the database of `access` into `store`, which is not shared with threads that must not wait.
+    pub fn new(access: DatabaseAccess, query: Option<UserQuery>, store: Store) -> Self {
+        Self { access, query, store, status: Arc::new(Status::default()) }
     }
 
-    /// True if the store has users of an earlier read. Without them a server has none.
+    /// True if the store has users of an earlier read of this database. Without them a server has none, or those of another one.
     ///
     /// # Errors
-    /// A query of the store failed.
+    /// A query of the store failed, or it has users of its own.
     pub fn has_users(&self) -> Result<bool, ProvisioningError> {
-        Ok(Provisioned::of(&self.store).position()?.is_some())
+        let provisioned = Provisioned::of(&self.store);
+        match provisioned.position()? {
+            Some(position) => Ok(position.source == self.source().0),
+            None => match provisioned.subscribers()? {
+                0 => Ok(false),
+                own => Err(ProvisioningError::OwnUsers {
+                    file: self.store.file().display().to_string(),
+                    users: own,
+                }),
+            },
+        }
+    }
+
+    fn source(&self) -> SourceName {
+        let url = self.access.url().shown();
+        SourceName(self.query.as_ref().map_or(url.clone(), |query| format!("{url} {}", query.all)))
     }
 
     /// Reads what the store lacks, once.
@@ -80,7 +95,7 @@ impl Follower {
             };
             let Err(error) = failed else { return };
             if self.status.failed(error.to_string()) {
-                let url = self.url.shown();
+                let url = self.access.url().shown();
                 tracing::error!(
                     "{url}: {error}; users are served as they were last read, and attempts go on"
                 );
@@ -92,17 +107,17 @@ impl Follower {
 
     /// Connects, and reads what the store lacks.
     fn connect(&self) -> Result<Session, ProvisioningError> {
-        let server = Server::connect(&self.url)?;
+        let url = self.access.url();
+        let server = Server::connect(&url).map_err(ProvisioningError::Connect)?;
         let session = match &self.query {
-            None => Session::Tables(TableSession::open(server, &self.store, &self.status)?),
+            None => Session::Tables(TableSession::open(server, self.source(), &self.store, &self.status)?),
             Some(query) => {
-                let url = self.url.shown();
-                Session::Query(QuerySession::open(server, &url, query, &self.store, &self.status)?)
+                Session::Query(QuerySession::open(server, self.source(), query, &self.store, &self.status)?)
             }
         };
         self.note_read(0);
         if self.status.connected() {
-            tracing::info!("{}: the users are up to date, changes are followed", self.url.shown());
+            tracing::info!("{}: the users are up to date, changes are followed", url.shown());
         }
         Ok(session)
     }
@@ -144,7 +159,7 @@ impl Follower {
     fn note_read(&self, changed: u64) {
         self.status.reached(now_s(), changed);
         if let Some(first) = self.status.take_refused() {
-            let url = self.url.shown();
+            let url = self.access.url().shown();
             tracing::warn!("{url}: rows are passed over, the first one: {first}; correct it in the database");
         }
     }

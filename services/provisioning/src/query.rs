@@ -24,7 +24,7 @@ pub struct UserQuery {
     pub domain: String,
     /// Realm of a domain.
     pub realm_of: Box<dyn Fn(&str) -> String + Send>,
-    /// Password that nobody has: its hash stands in for a missing one.
+    /// Password that nobody has: its hash takes the part of a missing one.
     pub no_password: String,
 }
 

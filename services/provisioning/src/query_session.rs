@@ -3,7 +3,7 @@
 use crate::query::UserQuery;
 use crate::status::Status;
 use crate::time::now_s;
-use crate::{ProvisioningError, tables};
+use crate::{ProvisioningError, SourceName, tables};
 use ringway_database::Server;
 use ringway_store::{Position, Provisioned, Store};
 use std::time::Instant;
@@ -11,8 +11,7 @@ use std::time::Instant;
 /// A connection whose users the store has as of the last run of the queries.
 pub(crate) struct QuerySession {
     server: Server,
-    /// URL and query: with others the users are other ones.
-    database: String,
+    source: SourceName,
     fingerprint: u64,
     read_all_at: Instant,
 }
@@ -21,14 +20,13 @@ impl QuerySession {
     /// Reads all users.
     pub(crate) fn open(
         mut server: Server,
-        url: &str,
+        source: SourceName,
         query: &UserQuery,
         store: &Store,
         status: &Status,
     ) -> Result<Self, ProvisioningError> {
         server.listen(tables::CHANNEL)?;
-        let database = format!("{url} {}", query.all);
-        let mut session = Self { server, database, fingerprint: 0, read_all_at: Instant::now() };
+        let mut session = Self { server, source, fingerprint: 0, read_all_at: Instant::now() };
         session.read_all(query, store, status)?;
         Ok(session)
     }
@@ -73,10 +71,21 @@ impl QuerySession {
         incoming.fill(|rows| query.read_all(&mut self.server, rows, status))?;
         let restored = provisioned.replace_passwords(incoming, &self.position())?;
         self.fingerprint = fingerprint;
+        if restored.removed > 0 {
+            tracing::info!(
+                "{} users were removed: the query does not return them any more",
+                restored.removed
+            );
+        }
         Ok(restored.added + restored.removed + restored.changed)
     }
 
     fn position(&self) -> Position {
-        Position { database: self.database.clone(), changes: String::new(), at_s: now_s() }
+        Position {
+            source: self.source.0.clone(),
+            database: String::new(),
+            changes: String::new(),
+            at_s: now_s(),
+        }
     }
 }

@@ -1,99 +1,102 @@
 //! Reads users from the tables: all of them, or those that changed.
 
 use crate::ProvisioningError;
+use crate::progress::{Progress, Seen, Snapshot};
 use crate::row::{RowReader, Subscriber};
 use crate::status::Status;
-use crate::window::{ChangeWindow, Horizon};
+use crate::window::Horizon;
 use ringway_database::{Engine, Server};
 use ringway_store::{Forwards, IncomingRows, StoreError, UserName, UserState};
 use std::collections::BTreeMap;
 
 /// Changes that were read.
 pub(crate) struct Changes {
-    /// Their numbers, sorted; at most [`CHANGES_MAX`].
-    pub(crate) numbers: Vec<u64>,
+    /// Rows of changes.
+    pub(crate) noted: Noted,
     /// Users with their present state; those that are gone have an empty one.
     pub(crate) users: Vec<(UserName, UserState)>,
-    /// True if a table was emptied at once, so that all users must be read.
-    pub(crate) is_emptied: bool,
-    /// Transactions at the moment of the read.
-    pub(crate) horizon: Horizon,
 }
 
-/// Point of the changes that a read of all users saw.
-pub(crate) struct ReadAll {
-    /// Number of the last change.
+/// Rows of `ringway_change`, with the state of the database at the moment of their read.
+pub(crate) struct Noted {
+    /// Identity of the database and of its tables: tables that are made anew, as by a restore, have another one.
+    pub(crate) database: String,
+    /// Number of the last change; 0 without any.
     pub(crate) last: u64,
-    /// Numbers of the last changes before it, sorted.
+    /// Numbers of the rows, sorted; at most [`CHANGES_MAX`].
     pub(crate) numbers: Vec<u64>,
-    /// Transactions at the moment of the read.
-    pub(crate) horizon: Horizon,
+    /// True if all users must be read: a table was emptied at once, or rows are of another database.
+    pub(crate) is_unfollowable: bool,
+    /// True if rows have numbers of transactions that are still to come: they are of another database.
+    pub(crate) has_foreign: bool,
+    names: Vec<UserName>,
+    snapshot: Option<Snapshot>,
+    horizon: Horizon,
+    step: u64,
 }
 
-/// Number of the last change; 0 without any.
-pub(crate) fn last_change(server: &mut Server) -> Result<u64, ProvisioningError> {
-    let mut last = 0;
-    server.query("SELECT coalesce(max(seq), 0) FROM ringway_change", &mut |row| last = number(row, 0))?;
-    Ok(last)
+/// A read of all users.
+pub(crate) struct ReadAll {
+    /// Number of rows of subscribers.
+    pub(crate) subscribers: u64,
+    /// Rows of the last changes.
+    pub(crate) noted: Noted,
 }
 
-/// Reads the changes of a window, and the users that they name.
+impl Noted {
+    /// The part that moves the progress of a store.
+    pub(crate) fn seen(&self) -> Seen<'_> {
+        Seen {
+            numbers: &self.numbers,
+            snapshot: self.snapshot.as_ref(),
+            horizon: self.horizon,
+            step: self.step,
+        }
+    }
+}
+
+/// Reads the changes that the store does not have, and the users that they name.
 pub(crate) fn changes(
     server: &mut Server,
-    window: &ChangeWindow,
+    progress: &Progress,
     status: &Status,
 ) -> Result<Changes, ProvisioningError> {
-    let noted = noted(server, &window.condition("c.seq"), CHANGES_MAX)?;
-    let mut changes = Changes {
-        numbers: noted.numbers,
-        users: Vec::new(),
-        is_emptied: noted.is_emptied,
-        horizon: noted.horizon,
-    };
-    let (Some(first), Some(last)) = (changes.numbers.first(), changes.numbers.last()) else {
-        return Ok(changes);
-    };
-    if changes.numbers.len() < CHANGES_MAX && !changes.is_emptied {
+    let mut noted = noted(server, &progress.condition())?;
+    noted.is_unfollowable |= noted.numbers.len() >= CHANGES_MAX || noted.has_foreign;
+    let mut users = Vec::new();
+    if let (Some(first), Some(last), false) =
+        (noted.numbers.first(), noted.numbers.last(), noted.is_unfollowable)
+    {
+        let names = std::mem::take(&mut noted.names);
         // More users than those named may be between these numbers; their present state does no harm.
-        changes.users = users(server, &format!("seq BETWEEN {first} AND {last}"), noted.names, status)?;
+        users = of_changes(server, &format!("seq BETWEEN {first} AND {last}"), names, status)?;
     }
-    Ok(changes)
+    Ok(Changes { noted, users })
 }
 
 /// Reads all users into `rows`, from one snapshot of the database.
 pub(crate) fn all(
     server: &mut Server,
-    rows: &IncomingRows<'_>,
+    to: &IncomingRows<'_>,
     status: &Status,
 ) -> Result<ReadAll, ProvisioningError> {
     server.run(match server.engine() {
         Engine::Postgres => "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
         Engine::MySql => "START TRANSACTION WITH CONSISTENT SNAPSHOT",
     })?;
-    let read = all_in_transaction(server, rows, status);
-    // Without it the next statement fails, and the connection is given up.
-    let _ = server.run("ROLLBACK");
-    read
+    let recent = format!("c.seq > (SELECT coalesce(max(seq), 0) FROM ringway_change) - {}", CHANGES_MAX - 1);
+    let noted = noted(server, &recent)?;
+    let subscribers = rows(server, to, status)?;
+    server.run("ROLLBACK")?;
+    Ok(ReadAll { subscribers, noted })
 }
 
-fn all_in_transaction(
-    server: &mut Server,
-    rows_to: &IncomingRows<'_>,
-    status: &Status,
-) -> Result<ReadAll, ProvisioningError> {
-    let last = last_change(server)?;
-    let recent = last.saturating_sub(RECENT_CHANGES);
-    let noted = noted(server, &format!("c.seq > {recent}"), usize::MAX)?;
-    rows(server, rows_to, status)?;
-    Ok(ReadAll { last, numbers: noted.numbers, horizon: noted.horizon })
-}
-
-/// Reads the rows of all users, within a transaction.
+/// Reads the rows of all users, within a transaction; returns the number of subscribers.
 pub(crate) fn rows(
     server: &mut Server,
     rows: &IncomingRows<'_>,
     status: &Status,
-) -> Result<(), ProvisioningError> {
+) -> Result<u64, ProvisioningError> {
     let reader = RowReader { status };
     let mut failed: Option<StoreError> = None;
     let mut count = 0_u64;
@@ -110,6 +113,7 @@ pub(crate) fn rows(
             keep(rows.subscriber(&user, &realm, &ha1));
         }
     })?;
+    let subscribers = count;
     server.query(&format!("SELECT {CONTACT} FROM ringway_contact t"), &mut |row| {
         count += 1;
         if count <= USERS_MAX
@@ -142,12 +146,12 @@ pub(crate) fn rows(
     }
     match failed {
         Some(error) => Err(error.into()),
-        None => Ok(()),
+        None => Ok(subscribers),
     }
 }
 
 /// Reads the users that the changes of a condition name, and adds those of `names` that are gone.
-fn users(
+fn of_changes(
     server: &mut Server,
     condition: &str,
     names: Vec<UserName>,
@@ -170,7 +174,7 @@ fn users(
     server.query(&of_changed(CONTACT, "ringway_contact"), &mut |row| {
         let Some((user, contact)) = reader.contact(row) else { return };
         let contacts = &mut users.entry(user).or_default().contacts;
-        if contacts.len() < CONTACTS_MAX && !contacts.iter().any(|other| other == contact) {
+        if !contacts.iter().any(|other| other == contact) {
             contacts.push(contact.to_owned());
         }
     })?;
@@ -183,40 +187,51 @@ fn users(
     Ok(users.into_iter().collect())
 }
 
-struct Noted {
-    numbers: Vec<u64>,
-    names: Vec<UserName>,
-    is_emptied: bool,
-    horizon: Horizon,
-}
-
-/// Reads the rows of `ringway_change` of a condition with the transactions of the same moment.
-fn noted(server: &mut Server, condition: &str, limit: usize) -> Result<Noted, ProvisioningError> {
-    // PostgreSQL tells which transactions have ended; elsewhere one of more than ten minutes is given up.
-    let horizon = match server.engine() {
-        Engine::Postgres => {
-            "(SELECT pg_snapshot_xmin(s)::text AS done, pg_snapshot_xmax(s)::text AS next FROM pg_current_snapshot() s) h"
-        }
-        Engine::MySql => "(SELECT unix_timestamp() AS done, unix_timestamp() + 600 AS next) h",
+/// Reads rows of `ringway_change` with the state of the database at that moment; one statement, so that it has one snapshot.
+fn noted(server: &mut Server, condition: &str) -> Result<Noted, ProvisioningError> {
+    let state = match server.engine() {
+        Engine::Postgres => POSTGRES_STATE,
+        Engine::MySql => MYSQL_STATE,
     };
-    let limit = if limit == usize::MAX { String::new() } else { format!(" LIMIT {limit}") };
+    let foreign = match server.engine() {
+        Engine::Postgres => "c.xid >= pg_snapshot_xmax(h.snapshot::pg_snapshot)",
+        Engine::MySql => "NULL",
+    };
     let query = format!(
-        "SELECT h.done, h.next, c.seq, c.domain, c.name FROM {horizon} LEFT JOIN ringway_change c ON {condition} ORDER BY c.seq{limit}"
+        "SELECT h.identity, h.last, h.done, h.next, h.step, h.snapshot, c.seq, c.domain, c.name, {foreign} FROM ({state}) h \
+         LEFT JOIN ringway_change c ON {condition} ORDER BY c.seq LIMIT {CHANGES_MAX}"
     );
     let mut noted = Noted {
+        database: String::new(),
+        last: 0,
         numbers: Vec::new(),
+        is_unfollowable: false,
+        has_foreign: false,
         names: Vec::new(),
-        is_emptied: false,
+        snapshot: None,
         horizon: Horizon { done: 0, next: u64::MAX },
+        step: 1,
     };
     server.query(&query, &mut |row| {
-        noted.horizon = Horizon { done: number(row, 0), next: number(row, 1) };
-        let [_, _, Some(_), domain, name] = row else { return };
-        noted.numbers.push(number(row, 2));
+        let [identity, _, _, _, _, snapshot, seq, domain, name, foreign] = row else { return };
+        if noted.database.is_empty() {
+            noted.database = identity.unwrap_or_default().to_owned();
+            noted.last = number(row, 1);
+            noted.horizon = Horizon { done: number(row, 2), next: number(row, 3) };
+            noted.step = number(row, 4).max(1);
+            noted.snapshot = snapshot.and_then(Snapshot::new);
+        }
+        if seq.is_none() {
+            return;
+        }
+        noted.numbers.push(number(row, 6));
+        noted.has_foreign |= *foreign == Some("t");
         match (domain.unwrap_or_default(), name.unwrap_or_default()) {
-            ("", "") => noted.is_emptied = true,
-            // An invalid name is that of no user here.
-            (domain, name) => noted.names.extend(UserName::new(name, domain)),
+            ("", "") => noted.is_unfollowable = true,
+            // A name that is invalid, or in another spelling, is that of no user here.
+            (domain, name) => {
+                noted.names.extend(UserName::new(name, domain).ok().filter(|user| user.domain() == domain))
+            }
         }
     })?;
     Ok(noted)
@@ -226,18 +241,26 @@ fn number(row: &[Option<&str>], column: usize) -> u64 {
     row.get(column).copied().flatten().and_then(|text| text.parse().ok()).unwrap_or_default()
 }
 
-pub(crate) const SUBSCRIBER: &str = "t.name, t.domain, t.realm, t.ha1_md5, t.ha1_sha256";
-pub(crate) const CONTACT: &str = "t.name, t.domain, t.contact";
-pub(crate) const FORWARD: &str = "t.name, t.domain, t.kind, concat(t.after_s, ''), t.uri";
+pub(crate) const SUBSCRIBER: &str = "left(t.name, 1025), left(t.domain, 1025), left(t.realm, 1025), left(t.ha1_md5, 1025), left(t.ha1_sha256, 1025)";
+pub(crate) const CONTACT: &str = "left(t.name, 1025), left(t.domain, 1025), left(t.contact, 1025)";
+pub(crate) const FORWARD: &str =
+    "left(t.name, 1025), left(t.domain, 1025), left(t.kind, 1025), concat(t.after_s, ''), left(t.uri, 1025)";
+
+/// State of PostgreSQL: identity of the database and its tables, and the snapshot.
+const POSTGRES_STATE: &str = "SELECT (SELECT value FROM ringway_meta WHERE name = 'identity') || ' ' || concat_ws('/', \
+     'ringway_subscriber'::regclass::oid, 'ringway_contact'::regclass::oid, 'ringway_forward'::regclass::oid, \
+     'ringway_change'::regclass::oid) AS identity, (SELECT coalesce(max(seq), 0) FROM ringway_change) AS last, \
+     0 AS done, 0 AS next, 1 AS step, pg_current_snapshot()::text AS snapshot";
+
+/// State of MySQL, which does not tell which transactions have ended: one of more than ten minutes is given up.
+const MYSQL_STATE: &str = "SELECT concat((SELECT value FROM ringway_meta WHERE name = 'identity'), ' ', \
+     (SELECT group_concat(unix_timestamp(create_time) ORDER BY table_name) FROM information_schema.tables \
+     WHERE table_schema = database() AND table_name LIKE 'ringway\\_%')) AS identity, \
+     (SELECT coalesce(max(seq), 0) FROM ringway_change) AS last, unix_timestamp() AS done, unix_timestamp() + 600 AS next, \
+     @@auto_increment_increment AS step, NULL AS snapshot";
 
 /// Changes that are followed one by one; with more all users are read.
 pub(crate) const CHANGES_MAX: usize = 20_000;
 
-/// Changes before the last whose numbers a read of all users compares.
-const RECENT_CHANGES: u64 = 10_000;
-
 /// Maximum number of rows of a database.
 const USERS_MAX: u64 = 10_000_000;
-
-/// Maximum number of permanent contacts of a user.
-const CONTACTS_MAX: usize = 100;

@@ -64,6 +64,11 @@ impl RowReader<'_> {
 
     pub(crate) fn user(&self, name: Option<&str>, domain: Option<&str>) -> Option<UserName> {
         match UserName::new(name.unwrap_or_default(), domain.unwrap_or_default()) {
+            // Nothing finds a row of another spelling again.
+            Ok(user) if Some(user.domain()) != domain => {
+                self.status.refuse_row(|| format!("the domain of {user} is not in lower case"));
+                None
+            }
             Ok(user) => Some(user),
             Err(error) => {
                 self.status.refuse_row(|| error.to_string());

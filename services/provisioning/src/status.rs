@@ -63,11 +63,14 @@ impl Status {
         !self.is_connected.swap(true, Ordering::Relaxed)
     }
 
-    /// Notes a failure. True: it is the first since the last connection.
+    /// Notes a failure. True: it is the first since the last connection, or has another reason than the one before.
     pub(crate) fn failed(&self, error: String) -> bool {
         self.failures.fetch_add(1, Ordering::Relaxed);
         self.is_connected.store(false, Ordering::Relaxed);
-        self.texts().error.replace(error).is_none()
+        let mut texts = self.texts();
+        let is_new = texts.error.as_ref() != Some(&error);
+        texts.error = Some(error);
+        is_new
     }
 
     /// Notes that the store has all changes.

@@ -6,21 +6,48 @@ use ringway_database::{Engine, Server};
 /// Channel of PostgreSQL's notifications.
 pub(crate) const CHANNEL: &str = "ringway_change";
 
-/// Makes the tables if they are absent. Returns the identity of the database, which is made with them.
-pub(crate) fn ensure(server: &mut Server) -> Result<String, ProvisioningError> {
+/// Treatment of tables that are absent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Absent {
+    /// They are made.
+    Create,
+    /// It is an error.
+    IsError,
+}
+
+/// Checks the tables and their triggers.
+pub(crate) fn ensure(server: &mut Server, absent: Absent) -> Result<(), ProvisioningError> {
     let mut version = None;
     if !server.columns("ringway_meta")?.is_empty() {
         version = meta(server, "version")?;
     }
-    if version.is_none() {
+    if version.is_none() && absent == Absent::Create {
         create(server)?;
         version = meta(server, "version")?;
     }
-    if version.as_deref() != Some(VERSION) {
-        let found = version.unwrap_or_else(|| "?".to_owned());
-        return Err(ProvisioningError::Newer { found, known: 1 });
+    match version.as_deref() {
+        Some(VERSION) => {}
+        None => return Err(ProvisioningError::Incomplete),
+        Some(found) => return Err(ProvisioningError::Newer { found: found.to_owned(), known: VERSION }),
     }
-    Ok(meta(server, "identity")?.unwrap_or_default())
+    let triggers = match server.engine() {
+        Engine::Postgres => {
+            "SELECT count(*) FROM pg_trigger WHERE NOT tgisinternal AND tgrelid IN \
+             ('ringway_subscriber'::regclass, 'ringway_contact'::regclass, 'ringway_forward'::regclass)"
+        }
+        Engine::MySql => {
+            "SELECT count(*) FROM information_schema.triggers WHERE trigger_schema = database() AND trigger_name LIKE 'ringway\\_%'"
+        }
+    };
+    let wanted = match server.engine() {
+        Engine::Postgres => POSTGRES.matches("CREATE OR REPLACE TRIGGER").count(),
+        Engine::MySql => MYSQL.matches("CREATE TRIGGER").count(),
+    };
+    let mut found = 0;
+    server.query(triggers, &mut |row| {
+        found = row.first().copied().flatten().and_then(|count| count.parse().ok()).unwrap_or_default();
+    })?;
+    if found < wanted { Err(ProvisioningError::Incomplete) } else { Ok(()) }
 }
 
 fn meta(server: &mut Server, key: &str) -> Result<Option<String>, ProvisioningError> {

@@ -36,11 +36,16 @@ pub(crate) struct Horizon {
 pub(crate) struct TooManyRanges;
 
 impl ChangeWindow {
-    /// The window behind a read of all users, which saw the changes up to `last` but for those of transactions that had not ended.
-    pub(crate) fn after_full_read(last: u64, seen: &[u64], horizon: Horizon) -> Result<Self, TooManyRanges> {
-        let first = seen.first().map_or(last, |first| first.saturating_sub(1));
-        let mut window = Self { last: first, open: Vec::new() };
-        window.see(seen, horizon)?;
+    /// The window behind a read of all users, which saw these changes after `floor` and none after `last`.
+    pub(crate) fn after_all(
+        floor: u64,
+        last: u64,
+        seen: &[u64],
+        horizon: Horizon,
+        step: u64,
+    ) -> Result<Self, TooManyRanges> {
+        let mut window = Self::at(floor);
+        window.see(seen, horizon, step)?;
         window.last = window.last.max(last);
         Ok(window)
     }
@@ -65,12 +70,12 @@ impl ChangeWindow {
         condition
     }
 
-    /// Notes changes that were read, sorted by number; `horizon` is from before the read.
-    pub(crate) fn see(&mut self, seen: &[u64], horizon: Horizon) -> Result<(), TooManyRanges> {
+    /// Notes changes that were read, sorted by number; `horizon` is from before the read. Numbers follow each other by `step` or less.
+    pub(crate) fn see(&mut self, seen: &[u64], horizon: Horizon, step: u64) -> Result<(), TooManyRanges> {
         self.open.retain(|range| horizon.done < range.ends);
         for &number in seen {
             if number > self.last {
-                if number > self.last + 1 {
+                if number > self.last + step {
                     self.open.push(OpenRange { from: self.last + 1, to: number - 1, ends: horizon.next });
                 }
                 self.last = number;
@@ -125,30 +130,30 @@ mod tests {
     #[test]
     fn a_number_that_was_passed_over_is_asked_for_again() {
         let mut window = ChangeWindow::default();
-        window.see(&[1, 2, 5, 6], EARLY).unwrap();
+        window.see(&[1, 2, 5, 6], EARLY, 1).unwrap();
         assert_eq!(window.condition("seq"), "seq > 6 OR seq BETWEEN 3 AND 4");
-        window.see(&[4, 7], EARLY).unwrap();
+        window.see(&[4, 7], EARLY, 1).unwrap();
         assert_eq!(window.condition("seq"), "seq > 7 OR seq BETWEEN 3 AND 3");
-        window.see(&[3], EARLY).unwrap();
+        window.see(&[3], EARLY, 1).unwrap();
         assert_eq!(window.condition("seq"), "seq > 7");
     }
 
     #[test]
     fn a_number_of_a_transaction_that_was_rolled_back_is_forgotten_when_no_transaction_can_have_it() {
         let mut window = ChangeWindow::default();
-        window.see(&[2], EARLY).unwrap();
-        window.see(&[], Horizon { done: 19, next: 30 }).unwrap();
+        window.see(&[2], EARLY, 1).unwrap();
+        window.see(&[], Horizon { done: 19, next: 30 }, 1).unwrap();
         assert_eq!(window.condition("seq"), "seq > 2 OR seq BETWEEN 1 AND 1");
-        window.see(&[], Horizon { done: 20, next: 30 }).unwrap();
+        window.see(&[], Horizon { done: 20, next: 30 }, 1).unwrap();
         assert_eq!(window.condition("seq"), "seq > 2");
     }
 
     #[test]
     fn a_long_transaction_is_one_range() {
         let mut window = ChangeWindow::default();
-        window.see(&[1_000_001], EARLY).unwrap();
+        window.see(&[1_000_001], EARLY, 1).unwrap();
         assert_eq!(window.condition("seq"), "seq > 1000001 OR seq BETWEEN 1 AND 1000000");
-        window.see(&[500_000], EARLY).unwrap();
+        window.see(&[500_000], EARLY, 1).unwrap();
         assert_eq!(
             window.condition("seq"),
             "seq > 1000001 OR seq BETWEEN 1 AND 499999 OR seq BETWEEN 500001 AND 1000000"
@@ -159,20 +164,30 @@ mod tests {
     fn too_many_ranges_are_an_error_and_not_a_long_query() {
         let mut window = ChangeWindow::default();
         let odd: Vec<u64> = (0..200).map(|n| 2 * n + 1).collect();
-        assert_eq!(window.see(&odd, EARLY), Err(TooManyRanges));
+        assert_eq!(window.see(&odd, EARLY, 1), Err(TooManyRanges));
     }
 
     #[test]
-    fn a_full_read_leaves_open_what_it_did_not_see() {
-        let window = ChangeWindow::after_full_read(9, &[5, 6, 9], EARLY).unwrap();
+    fn a_read_of_all_users_leaves_open_what_it_did_not_see() {
+        let window = ChangeWindow::after_all(4, 9, &[5, 6, 9], EARLY, 1).unwrap();
         assert_eq!(window.condition("seq"), "seq > 9 OR seq BETWEEN 7 AND 8");
-        assert_eq!(ChangeWindow::after_full_read(0, &[], EARLY), Ok(ChangeWindow::default()));
+        let window = ChangeWindow::after_all(0, 3, &[3], EARLY, 1).unwrap();
+        assert_eq!(window.condition("seq"), "seq > 3 OR seq BETWEEN 1 AND 2");
+        assert_eq!(ChangeWindow::after_all(0, 0, &[], EARLY, 1), Ok(ChangeWindow::default()));
+    }
+
+    #[test]
+    fn numbers_with_steps_leave_nothing_open() {
+        let mut window = ChangeWindow::default();
+        let seen: Vec<u64> = (0..300).map(|n| 3 * n + 1).collect();
+        window.see(&seen, EARLY, 3).unwrap();
+        assert_eq!(window.condition("seq"), "seq > 898");
     }
 
     #[test]
     fn the_text_has_everything() {
         let mut window = ChangeWindow::default();
-        window.see(&[2, 9], EARLY).unwrap();
+        window.see(&[2, 9], EARLY, 1).unwrap();
         assert_eq!(ChangeWindow::from_text(&window.to_text()), Some(window));
         assert!(
             ["", "x", "1 2", "1 2-3", "1 2-3/x"].iter().all(|text| ChangeWindow::from_text(text).is_none())

@@ -8,7 +8,7 @@ use super::subscribers::{SubscriberRow, insert_row};
 use super::{Store, StoreError, forwards, schema};
 use ringway_users::{Forwards, Ha1, UserName};
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A user as a whole; a user without password and contacts does not exist.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,9 +24,11 @@ pub struct UserState {
 /// Point up to which a store follows a database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Position {
-    /// Identity of the database.
+    /// Name of the source: URL and query.
+    pub source: String,
+    /// Identity of the database and its tables.
     pub database: String,
-    /// Position in its changes, in the words of who wrote it; at most 4,096 bytes.
+    /// Position in its changes, in the words of who wrote it.
     pub changes: String,
     /// Time at which it was reached, in seconds since the epoch.
     pub at_s: u64,
@@ -67,12 +69,21 @@ impl<'s> Provisioned<'s> {
                 .optional()
                 .map_err(self.store.sql())
         };
-        let (Some(database), Some(changes), Some(at)) =
-            (value(DATABASE_KEY)?, value(CHANGES_KEY)?, value(AT_KEY)?)
+        let (Some(source), Some(database), Some(changes), Some(at)) =
+            (value(SOURCE_KEY)?, value(DATABASE_KEY)?, value(CHANGES_KEY)?, value(AT_KEY)?)
         else {
             return Ok(None);
         };
-        Ok(Some(Position { database, changes, at_s: at.parse().unwrap_or_default() }))
+        Ok(Some(Position { source, database, changes, at_s: at.parse().unwrap_or_default() }))
+    }
+
+    /// Forgets the database that the users came from: they are the store's own from now on.
+    ///
+    /// # Errors
+    /// A query failed.
+    pub fn forget(&self) -> Result<(), StoreError> {
+        let forget = "DELETE FROM meta WHERE key LIKE 'provisioned\\_%' ESCAPE '\\'";
+        self.store.lock().execute(forget, []).map(|_| ()).map_err(self.store.sql())
     }
 
     /// An empty list of users.
@@ -85,6 +96,17 @@ impl<'s> Provisioned<'s> {
         let file = IncomingFile(path.into());
         file.remove();
         Ok(Incoming { connection: schema::open_scratch(&file.0)?, file })
+    }
+
+    /// Adds rows to an empty store, without notes of changes.
+    ///
+    /// # Errors
+    /// A query or `fill` failed.
+    pub fn fill<T, E: From<StoreError>>(
+        &self,
+        fill: impl FnOnce(&IncomingRows<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        fill_rows(&mut self.store.lock(), self.store.file(), fill)
     }
 
     /// Makes the users of the store those of the list, and returns the difference. Block lists of users that stay are kept.
@@ -130,6 +152,16 @@ impl<'s> Provisioned<'s> {
         })
     }
 
+    /// Number of users with a password.
+    ///
+    /// # Errors
+    /// A query failed.
+    pub fn subscribers(&self) -> Result<u64, StoreError> {
+        let count =
+            self.store.lock().query_row("SELECT count(*) FROM subscriber", [], |row| row.get::<_, i64>(0));
+        count.map(i64::unsigned_abs).map_err(self.store.sql())
+    }
+
     /// State of a user.
     ///
     /// # Errors
@@ -148,14 +180,21 @@ impl Incoming {
         &mut self,
         fill: impl FnOnce(&IncomingRows<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
-        let path = self.file.0.clone();
-        let sql = |error| E::from(schema::from_sqlite(&path, error));
-        let transaction = self.connection.transaction().map_err(sql)?;
-        let rows = IncomingRows { transaction };
-        let filled = fill(&rows)?;
-        rows.transaction.commit().map_err(sql)?;
-        Ok(filled)
+        fill_rows(&mut self.connection, &self.file.0, fill)
     }
+}
+
+fn fill_rows<T, E: From<StoreError>>(
+    connection: &mut Connection,
+    path: &Path,
+    fill: impl FnOnce(&IncomingRows<'_>) -> Result<T, E>,
+) -> Result<T, E> {
+    let sql = |error| E::from(schema::from_sqlite(path, error));
+    let transaction = connection.transaction().map_err(sql)?;
+    let rows = IncomingRows { transaction };
+    let filled = fill(&rows)?;
+    rows.transaction.commit().map_err(sql)?;
+    Ok(filled)
 }
 
 impl IncomingRows<'_> {
@@ -257,8 +296,12 @@ fn read(connection: &Connection, user: &UserName) -> rusqlite::Result<UserState>
 
 fn write_position(transaction: &Transaction<'_>, position: &Position) -> rusqlite::Result<()> {
     let at = position.at_s.to_string();
-    for (key, value) in [(DATABASE_KEY, &position.database), (CHANGES_KEY, &position.changes), (AT_KEY, &at)]
-    {
+    for (key, value) in [
+        (SOURCE_KEY, &position.source),
+        (DATABASE_KEY, &position.database),
+        (CHANGES_KEY, &position.changes),
+        (AT_KEY, &at),
+    ] {
         transaction
             .prepare_cached("INSERT OR REPLACE INTO meta (key, value) VALUES (?1, ?2)")?
             .execute(params![key, value])?;
@@ -271,6 +314,7 @@ fn sql(error: rusqlite::Error) -> StoreError {
     schema::from_sqlite("the list of users read from the database".as_ref(), error)
 }
 
+const SOURCE_KEY: &str = "provisioned_source";
 const DATABASE_KEY: &str = "provisioned_database";
 const CHANGES_KEY: &str = "provisioned_changes";
 const AT_KEY: &str = "provisioned_at";

@@ -118,6 +118,7 @@ fn follow(stage: &Stage, engine: Engine) -> Result<()> {
         play.sipp("register", "register", users, free_port()?, Some(server.port)).run(stage)
     };
     register(&stage.within("there")?, &first, &server)?;
+    expect_late_transaction(&database, engine, &server)?;
 
     database.kill();
     register(&stage.within("away")?, &first, &server)?;
@@ -130,12 +131,27 @@ fn follow(stage: &Stage, engine: Engine) -> Result<()> {
     database.execute(&rows(&later))?;
     database.execute("DELETE FROM ringway_subscriber WHERE name = 'first01';")?;
     // The pause between two attempts is part of it.
-    expect_subscribers(&server, (first.len() + later.len() - 1) as u64, Duration::from_secs(40))?;
+    expect_subscribers(&server, (first.len() + later.len() + 1) as u64, Duration::from_secs(40))?;
     register(&stage.within("back")?, &later, &server)?;
     let said = server.log_lines("attempts go on", 1)?;
     ensure!(said.len() == 1, "the restarted server said more than once that the database is away: {said:?}");
     ensure!(server.counters()?.get("provisioning_rows_refused")? == 0, "rows were refused");
     Ok(())
+}
+
+/// A transaction that began before another one and ends after it is followed too.
+fn expect_late_transaction(database: &Database, engine: Engine, server: &Server) -> Result<()> {
+    let [slow, quick] =
+        ["slow", "quick"].map(|name| User { name: name.to_owned(), ..users("late", "late").remove(0) });
+    let sleep = if engine == Engine::MariaDb { "SELECT sleep(3);" } else { "SELECT pg_sleep(3);" };
+    std::thread::scope(|scope| -> Result<()> {
+        let slow = scope.spawn(|| database.execute(&format!("BEGIN; {} {sleep} COMMIT;", rows(&[slow]))));
+        std::thread::sleep(Duration::from_secs(1));
+        database.execute(&rows(&[quick]))?;
+        expect_subscribers(server, 21, SEEN_IN)?;
+        slow.join().map_err(|_| anyhow::anyhow!("the transaction failed"))?
+    })?;
+    expect_subscribers(server, 22, SEEN_IN)
 }
 
 /// Waits until the server has this number of users.

@@ -20,7 +20,12 @@ pub(crate) struct StoreConfig {
 impl StoreConfig {
     /// Database whose tables are those of this program: users are changed there.
     pub(crate) fn tables(&self) -> Option<&DatabaseUrl> {
-        self.database.as_ref().filter(|_| self.query.is_none())
+        self.database.as_ref().filter(|_| self.has_tables())
+    }
+
+    /// True unless users come from the operator's own tables.
+    pub(crate) fn has_tables(&self) -> bool {
+        self.query.is_none()
     }
 }
 
@@ -54,7 +59,7 @@ pub(super) fn read(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> StoreC
     };
     if database.is_none() {
         for key in ["copy", "password_file", "tls", "ca", "query", "query_changed", "query_interval_s"] {
-            section.refuse(reader, key, "is for a postgres:// or mysql:// url; remove it");
+            section.refuse(reader, key, "it is for a postgres:// or mysql:// url");
         }
     }
     let query = database.as_ref().and_then(|_| query(reader, &mut section));
@@ -81,7 +86,12 @@ fn store_url(text: &str) -> Result<Given, String> {
         Some(("postgres" | "postgresql" | "mysql" | "mariadb", _)) => {
             DatabaseUrl::parse(text).map(Given::Database).map_err(|error| error.to_string())
         }
-        Some(_) | None => Err(format!(
+        // What follows the scheme can have a password.
+        Some((scheme, _)) => Err(format!(
+            "the scheme {scheme:?} is that of no store; give \"sqlite://FILE\", \"postgres://USER@HOST/NAME\", \
+             \"mysql://USER@HOST/NAME\" or \"memory:\""
+        )),
+        None => Err(format!(
             "{text:?} is not a store URL; give \"sqlite://FILE\", \"postgres://USER@HOST/NAME\", \"mysql://USER@HOST/NAME\" or \
              \"memory:\""
         )),
@@ -116,6 +126,12 @@ fn database(
         })
     });
     let url = match password {
+        Some(_) if url.has_password() => {
+            let at = section.place("password_file").unwrap_or_default();
+            let why = "the url has a password too; leave it out there";
+            reader.error(at, section.path("password_file"), why);
+            url
+        }
         Some(password) => url.with_password(&password),
         None => url,
     };
@@ -137,11 +153,7 @@ fn query(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) -> Option<Store
     let (all, changed) = (text("query"), text("query_changed"));
     let Some(all) = all else {
         for key in ["query_changed", "query_interval_s"] {
-            section.refuse(
-                reader,
-                key,
-                "goes with query, which returns all users; add it, or remove this line",
-            );
+            section.refuse(reader, key, "it goes with query, which returns all users");
         }
         return None;
     };

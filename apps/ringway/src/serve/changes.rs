@@ -30,11 +30,11 @@ impl Follower {
         Self { store, services, shards, seq, noted: None, has_failed: false }
     }
 
-    /// Applies new changes. An unreadable store is logged once, and the server continues.
-    pub(super) fn follow(&mut self) {
+    /// Applies new changes, up to 50,000. An unreadable store is logged once, and the server continues. True: there may be more.
+    pub(super) fn follow(&mut self) -> bool {
         // An error is reported by the query below.
         let _ = BlockLists::of(&self.store).remove_ended(now_s());
-        loop {
+        for _ in 0..ROUNDS_MAX {
             let changes = match self.store.changes_since(self.seq) {
                 Ok(changes) => changes,
                 Err(error) => {
@@ -42,12 +42,13 @@ impl Follower {
                         tracing::error!("changes of users cannot be read: {error}");
                     }
                     self.has_failed = true;
-                    return;
+                    return false;
                 }
             };
             self.has_failed = false;
             if changes.is_empty() {
-                return self.note();
+                self.note();
+                return false;
             }
             let mut blocks = Vec::new();
             for change in changes {
@@ -56,6 +57,7 @@ impl Follower {
             }
             blocks::replace(&self.services, blocks);
         }
+        true
     }
 
     /// Stores the number of the last applied change. If that fails, the next start applies some changes again, and
@@ -97,3 +99,6 @@ impl Follower {
         }
     }
 }
+
+/// Reads of changes at a time: signals and reloads wait for them.
+const ROUNDS_MAX: usize = 5;

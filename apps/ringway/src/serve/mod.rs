@@ -40,8 +40,9 @@ use control::{Input, ServerControl};
 use limit_log::LimitLog;
 use listeners::ListenerTable;
 use outside::{Outside, Retired, Sink, Surroundings, open_relays, start_resolver};
-use provisioning::DatabaseFollower;
+use provisioning::FollowedDatabase;
 use ringway_admin::{Admin, AdminServer, Control, View};
+use ringway_database::DatabaseAccess;
 use ringway_linux::signals::{Signal, watch_with};
 use ringway_linux::{
     Bound, Clock, Hosts, Inboxes, Listen, MarkedPackets, MessageTrace, Runtime, Shards, StreamLimits,
@@ -99,6 +100,8 @@ pub(crate) struct Running {
     surroundings: Surroundings,
     retired: Retired,
     clock: Clock,
+    /// Database that users come from.
+    database: Option<DatabaseAccess>,
     /// Follows the database until the server ends.
     provisioning: Option<Provisioning>,
 }
@@ -110,7 +113,7 @@ impl Running {
         config: Config,
         store: Store,
         inputs: Sender<Input>,
-        followed: Option<DatabaseFollower>,
+        followed: Option<FollowedDatabase>,
     ) -> Result<Self, Failure> {
         let clock = Clock::new();
         let store = Arc::new(store);
@@ -152,20 +155,21 @@ impl Running {
         warn_of_few_files(config.limits.max_connections, runtime.connections_max());
         // It cannot be set already: this is the only call.
         let _ = shards_cell.set(runtime.shards());
-        let shown = Arc::new(ShownConfig::default());
-        shown.set(&config, listeners.shown());
+        let shown = Arc::new(ShownConfig::of(&config, &listeners));
         let (to_services, to_outside) = (Arc::clone(&services), Arc::clone(&outside));
         let view =
             Arc::new(ServerView::new(&runtime, to_services, to_outside, &tls, Arc::clone(&shown), clock));
         let admin_address = admin.address();
+        let database = followed.as_ref().map(|followed| followed.access.clone());
         let provisioning = start_provisioning(followed, &inputs, &view)?;
-        let users = StoredUsers::new(Arc::clone(&store), config.store.tables().cloned());
+        let users =
+            StoredUsers::new(Arc::clone(&store), database.clone().filter(|_| config.store.has_tables()));
         let routes = RoutesEditor::new(config.file.clone());
         let control = ServerControl::new(inputs, users, Arc::clone(&view), Arc::clone(&shown), routes);
         let admin = start_admin(admin, (Arc::clone(&view), control), &config.admin.token, &tls)?;
         let mut follower = Follower::new(store, Arc::clone(&services), runtime.shards(), applied);
         // Applies removals that happened while no server ran: the journal still had the registrations.
-        follower.follow();
+        while follower.follow() {}
         Ok(Self {
             config,
             settings,
@@ -183,6 +187,7 @@ impl Running {
             surroundings,
             retired: Retired::default(),
             clock,
+            database,
             provisioning,
         })
     }
@@ -214,8 +219,9 @@ impl Running {
     /// Runs until a signal ends it.
     fn serve(mut self, inputs: Receiver<Input>) -> Result<(), Failure> {
         let mut high_water = 0;
+        let mut has_more = false;
         let end = loop {
-            match inputs.recv_timeout(FOLLOW_INTERVAL) {
+            match inputs.recv_timeout(if has_more { Duration::ZERO } else { FOLLOW_INTERVAL }) {
                 Ok(Input::Signal(Signal::Terminate)) | Err(RecvTimeoutError::Disconnected) => break Ok(()),
                 Ok(Input::Signal(Signal::Reload)) => self.reload_and_log(),
                 Ok(Input::Reload(_, until, _)) if std::time::Instant::now() >= until => {
@@ -230,7 +236,7 @@ impl Running {
             if self.runtime.has_failed() {
                 break Err(Failure::failed("a worker thread failed; restart the server"));
             }
-            self.follower.follow();
+            has_more = self.follower.follow();
             self.end_removed();
             self.tls.follow_files();
             self.services.traces().expire(std::time::Instant::now());
@@ -309,7 +315,7 @@ fn start_observers(
 
 /// Starts to follow the database of users, if there is one; changes wake the main thread.
 fn start_provisioning(
-    followed: Option<DatabaseFollower>,
+    followed: Option<FollowedDatabase>,
     inputs: &Sender<Input>,
     view: &ServerView,
 ) -> Result<Option<Provisioning>, Failure> {

@@ -4,26 +4,35 @@ use crate::config::{Config, StoreQuery};
 use crate::database;
 use crate::failure::Failure;
 use ringway_admin::Stat;
+use ringway_database::DatabaseAccess;
 use ringway_provisioning::{Counts, Follower, Provisioning, ProvisioningError, UserQuery};
-use ringway_store::Store;
+use ringway_store::{Provisioned, Store};
 use std::time::Duration;
 
 /// The database that the store follows.
-pub(super) type DatabaseFollower = Follower;
+pub(crate) struct FollowedDatabase {
+    pub(super) access: DatabaseAccess,
+    follower: Follower,
+}
 
 /// Prepares to follow the database of the configuration, if it has one. The first start reads its users.
-pub(crate) fn prepare(config: &Config) -> Result<Option<DatabaseFollower>, Failure> {
-    let Some(url) = &config.store.database else { return Ok(None) };
+pub(crate) fn prepare(config: &Config) -> Result<Option<FollowedDatabase>, Failure> {
+    let Some(url) = &config.store.database else {
+        // Users that came from a database before are this file's own from now on.
+        Provisioned::of(&Store::open(&config.store.url)?).forget()?;
+        return Ok(None);
+    };
     let failed = |error: ProvisioningError| database::failed(url, &error);
     // A connection of its own: a long write must not keep the others of the store waiting.
     let store = Store::open(&config.store.url)?;
     let query = config.store.query.as_ref().map(|query| user_query(query, config, &store)).transpose()?;
-    let follower = Follower::new(url.clone(), query, store);
+    let access = DatabaseAccess::new(url.clone());
+    let follower = Follower::new(access.clone(), query, store);
     if !follower.has_users().map_err(failed)? {
         tracing::info!("{}: reading the users for the first time", url.shown());
         follower.read_once().map_err(failed)?;
     }
-    Ok(Some(follower))
+    Ok(Some(FollowedDatabase { access, follower }))
 }
 
 fn user_query(query: &StoreQuery, config: &Config, store: &Store) -> Result<UserQuery, Failure> {
@@ -40,11 +49,11 @@ fn user_query(query: &StoreQuery, config: &Config, store: &Store) -> Result<User
 
 /// Starts the thread that follows the database; it calls `on_change` after each change.
 pub(super) fn start(
-    follower: Option<DatabaseFollower>,
+    followed: Option<FollowedDatabase>,
     on_change: impl Fn() + Send + 'static,
 ) -> Result<Option<Provisioning>, Failure> {
-    follower
-        .map(|follower| follower.start(on_change))
+    followed
+        .map(|followed| followed.follower.start(on_change))
         .transpose()
         .map_err(|error| Failure::failed(format!("cannot start the thread for [store]: {error}")))
 }

@@ -37,7 +37,7 @@ struct Refusal {
     errors: Vec<String>,
 }
 
-/// Trunks whose password file is the same and has another password now.
+/// Trunks, and the database, whose password file is the same and has another password now.
 fn changed_passwords(old: &Config, new: &Config) -> Vec<KeyChange> {
     let of = |config: &Config, key: &str| {
         config.keys.values().find(|(of, _)| *of == key).and_then(|(_, file)| file.map(str::to_owned))
@@ -49,7 +49,19 @@ fn changed_passwords(old: &Config, new: &Config) -> Vec<KeyChange> {
         let is_changed = before.password != now.password && of(old, &key) == of(new, &key);
         is_changed.then_some(KeyChange { key, old: ShownValue::Hidden, new: ShownValue::Hidden })
     });
-    changed.collect()
+    let of_store = match (&old.store.database, &new.store.database) {
+        (Some(before), Some(now)) => {
+            let key = "store.password_file";
+            let is_changed = !now.has_password_of(before) && of(old, key) == of(new, key);
+            is_changed.then(|| KeyChange {
+                key: key.to_owned(),
+                old: ShownValue::Hidden,
+                new: ShownValue::Hidden,
+            })
+        }
+        _ => None,
+    };
+    changed.chain(of_store).collect()
 }
 
 impl Running {
@@ -193,6 +205,9 @@ impl Running {
         removed.for_each(|id| self.runtime.close(*id));
         self.admin.set_token(&config.admin.token);
         self.shown.set(&config, listeners.shown());
+        if let (Some(access), Some(url)) = (&self.database, &config.store.database) {
+            access.replace(url.clone());
+        }
         crate::log::change(&config.log);
         (self.config, self.settings, self.listeners) = (config, settings, listeners);
         warn_of_settings(&self.config);
@@ -233,7 +248,17 @@ impl From<Failure> for Refusal {
 }
 
 /// Keys whose changes need a restart; `listen` only for the first DTLS listener.
-const RESTART_KEYS: [&str; 5] = ["workers", "store.url", "store.durability", "admin.listen", "listen"];
+const RESTART_KEYS: [&str; 9] = [
+    "workers",
+    "store.url",
+    "store.copy",
+    "store.query",
+    "store.query_changed",
+    "store.query_interval_s",
+    "store.durability",
+    "admin.listen",
+    "listen",
+];
 
 /// Refusal of the first `dtls:` listener.
 const FIRST_DTLS: &str = "listen: the first dtls: listener needs a restart; restart the server, or remove it";

@@ -1,5 +1,6 @@
 //! Configuration in force, as the admin API shows it. Neither a listing nor a reload waits for the other.
 
+use super::listeners::ListenerTable;
 use crate::config::Config;
 use ringway_admin::ServerInfo;
 use serde_json::{Map, Value, json};
@@ -18,6 +19,13 @@ struct Current {
 }
 
 impl ShownConfig {
+    /// Shows a configuration.
+    pub(super) fn of(config: &Config, listeners: &ListenerTable) -> Self {
+        let shown = Self::default();
+        shown.set(config, listeners.shown());
+        shown
+    }
+
     /// Replaces it. `listeners` have their actual ports.
     pub(super) fn set(&self, config: &Config, listeners: Vec<String>) {
         let file = config.file.as_ref().map(|file| file.display().to_string());

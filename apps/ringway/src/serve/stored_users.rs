@@ -1,6 +1,6 @@
 //! Users for the admin API, in the store or in a database.
 
-use ringway_database::DatabaseUrl;
+use ringway_database::DatabaseAccess;
 use ringway_provisioning::{ProvisioningError, UserTables};
 use ringway_store::{Store, StoreError, UserName};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 /// Users as the admin API reads and changes them: read from the store, changed in the database if they come from one.
 pub(super) struct StoredUsers {
     store: Arc<Store>,
-    database: Option<DatabaseUrl>,
+    database: Option<DatabaseAccess>,
 }
 
 /// Error of a change.
@@ -18,7 +18,7 @@ pub(super) enum ChangeError {
 }
 
 impl StoredUsers {
-    pub(super) fn new(store: Arc<Store>, database: Option<DatabaseUrl>) -> Self {
+    pub(super) fn new(store: Arc<Store>, database: Option<DatabaseAccess>) -> Self {
         Self { store, database }
     }
 
@@ -33,12 +33,13 @@ impl StoredUsers {
         user: &UserName,
         edit: impl FnOnce(&Store) -> Result<T, StoreError>,
     ) -> Result<T, ChangeError> {
-        let Some(url) = &self.database else { return edit(&self.store).map_err(ChangeError::Store) };
+        let Some(access) = &self.database else { return edit(&self.store).map_err(ChangeError::Store) };
+        let url = access.url();
         let failed = |error: ProvisioningError| match error {
             ProvisioningError::Store(error) => ChangeError::Store(error),
             error => ChangeError::Database(format!("{}: {error}; nothing was changed", url.shown())),
         };
-        UserTables::open(url)
+        UserTables::open(&url)
             .and_then(|mut tables| tables.edit(user, |store| edit(store).map_err(ProvisioningError::from)))
             .map_err(failed)
     }
