@@ -40,14 +40,12 @@ use control::{Input, ServerControl};
 use limit_log::LimitLog;
 use listeners::ListenerTable;
 use outside::{Outside, Retired, Sink, Surroundings, open_relays, start_resolver};
-use provisioning::FollowedDatabase;
+use provisioning::{FollowedDatabase, Following};
 use ringway_admin::{Admin, AdminServer, Control, View};
-use ringway_database::DatabaseAccess;
 use ringway_linux::signals::{Signal, watch_with};
 use ringway_linux::{
     Bound, Clock, Hosts, Inboxes, Listen, MarkedPackets, MessageTrace, Runtime, Shards, StreamLimits,
 };
-use ringway_provisioning::Provisioning;
 use ringway_sansio::{Instant, Seed, ShardKey};
 use ringway_server::{Server, shard_of_user};
 use ringway_store::{Bindings, Durability, OtherRealm, SnapshotSource, Store, Writer};
@@ -101,9 +99,7 @@ pub(crate) struct Running {
     retired: Retired,
     clock: Clock,
     /// Database that users come from.
-    database: Option<DatabaseAccess>,
-    /// Follows the database until the server ends.
-    provisioning: Option<Provisioning>,
+    provisioning: Option<Following>,
 }
 
 impl Running {
@@ -160,10 +156,11 @@ impl Running {
         let view =
             Arc::new(ServerView::new(&runtime, to_services, to_outside, &tls, Arc::clone(&shown), clock));
         let admin_address = admin.address();
-        let database = followed.as_ref().map(|followed| followed.access.clone());
         let provisioning = start_provisioning(followed, &inputs, &view)?;
-        let users =
-            StoredUsers::new(Arc::clone(&store), database.clone().filter(|_| config.store.has_tables()));
+        let users = StoredUsers::new(
+            Arc::clone(&store),
+            provisioning.as_ref().map(Following::access).filter(|_| config.store.has_tables()),
+        );
         let routes = RoutesEditor::new(config.file.clone());
         let control = ServerControl::new(inputs, users, Arc::clone(&view), Arc::clone(&shown), routes);
         let admin = start_admin(admin, (Arc::clone(&view), control), &config.admin.token, &tls)?;
@@ -187,7 +184,6 @@ impl Running {
             surroundings,
             retired: Retired::default(),
             clock,
-            database,
             provisioning,
         })
     }
@@ -318,14 +314,14 @@ fn start_provisioning(
     followed: Option<FollowedDatabase>,
     inputs: &Sender<Input>,
     view: &ServerView,
-) -> Result<Option<Provisioning>, Failure> {
+) -> Result<Option<Following>, Failure> {
     let inputs = inputs.clone();
     let on_change = move || {
         // It fails while the server stops.
         let _ = inputs.send(Input::Changed);
     };
     let provisioning = provisioning::start(followed, on_change)?;
-    view.set_provisioning(provisioning.as_ref());
+    view.set_provisioning(provisioning.as_ref().map(Following::thread));
     Ok(provisioning)
 }
 

@@ -11,8 +11,26 @@ use std::time::Duration;
 
 /// The database that the store follows.
 pub(crate) struct FollowedDatabase {
-    pub(super) access: DatabaseAccess,
+    access: DatabaseAccess,
     follower: Follower,
+}
+
+/// The thread that follows a database.
+pub(super) struct Following {
+    access: DatabaseAccess,
+    thread: Provisioning,
+}
+
+impl Following {
+    /// URL of the database, which a reload can change.
+    pub(super) fn access(&self) -> DatabaseAccess {
+        self.access.clone()
+    }
+
+    /// The thread.
+    pub(super) const fn thread(&self) -> &Provisioning {
+        &self.thread
+    }
 }
 
 /// Prepares to follow the database of the configuration, if it has one. The first start reads its users.
@@ -51,9 +69,11 @@ fn user_query(query: &StoreQuery, config: &Config, store: &Store) -> Result<User
 pub(super) fn start(
     followed: Option<FollowedDatabase>,
     on_change: impl Fn() + Send + 'static,
-) -> Result<Option<Provisioning>, Failure> {
+) -> Result<Option<Following>, Failure> {
     followed
-        .map(|followed| followed.follower.start(on_change))
+        .map(|FollowedDatabase { access, follower }| {
+            follower.start(on_change).map(|thread| Following { access, thread })
+        })
         .transpose()
         .map_err(|error| Failure::failed(format!("cannot start the thread for [store]: {error}")))
 }

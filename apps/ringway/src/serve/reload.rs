@@ -205,8 +205,8 @@ impl Running {
         removed.for_each(|id| self.runtime.close(*id));
         self.admin.set_token(&config.admin.token);
         self.shown.set(&config, listeners.shown());
-        if let (Some(access), Some(url)) = (&self.database, &config.store.database) {
-            access.replace(url.clone());
+        if let (Some(following), Some(url)) = (&self.provisioning, &config.store.database) {
+            following.access().replace(url.clone());
         }
         crate::log::change(&config.log);
         (self.config, self.settings, self.listeners) = (config, settings, listeners);
