@@ -137,13 +137,7 @@ impl Running {
         let surroundings = Surroundings { inboxes: bound.inboxes(), hosts, clock };
         let resolver = start_resolver(&config.dns_servers, &settings, &surroundings)?;
         let outside = Arc::new(Outside::new(resolver, open_relays(&config, &surroundings)?));
-        let sink = Arc::new(Sink {
-            services: Arc::clone(&services),
-            outside: Arc::clone(&outside),
-            inboxes: bound.inboxes(),
-            shard_key: services.shard_key(),
-            shards: nodes.len() as u16,
-        });
+        let sink = Arc::new(Sink::new(&services, &outside, bound.inboxes(), nodes.len() as u16));
         let runtime_config = runtime_config(&config, &services, &tls, clock);
         let runtime = Runtime::start(bound, runtime_config, nodes, sink)
             .map_err(|error| Failure::failed(error.to_string()))?;

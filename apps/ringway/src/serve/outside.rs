@@ -195,12 +195,24 @@ fn relays_failed(error: &std::io::Error) -> Failure {
 
 /// Executes the actions requested by the shards.
 pub(super) struct Sink {
-    pub(super) services: Arc<SharedServices>,
-    pub(super) outside: Arc<Outside>,
-    pub(super) inboxes: Inboxes,
-    pub(super) shard_key: ShardKey,
+    services: Arc<SharedServices>,
+    outside: Arc<Outside>,
+    inboxes: Inboxes,
+    shard_key: ShardKey,
     /// Number of shards.
-    pub(super) shards: u16,
+    shards: u16,
+}
+
+impl Sink {
+    pub(super) fn new(
+        services: &Arc<SharedServices>,
+        outside: &Arc<Outside>,
+        inboxes: Inboxes,
+        shards: u16,
+    ) -> Self {
+        let shard_key = services.shard_key();
+        Self { services: Arc::clone(services), outside: Arc::clone(outside), inboxes, shard_key, shards }
+    }
 }
 
 impl ActionSink<Action> for Sink {
