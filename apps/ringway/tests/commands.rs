@@ -253,6 +253,10 @@ fn a_configuration_is_checked_without_a_start() {
     assert_eq!((bad.status, &value["ok"], &value["errors"][1]["line"]), (1, &json!(false), &json!(4)));
     let error = ringway(path, &["check", "none.toml"]).refused(2);
     assert!(error.contains("none.toml"), "{error}");
+    let error = ringway(path, &["check"]).refused(2);
+    assert!(error.contains("ringway.toml"), "{error}");
+    fs::write(path.join("ringway.toml"), "domains = [\"example.org\"]\n").unwrap();
+    assert_eq!(ringway(path, &["check"]).ok(), "ringway.toml: ok\n");
     // The same file where a good one is needed is bad configuration.
     let served = ringway(path, &["serve", "--config", "bad.toml"]);
     assert_eq!((served.status, served.err.lines().count()), (2, 3), "{served:?}");
