@@ -347,7 +347,7 @@ fn bad_usage_is_one_line_and_status_2() {
         &["frobnicate"][..],
         &["user", "add"],
         &["user", "add", "alice", "--colour"],
-        &["check"],
+        &["check", "a.toml", "b.toml"],
         &["show", "nothing"],
         &["serve", "--config"],
         &["call"],
