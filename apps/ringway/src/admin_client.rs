@@ -57,11 +57,11 @@ impl AdminClient {
         let request = self.agent.get(&url).header("Authorization", self.authorization());
         match self.answer(&url, request.call())? {
             (200, object) => Ok(object),
-            (status, object) => {
-                let why = object.get("error").and_then(Value::as_str);
-                let why = printable(why.unwrap_or("no admin API of a ringway server"));
-                Err(Failure::failed(format!("{url}: {status}: {why}; check the address")))
-            }
+            (status, object) => Err(Failure::failed(match object.get("error").and_then(Value::as_str) {
+                // The server's sentence says what to do.
+                Some(why) => format!("the server at {} refused: {}", self.address, printable(why)),
+                None => format!("{url}: {status}: no admin API of a ringway server; check the address"),
+            })),
         }
     }
 

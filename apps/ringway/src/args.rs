@@ -51,6 +51,7 @@ Examples:
     Cert(CertArgs),
     /// Check a configuration file without starting
     #[command(after_help = "Examples:
+  ringway check
   ringway check ringway.toml
   ringway check ringway.toml --json
   ringway check ringway.toml --against-running")]
@@ -234,6 +235,7 @@ pub(crate) struct ServeArgs {
 #[derive(Debug, ClapArgs)]
 pub(crate) struct CheckArgs {
     /// The configuration to check
+    #[arg(default_value = "ringway.toml")]
     pub(crate) file: PathBuf,
     /// Also print what a reload would change in the running server, whose admin API has the address in the file
     #[arg(long)]

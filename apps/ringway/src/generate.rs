@@ -37,8 +37,29 @@ pub(crate) fn man(args: &ManArgs) -> Result<(), Failure> {
 fn page(command: &Command) -> Result<Vec<u8>, Failure> {
     let mut text = Vec::new();
     clap_mangen::Man::new(command.clone()).render(&mut text)?;
-    Ok(text)
+    Ok(corrected(command, &String::from_utf8_lossy(&text)).into_bytes())
 }
+
+/// A page with what the generator leaves out: the values of options in the synopsis, and a name for the section of notes and examples.
+fn corrected(command: &Command, page: &str) -> String {
+    let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    let section = if help.starts_with("Example") { ".SH EXAMPLES" } else { ".SH NOTES" };
+    let page = page.replacen(".SH EXTRA", section, 1);
+    let Some((before, rest)) = page.split_once(SYNOPSIS) else { return page };
+    let (line, after) = rest.split_once('\n').unwrap_or((rest, ""));
+    let mut line = line.to_owned();
+    for option in command.get_arguments().filter(|option| option.get_action().takes_values()) {
+        let (Some(long), Some(values)) = (option.get_long(), option.get_value_names()) else { continue };
+        let name = format!("\\-\\-{}\\fR", long.replace('-', "\\-"));
+        let values: Vec<String> =
+            values.iter().map(|value| format!(" \\fI<{}>\\fR", value.replace('-', "\\-"))).collect();
+        line = line.replacen(&name, &format!("{name}{}", values.concat()), 1);
+    }
+    format!("{before}{SYNOPSIS}{line}\n{after}")
+}
+
+/// Header of the synopsis, which is one line.
+const SYNOPSIS: &str = ".SH SYNOPSIS\n";
 
 /// Writes the pages of a command and of those below it.
 fn write_pages(folder: &Path, command: &Command) -> Result<(), Failure> {
@@ -76,6 +97,16 @@ mod tests {
         }
         let page = fs::read_to_string(folder.path().join("man1/ringway-user-add.1")).unwrap();
         assert!(page.contains("password\\-stdin") && page.contains("ringway\\-user\\-add"), "{page}");
+        for (name, part) in [
+            ("ringway-serve.1", "[\\fB\\-\\-config\\fR \\fI<FILE>\\fR]"),
+            ("ringway-serve.1", ".SH NOTES"),
+            ("ringway-check.1", ".SH EXAMPLES"),
+            ("ringway-check.1", "[\\fB\\-\\-json\\fR]"),
+            ("ringway-trace.1", "[\\fB\\-\\-seconds\\fR \\fI<N>\\fR]"),
+        ] {
+            let page = fs::read_to_string(folder.path().join("man1").join(name)).unwrap();
+            assert!(page.contains(part) && !page.contains(".SH EXTRA"), "{part}: {page}");
+        }
     }
 
     #[test]

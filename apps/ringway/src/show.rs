@@ -143,12 +143,18 @@ fn list<T: Row>(server: &AdminClient, name: &str, is_json: bool) -> Result<(), F
                 if is_json {
                     writeln!(out, "],\"total\":{total}}}")?;
                 } else {
-                    writeln!(out, "{total} {name}")?;
+                    writeln!(out, "{}", total_of(total, name))?;
                 }
                 return Ok(out.flush()?);
             }
         }
     }
+}
+
+/// Number of the rows of a listing, whose name is a plural.
+fn total_of(total: u64, name: &str) -> String {
+    let noun = if total == 1 { name.trim_end_matches('s') } else { name };
+    format!("{total} {noun}")
 }
 
 fn write_json<T: Row>(out: &mut impl Write, name: &str, items: &[T], is_first: bool) -> io::Result<()> {
@@ -212,6 +218,12 @@ fn duration(seconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_row_is_not_several() {
+        assert_eq!(total_of(1, "trunks"), "1 trunk");
+        assert_eq!(total_of(0, "registrations"), "0 registrations");
+    }
 
     #[test]
     fn durations_have_two_units() {

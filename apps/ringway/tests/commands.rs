@@ -253,6 +253,10 @@ fn a_configuration_is_checked_without_a_start() {
     assert_eq!((bad.status, &value["ok"], &value["errors"][1]["line"]), (1, &json!(false), &json!(4)));
     let error = ringway(path, &["check", "none.toml"]).refused(2);
     assert!(error.contains("none.toml"), "{error}");
+    let error = ringway(path, &["check"]).refused(2);
+    assert!(error.contains("ringway.toml"), "{error}");
+    fs::write(path.join("ringway.toml"), "domains = [\"example.org\"]\n").unwrap();
+    assert_eq!(ringway(path, &["check"]).ok(), "ringway.toml: ok\n");
     // The same file where a good one is needed is bad configuration.
     let served = ringway(path, &["serve", "--config", "bad.toml"]);
     assert_eq!((served.status, served.err.lines().count()), (2, 3), "{served:?}");
@@ -343,7 +347,7 @@ fn bad_usage_is_one_line_and_status_2() {
         &["frobnicate"][..],
         &["user", "add"],
         &["user", "add", "alice", "--colour"],
-        &["check"],
+        &["check", "a.toml", "b.toml"],
         &["show", "nothing"],
         &["serve", "--config"],
         &["call"],

@@ -199,6 +199,10 @@ fn every_figure_that_the_dashboards_name_exists() {
     for name in names_after(&overview, "stats.").into_iter().filter(|name| !OPTIONAL.contains(name)) {
         assert!(stats[name].is_number(), "overview.js names {name}, which /api/stats does not have");
     }
+    let provisioning = read("apps/ringway/src/serve/provisioning.rs");
+    for name in OPTIONAL.into_iter().filter(|name| name.starts_with("provisioning_")) {
+        assert!(overview.contains(name) && provisioning.contains(&format!("\"{name}\"")), "{name}");
+    }
 }
 
 /// Each counter in the guide's table of limits is explained in the dashboard too.
@@ -218,8 +222,9 @@ fn the_dashboard_has_the_limits_of_the_guide() {
     }
 }
 
-/// Figures that exist only with a certificate, or with a collector of captured messages.
-const OPTIONAL: [&str; 2] = ["tls_certificate_expires_s", "hep_lost"];
+/// Figures that exist only with a certificate, with a collector of captured messages, or with a database of users.
+const OPTIONAL: [&str; 4] =
+    ["tls_certificate_expires_s", "hep_lost", "provisioning_connected", "provisioning_reached_seconds"];
 
 /// Figures in the table that are no counters of a limit.
 const VALUES: [&str; 1] = ["held"];

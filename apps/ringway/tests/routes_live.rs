@@ -197,10 +197,10 @@ fn invalid_text_is_refused_with_file_and_line() {
     let before = server.file();
     for (text, line, in_text, part) in [
         ("[[route]]\nprefix = \"0\"\nto = [\"nobody\"]", 9, Some(3), "nobody"),
-        ("[[route]]\nprefix = \"0\"\nto = ", 9, None, "not TOML"),
+        ("[[route]]\nprefix = \"0\"\nto = ", 9, Some(3), "not TOML"),
         ("[[trunk]]\nname = \"<img src=x>\"\nuri = \"sip:a\"", 8, Some(2), "name"),
-        ("[admin]\ntoken = \"x\"", 7, None, "[admin]"),
-        ("workers = 4", 7, None, "workers"),
+        ("[admin]\ntoken = \"x\"", 7, Some(1), "[admin]"),
+        ("workers = 4", 7, Some(1), "workers"),
     ] {
         for path in ["/api/routes", "/api/routes?dry_run=true"] {
             let (status, answer) = server.send(path, text, &server.version());

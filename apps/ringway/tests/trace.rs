@@ -138,9 +138,8 @@ fn the_ladder_says_why_a_login_and_a_call_went_as_they_did() {
     let folder = tempfile::TempDir::new().unwrap();
     let (_running, sip, admin) = server(folder.path());
     let (bob, caller) = (Phone::new(&sip), Phone::new(&sip));
-    // The trace has begun when its first poll is answered.
-    assert_eq!(get(&admin, "/api/trace?user=bob&wait=0").0, 200);
     let trace = Running::start(folder.path(), &["trace", "bob", "--admin", &admin, "--seconds", "4"], "");
+    trace.says("tracing bob from now on");
 
     let own = ("sip:bob@example.org", "sip:bob@example.org");
     bob.send(&bob.request("REGISTER sip:example.org", own, "reg", 1, ""));
@@ -188,6 +187,42 @@ udp:CALLER <-- 100 Trying -- |
 udp:CALLER <-- 486 Busy Here -- |
 udp:CALLER -- ACK --> |";
     assert_eq!(normalised(&said, &names), expected, "{said}");
+}
+
+#[test]
+fn a_second_trace_begins_at_the_newest_entry_and_ended_ones_free_their_users() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let (_running, sip, admin) = server(folder.path());
+    let begin = |user: &str, more: &[&str]| {
+        let args = [&["trace", user, "--admin", &admin], more].concat();
+        let trace = Running::start(folder.path(), &args, "");
+        trace.says(&format!("tracing {user} from now on"));
+        trace
+    };
+    let bob = Phone::new(&sip);
+    let register = |call_id| {
+        let own = ("sip:bob@example.org", "sip:bob@example.org");
+        bob.send(&bob.request("REGISTER sip:example.org", own, call_id, 1, ""));
+        bob.receive();
+    };
+    let first = begin("bob", &[]);
+    register("earlier");
+    first.says("Call-ID earlier");
+    let second = begin("bob", &["--seconds", "2"]);
+    register("later");
+    let said = second.done().ok();
+    assert!(said.contains("Call-ID later") && !said.contains("earlier"), "{said}");
+
+    let others = ["b", "c", "d"].map(|user| begin(user, &[]));
+    let full = Running::start(folder.path(), &["trace", "e", "--admin", &admin], "").done();
+    assert_eq!(full.status, 1);
+    assert!(full.err.contains("end one of these traces") && !full.err.contains("http://"), "{}", full.err);
+    others[1].signal("-INT");
+    let until = std::time::Instant::now() + TIME_LIMIT;
+    while get(&admin, "/api/trace?user=e&wait=0").0 != 200 {
+        assert!(std::time::Instant::now() < until, "the user of the ended trace is not freed");
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 #[test]

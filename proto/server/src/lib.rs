@@ -73,6 +73,7 @@ pub use lamp::{LampFilter, LampState, LampStatus, LampTable, NewLeg, NotLit, Rol
 pub use location::{Registration, RegistrationRef};
 pub use log_event::{
     BindingChange, BindingEnd, CallEvent, CallSender, CallStep, LogEvent, LoginRefusal, NeighbourDown,
+    NeighbourKind,
 };
 pub use media::{MediaConfig, RelayFailure, RelayRule, SrtpRule};
 pub use neighbour::{CALLS_MAX, NEIGHBOURS_MAX, NeighbourRoute, NeighbourTable};

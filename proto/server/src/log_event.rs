@@ -97,6 +97,8 @@ pub enum LogEvent<'a> {
     },
     /// A neighbour answered for the first time since the start or since it was down.
     NeighbourUp {
+        /// Its kind.
+        kind: NeighbourKind,
         /// Its name.
         name: &'a str,
         /// Its address.
@@ -104,6 +106,8 @@ pub enum LogEvent<'a> {
     },
     /// The connection to a neighbour failed; reported once until it is up again.
     NeighbourDown {
+        /// Its kind.
+        kind: NeighbourKind,
         /// Its name.
         name: &'a str,
         /// Reason.
@@ -141,6 +145,15 @@ pub enum CallSender {
     Stranger,
 }
 
+/// Kind of a neighbour, by its section of the configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NeighbourKind {
+    /// Another server of the operator.
+    Neighbour,
+    /// Gateway or carrier.
+    Trunk,
+}
+
 /// Reason why a neighbour is down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NeighbourDown {
@@ -148,8 +161,10 @@ pub enum NeighbourDown {
     NoAddress,
     /// No listener has the transport and the address family of its URI.
     NoListener,
-    /// No connection was established, it ended before an answer, or a datagram was reported as undelivered.
+    /// No connection was established, or it ended before an answer.
     NotConnected,
+    /// OPTIONS over UDP was reported as undelivered (ICMP).
+    NotDelivered,
     /// The connection ended.
     Closed,
     /// OPTIONS was not answered.
@@ -169,8 +184,11 @@ impl NeighbourDown {
             Self::NotConnected => {
                 "it cannot be reached, accepted no connection, or closed it before it answered OPTIONS"
             }
+            Self::NotDelivered => {
+                "it did not answer OPTIONS: the network reported that nothing listens at its address and port"
+            }
             Self::Closed => "the connection was closed",
-            Self::NoAnswer => "OPTIONS was not answered",
+            Self::NoAnswer => "it did not answer OPTIONS",
             Self::NotIdentified => "the certificate of the connection that it opened does not count any more",
             Self::NoTransaction => "this server has no free transaction",
         }

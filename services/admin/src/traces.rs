@@ -5,11 +5,15 @@ use std::borrow::Cow;
 
 /// Traces of users. Called from the admin thread; it should lock briefly.
 pub trait Traces: Send + Sync {
-    /// Entries after number `after` of the trace of a user, at most `max` of them. Begins a trace that does not run.
+    /// Entries after number `after` of the trace of a user, at most `max` of them; `None`: no entries, only the number of the last one.
+    /// Begins a trace that does not run.
     ///
     /// # Errors
     /// The trace cannot be begun.
-    fn read(&self, user: &str, after: u64, max: usize) -> Result<TracePage, TraceRefusal>;
+    fn read(&self, user: &str, after: Option<u64>, max: usize) -> Result<TracePage, TraceRefusal>;
+
+    /// Notes that a reader of a user's trace has ended: unless another one reads it, the trace gives way to a new one.
+    fn leave(&self, user: &str);
 }
 
 /// Entries of a trace.

@@ -45,10 +45,11 @@ impl Control for NoControl {
 }
 
 /// A trace of bob with this many entries.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct OneTrace {
     entries: AtomicU64,
     reads: AtomicU64,
+    left: AtomicU64,
 }
 
 impl View for OneTrace {
@@ -82,7 +83,7 @@ impl View for OneTrace {
 }
 
 impl Traces for OneTrace {
-    fn read(&self, user: &str, after: u64, max: usize) -> Result<TracePage, TraceRefusal> {
+    fn read(&self, user: &str, after: Option<u64>, max: usize) -> Result<TracePage, TraceRefusal> {
         self.reads.fetch_add(1, Ordering::Relaxed);
         match user {
             "bob" => {}
@@ -90,9 +91,14 @@ impl Traces for OneTrace {
             _ => return Err(TraceRefusal::BadName),
         }
         let last = self.entries.load(Ordering::Relaxed);
+        let after = after.unwrap_or(last);
         let entry = |n| TraceEntry { n, text: Some("<b>\u{1b}".to_owned()), ..TraceEntry::default() };
         let entries: Vec<_> = (after + 1..=last).take(max).map(entry).collect();
         Ok(TracePage { next: entries.last().map_or(after, |last| last.n), entries, lost: 0 })
+    }
+
+    fn leave(&self, _: &str) {
+        self.left.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -135,6 +141,40 @@ fn a_poll_answers_at_once_when_there_is_something_and_waits_when_there_is_not() 
     let begun = Instant::now();
     assert!(end(begin(server.address(), "?user=bob&after=4&wait=1")).contains("\"entries\":[]"));
     assert!(begun.elapsed() >= Duration::from_secs(1));
+}
+
+#[test]
+fn a_poll_without_a_number_answers_what_happens_from_now_on() {
+    let (view, server) = serve("");
+    view.entries.store(3, Ordering::Relaxed);
+    let now = end(begin(server.address(), "?user=bob&wait=0"));
+    assert!(now.contains("\"entries\":[]") && now.contains("\"next\":3"), "{now}");
+    let waits = begin(server.address(), "?user=bob");
+    std::thread::sleep(Duration::from_millis(300));
+    view.entries.store(4, Ordering::Relaxed);
+    let next = end(waits);
+    assert!(next.contains("\"n\":4") && !next.contains("\"n\":3"), "{next}");
+}
+
+#[test]
+fn a_reader_that_ends_leaves_its_trace() {
+    let (view, server) = serve("");
+    let left = |count| {
+        let until = Instant::now() + Duration::from_secs(10);
+        while view.left.load(Ordering::Relaxed) != count {
+            assert!(Instant::now() < until, "{view:?} of {count}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    };
+    end(begin(server.address(), "?user=bob&after=0&wait=0"));
+    left(0);
+    end(begin(server.address(), "?user=bob&after=0&wait=0&end=true"));
+    left(1);
+    // As by Ctrl-C.
+    let waits = begin(server.address(), "?user=bob&after=0");
+    std::thread::sleep(Duration::from_millis(300));
+    drop(waits);
+    left(2);
 }
 
 #[test]

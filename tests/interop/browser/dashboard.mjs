@@ -274,7 +274,15 @@ const STEPS = {
     assert.equal(await page.evaluate(() => document.activeElement.value.slice(document.activeElement.selectionStart, document.activeElement.selectionEnd)),
       `name = ${JSON.stringify('<img src=x onerror="window.hacked=1">')}`, 'the line of the error is selected');
     assert.ok(await save.isDisabled(), 'a text with an error cannot be saved');
+    assert.equal(await page.getByText('Nothing changes.').count(), 0);
+    assert.ok(await page.getByText('(secret 1)').isHidden(), 'a file without secrets needs no word about them');
     assert.equal(await page.locator('main img').count(), 0);
+    // A section that is not edited here is refused with its line.
+    await area.fill('\n[[route]]\nprefix = "0"\n[admin]\n');
+    await preview.click();
+    await page.locator('.note.bad').filter({ hasText: '[admin]' }).waitFor();
+    assert.equal(await page.evaluate(() => document.activeElement.value.slice(document.activeElement.selectionStart, document.activeElement.selectionEnd)),
+      '[admin]', 'the line of the section is selected');
     assert.equal(await readFile(config, 'utf8'), before, 'a preview writes nothing');
     // The way of a user without a mouse.
     await area.fill('');
@@ -287,6 +295,18 @@ const STEPS = {
     await page.keyboard.press('Tab');
     assert.equal(await page.evaluate(() => document.activeElement.textContent), 'Save and reload');
     await page.keyboard.press('Enter');
+    // The question ends with its page.
+    await page.getByText('Save the routes?').waitFor();
+    const text = await area.inputValue();
+    await go(page, 'overview');
+    await page.getByText('Save the routes?').waitFor({ state: 'detached' });
+    assert.equal(await readFile(config, 'utf8'), before, 'another page saves nothing');
+    await go(page, 'routes');
+    await page.getByText('No trunk, no route and no destination rule is in force.').waitFor();
+    await area.fill(text);
+    await preview.click();
+    await page.locator('.panel').getByText('trunk.carrier.uri').waitFor();
+    await save.press('Enter');
     await page.locator('dialog').last().getByRole('button', { name: 'Save' }).press('Enter');
     await page.getByText('The routes were saved and are in force').waitFor();
     await page.locator('.list').getByText('route.1.prefix').waitFor();
@@ -355,6 +375,25 @@ const STEPS = {
     await page.getByText('Call-ID').waitFor();
     await picture(page, 'dashboard-follow');
     return undefined;
+  },
+
+  /** The overview tells when the database of users is away, and nothing without one. */
+  async database() {
+    const page = await tab();
+    const row = page.locator('dt').filter({ hasText: 'Database' });
+    await page.locator('dd').getByText('example.org').first().waitFor();
+    assert.ok(await row.isHidden() && !(await page.getByText('database of users').count()), 'users are in no database');
+    const given = { provisioning_connected: 0, provisioning_reached_seconds: 1767225600 };
+    await page.route('**/api/stats', async (route) => {
+      const answer = await route.fetch();
+      return route.fulfill({ response: answer, json: { ...await answer.json(), ...given } });
+    });
+    await page.getByText('The database of users has not been reached since 2026-01-01 00:00:00 UTC; users are served from the copy.').waitFor();
+    await page.locator('dd').getByText('not reached, last read 2026-01-01 00:00:00 UTC').waitFor();
+    given.provisioning_connected = 1;
+    await page.getByText('The database of users has not been reached').waitFor({ state: 'detached' });
+    await page.locator('dd').getByText('connected, last read 2026-01-01 00:00:00 UTC').waitFor();
+    await page.unrouteAll({ behavior: 'ignoreErrors' });
   },
 
   /** Every text of every answer is hostile: it is shown, and no script runs. */

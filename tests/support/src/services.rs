@@ -286,7 +286,7 @@ impl Services for TestServices {
             LogEvent::TrunkLoginRefused { name, .. } => format!("{name} refused the login"),
             LogEvent::Decided { decision, .. } => return lock(&self.decisions).push(decision.to_string()),
             LogEvent::NeighbourUp { name, .. } => format!("{name} up"),
-            LogEvent::NeighbourDown { name, reason } => format!("{name} {reason:?}"),
+            LogEvent::NeighbourDown { name, reason, .. } => format!("{name} {reason:?}"),
             LogEvent::Call(event) => {
                 self.record(now, &event);
                 let step = event.step;

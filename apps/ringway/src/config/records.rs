@@ -67,14 +67,14 @@ pub(super) fn read(
         }
     }
     if let Some(at) = section.place("max_mb")
-        && file.is_none()
-        && database.is_none()
+        && section.place("file").is_none()
+        && section.place("url").is_none()
     {
         let message = "needs [records] file or url; set one, or take the key out";
         reader.error(at, section.path("max_mb"), message);
     }
     if let Some(at) = section.place("keep_days")
-        && database.is_none()
+        && section.place("url").is_none()
     {
         reader.error(at, section.path("keep_days"), "needs [records] url; set it, or take the key out");
     }
@@ -182,6 +182,11 @@ mod tests {
             ("[records]\nurl = \"sqlite://ringway.db\"", "a.toml:2: [records] url", "of the users"),
             ("[records]\nfile = \"\"", "a.toml:2: [records] file", "path"),
             ("[records]\nfile = \"a\"\nenabled = false", "a.toml:2: [records] file", "enabled = true"),
+            (
+                "[records]\nurl = \"calls.db\"\nkeep_days = 3\nmax_mb = 3",
+                "a.toml:2: [records] url",
+                "sqlite://FILE",
+            ),
             ("[records]\nkeep_days = 3", "a.toml:2: [records] keep_days", "url"),
             ("[records]\nenabled = true\nmax_mb = 3", "a.toml:3: [records] max_mb", "url"),
             ("[records]\nfile = \"a\"\nmax_mb = 2000000", "a.toml:3: [records] max_mb", "1048576"),

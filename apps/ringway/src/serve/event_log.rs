@@ -7,7 +7,7 @@ use super::escaped::{Quoted, Word};
 use super::line_rates::LineRates;
 use ringway_linux::Direction;
 use ringway_sansio::{Flow, Instant, Seed};
-use ringway_server::{BindingChange, BindingEnd, CallEvent, CallStep, LogEvent, LoginRefusal};
+use ringway_server::{BindingChange, BindingEnd, CallEvent, CallStep, LogEvent, LoginRefusal, NeighbourKind};
 use ringway_sip::{HeaderName, Limits, Message, Start};
 use std::fmt;
 use std::net::SocketAddr;
@@ -71,9 +71,16 @@ impl EventLog {
             }
             // They are for traces.
             LogEvent::Decided { .. } => {}
-            LogEvent::NeighbourUp { name, address } => tracing::info!(%name, %address, "neighbour is up"),
-            LogEvent::NeighbourDown { name, reason } => {
-                tracing::warn!(%name, reason = reason.text(), "neighbour is down");
+            LogEvent::NeighbourUp { kind, name, address } => match kind {
+                NeighbourKind::Neighbour => tracing::info!(%name, %address, "neighbour is up"),
+                NeighbourKind::Trunk => tracing::info!(%name, %address, "trunk is up"),
+            },
+            LogEvent::NeighbourDown { kind, name, reason } => {
+                let reason = reason.text();
+                match kind {
+                    NeighbourKind::Neighbour => tracing::warn!(%name, reason, "neighbour is down"),
+                    NeighbourKind::Trunk => tracing::warn!(%name, reason, "trunk is down"),
+                }
             }
             LogEvent::Registered { .. } | LogEvent::BindingEnded { .. } | LogEvent::Call { .. } => {
                 if tracing::enabled!(tracing::Level::DEBUG) {

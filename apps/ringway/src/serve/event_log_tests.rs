@@ -2,7 +2,7 @@
 
 use super::*;
 use ringway_rtpengine::{RelayChange, RelayState};
-use ringway_server::{CallEvent, CallSender, Condition, DiversionReason, NeighbourDown};
+use ringway_server::{CallEvent, CallSender, Condition, DiversionReason, NeighbourDown, NeighbourKind};
 use ringway_sip::{Limits, Message};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -51,8 +51,18 @@ fn events(address: SocketAddr, flow: Flow) -> Vec<LogEvent<'static>> {
         LogEvent::TrunkBypassed { caller: b"sip:a@b", target: b"sip:c@d", address },
         LogEvent::TrunkLoginRefused { name: "gate", address },
         LogEvent::MessageRefused { sender: b"a@b", recipient: b"c@b", reason: "too many messages", address },
-        LogEvent::NeighbourUp { name: "gate", address },
-        LogEvent::NeighbourDown { name: "gate", reason: NeighbourDown::Closed },
+        LogEvent::NeighbourUp { kind: NeighbourKind::Neighbour, name: "gate", address },
+        LogEvent::NeighbourUp { kind: NeighbourKind::Trunk, name: "carrier", address },
+        LogEvent::NeighbourDown {
+            kind: NeighbourKind::Neighbour,
+            name: "gate",
+            reason: NeighbourDown::Closed,
+        },
+        LogEvent::NeighbourDown {
+            kind: NeighbourKind::Trunk,
+            name: "carrier",
+            reason: NeighbourDown::NotDelivered,
+        },
     ];
     let steps = [
         CallStep::Begun,

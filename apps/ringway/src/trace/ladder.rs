@@ -132,14 +132,14 @@ fn is_request(entry: &TraceEntry) -> bool {
     !entry.first_line.starts_with("SIP/")
 }
 
-/// Fills a text with `filler` up to a width.
+/// Fills a text with `filler` up to a width, with two of them at least: a longer arrow moves the column of its line.
 fn pad(text: &str, filler: char, width: usize) -> String {
-    let missing = width.saturating_sub(text.chars().count());
+    let missing = width.saturating_sub(text.chars().count()).max(2);
     text.chars().chain(std::iter::repeat_n(filler, missing)).collect()
 }
 
-/// Width of the column of the phones with their arrows.
-const PHONE_COLUMNS: usize = 46;
+/// Width of the column of the phones with their arrows: that of `udp:127.0.0.1:40000 <-- 407 Proxy Authentication Required --`.
+const PHONE_COLUMNS: usize = 60;
 /// Calls whose sides are kept.
 const CALLS_MAX: usize = 1000;
 
@@ -180,24 +180,31 @@ mod tests {
             entry("sent", bob, "CANCEL sip:bob@192.0.2.2 SIP/2.0", "1 CANCEL"),
             entry("received", bob, "SIP/2.0 200 OK", "1 CANCEL"),
             late,
+            entry(
+                "sent",
+                "udp:192.168.100.100:40000",
+                "SIP/2.0 407 Proxy Authentication Required",
+                "1 INVITE",
+            ),
             entry("sent", alice, "BYE sip:alice@192.0.2.1 SIP/2.0", "1 BYE"),
             TraceEntry { call_id: "c2".into(), ..entry("received", alice, "SIP/2.0 200 OK", "2 OPTIONS") },
         ] {
             ladder.write(&entry, &mut out).unwrap();
         }
-        let expected = "  SECONDS  PHONE                                          SERVER          NEXT HOP
+        let expected = "  SECONDS  PHONE                                                        SERVER          NEXT HOP
            == INVITE from sip:alice@h to sip:bob@h, Call-ID c1 ==
-    0.000  udp:192.0.2.1:5060 -- INVITE ----------------> |
-                                                          |   sent to a next hop\u{fffd}[31m
-    0.000                                                 | -- INVITE sip:bob@192.0.2.2 --> tcp:192.0.2.2:40000
-    0.000                                                 | <-- 180 Ringing -- tcp:192.0.2.2:40000
-    0.000  udp:192.0.2.1:5060 <-- 180 Ringing ----------- |
-    0.000                                                 | -- CANCEL sip:bob@192.0.2.2 --> tcp:192.0.2.2:40000
-    0.000                                                 | <-- 200 OK (CANCEL) -- tcp:192.0.2.2:40000
-    1.500                                                 | <-- BYE -- tcp:192.0.2.2:40000
-    0.000  udp:192.0.2.1:5060 <-- BYE ------------------- |
+    0.000  udp:192.0.2.1:5060 -- INVITE ------------------------------> |
+                                                                        |   sent to a next hop\u{fffd}[31m
+    0.000                                                               | -- INVITE sip:bob@192.0.2.2 --> tcp:192.0.2.2:40000
+    0.000                                                               | <-- 180 Ringing -- tcp:192.0.2.2:40000
+    0.000  udp:192.0.2.1:5060 <-- 180 Ringing ------------------------- |
+    0.000                                                               | -- CANCEL sip:bob@192.0.2.2 --> tcp:192.0.2.2:40000
+    0.000                                                               | <-- 200 OK (CANCEL) -- tcp:192.0.2.2:40000
+    1.500                                                               | <-- BYE -- tcp:192.0.2.2:40000
+    0.000  udp:192.168.100.100:40000 <-- 407 Proxy Authentication Required -- |
+    0.000  udp:192.0.2.1:5060 <-- BYE --------------------------------- |
            == OPTIONS from sip:alice@h to sip:bob@h, Call-ID c2 ==
-    0.000                                                 | <-- 200 OK -- udp:192.0.2.1:5060
+    0.000                                                               | <-- 200 OK -- udp:192.0.2.1:5060
 ";
         assert_eq!(String::from_utf8(out).unwrap(), expected);
     }

@@ -4,7 +4,7 @@ use super::link::{Link, Step};
 use crate::env::Env;
 use crate::proxy::{Owner, ProbeId, Transactions};
 use crate::route::{NextHop, hop_of, hop_to};
-use crate::{Action, Config, FailedServers, LogEvent, NeighbourDown, Services};
+use crate::{Action, Config, FailedServers, LogEvent, NeighbourDown, NeighbourKind, Services};
 use alloc::vec::Vec;
 use core::time::Duration;
 use ringway_sansio::{ConnectionId, Flow, Instant, LocatedServer, LocatedServers, PeerNames, Rng, Seed};
@@ -208,8 +208,8 @@ impl Neighbours {
             env.counters.neighbour_aliases += u64::from(neighbour.is_alias);
             neighbour.is_reported_down = false;
             env.services.change_neighbours(&mut |table| table.set_up(index, connection));
-            let name = name_of(env.config, index);
-            env.services.observe(now, &LogEvent::NeighbourUp { name, address: flow.remote });
+            let (kind, name) = (kind_of(env.config, index), name_of(env.config, index));
+            env.services.observe(now, &LogEvent::NeighbourUp { kind, name, address: flow.remote });
         }
     }
 
@@ -220,12 +220,19 @@ impl Neighbours {
         notices: &mut Vec<Notice<Owner>>,
     ) {
         notices.retain(|notice| {
-            let (owner, why) = match *notice {
-                Notice::ClientTimedOut { owner, .. } => (owner, NeighbourDown::NoAnswer),
-                Notice::ClientUnreachable { owner, .. } => (owner, NeighbourDown::NotConnected),
+            let (owner, is_silent) = match *notice {
+                Notice::ClientTimedOut { owner, .. } => (owner, true),
+                Notice::ClientUnreachable { owner, .. } => (owner, false),
             };
             let Owner::Probe(probe) = owner else { return true };
-            self.fail(env, usize::from(probe.neighbour), probe.attempt, why);
+            let index = usize::from(probe.neighbour);
+            let flow = self.list.get(index).and_then(|neighbour| neighbour.flow);
+            let why = match (is_silent, flow) {
+                (true, _) => NeighbourDown::NoAnswer,
+                (false, Some(flow)) if !flow.transport.has_connections() => NeighbourDown::NotDelivered,
+                (false, Some(_) | None) => NeighbourDown::NotConnected,
+            };
+            self.fail(env, index, probe.attempt, why);
             false
         });
     }
@@ -362,14 +369,21 @@ impl Neighbour {
     fn report_down(&mut self, env: &Env<'_, impl Services>, index: usize, reason: NeighbourDown) {
         env.services.change_neighbours(&mut |table| table.set_down(index));
         if !core::mem::replace(&mut self.is_reported_down, true) {
-            let name = name_of(env.config, index);
-            env.services.observe(env.cx.now, &LogEvent::NeighbourDown { name, reason });
+            let (kind, name) = (kind_of(env.config, index), name_of(env.config, index));
+            env.services.observe(env.cx.now, &LogEvent::NeighbourDown { kind, name, reason });
         }
     }
 }
 
 fn name_of(config: &Config, index: usize) -> &str {
     config.neighbours.get(index).map_or("", |neighbour| neighbour.name.as_str())
+}
+
+fn kind_of(config: &Config, index: usize) -> NeighbourKind {
+    match config.trunking.trunks.iter().any(|trunk| trunk.neighbour == Some(index)) {
+        true => NeighbourKind::Trunk,
+        false => NeighbourKind::Neighbour,
+    }
 }
 
 fn uri_of(config: &Config, index: usize) -> Option<Uri<'_>> {

@@ -22,7 +22,7 @@ export function difference(report, { title = 'In the file', same = 'The file say
     ...(report.warnings ?? []).map((text) => note(text)),
     ...(changes.length
       ? keyTable('Changes', [{ title: 'Key', class: 'main' }, { title: 'In force' }, { title }, { title: '' }], changes, row)
-      : [note(report.errors?.length ? 'Nothing changes.' : same)]),
+      : report.errors?.length ? [] : [note(same)]),
   ];
 }
 

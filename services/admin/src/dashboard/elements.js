@@ -74,19 +74,22 @@ export function toast(text, kind = 'good') {
   setTimeout(() => element.remove(), 8000);
 }
 
-/** Asks for a confirmation; resolves to true or false. */
+/** Asks for a confirmation; resolves to true or false, to false when another page is shown. */
 export function confirm(title, text, action) {
   return new Promise((resolve) => {
     const close = (answer) => {
+      removeEventListener('hashchange', leave);
       dialog.close();
       dialog.remove();
       resolve(answer);
     };
+    const leave = () => close(false);
     const dialog = el('dialog', { 'aria-labelledby': 'confirm-title' },
       el('h2', { id: 'confirm-title', class: 'v', text: title }),
       el('p', { text }),
       el('div', { class: 'buttons' }, button('Cancel', () => close(false)), button(action, () => close(true), 'danger')));
-    dialog.addEventListener('cancel', () => close(false));
+    dialog.addEventListener('cancel', leave);
+    addEventListener('hashchange', leave);
     document.body.append(dialog);
     dialog.showModal();
   });

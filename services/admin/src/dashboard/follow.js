@@ -76,10 +76,10 @@ function details(entry) {
 }
 
 /** Waits for messages. The server ends a connection after a while, also in the middle of this: the poll is repeated then. */
-async function poll(user, after, signal) {
+async function poll(entries, signal) {
   for (let attempt = 1; ; attempt += 1) {
     try {
-      return await get(`/api/trace${query({ user, after })}`, signal);
+      return await get(`/api/trace${query(entries)}`, signal);
     } catch (error) {
       if (error.name === 'AbortError' || error.status !== 0 || attempt >= ATTEMPTS_MAX) throw error;
       await new Promise((resolve) => setTimeout(resolve, 1000 * attempt));
@@ -104,13 +104,14 @@ export function follow(name) {
     running = new AbortController();
     const mine = running;
     toggle.textContent = 'Stop';
-    let [entries, after, lost] = [[], 0, 0];
+    let [entries, after, lost] = [[], undefined, 0];
     chosen.replaceChildren();
     drawn.replaceChildren(note(`Waiting for messages of ${user}. The trace begins now.`));
     try {
       while (running === mine) {
         status.textContent = `following ${visible(user)}`;
-        const answer = await poll(user, after, mine.signal);
+        // The first poll answers at once, with the number of the newest entry: those before it are not shown.
+        const answer = await poll({ user, after, wait: after === undefined ? 0 : undefined }, mine.signal);
         after = answer.next;
         lost += answer.lost ?? 0;
         if (!answer.entries.length) continue;

@@ -70,11 +70,25 @@ function tiles() {
   ];
 }
 
+/** Time of the epoch's second `seconds`, as `2026-05-01 12:00:00 UTC`. */
+const moment = (seconds) => `${new Date(1000 * seconds).toISOString().slice(0, 19).replace('T', ' ')} UTC`;
+
+/** State of the database of users; undefined without one. */
+function database() {
+  const { provisioning_connected: isConnected, provisioning_reached_seconds: reached } = latest();
+  if (isConnected === undefined) return undefined;
+  return `${isConnected ? 'connected' : 'not reached'}, ${reached ? `last read ${moment(reached)}` : 'not read since the start'}`;
+}
+
 function alarms() {
   const stats = latest();
   const lines = [];
   if (stats.store_failed) lines.push('Registrations cannot be written to the disk: see the log for the reason.');
-  if (stats.neighbours_down) lines.push(`${count(stats.neighbours_down)} neighbours have no connection.`);
+  if (stats.neighbours_down) lines.push(`${count(stats.neighbours_down)} ${stats.neighbours_down === 1 ? 'trunk or neighbour is' : 'trunks and neighbours are'} down.`);
+  if (stats.provisioning_connected === 0) {
+    const reached = stats.provisioning_reached_seconds ? `since ${moment(stats.provisioning_reached_seconds)}` : 'since the start of the server';
+    lines.push(`The database of users has not been reached ${reached}; users are served from the copy.`);
+  }
   if (stats.tls_certificate_expires_s < 7 * 86400) lines.push(`A certificate expires in ${duration(stats.tls_certificate_expires_s)}.`);
   return lines.map((text) => el('p', { class: 'note bad', text }));
 }
@@ -84,10 +98,14 @@ export function overview() {
   const alarm = el('div', { role: 'alert' });
   const row = el('dl', { class: 'tiles' });
   const facts = el('dl', { class: 'facts' });
+  const databaseRow = [el('dt', { text: 'Database' }), el('dd')];
   const redraw = () => {
     row.replaceChildren(...tiles());
     const lines = alarms();
     if (lines.length || alarm.children.length) alarm.replaceChildren(...lines);
+    const state = database();
+    databaseRow.forEach((each) => { each.hidden = state === undefined; });
+    if (databaseRow[1].textContent !== (state ?? '')) databaseRow[1].replaceChildren(state ?? '');
     for (const [plot, values] of plots) {
       plot.draw(history.slice(1).map((now, index) => ({ at: now.at, values: values(now, history[index]) })));
     }
@@ -99,7 +117,7 @@ export function overview() {
       ...fact('Domains', server.domains),
       ...fact('Listeners', server.listeners),
       ...fact('Worker threads', [server.workers]),
-      ...fact('Configuration', [server.file ?? 'defaults, no file']));
+      ...fact('Configuration', [server.file ?? 'defaults, no file']), ...databaseRow);
   }).catch(() => {});
   redraw();
   return {

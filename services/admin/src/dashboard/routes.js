@@ -35,6 +35,7 @@ export function routes() {
   const area = el('textarea', { id: 'routes-text', class: 'code', rows: String(ROWS_MIN), spellcheck: 'false', autocapitalize: 'off', autocomplete: 'off', wrap: 'off',
     'aria-describedby': 'routes-help', placeholder: EXAMPLE });
   const source = el('p', { class: 'faint' });
+  const secrets = el('span', { text: '(secret 1) is a secret that stays; write another value over it to change it. ', hidden: true });
   const keys = el('div', { class: 'list' });
   const report = el('div', { role: 'status' });
   const list = trunks();
@@ -65,6 +66,7 @@ export function routes() {
       return;
     }
     if (!keep) area.value = loaded.text;
+    secrets.hidden = !loaded.text.includes('"(secret ');
     compared = undefined;
     source.textContent = `From ${visible(loaded.file)}`;
     if (loaded.read_only !== null) report.replaceChildren(note(`It can be compared, but not saved: ${loaded.read_only}`, 'bad'));
@@ -122,8 +124,8 @@ export function routes() {
     stop: () => list.stop(),
     element: el('div', {}, heading('Routes'),
       el('section', { class: 'panel' }, el('h2', {}, el('label', { for: 'routes-text', text: 'Trunks, routes and destination rules' })), source,
-        el('p', { id: 'routes-help', text: 'The sections [[trunk]], [[route]] and [[destination]] of the configuration file, with their comments. (secret 1) is a secret that stays; '
-          + 'write another value over it to change it. First preview: the difference is shown. Then save.' }),
+        el('p', { id: 'routes-help' }, 'The sections [[trunk]], [[route]] and [[destination]] of the configuration file, with their comments. ', secrets,
+          'First preview: the difference is shown. Then save.'),
         area, el('div', { class: 'tools' }, preview, save, undo), report),
       el('section', {}, el('h2', { text: 'Trunks' }), list.element),
       el('section', {}, el('h2', { text: 'In force' }), keys)),

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-use text::{NewFile, RoutesText, TextFault};
+use text::{RoutesText, TextFault};
 
 /// Editor of the server's configuration file.
 pub(super) struct RoutesEditor {
@@ -69,11 +69,11 @@ impl RoutesEditor {
         let new = new.map_err(|fault| {
             let error = ConfigError {
                 file: path.display().to_string(),
-                line: fault.line,
+                line: fault.in_file.line,
                 key: String::new(),
-                message: fault.message,
+                message: fault.in_file.message,
             };
-            refusal(&[error], None)
+            refusal(&[error], |_| Some(fault.line))
         })?;
         if new.text.len() as u64 > Config::FILE_BYTES_MAX {
             let (bytes, max) = (new.text.len(), Config::FILE_BYTES_MAX);
@@ -82,7 +82,7 @@ impl RoutesEditor {
         }
         let secrets = text::secrets(&new.text);
         let config = Config::parse(&new.text, Some(path))
-            .map_err(|errors| without(&secrets, refusal(&errors, Some(&new))))?;
+            .map_err(|errors| without(&secrets, refusal(&errors, |line| new.line_sent(line))))?;
         let mut answer = match edit.effect {
             RoutesEffect::Preview => {
                 let mut answer = reload(ReloadRequest::Compare(config.keys.clone()));
@@ -146,20 +146,16 @@ fn add(answer: &mut Answer, list: &str, lines: Vec<String>) {
     }
 }
 
-/// Answer to a configuration with errors, like that of a refused reload, with the lines of the text that was sent.
-fn refusal(errors: &[ConfigError], new: Option<&NewFile>) -> Answer {
+/// Answer to a configuration with errors, like that of a refused reload. `line_sent` maps a line of the file to that of the text that was
+/// sent.
+fn refusal(errors: &[ConfigError], line_sent: impl Fn(usize) -> Option<usize>) -> Answer {
     let further = errors.len().saturating_sub(ERRORS_MAX);
     let errors = errors.get(..ERRORS_MAX).unwrap_or(errors);
     let mut lines: Vec<String> = errors.iter().map(ConfigError::to_string).collect();
     if further > 0 {
         lines.push(format!("{further} more errors; correct these first"));
     }
-    let in_text = errors.iter().map(|error| {
-        let new = new?;
-        let line = (error.line + 1).checked_sub(new.first_line)?;
-        (1..=new.lines).contains(&line).then_some(line)
-    });
-    let in_text: Vec<Option<usize>> = in_text.collect();
+    let in_text: Vec<Option<usize>> = errors.iter().map(|error| line_sent(error.line)).collect();
     let body = json!({
         "ok": false, "applied": false, "changes": [], "restart": [], "warnings": [], "errors": lines,
         "error": lines.first(), "lines": in_text,
@@ -239,7 +235,7 @@ mod tests {
             message: "is wrong".to_owned(),
         };
         let errors: Vec<ConfigError> = (1..=100_000).map(error).collect();
-        let answer = refusal(&errors, None);
+        let answer = refusal(&errors, |_| None);
         let lines = answer.body["errors"].as_array().unwrap();
         assert_eq!((lines.len(), lines[100].as_str()), (101, Some("99900 more errors; correct these first")));
     }

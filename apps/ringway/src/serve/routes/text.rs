@@ -24,6 +24,23 @@ pub(super) struct NewFile {
     pub(super) first_line: usize,
     /// Number of lines of the sections.
     pub(super) lines: usize,
+    /// Number of empty lines before the sections in the text that was sent.
+    pub(super) skipped: usize,
+}
+
+impl NewFile {
+    /// Line of the text that was sent, for one of the file; `None`: it is not of the sections.
+    pub(super) fn line_sent(&self, line: usize) -> Option<usize> {
+        let line = (line + 1).checked_sub(self.first_line)?;
+        (1..=self.lines).contains(&line).then_some(line + self.skipped)
+    }
+}
+
+/// Fault in new text, with its line in the file and in the text that was sent, from 1.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct EditFault {
+    pub(super) in_file: TextFault,
+    pub(super) line: usize,
 }
 
 /// Fault in a text, with its line from 1.
@@ -81,10 +98,12 @@ impl<'t> RoutesText<'t> {
     /// [`Self::shown`] hid.
     ///
     /// # Errors
-    /// `new` is not TOML, has anything but sections of routing, or a mask without a value; the line is that of the new file.
-    pub(super) fn replaced(&self, new: &str) -> Result<NewFile, TextFault> {
-        let new = new.replace("\r\n", "\n");
-        let new = new.trim_start_matches('\n').trim_end();
+    /// `new` is not TOML, has anything but sections of routing, or a mask without a value.
+    pub(super) fn replaced(&self, new: &str) -> Result<NewFile, EditFault> {
+        let sent = new.replace("\r\n", "\n");
+        let new = sent.trim_start_matches('\n');
+        let skipped = sent.len() - new.len();
+        let new = new.trim_end();
         let start = self.runs.first().map_or(self.file.len(), |run| run.start);
         let mut before = self.file.get(..start).unwrap_or_default().to_owned();
         let line_end = if self.file.split_inclusive('\n').next().is_some_and(|line| line.ends_with("\r\n")) {
@@ -94,17 +113,20 @@ impl<'t> RoutesText<'t> {
         };
         if self.runs.is_empty() && !new.is_empty() && !before.is_empty() {
             before.push_str(if before.ends_with('\n') { "" } else { line_end });
-            before.push_str(line_end);
+            before.push_str(if without_blank_line(&before).is_some() { "" } else { line_end });
         }
         let first_line = line_of(&before, before.len());
-        let in_file = |fault: TextFault| TextFault { line: fault.line + first_line - 1, ..fault };
-        let restored = self.restored(new).map_err(in_file)?;
+        let edit_fault = |fault: TextFault| EditFault {
+            line: fault.line + skipped,
+            in_file: TextFault { line: fault.line + first_line - 1, ..fault },
+        };
+        let restored = self.restored(new).map_err(edit_fault)?;
         let lines = restored.lines().count();
         let mut text = before;
         if self.text().trim_end() == restored {
             // The order of a file whose sections are apart stays.
             self.file.clone_into(&mut text);
-            return Ok(NewFile { text, first_line, lines });
+            return Ok(NewFile { text, first_line, lines, skipped });
         }
         for line in restored.lines() {
             text.push_str(line);
@@ -113,10 +135,15 @@ impl<'t> RoutesText<'t> {
         let mut end = start;
         for run in &self.runs {
             text.push_str(self.file.get(end..run.start).unwrap_or_default());
+            let is_kept = run.start == start && !restored.is_empty();
             end = run.end;
+            if !is_kept && starts_blank(self.file.get(end..).unwrap_or_default()) {
+                // The empty line before a removed section goes with it.
+                text.truncate(without_blank_line(&text).map_or(text.len(), str::len));
+            }
         }
         text.push_str(self.file.get(end..).unwrap_or_default());
-        Ok(NewFile { text, first_line, lines })
+        Ok(NewFile { text, first_line, lines, skipped })
     }
 
     /// `new` with the secrets of the file in place of their masks.
@@ -397,6 +424,18 @@ fn line_of(text: &str, at: usize) -> usize {
     1 + text.bytes().take(at).filter(|byte| *byte == b'\n').count()
 }
 
+/// The text without the empty line at its end; `None`: it has none.
+fn without_blank_line(text: &str) -> Option<&str> {
+    let rest = text.strip_suffix('\n')?;
+    let rest = rest.strip_suffix('\r').unwrap_or(rest);
+    (rest.is_empty() || rest.ends_with('\n')).then_some(rest)
+}
+
+/// True if a text is empty or begins with an empty line.
+fn starts_blank(text: &str) -> bool {
+    text.is_empty() || text.starts_with('\n') || text.starts_with("\r\n")
+}
+
 fn one_line(message: &str) -> String {
     message.replace(char::is_control, " ")
 }
@@ -466,7 +505,7 @@ to = ["a"]
         let new = "[[destination]]\nprefix = \"00\"\nallow = false\n\n# moved\n[[trunk]]\npassword_file = \"(secret 1)\"\nname = \"b\"";
         let file = replaced(FILE, new);
         let expected = "# Ours.\ndomains = [\"example.org\"]   # [[route]]\n\n[[destination]]\nprefix = \"00\"\nallow = false\n\n\
-                        # moved\n[[trunk]]\npassword_file = \"/etc/a.secret\"\nname = \"b\"\n\n# About admin.\n[admin]\ntoken = \"t0p\"\n\n";
+                        # moved\n[[trunk]]\npassword_file = \"/etc/a.secret\"\nname = \"b\"\n\n# About admin.\n[admin]\ntoken = \"t0p\"\n";
         assert_eq!((file.text.as_str(), file.first_line, file.lines), (expected, 4, 8));
         let windows = replaced(&FILE.replace('\n', "\r\n"), new);
         assert_eq!(windows.text, expected.replace('\n', "\r\n"));
@@ -480,6 +519,21 @@ to = ["a"]
     }
 
     #[test]
+    fn a_route_that_comes_and_goes_leaves_no_empty_lines() {
+        for file in ["workers = 1\n", "workers = 1\r\n", "workers = 1\n\n[auth]\nenabled = false\n", ""] {
+            let mut text = file.to_owned();
+            for _ in 0..3 {
+                text = replaced(&text, "[[route]]\nprefix = \"0\"\n").text;
+                assert!(!text.contains("\n\n\n") && !text.ends_with("\n\n"), "{text:?}");
+                text = replaced(&text, "").text;
+                assert_eq!(text, file);
+            }
+        }
+        let between = replaced("a = 1\n\n[[route]]\nprefix = \"0\"\n\n[admin]\n", "");
+        assert_eq!(between.text, "a = 1\n\n[admin]\n");
+    }
+
+    #[test]
     fn other_text_is_refused_with_its_line_in_the_file() {
         let found = RoutesText::find(FILE).unwrap();
         for (text, line, part) in [
@@ -490,9 +544,12 @@ to = ["a"]
             ("[[trunk]]\npassword_file = \"(secret 9)\"", 5, "(secret 9)"),
             ("[[trunk]]\npassword_file = \"(secret 0)\"x", 5, "not TOML"),
         ] {
-            let fault = found.replaced(text).unwrap_err();
-            assert!(fault.line == line && fault.message.contains(part), "{text}: {fault:?}");
+            let fault = found.replaced(&format!("\n{text}")).unwrap_err();
+            assert_eq!((fault.in_file.line, fault.line), (line, line - 2), "{text}: {fault:?}");
+            assert!(fault.in_file.message.contains(part), "{text}: {fault:?}");
         }
+        let new = found.replaced("\n\n[[route]]\nprefix = \"0\"\n").unwrap();
+        assert_eq!([3, 4, 5, 6].map(|line| new.line_sent(line)), [None, Some(3), Some(4), None]);
         let inline = RoutesText::find("workers = 1\nroute = [{ prefix = \"0\" }]").err().unwrap();
         assert!(inline.line == 2 && inline.message.contains("[[route]]"), "{inline:?}");
         assert_eq!(RoutesText::find("a = 1\nb =").err().unwrap().line, 2);

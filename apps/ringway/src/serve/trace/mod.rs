@@ -40,6 +40,8 @@ struct State {
     ring: Ring,
     calls: Calls,
     polled: Instant,
+    /// True after the end of a reader, until another one polls.
+    is_left: bool,
 }
 
 /// A received message by its position in memory, and true if it is a traced user's.
@@ -117,13 +119,13 @@ impl TraceHub {
         }
     }
 
-    /// Ends the traces that nobody has read for a minute.
+    /// Ends the traces that nobody reads any more.
     pub(super) fn expire(&self, now: Instant) {
         if !self.is_active() {
             return;
         }
         let mut traces = self.traces.write().unwrap_or_else(PoisonError::into_inner);
-        traces.retain(|trace| now.saturating_duration_since(trace.lock().polled) < UNREAD_MAX);
+        traces.retain(|trace| trace.lock().is_read(now));
         self.is_active.store(!traces.is_empty(), Ordering::Relaxed);
     }
 
@@ -150,9 +152,11 @@ impl TraceHub {
         let traced = TracedUser::parse(user).ok_or(TraceRefusal::BadName)?;
         let mut traces = self.traces.write().unwrap_or_else(PoisonError::into_inner);
         if traces.len() >= TRACES_MAX {
-            return Err(TraceRefusal::TooMany);
+            let left = traces.iter().position(|trace| trace.lock().is_left);
+            traces.remove(left.ok_or(TraceRefusal::TooMany)?);
         }
-        let state = State { ring: Ring::default(), calls: Calls::default(), polled: Instant::now() };
+        let (ring, calls) = (Ring::default(), Calls::default());
+        let state = State { ring, calls, polled: Instant::now(), is_left: false };
         let (filter, state) = (CallFilter::new(), Mutex::new(state));
         let trace = Arc::new(Trace { user: traced, filter, state });
         traces.push(Arc::clone(&trace));
@@ -162,11 +166,25 @@ impl TraceHub {
 }
 
 impl Traces for TraceHub {
-    fn read(&self, user: &str, after: u64, max: usize) -> Result<TracePage, TraceRefusal> {
+    fn read(&self, user: &str, after: Option<u64>, max: usize) -> Result<TracePage, TraceRefusal> {
         let trace = self.trace_of(user)?;
         let mut state = trace.lock();
         state.polled = Instant::now();
-        Ok(state.ring.page(after, max))
+        state.is_left = false;
+        Ok(after.map_or_else(|| state.ring.end(), |after| state.ring.page(after, max)))
+    }
+
+    fn leave(&self, user: &str) {
+        if let Some(trace) = self.running().iter().find(|trace| trace.user.is(user)) {
+            trace.lock().is_left = true;
+        }
+    }
+}
+
+impl State {
+    fn is_read(&self, now: Instant) -> bool {
+        let unread_max = if self.is_left { LEFT_MAX } else { UNREAD_MAX };
+        now.saturating_duration_since(self.polled) < unread_max
     }
 }
 
@@ -261,6 +279,8 @@ fn now() -> String {
 const TRACES_MAX: usize = 4;
 /// Time without a reader after which a trace ends.
 const UNREAD_MAX: Duration = Duration::from_secs(60);
+/// The same after its reader has ended: a browser whose connection was closed polls again.
+const LEFT_MAX: Duration = Duration::from_secs(5);
 /// Maximum length of a Call-ID in an entry.
 const CALL_ID_BYTES_SHOWN: usize = 128;
 /// Maximum length of a first line, and of a URI.

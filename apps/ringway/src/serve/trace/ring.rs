@@ -40,6 +40,11 @@ impl Ring {
         removed
     }
 
+    /// No entries, and the number of the last one.
+    pub(super) fn end(&self) -> TracePage {
+        TracePage { next: self.last, ..TracePage::default() }
+    }
+
     /// Entries after number `after`. A number that the trace has not reached is one of an earlier trace: it counts as 0.
     pub(super) fn page(&self, after: u64, max: usize) -> TracePage {
         let after = if after > self.last { 0 } else { after };
@@ -93,6 +98,7 @@ mod tests {
         let page = ring.page(600, 100);
         assert_eq!((page.entries.len(), page.next, page.lost), (100, 700, 0));
         assert_eq!(ring.page(2500, 100), TracePage { next: 2500, ..TracePage::default() });
+        assert_eq!(ring.end(), ring.page(2500, 100));
         assert_eq!(ring.page(9999, 1).entries[0].n, 501, "a number of an earlier trace");
         fill(&mut ring, 2000, 4000, now + Duration::from_secs(60));
         assert!(ring.bytes <= BYTES_MAX && ring.entries.len() < 300);
