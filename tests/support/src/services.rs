@@ -280,6 +280,9 @@ impl Services for TestServices {
             LogEvent::MessageRefused { sender, recipient, reason, .. } => {
                 format!("{} for {}: {reason}", text(sender), text(recipient))
             }
+            LogEvent::MessageDropped { sender, recipient, reason } => {
+                format!("dropped {} for {}: {reason}", text(sender), text(recipient))
+            }
             LogEvent::TrunkBypassed { caller, target, .. } => {
                 format!("{} may not reach the trunk of {}", text(caller), text(target))
             }

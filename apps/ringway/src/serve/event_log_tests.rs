@@ -2,7 +2,7 @@
 
 use super::*;
 use ringway_rtpengine::{RelayChange, RelayState};
-use ringway_server::{CallEvent, CallSender, Condition, DiversionReason, NeighbourDown};
+use ringway_server::{CallEvent, CallSender, Condition, DiversionReason, MessageDrop, NeighbourDown};
 use ringway_sip::{Limits, Message};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -51,6 +51,7 @@ fn events(address: SocketAddr, flow: Flow) -> Vec<LogEvent<'static>> {
         LogEvent::TrunkBypassed { caller: b"sip:a@b", target: b"sip:c@d", address },
         LogEvent::TrunkLoginRefused { name: "gate", address },
         LogEvent::MessageRefused { sender: b"a@b", recipient: b"c@b", reason: "too many messages", address },
+        LogEvent::MessageDropped { sender: b"a@b", recipient: b"c@b", reason: MessageDrop::Status(400) },
         LogEvent::NeighbourUp { name: "gate", address },
         LogEvent::NeighbourDown { name: "gate", reason: NeighbourDown::Closed },
     ];
@@ -84,6 +85,7 @@ fn is_listed(event: &LogEvent<'_>) {
         | LogEvent::Call(_)
         | LogEvent::DestinationRefused { .. }
         | LogEvent::MessageRefused { .. }
+        | LogEvent::MessageDropped { .. }
         | LogEvent::TrunkBypassed { .. }
         | LogEvent::TrunkLoginRefused { .. }
         | LogEvent::NeighbourUp { .. }

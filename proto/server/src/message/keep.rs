@@ -1,6 +1,7 @@
 //! Keeping: the messages that may be kept, limits, and the 202.
 
 use super::candidate::Candidate;
+use super::choice::Failed;
 use super::mailbox::Kept;
 use super::record::{FIELDS, Record};
 use super::{Messages, Refusal, SOURCE, reserved_bytes, write_key};
@@ -133,7 +134,7 @@ impl Messages {
         if record.head_len() > HEAD_BYTES_MAX || record.fields.iter().any(is_folded) {
             return Err(Refusal::HeadTooLarge);
         }
-        let record = record.write();
+        let (is_sips, record) = (record.is_sips, record.write());
         self.boxes.check(recipient, sender, record.len())?;
         let number = number_of(&env.keys.message, message, candidate);
         write_key(recipient.as_bytes(), number, &mut self.key);
@@ -153,13 +154,20 @@ impl Messages {
             sender: sender.as_bytes().into(),
             received: now,
             expires,
+            is_sips,
             record: record.into(),
             attempts: 0,
+            set_back: 0,
+            refused: Failed::default(),
+            paused_until: now,
             timer: TimerKey::NONE,
             reserved,
         });
         // A phone that did not answer may do so later.
-        let retry = self.boxes.mailbox(mailbox).map_or(super::RETRY_MIN, super::deliver::pause_of);
+        let retry = self
+            .boxes
+            .mailbox(mailbox)
+            .map_or(super::RETRY_MIN, |mailbox| super::deliver::pause_of(mailbox.failures));
         self.schedule(mailbox, now + retry);
         Ok(())
     }

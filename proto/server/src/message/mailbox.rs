@@ -1,13 +1,14 @@
 //! Kept messages of a shard by number, user and sender, within their limits.
 
 use super::Refusal;
+use super::choice::{ContactId, Failed};
 use crate::Aor;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use hashbrown::HashMap;
 use ringway_auth::SeededHash;
-use ringway_sansio::{Instant, Seed, TimerKey};
+use ringway_sansio::{DialledId, Instant, Seed, TimerKey};
 use ringway_transaction::{ClientId, Slab, SlabKey};
 
 /// Message for a user without a phone.
@@ -19,10 +20,17 @@ pub(super) struct Kept {
     pub(super) sender: Box<[u8]>,
     pub(super) received: Instant,
     pub(super) expires: Instant,
+    /// It was for a `sips:` URI.
+    pub(super) is_sips: bool,
     /// As it is in the store.
     pub(super) record: Box<[u8]>,
-    /// Number of attempts to deliver it.
+    /// Number of requests that were sent to deliver it.
     pub(super) attempts: u32,
+    /// Number of times that other messages went before it, because a phone answered with a failure.
+    pub(super) set_back: u32,
+    /// Contacts that refused it, and the time from which they are tried again.
+    pub(super) refused: Failed,
+    pub(super) paused_until: Instant,
     /// Timer of its expiry.
     pub(super) timer: TimerKey,
     /// Bytes that are reserved for it.
@@ -42,9 +50,14 @@ pub(super) struct Mailbox {
     pub(super) due: Option<Instant>,
     /// The next attempt has its time in the pace of the shard.
     pub(super) is_paced: bool,
-    /// Number of failed attempts since the last success.
+    /// Contact that registered last, or that took the last message.
+    pub(super) preferred: Option<ContactId>,
+    /// Contacts that were silent or busy, and the time from which they are tried again.
+    pub(super) silent: Failed,
+    pub(super) paused_until: Instant,
+    /// Number of times that a phone was silent or busy since the last answer of one.
     pub(super) failures: u32,
-    /// Time of the last failed attempt.
+    /// Time of the last of them.
     pub(super) failed_at: Instant,
     /// Bytes of the records.
     bytes: usize,
@@ -54,8 +67,17 @@ pub(super) struct Mailbox {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Delivery {
     Idle,
-    /// This message is sent in this transaction.
-    UnderWay(ClientId, SlabKey),
+    UnderWay(Attempt),
+}
+
+/// Message on its way to a phone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Attempt {
+    pub(super) client: ClientId,
+    pub(super) message: SlabKey,
+    pub(super) contact: ContactId,
+    /// Connection of a neighbour that is used for this request only.
+    pub(super) dialled: DialledId,
 }
 
 /// All kept messages of a shard.
@@ -119,6 +141,9 @@ impl Mailboxes {
             timer: TimerKey::NONE,
             due: None,
             is_paced: false,
+            preferred: None,
+            silent: Failed::default(),
+            paused_until: Instant::default(),
             failures: 0,
             failed_at: Instant::default(),
             bytes: 0,

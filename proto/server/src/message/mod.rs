@@ -1,6 +1,7 @@
 //! MESSAGE for users without a phone: kept, and delivered later (RFC 3428 §7).
 
 mod candidate;
+mod choice;
 mod deliver;
 mod keep;
 mod mailbox;
@@ -13,6 +14,7 @@ use crate::location::BadRecord;
 use crate::proxy::Owner;
 use crate::{Config, Services};
 use alloc::vec::Vec;
+use choice::Failed;
 use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
 use mailbox::{Delivery, Kept, Mailboxes};
@@ -151,7 +153,7 @@ impl Messages {
         // It was accepted: it is kept also where there is no memory left for it.
         let reserved = if services.reserve(SOURCE, bytes, false) { bytes } else { 0 };
         let sender = read.sender.into();
-        let received = read.received;
+        let (received, is_sips) = (read.received, read.is_sips);
         let mailbox = self.boxes.find_or_add(aor);
         self.add(Kept {
             mailbox,
@@ -159,8 +161,12 @@ impl Messages {
             sender,
             received,
             expires,
+            is_sips,
             record: record.into(),
             attempts: 0,
+            set_back: 0,
+            refused: Failed::default(),
+            paused_until: now,
             timer: TimerKey::NONE,
             reserved,
         });
@@ -205,10 +211,10 @@ impl Messages {
                 *notice;
             let Owner::Message(key) = owner else { return true };
             let delivery = self.boxes.mailbox(key).map(|mailbox| mailbox.delivery);
-            if let Some(Delivery::UnderWay(current, message)) = delivery
-                && current == client
+            if let Some(Delivery::UnderWay(attempt)) = delivery
+                && attempt.client == client
             {
-                self.fail(env, (key, message), Duration::ZERO);
+                self.on_silence(env, (key, attempt));
             }
             false
         });

@@ -43,7 +43,7 @@ pub(crate) fn bob_comes(world: &mut World, from: &str, cseq: u32) -> Vec<Sent> {
     sent
 }
 
-fn via_of(from: &str) -> String {
+pub(crate) fn via_of(from: &str) -> String {
     format!("SIP/2.0/UDP {from};rport;branch=z9hG4bK")
 }
 
@@ -59,7 +59,7 @@ pub(crate) fn is_over(world: &mut World) {
     assert!(world.server.next_due().is_none());
 }
 
-trait NextDue {
+pub(crate) trait NextDue {
     fn next_due(&self) -> Option<ringway_sansio::Instant>;
 }
 
@@ -220,9 +220,18 @@ fn an_answer_in_time_is_the_senders() {
 
 #[test]
 fn what_a_phone_answers_decides_what_becomes_of_it() {
-    for (status, is_kept) in
-        [(486, true), (503, true), (415, false), (403, false), (606, false), (482, false)]
-    {
+    for (status, is_kept) in [
+        (486, true),
+        (503, true),
+        (405, true),
+        (415, true),
+        (489, true),
+        (501, true),
+        (400, false),
+        (403, false),
+        (606, false),
+        (482, false),
+    ] {
         let mut world = world();
         assert_eq!(say(&mut world, "bob", 1), 202);
         let delivered = only(bob_comes(&mut world, BOB, 1));
@@ -232,6 +241,10 @@ fn what_a_phone_answers_decides_what_becomes_of_it() {
         let (rejected, delivered) = (u64::from(!is_kept && status != 482), u64::from(status == 482));
         assert_eq!((counters.messages_rejected, counters.messages_delivered), (rejected, delivered));
         assert_eq!(counters.message_failures, u64::from(is_kept));
+        let events = world.memory.events.lock().unwrap().join("\n");
+        let dropped = format!("dropped alice@example.org for bob@example.org: a phone answered {status}");
+        assert_eq!(events.contains(&dropped), rejected == 1, "{events}");
+        assert!(!events.contains("text 1"), "no body");
     }
 }
 

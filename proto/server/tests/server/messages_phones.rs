@@ -1,0 +1,162 @@
+//! Tests of kept messages whose user has several phones, or one that does not take them.
+
+use crate::harness::{ALICE, BOB, Sent, World, forwarded, only, register, requests};
+use crate::messages::{bob_comes, is_over, message, say, via_of, world};
+use crate::presence::{body, with_body};
+use std::time::Duration;
+
+const DESK: &str = "192.0.2.20:5062";
+const SOFT: &str = "192.0.2.21:5062";
+
+/// Registers a contact of bob for `seconds`, and returns the requests that follow the 200.
+#[track_caller]
+fn registers(world: &mut World, contact: &str, seconds: u32, cseq: u32) -> Vec<Sent> {
+    let request = register("bob", &format!("<sip:bob@{contact}>;expires={seconds}"))
+        .call_id(contact)
+        .via(&via_of(contact))
+        .cseq(cseq);
+    let mut sent = world.udp(contact, &request);
+    assert_eq!(sent.remove(0).status(), 200);
+    requests(sent)
+}
+
+/// Texts that reach phones within `time`, each with its phone, which answers `answer(phone, text)`; 0: nothing.
+fn play(
+    world: &mut World,
+    mut sent: Vec<Sent>,
+    time: Duration,
+    answer: impl Fn(&str, &str) -> u16,
+) -> Vec<(String, String)> {
+    let end = world.now + time;
+    let mut seen = Vec::new();
+    let mut last = String::new();
+    while world.now < end {
+        let mut next = Vec::new();
+        for one in sent {
+            let (to, text) = (one.to(), body(&one));
+            if one.header("Via") != last {
+                last = one.header("Via");
+                seen.push((to.clone(), text.clone()));
+            }
+            match answer(&to, &text) {
+                0 => {}
+                status => next.extend(world.udp(&to, &one.answer(status, &[]))),
+            }
+        }
+        next.extend(world.pass(Duration::from_millis(100)));
+        sent = requests(next);
+    }
+    seen
+}
+
+#[test]
+fn a_message_that_a_phone_fails_at_does_not_block_the_others() {
+    for status in [500, 415, 400, 486] {
+        let mut world = world();
+        for number in 0..3 {
+            assert_eq!(say(&mut world, "bob", number), 202);
+            world.pass(Duration::from_millis(3));
+        }
+        let sent = bob_comes(&mut world, BOB, 1);
+        let seen =
+            play(
+                &mut world,
+                sent,
+                Duration::from_secs(300),
+                |_, text| {
+                    if text == "text 0" { status } else { 200 }
+                },
+            );
+        assert_eq!(world.server.counters().messages_delivered, 2, "{status}: {seen:?}");
+        let first = |text| seen.iter().position(|(_, seen)| seen == text).unwrap();
+        assert!(first("text 0") < first("text 1") && first("text 1") < first("text 2"), "{status}");
+    }
+}
+
+#[test]
+fn a_silent_phone_gets_the_oldest_message_again() {
+    let mut world = world();
+    for number in 0..2 {
+        assert_eq!(say(&mut world, "bob", number), 202);
+        world.pass(Duration::from_millis(3));
+    }
+    let sent = bob_comes(&mut world, BOB, 1);
+    let seen = play(&mut world, sent, Duration::from_secs(400), |_, _| 0);
+    assert!(seen.len() >= 3 && seen.iter().all(|(_, text)| text == "text 0"), "{seen:?}");
+}
+
+#[test]
+fn a_message_goes_to_the_phone_that_registered_last() {
+    let mut world = world();
+    // A phone that is gone, registered for an hour.
+    registers(&mut world, DESK, 3600, 1);
+    let phone = forwarded(world.udp(ALICE, &with_body(&message("bob", 1), "text/plain", "text")));
+    assert_eq!(only(world.udp(DESK, &phone.answer(480, &[]))).status(), 202);
+    world.pass(Duration::from_secs(5));
+    assert_eq!(only(registers(&mut world, SOFT, 300, 1)).to(), SOFT);
+}
+
+#[test]
+fn a_phone_without_messages_leaves_them_to_the_other_phones() {
+    for status in [405, 501, 415, 406, 488, 489, 404, 500] {
+        let mut world = world();
+        for number in 0..3 {
+            assert_eq!(say(&mut world, "bob", number), 202);
+            world.pass(Duration::from_millis(3));
+        }
+        let sent = registers(&mut world, DESK, 3600, 1);
+        assert_eq!(sent[0].to(), DESK);
+        let refuses = |phone: &str, _: &str| if phone == DESK { status } else { 200 };
+        let seen = play(&mut world, sent, Duration::from_secs(5), refuses);
+        assert_eq!((seen.len(), world.server.messages_len()), (3, 3), "{status}: one attempt for each");
+        // Its next REGISTER does not make it try again at once.
+        let sent = registers(&mut world, DESK, 3600, 2);
+        assert!(sent.is_empty(), "{status}");
+        let sent = registers(&mut world, SOFT, 300, 1);
+        let seen = play(&mut world, sent, Duration::from_secs(5), refuses);
+        let texts: Vec<_> = seen.iter().map(|(to, text)| (to.as_str(), text.as_str())).collect();
+        assert_eq!(texts, [(SOFT, "text 0"), (SOFT, "text 1"), (SOFT, "text 2")], "{status}");
+        is_over(&mut world);
+    }
+}
+
+#[test]
+fn a_phone_that_is_silent_is_followed_by_the_next_one() {
+    let mut world = world();
+    for number in 0..3 {
+        assert_eq!(say(&mut world, "bob", number), 202);
+        world.pass(Duration::from_millis(3));
+    }
+    world.pass(Duration::from_secs(1));
+    registers(&mut world, SOFT, 3600, 1);
+    // The delivery to it is under way when the second phone comes.
+    let sent = registers(&mut world, DESK, 3600, 1);
+    let seen =
+        play(&mut world, sent, Duration::from_secs(40), |phone, _| if phone == DESK { 200 } else { 0 });
+    assert_eq!(world.server.counters().messages_delivered, 3, "{seen:?}");
+}
+
+#[test]
+fn a_message_that_nobody_takes_ends_after_a_hundred_attempts() {
+    let mut world = world();
+    assert_eq!(say(&mut world, "bob", 1), 202);
+    let mut sent = bob_comes(&mut world, BOB, 1);
+    let mut vias = std::collections::BTreeSet::new();
+    // The phone registers each half an hour, and refuses it.
+    for step in 1..60_000 {
+        for one in core::mem::take(&mut sent) {
+            if vias.insert(one.header("Via")) {
+                sent.extend(requests(world.udp(BOB, &one.answer(415, &[]))));
+            }
+        }
+        sent.extend(requests(world.pass(Duration::from_secs(10))));
+        if step % 180 == 0 {
+            sent.extend(bob_comes(&mut world, BOB, step));
+        }
+    }
+    let count = vias.len();
+    assert_eq!((count, world.server.counters().messages_rejected), (100, 1));
+    let events = world.memory.events.lock().unwrap().join("\n");
+    assert!(events.contains("for bob@example.org: too many attempts, the last one with 415"), "{events}");
+    is_over(&mut world);
+}
