@@ -115,6 +115,11 @@ impl TestServices {
         }
     }
 
+    /// Removes a subscriber.
+    pub fn unsubscribe(&self, user: &str, domain: &str) {
+        lock(&self.users).remove(&(user.into(), domain.into()));
+    }
+
     /// Adds a subscriber.
     pub fn subscribe(&self, user: &str, domain: &str, realm: &str, password: &str) {
         let text = format!("{user}:{realm}:{password}");

@@ -10,12 +10,12 @@ use crate::event::{ChangedUser, ContactEnd, retry_after};
 use crate::location::{Binding, LocationTable};
 use crate::neighbour::{CallRequest, CallResult, Sending};
 use crate::proxy::{BindingHop, Owner, Transactions};
-use crate::{LogEvent, MessageDrop, Services};
+use crate::{Caller, LogEvent, MessageDrop, Services};
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 use core::time::Duration;
 use ringway_sansio::{Instant, TimerKey};
-use ringway_sip::{HeaderName, Message, MessageWriter, Method, hex16, write_host};
+use ringway_sip::{HeaderName, Message, MessageWriter, Method, NameAddr, hex16, write_host};
 use ringway_transaction::{Outgoing, SlabKey};
 
 /// Meaning of a final response for the message.
@@ -231,6 +231,10 @@ impl Messages {
             // The next REGISTER makes it due.
             Choice::NoPhone => return,
         };
+        if self.is_blocked(env, message) {
+            self.drop_message(env, message, MessageDrop::Blocked);
+            return self.schedule(key, now);
+        }
         if !is_paced {
             let from = self.paced_to.max(now);
             self.paced_to = from + DELIVERY_TIME;
@@ -245,6 +249,16 @@ impl Messages {
             }
         }
         self.send(env, transactions, (key, message), (contact, hop));
+    }
+
+    /// True if the sender was blocked since the receipt of the message.
+    fn is_blocked(&self, env: &Env<'_, impl Services>, key: SlabKey) -> bool {
+        let Some(kept) = self.boxes.message(key) else { return false };
+        let Some(mailbox) = self.boxes.mailbox(kept.mailbox) else { return false };
+        let from = Record::read(&kept.record).and_then(|record| NameAddr::parse(record.from()).ok());
+        from.is_some_and(|from| {
+            env.services.is_caller_blocked(&Caller::of_kept(env.config, &from.uri, &mailbox.aor))
+        })
     }
 
     fn send(

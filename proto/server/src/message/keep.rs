@@ -100,6 +100,7 @@ impl Messages {
                 let event = LogEvent::MessageRefused { sender, recipient, reason, address };
                 env.services.observe(env.cx.now, &event);
                 match refusal {
+                    Refusal::NoUser => env.refuse_decided(request, 404, "Not Found"),
                     Refusal::TooLarge => env.refuse_decided(request, 413, "Request Entity Too Large"),
                     _ => env.refuse_decided(request, 480, "Temporarily Unavailable"),
                 }
@@ -115,6 +116,10 @@ impl Messages {
     ) -> Result<(), Refusal> {
         let (message, now) = (request.message, env.cx.now);
         let Candidate { recipient, sender } = candidate;
+        // It may have been removed while its phones were silent.
+        if !env.services.is_known(recipient.user(), recipient.domain()) {
+            return Err(Refusal::NoUser);
+        }
         let content_type = content_type_of(message).ok_or(Refusal::HeadTooLarge)?;
         let expires = now + lifetime_of(message).min(self.longest);
         let record = Record {
@@ -177,6 +182,7 @@ impl Refusal {
     /// Text for a trace and the log.
     const fn text(self) -> &'static str {
         match self {
+            Self::NoUser => "its recipient was removed",
             Self::TooLarge => "its body is too large",
             Self::HeadTooLarge => "its header fields are too large or folded",
             Self::RecipientFull => "too many messages of the recipient",

@@ -54,6 +54,7 @@ enum Due {
 /// Reason for not keeping a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Refusal {
+    NoUser,
     TooLarge,
     HeadTooLarge,
     RecipientFull,

@@ -1,8 +1,9 @@
 //! Tests of kept messages whose user has several phones, or one that does not take them.
 
-use crate::harness::{ALICE, BOB, Sent, World, forwarded, only, register, requests};
+use crate::harness::{ALICE, BOB, Sent, World, forwarded, only, register, requests, statuses};
 use crate::messages::{bob_comes, is_over, message, say, via_of, world};
 use crate::presence::{body, with_body};
+use ringway_server::BlockPattern;
 use std::time::Duration;
 
 const DESK: &str = "192.0.2.20:5062";
@@ -159,4 +160,42 @@ fn a_message_that_nobody_takes_ends_after_a_hundred_attempts() {
     let events = world.memory.events.lock().unwrap().join("\n");
     assert!(events.contains("for bob@example.org: too many attempts, the last one with 415"), "{events}");
     is_over(&mut world);
+}
+
+#[test]
+fn a_user_that_is_removed_while_its_phone_is_silent_leaves_no_message_to_its_successor() {
+    let mut world = world();
+    world.register("bob", BOB, &format!("<sip:bob@{BOB}>"));
+    forwarded(world.udp(ALICE, &with_body(&message("bob", 1), "text/plain", "text")));
+    world.memory.unsubscribe("bob", "example.org");
+    world.server.remove_user(b"bob@example.org");
+    let sent = world.pass(Duration::from_secs(25));
+    assert_eq!(statuses(&sent), [404]);
+    world.add_user("bob", "example.org", "password");
+    assert!(bob_comes(&mut world, BOB, 9).is_empty());
+    is_over(&mut world);
+}
+
+#[test]
+fn a_sender_that_was_blocked_since_is_not_delivered() {
+    let patterns = || [BlockPattern::caller("alice@example.org").unwrap()];
+    for of_user in [true, false] {
+        let mut world = world();
+        assert_eq!(say(&mut world, "bob", 1), 202);
+        let from_carol = message("bob", 2).from("sip:carol@example.org");
+        assert_eq!(only(world.udp(ALICE, &with_body(&from_carol, "text/plain", "of carol"))).status(), 202);
+        match of_user {
+            true => world.memory.blocks.lock().unwrap().set_of_user(b"bob@example.org", patterns()),
+            false => world.memory.blocks.lock().unwrap().set_all(patterns()),
+        }
+        let mut sent = bob_comes(&mut world, BOB, 1);
+        sent.extend(world.pass(Duration::from_millis(1)));
+        let one = only(sent);
+        assert_eq!(body(&one), "of carol");
+        world.udp(BOB, &one.answer(200, &[]));
+        assert_eq!(world.server.counters().messages_rejected, 1);
+        let events = world.memory.events.lock().unwrap().join("\n");
+        assert!(events.contains("dropped alice@example.org for bob@example.org: its sender is blocked"));
+        is_over(&mut world);
+    }
 }
