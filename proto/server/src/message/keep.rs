@@ -2,7 +2,7 @@
 
 use super::candidate::Candidate;
 use super::choice::Failed;
-use super::mailbox::Kept;
+use super::mailbox::{Kept, SENDER_SHARE};
 use super::record::{FIELDS, Record};
 use super::{Messages, Refusal, SOURCE, reserved_bytes, write_key};
 use crate::auth::Reach;
@@ -147,10 +147,13 @@ impl Messages {
             Ok(max) if record.len() <= max => {}
             Ok(_) | Err(crate::StoreFailed) => return Err(Refusal::Store),
         }
+        // The sender may have a part of the memory that is left.
         let reserved = reserved_bytes(record.len());
-        if !env.services.reserve(SOURCE, reserved, false) {
+        let for_others = (SENDER_SHARE - 1) * self.boxes.bytes_of_sender(sender.as_bytes());
+        if !env.services.reserve(SOURCE, reserved + for_others, false) {
             return Err(Refusal::Memory);
         }
+        env.services.shrink(SOURCE, for_others);
         env.services.store(&self.key, &record);
         let mailbox = self.boxes.find_or_add(recipient.as_bytes());
         self.add(Kept {

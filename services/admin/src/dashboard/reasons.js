@@ -181,7 +181,7 @@ export const REASONS = [
     '403'],
   ['notify_failures', 'A NOTIFY without 2xx',
     'The subscription ends, or waits if the answer has Retry-After'],
-  ['messages_refused', '100 messages for a user, 256 KiB; 50 of a sender to the users of a shard, 20 of one to a user; 10,000 of a shard, 16 MiB; 8,192 bytes of a body, 2,048 of the header fields that are kept',
+  ['messages_refused', '100 messages for a user, 256 KiB; 50 of a sender to the users of a shard, 1/64 of the rest of one that is half full; 20 of one to a user, 51 KiB; 10,000 of a shard, 16 MiB; 8,192 bytes of a body, 2,048 of the header fields that are kept',
     '480; 413 for a body'],
   ['messages_delayed', '100 deliveries of kept messages a second of a shard, 100 at once',
     'They come later'],
