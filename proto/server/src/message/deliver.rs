@@ -271,6 +271,7 @@ impl Messages {
         let now = env.cx.now;
         let Some(kept) = self.boxes.message_mut(message) else { return };
         let Some(record) = Record::read(&kept.record) else { return };
+        let record = Record { received: kept.received, ..record };
         let call_id = call_id_of(kept.number);
         // A neighbour that is down is a phone that is silent.
         let Ok(Sending { flow, offers_alias }) =

@@ -146,7 +146,8 @@ impl Messages {
         }
         let read = Record::read(record).ok_or(BadRecord)?;
         // The clock may have been set back, or the limit lowered.
-        let expires = read.expires.min(read.received.min(now) + self.longest);
+        let received = read.received.min(now);
+        let expires = read.expires.min(received + self.longest);
         if expires <= now || self.boxes.is_kept(number) {
             return Ok(());
         }
@@ -154,7 +155,7 @@ impl Messages {
         // It was accepted: it is kept also where there is no memory left for it.
         let reserved = if services.reserve(SOURCE, bytes, false) { bytes } else { 0 };
         let sender = read.sender.into();
-        let (received, is_sips) = (read.received, read.is_sips);
+        let is_sips = read.is_sips;
         let mailbox = self.boxes.find_or_add(aor);
         self.add(Kept {
             mailbox,

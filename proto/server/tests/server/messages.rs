@@ -325,6 +325,23 @@ fn a_restart_loses_none_and_delivers_in_order() {
     is_over(&mut after);
 }
 
+#[test]
+fn a_message_of_the_future_is_one_of_the_restart() {
+    let mut world = world();
+    assert_eq!(say(&mut world, "bob", 1), 202);
+    let mut after = World::with(on);
+    for (key, mut record) in world.memory.stored() {
+        record[1..9].copy_from_slice(&(u64::MAX - 5).to_le_bytes());
+        record[9..17].copy_from_slice(&(u64::MAX - 1).to_le_bytes());
+        after.server.restore(&key, &record, after.now).unwrap();
+    }
+    let one = only(bob_comes(&mut after, BOB, 1));
+    assert_eq!(one.header("Date"), "Fri, 15 Jan 2027 08:00:00 GMT", "of the restart");
+    after.udp(BOB, &one.answer(200, &[]));
+    after.pass(Duration::from_secs(8000));
+    assert!(after.server.next_due().is_none(), "its number is forgotten");
+}
+
 /// Another server with the records that this one stored.
 fn restarted(world: &World) -> World {
     let mut after = World::with(on);
