@@ -49,6 +49,8 @@ pub struct TestServices {
     pub records: Mutex<BTreeMap<Vec<u8>, Vec<u8>>>,
     /// True: storing fails.
     pub store_fails: AtomicBool,
+    /// True: storing fails, and a REGISTER succeeds all the same.
+    pub relaxed_store_fails: AtomicBool,
     /// Maximum length of a record.
     pub record_bytes_max: AtomicUsize,
     /// Log events.
@@ -93,6 +95,7 @@ impl TestServices {
             budget: Mutex::new(MemoryBudget::new(BUDGET_BYTES, seed)),
             records: Mutex::default(),
             store_fails: AtomicBool::new(false),
+            relaxed_store_fails: AtomicBool::new(false),
             record_bytes_max: AtomicUsize::new(limits.record_bytes_max),
             events: Mutex::default(),
             is_tracing: AtomicBool::new(false),
@@ -262,6 +265,10 @@ impl Services for TestServices {
     fn record_bytes_max(&self, _aor: &[u8]) -> Result<usize, StoreFailed> {
         let fails = self.store_fails.load(Ordering::Relaxed);
         if fails { Err(StoreFailed) } else { Ok(self.record_bytes_max.load(Ordering::Relaxed)) }
+    }
+
+    fn has_store_failed(&self) -> bool {
+        self.relaxed_store_fails.load(Ordering::Relaxed)
     }
 
     fn is_tracing(&self) -> bool {

@@ -373,12 +373,18 @@ fn snapshots_have_the_messages() {
 
 #[test]
 fn what_cannot_be_stored_is_not_accepted() {
-    let mut world = world();
-    world.memory.store_fails.store(true, Ordering::Relaxed);
-    assert_eq!(say(&mut world, "bob", 1), 480);
-    assert_eq!((world.server.messages_len(), world.server.counters().store_refusals), (0, 1));
-    world.memory.store_fails.store(false, Ordering::Relaxed);
-    assert_eq!(say(&mut world, "bob", 1), 202);
+    for is_strict in [true, false] {
+        let mut world = world();
+        let fails = |world: &World, value| match is_strict {
+            true => world.memory.store_fails.store(value, Ordering::Relaxed),
+            false => world.memory.relaxed_store_fails.store(value, Ordering::Relaxed),
+        };
+        fails(&world, true);
+        assert_eq!(say(&mut world, "bob", 1), 480);
+        assert_eq!((world.server.messages_len(), world.server.counters().store_refusals), (0, 1));
+        fails(&world, false);
+        assert_eq!(say(&mut world, "bob", 1), 202);
+    }
 }
 
 #[test]
