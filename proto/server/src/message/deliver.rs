@@ -10,7 +10,7 @@ use crate::event::{ChangedUser, ContactEnd, retry_after};
 use crate::location::{Binding, LocationTable};
 use crate::neighbour::{CallRequest, CallResult, Sending};
 use crate::proxy::{BindingHop, Owner, Transactions};
-use crate::{Caller, LogEvent, MessageDrop, Services};
+use crate::{Caller, Detail, LogEvent, MessageDrop, Reason, Services};
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -109,6 +109,11 @@ impl Messages {
             return;
         }
         let verdict = Verdict::of(status);
+        let reason = match verdict {
+            Verdict::Delivered => Reason::MessageDelivered,
+            Verdict::NotReady | Verdict::Refused | Verdict::Never => Reason::MessageNotTaken,
+        };
+        env.decided_about(message.as_bytes(), reason, Detail::Status(status, ""));
         if verdict == Verdict::NotReady {
             let pause = message.first(HeaderName::RetryAfter).and_then(retry_after);
             self.on_failure(env, (key, attempt), (status, pause.unwrap_or_default()));
@@ -285,8 +290,13 @@ impl Messages {
         };
         let host = env.config.sent_by(flow.listener, flow.remote.ip());
         let outgoing = Outgoing { flow, is_invite: false, owner: Owner::Message(key) };
+        let (is_tracing, mut sent) = (env.is_tracing, Vec::new());
         let client = transactions.start_client(&mut env.cx, outgoing, |out, branch| {
+            let start = out.len();
             write_message(&record, (&call_id, hop), (host, branch, offers_alias), out);
+            if is_tracing {
+                sent.extend_from_slice(out.get(start..).unwrap_or_default());
+            }
         });
         let Some(client) = client else {
             env.counters.overflow += 1;
@@ -296,6 +306,7 @@ impl Messages {
             return self.schedule(key, now + RETRY_MIN);
         };
         kept.attempts = kept.attempts.saturating_add(1);
+        env.decided_about(&sent, Reason::MessageSent, Detail::Flow(flow));
         // With strict durability the 200 of the REGISTER that caused it is held: it comes first.
         env.cx.out.hold_last();
         if let Some(mailbox) = self.boxes.mailbox_mut(key) {

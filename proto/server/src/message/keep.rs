@@ -143,6 +143,10 @@ impl Messages {
         self.boxes.check(recipient, sender, record.len())?;
         let number = number_of(&env.keys.message, message, candidate);
         write_key(recipient.as_bytes(), number, &mut self.key);
+        // A REGISTER is repeated; a message that got 202 is not.
+        if env.services.has_store_failed() {
+            return Err(Refusal::Store);
+        }
         match env.services.record_bytes_max(&self.key) {
             Ok(max) if record.len() <= max => {}
             Ok(_) | Err(crate::StoreFailed) => return Err(Refusal::Store),
@@ -218,13 +222,35 @@ fn number_of(key: &[u8; 16], message: &Message<'_>, candidate: &Candidate) -> u6
     hash.into_hasher().finish()
 }
 
-/// True for a message with a text for people: a notice that somebody types (RFC 3994) is none.
+/// True for a message with a text for people: a notice that somebody types (RFC 3994), or one of a delivery (IMDN, RFC 5438), is
+/// none.
 fn has_text(message: &Message<'_>) -> bool {
     let is_notice = |value: &str| {
-        let name = value.split(';').next().unwrap_or_default();
-        trim(name.as_bytes()).eq_ignore_ascii_case(b"application/im-iscomposing+xml")
+        if type_is(value.as_bytes(), b"message/cpim") {
+            return NOTICES
+                .iter()
+                .any(|notice| inner_type_of(message.body()).is_some_and(|value| type_is(value, notice)));
+        }
+        NOTICES.iter().any(|notice| type_is(value.as_bytes(), notice))
     };
     !message.body().is_empty() && content_type_of(message).is_some_and(|value| !is_notice(value))
+}
+
+fn type_is(value: &[u8], name: &[u8]) -> bool {
+    let end = value.iter().position(|&byte| byte == b';').unwrap_or(value.len());
+    trim(value.get(..end).unwrap_or_default()).eq_ignore_ascii_case(name)
+}
+
+/// Value of Content-Type among the MIME header fields of a CPIM message (RFC 3862 §2.1), which follow its own ones.
+fn inner_type_of(body: &[u8]) -> Option<&[u8]> {
+    let start = memchr::memmem::find(body, b"\r\n\r\n")? + 4;
+    let fields = body.get(start..)?;
+    let end = memchr::memmem::find(fields, b"\r\n\r\n").unwrap_or(fields.len());
+    fields.get(..end)?.split(|&byte| byte == b'\n').find_map(|line| {
+        let (name, value) = line.split_at_checked(line.iter().position(|&byte| byte == b':')?)?;
+        let value = value.get(1..)?.trim_ascii();
+        trim(name).eq_ignore_ascii_case(b"content-type").then_some(value)
+    })
 }
 
 fn content_type_of<'a>(message: &Message<'a>) -> Option<&'a str> {
@@ -238,6 +264,8 @@ fn lifetime_of(message: &Message<'_>) -> Duration {
     seconds.map_or(Duration::MAX, |seconds| Duration::from_secs(u64::from(seconds)))
 }
 
+/// Content types that are not kept.
+const NOTICES: [&[u8]; 2] = [b"application/im-iscomposing+xml", b"message/imdn+xml"];
 /// Maximum length of a body in bytes.
 const BODY_BYTES_MAX: usize = 8192;
 /// Maximum length in bytes of the header fields that are kept.

@@ -157,11 +157,17 @@ fn what_is_no_text_is_not_kept() {
     let expired = with_body(&message("bob", 2).line("Expires: 0"), PLAIN, TEXT);
     let required = with_body(&message("bob", 3).line("Require: magic"), PLAIN, TEXT);
     let in_dialog = with_body(&message("bob", 4).to("<sip:bob@example.org>;tag=1"), PLAIN, TEXT);
+    let receipt = with_body(&message("bob", 7), "message/imdn+xml", "<imdn/>");
+    let cpim = "From: <sip:a@b>\r\n\r\ncontent-type: message/imdn+xml;charset=utf-8\r\n\r\n<imdn/>";
+    let in_cpim = with_body(&message("bob", 8), "Message/CPIM; x=1", cpim);
     let to_gruu = with_body(&request("MESSAGE", "sip:bob@example.org;gr=urn:x").call_id("g"), PLAIN, TEXT);
-    for bytes in [typing, expired, required, in_dialog, to_gruu, message("bob", 5).wire()] {
+    for bytes in [typing, receipt, in_cpim, expired, required, in_dialog, to_gruu, message("bob", 5).wire()] {
         let answer = only(world.udp(ALICE, &bytes));
         assert_eq!(answer.status(), 480, "{}", String::from_utf8_lossy(&bytes));
     }
+    let text = "From: <sip:a@b>\r\n\r\nContent-Type: text/plain\r\n\r\nContent-Type: message/imdn+xml\r\n";
+    assert_eq!(only(world.udp(ALICE, &with_body(&message("carol", 9), "message/cpim", text))).status(), 202);
+    world.server.remove_user(b"carol@example.org");
     let empty = World::open().udp(ALICE, &with_body(&message("bob", 6), PLAIN, TEXT));
     assert_eq!(only(empty).status(), 480, "messages are off by default");
     is_over(&mut world);

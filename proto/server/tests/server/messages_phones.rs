@@ -4,6 +4,7 @@ use crate::harness::{ALICE, BOB, Sent, World, forwarded, only, register, request
 use crate::messages::{bob_comes, is_over, message, say, via_of, world};
 use crate::presence::{body, with_body};
 use ringway_server::BlockPattern;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 const DESK: &str = "192.0.2.20:5062";
@@ -198,4 +199,20 @@ fn a_sender_that_was_blocked_since_is_not_delivered() {
         assert!(events.contains("dropped alice@example.org for bob@example.org: its sender is blocked"));
         is_over(&mut world);
     }
+}
+
+#[test]
+fn a_trace_shows_the_delivery() {
+    let mut world = world();
+    assert_eq!(say(&mut world, "bob", 1), 202);
+    world.memory.is_tracing.store(true, Ordering::Relaxed);
+    let one = only(bob_comes(&mut world, BOB, 1));
+    world.udp(BOB, &one.answer(405, &[]));
+    let one = only(registers(&mut world, SOFT, 300, 1));
+    world.udp(SOFT, &one.answer(200, &[]));
+    let decisions = world.memory.decisions.lock().unwrap().join("\n");
+    for reason in ["message is sent", "did not take the kept message (405)", "took the kept message (200)"] {
+        assert!(decisions.contains(reason), "{reason}: {decisions}");
+    }
+    assert!(!decisions.contains("text 1"), "no body");
 }
