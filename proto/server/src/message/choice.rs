@@ -1,5 +1,6 @@
 //! Choice of the next message of a user, and of the phone that it is sent to.
 
+use super::contact::ContactId;
 use super::mailbox::{Kept, Mailbox, Mailboxes};
 use crate::env::Env;
 use crate::location::{Binding, LocationTable};
@@ -7,14 +8,8 @@ use crate::proxy::{BindingHop, hop_to_binding};
 use crate::{Config, Services};
 use alloc::vec::Vec;
 use core::cmp::Reverse;
-use core::hash::Hasher;
-use ringway_sansio::{Instant, PartHasher};
+use ringway_sansio::Instant;
 use ringway_transaction::SlabKey;
-use siphasher::sip::SipHasher13;
-
-/// Keyed hash of a contact: of its instance and reg-id, or of its URI.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ContactId(u64);
 
 /// Contact of a user to which messages can be sent.
 #[derive(Debug)]
@@ -36,53 +31,6 @@ pub(super) enum Choice<'p> {
     Wait(Instant),
     /// Nothing is sent before the next REGISTER.
     NoPhone,
-}
-
-/// Contacts in the order in which they failed, the last one at the end.
-#[derive(Debug, Default)]
-pub(super) struct Failed(Vec<ContactId>);
-
-impl ContactId {
-    pub(super) fn of(key: &[u8; 16], binding: &Binding) -> Self {
-        let mut hash = PartHasher::new(SipHasher13::new_with_key(key));
-        match binding.flow_key() {
-            Some(flow) => {
-                hash.part(flow.instance);
-                hash.fixed(&flow.reg_id.to_le_bytes());
-            }
-            None => hash.part(binding.uri()),
-        }
-        Self(hash.into_hasher().finish())
-    }
-}
-
-impl Failed {
-    pub(super) fn note(&mut self, id: ContactId) {
-        self.forget(id);
-        if self.0.len() >= FAILED_MAX {
-            self.0.remove(0);
-        }
-        self.0.push(id);
-    }
-
-    /// Notes it as the one that failed first.
-    pub(super) fn note_first(&mut self, id: ContactId) {
-        self.forget(id);
-        self.0.insert(0, id);
-    }
-
-    pub(super) fn forget(&mut self, id: ContactId) {
-        self.0.retain(|other| *other != id);
-    }
-
-    /// Position among those that failed; the one that failed first has 0.
-    fn position(&self, id: ContactId) -> Option<usize> {
-        self.0.iter().position(|other| *other == id)
-    }
-
-    pub(super) fn has(&self, id: ContactId) -> bool {
-        self.position(id).is_some()
-    }
 }
 
 impl Phone {
@@ -159,6 +107,3 @@ fn choose_phone<'p>(
     }
     Ok((phone.id, hop))
 }
-
-/// Maximum number of failed contacts that are remembered.
-const FAILED_MAX: usize = 32;

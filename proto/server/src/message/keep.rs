@@ -1,7 +1,7 @@
 //! Keeping: the messages that may be kept, limits, and the 202.
 
 use super::candidate::Candidate;
-use super::choice::Failed;
+use super::contact::Failed;
 use super::mailbox::{Kept, SENDER_SHARE};
 use super::record::{FIELDS, Record};
 use super::{Messages, Refusal, SOURCE, reserved_bytes, write_key};

@@ -1,7 +1,7 @@
 //! Kept messages of a shard by number, user and sender, within their limits.
 
 use super::Refusal;
-use super::choice::{ContactId, Failed};
+use super::contact::{ContactId, Failed};
 use crate::Aor;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;

@@ -2,6 +2,7 @@
 
 mod candidate;
 mod choice;
+mod contact;
 mod deliver;
 mod keep;
 mod mailbox;
@@ -14,7 +15,7 @@ use crate::location::BadRecord;
 use crate::proxy::Owner;
 use crate::{Config, Services};
 use alloc::vec::Vec;
-use choice::Failed;
+use contact::Failed;
 use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
 use mailbox::{Delivery, Kept, Mailboxes};
