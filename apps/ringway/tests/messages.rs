@@ -9,6 +9,7 @@ use serde_json::Value;
 use std::fs;
 use std::net::UdpSocket;
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -39,7 +40,10 @@ struct Server {
 
 impl Server {
     fn start(folder: &Path) -> Self {
-        let program = Running::start(folder, &["serve"], "");
+        Self::of(Running::start(folder, &["serve"], ""))
+    }
+
+    fn of(program: Running) -> Self {
         let ready = program.ready();
         let sip = ready.split(' ').find_map(|word| word.strip_prefix("udp:")).unwrap().to_owned();
         Self { program, sip }
@@ -181,6 +185,32 @@ fn what_was_accepted_is_there_after_kill_9_and_is_delivered_once() {
     let mut bob = Phone::new(&server, "bob");
     bob.register();
     bob.hears_nothing();
+}
+
+/// The size of a file is limited as a full disk limits it; the limit is removed while the server runs.
+#[test]
+fn no_message_is_accepted_while_the_disk_is_full() {
+    let folder = folder("relaxed");
+    let server = Server::of(Running::start_by_shell(folder.path(), "trap '' XFSZ; exec \"$0\" serve"));
+    let id = server.program.id().to_string();
+    let limit = |size: &str| {
+        let limit = format!("--fsize={size}:unlimited");
+        assert!(Command::new("prlimit").args(["--pid", &id, &limit]).status().unwrap().success());
+    };
+    let mut alice = Phone::new(&server, "alice");
+    let mut wait_for = |status: u16, text: &str| {
+        let end = std::time::Instant::now() + Duration::from_secs(30);
+        while alice.say("bob", text) != status {
+            assert!(std::time::Instant::now() < end, "no {status}");
+            std::thread::sleep(Duration::from_millis(300));
+        }
+    };
+    wait_for(202, "before");
+    limit("0");
+    // The first failure is noticed after its 202.
+    wait_for(480, "no");
+    limit("unlimited");
+    wait_for(202, "after");
 }
 
 #[test]

@@ -110,6 +110,9 @@ reasons! {
     // Messages for absent users.
     MessageKept "message-kept" "kept until the user has a phone: answered with 202",
     MessageNotKept "message-not-kept" "not kept for the user, who has no phone that can be reached",
+    MessageSent "message-sent" "the kept message is sent to a phone of the user",
+    MessageDelivered "message-delivered" "the phone took the kept message",
+    MessageNotTaken "message-not-taken" "the phone did not take the kept message",
     // Locally generated responses.
     NoSuchUser "no-such-user" "refused: there is no such user, number or route",
     NotRegistered "not-registered" "refused: the user has no phone that can be reached",

@@ -72,8 +72,8 @@ pub use failed_servers::FailedServers;
 pub use lamp::{LampFilter, LampState, LampStatus, LampTable, NewLeg, NotLit, Role, ShownCall};
 pub use location::{Registration, RegistrationRef};
 pub use log_event::{
-    BindingChange, BindingEnd, CallEvent, CallSender, CallStep, LogEvent, LoginRefusal, NeighbourDown,
-    NeighbourKind,
+    BindingChange, BindingEnd, CallEvent, CallSender, CallStep, LogEvent, LoginRefusal, MessageDrop,
+    NeighbourDown, NeighbourKind,
 };
 pub use media::{MediaConfig, RelayFailure, RelayRule, SrtpRule};
 pub use neighbour::{CALLS_MAX, NEIGHBOURS_MAX, NeighbourRoute, NeighbourTable};

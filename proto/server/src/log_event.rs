@@ -72,6 +72,15 @@ pub enum LogEvent<'a> {
         /// Source address of the request.
         address: SocketAddr,
     },
+    /// A message that was kept for a user was removed without delivery, before its time.
+    MessageDropped {
+        /// `user@domain` of the sender.
+        sender: &'a [u8],
+        /// `user@domain` of the recipient.
+        recipient: &'a [u8],
+        /// Reason.
+        reason: MessageDrop,
+    },
     /// A request would have reached a trunk without a route, past its destination rules.
     TrunkBypassed {
         /// From URI of the request.
@@ -113,6 +122,27 @@ pub enum LogEvent<'a> {
         /// Reason.
         reason: NeighbourDown,
     },
+}
+
+/// Reason for the removal of a kept message before its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MessageDrop {
+    /// A phone answered with this status, which is about the message.
+    Status(u16),
+    /// The last of its attempts failed with this status; 408 if nothing was received.
+    Attempts(u16),
+    /// The block list has its sender.
+    Blocked,
+}
+
+impl core::fmt::Display for MessageDrop {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Status(status) => write!(f, "a phone answered {status}"),
+            Self::Attempts(status) => write!(f, "too many attempts, the last one with {status}"),
+            Self::Blocked => f.write_str("its sender is blocked"),
+        }
+    }
 }
 
 /// Step of a call, with the messages that caused it.

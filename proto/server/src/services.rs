@@ -87,6 +87,11 @@ pub trait Services {
         Ok(usize::MAX)
     }
 
+    /// True if the store failed and can write nothing at present, also where a REGISTER gets its 200 all the same.
+    fn has_store_failed(&self) -> bool {
+        false
+    }
+
     /// Stores the bindings of an address-of-record; an empty record removes them.
     fn store(&self, aor: &[u8], record: &[u8]);
 
@@ -223,6 +228,10 @@ impl<S: Services> Services for Arc<S> {
 
     fn record_bytes_max(&self, aor: &[u8]) -> Result<usize, StoreFailed> {
         (**self).record_bytes_max(aor)
+    }
+
+    fn has_store_failed(&self) -> bool {
+        (**self).has_store_failed()
     }
 
     fn store(&self, aor: &[u8], record: &[u8]) {

@@ -49,6 +49,8 @@ pub struct TestServices {
     pub records: Mutex<BTreeMap<Vec<u8>, Vec<u8>>>,
     /// True: storing fails.
     pub store_fails: AtomicBool,
+    /// True: storing fails, and a REGISTER succeeds all the same.
+    pub relaxed_store_fails: AtomicBool,
     /// Maximum length of a record.
     pub record_bytes_max: AtomicUsize,
     /// Log events.
@@ -93,6 +95,7 @@ impl TestServices {
             budget: Mutex::new(MemoryBudget::new(BUDGET_BYTES, seed)),
             records: Mutex::default(),
             store_fails: AtomicBool::new(false),
+            relaxed_store_fails: AtomicBool::new(false),
             record_bytes_max: AtomicUsize::new(limits.record_bytes_max),
             events: Mutex::default(),
             is_tracing: AtomicBool::new(false),
@@ -113,6 +116,11 @@ impl TestServices {
             let mut ended = lock(&self.ended_calls);
             lock(&self.calls).on_step(now, &name, event, |record| ended.push(record));
         }
+    }
+
+    /// Removes a subscriber.
+    pub fn unsubscribe(&self, user: &str, domain: &str) {
+        lock(&self.users).remove(&(user.into(), domain.into()));
     }
 
     /// Adds a subscriber.
@@ -259,6 +267,10 @@ impl Services for TestServices {
         if fails { Err(StoreFailed) } else { Ok(self.record_bytes_max.load(Ordering::Relaxed)) }
     }
 
+    fn has_store_failed(&self) -> bool {
+        self.relaxed_store_fails.load(Ordering::Relaxed)
+    }
+
     fn is_tracing(&self) -> bool {
         self.is_tracing.load(Ordering::Relaxed)
     }
@@ -279,6 +291,9 @@ impl Services for TestServices {
             }
             LogEvent::MessageRefused { sender, recipient, reason, .. } => {
                 format!("{} for {}: {reason}", text(sender), text(recipient))
+            }
+            LogEvent::MessageDropped { sender, recipient, reason } => {
+                format!("dropped {} for {}: {reason}", text(sender), text(recipient))
             }
             LogEvent::TrunkBypassed { caller, target, .. } => {
                 format!("{} may not reach the trunk of {}", text(caller), text(target))

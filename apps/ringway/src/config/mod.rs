@@ -176,6 +176,13 @@ impl Config {
                     .to_owned(),
             );
         }
+        if self.presence.messages && self.store.url.bindings().is_none() {
+            warnings.push(
+                "[presence] messages with the store \"memory:\": a restart loses the messages that their senders were told are \
+                 accepted; set [store] url = \"sqlite://ringway.db\""
+                    .to_owned(),
+            );
+        }
         for trunk in self.trunking.named_without_networks() {
             warnings.push(format!(
                 "[[trunk]] {trunk:?} has a host name and no `networks`: [[destination]] rules do not hold for calls to its addresses; \

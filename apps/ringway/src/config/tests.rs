@@ -663,3 +663,15 @@ fn the_difference_has_the_changed_keys_with_both_values_and_no_secrets() {
         format!("domains = [{}]", (0..500).map(|n| format!("\"d{n}.org\"")).collect::<Vec<_>>().join(", "));
     assert!(lines("", &long).iter().all(|line| line.chars().count() < 300));
 }
+
+#[test]
+fn messages_that_a_restart_loses_have_a_warning() {
+    for (url, has_warning) in [("memory:", true), ("sqlite://r.db", false)] {
+        for is_on in [true, false] {
+            let text = format!("[store]\nurl = \"{url}\"\n[presence]\nmessages = {is_on}");
+            let warnings = Config::parse(&text, None).unwrap().warnings().join("\n");
+            let warning = "[presence] messages with the store \"memory:\"";
+            assert_eq!(warnings.contains(warning), has_warning && is_on, "{warnings}");
+        }
+    }
+}

@@ -69,6 +69,10 @@ impl EventLog {
                     tracing::info!(%sender, %recipient, %reason, suppressed, "refused message");
                 }
             }
+            LogEvent::MessageDropped { sender, recipient, reason } => {
+                let (sender, recipient) = (Word(sender), Word(recipient));
+                tracing::info!(%sender, %recipient, %reason, "dropped message");
+            }
             // They are for traces.
             LogEvent::Decided { .. } => {}
             LogEvent::NeighbourUp { kind, name, address } => match kind {
@@ -136,6 +140,7 @@ fn write_event(event: &LogEvent<'_>) {
         LogEvent::LoginRefused { .. }
         | LogEvent::DestinationRefused { .. }
         | LogEvent::MessageRefused { .. }
+        | LogEvent::MessageDropped { .. }
         | LogEvent::TrunkBypassed { .. }
         | LogEvent::TrunkLoginRefused { .. }
         | LogEvent::CallerBlocked { .. }

@@ -2,7 +2,9 @@
 
 use super::*;
 use ringway_rtpengine::{RelayChange, RelayState};
-use ringway_server::{CallEvent, CallSender, Condition, DiversionReason, NeighbourDown, NeighbourKind};
+use ringway_server::{
+    CallEvent, CallSender, Condition, DiversionReason, MessageDrop, NeighbourDown, NeighbourKind,
+};
 use ringway_sip::{Limits, Message};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -51,6 +53,7 @@ fn events(address: SocketAddr, flow: Flow) -> Vec<LogEvent<'static>> {
         LogEvent::TrunkBypassed { caller: b"sip:a@b", target: b"sip:c@d", address },
         LogEvent::TrunkLoginRefused { name: "gate", address },
         LogEvent::MessageRefused { sender: b"a@b", recipient: b"c@b", reason: "too many messages", address },
+        LogEvent::MessageDropped { sender: b"a@b", recipient: b"c@b", reason: MessageDrop::Status(400) },
         LogEvent::NeighbourUp { kind: NeighbourKind::Neighbour, name: "gate", address },
         LogEvent::NeighbourUp { kind: NeighbourKind::Trunk, name: "carrier", address },
         LogEvent::NeighbourDown {
@@ -94,6 +97,7 @@ fn is_listed(event: &LogEvent<'_>) {
         | LogEvent::Call(_)
         | LogEvent::DestinationRefused { .. }
         | LogEvent::MessageRefused { .. }
+        | LogEvent::MessageDropped { .. }
         | LogEvent::TrunkBypassed { .. }
         | LogEvent::TrunkLoginRefused { .. }
         | LogEvent::NeighbourUp { .. }

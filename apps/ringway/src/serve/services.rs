@@ -379,6 +379,10 @@ impl Services for SharedServices {
         Ok(if aor.len() > KEY_BYTES_MAX { 0 } else { VALUE_BYTES_MAX })
     }
 
+    fn has_store_failed(&self) -> bool {
+        self.store_has_failed()
+    }
+
     fn store(&self, aor: &[u8], record: &[u8]) {
         if let Some(writer) = self.writer.get() {
             self.last_stored.fetch_max(writer.append(aor, record), Ordering::AcqRel);

@@ -2,7 +2,7 @@
 
 use crate::{Aor, Config};
 use alloc::vec::Vec;
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv4Addr};
 use ringway_sip::{Host, Scheme, Uri};
 
 /// Caller of a request that is to be forwarded.
@@ -12,8 +12,17 @@ use ringway_sip::{Host, Scheme, Uri};
 pub struct Caller<'a> {
     pub(super) config: &'a Config,
     pub(super) from: &'a Uri<'a>,
-    pub(super) callee: Option<&'a Uri<'a>>,
+    callee: Callee<'a>,
     pub(super) source: IpAddr,
+}
+
+/// User of this server that a request is for.
+#[derive(Clone, Copy, Debug)]
+enum Callee<'a> {
+    Other,
+    Uri(&'a Uri<'a>),
+    /// `user@domain`.
+    User(&'a [u8]),
 }
 
 /// Names of a caller.
@@ -47,13 +56,28 @@ impl<'a> Caller<'a> {
         callee: Option<&'a Uri<'a>>,
         source: IpAddr,
     ) -> Self {
+        let callee = match callee {
+            Some(uri) => Callee::Uri(uri),
+            None => Callee::Other,
+        };
         Self { config, from, callee, source }
     }
 
-    /// Address-of-record of the callee.
-    pub(super) fn callee(&self) -> Option<Aor> {
+    /// The sender of a message that is kept for the user `recipient`; the address that it was sent from is not kept.
+    pub(crate) const fn of_kept(config: &'a Config, from: &'a Uri<'a>, recipient: &'a [u8]) -> Self {
+        let source = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+        Self { config, from, callee: Callee::User(recipient), source }
+    }
+
+    /// `user@domain` of the callee.
+    pub(super) fn callee(&self) -> Option<Vec<u8>> {
+        let uri = match self.callee {
+            Callee::Other => return None,
+            Callee::Uri(uri) => uri,
+            Callee::User(aor) => return Some(aor.to_vec()),
+        };
         let mut aor = Aor::default();
-        self.config.read_aor(self.callee?, &mut aor).then_some(aor)
+        self.config.read_aor(uri, &mut aor).then(|| aor.into_bytes())
     }
 
     pub(super) fn names(&self) -> Names {

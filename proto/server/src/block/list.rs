@@ -58,7 +58,7 @@ impl BlockList {
     /// True if this caller is blocked for all users or for its callee.
     pub fn blocks_caller(&self, caller: &Caller<'_>) -> bool {
         let callee = if self.users.is_empty() { None } else { caller.callee() };
-        let of_callee = callee.and_then(|aor| self.users.get(aor.as_bytes()));
+        let of_callee = callee.and_then(|aor| self.users.get(aor.as_slice()));
         if of_callee.is_none() && !self.all.has_callers() {
             return false;
         }

@@ -70,6 +70,8 @@ pub(crate) struct ChangedUser {
     pub(crate) aor: Box<[u8]>,
     /// Cause of the end of contacts that are gone.
     pub(crate) end: ContactEnd,
+    /// Call-ID of the REGISTER that changed them; empty if none did.
+    pub(crate) call_id: Box<[u8]>,
 }
 
 /// Everything that the handling of an event needs beside the environment.

@@ -1,7 +1,8 @@
 //! Keeping: the messages that may be kept, limits, and the 202.
 
 use super::candidate::Candidate;
-use super::mailbox::Kept;
+use super::contact::Failed;
+use super::mailbox::{Kept, SENDER_SHARE};
 use super::record::{FIELDS, Record};
 use super::{Messages, Refusal, SOURCE, reserved_bytes, write_key};
 use crate::auth::Reach;
@@ -99,6 +100,7 @@ impl Messages {
                 let event = LogEvent::MessageRefused { sender, recipient, reason, address };
                 env.services.observe(env.cx.now, &event);
                 match refusal {
+                    Refusal::NoUser => env.refuse_decided(request, 404, "Not Found"),
                     Refusal::TooLarge => env.refuse_decided(request, 413, "Request Entity Too Large"),
                     _ => env.refuse_decided(request, 480, "Temporarily Unavailable"),
                 }
@@ -114,6 +116,10 @@ impl Messages {
     ) -> Result<(), Refusal> {
         let (message, now) = (request.message, env.cx.now);
         let Candidate { recipient, sender } = candidate;
+        // It may have been removed while its phones were silent.
+        if !env.services.is_known(recipient.user(), recipient.domain()) {
+            return Err(Refusal::NoUser);
+        }
         let content_type = content_type_of(message).ok_or(Refusal::HeadTooLarge)?;
         let expires = now + lifetime_of(message).min(self.longest);
         let record = Record {
@@ -133,18 +139,25 @@ impl Messages {
         if record.head_len() > HEAD_BYTES_MAX || record.fields.iter().any(is_folded) {
             return Err(Refusal::HeadTooLarge);
         }
-        let record = record.write();
+        let (is_sips, record) = (record.is_sips, record.write());
         self.boxes.check(recipient, sender, record.len())?;
         let number = number_of(&env.keys.message, message, candidate);
         write_key(recipient.as_bytes(), number, &mut self.key);
+        // A REGISTER is repeated; a message that got 202 is not.
+        if env.services.has_store_failed() {
+            return Err(Refusal::Store);
+        }
         match env.services.record_bytes_max(&self.key) {
             Ok(max) if record.len() <= max => {}
             Ok(_) | Err(crate::StoreFailed) => return Err(Refusal::Store),
         }
+        // The sender may have a part of the memory that is left.
         let reserved = reserved_bytes(record.len());
-        if !env.services.reserve(SOURCE, reserved, false) {
+        let for_others = (SENDER_SHARE - 1) * self.boxes.bytes_of_sender(sender.as_bytes());
+        if !env.services.reserve(SOURCE, reserved + for_others, false) {
             return Err(Refusal::Memory);
         }
+        env.services.shrink(SOURCE, for_others);
         env.services.store(&self.key, &record);
         let mailbox = self.boxes.find_or_add(recipient.as_bytes());
         self.add(Kept {
@@ -153,13 +166,20 @@ impl Messages {
             sender: sender.as_bytes().into(),
             received: now,
             expires,
+            is_sips,
             record: record.into(),
             attempts: 0,
+            set_back: 0,
+            refused: Failed::default(),
+            paused_until: now,
             timer: TimerKey::NONE,
             reserved,
         });
         // A phone that did not answer may do so later.
-        let retry = self.boxes.mailbox(mailbox).map_or(super::RETRY_MIN, super::deliver::pause_of);
+        let retry = self
+            .boxes
+            .mailbox(mailbox)
+            .map_or(super::RETRY_MIN, |mailbox| super::deliver::pause_of(mailbox.failures));
         self.schedule(mailbox, now + retry);
         Ok(())
     }
@@ -169,6 +189,7 @@ impl Refusal {
     /// Text for a trace and the log.
     const fn text(self) -> &'static str {
         match self {
+            Self::NoUser => "its recipient was removed",
             Self::TooLarge => "its body is too large",
             Self::HeadTooLarge => "its header fields are too large or folded",
             Self::RecipientFull => "too many messages of the recipient",
@@ -201,13 +222,35 @@ fn number_of(key: &[u8; 16], message: &Message<'_>, candidate: &Candidate) -> u6
     hash.into_hasher().finish()
 }
 
-/// True for a message with a text for people: a notice that somebody types (RFC 3994) is none.
+/// True for a message with a text for people: a notice that somebody types (RFC 3994), or one of a delivery (IMDN, RFC 5438), is
+/// none.
 fn has_text(message: &Message<'_>) -> bool {
     let is_notice = |value: &str| {
-        let name = value.split(';').next().unwrap_or_default();
-        trim(name.as_bytes()).eq_ignore_ascii_case(b"application/im-iscomposing+xml")
+        if type_is(value.as_bytes(), b"message/cpim") {
+            return NOTICES
+                .iter()
+                .any(|notice| inner_type_of(message.body()).is_some_and(|value| type_is(value, notice)));
+        }
+        NOTICES.iter().any(|notice| type_is(value.as_bytes(), notice))
     };
     !message.body().is_empty() && content_type_of(message).is_some_and(|value| !is_notice(value))
+}
+
+fn type_is(value: &[u8], name: &[u8]) -> bool {
+    let end = value.iter().position(|&byte| byte == b';').unwrap_or(value.len());
+    trim(value.get(..end).unwrap_or_default()).eq_ignore_ascii_case(name)
+}
+
+/// Value of Content-Type among the MIME header fields of a CPIM message (RFC 3862 §2.1), which follow its own ones.
+fn inner_type_of(body: &[u8]) -> Option<&[u8]> {
+    let start = memchr::memmem::find(body, b"\r\n\r\n")? + 4;
+    let fields = body.get(start..)?;
+    let end = memchr::memmem::find(fields, b"\r\n\r\n").unwrap_or(fields.len());
+    fields.get(..end)?.split(|&byte| byte == b'\n').find_map(|line| {
+        let (name, value) = line.split_at_checked(line.iter().position(|&byte| byte == b':')?)?;
+        let value = value.get(1..)?.trim_ascii();
+        trim(name).eq_ignore_ascii_case(b"content-type").then_some(value)
+    })
 }
 
 fn content_type_of<'a>(message: &Message<'a>) -> Option<&'a str> {
@@ -221,6 +264,8 @@ fn lifetime_of(message: &Message<'_>) -> Duration {
     seconds.map_or(Duration::MAX, |seconds| Duration::from_secs(u64::from(seconds)))
 }
 
+/// Content types that are not kept.
+const NOTICES: [&[u8]; 2] = [b"application/im-iscomposing+xml", b"message/imdn+xml"];
 /// Maximum length of a body in bytes.
 const BODY_BYTES_MAX: usize = 8192;
 /// Maximum length in bytes of the header fields that are kept.

@@ -1,13 +1,14 @@
 //! Kept messages of a shard by number, user and sender, within their limits.
 
 use super::Refusal;
+use super::contact::{ContactId, Failed};
 use crate::Aor;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use hashbrown::HashMap;
 use ringway_auth::SeededHash;
-use ringway_sansio::{Instant, Seed, TimerKey};
+use ringway_sansio::{DialledId, Instant, Seed, TimerKey};
 use ringway_transaction::{ClientId, Slab, SlabKey};
 
 /// Message for a user without a phone.
@@ -19,10 +20,17 @@ pub(super) struct Kept {
     pub(super) sender: Box<[u8]>,
     pub(super) received: Instant,
     pub(super) expires: Instant,
+    /// It was for a `sips:` URI.
+    pub(super) is_sips: bool,
     /// As it is in the store.
     pub(super) record: Box<[u8]>,
-    /// Number of attempts to deliver it.
+    /// Number of requests that were sent to deliver it.
     pub(super) attempts: u32,
+    /// Number of times that other messages went before it, because a phone answered with a failure.
+    pub(super) set_back: u32,
+    /// Contacts that refused it, and the time from which they are tried again.
+    pub(super) refused: Failed,
+    pub(super) paused_until: Instant,
     /// Timer of its expiry.
     pub(super) timer: TimerKey,
     /// Bytes that are reserved for it.
@@ -42,9 +50,14 @@ pub(super) struct Mailbox {
     pub(super) due: Option<Instant>,
     /// The next attempt has its time in the pace of the shard.
     pub(super) is_paced: bool,
-    /// Number of failed attempts since the last success.
+    /// Contact that registered last, or that took the last message.
+    pub(super) preferred: Option<ContactId>,
+    /// Contacts that were silent or busy, and the time from which they are tried again.
+    pub(super) silent: Failed,
+    pub(super) paused_until: Instant,
+    /// Number of times that a phone was silent or busy since the last answer of one.
     pub(super) failures: u32,
-    /// Time of the last failed attempt.
+    /// Time of the last of them.
     pub(super) failed_at: Instant,
     /// Bytes of the records.
     bytes: usize,
@@ -54,8 +67,31 @@ pub(super) struct Mailbox {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Delivery {
     Idle,
-    /// This message is sent in this transaction.
-    UnderWay(ClientId, SlabKey),
+    UnderWay(Attempt),
+}
+
+/// Message on its way to a phone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Attempt {
+    pub(super) client: ClientId,
+    pub(super) message: SlabKey,
+    pub(super) contact: ContactId,
+    /// Connection of a neighbour that is used for this request only.
+    pub(super) dialled: DialledId,
+}
+
+/// Number of messages, and bytes of their records.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sum {
+    count: usize,
+    bytes: usize,
+}
+
+impl Sum {
+    /// True if one more message with this record is within the limits.
+    const fn has_room(self, bytes: usize, (count_max, bytes_max): (usize, usize)) -> bool {
+        self.count < count_max && self.bytes + bytes <= bytes_max
+    }
 }
 
 /// All kept messages of a shard.
@@ -64,8 +100,8 @@ pub(super) struct Mailboxes {
     boxes: Slab<Mailbox>,
     by_name: HashMap<Box<[u8]>, SlabKey, SeededHash>,
     by_number: HashMap<u64, SlabKey, SeededHash>,
-    /// Number of messages of each sender. Peers choose the names: a seeded hash.
-    by_sender: HashMap<Box<[u8]>, usize, SeededHash>,
+    /// Messages of each sender. Peers choose the names: a seeded hash.
+    by_sender: HashMap<Box<[u8]>, Sum, SeededHash>,
     /// Senders of messages that are not kept any more and whose request may be repeated, by number. They count as messages of their
     /// senders, so that nobody fills the shard with them.
     ended: HashMap<u64, Box<[u8]>, SeededHash>,
@@ -91,7 +127,8 @@ impl Mailboxes {
         if self.kept.len() + self.ended.len() >= OF_SHARD_MAX || self.bytes + bytes > OF_SHARD_BYTES_MAX {
             return Err(Refusal::ShardFull);
         }
-        if self.by_sender.get(sender.as_bytes()).is_some_and(|count| *count >= OF_SENDER_MAX) {
+        let of_sender = self.by_sender.get(sender.as_bytes()).copied().unwrap_or_default();
+        if of_sender.count >= OF_SENDER_MAX || !self.leaves_room(of_sender, bytes) {
             return Err(Refusal::SenderFull);
         }
         let Some(mailbox) = self.find(recipient.as_bytes()).and_then(|key| self.boxes.get(key)) else {
@@ -100,12 +137,31 @@ impl Mailboxes {
         if mailbox.queue.len() >= OF_RECIPIENT_MAX || mailbox.bytes + bytes > OF_RECIPIENT_BYTES_MAX {
             return Err(Refusal::RecipientFull);
         }
-        let is_of_sender =
-            |key: &&SlabKey| self.kept.get(**key).is_some_and(|kept| *kept.sender == *sender.as_bytes());
-        match mailbox.queue.iter().filter(is_of_sender).count() >= OF_PAIR_MAX {
-            true => Err(Refusal::PairFull),
-            false => Ok(()),
+        let mut of_pair = Sum::default();
+        for kept in mailbox.queue.iter().filter_map(|key| self.kept.get(*key)) {
+            if *kept.sender == *sender.as_bytes() {
+                of_pair = Sum { count: of_pair.count + 1, bytes: of_pair.bytes + kept.record.len() };
+            }
         }
+        match of_pair.has_room(bytes, (OF_PAIR_MAX, OF_PAIR_BYTES_MAX)) {
+            true => Ok(()),
+            false => Err(Refusal::PairFull),
+        }
+    }
+
+    /// True if a sender with these messages leaves enough to the others: in a shard that is more than half full, a sender may have
+    /// 1 / [`SENDER_SHARE`] of the rest.
+    fn leaves_room(&self, of_sender: Sum, bytes: usize) -> bool {
+        let used = self.kept.len() + self.ended.len();
+        let (count, rest) =
+            (OF_SHARD_MAX.saturating_sub(used), OF_SHARD_BYTES_MAX.saturating_sub(self.bytes));
+        let is_scarce = count < OF_SHARD_MAX / 2 || rest < OF_SHARD_BYTES_MAX / 2;
+        !is_scarce || of_sender.has_room(bytes, (count / SENDER_SHARE, rest / SENDER_SHARE))
+    }
+
+    /// Bytes of the records of a sender.
+    pub(super) fn bytes_of_sender(&self, sender: &[u8]) -> usize {
+        self.by_sender.get(sender).map_or(0, |sum| sum.bytes)
     }
 
     pub(super) fn find_or_add(&mut self, aor: &[u8]) -> SlabKey {
@@ -119,6 +175,9 @@ impl Mailboxes {
             timer: TimerKey::NONE,
             due: None,
             is_paced: false,
+            preferred: None,
+            silent: Failed::default(),
+            paused_until: Instant::default(),
             failures: 0,
             failed_at: Instant::default(),
             bytes: 0,
@@ -131,7 +190,7 @@ impl Mailboxes {
     pub(super) fn insert(&mut self, kept: Kept) -> SlabKey {
         let (mailbox, number, received, bytes) =
             (kept.mailbox, kept.number, kept.received, kept.record.len());
-        self.count(&kept.sender);
+        self.count(&kept.sender, bytes);
         let key = self.kept.insert(kept);
         self.by_number.insert(number, key);
         self.bytes += bytes;
@@ -150,7 +209,7 @@ impl Mailboxes {
         let kept = self.kept.remove(key)?;
         self.by_number.remove(&kept.number);
         self.bytes = self.bytes.saturating_sub(kept.record.len());
-        self.uncount(&kept.sender);
+        self.uncount(&kept.sender, kept.record.len());
         if let Some(mailbox) = self.boxes.get_mut(kept.mailbox) {
             mailbox.bytes = mailbox.bytes.saturating_sub(kept.record.len());
             mailbox.queue.retain(|other| *other != key);
@@ -168,24 +227,25 @@ impl Mailboxes {
 
     /// Notes that the message of `sender` with this number is not kept any more.
     pub(super) fn note_ended(&mut self, number: u64, sender: Box<[u8]>) {
-        self.count(&sender);
+        self.count(&sender, 0);
         self.ended.insert(number, sender);
     }
 
     pub(super) fn forget_ended(&mut self, number: u64) {
         if let Some(sender) = self.ended.remove(&number) {
-            self.uncount(&sender);
+            self.uncount(&sender, 0);
         }
     }
 
-    fn count(&mut self, sender: &[u8]) {
-        *self.by_sender.entry(sender.into()).or_insert(0) += 1;
+    fn count(&mut self, sender: &[u8], bytes: usize) {
+        let sum = self.by_sender.entry(sender.into()).or_default();
+        *sum = Sum { count: sum.count + 1, bytes: sum.bytes + bytes };
     }
 
-    fn uncount(&mut self, sender: &[u8]) {
-        if let Some(count) = self.by_sender.get_mut(sender) {
-            *count = count.saturating_sub(1);
-            if *count == 0 {
+    fn uncount(&mut self, sender: &[u8], bytes: usize) {
+        if let Some(sum) = self.by_sender.get_mut(sender) {
+            *sum = Sum { count: sum.count.saturating_sub(1), bytes: sum.bytes.saturating_sub(bytes) };
+            if sum.count == 0 {
                 self.by_sender.remove(sender);
             }
         }
@@ -253,5 +313,10 @@ const OF_RECIPIENT_MAX: usize = 100;
 const OF_RECIPIENT_BYTES_MAX: usize = 256 << 10;
 /// Maximum number of messages of a sender to the users of a shard.
 const OF_SENDER_MAX: usize = 50;
+/// Part of the rest of a shard's limits, and of the memory of all messages, that a sender may have: 1 / `SENDER_SHARE`. The rest
+/// then never ends: each further sender that takes its share leaves 63 / 64 of it.
+pub(super) const SENDER_SHARE: usize = 64;
 /// Maximum number of messages of one sender to one user.
 const OF_PAIR_MAX: usize = 20;
+/// Maximum number of bytes of their records.
+const OF_PAIR_BYTES_MAX: usize = OF_RECIPIENT_BYTES_MAX / 5;

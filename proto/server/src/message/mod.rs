@@ -1,6 +1,8 @@
 //! MESSAGE for users without a phone: kept, and delivered later (RFC 3428 §7).
 
 mod candidate;
+mod choice;
+mod contact;
 mod deliver;
 mod keep;
 mod mailbox;
@@ -13,6 +15,7 @@ use crate::location::BadRecord;
 use crate::proxy::Owner;
 use crate::{Config, Services};
 use alloc::vec::Vec;
+use contact::Failed;
 use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
 use mailbox::{Delivery, Kept, Mailboxes};
@@ -52,6 +55,7 @@ enum Due {
 /// Reason for not keeping a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Refusal {
+    NoUser,
     TooLarge,
     HeadTooLarge,
     RecipientFull,
@@ -143,7 +147,8 @@ impl Messages {
         }
         let read = Record::read(record).ok_or(BadRecord)?;
         // The clock may have been set back, or the limit lowered.
-        let expires = read.expires.min(read.received.min(now) + self.longest);
+        let received = read.received.min(now);
+        let expires = read.expires.min(received + self.longest);
         if expires <= now || self.boxes.is_kept(number) {
             return Ok(());
         }
@@ -151,7 +156,7 @@ impl Messages {
         // It was accepted: it is kept also where there is no memory left for it.
         let reserved = if services.reserve(SOURCE, bytes, false) { bytes } else { 0 };
         let sender = read.sender.into();
-        let received = read.received;
+        let is_sips = read.is_sips;
         let mailbox = self.boxes.find_or_add(aor);
         self.add(Kept {
             mailbox,
@@ -159,8 +164,12 @@ impl Messages {
             sender,
             received,
             expires,
+            is_sips,
             record: record.into(),
             attempts: 0,
+            set_back: 0,
+            refused: Failed::default(),
+            paused_until: now,
             timer: TimerKey::NONE,
             reserved,
         });
@@ -205,10 +214,10 @@ impl Messages {
                 *notice;
             let Owner::Message(key) = owner else { return true };
             let delivery = self.boxes.mailbox(key).map(|mailbox| mailbox.delivery);
-            if let Some(Delivery::UnderWay(current, message)) = delivery
-                && current == client
+            if let Some(Delivery::UnderWay(attempt)) = delivery
+                && attempt.client == client
             {
-                self.fail(env, (key, message), Duration::ZERO);
+                self.on_silence(env, (key, attempt));
             }
             false
         });

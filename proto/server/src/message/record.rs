@@ -96,6 +96,12 @@ impl<'a> Record<'a> {
         rest.is_empty().then_some(Self { received, expires, is_sips, sender, fields, content_type, body })
     }
 
+    /// Value of From.
+    pub(super) const fn from(&self) -> &'a [u8] {
+        let [from, ..] = self.fields;
+        from
+    }
+
     /// Length in bytes of the header fields.
     pub(super) fn head_len(&self) -> usize {
         self.fields.iter().map(|field| field.len()).sum::<usize>() + self.content_type.len()

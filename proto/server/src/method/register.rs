@@ -62,8 +62,12 @@ struct Changes {
 
 impl Changes {
     fn note(&mut self, aor: &[u8], end: ContactEnd) {
+        self.note_register(aor, end, b"");
+    }
+
+    fn note_register(&mut self, aor: &[u8], end: ContactEnd, call_id: &[u8]) {
         if self.are_noted {
-            self.users.push(ChangedUser { aor: aor.into(), end });
+            self.users.push(ChangedUser { aor: aor.into(), end, call_id: call_id.into() });
         }
     }
 }
@@ -260,7 +264,7 @@ impl Registrar {
             return env.decided(request, reason, Detail::None);
         }
         let change = change_of(before, self.table.bindings_len());
-        self.changes.note(aor.as_bytes(), ContactEnd::Unregistered);
+        self.changes.note_register(aor.as_bytes(), ContactEnd::Unregistered, message.call_id());
         env.services.on_change(aor.as_bytes(), change, Some(request.flow));
         let (aor, message, flow) = (aor.as_bytes(), message.as_bytes(), request.flow);
         env.services.observe(env.cx.now, &LogEvent::Registered { aor, change, message, flow });

@@ -22,6 +22,16 @@ impl<S: Services> Env<'_, S> {
         message: &Message<'_>,
         request: CallRequest,
     ) -> Result<Sending, u16> {
+        self.sending_flow_of(flow, message.call_id(), request)
+    }
+
+    /// Like [`Env::sending_flow`], for a request with this Call-ID.
+    pub(crate) fn sending_flow_of(
+        &mut self,
+        flow: Flow,
+        call_id: &[u8],
+        request: CallRequest,
+    ) -> Result<Sending, u16> {
         if self.config.neighbours.is_empty() || flow.connection.is_some() || !flow.transport.is_stream() {
             return Ok(flow.into());
         }
@@ -37,7 +47,7 @@ impl<S: Services> Env<'_, S> {
         let flow = Flow { connection: Some(connection), ..flow };
         match neighbour.connection {
             NeighbourConnection::PerCall => {
-                self.begin_call_request(index, flow, message, request).map(Sending::from)
+                self.begin_call_request(index, flow, call_id, request).map(Sending::from)
             }
             NeighbourConnection::Kept => Ok(Sending { flow, offers_alias: neighbour.offers_alias }),
         }
@@ -47,10 +57,10 @@ impl<S: Services> Env<'_, S> {
         &mut self,
         index: usize,
         flow: Flow,
-        message: &Message<'_>,
+        call_id: &[u8],
         request: CallRequest,
     ) -> Result<Flow, u16> {
-        let (now, call) = (self.cx.now, (self.call_hash(message), index));
+        let (now, call) = (self.cx.now, (self.call_hash_of(call_id), index));
         let mut begun = None;
         self.services.change_neighbours(&mut |table| {
             begun = table.begin_call(now, call, flow, request);
@@ -104,8 +114,12 @@ impl<S: Services> Env<'_, S> {
 
     /// Keyed hash of the Call-ID.
     pub(crate) fn call_hash(&self, message: &Message<'_>) -> u64 {
+        self.call_hash_of(message.call_id())
+    }
+
+    fn call_hash_of(&self, call_id: &[u8]) -> u64 {
         let mut hash = SipHasher13::new_with_key(&self.keys.calls);
-        hash.write(message.call_id());
+        hash.write(call_id);
         hash.finish()
     }
 }

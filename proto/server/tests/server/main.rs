@@ -37,6 +37,7 @@ mod media_hostile;
 mod memory;
 mod messages;
 mod messages_limits;
+mod messages_phones;
 mod nat;
 mod neighbour_alias;
 mod neighbour_calls;

@@ -3,6 +3,7 @@
 use crate::harness::{ALICE, BOB, World, only, register, request, requests};
 use crate::messages::{bob_comes, is_over, message, on, say, world};
 use crate::presence::with_body;
+use ringway_server::MemoryBudget;
 use std::time::Duration;
 
 /// MESSAGE of a user.
@@ -173,4 +174,46 @@ fn two_users_together_do_not_keep_others_from_leaving_messages() {
     assert_eq!((kept, world.server.messages_len()), (50, 0), "in a minute");
     world.pass(Duration::from_secs(70));
     assert_eq!(say(&mut world, "bob", 200), 202);
+}
+
+#[test]
+fn a_sender_fills_a_fifth_of_a_mailbox_also_with_large_messages() {
+    let mut world = world();
+    users(&mut world, 5);
+    let large = "x".repeat(8000);
+    let subject = format!("Subject: {}", "s".repeat(1900));
+    for sender in 0..5 {
+        let kept = (0..20).filter(|number| {
+            let mut request = message("bob", sender * 100 + number).line(&subject);
+            request.from = format!("<sip:u{sender}@example.org>;tag=1");
+            only(world.udp(ALICE, &with_body(&request, "text/plain", &large))).status() == 202
+        });
+        assert_eq!(kept.count(), 5, "{sender}");
+    }
+}
+
+#[test]
+fn many_senders_do_not_fill_a_shard() {
+    let mut world = world();
+    let budget = MemoryBudget::new(512 << 20, &ringway_sansio::Seed::from_number(0));
+    *world.memory.budget.lock().unwrap() = budget;
+    users(&mut world, 1200);
+    let large = "x".repeat(8192);
+    let send = |world: &mut World, sender: usize, to: usize, number: usize, text: &str| {
+        let mut request = message(&format!("u{to}"), sender * 100 + number);
+        request.from = format!("<sip:u{sender}@example.org>;tag=1");
+        only(world.udp(ALICE, &with_body(&request, "text/plain", text))).status()
+    };
+    let mut kept = 0;
+    for sender in 0..60 {
+        for number in 0..50 {
+            let to = 100 + sender * 10 + number / 5;
+            kept += usize::from(send(&mut world, sender, to, number, &large) == 202);
+        }
+    }
+    assert!((1200..2000).contains(&kept), "{kept}");
+    // Somebody else still leaves twenty texts of two lines.
+    for number in 0..20 {
+        assert_eq!(send(&mut world, 80, 1000, number, &"y".repeat(160)), 202, "{number}");
+    }
 }
