@@ -69,8 +69,14 @@ fn events(address: SocketAddr, flow: Flow) -> Vec<LogEvent<'static>> {
         let sender = CallSender::Stranger;
         let flow = Some(flow);
         let target = matches!(step, CallStep::Diverted(_)).then_some(&b"sip:carol@example.net"[..]);
-        let (message, parsed, response) = (REQUEST, None, None);
-        LogEvent::Call(CallEvent { step, message, parsed, response, sender, flow, target })
+        let message = REQUEST;
+        LogEvent::Call(CallEvent {
+            parsed,
+            response,
+            flow,
+            target,
+            ..CallEvent::stored(step, message, sender)
+        })
     });
     all.into_iter().chain(steps).inspect(is_listed).collect()
 }

@@ -8,6 +8,13 @@ use core::net::SocketAddr;
 use ringway_sansio::{Instant, TimerKey};
 use smallvec::SmallVec;
 
+/// Transaction of an INVITE, by the keyed hashes of its Via and its Request-URI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Pass {
+    pub(super) via: u64,
+    pub(super) uri: u64,
+}
+
 /// Open call.
 ///
 /// ```text
@@ -19,7 +26,9 @@ pub(super) struct OpenCall {
     /// Name of the INVITE; `to` becomes that of the answer.
     pub(super) name: CallName,
     /// Transactions of its INVITE without a final response: more than one for a spiral and for a fork before this server.
-    pub(super) passes: SmallVec<[u64; PASSES_MAX]>,
+    pub(super) passes: SmallVec<[Pass; PASSES_MAX]>,
+    /// True if another call has a pass with a Via of it: a spiral of either cannot be told from one of the other.
+    pub(super) shares_via: bool,
     pub(super) texts: CallTexts,
     pub(super) sender: CallSender,
     pub(super) source: SocketAddr,
@@ -35,7 +44,7 @@ pub(super) struct OpenCall {
 }
 
 impl OpenCall {
-    pub(super) fn has_pass(&self, pass: u64) -> bool {
+    pub(super) fn has_pass(&self, pass: Pass) -> bool {
         self.passes.contains(&pass)
     }
 

@@ -14,8 +14,9 @@ pub(super) fn observe(env: &mut Env<'_, impl Services>, contexts: &Contexts, key
     if let Some(message) = bye
         && ends_call(env.config, &context.grant, status)
     {
-        let (step, sender, flow) = (CallStep::Bye, context.grant.sender.of_call(), Some(context.source));
-        let event = CallEvent { step, message, parsed: None, response: None, sender, flow, target: None };
+        let sender = context.grant.sender.of_call();
+        let event =
+            CallEvent { flow: Some(context.source), ..CallEvent::stored(CallStep::Bye, message, sender) };
         env.services.observe(env.cx.now, &LogEvent::Call(event));
         lamp::end_dialog(env, message);
     }
