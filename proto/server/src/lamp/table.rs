@@ -82,7 +82,7 @@ pub enum LampState {
 /// Call as a document shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShownCall {
-    /// Identifier of the dialog in documents; the same for the whole call.
+    /// Identifier of the dialog in the documents of its user; the same for the whole call.
     pub id: u64,
     /// Part of the user.
     pub role: Role,
@@ -299,7 +299,7 @@ impl LampTable {
     pub fn calls_of(&self, user: &[u8], shown: &mut Vec<ShownCall>) {
         let legs = self.users.get(user).map_or(&[][..], |user| &user.legs);
         for leg in legs.iter().filter_map(|key| self.legs.get(*key)) {
-            let id = leg.call ^ leg.from.rotate_left(1);
+            let id = self.filter.shown_id(leg.user.as_bytes(), leg.call, leg.from);
             let earlier = shown.iter_mut().find(|call| (call.id, call.role) == (id, leg.role));
             match earlier {
                 Some(call) => call.state = call.state.max(leg.state),

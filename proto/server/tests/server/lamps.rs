@@ -287,6 +287,31 @@ fn only_the_user_itself_sees_who_calls() {
     assert_eq!((open(&world), world.server.counters().lamps_lit), ((0, 0), 0));
 }
 
+/// A watcher of both users does not learn from the documents that they talk with each other.
+#[test]
+fn the_documents_of_the_two_users_have_no_common_identifier() {
+    let mut world = watched(|_| {});
+    let got = ring(&mut world, &invite("sip:bob@example.org"));
+    let ids = |world: &mut World| -> Vec<String> {
+        let sent = world.pass(Duration::from_millis(1100));
+        let notifies = requests(sent).into_iter().filter(|one| one.method() == "NOTIFY");
+        let id = |notify: Sent| {
+            world.udp(WATCHER, &notify.answer(200, &[]));
+            body(&notify).split("dialog id=\"").nth(1).unwrap()[1..17].to_owned()
+        };
+        notifies.map(id).collect()
+    };
+    let trying = ids(&mut world);
+    assert_eq!(trying.len(), 2);
+    assert_ne!(trying[0], trying[1]);
+    answer(&mut world, &got, 180, &[]);
+    let mut early = ids(&mut world);
+    early.sort_unstable();
+    let mut same = trying;
+    same.sort_unstable();
+    assert_eq!(early, same, "each keeps its own");
+}
+
 fn watch_again(world: &mut World, user: &str) -> String {
     world.pass(Duration::from_secs(6));
     let request = subscribe(user, WATCHER, user, "dialog").call_id("again");
