@@ -74,6 +74,7 @@ fn begin_watched(
     let mut lit = LitCall { caller: None, callee: None };
     let mut refused = 0;
     step(env, |table, now, changed| {
+        let before = table.displaced();
         let mut add = |leg: NewLeg<'_>| match table.begin(now, &leg, changed) {
             Ok(key) => Some(key),
             Err(NotLit::Unwatched) => None,
@@ -88,6 +89,7 @@ fn begin_watched(
         if is_callee {
             lit.callee = add(new(&callee, Role::Recipient, shown(message.from().uri.as_bytes())));
         }
+        refused += table.displaced() - before;
     });
     env.counters.lamps_lit += u64::from(lit.caller.is_some()) + u64::from(lit.callee.is_some());
     env.counters.lamps_refused += refused;

@@ -27,6 +27,7 @@ pub struct LampTable {
     by_call: HashMap<u64, SmallVec<[SlabKey; 2]>, SeededHash>,
     ends: Wheel<SlabKey>,
     changes: u64,
+    displaced: u64,
 }
 
 /// User in a call.
@@ -135,6 +136,7 @@ impl LampTable {
             by_call: HashMap::with_hasher(SeededHash::new(&seed.part(1))),
             ends: Wheel::new(now),
             changes: 0,
+            displaced: 0,
         }
     }
 
@@ -320,6 +322,11 @@ impl LampTable {
         })
     }
 
+    /// Number of unanswered calls that later ones of their users displaced; it only increases.
+    pub const fn displaced(&self) -> u64 {
+        self.displaced
+    }
+
     /// Number of entries, with those of calls that ended a short time ago.
     pub fn len(&self) -> usize {
         self.legs.len()
@@ -335,15 +342,24 @@ impl LampTable {
         self.users.len()
     }
 
-    /// Makes room among the calls of a user: one that has ended is forgotten. False: there is none.
+    /// Makes room among the calls of a user: one that has ended is forgotten, or the oldest that nobody answered. False: all are answered.
     fn make_room(&mut self, name: &[u8]) -> bool {
         let Some(user) = self.users.get(name).filter(|user| user.legs.len() >= Self::OF_USER_MAX) else {
             return true;
         };
-        let is_over =
-            |key: &&SlabKey| self.legs.get(**key).is_none_or(|leg| leg.state == LampState::Terminated);
-        let Some(&ended) = user.legs.iter().find(is_over) else { return false };
-        self.remove(ended);
+        // In the order in which they began.
+        let first = |is_it: fn(LampState) -> bool| {
+            user.legs.iter().copied().find(|key| self.legs.get(*key).is_none_or(|leg| is_it(leg.state)))
+        };
+        if let Some(ended) = first(|state| state == LampState::Terminated) {
+            self.remove(ended);
+            return true;
+        }
+        let unanswered = first(|state| matches!(state, LampState::Trying | LampState::Early));
+        let Some(unanswered) = unanswered else { return false };
+        self.forget_call(unanswered);
+        self.remove(unanswered);
+        self.displaced += 1;
         true
     }
 
@@ -374,9 +390,15 @@ impl LampTable {
 
     /// Ends a call; it is shown as ended for a while.
     fn end(&mut self, now: Instant, key: SlabKey, changed: &mut Vec<Aor>) {
-        let leg = self.legs.get(key).filter(|leg| leg.state != LampState::Terminated);
-        let Some(call) = leg.map(|leg| leg.call) else { return };
-        self.set(key, LampState::Terminated, now + ENDED_SHOWN_FOR, changed);
+        if self.legs.get(key).is_some_and(|leg| leg.state != LampState::Terminated) {
+            self.set(key, LampState::Terminated, now + ENDED_SHOWN_FOR, changed);
+            self.forget_call(key);
+        }
+    }
+
+    /// Removes the Call-ID of an open call.
+    fn forget_call(&mut self, key: SlabKey) {
+        let Some(call) = self.legs.get(key).map(|leg| leg.call) else { return };
         self.filter.count_call(call, Change::Less);
         if let Entry::Occupied(mut entry) = self.by_call.entry(call) {
             entry.get_mut().retain(|other| *other != key);
@@ -386,7 +408,7 @@ impl LampTable {
         }
     }
 
-    /// Removes a call that has ended.
+    /// Removes a call whose Call-ID is removed.
     fn remove(&mut self, key: SlabKey) {
         let Some(leg) = self.legs.remove(key) else { return };
         self.ends.cancel(leg.timer);

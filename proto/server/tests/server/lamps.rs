@@ -427,6 +427,43 @@ fn a_user_has_eight_shown_calls_and_a_document_4096_bytes() {
     assert_eq!(open(&world), (0, 0));
 }
 
+/// Eight calls that nobody answers do not hide the one that is answered.
+#[test]
+fn a_call_displaces_the_oldest_unanswered_one_of_its_user() {
+    let mut world = watched(|_| {});
+    let call =
+        |name: &str| invite("sip:bob@example.org").from(&format!("sip:{name}@example.org")).call_id(name);
+    let silent: Vec<_> = (0..8).map(|number| ring(&mut world, &call(&format!("erin{number}")))).collect();
+    lamps(&mut world);
+    let got = ring(&mut world, &call("carol"));
+    answer(&mut world, &got, 200, &[]);
+    assert_eq!((open(&world), world.server.counters().lamps_refused), ((8, 7), 1));
+    for got in &silent {
+        world.udp(BOB, &got.answer(486, &[]));
+    }
+    world.pass(Duration::from_secs(10));
+    assert_eq!(open(&world), (1, 0));
+    assert_eq!(states(&watch(&mut world, "frank", "bob")), "recipient confirmed");
+    // An answered call is displaced by none.
+    let (mut table, _, now) = table(1);
+    let (user, mut changed) = (aor(0), Vec::new());
+    for number in 0..9 {
+        let call_id = format!("{number}");
+        let leg = NewLeg {
+            user: &user,
+            role: Role::Recipient,
+            remote: b"",
+            call_id: call_id.as_bytes(),
+            from_tag: b"f",
+        };
+        match table.begin(now, &leg, &mut changed) {
+            Ok(key) => table.answer(now, key, b"t", now + Duration::from_secs(60), &mut changed),
+            Err(refusal) => assert_eq!((refusal, number), (NotLit::Limit, 8)),
+        }
+    }
+    assert_eq!((table.open(), table.displaced()), ((8, 0), 0));
+}
+
 /// Table of lamps with watched users u0, u1, ….
 fn table(users: usize) -> (LampTable, Arc<LampFilter>, Instant) {
     let (seed, now) = (Seed::from_number(1), Instant::from_secs(1_800_000_000));
