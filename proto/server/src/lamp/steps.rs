@@ -188,9 +188,13 @@ fn end_of(env: &Env<'_, impl Services>, response: &Message<'_>) -> Instant {
         let end = value.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(value.len());
         number_u32(value.get(..end)?)
     });
-    let session = interval.map_or(longest, |s| Duration::from_secs(u64::from(s)) + AFTER_SESSION);
+    let session = interval.map_or(longest, |seconds| {
+        Duration::from_secs(u64::from(seconds.max(SESSION_MIN_S))) + AFTER_SESSION
+    });
     env.cx.now + session.min(longest)
 }
 
+/// Shortest session interval in seconds (RFC 4028 §4); a smaller number would put out a lamp during the call.
+const SESSION_MIN_S: u32 = 90;
 /// Time after the end of a session interval within which the phones end the call (RFC 4028 §10).
 const AFTER_SESSION: Duration = Duration::from_secs(32);

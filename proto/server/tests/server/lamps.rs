@@ -213,6 +213,26 @@ fn a_call_without_a_bye_ends_by_its_session_timer_or_its_lifetime() {
     }
 }
 
+/// RFC 4028 §4: 90 s is the shortest interval. A callee does not put out the lamp of its caller with a smaller one.
+#[test]
+fn a_session_interval_below_the_minimum_is_the_minimum() {
+    for line in ["Session-Expires: 0", "x: 1;refresher=uas"] {
+        let mut world = watched(|_| {});
+        let got = ring(&mut world, &invite("sip:bob@example.org"));
+        answer(&mut world, &got, 200, &[line]);
+        for (seconds, expected) in [(100, (2, 0)), (25, (0, 0))] {
+            for _ in 0..seconds {
+                for notify in world.pass(Duration::from_secs(1)).iter().filter(|one| one.method() == "NOTIFY")
+                {
+                    world.udp(WATCHER, &notify.answer(200, &[]));
+                }
+            }
+            world.memory.lamps.lock().unwrap().expire(world.now, &mut Vec::new());
+            assert_eq!(open(&world), expected, "{line}");
+        }
+    }
+}
+
 /// The timer of the user's own shard ends the lamp, and its watchers are notified.
 #[test]
 fn the_end_of_a_lifetime_is_notified() {
