@@ -70,13 +70,7 @@ fn events(address: SocketAddr, flow: Flow) -> Vec<LogEvent<'static>> {
         let flow = Some(flow);
         let target = matches!(step, CallStep::Diverted(_)).then_some(&b"sip:carol@example.net"[..]);
         let message = REQUEST;
-        LogEvent::Call(CallEvent {
-            parsed,
-            response,
-            flow,
-            target,
-            ..CallEvent::stored(step, message, sender)
-        })
+        LogEvent::Call(CallEvent { flow, target, ..CallEvent::stored(step, message, sender) })
     });
     all.into_iter().chain(steps).inspect(is_listed).collect()
 }

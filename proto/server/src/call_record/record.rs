@@ -61,7 +61,7 @@ pub enum CallEnd {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallTexts {
     bytes: Box<[u8]>,
-    ends: [u16; 3],
+    ends: [u16; 4],
 }
 
 impl CallEnd {
@@ -85,13 +85,13 @@ impl CallTexts {
     /// Maximum length of one text.
     pub const BYTES_MAX: usize = 255;
 
-    /// Reads the texts of an INVITE with this Request-URI.
-    pub(super) fn of(invite: &Message<'_>, request_uri: &[u8]) -> Self {
+    /// Reads the texts of an INVITE with this Request-URI. `caller`: the user that its sender proved to be; empty: none.
+    pub(super) fn of(invite: &Message<'_>, request_uri: &[u8], caller: &[u8]) -> Self {
         let (from, to) = (invite.from().uri.as_bytes(), invite.to().uri.as_bytes());
         let callee = if request_uri == to { &[] } else { request_uri };
-        let texts = [invite.call_id(), from, to, callee].map(cut);
+        let texts = [invite.call_id(), from, to, callee, caller].map(cut);
         let mut bytes = Vec::with_capacity(texts.iter().map(|text| text.len()).sum());
-        let mut ends = [0; 3];
+        let mut ends = [0; 4];
         for (text, end) in texts.iter().zip(ends.iter_mut().map(Some).chain([None])) {
             bytes.extend_from_slice(text);
             if let Some(end) = end {
@@ -118,7 +118,13 @@ impl CallTexts {
 
     /// Request-URI, if it is not that of To.
     pub fn callee(&self) -> Option<&[u8]> {
-        Some(self.part(usize::from(self.ends[2]), self.bytes.len())).filter(|callee| !callee.is_empty())
+        let callee = self.part(usize::from(self.ends[2]), usize::from(self.ends[3]));
+        Some(callee).filter(|callee| !callee.is_empty())
+    }
+
+    /// Canonical `user@domain` that the caller proved to be.
+    pub fn caller(&self) -> Option<&[u8]> {
+        Some(self.part(usize::from(self.ends[3]), self.bytes.len())).filter(|caller| !caller.is_empty())
     }
 
     /// Length of all.

@@ -205,7 +205,7 @@ impl CallTable {
             name: *name,
             passes: smallvec![name.pass()],
             shares_via: false,
-            texts: CallTexts::of(invite, uri.as_bytes()),
+            texts: CallTexts::of(invite, uri.as_bytes(), event.user.unwrap_or_default()),
             sender: event.sender,
             source: flow.remote,
             begun: now,

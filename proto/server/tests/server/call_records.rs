@@ -69,6 +69,50 @@ fn a_call_has_its_times_its_sides_and_the_contact_that_answered() {
     assert_eq!(record.target.as_deref(), Some(format!("sip:bob@{BOB}").as_bytes()));
 }
 
+/// Whatever else the From has: the user whose password was proven is the caller, and the owner of its share.
+#[test]
+fn the_caller_of_a_record_is_the_proven_user() {
+    let long = format!("sip:%61lice:{}@example.org", "p".repeat(300));
+    for from in [
+        "sip:alice@example.org",
+        &long,
+        "sip:alice@EXAMPLE.org",
+        "sip:alice@127.9.8.7",
+        "sip:alice@192.0.2.1",
+    ] {
+        let mut world = with_bob(World::with(|config| {
+            config.auth.enabled = true;
+            for listener in &mut config.listeners {
+                listener.bound.set_ip("0.0.0.0".parse().unwrap());
+            }
+        }));
+        let call = invite("sip:bob@example.org").from(from);
+        let got = forwarded(proven(&mut world, ALICE, &call, "alice"));
+        world.udp(BOB, &got.answer(486, &[]));
+        let record = one(&world);
+        assert_eq!(
+            (record.sender, record.texts.caller()),
+            (CallSender::Proven, Some(&b"alice@example.org"[..]))
+        );
+    }
+    let mut world = with_bob(World::open());
+    let got = forwarded(world.udp(ALICE, &invite("sip:bob@example.org")));
+    world.udp(BOB, &got.answer(486, &[]));
+    assert_eq!(one(&world).texts.caller(), None, "nothing was proven");
+}
+
+/// A stranger at the address of a trusted server displaces no call of that.
+#[test]
+fn a_stranger_shares_nothing_with_a_believed_caller_at_its_address() {
+    let mut steps = Steps::new(32, 8 << 20);
+    let call = |number: u32| invite("sip:bob@example.org").call_id(&format!("{number}"));
+    steps.step(&call(0), CallStep::Begun, CallSender::Believed);
+    steps.step(&call(1), CallStep::Begun, CallSender::Believed);
+    (2..40).for_each(|number| steps.step(&call(number), CallStep::Begun, CallSender::Stranger));
+    let ended = steps.ended.iter().filter(|record| record.sender == CallSender::Believed);
+    assert_eq!(ended.count(), 0);
+}
+
 #[test]
 fn failures_have_their_status_and_their_word() {
     let mut world = with_bob(World::open());
