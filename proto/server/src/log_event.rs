@@ -253,6 +253,8 @@ pub enum CallStep {
     Over,
     /// A BYE of one side was answered, or could not be delivered.
     Bye,
+    /// A BYE of one side was refused with this status, which ends no call (RFC 3261 §15.1.1).
+    ByeRefused(u16),
 }
 
 impl LoginRefusal {

@@ -64,6 +64,7 @@ fn events(address: SocketAddr, flow: Flow) -> Vec<LogEvent<'static>> {
         CallStep::Cancelled,
         CallStep::TimedOut,
         CallStep::Bye,
+        CallStep::ByeRefused(500),
     ];
     let steps = steps.into_iter().map(|step| {
         let sender = CallSender::Stranger;

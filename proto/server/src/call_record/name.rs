@@ -81,7 +81,8 @@ impl CallNames {
             | CallStep::Cancelled
             | CallStep::TimedOut
             | CallStep::Over
-            | CallStep::Bye => {}
+            | CallStep::Bye
+            | CallStep::ByeRefused(_) => {}
         }
         // Never from the response: its sender chooses it.
         match event.parsed {
@@ -95,7 +96,7 @@ impl CallNames {
         let cseq = request.cseq().number;
         let (call, from) = (self.hash(request.call_id()), tag(request.from().tag()));
         let to = match event.step {
-            CallStep::Begun | CallStep::Answered(_) | CallStep::Bye => {
+            CallStep::Begun | CallStep::Answered(_) | CallStep::Bye | CallStep::ByeRefused(_) => {
                 tag(event.response.unwrap_or(request).to().tag())
             }
             CallStep::Refused(_)
@@ -108,7 +109,7 @@ impl CallNames {
             | CallStep::Over => 0,
         };
         let mut name = CallName { call, from, to, via: 0, before: 0, uri: 0, cseq, owner: 0 };
-        if event.step == CallStep::Bye {
+        if matches!(event.step, CallStep::Bye | CallStep::ByeRefused(_)) {
             return name;
         }
         // Branches of old clients are not unique: with the call they are. All are keyed hashes.

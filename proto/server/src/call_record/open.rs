@@ -35,6 +35,8 @@ pub(super) struct OpenCall {
     pub(super) begun: Instant,
     pub(super) ringing: Option<Instant>,
     pub(super) answered: Option<Instant>,
+    /// Time of the last BYE that was refused.
+    pub(super) bye_refused: Option<Instant>,
     pub(super) status: u16,
     pub(super) is_cancelled: bool,
     pub(super) is_timed_out: bool,

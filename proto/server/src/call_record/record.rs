@@ -51,6 +51,8 @@ pub enum CallEnd {
     Redirected,
     /// No BYE was seen in the lifetime of the dialog, or no final response in the longest time for one.
     Unknown,
+    /// No BYE that ends a call was seen in the lifetime of the dialog, but one that was refused. It is the end of the record.
+    ByeRefused,
     /// The table of calls was full.
     Dropped,
     /// The server stopped.
@@ -75,6 +77,7 @@ impl CallEnd {
             Self::Cancelled => "cancelled",
             Self::Redirected => "redirected",
             Self::Unknown => "unknown-end",
+            Self::ByeRefused => "bye-refused",
             Self::Dropped => "dropped",
             Self::Stopped => "stopped",
         }

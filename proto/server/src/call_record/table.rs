@@ -119,7 +119,17 @@ impl CallTable {
     ) {
         match event.step {
             CallStep::Begun => self.begin(now, name, event, &mut each),
-            CallStep::Bye => self.on_bye(now, name, event.sender, &mut each),
+            CallStep::Bye => {
+                if let Some(key) = self.call_of_bye(name, event.sender) {
+                    self.end(now, key, CallEnd::Bye, &mut each);
+                }
+            }
+            CallStep::ByeRefused(_) => {
+                let key = self.call_of_bye(name, event.sender);
+                if let Some(call) = key.and_then(|key| self.calls.get_mut(key)) {
+                    call.bye_refused = Some(now);
+                }
+            }
             CallStep::Failed(status) => self.on_failure(now, name, status, &mut each),
             CallStep::Over => self.on_failure(now, name, 0, &mut each),
             CallStep::Answered(status) => self.on_answer(now, name, status, event),
@@ -135,7 +145,10 @@ impl CallTable {
         while let Some(key) = self.ends.expire(now) {
             if let Some(call) = self.calls.get_mut(key) {
                 call.timer = TimerKey::NONE;
-                self.end(now, key, CallEnd::Unknown, &mut each);
+                match call.bye_refused {
+                    Some(at) => self.end(at, key, CallEnd::ByeRefused, &mut each),
+                    None => self.end(now, key, CallEnd::Unknown, &mut each),
+                }
             }
         }
     }
@@ -211,6 +224,7 @@ impl CallTable {
             begun: now,
             ringing: None,
             answered: None,
+            bye_refused: None,
             status: 0,
             is_cancelled: false,
             is_timed_out: false,
@@ -323,7 +337,8 @@ impl CallTable {
             | CallStep::Answered(_)
             | CallStep::Failed(_)
             | CallStep::Over
-            | CallStep::Bye => {}
+            | CallStep::Bye
+            | CallStep::ByeRefused(_) => {}
         }
     }
 
@@ -369,25 +384,18 @@ impl CallTable {
         }
     }
 
-    /// Ends an answered call by a BYE between its two sides. A stranger's ends none.
-    fn on_bye(
-        &mut self,
-        now: Instant,
-        name: &CallName,
-        sender: CallSender,
-        each: &mut impl FnMut(CallRecord),
-    ) {
+    /// Answered call that a BYE is between the two sides of. A stranger's is of none.
+    fn call_of_bye(&self, name: &CallName, sender: CallSender) -> Option<SlabKey> {
         match sender {
-            CallSender::Stranger => return,
+            CallSender::Stranger => return None,
             CallSender::Proven | CallSender::Believed => {}
         }
-        for (from, to) in [(name.from, name.to), (name.to, name.from)] {
-            if let Some(&key) = self.by_dialog.get(&(name.call, from, to))
-                && self.calls.get(key).is_some_and(|call| call.is_between((name.from, name.to)))
-            {
-                return self.end(now, key, CallEnd::Bye, each);
-            }
-        }
+        let is_it =
+            |key: &SlabKey| self.calls.get(*key).is_some_and(|call| call.is_between((name.from, name.to)));
+        let sides = [(name.from, name.to), (name.to, name.from)];
+        sides
+            .into_iter()
+            .find_map(|(from, to)| self.by_dialog.get(&(name.call, from, to)).copied().filter(is_it))
     }
 
     fn end(&mut self, now: Instant, key: SlabKey, end: CallEnd, each: &mut impl FnMut(CallRecord)) {

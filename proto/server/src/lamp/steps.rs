@@ -33,6 +33,14 @@ pub(crate) enum Answer {
     OfOther,
 }
 
+/// Sides for which a BYE ends a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    Both,
+    /// That which sent it.
+    Sender,
+}
+
 /// Begins the calls of the two users of an INVITE, if they are watched. With `is_diverted` the called user's phones are not called.
 #[inline]
 pub(crate) fn begin(
@@ -133,15 +141,18 @@ pub(crate) fn end_unanswered(env: &mut Env<'_, impl Services>, lit: &LitCall) {
     step(env, |table, now, changed| lit.keys().for_each(|key| table.end_unanswered(now, key, changed)));
 }
 
-/// Ends the calls that a BYE ends.
-pub(crate) fn end_dialog(env: &mut Env<'_, impl Services>, bye: &[u8]) {
+/// Ends the calls that a BYE ends, of its sender or of both sides.
+pub(crate) fn end_dialog(env: &mut Env<'_, impl Services>, bye: &[u8], ended: Ended) {
     if !has_calls(env) {
         return;
     }
     let Ok(bye) = Message::parse(bye, &env.config.message_limits) else { return };
     let tags = (bye.from().tag().unwrap_or_default(), bye.to().tag().unwrap_or_default());
     if may_have(env, bye.call_id()) {
-        step(env, |table, now, changed| table.end_dialog(now, bye.call_id(), tags, changed));
+        step(env, |table, now, changed| match ended {
+            Ended::Both => table.end_dialog(now, bye.call_id(), tags, changed),
+            Ended::Sender => table.end_side(now, bye.call_id(), tags, changed),
+        });
     }
 }
 

@@ -243,6 +243,21 @@ impl LampTable {
         }
     }
 
+    /// Ends the answered calls with these tags for the user whose tag is the first.
+    pub fn end_side(&mut self, now: Instant, call_id: &[u8], tags: (&[u8], &[u8]), changed: &mut Vec<Aor>) {
+        self.expire(now, changed);
+        let side = self.filter.hash(tags.0);
+        for key in self.of_dialog(call_id, tags) {
+            let own = self.legs.get(key).map(|leg| match leg.role {
+                Role::Initiator => leg.from,
+                Role::Recipient => leg.to,
+            });
+            if own == Some(side) {
+                self.end(now, key, changed);
+            }
+        }
+    }
+
     /// Changes the end of the answered calls with these tags, in either order.
     pub fn extend(
         &mut self,

@@ -239,6 +239,32 @@ fn a_bye_ends_a_call_when_it_is_answered() {
     assert_eq!(one(&world).end, CallEnd::Bye, "nobody answers");
 }
 
+/// The record of a refused BYE ends at that, with a reason of its own, unless the call goes on to a BYE that ends it.
+#[test]
+fn a_refused_bye_is_in_the_record_when_the_lifetime_ends() {
+    for is_ended in [false, true] {
+        let mut world = with_bob(World::open());
+        let got = forwarded(world.udp(ALICE, &invite("sip:bob@example.org")));
+        let answered = answer(&mut world, &got, 200);
+        world.pass(Duration::from_secs(10));
+        hang_up(&mut world, ALICE, &from_caller("BYE", 60, &answered), 500);
+        let refused = world.now;
+        assert_eq!((open(&world), records(&world).len()), (1, 0), "the caller may talk on");
+        world.pass(Duration::from_secs(10));
+        if is_ended {
+            hang_up(&mut world, ALICE, &from_caller("BYE", 61, &answered), 200);
+        } else {
+            let mut ended = Vec::new();
+            let end = world.now + Duration::from_secs(86_401);
+            world.memory.calls.lock().unwrap().expire(end, |record| ended.push(record));
+            *world.memory.ended_calls.lock().unwrap() = ended;
+        }
+        let record = one(&world);
+        let expected = if is_ended { (CallEnd::Bye, world.now) } else { (CallEnd::ByeRefused, refused) };
+        assert_eq!((record.end, record.ended), expected);
+    }
+}
+
 /// A user with a password cannot end the record of its own call with a BYE that goes elsewhere, whatever answers it.
 #[test]
 fn a_bye_that_leaves_the_dialog_ends_no_record() {

@@ -182,6 +182,24 @@ fn a_bye_that_is_forged_or_leaves_the_dialog_ends_no_lamp() {
     assert_eq!(lamps(&mut world), ["bob: recipient terminated"]);
 }
 
+/// A hostile side cannot keep the lamp of the other one lit by refusing its BYE.
+#[test]
+fn a_refused_bye_ends_the_lamp_of_its_sender() {
+    for status in [500, 603, 403, 401] {
+        let mut world = watched(|_| {});
+        let got = ring(&mut world, &invite("sip:bob@example.org"));
+        let answered = answer(&mut world, &got, 200, &[]);
+        lamps(&mut world);
+        let bye = only(requests(world.udp(ALICE, &from_caller("BYE", 60, &answered))));
+        world.udp(BOB, &bye.answer(status, &[]));
+        assert_eq!(lamps(&mut world), ["alice: initiator terminated"], "{status}");
+        let bye = only(requests(world.udp(BOB, &from_callee("BYE", 1, &got, &answered))));
+        world.udp(ALICE, &bye.answer(status, &[]));
+        assert_eq!(lamps(&mut world), ["bob: recipient terminated"], "{status}");
+        assert_eq!(open(&world), (0, 0));
+    }
+}
+
 /// RFC 4028: a session whose refreshes cease is over; without session timers it is bounded by the lifetime of a dialog.
 #[test]
 fn a_call_without_a_bye_ends_by_its_session_timer_or_its_lifetime() {
