@@ -288,18 +288,24 @@ impl LampTable {
         }
     }
 
-    /// Forgets all calls and watchers, because nothing of calls is reported any more.
+    /// Forgets all calls and watchers.
     pub fn clear(&mut self) {
-        for (name, user) in self.users.drain() {
-            (0..user.watchers).for_each(|_| self.filter.count_user(&name, Change::Less));
+        for (name, user) in &mut self.users {
+            let watchers = core::mem::take(&mut user.watchers);
+            (0..watchers).for_each(|_| self.filter.count_user(name, Change::Less));
         }
-        self.by_call.clear();
-        let keys: Vec<_> = self.legs.iter().map(|(key, _)| key).collect();
-        for leg in keys.into_iter().filter_map(|key| self.legs.remove(key)) {
-            self.ends.cancel(leg.timer);
-            if leg.state != LampState::Terminated {
-                self.filter.count_call(leg.call, Change::Less);
+        self.forget_unwatched();
+    }
+
+    /// Forgets the calls of users without watchers, because their ends are not reported any more.
+    pub fn forget_unwatched(&mut self) {
+        let unwatched = self.users.extract_if(|_, user| user.watchers == 0);
+        let keys: Vec<_> = unwatched.flat_map(|(_, user)| user.legs).collect();
+        for key in keys {
+            if self.legs.get(key).is_some_and(|leg| leg.state != LampState::Terminated) {
+                self.forget_call(key);
             }
+            self.remove(key);
         }
     }
 

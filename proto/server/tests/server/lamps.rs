@@ -9,7 +9,7 @@ use crate::presence::{accepted, body, on, publish, subscribe, with_body};
 use ringway_sansio::{Instant, Seed};
 use ringway_server::{
     Aor, Condition, ForwardUri, Forwards, LampFilter, LampState, LampTable, NewLeg, NoAnswer, NotLit, Role,
-    Watchers,
+    Server, Watchers,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -446,6 +446,31 @@ fn a_user_removed_or_presence_switched_off_leaves_nothing() {
     world.pass(Duration::from_secs(2));
     world.udp(BOB, &got.answer(486, &[]));
     assert_eq!(open(&world), (0, 0));
+}
+
+/// Presence goes off and on; the second shard is late, and applies both after the first one has a new subscription.
+#[test]
+fn a_late_shard_forgets_no_watcher_of_another_one() {
+    let mut world = watched(|_| {});
+    let configs = [false, true].map(|enabled| {
+        let mut config = crate::harness::config();
+        on(&mut config);
+        config.auth.enabled = false;
+        config.presence.enabled = enabled;
+        Arc::new(config)
+    });
+    let services = Arc::clone(&world.memory);
+    let mut late = Server::new(Arc::clone(&configs[1]), services, 1, Seed::from_number(9), world.now);
+    configs.iter().for_each(|config| world.server.reconfigure(Arc::clone(config)));
+    assert!(!world.memory.lamps_filter().is_watching(), "its own are forgotten");
+    let request = subscribe("dave", WATCHER, "bob", "dialog").call_id("anew").line("Expires: 600");
+    let (_, notify) = accepted(world.udp(WATCHER, &request));
+    world.udp(WATCHER, &notify.answer(200, &[]));
+    let got = ring(&mut world, &invite("sip:bob@example.org"));
+    configs.iter().for_each(|config| late.reconfigure(Arc::clone(config)));
+    assert_eq!(open(&world), (1, 1));
+    answer(&mut world, &got, 180, &[]);
+    assert_eq!(lamps(&mut world), ["bob: recipient early"]);
 }
 
 #[test]
