@@ -1,6 +1,5 @@
 //! Names of calls: keyed hashes of what the messages of a call have in common.
 
-use super::open::Pass;
 use crate::{CallEvent, CallStep};
 use core::hash::Hasher;
 use core::net::IpAddr;
@@ -38,6 +37,13 @@ pub struct CallName {
     /// Cause of the call, whose share of the table it takes: the user whose password the caller proved, otherwise its address. 0 except for
     /// [`CallStep::Begun`].
     pub(super) owner: u64,
+}
+
+/// Transaction of an INVITE, by the keyed hashes of its Via and its Request-URI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Pass {
+    pub(super) via: u64,
+    pub(super) uri: u64,
 }
 
 impl Hasher for NameHasher {

@@ -1,19 +1,12 @@
 //! A call that has not ended.
 
-use super::name::CallName;
+use super::name::{CallName, Pass};
 use super::record::{CallEnd, CallRecord, CallTexts};
 use crate::{CallSender, DiversionReason};
 use alloc::boxed::Box;
 use core::net::SocketAddr;
 use ringway_sansio::{Instant, TimerKey};
 use smallvec::SmallVec;
-
-/// Transaction of an INVITE, by the keyed hashes of its Via and its Request-URI.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Pass {
-    pub(super) via: u64,
-    pub(super) uri: u64,
-}
 
 /// Open call.
 ///

@@ -64,7 +64,7 @@ impl LampFilter {
         hash.into_hasher().finish()
     }
 
-    /// Identifier of a call in the documents of a user: whoever sees those of two users cannot tell that they are in one call.
+    /// Identifier of a call in the documents of a user: a watcher of two users cannot tell that they are in one call.
     pub(super) fn shown_id(&self, user: &[u8], call: u64, from: u64) -> u64 {
         let mut hash = PartHasher::new(SipHasher13::new_with_key(&self.key));
         hash.part(user);
