@@ -188,7 +188,7 @@ ringway_sansio::counters! {
         watchers_refused,
         /// Calls of watched users that are followed for their lamps, each user of a call counted.
         lamps_lit,
-        /// Calls of watched users that are not shown, because a limit of the shown calls is reached.
+        /// Calls of watched users that are not shown, or not any more, because a limit of the shown calls is reached.
         lamps_refused,
         /// Calls left out of a document, because it would be too long.
         lamps_left_out,

@@ -4,7 +4,8 @@ use crate::diversion::ForwardTable;
 use crate::refused::RefusedInDialog;
 use crate::request::Request;
 use crate::{
-    Action, CallEvent, CallStep, Condition, Config, Counters, Decision, Detail, DiversionReason, LogEvent,
+    Action, Aor, CallEvent, CallSender, CallStep, Condition, Config, Counters, Decision, Detail,
+    DiversionReason, LogEvent,
 };
 use crate::{Reason, Services};
 use alloc::sync::Arc;
@@ -164,12 +165,19 @@ impl<S: Services> Env<'_, S> {
     }
 
     fn observe_step(&self, request: &Request<'_, '_>, step: CallStep, target: Option<&[u8]>) {
+        let (sender, begins) = (request.grant.sender.of_call(), step == CallStep::Begun);
+        let mut user = Aor::default();
+        let is_user = begins
+            && sender == CallSender::Proven
+            && self.config.read_aor(&request.message.from().uri, &mut user);
         let event = CallEvent {
             step,
             message: request.message.as_bytes(),
             parsed: Some(request.message),
             response: None,
-            sender: request.grant.sender.of_call(),
+            sender,
+            user: is_user.then_some(user.as_bytes()),
+            is_spiral: begins && self.config.is_own_address(request.flow.remote),
             flow: Some(request.flow),
             target,
         };

@@ -158,10 +158,22 @@ pub struct CallEvent<'a> {
     pub response: Option<&'a Message<'a>>,
     /// Proof of identity of the sender of `message`.
     pub sender: CallSender,
+    /// `user@domain` in canonical form, if the sender proved to be that user; only for [`CallStep::Begun`].
+    pub user: Option<&'a [u8]>,
+    /// True if `message` came from an address of this server, which sent it to itself; only for [`CallStep::Begun`].
+    pub is_spiral: bool,
     /// Flow of `message`; for [`CallStep::Forwarded`] the flow to the next hop. `None` for a request that was stored.
     pub flow: Option<Flow>,
     /// URI that a diverted call goes to; only for [`CallStep::Diverted`].
     pub target: Option<&'a [u8]>,
+}
+
+impl<'a> CallEvent<'a> {
+    /// Creates the step of a call whose request is stored.
+    pub const fn stored(step: CallStep, message: &'a [u8], sender: CallSender) -> Self {
+        let (parsed, response, user, flow, target) = (None, None, None, None, None);
+        Self { step, message, parsed, response, sender, user, is_spiral: false, flow, target }
+    }
 }
 
 /// Proof of identity of the sender of an INVITE or a BYE.
@@ -289,6 +301,8 @@ pub enum CallStep {
     Over,
     /// A BYE of one side was answered, or could not be delivered.
     Bye,
+    /// A BYE of one side was refused with this status, which ends no call (RFC 3261 §15.1.1).
+    ByeRefused(u16),
 }
 
 impl LoginRefusal {

@@ -155,7 +155,7 @@ pub struct CallRecord {
     pub duration_s: Option<f64>,
     /// Status code of the final response; 0: there was none.
     pub status: u16,
-    /// Reason for the end: `bye`, `failed`, `busy`, `no-answer`, `cancelled`, `redirected`, `unknown-end`, `dropped`, `stopped`.
+    /// Reason for the end: `bye`, `failed`, `busy`, `no-answer`, `cancelled`, `redirected`, `unknown-end`, `bye-refused`, `dropped`, `stopped`.
     pub reason: String,
     /// Reason why it went to another target than the called user's phones.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -84,7 +84,7 @@ impl RecordDatabase {
         }
         connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(())).map_err(sql)?;
         connection.pragma_update(None, "synchronous", "NORMAL").map_err(sql)?;
-        let strangers_bytes = connection.query_row(STRANGERS_BYTES, [], |row| row.get(0)).map_err(sql)?;
+        let strangers_bytes = strangers_bytes(&connection, file)?;
         Ok(Self { connection, file: file.to_owned(), strangers_bytes })
     }
 
@@ -154,14 +154,21 @@ impl RecordDatabase {
             let count = self.remove(statement, [])?;
             removed += count;
             if count == 0 {
-                break;
+                if self.strangers_bytes == 0 {
+                    break;
+                }
+                // Another program has removed rows.
+                self.strangers_bytes = strangers_bytes(&self.connection, &self.file)?;
             }
         }
         Ok(removed)
     }
 
     /// Bytes of all pages that are in use.
-    fn used_bytes(&self) -> Result<i64, StoreError> {
+    ///
+    /// # Errors
+    /// A statement failed.
+    pub fn used_bytes(&self) -> Result<i64, StoreError> {
         let number = |name| schema::pragma(&self.connection, name);
         let used = || Ok((number("page_count")? - number("freelist_count")?) * number("page_size")?);
         used().map_err(|error| from_sqlite(&self.file, error))
@@ -200,6 +207,10 @@ impl RecordRow<'_> {
             RecordOrigin::Stranger => Some(ROW_BYTES + bytes as i64),
         }
     }
+}
+
+fn strangers_bytes(connection: &Connection, file: &Path) -> Result<i64, StoreError> {
+    connection.query_row(STRANGERS_BYTES, [], |row| row.get(0)).map_err(|error| from_sqlite(file, error))
 }
 
 fn created() -> String {
@@ -333,6 +344,28 @@ mod tests {
         assert!(count(&database, "id < 40000") == 0 && count(&database, "id > 60000") > 1000);
         assert_eq!((database.shrink(0).unwrap() > 0, count(&database, "true")), (true, 0));
         assert_eq!((database.shrink(0).unwrap(), database.strangers_bytes), (0, 0));
+    }
+
+    /// An administrator removes the records of a flood with SQL.
+    #[test]
+    fn the_space_is_bounded_after_another_program_removed_rows() {
+        const BYTES_MAX: u64 = 4 << 20;
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("calls.db");
+        let mut database = RecordDatabase::open(&file).unwrap();
+        let long = "x".repeat(255);
+        let row =
+            |origin| RecordRow { call_id: &long, from: &long, to: &long, origin, ..RecordRow::default() };
+        database.append(std::iter::repeat_n(row(RecordOrigin::Stranger), 2000)).unwrap();
+        let other = Connection::open(&file).unwrap();
+        other.execute("DELETE FROM call_record WHERE stranger_bytes IS NOT NULL", []).unwrap();
+        for _ in 0..10 {
+            database.append(std::iter::repeat_n(row(RecordOrigin::User), 1000)).unwrap();
+            database.shrink(BYTES_MAX).unwrap();
+        }
+        assert!(database.used_bytes().unwrap() <= BYTES_MAX as i64);
+        assert!(count(&database, "true") > 1000);
+        assert_eq!(database.strangers_bytes, 0);
     }
 
     #[test]

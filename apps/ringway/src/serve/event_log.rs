@@ -201,6 +201,7 @@ fn write_call(event: &CallEvent<'_>) {
         }
         (CallStep::TimedOut, _) => tracing::debug!(%call_id, %from, %to, reason = %"no-answer", "call ended"),
         (CallStep::Bye, _) => tracing::debug!(%call_id, %from, %to, reason = %"bye", "call ended"),
+        (CallStep::ByeRefused(status), _) => tracing::debug!(%call_id, %from, %to, status, "BYE refused"),
         (CallStep::Begun | CallStep::Refused(_) | CallStep::Forwarded, None)
         | (CallStep::Ringing(_) | CallStep::Over, _) => {}
     }

@@ -77,13 +77,14 @@ fn events(address: SocketAddr, flow: Flow) -> Vec<LogEvent<'static>> {
         CallStep::Cancelled,
         CallStep::TimedOut,
         CallStep::Bye,
+        CallStep::ByeRefused(500),
     ];
     let steps = steps.into_iter().map(|step| {
         let sender = CallSender::Stranger;
         let flow = Some(flow);
         let target = matches!(step, CallStep::Diverted(_)).then_some(&b"sip:carol@example.net"[..]);
-        let (message, parsed, response) = (REQUEST, None, None);
-        LogEvent::Call(CallEvent { step, message, parsed, response, sender, flow, target })
+        let message = REQUEST;
+        LogEvent::Call(CallEvent { flow, target, ..CallEvent::stored(step, message, sender) })
     });
     all.into_iter().chain(steps).inspect(is_listed).collect()
 }

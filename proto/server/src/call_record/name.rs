@@ -1,11 +1,10 @@
 //! Names of calls: keyed hashes of what the messages of a call have in common.
 
-use crate::{CallEvent, CallSender, CallStep};
+use crate::{CallEvent, CallStep};
 use core::hash::Hasher;
 use core::net::IpAddr;
-use ringway_sansio::{Seed, source_of};
-use ringway_sip::grammar::unescaped_octet;
-use ringway_sip::{HeaderName, Limits, Message, Via};
+use ringway_sansio::{PartHasher, Seed, source_of};
+use ringway_sip::{HeaderName, Limits, Message, Start, Via};
 use siphasher::sip::SipHasher13;
 
 /// Key of the names of calls. Peers choose Call-IDs, tags and branches; without the key nobody can make two names equal.
@@ -27,8 +26,12 @@ pub struct CallName {
     pub(super) from: u64,
     /// To tag; 0: none, or no step of its kind depends on it.
     pub(super) to: u64,
-    /// Branch of the INVITE as it was received, and its CSeq number; of no meaning in the name of a BYE.
-    pub(super) pass: u64,
+    /// Topmost Via of the INVITE as it was received (branch and sent-by), and its CSeq number; of no meaning in the name of a BYE.
+    pub(super) via: u64,
+    /// The same of the second Via, which is that of the pass before if this server sent the INVITE to itself; otherwise 0.
+    pub(super) before: u64,
+    /// Request-URI of the INVITE; of no meaning in the name of a BYE.
+    pub(super) uri: u64,
     /// CSeq number.
     pub(super) cseq: u32,
     /// Cause of the call, whose share of the table it takes: the user whose password the caller proved, otherwise its address. 0 except for
@@ -36,9 +39,19 @@ pub struct CallName {
     pub(super) owner: u64,
 }
 
+/// Transaction of an INVITE, by the keyed hashes of its Via and its Request-URI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Pass {
+    pub(super) via: u64,
+    pub(super) uri: u64,
+}
+
 impl Hasher for NameHasher {
+    /// The low bits of a product depend on the low bits of its factors only, and a table takes the low bits: without the high half, CSeq
+    /// numbers that a peer chooses would collide. A second product spreads their pattern.
     fn finish(&self) -> u64 {
-        self.0
+        let folded = (self.0 ^ (self.0 >> 32)).wrapping_mul(MULTIPLIER);
+        folded ^ (folded >> 32)
     }
 
     fn write(&mut self, bytes: &[u8]) {
@@ -74,27 +87,24 @@ impl CallNames {
             | CallStep::Cancelled
             | CallStep::TimedOut
             | CallStep::Over
-            | CallStep::Bye => {}
+            | CallStep::Bye
+            | CallStep::ByeRefused(_) => {}
         }
-        match (event.response, event.parsed) {
-            (Some(response), _) => Some(self.name(response, event)),
-            (None, Some(request)) => {
-                let owner = if event.step == CallStep::Begun { self.owner(event, request) } else { 0 };
-                Some(CallName { owner, ..self.name(request, event) })
-            }
-            (None, None) => {
-                let request = Message::parse(event.message, &Limits::default()).ok()?;
-                Some(self.name(&request, event))
-            }
+        // Never from the response: its sender chooses it.
+        match event.parsed {
+            Some(request) => Some(self.name(request, event)),
+            None => Some(self.name(&Message::parse(event.message, &Limits::default()).ok()?, event)),
         }
     }
 
-    fn name(&self, message: &Message<'_>, event: &CallEvent<'_>) -> CallName {
+    fn name(&self, request: &Message<'_>, event: &CallEvent<'_>) -> CallName {
         let tag = |tag: Option<&[u8]>| tag.map_or(0, |tag| self.hash(tag).max(1));
-        let cseq = message.cseq().number;
-        let (call, from) = (self.hash(message.call_id()), tag(message.from().tag()));
+        let cseq = request.cseq().number;
+        let (call, from) = (self.hash(request.call_id()), tag(request.from().tag()));
         let to = match event.step {
-            CallStep::Begun | CallStep::Answered(_) | CallStep::Bye => tag(message.to().tag()),
+            CallStep::Begun | CallStep::Answered(_) | CallStep::Bye | CallStep::ByeRefused(_) => {
+                tag(event.response.unwrap_or(request).to().tag())
+            }
             CallStep::Refused(_)
             | CallStep::Forwarded
             | CallStep::Diverted(_)
@@ -104,40 +114,46 @@ impl CallNames {
             | CallStep::TimedOut
             | CallStep::Over => 0,
         };
-        let pass = match (event.step, event.response) {
-            (CallStep::Bye, _) => 0,
-            (_, Some(response)) => {
-                // The first Via is this server's, the second that of the INVITE.
-                let via = response.values(HeaderName::Via).nth(1).and_then(|value| Via::parse(value).ok());
-                self.hash(via.and_then(|via| via.branch).unwrap_or_default())
-            }
-            (_, None) => self.hash(message.via().branch.unwrap_or_default()),
-        };
+        let mut name = CallName { call, from, to, via: 0, before: 0, uri: 0, cseq, owner: 0 };
+        if matches!(event.step, CallStep::Bye | CallStep::ByeRefused(_)) {
+            return name;
+        }
         // Branches of old clients are not unique: with the call they are. All are keyed hashes.
-        let pass = pass ^ call.rotate_left(21) ^ from.rotate_left(42) ^ u64::from(cseq);
-        CallName { call, from, to, pass, cseq, owner: 0 }
+        let mixed = call.rotate_left(21) ^ from.rotate_left(42) ^ u64::from(cseq);
+        name.via = self.hash_via(request.via()) ^ mixed;
+        if event.step == CallStep::Begun {
+            name.owner = self.owner(event);
+            let before = request.values(HeaderName::Via).nth(1).filter(|_| event.is_spiral);
+            let before = before.and_then(|value| Via::parse(value).ok());
+            name.before = before.map_or(0, |via| self.hash_via(&via) ^ mixed);
+        }
+        if let Start::Request { uri, .. } = request.start() {
+            name.uri = self.hash(uri.as_bytes());
+        }
+        name
     }
 
-    fn owner(&self, event: &CallEvent<'_>, invite: &Message<'_>) -> u64 {
-        let mut hash = SipHasher13::new_with_key(&self.key);
-        match (event.sender, event.flow) {
-            (CallSender::Proven, _) => {
-                let uri = &invite.from().uri;
-                let mut user = uri.user().unwrap_or_default();
-                while let Some((octet, used)) = unescaped_octet(user) {
-                    hash.write_u8(octet);
-                    user = user.get(used..).unwrap_or_default();
-                }
-                hash.write_u8(b'@');
-                uri.host().as_bytes().iter().for_each(|byte| hash.write_u8(byte.to_ascii_lowercase()));
-            }
-            (CallSender::Believed | CallSender::Stranger, Some(flow)) => match source_of(flow.remote.ip()) {
-                IpAddr::V4(address) => hash.write(&address.octets()),
-                IpAddr::V6(address) => hash.write(&address.octets()),
+    fn hash_via(&self, via: &Via<'_>) -> u64 {
+        let mut hash = PartHasher::new(SipHasher13::new_with_key(&self.key));
+        hash.part(via.branch.unwrap_or_default());
+        hash.part(via.host.as_bytes());
+        hash.fixed(&via.port.unwrap_or_default().to_be_bytes());
+        hash.into_hasher().finish()
+    }
+
+    fn owner(&self, event: &CallEvent<'_>) -> u64 {
+        let mut hash = PartHasher::new(SipHasher13::new_with_key(&self.key));
+        // A stranger does not share with a believed caller at its address.
+        hash.fixed(&[event.sender as u8]);
+        match (event.user, event.flow) {
+            (Some(user), _) => hash.part(user),
+            (None, Some(flow)) => match source_of(flow.remote.ip()) {
+                IpAddr::V4(address) => hash.fixed(&address.octets()),
+                IpAddr::V6(address) => hash.fixed(&address.octets()),
             },
-            (CallSender::Believed | CallSender::Stranger, None) => {}
+            (None, None) => {}
         }
-        hash.finish()
+        hash.into_hasher().finish()
     }
 
     fn hash(&self, bytes: &[u8]) -> u64 {
@@ -153,7 +169,33 @@ impl CallName {
     pub fn partition(&self, count: usize) -> usize {
         (self.call >> 32) as usize % count.max(1)
     }
+
+    pub(super) const fn pass(&self) -> Pass {
+        Pass { via: self.via, uri: self.uri }
+    }
 }
 
 /// An odd number, so that no bit of a name is lost.
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chosen_cseq_numbers_do_not_collide() {
+        const BITS: u32 = 13;
+        for shift in 0..20 {
+            let mut slots = alloc::vec![0; 1 << BITS];
+            for number in 0..4096_u32 {
+                let mut hash = NameHasher::default();
+                // As in the name of a pass.
+                hash.write_u64(0x1234_5678_9abc_def0 ^ u64::from(number << shift));
+                slots[hash.finish() as usize % (1 << BITS)] += 1;
+            }
+            // Random names have at most about 7 in a slot.
+            let most = slots.iter().max();
+            assert!(most.is_some_and(|most| *most <= 16), "{shift}: {most:?}");
+        }
+    }
+}

@@ -1,6 +1,6 @@
 //! A call that has not ended.
 
-use super::name::CallName;
+use super::name::{CallName, Pass};
 use super::record::{CallEnd, CallRecord, CallTexts};
 use crate::{CallSender, DiversionReason};
 use alloc::boxed::Box;
@@ -19,13 +19,17 @@ pub(super) struct OpenCall {
     /// Name of the INVITE; `to` becomes that of the answer.
     pub(super) name: CallName,
     /// Transactions of its INVITE without a final response: more than one for a spiral and for a fork before this server.
-    pub(super) passes: SmallVec<[u64; PASSES_MAX]>,
+    pub(super) passes: SmallVec<[Pass; PASSES_MAX]>,
+    /// True if another call has a pass with a Via of it: a spiral of either cannot be told from one of the other.
+    pub(super) shares_via: bool,
     pub(super) texts: CallTexts,
     pub(super) sender: CallSender,
     pub(super) source: SocketAddr,
     pub(super) begun: Instant,
     pub(super) ringing: Option<Instant>,
     pub(super) answered: Option<Instant>,
+    /// Time of the last BYE that was refused.
+    pub(super) bye_refused: Option<Instant>,
     pub(super) status: u16,
     pub(super) is_cancelled: bool,
     pub(super) is_timed_out: bool,
@@ -35,7 +39,7 @@ pub(super) struct OpenCall {
 }
 
 impl OpenCall {
-    pub(super) fn has_pass(&self, pass: u64) -> bool {
+    pub(super) fn has_pass(&self, pass: Pass) -> bool {
         self.passes.contains(&pass)
     }
 

@@ -1,5 +1,6 @@
-//! Branches of calls that ended without an answer.
+//! Passes of calls that ended without an answer.
 
+use super::name::Pass;
 use alloc::collections::VecDeque;
 use core::time::Duration;
 use hashbrown::HashSet;
@@ -10,8 +11,8 @@ use ringway_sansio::{Instant, Seed};
 /// INVITE, which is not a new call.
 #[derive(Debug)]
 pub(super) struct RecentPasses {
-    order: VecDeque<(Instant, u64)>,
-    passes: HashSet<u64, SeededHash>,
+    order: VecDeque<(Instant, Pass)>,
+    passes: HashSet<Pass, SeededHash>,
 }
 
 impl RecentPasses {
@@ -19,7 +20,7 @@ impl RecentPasses {
         Self { order: VecDeque::new(), passes: HashSet::with_hasher(SeededHash::new(seed)) }
     }
 
-    pub(super) fn note(&mut self, now: Instant, pass: u64) {
+    pub(super) fn note(&mut self, now: Instant, pass: Pass) {
         self.forget_old(now);
         if self.order.len() >= PASSES_MAX
             && let Some((_, oldest)) = self.order.pop_front()
@@ -31,7 +32,7 @@ impl RecentPasses {
         }
     }
 
-    pub(super) fn contains(&mut self, now: Instant, pass: u64) -> bool {
+    pub(super) fn contains(&mut self, now: Instant, pass: Pass) -> bool {
         self.forget_old(now);
         self.passes.contains(&pass)
     }

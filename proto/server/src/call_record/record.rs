@@ -51,6 +51,8 @@ pub enum CallEnd {
     Redirected,
     /// No BYE was seen in the lifetime of the dialog, or no final response in the longest time for one.
     Unknown,
+    /// No BYE that ends a call was seen in the lifetime of the dialog, but one that was refused. It is the end of the record.
+    ByeRefused,
     /// The table of calls was full.
     Dropped,
     /// The server stopped.
@@ -61,7 +63,7 @@ pub enum CallEnd {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallTexts {
     bytes: Box<[u8]>,
-    ends: [u16; 3],
+    ends: [u16; 4],
 }
 
 impl CallEnd {
@@ -75,6 +77,7 @@ impl CallEnd {
             Self::Cancelled => "cancelled",
             Self::Redirected => "redirected",
             Self::Unknown => "unknown-end",
+            Self::ByeRefused => "bye-refused",
             Self::Dropped => "dropped",
             Self::Stopped => "stopped",
         }
@@ -85,13 +88,13 @@ impl CallTexts {
     /// Maximum length of one text.
     pub const BYTES_MAX: usize = 255;
 
-    /// Reads the texts of an INVITE with this Request-URI.
-    pub(super) fn of(invite: &Message<'_>, request_uri: &[u8]) -> Self {
+    /// Reads the texts of an INVITE with this Request-URI. `caller`: the user that its sender proved to be; empty: none.
+    pub(super) fn of(invite: &Message<'_>, request_uri: &[u8], caller: &[u8]) -> Self {
         let (from, to) = (invite.from().uri.as_bytes(), invite.to().uri.as_bytes());
         let callee = if request_uri == to { &[] } else { request_uri };
-        let texts = [invite.call_id(), from, to, callee].map(cut);
+        let texts = [invite.call_id(), from, to, callee, caller].map(cut);
         let mut bytes = Vec::with_capacity(texts.iter().map(|text| text.len()).sum());
-        let mut ends = [0; 3];
+        let mut ends = [0; 4];
         for (text, end) in texts.iter().zip(ends.iter_mut().map(Some).chain([None])) {
             bytes.extend_from_slice(text);
             if let Some(end) = end {
@@ -118,7 +121,13 @@ impl CallTexts {
 
     /// Request-URI, if it is not that of To.
     pub fn callee(&self) -> Option<&[u8]> {
-        Some(self.part(usize::from(self.ends[2]), self.bytes.len())).filter(|callee| !callee.is_empty())
+        let callee = self.part(usize::from(self.ends[2]), usize::from(self.ends[3]));
+        Some(callee).filter(|callee| !callee.is_empty())
+    }
+
+    /// Canonical `user@domain` that the caller proved to be.
+    pub fn caller(&self) -> Option<&[u8]> {
+        Some(self.part(usize::from(self.ends[3]), self.bytes.len())).filter(|caller| !caller.is_empty())
     }
 
     /// Length of all.

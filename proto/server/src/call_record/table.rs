@@ -7,7 +7,7 @@ use super::recent::RecentPasses;
 use super::record::{CallEnd, CallRecord, CallTexts, cut};
 use crate::{CallEvent, CallSender, CallStep};
 use alloc::collections::VecDeque;
-use core::hash::BuildHasherDefault;
+use core::hash::{BuildHasherDefault, Hash};
 use core::time::Duration;
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
@@ -47,12 +47,14 @@ ringway_sansio::counters! {
 
 /// Open calls, each from its INVITE to its end. Every call that begins ends once.
 ///
-/// A call is named by its Call-ID, the caller's tag and the CSeq number of its INVITE. Several tables can share the calls; see [`CallName::partition`].
+/// A call is named by its Call-ID, the caller's tag, and the CSeq number and Request-URI of its INVITE. Several tables can share the calls; see [`CallName::partition`].
 #[derive(Debug)]
 pub struct CallTable {
     limits: CallLimits,
     calls: Slab<OpenCall>,
-    /// By Call-ID, From tag and CSeq number. The names are keyed hashes.
+    /// By the Vias of its passes. The names are keyed hashes.
+    by_via: KeysByVia,
+    /// By Call-ID, From tag, CSeq number and Request-URI: the call that began last.
     by_name: KeysByName,
     /// Answered calls by Call-ID, From tag and To tag.
     by_dialog: HashMap<(u64, u64, u64), SlabKey, NameHash>,
@@ -67,7 +69,8 @@ pub struct CallTable {
 }
 
 type NameHash = BuildHasherDefault<NameHasher>;
-type KeysByName = HashMap<(u64, u64, u32), SlabKey, NameHash>;
+type KeysByVia = HashMap<u64, SlabKey, NameHash>;
+type KeysByName = HashMap<(u64, u64, u32, u64), SlabKey, NameHash>;
 
 /// Open call in a listing.
 #[derive(Clone, Copy, Debug)]
@@ -88,6 +91,7 @@ impl CallTable {
         Self {
             limits,
             calls: Slab::default(),
+            by_via: HashMap::default(),
             by_name: HashMap::default(),
             by_dialog: HashMap::default(),
             ends: Wheel::new(now),
@@ -115,7 +119,17 @@ impl CallTable {
     ) {
         match event.step {
             CallStep::Begun => self.begin(now, name, event, &mut each),
-            CallStep::Bye => self.on_bye(now, name, event.sender, &mut each),
+            CallStep::Bye => {
+                if let Some(key) = self.call_of_bye(name, event.sender) {
+                    self.end(now, key, CallEnd::Bye, &mut each);
+                }
+            }
+            CallStep::ByeRefused(_) => {
+                let key = self.call_of_bye(name, event.sender);
+                if let Some(call) = key.and_then(|key| self.calls.get_mut(key)) {
+                    call.bye_refused = Some(now);
+                }
+            }
             CallStep::Failed(status) => self.on_failure(now, name, status, &mut each),
             CallStep::Over => self.on_failure(now, name, 0, &mut each),
             CallStep::Answered(status) => self.on_answer(now, name, status, event),
@@ -131,7 +145,10 @@ impl CallTable {
         while let Some(key) = self.ends.expire(now) {
             if let Some(call) = self.calls.get_mut(key) {
                 call.timer = TimerKey::NONE;
-                self.end(now, key, CallEnd::Unknown, &mut each);
+                match call.bye_refused {
+                    Some(at) => self.end(at, key, CallEnd::ByeRefused, &mut each),
+                    None => self.end(now, key, CallEnd::Unknown, &mut each),
+                }
             }
         }
     }
@@ -190,22 +207,24 @@ impl CallTable {
         if name.to != 0 {
             return;
         }
-        if self.recent.contains(now, name.pass) {
+        if self.recent.contains(now, name.pass()) {
             self.counters.records_repeated += 1;
             return;
         }
-        if let Some(&key) = self.by_name.get(&(name.call, name.from, name.cseq)) {
-            return self.add_pass(key, name);
+        if self.is_pass_of_open(name) {
+            return;
         }
         let call = OpenCall {
             name: *name,
-            passes: smallvec![name.pass],
-            texts: CallTexts::of(invite, uri.as_bytes()),
+            passes: smallvec![name.pass()],
+            shares_via: false,
+            texts: CallTexts::of(invite, uri.as_bytes(), event.user.unwrap_or_default()),
             sender: event.sender,
             source: flow.remote,
             begun: now,
             ringing: None,
             answered: None,
+            bye_refused: None,
             status: 0,
             is_cancelled: false,
             is_timed_out: false,
@@ -225,22 +244,45 @@ impl CallTable {
         if let Some(call) = self.calls.get_mut(key) {
             call.timer = timer;
         }
-        self.by_name.insert((name.call, name.from, name.cseq), key);
+        self.add_via(name, key);
+        self.by_name.insert((name.call, name.from, name.cseq, name.uri), key);
         self.order_of(sender).push_back(key);
         self.owners.add(name.owner, key);
     }
 
-    /// Notes a further transaction of the INVITE of an open call.
-    fn add_pass(&mut self, key: SlabKey, name: &CallName) {
-        let Some(call) = self.calls.get_mut(key) else { return };
-        if call.has_pass(name.pass) {
-            return;
+    /// True for a further transaction of the INVITE of an open call, which is noted: one that this server sent to itself, or a copy with the same
+    /// Request-URI. With another one it is a call of its own, and so is what this call could hide: a copy after its answer, or above the limit.
+    fn is_pass_of_open(&mut self, name: &CallName) -> bool {
+        let is_spiral = name.before != 0;
+        let before = self.by_via.get(&name.before).filter(|_| is_spiral).copied();
+        let before = before.filter(|key| self.calls.get(*key).is_some_and(|call| !call.shares_via));
+        let same = || self.by_name.get(&(name.call, name.from, name.cseq, name.uri)).copied();
+        let Some(key) = before.or_else(same) else { return false };
+        let Some(call) = self.calls.get_mut(key).filter(|call| call.answered.is_none()) else { return false };
+        if call.has_pass(name.pass()) {
+            return true;
         }
-        let is_followed = call.answered.is_none() && call.passes.len() < PASSES_MAX;
-        if is_followed {
-            call.passes.push(name.pass);
-        } else {
-            self.counters.records_passes_ignored += 1;
+        if call.passes.len() < PASSES_MAX {
+            call.passes.push(name.pass());
+            self.add_via(name, key);
+            return true;
+        }
+        // The pass before a spiral has the end of the call.
+        self.counters.records_passes_ignored += u64::from(is_spiral);
+        is_spiral
+    }
+
+    /// Notes the Via of a pass. An answered call that has it needs it no more.
+    fn add_via(&mut self, name: &CallName, key: SlabKey) {
+        match self.by_via.entry(name.via) {
+            Entry::Vacant(entry) => drop(entry.insert(key)),
+            Entry::Occupied(mut entry) => match self.calls.get_mut(*entry.get()) {
+                Some(other) if other.answered.is_none() => other.shares_via = true,
+                other => {
+                    other.into_iter().for_each(|other| other.passes.retain(|pass| pass.via != name.via));
+                    entry.insert(key);
+                }
+            },
         }
     }
 
@@ -280,7 +322,9 @@ impl CallTable {
     }
 
     fn note(&mut self, now: Instant, name: &CallName, step: CallStep) {
-        let Some((_, call)) = call_of_pass(&self.by_name, &mut self.calls, name) else { return };
+        let Some((_, call)) = call_of_pass((&self.by_via, &self.by_name), &mut self.calls, name) else {
+            return;
+        };
         match step {
             CallStep::Ringing(_) if call.answered.is_none() => call.ringing = call.ringing.or(Some(now)),
             CallStep::Diverted(reason) => call.diverted = Some(reason),
@@ -293,13 +337,16 @@ impl CallTable {
             | CallStep::Answered(_)
             | CallStep::Failed(_)
             | CallStep::Over
-            | CallStep::Bye => {}
+            | CallStep::Bye
+            | CallStep::ByeRefused(_) => {}
         }
     }
 
     fn on_answer(&mut self, now: Instant, name: &CallName, status: u16, event: &CallEvent<'_>) {
         let lifetime = self.limits.dialog_lifetime;
-        let Some((key, call)) = call_of_pass(&self.by_name, &mut self.calls, name) else { return };
+        let Some((key, call)) = call_of_pass((&self.by_via, &self.by_name), &mut self.calls, name) else {
+            return;
+        };
         if call.answered.is_some() {
             return;
         }
@@ -319,8 +366,11 @@ impl CallTable {
 
     /// Ends a transaction of a call; the call ends with the last one.
     fn on_failure(&mut self, now: Instant, name: &CallName, status: u16, each: &mut impl FnMut(CallRecord)) {
-        let Some((key, call)) = call_of_pass(&self.by_name, &mut self.calls, name) else { return };
-        call.passes.retain(|pass| *pass != name.pass);
+        let Some((key, call)) = call_of_pass((&self.by_via, &self.by_name), &mut self.calls, name) else {
+            return;
+        };
+        call.passes.retain(|pass| *pass != name.pass());
+        remove_if(&mut self.by_via, &name.via, key);
         // A caller that cancelled gets 487 without a step of its own.
         let status = if status == 0 && call.is_cancelled { 487 } else { status };
         if call.answered.is_none() {
@@ -328,50 +378,36 @@ impl CallTable {
         }
         let end = call.failure(status);
         let is_over = call.passes.is_empty() && call.answered.is_none();
-        self.recent.note(now, name.pass);
+        self.recent.note(now, name.pass());
         if is_over {
             self.end(now, key, end, each);
         }
     }
 
-    /// Ends an answered call by a BYE between its two sides. A stranger's ends none.
-    fn on_bye(
-        &mut self,
-        now: Instant,
-        name: &CallName,
-        sender: CallSender,
-        each: &mut impl FnMut(CallRecord),
-    ) {
+    /// Answered call that a BYE is between the two sides of. A stranger's is of none.
+    fn call_of_bye(&self, name: &CallName, sender: CallSender) -> Option<SlabKey> {
         match sender {
-            CallSender::Stranger => return,
+            CallSender::Stranger => return None,
             CallSender::Proven | CallSender::Believed => {}
         }
-        for (from, to) in [(name.from, name.to), (name.to, name.from)] {
-            if let Some(&key) = self.by_dialog.get(&(name.call, from, to))
-                && self.calls.get(key).is_some_and(|call| call.is_between((name.from, name.to)))
-            {
-                return self.end(now, key, CallEnd::Bye, each);
-            }
-        }
+        let is_it =
+            |key: &SlabKey| self.calls.get(*key).is_some_and(|call| call.is_between((name.from, name.to)));
+        let sides = [(name.from, name.to), (name.to, name.from)];
+        sides
+            .into_iter()
+            .find_map(|(from, to)| self.by_dialog.get(&(name.call, from, to)).copied().filter(is_it))
     }
 
     fn end(&mut self, now: Instant, key: SlabKey, end: CallEnd, each: &mut impl FnMut(CallRecord)) {
         let Some(call) = self.calls.remove(key) else { return };
         self.bytes = self.bytes.saturating_sub(call.size());
         self.ends.cancel(call.timer);
-        let CallName { call: id, from, to, cseq, owner, .. } = call.name;
+        let CallName { call: id, from, to, cseq, uri, owner, .. } = call.name;
         let calls = &self.calls;
         self.owners.remove(owner, |key| calls.get(key).is_some());
-        if let Entry::Occupied(entry) = self.by_name.entry((id, from, cseq))
-            && *entry.get() == key
-        {
-            entry.remove();
-        }
-        if let Entry::Occupied(entry) = self.by_dialog.entry((id, from, to))
-            && *entry.get() == key
-        {
-            entry.remove();
-        }
+        call.passes.iter().for_each(|pass| remove_if(&mut self.by_via, &pass.via, key));
+        remove_if(&mut self.by_name, &(id, from, cseq, uri), key);
+        remove_if(&mut self.by_dialog, &(id, from, to), key);
         self.counters.records_ended += 1;
         each(call.into_record(now, end));
     }
@@ -393,15 +429,27 @@ impl CallTable {
     }
 }
 
-/// Open call that a transaction is part of. It borrows two fields only, as its callers change the others.
+/// Removes a name, unless it is that of another call by now.
+fn remove_if<N: Copy + Eq + Hash>(keys: &mut HashMap<N, SlabKey, NameHash>, name: &N, key: SlabKey) {
+    if let Entry::Occupied(entry) = keys.entry(*name)
+        && *entry.get() == key
+    {
+        entry.remove();
+    }
+}
+
+/// Open call that a transaction is part of. It borrows three fields only, as its callers change the others.
 fn call_of_pass<'c>(
-    by_name: &KeysByName,
+    (by_via, by_name): (&KeysByVia, &KeysByName),
     calls: &'c mut Slab<OpenCall>,
     name: &CallName,
 ) -> Option<(SlabKey, &'c mut OpenCall)> {
-    let key = *by_name.get(&(name.call, name.from, name.cseq))?;
-    let call = calls.get_mut(key).filter(|call| call.has_pass(name.pass))?;
-    Some((key, call))
+    let has_pass = |key: &SlabKey| calls.get(*key).is_some_and(|call| call.has_pass(name.pass()));
+    let by_via = by_via.get(&name.via).copied().filter(has_pass);
+    // Another call had its Via first.
+    let by_name = || by_name.get(&(name.call, name.from, name.cseq, name.uri)).copied().filter(has_pass);
+    let key = by_via.or_else(by_name)?;
+    Some((key, calls.get_mut(key)?))
 }
 
 /// Longest time without a final response: an hour of ringing, and the time for the targets that follow.

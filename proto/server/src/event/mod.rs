@@ -24,7 +24,7 @@ use crate::location::LocationTable;
 use crate::proxy::{Owner, Transactions};
 use crate::request::Request;
 use crate::route::Routed;
-use crate::{Action, Aor, Config, LampStatus, LampTable, Services};
+use crate::{Action, Aor, Config, LampStatus, Services};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -115,9 +115,11 @@ impl Events {
             for key in self.presentities.keys() {
                 self.drop_publications(key);
             }
-            // The ends of calls are not reported from now on.
-            services.change_lamps(&mut LampTable::clear);
-            self.unwatched.clear();
+            // The ends of calls are not reported from now on. Only what this shard noted: another one may serve subscriptions again.
+            services.change_lamps(&mut |lamps| {
+                self.unwatched.drain(..).for_each(|user| lamps.unwatch(&user));
+                lamps.forget_unwatched();
+            });
         }
         self.is_on = config.presence.is_on();
     }

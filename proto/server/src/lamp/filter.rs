@@ -64,6 +64,15 @@ impl LampFilter {
         hash.into_hasher().finish()
     }
 
+    /// Identifier of a call in the documents of a user: a watcher of two users cannot tell that they are in one call.
+    pub(super) fn shown_id(&self, user: &[u8], call: u64, from: u64) -> u64 {
+        let mut hash = PartHasher::new(SipHasher13::new_with_key(&self.key));
+        hash.part(user);
+        hash.fixed(&call.to_be_bytes());
+        hash.fixed(&from.to_be_bytes());
+        hash.into_hasher().finish()
+    }
+
     pub(super) fn count_user(&self, aor: &[u8], change: Change) {
         count(&self.watched, change);
         count(slot(&self.users, self.hash(aor)), change);

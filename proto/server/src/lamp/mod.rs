@@ -8,6 +8,6 @@ mod table;
 
 pub use filter::LampFilter;
 pub(crate) use steps::{
-    Answer, LitCall, begin, end_callee, end_dialog, end_unanswered, on_answer, on_ringing, refresh,
+    Answer, Ended, LitCall, begin, end_callee, end_dialog, end_unanswered, on_answer, on_ringing, refresh,
 };
 pub use table::{LampState, LampStatus, LampTable, NewLeg, NotLit, Role, ShownCall};

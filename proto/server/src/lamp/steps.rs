@@ -33,6 +33,14 @@ pub(crate) enum Answer {
     OfOther,
 }
 
+/// Sides for which a BYE ends a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    Both,
+    /// That which sent it.
+    Sender,
+}
+
 /// Begins the calls of the two users of an INVITE, if they are watched. With `is_diverted` the called user's phones are not called.
 #[inline]
 pub(crate) fn begin(
@@ -74,6 +82,7 @@ fn begin_watched(
     let mut lit = LitCall { caller: None, callee: None };
     let mut refused = 0;
     step(env, |table, now, changed| {
+        let before = table.displaced();
         let mut add = |leg: NewLeg<'_>| match table.begin(now, &leg, changed) {
             Ok(key) => Some(key),
             Err(NotLit::Unwatched) => None,
@@ -88,6 +97,7 @@ fn begin_watched(
         if is_callee {
             lit.callee = add(new(&callee, Role::Recipient, shown(message.from().uri.as_bytes())));
         }
+        refused += table.displaced() - before;
     });
     env.counters.lamps_lit += u64::from(lit.caller.is_some()) + u64::from(lit.callee.is_some());
     env.counters.lamps_refused += refused;
@@ -131,15 +141,18 @@ pub(crate) fn end_unanswered(env: &mut Env<'_, impl Services>, lit: &LitCall) {
     step(env, |table, now, changed| lit.keys().for_each(|key| table.end_unanswered(now, key, changed)));
 }
 
-/// Ends the calls that a BYE ends.
-pub(crate) fn end_dialog(env: &mut Env<'_, impl Services>, bye: &[u8]) {
+/// Ends the calls that a BYE ends, of its sender or of both sides.
+pub(crate) fn end_dialog(env: &mut Env<'_, impl Services>, bye: &[u8], ended: Ended) {
     if !has_calls(env) {
         return;
     }
     let Ok(bye) = Message::parse(bye, &env.config.message_limits) else { return };
     let tags = (bye.from().tag().unwrap_or_default(), bye.to().tag().unwrap_or_default());
     if may_have(env, bye.call_id()) {
-        step(env, |table, now, changed| table.end_dialog(now, bye.call_id(), tags, changed));
+        step(env, |table, now, changed| match ended {
+            Ended::Both => table.end_dialog(now, bye.call_id(), tags, changed),
+            Ended::Sender => table.end_side(now, bye.call_id(), tags, changed),
+        });
     }
 }
 
@@ -186,9 +199,13 @@ fn end_of(env: &Env<'_, impl Services>, response: &Message<'_>) -> Instant {
         let end = value.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(value.len());
         number_u32(value.get(..end)?)
     });
-    let session = interval.map_or(longest, |s| Duration::from_secs(u64::from(s)) + AFTER_SESSION);
+    let session = interval.map_or(longest, |seconds| {
+        Duration::from_secs(u64::from(seconds.max(SESSION_MIN_S))) + AFTER_SESSION
+    });
     env.cx.now + session.min(longest)
 }
 
+/// Shortest session interval in seconds (RFC 4028 §4); a smaller number would put out a lamp during the call.
+const SESSION_MIN_S: u32 = 90;
 /// Time after the end of a session interval within which the phones end the call (RFC 4028 §10).
 const AFTER_SESSION: Duration = Duration::from_secs(32);

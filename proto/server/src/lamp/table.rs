@@ -27,6 +27,7 @@ pub struct LampTable {
     by_call: HashMap<u64, SmallVec<[SlabKey; 2]>, SeededHash>,
     ends: Wheel<SlabKey>,
     changes: u64,
+    displaced: u64,
 }
 
 /// User in a call.
@@ -82,7 +83,7 @@ pub enum LampState {
 /// Call as a document shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShownCall {
-    /// Identifier of the dialog in documents; the same for the whole call.
+    /// Identifier of the dialog in the documents of its user; the same for the whole call.
     pub id: u64,
     /// Part of the user.
     pub role: Role,
@@ -135,6 +136,7 @@ impl LampTable {
             by_call: HashMap::with_hasher(SeededHash::new(&seed.part(1))),
             ends: Wheel::new(now),
             changes: 0,
+            displaced: 0,
         }
     }
 
@@ -241,6 +243,21 @@ impl LampTable {
         }
     }
 
+    /// Ends the answered calls with these tags for the user whose tag is the first.
+    pub fn end_side(&mut self, now: Instant, call_id: &[u8], tags: (&[u8], &[u8]), changed: &mut Vec<Aor>) {
+        self.expire(now, changed);
+        let side = self.filter.hash(tags.0);
+        for key in self.of_dialog(call_id, tags) {
+            let own = self.legs.get(key).map(|leg| match leg.role {
+                Role::Initiator => leg.from,
+                Role::Recipient => leg.to,
+            });
+            if own == Some(side) {
+                self.end(now, key, changed);
+            }
+        }
+    }
+
     /// Changes the end of the answered calls with these tags, in either order.
     pub fn extend(
         &mut self,
@@ -271,18 +288,24 @@ impl LampTable {
         }
     }
 
-    /// Forgets all calls and watchers, because nothing of calls is reported any more.
+    /// Forgets all calls and watchers.
     pub fn clear(&mut self) {
-        for (name, user) in self.users.drain() {
-            (0..user.watchers).for_each(|_| self.filter.count_user(&name, Change::Less));
+        for (name, user) in &mut self.users {
+            let watchers = core::mem::take(&mut user.watchers);
+            (0..watchers).for_each(|_| self.filter.count_user(name, Change::Less));
         }
-        self.by_call.clear();
-        let keys: Vec<_> = self.legs.iter().map(|(key, _)| key).collect();
-        for leg in keys.into_iter().filter_map(|key| self.legs.remove(key)) {
-            self.ends.cancel(leg.timer);
-            if leg.state != LampState::Terminated {
-                self.filter.count_call(leg.call, Change::Less);
+        self.forget_unwatched();
+    }
+
+    /// Forgets the calls of users without watchers, because their ends are not reported any more.
+    pub fn forget_unwatched(&mut self) {
+        let unwatched = self.users.extract_if(|_, user| user.watchers == 0);
+        let keys: Vec<_> = unwatched.flat_map(|(_, user)| user.legs).collect();
+        for key in keys {
+            if self.legs.get(key).is_some_and(|leg| leg.state != LampState::Terminated) {
+                self.forget_call(key);
             }
+            self.remove(key);
         }
     }
 
@@ -299,7 +322,7 @@ impl LampTable {
     pub fn calls_of(&self, user: &[u8], shown: &mut Vec<ShownCall>) {
         let legs = self.users.get(user).map_or(&[][..], |user| &user.legs);
         for leg in legs.iter().filter_map(|key| self.legs.get(*key)) {
-            let id = leg.call ^ leg.from.rotate_left(1);
+            let id = self.filter.shown_id(leg.user.as_bytes(), leg.call, leg.from);
             let earlier = shown.iter_mut().find(|call| (call.id, call.role) == (id, leg.role));
             match earlier {
                 Some(call) => call.state = call.state.max(leg.state),
@@ -320,6 +343,11 @@ impl LampTable {
         })
     }
 
+    /// Number of unanswered calls that later ones of their users displaced; it only increases.
+    pub const fn displaced(&self) -> u64 {
+        self.displaced
+    }
+
     /// Number of entries, with those of calls that ended a short time ago.
     pub fn len(&self) -> usize {
         self.legs.len()
@@ -335,15 +363,24 @@ impl LampTable {
         self.users.len()
     }
 
-    /// Makes room among the calls of a user: one that has ended is forgotten. False: there is none.
+    /// Makes room among the calls of a user: one that has ended is forgotten, or the oldest that nobody answered. False: all are answered.
     fn make_room(&mut self, name: &[u8]) -> bool {
         let Some(user) = self.users.get(name).filter(|user| user.legs.len() >= Self::OF_USER_MAX) else {
             return true;
         };
-        let is_over =
-            |key: &&SlabKey| self.legs.get(**key).is_none_or(|leg| leg.state == LampState::Terminated);
-        let Some(&ended) = user.legs.iter().find(is_over) else { return false };
-        self.remove(ended);
+        // In the order in which they began.
+        let first = |is_it: fn(LampState) -> bool| {
+            user.legs.iter().copied().find(|key| self.legs.get(*key).is_none_or(|leg| is_it(leg.state)))
+        };
+        if let Some(ended) = first(|state| state == LampState::Terminated) {
+            self.remove(ended);
+            return true;
+        }
+        let unanswered = first(|state| matches!(state, LampState::Trying | LampState::Early));
+        let Some(unanswered) = unanswered else { return false };
+        self.forget_call(unanswered);
+        self.remove(unanswered);
+        self.displaced += 1;
         true
     }
 
@@ -374,9 +411,15 @@ impl LampTable {
 
     /// Ends a call; it is shown as ended for a while.
     fn end(&mut self, now: Instant, key: SlabKey, changed: &mut Vec<Aor>) {
-        let leg = self.legs.get(key).filter(|leg| leg.state != LampState::Terminated);
-        let Some(call) = leg.map(|leg| leg.call) else { return };
-        self.set(key, LampState::Terminated, now + ENDED_SHOWN_FOR, changed);
+        if self.legs.get(key).is_some_and(|leg| leg.state != LampState::Terminated) {
+            self.set(key, LampState::Terminated, now + ENDED_SHOWN_FOR, changed);
+            self.forget_call(key);
+        }
+    }
+
+    /// Removes the Call-ID of an open call.
+    fn forget_call(&mut self, key: SlabKey) {
+        let Some(call) = self.legs.get(key).map(|leg| leg.call) else { return };
         self.filter.count_call(call, Change::Less);
         if let Entry::Occupied(mut entry) = self.by_call.entry(call) {
             entry.get_mut().retain(|other| *other != key);
@@ -386,7 +429,7 @@ impl LampTable {
         }
     }
 
-    /// Removes a call that has ended.
+    /// Removes a call whose Call-ID is removed.
     fn remove(&mut self, key: SlabKey) {
         let Some(leg) = self.legs.remove(key) else { return };
         self.ends.cancel(leg.timer);

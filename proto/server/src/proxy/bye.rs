@@ -3,33 +3,50 @@
 use super::context::Contexts;
 use crate::auth::{Grant, Reach, Sender};
 use crate::env::Env;
-use crate::lamp;
+use crate::lamp::{self, Ended};
 use crate::{CallEvent, CallStep, Config, LogEvent, Services};
 use ringway_transaction::SlabKey;
+
+/// Effect of a BYE with its final response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Effect {
+    Ends,
+    /// Its sender has hung up, and the other side may lie.
+    EndsForSender,
+    Nothing,
+}
 
 /// Reports the end of a call, if the request of the context is a BYE that ends one with this final response.
 pub(super) fn observe(env: &mut Env<'_, impl Services>, contexts: &Contexts, key: SlabKey, status: u16) {
     let Some(context) = contexts.get(key) else { return };
     let bye = context.request.as_deref().filter(|request| request.starts_with(b"BYE "));
-    if let Some(message) = bye
-        && ends_call(env.config, &context.grant, status)
-    {
-        let (step, sender, flow) = (CallStep::Bye, context.grant.sender.of_call(), Some(context.source));
-        let event = CallEvent { step, message, parsed: None, response: None, sender, flow, target: None };
-        env.services.observe(env.cx.now, &LogEvent::Call(event));
-        lamp::end_dialog(env, message);
-    }
+    let Some(message) = bye else { return };
+    let (step, ended) = match effect(env.config, &context.grant, status) {
+        Effect::Ends => (CallStep::Bye, Ended::Both),
+        Effect::EndsForSender => (CallStep::ByeRefused(status), Ended::Sender),
+        Effect::Nothing => return,
+    };
+    let sender = context.grant.sender.of_call();
+    let event = CallEvent { flow: Some(context.source), ..CallEvent::stored(step, message, sender) };
+    env.services.observe(env.cx.now, &LogEvent::Call(event));
+    lamp::end_dialog(env, message, ended);
 }
 
-/// True if a BYE with this final response ends its call. RFC 3261 §15.1.1: 2xx, 481, 408 and silence do; here also a side that cannot
-/// be reached any more.
+/// RFC 3261 §15.1.1: a call ends by a BYE with 2xx, 481, 408 and silence; here also if a side cannot be reached any more. Another response ends
+/// it for the sender of the BYE only, which sends nothing in the call from then on if it keeps to the RFC: it may also have provoked the
+/// response, by an old CSeq number, and talk on.
 ///
 /// The password of a user is no proof that a BYE goes to the other side of its call: only the mark of the dialog is, if this server
 /// sets marks.
-const fn ends_call(config: &Config, grant: &Grant, status: u16) -> bool {
+const fn effect(config: &Config, grant: &Grant, status: u16) -> Effect {
     let goes_to_side = match (grant.reach, grant.sender) {
         (Reach::Side(_) | Reach::Flow(_), _) | (_, Sender::Trusted | Sender::Believed) => true,
         (Reach::Anywhere | Reach::OurUsers, _) => !config.record_route,
     };
-    goes_to_side && matches!(status, 200..=299 | 408 | 430 | 480 | 481)
+    match status {
+        _ if !goes_to_side => Effect::Nothing,
+        200..=299 | 408 | 430 | 480 | 481 => Effect::Ends,
+        300.. => Effect::EndsForSender,
+        _ => Effect::Nothing,
+    }
 }

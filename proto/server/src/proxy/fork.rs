@@ -533,7 +533,7 @@ impl Proxy {
         let open = self.contexts.get(key).filter(|context| context.is_invite);
         if let Some(message) = open.and_then(|context| context.request.as_deref()) {
             let sender = open.map_or(CallSender::Stranger, |context| context.grant.sender.of_call());
-            let event = CallEvent { step, message, parsed: None, response, sender, flow: None, target: None };
+            let event = CallEvent { response, ..CallEvent::stored(step, message, sender) };
             env.services.observe(env.cx.now, &LogEvent::Call(event));
         }
     }

@@ -22,7 +22,8 @@ pub(super) fn on_step(env: &mut Env<'_, impl Services>, contexts: &Contexts, key
         | CallStep::Forwarded
         | CallStep::Diverted(_)
         | CallStep::Answered(_)
-        | CallStep::Bye => {}
+        | CallStep::Bye
+        | CallStep::ByeRefused(_) => {}
     }
 }
 

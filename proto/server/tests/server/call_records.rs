@@ -69,6 +69,50 @@ fn a_call_has_its_times_its_sides_and_the_contact_that_answered() {
     assert_eq!(record.target.as_deref(), Some(format!("sip:bob@{BOB}").as_bytes()));
 }
 
+/// Whatever else the From has: the user whose password was proven is the caller, and the owner of its share.
+#[test]
+fn the_caller_of_a_record_is_the_proven_user() {
+    let long = format!("sip:%61lice:{}@example.org", "p".repeat(300));
+    for from in [
+        "sip:alice@example.org",
+        &long,
+        "sip:alice@EXAMPLE.org",
+        "sip:alice@127.9.8.7",
+        "sip:alice@192.0.2.1",
+    ] {
+        let mut world = with_bob(World::with(|config| {
+            config.auth.enabled = true;
+            for listener in &mut config.listeners {
+                listener.bound.set_ip("0.0.0.0".parse().unwrap());
+            }
+        }));
+        let call = invite("sip:bob@example.org").from(from);
+        let got = forwarded(proven(&mut world, ALICE, &call, "alice"));
+        world.udp(BOB, &got.answer(486, &[]));
+        let record = one(&world);
+        assert_eq!(
+            (record.sender, record.texts.caller()),
+            (CallSender::Proven, Some(&b"alice@example.org"[..]))
+        );
+    }
+    let mut world = with_bob(World::open());
+    let got = forwarded(world.udp(ALICE, &invite("sip:bob@example.org")));
+    world.udp(BOB, &got.answer(486, &[]));
+    assert_eq!(one(&world).texts.caller(), None, "nothing was proven");
+}
+
+/// A stranger at the address of a trusted server displaces no call of that.
+#[test]
+fn a_stranger_shares_nothing_with_a_believed_caller_at_its_address() {
+    let mut steps = Steps::new(32, 8 << 20);
+    let call = |number: u32| invite("sip:bob@example.org").call_id(&format!("{number}"));
+    steps.step(&call(0), CallStep::Begun, CallSender::Believed);
+    steps.step(&call(1), CallStep::Begun, CallSender::Believed);
+    (2..40).for_each(|number| steps.step(&call(number), CallStep::Begun, CallSender::Stranger));
+    let ended = steps.ended.iter().filter(|record| record.sender == CallSender::Believed);
+    assert_eq!(ended.count(), 0);
+}
+
 #[test]
 fn failures_have_their_status_and_their_word() {
     let mut world = with_bob(World::open());
@@ -195,6 +239,32 @@ fn a_bye_ends_a_call_when_it_is_answered() {
     assert_eq!(one(&world).end, CallEnd::Bye, "nobody answers");
 }
 
+/// The record of a refused BYE ends at that, with a reason of its own, unless the call goes on to a BYE that ends it.
+#[test]
+fn a_refused_bye_is_in_the_record_when_the_lifetime_ends() {
+    for is_ended in [false, true] {
+        let mut world = with_bob(World::open());
+        let got = forwarded(world.udp(ALICE, &invite("sip:bob@example.org")));
+        let answered = answer(&mut world, &got, 200);
+        world.pass(Duration::from_secs(10));
+        hang_up(&mut world, ALICE, &from_caller("BYE", 60, &answered), 500);
+        let refused = world.now;
+        assert_eq!((open(&world), records(&world).len()), (1, 0), "the caller may talk on");
+        world.pass(Duration::from_secs(10));
+        if is_ended {
+            hang_up(&mut world, ALICE, &from_caller("BYE", 61, &answered), 200);
+        } else {
+            let mut ended = Vec::new();
+            let end = world.now + Duration::from_secs(86_401);
+            world.memory.calls.lock().unwrap().expire(end, |record| ended.push(record));
+            *world.memory.ended_calls.lock().unwrap() = ended;
+        }
+        let record = one(&world);
+        let expected = if is_ended { (CallEnd::Bye, world.now) } else { (CallEnd::ByeRefused, refused) };
+        assert_eq!((record.end, record.ended), expected);
+    }
+}
+
 /// A user with a password cannot end the record of its own call with a BYE that goes elsewhere, whatever answers it.
 #[test]
 fn a_bye_that_leaves_the_dialog_ends_no_record() {
@@ -258,27 +328,113 @@ fn a_retransmitted_invite_is_one_call() {
     assert_eq!((record.end, record.status, record.begun), (CallEnd::Redirected, 302, record.ended));
 }
 
-/// An upstream proxy forks one INVITE to two users of this server.
+/// A copy of the INVITE with another branch.
+fn copy(uri: &str, branch: &str) -> Request {
+    invite(uri).via(&format!("SIP/2.0/UDP {ALICE};rport;branch=z9hG4bK{branch}"))
+}
+
+/// An upstream proxy sends one INVITE twice.
 #[test]
 fn an_invite_that_was_forked_before_is_one_call() {
     let mut world = with_bob(World::open());
-    world.server.set_permanent_contacts(b"carol@example.org", &[b"sip:carol@192.0.2.30"]);
-    let to = |uri: &str, branch: &str| {
-        let mut copy = invite(uri).to("<sip:team@example.org>");
-        copy.via = format!("SIP/2.0/UDP {ALICE};rport;branch=z9hG4bK{branch}");
-        copy
-    };
-    let at_bob = forwarded(world.udp(ALICE, &to("sip:bob@example.org", "1")));
-    let at_carol = forwarded(world.udp(ALICE, &to("sip:carol@example.org", "2")));
-    world.udp(BOB, &at_bob.answer(486, &[]));
-    assert_eq!((open(&world), records(&world).len()), (1, 0), "carol still rings");
-    let answered = answer(&mut world, &at_carol, 200);
-    let mut bye = from_caller("BYE", 2, &answered);
-    bye.uri = "sip:carol@192.0.2.30".into();
-    hang_up(&mut world, ALICE, &bye, 200);
-    let record = one(&world);
-    assert_eq!(record.target.as_deref(), Some(format!("sip:bob@{CAROL}").as_bytes()));
-    assert_eq!(record.texts.callee(), Some(b"sip:bob@example.org".as_slice()));
+    let first = forwarded(world.udp(ALICE, &copy("sip:bob@example.org", "1")));
+    let second = forwarded(world.udp(ALICE, &copy("sip:bob@example.org", "2")));
+    world.udp(BOB, &first.answer(486, &[]));
+    assert_eq!((open(&world), records(&world).len()), (1, 0), "the other one still rings");
+    let answered = answer(&mut world, &second, 200);
+    hang_up(&mut world, ALICE, &from_caller("BYE", 2, &answered), 200);
+    assert_eq!(one(&world).status, 200);
+}
+
+/// A caller cannot hide a call in another one by giving it the same Call-ID, From tag and CSeq number.
+#[test]
+fn a_call_with_the_names_of_another_one_has_a_record_of_its_own() {
+    // Before its answer or after it; to another target, or to the same one.
+    for (is_answered, uri) in
+        [(true, "sip:x@203.0.113.66"), (false, "sip:x@203.0.113.66"), (true, "sip:bob@example.org")]
+    {
+        let mut world = with_bob(World::open());
+        let first = forwarded(world.udp(ALICE, &copy("sip:bob@example.org", "1")));
+        let mut answered = is_answered.then(|| answer(&mut world, &first, 200));
+        let second = forwarded(world.udp(ALICE, &copy(uri, "2")));
+        let target = format!("sip:x@{}", second.to());
+        let ok = second.answer_tagged(200, "other", &[&format!("Contact: <{target}>")]);
+        let ok = only(world.udp(&second.to(), &ok));
+        let answered = answered.take().unwrap_or_else(|| answer(&mut world, &first, 200));
+        assert_eq!(open(&world), 2, "{is_answered} {uri}");
+        hang_up(&mut world, ALICE, &from_caller("BYE", 60, &answered), 200);
+        assert_eq!((open(&world), records(&world).len()), (1, 1), "{is_answered} {uri}");
+        let bye = Request { uri: target, ..from_caller("BYE", 61, &ok) };
+        hang_up(&mut world, ALICE, &bye, 200);
+        assert_eq!(one(&world).status, 200);
+    }
+    // More copies than are followed as one call.
+    let mut world = with_bob(World::open());
+    let copies: Vec<_> = (0..5)
+        .map(|number| forwarded(world.udp(ALICE, &copy("sip:bob@example.org", &number.to_string()))))
+        .collect();
+    answer(&mut world, &copies[4], 200);
+    copies[..4].iter().for_each(|copy| drop(world.udp(BOB, &copy.answer(486, &[]))));
+    assert_eq!((open(&world), records(&world).len()), (1, 1));
+}
+
+/// Branches of old clients name no transaction alone.
+#[test]
+fn two_calls_with_one_via_have_a_record_each() {
+    let mut world = with_bob(World::open());
+    let call = |uri: &str| invite(uri).via(&format!("SIP/2.0/UDP {ALICE};rport;branch=1"));
+    let first = forwarded(world.udp(ALICE, &call("sip:bob@example.org")));
+    let second = forwarded(world.udp(ALICE, &call("sip:x@203.0.113.66")));
+    assert_eq!(open(&world), 2);
+    world.udp(&second.to(), &second.answer(486, &[]));
+    assert_eq!((open(&world), records(&world).len()), (1, 1));
+    let answered = answer(&mut world, &first, 200);
+    hang_up(&mut world, ALICE, &from_caller("BYE", 60, &answered), 200);
+    assert_eq!(one(&world).status, 200);
+}
+
+/// A client of TCP may use the branch again once its transaction is over.
+#[test]
+fn a_call_with_the_branch_of_one_that_has_failed_has_a_record() {
+    let mut world = with_bob(World::open());
+    let call = invite("sip:bob@example.org").tcp();
+    let got = forwarded(world.tcp(7, ALICE, &call));
+    let failed = world.udp(BOB, &got.answer(486, &[]));
+    let failed = failed.iter().find(|sent| sent.to() == ALICE && sent.status() == 486).unwrap();
+    let text = String::from_utf8(call.wire()).unwrap();
+    let ack = text
+        .replacen("INVITE sip", "ACK sip", 1)
+        .replace("1 INVITE", "1 ACK")
+        .replace(&format!("To: {}", call.to), &format!("To: {}", failed.header("To")));
+    world.tcp(7, ALICE, &ack.into_bytes());
+    assert_eq!(one(&world).status, 486);
+    world.pass(Duration::from_secs(1));
+    let again = text.replacen("sip:bob@example.org", "sip:x@203.0.113.66", 1);
+    let got = forwarded(world.tcp(7, ALICE, &again.into_bytes()));
+    world.udp(&got.to(), &got.answer(200, &["Contact: <sip:x@203.0.113.66>"]));
+    assert_eq!(open(&world), 1);
+}
+
+/// The server finds the transaction of a response by its branch, whatever else the callee changes.
+#[test]
+fn an_answer_with_other_names_is_the_answer() {
+    for (from, to) in
+        [("CSeq: 1 INVITE", "CSeq: 77 INVITE"), ("Call-ID: call", "Call-ID: other"), (";tag=", ";tag=x")]
+    {
+        let mut world = with_bob(World::open());
+        let got = forwarded(world.udp(ALICE, &invite("sip:bob@example.org")));
+        for status in [180, 200] {
+            let line = format!("Contact: <sip:bob@{BOB}>");
+            let text = String::from_utf8(got.answer(status, &[&line]).wire()).unwrap();
+            assert!(text.contains(from));
+            world.udp(BOB, &text.replacen(from, to, 1).into_bytes());
+        }
+        let mut answered = 0;
+        world.memory.calls.lock().unwrap().calls(0, 100, |call| {
+            answered += usize::from(call.ringing.is_some() && call.answered.is_some());
+        });
+        assert_eq!(answered, 1, "{to}");
+    }
 }
 
 /// The callee has Call-ID and From tag of the call; an INVITE with them takes nothing from its record.
@@ -293,9 +449,8 @@ fn an_invite_with_the_names_of_another_call_changes_nothing() {
     let mut later = invite("sip:nobody@example.org").cseq(77);
     later.via = format!("SIP/2.0/UDP {BOB};rport;branch=z9hG4bKforged2");
     world.udp(BOB, &later);
-    // With another CSeq number it is a call of its own, which cannot hide in this one.
-    assert_eq!((open(&world), records(&world).len()), (1, 1));
-    assert_eq!(world.memory.calls.lock().unwrap().counters().records_passes_ignored, 1);
+    // Each is a call of its own, which cannot hide in this one.
+    assert_eq!((open(&world), records(&world).len()), (1, 2));
     hang_up(&mut world, ALICE, &from_caller("BYE", 2, &answered), 200);
     assert_eq!(one(&world).status, 200);
 }
@@ -369,7 +524,12 @@ impl Steps {
         let message = Message::parse(&bytes, &Limits::default()).unwrap();
         let flow = Some(Flow::udp(ListenerId(0), from.parse().unwrap()));
         let (message, parsed) = (&bytes[..], Some(&message));
-        let event = CallEvent { step, message, parsed, response: None, sender, flow, target: None };
+        let mut user = Vec::new();
+        let from = &parsed.unwrap().from().uri;
+        from.unescaped_user_into(&mut user);
+        user.extend([b"@", from.host().as_bytes()].concat());
+        let user = (sender == CallSender::Proven).then_some(&user[..]);
+        let event = CallEvent { parsed, flow, user, ..CallEvent::stored(step, message, sender) };
         let name = self.names.of(&event).unwrap();
         let Self { table, ended, now, .. } = self;
         table.on_step(*now, &name, &event, |record| ended.push(record));

@@ -9,7 +9,7 @@ use crate::presence::{accepted, body, on, publish, subscribe, with_body};
 use ringway_sansio::{Instant, Seed};
 use ringway_server::{
     Aor, Condition, ForwardUri, Forwards, LampFilter, LampState, LampTable, NewLeg, NoAnswer, NotLit, Role,
-    Watchers,
+    Server, Watchers,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -182,6 +182,24 @@ fn a_bye_that_is_forged_or_leaves_the_dialog_ends_no_lamp() {
     assert_eq!(lamps(&mut world), ["bob: recipient terminated"]);
 }
 
+/// A hostile side cannot keep the lamp of the other one lit by refusing its BYE.
+#[test]
+fn a_refused_bye_ends_the_lamp_of_its_sender() {
+    for status in [500, 603, 403, 401] {
+        let mut world = watched(|_| {});
+        let got = ring(&mut world, &invite("sip:bob@example.org"));
+        let answered = answer(&mut world, &got, 200, &[]);
+        lamps(&mut world);
+        let bye = only(requests(world.udp(ALICE, &from_caller("BYE", 60, &answered))));
+        world.udp(BOB, &bye.answer(status, &[]));
+        assert_eq!(lamps(&mut world), ["alice: initiator terminated"], "{status}");
+        let bye = only(requests(world.udp(BOB, &from_callee("BYE", 1, &got, &answered))));
+        world.udp(ALICE, &bye.answer(status, &[]));
+        assert_eq!(lamps(&mut world), ["bob: recipient terminated"], "{status}");
+        assert_eq!(open(&world), (0, 0));
+    }
+}
+
 /// RFC 4028: a session whose refreshes cease is over; without session timers it is bounded by the lifetime of a dialog.
 #[test]
 fn a_call_without_a_bye_ends_by_its_session_timer_or_its_lifetime() {
@@ -210,6 +228,26 @@ fn a_call_without_a_bye_ends_by_its_session_timer_or_its_lifetime() {
         keep(&mut world, 10);
         world.memory.lamps.lock().unwrap().expire(world.now, &mut Vec::new());
         assert_eq!(open(&world), (0, 0), "{line:?}");
+    }
+}
+
+/// RFC 4028 §4: 90 s is the shortest interval. A callee does not put out the lamp of its caller with a smaller one.
+#[test]
+fn a_session_interval_below_the_minimum_is_the_minimum() {
+    for line in ["Session-Expires: 0", "x: 1;refresher=uas"] {
+        let mut world = watched(|_| {});
+        let got = ring(&mut world, &invite("sip:bob@example.org"));
+        answer(&mut world, &got, 200, &[line]);
+        for (seconds, expected) in [(100, (2, 0)), (25, (0, 0))] {
+            for _ in 0..seconds {
+                for notify in world.pass(Duration::from_secs(1)).iter().filter(|one| one.method() == "NOTIFY")
+                {
+                    world.udp(WATCHER, &notify.answer(200, &[]));
+                }
+            }
+            world.memory.lamps.lock().unwrap().expire(world.now, &mut Vec::new());
+            assert_eq!(open(&world), expected, "{line}");
+        }
     }
 }
 
@@ -285,6 +323,31 @@ fn only_the_user_itself_sees_who_calls() {
     assert_eq!(only(world.udp(WATCHER, &subscribe("dave", WATCHER, "bob", "dialog"))).status(), 403);
     ring(&mut world, &invite("sip:bob@example.org"));
     assert_eq!((open(&world), world.server.counters().lamps_lit), ((0, 0), 0));
+}
+
+/// A watcher of both users does not learn from the documents that they talk with each other.
+#[test]
+fn the_documents_of_the_two_users_have_no_common_identifier() {
+    let mut world = watched(|_| {});
+    let got = ring(&mut world, &invite("sip:bob@example.org"));
+    let ids = |world: &mut World| -> Vec<String> {
+        let sent = world.pass(Duration::from_millis(1100));
+        let notifies = requests(sent).into_iter().filter(|one| one.method() == "NOTIFY");
+        let id = |notify: Sent| {
+            world.udp(WATCHER, &notify.answer(200, &[]));
+            body(&notify).split("dialog id=\"").nth(1).unwrap()[1..17].to_owned()
+        };
+        notifies.map(id).collect()
+    };
+    let trying = ids(&mut world);
+    assert_eq!(trying.len(), 2);
+    assert_ne!(trying[0], trying[1]);
+    answer(&mut world, &got, 180, &[]);
+    let mut early = ids(&mut world);
+    early.sort_unstable();
+    let mut same = trying;
+    same.sort_unstable();
+    assert_eq!(early, same, "each keeps its own");
 }
 
 fn watch_again(world: &mut World, user: &str) -> String {
@@ -385,6 +448,31 @@ fn a_user_removed_or_presence_switched_off_leaves_nothing() {
     assert_eq!(open(&world), (0, 0));
 }
 
+/// Presence goes off and on; the second shard is late, and applies both after the first one has a new subscription.
+#[test]
+fn a_late_shard_forgets_no_watcher_of_another_one() {
+    let mut world = watched(|_| {});
+    let configs = [false, true].map(|enabled| {
+        let mut config = crate::harness::config();
+        on(&mut config);
+        config.auth.enabled = false;
+        config.presence.enabled = enabled;
+        Arc::new(config)
+    });
+    let services = Arc::clone(&world.memory);
+    let mut late = Server::new(Arc::clone(&configs[1]), services, 1, Seed::from_number(9), world.now);
+    configs.iter().for_each(|config| world.server.reconfigure(Arc::clone(config)));
+    assert!(!world.memory.lamps_filter().is_watching(), "its own are forgotten");
+    let request = subscribe("dave", WATCHER, "bob", "dialog").call_id("anew").line("Expires: 600");
+    let (_, notify) = accepted(world.udp(WATCHER, &request));
+    world.udp(WATCHER, &notify.answer(200, &[]));
+    let got = ring(&mut world, &invite("sip:bob@example.org"));
+    configs.iter().for_each(|config| late.reconfigure(Arc::clone(config)));
+    assert_eq!(open(&world), (1, 1));
+    answer(&mut world, &got, 180, &[]);
+    assert_eq!(lamps(&mut world), ["bob: recipient early"]);
+}
+
 #[test]
 fn a_user_has_eight_shown_calls_and_a_document_4096_bytes() {
     let mut world = watched(|_| {});
@@ -400,6 +488,43 @@ fn a_user_has_eight_shown_calls_and_a_document_4096_bytes() {
     assert_eq!(open(&world), (8, 8));
     world.pass(Duration::from_secs(100));
     assert_eq!(open(&world), (0, 0));
+}
+
+/// Eight calls that nobody answers do not hide the one that is answered.
+#[test]
+fn a_call_displaces_the_oldest_unanswered_one_of_its_user() {
+    let mut world = watched(|_| {});
+    let call =
+        |name: &str| invite("sip:bob@example.org").from(&format!("sip:{name}@example.org")).call_id(name);
+    let silent: Vec<_> = (0..8).map(|number| ring(&mut world, &call(&format!("erin{number}")))).collect();
+    lamps(&mut world);
+    let got = ring(&mut world, &call("carol"));
+    answer(&mut world, &got, 200, &[]);
+    assert_eq!((open(&world), world.server.counters().lamps_refused), ((8, 7), 1));
+    for got in &silent {
+        world.udp(BOB, &got.answer(486, &[]));
+    }
+    world.pass(Duration::from_secs(10));
+    assert_eq!(open(&world), (1, 0));
+    assert_eq!(states(&watch(&mut world, "frank", "bob")), "recipient confirmed");
+    // An answered call is displaced by none.
+    let (mut table, _, now) = table(1);
+    let (user, mut changed) = (aor(0), Vec::new());
+    for number in 0..9 {
+        let call_id = format!("{number}");
+        let leg = NewLeg {
+            user: &user,
+            role: Role::Recipient,
+            remote: b"",
+            call_id: call_id.as_bytes(),
+            from_tag: b"f",
+        };
+        match table.begin(now, &leg, &mut changed) {
+            Ok(key) => table.answer(now, key, b"t", now + Duration::from_secs(60), &mut changed),
+            Err(refusal) => assert_eq!((refusal, number), (NotLit::Limit, 8)),
+        }
+    }
+    assert_eq!((table.open(), table.displaced()), ((8, 0), 0));
 }
 
 /// Table of lamps with watched users u0, u1, ….

@@ -170,7 +170,7 @@ export const REASONS = [
   ['subscriptions_refused', '100 subscriptions of a user to the users of one shard, 20,000 of a shard, 10 of another user to a user, 250 of all others; 2,048 bytes of addresses and names each',
     '403; 503 with Retry-After: 60 for a shard; 513'],
   ['lamps_refused', '8 shown calls of a watched user, 8 with one Call-ID, 16,384 of all; 320 bytes of a user and its domain',
-    'Nothing for the call; it is not in the lamps of its users'],
+    'Nothing for the call; it, or an unanswered one of its user, is not in the lamps'],
   ['lamps_left_out', '4,096 bytes of a document with the calls of a user',
     'Nothing for the call; the document has the others'],
   ['publications_refused', '8 publications of a user, 20,000 of a shard, 4,096 bytes each',

@@ -2,7 +2,7 @@
 
 use super::Numbered;
 use ringway_sansio::Instant;
-use ringway_server::{CallRecord, CallSender};
+use ringway_server::CallRecord;
 use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr};
 
@@ -63,13 +63,9 @@ fn write_texts(out: &mut Vec<u8>, record: &CallRecord) -> io::Result<()> {
         out.extend_from_slice(key);
         write_text(out, text)?;
     }
-    let caller = match record.sender {
-        CallSender::Proven => super::row::user_of(texts.from()),
-        CallSender::Believed | CallSender::Stranger => None,
-    };
-    if let Some(caller) = caller {
+    if let Some(caller) = texts.caller() {
         out.extend_from_slice(b",\"caller\":");
-        write_text(out, caller.as_bytes())?;
+        write_text(out, caller)?;
     }
     if let Some(callee) = texts.callee() {
         out.extend_from_slice(b",\"callee\":");

@@ -228,7 +228,7 @@ mod tests {
         let flow = Some(Flow::udp(ListenerId(0), format!("{source}:5060").parse().unwrap()));
         for step in [CallStep::Begun, CallStep::Failed(404)] {
             let (message, parsed) = (text.as_bytes(), Some(&message));
-            let event = CallEvent { step, message, parsed, response: None, sender, flow, target: None };
+            let event = CallEvent { parsed, flow, ..CallEvent::stored(step, message, sender) };
             records.observe(now, &event);
         }
     }
@@ -299,10 +299,7 @@ mod tests {
             );
             let (message, parsed) = (text.as_bytes(), Message::parse(text.as_bytes(), &Limits::default()));
             let (step, sender, parsed) = (CallStep::Begun, CallSender::Proven, parsed.as_ref().ok());
-            records.observe(
-                now,
-                &CallEvent { step, message, parsed, response: None, target: None, sender, flow },
-            );
+            records.observe(now, &CallEvent { parsed, flow, ..CallEvent::stored(step, message, sender) });
         }
         assert_eq!(records.open().0, 25_000);
         records.stop(now);

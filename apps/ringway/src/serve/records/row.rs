@@ -5,7 +5,6 @@ use jiff::Timestamp;
 use ringway_admin::CallRecord as Row;
 use ringway_sansio::Instant;
 use ringway_server::CallSender;
-use ringway_sip::Uri;
 use ringway_store::{RecordOrigin, RecordRow};
 
 /// A record as text. Bytes that are not UTF-8 are replaced.
@@ -18,10 +17,7 @@ pub(super) fn row_of(ended: &Numbered) -> Row {
         call_id: text(texts.call_id()),
         from: text(texts.from()),
         to: text(texts.to()),
-        caller: match record.sender {
-            CallSender::Proven => user_of(texts.from()),
-            CallSender::Believed | CallSender::Stranger => None,
-        },
+        caller: texts.caller().map(text),
         callee: texts.callee().map(text),
         source: record.source.to_string(),
         begun: written(record.begun),
@@ -65,14 +61,6 @@ pub(super) fn stored(row: &Row, sender: CallSender) -> RecordRow<'_> {
 pub(super) fn written(time: Instant) -> String {
     let ms = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
     format!("{:.3}", Timestamp::from_millisecond(ms).unwrap_or_default())
-}
-
-/// `alice@example.org` of a URI.
-pub(super) fn user_of(uri: &[u8]) -> Option<String> {
-    let uri = Uri::parse(uri).ok()?;
-    let mut user = Vec::new();
-    uri.unescaped_user_into(&mut user);
-    Some(format!("{}@{}", text(&user), text(uri.host().as_bytes()).to_lowercase()))
 }
 
 fn text(bytes: &[u8]) -> String {

@@ -69,10 +69,25 @@ pub(crate) fn open(config: &Records) -> Result<Vec<Sink>, Failure> {
         let database =
             RecordDatabase::open(path).map_err(|error| Failure::failed(format!("[records] url: {error}")))?;
         let (keep_days, bytes_max) = (config.keep_days, config.bytes_max());
+        warn_of_removal(&database, bytes_max);
         let output = Output::Database { database, keep_days, bytes_max, cleaned: None };
         sinks.push(Sink::new(output, Accepts::All));
     }
     Ok(sinks)
+}
+
+/// Says that records will be removed, as after an upgrade from a version without `max_mb`.
+fn warn_of_removal(database: &RecordDatabase, bytes_max: Option<u64>) {
+    if let (Some(max), Ok(used)) = (bytes_max, database.used_bytes())
+        && u64::try_from(used).is_ok_and(|used| used > max)
+    {
+        let (database, used_mb, max_mb) = (database.path().display(), used >> 20, max >> 20);
+        tracing::warn!(
+            %database, used_mb, max_mb,
+            "the oldest call records will be removed: their database is larger than [records] max_mb; \
+             set a larger one, or 0 for no limit"
+        );
+    }
 }
 
 /// `calls.jsonl.strangers`
