@@ -104,7 +104,7 @@ fn a_phone_that_refuses_for_now_gets_it_later_and_one_that_cannot_take_it_never(
         let alice = world.registered("alice");
         let (busy, old) = (world.phone("bob"), world.phone("carol"));
         answer(world, busy, Some(486));
-        answer(world, old, Some(415));
+        answer(world, old, Some(403));
         say(world, alice, "bob", "for bob");
         say(world, alice, "carol", "for carol");
         world.wait(5);
@@ -112,7 +112,7 @@ fn a_phone_that_refuses_for_now_gets_it_later_and_one_that_cannot_take_it_never(
         world.register(busy);
         world.register(old);
         world.wait(5);
-        assert_eq!(kept(world), 1, "415 is for good");
+        assert_eq!(kept(world), 1, "403 is for good");
         answer(world, busy, Some(200));
         world.wait(60);
         assert_eq!((kept(world), texts(world, busy)), (0, vec!["for bob".to_owned()]));

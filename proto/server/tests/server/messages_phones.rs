@@ -1,7 +1,8 @@
 //! Tests of kept messages whose user has several phones, or one that does not take them.
 
-use crate::harness::{ALICE, BOB, Sent, World, forwarded, only, register, requests, statuses};
-use crate::messages::{bob_comes, is_over, message, say, via_of, world};
+use crate::harness::{ALICE, BOB, Sent, World, forwarded, only, register, requests, statuses, tcp_flow};
+use crate::messages::{bob_comes, is_over, message, on, say, via_of, world};
+use crate::neighbours::{GATE, neighbour};
 use crate::presence::{body, with_body};
 use ringway_server::BlockPattern;
 use std::sync::atomic::Ordering;
@@ -215,4 +216,48 @@ fn a_trace_shows_the_delivery() {
         assert!(decisions.contains(reason), "{reason}: {decisions}");
     }
     assert!(!decisions.contains("text 1"), "no body");
+}
+
+#[test]
+fn requests_that_are_not_sent_are_no_attempts() {
+    let mut world = World::with(|config| {
+        on(config);
+        config.transaction_limits.clients_max = 0;
+    });
+    assert_eq!(say(&mut world, "bob", 1), 202);
+    for cseq in 1..200 {
+        assert!(bob_comes(&mut world, BOB, cseq).is_empty());
+        world.pass(Duration::from_secs(60));
+    }
+    let counters = world.server.counters();
+    assert!(counters.overflow >= 150, "{}", counters.overflow);
+    assert_eq!((world.server.messages_len(), counters.messages_rejected), (1, 0));
+}
+
+#[test]
+fn a_contact_at_a_neighbour_is_reached_over_its_connection() {
+    let mut world = World::with(|config| {
+        on(config);
+        config.neighbours.push(neighbour("sip:198.51.100.5;transport=tcp"));
+    });
+    let probe = only(world.due());
+    assert_eq!(say(&mut world, "bob", 1), 202);
+    let contact = format!("<sip:bob@{GATE};transport=tcp>");
+    let sent = requests(world.udp(GATE, &register("bob", &contact).via(&via_of(GATE))));
+    assert!(sent.is_empty(), "nothing is dialled for it: {sent:?}");
+    assert_eq!(world.server.counters().message_failures, 1);
+    world.message(tcp_flow(7, GATE), &probe.answer(200, &[]));
+    let mut sent = Vec::new();
+    for _ in 0..62 {
+        for one in requests(world.pass(Duration::from_secs(1))) {
+            match one.method().as_str() {
+                "OPTIONS" => drop(world.message(tcp_flow(7, GATE), &one.answer(200, &[]))),
+                _ => sent.push(one),
+            }
+        }
+    }
+    let one = only(sent);
+    assert_eq!(one.flow.connection, Some(ringway_sansio::ConnectionId(7)));
+    world.message(tcp_flow(7, GATE), &one.answer(200, &[]));
+    assert_eq!(world.server.messages_len(), 0);
 }

@@ -6,19 +6,23 @@ use ringway_server::{Config, Neighbour, NeighbourConnection, Services};
 use std::sync::Arc;
 use std::time::Duration;
 
-const GATE: &str = "198.51.100.5:5060";
+pub(crate) const GATE: &str = "198.51.100.5:5060";
 const BACK_OFF_MAX_S: u64 = 30;
 
-fn world(uri: &str) -> World {
-    let neighbour = Neighbour {
+/// Neighbour with a connection that is kept.
+pub(crate) fn neighbour(uri: &str) -> Neighbour {
+    Neighbour {
         name: "gate".into(),
         uri: uri.into(),
         interval: Duration::from_secs(30),
         connection: NeighbourConnection::Kept,
         certificate: None,
         offers_alias: false,
-    };
-    World::with(|config| config.neighbours.push(neighbour))
+    }
+}
+
+fn world(uri: &str) -> World {
+    World::with(|config| config.neighbours.push(neighbour(uri)))
 }
 
 fn gate() -> World {
