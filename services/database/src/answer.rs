@@ -4,7 +4,7 @@ use crate::DatabaseError;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Result of [`Server::wait`].
+/// Result of [`Server::wait`](crate::Server::wait).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     /// The server sent a notification.

@@ -92,7 +92,7 @@ impl Writer {
         lock(&self.shared.sinks).now.iter_mut().for_each(Sink::reopen);
     }
 
-    /// Waits until there is room for [`queue::ROOM`] records, at most until `until`.
+    /// Waits until there is room for [`ROOM`](super::queue::ROOM) records, at most until `until`.
     pub(super) fn make_room(&self, until: Instant) {
         if let Some(thread) = &*lock(&self.thread) {
             thread.thread().unpark();
