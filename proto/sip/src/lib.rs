@@ -47,7 +47,7 @@ pub use params::{Param, Params};
 pub use reason::Reason;
 pub use stream::{StreamError, StreamFramer};
 pub use uri::{Host, Scheme, Uri};
-pub use write::{MessageWriter, UnsafeText, write_host, write_number};
+pub use write::{MessageWriter, UnsafeText, write_host, write_number, write_via};
 
 /// Error: a part of a message does not match the grammar of RFC 3261 §25.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

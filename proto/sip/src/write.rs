@@ -269,6 +269,18 @@ pub fn write_host(out: &mut Vec<u8>, host: SocketAddr) {
     let _ = write!(Text(out), "{host}");
 }
 
+/// Appends the value of the Via header field of a request that asks for `rport` (RFC 3261 §20.42, RFC 3581 §3); `transport` is its
+/// token.
+pub fn write_via(out: &mut Vec<u8>, transport: &str, sent_by: SocketAddr, branch: &[u8]) {
+    out.extend_from_slice(b"SIP/2.0/");
+    out.extend_from_slice(transport.as_bytes());
+    out.push(b' ');
+    write_host(out, sent_by);
+    out.extend_from_slice(b";branch=");
+    out.extend_from_slice(branch);
+    out.extend_from_slice(b";rport");
+}
+
 /// Appends an IP address as `received` has it: IPv6 without brackets (RFC 5118 §4.5).
 fn write_ip(out: &mut Vec<u8>, address: core::net::IpAddr) {
     use core::net::IpAddr;

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 use core::time::Duration;
 use ringway_sansio::{Flow, Instant, TimerKey};
-use ringway_sip::{HeaderName, MessageWriter, Method, hex16, write_host, write_number};
+use ringway_sip::{HeaderName, MessageWriter, Method, hex16, write_host, write_number, write_via};
 use ringway_transaction::{ClientId, SlabKey};
 
 /// Subscription of a watcher to the state of a user.
@@ -178,13 +178,7 @@ impl Subscription {
         let parts = self.texts.parts();
         let mut notify = MessageWriter::request(out, Method::Notify, parts.contact);
         notify.header_with(HeaderName::Via, |out| {
-            out.extend_from_slice(b"SIP/2.0/");
-            out.extend_from_slice(self.flow.transport.via_token().as_bytes());
-            out.push(b' ');
-            write_host(out, host);
-            out.extend_from_slice(b";branch=");
-            out.extend_from_slice(branch);
-            out.extend_from_slice(b";rport");
+            write_via(out, self.flow.transport.via_token(), host, branch);
         });
         notify.header_number(HeaderName::MaxForwards, 70);
         if !parts.routes.is_empty() {

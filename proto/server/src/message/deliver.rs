@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 use core::time::Duration;
 use ringway_sansio::{Instant, TimerKey};
-use ringway_sip::{HeaderName, Message, MessageWriter, Method, NameAddr, hex16, write_host};
+use ringway_sip::{HeaderName, Message, MessageWriter, Method, NameAddr, hex16, write_via};
 use ringway_transaction::{Outgoing, SlabKey};
 
 /// Meaning of a final response for the message.
@@ -349,13 +349,7 @@ fn write_message(
 ) {
     let mut request = MessageWriter::request(out, Method::Message, &hop.uri);
     request.header_with(HeaderName::Via, |out| {
-        out.extend_from_slice(b"SIP/2.0/");
-        out.extend_from_slice(hop.flow.transport.via_token().as_bytes());
-        out.push(b' ');
-        write_host(out, host);
-        out.extend_from_slice(b";branch=");
-        out.extend_from_slice(branch);
-        out.extend_from_slice(b";rport");
+        write_via(out, hop.flow.transport.via_token(), host, branch);
         out.extend_from_slice(if offers_alias { b";alias" } else { b"" });
     });
     request.header_number(HeaderName::MaxForwards, 70);

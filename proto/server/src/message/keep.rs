@@ -1,7 +1,6 @@
 //! Keeping: the messages that may be kept, limits, and the 202.
 
 use super::candidate::Candidate;
-use super::contact::Failed;
 use super::mailbox::{Kept, SENDER_SHARE};
 use super::record::{FIELDS, Record};
 use super::{Messages, Refusal, SOURCE, reserved_bytes, write_key};
@@ -15,7 +14,7 @@ use crate::route::Routed;
 use crate::{Aor, Detail, LogEvent, Reason, Services};
 use core::hash::Hasher;
 use core::time::Duration;
-use ringway_sansio::{PartHasher, TimerKey};
+use ringway_sansio::PartHasher;
 use ringway_sip::grammar::{delta_seconds, trim};
 use ringway_sip::{HeaderName, Message, Method, Scheme};
 use siphasher::sip::SipHasher13;
@@ -139,8 +138,8 @@ impl Messages {
         if record.head_len() > HEAD_BYTES_MAX || record.fields.iter().any(is_folded) {
             return Err(Refusal::HeadTooLarge);
         }
-        let (is_sips, record) = (record.is_sips, record.write());
-        self.boxes.check(recipient, sender, record.len())?;
+        let written = record.write();
+        self.boxes.check(recipient, sender, written.len())?;
         let number = number_of(&env.keys.message, message, candidate);
         write_key(recipient.as_bytes(), number, &mut self.key);
         // A REGISTER is repeated; a message that got 202 is not.
@@ -148,33 +147,19 @@ impl Messages {
             return Err(Refusal::Store);
         }
         match env.services.record_bytes_max(&self.key) {
-            Ok(max) if record.len() <= max => {}
+            Ok(max) if written.len() <= max => {}
             Ok(_) | Err(crate::StoreFailed) => return Err(Refusal::Store),
         }
         // The sender may have a part of the memory that is left.
-        let reserved = reserved_bytes(record.len());
+        let reserved = reserved_bytes(written.len());
         let for_others = (SENDER_SHARE - 1) * self.boxes.bytes_of_sender(sender.as_bytes());
         if !env.services.reserve(SOURCE, reserved + for_others, false) {
             return Err(Refusal::Memory);
         }
         env.services.shrink(SOURCE, for_others);
-        env.services.store(&self.key, &record);
+        env.services.store(&self.key, &written);
         let mailbox = self.boxes.find_or_add(recipient.as_bytes());
-        self.add(Kept {
-            mailbox,
-            number,
-            sender: sender.as_bytes().into(),
-            received: now,
-            expires,
-            is_sips,
-            record: record.into(),
-            attempts: 0,
-            set_back: 0,
-            refused: Failed::default(),
-            paused_until: now,
-            timer: TimerKey::NONE,
-            reserved,
-        });
+        self.add(Kept::new((mailbox, number), &record, &written, now, reserved));
         // A phone that did not answer may do so later.
         let retry = self
             .boxes

@@ -2,6 +2,7 @@
 
 use super::Refusal;
 use super::contact::{ContactId, Failed};
+use super::record::Record;
 use crate::Aor;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -35,6 +36,33 @@ pub(super) struct Kept {
     pub(super) timer: TimerKey,
     /// Bytes that are reserved for it.
     pub(super) reserved: usize,
+}
+
+impl Kept {
+    /// A message that was not sent yet; `record` is also in the store, and `reserved` bytes are reserved for it.
+    pub(super) fn new(
+        (mailbox, number): (SlabKey, u64),
+        read: &Record<'_>,
+        record: &[u8],
+        now: Instant,
+        reserved: usize,
+    ) -> Self {
+        Self {
+            mailbox,
+            number,
+            sender: read.sender.into(),
+            received: read.received,
+            expires: read.expires,
+            is_sips: read.is_sips,
+            record: record.into(),
+            attempts: 0,
+            set_back: 0,
+            refused: Failed::default(),
+            paused_until: now,
+            timer: TimerKey::NONE,
+            reserved,
+        }
+    }
 }
 
 /// User with kept messages.

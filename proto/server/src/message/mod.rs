@@ -15,7 +15,6 @@ use crate::location::BadRecord;
 use crate::proxy::Owner;
 use crate::{Config, Services};
 use alloc::vec::Vec;
-use contact::Failed;
 use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
 use mailbox::{Delivery, Kept, Mailboxes};
@@ -145,34 +144,18 @@ impl Messages {
             self.unreleased.drain(..).for_each(|bytes| services.release(SOURCE, bytes));
             return Ok(());
         }
-        let read = Record::read(record).ok_or(BadRecord)?;
+        let mut read = Record::read(record).ok_or(BadRecord)?;
         // The clock may have been set back, or the limit lowered.
-        let received = read.received.min(now);
-        let expires = read.expires.min(received + self.longest);
-        if expires <= now || self.boxes.is_kept(number) {
+        read.received = read.received.min(now);
+        read.expires = read.expires.min(read.received + self.longest);
+        if read.expires <= now || self.boxes.is_kept(number) {
             return Ok(());
         }
         let bytes = reserved_bytes(record.len());
         // It was accepted: it is kept also where there is no memory left for it.
         let reserved = if services.reserve(SOURCE, bytes, false) { bytes } else { 0 };
-        let sender = read.sender.into();
-        let is_sips = read.is_sips;
         let mailbox = self.boxes.find_or_add(aor);
-        self.add(Kept {
-            mailbox,
-            number,
-            sender,
-            received,
-            expires,
-            is_sips,
-            record: record.into(),
-            attempts: 0,
-            set_back: 0,
-            refused: Failed::default(),
-            paused_until: now,
-            timer: TimerKey::NONE,
-            reserved,
-        });
+        self.add(Kept::new((mailbox, number), &read, record, now, reserved));
         // Its user may have registered before the restart.
         self.schedule(mailbox, now + AFTER_RESTART);
         Ok(())
