@@ -1,7 +1,7 @@
 //! The dashboard's files, the paths behind it, and their description.
 
 use super::{Recorder, Three, ask, get, no_tls};
-use ringway_admin::{Admin, Change, Control, RoutesEdit, RoutesEffect, TextPosition, UserQuery};
+use ringway_admin::{Admin, AdminServer, Change, Control, RoutesEdit, RoutesEffect, TextPosition, UserQuery};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -16,6 +16,16 @@ fn exchange(address: SocketAddr, request: &str) -> (String, String) {
     stream.read_to_string(&mut answer).unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     (head.to_ascii_lowercase(), body.to_owned())
+}
+
+/// A server whose changes are recorded.
+fn served() -> (Arc<Recorder>, AdminServer) {
+    let control = Arc::new(Recorder::default());
+    let server = Admin::bind("127.0.0.1:0".parse().unwrap())
+        .unwrap()
+        .serve(Arc::new(Three), Arc::clone(&control) as Arc<dyn Control>, "t0ken", no_tls())
+        .unwrap();
+    (control, server)
 }
 
 #[test]
@@ -58,11 +68,7 @@ fn the_files_of_the_dashboard_need_no_token_and_hold_no_data() {
 
 #[test]
 fn users_are_listed_shown_and_kicked_and_connections_dropped() {
-    let control = Arc::new(Recorder::default());
-    let server = Admin::bind("127.0.0.1:0".parse().unwrap())
-        .unwrap()
-        .serve(Arc::new(Three), Arc::clone(&control) as Arc<dyn Control>, "t0ken", no_tls())
-        .unwrap();
+    let (control, server) = served();
     let address = server.address();
     let good = format!("Host: {address}\r\nConnection: close\r\nAuthorization: Bearer t0ken\r\n");
     let ask = |line: &str, headers: &str| ask(address, &format!("{line} HTTP/1.1\r\n{headers}\r\n"));
@@ -129,11 +135,7 @@ fn users_are_listed_shown_and_kicked_and_connections_dropped() {
 
 #[test]
 fn routes_are_changed_by_who_names_their_version() {
-    let control = Arc::new(Recorder::default());
-    let server = Admin::bind("127.0.0.1:0".parse().unwrap())
-        .unwrap()
-        .serve(Arc::new(Three), Arc::clone(&control) as Arc<dyn Control>, "t0ken", no_tls())
-        .unwrap();
+    let (control, server) = served();
     let address = server.address();
     let head = format!("Host: {address}\r\nConnection: close\r\nAuthorization: Bearer t0ken\r\n");
     let shown = exchange(address, &format!("GET /api/routes HTTP/1.1\r\n{head}\r\n")).0;
