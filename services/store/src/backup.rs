@@ -67,7 +67,7 @@ impl<'s> Backups<'s> {
         schema::copy(&source, &newest)?;
         // An earlier schema is brought to the newest one.
         drop(schema::open(&newest)?);
-        restore_or_not(self.store, &newest, Source::Backup, restoration, |_| Ok(()))
+        restore_from(self.store, &newest, Source::Backup, restoration, |_| Ok(()))
     }
 
     /// Makes the subscribers those of `list`, and returns the difference. Those that stay keep their contacts, forwards and
@@ -80,7 +80,7 @@ impl<'s> Backups<'s> {
         list: &Store,
         restoration: Restoration,
     ) -> Result<Restored, StoreError> {
-        restore_or_not(self.store, list.file(), Source::Subscribers, restoration, |_| Ok(()))
+        restore_from(self.store, list.file(), Source::Subscribers, restoration, |_| Ok(()))
     }
 
     /// Adds the subscribers of `list`, gives those that exist the passwords of the list, and returns the difference. Nobody is
@@ -89,21 +89,12 @@ impl<'s> Backups<'s> {
     /// # Errors
     /// A query failed. The store is unchanged then.
     pub fn add_subscribers(&self, list: &Store, restoration: Restoration) -> Result<Restored, StoreError> {
-        restore_or_not(self.store, list.file(), Source::MoreSubscribers, restoration, |_| Ok(()))
+        restore_from(self.store, list.file(), Source::MoreSubscribers, restoration, |_| Ok(()))
     }
 }
 
-/// Makes the data of a store that of the database in `file`, and then runs `also` in the same transaction.
+/// Makes the data of a store that of the database in `file`, and runs `also` in the same transaction; or returns the difference only.
 pub(super) fn restore_from(
-    store: &Store,
-    file: &Path,
-    source: Source,
-    also: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<()>,
-) -> Result<Restored, StoreError> {
-    restore_or_not(store, file, source, Restoration::Apply, also)
-}
-
-fn restore_or_not(
     store: &Store,
     file: &Path,
     source: Source,

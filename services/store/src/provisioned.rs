@@ -2,7 +2,7 @@
 //!
 //! Only what differs is written, and each difference is noted as a change, so that a running server follows it.
 
-use super::backup::{Restored, Source, restore_from};
+use super::backup::{Restoration, Restored, Source, restore_from};
 use super::change_log::{Kind, note};
 use super::subscribers::{SubscriberRow, insert_row};
 use super::{Store, StoreError, forwards, schema};
@@ -22,7 +22,7 @@ pub struct UserState {
 }
 
 /// Point up to which a store follows a database.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Position {
     /// Name of the source: URL and query.
     pub source: String,
@@ -134,7 +134,9 @@ impl<'s> Provisioned<'s> {
     ) -> Result<Restored, StoreError> {
         let Incoming { connection, file } = list;
         drop(connection);
-        restore_from(self.store, &file.0, source, |transaction| write_position(transaction, position))
+        restore_from(self.store, &file.0, source, Restoration::Apply, |transaction| {
+            write_position(transaction, position)
+        })
     }
 
     /// Gives users a new state, and returns the number of those that were changed by it.

@@ -73,7 +73,7 @@ pub(crate) fn run(config: Config) -> Result<(), Failure> {
     watch_with(move |signal| signals.send(Input::Signal(signal)).is_ok())
         .map_err(|error| Failure::failed(format!("cannot take signals: {error}")))?;
     let store = Store::open(&config.store.url)?;
-    let followed = provisioning::prepare(&config)?;
+    let followed = provisioning::prepare(&config, &store)?;
     let running = Running::start(config, store, sender, followed)?;
     running.report_started()?;
     supervisor::ready();

@@ -33,11 +33,14 @@ impl Following {
     }
 }
 
-/// Prepares to follow the database of the configuration, if it has one. The first start reads its users.
-pub(crate) fn prepare(config: &Config) -> Result<Option<FollowedDatabase>, Failure> {
+/// Prepares to follow the database of the configuration into `store`, if it has one. The first start reads its users.
+pub(crate) fn prepare(config: &Config, store: &Store) -> Result<Option<FollowedDatabase>, Failure> {
     let Some(url) = &config.store.database else {
-        // Users that came from a database before are this file's own from now on.
-        Provisioned::of(&Store::open(&config.store.url)?).forget()?;
+        let provisioned = Provisioned::of(store);
+        if provisioned.position()?.is_some() {
+            // Users that came from a database before are this file's own from now on.
+            provisioned.forget()?;
+        }
         return Ok(None);
     };
     let failed = |error: ProvisioningError| database::failed(url, &error);
