@@ -12,6 +12,7 @@
 mod access;
 mod answer;
 mod error;
+mod hex;
 mod mysql;
 mod postgres;
 mod server;
@@ -20,5 +21,6 @@ mod url;
 pub use access::DatabaseAccess;
 pub use answer::Wait;
 pub use error::{DatabaseError, UrlError};
+pub use hex::hex;
 pub use server::Server;
 pub use url::{DatabaseUrl, Engine};

@@ -2,6 +2,7 @@
 
 use crate::database::SUBSCRIBERS;
 use crate::{Database, MigrationError};
+use ringway_database::hex;
 
 /// A subscriber of another server, unchecked: all texts can have any value.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -36,16 +37,9 @@ pub fn read_accounts(
             name: name.unwrap_or_default(),
             domain: domain.unwrap_or_default(),
             password: password.filter(|password| !password.is_empty()),
-            md5: md5.and_then(hash),
-            sha256: sha256.and_then(hash),
+            md5: md5.and_then(hex),
+            sha256: sha256.and_then(hex),
         });
     })?;
     Ok(accounts)
-}
-
-/// Bytes of a hash in hexadecimal digits.
-fn hash<const N: usize>(text: &str) -> Option<[u8; N]> {
-    let mut bytes = [0; N];
-    let decoded = base16ct::mixed::decode(text.trim_end(), &mut bytes).ok()?;
-    (decoded.len() == N).then_some(bytes)
 }

@@ -44,13 +44,13 @@ impl UserTables {
             let old = tables.read(user)?;
             let store = Store::open(&StoreUrl::Memory).map_err(ProvisioningError::from)?;
             let provisioned = Provisioned::of(&store);
-            let none =
-                Position { source: String::new(), database: String::new(), changes: String::new(), at_s: 0 };
-            provisioned.put(&[(user.clone(), old.clone())], &none).map_err(ProvisioningError::from)?;
+            provisioned
+                .put(&[(user.clone(), old.clone())], &Position::default())
+                .map_err(ProvisioningError::from)?;
             let done = edit(&store)?;
             let new = provisioned.user(user).map_err(ProvisioningError::from)?;
             if new != old {
-                // What is written replaces all rows of the user.
+                // The write replaces all rows of the user.
                 tables.check_refused()?;
                 tables.write(&[(user.clone(), new)])?;
             }

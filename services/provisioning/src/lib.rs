@@ -27,7 +27,3 @@ pub use error::ProvisioningError;
 pub use provisioning::{Follower, Provisioning};
 pub use query::UserQuery;
 pub use status::{Counts, Status};
-
-/// Name of the source of users in a position: the URL without a password, and the query.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct SourceName(pub(crate) String);

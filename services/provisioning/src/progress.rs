@@ -37,7 +37,7 @@ impl Progress {
             None => {
                 let floor = seen.numbers.first().map_or(last, |first| first - 1);
                 match ChangeWindow::after_all(floor, last, seen.numbers, seen.horizon, seen.step) {
-                    // What had not ended and is older than the numbers that were compared is not known.
+                    // Transactions that had not ended may have numbers below those that were compared.
                     Ok(window) => (Self::Numbers(window), true),
                     Err(TooManyRanges) => (Self::Numbers(ChangeWindow::at(last)), true),
                 }

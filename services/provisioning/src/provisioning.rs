@@ -1,11 +1,11 @@
 //! The thread that follows a database.
 
+use crate::ProvisioningError;
 use crate::query::UserQuery;
 use crate::query_session::QuerySession;
 use crate::status::Status;
 use crate::table_session::TableSession;
 use crate::time::now_s;
-use crate::{ProvisioningError, SourceName};
 use ringway_database::{DatabaseAccess, Engine, Server, Wait};
 use ringway_store::{Provisioned, Store};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 pub struct Follower {
     access: DatabaseAccess,
     /// Query of the operator's own tables; `None`: the tables are those of this program.
-    query: Option<UserQuery>,
+    query: Option<Arc<UserQuery>>,
     store: Store,
     status: Arc<Status>,
 }
@@ -35,7 +35,7 @@ pub struct Provisioning {
 impl Follower {
     /// Follows the database of `access` into `store`, which is not shared with threads that must not wait.
     pub fn new(access: DatabaseAccess, query: Option<UserQuery>, store: Store) -> Self {
-        Self { access, query, store, status: Arc::new(Status::default()) }
+        Self { access, query: query.map(Arc::new), store, status: Arc::new(Status::default()) }
     }
 
     /// True if the store has users of an earlier read of this database. Without them a server has none, or those of another one.
@@ -45,7 +45,7 @@ impl Follower {
     pub fn has_users(&self) -> Result<bool, ProvisioningError> {
         let provisioned = Provisioned::of(&self.store);
         match provisioned.position()? {
-            Some(position) => Ok(position.source == self.source().0),
+            Some(position) => Ok(position.source == self.source()),
             None => match provisioned.subscribers()? {
                 0 => Ok(false),
                 own => Err(ProvisioningError::OwnUsers {
@@ -56,9 +56,13 @@ impl Follower {
         }
     }
 
-    fn source(&self) -> SourceName {
+    /// Name of the source in a position: the URL without a password, and the query.
+    fn source(&self) -> String {
         let url = self.access.url().shown();
-        SourceName(self.query.as_ref().map_or(url.clone(), |query| format!("{url} {}", query.all)))
+        match &self.query {
+            Some(query) => format!("{url} {}", query.all),
+            None => url,
+        }
     }
 
     /// Reads what the store lacks, once.
@@ -111,9 +115,13 @@ impl Follower {
         let server = Server::connect(&url).map_err(ProvisioningError::Connect)?;
         let session = match &self.query {
             None => Session::Tables(TableSession::open(server, self.source(), &self.store, &self.status)?),
-            Some(query) => {
-                Session::Query(QuerySession::open(server, self.source(), query, &self.store, &self.status)?)
-            }
+            Some(query) => Session::Query(QuerySession::open(
+                server,
+                self.source(),
+                Arc::clone(query),
+                &self.store,
+                &self.status,
+            )?),
         };
         self.note_read(0);
         if self.status.connected() {
@@ -130,15 +138,14 @@ impl Follower {
         on_change: &dyn Fn(),
     ) -> Result<(), ProvisioningError> {
         while !is_ended.load(Ordering::Relaxed) {
-            let interval = self.interval(&mut session);
+            let interval = session.interval();
             if session.server().wait(interval)? == Wait::Notified {
-                // What else changes at once is read with it.
+                // Further changes of the same moment are read with it.
                 std::thread::sleep(TOGETHER);
             }
-            let changed = match (&mut session, &self.query) {
-                (Session::Tables(session), _) => session.read(&self.store, &self.status)?,
-                (Session::Query(session), Some(query)) => session.read(query, &self.store, &self.status)?,
-                (Session::Query(_), None) => 0,
+            let changed = match &mut session {
+                Session::Tables(session) => session.read(&self.store, &self.status)?,
+                Session::Query(session) => session.read(&self.store, &self.status)?,
             };
             self.note_read(changed);
             if changed > 0 {
@@ -146,14 +153,6 @@ impl Follower {
             }
         }
         Ok(())
-    }
-
-    fn interval(&self, session: &mut Session) -> Duration {
-        match (&self.query, session.server().engine()) {
-            (Some(query), _) => query.interval.min(QUERY_INTERVAL),
-            (None, Engine::Postgres) => NOTIFIED_INTERVAL,
-            (None, Engine::MySql) => POLL_INTERVAL,
-        }
     }
 
     fn note_read(&self, changed: u64) {
@@ -166,6 +165,17 @@ impl Follower {
 }
 
 impl Session {
+    /// Time between two reads without a notification.
+    fn interval(&mut self) -> Duration {
+        match self {
+            Self::Tables(session) => match session.server().engine() {
+                Engine::Postgres => NOTIFIED_INTERVAL,
+                Engine::MySql => POLL_INTERVAL,
+            },
+            Self::Query(session) => session.interval(),
+        }
+    }
+
     fn server(&mut self) -> &mut Server {
         match self {
             Self::Tables(session) => session.server(),
@@ -203,9 +213,6 @@ const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Interval of reads of changes beside notifications, which finds a connection that is gone.
 const NOTIFIED_INTERVAL: Duration = Duration::from_secs(5);
-
-/// Interval of the query for users that changed lately.
-const QUERY_INTERVAL: Duration = Duration::from_millis(900);
 
 /// Time in which further changes are waited for.
 const TOGETHER: Duration = Duration::from_millis(20);

@@ -1,9 +1,9 @@
 //! Users of an operator's own tables, by queries.
 
 use crate::ProvisioningError;
-use crate::row::{VALUE_BYTES_MAX, hash};
+use crate::row::{ROWS_MAX, VALUE_BYTES_MAX};
 use crate::status::Status;
-use ringway_database::{Engine, Server};
+use ringway_database::{Engine, Server, hex};
 use ringway_store::{Ha1, IncomingRows, StoreError, UserName, UserState};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::Duration;
@@ -23,7 +23,7 @@ pub struct UserQuery {
     /// Domain of users without one.
     pub domain: String,
     /// Realm of a domain.
-    pub realm_of: Box<dyn Fn(&str) -> String + Send>,
+    pub realm_of: Box<dyn Fn(&str) -> String + Send + Sync>,
     /// Password that nobody has: its hash takes the part of a missing one.
     pub no_password: String,
 }
@@ -44,45 +44,38 @@ struct Columns {
 type Row = (UserName, Option<(String, Ha1)>);
 
 impl UserQuery {
-    /// Reads all users.
+    /// Reads all users; returns the fingerprint of the result.
     pub(crate) fn read_all(
         &self,
         server: &mut Server,
         rows: &IncomingRows<'_>,
         status: &Status,
-    ) -> Result<(), ProvisioningError> {
+    ) -> Result<u64, ProvisioningError> {
         let mut failed: Option<StoreError> = None;
         let mut count = 0_u64;
-        self.run(server, &self.all, status, &mut |(user, password)| {
+        let fingerprint = self.run(server, &self.all, status, &mut |(user, password)| {
             count += 1;
-            if count <= USERS_MAX
+            if count <= ROWS_MAX
                 && let Some((realm, ha1)) = password
                 && let Err(error) = rows.subscriber(&user, &realm, &ha1)
             {
                 failed.get_or_insert(error);
             }
         })?;
-        if count > USERS_MAX {
-            return Err(ProvisioningError::TooMany(USERS_MAX));
+        if count > ROWS_MAX {
+            return Err(ProvisioningError::TooMany(ROWS_MAX));
         }
-        failed.map_or(Ok(()), |error| Err(error.into()))
+        failed.map_or(Ok(fingerprint), |error| Err(error.into()))
     }
 
     /// A number that differs between two results of `all` with different rows.
     pub(crate) fn fingerprint(&self, server: &mut Server) -> Result<u64, ProvisioningError> {
-        let mut sum = 0_u64;
-        read_only(server, |server| {
-            server.query(&self.all, &mut |row| {
-                let mut hasher = DefaultHasher::new();
-                row.hash(&mut hasher);
-                // Rows come in any order.
-                sum = sum.wrapping_add(hasher.finish());
-            })
-        })?;
+        let mut sum = 0;
+        read_only(server, |server| server.query(&self.all, &mut |row| add_row(&mut sum, row)))?;
         Ok(sum)
     }
 
-    /// Reads the users that changed lately; those that are gone have an empty state. `contacts_of` adds what is not in the database.
+    /// Reads the users that changed lately; those that are gone have an empty state. `belongings_of` returns what is not in the database.
     pub(crate) fn changed(
         &self,
         server: &mut Server,
@@ -107,18 +100,21 @@ impl UserQuery {
         Ok(users)
     }
 
+    /// Passes each valid row of a query; returns the fingerprint of the result.
     fn run(
         &self,
         server: &mut Server,
         query: &str,
         status: &Status,
         each: &mut dyn FnMut(Row),
-    ) -> Result<(), ProvisioningError> {
+    ) -> Result<u64, ProvisioningError> {
+        let mut sum = 0;
         let columns = std::cell::RefCell::new(Columns::default());
         read_only(server, |server| {
             server.query_named(
                 query,
                 &mut |row| {
+                    add_row(&mut sum, row);
                     if let Some(row) = self.row(&columns.borrow(), row, status) {
                         each(row);
                     }
@@ -129,7 +125,7 @@ impl UserQuery {
         match columns.into_inner().missing() {
             // Without a row a database may not tell the columns.
             Some(missing) => Err(ProvisioningError::Column(missing)),
-            None => Ok(()),
+            None => Ok(sum),
         }
     }
 
@@ -162,11 +158,12 @@ impl UserQuery {
             };
         }
         let realm = value(columns.realm).unwrap_or(&own);
-        let Some(md5) = hash(value(columns.ha1)) else {
+        let Some(md5) = value(columns.ha1).and_then(hex) else {
             status.refuse_row(|| format!("{user}: it has neither a password nor its MD5 hash (ha1)"));
             return None;
         };
-        let sha256 = hash(value(columns.ha1_sha256))
+        let sha256 = value(columns.ha1_sha256)
+            .and_then(hex)
             .or_else(|| user.ha1(realm, &self.no_password).ok().map(|ha1| ha1.sha256))?;
         let realm = realm.to_owned();
         Some((user, Some((realm, Ha1 { md5, sha256 }))))
@@ -198,6 +195,13 @@ impl Columns {
     }
 }
 
+/// Adds a row to the fingerprint of a result, whose rows come in any order.
+fn add_row(sum: &mut u64, row: &[Option<&str>]) {
+    let mut hasher = DefaultHasher::new();
+    row.hash(&mut hasher);
+    *sum = sum.wrapping_add(hasher.finish());
+}
+
 /// Runs queries that can change nothing.
 fn read_only<T>(
     server: &mut Server,
@@ -212,9 +216,6 @@ fn read_only<T>(
     let _ = server.run("ROLLBACK");
     Ok(read?)
 }
-
-/// Maximum number of users.
-const USERS_MAX: u64 = 10_000_000;
 
 /// Maximum number of rows of `changed`; the rest is found by `all`.
 const CHANGED_MAX: usize = 20_000;

@@ -2,7 +2,7 @@
 
 use crate::ProvisioningError;
 use crate::progress::{Progress, Seen, Snapshot};
-use crate::row::{RowReader, Subscriber};
+use crate::row::{ROWS_MAX, RowReader, Subscriber};
 use crate::status::Status;
 use crate::window::Horizon;
 use ringway_database::{Engine, Server};
@@ -107,7 +107,7 @@ pub(crate) fn rows(
     };
     server.query(&format!("SELECT {SUBSCRIBER} FROM ringway_subscriber t"), &mut |row| {
         count += 1;
-        if count <= USERS_MAX
+        if count <= ROWS_MAX
             && let Some(Subscriber { user, realm, ha1 }) = reader.subscriber(row)
         {
             keep(rows.subscriber(&user, &realm, &ha1));
@@ -116,7 +116,7 @@ pub(crate) fn rows(
     let subscribers = count;
     server.query(&format!("SELECT {CONTACT} FROM ringway_contact t"), &mut |row| {
         count += 1;
-        if count <= USERS_MAX
+        if count <= ROWS_MAX
             && let Some((user, contact)) = reader.contact(row)
         {
             keep(rows.contact(&user, contact));
@@ -127,7 +127,7 @@ pub(crate) fn rows(
         &format!("SELECT {FORWARD} FROM ringway_forward t ORDER BY t.domain, t.name"),
         &mut |row| {
             count += 1;
-            let Some((user, forward)) = reader.forward(row).filter(|_| count <= USERS_MAX) else { return };
+            let Some((user, forward)) = reader.forward(row).filter(|_| count <= ROWS_MAX) else { return };
             if current.as_ref().is_none_or(|(other, _)| *other != user)
                 && let Some((other, forwards)) = current.replace((user, Forwards::default()))
             {
@@ -141,8 +141,8 @@ pub(crate) fn rows(
     if let Some((user, forwards)) = current {
         keep(rows.forwards(&user, &forwards));
     }
-    if count > USERS_MAX {
-        return Err(ProvisioningError::TooMany(USERS_MAX));
+    if count > ROWS_MAX {
+        return Err(ProvisioningError::TooMany(ROWS_MAX));
     }
     match failed {
         Some(error) => Err(error.into()),
@@ -261,6 +261,3 @@ const MYSQL_STATE: &str = "SELECT concat((SELECT value FROM ringway_meta WHERE n
 
 /// Changes that are followed one by one; with more all users are read.
 pub(crate) const CHANGES_MAX: usize = 20_000;
-
-/// Maximum number of rows of a database.
-const USERS_MAX: u64 = 10_000_000;

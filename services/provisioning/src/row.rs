@@ -1,6 +1,7 @@
 //! Rows of a database server, which are as hostile as packets.
 
 use crate::status::Status;
+use ringway_database::hex;
 use ringway_store::{Condition, ForwardUri, Forwards, Ha1, NoAnswer, UserName};
 
 /// Reads values of rows; counts those that are invalid.
@@ -21,7 +22,7 @@ impl RowReader<'_> {
         let [name, domain, realm, md5, sha256] = row else { return None };
         let user = self.user(*name, *domain)?;
         let realm = realm.filter(|realm| !realm.is_empty() && realm.len() <= VALUE_BYTES_MAX);
-        let (Some(realm), Some(md5), Some(sha256)) = (realm, hash(*md5), hash(*sha256)) else {
+        let (Some(realm), Some(md5), Some(sha256)) = (realm, md5.and_then(hex), sha256.and_then(hex)) else {
             self.status.refuse_row(|| format!("{user}: its realm or a hash is missing or invalid"));
             return None;
         };
@@ -109,12 +110,8 @@ impl Forward {
     }
 }
 
-/// Bytes of a hash in hexadecimal digits.
-pub(crate) fn hash<const N: usize>(text: Option<&str>) -> Option<[u8; N]> {
-    let mut bytes = [0; N];
-    let decoded = base16ct::mixed::decode(text?.trim_end(), &mut bytes).ok()?;
-    (decoded.len() == N).then_some(bytes)
-}
+/// Maximum number of rows of a database.
+pub(crate) const ROWS_MAX: u64 = 10_000_000;
 
 /// Maximum length of a value in bytes.
 pub(crate) const VALUE_BYTES_MAX: usize = 1024;

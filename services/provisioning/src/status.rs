@@ -52,11 +52,6 @@ impl Status {
         }
     }
 
-    /// The error for which the database is away; `None` while it is connected.
-    pub fn error(&self) -> Option<String> {
-        self.texts().error.clone()
-    }
-
     /// Notes a connection. True: the database was away, or is reached for the first time.
     pub(crate) fn connected(&self) -> bool {
         self.texts().error = None;

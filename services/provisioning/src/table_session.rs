@@ -1,11 +1,11 @@
 //! Follows the tables of this program in a database.
 
+use crate::ProvisioningError;
 use crate::progress::Progress;
 use crate::read::{self, ReadAll};
 use crate::status::Status;
 use crate::tables::{self, Absent};
 use crate::time::now_s;
-use crate::{ProvisioningError, SourceName};
 use ringway_database::{Engine, Server};
 use ringway_store::{Incoming, Position, Provisioned, Store};
 use std::time::{Duration, Instant};
@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 /// A connection whose users the store has up to a point of the changes.
 pub(crate) struct TableSession {
     server: Server,
-    source: SourceName,
+    /// Name of the source in a position.
+    source: String,
     /// Identity of the database and its tables; empty before the first read.
     database: String,
     /// `None`: all users must be read.
@@ -29,7 +30,7 @@ impl TableSession {
     /// Reads what the store lacks.
     pub(crate) fn open(
         mut server: Server,
-        source: SourceName,
+        source: String,
         store: &Store,
         status: &Status,
     ) -> Result<Self, ProvisioningError> {
@@ -40,7 +41,7 @@ impl TableSession {
         server.listen(tables::CHANNEL)?;
         let kept = position
             .filter(|position| {
-                position.source == source.0 && now_s().saturating_sub(position.at_s) < KEPT_S_MAX - DAY_S
+                position.source == source && now_s().saturating_sub(position.at_s) < KEPT_S_MAX - DAY_S
             })
             .and_then(|kept| {
                 Progress::from_text(server.engine(), &kept.changes).map(|progress| (kept.database, progress))
@@ -130,7 +131,7 @@ impl TableSession {
 
     fn position(&self) -> Position {
         Position {
-            source: self.source.0.clone(),
+            source: self.source.clone(),
             database: self.database.clone(),
             changes: self.progress.as_ref().map(Progress::to_text).unwrap_or_default(),
             at_s: now_s(),

@@ -86,7 +86,7 @@ fn store_url(text: &str) -> Result<Given, String> {
         Some(("postgres" | "postgresql" | "mysql" | "mariadb", _)) => {
             DatabaseUrl::parse(text).map(Given::Database).map_err(|error| error.to_string())
         }
-        // What follows the scheme can have a password.
+        // The rest can have a password.
         Some((scheme, _)) => Err(format!(
             "the scheme {scheme:?} is that of no store; give \"sqlite://FILE\", \"postgres://USER@HOST/NAME\", \
              \"mysql://USER@HOST/NAME\" or \"memory:\""
