@@ -1,0 +1,131 @@
+//! All bindings of an address-of-record, as nodes read them from the store.
+//!
+//! Encoding, integers little-endian: version (1 byte), length of the name of the node that wrote the update (1), name, incarnation (8),
+//! number (8), number of entries (2); for each entry id (16) and its value: length of the node's name (1), name, incarnation (8),
+//! expires_at_ms (8), registered_at_ms (8), call (8), cseq (4), length of the body (2), body. Times are those of the store, in
+//! milliseconds since the epoch. A store keeps the value of an entry as these bytes.
+
+use crate::bytes::{take, take_slice, take_u16, take_u32, take_u64};
+use crate::{BadEntry, EntryId, NodeName};
+use alloc::vec::Vec;
+
+/// View of an encoded record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record<'a> {
+    /// Node whose update led to it.
+    pub by: NodeName,
+    /// Incarnation of that node.
+    pub incarnation: u64,
+    /// Number of that update; 0 for a record that was looked up.
+    pub number: u64,
+    entries: (u16, &'a [u8]),
+}
+
+/// Binding in a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordEntry<'a> {
+    /// Identity.
+    pub id: EntryId,
+    /// Node that it was registered at.
+    pub node: NodeName,
+    /// Incarnation of that node.
+    pub incarnation: u64,
+    /// End, in milliseconds since the epoch by the clock of the store.
+    pub expires_at_ms: u64,
+    /// Time of its REGISTER by the clock of the store.
+    pub registered_at_ms: u64,
+    /// Hash of the Call-ID.
+    pub call: u64,
+    /// CSeq of the REGISTER.
+    pub cseq: u32,
+    /// Contact and way to it, as the server encodes them.
+    pub body: &'a [u8],
+}
+
+impl<'a> Record<'a> {
+    /// Reads an encoded record.
+    ///
+    /// # Errors
+    /// It is cut short, has more bytes than it says, or a version of a later server.
+    pub fn read(mut bytes: &'a [u8]) -> Result<Self, BadEntry> {
+        let rest = &mut bytes;
+        let [VERSION] = take(rest)? else { return Err(BadEntry) };
+        let by = read_name(rest)?;
+        let (incarnation, number, count) = (take_u64(rest)?, take_u64(rest)?, take_u16(rest)?);
+        let all = *rest;
+        for _ in 0..count {
+            read_entry(rest)?;
+        }
+        if !rest.is_empty() {
+            return Err(BadEntry);
+        }
+        Ok(Self { by, incarnation, number, entries: (count, all) })
+    }
+
+    /// The bindings.
+    pub fn entries(&self) -> impl Iterator<Item = RecordEntry<'a>> {
+        let (_, mut rest) = self.entries;
+        core::iter::from_fn(move || read_entry(&mut rest).ok())
+    }
+
+    /// Appends a record of these bindings, for a store that keeps ids and values apart.
+    pub fn write<'v>(
+        (by, incarnation, number): (&NodeName, u64, u64),
+        entries: impl Iterator<Item = (EntryId, &'v [u8])>,
+        out: &mut Vec<u8>,
+    ) {
+        out.push(VERSION);
+        write_name(by, out);
+        out.extend_from_slice(&incarnation.to_le_bytes());
+        out.extend_from_slice(&number.to_le_bytes());
+        let count_at = out.len();
+        out.extend_from_slice(&[0; 2]);
+        let mut count = 0_u16;
+        for (id, value) in entries {
+            out.extend_from_slice(&id.0);
+            out.extend_from_slice(value);
+            count = count.saturating_add(1);
+        }
+        if let Some(to) = out.get_mut(count_at..count_at + 2) {
+            to.copy_from_slice(&count.to_le_bytes());
+        }
+    }
+}
+
+impl RecordEntry<'_> {
+    /// Appends the value of the entry, which is all but its id.
+    pub fn write_value(&self, out: &mut Vec<u8>) {
+        write_name(&self.node, out);
+        out.extend_from_slice(&self.incarnation.to_le_bytes());
+        out.extend_from_slice(&self.expires_at_ms.to_le_bytes());
+        out.extend_from_slice(&self.registered_at_ms.to_le_bytes());
+        out.extend_from_slice(&self.call.to_le_bytes());
+        out.extend_from_slice(&self.cseq.to_le_bytes());
+        let body = self.body.get(..usize::from(u16::MAX)).unwrap_or(self.body);
+        out.extend_from_slice(&(body.len() as u16).to_le_bytes());
+        out.extend_from_slice(body);
+    }
+}
+
+fn write_name(name: &NodeName, out: &mut Vec<u8>) {
+    out.push(name.as_bytes().len() as u8);
+    out.extend_from_slice(name.as_bytes());
+}
+
+fn read_name(rest: &mut &[u8]) -> Result<NodeName, BadEntry> {
+    let [len] = take(rest)?;
+    NodeName::read(take_slice(rest, usize::from(len))?).ok_or(BadEntry)
+}
+
+fn read_entry<'a>(rest: &mut &'a [u8]) -> Result<RecordEntry<'a>, BadEntry> {
+    let id = EntryId(take(rest)?);
+    let node = read_name(rest)?;
+    let incarnation = take_u64(rest)?;
+    let (expires_at_ms, registered_at_ms) = (take_u64(rest)?, take_u64(rest)?);
+    let (call, cseq) = (take_u64(rest)?, take_u32(rest)?);
+    let len = usize::from(take_u16(rest)?);
+    let body = take_slice(rest, len)?;
+    Ok(RecordEntry { id, node, incarnation, expires_at_ms, registered_at_ms, call, cseq, body })
+}
+
+const VERSION: u8 = 1;

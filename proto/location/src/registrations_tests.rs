@@ -1,0 +1,150 @@
+//! Tests of the rule that joins updates, and of the encodings.
+
+use super::*;
+use crate::{Removal, UpdateWriter};
+use alloc::vec;
+
+const PHONE: EntryId = EntryId([1; 16]);
+const TABLET: EntryId = EntryId([2; 16]);
+const NOW: u64 = 1_800_000_000_000;
+
+fn node(name: &str) -> NodeName {
+    NodeName::read(name.as_bytes()).unwrap()
+}
+
+fn at(age_ms: u32, call: u64, cseq: u32) -> Registered {
+    Registered { age_ms, call, cseq }
+}
+
+fn update(
+    name: &str,
+    clear: Option<u32>,
+    entries: &[(EntryId, Registered)],
+    removals: &[Removal],
+) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut writer = UpdateWriter::new(&mut out, &node(name), 1, clear);
+    for (id, registered) in entries {
+        writer.entry(*id, *registered, 60_000, |out| out.extend_from_slice(name.as_bytes()));
+    }
+    removals.iter().for_each(|removal| writer.removal(removal));
+    writer.finish();
+    Update::set_number(&mut out, 7);
+    out
+}
+
+fn apply(state: &mut Registrations, update: &[u8], now_ms: u64) {
+    state.apply(&Update::read(update).unwrap(), now_ms);
+}
+
+/// Identities and nodes, in order.
+fn owners(state: &Registrations, now_ms: u64) -> Vec<(EntryId, NodeName)> {
+    state.entries(now_ms).map(|entry| (entry.id, entry.node)).collect()
+}
+
+#[test]
+fn a_node_replaces_its_own_bindings_and_leaves_those_of_others() {
+    let mut state = Registrations::default();
+    apply(&mut state, &update("a", None, &[(PHONE, at(0, 1, 1))], &[]), NOW);
+    apply(&mut state, &update("b", None, &[(TABLET, at(0, 2, 1))], &[]), NOW);
+    apply(&mut state, &update("a", None, &[], &[]), NOW + 1);
+    assert_eq!(owners(&state, NOW + 1), [(TABLET, node("b"))]);
+}
+
+#[test]
+fn a_phone_that_moves_belongs_to_the_node_of_its_latest_register() {
+    let mut state = Registrations::default();
+    apply(&mut state, &update("a", None, &[(PHONE, at(0, 1, 5))], &[]), NOW);
+    apply(&mut state, &update("b", None, &[(PHONE, at(0, 1, 6))], &[]), NOW + 100);
+    assert_eq!(owners(&state, NOW + 100), [(PHONE, node("b"))]);
+    // The update of `a` was delayed: its CSeq is older.
+    apply(&mut state, &update("a", None, &[(PHONE, at(5_000, 1, 5))], &[]), NOW + 200);
+    assert_eq!(owners(&state, NOW + 200), [(PHONE, node("b"))]);
+    // A phone that started again has another Call-ID: the later REGISTER counts, also against a delayed update.
+    apply(&mut state, &update("c", None, &[(PHONE, at(0, 9, 1))], &[]), NOW + 300);
+    apply(&mut state, &update("b", None, &[(PHONE, at(150, 1, 7))], &[]), NOW + 310);
+    assert_eq!(owners(&state, NOW + 310), [(PHONE, node("c"))]);
+}
+
+#[test]
+fn removals_and_contact_star_spare_what_is_newer() {
+    let mut state = Registrations::default();
+    let removal = |age_ms, call, cseq| Removal { id: PHONE, registered: at(age_ms, call, cseq) };
+    apply(&mut state, &update("a", None, &[(PHONE, at(0, 1, 5))], &[]), NOW);
+    apply(&mut state, &update("b", None, &[], &[removal(0, 1, 4)]), NOW + 10);
+    assert_eq!(owners(&state, NOW + 10), [(PHONE, node("a"))], "an older CSeq");
+    apply(&mut state, &update("b", None, &[], &[removal(100, 2, 1)]), NOW + 20);
+    assert_eq!(owners(&state, NOW + 20), [(PHONE, node("a"))], "an earlier REGISTER");
+    apply(&mut state, &update("b", Some(100), &[], &[]), NOW + 30);
+    assert_eq!(owners(&state, NOW + 30), [(PHONE, node("a"))], "an earlier Contact *");
+    apply(&mut state, &update("b", None, &[], &[removal(0, 1, 6)]), NOW + 40);
+    assert_eq!(owners(&state, NOW + 40), []);
+    apply(&mut state, &update("a", None, &[(PHONE, at(0, 1, 7)), (TABLET, at(0, 2, 1))], &[]), NOW + 50);
+    apply(&mut state, &update("b", Some(0), &[], &[]), NOW + 60);
+    assert!(state.is_empty());
+}
+
+#[test]
+fn bindings_expire_by_the_clock_of_the_store() {
+    let mut state = Registrations::default();
+    let mut late = update("a", None, &[(PHONE, at(0, 1, 1))], &[]);
+    Update::set_waited(&mut late, 59_000);
+    apply(&mut state, &late, NOW);
+    assert_eq!(state.expires_at_ms(), Some(NOW + 1_000));
+    assert_eq!(owners(&state, NOW + 999).len(), 1);
+    assert_eq!(owners(&state, NOW + 1_000), []);
+    Update::set_waited(&mut late, 60_000);
+    apply(&mut state, &late, NOW + 1);
+    assert!(state.is_empty(), "it expired while it waited");
+}
+
+#[test]
+fn bindings_of_an_earlier_process_of_a_node_stay_until_they_expire() {
+    let mut state = Registrations::default();
+    apply(&mut state, &update("a", None, &[(PHONE, at(0, 1, 1))], &[]), NOW);
+    let mut restarted = Vec::new();
+    let mut writer = UpdateWriter::new(&mut restarted, &node("a"), 2, None);
+    writer.entry(TABLET, at(0, 3, 1), 60_000, |_| {});
+    writer.finish();
+    apply(&mut state, &restarted, NOW + 10);
+    assert_eq!(owners(&state, NOW + 10).len(), 2);
+}
+
+#[test]
+fn an_address_of_record_has_a_bounded_number_of_bindings() {
+    let mut state = Registrations::default();
+    let many: Vec<_> = (0..200_u8).map(|number| (EntryId([number; 16]), at(0, 1, 1))).collect();
+    apply(&mut state, &update("a", None, &many, &[]), NOW);
+    assert_eq!(owners(&state, NOW).len(), ENTRIES_MAX);
+}
+
+#[test]
+fn an_update_that_replaces_another_keeps_its_removals() {
+    let removal = |id| Removal { id, registered: at(10, 1, 5) };
+    let older = update("a", Some(40), &[], &[removal(PHONE), removal(TABLET)]);
+    let mut newer = update("a", None, &[(TABLET, at(0, 1, 6))], &[]);
+    Update::merge_removals(&mut newer, &older, 500).unwrap();
+    let read = Update::read(&newer).unwrap();
+    assert_eq!((read.number, read.clear_age_ms), (7, Some(540)));
+    let removed: Vec<_> = read.removals().collect();
+    assert_eq!(removed, vec![Removal { id: PHONE, registered: at(510, 1, 5) }]);
+}
+
+#[test]
+fn damaged_bytes_are_refused() {
+    let removal = Removal { id: PHONE, registered: at(0, 1, 1) };
+    let bytes = update("node", None, &[(PHONE, at(0, 1, 1)), (TABLET, at(0, 1, 1))], &[removal]);
+    for len in 0..bytes.len() {
+        assert!(Update::read(&bytes[..len]).is_err(), "{len} bytes");
+    }
+    let mut state = Registrations::default();
+    apply(&mut state, &bytes, NOW);
+    let mut record = Vec::new();
+    state.write_record((&node("node"), 1, 7), NOW, &mut record);
+    let read = Record::read(&record).unwrap();
+    assert_eq!((read.number, read.entries().count()), (7, 2));
+    assert!(read.entries().eq(state.entries(NOW)));
+    for len in 0..record.len() {
+        assert!(Record::read(&record[..len]).is_err(), "{len} bytes");
+    }
+}
