@@ -1,0 +1,24 @@
+//! Registrations that several servers (nodes) share in Redis or Valkey.
+//!
+//! Does: writes the updates of a node ([`LocationStore::append`]) and passes the records of all nodes to a [`Sink`], on two threads;
+//! keeps the list of nodes; connects again. The store joins updates in a script, by the rule of
+//! [`ringway_location::Registrations::apply`]. A single server, Sentinel and Cluster are told apart by what the first host answers.
+//!
+//! Does not: read the body of a binding, or perform I/O on the caller's thread.
+//!
+//! Start reading at [`LocationStore`].
+#![forbid(unsafe_code)]
+
+mod error;
+mod settings;
+mod sink;
+mod status;
+mod store;
+mod url;
+
+pub use error::{StoreError, UrlError};
+pub use settings::Settings;
+pub use sink::{Event, NodeInfo, NodeState, Sink};
+pub use status::{Kind, Status};
+pub use store::LocationStore;
+pub use url::LocationUrl;
