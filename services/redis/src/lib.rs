@@ -9,12 +9,30 @@
 //! Start reading at [`LocationStore`].
 #![forbid(unsafe_code)]
 
+mod backoff;
+mod connection;
 mod error;
+mod heart;
+mod keys;
+mod lookups;
+mod nodes;
+mod pace;
+mod pending;
+mod read_session;
+mod reader;
+mod scripts;
 mod settings;
+mod shared;
 mod sink;
+mod socket;
 mod status;
 mod store;
+mod stream;
+mod topology;
 mod url;
+mod value;
+mod walk;
+mod writer;
 
 pub use error::{StoreError, UrlError};
 pub use settings::Settings;

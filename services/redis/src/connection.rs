@@ -1,0 +1,134 @@
+//! A connection to one server of the store.
+
+use crate::scripts::Scripts;
+use crate::socket::{OnWait, Socket, TOO_LONG};
+use crate::url::shown_host;
+use crate::{LocationUrl, StoreError};
+use redis::{Parser, ServerError, Value};
+use std::io::Write;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+/// A connection that sends commands, many at once, and reads their replies in order.
+pub(crate) struct Connection {
+    socket: Socket,
+    parser: Parser,
+    out: Vec<u8>,
+    server: String,
+}
+
+/// Host and port of a server.
+pub(crate) type Host = (String, u16);
+
+impl Connection {
+    /// Connects and authenticates. The second value is the error of the authentication: Sentinels have passwords of their own.
+    pub(crate) fn connect(
+        host: &Host,
+        url: &LocationUrl,
+        on_wait: &OnWait,
+    ) -> Result<(Self, Option<StoreError>), StoreError> {
+        let server = shown_host(&host.0, host.1);
+        let socket = Socket::connect((&host.0, host.1), url, on_wait.clone())
+            .map_err(|error| StoreError::new(format_args!("{server}: {error}")))?;
+        let mut connection = Self { socket, parser: Parser::new(), out: Vec::new(), server };
+        let refused = match url.access() {
+            None => None,
+            Some((user, password)) => {
+                let command: &[&[u8]] = match user {
+                    "" => &[b"AUTH", password.as_bytes()],
+                    user => &[b"AUTH", user.as_bytes(), password.as_bytes()],
+                };
+                connection.push(command);
+                connection.send()?;
+                let reply = connection.receive(REPLY_TIME_MAX)?;
+                connection.checked(reply).err()
+            }
+        };
+        Ok((connection, refused))
+    }
+
+    /// Adds a command to those that are sent next.
+    pub(crate) fn push(&mut self, arguments: &[&[u8]]) {
+        // Writing to a `Vec` does not fail.
+        let _ = write!(self.out, "*{}\r\n", arguments.len());
+        for argument in arguments {
+            let _ = write!(self.out, "${}\r\n", argument.len());
+            self.out.extend_from_slice(argument);
+            self.out.extend_from_slice(b"\r\n");
+        }
+    }
+
+    /// Sends the commands.
+    pub(crate) fn send(&mut self) -> Result<(), StoreError> {
+        let sent = self.socket.write_all(&self.out).and_then(|()| self.socket.flush());
+        self.out.clear();
+        self.out.shrink_to(OUT_BYTES_KEPT);
+        sent.map_err(|error| self.named(error))
+    }
+
+    /// Reads the next reply, an error of the server too.
+    pub(crate) fn receive(&mut self, time: Duration) -> Result<Value, StoreError> {
+        self.socket.expect_reply(time);
+        self.parser.parse_value(&mut self.socket).map_err(|error| match error.is_io_error() {
+            true => self.named(error),
+            false => self.named(format_args!("the reply is not one of Redis ({:?})", error.kind())),
+        })
+    }
+
+    /// Runs a command.
+    pub(crate) fn run(&mut self, arguments: &[&[u8]]) -> Result<Value, StoreError> {
+        self.push(arguments);
+        self.send()?;
+        let reply = self.receive(REPLY_TIME_MAX)?;
+        self.checked(reply)
+    }
+
+    /// The reply, or the server's error.
+    pub(crate) fn checked(&self, reply: Value) -> Result<Value, StoreError> {
+        match reply {
+            Value::ServerError(error) => Err(self.refused(&error)),
+            reply => Ok(reply),
+        }
+    }
+
+    pub(crate) fn refused(&self, error: &ServerError) -> StoreError {
+        self.named(format_args!("{} {}", error.code(), error.details().unwrap_or_default()))
+    }
+
+    /// Loads the scripts.
+    pub(crate) fn load(&mut self, scripts: &Scripts) -> Result<(), StoreError> {
+        for script in scripts.all() {
+            self.push(&[b"SCRIPT", b"LOAD", script.text.as_bytes()]);
+        }
+        self.send()?;
+        for _ in scripts.all() {
+            let reply = self.receive(REPLY_TIME_MAX)?;
+            self.checked(reply)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.socket.descriptor()
+    }
+
+    pub(crate) fn server(&self) -> &str {
+        &self.server
+    }
+
+    fn named(&self, error: impl std::fmt::Display) -> StoreError {
+        StoreError::new(format_args!("{}: {error}", self.server))
+    }
+}
+
+impl StoreError {
+    /// True if a reply was longer than the limit.
+    pub(crate) fn is_too_long(&self) -> bool {
+        self.to_string().contains(TOO_LONG)
+    }
+}
+
+/// Maximum time of a reply.
+pub(crate) const REPLY_TIME_MAX: Duration = Duration::from_secs(2);
+/// A buffer that is larger than this after sending is freed.
+const OUT_BYTES_KEPT: usize = 1 << 20;

@@ -1,0 +1,377 @@
+//! A connection of the reader to all masters.
+
+use crate::connection::REPLY_TIME_MAX;
+use crate::keys::{self, TAGS};
+use crate::reader::{COUNT_MAX, ReaderState, wait};
+use crate::scripts::Scripts;
+use crate::shared::{Part, lock};
+use crate::socket::OnWait;
+use crate::stream::{Id, is_valid};
+use crate::topology::Topology;
+use crate::value::{bytes, items, number, text};
+use crate::{Event, StoreError, nodes};
+use redis::Value;
+use ringway_location::{BYTES_MAX, Record};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+pub(crate) struct ReadSession<'r> {
+    state: &'r mut ReaderState,
+    scripts: Scripts,
+    /// Connections that wait for news, and times of their commands.
+    follow: Topology,
+    asked: Vec<Option<Instant>>,
+    follow_at: Instant,
+    /// Connections for all else.
+    ask: Topology,
+    nodes_at: Instant,
+    /// Time of the last reply with news or without.
+    followed_at: Instant,
+    is_behind: bool,
+}
+
+/// Reply of the script `read`.
+struct Page {
+    last: Id,
+    first: Option<Id>,
+    cursor: String,
+    damaged: u64,
+    records: Vec<Value>,
+}
+
+impl<'r> ReadSession<'r> {
+    /// Connects, and finds out what was missed.
+    pub(crate) fn open(state: &'r mut ReaderState) -> Result<Self, StoreError> {
+        let shared = Arc::clone(&state.shared);
+        let on_wait: OnWait = {
+            let shared = Arc::clone(&shared);
+            Arc::new(move || shared.expire_lookups())
+        };
+        let url = shared.url();
+        let now = Instant::now();
+        let follow = Topology::discover(&url, &on_wait)?;
+        let mut session = Self {
+            state,
+            scripts: Scripts::new(),
+            asked: vec![None; follow.masters.len()],
+            follow,
+            follow_at: now,
+            ask: Topology::discover(&url, &on_wait)?,
+            nodes_at: now,
+            followed_at: now,
+            is_behind: false,
+        };
+        for master in &mut session.ask.masters {
+            master.connection.load(&session.scripts)?;
+        }
+        session.state.walk.restart();
+        session.state.nodes.reconnected(now);
+        session.read_nodes()?;
+        session.check_positions()?;
+        shared.works(Part::Reader, session.ask.kind, session.ask.masters.len());
+        lock(&shared.lookups).is_open = true;
+        Ok(session)
+    }
+
+    /// Reads until the store is stopped or something fails.
+    pub(crate) fn run(&mut self) -> Result<(), StoreError> {
+        while !self.state.shared.stopped() {
+            let now = Instant::now();
+            if now >= self.nodes_at {
+                self.read_nodes()?;
+                if self.is_behind || now.saturating_duration_since(self.followed_at) > BEHIND_TIME_MAX {
+                    self.check_positions()?;
+                }
+                self.nodes_at = now + NODES_INTERVAL;
+            }
+            let losses = self.state.shared.losses.load(Ordering::Acquire);
+            if losses != self.state.losses {
+                self.state.losses = losses;
+                self.check_positions()?;
+                self.state.walk_again(&(0..TAGS).collect::<Vec<_>>());
+            }
+            self.ask_for_news(now)?;
+            if lock(&self.state.shared.lookups).is_waiting() {
+                self.answer_lookups()?;
+            }
+            if self.state.walk.next_at().is_some_and(|at| at <= Instant::now()) {
+                self.read_page()?;
+            }
+            self.wait_for_news()?;
+        }
+        Ok(())
+    }
+
+    /// Sends XREAD to the masters that have none.
+    fn ask_for_news(&mut self, now: Instant) -> Result<(), StoreError> {
+        if now < self.follow_at {
+            return Ok(());
+        }
+        let count = self.state.count.to_string();
+        for index in 0..self.follow.masters.len() {
+            if self.asked.get(index).is_none_or(Option::is_some) {
+                continue;
+            }
+            let mut keys: Vec<Vec<u8>> = Vec::new();
+            let mut positions = Vec::new();
+            for tag in self.follow.tags(index) {
+                if let Some((key, position)) = self.state.streams.asked(tag) {
+                    keys.push(key.to_vec());
+                    positions.push(position);
+                }
+            }
+            let mut command: Vec<&[u8]> =
+                vec![b"XREAD", b"COUNT", count.as_bytes(), b"BLOCK", BLOCK_MS, b"STREAMS"];
+            command.extend(keys.iter().chain(&positions).map(Vec::as_slice));
+            if let (Some(master), Some(asked)) =
+                (self.follow.masters.get_mut(index), self.asked.get_mut(index))
+            {
+                master.connection.push(&command);
+                master.connection.send()?;
+                *asked = Some(now);
+            }
+        }
+        // Changes of the same moment are read together.
+        self.follow_at = now + FOLLOW_INTERVAL;
+        Ok(())
+    }
+
+    /// Waits until there is something to do, and delivers news.
+    fn wait_for_news(&mut self) -> Result<(), StoreError> {
+        let now = Instant::now();
+        let is_unasked = self.asked.iter().any(Option::is_none);
+        let due = [Some(self.nodes_at), is_unasked.then_some(self.follow_at), self.state.walk.next_at()];
+        let due = due.into_iter().flatten().min().unwrap_or(now);
+        let waiting: Vec<usize> = self
+            .asked
+            .iter()
+            .enumerate()
+            .filter(|(_, asked)| asked.is_some())
+            .map(|(index, _)| index)
+            .collect();
+        let masters = waiting.iter().filter_map(|index| self.follow.masters.get(*index));
+        let descriptors: Vec<_> = masters.map(|master| master.connection.descriptor()).collect();
+        let ready = wait(&self.state.shared, &descriptors, due.saturating_duration_since(now));
+        for index in ready.into_iter().filter_map(|index| waiting.get(index)) {
+            self.take_news(*index)?;
+        }
+        let is_late = |asked: &Instant| asked.elapsed() > BLOCK_TIME + REPLY_TIME_MAX;
+        match self.asked.iter().position(|asked| asked.as_ref().is_some_and(is_late)) {
+            Some(index) => {
+                let server = self.follow.masters.get(index).map(|master| master.connection.server());
+                Err(StoreError::new(format_args!("{}: no answer in time", server.unwrap_or_default())))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn take_news(&mut self, index: usize) -> Result<(), StoreError> {
+        let Some(master) = self.follow.masters.get_mut(index) else { return Ok(()) };
+        let reply = match master.connection.receive(REPLY_TIME_MAX) {
+            Err(error) if error.is_too_long() => return Err(self.skip_news(error)),
+            reply => master.connection.checked(reply?),
+        };
+        let reply = match reply {
+            Err(error) if error.to_string().contains("WRONGTYPE") => return Err(self.pass_over(index, error)),
+            reply => reply?,
+        };
+        if let Some(asked) = self.asked.get_mut(index) {
+            *asked = None;
+        }
+        let (count, now_ms) = (self.state.count, self.state.now_ms());
+        let sink = Arc::clone(&self.state.shared.sink);
+        let result =
+            self.state.streams.deliver(reply, count, &mut |aor, record| sink.on_record(aor, record, now_ms));
+        self.state.shared.counters.followed.fetch_add(result.records, Ordering::Relaxed);
+        self.state.note_damaged(result.damaged, "an entry of a stream");
+        self.is_behind = result.is_full;
+        self.followed_at = Instant::now();
+        if result.is_full {
+            self.follow_at = self.followed_at;
+        }
+        self.state.count = (self.state.count * 2).min(COUNT_MAX);
+        Ok(())
+    }
+
+    /// Reads fewer entries next time, and passes over all of them if one alone is too long.
+    fn skip_news(&mut self, error: StoreError) -> StoreError {
+        self.state.note_damaged(1, "an entry of a stream is too long");
+        if self.state.count == 1 {
+            // The positions are those of the streams' ends then.
+            self.state.has_positions = false;
+        }
+        self.state.count = 1;
+        error
+    }
+
+    /// Removes a key that is no stream, which would end each read of the news.
+    fn pass_over(&mut self, master: usize, error: StoreError) -> StoreError {
+        let tags: Vec<usize> = self.follow.tags(master).collect();
+        for tag in tags {
+            let key = keys::log(tag);
+            let Ok(connection) = self.ask.of_tag(tag) else { continue };
+            let kind = connection.run(&[b"TYPE", key.as_bytes()]);
+            let is_stream =
+                kind.as_ref().ok().and_then(text).is_none_or(|kind| ["stream", "none"].contains(&kind));
+            if !is_stream && connection.run(&[b"DEL", key.as_bytes()]).is_ok() {
+                self.state.note_damaged(1, "a stream has another type");
+            }
+        }
+        error
+    }
+
+    /// Compares the positions with the streams, and reads the records of those that were trimmed or begun anew.
+    fn check_positions(&mut self) -> Result<(), StoreError> {
+        let mut again = Vec::new();
+        for tag in 0..TAGS {
+            let page = self.read(tag, &[b"get"])?;
+            let Some(position) = self.state.streams.position(tag) else { continue };
+            let is_trimmed = page.first.is_some_and(|first| first > position.id) && page.last > position.id;
+            if !self.state.has_positions || is_trimmed || page.last < position.id {
+                // Entries in front of the position are delivered twice, which is no harm: their order is that of the stream.
+                position.reset(page.last);
+                again.push(tag);
+            }
+        }
+        self.state.has_positions = true;
+        if !again.is_empty() {
+            self.state.walk_again(&again);
+        }
+        Ok(())
+    }
+
+    /// Runs the script `read` for a tag.
+    fn read(&mut self, tag: usize, arguments: &[&[u8]]) -> Result<Page, StoreError> {
+        self.push_read(tag, arguments)?;
+        self.ask.of_tag(tag)?.send()?;
+        self.receive_page(tag)
+    }
+
+    fn push_read(&mut self, tag: usize, arguments: &[&[u8]]) -> Result<(), StoreError> {
+        let (log, all, records) = (keys::log(tag), keys::all(tag), keys::records(tag));
+        let max = BYTES_MAX.to_string();
+        let name = self.scripts.read.name.as_bytes();
+        let mut command =
+            vec![b"EVALSHA", name, b"2", log.as_bytes(), all.as_bytes(), records.as_bytes(), max.as_bytes()];
+        command.extend_from_slice(arguments);
+        self.ask.of_tag(tag)?.push(&command);
+        Ok(())
+    }
+
+    fn receive_page(&mut self, tag: usize) -> Result<Page, StoreError> {
+        let connection = self.ask.of_tag(tag)?;
+        let reply = connection.receive(REPLY_TIME_MAX)?;
+        // NOSCRIPT too: the scripts are loaded by the next connection.
+        let mut parts = items(connection.checked(reply)?);
+        let id = |part: Option<&Value>| part.and_then(text).and_then(Id::read);
+        let page = Page {
+            last: id(parts.first()).unwrap_or_default(),
+            first: id(parts.get(1)),
+            cursor: parts.get(2).and_then(text).unwrap_or("0").to_owned(),
+            damaged: parts.get(3).and_then(number).unwrap_or_default(),
+            records: Vec::new(),
+        };
+        Ok(Page { records: parts.split_off(parts.len().min(4)), ..page })
+    }
+
+    /// Delivers the records of a page, and returns their number.
+    fn deliver(&mut self, tag: usize, page: Page) -> u64 {
+        let (mut delivered, mut damaged) = (0, page.damaged);
+        let now_ms = self.state.now_ms();
+        for pair in page.records.chunks_exact(2) {
+            let [aor, Value::BulkString(record)] = pair else { continue };
+            let Some(aor) = bytes(aor).filter(|aor| is_valid(aor, record)) else {
+                damaged += 1;
+                continue;
+            };
+            if let Some(position) = self.state.streams.position(tag) {
+                position.note_read(aor, page.last);
+            }
+            let mut record = record.clone();
+            Record::set_number(&mut record, 0);
+            self.state.shared.sink.on_record(aor, &record, now_ms);
+            delivered += 1;
+        }
+        self.state.note_damaged(damaged, "a record");
+        self.state.shared.counters.read.fetch_add(delivered, Ordering::Relaxed);
+        delivered
+    }
+
+    /// Reads the next page of all records.
+    fn read_page(&mut self) -> Result<(), StoreError> {
+        let Some((tag, cursor)) = self.state.walk.page() else { return Ok(()) };
+        let mut page = self.read(tag, &[b"scan", cursor.as_bytes(), PAGE])?;
+        let cursor = std::mem::take(&mut page.cursor);
+        let records = self.deliver(tag, page);
+        let now = Instant::now();
+        let done = self.state.walk.read(&cursor, records, now);
+        if let Some(rate) = self.state.walk.rate(now) {
+            self.state.shared.counters.read_per_second.store(rate, Ordering::Relaxed);
+        }
+        if let Some((records, took)) = done {
+            self.state.shared.is_warm.store(true, Ordering::Release);
+            self.state.shared.sink.on_event(Event::Warm { records, took });
+        }
+        Ok(())
+    }
+
+    fn answer_lookups(&mut self) -> Result<(), StoreError> {
+        let lookups = lock(&self.state.shared.lookups).ask();
+        let tag_of = |aor: &[u8]| keys::tag_of(keys::hash(aor));
+        for lookup in &lookups {
+            self.push_read(tag_of(&lookup.aor), &[b"get", &lookup.aor])?;
+        }
+        for master in &mut self.ask.masters {
+            master.connection.send()?;
+        }
+        for lookup in lookups {
+            let tag = tag_of(&lookup.aor);
+            let page = self.receive_page(tag)?;
+            self.deliver(tag, page);
+            if lock(&self.state.shared.lookups).end(lookup.query) {
+                self.state.shared.sink.on_located(lookup.query);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the list of nodes and the time of the store.
+    fn read_nodes(&mut self) -> Result<(), StoreError> {
+        let connection = self.ask.of_tag(keys::NODES_TAG)?;
+        let name = self.scripts.nodes.name.as_bytes();
+        let reply = items(connection.run(&[b"EVALSHA", name, b"1", keys::NODES.as_bytes()])?);
+        let now_ms = reply.first().and_then(number).unwrap_or_default();
+        let mut damaged = reply.get(1).and_then(number).unwrap_or_default();
+        self.state.set_clock(now_ms);
+        let mut heard = Vec::new();
+        for pair in reply.get(2..).unwrap_or_default().chunks_exact(2) {
+            let [name, value] = pair else { continue };
+            match bytes(name).zip(bytes(value)).and_then(|(name, value)| nodes::read(name, value)) {
+                Some(node) if node.name == self.state.shared.settings.node => {}
+                Some(node) => heard.push(node),
+                None => damaged += 1,
+            }
+        }
+        self.state.note_damaged(damaged, "a node");
+        let changes = self.state.nodes.update(&heard, now_ms, Instant::now());
+        let (shared, nodes) = (&self.state.shared, &self.state.nodes);
+        shared.counters.nodes.store(nodes.alive(), Ordering::Relaxed);
+        if changes.is_changed {
+            shared.sink.on_nodes(nodes.list());
+        }
+        changes.up.into_iter().for_each(|node| shared.sink.on_event(Event::NodeUp(node)));
+        changes.gone.into_iter().for_each(|node| shared.sink.on_event(Event::NodeGone(node)));
+        Ok(())
+    }
+}
+
+const NODES_INTERVAL: Duration = Duration::from_secs(1);
+/// Time between two reads of news.
+const FOLLOW_INTERVAL: Duration = Duration::from_millis(10);
+/// Time without a reply after which a stream may have been trimmed.
+const BEHIND_TIME_MAX: Duration = Duration::from_secs(5);
+const BLOCK_MS: &[u8] = b"1000";
+const BLOCK_TIME: Duration = Duration::from_secs(1);
+/// Number of records of a page.
+const PAGE: &[u8] = b"256";
