@@ -126,6 +126,16 @@ impl StoreError {
     pub(crate) fn is_too_long(&self) -> bool {
         self.to_string().contains(TOO_LONG)
     }
+
+    /// True if a key has another type than the command.
+    pub(crate) fn is_wrong_type(&self) -> bool {
+        self.to_string().contains("WRONGTYPE")
+    }
+
+    /// True if the server does not have a script.
+    pub(crate) fn is_script_missing(&self) -> bool {
+        self.to_string().contains("NOSCRIPT")
+    }
 }
 
 /// Maximum time of a reply.

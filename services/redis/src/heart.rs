@@ -15,6 +15,8 @@ pub(crate) struct Heart {
     /// Mark of each tag, and process of its master.
     marks: Vec<Option<Mark>>,
     run_ids: Vec<String>,
+    /// Number of marks made, so that no two are equal.
+    made: u64,
     /// Heartbeats of an earlier process with the same name that were fresh, one after another.
     rivals: u32,
 }
@@ -23,7 +25,7 @@ type Mark = Vec<u8>;
 
 impl Heart {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, marks: vec![None; TAGS], run_ids: vec![String::new(); TAGS], rivals: 0 }
+        Self { shared, marks: vec![None; TAGS], run_ids: vec![String::new(); TAGS], made: 0, rivals: 0 }
     }
 
     /// Compares the masters after a connection. True: updates that were confirmed may be lost.
@@ -48,7 +50,10 @@ impl Heart {
         let (seconds, micros) = (time.first().and_then(number), time.get(1).and_then(number));
         let now_ms = seconds.unwrap_or_default() * 1_000 + micros.unwrap_or_default() / 1_000;
         // Only its length and numbers are of interest: a long value is another program's.
-        let long = connection.run(&[b"HSTRLEN", keys::NODES.as_bytes(), name])?;
+        let long = match connection.run(&[b"HSTRLEN", keys::NODES.as_bytes(), name]) {
+            Err(error) if error.is_wrong_type() => connection.run(&[b"DEL", keys::NODES.as_bytes()])?,
+            long => long?,
+        };
         let known = match number(&long) {
             Some(1..=256) => connection.run(&[b"HGET", keys::NODES.as_bytes(), name])?,
             _ => Value::Nil,
@@ -78,14 +83,21 @@ impl Heart {
     /// Compares the marks of all tags, and makes those that are missing. True: one is another one.
     fn check_marks(&mut self, store: &mut Topology) -> Result<bool, StoreError> {
         let found = self.pipeline(store, 0..TAGS, |key| vec![b"GET".to_vec(), key])?;
+        let of_other_type: Vec<usize> = found
+            .iter()
+            .enumerate()
+            .filter(|(_, mark)| matches!(mark, Value::ServerError(error) if error.code() == "WRONGTYPE"))
+            .map(|(tag, _)| tag)
+            .collect();
+        self.pipeline(store, of_other_type.into_iter(), |key| vec![b"DEL".to_vec(), key])?;
         let is_valid = |mark: &Value| bytes(mark).is_some_and(|mark| mark.len() <= MARK_BYTES_MAX);
         let missing: Vec<usize> =
             found.iter().enumerate().filter(|(_, mark)| !is_valid(mark)).map(|(tag, _)| tag).collect();
         let mut found: Vec<Option<Mark>> = found.iter().map(|mark| bytes(mark).map(<[u8]>::to_vec)).collect();
         if !missing.is_empty() {
             let settings = &self.shared.settings;
-            let losses = self.shared.losses.load(Ordering::Relaxed);
-            let mark = format!("{}-{}-{losses}", settings.node, settings.incarnation).into_bytes();
+            self.made += 1;
+            let mark = format!("{}-{}-{}", settings.node, settings.incarnation, self.made).into_bytes();
             self.pipeline(store, missing.iter().copied(), |key| {
                 vec![b"SET".to_vec(), key, mark.clone(), b"NX".to_vec()]
             })?;
@@ -145,8 +157,10 @@ impl Heart {
         }
         let replies = tags.map(|tag| {
             let connection = store.of_tag(tag)?;
-            let reply = connection.receive(REPLY_TIME_MAX)?;
-            connection.checked(reply)
+            match connection.receive(REPLY_TIME_MAX)? {
+                Value::ServerError(error) if error.code() != "WRONGTYPE" => Err(connection.refused(&error)),
+                reply => Ok(reply),
+            }
         });
         replies.collect()
     }

@@ -34,8 +34,8 @@ impl Lookups {
         is_begun
     }
 
-    pub(crate) fn is_waiting(&self) -> bool {
-        !self.waiting.is_empty()
+    pub(crate) fn is_under_way(&self) -> bool {
+        !self.waiting.is_empty() || !self.asked.is_empty()
     }
 
     /// Moves the lookups that wait to those that are asked, and returns them.

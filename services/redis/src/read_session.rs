@@ -4,7 +4,7 @@ use crate::connection::REPLY_TIME_MAX;
 use crate::keys::{self, TAGS};
 use crate::reader::{COUNT_MAX, ReaderState, wait};
 use crate::scripts::Scripts;
-use crate::shared::{Part, lock};
+use crate::shared::{Part, Shared, lock};
 use crate::socket::OnWait;
 use crate::stream::{Id, is_valid};
 use crate::topology::Topology;
@@ -43,28 +43,19 @@ struct Page {
 impl<'r> ReadSession<'r> {
     /// Connects, and finds out what was missed.
     pub(crate) fn open(state: &'r mut ReaderState) -> Result<Self, StoreError> {
-        let shared = Arc::clone(&state.shared);
-        let on_wait: OnWait = {
-            let shared = Arc::clone(&shared);
-            Arc::new(move || shared.expire_lookups())
-        };
-        let url = shared.url();
-        let now = Instant::now();
-        let follow = Topology::discover(&url, &on_wait)?;
+        let (shared, now, scripts) = (Arc::clone(&state.shared), Instant::now(), Scripts::new());
+        let follow = Topology::discover(&shared.url(), &on_wait(&shared))?;
         let mut session = Self {
             state,
-            scripts: Scripts::new(),
             asked: vec![None; follow.masters.len()],
             follow,
             follow_at: now,
-            ask: Topology::discover(&url, &on_wait)?,
+            ask: connect(&shared, &scripts)?,
+            scripts,
             nodes_at: now,
             followed_at: now,
             is_behind: false,
         };
-        for master in &mut session.ask.masters {
-            master.connection.load(&session.scripts)?;
-        }
         session.state.walk.restart();
         session.state.nodes.reconnected(now);
         session.read_nodes()?;
@@ -77,30 +68,40 @@ impl<'r> ReadSession<'r> {
     /// Reads until the store is stopped or something fails.
     pub(crate) fn run(&mut self) -> Result<(), StoreError> {
         while !self.state.shared.stopped() {
-            let now = Instant::now();
-            if now >= self.nodes_at {
-                self.read_nodes()?;
-                if self.is_behind || now.saturating_duration_since(self.followed_at) > BEHIND_TIME_MAX {
-                    self.check_positions()?;
+            match self.run_once(Instant::now()) {
+                // Somebody flushed the scripts. Replies may be on their way: other connections are simpler.
+                Err(error) if error.is_script_missing() => {
+                    self.ask = connect(&self.state.shared, &self.scripts)?
                 }
-                self.nodes_at = now + NODES_INTERVAL;
+                result => result?,
             }
-            let losses = self.state.shared.losses.load(Ordering::Acquire);
-            if losses != self.state.losses {
-                self.state.losses = losses;
-                self.check_positions()?;
-                self.state.walk_again(&(0..TAGS).collect::<Vec<_>>());
-            }
-            self.ask_for_news(now)?;
-            if lock(&self.state.shared.lookups).is_waiting() {
-                self.answer_lookups()?;
-            }
-            if self.state.walk.next_at().is_some_and(|at| at <= Instant::now()) {
-                self.read_page()?;
-            }
-            self.wait_for_news()?;
         }
         Ok(())
+    }
+
+    fn run_once(&mut self, now: Instant) -> Result<(), StoreError> {
+        if now >= self.nodes_at {
+            self.read_nodes()?;
+            if self.is_behind || now.saturating_duration_since(self.followed_at) > BEHIND_TIME_MAX {
+                self.check_positions()?;
+            }
+            self.nodes_at = now + NODES_INTERVAL;
+        }
+        let losses = self.state.shared.losses.load(Ordering::Acquire);
+        if losses != self.state.losses {
+            self.state.losses = losses;
+            self.check_positions()?;
+            self.state.walk_again(&(0..TAGS).collect::<Vec<_>>());
+        }
+        self.ask_for_news(now)?;
+        if lock(&self.state.shared.lookups).is_under_way() {
+            self.state.shared.expire_lookups();
+            self.answer_lookups()?;
+        }
+        if self.state.walk.next_at().is_some_and(|at| at <= Instant::now()) {
+            self.read_page()?;
+        }
+        self.wait_for_news()
     }
 
     /// Sends XREAD to the masters that have none.
@@ -173,7 +174,7 @@ impl<'r> ReadSession<'r> {
             reply => master.connection.checked(reply?),
         };
         let reply = match reply {
-            Err(error) if error.to_string().contains("WRONGTYPE") => return Err(self.pass_over(index, error)),
+            Err(error) if error.is_wrong_type() && self.remove_other_types(index) > 0 => Value::Nil,
             reply => reply?,
         };
         if let Some(asked) = self.asked.get_mut(index) {
@@ -205,9 +206,10 @@ impl<'r> ReadSession<'r> {
         error
     }
 
-    /// Removes a key that is no stream, which would end each read of the news.
-    fn pass_over(&mut self, master: usize, error: StoreError) -> StoreError {
+    /// Removes keys that are no streams, which would end each read of the news, and returns their number.
+    fn remove_other_types(&mut self, master: usize) -> u64 {
         let tags: Vec<usize> = self.follow.tags(master).collect();
+        let mut removed = 0;
         for tag in tags {
             let key = keys::log(tag);
             let Ok(connection) = self.ask.of_tag(tag) else { continue };
@@ -215,10 +217,11 @@ impl<'r> ReadSession<'r> {
             let is_stream =
                 kind.as_ref().ok().and_then(text).is_none_or(|kind| ["stream", "none"].contains(&kind));
             if !is_stream && connection.run(&[b"DEL", key.as_bytes()]).is_ok() {
-                self.state.note_damaged(1, "a stream has another type");
+                removed += 1;
             }
         }
-        error
+        self.state.note_damaged(removed, "a stream has another type");
+        removed
     }
 
     /// Compares the positions with the streams, and reads the records of those that were trimmed or begun anew.
@@ -262,7 +265,6 @@ impl<'r> ReadSession<'r> {
     fn receive_page(&mut self, tag: usize) -> Result<Page, StoreError> {
         let connection = self.ask.of_tag(tag)?;
         let reply = connection.receive(REPLY_TIME_MAX)?;
-        // NOSCRIPT too: the scripts are loaded by the next connection.
         let mut parts = items(connection.checked(reply)?);
         let id = |part: Option<&Value>| part.and_then(text).and_then(Id::read);
         let page = Page {
@@ -364,6 +366,20 @@ impl<'r> ReadSession<'r> {
         changes.gone.into_iter().for_each(|node| shared.sink.on_event(Event::NodeGone(node)));
         Ok(())
     }
+}
+
+fn on_wait(shared: &Arc<Shared>) -> OnWait {
+    let shared = Arc::clone(shared);
+    Arc::new(move || shared.expire_lookups())
+}
+
+/// Connections with the scripts.
+fn connect(shared: &Arc<Shared>, scripts: &Scripts) -> Result<Topology, StoreError> {
+    let mut store = Topology::discover(&shared.url(), &on_wait(shared))?;
+    for master in &mut store.masters {
+        master.connection.load(scripts)?;
+    }
+    Ok(store)
 }
 
 const NODES_INTERVAL: Duration = Duration::from_secs(1);

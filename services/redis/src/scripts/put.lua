@@ -110,6 +110,14 @@ for number = 1, entries do
     end
 end
 
+-- A key of another type is another program's, under our prefix: it is replaced.
+local function change(key, ...)
+    local reply = redis.pcall(...)
+    if type(reply) ~= 'table' or not reply.err then return end
+    if string.find(reply.err, 'WRONGTYPE', 1, true) then redis.call('DEL', key) end
+    redis.call(...)
+end
+
 local parts, latest = {}, 0
 for number = 1, #list do
     if list[number] then
@@ -121,12 +129,12 @@ local joined = '\1' .. sub(update, 31, 31 + name) .. sub(update, 15, 22) .. sub(
     .. pack('<I2', #parts) .. table.concat(parts)
 if count == 0 then
     redis.call('DEL', KEYS[1])
-    redis.call('ZREM', KEYS[2], ARGV[1])
+    change(KEYS[2], 'ZREM', KEYS[2], ARGV[1])
 else
     redis.call('SET', KEYS[1], joined, 'PXAT', latest)
-    redis.call('ZADD', KEYS[2], latest, ARGV[1])
+    change(KEYS[2], 'ZADD', KEYS[2], latest, ARGV[1])
 end
-redis.call('XADD', KEYS[3], 'MAXLEN', '~', 100000, '*', 'a', ARGV[1], 'r', joined)
+change(KEYS[3], 'XADD', KEYS[3], 'MAXLEN', '~', 100000, '*', 'a', ARGV[1], 'r', joined)
 
 -- Steps of a bounded length: records that ended, and news older than 15 minutes. A node that was away longer reads all records.
 local ended = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now, 'LIMIT', 0, 4)
