@@ -114,7 +114,7 @@ impl Pending {
         slot.update.clear();
         slot.update.extend_from_slice(update);
         Update::set_number(&mut slot.update, self.last);
-        (slot.hash, slot.first, slot.is_change) = (hash, self.last, is_change);
+        (slot.hash, slot.first, slot.is_change, slot.is_done) = (hash, self.last, is_change, false);
         (slot.at, slot.since) = (Some(now), Some(now));
         self.bytes += aor.len() + update.len();
         self.order.push_back(at);
