@@ -9,7 +9,7 @@ use crate::socket::OnWait;
 use crate::stream::{Id, is_valid};
 use crate::topology::Topology;
 use crate::value::{bytes, items, number, text};
-use crate::{Event, StoreError, nodes};
+use crate::{Event, Kind, StoreError, nodes};
 use redis::Value;
 use ringway_location::{BYTES_MAX, Record};
 use std::sync::Arc;
@@ -29,6 +29,7 @@ pub(crate) struct ReadSession<'r> {
     /// Time of the last reply with news or without.
     followed_at: Instant,
     is_behind: bool,
+    has_followed: bool,
 }
 
 /// Reply of the script `read`.
@@ -55,12 +56,12 @@ impl<'r> ReadSession<'r> {
             nodes_at: now,
             followed_at: now,
             is_behind: false,
+            has_followed: false,
         };
         session.state.walk.restart();
         session.state.nodes.reconnected(now);
         session.read_nodes()?;
         session.check_positions()?;
-        shared.works(Part::Reader, session.ask.kind, session.ask.masters.len());
         lock(&shared.lookups).is_open = true;
         Ok(session)
     }
@@ -110,6 +111,9 @@ impl<'r> ReadSession<'r> {
             return Ok(());
         }
         let count = self.state.count.to_string();
+        // The first one is answered at once.
+        let block = if self.has_followed { BLOCK_MS } else { b"1" };
+        let is_cluster = self.follow.kind == Kind::Cluster;
         for index in 0..self.follow.masters.len() {
             if self.asked.get(index).is_none_or(Option::is_some) {
                 continue;
@@ -122,19 +126,33 @@ impl<'r> ReadSession<'r> {
                     positions.push(position);
                 }
             }
-            let mut command: Vec<&[u8]> =
-                vec![b"XREAD", b"COUNT", count.as_bytes(), b"BLOCK", BLOCK_MS, b"STREAMS"];
-            command.extend(keys.iter().chain(&positions).map(Vec::as_slice));
-            if let (Some(master), Some(asked)) =
-                (self.follow.masters.get_mut(index), self.asked.get_mut(index))
-            {
+            let (Some(master), Some(asked)) = (self.follow.masters.get_mut(index), self.asked.get_mut(index))
+            else {
+                continue;
+            };
+            if is_cluster {
+                // A command of a cluster has keys of one slot, so that none can wait for all.
+                for (key, position) in keys.iter().zip(&positions) {
+                    master.connection.push(&[
+                        b"XREAD",
+                        b"COUNT",
+                        count.as_bytes(),
+                        b"STREAMS",
+                        key,
+                        position,
+                    ]);
+                }
+            } else {
+                let mut command: Vec<&[u8]> =
+                    vec![b"XREAD", b"COUNT", count.as_bytes(), b"BLOCK", block, b"STREAMS"];
+                command.extend(keys.iter().chain(&positions).map(Vec::as_slice));
                 master.connection.push(&command);
-                master.connection.send()?;
-                *asked = Some(now);
             }
+            master.connection.send()?;
+            *asked = Some(now);
         }
         // Changes of the same moment are read together.
-        self.follow_at = now + FOLLOW_INTERVAL;
+        self.follow_at = now + if is_cluster { POLL_INTERVAL } else { FOLLOW_INTERVAL };
         Ok(())
     }
 
@@ -168,27 +186,34 @@ impl<'r> ReadSession<'r> {
     }
 
     fn take_news(&mut self, index: usize) -> Result<(), StoreError> {
-        let Some(master) = self.follow.masters.get_mut(index) else { return Ok(()) };
-        let reply = match master.connection.receive(REPLY_TIME_MAX) {
-            Err(error) if error.is_too_long() => return Err(self.skip_news(error)),
-            reply => master.connection.checked(reply?),
-        };
-        let reply = match reply {
-            Err(error) if error.is_wrong_type() && self.remove_other_types(index) > 0 => Value::Nil,
-            reply => reply?,
-        };
+        let replies = if self.follow.kind == Kind::Cluster { self.follow.tags(index).count() } else { 1 };
+        let (count, now_ms) = (self.state.count, self.state.now_ms());
+        let sink = Arc::clone(&self.state.shared.sink);
+        let mut is_full = false;
+        for _ in 0..replies {
+            let Some(master) = self.follow.masters.get_mut(index) else { return Ok(()) };
+            let reply = match master.connection.receive(REPLY_TIME_MAX) {
+                Err(error) if error.is_too_long() => return Err(self.skip_news(error)),
+                reply => master.connection.checked(reply?),
+            };
+            let reply = match reply {
+                Err(error) if error.is_wrong_type() && self.remove_other_types(index) > 0 => Value::Nil,
+                reply => reply?,
+            };
+            let deliver = &mut |aor: &[u8], record: &[u8]| sink.on_record(aor, record, now_ms);
+            let result = self.state.streams.deliver(reply, count, deliver);
+            self.state.shared.counters.followed.fetch_add(result.records, Ordering::Relaxed);
+            self.state.note_damaged(result.damaged, "an entry of a stream");
+            is_full |= result.is_full;
+        }
         if let Some(asked) = self.asked.get_mut(index) {
             *asked = None;
         }
-        let (count, now_ms) = (self.state.count, self.state.now_ms());
-        let sink = Arc::clone(&self.state.shared.sink);
-        let result =
-            self.state.streams.deliver(reply, count, &mut |aor, record| sink.on_record(aor, record, now_ms));
-        self.state.shared.counters.followed.fetch_add(result.records, Ordering::Relaxed);
-        self.state.note_damaged(result.damaged, "an entry of a stream");
-        self.is_behind = result.is_full;
-        self.followed_at = Instant::now();
-        if result.is_full {
+        if !std::mem::replace(&mut self.has_followed, true) {
+            self.state.shared.works(Part::Reader, self.follow.kind, self.follow.masters.len());
+        }
+        (self.is_behind, self.followed_at) = (is_full, Instant::now());
+        if is_full {
             self.follow_at = self.followed_at;
         }
         self.state.count = (self.state.count * 2).min(COUNT_MAX);
@@ -385,6 +410,8 @@ fn connect(shared: &Arc<Shared>, scripts: &Scripts) -> Result<Topology, StoreErr
 const NODES_INTERVAL: Duration = Duration::from_secs(1);
 /// Time between two reads of news.
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(10);
+/// The same in a cluster, where no read waits.
+const POLL_INTERVAL: Duration = Duration::from_millis(25);
 /// Time without a reply after which a stream may have been trimmed.
 const BEHIND_TIME_MAX: Duration = Duration::from_secs(5);
 const BLOCK_MS: &[u8] = b"1000";

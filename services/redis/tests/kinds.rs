@@ -3,7 +3,7 @@
 
 mod common;
 use common::*;
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 
 /// Commands that a node needs.
 const RULES: &str = ">s3cret ~rw:* -@all +info +evalsha +script|load +script|exists +time +get +set +del +type +zadd +zrem +zscan \
@@ -111,6 +111,7 @@ fn a_user_of_an_acl_needs_few_commands() {
 fn tls_is_verified() {
     let (key, mut authority) = (KeyPair::generate().unwrap(), CertificateParams::default());
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    authority.distinguished_name.push(DnType::CommonName, "authority");
     let root = authority.self_signed(&key).unwrap();
     let issuer = Issuer::new(authority, key);
     let server_key = KeyPair::generate().unwrap();

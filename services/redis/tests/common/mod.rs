@@ -6,7 +6,7 @@ pub use ringway_redis::{Event, Kind, LocationStore, LocationUrl, NodeInfo, NodeS
 pub use ringway_test_support::redis::{RedisServer, wait_for};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 #[derive(Default)]
 pub struct Seen {
@@ -104,7 +104,11 @@ pub fn start(settings: Settings) -> (LocationStore, Arc<Memory>) {
 /// Starts a node and waits until it has read all.
 pub fn start_warm(name: &str, url: &str) -> (LocationStore, Arc<Memory>) {
     let (store, sink) = start(settings(name, url));
-    wait_for(|| sink.has(|event| matches!(event, Event::Warm { .. })) && !store.failed());
+    let until = Instant::now() + Duration::from_secs(20);
+    while !sink.has(|event| matches!(event, Event::Warm { .. })) || store.failed() {
+        assert!(Instant::now() < until, "{:?} {:?}", store.status(), sink.0.lock().unwrap().events);
+        std::thread::sleep(Duration::from_millis(10));
+    }
     (store, sink)
 }
 
