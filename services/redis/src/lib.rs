@@ -2,7 +2,8 @@
 //!
 //! Does: writes the updates of a node ([`LocationStore::append`]) and passes the records of all nodes to a [`Sink`], on two threads;
 //! keeps the list of nodes; connects again. The store joins updates in a script, by the rule of
-//! [`ringway_location::Registrations::apply`]. A single server, Sentinel and Cluster are told apart by what the first host answers.
+//! [`ringway_location::Registrations::apply`]. The answer of the first
+//! host tells a single server, Sentinel and Cluster apart.
 //!
 //! Does not: read the body of a binding, or perform I/O on the caller's thread.
 //!
@@ -18,8 +19,10 @@ mod lookups;
 mod nodes;
 mod pace;
 mod pending;
+mod probe;
 mod read_session;
 mod reader;
+mod reader_state;
 mod scripts;
 mod settings;
 mod shared;
@@ -35,6 +38,7 @@ mod walk;
 mod writer;
 
 pub use error::{StoreError, UrlError};
+pub use probe::{MasterReport, Report, probe};
 pub use settings::Settings;
 pub use sink::{Event, NodeInfo, NodeState, Sink};
 pub use status::{Kind, Status};

@@ -38,7 +38,7 @@ impl Lookups {
         !self.waiting.is_empty() || !self.asked.is_empty()
     }
 
-    /// Moves the lookups that wait to those that are asked, and returns them.
+    /// Moves the lookups that wait to those that were sent, and returns them.
     pub(crate) fn ask(&mut self) -> Vec<Lookup> {
         let lookups: Vec<Lookup> = self.waiting.drain(..).collect();
         self.asked.extend(lookups.iter().cloned());

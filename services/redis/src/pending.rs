@@ -50,7 +50,7 @@ pub(crate) struct Slot {
     pub(crate) is_done: bool,
 }
 
-/// What must follow an append.
+/// Result of an append, with steps that must follow it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Appended {
     pub(crate) number: u64,
@@ -125,8 +125,8 @@ impl Pending {
     /// Drops the oldest refresh, or the oldest update if none is near.
     fn drop_one(&mut self) -> bool {
         let is_refresh = |at: &usize| self.slots.get(*at).is_some_and(|slot| !slot.is_change);
-        let place = self.order.iter().take(DROP_SEARCH_MAX).position(is_refresh).unwrap_or(0);
-        let Some(at) = self.order.remove(place) else { return false };
+        let oldest = self.order.iter().take(DROP_SEARCH_MAX).position(is_refresh).unwrap_or(0);
+        let Some(at) = self.order.remove(oldest) else { return false };
         self.counts.dropped += 1;
         self.release(at);
         true

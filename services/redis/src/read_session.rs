@@ -2,7 +2,7 @@
 
 use crate::connection::REPLY_TIME_MAX;
 use crate::keys::{self, TAGS};
-use crate::reader::{COUNT_MAX, ReaderState, wait};
+use crate::reader_state::{COUNT_MAX, ReaderState, wait};
 use crate::scripts::Scripts;
 use crate::shared::{Part, Shared, lock};
 use crate::socket::OnWait;

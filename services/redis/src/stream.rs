@@ -38,7 +38,7 @@ impl Position {
         }
     }
 
-    /// Moves to another place of the stream, or of another stream.
+    /// Moves to a position of another stream, or one further on.
     pub(crate) fn reset(&mut self, id: Id) {
         self.ahead.clear();
         self.advance(id);

@@ -4,6 +4,7 @@
 mod common;
 use common::*;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use ringway_redis::probe;
 
 /// Commands that a node needs.
 const RULES: &str = ">s3cret ~rw:* -@all +info +evalsha +script|load +script|exists +time +get +set +del +type +zadd +zrem +zscan \
@@ -94,6 +95,16 @@ fn a_user_of_an_acl_needs_few_commands() {
     a.append(b"sip:alice@x", &binding("a", 1, 1, "body"));
     wait_for(|| seen.bodies("sip:alice@x").is_some());
 
+    let report = probe(&LocationUrl::parse(&url).unwrap()).unwrap();
+    assert_eq!((report.kind, report.masters.len()), (Kind::Single, 1));
+    let master = &report.masters[0];
+    assert!(master.refused.is_empty() && master.version.starts_with("Redis 7."), "{report:?}");
+    assert_eq!(master.memory_policy, "noeviction");
+    assert_eq!(report.warnings(true).len(), 2, "no replica, no persistence");
+    a.append(b"sip:bob@x", &binding("a", 1, 1, "body"));
+    wait_for(|| seen.bodies("sip:bob@x").is_some());
+    assert_eq!(seen.0.lock().unwrap().records.len(), 2, "a probe makes no record");
+
     let (b, seen) = start(settings("b", &format!("redis://ring@{}", server.host())));
     let is_refused = |event: &Event| matches!(event, Event::Down { reason } if reason.contains("NOAUTH"));
     wait_for(|| seen.has(is_refused));
@@ -161,6 +172,11 @@ fn strict_mode_waits_for_a_replica() {
 fn a_replica_is_not_written_to() {
     let master = RedisServer::start(&[]);
     let replica = RedisServer::start(&["--replicaof", "127.0.0.1", &master.port().to_string()]);
+    master.run(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
+    master.run(&["ACL", "SETUSER", "ring", "on", "nopass", "~rw:*", "+@all", "-zscan", "-xread"]);
+    let report = probe(&LocationUrl::parse(&format!("redis://ring:x@{}", master.host())).unwrap()).unwrap();
+    assert_eq!(report.masters[0].refused.len(), 2, "{report:?}");
+    assert_eq!(report.warnings(false).len(), 2 + usize::from(report.masters[0].replicas == 0));
     let (_a, seen) = start(settings("a", &format!("redis://{}", replica.host())));
     let is_named = |event: &Event| matches!(event, Event::Down { reason } if reason.contains("is a replica"));
     wait_for(|| seen.has(is_named));
