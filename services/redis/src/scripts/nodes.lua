@@ -4,6 +4,7 @@ local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local result, damaged = { now, 0 }, 0
 local all = redis.pcall('HGETALL', KEYS[1])
+if all.err and not string.find(all.err, 'WRONGTYPE', 1, true) then return all end
 if all.err then return { now, 1 } end
 for at = 1, #all, 2 do
     local name, value = all[at], all[at + 1]
