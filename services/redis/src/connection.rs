@@ -5,13 +5,13 @@ use crate::socket::{OnWait, Socket, TOO_LONG};
 use crate::url::shown_host;
 use crate::{LocationUrl, StoreError};
 use redis::{Parser, ServerError, Value};
-use std::io::Write;
+use std::io::{BufReader, Write};
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 /// A connection that sends commands, many at once, and reads their replies in order.
 pub(crate) struct Connection {
-    socket: Socket,
+    socket: BufReader<Socket>,
     parser: Parser,
     out: Vec<u8>,
     server: String,
@@ -30,6 +30,7 @@ impl Connection {
         let server = shown_host(&host.0, host.1);
         let socket = Socket::connect((&host.0, host.1), url, on_wait.clone())
             .map_err(|error| StoreError::new(format_args!("{server}: {error}")))?;
+        let socket = BufReader::with_capacity(READ_BYTES, socket);
         let mut connection = Self { socket, parser: Parser::new(), out: Vec::new(), server };
         let refused = match url.access() {
             None => None,
@@ -60,7 +61,8 @@ impl Connection {
 
     /// Sends the commands.
     pub(crate) fn send(&mut self) -> Result<(), StoreError> {
-        let sent = self.socket.write_all(&self.out).and_then(|()| self.socket.flush());
+        let socket = self.socket.get_mut();
+        let sent = socket.write_all(&self.out).and_then(|()| socket.flush());
         self.out.clear();
         self.out.shrink_to(OUT_BYTES_KEPT);
         sent.map_err(|error| self.named(error))
@@ -68,7 +70,7 @@ impl Connection {
 
     /// Reads the next reply, an error of the server too.
     pub(crate) fn receive(&mut self, time: Duration) -> Result<Value, StoreError> {
-        self.socket.expect_reply(time);
+        self.socket.get_mut().expect_reply(time);
         self.parser.parse_value(&mut self.socket).map_err(|error| match error.is_io_error() {
             true => self.named(error),
             false => self.named(format_args!("the reply is not one of Redis ({:?})", error.kind())),
@@ -109,7 +111,7 @@ impl Connection {
     }
 
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
-        self.socket.descriptor()
+        self.socket.get_ref().descriptor()
     }
 
     pub(crate) fn server(&self) -> &str {
@@ -140,5 +142,7 @@ impl StoreError {
 
 /// Maximum time of a reply.
 pub(crate) const REPLY_TIME_MAX: Duration = Duration::from_secs(2);
+/// Bytes that are read at once.
+const READ_BYTES: usize = 64 << 10;
 /// A buffer that is larger than this after sending is freed.
 const OUT_BYTES_KEPT: usize = 1 << 20;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// Times and sizes of batches: updates of 10 ms together, and few a second after an outage.
+/// Times and sizes of batches: updates of 20 ms together, and few a second after an outage.
 #[derive(Default)]
 pub(crate) struct Pace {
     last_batch: Option<Instant>,
@@ -67,7 +67,7 @@ impl Pace {
 }
 
 /// Time between two batches that are not full.
-const INTERVAL: Duration = Duration::from_millis(10);
+const INTERVAL: Duration = Duration::from_millis(20);
 const FULL: usize = 256;
 /// Updates a second after an outage.
 const RATE_LIMITED: f64 = 2_000.0;

@@ -409,7 +409,7 @@ fn connect(shared: &Arc<Shared>, scripts: &Scripts) -> Result<Topology, StoreErr
 
 const NODES_INTERVAL: Duration = Duration::from_secs(1);
 /// Time between two reads of news.
-const FOLLOW_INTERVAL: Duration = Duration::from_millis(10);
+const FOLLOW_INTERVAL: Duration = Duration::from_millis(20);
 /// The same in a cluster, where no read waits.
 const POLL_INTERVAL: Duration = Duration::from_millis(25);
 /// Time without a reply after which a stream may have been trimmed.
