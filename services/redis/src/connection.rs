@@ -1,10 +1,10 @@
 //! A connection to one server of the store.
 
+use crate::reply::{ReplyReader, ServerError, Value};
 use crate::scripts::Scripts;
 use crate::socket::{OnWait, Socket, TOO_LONG};
 use crate::url::shown_host;
 use crate::{LocationUrl, StoreError};
-use redis::{Parser, ServerError, Value};
 use std::io::{BufReader, Write};
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use std::time::Duration;
 /// A connection that sends commands, many at once, and reads their replies in order.
 pub(crate) struct Connection {
     socket: BufReader<Socket>,
-    parser: Parser,
+    replies: ReplyReader,
     out: Vec<u8>,
     server: String,
 }
@@ -31,7 +31,7 @@ impl Connection {
         let socket = Socket::connect((&host.0, host.1), url, on_wait.clone())
             .map_err(|error| StoreError::new(format_args!("{server}: {error}")))?;
         let socket = BufReader::with_capacity(READ_BYTES, socket);
-        let mut connection = Self { socket, parser: Parser::new(), out: Vec::new(), server };
+        let mut connection = Self { socket, replies: ReplyReader::default(), out: Vec::new(), server };
         let refused = match url.access() {
             None => None,
             Some((user, password)) => {
@@ -71,10 +71,7 @@ impl Connection {
     /// Reads the next reply, an error of the server too.
     pub(crate) fn receive(&mut self, time: Duration) -> Result<Value, StoreError> {
         self.socket.get_mut().expect_reply(time);
-        self.parser.parse_value(&mut self.socket).map_err(|error| match error.is_io_error() {
-            true => self.named(error),
-            false => self.named(format_args!("the reply is not one of Redis ({:?})", error.kind())),
-        })
+        self.replies.read(&mut self.socket).map_err(|error| self.named(error))
     }
 
     /// Runs a command.
@@ -88,13 +85,13 @@ impl Connection {
     /// The reply, or the server's error.
     pub(crate) fn checked(&self, reply: Value) -> Result<Value, StoreError> {
         match reply {
-            Value::ServerError(error) => Err(self.refused(&error)),
+            Value::Error(error) => Err(self.refused(&error)),
             reply => Ok(reply),
         }
     }
 
     pub(crate) fn refused(&self, error: &ServerError) -> StoreError {
-        self.named(format_args!("{} {}", error.code(), error.details().unwrap_or_default()))
+        self.named(error.text())
     }
 
     /// Loads the scripts.

@@ -2,11 +2,11 @@
 
 use crate::connection::REPLY_TIME_MAX;
 use crate::keys::{self, TAGS};
+use crate::reply::Value;
 use crate::shared::Shared;
 use crate::topology::Topology;
 use crate::value::{bytes, items, number};
 use crate::{Event, StoreError, nodes};
-use redis::Value;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -86,7 +86,7 @@ impl Heart {
         let of_other_type: Vec<usize> = found
             .iter()
             .enumerate()
-            .filter(|(_, mark)| matches!(mark, Value::ServerError(error) if error.code() == "WRONGTYPE"))
+            .filter(|(_, mark)| matches!(mark, Value::Error(error) if error.code() == "WRONGTYPE"))
             .map(|(tag, _)| tag)
             .collect();
         self.pipeline(store, of_other_type.into_iter(), |key| vec![b"DEL".to_vec(), key])?;
@@ -158,7 +158,7 @@ impl Heart {
         let replies = tags.map(|tag| {
             let connection = store.of_tag(tag)?;
             match connection.receive(REPLY_TIME_MAX)? {
-                Value::ServerError(error) if error.code() != "WRONGTYPE" => Err(connection.refused(&error)),
+                Value::Error(error) if error.code() != "WRONGTYPE" => Err(connection.refused(&error)),
                 reply => Ok(reply),
             }
         });

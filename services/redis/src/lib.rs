@@ -23,6 +23,7 @@ mod probe;
 mod read_session;
 mod reader;
 mod reader_state;
+mod reply;
 mod scripts;
 mod settings;
 mod shared;

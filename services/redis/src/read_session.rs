@@ -3,6 +3,7 @@
 use crate::connection::REPLY_TIME_MAX;
 use crate::keys::{self, TAGS};
 use crate::reader_state::{COUNT_MAX, ReaderState, wait};
+use crate::reply::Value;
 use crate::scripts::Scripts;
 use crate::shared::{Part, Shared, lock};
 use crate::socket::OnWait;
@@ -10,7 +11,6 @@ use crate::stream::{Id, is_valid};
 use crate::topology::Topology;
 use crate::value::{bytes, items, number, text};
 use crate::{Event, Kind, StoreError, nodes};
-use redis::Value;
 use ringway_location::{BYTES_MAX, Record};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -307,7 +307,7 @@ impl<'r> ReadSession<'r> {
         let (mut delivered, mut damaged) = (0, page.damaged);
         let now_ms = self.state.now_ms();
         for pair in page.records.chunks_exact(2) {
-            let [aor, Value::BulkString(record)] = pair else { continue };
+            let [aor, Value::Bytes(record)] = pair else { continue };
             let Some(aor) = bytes(aor).filter(|aor| is_valid(aor, record)) else {
                 damaged += 1;
                 continue;

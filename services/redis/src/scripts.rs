@@ -36,3 +36,7 @@ impl Script {
         Self { text, name }
     }
 }
+
+#[cfg(test)]
+#[path = "scripts_tests.rs"]
+mod tests;

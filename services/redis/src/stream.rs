@@ -1,8 +1,8 @@
 //! Positions in streams, and what is newer than they are.
 
 use crate::keys::{self, AOR_BYTES_MAX, TAGS};
+use crate::reply::Value;
 use crate::value::{bytes, items, text};
-use redis::Value;
 use ringway_location::{BYTES_MAX, Record};
 use std::collections::HashMap;
 
@@ -169,7 +169,7 @@ mod tests {
     }
 
     fn text(text: &[u8]) -> Value {
-        Value::BulkString(text.to_vec())
+        Value::Bytes(text.to_vec())
     }
 
     fn reply(entries: &[(&str, &[u8], Vec<u8>)]) -> Value {

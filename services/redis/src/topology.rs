@@ -2,10 +2,10 @@
 
 use crate::connection::{Connection, Host};
 use crate::keys::{self, TAGS};
+use crate::reply::Value;
 use crate::socket::OnWait;
 use crate::value::{bytes, field, items, number, text};
 use crate::{Kind, LocationUrl, StoreError};
-use redis::Value;
 
 /// Masters of a store.
 pub(crate) struct Topology {

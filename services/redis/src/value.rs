@@ -1,6 +1,6 @@
 //! Parts of replies.
 
-use redis::Value;
+use crate::reply::Value;
 
 /// Items of an array, or of nothing.
 pub(crate) fn items(value: Value) -> Vec<Value> {
@@ -13,8 +13,7 @@ pub(crate) fn items(value: Value) -> Vec<Value> {
 /// Bytes of a string.
 pub(crate) fn bytes(value: &Value) -> Option<&[u8]> {
     match value {
-        Value::BulkString(bytes) => Some(bytes),
-        Value::SimpleString(text) => Some(text.as_bytes()),
+        Value::Bytes(bytes) => Some(bytes),
         _ => None,
     }
 }

@@ -12,13 +12,13 @@ use crate::heart::Heart;
 use crate::keys::{self, TAGS};
 use crate::pace::Pace;
 use crate::pending::{Slot, waited_ms};
+use crate::reply::{ServerError, Value};
 use crate::scripts::Scripts;
 use crate::shared::{Part, Seldom, Shared};
 use crate::socket::OnWait;
 use crate::topology::Topology;
 use crate::value::number;
 use crate::{Event, StoreError};
-use redis::{ServerError, Value};
 use ringway_location::Update;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -229,7 +229,7 @@ impl Writer {
         for slot in &mut self.batch {
             let connection = store.of_tag(keys::tag_of(slot.hash))?;
             let reply = connection.receive(REPLY_TIME_MAX)?;
-            let Value::ServerError(error) = reply else {
+            let Value::Error(error) = reply else {
                 slot.is_done = true;
                 self.shared.counters.written.fetch_add(1, Ordering::Relaxed);
                 continue;
@@ -313,8 +313,7 @@ impl Writer {
 /// True for an error of one update, and not of the store. Redis 6 reports errors of the store within those of a script.
 fn is_of_update(error: &ServerError) -> bool {
     let of_store = ["-OOM", "-READONLY", "-MISCONF", "-NOREPLICAS", "-MASTERDOWN", "NOPERM"];
-    let details = error.details().unwrap_or_default();
-    matches!(error.code(), "ERR" | "WRONGTYPE") && !of_store.iter().any(|code| details.contains(code))
+    matches!(error.code(), "ERR" | "WRONGTYPE") && !of_store.iter().any(|code| error.text().contains(code))
 }
 
 /// Maximum number of updates in a batch.

@@ -1,11 +1,12 @@
 //! The script joins updates exactly as `Registrations` does.
-#![allow(clippy::unwrap_used, reason = "a test")]
 
-use redis::{Parser, Value};
+use super::Scripts;
+use crate::LocationUrl;
+use crate::connection::Connection;
+use crate::reply::Value;
 use ringway_location::{EntryId, NodeName, Registered, Registrations, Removal, Update, UpdateWriter};
 use ringway_test_support::redis::RedisServer;
-use std::io::Write;
-use std::net::TcpStream;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// xorshift.
@@ -17,21 +18,6 @@ impl Random {
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         (self.0 >> 11) % below
-    }
-}
-
-struct Client(TcpStream, Parser);
-
-impl Client {
-    fn run(&mut self, command: &[&[u8]]) -> Value {
-        let mut out = format!("*{}\r\n", command.len()).into_bytes();
-        for argument in command {
-            write!(out, "${}\r\n", argument.len()).unwrap();
-            out.extend_from_slice(argument);
-            out.extend_from_slice(b"\r\n");
-        }
-        self.0.write_all(&out).unwrap();
-        self.1.parse_value(&mut self.0).unwrap()
     }
 }
 
@@ -71,11 +57,12 @@ fn update(random: &mut Random, ids: u64, number: u64) -> Vec<u8> {
 #[test]
 fn the_script_joins_updates_exactly_as_the_reference_does() {
     let server = RedisServer::start(&[]);
-    let stream = TcpStream::connect(("127.0.0.1", server.port())).unwrap();
-    stream.set_nodelay(true).unwrap();
-    let mut client = Client(stream, Parser::new());
-    let script = include_bytes!("../src/scripts/put.lua");
-    let Value::BulkString(name) = client.run(&[b"SCRIPT", b"LOAD", script]) else { panic!("not loaded") };
+    let host = ("127.0.0.1".to_owned(), server.port());
+    let url = LocationUrl::parse("redis://127.0.0.1").unwrap();
+    let on_wait: crate::socket::OnWait = Arc::new(|| {});
+    let (mut client, _) = Connection::connect(&host, &url, &on_wait).unwrap();
+    let scripts = Scripts::new();
+    client.load(&scripts).unwrap();
     let mut random = Random(0x5EED);
     let (mut full, mut empty) = (0, 0);
     for sequence in 0..400_u64 {
@@ -85,7 +72,7 @@ fn the_script_joins_updates_exactly_as_the_reference_does() {
             let update = update(&mut random, ids, number);
             let command: [&[u8]; 8] = [
                 b"EVALSHA",
-                &name,
+                scripts.put.name.as_bytes(),
                 b"3",
                 key.as_bytes(),
                 b"rw:{00}:all",
@@ -93,7 +80,7 @@ fn the_script_joins_updates_exactly_as_the_reference_does() {
                 key.as_bytes(),
                 &update,
             ];
-            let Value::Int(now) = client.run(&command) else { panic!("{:?}", client.run(&command)) };
+            let Value::Int(now) = client.run(&command).unwrap() else { panic!() };
             let now = now as u64;
             let read = Update::read(&update).unwrap();
             model.apply(&read, now);
@@ -103,24 +90,20 @@ fn the_script_joins_updates_exactly_as_the_reference_does() {
             (full, empty) = (full + usize::from(count == 64), empty + usize::from(count == 0));
 
             // The stream has the record, and so has the key if there is a binding.
-            let last = client.run(&[b"XREVRANGE", b"rw:{00}:log", b"+", b"-", b"COUNT", b"1"]);
+            let last = client.run(&[b"XREVRANGE", b"rw:{00}:log", b"+", b"-", b"COUNT", b"1"]).unwrap();
             let Value::Array(entries) = last else { panic!() };
             let Value::Array(entry) = &entries[0] else { panic!() };
             let Value::Array(fields) = &entry[1] else { panic!() };
-            assert_eq!(fields[1], Value::BulkString(key.clone().into_bytes()));
-            assert_eq!(
-                fields[3],
-                Value::BulkString(expected.clone()),
-                "sequence {sequence}, update {number}"
-            );
-            let ends = client.run(&[b"PEXPIRETIME", key.as_bytes()]);
+            assert_eq!(fields[1], Value::Bytes(key.clone().into_bytes()));
+            assert_eq!(fields[3], Value::Bytes(expected.clone()), "sequence {sequence}, update {number}");
+            let ends = client.run(&[b"PEXPIRETIME", key.as_bytes()]).unwrap();
             match model.expires_at_ms() {
                 // The shortest ones may have ended.
                 Some(end) if end > now + 1_000 => {
-                    assert_eq!(client.run(&[b"GET", key.as_bytes()]), Value::BulkString(expected));
+                    assert_eq!(client.run(&[b"GET", key.as_bytes()]).unwrap(), Value::Bytes(expected));
                     assert_eq!(ends, Value::Int(end as i64));
-                    let score = client.run(&[b"ZSCORE", b"rw:{00}:all", key.as_bytes()]);
-                    assert_eq!(score, Value::BulkString(end.to_string().into_bytes()));
+                    let score = client.run(&[b"ZSCORE", b"rw:{00}:all", key.as_bytes()]).unwrap();
+                    assert_eq!(score, Value::Bytes(end.to_string().into_bytes()));
                 }
                 Some(_) => {}
                 None => assert_eq!(ends, Value::Int(-2)),
