@@ -50,13 +50,38 @@ impl Connection {
 
     /// Adds a command to those that are sent next.
     pub(crate) fn push(&mut self, arguments: &[&[u8]]) {
-        // Writing to a `Vec` does not fail.
-        let _ = write!(self.out, "*{}\r\n", arguments.len());
-        for argument in arguments {
-            let _ = write!(self.out, "${}\r\n", argument.len());
-            self.out.extend_from_slice(argument);
-            self.out.extend_from_slice(b"\r\n");
+        self.begin(arguments.len());
+        arguments.iter().for_each(|argument| self.argument(argument));
+    }
+
+    /// Begins a command of a number of arguments, which follow.
+    pub(crate) fn begin(&mut self, arguments: usize) {
+        self.header(b'*', arguments);
+    }
+
+    /// Adds the next argument of a command.
+    pub(crate) fn argument(&mut self, argument: &[u8]) {
+        self.header(b'$', argument.len());
+        self.out.extend_from_slice(argument);
+        self.out.extend_from_slice(b"\r\n");
+    }
+
+    fn header(&mut self, kind: u8, number: usize) {
+        // `write!` takes more time than all else of a command.
+        let (mut digits, mut rest, mut at) = ([0_u8; 20], number, 20);
+        loop {
+            at -= 1;
+            if let Some(digit) = digits.get_mut(at) {
+                *digit = b'0' + (rest % 10) as u8;
+            }
+            rest /= 10;
+            if rest == 0 || at == 0 {
+                break;
+            }
         }
+        self.out.push(kind);
+        self.out.extend_from_slice(digits.get(at..).unwrap_or_default());
+        self.out.extend_from_slice(b"\r\n");
     }
 
     /// Sends the commands.

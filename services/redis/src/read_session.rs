@@ -118,35 +118,24 @@ impl<'r> ReadSession<'r> {
             if self.asked.get(index).is_none_or(Option::is_some) {
                 continue;
             }
-            let mut keys: Vec<Vec<u8>> = Vec::new();
-            let mut positions = Vec::new();
-            for tag in self.follow.tags(index) {
-                if let Some((key, position)) = self.state.streams.asked(tag) {
-                    keys.push(key.to_vec());
-                    positions.push(position);
-                }
-            }
+            let (tags, streams) = (self.follow.tags(index).collect::<Vec<_>>(), &mut self.state.streams);
             let (Some(master), Some(asked)) = (self.follow.masters.get_mut(index), self.asked.get_mut(index))
             else {
                 continue;
             };
             if is_cluster {
                 // A command of a cluster has keys of one slot, so that none can wait for all.
-                for (key, position) in keys.iter().zip(&positions) {
-                    master.connection.push(&[
-                        b"XREAD",
-                        b"COUNT",
-                        count.as_bytes(),
-                        b"STREAMS",
-                        key,
-                        position,
-                    ]);
+                for tag in tags {
+                    let id = streams.id(tag).to_vec();
+                    let key = streams.key(tag);
+                    master.connection.push(&[b"XREAD", b"COUNT", count.as_bytes(), b"STREAMS", key, &id]);
                 }
             } else {
-                let mut command: Vec<&[u8]> =
-                    vec![b"XREAD", b"COUNT", count.as_bytes(), b"BLOCK", block, b"STREAMS"];
-                command.extend(keys.iter().chain(&positions).map(Vec::as_slice));
-                master.connection.push(&command);
+                let words: [&[u8]; 6] = [b"XREAD", b"COUNT", count.as_bytes(), b"BLOCK", block, b"STREAMS"];
+                master.connection.begin(words.len() + 2 * tags.len());
+                words.iter().for_each(|word| master.connection.argument(word));
+                tags.iter().for_each(|tag| master.connection.argument(streams.key(*tag)));
+                tags.iter().for_each(|tag| master.connection.argument(streams.id(*tag)));
             }
             master.connection.send()?;
             *asked = Some(now);
@@ -160,7 +149,14 @@ impl<'r> ReadSession<'r> {
     fn wait_for_news(&mut self) -> Result<(), StoreError> {
         let now = Instant::now();
         let is_unasked = self.asked.iter().any(Option::is_none);
-        let due = [Some(self.nodes_at), is_unasked.then_some(self.follow_at), self.state.walk.next_at()];
+        // A lookup is left only if its connection was replaced: it ends by its deadline.
+        let has_lookups = lock(&self.state.shared.lookups).is_under_way();
+        let due = [
+            Some(self.nodes_at),
+            is_unasked.then_some(self.follow_at),
+            self.state.walk.next_at(),
+            has_lookups.then_some(now + LOOKUP_STEP),
+        ];
         let due = due.into_iter().flatten().min().unwrap_or(now);
         let waiting: Vec<usize> = self
             .asked
@@ -412,6 +408,8 @@ const NODES_INTERVAL: Duration = Duration::from_secs(1);
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(20);
 /// The same in a cluster, where no read waits.
 const POLL_INTERVAL: Duration = Duration::from_millis(25);
+/// Time between two checks of deadlines of lookups.
+const LOOKUP_STEP: Duration = Duration::from_millis(10);
 /// Time without a reply after which a stream may have been trimmed.
 const BEHIND_TIME_MAX: Duration = Duration::from_secs(5);
 const BLOCK_MS: &[u8] = b"1000";

@@ -93,10 +93,14 @@ impl Streams {
         self.positions.get_mut(tag)
     }
 
-    /// Key and position of a tag, for a command.
-    pub(crate) fn asked(&mut self, tag: usize) -> Option<(&[u8], Vec<u8>)> {
-        let position = self.positions.get_mut(tag)?.text().as_bytes().to_vec();
-        Some((self.keys.get(tag)?.as_bytes(), position))
+    /// Key of a tag, for a command.
+    pub(crate) fn key(&self, tag: usize) -> &[u8] {
+        self.keys.get(tag).map(String::as_bytes).unwrap_or_default()
+    }
+
+    /// Position of a tag, for a command.
+    pub(crate) fn id(&mut self, tag: usize) -> &[u8] {
+        self.positions.get_mut(tag).map(|position| position.text().as_bytes()).unwrap_or_default()
     }
 
     /// Passes the records of a reply to XREAD, with `count` entries of each stream at most.
@@ -200,7 +204,7 @@ mod tests {
         assert_eq!(delivered(&mut streams, reply(&entries)), [2]);
         assert!(streams.position(3).unwrap().ahead.is_empty());
         assert_eq!(delivered(&mut streams, reply(&[("12-2", b"x", record(4))])), [4]);
-        assert_eq!(streams.asked(3).unwrap().1, b"12-2");
+        assert_eq!(streams.id(3), b"12-2");
     }
 
     #[test]
@@ -217,6 +221,6 @@ mod tests {
             [("1-0", b"" as &[u8], record(1)), ("1-1", &long, record(1)), ("1-2", b"x", b"\x02".to_vec())];
         let result = streams.deliver(reply(&entries), 3, &mut |_, _| panic!());
         assert_eq!((result.damaged, result.is_full), (3, true));
-        assert_eq!(streams.asked(3).unwrap().1, b"1-2");
+        assert_eq!(streams.id(3), b"1-2");
     }
 }

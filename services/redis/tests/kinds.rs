@@ -7,7 +7,7 @@ use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use ringway_redis::probe;
 
 /// Commands that a node needs.
-const RULES: &str = ">s3cret ~rw:* -@all +info +evalsha +script|load +script|exists +time +get +set +del +type +zadd +zrem +zscan \
+const RULES: &str = ">s3cret ~rw:* -@all +info +evalsha +script|load +time +get +set +del +type +zadd +zrem +zscan \
                      +zrangebyscore +xadd +xtrim +xread +xinfo|stream +hset +hget +hdel +hgetall +hstrlen +wait";
 
 #[test]
