@@ -50,13 +50,11 @@ pub(crate) struct Slot {
     pub(crate) is_done: bool,
 }
 
-/// Result of an append, with steps that must follow it.
+/// Result of an append, with a step that must follow it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Appended {
     pub(crate) number: u64,
     pub(crate) is_wake_due: bool,
-    /// True for the first drop since the last loss was repaired.
-    pub(crate) is_loss: bool,
 }
 
 impl Pending {
@@ -74,7 +72,7 @@ impl Pending {
             None => self.add((hash, aor), update, is_change, now),
         }
         while self.order.len() > RECORDS_MAX || self.bytes > WAITING_BYTES_MAX {
-            appended.is_loss |= !mem::replace(&mut self.has_loss, true);
+            self.has_loss = true;
             if !self.drop_one() {
                 break;
             }

@@ -45,7 +45,7 @@ pub struct MasterReport {
 /// The store cannot be reached, or refuses the user.
 pub fn probe(url: &LocationUrl) -> Result<Report, StoreError> {
     let on_wait: OnWait = Arc::new(|| {});
-    let mut store = Topology::discover(url, &on_wait)?;
+    let mut store = Topology::discover(url, &[], &on_wait)?;
     let tags: Vec<usize> = (0..store.masters.len()).filter_map(|master| store.tags(master).next()).collect();
     let mut masters = Vec::new();
     for (master, tag) in store.masters.iter_mut().zip(tags) {

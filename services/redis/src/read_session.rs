@@ -45,7 +45,7 @@ impl<'r> ReadSession<'r> {
     /// Connects, and finds out what was missed.
     pub(crate) fn open(state: &'r mut ReaderState) -> Result<Self, StoreError> {
         let (shared, now, scripts) = (Arc::clone(&state.shared), Instant::now(), Scripts::new());
-        let follow = Topology::discover(&shared.url(), &on_wait(&shared))?;
+        let follow = shared.connect(&on_wait(&shared))?;
         let mut session = Self {
             state,
             asked: vec![None; follow.masters.len()],
@@ -396,7 +396,7 @@ fn on_wait(shared: &Arc<Shared>) -> OnWait {
 
 /// Connections with the scripts.
 fn connect(shared: &Arc<Shared>, scripts: &Scripts) -> Result<Topology, StoreError> {
-    let mut store = Topology::discover(&shared.url(), &on_wait(shared))?;
+    let mut store = shared.connect(&on_wait(shared))?;
     for master in &mut store.masters {
         master.connection.load(scripts)?;
     }

@@ -1,8 +1,11 @@
 //! State shared by the threads of a store and those that use it.
 
+use crate::connection::Host;
 use crate::lookups::Lookups;
 use crate::pending::Pending;
-use crate::{Event, Kind, LocationUrl, Settings, Sink, Status};
+use crate::socket::OnWait;
+use crate::topology::Topology;
+use crate::{Event, Kind, LocationUrl, Settings, Sink, Status, StoreError};
 use rustix::event::{EventfdFlags, eventfd};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -14,6 +17,8 @@ pub(crate) struct Shared {
     pub(crate) settings: Settings,
     pub(crate) sink: Arc<dyn Sink>,
     url: Mutex<LocationUrl>,
+    /// Masters of a cluster that were found.
+    known: Mutex<Vec<Host>>,
     pending: Mutex<Pending>,
     pub(crate) wake: Condvar,
     pub(crate) lookups: Mutex<Lookups>,
@@ -74,6 +79,7 @@ impl Shared {
         };
         Ok(Self {
             url: Mutex::new(settings.url.clone()),
+            known: Mutex::default(),
             settings,
             sink,
             pending: Mutex::default(),
@@ -95,12 +101,17 @@ impl Shared {
         lock(&self.pending)
     }
 
-    pub(crate) fn url(&self) -> LocationUrl {
-        lock(&self.url).clone()
+    /// Connects to the store.
+    pub(crate) fn connect(&self, on_wait: &OnWait) -> Result<Topology, StoreError> {
+        let (url, known) = (lock(&self.url).clone(), lock(&self.known).clone());
+        let store = Topology::discover(&url, &known, on_wait)?;
+        *lock(&self.known) = store.known();
+        Ok(store)
     }
 
     pub(crate) fn set_url(&self, url: LocationUrl) {
         *lock(&self.url) = url;
+        lock(&self.known).clear();
     }
 
     pub(crate) fn stopped(&self) -> bool {

@@ -56,9 +56,6 @@ impl LocationStore {
         if appended.is_wake_due {
             self.shared.wake.notify_one();
         }
-        if appended.is_loss {
-            self.shared.sink.on_event(Event::Full);
-        }
         appended.number
     }
 

@@ -23,16 +23,24 @@ pub(crate) struct Master {
 }
 
 impl Topology {
-    /// Connects to the masters that a host of the URL names.
-    pub(crate) fn discover(url: &LocationUrl, on_wait: &OnWait) -> Result<Self, StoreError> {
+    /// Connects to the masters that a host of the URL names, or one of `known`, the masters of a cluster that were found before.
+    pub(crate) fn discover(url: &LocationUrl, known: &[Host], on_wait: &OnWait) -> Result<Self, StoreError> {
         let mut failed = StoreError::new("the URL has no host");
-        for host in url.hosts() {
+        for host in url.hosts().iter().chain(known) {
             match Self::ask(host, url, on_wait) {
                 Ok(topology) => return Ok(topology),
                 Err(error) => failed = error,
             }
         }
         Err(failed)
+    }
+
+    /// Masters that can be asked in place of the hosts of the URL. Only those of a cluster: the others follow the URL.
+    pub(crate) fn known(&self) -> Vec<Host> {
+        match self.kind {
+            Kind::Cluster => self.masters.iter().map(|master| master.host.clone()).collect(),
+            Kind::Unknown | Kind::Single | Kind::Sentinel => Vec::new(),
+        }
     }
 
     fn ask(host: &Host, url: &LocationUrl, on_wait: &OnWait) -> Result<Self, StoreError> {

@@ -36,6 +36,8 @@ pub(crate) struct Writer {
     pool: Vec<Slot>,
     key: Vec<u8>,
     is_unconfirmed: bool,
+    /// True if dropped updates were reported.
+    is_full_reported: bool,
     refused: Seldom,
     stop_at: Option<Instant>,
 }
@@ -67,6 +69,7 @@ impl Writer {
             pool: Vec::new(),
             key: Vec::new(),
             is_unconfirmed: false,
+            is_full_reported: false,
             refused: Seldom::default(),
             stop_at: None,
         }
@@ -79,6 +82,7 @@ impl Writer {
             let Err(error) = self.session() else { return };
             self.shared.has_failed.store(true, Ordering::Release);
             self.shared.fails(Part::Writer, &error.to_string());
+            self.report_full();
             self.pace.limit(Instant::now());
             let pause = self.backoff.pause(Instant::now());
             if self.is_over() || self.wait(pause) {
@@ -90,7 +94,7 @@ impl Writer {
     /// Writes until the store is stopped and all is written, or something fails.
     fn session(&mut self) -> Result<(), StoreError> {
         let on_wait: OnWait = Arc::new(|| {});
-        let mut store = Topology::discover(&self.shared.url(), &on_wait)?;
+        let mut store = self.shared.connect(&on_wait)?;
         for master in &mut store.masters {
             master.connection.load(&self.scripts)?;
         }
@@ -107,6 +111,7 @@ impl Writer {
                 self.shared.works(Part::Writer, store.kind, store.masters.len());
                 self.shared.has_failed.store(self.is_unconfirmed, Ordering::Release);
                 self.settle();
+                self.report_full();
                 beat_at = now + BEAT_INTERVAL;
             }
             self.repair(std::mem::take(&mut is_lost));
@@ -132,8 +137,16 @@ impl Writer {
         }
         drop(pending);
         if is_due {
+            self.is_full_reported = false;
             self.pace.limit(Instant::now());
             self.shared.sink.on_event(Event::Rewrite);
+        }
+    }
+
+    /// Reports that updates were dropped, once until all are appended again.
+    fn report_full(&mut self) {
+        if self.shared.pending().has_loss && !std::mem::replace(&mut self.is_full_reported, true) {
+            self.shared.sink.on_event(Event::Full);
         }
     }
 

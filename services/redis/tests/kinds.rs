@@ -80,7 +80,11 @@ fn a_cluster_shares_the_tags() {
     }
     let is_moved = |number: u32| seen_b.bodies(&format!("sip:{number}@x")).unwrap() == ["moved"];
     wait_for(|| a.durable() >= 200 && (0..100).all(is_moved));
+
+    // A server without slots may go.
     servers[0].kill();
+    a.append(b"sip:last@x", &binding("a", 1, 1, "last"));
+    wait_for(|| seen_b.bodies("sip:last@x").is_some());
 }
 
 #[test]
