@@ -62,40 +62,45 @@ impl Read for Socket {
         let Some(buffer) = buffer.get_mut(..len).filter(|buffer| !buffer.is_empty()) else {
             return Err(io::Error::new(ErrorKind::FileTooLarge, TOO_LONG));
         };
-        loop {
-            let read = match &mut self.layer {
-                Layer::Plain(stream) => stream.read(buffer),
-                Layer::Tls(stream) => stream.read(buffer),
-            };
-            match read {
-                Err(error) if is_wait(&error) => {
-                    (self.on_wait)();
-                    if Instant::now() >= self.deadline {
-                        return Err(io::Error::new(ErrorKind::TimedOut, "no answer in time"));
-                    }
-                }
-                Ok(read) => {
-                    self.left -= read;
-                    return Ok(read);
-                }
-                Err(error) => return Err(error),
-            }
-        }
+        let layer = &mut self.layer;
+        let read = in_time(self.deadline, &self.on_wait, || match layer {
+            Layer::Plain(stream) => stream.read(buffer),
+            Layer::Tls(stream) => stream.read(buffer),
+        })?;
+        self.left -= read;
+        Ok(read)
     }
 }
 
 impl Write for Socket {
     fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
-        match &mut self.layer {
+        let layer = &mut self.layer;
+        in_time(Instant::now() + WRITE_TIME_MAX, &self.on_wait, || match layer {
             Layer::Plain(stream) => stream.write(buffer),
             Layer::Tls(stream) => stream.write(buffer),
-        }
+        })
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        match &mut self.layer {
+        let layer = &mut self.layer;
+        in_time(Instant::now() + WRITE_TIME_MAX, &self.on_wait, || match layer {
             Layer::Plain(stream) => stream.flush(),
             Layer::Tls(stream) => stream.flush(),
+        })
+    }
+}
+
+/// Repeats a step that waits for the network: a write of TLS waits for the server's part of the handshake too.
+fn in_time<T>(deadline: Instant, on_wait: &OnWait, mut step: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match step() {
+            Err(error) if is_wait(&error) => {
+                on_wait();
+                if Instant::now() >= deadline {
+                    return Err(io::Error::new(ErrorKind::TimedOut, "no answer in time"));
+                }
+            }
+            done => return done,
         }
     }
 }

@@ -140,6 +140,16 @@ fn tls_is_verified() {
     wait_for(|| seen.has(|event| matches!(event, Event::Warm { .. })));
     a.append(b"sip:alice@x", &binding("a", 1, 1, &"x".repeat(50_000)));
     wait_for(|| seen.bodies("sip:alice@x").is_some());
+    assert!(!seen.has(|event| matches!(event, Event::Down { .. })));
+    // A handshake takes longer than a step of a wait.
+    std::thread::scope(|scope| {
+        scope.spawn(|| server.pause(MOMENT));
+        std::thread::sleep(MOMENT / 3);
+        let url = url.clone().with_authorities(vec![root.der().clone()]);
+        let (_b, seen) = start(Settings { url, ..settings("b", "redis://h") });
+        wait_for(|| seen.has(|event| matches!(event, Event::Warm { .. })));
+        assert!(!seen.has(|event| matches!(event, Event::Down { .. })));
+    });
 
     let other_key = KeyPair::generate().unwrap();
     let other = CertificateParams::default().self_signed(&other_key).unwrap();
