@@ -115,6 +115,7 @@ impl MachineSettings {
             limits,
             certificates,
             neighbours: Vec::new(),
+            cluster: None,
         };
         sections.config(listeners, machine_addresses, secret)
     }

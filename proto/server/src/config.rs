@@ -41,6 +41,8 @@ pub struct Config {
     pub registrar: RegistrarConfig,
     /// Servers whose connections are kept open; at most [`NEIGHBOURS_MAX`](crate::NEIGHBOURS_MAX).
     pub neighbours: Vec<Neighbour>,
+    /// This server among the nodes that share their registrations; `None`: it has its own.
+    pub cluster: Option<crate::Cluster>,
     /// Trunks and routes.
     pub trunking: crate::Trunking,
     /// Media relays.

@@ -3,7 +3,7 @@
 //! The user part of our Path is MAC TIME `.` side. TIME is in seconds since the epoch; the side is written as in a mark. The
 //! MAC covers both. There is no table of tokens.
 
-use crate::Config;
+use crate::{Cluster, Config};
 use crate::auth::EdgePart;
 use crate::request::Request;
 use crate::route::Routed;
@@ -20,7 +20,7 @@ pub(crate) fn part_of(
     (routed, request): (&Routed<'_>, &Request<'_, '_>),
     (now, started_s): (Instant, u64),
 ) -> EdgePart {
-    if config.edge_domains.is_empty() {
+    if config.edge_domains.is_empty() && config.cluster.is_none() {
         return EdgePart::Absent;
     }
     let next = routed.next_route.as_ref().unwrap_or(&routed.uri);
@@ -43,7 +43,9 @@ pub(crate) fn part_of(
         Side::Connection(..) => made_s < started_s,
         Side::Address(..) | Side::Contact(_) | Side::Named { .. } => false,
     };
-    match is_gone || now.as_secs().abs_diff(made_s) > TOKEN_LIFETIME_S {
+    // A binding in the store of the nodes has the token of its REGISTER.
+    let lifetime_s = TOKEN_LIFETIME_S.max(u64::from(config.registrar.max_expires_s));
+    match is_gone || now.as_secs().abs_diff(made_s) > lifetime_s {
         true => EdgePart::FlowGone,
         false => EdgePart::ToFlow(side),
     }
@@ -65,18 +67,34 @@ pub(crate) fn write_path(
     out: &mut Vec<u8>,
 ) {
     out.extend_from_slice(b"<sip:");
-    let mut covered = Vec::new();
-    write_hex(&mut covered, now.as_secs(), TIME_DIGITS);
-    covered.push(b'.');
-    side_of(from).write(&mut covered);
-    for byte in mac(key, &covered).finalize().into_bytes().iter().take(MAC_BYTES) {
-        write_hex(out, u64::from(*byte), 2);
-    }
-    out.extend_from_slice(&covered);
+    write_token(key, from, now.as_secs(), out);
     out.push(b'@');
     write_host(out, config.sent_by(to.listener, to.remote.ip()));
     out.extend_from_slice(to.transport.uri_parameter().as_bytes());
     out.extend_from_slice(if is_first_hop { b";lr;ob>" } else { b";lr>" });
+}
+
+/// Appends the Path value by which another node reaches `flow` over its link to this one.
+pub(crate) fn write_link(cluster: &Cluster, key: &[u8; 16], flow: &Flow, made_s: u64, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"<sip:");
+    write_token(key, flow, made_s, out);
+    out.push(b'@');
+    write_host(out, cluster.link);
+    out.extend_from_slice(cluster.transport.uri_parameter().as_bytes());
+    out.extend_from_slice(b";lr>");
+}
+
+fn write_token(key: &[u8; 16], flow: &Flow, made_s: u64, out: &mut Vec<u8>) {
+    let start = out.len();
+    write_hex(out, 0, 2 * MAC_BYTES);
+    write_hex(out, made_s, TIME_DIGITS);
+    out.push(b'.');
+    side_of(flow).write(out);
+    let mac = mac(key, out.get(start + 2 * MAC_BYTES..).unwrap_or_default()).finalize().into_bytes();
+    let end = out.len();
+    mac.iter().take(MAC_BYTES).for_each(|byte| write_hex(out, u64::from(*byte), 2));
+    out.copy_within(end.., start);
+    out.truncate(end);
 }
 
 /// Side and time of a token; `None` if its MAC is not ours.
@@ -125,12 +143,8 @@ mod tests {
         let udp = Flow::udp(ListenerId(3), "198.51.100.7:31337".parse().unwrap());
         let tcp = Flow { connection: Some(ConnectionId(u64::MAX)), ..Flow::dial(ListenerId(1), udp.remote) };
         for flow in [udp, Flow::udp(ListenerId(0), "[2001:db8::7]:1".parse().unwrap()), tcp] {
-            let mut covered = b"6a000000.".to_vec();
-            side_of(&flow).write(&mut covered);
-            let digits = mac(&KEY, &covered).finalize().into_bytes();
             let mut token = Vec::new();
-            digits.iter().take(MAC_BYTES).for_each(|byte| write_hex(&mut token, u64::from(*byte), 2));
-            token.extend_from_slice(&covered);
+            write_token(&KEY, &flow, 0x6a00_0000, &mut token);
             assert_eq!(read_token(&KEY, &token), Some((side_of(&flow), 0x6a00_0000)));
             assert_eq!(read_token(&[8; 16], &token), None, "of another server");
             for index in 0..token.len() {

@@ -4,7 +4,7 @@ use crate::diversion::ForwardTable;
 use crate::refused::RefusedInDialog;
 use crate::request::Request;
 use crate::{
-    Action, Aor, CallEvent, CallSender, CallStep, Condition, Config, Counters, Decision, Detail,
+    Action, Aor, CallEvent, CallSender, CallStep, Cluster, Condition, Config, Counters, Decision, Detail,
     DiversionReason, LogEvent,
 };
 use crate::{Reason, Services};
@@ -44,6 +44,16 @@ pub(crate) struct Env<'e, S> {
     pub(crate) answer_info: &'e mut Vec<u8>,
     /// True if decisions are wanted while this input is handled.
     pub(crate) is_tracing: bool,
+}
+
+/// Parts of the environment by which changed bindings are kept: in the journal of this server, or in the store that nodes share.
+pub(crate) struct Storage<'e, S> {
+    pub(crate) services: &'e S,
+    pub(crate) cluster: Option<&'e Cluster>,
+    /// Key of flow tokens.
+    pub(crate) flow_key: &'e [u8; 16],
+    /// Start of this server, in seconds since the epoch.
+    pub(crate) started_s: u64,
 }
 
 /// Keys of the server's MACs, each for one purpose, all derived from the secret.
@@ -121,6 +131,15 @@ impl<S> Environment<S> {
         self.calls_checked_at
     }
 
+    pub(crate) fn storage(&self) -> Storage<'_, S> {
+        Storage {
+            services: &self.services,
+            cluster: self.config.cluster.as_ref(),
+            flow_key: &self.keys.flow,
+            started_s: self.started_s,
+        }
+    }
+
     /// Begins an input: decides once whether its decisions are wanted. `message`: the received one, if it is one.
     pub(crate) fn begin_input(&mut self, message: Option<&[u8]>)
     where
@@ -144,6 +163,17 @@ impl<S> Environment<S> {
             started_s: self.started_s,
             answer_info: &mut self.answer_info,
             is_tracing: self.is_tracing,
+        }
+    }
+}
+
+impl<'e, S> Env<'e, S> {
+    pub(crate) const fn storage(&self) -> Storage<'e, S> {
+        Storage {
+            services: self.services,
+            cluster: self.config.cluster.as_ref(),
+            flow_key: &self.keys.flow,
+            started_s: self.started_s,
         }
     }
 }

@@ -274,6 +274,8 @@ pub enum BindingEnd {
     ConnectionClosed,
     /// An administrator ended it.
     Administrator,
+    /// It was registered or removed at another node.
+    OtherNode,
 }
 
 /// Step of a call. A proxy without dialog state recognises no others.

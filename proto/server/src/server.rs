@@ -6,7 +6,7 @@ mod stun;
 use crate::auth::{Authenticator, Grant};
 use crate::env::{Env, Environment, derive};
 use crate::event::{Events, Parts};
-use crate::location::{BadRecord, LocationTable};
+use crate::location::{BadRecord, LocationTable, RecordTime};
 use crate::message::{self, Messages};
 use crate::method::Registrar;
 use crate::neighbour::Neighbours;
@@ -15,6 +15,7 @@ use crate::request::Request;
 use crate::{Action, Config, Counters, Detail, Forwards, Reason, Services};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use ringway_location::{BadEntry, Record};
 use ringway_sansio::{Context, Deadline, Event, Flow, IcmpError, Instant, Node, Received, Seed};
 use ringway_sip::{Message, Start};
 use ringway_transaction::{BranchKey, Notice};
@@ -112,6 +113,23 @@ impl<S: Services> Server<S> {
         self.registrar.restore(self.environment.config(), key, record, now)
     }
 
+    /// Joins a [`Record`](ringway_location::Record) of the store that nodes share into the bindings of `user@domain`, which belongs to
+    /// this shard. `store_now_ms` is the time of the store's clock now, in milliseconds since the epoch.
+    pub fn on_record(
+        &mut self,
+        now: Instant,
+        aor: &[u8],
+        record: &[u8],
+        store_now_ms: u64,
+    ) -> Result<(), BadEntry> {
+        let record = Record::read(record)?;
+        let (config, services) = (self.environment.config(), self.environment.services());
+        let time = RecordTime { now, store_now_ms };
+        let passed_over = self.registrar.on_record(config, services, aor, &record, time);
+        self.environment.counters_mut().shared_entries_passed_over += passed_over;
+        Ok(())
+    }
+
     fn note_changes(&mut self) {
         self.registrar.note_changes(self.events.is_on() || self.messages.is_active());
     }
@@ -128,13 +146,13 @@ impl<S: Services> Server<S> {
 
     /// Removes all bindings and messages of a removed subscriber.
     pub fn remove_user(&mut self, aor: &[u8]) {
-        self.registrar.remove_user(self.environment.services(), aor);
+        self.registrar.remove_user(&self.environment.storage(), aor);
         self.messages.remove_user(self.environment.services(), aor);
     }
 
     /// Ends the registrations of `user@domain`, as an administrator demands; permanent contacts stay. Returns their number.
     pub fn end_registrations(&mut self, now: Instant, aor: &[u8]) -> usize {
-        self.registrar.end_registrations(now, self.environment.services(), aor)
+        self.registrar.end_registrations(now, &self.environment.storage(), aor)
     }
 
     /// Location table, for listings and snapshots.
@@ -300,7 +318,7 @@ impl<S: Services> Node for Server<S> {
         let first = cx.out.len();
         match event {
             Event::Closed(connection) => {
-                self.registrar.on_closed(cx.now, self.environment.services(), connection);
+                self.registrar.on_closed(cx.now, &self.environment.storage(), connection);
                 let env = &mut self.environment.env(cx);
                 self.neighbours.on_closed(env, connection);
                 if self.events.is_on() {
@@ -350,7 +368,7 @@ impl<S: Services> Node for Server<S> {
         let first = cx.out.len();
         self.transactions.on_timeout(cx, &mut self.notices);
         let env = &mut self.environment.env(cx);
-        self.registrar.on_timeout(env.cx.now, env.services);
+        self.registrar.on_timeout(env.cx.now, &env.storage());
         self.proxy.expire_branches(env, &mut self.transactions);
         self.neighbours.on_timeout(env, &mut self.transactions);
         env.check_calls();

@@ -3,10 +3,11 @@
 use crate::auth::{Login, LoginResult, NonceId, NonceUse};
 use crate::{
     BindingChange, CallRate, Caller, LampFilter, LampTable, LogEvent, NeighbourRoute, NeighbourTable,
-    TrunkEvent,
+    NodeState, TrunkEvent,
 };
 use alloc::sync::Arc;
 use core::net::IpAddr;
+use ringway_location::NodeName;
 use ringway_sansio::{ConnectionId, Flow, Instant, LocatedServer};
 use ringway_sip::digest::Ha1;
 
@@ -94,6 +95,17 @@ pub trait Services {
 
     /// Stores the bindings of an address-of-record; an empty record removes them.
     fn store(&self, aor: &[u8], record: &[u8]);
+
+    /// Passes an encoded [`Update`](ringway_location::Update) of an address-of-record to the store that nodes share; returns the
+    /// number that it is written with. 0: it is not written, and no record will have it.
+    fn share(&self, _aor: &[u8], _update: &[u8]) -> u64 {
+        0
+    }
+
+    /// State of another node.
+    fn node_state(&self, _node: &NodeName) -> NodeState {
+        NodeState::Up
+    }
 
     /// Notes a change, for listings that follow them; `flow` is the flow of the REGISTER, if that is the cause.
     fn on_change(&self, _aor: &[u8], _change: BindingChange, _flow: Option<Flow>) {}
@@ -236,6 +248,14 @@ impl<S: Services> Services for Arc<S> {
 
     fn store(&self, aor: &[u8], record: &[u8]) {
         (**self).store(aor, record);
+    }
+
+    fn share(&self, aor: &[u8], update: &[u8]) -> u64 {
+        (**self).share(aor, update)
+    }
+
+    fn node_state(&self, node: &NodeName) -> NodeState {
+        (**self).node_state(node)
     }
 
     fn on_change(&self, aor: &[u8], change: BindingChange, flow: Option<Flow>) {

@@ -165,6 +165,7 @@ fn write_event(event: &LogEvent<'_>) {
                 BindingEnd::Expired => "expired",
                 BindingEnd::ConnectionClosed => "connection-closed",
                 BindingEnd::Administrator => "administrator",
+                BindingEnd::OtherNode => "other-node",
             };
             tracing::debug!(%user, %contact, %flow, %reason, "registration ended");
         }

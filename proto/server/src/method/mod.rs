@@ -4,6 +4,7 @@ mod extensions;
 mod options;
 mod redirect;
 mod register;
+mod sharing;
 
 pub(crate) use options::on_options;
 pub(crate) use redirect::redirect;
