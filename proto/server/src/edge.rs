@@ -3,11 +3,11 @@
 //! The user part of our Path is MAC TIME `.` side. TIME is in seconds since the epoch; the side is written as in a mark. The
 //! MAC covers both. There is no table of tokens.
 
-use crate::{Cluster, Config};
 use crate::auth::EdgePart;
 use crate::request::Request;
 use crate::route::Routed;
 use crate::token::{Side, TargetHash};
+use crate::{Cluster, Config};
 use alloc::vec::Vec;
 use hmac::{Hmac, KeyInit, Mac};
 use ringway_sansio::{Flow, Instant};
@@ -86,7 +86,7 @@ pub(crate) fn write_link(cluster: &Cluster, key: &[u8; 16], flow: &Flow, made_s:
 
 fn write_token(key: &[u8; 16], flow: &Flow, made_s: u64, out: &mut Vec<u8>) {
     let start = out.len();
-    write_hex(out, 0, 2 * MAC_BYTES);
+    out.resize(start + 2 * MAC_BYTES, b'0');
     write_hex(out, made_s, TIME_DIGITS);
     out.push(b'.');
     side_of(flow).write(out);

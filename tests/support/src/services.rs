@@ -1,6 +1,7 @@
 //! Services of a server in memory, for tests.
 
 use md5::Md5;
+use ringway_location::{NodeName, Update};
 use ringway_sansio::{ConnectionId, Flow, Instant, LocatedServer, Seed};
 use ringway_server::auth::{
     ChallengeLimits, DialogExtensions, GuessLimits, Login, LoginResult, NonceId, NonceUse, ReplayWindows,
@@ -8,13 +9,13 @@ use ringway_server::auth::{
 use ringway_server::{
     BlockList, CallEvent, CallLimits, CallNames, CallRate, CallRates, CallRecord, CallStep, CallTable,
     Caller, FailedServers, Ha1, LampFilter, LampTable, LogEvent, MemoryBudget, NeighbourRoute,
-    NeighbourTable, Services, SilentTrunks, SourceRates, StoreFailed,
+    NeighbourTable, NodeState, Services, SilentTrunks, SourceRates, StoreFailed,
 };
 use ringway_sip::{Limits, Message};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -59,6 +60,11 @@ pub struct TestServices {
     pub is_tracing: AtomicBool,
     /// Decisions, as a trace shows them.
     pub decisions: Mutex<Vec<String>>,
+    /// Updates for the store that nodes share, with their addresses-of-record and numbers, oldest first.
+    pub shared: Mutex<Vec<(Vec<u8>, Vec<u8>)>>,
+    shared_len: AtomicU64,
+    /// States of other nodes that are not up.
+    pub nodes: Mutex<BTreeMap<NodeName, NodeState>>,
     neighbours: Mutex<NeighbourTable>,
     silent_trunks: Mutex<SilentTrunks>,
     call_rates: Mutex<CallRates>,
@@ -100,6 +106,9 @@ impl TestServices {
             events: Mutex::default(),
             is_tracing: AtomicBool::new(false),
             decisions: Mutex::default(),
+            shared: Mutex::default(),
+            shared_len: AtomicU64::new(0),
+            nodes: Mutex::default(),
             neighbours: Mutex::default(),
             silent_trunks: Mutex::default(),
             call_rates: Mutex::new(CallRates::new(seed)),
@@ -334,6 +343,18 @@ impl Services for TestServices {
 
     fn change_neighbours(&self, change: &mut dyn FnMut(&mut NeighbourTable)) {
         change(&mut lock(&self.neighbours));
+    }
+
+    fn share(&self, aor: &[u8], update: &[u8]) -> u64 {
+        let number = self.shared_len.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut update = update.to_vec();
+        Update::set_number(&mut update, number);
+        lock(&self.shared).push((aor.to_vec(), update));
+        number
+    }
+
+    fn node_state(&self, node: &NodeName) -> NodeState {
+        lock(&self.nodes).get(node).copied().unwrap_or_default()
     }
 
     fn store(&self, aor: &[u8], record: &[u8]) {

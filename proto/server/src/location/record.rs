@@ -76,8 +76,7 @@ fn write_binding(binding: &Binding, link: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&binding.cseq.to_le_bytes());
     out.extend_from_slice(&binding.q.to_le_bytes());
     let has_path = !link.is_empty() || !text.path.is_empty();
-    let path_flags =
-        if has_path { HAS_PATH } else { 0 } | if link.is_empty() { 0 } else { HAS_LINK };
+    let path_flags = if has_path { HAS_PATH } else { 0 } | if link.is_empty() { 0 } else { HAS_LINK };
     out.push(flags_of(binding) | path_flags);
     out.push(binding.flow.transport.code());
     out.push(binding.flow.listener.0);

@@ -243,9 +243,11 @@ fn is_kept(binding: &Binding, entries: &[Incoming<'_>], is_pending: bool) -> boo
     }
     let id = binding.entry_id();
     let entry = entries.iter().find(|entry| entry.id == id);
-    entry.is_some_and(|entry| {
-        if binding.owner.is_other() { entry.is_added() } else { !entry.owner.is_other() }
-    })
+    entry.is_some_and(
+        |entry| {
+            if binding.owner.is_other() { entry.is_added() } else { !entry.owner.is_other() }
+        },
+    )
 }
 
 /// Path values without the first one.

@@ -290,13 +290,8 @@ impl LocationTable {
         Ok(())
     }
 
-    /// Appends the record for [`LocationTable::restore`]; nothing if the user has no bindings to store.
-    pub(crate) fn write_record(&self, aor: &[u8], out: &mut Vec<u8>) {
-        self.write_record_at(self.find(aor), out);
-    }
-
-    /// Like [`LocationTable::write_record`], for the key of a user.
-    pub(crate) fn write_record_at(&self, key: Option<SlabKey>, out: &mut Vec<u8>) {
+    /// Appends the record of a user for [`LocationTable::restore`]; nothing if it has no bindings to store.
+    pub(crate) fn write_record(&self, key: Option<SlabKey>, out: &mut Vec<u8>) {
         if let Some(user) = key.and_then(|key| self.users.get(key)) {
             record::write(&user.bindings, out);
         }
@@ -338,9 +333,9 @@ impl LocationTable {
 
     /// All bindings, in no order.
     pub fn iter(&self) -> impl Iterator<Item = RegistrationRef<'_>> {
-        self.users.iter().flat_map(|(_, user)| {
-            user.bindings.iter().map(|binding| self.registration(user, binding))
-        })
+        self.users
+            .iter()
+            .flat_map(|(_, user)| user.bindings.iter().map(|binding| self.registration(user, binding)))
     }
 
     /// Handles the end of a connection: contacts that only it reached are removed, others are dialled in future. `ended`

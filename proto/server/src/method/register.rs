@@ -8,7 +8,8 @@ use crate::env::{Env, Storage};
 use crate::event::{ChangedUser, ContactEnd};
 use crate::gruu;
 use crate::location::{
-    BadRecord, Binding, Change, Kind, LocationTable, RecordTime, Removed, Room, SaveError, Saved, Text, instance_of,
+    BadRecord, Binding, Change, Kind, LocationTable, RecordTime, Removed, Room, SaveError, Saved, Text,
+    instance_of,
 };
 use crate::reply::{write_q, write_reply, write_unfolded};
 use crate::request::Request;
@@ -257,7 +258,9 @@ impl Registrar {
         };
         // Steps 6 and 7.
         let before = self.table.bindings_len();
-        (self.removed.all, self.removed.ids) = Default::default();
+        if env.config.cluster.is_some() {
+            self.removed = Removed::default();
+        }
         let outcome = match Contacts::of(message) {
             Err(ringway_sip::Malformed) => Err(Refusal::Plain(400, "Bad Contact")),
             Ok(Contacts::Absent) => Ok(self.unchanged(aor)),

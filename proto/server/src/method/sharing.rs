@@ -21,7 +21,7 @@ pub(super) fn store(
     record.clear();
     let Some(cluster) = storage.cluster else {
         if storage.services.keeps_bindings() {
-            table.write_record_at(key, record);
+            table.write_record(key, record);
         }
         return storage.services.store(aor, record);
     };

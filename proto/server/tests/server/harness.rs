@@ -94,6 +94,13 @@ impl World {
         Self::seeded(config, 0, 2, now)
     }
 
+    /// Server that starts `after` the others.
+    pub(crate) fn later(after: Duration, change: impl FnOnce(&mut Config)) -> Self {
+        let mut config = config();
+        change(&mut config);
+        Self::seeded(config, 0, 2, START + after)
+    }
+
     fn at(config: Config, per_second: u32) -> Self {
         Self::seeded(config, per_second, 1, START)
     }

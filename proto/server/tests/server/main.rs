@@ -58,6 +58,7 @@ mod relay;
 mod rfc5118;
 mod routes;
 mod serial;
+mod shared;
 mod sips;
 mod stateless;
 mod stun;
