@@ -399,7 +399,7 @@ fn add_server(
     sim.add("server", &listeners, Box::new(host)).expect("the address is free")
 }
 
-fn default_config() -> Config {
+pub(crate) fn default_config() -> Config {
     let listener = |transport| Listener { transport, bound: SERVER, advertised: SERVER };
     Config {
         domains: vec![REALM.into()],
@@ -453,8 +453,8 @@ pub(crate) fn password(user: &str) -> String {
 
 /// Address of the server's listeners, for UDP and TCP.
 pub(crate) const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), 5060);
-const BEGIN: Instant = Instant::from_secs(1_700_000_000);
-const LIMITS: ServiceLimits = ServiceLimits {
+pub(crate) const BEGIN: Instant = Instant::from_secs(1_700_000_000);
+pub(crate) const LIMITS: ServiceLimits = ServiceLimits {
     nonce_lifetime: Duration::from_secs(300),
     nonces_max: 10_000,
     guesses_max: None,

@@ -130,6 +130,12 @@ impl<S: Services> Server<S> {
         Ok(())
     }
 
+    /// Passes the bindings of this node to [`Services::share`] again, for up to `count` users from slot `from`, after the store lost
+    /// changes; returns the next slot, `None` at the end. What changed elsewhere meanwhile stays.
+    pub fn share_from(&mut self, now: Instant, from: u32, count: u32) -> Option<u32> {
+        self.registrar.share_from(now, &self.environment.storage(), (from, count))
+    }
+
     fn note_changes(&mut self) {
         self.registrar.note_changes(self.events.is_on() || self.messages.is_active());
     }

@@ -247,6 +247,11 @@ impl Phone {
         self.behaviour = behaviour;
     }
 
+    /// Sets the server of further requests.
+    pub fn set_server(&mut self, ip: IpAddr) {
+        self.server.0 = ip;
+    }
+
     /// Sets the scheme of further URIs.
     pub fn set_scheme(&mut self, scheme: Scheme) {
         self.scheme = scheme;

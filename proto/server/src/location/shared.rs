@@ -6,6 +6,7 @@ use super::owner::{Owner, RegisteredAt};
 use super::record::{Stored, read_body};
 use super::table::LocationTable;
 use crate::{Cluster, NodeState, Services};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
 use ringway_location::{ENTRIES_MAX, EntryId, Record, RecordEntry, Registered, Removal, UpdateWriter};
@@ -99,6 +100,18 @@ impl LocationTable {
             writer.removal(&Removal { id, registered });
         }
         writer.finish();
+    }
+
+    /// Users with bindings of this node in up to `count` slots from slot `from`, and the next slot, `None` at the end.
+    pub(crate) fn own_users_from(&self, from: u32, count: u32) -> (Vec<Box<[u8]>>, Option<u32>) {
+        let mut names = Vec::new();
+        let end = from.saturating_add(count);
+        for slot in from..end {
+            let Some(user) = self.users.at(slot) else { return (names, None) };
+            let is_own = |binding: &Binding| !binding.is_permanent() && !binding.owner.is_other();
+            names.extend(user.filter(|user| user.bindings.iter().any(is_own)).map(|user| user.name.clone()));
+        }
+        (names, Some(end))
     }
 
     /// Notes the newest update of a user that did not come back.

@@ -42,7 +42,7 @@ struct Named {
 
 #[derive(Debug)]
 pub(super) struct User {
-    name: Box<[u8]>,
+    pub(super) name: Box<[u8]>,
     pub(super) bindings: Bindings,
     /// Number of the newest update of this node that did not come back from the store that nodes share; 0: none.
     pub(super) pending: u64,

@@ -190,6 +190,22 @@ impl Registrar {
         });
     }
 
+    /// Writes the bindings of this node again, for up to `count` users from slot `from`; returns the next slot, `None` at the end.
+    pub(crate) fn share_from(
+        &mut self,
+        now: Instant,
+        storage: &Storage<'_, impl Services>,
+        (from, count): (u32, u32),
+    ) -> Option<u32> {
+        let Self { table, record, .. } = self;
+        let (users, next) = table.own_users_from(from, count);
+        for aor in users {
+            let key = table.key_of(&aor);
+            sharing::store(storage, table, (&aor, key), &Removed::default(), now, record);
+        }
+        next
+    }
+
     /// Joins a record of the store that nodes share; nothing of it is written there again. Returns the number of entries that were
     /// passed over.
     pub(crate) fn on_record(
