@@ -130,8 +130,11 @@ impl<S: Services> Server<S> {
         Ok(())
     }
 
-    /// Passes the bindings of this node to [`Services::share`] again, for up to `count` users from slot `from`, after the store lost
-    /// changes; returns the next slot, `None` at the end. What changed elsewhere meanwhile stays.
+    /// Passes the bindings of this node to [`Services::share`] again, for up to `count` users from slot `from`; returns the next slot,
+    /// `None` at the end. What changed elsewhere meanwhile stays.
+    ///
+    /// Needed for all users whenever records are not read on from where reading ended, the first time included, before all users are
+    /// looked up: the store may have lost updates, and a record that answers an update may be among those that are not read.
     pub fn share_from(&mut self, now: Instant, from: u32, count: u32) -> Option<u32> {
         self.registrar.share_from(now, &self.environment.storage(), (from, count))
     }

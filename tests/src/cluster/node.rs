@@ -1,8 +1,8 @@
 //! Node with its writer and reader of the store.
 
+use super::id_of;
 use super::shell::{RealServer, Shell};
 use super::store::{Store, StoreState, Stored};
-use super::id_of;
 use crate::world::{LIMITS, REALM, default_config};
 use ringway_location::{NodeName, Update};
 use ringway_sansio::{Event, Instant, LocatedServers, Rng, Seed, Transport};
@@ -128,7 +128,7 @@ impl ClusterNode {
         let now = sim.now() + shell.ahead;
         let known = all.filter(|found| found.expires() > now).map(|found| {
             let owner = found.node().copied().unwrap_or(self.name);
-            (found.aor().to_vec(), id_of(found.contact()), owner)
+            ((found.aor().to_vec(), id_of(found.contact()), owner), found.expires().since(now))
         });
         Some(known.collect())
     }
@@ -180,15 +180,23 @@ impl ClusterNode {
     fn write(&mut self, now: Instant, store: &mut Store, rng: &mut Rng, runs: bool) {
         let is_away = !self.reaches_store || store.state == StoreState::Away;
         if is_away {
-            // Whether the store got them is not known: they are sent again.
-            for (_, aor, update) in std::mem::take(&mut self.sent) {
-                if rng.chance(500) {
-                    if store.state != StoreState::Away {
-                        store.apply(now, &aor, &update);
-                    }
+            // The store may have got them or not: they are sent again.
+            for (_, aor, mut update) in std::mem::take(&mut self.sent) {
+                if store.state != StoreState::Away && rng.chance(500) {
+                    store.apply(now, &aor, &update);
+                }
+                if !runs {
                     continue;
                 }
-                self.waiting.entry(aor).or_insert((update, now));
+                if let Some((newer, made)) = self.waiting.get_mut(&aor) {
+                    Update::merge_removals(newer, &update, now.since(*made).as_millis() as u32)
+                        .expect("both are valid");
+                    continue;
+                }
+                let waited_ms = Update::read(&update).expect("it is valid").waited_ms;
+                Update::set_waited(&mut update, 0);
+                let made = Instant::from_nanos(now.as_nanos() - u64::from(waited_ms) * 1_000_000);
+                self.waiting.insert(aor, (update, made));
             }
             return;
         }
@@ -209,14 +217,13 @@ impl ClusterNode {
         let now = sim.now();
         let position = match self.position {
             Some(position) if self.generation == store.generation => position,
-            known => {
-                if known.is_some() {
-                    self.share_again(sim, now);
-                }
+            _ => {
+                // The records of own updates before the position are not read: these updates are written once more.
+                self.share_again(sim, now);
                 self.generation = store.generation;
                 let position = store.stream_len();
                 let mut aors: BTreeSet<Vec<u8>> = store.aors().cloned().collect();
-                aors.extend(self.bindings(sim).into_iter().flatten().map(|(aor, ..)| aor));
+                aors.extend(self.bindings(sim).into_iter().flatten().map(|((aor, ..), _)| aor));
                 for aor in aors {
                     let record = store.look_up(now, &aor, (&self.name, self.incarnation));
                     self.records.push_back((now + latency(rng), aor, record));
@@ -230,7 +237,7 @@ impl ClusterNode {
         self.position = Some(store.stream_len());
     }
 
-    /// Writes all own bindings again: the store may have lost some.
+    /// Writes all own bindings again: the store may have lost some, or have answered unread.
     fn share_again(&mut self, sim: &mut Sim, now: Instant) {
         for shard in 0..self.shards {
             self.call(sim, shard, |shell, now, effects| {

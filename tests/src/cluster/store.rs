@@ -36,8 +36,8 @@ struct Data {
     stream: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-/// Binding in the store: address-of-record, identity, node.
-pub(super) type Stored = (Vec<u8>, [u8; 16], NodeName);
+/// Binding, by address-of-record, identity and node, and the time that it has left.
+pub(super) type Stored = ((Vec<u8>, [u8; 16], NodeName), Duration);
 
 impl Store {
     pub(super) fn new() -> Self {
@@ -50,8 +50,8 @@ impl Store {
         (now + self.ahead).as_nanos() / 1_000_000
     }
 
-    /// A replica takes over that lost the changes of the last second, and whose clock is `ahead`.
-    pub fn fail_over(&mut self, now: Instant, ahead: Duration) {
+    /// A replica takes over that lost the changes of the last second, and whose clock is `ahead`. Returns the difference of the clocks.
+    pub fn fail_over(&mut self, now: Instant, ahead: Duration) -> Duration {
         while let Some((at, data)) = self.earlier.pop_back() {
             if at + LOST <= now {
                 self.data = data;
@@ -60,7 +60,9 @@ impl Store {
         }
         self.earlier.clear();
         self.generation += 1;
+        let moved = ahead.abs_diff(self.ahead);
         self.ahead = ahead;
+        moved
     }
 
     /// Loses everything.
@@ -114,12 +116,13 @@ impl Store {
     pub(super) fn all(&self, now: Instant) -> Vec<Stored> {
         let now_ms = self.now_ms(now);
         let of_user = |(aor, registrations): (&Vec<u8>, &Registrations)| {
-            let stored = registrations.entries(now_ms).map(|entry| (aor.clone(), entry.id.0, entry.node));
+            let stored = registrations.entries(now_ms).map(|entry| {
+                let left = Duration::from_millis(entry.expires_at_ms.saturating_sub(now_ms));
+                ((aor.clone(), entry.id.0, entry.node), left)
+            });
             stored.collect::<Vec<_>>()
         };
-        let mut all: Vec<Stored> = self.data.registrations.iter().flat_map(of_user).collect();
-        all.sort();
-        all
+        self.data.registrations.iter().flat_map(of_user).collect()
     }
 }
 

@@ -287,6 +287,11 @@ impl Phone {
         self.events.clone()
     }
 
+    /// True until the final response to a REGISTER.
+    pub const fn is_registering(&self) -> bool {
+        self.is_registering
+    }
+
     /// Number of server and client transactions.
     pub fn transactions_len(&self) -> (usize, usize) {
         self.layer.len()
@@ -335,7 +340,7 @@ impl Phone {
         Flow { transport, host, ..Flow::dial(listener, SocketAddr::new(ip, port)) }
     }
 
-    fn contact_uri(&self) -> String {
+    pub(crate) fn contact_uri(&self) -> String {
         let (scheme, user, contact) = (self.scheme, &self.account.user, self.contact);
         match scheme {
             Scheme::Sip => format!("sip:{user}@{contact}{}", self.transport.uri_parameter()),
