@@ -115,7 +115,6 @@ impl MachineSettings {
             limits,
             certificates,
             neighbours: Vec::new(),
-            cluster: None,
         };
         sections.config(listeners, machine_addresses, secret)
     }

@@ -1,5 +1,6 @@
 //! Methods that this server answers; all others are forwarded or redirected.
 
+mod ends;
 mod extensions;
 mod options;
 mod redirect;

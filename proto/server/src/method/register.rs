@@ -4,22 +4,21 @@ use super::extensions::{self, FirstHopLacksOutbound, Path, PathError};
 use super::sharing;
 use crate::auth::Authenticator;
 use crate::date::DateText;
-use crate::env::{Env, Storage};
+use crate::env::Env;
 use crate::event::{ChangedUser, ContactEnd};
 use crate::gruu;
 use crate::location::{
-    BadRecord, Binding, Change, Kind, LocationTable, RecordTime, Removed, Room, SaveError, Saved, Text,
-    instance_of,
+    BadRecord, Binding, Change, Kind, LocationTable, Removed, Room, SaveError, Saved, Text, instance_of,
 };
 use crate::reply::{write_q, write_reply, write_unfolded};
 use crate::request::Request;
-use crate::{Action, Aor, Authenticated, BindingChange, BindingEnd, Config, Counters, Detail, LogEvent};
+use crate::{Action, Aor, Authenticated, BindingChange, Config, Counters, Detail, LogEvent};
 use crate::{Reason, Services};
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 use core::time::Duration;
-use ringway_location::{ENTRIES_MAX, Record, Registered};
-use ringway_sansio::{ConnectionId, Context, Instant, Seed};
+use ringway_location::{ENTRIES_MAX, Registered};
+use ringway_sansio::{Context, Instant, Seed};
 use ringway_sip::grammar::delta_seconds;
 use ringway_sip::{Contact, Contacts, HeaderName, Message, Scheme, write_number};
 use ringway_transaction::SlabKey;
@@ -46,31 +45,31 @@ struct Accepted {
 
 /// Registrar of one shard: owns the location table; nothing else changes it.
 pub(crate) struct Registrar {
-    table: LocationTable,
+    pub(super) table: LocationTable,
     /// Buffer for the address-of-record of a REGISTER.
     aor: Aor,
     /// Buffer for the record of a user.
-    record: Vec<u8>,
+    pub(super) record: Vec<u8>,
     /// Bindings of other nodes, and of this one, that the REGISTER at hand removes; without a cluster none.
     removed: Removed,
     date: DateText,
-    changes: Changes,
+    pub(super) changes: Changes,
 }
 
 /// Users whose contacts changed, for the subscriptions to them.
 #[derive(Default)]
-struct Changes {
+pub(super) struct Changes {
     /// False: nobody can subscribe, and nothing is noted.
     are_noted: bool,
     users: Vec<ChangedUser>,
 }
 
 impl Changes {
-    fn note(&mut self, aor: &[u8], end: ContactEnd) {
+    pub(super) fn note(&mut self, aor: &[u8], end: ContactEnd) {
         self.note_register(aor, end, b"");
     }
 
-    fn note_register(&mut self, aor: &[u8], end: ContactEnd, call_id: &[u8]) {
+    pub(super) fn note_register(&mut self, aor: &[u8], end: ContactEnd, call_id: &[u8]) {
         if self.are_noted {
             self.users.push(ChangedUser { aor: aor.into(), end, call_id: call_id.into() });
         }
@@ -122,109 +121,6 @@ impl Registrar {
     pub(crate) fn set_permanent_contacts(&mut self, aor: &[u8], contacts: &[&[u8]]) {
         self.table.set_permanent(aor, contacts);
         self.changes.note(aor, ContactEnd::Unregistered);
-    }
-
-    pub(crate) fn remove_user(&mut self, storage: &Storage<'_, impl Services>, aor: &[u8]) {
-        let Self { table, record, .. } = self;
-        if table.forget(aor) {
-            storage.services.on_change(aor, BindingChange::Removed, None);
-            let removed = Removed { all: true, ..Removed::default() };
-            sharing::store(storage, table, (aor, None), &removed, Instant::default(), record);
-        }
-        self.changes.note(aor, ContactEnd::UserRemoved);
-    }
-
-    /// Ends the bindings of REGISTER requests of a user; returns their number.
-    pub(crate) fn end_registrations(
-        &mut self,
-        now: Instant,
-        storage: &Storage<'_, impl Services>,
-        aor: &[u8],
-    ) -> usize {
-        let Self { table, record, .. } = self;
-        let before = table.bindings_len();
-        let ended = ended(storage.services, now, BindingEnd::Administrator);
-        let removed = Removed { all: true, ..Removed::default() };
-        table.end_registrations(aor, ended, |table, aor| {
-            sharing::store_fewer(storage, table, aor, &removed, now, record);
-        });
-        before - table.bindings_len()
-    }
-
-    /// Ends the bindings that only a closed connection reached.
-    pub(crate) fn on_closed(
-        &mut self,
-        now: Instant,
-        storage: &Storage<'_, impl Services>,
-        connection: ConnectionId,
-    ) {
-        let Self { table, record, changes, .. } = self;
-        let ended = ended(storage.services, now, BindingEnd::ConnectionClosed);
-        table.on_closed(connection, ended, |table, aor, has_fewer| {
-            if !has_fewer {
-                // Other nodes dial it too from now on.
-                if storage.cluster.is_some() {
-                    let key = table.key_of(aor);
-                    sharing::store(storage, table, (aor, key), &Removed::default(), now, record);
-                }
-                return;
-            }
-            sharing::store_fewer(storage, table, aor, &Removed::default(), now, record);
-            changes.note(aor, ContactEnd::ConnectionClosed);
-        });
-    }
-
-    /// Ends the expired bindings.
-    pub(crate) fn on_timeout(&mut self, now: Instant, storage: &Storage<'_, impl Services>) {
-        let Self { table, record, changes, .. } = self;
-        let ended = ended(storage.services, now, BindingEnd::Expired);
-        table.expire(now, ended, |table, aor| {
-            match storage.cluster {
-                // The store that nodes share ends them by its own clock.
-                Some(_) => storage.services.on_change(aor, BindingChange::Ended, None),
-                None => {
-                    sharing::store_fewer(storage, table, aor, &Removed::default(), now, record);
-                }
-            }
-            changes.note(aor, ContactEnd::Expired);
-        });
-    }
-
-    /// Writes the bindings of this node again, for up to `count` users from slot `from`; returns the next slot, `None` at the end.
-    pub(crate) fn share_from(
-        &mut self,
-        now: Instant,
-        storage: &Storage<'_, impl Services>,
-        (from, count): (u32, u32),
-    ) -> Option<u32> {
-        let Self { table, record, .. } = self;
-        let (users, next) = table.own_users_from(from, count);
-        for aor in users {
-            let key = table.key_of(&aor);
-            sharing::store(storage, table, (&aor, key), &Removed::default(), now, record);
-        }
-        next
-    }
-
-    /// Joins a record of the store that nodes share; nothing of it is written there again. Returns the number of entries that were
-    /// passed over.
-    pub(crate) fn on_record(
-        &mut self,
-        config: &Config,
-        services: &impl Services,
-        aor: &[u8],
-        record: &Record<'_>,
-        time: RecordTime,
-    ) -> u64 {
-        let Some(cluster) = &config.cluster else { return 0 };
-        let before = self.table.bindings_len();
-        let ended = ended(services, time.now, BindingEnd::OtherNode);
-        let joined = self.table.join(aor, record, time, (cluster, config.listeners.len()), ended);
-        if joined.is_changed {
-            services.on_change(aor, change_of(before, self.table.bindings_len()), None);
-            self.changes.note_register(aor, ContactEnd::Unregistered, &joined.call_id);
-        }
-        joined.passed_over
     }
 
     pub(crate) fn next_due(&self) -> Option<Instant> {
@@ -590,16 +486,8 @@ fn refuse_path(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>, erro
     }
 }
 
-/// Reports the end of bindings.
-fn ended(services: &impl Services, now: Instant, reason: BindingEnd) -> impl Fn(&[u8], &Binding) {
-    move |aor, binding| {
-        let (contact, flow) = (binding.uri(), binding.flow);
-        services.observe(now, &LogEvent::BindingEnded { aor, contact, flow, reason });
-    }
-}
-
 /// Kind of change, from the number of bindings before and after it.
-fn change_of(before: usize, after: usize) -> BindingChange {
+pub(super) fn change_of(before: usize, after: usize) -> BindingChange {
     match after.cmp(&before) {
         Ordering::Greater => BindingChange::Registered,
         Ordering::Equal => BindingChange::Refreshed,
