@@ -390,6 +390,7 @@ fn add_server(
                 .push((Duration::from_millis(20), Event::NumberResolved { query, uris: Box::default() }));
         }
         Action::Relay { query, request } => effects.events.extend(relay.execute(query, &request)),
+        Action::Locate { .. } => unreachable!("this world has no cluster"),
         Action::CallsChanged { user } => {
             let shard = ringway_server::shard_of_user(&ringway_sim::shard_key(), user.user(), count);
             let event = Event::StateChanged { name: user.as_bytes().into() };

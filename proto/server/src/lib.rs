@@ -34,6 +34,7 @@ mod event;
 mod failed_servers;
 mod gruu;
 mod lamp;
+mod locate_limits;
 mod log_event;
 mod media;
 mod message;
@@ -72,6 +73,7 @@ pub use diversion::DiversionReason;
 pub use event::{PresenceConfig, Watchers};
 pub use failed_servers::FailedServers;
 pub use lamp::{LampFilter, LampState, LampStatus, LampTable, NewLeg, NotLit, Role, ShownCall};
+pub use locate_limits::{LocateLimits, LocateRefusal};
 pub use location::{Registration, RegistrationRef};
 pub use log_event::{
     BindingChange, BindingEnd, CallEvent, CallSender, CallStep, LogEvent, LoginRefusal, MessageDrop,

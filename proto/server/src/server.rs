@@ -1,6 +1,7 @@
 //! Server: owns the components and dispatches each input to one of them.
 
 mod dispatch;
+mod locating;
 mod stun;
 
 use crate::auth::{Authenticator, Grant};
@@ -15,6 +16,7 @@ use crate::request::Request;
 use crate::{Action, Config, Counters, Detail, Forwards, Reason, Services};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use locating::Locating;
 use ringway_location::{BadEntry, Record};
 use ringway_sansio::{Context, Deadline, Event, Flow, IcmpError, Instant, Node, Received, Seed};
 use ringway_sip::{Message, Start};
@@ -32,6 +34,7 @@ pub struct Server<S> {
     neighbours: Neighbours,
     events: Events,
     messages: Messages,
+    locating: Locating,
     /// Buffer for the effects of the transactions.
     notices: Vec<Notice<Owner>>,
     /// Reason to refuse new requests, as the phrase of a 503.
@@ -66,6 +69,7 @@ impl<S: Services> Server<S> {
             neighbours,
             events,
             messages,
+            locating: Locating::new(&seed.part(LOCATING_KEY), now),
             notices: Vec::new(),
             refuses: None,
             gives_up_at: None,
@@ -227,7 +231,7 @@ impl<S: Services> Server<S> {
 
     /// True if no request waits for a response, so that no request fails if the server stops now.
     pub fn is_idle(&self) -> bool {
-        self.transactions.is_idle()
+        self.transactions.is_idle() && self.locating.is_empty()
     }
 
     /// Notifies the subscribers to users whose contacts changed, and delivers their messages.
@@ -334,6 +338,7 @@ impl<S: Services> Node for Server<S> {
                     self.events.on_closed(env, &mut self.transactions, connection);
                 }
             }
+            Event::Located { query } => self.on_located(cx, query),
             Event::StateChanged { name } => {
                 if self.events.is_on() {
                     let parts =
@@ -393,6 +398,7 @@ impl<S: Services> Node for Server<S> {
         if self.messages.next_due().is_some() {
             self.messages.on_timeout(env, &mut self.transactions, self.registrar.table());
         }
+        self.expire_locates(cx);
         self.apply_notices(cx);
         self.environment.counters_mut().count_sent(cx.out, first);
     }
@@ -413,6 +419,7 @@ impl<S: Services> Node for Server<S> {
         consider((self.messages.next_due(), "a kept message is delivered or expires"));
         let has_changes = self.registrar.has_changes();
         consider((has_changes.then(Instant::default), "subscribers are notified of changed contacts"));
+        consider((self.locating.next_due(), "the store that nodes share did not answer"));
         consider((self.gives_up_at, "pending requests are given up"));
         consider((self.neighbours.next_due(), "a neighbour is probed or dialled"));
         consider((self.environment.calls_checked_at(), "the connections of calls are checked"));
@@ -463,3 +470,6 @@ fn is_admitted(env: &mut Env<'_, impl Services>, flow: Flow, bytes: &[u8]) -> bo
 
 /// Part of a shard's seed that is the key of transaction matching.
 const MATCH_KEY: u64 = 0;
+
+/// Part of a shard's seed that is the key of [`Locating`].
+const LOCATING_KEY: u64 = 3;

@@ -2,8 +2,8 @@
 
 use crate::auth::{Login, LoginResult, NonceId, NonceUse};
 use crate::{
-    BindingChange, CallRate, Caller, LampFilter, LampTable, LogEvent, NeighbourRoute, NeighbourTable,
-    NodeState, TrunkEvent,
+    BindingChange, CallRate, Caller, LampFilter, LampTable, LocateRefusal, LogEvent, NeighbourRoute,
+    NeighbourTable, NodeState, TrunkEvent,
 };
 use alloc::sync::Arc;
 use core::net::IpAddr;
@@ -101,6 +101,22 @@ pub trait Services {
     fn share(&self, _aor: &[u8], _update: &[u8]) -> u64 {
         0
     }
+
+    /// False while this node has not read all bindings of the store that nodes share: a user without bindings may have some then.
+    fn is_location_warm(&self) -> bool {
+        true
+    }
+
+    /// Counts the begin of a read-through for a request from `source` (see [`LocateLimits`](crate::LocateLimits)).
+    ///
+    /// # Errors
+    /// A limit is reached: the user has no bindings.
+    fn begin_locate(&self, _now: Instant, _source: IpAddr) -> Result<(), LocateRefusal> {
+        Ok(())
+    }
+
+    /// Counts the end of a read-through.
+    fn end_locate(&self) {}
 
     /// State of another node.
     fn node_state(&self, _node: &NodeName) -> NodeState {
@@ -252,6 +268,18 @@ impl<S: Services> Services for Arc<S> {
 
     fn share(&self, aor: &[u8], update: &[u8]) -> u64 {
         (**self).share(aor, update)
+    }
+
+    fn is_location_warm(&self) -> bool {
+        (**self).is_location_warm()
+    }
+
+    fn begin_locate(&self, now: Instant, source: IpAddr) -> Result<(), LocateRefusal> {
+        (**self).begin_locate(now, source)
+    }
+
+    fn end_locate(&self) {
+        (**self).end_locate();
     }
 
     fn node_state(&self, node: &NodeName) -> NodeState {

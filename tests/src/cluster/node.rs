@@ -286,7 +286,7 @@ impl ClusterNode {
     }
 }
 
-/// No host name is known.
+/// No host name is known, and every node counts as warm.
 fn execute(_: Instant, action: Action, effects: &mut Effects) {
     if let Action::Resolve { query, .. } = action {
         let servers = LocatedServers::NONE;

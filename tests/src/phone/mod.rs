@@ -406,6 +406,7 @@ impl SimNode for Phone {
             Event::Closed(ConnectionId(_))
             | Event::Resolved { .. }
             | Event::NumberResolved { .. }
+            | Event::Located { .. }
             | Event::StateChanged { .. }
             | Event::Relayed { .. } => {}
         }

@@ -8,8 +8,8 @@ use ringway_server::auth::{
 };
 use ringway_server::{
     BlockList, CallEvent, CallLimits, CallNames, CallRate, CallRates, CallRecord, CallStep, CallTable,
-    Caller, FailedServers, Ha1, LampFilter, LampTable, LogEvent, MemoryBudget, NeighbourRoute,
-    NeighbourTable, NodeState, Services, SilentTrunks, SourceRates, StoreFailed,
+    Caller, FailedServers, Ha1, LampFilter, LampTable, LocateLimits, LocateRefusal, LogEvent, MemoryBudget,
+    NeighbourRoute, NeighbourTable, NodeState, Services, SilentTrunks, SourceRates, StoreFailed,
 };
 use ringway_sip::{Limits, Message};
 use sha2::{Digest, Sha256};
@@ -63,6 +63,9 @@ pub struct TestServices {
     /// Updates for the store that nodes share, with their addresses-of-record and numbers, oldest first.
     pub shared: Mutex<Vec<(Vec<u8>, Vec<u8>)>>,
     shared_len: AtomicU64,
+    /// True: the bindings of the other nodes are not all here.
+    pub is_cold: AtomicBool,
+    locates: Mutex<LocateLimits>,
     /// States of other nodes that are not up.
     pub nodes: Mutex<BTreeMap<NodeName, NodeState>>,
     neighbours: Mutex<NeighbourTable>,
@@ -108,6 +111,8 @@ impl TestServices {
             decisions: Mutex::default(),
             shared: Mutex::default(),
             shared_len: AtomicU64::new(0),
+            is_cold: AtomicBool::new(false),
+            locates: Mutex::new(LocateLimits::new(seed)),
             nodes: Mutex::default(),
             neighbours: Mutex::default(),
             silent_trunks: Mutex::default(),
@@ -351,6 +356,18 @@ impl Services for TestServices {
         Update::set_number(&mut update, number);
         lock(&self.shared).push((aor.to_vec(), update));
         number
+    }
+
+    fn is_location_warm(&self) -> bool {
+        !self.is_cold.load(Ordering::Relaxed)
+    }
+
+    fn begin_locate(&self, now: Instant, source: IpAddr) -> Result<(), LocateRefusal> {
+        lock(&self.locates).begin(now, source)
+    }
+
+    fn end_locate(&self) {
+        lock(&self.locates).end();
     }
 
     fn node_state(&self, node: &NodeName) -> NodeState {

@@ -5,9 +5,11 @@ use super::Server;
 use crate::auth::{Access, Authenticator, Facts, Grant, LiveMark, Sender, decide, is_certified, live_mark};
 use crate::edge;
 use crate::env::Env;
-use crate::event::Parts;
+use crate::event::{Events, Parts};
+use crate::location::LocationTable;
+use crate::message::Messages;
 use crate::method::{on_options, redirect};
-use crate::proxy::{Owner, Response};
+use crate::proxy::{Owner, Proxy, Response, Transactions};
 use crate::request::Request;
 use crate::route::{LOOP_MARK, Routed, loop_hash, own_vias, preprocess};
 use crate::sources::Origin;
@@ -33,6 +35,15 @@ impl Parties {
             to_us: routed.next_route.is_none() && routed.is_of_domains,
         }
     }
+}
+
+/// Components that handle an accepted request.
+pub(super) struct Handlers<'s> {
+    pub(super) transactions: &'s mut Transactions,
+    pub(super) table: &'s LocationTable,
+    pub(super) proxy: &'s mut Proxy,
+    pub(super) events: &'s mut Events,
+    pub(super) messages: &'s mut Messages,
 }
 
 impl<S: Services> Server<S> {
@@ -95,29 +106,13 @@ impl<S: Services> Server<S> {
         let Some(grant) = accept_caller(env, authenticator, &request, &routed, parties) else { return };
         let request = Request { grant, ..request };
         observe_accepted(env, &request);
-        if self.events.is_on() {
-            let parts = &mut Parts { transactions: &mut self.transactions, table: self.registrar.table() };
-            if self.events.on_request(env, parts, &request, &routed) {
-                return;
-            }
+        let may_wait = to_us && env.config.cluster.is_some() && !env.services.is_location_warm();
+        if may_wait && self.locating.begin(env, self.registrar.table(), (&request, &routed)) {
+            return;
         }
-        match (env.config.mode, to_us) {
-            (Mode::Redirect, true) => redirect(env, self.registrar.table(), &request, &routed),
-            (Mode::Redirect, false) => env.refuse_plainly(&request, 404, "Not Found"),
-            (Mode::Proxy, _) => {
-                let (transactions, table) = (&mut self.transactions, self.registrar.table());
-                let candidate = self.messages.candidate(env, table, &request, &routed);
-                if let Some(candidate) = &candidate
-                    && self.messages.answer_repeated(env, &request, candidate)
-                {
-                    return;
-                }
-                let absent = self.proxy.forward(env, transactions, table, (&request, &routed), candidate);
-                if let Some(candidate) = absent {
-                    self.messages.keep(env, &request, &candidate);
-                }
-            }
-        }
+        let Self { transactions, registrar, proxy, events, messages, .. } = self;
+        let handlers = Handlers { transactions, table: registrar.table(), proxy, events, messages };
+        proceed(env, handlers, (&request, &routed), to_us);
     }
 
     /// Handles a well-formed response.
@@ -160,6 +155,38 @@ impl<S: Services> Server<S> {
             }
             Answer::Elsewhere => env.counters.responses_from_elsewhere += 1,
             Answer::Stray => env.counters.stray += 1,
+        }
+    }
+}
+
+/// Handles an accepted request.
+pub(super) fn proceed(
+    env: &mut Env<'_, impl Services>,
+    handlers: Handlers<'_>,
+    (request, routed): (&Request<'_, '_>, &Routed<'_>),
+    to_us: bool,
+) {
+    let Handlers { transactions, table, proxy, events, messages } = handlers;
+    if events.is_on() {
+        let parts = &mut Parts { transactions, table };
+        if events.on_request(env, parts, request, routed) {
+            return;
+        }
+    }
+    match (env.config.mode, to_us) {
+        (Mode::Redirect, true) => redirect(env, table, request, routed),
+        (Mode::Redirect, false) => env.refuse_plainly(request, 404, "Not Found"),
+        (Mode::Proxy, _) => {
+            let candidate = messages.candidate(env, table, request, routed);
+            if let Some(candidate) = &candidate
+                && messages.answer_repeated(env, request, candidate)
+            {
+                return;
+            }
+            let absent = proxy.forward(env, transactions, table, (request, routed), candidate);
+            if let Some(candidate) = absent {
+                messages.keep(env, request, &candidate);
+            }
         }
     }
 }

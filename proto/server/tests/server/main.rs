@@ -30,6 +30,7 @@ mod harness;
 mod hostile;
 mod lamps;
 mod listeners;
+mod locate;
 mod log_events;
 mod mark;
 mod media;
