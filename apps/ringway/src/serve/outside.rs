@@ -228,7 +228,9 @@ impl ActionSink<Action> for Sink {
                     resolver.ask_number(shard, query, target);
                 }
                 // This program has no store that nodes share yet.
-                Action::Locate { query, .. } => self.inboxes.deliver(shard, Event::Located { query }),
+                Action::Locate { query, .. } => {
+                    self.inboxes.deliver(shard, Event::Located { query });
+                }
                 Action::CallsChanged { user } => {
                     let shard = shard_of_user(&self.shard_key, user.user(), self.shards);
                     // If the inbox is full the event is lost; the shard looks at the calls again within 30 s.

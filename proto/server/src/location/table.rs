@@ -143,7 +143,11 @@ impl RegistrationRef<'_> {
             is_permanent: self.is_permanent(),
             instance: self.binding.instance().map(<[u8]>::to_vec),
             reg_id: self.binding.flow_key().map(|key| key.reg_id),
-            path: path_values(self.binding.text().path).map(<[u8]>::to_vec).collect(),
+            // The link to its node is not the phone's.
+            path: path_values(self.binding.text().path)
+                .skip(usize::from(self.binding.owner.is_over_link()))
+                .map(<[u8]>::to_vec)
+                .collect(),
             node: self.node.copied(),
         }
     }
