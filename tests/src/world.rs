@@ -435,6 +435,7 @@ fn default_config() -> Config {
             service_route: Vec::new(),
         },
         neighbours: Vec::new(),
+        links: None,
         media: Default::default(),
         presence: Default::default(),
         trunking: ringway_server::Trunking::default(),

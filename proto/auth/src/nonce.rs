@@ -119,9 +119,8 @@ impl NonceMaker {
 
     fn check_shared(&self, keys: &SharedKeys, now: Instant, source: IpAddr, nonce: &[u8]) -> NonceAge {
         let Some((named, marker, given)) = read_shared(nonce) else { return NonceAge::Foreign };
-        let is_by = |key: &[u8; 16]| {
-            core::hint::black_box(given ^ tag(key, (named, Some(marker)), source)) == 0
-        };
+        let is_by =
+            |key: &[u8; 16]| core::hint::black_box(given ^ tag(key, (named, Some(marker)), source)) == 0;
         if !is_by(&keys.current) && !keys.previous.is_some_and(|key| is_by(&key)) {
             return NonceAge::Foreign;
         }

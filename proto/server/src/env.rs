@@ -1,6 +1,7 @@
 //! Environment of the components: configuration, services, keys, counters.
 
 use crate::diversion::ForwardTable;
+use crate::gruu::GruuKeys;
 use crate::refused::RefusedInDialog;
 use crate::request::Request;
 use crate::{
@@ -59,26 +60,42 @@ pub(crate) struct Keys {
     pub(crate) calls: [u8; 16],
     /// Flow tokens.
     pub(crate) flow: [u8; 16],
+    /// Flow tokens of links.
+    pub(crate) link: [u8; 16],
     /// Temporary GRUUs.
-    pub(crate) gruu: [u8; 16],
+    pub(crate) gruu: GruuKeys,
     /// Entity tags of publications.
     pub(crate) event: [u8; 16],
     /// Numbers of kept messages.
     pub(crate) message: [u8; 16],
 }
 
+impl Keys {
+    /// Keys of a server. A node has those in common with the others that name nothing of one node.
+    fn of(config: &Config) -> Self {
+        let own = config.own_secret();
+        let common = |purpose: &[u8]| match &config.links {
+            None => (derive(&config.secret, purpose), None),
+            Some(links) => links.keys(purpose),
+        };
+        let (current, accepted) = common(b"gruu");
+        Self {
+            tag: common(b"tag").0,
+            route: derive(&own, b"route"),
+            looped: derive(&own, b"loop"),
+            calls: derive(&own, b"calls"),
+            flow: derive(&own, b"flow"),
+            link: derive(&own, b"link"),
+            gruu: GruuKeys { current, accepted },
+            event: derive(&own, b"event"),
+            message: derive(&own, b"message"),
+        }
+    }
+}
+
 impl<S> Environment<S> {
     pub(crate) fn new(config: Arc<Config>, services: S, seed: &Seed, now: Instant) -> Self {
-        let keys = Keys {
-            tag: derive(&config.secret, b"tag"),
-            route: derive(&config.secret, b"route"),
-            looped: derive(&config.secret, b"loop"),
-            calls: derive(&config.secret, b"calls"),
-            flow: derive(&config.secret, b"flow"),
-            gruu: derive(&config.secret, b"gruu"),
-            event: derive(&config.secret, b"event"),
-            message: derive(&config.secret, b"message"),
-        };
+        let keys = Keys::of(&config);
         Self {
             config,
             services,
@@ -94,6 +111,7 @@ impl<S> Environment<S> {
     }
 
     pub(crate) fn reconfigure(&mut self, config: Arc<Config>) {
+        self.keys = Keys::of(&config);
         self.config = config;
     }
 
@@ -103,6 +121,10 @@ impl<S> Environment<S> {
 
     pub(crate) fn config(&self) -> &Config {
         &self.config
+    }
+
+    pub(crate) const fn keys(&self) -> &Keys {
+        &self.keys
     }
 
     pub(crate) const fn services(&self) -> &S {

@@ -20,6 +20,7 @@ mod aor;
 mod block;
 mod budget;
 mod call_record;
+mod cluster;
 mod config;
 mod counters;
 mod date;
@@ -59,6 +60,7 @@ pub use budget::MemoryBudget;
 pub use call_record::{
     CallCounters, CallEnd, CallLimits, CallName, CallNames, CallRecord, CallTable, CallTexts, OngoingCall,
 };
+pub use cluster::{ClusterSecret, LinkedNode, Links, node_domain};
 pub use config::{AuthConfig, Config, Listener, Mode, Neighbour, NeighbourConnection, RegistrarConfig};
 pub use counters::Counters;
 pub use decision::{Decision, Detail, Reason};

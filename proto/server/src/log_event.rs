@@ -194,6 +194,8 @@ pub enum NeighbourKind {
     Neighbour,
     /// Gateway or carrier.
     Trunk,
+    /// Another node of this cluster.
+    Node,
 }
 
 /// Reason why a neighbour is down.

@@ -4,6 +4,7 @@ mod dispatch;
 mod stun;
 
 use crate::auth::{Authenticator, Grant};
+use crate::edge::write_link_path;
 use crate::env::{Env, Environment, derive};
 use crate::event::{Events, Parts};
 use crate::location::{BadRecord, LocationTable};
@@ -75,7 +76,7 @@ impl<S: Services> Server<S> {
     /// Replaces the configuration. The secret must not change, nor the numbers of listeners: new ones follow the others, and
     /// one that is taken out is in [`Config::removed_listeners`]. Existing transactions keep their timers.
     pub fn reconfigure(&mut self, config: Arc<Config>) {
-        self.authenticator.set_nonce_lifetime(config.auth.nonce_lifetime);
+        self.authenticator.reconfigure(&config);
         self.neighbours.reconfigure(&config);
         self.events.reconfigure(&config, self.environment.services(), &mut self.transactions);
         self.messages.reconfigure(&config);
@@ -135,6 +136,13 @@ impl<S: Services> Server<S> {
     /// Ends the registrations of `user@domain`, as an administrator demands; permanent contacts stay. Returns their number.
     pub fn end_registrations(&mut self, now: Instant, aor: &[u8]) -> usize {
         self.registrar.end_registrations(now, self.environment.services(), aor)
+    }
+
+    /// Path by which the other nodes reach the phone of a flow, over their link to this one. Empty without [`Config::links`].
+    pub fn link_path(&self, flow: &Flow, now: Instant) -> Vec<u8> {
+        let (config, mut path) = (self.environment.config(), Vec::new());
+        write_link_path(config, self.environment.keys(), flow, now, &mut path);
+        path
     }
 
     /// Location table, for listings and snapshots.
@@ -419,8 +427,9 @@ fn is_admitted(env: &mut Env<'_, impl Services>, flow: Flow, bytes: &[u8]) -> bo
         }
         return false;
     }
-    // Requests of this server to itself were admitted before.
-    if env.services.admit(env.cx.now, flow.remote.ip()) || env.config.is_own_address(flow.remote) {
+    // Requests of this server to itself, and those of other nodes, were admitted before.
+    let is_of_us = || env.config.is_own_address(flow.remote) || env.config.is_link(&flow);
+    if env.services.admit(env.cx.now, flow.remote.ip()) || is_of_us() {
         return true;
     }
     env.counters.over_rate += 1;

@@ -8,7 +8,7 @@ use super::context::{
 use super::forward::{Forwarding, Plan};
 use super::lookups::Lookup;
 use super::pending::cost_of;
-use super::reach::{failed_last, hop_to_target, take_reachable};
+use super::reach::{failed_last, hop_to_target, refusal, take_reachable};
 use super::recurse::{self, may_recurse};
 use super::relays;
 use super::retarget::Recursion;
@@ -171,9 +171,9 @@ impl Proxy {
         id: BranchId,
         plan: &Plan<'_, '_, '_>,
     ) {
-        if to_trunk::bypasses_routes(env, plan) {
+        if let Some((status, _)) = refusal(env, plan) {
             if let Some(context) = self.contexts.get_mut(id.context()) {
-                context.fail_branch(id.parts().1, 403);
+                context.fail_branch(id.parts().1, status);
             }
             return;
         }

@@ -11,7 +11,7 @@ use crate::proxy::{Owner, Response};
 use crate::request::Request;
 use crate::route::{LOOP_MARK, Routed, loop_hash, own_vias, preprocess};
 use crate::sources::Origin;
-use crate::{Action, CallStep, Caller, Config, Detail, LogEvent, Mode, Reason, Services};
+use crate::{Action, CallStep, Caller, Config, Detail, Links, LogEvent, Mode, Reason, Services};
 use alloc::borrow::ToOwned;
 use ringway_sansio::{Context, Flow, PeerNames};
 use ringway_sip::{HeaderName, Limits, Message, Method, Scheme, Uri};
@@ -41,14 +41,14 @@ impl<S: Services> Server<S> {
         let Request { message, method, uri, .. } = request;
         let env = &mut self.environment.env(cx);
         env.note_alias(&request);
-        if let Some(reason) = self.refuses
-            && message.to().tag().is_none()
-            && !matches!(method, Method::Ack | Method::Cancel)
-        {
+        if let Some(reason) = self.refuses.filter(|_| is_new_work(&request)) {
             // Retransmissions of pending requests are still matched.
             if let Incoming::New(_) = self.transactions.receive_request(&mut env.cx, message) {
                 refuse_new(env, &request, reason);
             }
+            return;
+        }
+        if !may_use_link(env, &request) {
             return;
         }
         // The usual REGISTER needs no transaction, Route or next hop.
@@ -76,8 +76,7 @@ impl<S: Services> Server<S> {
         if routed.from_last_route && !is_reasonable(env, &request, &routed.uri) {
             return;
         }
-        let parties = Parties::of(env.config, &request, &routed);
-        let to_us = parties.to_us;
+        let parties @ Parties { to_us, .. } = Parties::of(env.config, &request, &routed);
         if method == Method::Cancel && (env.config.stateful || env.config.mode == Mode::Redirect) {
             return self.proxy.on_cancel(env, &mut self.transactions, &request);
         }
@@ -164,12 +163,30 @@ impl<S: Services> Server<S> {
     }
 }
 
+/// True for a request that begins something.
+fn is_new_work(request: &Request<'_, '_>) -> bool {
+    request.message.to().tag().is_none() && !matches!(request.method, Method::Ack | Method::Cancel)
+}
+
 fn refuse_new(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>, reason: &str) {
     env.counters.refused += 1;
     env.decided(request, Reason::Stopping, Detail::Status(503, reason));
     env.reply(request, 503, reason, |response| {
         response.header_number(HeaderName::RetryAfter, 5);
     });
+}
+
+/// True unless a request came over a link, and not from a node, or registers a phone. False if the request was answered.
+fn may_use_link(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>) -> bool {
+    if !env.config.is_link(&request.flow) {
+        return true;
+    }
+    let is_node = request.peer.is_some_and(|peer| Links::is_node(peer, env.cx.now));
+    let may = is_node && request.method != Method::Register;
+    if !may && request.method != Method::Ack {
+        env.refuse_plainly(request, 403, "For Nodes Only");
+    }
+    may
 }
 
 /// True for a REGISTER that this registrar handles.
@@ -260,7 +277,8 @@ fn accept_caller(
         from_us: parties.from_us,
         to_us: parties.to_us,
         mark,
-        edge: edge::part_of(env.config, &env.keys.flow, (routed, request), (env.cx.now, env.started_s)),
+        edge: edge::part_of(env.config, env.keys, (routed, request), (env.cx.now, env.started_s)),
+        is_of_node: env.config.is_link(&request.flow),
         is_trunk: env.config.trunking.is_trunk(request.flow.remote.ip()),
         is_trusted: env.config.is_trusted(request.flow.remote.ip())
             || env.config.auth.certificates.is_trusted(request.peer, env.cx.now),

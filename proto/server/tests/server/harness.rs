@@ -94,7 +94,7 @@ impl World {
         Self::seeded(config, 0, 2, now)
     }
 
-    fn at(config: Config, per_second: u32) -> Self {
+    pub(crate) fn at(config: Config, per_second: u32) -> Self {
         Self::seeded(config, per_second, 1, START)
     }
 

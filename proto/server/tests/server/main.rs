@@ -11,6 +11,7 @@ mod call_records;
 mod cancel;
 mod certificates;
 mod challenge;
+mod cluster;
 mod connection;
 mod content_length;
 mod convert;
