@@ -6,6 +6,7 @@
 //! Start reading at [`Config::load`]. The sections that only Linux has are in `sections.rs`, the others in
 //! `ringway-settings`.
 
+mod cluster;
 mod media;
 mod neighbours;
 mod password_file;
@@ -24,6 +25,7 @@ pub(crate) use ringway_settings::{
     read_document,
 };
 
+pub(crate) use cluster::ClusterConfig;
 pub(crate) use media::Media;
 pub(crate) use neighbours::Neighbour;
 pub(crate) use records::Records;
@@ -62,6 +64,8 @@ pub(crate) struct Config {
     pub(crate) client_users: bool,
     pub(crate) neighbours: Vec<Neighbour>,
     pub(crate) trunks: Vec<ReadTrunk>,
+    /// This server as one of several nodes.
+    pub(crate) cluster: Option<ClusterConfig>,
     /// Trunks, routes and destination rules for the server machine.
     pub(crate) trunking: ringway_server::Trunking,
     /// Origins whose pages may connect by WebSocket; empty: all.

@@ -1,5 +1,6 @@
 //! Sections of the configuration, with the default and the limits of each key.
 
+use super::cluster::Surroundings;
 use super::{
     AdminConfig, Auth, Config, ConfigError, Level, Limits, Log, LogFormat, NumberLookups, Reader, Registrar,
     Routing, Section,
@@ -27,12 +28,16 @@ pub(super) fn read(text: &str, file: Option<&Path>) -> Result<Config, Vec<Config
         let neighbours = super::neighbours::read(reader, top, &tls, &routing);
         let trunks = super::trunks::read(reader, top, (&neighbours, &domains));
         let store = super::store::read(reader, top);
-        let config = Config {
+        let is_shared = location(reader, top);
+        let rest = Surroundings { file, listen: &listen, routing: &routing, is_shared };
+        let cluster = super::cluster::read(reader, top, &rest);
+        Config {
             file: file.map(Path::to_owned),
             client_users,
             neighbours,
             trunking: super::routes::read(reader, top, (&trunks, &domains), &routing),
             trunks,
+            cluster,
             tls,
             websocket_origins: websocket(reader, top),
             dns_servers: dns(reader, top),
@@ -51,14 +56,13 @@ pub(super) fn read(text: &str, file: Option<&Path>) -> Result<Config, Vec<Config
             log: log(reader, top),
             domains,
             keys: Keys::default(),
-        };
-        location(reader, top);
-        config
+        }
     });
     read.map(|(config, keys)| Config { keys, ..config })
 }
 
-fn location(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) {
+/// Reads `[location]`; true if other nodes have the same registrations.
+fn location(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> bool {
     let mut section = top.section(reader, "location");
     section.note_default(reader, "url", || "\"local:\"".to_owned());
     if let Some((text, at)) = section.text(reader, "url")
@@ -72,6 +76,7 @@ fn location(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) {
         reader.error(at, section.path("url"), format!("{text:?} {why}; give \"local:\""));
     }
     section.finish(reader);
+    false
 }
 
 fn websocket(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> Vec<String> {

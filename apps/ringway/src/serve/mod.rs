@@ -7,6 +7,9 @@
 pub(crate) mod blocks;
 mod capture;
 mod changes;
+mod cluster;
+#[cfg(test)]
+mod cluster_tests;
 pub(crate) mod control;
 mod escaped;
 mod event_log;
@@ -47,7 +50,7 @@ use ringway_linux::{
     Bound, Clock, Hosts, Inboxes, Listen, MarkedPackets, MessageTrace, Runtime, Shards, StreamLimits,
 };
 use ringway_sansio::{Instant, Seed, ShardKey};
-use ringway_server::{Server, shard_of_user};
+use ringway_server::{LinkedNode, Server, shard_of_user};
 use ringway_store::{Bindings, Durability, OtherRealm, SnapshotSource, Store, Writer};
 use routes::RoutesEditor;
 use services::SharedServices;
@@ -117,15 +120,16 @@ impl Running {
         let mut tls = ServerTls::start(&config, Arc::clone(&hosts), clock, &random::seed()?)?;
         tls.warn_of_expiry();
         tls.set_websocket(&config);
-        let wanted: Vec<Listen> = config.listen.iter().map(settings::listen_of).collect();
+        let wanted = settings::wanted_listeners(&config);
         let bound = Bound::bind(&wanted, usize::from(config.workers))
             .map_err(|error| Failure::failed(error.to_string()))?;
         let admin = Admin::bind(config.admin.listen).map_err(|error| Failure::failed(error.to_string()))?;
         let secret = store.secret()?;
         let listeners = ListenerTable::new(&wanted, bound.addresses());
-        let settings = Arc::new(settings::server_config(&config, &listeners, secret));
+        let settings = Arc::new(settings::server_config(&config, &listeners, secret, &[]));
         let services = Arc::new(SharedServices::new(&config, random::seed()?, clock.now()));
         services.set_trunks(&settings);
+        tls.set_links(settings.links.as_ref());
         start_observers(&config, &services, &listeners, clock)?;
         let mut nodes = new_nodes(&settings, &services, bound.workers(), random::seed()?, clock.now());
         let applied = load(&store, &config, &services, &mut nodes)?;
@@ -185,6 +189,33 @@ impl Running {
     /// Listeners in the order of the configuration, with their actual ports.
     pub(crate) fn listeners(&self) -> &[Listen] {
         self.runtime.listeners()
+    }
+
+    /// Opens links to these nodes, and ends those to others. Call it when the list changes: nothing else is disturbed.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the store of shared registrations lists the nodes"))]
+    pub(crate) fn set_nodes(&mut self, listed: Vec<LinkedNode>) {
+        let present = self.settings.links.as_ref().map_or(&[][..], |links| &links.nodes);
+        let others = self.settings.neighbours.len().saturating_sub(present.len());
+        let (nodes, left_out) = cluster::placed(&self.config, present, listed, others);
+        if left_out > 0 {
+            tracing::warn!("{left_out} nodes have no link: 64 neighbours, trunks and nodes are the maximum");
+        }
+        if nodes == present {
+            return;
+        }
+        let secret = self.settings.secret;
+        self.use_settings(Arc::new(settings::server_config(&self.config, &self.listeners, secret, &nodes)));
+    }
+
+    /// Uses settings whose listeners are open.
+    fn use_settings(&mut self, settings: Arc<ringway_server::Config>) {
+        // Nodes are dialled by the settings: their names come first.
+        self.tls.set_links(settings.links.as_ref());
+        for shard in 0..self.runtime.shards().len() as u16 {
+            let settings = Arc::clone(&settings);
+            self.runtime.shards().with_shard(shard, |node| node.reconfigure(settings));
+        }
+        self.settings = settings;
     }
 
     /// Stops gracefully.
