@@ -4,7 +4,7 @@ use crate::diversion::ForwardTable;
 use crate::refused::RefusedInDialog;
 use crate::request::Request;
 use crate::{
-    Action, Aor, CallEvent, CallSender, CallStep, Condition, Config, Counters, Decision, Detail,
+    Action, Aor, CallEvent, CallName, CallSender, CallStep, Condition, Config, Counters, Decision, Detail,
     DiversionReason, LogEvent,
 };
 use crate::{Reason, Services};
@@ -165,23 +165,32 @@ impl<S: Services> Env<'_, S> {
     }
 
     fn observe_step(&self, request: &Request<'_, '_>, step: CallStep, target: Option<&[u8]>) {
-        let (sender, begins) = (request.grant.sender.of_call(), step == CallStep::Begun);
-        let mut user = Aor::default();
-        let is_user = begins
-            && sender == CallSender::Proven
-            && self.config.read_aor(&request.message.from().uri, &mut user);
-        let event = CallEvent {
-            step,
-            message: request.message.as_bytes(),
-            parsed: Some(request.message),
-            response: None,
-            sender,
-            user: is_user.then_some(user.as_bytes()),
-            is_spiral: begins && self.config.is_own_address(request.flow.remote),
-            flow: Some(request.flow),
-            target,
-        };
+        let event = CallEvent { name: request.call, target, ..event_of(request, step) };
         self.services.observe(self.cx.now, &LogEvent::Call(event));
+    }
+
+    /// Reports a call that begins; returns its name, if calls are recorded.
+    pub(crate) fn begin_call(&self, request: &Request<'_, '_>) -> Option<CallName> {
+        let event = event_of(request, CallStep::Begun);
+        let Some(names) = self.services.call_names() else {
+            self.services.observe(self.cx.now, &LogEvent::Call(event));
+            return None;
+        };
+        let mut user = Aor::default();
+        let is_user = event.sender == CallSender::Proven
+            && self.config.read_aor(&request.message.from().uri, &mut user);
+        let user = is_user.then_some(user.as_bytes());
+        let is_spiral = self.config.is_own_address(request.flow.remote);
+        let event = CallEvent { user, is_spiral, ..event };
+        let name = names.of(&event);
+        let event = CallEvent { name: name.as_ref(), ..event };
+        self.services.observe(self.cx.now, &LogEvent::Call(event));
+        name
+    }
+
+    /// Name of the call that a BYE is to end, if calls are recorded.
+    pub(crate) fn name_of_bye(&self, request: &Request<'_, '_>) -> Option<CallName> {
+        self.services.call_names()?.of(&event_of(request, CallStep::Bye))
     }
 
     /// Reports a decision about a request, if it is wanted.
@@ -209,6 +218,13 @@ impl<S: Services> Env<'_, S> {
         *counter += 1;
         self.observe_diversion(request, DiversionReason::Forward(condition), target);
     }
+}
+
+/// Step of a call by its request.
+fn event_of<'a>(request: &Request<'a, 'a>, step: CallStep) -> CallEvent<'a> {
+    let (message, sender) = (request.message.as_bytes(), request.grant.sender.of_call());
+    let (parsed, flow) = (Some(request.message), Some(request.flow));
+    CallEvent { parsed, flow, ..CallEvent::stored(step, message, sender) }
 }
 
 /// Reports a decision; apart from the callers, which run without a trace.

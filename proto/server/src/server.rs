@@ -228,7 +228,7 @@ impl<S: Services> Server<S> {
             let Start::Request { method, uri } = *message.start() else { continue };
             let Unreached { flow, grant, candidate, .. } = &unreached;
             let (flow, grant) = (*flow, *grant);
-            let request = Request { message, method, uri, flow, peer: None, key: None, grant };
+            let request = Request { message, method, uri, flow, peer: None, key: None, grant, call: None };
             self.messages.keep(env, &request, candidate);
         }
     }
@@ -283,8 +283,8 @@ impl<S: Services> Node for Server<S> {
             Ok(message) => match *message.start() {
                 Start::Request { method, uri } => {
                     self.environment.counters_mut().count_method(method);
-                    let request =
-                        Request { message, method, uri, flow, peer, key: None, grant: Grant::UNKNOWN };
+                    let grant = Grant::UNKNOWN;
+                    let request = Request { message, method, uri, flow, peer, key: None, grant, call: None };
                     self.on_request(cx, request);
                 }
                 Start::Response { status, .. } => self.on_response(cx, message, status, (flow, peer)),

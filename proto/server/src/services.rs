@@ -2,8 +2,8 @@
 
 use crate::auth::{Login, LoginResult, NonceId, NonceUse};
 use crate::{
-    BindingChange, CallRate, Caller, LampFilter, LampTable, LogEvent, NeighbourRoute, NeighbourTable,
-    TrunkEvent,
+    BindingChange, CallNames, CallRate, Caller, LampFilter, LampTable, LogEvent, NeighbourRoute,
+    NeighbourTable, TrunkEvent,
 };
 use alloc::sync::Arc;
 use core::net::IpAddr;
@@ -106,6 +106,11 @@ pub trait Services {
     /// True if decisions are wanted while this received message is handled; asked once for each, while a trace runs.
     fn is_traced(&self, _message: &[u8]) -> bool {
         self.is_tracing()
+    }
+
+    /// Names of the calls whose steps are recorded; `None` while none is.
+    fn call_names(&self) -> Option<&CallNames> {
+        None
     }
 
     /// Notes an event for the log.
@@ -248,6 +253,10 @@ impl<S: Services> Services for Arc<S> {
 
     fn is_traced(&self, message: &[u8]) -> bool {
         (**self).is_traced(message)
+    }
+
+    fn call_names(&self) -> Option<&CallNames> {
+        (**self).call_names()
     }
 
     fn observe(&self, now: Instant, event: &LogEvent<'_>) {

@@ -275,6 +275,10 @@ impl Services for TestServices {
         self.is_tracing.load(Ordering::Relaxed)
     }
 
+    fn call_names(&self) -> Option<&CallNames> {
+        Some(&self.call_names)
+    }
+
     fn observe(&self, now: Instant, event: &LogEvent<'_>) {
         let text = String::from_utf8_lossy;
         let event = match *event {

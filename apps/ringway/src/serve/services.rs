@@ -13,7 +13,7 @@ use ringway_server::auth::{
     ChallengeLimits, DialogExtensions, GuessLimits, Login, LoginResult, NonceId, NonceUse, ReplayWindows,
 };
 use ringway_server::{
-    BlockList, CallRate, CallRates, Caller, FailedServers, Ha1, LampFilter, LampTable, LogEvent,
+    BlockList, CallNames, CallRate, CallRates, Caller, FailedServers, Ha1, LampFilter, LampTable, LogEvent,
     MemoryBudget, NeighbourRoute, NeighbourTable, Services, SilentTrunks, SourceRates, StoreFailed,
     TrunkEvent,
 };
@@ -301,6 +301,10 @@ impl Services for SharedServices {
 
     fn is_traced(&self, message: &[u8]) -> bool {
         self.traces.follows(message)
+    }
+
+    fn call_names(&self) -> Option<&CallNames> {
+        self.records.names()
     }
 
     fn observe(&self, now: Instant, event: &LogEvent<'_>) {

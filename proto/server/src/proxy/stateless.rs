@@ -78,6 +78,7 @@ impl Proxy {
             peer: None,
             key: waiting.key,
             grant,
+            call: None,
         };
         // Without state all requests go to the first server (RFC 3263 §4.4). With state this is the ACK of a 2xx, which must
         // not go to a server that the INVITE was not sent to.

@@ -11,7 +11,7 @@ use crate::proxy::{Owner, Response};
 use crate::request::Request;
 use crate::route::{LOOP_MARK, Routed, loop_hash, own_vias, preprocess};
 use crate::sources::Origin;
-use crate::{Action, CallStep, Caller, Config, Detail, LogEvent, Mode, Reason, Services};
+use crate::{Action, CallName, CallStep, Caller, Config, Detail, LogEvent, Mode, Reason, Services};
 use alloc::borrow::ToOwned;
 use ringway_sansio::{Context, Flow, PeerNames};
 use ringway_sip::{HeaderName, Limits, Message, Method, Scheme, Uri};
@@ -94,7 +94,8 @@ impl<S: Services> Server<S> {
         let authenticator = &mut self.authenticator;
         let Some(grant) = accept_caller(env, authenticator, &request, &routed, parties) else { return };
         let request = Request { grant, ..request };
-        observe_accepted(env, &request);
+        let call = observe_accepted(env, &request);
+        let request = Request { call: call.as_ref(), ..request };
         if self.events.is_on() {
             let parts = &mut Parts { transactions: &mut self.transactions, table: self.registrar.table() };
             if self.events.on_request(env, parts, &request, &routed) {
@@ -336,15 +337,18 @@ fn is_blocked(
     true
 }
 
-/// Reports why a request is accepted, and an accepted INVITE. A BYE is reported when it is answered, by a stateless proxy at once.
-fn observe_accepted(env: &Env<'_, impl Services>, request: &Request<'_, '_>) {
+/// Reports why a request is accepted, and an accepted INVITE. A BYE is reported when it is answered, by a stateless proxy at once. Returns
+/// the name of the call that it begins or ends, if calls are recorded.
+fn observe_accepted(env: &Env<'_, impl Services>, request: &Request<'_, '_>) -> Option<CallName> {
     env.decided(request, admission_of(request.grant.sender), Detail::None);
     match request.method {
-        Method::Invite if request.message.to().tag().is_none() => {
-            env.observe_call(request, CallStep::Begun);
+        Method::Invite if request.message.to().tag().is_none() => env.begin_call(request),
+        Method::Bye if env.config.stateful => env.name_of_bye(request),
+        Method::Bye => {
+            env.observe_call(request, CallStep::Bye);
+            None
         }
-        Method::Bye if !env.config.stateful => env.observe_call(request, CallStep::Bye),
-        _ => {}
+        _ => None,
     }
 }
 

@@ -70,6 +70,12 @@ impl CallRecords {
         self.is_on.load(Ordering::Relaxed)
     }
 
+    /// Names of calls, while they are followed.
+    #[inline]
+    pub(super) fn names(&self) -> Option<&CallNames> {
+        self.is_on().then_some(&self.names)
+    }
+
     /// Handles a step of a call.
     pub(super) fn observe(&self, now: Instant, event: &CallEvent<'_>) {
         if self.is_on() {
