@@ -11,6 +11,7 @@ use crate::{Reason, Services};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use ringway_sansio::{Context, Instant, Seed};
+use ringway_sip::Message;
 
 /// Owner of everything that the components of one shard share.
 pub(crate) struct Environment<S> {
@@ -121,13 +122,20 @@ impl<S> Environment<S> {
         self.calls_checked_at
     }
 
-    /// Begins an input: decides once whether its decisions are wanted. `message`: the received one, if it is one.
-    pub(crate) fn begin_input(&mut self, message: Option<&[u8]>)
+    /// Begins an input: decides once whether its decisions are wanted.
+    pub(crate) fn begin_input(&mut self)
     where
         S: Services,
     {
-        let services = &self.services;
-        self.is_tracing = services.is_tracing() && message.is_none_or(|message| services.is_traced(message));
+        self.is_tracing = self.services.is_tracing();
+    }
+
+    /// Decides whether the decisions about the message of an input are wanted, after it was parsed.
+    pub(crate) fn begin_message(&mut self, message: &Message<'_>)
+    where
+        S: Services,
+    {
+        self.is_tracing = self.is_tracing && self.services.is_traced(message);
     }
 
     pub(crate) fn env<'e>(&'e mut self, cx: &'e mut Context<'_, Action>) -> Env<'e, S> {

@@ -273,22 +273,24 @@ impl<S: Services> Node for Server<S> {
         if stun::is_stun(&flow, bytes) {
             return stun::on_stun(&mut self.environment.env(cx), flow, bytes);
         }
-        self.environment.begin_input(Some(bytes));
+        self.environment.begin_input();
         if !bytes.starts_with(b"SIP/") && !is_admitted(&mut self.environment.env(cx), flow, bytes) {
             return;
         }
         let first = cx.out.len();
         // Borrowed from the parser's result: a message is a kilobyte.
         match &Message::parse(bytes, &self.environment.config().message_limits) {
-            Ok(message) => match *message.start() {
-                Start::Request { method, uri } => {
-                    self.environment.counters_mut().count_method(method);
-                    let grant = Grant::UNKNOWN;
-                    let request = Request { message, method, uri, flow, peer, key: None, grant, call: None };
-                    self.on_request(cx, request);
+            Ok(message) => {
+                self.environment.begin_message(message);
+                match *message.start() {
+                    Start::Request { method, uri } => {
+                        self.environment.counters_mut().count_method(method);
+                        let (key, grant, call) = (None, Grant::UNKNOWN, None);
+                        self.on_request(cx, Request { message, method, uri, flow, peer, key, grant, call });
+                    }
+                    Start::Response { status, .. } => self.on_response(cx, message, status, (flow, peer)),
                 }
-                Start::Response { status, .. } => self.on_response(cx, message, status, (flow, peer)),
-            },
+            }
             Err(rejected) => self.environment.env(cx).on_rejected(bytes, rejected, flow),
         }
         self.apply_notices(cx);
@@ -296,7 +298,7 @@ impl<S: Services> Node for Server<S> {
     }
 
     fn on_event(&mut self, cx: &mut Context<'_, Action>, event: Event) {
-        self.environment.begin_input(None);
+        self.environment.begin_input();
         let first = cx.out.len();
         match event {
             Event::Closed(connection) => {
@@ -338,7 +340,7 @@ impl<S: Services> Node for Server<S> {
     }
 
     fn on_icmp_error(&mut self, cx: &mut Context<'_, Action>, error: IcmpError<'_>) {
-        self.environment.begin_input(None);
+        self.environment.begin_input();
         let first = cx.out.len();
         self.transactions.icmp_error(cx, error, &mut self.notices);
         self.apply_notices(cx);
@@ -346,7 +348,7 @@ impl<S: Services> Node for Server<S> {
     }
 
     fn on_timeout(&mut self, cx: &mut Context<'_, Action>) {
-        self.environment.begin_input(None);
+        self.environment.begin_input();
         let first = cx.out.len();
         self.transactions.on_timeout(cx, &mut self.notices);
         let env = &mut self.environment.env(cx);

@@ -8,6 +8,7 @@ use crate::{
 use alloc::sync::Arc;
 use core::net::IpAddr;
 use ringway_sansio::{ConnectionId, Flow, Instant, LocatedServer};
+use ringway_sip::Message;
 use ringway_sip::digest::Ha1;
 
 /// Error of a store that cannot write at present.
@@ -103,8 +104,8 @@ pub trait Services {
         false
     }
 
-    /// True if decisions are wanted while this received message is handled; asked once for each, while a trace runs.
-    fn is_traced(&self, _message: &[u8]) -> bool {
+    /// True if decisions are wanted while this received message is handled; asked once for each that is parsed, while a trace runs.
+    fn is_traced(&self, _message: &Message<'_>) -> bool {
         self.is_tracing()
     }
 
@@ -251,7 +252,7 @@ impl<S: Services> Services for Arc<S> {
         (**self).is_tracing()
     }
 
-    fn is_traced(&self, message: &[u8]) -> bool {
+    fn is_traced(&self, message: &Message<'_>) -> bool {
         (**self).is_traced(message)
     }
 

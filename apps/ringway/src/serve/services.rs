@@ -17,6 +17,7 @@ use ringway_server::{
     MemoryBudget, NeighbourRoute, NeighbourTable, Services, SilentTrunks, SourceRates, StoreFailed,
     TrunkEvent,
 };
+use ringway_sip::Message;
 use ringway_store::{Directory, KEY_BYTES_MAX, SubscriberRow, VALUE_BYTES_MAX, Writer, WriterStats};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -299,7 +300,7 @@ impl Services for SharedServices {
         self.traces.is_active()
     }
 
-    fn is_traced(&self, message: &[u8]) -> bool {
+    fn is_traced(&self, message: &Message<'_>) -> bool {
         self.traces.follows(message)
     }
 
