@@ -9,6 +9,7 @@
 
 mod attacks;
 mod beside;
+mod databases;
 mod generator;
 mod instructions;
 mod ordinary;
@@ -101,6 +102,8 @@ enum Special {
     TlsEngines(tls_engines::Args),
     /// Measures what call records and the capture of messages add to the CPU time of a call
     Records(records::Args),
+    /// Measures users of a database in a running server: the read of all, REGISTERs meanwhile
+    Databases(databases::Args),
     /// Measures what a media relay adds to the CPU time of a call
     Relay(relay::Args),
     /// The floor, as a separate process
@@ -163,6 +166,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         machine::pin_to(machine::GENERATOR_CPU)?;
         return records::run(args, &root());
     }
+    if let Some(Special::Databases(args)) = &args.command {
+        build("ringway")?;
+        machine::pin_to(machine::GENERATOR_CPU)?;
+        return databases::run(args, &root());
+    }
     if let Some(Special::Relay(args)) = &args.command {
         build("ringway")?;
         machine::pin_to(machine::GENERATOR_CPU)?;
@@ -186,6 +194,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             | Special::Tls(_)
             | Special::TlsEngines(_)
             | Special::Records(_)
+            | Special::Databases(_)
             | Special::Relay(_)
             | Special::Floor { .. },
         ) => Ok(()),

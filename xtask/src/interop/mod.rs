@@ -10,7 +10,7 @@ mod browser;
 pub(crate) mod calls;
 pub(crate) mod certificates;
 mod counting_nat;
-mod database;
+pub(crate) mod database;
 mod digest_forms;
 mod digest_order;
 mod dns;
