@@ -106,7 +106,7 @@ impl TestServices {
             failed: Mutex::default(),
             blocks: Mutex::default(),
             call_names: CallNames::new(seed),
-            calls: Mutex::new(CallTable::new(CALL_LIMITS, seed, now)),
+            calls: Mutex::new(CallTable::new(CALL_LIMITS, now)),
             ended_calls: Mutex::default(),
         }
     }

@@ -1,7 +1,7 @@
 //! Names of calls: keyed hashes of what the messages of a call have in common.
 
 use crate::{CallEvent, CallStep};
-use core::hash::Hasher;
+use core::hash::{BuildHasherDefault, Hasher};
 use core::net::IpAddr;
 use ringway_sansio::{PartHasher, Seed, source_of};
 use ringway_sip::{HeaderName, Message, Start, Via};
@@ -16,6 +16,8 @@ pub struct CallNames {
 /// Hasher of keys that are made of such names: they are keyed hashes already.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct NameHasher(u64);
+
+pub(super) type NameHash = BuildHasherDefault<NameHasher>;
 
 /// Name of a step: its call, its sides, and the transaction that it is part of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,10 +157,8 @@ impl CallNames {
     }
 
     fn hash(&self, bytes: &[u8]) -> u64 {
-        let mut hasher = SipHasher13::new_with_key(&self.key);
         // A single part, whose end SipHash includes.
-        hasher.write(bytes);
-        hasher.finish()
+        SipHasher13::new_with_key(&self.key).hash(bytes)
     }
 }
 
