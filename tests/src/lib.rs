@@ -12,6 +12,7 @@
 
 pub mod check;
 
+mod cluster;
 mod load;
 mod phone;
 mod relay;
@@ -21,6 +22,7 @@ mod stranger;
 mod tls;
 mod world;
 
+pub use cluster::{Cluster, Store, StoreState};
 pub use load::Load;
 pub use phone::{Account, Behaviour, Phone, PhoneEvent, Scheme};
 pub use story::Story;

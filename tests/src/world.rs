@@ -390,6 +390,7 @@ fn add_server(
                 .push((Duration::from_millis(20), Event::NumberResolved { query, uris: Box::default() }));
         }
         Action::Relay { query, request } => effects.events.extend(relay.execute(query, &request)),
+        Action::Locate { .. } => unreachable!("this world has no cluster"),
         Action::CallsChanged { user } => {
             let shard = ringway_server::shard_of_user(&ringway_sim::shard_key(), user.user(), count);
             let event = Event::StateChanged { name: user.as_bytes().into() };
@@ -399,7 +400,7 @@ fn add_server(
     sim.add("server", &listeners, Box::new(host)).expect("the address is free")
 }
 
-fn default_config() -> Config {
+pub(crate) fn default_config() -> Config {
     let listener = |transport| Listener { transport, bound: SERVER, advertised: SERVER };
     Config {
         domains: vec![REALM.into()],
@@ -435,6 +436,8 @@ fn default_config() -> Config {
             service_route: Vec::new(),
         },
         neighbours: Vec::new(),
+        cluster: None,
+        links: None,
         media: Default::default(),
         presence: Default::default(),
         trunking: ringway_server::Trunking::default(),
@@ -452,8 +455,8 @@ pub(crate) fn password(user: &str) -> String {
 
 /// Address of the server's listeners, for UDP and TCP.
 pub(crate) const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), 5060);
-const BEGIN: Instant = Instant::from_secs(1_700_000_000);
-const LIMITS: ServiceLimits = ServiceLimits {
+pub(crate) const BEGIN: Instant = Instant::from_secs(1_700_000_000);
+pub(crate) const LIMITS: ServiceLimits = ServiceLimits {
     nonce_lifetime: Duration::from_secs(300),
     nonces_max: 10_000,
     guesses_max: None,

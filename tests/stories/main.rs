@@ -8,6 +8,7 @@
 mod call;
 mod call_records;
 mod cancel;
+mod cluster;
 mod fork;
 mod forward;
 mod icmp;

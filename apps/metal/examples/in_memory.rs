@@ -114,6 +114,8 @@ impl Bench {
                 service_route: Vec::new(),
             },
             neighbours: Vec::new(),
+            cluster: None,
+            links: None,
             trunking: ringway_server::Trunking::default(),
             media: ringway_server::MediaConfig::default(),
             presence: ringway_server::PresenceConfig::default(),

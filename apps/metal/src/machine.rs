@@ -409,7 +409,10 @@ impl<C: Card> Machine<C> {
             match action {
                 Action::Resolve { query, target } => self.station.resolve(now, query, target),
                 // This machine's settings have no zones of numbers, no media relays, and no presence.
-                Action::ResolveNumber { .. } | Action::Relay { .. } | Action::CallsChanged { .. } => {}
+                Action::ResolveNumber { .. }
+                | Action::Relay { .. }
+                | Action::Locate { .. }
+                | Action::CallsChanged { .. } => {}
             }
         }
     }

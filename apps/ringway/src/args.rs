@@ -379,6 +379,8 @@ pub(crate) enum Shown {
     Trunks,
     /// Media relays: up or down, and when they answered last
     Relays,
+    /// Nodes that share registrations, and their store
+    Cluster,
     /// Counters and gauges
     Stats,
 }

@@ -4,7 +4,7 @@ use crate::admin_client::{AdminClient, escape};
 use crate::args::{ShowArgs, Shown};
 use crate::failure::Failure;
 use crate::output::{self, printable};
-use ringway_admin::{Call, CallRecord, Connection, Registration, Relay, Trunk};
+use ringway_admin::{Call, CallRecord, Cluster, ClusterNode, Connection, Registration, Relay, Trunk};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -22,6 +22,7 @@ pub(crate) fn run(args: &ShowArgs) -> Result<(), Failure> {
         Shown::Connections => list::<Connection>(&server, "connections", args.json),
         Shown::Trunks => list::<Trunk>(&server, "trunks", args.json),
         Shown::Relays => list::<Relay>(&server, "relays", args.json),
+        Shown::Cluster => cluster(&server, args.json),
         Shown::Stats => stats(&server, args.json),
     }
 }
@@ -113,6 +114,16 @@ impl Row for Relay {
     }
 }
 
+impl Row for ClusterNode {
+    const HEADER: &[&str] = &["NODE", "STATE", "LINK", "ADDRESS", "SEEN", "PROTOCOL"];
+
+    fn cells(&self) -> Vec<String> {
+        let Self { name, state, link, address, seen_s, version } = self;
+        let seen = format!("{} ago", duration(*seen_s));
+        vec![name.clone(), state.clone(), link.clone(), address.clone(), seen, version.to_string()]
+    }
+}
+
 /// Prints a listing page by page, so that memory does not grow with the number of rows.
 fn list<T: Row>(server: &AdminClient, name: &str, is_json: bool) -> Result<(), Failure> {
     let mut out = output::buffered();
@@ -122,12 +133,7 @@ fn list<T: Row>(server: &AdminClient, name: &str, is_json: bool) -> Result<(), F
     loop {
         let mut answer = server.get(&path)?;
         let items = answer.get_mut(name).map(Value::take).unwrap_or_default();
-        let items: Vec<T> = serde_json::from_value(items).map_err(|error| {
-            Failure::failed(format!(
-                "{}: unexpected response ({error}); use the same version of ringway as the server",
-                server.address()
-            ))
-        })?;
+        let items: Vec<T> = serde_json::from_value(items).map_err(|error| unexpected(server, &error))?;
         if is_json {
             write_json(&mut out, name, &items, is_first)?;
         } else {
@@ -189,6 +195,35 @@ fn write_table<T: Row>(out: &mut impl Write, items: &[T], widths: &mut Vec<usize
         writeln!(out, "{}", cells.join("  ").trim_end())?;
     }
     Ok(())
+}
+
+/// Prints the store that nodes share, then the nodes.
+fn cluster(server: &AdminClient, is_json: bool) -> Result<(), Failure> {
+    let answer = server.get("/api/cluster")?;
+    if is_json {
+        return Ok(output::line(&answer.to_string())?);
+    }
+    if answer.get("node").is_none_or(Value::is_null) {
+        return Ok(output::line("this server is in no cluster: [location] url is \"local:\"")?);
+    }
+    let cluster: Cluster = serde_json::from_value(answer).map_err(|error| unexpected(server, &error))?;
+    let store = &cluster.store;
+    let mut out = output::buffered();
+    writeln!(out, "node {} of {}", printable(&cluster.node), cluster.nodes.len())?;
+    let (url, kind, state) = (printable(&store.url), printable(&store.kind), printable(&store.state));
+    writeln!(out, "store {url} ({kind}): {state}, lag {} ms, {} waiting", store.lag_ms, store.waiting)?;
+    if let Some(error) = &store.error {
+        writeln!(out, "store error: {}", printable(error))?;
+    }
+    write_table(&mut out, &cluster.nodes, &mut Vec::new())?;
+    Ok(out.flush()?)
+}
+
+fn unexpected(server: &AdminClient, error: &serde_json::Error) -> Failure {
+    Failure::failed(format!(
+        "{}: unexpected response ({error}); use the same version of ringway as the server",
+        server.address()
+    ))
 }
 
 fn stats(server: &AdminClient, is_json: bool) -> Result<(), Failure> {

@@ -466,6 +466,7 @@ fn registration(n: u64) -> Registration {
         permanent: is_permanent,
         instance: None,
         reg_id: None,
+        node: None,
         path: Vec::new(),
     }
 }

@@ -217,9 +217,10 @@ const CONNECTIONS: Connections = Connections { default: 256, range: 1..=256, per
 const FILE_BYTES_MAX: usize = 64 << 10;
 
 /// Keys of `ringway.toml` that need an operating system.
-const REFUSED: [(&str, &str); 12] = [
+const REFUSED: [(&str, &str); 13] = [
     ("store", "this machine has no disk, its users come as [users] says"),
     ("location", "this machine keeps in its memory where users are"),
+    ("cluster", "this machine shares nothing with others"),
     ("workers", "this machine runs on one core, without threads"),
     (
         "tls",

@@ -489,6 +489,8 @@ impl ServerSections<'_> {
                 service_route: self.registrar.service_route.clone(),
             },
             neighbours: self.neighbours.clone(),
+            cluster: None,
+            links: None,
             trunking: ringway_server::Trunking::default(),
             media: ringway_server::MediaConfig::default(),
             presence: ringway_server::PresenceConfig::default(),

@@ -3,6 +3,9 @@
 //! 22 bytes in hexadecimal: 6 of milliseconds since the epoch, 4 of a counter, 2 of the shard, 10 of a MAC over these and
 //! the source address. The MAC is SipHash-2-4 with a new key at each start (decision 0004): a nonce from before a restart
 //! is always stale, because its used nonce counts are lost.
+//!
+//! Servers that share a key ([`NonceMaker::share`], the nodes of decision 0050) accept each other's nonces. Theirs have 26 bytes: 4 of a
+//! marker before the MAC, by the key of the start, show the node that made it; the MAC covers them.
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -20,6 +23,14 @@ pub struct NonceMaker {
     lifetime: Duration,
     shard: u16,
     counter: u32,
+    shared: Option<SharedKeys>,
+}
+
+/// Keys of the MAC that all nodes have.
+#[derive(Clone, Copy)]
+struct SharedKeys {
+    current: [u8; 16],
+    previous: Option<[u8; 16]>,
 }
 
 /// Identity of a nonce: time, shard and number.
@@ -38,6 +49,8 @@ pub struct NonceId {
 pub enum NonceAge {
     /// Ours, and not older than its lifetime.
     Fresh(NonceId),
+    /// Of another node, or from before the last start, and not older than its lifetime.
+    FreshElsewhere(NonceId),
     /// Ours, but too old or from the future.
     Old,
     /// Not ours, or from before the last start.
@@ -46,7 +59,7 @@ pub enum NonceAge {
 
 impl NonceAge {
     pub(crate) const fn is_fresh(self) -> bool {
-        matches!(self, Self::Fresh(_))
+        matches!(self, Self::Fresh(_) | Self::FreshElsewhere(_))
     }
 }
 
@@ -65,7 +78,12 @@ impl NonceMaker {
         mac.update(seed.bytes());
         let mut key = [0; 16];
         key.copy_from_slice(mac.finalize().into_bytes().split_at(16).0);
-        Self { key, lifetime, shard, counter: 0 }
+        Self { key, lifetime, shard, counter: 0, shared: None }
+    }
+
+    /// Makes nonces that all nodes with the key `current` accept, and accepts those of `previous` too; no key: only its own.
+    pub fn share(&mut self, keys: Option<([u8; 16], Option<[u8; 16]>)>) {
+        self.shared = keys.map(|(current, previous)| SharedKeys { current, previous });
     }
 
     /// Sets the lifetime of nonces.
@@ -78,7 +96,10 @@ impl NonceMaker {
         self.counter = self.counter.wrapping_add(1);
         let id = NonceId { made_ms: now.as_millis(), counter: self.counter, shard: self.shard };
         let named = named(id);
-        let tag = self.tag(named, source);
+        if let Some(keys) = self.shared {
+            return write_shared(&keys.current, (named, self.marker(named)), source, out);
+        }
+        let tag = tag(&self.key, (named, None), source);
         let words = [(named >> 32) as u64, (named as u64) << 32 | (tag >> 48) as u64];
         words.iter().for_each(|&word| out.extend_from_slice(&hex16(word)));
         out.extend_from_slice(hex16((tag as u64) << 16).split_at(12).0);
@@ -86,10 +107,32 @@ impl NonceMaker {
 
     /// Verifies a nonce from a request.
     pub fn check(&self, now: Instant, source: IpAddr, nonce: &[u8]) -> NonceAge {
-        let Some((named, tag)) = read(nonce) else { return NonceAge::Foreign };
-        if core::hint::black_box(tag ^ self.tag(named, source)) != 0 {
+        if let Some(keys) = &self.shared {
+            return self.check_shared(keys, now, source, nonce);
+        }
+        let Some((named, given)) = read(nonce) else { return NonceAge::Foreign };
+        if core::hint::black_box(given ^ tag(&self.key, (named, None), source)) != 0 {
             return NonceAge::Foreign;
         }
+        self.age_of(now, named)
+    }
+
+    fn check_shared(&self, keys: &SharedKeys, now: Instant, source: IpAddr, nonce: &[u8]) -> NonceAge {
+        let Some((named, marker, given)) = read_shared(nonce) else { return NonceAge::Foreign };
+        let is_by =
+            |key: &[u8; 16]| core::hint::black_box(given ^ tag(key, (named, Some(marker)), source)) == 0;
+        if !is_by(&keys.current) && !keys.previous.is_some_and(|key| is_by(&key)) {
+            return NonceAge::Foreign;
+        }
+        match self.age_of(now, named) {
+            age if marker == self.marker(named) => age,
+            // One from the future could be forgotten before its time in a replay window.
+            NonceAge::Fresh(id) if id.made_ms <= now.as_millis() => NonceAge::FreshElsewhere(id),
+            _ => NonceAge::Old,
+        }
+    }
+
+    fn age_of(&self, now: Instant, named: u128) -> NonceAge {
         let id =
             NonceId { made_ms: (named >> 48) as u64, counter: (named >> 16) as u32, shard: named as u16 };
         let age = now.as_millis().checked_sub(id.made_ms);
@@ -101,16 +144,46 @@ impl NonceMaker {
         }
     }
 
-    /// Lower 80 bits of the MAC.
-    fn tag(&self, named: u128, source: IpAddr) -> u128 {
+    /// Shows that this start of this node made a nonce. Nobody can choose it: the MAC covers it.
+    fn marker(&self, named: u128) -> u32 {
         let mut hash = PartHasher::new(SipHasher24::new_with_key(&self.key));
         hash.fixed(&named.to_be_bytes());
-        match source_of(source) {
-            IpAddr::V4(v4) => hash.fixed(&v4.octets()),
-            IpAddr::V6(v6) => hash.fixed(&v6.octets()),
-        }
-        hash.into_hasher().finish128().as_u128() & ((1 << 80) - 1)
+        hash.into_hasher().finish128().as_u128() as u32
     }
+}
+
+/// Lower 80 bits of the MAC over the identity, the marker if there is one, and the source.
+fn tag(key: &[u8; 16], (named, marker): (u128, Option<u32>), source: IpAddr) -> u128 {
+    let mut hash = PartHasher::new(SipHasher24::new_with_key(key));
+    hash.fixed(&named.to_be_bytes());
+    if let Some(marker) = marker {
+        hash.fixed(&marker.to_be_bytes());
+    }
+    match source_of(source) {
+        IpAddr::V4(v4) => hash.fixed(&v4.octets()),
+        IpAddr::V6(v6) => hash.fixed(&v6.octets()),
+    }
+    hash.into_hasher().finish128().as_u128() & ((1 << 80) - 1)
+}
+
+fn write_shared(key: &[u8; 16], (named, marker): (u128, u32), source: IpAddr, out: &mut Vec<u8>) {
+    let tag = tag(key, (named, Some(marker)), source);
+    let words = [(named >> 32) as u64, (named as u64) << 32 | u64::from(marker), (tag >> 16) as u64];
+    words.iter().for_each(|&word| out.extend_from_slice(&hex16(word)));
+    out.extend_from_slice(hex16((tag as u64) << 48).split_at(4).0);
+}
+
+/// The 96 bits of the identity, the marker, and the 80 bits of the MAC.
+fn read_shared(nonce: &[u8]) -> Option<(u128, u32, u128)> {
+    let (words, rest) = nonce.as_chunks::<16>();
+    let [first, second, third] = words else { return None };
+    if rest.len() != 4 {
+        return None;
+    }
+    let (first, second) = (read_hex(first)?, read_hex(second)?);
+    let named = u128::from(first) << 32 | u128::from(second >> 32);
+    let tag = u128::from(read_hex(third)?) << 16 | u128::from(read_hex(rest)?);
+    Some((named, second as u32, tag))
 }
 
 /// Identity of a nonce in 96 bits: 48 of milliseconds, 32 of the counter, 16 of the shard.
@@ -175,5 +248,45 @@ mod tests {
             assert_eq!(other.check(now, SOURCE, &nonce), NonceAge::Foreign);
         }
         assert_eq!(maker.check(now, SOURCE, b""), NonceAge::Foreign);
+    }
+
+    #[test]
+    fn nodes_accept_each_others_nonces_and_tell_them_apart() {
+        let lifetime = Duration::from_secs(300);
+        let node = |secret: u8, start: u8, keys| {
+            let seed = Seed::from_bytes([start; 32]);
+            let mut maker = NonceMaker::new(&[secret; 32], &seed, lifetime, 0);
+            maker.share(Some(keys));
+            maker
+        };
+        let (old, new) = ([1; 16], [2; 16]);
+        let mut a = node(7, 1, (old, None));
+        let now = Instant::from_secs(1_700_000_000);
+        let mut nonce = Vec::new();
+        a.write(now, SOURCE, &mut nonce);
+        assert!(matches!(a.check(now, SOURCE, &nonce), NonceAge::Fresh(_)));
+        for (other, why) in [
+            (node(8, 1, (old, None)), "another node"),
+            (node(7, 2, (old, None)), "the node after a restart"),
+            (node(8, 1, (new, Some(old))), "while the secret changes"),
+        ] {
+            assert!(matches!(other.check(now, SOURCE, &nonce), NonceAge::FreshElsewhere(_)), "{why}");
+            let late = now + lifetime + Duration::from_millis(1);
+            assert_eq!(other.check(late, SOURCE, &nonce), NonceAge::Old, "{why}");
+            let early = now - Duration::from_millis(1);
+            assert_eq!(other.check(early, SOURCE, &nonce), NonceAge::Old, "{why}, whose clock is behind");
+        }
+        let alone = NonceMaker::new(&[7; 32], &Seed::from_bytes([1; 32]), lifetime, 0);
+        for other in [node(7, 1, (new, None)), alone] {
+            assert_eq!(other.check(now, SOURCE, &nonce), NonceAge::Foreign);
+        }
+        let elsewhere = IpAddr::from([192, 0, 2, 2]);
+        assert_eq!(a.check(now, elsewhere, &nonce), NonceAge::Foreign);
+        for at in 0..nonce.len() {
+            let mut forged = nonce.clone();
+            forged[at] = if forged[at] == b'0' { b'1' } else { b'0' };
+            assert_eq!(a.check(now, SOURCE, &forged), NonceAge::Foreign, "byte {at}");
+            assert_eq!(a.check(now, SOURCE, &nonce[..at]), NonceAge::Foreign, "its first {at} bytes");
+        }
     }
 }

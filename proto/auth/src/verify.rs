@@ -163,7 +163,7 @@ impl<L: Logins> Verifier<'_, L> {
             let Some(is_other_name) = self.is_other_name(request_uri, given.uri) else {
                 return Outcome::OtherUri;
             };
-            let NonceAge::Fresh(id) = self.nonces.check(self.now, self.source, given.nonce) else {
+            let Some(id) = self.usable_nonce(given.nonce, count) else {
                 // Another header field of the request must not hide a wrong password.
                 if !matches!(outcome, Outcome::Wrong { .. }) {
                     outcome = Outcome::Challenge { is_stale: true };
@@ -190,6 +190,16 @@ impl<L: Logins> Verifier<'_, L> {
             };
         }
         outcome
+    }
+
+    /// Identity of a nonce whose count may be used. Counts of another node's nonce are there: only its first is accepted here,
+    /// and none if a nonce is for one request.
+    fn usable_nonce(&self, nonce: &[u8], count: u32) -> Option<NonceId> {
+        match self.nonces.check(self.now, self.source, nonce) {
+            NonceAge::Fresh(id) => Some(id),
+            NonceAge::FreshElsewhere(id) if count == FIRST => Some(id),
+            NonceAge::FreshElsewhere(_) | NonceAge::Old | NonceAge::Foreign => None,
+        }
     }
 
     /// Form of a digest, if it is accepted.
@@ -298,6 +308,9 @@ fn is_returned(cnonce: &&[u8]) -> bool {
 
 /// Count that uses a nonce up: no count of it is accepted afterwards.
 const USED_UP: u32 = u32::MAX;
+
+/// Count of the first request with a nonce (RFC 7616 §3.4).
+const FIRST: u32 = 1;
 
 /// Maximum length of a cnonce that is returned to its client.
 const CNONCE_BYTES_MAX: usize = 128;

@@ -68,6 +68,14 @@ impl<'a> Record<'a> {
         core::iter::from_fn(move || read_entry(&mut rest).ok())
     }
 
+    /// Sets the number of an encoded record.
+    pub fn set_number(record: &mut [u8], number: u64) {
+        let Some(name) = record.get(1).copied().map(usize::from) else { return };
+        if let Some(to) = record.get_mut(2 + name + 8..2 + name + 16) {
+            to.copy_from_slice(&number.to_le_bytes());
+        }
+    }
+
     /// Appends a record of these bindings, for a store that keeps ids and values apart.
     pub fn write<'v>(
         (by, incarnation, number): (&NodeName, u64, u64),

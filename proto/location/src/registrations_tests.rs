@@ -144,6 +144,9 @@ fn damaged_bytes_are_refused() {
     let read = Record::read(&record).unwrap();
     assert_eq!((read.number, read.entries().count()), (7, 2));
     assert!(read.entries().eq(state.entries(NOW)));
+    let read = read.entries().count();
+    Record::set_number(&mut record, 0);
+    assert_eq!(Record::read(&record).map(|record| (record.number, record.entries().count())), Ok((0, read)));
     for len in 0..record.len() {
         assert!(Record::read(&record[..len]).is_err(), "{len} bytes");
     }

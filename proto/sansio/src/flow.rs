@@ -165,6 +165,11 @@ pub enum Event {
         /// URIs of the number, the preferred one first; empty: there are none, or there was no answer in time.
         uris: Box<[Box<str>]>,
     },
+    /// The bindings of a user were looked up, as an action requested; what was found was passed to the machine before.
+    Located {
+        /// Number from the action.
+        query: u64,
+    },
     /// Another shard changed state that this shard shows; requested by an action.
     StateChanged {
         /// Name of whose state it is, from the action.

@@ -41,6 +41,15 @@ impl PeerNames {
         now < self.expires && self.domains.iter().any(|name| is_same(name))
     }
 
+    /// True if the peer is a domain directly below `parent` at `now`.
+    pub fn is_below(&self, parent: &str, now: Instant) -> bool {
+        let is_below = |name: &str| {
+            let label = name.split_once('.').filter(|(label, _)| !label.is_empty() && *label != "*");
+            label.is_some_and(|(_, rest)| rest.eq_ignore_ascii_case(parent))
+        };
+        now < self.expires && self.domains.iter().any(|name| is_below(name))
+    }
+
     /// The `sip:` URIs of users, as they are written in the certificate; none once it has expired.
     pub fn users(&self, now: Instant) -> impl Iterator<Item = &str> {
         let users = if now < self.expires { self.users.as_slice() } else { &[] };
@@ -75,6 +84,23 @@ mod tests {
             assert_eq!(peer.is_domain(domain, NOW), expected, "{domain}");
         }
         assert!(!peer.is_domain("trunk.example.net", Instant::from_secs(2000)), "it has expired");
+    }
+
+    #[test]
+    fn a_parent_is_that_of_a_whole_label() {
+        for (name, expected) in [
+            ("a.Node.internal", true),
+            ("node.internal", false),
+            (".node.internal", false),
+            ("*.node.internal", false),
+            ("b.a.node.internal", false),
+            ("a.node.internal.example", false),
+            ("anode.internal", false),
+        ] {
+            let peer = names(&[name], &[]).unwrap();
+            assert_eq!(peer.is_below("node.internal", NOW), expected, "{name}");
+            assert!(!peer.is_below("node.internal", Instant::from_secs(2000)), "it has expired");
+        }
     }
 
     #[test]

@@ -21,6 +21,14 @@ pub enum Action {
         /// The telephone number, and the zones.
         target: NumberTarget,
     },
+    /// Read the bindings of a user from the store that nodes share. The record is passed to [`Server::on_record`](crate::Server::on_record),
+    /// then follows [`Event::Located`](ringway_sansio::Event::Located), in 50 ms at most.
+    Locate {
+        /// Number of the query, for the result.
+        query: u64,
+        /// The user.
+        aor: Aor,
+    },
     /// Deliver [`Event::StateChanged`](ringway_sansio::Event::StateChanged) with `user@domain` to the shard of this user
     /// ([`shard_of_user`](crate::shard_of_user)). One that is lost delays a NOTIFY by 30 s.
     CallsChanged {

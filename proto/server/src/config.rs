@@ -5,7 +5,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
-use ringway_sansio::{ListenerId, Transport};
+use ringway_sansio::{Flow, ListenerId, Transport};
 use ringway_transaction::{DEFAULT_PORT, Timers};
 
 /// Settings of a server, equal in every shard.
@@ -41,6 +41,10 @@ pub struct Config {
     pub registrar: RegistrarConfig,
     /// Servers whose connections are kept open; at most [`NEIGHBOURS_MAX`](crate::NEIGHBOURS_MAX).
     pub neighbours: Vec<Neighbour>,
+    /// This server among the nodes that share their registrations; `None`: it has its own.
+    pub cluster: Option<crate::Cluster>,
+    /// This server as one of several nodes; `None`: it is alone.
+    pub links: Option<crate::Links>,
     /// Trunks and routes.
     pub trunking: crate::Trunking,
     /// Media relays.
@@ -156,6 +160,16 @@ impl Config {
         self.auth.trusted.iter().any(|network| network.contains(ip))
     }
 
+    /// True for a connection to or from another node.
+    pub(crate) fn is_link(&self, flow: &Flow) -> bool {
+        self.links.as_ref().is_some_and(|links| links.listener == flow.listener)
+    }
+
+    /// Secret of the keys that no other server has.
+    pub(crate) fn own_secret(&self) -> [u8; 32] {
+        self.links.as_ref().map_or(self.secret, |links| links.own_secret(&self.secret))
+    }
+
     /// Listener with this number.
     pub(crate) fn listener(&self, id: ListenerId) -> Option<&Listener> {
         self.listeners.get(usize::from(id.0))
@@ -182,7 +196,9 @@ impl Config {
     }
 
     fn is_in_use(&self, index: usize) -> bool {
-        self.removed_listeners.iter().all(|removed| usize::from(removed.0) != index)
+        // The listener of links is for nodes only: `hop_to` finds them.
+        let is_of_links = self.links.as_ref().is_some_and(|links| usize::from(links.listener.0) == index);
+        !is_of_links && self.removed_listeners.iter().all(|removed| usize::from(removed.0) != index)
     }
 
     /// Address of this listener for peers at `remote`.

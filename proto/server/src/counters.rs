@@ -164,6 +164,16 @@ ringway_sansio::counters! {
         flows_gone,
         /// Branches sent over another flow of their phone after the first one failed (RFC 5626 §7).
         flow_failovers,
+        /// Bindings of other nodes that were passed over: of a later version, or of more nodes than there may be.
+        shared_entries_passed_over,
+        /// Read-throughs to the store that nodes share.
+        locates,
+        /// Read-throughs without an answer in time.
+        locates_unanswered,
+        /// Read-throughs that were not made because of the rate of their source.
+        locates_too_often,
+        /// Read-throughs that were not made because too many were under way.
+        locates_too_many,
         /// INVITEs cancelled without a final response in time.
         timer_c,
         /// Requests refused because their source, or all sources together, reached their memory limit.

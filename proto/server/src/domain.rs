@@ -58,7 +58,7 @@ impl Config {
 
     /// True if a NAT may forward a public address to a listener: one has a private address that is not loopback.
     pub(crate) fn may_be_behind_translator(&self) -> bool {
-        let mut addresses = self.listeners.iter().map(|listener| listener.advertised.ip());
+        let mut addresses = self.listeners_in_use().map(|(_, listener)| listener.advertised.ip());
         addresses.any(|ip| is_private(ip) && !ip.is_loopback() && !ip.is_unspecified())
     }
 

@@ -1,13 +1,15 @@
-//! Edge proxy of other registrars (RFC 5626 §5): our Path with a token for the flow of a phone.
+//! Edge proxy of other registrars (RFC 5626 §5): our Path with a token for the flow of a phone; and the same for the other nodes,
+//! which reach our phones over their link to us.
 //!
 //! The user part of our Path is MAC TIME `.` side. TIME is in seconds since the epoch; the side is written as in a mark. The
 //! MAC covers both. There is no table of tokens.
 
-use crate::Config;
 use crate::auth::EdgePart;
+use crate::env::Keys;
 use crate::request::Request;
 use crate::route::Routed;
 use crate::token::{Side, TargetHash};
+use crate::{Cluster, Config};
 use alloc::vec::Vec;
 use hmac::{Hmac, KeyInit, Mac};
 use ringway_sansio::{Flow, Instant};
@@ -16,11 +18,23 @@ use ringway_sip::{Uri, read_hex, write_hex, write_host};
 /// Part in a request; `started_s` is the start of this server in seconds since the epoch.
 pub(crate) fn part_of(
     config: &Config,
-    key: &[u8; 16],
+    keys: &Keys,
     (routed, request): (&Routed<'_>, &Request<'_, '_>),
     (now, started_s): (Instant, u64),
 ) -> EdgePart {
-    if config.edge_domains.is_empty() {
+    if let Some(links) = &config.links {
+        let token = routed.flow_token.and_then(|token| read_token(&keys.link, token));
+        match (token, request.flow.listener == links.listener) {
+            (Some(token), true) => {
+                let lifetime_s = TOKEN_LIFETIME_S.max(u64::from(config.registrar.max_expires_s));
+                return flow_of(token, lifetime_s, (now, started_s));
+            }
+            (None, false) => {}
+            // A token of nodes is for nodes, and they have nothing else to send here.
+            (Some(_), false) | (None, true) => return EdgePart::Forged,
+        }
+    }
+    if config.edge_domains.is_empty() && config.cluster.is_none() {
         return EdgePart::Absent;
     }
     let next = routed.next_route.as_ref().unwrap_or(&routed.uri);
@@ -33,17 +47,22 @@ pub(crate) fn part_of(
     else {
         return to_registrar;
     };
-    let Some((side, made_s)) = read_token(key, token) else { return EdgePart::Forged };
+    let Some((side, made_s)) = read_token(&keys.flow, token) else { return EdgePart::Forged };
     // RFC 5626 §5.3: a request of the phone itself goes on as without the token.
     if side == side_of(&request.flow) {
         return to_registrar;
     }
+    flow_of((side, made_s), TOKEN_LIFETIME_S, (now, started_s))
+}
+
+/// Flow of a token, unless it is gone.
+fn flow_of((side, made_s): (Side, u64), lifetime_s: u64, (now, started_s): (Instant, u64)) -> EdgePart {
     let is_gone = match side {
         // Connections are numbered from the start.
         Side::Connection(..) => made_s < started_s,
         Side::Address(..) | Side::Contact(_) | Side::Named { .. } => false,
     };
-    match is_gone || now.as_secs().abs_diff(made_s) > TOKEN_LIFETIME_S {
+    match is_gone || now.as_secs().abs_diff(made_s) > lifetime_s {
         true => EdgePart::FlowGone,
         false => EdgePart::ToFlow(side),
     }
@@ -65,18 +84,45 @@ pub(crate) fn write_path(
     out: &mut Vec<u8>,
 ) {
     out.extend_from_slice(b"<sip:");
-    let mut covered = Vec::new();
-    write_hex(&mut covered, now.as_secs(), TIME_DIGITS);
-    covered.push(b'.');
-    side_of(from).write(&mut covered);
-    for byte in mac(key, &covered).finalize().into_bytes().iter().take(MAC_BYTES) {
-        write_hex(out, u64::from(*byte), 2);
-    }
-    out.extend_from_slice(&covered);
+    write_token(key, from, now.as_secs(), out);
     out.push(b'@');
     write_host(out, config.sent_by(to.listener, to.remote.ip()));
     out.extend_from_slice(to.transport.uri_parameter().as_bytes());
     out.extend_from_slice(if is_first_hop { b";lr;ob>" } else { b";lr>" });
+}
+
+/// Appends the Path value by which another node reaches `flow` over its link to this one.
+pub(crate) fn write_link(cluster: &Cluster, key: &[u8; 16], flow: &Flow, made_s: u64, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"<sip:");
+    write_token(key, flow, made_s, out);
+    out.push(b'@');
+    write_host(out, cluster.link);
+    out.extend_from_slice(cluster.transport.uri_parameter().as_bytes());
+    out.extend_from_slice(b";lr>");
+}
+
+/// Appends the Path by which other nodes reach the phone of a flow, over their link to this node; nothing without links.
+pub(crate) fn write_link_path(config: &Config, keys: &Keys, flow: &Flow, now: Instant, out: &mut Vec<u8>) {
+    let listener = config.links.as_ref().and_then(|links| config.listener(links.listener));
+    let Some(listener) = listener else { return };
+    out.extend_from_slice(b"<sip:");
+    write_token(&keys.link, flow, now.as_secs(), out);
+    out.push(b'@');
+    write_host(out, listener.advertised);
+    out.extend_from_slice(b";transport=tls;lr>");
+}
+
+fn write_token(key: &[u8; 16], flow: &Flow, made_s: u64, out: &mut Vec<u8>) {
+    let start = out.len();
+    out.resize(start + 2 * MAC_BYTES, b'0');
+    write_hex(out, made_s, TIME_DIGITS);
+    out.push(b'.');
+    side_of(flow).write(out);
+    let mac = mac(key, out.get(start + 2 * MAC_BYTES..).unwrap_or_default()).finalize().into_bytes();
+    let end = out.len();
+    mac.iter().take(MAC_BYTES).for_each(|byte| write_hex(out, u64::from(*byte), 2));
+    out.copy_within(end.., start);
+    out.truncate(end);
 }
 
 /// Side and time of a token; `None` if its MAC is not ours.
@@ -125,12 +171,8 @@ mod tests {
         let udp = Flow::udp(ListenerId(3), "198.51.100.7:31337".parse().unwrap());
         let tcp = Flow { connection: Some(ConnectionId(u64::MAX)), ..Flow::dial(ListenerId(1), udp.remote) };
         for flow in [udp, Flow::udp(ListenerId(0), "[2001:db8::7]:1".parse().unwrap()), tcp] {
-            let mut covered = b"6a000000.".to_vec();
-            side_of(&flow).write(&mut covered);
-            let digits = mac(&KEY, &covered).finalize().into_bytes();
             let mut token = Vec::new();
-            digits.iter().take(MAC_BYTES).for_each(|byte| write_hex(&mut token, u64::from(*byte), 2));
-            token.extend_from_slice(&covered);
+            write_token(&KEY, &flow, 0x6a00_0000, &mut token);
             assert_eq!(read_token(&KEY, &token), Some((side_of(&flow), 0x6a00_0000)));
             assert_eq!(read_token(&[8; 16], &token), None, "of another server");
             for index in 0..token.len() {

@@ -1,16 +1,18 @@
 //! Environment of the components: configuration, services, keys, counters.
 
 use crate::diversion::ForwardTable;
+use crate::gruu::GruuKeys;
 use crate::refused::RefusedInDialog;
 use crate::request::Request;
 use crate::{
-    Action, Aor, CallEvent, CallSender, CallStep, Condition, Config, Counters, Decision, Detail,
-    DiversionReason, LogEvent,
+    Action, Aor, CallEvent, CallName, CallSender, CallStep, Cluster, Condition, Config, Counters, Decision,
+    Detail, DiversionReason, LogEvent,
 };
 use crate::{Reason, Services};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use ringway_sansio::{Context, Instant, Seed};
+use ringway_sip::Message;
 
 /// Owner of everything that the components of one shard share.
 pub(crate) struct Environment<S> {
@@ -46,6 +48,16 @@ pub(crate) struct Env<'e, S> {
     pub(crate) is_tracing: bool,
 }
 
+/// Parts of the environment by which changed bindings are kept: in the journal of this server, or in the store that nodes share.
+pub(crate) struct Storage<'e, S> {
+    pub(crate) services: &'e S,
+    pub(crate) cluster: Option<&'e Cluster>,
+    /// Key of flow tokens.
+    pub(crate) link_key: &'e [u8; 16],
+    /// Start of this server, in seconds since the epoch.
+    pub(crate) started_s: u64,
+}
+
 /// Keys of the server's MACs, each for one purpose, all derived from the secret.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Keys {
@@ -59,26 +71,52 @@ pub(crate) struct Keys {
     pub(crate) calls: [u8; 16],
     /// Flow tokens.
     pub(crate) flow: [u8; 16],
+    /// Flow tokens of links.
+    pub(crate) link: [u8; 16],
     /// Temporary GRUUs.
-    pub(crate) gruu: [u8; 16],
+    pub(crate) gruu: GruuKeys,
     /// Entity tags of publications.
     pub(crate) event: [u8; 16],
     /// Numbers of kept messages.
     pub(crate) message: [u8; 16],
 }
 
+impl Keys {
+    /// Keys of a server. A node has those in common with the others that name nothing of one node.
+    fn of(config: &Config) -> Self {
+        let own = config.own_secret();
+        let common = |purpose: &[u8]| match &config.links {
+            None => (derive(&config.secret, purpose), None),
+            Some(links) => links.keys(purpose),
+        };
+        let (current, accepted) = common(b"gruu");
+        Self {
+            tag: common(b"tag").0,
+            route: derive(&own, b"route"),
+            looped: derive(&own, b"loop"),
+            calls: derive(&own, b"calls"),
+            flow: derive(&own, b"flow"),
+            link: derive(&own, b"link"),
+            gruu: GruuKeys { current, accepted },
+            event: derive(&own, b"event"),
+            message: derive(&own, b"message"),
+        }
+    }
+}
+
+impl Keys {
+    /// Key of the flow tokens that other nodes get. Links without TLS of their own, as in the simulator, are those of an edge.
+    pub(crate) const fn of_links(&self, config: &Config) -> &[u8; 16] {
+        match config.links {
+            Some(_) => &self.link,
+            None => &self.flow,
+        }
+    }
+}
+
 impl<S> Environment<S> {
     pub(crate) fn new(config: Arc<Config>, services: S, seed: &Seed, now: Instant) -> Self {
-        let keys = Keys {
-            tag: derive(&config.secret, b"tag"),
-            route: derive(&config.secret, b"route"),
-            looped: derive(&config.secret, b"loop"),
-            calls: derive(&config.secret, b"calls"),
-            flow: derive(&config.secret, b"flow"),
-            gruu: derive(&config.secret, b"gruu"),
-            event: derive(&config.secret, b"event"),
-            message: derive(&config.secret, b"message"),
-        };
+        let keys = Keys::of(&config);
         Self {
             config,
             services,
@@ -94,6 +132,7 @@ impl<S> Environment<S> {
     }
 
     pub(crate) fn reconfigure(&mut self, config: Arc<Config>) {
+        self.keys = Keys::of(&config);
         self.config = config;
     }
 
@@ -103,6 +142,10 @@ impl<S> Environment<S> {
 
     pub(crate) fn config(&self) -> &Config {
         &self.config
+    }
+
+    pub(crate) const fn keys(&self) -> &Keys {
+        &self.keys
     }
 
     pub(crate) const fn services(&self) -> &S {
@@ -121,13 +164,29 @@ impl<S> Environment<S> {
         self.calls_checked_at
     }
 
-    /// Begins an input: decides once whether its decisions are wanted. `message`: the received one, if it is one.
-    pub(crate) fn begin_input(&mut self, message: Option<&[u8]>)
+    pub(crate) fn storage(&self) -> Storage<'_, S> {
+        Storage {
+            services: &self.services,
+            cluster: self.config.cluster.as_ref(),
+            link_key: self.keys.of_links(&self.config),
+            started_s: self.started_s,
+        }
+    }
+
+    /// Begins an input: decides once whether its decisions are wanted.
+    pub(crate) fn begin_input(&mut self)
     where
         S: Services,
     {
-        let services = &self.services;
-        self.is_tracing = services.is_tracing() && message.is_none_or(|message| services.is_traced(message));
+        self.is_tracing = self.services.is_tracing();
+    }
+
+    /// Decides whether the decisions about the message of an input are wanted, after it was parsed.
+    pub(crate) fn begin_message(&mut self, message: &Message<'_>)
+    where
+        S: Services,
+    {
+        self.is_tracing = self.is_tracing && self.services.is_traced(message);
     }
 
     pub(crate) fn env<'e>(&'e mut self, cx: &'e mut Context<'_, Action>) -> Env<'e, S> {
@@ -144,6 +203,17 @@ impl<S> Environment<S> {
             started_s: self.started_s,
             answer_info: &mut self.answer_info,
             is_tracing: self.is_tracing,
+        }
+    }
+}
+
+impl<'e, S> Env<'e, S> {
+    pub(crate) const fn storage(&self) -> Storage<'e, S> {
+        Storage {
+            services: self.services,
+            cluster: self.config.cluster.as_ref(),
+            link_key: self.keys.of_links(self.config),
+            started_s: self.started_s,
         }
     }
 }
@@ -165,23 +235,32 @@ impl<S: Services> Env<'_, S> {
     }
 
     fn observe_step(&self, request: &Request<'_, '_>, step: CallStep, target: Option<&[u8]>) {
-        let (sender, begins) = (request.grant.sender.of_call(), step == CallStep::Begun);
-        let mut user = Aor::default();
-        let is_user = begins
-            && sender == CallSender::Proven
-            && self.config.read_aor(&request.message.from().uri, &mut user);
-        let event = CallEvent {
-            step,
-            message: request.message.as_bytes(),
-            parsed: Some(request.message),
-            response: None,
-            sender,
-            user: is_user.then_some(user.as_bytes()),
-            is_spiral: begins && self.config.is_own_address(request.flow.remote),
-            flow: Some(request.flow),
-            target,
-        };
+        let event = CallEvent { name: request.call, target, ..event_of(request, step) };
         self.services.observe(self.cx.now, &LogEvent::Call(event));
+    }
+
+    /// Reports a call that begins; returns its name, if calls are recorded.
+    pub(crate) fn begin_call(&self, request: &Request<'_, '_>) -> Option<CallName> {
+        let event = event_of(request, CallStep::Begun);
+        let Some(names) = self.services.call_names() else {
+            self.services.observe(self.cx.now, &LogEvent::Call(event));
+            return None;
+        };
+        let mut user = Aor::default();
+        let is_user = event.sender == CallSender::Proven
+            && self.config.read_aor(&request.message.from().uri, &mut user);
+        let user = is_user.then_some(user.as_bytes());
+        let is_spiral = self.config.is_own_address(request.flow.remote);
+        let event = CallEvent { user, is_spiral, ..event };
+        let name = names.of(&event);
+        let event = CallEvent { name: name.as_ref(), ..event };
+        self.services.observe(self.cx.now, &LogEvent::Call(event));
+        name
+    }
+
+    /// Name of the call that a BYE is to end, if calls are recorded.
+    pub(crate) fn name_of_bye(&self, request: &Request<'_, '_>) -> Option<CallName> {
+        self.services.call_names()?.of(&event_of(request, CallStep::Bye))
     }
 
     /// Reports a decision about a request, if it is wanted.
@@ -209,6 +288,13 @@ impl<S: Services> Env<'_, S> {
         *counter += 1;
         self.observe_diversion(request, DiversionReason::Forward(condition), target);
     }
+}
+
+/// Step of a call by its request.
+fn event_of<'a>(request: &Request<'a, 'a>, step: CallStep) -> CallEvent<'a> {
+    let (message, sender) = (request.message.as_bytes(), request.grant.sender.of_call());
+    let (parsed, flow) = (Some(request.message), Some(request.flow));
+    CallEvent { parsed, flow, ..CallEvent::stored(step, message, sender) }
 }
 
 /// Reports a decision; apart from the callers, which run without a trace.

@@ -15,6 +15,21 @@ use ringway_sip::grammar::unescape_into;
 use ringway_sip::{Scheme, Uri, hex16, read_hex, write_hex};
 use siphasher::sip::SipHasher13;
 
+/// Keys of temporary GRUUs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GruuKeys {
+    /// Key of those that are given.
+    pub(crate) current: [u8; 16],
+    /// Key that is accepted too.
+    pub(crate) accepted: Option<[u8; 16]>,
+}
+
+impl GruuKeys {
+    fn iter(&self) -> impl Iterator<Item = &[u8; 16]> {
+        core::iter::once(&self.current).chain(&self.accepted)
+    }
+}
+
 /// GRUU in a Request-URI.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Gruu {
@@ -28,7 +43,7 @@ pub(crate) enum Gruu {
 
 impl Gruu {
     /// GRUU that a Request-URI is; `None` for any other URI of this server.
-    pub(crate) fn of(key: &[u8; 16], uri: &Uri<'_>) -> Option<Self> {
+    pub(crate) fn of(keys: &GruuKeys, uri: &Uri<'_>) -> Option<Self> {
         let params = uri.params();
         if params.as_bytes().is_empty() {
             return None;
@@ -39,7 +54,7 @@ impl Gruu {
         let gr = params.find(b"gr")?;
         let token = uri.user().and_then(|user| user.strip_prefix(PREFIX));
         if let (None, Some(token)) = (gr.value, token) {
-            return decrypted(key, token, uri).map(Self::Temporary);
+            return keys.iter().find_map(|key| decrypted(key, token, uri)).map(Self::Temporary);
         }
         let mut instance = Vec::new();
         unescape_into(gr.value.unwrap_or_default(), &mut instance);
@@ -47,11 +62,11 @@ impl Gruu {
     }
 
     /// True if the binding is reached by it.
-    pub(crate) fn is_of(&self, key: &[u8; 16], binding: &Binding) -> bool {
+    pub(crate) fn is_of(&self, keys: &GruuKeys, binding: &Binding) -> bool {
         match self {
             Self::Instance(name) => binding.instance().and_then(name_of).is_some_and(|own| own == name),
             Self::Temporary(_) => false,
-            Self::Registration(hash) => hash_of(key, binding) == Some(*hash),
+            Self::Registration(hash) => keys.iter().any(|key| hash_of(key, binding) == Some(*hash)),
         }
     }
 }

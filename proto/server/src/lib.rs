@@ -20,6 +20,7 @@ mod aor;
 mod block;
 mod budget;
 mod call_record;
+mod cluster;
 mod config;
 mod counters;
 mod date;
@@ -33,11 +34,13 @@ mod event;
 mod failed_servers;
 mod gruu;
 mod lamp;
+mod locate_limits;
 mod log_event;
 mod media;
 mod message;
 mod method;
 mod neighbour;
+mod nodes;
 mod proxy;
 mod rate;
 mod refused;
@@ -59,6 +62,7 @@ pub use budget::MemoryBudget;
 pub use call_record::{
     CallCounters, CallEnd, CallLimits, CallName, CallNames, CallRecord, CallTable, CallTexts, OngoingCall,
 };
+pub use cluster::{ClusterSecret, LinkedNode, Links, node_domain};
 pub use config::{AuthConfig, Config, Listener, Mode, Neighbour, NeighbourConnection, RegistrarConfig};
 pub use counters::Counters;
 pub use decision::{Decision, Detail, Reason};
@@ -70,6 +74,7 @@ pub use diversion::DiversionReason;
 pub use event::{PresenceConfig, Watchers};
 pub use failed_servers::FailedServers;
 pub use lamp::{LampFilter, LampState, LampStatus, LampTable, NewLeg, NotLit, Role, ShownCall};
+pub use locate_limits::{LocateLimits, LocateRefusal};
 pub use location::{Registration, RegistrationRef};
 pub use log_event::{
     BindingChange, BindingEnd, CallEvent, CallSender, CallStep, LogEvent, LoginRefusal, MessageDrop,
@@ -77,6 +82,7 @@ pub use log_event::{
 };
 pub use media::{MediaConfig, RelayFailure, RelayRule, SrtpRule};
 pub use neighbour::{CALLS_MAX, NEIGHBOURS_MAX, NeighbourRoute, NeighbourTable};
+pub use nodes::{Cluster, NodeState};
 pub use proxy::RingingCall;
 pub use rate::SourceRates;
 pub use ringway_sip::digest::Ha1;

@@ -1,6 +1,6 @@
 //! Events for a log, borrowed and unformatted, so that an event without a log costs nothing.
 
-use crate::{Decision, DiversionReason};
+use crate::{CallName, Decision, DiversionReason};
 use core::net::SocketAddr;
 use ringway_sansio::Flow;
 use ringway_sip::Message;
@@ -154,6 +154,8 @@ pub struct CallEvent<'a> {
     pub message: &'a [u8],
     /// The same, if it is parsed: always for [`CallStep::Begun`].
     pub parsed: Option<&'a Message<'a>>,
+    /// Name of the call by `message`, if it was made before.
+    pub name: Option<&'a CallName>,
     /// Response that caused the step, as it was received.
     pub response: Option<&'a Message<'a>>,
     /// Proof of identity of the sender of `message`.
@@ -171,8 +173,8 @@ pub struct CallEvent<'a> {
 impl<'a> CallEvent<'a> {
     /// Creates the step of a call whose request is stored.
     pub const fn stored(step: CallStep, message: &'a [u8], sender: CallSender) -> Self {
-        let (parsed, response, user, flow, target) = (None, None, None, None, None);
-        Self { step, message, parsed, response, sender, user, is_spiral: false, flow, target }
+        let (parsed, name, response, user, flow, target) = (None, None, None, None, None, None);
+        Self { step, message, parsed, name, response, sender, user, is_spiral: false, flow, target }
     }
 }
 
@@ -194,6 +196,8 @@ pub enum NeighbourKind {
     Neighbour,
     /// Gateway or carrier.
     Trunk,
+    /// Another node of this cluster.
+    Node,
 }
 
 /// Reason why a neighbour is down.
@@ -274,6 +278,8 @@ pub enum BindingEnd {
     ConnectionClosed,
     /// An administrator ended it.
     Administrator,
+    /// It was registered or removed at another node.
+    OtherNode,
 }
 
 /// Step of a call. A proxy without dialog state recognises no others.

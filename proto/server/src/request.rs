@@ -1,5 +1,6 @@
 //! Request in the pipeline.
 
+use crate::CallName;
 use crate::auth::Grant;
 use ringway_sansio::{Flow, PeerNames};
 use ringway_sip::{Message, Method, Uri};
@@ -20,6 +21,8 @@ pub(crate) struct Request<'m, 'a> {
     pub(crate) key: Option<MatchKey>,
     /// Permission of its sender: a stranger's until the access rules are applied.
     pub(crate) grant: Grant,
+    /// Name of the call that it begins or ends, if calls are recorded.
+    pub(crate) call: Option<&'m CallName>,
 }
 
 impl Request<'_, '_> {

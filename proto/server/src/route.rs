@@ -165,6 +165,9 @@ pub(crate) fn hop_to<'a>(config: &Config, remote: SocketAddr, transport: Transpo
     if !may_send_to(remote.ip()) || remote.port() == 0 {
         return NextHop::Unreachable;
     }
+    if let Some(link) = config.links.as_ref().and_then(|links| links.flow_to(transport, remote)) {
+        return NextHop::Flow(link);
+    }
     match config.listener_for(transport, remote.ip()) {
         Some(listener) => NextHop::Flow(Flow::new(transport, listener, remote)),
         None => NextHop::Unreachable,

@@ -1,12 +1,14 @@
 //! Server: owns the components and dispatches each input to one of them.
 
 mod dispatch;
+mod locating;
 mod stun;
 
 use crate::auth::{Authenticator, Grant};
+use crate::edge::write_link_path;
 use crate::env::{Env, Environment, derive};
 use crate::event::{Events, Parts};
-use crate::location::{BadRecord, LocationTable};
+use crate::location::{BadRecord, LocationTable, RecordTime};
 use crate::message::{self, Messages};
 use crate::method::Registrar;
 use crate::neighbour::Neighbours;
@@ -15,6 +17,8 @@ use crate::request::Request;
 use crate::{Action, Config, Counters, Detail, Forwards, Reason, Services};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use locating::Locating;
+use ringway_location::{BadEntry, Record};
 use ringway_sansio::{Context, Deadline, Event, Flow, IcmpError, Instant, Node, Received, Seed};
 use ringway_sip::{Message, Start};
 use ringway_transaction::{BranchKey, Notice};
@@ -31,6 +35,7 @@ pub struct Server<S> {
     neighbours: Neighbours,
     events: Events,
     messages: Messages,
+    locating: Locating,
     /// Buffer for the effects of the transactions.
     notices: Vec<Notice<Owner>>,
     /// Reason to refuse new requests, as the phrase of a 503.
@@ -65,6 +70,7 @@ impl<S: Services> Server<S> {
             neighbours,
             events,
             messages,
+            locating: Locating::new(&seed.part(LOCATING_KEY), now),
             notices: Vec::new(),
             refuses: None,
             gives_up_at: None,
@@ -75,7 +81,7 @@ impl<S: Services> Server<S> {
     /// Replaces the configuration. The secret must not change, nor the numbers of listeners: new ones follow the others, and
     /// one that is taken out is in [`Config::removed_listeners`]. Existing transactions keep their timers.
     pub fn reconfigure(&mut self, config: Arc<Config>) {
-        self.authenticator.set_nonce_lifetime(config.auth.nonce_lifetime);
+        self.authenticator.reconfigure(&config);
         self.neighbours.reconfigure(&config);
         self.events.reconfigure(&config, self.environment.services(), &mut self.transactions);
         self.messages.reconfigure(&config);
@@ -112,6 +118,32 @@ impl<S: Services> Server<S> {
         self.registrar.restore(self.environment.config(), key, record, now)
     }
 
+    /// Joins a [`Record`](ringway_location::Record) of the store that nodes share into the bindings of `user@domain`, which belongs to
+    /// this shard. `store_now_ms` is the time of the store's clock now, in milliseconds since the epoch.
+    pub fn on_record(
+        &mut self,
+        now: Instant,
+        aor: &[u8],
+        record: &[u8],
+        store_now_ms: u64,
+    ) -> Result<(), BadEntry> {
+        let record = Record::read(record)?;
+        let (config, services) = (self.environment.config(), self.environment.services());
+        let time = RecordTime { now, store_now_ms };
+        let passed_over = self.registrar.on_record(config, services, aor, &record, time);
+        self.environment.counters_mut().shared_entries_passed_over += passed_over;
+        Ok(())
+    }
+
+    /// Passes the bindings of this node to [`Services::share`] again, for up to `count` users from slot `from`; returns the next slot,
+    /// `None` at the end. What changed elsewhere meanwhile stays.
+    ///
+    /// Needed for all users whenever records are not read on from where reading ended, the first time included, before all users are
+    /// looked up: the store may have lost updates, and a record that answers an update may be among those that are not read.
+    pub fn share_from(&mut self, now: Instant, from: u32, count: u32) -> Option<u32> {
+        self.registrar.share_from(now, &self.environment.storage(), (from, count))
+    }
+
     fn note_changes(&mut self) {
         self.registrar.note_changes(self.events.is_on() || self.messages.is_active());
     }
@@ -128,13 +160,20 @@ impl<S: Services> Server<S> {
 
     /// Removes all bindings and messages of a removed subscriber.
     pub fn remove_user(&mut self, aor: &[u8]) {
-        self.registrar.remove_user(self.environment.services(), aor);
+        self.registrar.remove_user(&self.environment.storage(), aor);
         self.messages.remove_user(self.environment.services(), aor);
     }
 
     /// Ends the registrations of `user@domain`, as an administrator demands; permanent contacts stay. Returns their number.
     pub fn end_registrations(&mut self, now: Instant, aor: &[u8]) -> usize {
-        self.registrar.end_registrations(now, self.environment.services(), aor)
+        self.registrar.end_registrations(now, &self.environment.storage(), aor)
+    }
+
+    /// Path by which the other nodes reach the phone of a flow, over their link to this one. Empty without [`Config::links`].
+    pub fn link_path(&self, flow: &Flow, now: Instant) -> Vec<u8> {
+        let (config, mut path) = (self.environment.config(), Vec::new());
+        write_link_path(config, self.environment.keys(), flow, now, &mut path);
+        path
     }
 
     /// Location table, for listings and snapshots.
@@ -200,7 +239,7 @@ impl<S: Services> Server<S> {
 
     /// True if no request waits for a response, so that no request fails if the server stops now.
     pub fn is_idle(&self) -> bool {
-        self.transactions.is_idle()
+        self.transactions.is_idle() && self.locating.is_empty()
     }
 
     /// Notifies the subscribers to users whose contacts changed, and delivers their messages.
@@ -228,7 +267,7 @@ impl<S: Services> Server<S> {
             let Start::Request { method, uri } = *message.start() else { continue };
             let Unreached { flow, grant, candidate, .. } = &unreached;
             let (flow, grant) = (*flow, *grant);
-            let request = Request { message, method, uri, flow, peer: None, key: None, grant };
+            let request = Request { message, method, uri, flow, peer: None, key: None, grant, call: None };
             self.messages.keep(env, &request, candidate);
         }
     }
@@ -273,22 +312,24 @@ impl<S: Services> Node for Server<S> {
         if stun::is_stun(&flow, bytes) {
             return stun::on_stun(&mut self.environment.env(cx), flow, bytes);
         }
-        self.environment.begin_input(Some(bytes));
+        self.environment.begin_input();
         if !bytes.starts_with(b"SIP/") && !is_admitted(&mut self.environment.env(cx), flow, bytes) {
             return;
         }
         let first = cx.out.len();
         // Borrowed from the parser's result: a message is a kilobyte.
         match &Message::parse(bytes, &self.environment.config().message_limits) {
-            Ok(message) => match *message.start() {
-                Start::Request { method, uri } => {
-                    self.environment.counters_mut().count_method(method);
-                    let request =
-                        Request { message, method, uri, flow, peer, key: None, grant: Grant::UNKNOWN };
-                    self.on_request(cx, request);
+            Ok(message) => {
+                self.environment.begin_message(message);
+                match *message.start() {
+                    Start::Request { method, uri } => {
+                        self.environment.counters_mut().count_method(method);
+                        let (key, grant, call) = (None, Grant::UNKNOWN, None);
+                        self.on_request(cx, Request { message, method, uri, flow, peer, key, grant, call });
+                    }
+                    Start::Response { status, .. } => self.on_response(cx, message, status, (flow, peer)),
                 }
-                Start::Response { status, .. } => self.on_response(cx, message, status, (flow, peer)),
-            },
+            }
             Err(rejected) => self.environment.env(cx).on_rejected(bytes, rejected, flow),
         }
         self.apply_notices(cx);
@@ -296,17 +337,18 @@ impl<S: Services> Node for Server<S> {
     }
 
     fn on_event(&mut self, cx: &mut Context<'_, Action>, event: Event) {
-        self.environment.begin_input(None);
+        self.environment.begin_input();
         let first = cx.out.len();
         match event {
             Event::Closed(connection) => {
-                self.registrar.on_closed(cx.now, self.environment.services(), connection);
+                self.registrar.on_closed(cx.now, &self.environment.storage(), connection);
                 let env = &mut self.environment.env(cx);
                 self.neighbours.on_closed(env, connection);
                 if self.events.is_on() {
                     self.events.on_closed(env, &mut self.transactions, connection);
                 }
             }
+            Event::Located { query } => self.on_located(cx, query),
             Event::StateChanged { name } => {
                 if self.events.is_on() {
                     let parts =
@@ -338,7 +380,7 @@ impl<S: Services> Node for Server<S> {
     }
 
     fn on_icmp_error(&mut self, cx: &mut Context<'_, Action>, error: IcmpError<'_>) {
-        self.environment.begin_input(None);
+        self.environment.begin_input();
         let first = cx.out.len();
         self.transactions.icmp_error(cx, error, &mut self.notices);
         self.apply_notices(cx);
@@ -346,11 +388,11 @@ impl<S: Services> Node for Server<S> {
     }
 
     fn on_timeout(&mut self, cx: &mut Context<'_, Action>) {
-        self.environment.begin_input(None);
+        self.environment.begin_input();
         let first = cx.out.len();
         self.transactions.on_timeout(cx, &mut self.notices);
         let env = &mut self.environment.env(cx);
-        self.registrar.on_timeout(env.cx.now, env.services);
+        self.registrar.on_timeout(env.cx.now, &env.storage());
         self.proxy.expire_branches(env, &mut self.transactions);
         self.neighbours.on_timeout(env, &mut self.transactions);
         env.check_calls();
@@ -366,6 +408,7 @@ impl<S: Services> Node for Server<S> {
         if self.messages.next_due().is_some() {
             self.messages.on_timeout(env, &mut self.transactions, self.registrar.table());
         }
+        self.expire_locates(cx);
         self.apply_notices(cx);
         self.environment.counters_mut().count_sent(cx.out, first);
     }
@@ -386,6 +429,7 @@ impl<S: Services> Node for Server<S> {
         consider((self.messages.next_due(), "a kept message is delivered or expires"));
         let has_changes = self.registrar.has_changes();
         consider((has_changes.then(Instant::default), "subscribers are notified of changed contacts"));
+        consider((self.locating.next_due(), "the store that nodes share did not answer"));
         consider((self.gives_up_at, "pending requests are given up"));
         consider((self.neighbours.next_due(), "a neighbour is probed or dialled"));
         consider((self.environment.calls_checked_at(), "the connections of calls are checked"));
@@ -419,8 +463,9 @@ fn is_admitted(env: &mut Env<'_, impl Services>, flow: Flow, bytes: &[u8]) -> bo
         }
         return false;
     }
-    // Requests of this server to itself were admitted before.
-    if env.services.admit(env.cx.now, flow.remote.ip()) || env.config.is_own_address(flow.remote) {
+    // Requests of this server to itself, and those of other nodes, were admitted before.
+    let is_of_us = || env.config.is_own_address(flow.remote) || env.config.is_link(&flow);
+    if env.services.admit(env.cx.now, flow.remote.ip()) || is_of_us() {
         return true;
     }
     env.counters.over_rate += 1;
@@ -436,3 +481,6 @@ fn is_admitted(env: &mut Env<'_, impl Services>, flow: Flow, bytes: &[u8]) -> bo
 
 /// Part of a shard's seed that is the key of transaction matching.
 const MATCH_KEY: u64 = 0;
+
+/// Part of a shard's seed that is the key of [`Locating`].
+const LOCATING_KEY: u64 = 3;

@@ -2,12 +2,14 @@
 
 use crate::auth::{Login, LoginResult, NonceId, NonceUse};
 use crate::{
-    BindingChange, CallRate, Caller, LampFilter, LampTable, LogEvent, NeighbourRoute, NeighbourTable,
-    TrunkEvent,
+    BindingChange, CallNames, CallRate, Caller, LampFilter, LampTable, LocateRefusal, LogEvent,
+    NeighbourRoute, NeighbourTable, NodeState, TrunkEvent,
 };
 use alloc::sync::Arc;
 use core::net::IpAddr;
+use ringway_location::NodeName;
 use ringway_sansio::{ConnectionId, Flow, Instant, LocatedServer};
+use ringway_sip::Message;
 use ringway_sip::digest::Ha1;
 
 /// Error of a store that cannot write at present.
@@ -95,6 +97,33 @@ pub trait Services {
     /// Stores the bindings of an address-of-record; an empty record removes them.
     fn store(&self, aor: &[u8], record: &[u8]);
 
+    /// Passes an encoded [`Update`](ringway_location::Update) of an address-of-record to the store that nodes share; returns the
+    /// number that it is written with. 0: it is not written, and no record will have it.
+    fn share(&self, _aor: &[u8], _update: &[u8]) -> u64 {
+        0
+    }
+
+    /// False while this node has not read all bindings of the store that nodes share: a user without bindings may have some then.
+    fn is_location_warm(&self) -> bool {
+        true
+    }
+
+    /// Counts the begin of a read-through for a request from `source` (see [`LocateLimits`](crate::LocateLimits)).
+    ///
+    /// # Errors
+    /// A limit is reached: the user has no bindings.
+    fn begin_locate(&self, _now: Instant, _source: IpAddr) -> Result<(), LocateRefusal> {
+        Ok(())
+    }
+
+    /// Counts the end of a read-through.
+    fn end_locate(&self) {}
+
+    /// State of another node.
+    fn node_state(&self, _node: &NodeName) -> NodeState {
+        NodeState::Up
+    }
+
     /// Notes a change, for listings that follow them; `flow` is the flow of the REGISTER, if that is the cause.
     fn on_change(&self, _aor: &[u8], _change: BindingChange, _flow: Option<Flow>) {}
 
@@ -103,9 +132,14 @@ pub trait Services {
         false
     }
 
-    /// True if decisions are wanted while this received message is handled; asked once for each, while a trace runs.
-    fn is_traced(&self, _message: &[u8]) -> bool {
+    /// True if decisions are wanted while this received message is handled; asked once for each that is parsed, while a trace runs.
+    fn is_traced(&self, _message: &Message<'_>) -> bool {
         self.is_tracing()
+    }
+
+    /// Names of the calls whose steps are recorded; `None` while none is.
+    fn call_names(&self) -> Option<&CallNames> {
+        None
     }
 
     /// Notes an event for the log.
@@ -238,6 +272,26 @@ impl<S: Services> Services for Arc<S> {
         (**self).store(aor, record);
     }
 
+    fn share(&self, aor: &[u8], update: &[u8]) -> u64 {
+        (**self).share(aor, update)
+    }
+
+    fn is_location_warm(&self) -> bool {
+        (**self).is_location_warm()
+    }
+
+    fn begin_locate(&self, now: Instant, source: IpAddr) -> Result<(), LocateRefusal> {
+        (**self).begin_locate(now, source)
+    }
+
+    fn end_locate(&self) {
+        (**self).end_locate();
+    }
+
+    fn node_state(&self, node: &NodeName) -> NodeState {
+        (**self).node_state(node)
+    }
+
     fn on_change(&self, aor: &[u8], change: BindingChange, flow: Option<Flow>) {
         (**self).on_change(aor, change, flow);
     }
@@ -246,8 +300,12 @@ impl<S: Services> Services for Arc<S> {
         (**self).is_tracing()
     }
 
-    fn is_traced(&self, message: &[u8]) -> bool {
+    fn is_traced(&self, message: &Message<'_>) -> bool {
         (**self).is_traced(message)
+    }
+
+    fn call_names(&self) -> Option<&CallNames> {
+        (**self).call_names()
     }
 
     fn observe(&self, now: Instant, event: &LogEvent<'_>) {

@@ -35,6 +35,7 @@ const FILES: &[File] = &[
     file!("/dashboard/follow.js", SCRIPT, "follow.js"),
     file!("/dashboard/connections.js", SCRIPT, "connections.js"),
     file!("/dashboard/routes.js", SCRIPT, "routes.js"),
+    file!("/dashboard/nodes.js", SCRIPT, "nodes.js"),
     file!("/dashboard/limits.js", SCRIPT, "limits.js"),
     file!("/dashboard/reasons.js", SCRIPT, "reasons.js"),
     file!("/dashboard/configuration.js", SCRIPT, "configuration.js"),

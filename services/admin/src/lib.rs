@@ -37,7 +37,8 @@ pub use secure::TlsSource;
 pub use shard_pages::page_over_shards;
 pub use traces::{TraceEntry, TracePage, TraceRefusal, Traces};
 pub use view::{
-    Call, CallRecord, Connection, MetricKind, Page, Registration, Relay, ServerInfo, Stat, Stats, Trunk, View,
+    Call, CallRecord, Cluster, ClusterNode, Connection, MetricKind, Page, Registration, Relay, ServerInfo,
+    SharedStore, Stat, Stats, Trunk, View,
 };
 
 use access::AccessCheck;

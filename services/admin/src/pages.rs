@@ -61,6 +61,7 @@ pub(crate) fn router(
         .route("/api/connections", get(connections))
         .route("/api/trunks", get(async |State(source): Shared| whole("trunks", &source.view.trunks())))
         .route("/api/relays", get(async |State(source): Shared| whole("relays", &source.view.relays())))
+        .route("/api/cluster", get(cluster))
         .route("/api/stats", get(async |State(source): Shared| json_of(&stats(&source.stats()))))
         .route(
             "/metrics",
@@ -123,6 +124,15 @@ async fn records(State(source): Shared, query: QueryResult) -> Response {
 
 async fn connections(State(source): Shared, query: QueryResult) -> Response {
     page("connections", query, |after, limit, text| source.view.connections(after, limit, text))
+}
+
+async fn cluster(State(source): Shared) -> Response {
+    json_of(
+        &source
+            .view
+            .cluster()
+            .map_or_else(|| json!({ "node": null, "store": null, "nodes": [] }), |cluster| json!(cluster)),
+    )
 }
 
 fn page<T: Serialize>(

@@ -32,6 +32,11 @@ pub trait View: Send + Sync {
         Vec::new()
     }
 
+    /// The other nodes and the store that they share; `None`: the server is the only one.
+    fn cluster(&self) -> Option<Cluster> {
+        None
+    }
+
     /// Traces of users, if the server has them.
     fn traces(&self) -> Option<&dyn Traces> {
         None
@@ -98,6 +103,9 @@ pub struct Registration {
     /// Number of its flow (RFC 5626 §4.2), if outbound applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reg_id: Option<u32>,
+    /// Node that it is registered at, in a cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
     /// Proxies before it, the first hop first (RFC 3327).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub path: Vec<String>,
@@ -213,6 +221,52 @@ pub struct Relay {
     pub state: String,
     /// Seconds since its last answer.
     pub last_answer_s: u64,
+}
+
+/// Nodes that share registrations, as one of them sees them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cluster {
+    /// Name of this node.
+    pub node: String,
+    /// The store.
+    pub store: SharedStore,
+    /// All nodes, this one included, by name.
+    pub nodes: Vec<ClusterNode>,
+}
+
+/// Store of the registrations that nodes share.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SharedStore {
+    /// Its URL, without the password.
+    pub url: String,
+    /// `single`, `sentinel`, `cluster`, or `unknown` before the first connection.
+    pub kind: String,
+    /// `up`, `down`, or `warming` while its registrations are being read.
+    pub state: String,
+    /// Milliseconds between a change of another node and its arrival here, at the last change.
+    pub lag_ms: u64,
+    /// Changes that wait to be written.
+    pub waiting: u64,
+    /// Text of the last error, while it is down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// A node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClusterNode {
+    /// Its name.
+    pub name: String,
+    /// Its address for the other nodes.
+    pub address: String,
+    /// `up`, `draining` or `gone`.
+    pub state: String,
+    /// Connection to it: `up` or `down`; `-` for this node.
+    pub link: String,
+    /// Seconds since its last heartbeat.
+    pub seen_s: u64,
+    /// Version of the protocol between nodes that it has.
+    pub version: u32,
 }
 
 /// Figures, in the order they are shown.

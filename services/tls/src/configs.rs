@@ -55,6 +55,12 @@ impl Configs {
         Ok(Self { server, client, https, verifiers, certificates, expires })
     }
 
+    /// Both sides of links.
+    pub(crate) fn of_links(server: ServerConfig, client: ClientConfig, verifiers: Arc<Verifiers>) -> Self {
+        let (server, client) = (Some(Arc::new(server)), Arc::new(client));
+        Self { server, client, https: None, verifiers, certificates: None, expires: None }
+    }
+
     /// Connection of a peer that was accepted. `None`: there is no certificate.
     pub(crate) fn accept(&self) -> Option<Connection> {
         let connection = ServerConnection::new(Arc::clone(self.server.as_ref()?)).ok()?;

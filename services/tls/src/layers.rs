@@ -5,6 +5,7 @@ use crate::counters::{TlsCounters, add};
 use crate::handshake::{HandOver, Handshake};
 use crate::handshakes::{HandshakeLimits, Permits, Refused};
 use crate::layer::{PlainLayer, TlsLayer};
+use crate::links::LinkTls;
 use crate::material::TlsMaterial;
 use crate::report::{Observer, Reports, Role};
 use crate::threads::HandshakeThreads;
@@ -31,6 +32,13 @@ pub struct TlsLayers {
     budgets: Vec<Arc<Budget>>,
     reports: Reports,
     verified: Arc<VerifiedPeers>,
+    links: RwLock<Option<Links>>,
+}
+
+/// Links of a node, with the peers whose certificates it accepted.
+struct Links {
+    tls: LinkTls,
+    verified: Arc<VerifiedPeers>,
 }
 
 impl TlsLayers {
@@ -56,7 +64,21 @@ impl TlsLayers {
             threads: Arc::new(HandshakeThreads::start()?),
             budgets: (0..Resume::WORKERS_MAX).map(|_| Arc::new(Budget::new(limits.inline_burst))).collect(),
             reports,
+            links: RwLock::default(),
         })
+    }
+
+    /// Sets the links of this node. Open connections remain; peers whose certificates are not accepted any more have no names.
+    pub fn set_links(&self, tls: LinkTls) {
+        let verifiers = Arc::clone(tls.material.verifiers());
+        let mut links = self.links.write().unwrap_or_else(PoisonError::into_inner);
+        let verified = match links.take() {
+            Some(earlier) => earlier.verified,
+            None => VerifiedPeers::new(Arc::clone(&verifiers), self.reports.clone()),
+        };
+        *links = Some(Links { tls, verified: Arc::clone(&verified) });
+        drop(links);
+        verified.reload(&verifiers);
     }
 
     /// Uses other certificates for connections from now on; open connections remain. Sessions of the earlier configuration
@@ -101,6 +123,27 @@ impl TlsLayers {
         part(&self.material.read().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// Certificates for a flow, and its peers: those of links for a link.
+    fn read_for<T>(&self, flow: &Flow, part: impl FnOnce(&TlsMaterial, &Arc<VerifiedPeers>) -> T) -> T {
+        let links = self.links.read().unwrap_or_else(PoisonError::into_inner);
+        match links.as_ref().filter(|links| links.tls.listener == flow.listener) {
+            Some(links) => part(&links.tls.material, &links.verified),
+            None => self.read(|material| part(material, &self.verified)),
+        }
+    }
+
+    /// Name that the server at the other end of a flow must have.
+    fn name_for(&self, flow: &Flow) -> Option<ServerName<'static>> {
+        let links = self.links.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(links) = links.as_ref().filter(|links| links.tls.listener == flow.listener) {
+            return ServerName::try_from(links.tls.names.get(&flow.remote)?.clone()).ok();
+        }
+        match flow.host {
+            HostNameId::NONE => Some(ServerName::from(flow.remote.ip())),
+            host => ServerName::try_from(self.hosts.name_of(host)?.to_string()).ok(),
+        }
+    }
+
     fn accept_tls(&self, flow: &Flow, resume: Resume) -> Option<TlsLayer> {
         let permit = match self.permits.take(flow.remote.ip(), self.limits) {
             Ok(permit) => permit,
@@ -112,27 +155,24 @@ impl TlsLayers {
                 return None;
             }
         };
-        let (connection, has_client_auth, verifiers) = self.read(|material| {
-            Some((material.accept()?, material.has_client_auth(), Arc::clone(material.verifiers())))
+        let (connection, has_client_auth, verifiers, peers) = self.read_for(flow, |material, peers| {
+            let verifiers = Arc::clone(material.verifiers());
+            Some((material.accept()?, material.has_client_auth(), verifiers, Arc::clone(peers)))
         })?;
         let handshake = Handshake::new(connection, self.reports.peer(Role::Server, flow.remote));
         let handshake = handshake.accepted(permit, has_client_auth);
         let layer = TlsLayer::new(handshake.with_threads(self.hand_over(resume)?));
-        let (peers, remote) = (Arc::clone(&self.verified), flow.remote);
-        Some(layer.verified_by(Verification { peers, verifiers, server: None, remote }))
+        Some(layer.verified_by(Verification { peers, verifiers, server: None, remote: flow.remote }))
     }
 
     fn dial_tls(&self, flow: &Flow, resume: Resume) -> Option<TlsLayer> {
-        let name = match flow.host {
-            HostNameId::NONE => ServerName::from(flow.remote.ip()),
-            host => ServerName::try_from(self.hosts.name_of(host)?.to_string()).ok()?,
-        };
-        let (connection, verifiers) = self.read(|material| {
-            material.dial(name.clone()).map(|connection| (connection, Arc::clone(material.verifiers())))
+        let name = self.name_for(flow)?;
+        let (connection, verifiers, peers) = self.read_for(flow, |material, peers| {
+            Some((material.dial(name.clone())?, Arc::clone(material.verifiers()), Arc::clone(peers)))
         })?;
         let handshake = Handshake::new(connection, self.reports.peer(Role::Client, flow.remote));
         let layer = TlsLayer::new(handshake.with_threads(self.hand_over(resume)?)).reporting_end();
-        let (peers, remote) = (Arc::clone(&self.verified), flow.remote);
+        let remote = flow.remote;
         match verifiers.servers {
             Some(_) => Some(layer.verified_by(Verification { peers, verifiers, server: Some(name), remote })),
             None => Some(layer),

@@ -3,7 +3,7 @@
 //! Does: implement [`ringway_stream::Layer`] by a connection of either library ([`TlsLayer`]); provide the layers of a
 //! [`ringway_linux::Runtime`] ([`TlsLayers`]), whose handshakes run on threads of their own when they are many; load certificates, keys and
 //! revocation lists ([`TlsFiles`]); verify a server's identity as RFC 5922 requires; provide
-//! the names of clients with certificates; resume sessions on both sides.
+//! the names of clients with certificates; make the certificates of links between nodes; resume sessions on both sides.
 //!
 //! Does not: open sockets; interpret SIP; offer 0-RTT data; offer versions before TLS 1.2, or suites without forward secrecy,
 //! except by OpenSSL in a build with the feature `legacy-tls` ([`Backend::OpenSsl`]).
@@ -24,6 +24,7 @@ mod layer;
 mod layers;
 #[cfg(feature = "legacy-tls")]
 mod legacy;
+mod links;
 mod material;
 mod offer;
 mod pem;
@@ -42,6 +43,7 @@ pub use handshakes::HandshakeLimits;
 pub use identity::ServerVerifier;
 pub use layer::TlsLayer;
 pub use layers::{InlineTls, TlsLayers};
+pub use links::{AuthoritySeed, LinkTls};
 pub use material::TlsMaterial;
 pub use offer::{Backend, Offer, OfferError, OfferSettings};
 pub use pem::{TlsError, authorities};

@@ -73,6 +73,13 @@ impl TlsFiles {
 }
 
 impl TlsMaterial {
+    /// Material of links, whose clients need a certificate.
+    pub(crate) fn of_configs(configs: Configs) -> Self {
+        let verifiers = Arc::clone(&configs.verifiers);
+        let sides = Sides::Rustls(configs);
+        Self { sides, has_client_auth: true, verifiers, https: None, certificates: None, expires: None }
+    }
+
     /// Time at which the first of the server's own certificates expires.
     pub const fn expires(&self) -> Option<SystemTime> {
         self.expires

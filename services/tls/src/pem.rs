@@ -42,6 +42,9 @@ pub enum TlsError {
         "peer_ca: no certificate authority was found on this system ({0}); install the package ca-certificates, or name a PEM file"
     )]
     NoSystemCa(String),
+    /// The certificate of this node cannot be made.
+    #[error("cannot make the certificate of this node: {0}")]
+    Node(String),
     /// Another error of the TLS library.
     #[error("TLS: {0}")]
     Library(#[from] rustls::Error),

@@ -247,6 +247,11 @@ impl Phone {
         self.behaviour = behaviour;
     }
 
+    /// Sets the server of further requests.
+    pub fn set_server(&mut self, ip: IpAddr) {
+        self.server.0 = ip;
+    }
+
     /// Sets the scheme of further URIs.
     pub fn set_scheme(&mut self, scheme: Scheme) {
         self.scheme = scheme;
@@ -280,6 +285,11 @@ impl Phone {
     /// All its events.
     pub fn events(&self) -> Vec<PhoneEvent> {
         self.events.clone()
+    }
+
+    /// True until the final response to a REGISTER.
+    pub const fn is_registering(&self) -> bool {
+        self.is_registering
     }
 
     /// Number of server and client transactions.
@@ -330,7 +340,7 @@ impl Phone {
         Flow { transport, host, ..Flow::dial(listener, SocketAddr::new(ip, port)) }
     }
 
-    fn contact_uri(&self) -> String {
+    pub(crate) fn contact_uri(&self) -> String {
         let (scheme, user, contact) = (self.scheme, &self.account.user, self.contact);
         match scheme {
             Scheme::Sip => format!("sip:{user}@{contact}{}", self.transport.uri_parameter()),
@@ -396,6 +406,7 @@ impl SimNode for Phone {
             Event::Closed(ConnectionId(_))
             | Event::Resolved { .. }
             | Event::NumberResolved { .. }
+            | Event::Located { .. }
             | Event::StateChanged { .. }
             | Event::Relayed { .. } => {}
         }

@@ -1,20 +1,21 @@
 //! Services of a server in memory, for tests.
 
 use md5::Md5;
+use ringway_location::{NodeName, Update};
 use ringway_sansio::{ConnectionId, Flow, Instant, LocatedServer, Seed};
 use ringway_server::auth::{
     ChallengeLimits, DialogExtensions, GuessLimits, Login, LoginResult, NonceId, NonceUse, ReplayWindows,
 };
 use ringway_server::{
     BlockList, CallEvent, CallLimits, CallNames, CallRate, CallRates, CallRecord, CallStep, CallTable,
-    Caller, FailedServers, Ha1, LampFilter, LampTable, LogEvent, MemoryBudget, NeighbourRoute,
-    NeighbourTable, Services, SilentTrunks, SourceRates, StoreFailed,
+    Caller, FailedServers, Ha1, LampFilter, LampTable, LocateLimits, LocateRefusal, LogEvent, MemoryBudget,
+    NeighbourRoute, NeighbourTable, NodeState, Services, SilentTrunks, SourceRates, StoreFailed,
 };
 use ringway_sip::{Limits, Message};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -59,6 +60,14 @@ pub struct TestServices {
     pub is_tracing: AtomicBool,
     /// Decisions, as a trace shows them.
     pub decisions: Mutex<Vec<String>>,
+    /// Updates for the store that nodes share, with their addresses-of-record and numbers, oldest first.
+    pub shared: Mutex<Vec<(Vec<u8>, Vec<u8>)>>,
+    shared_len: AtomicU64,
+    /// True: the bindings of the other nodes are not all here.
+    pub is_cold: AtomicBool,
+    locates: Mutex<LocateLimits>,
+    /// States of other nodes that are not up.
+    pub nodes: Mutex<BTreeMap<NodeName, NodeState>>,
     neighbours: Mutex<NeighbourTable>,
     silent_trunks: Mutex<SilentTrunks>,
     call_rates: Mutex<CallRates>,
@@ -100,13 +109,18 @@ impl TestServices {
             events: Mutex::default(),
             is_tracing: AtomicBool::new(false),
             decisions: Mutex::default(),
+            shared: Mutex::default(),
+            shared_len: AtomicU64::new(0),
+            is_cold: AtomicBool::new(false),
+            locates: Mutex::new(LocateLimits::new(seed)),
+            nodes: Mutex::default(),
             neighbours: Mutex::default(),
             silent_trunks: Mutex::default(),
             call_rates: Mutex::new(CallRates::new(seed)),
             failed: Mutex::default(),
             blocks: Mutex::default(),
             call_names: CallNames::new(seed),
-            calls: Mutex::new(CallTable::new(CALL_LIMITS, seed, now)),
+            calls: Mutex::new(CallTable::new(CALL_LIMITS, now)),
             ended_calls: Mutex::default(),
         }
     }
@@ -275,6 +289,10 @@ impl Services for TestServices {
         self.is_tracing.load(Ordering::Relaxed)
     }
 
+    fn call_names(&self) -> Option<&CallNames> {
+        Some(&self.call_names)
+    }
+
     fn observe(&self, now: Instant, event: &LogEvent<'_>) {
         let text = String::from_utf8_lossy;
         let event = match *event {
@@ -334,6 +352,30 @@ impl Services for TestServices {
 
     fn change_neighbours(&self, change: &mut dyn FnMut(&mut NeighbourTable)) {
         change(&mut lock(&self.neighbours));
+    }
+
+    fn share(&self, aor: &[u8], update: &[u8]) -> u64 {
+        let number = self.shared_len.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut update = update.to_vec();
+        Update::set_number(&mut update, number);
+        lock(&self.shared).push((aor.to_vec(), update));
+        number
+    }
+
+    fn is_location_warm(&self) -> bool {
+        !self.is_cold.load(Ordering::Relaxed)
+    }
+
+    fn begin_locate(&self, now: Instant, source: IpAddr) -> Result<(), LocateRefusal> {
+        lock(&self.locates).begin(now, source)
+    }
+
+    fn end_locate(&self) {
+        lock(&self.locates).end();
+    }
+
+    fn node_state(&self, node: &NodeName) -> NodeState {
+        lock(&self.nodes).get(node).copied().unwrap_or_default()
     }
 
     fn store(&self, aor: &[u8], record: &[u8]) {

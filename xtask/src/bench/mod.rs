@@ -9,6 +9,8 @@
 
 mod attacks;
 mod beside;
+mod cluster;
+mod databases;
 mod generator;
 mod instructions;
 mod ordinary;
@@ -89,6 +91,8 @@ enum Special {
     },
     /// Attacks a server on loopback: memory, traffic and served requests, with their bounds
     Attacks(attacks::Args),
+    /// Measures servers that share their registrations in Redis
+    Cluster(cluster::Args),
     /// Measures the CPU time at ordinary rates, beside Kamailio and a bare echo
     Ordinary(ordinary::Args),
     /// Measures the phone: SRTP compared with libsrtp2, timing and CPU time of calls, call set-up
@@ -101,6 +105,8 @@ enum Special {
     TlsEngines(tls_engines::Args),
     /// Measures what call records and the capture of messages add to the CPU time of a call
     Records(records::Args),
+    /// Measures users of a database in a running server: the read of all, REGISTERs meanwhile
+    Databases(databases::Args),
     /// Measures what a media relay adds to the CPU time of a call
     Relay(relay::Args),
     /// The floor, as a separate process
@@ -158,10 +164,20 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         machine::pin_to(machine::GENERATOR_CPU)?;
         return attacks::run(args, &root());
     }
+    if let Some(Special::Cluster(args)) = &args.command {
+        build("ringway")?;
+        machine::pin_to(machine::GENERATOR_CPU)?;
+        return cluster::run(args, &root());
+    }
     if let Some(Special::Records(args)) = &args.command {
         build("ringway")?;
         machine::pin_to(machine::GENERATOR_CPU)?;
         return records::run(args, &root());
+    }
+    if let Some(Special::Databases(args)) = &args.command {
+        build("ringway")?;
+        machine::pin_to(machine::GENERATOR_CPU)?;
+        return databases::run(args, &root());
     }
     if let Some(Special::Relay(args)) = &args.command {
         build("ringway")?;
@@ -180,12 +196,14 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         Some(
             Special::Instructions { .. }
             | Special::Attacks(_)
+            | Special::Cluster(_)
             | Special::Ordinary(_)
             | Special::Phone(_)
             | Special::Generator(_)
             | Special::Tls(_)
             | Special::TlsEngines(_)
             | Special::Records(_)
+            | Special::Databases(_)
             | Special::Relay(_)
             | Special::Floor { .. },
         ) => Ok(()),

@@ -9,8 +9,9 @@ mod baresip;
 mod browser;
 pub(crate) mod calls;
 pub(crate) mod certificates;
+mod cluster;
 mod counting_nat;
-mod database;
+pub(crate) mod database;
 mod digest_forms;
 mod digest_order;
 mod dns;
@@ -92,6 +93,8 @@ enum Group {
     Tls,
     /// Both with phones in a browser
     Browser,
+    /// Several servers that share their registrations
+    Cluster,
 }
 
 /// A test with real peers.
@@ -433,6 +436,9 @@ fn chosen(args: &Args) -> Vec<Scenario> {
     }
     if has(Group::Browser) {
         all.extend(browser::scenarios());
+    }
+    if has(Group::Cluster) {
+        all.extend(cluster::scenarios());
     }
     all.retain(|scenario| match &args.only {
         Some(only) => scenario.name.contains(only.as_str()),

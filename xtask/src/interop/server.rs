@@ -131,6 +131,15 @@ impl Server {
         Self::start_one(stage, stage.ringway.clone(), (wanted, sections), &[])
     }
 
+    /// Starts a server with users and with further sections of its configuration.
+    pub(crate) fn start_among(
+        stage: &Stage,
+        wanted: (Wanted, &str),
+        users: &[(String, String)],
+    ) -> Result<Self> {
+        Self::start_one(stage, stage.ringway.clone(), wanted, users)
+    }
+
     /// Starts Kamailio, which accepts `secret-NAME` as the password of every user.
     pub(crate) fn start_reference(stage: &Stage, wanted: Wanted) -> Result<Self> {
         Self::start_one(stage, Ringway::Others, (wanted, ""), &[])
@@ -262,6 +271,12 @@ impl Server {
         let shown = self.command(&["show", "stats", "--json"], None)?;
         let value = serde_json::from_str(&shown).context("`ringway show stats --json` printed no JSON")?;
         Ok(Counters(value))
+    }
+
+    /// Its nodes and their store: `ringway show cluster --json`.
+    pub(crate) fn cluster(&self) -> Result<serde_json::Value> {
+        let shown = self.command(&["show", "cluster", "--json"], None)?;
+        serde_json::from_str(&shown).context("`ringway show cluster --json` printed no JSON")
     }
 
     /// CPU time of its living threads in seconds.

@@ -6,6 +6,8 @@
 //! Start reading at [`Config::load`]. The sections that only Linux has are in `sections.rs`, the others in
 //! `ringway-settings`.
 
+mod cluster;
+mod location;
 mod media;
 mod neighbours;
 mod password_file;
@@ -24,6 +26,7 @@ pub(crate) use ringway_settings::{
     read_document,
 };
 
+pub(crate) use cluster::ClusterConfig;
 pub(crate) use media::Media;
 pub(crate) use neighbours::Neighbour;
 pub(crate) use records::Records;
@@ -51,6 +54,8 @@ pub(crate) struct Config {
     /// Worker threads; 0: one for each core.
     pub(crate) workers: u16,
     pub(crate) store: StoreConfig,
+    /// Store of the bindings that several nodes share; `None`: they are in this process.
+    pub(crate) location: Option<ringway_redis::LocationUrl>,
     pub(crate) auth: Auth,
     pub(crate) registrar: Registrar,
     pub(crate) routing: Routing,
@@ -62,6 +67,8 @@ pub(crate) struct Config {
     pub(crate) client_users: bool,
     pub(crate) neighbours: Vec<Neighbour>,
     pub(crate) trunks: Vec<ReadTrunk>,
+    /// This server as one of several nodes.
+    pub(crate) cluster: Option<ClusterConfig>,
     /// Trunks, routes and destination rules for the server machine.
     pub(crate) trunking: ringway_server::Trunking,
     /// Origins whose pages may connect by WebSocket; empty: all.

@@ -1,5 +1,6 @@
 //! Sections of the configuration, with the default and the limits of each key.
 
+use super::cluster::Surroundings;
 use super::{
     AdminConfig, Auth, Config, ConfigError, Level, Limits, Log, LogFormat, NumberLookups, Reader, Registrar,
     Routing, Section,
@@ -27,12 +28,16 @@ pub(super) fn read(text: &str, file: Option<&Path>) -> Result<Config, Vec<Config
         let neighbours = super::neighbours::read(reader, top, &tls, &routing);
         let trunks = super::trunks::read(reader, top, (&neighbours, &domains));
         let store = super::store::read(reader, top);
-        let config = Config {
+        let location = super::location::read(reader, top);
+        let rest = Surroundings { file, listen: &listen, routing: &routing, is_shared: location.is_some() };
+        let cluster = super::cluster::read(reader, top, &rest);
+        Config {
             file: file.map(Path::to_owned),
             client_users,
             neighbours,
             trunking: super::routes::read(reader, top, (&trunks, &domains), &routing),
             trunks,
+            cluster,
             tls,
             websocket_origins: websocket(reader, top),
             dns_servers: dns(reader, top),
@@ -43,6 +48,7 @@ pub(super) fn read(text: &str, file: Option<&Path>) -> Result<Config, Vec<Config
             records: super::records::read(reader, top, &routing, &store),
             hep: super::records::read_hep(reader, top),
             store,
+            location,
             auth: Auth::read(reader, top, realm, &domains),
             registrar: Registrar::read(reader, top),
             routing,
@@ -51,27 +57,9 @@ pub(super) fn read(text: &str, file: Option<&Path>) -> Result<Config, Vec<Config
             log: log(reader, top),
             domains,
             keys: Keys::default(),
-        };
-        location(reader, top);
-        config
+        }
     });
     read.map(|(config, keys)| Config { keys, ..config })
-}
-
-fn location(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) {
-    let mut section = top.section(reader, "location");
-    section.note_default(reader, "url", || "\"local:\"".to_owned());
-    if let Some((text, at)) = section.text(reader, "url")
-        && text != "local:"
-    {
-        let why = if text.starts_with("redis:") || text.starts_with("rediss:") {
-            "is not supported: this version has no Redis yet"
-        } else {
-            "is not a location service"
-        };
-        reader.error(at, section.path("url"), format!("{text:?} {why}; give \"local:\""));
-    }
-    section.finish(reader);
 }
 
 fn websocket(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> Vec<String> {

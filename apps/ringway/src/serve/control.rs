@@ -24,6 +24,10 @@ pub(crate) enum Input {
     Reload(ReloadRequest, Instant, SyncSender<ReloadReport>),
     /// The store has changed.
     Changed,
+    /// A node appeared, changed its state or left.
+    NodesChanged,
+    /// The store that nodes share may have lost registrations of this node.
+    ShareAgain,
 }
 
 /// `Control` of the server: passes reloads to the main thread, and changes the store.

@@ -78,12 +78,14 @@ impl EventLog {
             LogEvent::NeighbourUp { kind, name, address } => match kind {
                 NeighbourKind::Neighbour => tracing::info!(%name, %address, "neighbour is up"),
                 NeighbourKind::Trunk => tracing::info!(%name, %address, "trunk is up"),
+                NeighbourKind::Node => tracing::info!(%name, %address, "link to node is up"),
             },
             LogEvent::NeighbourDown { kind, name, reason } => {
                 let reason = reason.text();
                 match kind {
                     NeighbourKind::Neighbour => tracing::warn!(%name, reason, "neighbour is down"),
                     NeighbourKind::Trunk => tracing::warn!(%name, reason, "trunk is down"),
+                    NeighbourKind::Node => tracing::warn!(%name, reason, "link to node is down"),
                 }
             }
             LogEvent::Registered { .. } | LogEvent::BindingEnded { .. } | LogEvent::Call { .. } => {
@@ -165,6 +167,7 @@ fn write_event(event: &LogEvent<'_>) {
                 BindingEnd::Expired => "expired",
                 BindingEnd::ConnectionClosed => "connection-closed",
                 BindingEnd::Administrator => "administrator",
+                BindingEnd::OtherNode => "other-node",
             };
             tracing::debug!(%user, %contact, %flow, %reason, "registration ended");
         }

@@ -69,6 +69,8 @@ const LIMITS: &[&str] = &[
     "keep_alive_closes",
     "lamps_left_out",
     "lamps_refused",
+    "locates_too_many",
+    "locates_too_often",
     "log_lines_dropped",
     "lookups_refused",
     "lookups_without_result",

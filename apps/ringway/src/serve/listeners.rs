@@ -45,6 +45,12 @@ impl ListenerTable {
         Self { slots: wanted.iter().zip(actual).map(slot).collect() }
     }
 
+    /// Number of an open listener of the configuration.
+    pub(super) fn number_of(&self, wanted: Listen) -> Option<ListenerId> {
+        let index = self.slots.iter().position(|slot| slot.wanted == wanted && slot.state == State::Open)?;
+        u8::try_from(index).ok().map(ListenerId)
+    }
+
     /// Those that serve new connections, as `udp:192.0.2.1:5060`.
     pub(super) fn shown(&self) -> Vec<String> {
         let open = self.slots.iter().filter(|slot| slot.state == State::Open);

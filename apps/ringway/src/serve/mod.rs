@@ -7,6 +7,9 @@
 pub(crate) mod blocks;
 mod capture;
 mod changes;
+mod cluster;
+#[cfg(test)]
+mod cluster_tests;
 pub(crate) mod control;
 mod escaped;
 mod event_log;
@@ -23,6 +26,7 @@ mod report;
 mod routes;
 mod services;
 mod settings;
+mod sharing;
 mod shown;
 mod stored_users;
 mod supervisor;
@@ -47,10 +51,11 @@ use ringway_linux::{
     Bound, Clock, Hosts, Inboxes, Listen, MarkedPackets, MessageTrace, Runtime, Shards, StreamLimits,
 };
 use ringway_sansio::{Instant, Seed, ShardKey};
-use ringway_server::{Server, shard_of_user};
+use ringway_server::{LinkedNode, Server, shard_of_user};
 use ringway_store::{Bindings, Durability, OtherRealm, SnapshotSource, Store, Writer};
 use routes::RoutesEditor;
 use services::SharedServices;
+use sharing::ClusterEvents;
 use shown::ShownConfig;
 use std::collections::HashMap;
 use std::io::Write;
@@ -117,15 +122,17 @@ impl Running {
         let mut tls = ServerTls::start(&config, Arc::clone(&hosts), clock, &random::seed()?)?;
         tls.warn_of_expiry();
         tls.set_websocket(&config);
-        let wanted: Vec<Listen> = config.listen.iter().map(settings::listen_of).collect();
+        let wanted = settings::wanted_listeners(&config);
         let bound = Bound::bind(&wanted, usize::from(config.workers))
             .map_err(|error| Failure::failed(error.to_string()))?;
         let admin = Admin::bind(config.admin.listen).map_err(|error| Failure::failed(error.to_string()))?;
         let secret = store.secret()?;
+        let incarnation = sharing::wall_ms();
         let listeners = ListenerTable::new(&wanted, bound.addresses());
-        let settings = Arc::new(settings::server_config(&config, &listeners, secret));
+        let settings = Arc::new(settings::server_config(&config, &listeners, secret, (&[], incarnation)));
         let services = Arc::new(SharedServices::new(&config, random::seed()?, clock.now()));
         services.set_trunks(&settings);
+        tls.set_links(settings.links.as_ref());
         start_observers(&config, &services, &listeners, clock)?;
         let mut nodes = new_nodes(&settings, &services, bound.workers(), random::seed()?, clock.now());
         let applied = load(&store, &config, &services, &mut nodes)?;
@@ -134,6 +141,15 @@ impl Running {
         let shards_cell = Arc::new(OnceLock::new());
         let writer = start_writer(bindings, &config, bound.inboxes(), &shards_cell)?;
         services.set_writer(writer);
+        let events = ClusterEvents {
+            inputs: inputs.clone(),
+            inboxes: bound.inboxes(),
+            shards: Arc::clone(&shards_cell),
+            clock,
+        };
+        if let Some(location) = sharing::start(&config, &settings, &services, events)? {
+            services.set_location(location);
+        }
         let surroundings = Surroundings { inboxes: bound.inboxes(), hosts, clock };
         let resolver = start_resolver(&config.dns_servers, &settings, &surroundings)?;
         let outside = Arc::new(Outside::new(resolver, open_relays(&config, &surroundings)?));
@@ -187,6 +203,48 @@ impl Running {
         self.runtime.listeners()
     }
 
+    /// Opens links to these nodes, and ends those to others. Call it when the list changes: nothing else is disturbed.
+    pub(crate) fn set_nodes(&mut self, listed: Vec<LinkedNode>) {
+        let present = self.settings.links.as_ref().map_or(&[][..], |links| &links.nodes);
+        let others = self.settings.neighbours.len().saturating_sub(present.len());
+        let (nodes, left_out) = cluster::placed(&self.config, present, listed, others);
+        if left_out > 0 {
+            tracing::warn!("{left_out} nodes have no link: 64 neighbours, trunks and nodes are the maximum");
+        }
+        if nodes == present {
+            return;
+        }
+        let secret = self.settings.secret;
+        self.use_settings(Arc::new(settings::server_config(
+            &self.config,
+            &self.listeners,
+            secret,
+            (&nodes, self.incarnation()),
+        )));
+    }
+
+    /// Start of this process among those of its node.
+    fn incarnation(&self) -> u64 {
+        self.settings.cluster.map_or(0, |cluster| cluster.incarnation)
+    }
+
+    /// Opens links to the nodes that the store has now, and ends those to others.
+    fn apply_nodes(&mut self) {
+        let nodes = self.services.location().map(sharing::SharedLocation::linked_nodes);
+        self.set_nodes(nodes.unwrap_or_default());
+    }
+
+    /// Uses settings whose listeners are open.
+    fn use_settings(&mut self, settings: Arc<ringway_server::Config>) {
+        // Nodes are dialled by the settings: their names come first.
+        self.tls.set_links(settings.links.as_ref());
+        for shard in 0..self.runtime.shards().len() as u16 {
+            let settings = Arc::clone(&settings);
+            self.runtime.shards().with_shard(shard, |node| node.reconfigure(settings));
+        }
+        self.settings = settings;
+    }
+
     /// Stops gracefully.
     pub(crate) fn stop(mut self) {
         supervisor::stopping();
@@ -221,6 +279,8 @@ impl Running {
                     // It fails if the client has given up.
                     let _ = report.send(self.reload(request));
                 }
+                Ok(Input::NodesChanged) => self.apply_nodes(),
+                Ok(Input::ShareAgain) => self.share_again(),
                 Ok(Input::Changed) | Err(RecvTimeoutError::Timeout) => {}
             }
             if self.runtime.has_failed() {
@@ -245,6 +305,17 @@ impl Running {
         drop(inputs);
         self.stop();
         end
+    }
+
+    /// Writes the registrations of this node to the store that nodes share once more. A few users at a time, so that no message waits.
+    fn share_again(&self) {
+        let (shards, now) = (self.runtime.shards(), self.clock.now());
+        for shard in 0..shards.len() as u16 {
+            let mut from = Some(0);
+            while let Some(first) = from {
+                from = shards.with_shard(shard, |node| node.share_from(now, first, USERS_AT_ONCE)).flatten();
+            }
+        }
     }
 
     fn log_limits(&mut self) {

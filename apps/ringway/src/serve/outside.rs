@@ -227,6 +227,12 @@ impl ActionSink<Action> for Sink {
                     let resolver = Arc::clone(&read(&self.outside.resolver));
                     resolver.ask_number(shard, query, target);
                 }
+                Action::Locate { query, aor } => {
+                    let location = self.services.location();
+                    if !location.is_some_and(|location| location.look_up(shard, query, aor.as_bytes())) {
+                        self.inboxes.deliver(shard, Event::Located { query });
+                    }
+                }
                 Action::CallsChanged { user } => {
                     let shard = shard_of_user(&self.shard_key, user.user(), self.shards);
                     // If the inbox is full the event is lost; the shard looks at the calls again within 30 s.

@@ -10,7 +10,7 @@ use super::report::{ReloadOutcome, ReloadReport, ReloadRequest};
 use super::{Running, other_realms, settings, tls, warn_of_settings};
 use crate::config::{Config, KeyChange};
 use crate::failure::Failure;
-use ringway_linux::{Attached, BindError, Listen};
+use ringway_linux::{Attached, BindError};
 use ringway_sansio::Transport;
 use ringway_settings::ShownValue;
 use ringway_tls::TlsMaterial;
@@ -21,6 +21,8 @@ use std::time::Instant;
 struct Prepared {
     config: Config,
     material: TlsMaterial,
+    /// Certificates of links, if the secret changes.
+    of_links: Option<TlsMaterial>,
     plan: ListenerPlan,
     attached: Attached,
     listeners: ListenerTable,
@@ -147,7 +149,7 @@ impl Running {
     fn prepare(&self, config: Config) -> Result<Prepared, Refusal> {
         let material = tls::load(&config.tls)?;
         self.tls.check(&material)?;
-        let wanted: Vec<Listen> = config.listen.iter().map(settings::listen_of).collect();
+        let wanted = settings::wanted_listeners(&config);
         // A long list is cut in the difference.
         if !self.tls.has_dtls() && wanted.iter().any(|listen| listen.transport == Transport::Dtls) {
             return Err(Refusal { restart: vec!["listen"], errors: vec![FIRST_DTLS.to_owned()] });
@@ -155,7 +157,15 @@ impl Running {
         let plan = self.listeners.plan(&wanted).map_err(Failure::failed)?;
         let attached = self.runtime.attach(&plan.added).map_err(|error| self.explained(&error))?;
         let listeners = self.listeners.after(&plan, attached.listeners(), Instant::now());
-        let settings = Arc::new(settings::server_config(&config, &listeners, self.settings.secret));
+        let nodes = self.settings.links.as_ref().map_or(&[][..], |links| &links.nodes);
+        let settings = Arc::new(settings::server_config(
+            &config,
+            &listeners,
+            self.settings.secret,
+            (nodes, self.incarnation()),
+        ));
+        let of_links =
+            if config.cluster == self.config.cluster { None } else { tls::link_material(&config)? };
         let mut outside = NewOutside::default();
         if config.dns_servers != self.config.dns_servers || usable(&settings) != usable(&self.settings) {
             outside.resolver = Some(start_resolver(&config.dns_servers, &settings, &self.surroundings)?);
@@ -171,14 +181,29 @@ impl Running {
         let sinks = if new == old { None } else { Some(records::open(new)?) };
         // The thread exists before anything changes: only starting it can fail.
         let collector = self.services.capture().prepare(config.hep.as_ref())?;
-        Ok(Prepared { config, material, plan, attached, listeners, settings, outside, sinks, collector })
+        Ok(Prepared {
+            config,
+            material,
+            of_links,
+            plan,
+            attached,
+            listeners,
+            settings,
+            outside,
+            sinks,
+            collector,
+        })
     }
 
     /// Uses what was prepared. The settings come before the sockets that need them, and go after those that needed them.
     fn commit(&mut self, prepared: Prepared) {
-        let Prepared { config, material, plan, attached, listeners, settings, outside, sinks, collector } =
-            prepared;
+        let Prepared {
+            config, material, plan, attached, listeners, settings, outside, sinks, collector, ..
+        } = prepared;
         self.tls.reload(&config.tls, material);
+        if let Some(material) = prepared.of_links {
+            self.tls.set_link_material(material);
+        }
         self.tls.set_websocket(&config);
         self.services.reconfigure(&config);
         self.services.set_trunks(&settings);
@@ -193,10 +218,7 @@ impl Running {
         self.runtime.set_max_connections_per_source(config.limits.max_connections_per_source);
         self.runtime.set_max_message_bytes(config.limits.max_message_bytes);
         self.outside.replace(outside, &mut self.retired, Instant::now());
-        for shard in 0..self.runtime.shards().len() as u16 {
-            let settings = Arc::clone(&settings);
-            self.runtime.shards().with_shard(shard, |node| node.reconfigure(settings));
-        }
+        self.use_settings(Arc::clone(&settings));
         self.runtime.open(attached);
         let removed = plan.removed.iter().filter(|id| {
             let listener = settings.listeners.get(usize::from(id.0));
@@ -208,8 +230,13 @@ impl Running {
         if let (Some(following), Some(url)) = (&self.provisioning, &config.store.database) {
             following.access().replace(url.clone());
         }
+        if let (Some(location), Some(url)) = (self.services.location(), &config.location)
+            && Some(url) != self.config.location.as_ref()
+        {
+            location.set_url(url);
+        }
         crate::log::change(&config.log);
-        (self.config, self.settings, self.listeners) = (config, settings, listeners);
+        (self.config, self.listeners) = (config, listeners);
         warn_of_settings(&self.config);
         tracing::info!("configuration reloaded");
     }
@@ -248,7 +275,9 @@ impl From<Failure> for Refusal {
 }
 
 /// Keys whose changes need a restart; `listen` only for the first DTLS listener.
-const RESTART_KEYS: [&str; 9] = [
+const RESTART_KEYS: [&str; 11] = [
+    "cluster.listen",
+    "cluster.node",
     "workers",
     "store.url",
     "store.copy",

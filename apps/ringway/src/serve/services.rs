@@ -4,21 +4,26 @@ use super::capture::Capture;
 use super::event_log::EventLog;
 use super::lock::lock;
 use super::records::CallRecords;
+use super::sharing::SharedLocation;
 use super::trace::TraceHub;
 use super::trunks::TrunkTable;
 use crate::config::Config;
 use ringway_linux::OpenConnection;
-use ringway_sansio::{ConnectionId, Flow, Instant, LocatedServer, MemoryBound, Seed, ShardKey, source_of};
+use ringway_location::NodeName;
+use ringway_sansio::{
+    ConnectionId, Flow, Instant, LocatedServer, MemoryBound, Seed, ShardKey, Transport, source_of,
+};
 use ringway_server::auth::{
     ChallengeLimits, DialogExtensions, GuessLimits, Login, LoginResult, NonceId, NonceUse, ReplayWindows,
 };
 use ringway_server::{
-    BlockList, CallRate, CallRates, Caller, FailedServers, Ha1, LampFilter, LampTable, LogEvent,
-    MemoryBudget, NeighbourRoute, NeighbourTable, Services, SilentTrunks, SourceRates, StoreFailed,
-    TrunkEvent,
+    BlockList, CallNames, CallRate, CallRates, Caller, FailedServers, Ha1, LampFilter, LampTable,
+    LocateLimits, LocateRefusal, LogEvent, MemoryBudget, NeighbourRoute, NeighbourTable, NodeState, Services,
+    SilentTrunks, SourceRates, StoreFailed, TrunkEvent,
 };
+use ringway_sip::Message;
 use ringway_store::{Directory, KEY_BYTES_MAX, SubscriberRow, VALUE_BYTES_MAX, Writer, WriterStats};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
@@ -36,6 +41,10 @@ pub(crate) struct SharedServices {
     is_rate_limited: AtomicBool,
     writer: OnceLock<Writer>,
     last_stored: AtomicU64,
+    /// The store that nodes share, and the last update that was passed to it.
+    location: OnceLock<SharedLocation>,
+    last_shared: AtomicU64,
+    locates: Mutex<LocateLimits>,
     /// True if responses to REGISTER confirm durable bindings: a failed store then refuses.
     is_strict: bool,
     keeps_bindings: bool,
@@ -81,6 +90,9 @@ impl SharedServices {
             is_rate_limited: AtomicBool::new(false),
             writer: OnceLock::new(),
             last_stored: AtomicU64::new(0),
+            location: OnceLock::new(),
+            last_shared: AtomicU64::new(0),
+            locates: Mutex::new(LocateLimits::new(&seed.part(207))),
             keeps_bindings: config.store.url.bindings().is_some(),
             is_strict: config.store.durability == ringway_store::Durability::Strict,
             log: EventLog::new(&seed),
@@ -138,6 +150,9 @@ impl SharedServices {
         if let Some(writer) = self.writer.get() {
             writer.stop();
         }
+        if let Some(location) = self.location.get() {
+            location.stop();
+        }
     }
 
     pub(crate) fn add_subscriber(&self, row: &SubscriberRow<'_>) {
@@ -148,21 +163,39 @@ impl SharedServices {
         &self.directory
     }
 
-    /// Number of the last record appended to the journal.
+    /// Number that [`SharedServices::durable`] reaches when everything that was stored is durable.
     pub(crate) fn last_stored(&self) -> u64 {
-        self.last_stored.load(Ordering::Acquire)
+        let journal = self.last_stored.load(Ordering::Acquire);
+        match self.location.get().filter(|_| self.is_strict) {
+            Some(location) => location.ticket(journal, self.last_shared.load(Ordering::Acquire)),
+            None => journal,
+        }
     }
 
     pub(crate) fn durable(&self) -> u64 {
-        self.writer.get().map_or(0, Writer::durable)
+        let journal = self.writer.get().map_or(0, Writer::durable);
+        self.location.get().map_or(journal, |location| location.durable(journal))
+    }
+
+    /// Shares registrations with other nodes from now on.
+    pub(super) fn set_location(&self, location: SharedLocation) {
+        // It cannot be set already: this is the only call.
+        let _ = self.location.set(location);
+    }
+
+    /// The registrations that this node shares with others.
+    pub(super) fn location(&self) -> Option<&SharedLocation> {
+        self.location.get()
     }
 
     pub(crate) fn writer_stats(&self) -> WriterStats {
         self.writer.get().map(Writer::stats).unwrap_or_default()
     }
 
+    /// True while the disk cannot be written, or the store that nodes share.
     pub(crate) fn store_has_failed(&self) -> bool {
         self.writer.get().is_some_and(Writer::failed)
+            || self.location.get().is_some_and(SharedLocation::has_failed)
     }
 
     /// Limit of the memory of pending requests and TCP connections.
@@ -198,6 +231,12 @@ impl SharedServices {
     /// Number of neighbours, and of those that are up.
     pub(crate) fn neighbours(&self) -> (usize, usize) {
         self.neighbours.read().unwrap_or_else(PoisonError::into_inner).counts()
+    }
+
+    /// True if the link to the node with this address works.
+    pub(super) fn is_linked(&self, link: &SocketAddr) -> bool {
+        let table = self.neighbours.read().unwrap_or_else(PoisonError::into_inner);
+        table.is_up_at(Transport::Tls, *link)
     }
 
     /// Name of the neighbour that a connection is kept or dialled for.
@@ -299,8 +338,12 @@ impl Services for SharedServices {
         self.traces.is_active()
     }
 
-    fn is_traced(&self, message: &[u8]) -> bool {
+    fn is_traced(&self, message: &Message<'_>) -> bool {
         self.traces.follows(message)
+    }
+
+    fn call_names(&self) -> Option<&CallNames> {
+        self.records.names()
     }
 
     fn observe(&self, now: Instant, event: &LogEvent<'_>) {
@@ -370,6 +413,10 @@ impl Services for SharedServices {
     }
 
     fn record_bytes_max(&self, aor: &[u8]) -> Result<usize, StoreFailed> {
+        if let Some(location) = self.location.get() {
+            location.check()?;
+            return Ok(if aor.len() > KEY_BYTES_MAX { 0 } else { VALUE_BYTES_MAX });
+        }
         if !self.keeps_bindings {
             return Ok(usize::MAX);
         }
@@ -381,6 +428,28 @@ impl Services for SharedServices {
 
     fn has_store_failed(&self) -> bool {
         self.store_has_failed()
+    }
+
+    fn share(&self, aor: &[u8], update: &[u8]) -> u64 {
+        let number = self.location.get().map_or(0, |location| location.append(aor, update));
+        self.last_shared.fetch_max(number, Ordering::AcqRel);
+        number
+    }
+
+    fn is_location_warm(&self) -> bool {
+        self.location.get().is_none_or(SharedLocation::is_warm)
+    }
+
+    fn begin_locate(&self, now: Instant, source: IpAddr) -> Result<(), LocateRefusal> {
+        lock(&self.locates).begin(now, source)
+    }
+
+    fn end_locate(&self) {
+        lock(&self.locates).end();
+    }
+
+    fn node_state(&self, node: &NodeName) -> NodeState {
+        self.location.get().map_or(NodeState::Gone, |location| location.state_of(node))
     }
 
     fn store(&self, aor: &[u8], record: &[u8]) {

@@ -1,8 +1,10 @@
 //! Conversion of the configuration into the server machine's settings.
 
+use super::cluster;
 use super::listeners::ListenerTable;
-use crate::config::{Config, Listener, Neighbour};
+use crate::config::{ClusterConfig, Config, Listener, Neighbour};
 use ringway_linux::Listen;
+use ringway_server::LinkedNode;
 use ringway_settings::{CertificateRules, ServerSections};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
@@ -10,11 +12,18 @@ pub(super) fn listen_of(listener: &Listener) -> Listen {
     Listen { transport: listener.transport, address: listener.address }
 }
 
-/// Settings of the machine for its listeners.
+/// All listeners: that of links comes last at the start.
+pub(super) fn wanted_listeners(config: &Config) -> Vec<Listen> {
+    let of_links = config.cluster.as_ref().map(ClusterConfig::listener);
+    config.listen.iter().chain(&of_links).map(listen_of).collect()
+}
+
+/// Settings of the machine for its listeners, and links to `nodes`.
 pub(super) fn server_config(
     config: &Config,
     table: &ListenerTable,
     secret: [u8; 32],
+    (nodes, incarnation): (&[LinkedNode], u64),
 ) -> ringway_server::Config {
     let listener = |listen: Listen| ringway_server::Listener {
         transport: listen.transport,
@@ -22,8 +31,14 @@ pub(super) fn server_config(
         advertised: advertised(listen.address),
     };
     let removed_listeners = table.removed();
-    let settings = with_listeners(config, table.all().map(listener).collect(), secret);
-    ringway_server::Config { removed_listeners, ..settings }
+    let mut settings = with_listeners(config, table.all().map(listener).collect(), secret);
+    settings.neighbours.extend(nodes.iter().map(cluster::neighbour));
+    ringway_server::Config {
+        removed_listeners,
+        links: cluster::links(config, table, nodes),
+        cluster: cluster::member(config, incarnation),
+        ..settings
+    }
 }
 
 /// Neighbours whose connections are kept open.

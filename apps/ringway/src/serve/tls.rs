@@ -6,8 +6,9 @@ use crate::failure::Failure;
 use ringway_dtls::{DtlsLimits, DtlsTransport};
 use ringway_linux::{Clock, Hosts};
 use ringway_sansio::{Seed, Transport};
+use ringway_server::{ClusterSecret, Links, node_domain};
 use ringway_stream::WebSocketServer;
-use ringway_tls::{HandshakeLimits, Observer, Role, TlsError, TlsFiles, TlsLayers, TlsMaterial};
+use ringway_tls::{HandshakeLimits, LinkTls, Observer, Role, TlsError, TlsFiles, TlsLayers, TlsMaterial};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,6 +20,8 @@ pub(super) struct ServerTls {
     layers: Arc<TlsLayers>,
     /// `None`: there is no DTLS listener.
     dtls: Option<Arc<DtlsTransport>>,
+    /// Certificates of links to other nodes.
+    of_links: Option<TlsMaterial>,
     expires: Option<SystemTime>,
     /// Times of the last change of the files, as far as they could be read.
     changed: Vec<Option<SystemTime>>,
@@ -53,7 +56,22 @@ impl ServerTls {
             .map_err(|error| Failure::failed(format!("cannot start threads: {error}")))?;
         let changed = changed(files);
         let (files, checked) = (files.clone(), Instant::now());
-        Ok(Self { files, layers: Arc::new(layers), dtls, expires, changed, checked, warned: None })
+        let of_links = link_material(config)?;
+        Ok(Self { files, layers: Arc::new(layers), dtls, of_links, expires, changed, checked, warned: None })
+    }
+
+    /// Replaces the certificates of links; [`ServerTls::set_links`] uses them.
+    pub(super) fn set_link_material(&mut self, material: TlsMaterial) {
+        self.of_links = Some(material);
+    }
+
+    /// Accepts and opens links to these nodes.
+    pub(super) fn set_links(&self, links: Option<&Links>) {
+        if let (Some(links), Some(material)) = (links, &self.of_links) {
+            let names = links.nodes.iter().map(|node| (node.address, node_domain(&node.name)));
+            let (listener, material) = (links.listener, material.clone());
+            self.layers.set_links(LinkTls { listener, material, names: names.collect() });
+        }
     }
 
     /// Sets the rules of WebSocket connections.
@@ -149,6 +167,15 @@ impl ServerTls {
 /// Loads the files; an error names the key.
 pub(super) fn load(files: &TlsFiles) -> Result<TlsMaterial, Failure> {
     files.load().map_err(|error: TlsError| Failure::configuration(vec![format!("[tls] {error}")]))
+}
+
+/// Makes the certificate of this node; `None`: it is alone.
+pub(super) fn link_material(config: &Config) -> Result<Option<TlsMaterial>, Failure> {
+    let Some(cluster) = &config.cluster else { return Ok(None) };
+    let seed = |secret: &ClusterSecret| secret.key(b"link authority");
+    let (current, accepted) = (seed(&cluster.secrets.0), cluster.secrets.1.as_ref().map(seed));
+    let made = TlsMaterial::of_node(&node_domain(&cluster.node), &current, accepted.as_ref());
+    made.map(Some).map_err(|error| Failure::failed(format!("[cluster] {error}; try again")))
 }
 
 fn changed(files: &TlsFiles) -> Vec<Option<SystemTime>> {

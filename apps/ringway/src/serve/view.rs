@@ -4,13 +4,14 @@ use super::Node;
 use super::outside::Outside;
 use super::provisioning;
 use super::services::SharedServices;
+use super::sharing::SharedLocation;
 use super::shown::ShownConfig;
 use super::tls::ServerTls;
 use super::trunks::TrunkRow;
 use ringway_admin::page_over_shards;
 use ringway_admin::{
-    Call, CallRecord, Connection, MetricKind, Page, Registration, Relay, ServerInfo, Stat, Stats, Traces,
-    Trunk, View,
+    Call, CallRecord, Cluster, Connection, MetricKind, Page, Registration, Relay, ServerInfo, Stat, Stats,
+    Traces, Trunk, View,
 };
 use ringway_dtls::DtlsTransport;
 use ringway_linux::{Clock, Connections, CountersReader, OpenConnection, Runtime, Shards, TurnCounts};
@@ -134,6 +135,7 @@ impl ServerView {
             permanent: owned.is_permanent,
             instance: owned.instance.as_deref().map(text),
             reg_id: owned.reg_id,
+            node: owned.node.map(|node| node.to_string()),
             path: owned.path.iter().map(|value| text(value)).collect(),
         }
     }
@@ -258,6 +260,11 @@ impl View for ServerView {
         self.outside.relays().into_iter().map(relay).collect()
     }
 
+    fn cluster(&self) -> Option<Cluster> {
+        let location = self.services.location()?;
+        Some(location.cluster(|link| self.services.is_linked(link)))
+    }
+
     fn traces(&self) -> Option<&dyn Traces> {
         Some(self.services.traces())
     }
@@ -354,6 +361,7 @@ impl ServerView {
             ));
         }
         stats.extend(self.store_stats());
+        stats.extend(self.services.location().into_iter().flat_map(SharedLocation::stats));
         stats.extend(self.record_stats());
         stats
     }

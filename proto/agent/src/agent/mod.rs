@@ -282,7 +282,10 @@ impl Node for UserAgent {
                 self.requests.on_resolved(&mut self.shared.lend(cx), query, servers);
             }
             // Only a server asks media relays, and has several shards.
-            Event::NumberResolved { .. } | Event::StateChanged { .. } | Event::Relayed { .. } => {}
+            Event::NumberResolved { .. }
+            | Event::Located { .. }
+            | Event::StateChanged { .. }
+            | Event::Relayed { .. } => {}
         }
         self.settle(cx, added_from);
     }

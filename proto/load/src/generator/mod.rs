@@ -510,6 +510,7 @@ impl Node for Generator {
             }
             Event::Resolved { .. }
             | Event::NumberResolved { .. }
+            | Event::Located { .. }
             | Event::StateChanged { .. }
             | Event::Relayed { .. } => {}
         }

@@ -126,8 +126,10 @@ pub(crate) struct Facts<'a> {
     /// The target is in a domain of `domains`, and no Route leads elsewhere.
     pub(crate) to_us: bool,
     pub(crate) mark: Option<LiveMark>,
-    /// Part as the edge proxy of another registrar.
+    /// Part as the edge proxy of another registrar, or as the node that has the flow of a phone.
     pub(crate) edge: EdgePart,
+    /// The request came over the link of another node.
+    pub(crate) is_of_node: bool,
     /// The source address is in `[auth] trusted`.
     pub(crate) is_trusted: bool,
     /// The source address is in the networks of a trunk, which reaches our users only.
@@ -149,12 +151,17 @@ pub(crate) fn decide(facts: &Facts<'_>) -> Access {
         }
         Some(LiveMark::Accepted | LiveMark::Dialog { .. }) | None => {}
     }
-    // The other registrar asks for passwords. What goes to it, and over a flow that it was given, is no relaying.
-    let sender = match facts.is_trusted {
+    // The other registrar, or node, asks for passwords. What goes to it, and over a flow that it was given, is no relaying.
+    let sender = match facts.is_trusted || facts.is_of_node {
         true => Sender::Trusted,
         false => Sender::Stranger,
     };
-    match facts.edge {
+    // A node sends over flows of ours and in dialogs, nothing else.
+    let edge = match facts.edge {
+        EdgePart::ToRegistrar | EdgePart::Absent if facts.is_of_node => EdgePart::Forged,
+        edge => edge,
+    };
+    match edge {
         EdgePart::ToFlow(side) => return forward(Reach::Flow(side), sender),
         EdgePart::ToRegistrar if !facts.from_us => return forward(Reach::Anywhere, sender),
         EdgePart::FlowGone if facts.method != Method::Ack => return Access::Refuse(430, "Flow Failed"),
@@ -200,7 +207,7 @@ pub(crate) fn decide(facts: &Facts<'_>) -> Access {
 /// A request to the other side of its dialog. Its mark is sufficient, unless it comes from another address than its side
 /// has, or `[auth] in_dialog` is set: then users of `domains` need their password. Others have none.
 fn decide_in_dialog(facts: &Facts<'_>, to: Side, origin: Origin) -> Access {
-    let sender = match (facts.is_trusted, facts.requires_passwords) {
+    let sender = match (facts.is_trusted || facts.is_of_node, facts.requires_passwords) {
         (true, _) => Sender::Trusted,
         (false, false) => Sender::Believed,
         (false, true) => Sender::InDialog,
@@ -280,6 +287,7 @@ mod tests {
             to_us: true,
             mark: None,
             edge: EdgePart::Absent,
+            is_of_node: false,
             is_trusted: false,
             is_trunk: false,
             requires_passwords: true,
@@ -364,6 +372,36 @@ mod tests {
                     Facts { is_trunk: true, is_trusted, from_us, requires_passwords, ..facts(method) };
                 assert_eq!(reach(decide(&request)), Some(Reach::OurUsers), "{name}");
                 assert_eq!(reach(decide(&Facts { to_us: false, ..request })), None, "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_node_reaches_flows_and_its_dialogs_and_nothing_else() {
+        for name in ["INVITE", "ACK", "CANCEL", "BYE", "MESSAGE", "OPTIONS"] {
+            let method = Method::from_bytes(name.as_bytes());
+            for (is_trusted, from_us, to_us, requires_passwords) in
+                [(false, false, true, true), (true, true, false, true), (true, true, true, false)]
+            {
+                let request = Facts {
+                    is_of_node: true,
+                    is_trusted,
+                    from_us,
+                    to_us,
+                    requires_passwords,
+                    ..facts(method)
+                };
+                for edge in [EdgePart::Absent, EdgePart::ToRegistrar, EdgePart::FlowGone, EdgePart::Forged] {
+                    let request = Facts { mark: Some(LiveMark::Accepted), to_us: false, edge, ..request };
+                    assert_eq!(reach(decide(&request)), None, "{name} {edge:?}");
+                    assert_eq!(
+                        reach(decide(&Facts { mark: None, to_us, ..request })),
+                        None,
+                        "{name} {edge:?}"
+                    );
+                }
+                let over_flow = decide(&Facts { edge: EdgePart::ToFlow(SIDE), ..request });
+                assert_eq!(over_flow, forward(Reach::Flow(SIDE), Sender::Trusted), "{name}");
             }
         }
     }

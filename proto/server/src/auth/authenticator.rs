@@ -7,7 +7,6 @@ use crate::request::Request;
 use crate::{Aor, AuthConfig, Authenticated, Config, Detail, LogEvent, LoginRefusal, Reason, Services};
 use alloc::vec::Vec;
 use core::hash::Hasher;
-use core::time::Duration;
 use ringway_auth::{Logins, Outcome, ResponseBody, Unusable, Verifier, request_mark};
 use ringway_sansio::{Instant, Seed};
 use ringway_sip::digest::{Algorithm, Challenge, Credentials, Ha1, QopOffer};
@@ -31,16 +30,25 @@ pub(crate) struct Authenticator {
 impl Authenticator {
     /// All shards have the same `seed`, because they accept each other's nonces.
     pub(crate) fn new(config: &Config, seed: &Seed, shard: u16) -> Self {
-        Self {
-            nonces: NonceMaker::new(&config.secret, seed, config.auth.nonce_lifetime, shard),
+        let mut authenticator = Self {
+            nonces: NonceMaker::new(&config.own_secret(), seed, config.auth.nonce_lifetime, shard),
             request_key: derive(&config.secret, b"request"),
-            opaque_key: derive(&config.secret, b"opaque"),
+            opaque_key: [0; 16],
             nonce: Vec::new(),
-        }
+        };
+        authenticator.reconfigure(config);
+        authenticator
     }
 
-    pub(crate) const fn set_nonce_lifetime(&mut self, lifetime: Duration) {
-        self.nonces.set_lifetime(lifetime);
+    /// Applies a configuration: the lifetime of nonces, and the keys that all nodes have.
+    pub(crate) fn reconfigure(&mut self, config: &Config) {
+        self.nonces.set_lifetime(config.auth.nonce_lifetime);
+        self.nonces.share(config.links.as_ref().map(|links| links.keys(b"nonce")));
+        self.opaque_key = match &config.links {
+            None => derive(&config.secret, b"opaque"),
+            // Equal on all nodes, also while they change their secret: it proves nothing.
+            Some(_) => [0; 16],
+        };
     }
 
     /// Challenges the user in From with 407 (RFC 3261 §22.3), as a redirect server too: the caller's request must not

@@ -18,10 +18,14 @@ pub(crate) fn live_mark(
     routed: &Routed<'_>,
 ) -> Option<LiveMark> {
     let mark = routed.mark?;
+    let is_of_node = env.config.is_link(&request.flow);
     let (now, lifetime) = (env.cx.now, env.config.dialog_lifetime);
     match mark {
+        // A node is a side of the dialogs that it takes part in. Other dialogs, and what this server sends to itself, are not its own.
+        Mark::Accepted { .. } if is_of_node => None,
+        Mark::Dialog { from, .. } if is_of_node && !is_node(env, from) => None,
         Mark::Accepted { .. } => mark.is_younger_than(now, ACCEPTED_LIFETIME).then_some(LiveMark::Accepted),
-        Mark::Dialog { to, id, made_s, .. } => {
+        Mark::Dialog { to, from, id, made_s, .. } => {
             let is_in_dialog = request.message.to().tag().is_some();
             let is_live = mark.is_younger_than(now, lifetime) || env.services.is_dialog_extended(now, id);
             if !is_in_dialog || !is_live {
@@ -40,7 +44,16 @@ pub(crate) fn live_mark(
             if reaches_side && is_refresh && !mark.is_younger_than(now, lifetime / 2) {
                 env.services.extend_dialog(now, id, now + lifetime);
             }
-            let origin = origin(env, request.flow.remote.ip(), routed.senders);
+            // A request over the flow of a token was sent to a connection whose address is not in the token.
+            let is_its_connection = matches!(
+                from,
+                Side::Connection(connection, ..)
+                    if made_s >= env.started_s && request.flow.connection == Some(connection)
+            );
+            let origin = match is_of_node || is_its_connection {
+                true => Origin::Recorded,
+                false => origin(env, request.flow.remote.ip(), routed.senders),
+            };
             Some(LiveMark::Dialog { to, reaches_side, origin })
         }
     }
@@ -57,6 +70,18 @@ fn reaches<S>(env: &Env<'_, S>, side: Side, routed: &Routed<'_>) -> bool {
             TargetHash::of_flow(&env.keys.route, &flow) == target
         }
         (Side::Contact(_) | Side::Named { .. }, NextHop::Unreachable) => false,
+    }
+}
+
+/// True for a side of a dialog that is another node.
+fn is_node<S>(env: &Env<'_, S>, side: Side) -> bool {
+    let Some(links) = &env.config.links else { return false };
+    match side {
+        Side::Connection(_, listener, _) => listener == links.listener,
+        Side::Contact(target) => {
+            links.flows().any(|flow| TargetHash::of_flow(&env.keys.route, &flow) == target)
+        }
+        Side::Named { .. } | Side::Address(..) => false,
     }
 }
 

@@ -1,10 +1,10 @@
 //! Names of calls: keyed hashes of what the messages of a call have in common.
 
 use crate::{CallEvent, CallStep};
-use core::hash::Hasher;
+use core::hash::{BuildHasherDefault, Hasher};
 use core::net::IpAddr;
 use ringway_sansio::{PartHasher, Seed, source_of};
-use ringway_sip::{HeaderName, Limits, Message, Start, Via};
+use ringway_sip::{HeaderName, Message, Start, Via};
 use siphasher::sip::SipHasher13;
 
 /// Key of the names of calls. Peers choose Call-IDs, tags and branches; without the key nobody can make two names equal.
@@ -16,6 +16,8 @@ pub struct CallNames {
 /// Hasher of keys that are made of such names: they are keyed hashes already.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct NameHasher(u64);
+
+pub(super) type NameHash = BuildHasherDefault<NameHasher>;
 
 /// Name of a step: its call, its sides, and the transaction that it is part of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +77,7 @@ impl CallNames {
         Self { key }
     }
 
-    /// Name of a step; `None` for one that no record depends on.
+    /// Name of a step; `None` for one that no record depends on, or whose request is neither parsed nor named.
     pub fn of(&self, event: &CallEvent<'_>) -> Option<CallName> {
         match event.step {
             CallStep::Refused(_) | CallStep::Forwarded => return None,
@@ -90,30 +92,22 @@ impl CallNames {
             | CallStep::Bye
             | CallStep::ByeRefused(_) => {}
         }
-        // Never from the response: its sender chooses it.
-        match event.parsed {
-            Some(request) => Some(self.name(request, event)),
-            None => Some(self.name(&Message::parse(event.message, &Limits::default()).ok()?, event)),
+        // Never from the response, whose sender chooses it, but for the tag of the answer.
+        let mut name = match (event.name, event.parsed) {
+            (Some(name), _) => *name,
+            (None, Some(request)) => self.name(request, event),
+            (None, None) => return None,
+        };
+        if let (CallStep::Answered(_), Some(response)) = (event.step, event.response) {
+            name.to = self.tag(response.to().tag());
         }
+        Some(name)
     }
 
     fn name(&self, request: &Message<'_>, event: &CallEvent<'_>) -> CallName {
-        let tag = |tag: Option<&[u8]>| tag.map_or(0, |tag| self.hash(tag).max(1));
         let cseq = request.cseq().number;
-        let (call, from) = (self.hash(request.call_id()), tag(request.from().tag()));
-        let to = match event.step {
-            CallStep::Begun | CallStep::Answered(_) | CallStep::Bye | CallStep::ByeRefused(_) => {
-                tag(event.response.unwrap_or(request).to().tag())
-            }
-            CallStep::Refused(_)
-            | CallStep::Forwarded
-            | CallStep::Diverted(_)
-            | CallStep::Ringing(_)
-            | CallStep::Failed(_)
-            | CallStep::Cancelled
-            | CallStep::TimedOut
-            | CallStep::Over => 0,
-        };
+        let (call, from) = (self.hash(request.call_id()), self.tag(request.from().tag()));
+        let to = self.tag(request.to().tag());
         let mut name = CallName { call, from, to, via: 0, before: 0, uri: 0, cseq, owner: 0 };
         if matches!(event.step, CallStep::Bye | CallStep::ByeRefused(_)) {
             return name;
@@ -123,9 +117,11 @@ impl CallNames {
         name.via = self.hash_via(request.via()) ^ mixed;
         if event.step == CallStep::Begun {
             name.owner = self.owner(event);
-            let before = request.values(HeaderName::Via).nth(1).filter(|_| event.is_spiral);
-            let before = before.and_then(|value| Via::parse(value).ok());
-            name.before = before.map_or(0, |via| self.hash_via(&via) ^ mixed);
+            if event.is_spiral {
+                let before = request.values(HeaderName::Via).nth(1);
+                let before = before.and_then(|value| Via::parse(value).ok());
+                name.before = before.map_or(0, |via| self.hash_via(&via) ^ mixed);
+            }
         }
         if let Start::Request { uri, .. } = request.start() {
             name.uri = self.hash(uri.as_bytes());
@@ -156,11 +152,13 @@ impl CallNames {
         hash.into_hasher().finish()
     }
 
+    fn tag(&self, tag: Option<&[u8]>) -> u64 {
+        tag.map_or(0, |tag| self.hash(tag).max(1))
+    }
+
     fn hash(&self, bytes: &[u8]) -> u64 {
-        let mut hasher = SipHasher13::new_with_key(&self.key);
         // A single part, whose end SipHash includes.
-        hasher.write(bytes);
-        hasher.finish()
+        SipHasher13::new_with_key(&self.key).hash(bytes)
     }
 }
 
@@ -181,6 +179,23 @@ const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::CallSender;
+    use ringway_sip::Limits;
+
+    #[test]
+    fn a_step_of_a_named_call_reads_only_the_tag_of_its_answer() {
+        let names = CallNames::new(&Seed::from_number(1));
+        let answer = b"SIP/2.0 200 OK\r\nVia: SIP/2.0/UDP x;branch=other\r\nFrom: <sip:x@x>;tag=other\r\nTo: <sip:b@h>;tag=2\r\n\
+                       Call-ID: other\r\nCSeq: 9 INVITE\r\nContent-Length: 0\r\n\r\n";
+        let answer = Message::parse(answer, &Limits::default()).unwrap();
+        let name = CallName { call: 1, from: 2, to: 0, via: 3, before: 0, uri: 4, cseq: 5, owner: 6 };
+        for (step, to) in [(CallStep::Ringing(180), 0), (CallStep::Answered(200), names.hash(b"2"))] {
+            let event = CallEvent::stored(step, b"not read", CallSender::Stranger);
+            assert_eq!(names.of(&event), None, "the call began before calls were recorded");
+            let event = CallEvent { name: Some(&name), response: Some(&answer), ..event };
+            assert_eq!(names.of(&event), Some(CallName { to, ..name }));
+        }
+    }
 
     #[test]
     fn chosen_cseq_numbers_do_not_collide() {

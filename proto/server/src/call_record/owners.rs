@@ -1,17 +1,17 @@
 //! Owners of open calls: who has how many, so that nobody takes the whole table.
 
+use super::name::NameHash;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
-use ringway_auth::SeededHash;
-use ringway_sansio::Seed;
 use ringway_transaction::SlabKey;
 
 /// Open calls by owner: a user, or an address. An owner without open calls has no entry.
 #[derive(Debug)]
 pub(super) struct Owners {
-    owners: HashMap<u64, Owner, SeededHash>,
+    /// The names are keyed hashes.
+    owners: HashMap<u64, Owner, NameHash>,
     /// Number of calls above which an owner is in `over`.
     share: usize,
     /// Owners of more than their share: fewer than [`SHARES`], as the table has so many shares.
@@ -27,9 +27,9 @@ struct Owner {
 }
 
 impl Owners {
-    pub(super) fn new(calls_max: usize, seed: &Seed) -> Self {
+    pub(super) fn new(calls_max: usize) -> Self {
         let share = (calls_max / SHARES).max(1);
-        Self { owners: HashMap::with_hasher(SeededHash::new(seed)), share, over: Vec::new() }
+        Self { owners: HashMap::default(), share, over: Vec::new() }
     }
 
     pub(super) fn add(&mut self, owner: u64, key: SlabKey) {

@@ -1,25 +1,20 @@
 //! Passes of calls that ended without an answer.
 
-use super::name::Pass;
+use super::name::{NameHash, Pass};
 use alloc::collections::VecDeque;
 use core::time::Duration;
 use hashbrown::HashSet;
-use ringway_auth::SeededHash;
-use ringway_sansio::{Instant, Seed};
+use ringway_sansio::Instant;
 
 /// Transactions of INVITEs that ended a short time ago. A refusal without a transaction is repeated for a retransmitted
 /// INVITE, which is not a new call.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct RecentPasses {
     order: VecDeque<(Instant, Pass)>,
-    passes: HashSet<Pass, SeededHash>,
+    passes: HashSet<Pass, NameHash>,
 }
 
 impl RecentPasses {
-    pub(super) fn new(seed: &Seed) -> Self {
-        Self { order: VecDeque::new(), passes: HashSet::with_hasher(SeededHash::new(seed)) }
-    }
-
     pub(super) fn note(&mut self, now: Instant, pass: Pass) {
         self.forget_old(now);
         if self.order.len() >= PASSES_MAX

@@ -1,17 +1,17 @@
 //! Table of the open calls of one partition.
 
-use super::name::{CallName, NameHasher};
+use super::name::{CallName, NameHash};
 use super::open::{OpenCall, PASSES_MAX};
 use super::owners::{Owners, oldest};
 use super::recent::RecentPasses;
 use super::record::{CallEnd, CallRecord, CallTexts, cut};
 use crate::{CallEvent, CallSender, CallStep};
 use alloc::collections::VecDeque;
-use core::hash::{BuildHasherDefault, Hash};
+use core::hash::Hash;
 use core::time::Duration;
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
-use ringway_sansio::{Instant, Seed, TimerKey, Wheel};
+use ringway_sansio::{Instant, TimerKey, Wheel};
 use ringway_sip::{HeaderName, NameAddr, Start};
 use ringway_transaction::{Slab, SlabKey};
 use smallvec::smallvec;
@@ -68,7 +68,6 @@ pub struct CallTable {
     counters: CallCounters,
 }
 
-type NameHash = BuildHasherDefault<NameHasher>;
 type KeysByVia = HashMap<u64, SlabKey, NameHash>;
 type KeysByName = HashMap<(u64, u64, u32, u64), SlabKey, NameHash>;
 
@@ -87,7 +86,7 @@ pub struct OngoingCall<'a> {
 
 impl CallTable {
     /// Creates an empty table.
-    pub fn new(limits: CallLimits, seed: &Seed, now: Instant) -> Self {
+    pub fn new(limits: CallLimits, now: Instant) -> Self {
         Self {
             limits,
             calls: Slab::default(),
@@ -97,8 +96,8 @@ impl CallTable {
             ends: Wheel::new(now),
             strangers: VecDeque::new(),
             others: VecDeque::new(),
-            owners: Owners::new(limits.calls_max, &seed.part(3)),
-            recent: RecentPasses::new(&seed.part(1)),
+            owners: Owners::new(limits.calls_max),
+            recent: RecentPasses::default(),
             bytes: 0,
             counters: CallCounters::default(),
         }

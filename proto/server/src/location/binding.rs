@@ -1,8 +1,10 @@
 //! Binding of an address-of-record.
 
+use super::owner::{Owner, RegisteredAt};
 use crate::Config;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use ringway_location::EntryId;
 use ringway_sansio::{Flow, Instant, Transport};
 use ringway_sip::{Params, Scheme, Uri};
 use smallvec::SmallVec;
@@ -21,6 +23,8 @@ pub(crate) struct Binding {
     pub(crate) key: BindingKey,
     pub(crate) cseq: u32,
     pub(crate) expires: Instant,
+    pub(crate) owner: Owner,
+    pub(crate) registered: RegisteredAt,
     /// Flow of its REGISTER.
     pub(crate) flow: Flow,
 }
@@ -76,6 +80,8 @@ pub(crate) struct Terms {
     pub(crate) key: BindingKey,
     pub(crate) cseq: u32,
     pub(crate) expires: Instant,
+    pub(crate) owner: Owner,
+    pub(crate) registered: RegisteredAt,
     /// Flow of the REGISTER.
     pub(crate) flow: Flow,
 }
@@ -89,6 +95,14 @@ impl<'a> FlowKey<'a> {
         let reg_id = ringway_sip::grammar::delta_seconds(params.value(b"reg-id")?)?;
         let instance = instance_of(params)?;
         (reg_id != 0).then_some(Self { instance, reg_id })
+    }
+}
+
+/// Identity in the store that nodes share.
+pub(super) fn entry_id(uri: &[u8], key: Option<FlowKey<'_>>) -> EntryId {
+    match key {
+        Some(key) => EntryId::of_flow(key.instance, key.reg_id),
+        None => EntryId::of_contact(uri),
     }
 }
 
@@ -115,16 +129,29 @@ impl Text<'_> {
 }
 
 impl Binding {
-    /// Creates a binding; `None` if the texts exceed [`Binding::TEXT_BYTES_MAX`].
+    /// Creates a binding; `None` if the texts exceed [`Binding::TEXT_BYTES_MAX`] and the link to another node.
     pub(crate) fn new(text: Text<'_>, terms: Terms) -> Option<Self> {
         let [uri_len, params_len, path_len] = lengths(&text)?;
         let mut bytes = Vec::with_capacity(text.bytes_len());
         for part in [text.uri, text.params, text.path, text.call_id] {
             bytes.extend_from_slice(part);
         }
-        let Terms { q, kind, key, cseq, expires, flow } = terms;
+        let Terms { q, kind, key, cseq, expires, owner, registered, flow } = terms;
         let text = bytes.into_boxed_slice();
-        Some(Self { text, uri_len, params_len, path_len, q, kind, key, cseq, expires, flow })
+        Some(Self {
+            text,
+            uri_len,
+            params_len,
+            path_len,
+            q,
+            kind,
+            key,
+            cseq,
+            expires,
+            owner,
+            registered,
+            flow,
+        })
     }
 
     /// Replaces everything; the texts in place if they have the same length, as in a refresh.
@@ -136,9 +163,10 @@ impl Binding {
             }
             return;
         }
-        let Terms { q, kind, key, cseq, expires, flow } = terms;
+        let Terms { q, kind, key, cseq, expires, owner, registered, flow } = terms;
         (self.q, self.kind, self.key) = (q, kind, key);
         (self.cseq, self.expires, self.flow) = (cseq, expires, flow);
+        (self.owner, self.registered) = (owner, registered);
         let mut at = 0;
         for part in [text.uri, text.params, text.path, text.call_id] {
             if let Some(old) = self.text.get_mut(at..at + part.len()) {
@@ -169,6 +197,11 @@ impl Binding {
         instance_of(&Params::unchecked(self.text().params))
     }
 
+    /// Identity in the store that nodes share.
+    pub(crate) fn entry_id(&self) -> EntryId {
+        entry_id(self.uri(), self.flow_key())
+    }
+
     pub(crate) fn uri(&self) -> &[u8] {
         self.text.get(..usize::from(self.uri_len)).unwrap_or_default()
     }
@@ -196,6 +229,7 @@ impl Binding {
     /// True if requests can still be sent to it.
     pub(crate) fn is_reachable(&self) -> bool {
         match self.kind {
+            Kind::FlowOnly if self.owner.is_other() => true,
             Kind::FlowOnly => !self.flow.transport.has_connections() || self.flow.connection.is_some(),
             Kind::Dialable | Kind::Permanent => true,
         }
@@ -228,7 +262,12 @@ impl Binding {
         }
     }
 
-    /// Maximum length in bytes of URI, parameters, Path and Call-ID together.
+    /// True if other nodes reach it over this one: over its flow, or over its connection while that is open.
+    pub(super) fn needs_link(&self) -> bool {
+        self.kind == Kind::FlowOnly || self.flow.connection.is_some()
+    }
+
+    /// Maximum length in bytes of URI, parameters, Path and Call-ID of a REGISTER together.
     pub(crate) const TEXT_BYTES_MAX: usize = 2048;
 }
 
@@ -242,7 +281,7 @@ pub(crate) fn has_transport(contact: &Uri<'_>, transport: Transport) -> bool {
 const EPHEMERAL_PORTS_MIN: u16 = 32_768;
 
 fn lengths(text: &Text<'_>) -> Option<[u16; 3]> {
-    if text.bytes_len() > Binding::TEXT_BYTES_MAX {
+    if text.bytes_len() > Binding::TEXT_BYTES_MAX + LINK_BYTES_MAX {
         return None;
     }
     let len = |part: &[u8]| u16::try_from(part.len()).ok();
@@ -251,6 +290,9 @@ fn lengths(text: &Text<'_>) -> Option<[u16; 3]> {
 
 /// End of a value in a stored Path; no value contains it.
 pub(crate) const PATH_END: u8 = b'\n';
+
+/// Maximum length in bytes of the link to another node in front of a Path.
+const LINK_BYTES_MAX: usize = 256;
 
 /// Maximum length of an instance in bytes; a URN of a UUID has 47.
 const INSTANCE_BYTES_MAX: usize = 128;
@@ -261,9 +303,9 @@ mod tests {
 
     /// A published figure depends on it.
     #[test]
-    fn a_binding_has_the_size_that_it_had_without_path_and_key() {
+    fn a_binding_has_its_published_size() {
         assert_eq!(size_of::<Binding>(), BINDING_BYTES);
     }
 
-    const BINDING_BYTES: usize = 96;
+    const BINDING_BYTES: usize = 104;
 }

@@ -1,10 +1,13 @@
 //! Changes of a REGISTER to the bindings of one address-of-record (RFC 3261 §10.3 step 7).
 
-use super::binding::{Binding, BindingKey, Bindings, FlowKey, Kind, Terms, Text};
+use super::binding::{Binding, BindingKey, Bindings, FlowKey, Kind, Terms, Text, entry_id};
+use super::owner::{Owner, RegisteredAt};
 use super::record;
 use crate::StoreFailed;
+use ringway_location::EntryId;
 use ringway_sansio::{Flow, Instant};
 use ringway_sip::Uri;
+use smallvec::SmallVec;
 
 /// Change of one binding.
 #[derive(Clone, Copy, Debug)]
@@ -122,7 +125,7 @@ pub(super) fn check(
     }
 }
 
-pub(super) fn apply(bindings: &mut Bindings, change: &Change<'_>, cseq: u32, flow: Flow) {
+pub(super) fn apply(bindings: &mut Bindings, change: &Change<'_>, cseq: u32, flow: Flow, now: Instant) {
     let index = position_of(bindings, change, |binding| !binding.is_permanent());
     let Some(expires) = change.expires else {
         if let Some(index) = index {
@@ -131,11 +134,28 @@ pub(super) fn apply(bindings: &mut Bindings, change: &Change<'_>, cseq: u32, flo
         return;
     };
     let key = if change.flow_key.is_some() { BindingKey::Flow } else { BindingKey::Contact };
-    let terms = Terms { q: change.q, kind: change.kind, key, cseq, expires, flow };
+    let (owner, registered) = (Owner::HERE, RegisteredAt::new(now));
+    let terms = Terms { q: change.q, kind: change.kind, key, cseq, expires, owner, registered, flow };
     match index.and_then(|index| bindings.get_mut(index)) {
         Some(binding) => binding.replace(change.text, terms),
         None => bindings.extend(Binding::new(change.text, terms)),
     }
+}
+
+/// Bindings that the changes remove from the store that nodes share, known here or not: a contact that is removed, and one
+/// that is replaced under another identity.
+pub(super) fn removed_by(bindings: &[Binding], changes: &[Change<'_>]) -> SmallVec<[EntryId; 1]> {
+    let mut removed = SmallVec::new();
+    for change in changes {
+        let id = entry_id(change.text.uri, change.flow_key);
+        let known = position_of(bindings, change, |binding| !binding.is_permanent());
+        let known = known.and_then(|index| bindings.get(index)).map(Binding::entry_id);
+        removed.extend(known.filter(|known| *known != id));
+        if change.expires.is_none() {
+            removed.push(id);
+        }
+    }
+    removed
 }
 
 /// Index of the binding that a change is for, among those that `counts`. A flow replaces the same flow, and a binding of its

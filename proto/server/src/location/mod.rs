@@ -2,7 +2,9 @@
 
 mod binding;
 mod change;
+mod owner;
 mod record;
+mod shared;
 mod table;
 
 pub(crate) use binding::{
@@ -10,5 +12,6 @@ pub(crate) use binding::{
 };
 pub(crate) use change::{Change, Room, SaveError};
 pub use record::BadRecord;
+pub(crate) use shared::{Offer, RecordTime, Removed};
 pub(crate) use table::Saved;
 pub use table::{LocationTable, Registration, RegistrationRef};

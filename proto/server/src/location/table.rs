@@ -2,6 +2,7 @@
 
 use super::binding::{Binding, BindingKey, Bindings, Kind, Terms, Text, path_values};
 use super::change::{Change, Room, SaveError, apply, check};
+use super::owner::{Nodes, Owner, RegisteredAt};
 use super::record::{self, BadRecord};
 use crate::{Aor, Authenticated, StoreFailed};
 use alloc::boxed::Box;
@@ -9,6 +10,7 @@ use alloc::vec::Vec;
 use core::hash::Hasher;
 use hashbrown::{HashMap, HashSet, HashTable};
 use ringway_auth::SeededHash;
+use ringway_location::NodeName;
 use ringway_sansio::{ConnectionId, Flow, Instant, ListenerId, Seed, TimerKey, Transport, Wheel};
 use ringway_sip::Uri;
 use ringway_transaction::{Slab, SlabKey};
@@ -18,7 +20,7 @@ use smallvec::SmallVec;
 /// Bindings of the users of one shard.
 #[derive(Debug)]
 pub struct LocationTable {
-    users: Slab<User>,
+    pub(super) users: Slab<User>,
     /// Index of users by name. Peers choose the names: a keyed hash, wide enough that nothing else is compared.
     by_name: HashTable<Named>,
     hash_key: [u8; 16],
@@ -28,6 +30,7 @@ pub struct LocationTable {
     /// One timer for each user, for the earliest possible end of a binding.
     wheel: Wheel<SlabKey>,
     bindings: usize,
+    pub(super) nodes: Nodes,
 }
 
 /// Half of a name's hash, and the key of its user; the other half is the position in the table.
@@ -38,9 +41,11 @@ struct Named {
 }
 
 #[derive(Debug)]
-struct User {
-    name: Box<[u8]>,
-    bindings: Bindings,
+pub(super) struct User {
+    pub(super) name: Box<[u8]>,
+    pub(super) bindings: Bindings,
+    /// Number of the newest update of this node that did not come back from the store that nodes share; 0: none.
+    pub(super) pending: u64,
     /// Time of the timer; refreshes do not move it, and it checks again when it fires.
     wakes_at: Instant,
     timer: TimerKey,
@@ -78,6 +83,8 @@ pub struct Registration {
     pub reg_id: Option<u32>,
     /// Path values, the first hop first.
     pub path: Vec<Vec<u8>>,
+    /// Node that it was registered at, if that is another one.
+    pub node: Option<NodeName>,
 }
 
 /// Borrowed form of [`Registration`].
@@ -85,6 +92,7 @@ pub struct Registration {
 pub struct RegistrationRef<'a> {
     pub(crate) aor: &'a [u8],
     pub(crate) binding: &'a Binding,
+    node: Option<&'a NodeName>,
 }
 
 impl RegistrationRef<'_> {
@@ -106,6 +114,11 @@ impl RegistrationRef<'_> {
     /// Source address of the REGISTER; unspecified for a permanent contact.
     pub const fn address(&self) -> core::net::SocketAddr {
         self.binding.flow.remote
+    }
+
+    /// Node that it was registered at, if that is another one.
+    pub const fn node(&self) -> Option<&NodeName> {
+        self.node
     }
 
     /// End of the binding.
@@ -130,7 +143,12 @@ impl RegistrationRef<'_> {
             is_permanent: self.is_permanent(),
             instance: self.binding.instance().map(<[u8]>::to_vec),
             reg_id: self.binding.flow_key().map(|key| key.reg_id),
-            path: path_values(self.binding.text().path).map(<[u8]>::to_vec).collect(),
+            // The link to its node is not the phone's.
+            path: path_values(self.binding.text().path)
+                .skip(usize::from(self.binding.owner.is_over_link()))
+                .map(<[u8]>::to_vec)
+                .collect(),
+            node: self.node.copied(),
         }
     }
 }
@@ -148,6 +166,7 @@ impl LocationTable {
             seeded: SeededHash::new(seed),
             wheel: Wheel::new(now),
             bindings: 0,
+            nodes: Nodes::default(),
         }
     }
 
@@ -205,7 +224,7 @@ impl LocationTable {
         self.change_bindings(key, |bindings| {
             bindings.retain(|binding| binding.expires > now);
             for change in changes {
-                apply(bindings, change, cseq, flow);
+                apply(bindings, change, cseq, flow, now);
             }
         });
         // A user without bindings is removed.
@@ -275,13 +294,8 @@ impl LocationTable {
         Ok(())
     }
 
-    /// Appends the record for [`LocationTable::restore`]; nothing if the user has no bindings to store.
-    pub(crate) fn write_record(&self, aor: &[u8], out: &mut Vec<u8>) {
-        self.write_record_at(self.find(aor), out);
-    }
-
-    /// Like [`LocationTable::write_record`], for the key of a user.
-    pub(crate) fn write_record_at(&self, key: Option<SlabKey>, out: &mut Vec<u8>) {
+    /// Appends the record of a user for [`LocationTable::restore`]; nothing if it has no bindings to store.
+    pub(crate) fn write_record(&self, key: Option<SlabKey>, out: &mut Vec<u8>) {
         if let Some(user) = key.and_then(|key| self.users.get(key)) {
             record::write(&user.bindings, out);
         }
@@ -315,7 +329,7 @@ impl LocationTable {
     ) -> Option<u32> {
         for slot in from..from.saturating_add(count) {
             if let Some(user) = self.users.at(slot)? {
-                user.bindings.iter().for_each(|binding| each(RegistrationRef { aor: &user.name, binding }));
+                user.bindings.iter().for_each(|binding| each(self.registration(user, binding)));
             }
         }
         Some(from.saturating_add(count))
@@ -323,29 +337,33 @@ impl LocationTable {
 
     /// All bindings, in no order.
     pub fn iter(&self) -> impl Iterator<Item = RegistrationRef<'_>> {
-        self.users.iter().flat_map(|(_, user)| {
-            user.bindings.iter().map(|binding| RegistrationRef { aor: &user.name, binding })
-        })
+        self.users
+            .iter()
+            .flat_map(|(_, user)| user.bindings.iter().map(|binding| self.registration(user, binding)))
     }
 
     /// Handles the end of a connection: contacts that only it reached are removed, others are dialled in future. `ended`
-    /// gets each removed binding with its user, `changed` the users that have fewer bindings now.
+    /// gets each removed binding with its user, `changed` each user, with true if it has fewer bindings now.
     pub(crate) fn on_closed(
         &mut self,
         connection: ConnectionId,
         ended: impl Fn(&[u8], &Binding),
-        mut changed: impl FnMut(&Self, &[u8]),
+        mut changed: impl FnMut(&mut Self, &[u8], bool),
     ) {
         let Some(keys) = self.by_connection.remove(&connection) else { return };
         for key in keys {
-            self.change_and_report(key, &mut changed, |name, bindings| {
+            let Some(name) = self.users.get(key).map(|user| user.name.clone()) else { continue };
+            let before = self.bindings;
+            self.change_bindings(key, |bindings| {
                 for binding in bindings.iter_mut() {
                     if binding.flow.connection == Some(connection) {
                         binding.flow.connection = None;
                     }
                 }
-                retain(bindings, Binding::is_reachable, |binding| ended(name, binding));
+                retain(bindings, Binding::is_reachable, |binding| ended(&name, binding));
             });
+            let has_fewer = self.bindings < before;
+            changed(self, &name, has_fewer);
         }
     }
 
@@ -354,7 +372,7 @@ impl LocationTable {
         &mut self,
         aor: &[u8],
         ended: impl Fn(&[u8], &Binding),
-        mut changed: impl FnMut(&Self, &[u8]),
+        mut changed: impl FnMut(&mut Self, &[u8]),
     ) {
         let Some(key) = self.find(aor) else { return };
         self.change_and_report(key, &mut changed, |name, bindings| {
@@ -365,7 +383,7 @@ impl LocationTable {
     /// Bindings of a user, expired ones included.
     pub fn bindings_of(&self, aor: &[u8], mut each: impl FnMut(RegistrationRef<'_>)) {
         if let Some(user) = self.find(aor).and_then(|key| self.users.get(key)) {
-            user.bindings.iter().for_each(|binding| each(RegistrationRef { aor: &user.name, binding }));
+            user.bindings.iter().for_each(|binding| each(self.registration(user, binding)));
         }
     }
 
@@ -375,7 +393,7 @@ impl LocationTable {
         &mut self,
         now: Instant,
         ended: impl Fn(&[u8], &Binding),
-        mut changed: impl FnMut(&Self, &[u8]),
+        mut changed: impl FnMut(&mut Self, &[u8]),
     ) {
         while let Some(key) = self.wheel.expire(now) {
             if let Some(user) = self.users.get_mut(key) {
@@ -392,6 +410,10 @@ impl LocationTable {
         self.wheel.next_due()
     }
 
+    fn registration<'a>(&'a self, user: &'a User, binding: &'a Binding) -> RegistrationRef<'a> {
+        RegistrationRef { aor: &user.name, binding, node: self.nodes.name_of(binding.owner) }
+    }
+
     fn remove_where(&mut self, aor: &[u8], unwanted: impl Fn(&Binding) -> bool) -> bool {
         let Some(key) = self.find(aor) else { return false };
         let before = self.bindings;
@@ -402,7 +424,7 @@ impl LocationTable {
     fn change_and_report(
         &mut self,
         key: SlabKey,
-        changed: &mut impl FnMut(&Self, &[u8]),
+        changed: &mut impl FnMut(&mut Self, &[u8]),
         change: impl FnOnce(&[u8], &mut Bindings),
     ) {
         let Some(name) = self.users.get(key).map(|user| user.name.clone()) else { return };
@@ -414,7 +436,7 @@ impl LocationTable {
     }
 
     /// Changes the bindings of a user, and all data derived from them.
-    fn change_bindings(&mut self, key: SlabKey, change: impl FnOnce(&mut Bindings)) {
+    pub(super) fn change_bindings(&mut self, key: SlabKey, change: impl FnOnce(&mut Bindings)) {
         let Some(user) = self.users.get_mut(key) else { return };
         let before = user.bindings.len();
         let connections: SmallVec<[_; 1]> = connections_of(&user.bindings).collect();
@@ -440,15 +462,16 @@ impl LocationTable {
         self.settle(key);
     }
 
-    fn find(&self, aor: &[u8]) -> Option<SlabKey> {
+    pub(super) fn find(&self, aor: &[u8]) -> Option<SlabKey> {
         let (hash, rest) = self.hash(aor);
         self.by_name.find(hash, |named| named.rest == rest).map(|named| named.key)
     }
 
-    fn add_user(&mut self, aor: &[u8]) -> SlabKey {
+    pub(super) fn add_user(&mut self, aor: &[u8]) -> SlabKey {
         let user = User {
             name: aor.into(),
             bindings: Bindings::new(),
+            pending: 0,
             wakes_at: Instant::FAR,
             timer: TimerKey::NONE,
         };
@@ -514,8 +537,9 @@ fn permanent(contact: &[u8]) -> Option<Binding> {
     let nowhere = core::net::SocketAddr::from(([0, 0, 0, 0], 0));
     let flow = Flow::new(transport.unwrap_or(Transport::DEFAULT), ListenerId(0), nowhere);
     let text = Text { uri: contact, params: b"", path: b"", call_id: b"" };
-    let (kind, key) = (Kind::Permanent, BindingKey::Contact);
-    Binding::new(text, Terms { q: 1000, kind, key, cseq: 0, expires: Instant::FAR, flow })
+    let (kind, key, expires) = (Kind::Permanent, BindingKey::Contact, Instant::FAR);
+    let (owner, registered) = (Owner::HERE, RegisteredAt::new(Instant::default()));
+    Binding::new(text, Terms { q: 1000, kind, key, cseq: 0, expires, owner, registered, flow })
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use super::contact::ContactId;
 use super::mailbox::{Kept, Mailbox, Mailboxes};
 use crate::env::Env;
-use crate::location::{Binding, LocationTable};
+use crate::location::{LocationTable, Offer};
 use crate::proxy::{BindingHop, hop_to_binding};
 use crate::{Config, Services};
 use alloc::vec::Vec;
@@ -37,11 +37,13 @@ impl Phone {
     /// Phones of a user, without contacts of an administrator and those at this server.
     pub(super) fn all_of(env: &Env<'_, impl Services>, table: &LocationTable, aor: &[u8]) -> Vec<Self> {
         let (config, key) = (env.config, &env.keys.message);
-        table.lookup(aor, env.cx.now).filter_map(|binding| Self::of(config, key, binding)).collect()
+        let offers = table.offers(aor, env.cx.now, env.services);
+        offers.filter_map(|offer| Self::of(config, key, offer)).collect()
     }
 
-    fn of(config: &Config, key: &[u8; 16], binding: &Binding) -> Option<Self> {
-        let [plain, secure] = [false, true].map(|is_sips| hop_to_binding(config, binding, is_sips));
+    fn of(config: &Config, key: &[u8; 16], offer: Offer<'_>) -> Option<Self> {
+        let [plain, secure] = [false, true].map(|is_sips| hop_to_binding(config, offer, is_sips));
+        let binding = offer.binding;
         let id = ContactId::of(key, binding);
         (plain.is_some() || secure.is_some()).then_some(Self { id, expires: binding.expires, plain, secure })
     }

@@ -51,8 +51,8 @@ impl Messages {
         // Contacts of an administrator, and those of other users, are not waited for.
         let is_sips = routed.uri.scheme() == Scheme::Sips;
         let may_wait = table
-            .lookup(recipient.as_bytes(), env.cx.now)
-            .all(|binding| hop_to_binding(env.config, binding, is_sips).is_some());
+            .offers(recipient.as_bytes(), env.cx.now, env.services)
+            .all(|offer| hop_to_binding(env.config, offer, is_sips).is_some());
         may_wait.then_some(Candidate { recipient, sender })
     }
 

@@ -1,9 +1,11 @@
 //! Methods that this server answers; all others are forwarded or redirected.
 
+mod ends;
 mod extensions;
 mod options;
 mod redirect;
 mod register;
+mod sharing;
 
 pub(crate) use options::on_options;
 pub(crate) use redirect::redirect;

@@ -1,22 +1,24 @@
 //! REGISTER in the steps of RFC 3261 §10.3.
 
 use super::extensions::{self, FirstHopLacksOutbound, Path, PathError};
+use super::sharing;
 use crate::auth::Authenticator;
 use crate::date::DateText;
 use crate::env::Env;
 use crate::event::{ChangedUser, ContactEnd};
 use crate::gruu;
 use crate::location::{
-    BadRecord, Binding, Change, Kind, LocationTable, Room, SaveError, Saved, Text, instance_of,
+    BadRecord, Binding, Change, Kind, LocationTable, Removed, Room, SaveError, Saved, Text, instance_of,
 };
 use crate::reply::{write_q, write_reply, write_unfolded};
 use crate::request::Request;
-use crate::{Action, Aor, Authenticated, BindingChange, BindingEnd, Config, Counters, Detail, LogEvent};
+use crate::{Action, Aor, Authenticated, BindingChange, Config, Counters, Detail, LogEvent};
 use crate::{Reason, Services};
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 use core::time::Duration;
-use ringway_sansio::{ConnectionId, Context, Instant, Seed};
+use ringway_location::{ENTRIES_MAX, Registered};
+use ringway_sansio::{Context, Instant, Seed};
 use ringway_sip::grammar::delta_seconds;
 use ringway_sip::{Contact, Contacts, HeaderName, Message, Scheme, write_number};
 use ringway_transaction::SlabKey;
@@ -43,29 +45,31 @@ struct Accepted {
 
 /// Registrar of one shard: owns the location table; nothing else changes it.
 pub(crate) struct Registrar {
-    table: LocationTable,
+    pub(super) table: LocationTable,
     /// Buffer for the address-of-record of a REGISTER.
     aor: Aor,
     /// Buffer for the record of a user.
-    record: Vec<u8>,
+    pub(super) record: Vec<u8>,
+    /// Bindings of other nodes, and of this one, that the REGISTER at hand removes; without a cluster none.
+    removed: Removed,
     date: DateText,
-    changes: Changes,
+    pub(super) changes: Changes,
 }
 
 /// Users whose contacts changed, for the subscriptions to them.
 #[derive(Default)]
-struct Changes {
+pub(super) struct Changes {
     /// False: nobody can subscribe, and nothing is noted.
     are_noted: bool,
     users: Vec<ChangedUser>,
 }
 
 impl Changes {
-    fn note(&mut self, aor: &[u8], end: ContactEnd) {
+    pub(super) fn note(&mut self, aor: &[u8], end: ContactEnd) {
         self.note_register(aor, end, b"");
     }
 
-    fn note_register(&mut self, aor: &[u8], end: ContactEnd, call_id: &[u8]) {
+    pub(super) fn note_register(&mut self, aor: &[u8], end: ContactEnd, call_id: &[u8]) {
         if self.are_noted {
             self.users.push(ChangedUser { aor: aor.into(), end, call_id: call_id.into() });
         }
@@ -78,6 +82,7 @@ impl Registrar {
             table: LocationTable::new(seed, now),
             aor: Aor::default(),
             record: Vec::new(),
+            removed: Removed::default(),
             date: DateText::default(),
             changes: Changes::default(),
         }
@@ -116,43 +121,6 @@ impl Registrar {
     pub(crate) fn set_permanent_contacts(&mut self, aor: &[u8], contacts: &[&[u8]]) {
         self.table.set_permanent(aor, contacts);
         self.changes.note(aor, ContactEnd::Unregistered);
-    }
-
-    pub(crate) fn remove_user(&mut self, services: &impl Services, aor: &[u8]) {
-        if self.table.forget(aor) {
-            services.on_change(aor, BindingChange::Removed, None);
-            services.store(aor, b"");
-        }
-        self.changes.note(aor, ContactEnd::UserRemoved);
-    }
-
-    /// Ends the bindings of REGISTER requests of a user; returns their number.
-    pub(crate) fn end_registrations(&mut self, now: Instant, services: &impl Services, aor: &[u8]) -> usize {
-        let Self { table, record, .. } = self;
-        let before = table.bindings_len();
-        let ended = ended(services, now, BindingEnd::Administrator);
-        table.end_registrations(aor, ended, |table, aor| store_fewer(services, table, aor, record));
-        before - table.bindings_len()
-    }
-
-    /// Ends the bindings that only a closed connection reached.
-    pub(crate) fn on_closed(&mut self, now: Instant, services: &impl Services, connection: ConnectionId) {
-        let Self { table, record, changes, .. } = self;
-        let ended = ended(services, now, BindingEnd::ConnectionClosed);
-        table.on_closed(connection, ended, |table, aor| {
-            store_fewer(services, table, aor, record);
-            changes.note(aor, ContactEnd::ConnectionClosed);
-        });
-    }
-
-    /// Ends the expired bindings.
-    pub(crate) fn on_timeout(&mut self, now: Instant, services: &impl Services) {
-        let Self { table, record, changes, .. } = self;
-        let ended = ended(services, now, BindingEnd::Expired);
-        table.expire(now, ended, |table, aor| {
-            store_fewer(services, table, aor, record);
-            changes.note(aor, ContactEnd::Expired);
-        });
     }
 
     pub(crate) fn next_due(&self) -> Option<Instant> {
@@ -202,10 +170,14 @@ impl Registrar {
         };
         // Steps 6 and 7.
         let before = self.table.bindings_len();
+        if env.config.cluster.is_some() {
+            self.removed = Removed::default();
+        }
         let outcome = match Contacts::of(message) {
             Err(ringway_sip::Malformed) => Err(Refusal::Plain(400, "Bad Contact")),
             Ok(Contacts::Absent) => Ok(self.unchanged(aor)),
             Ok(Contacts::Star) if header_expires(message) == Some(0) => {
+                self.removed.all = env.config.cluster.is_some();
                 let (call_id, cseq) = (message.call_id(), message.cseq().number);
                 match self.table.clear(&proof, call_id, cseq, env.cx.now, room(env, aor)) {
                     Ok(changed) => {
@@ -355,6 +327,11 @@ impl Registrar {
     ) -> Result<Saved, SaveError> {
         let cseq = request.message.cseq().number;
         let room = room(env, proof.subject());
+        if env.config.cluster.is_some() {
+            self.removed.ids = self.table.removed_by(proof.subject().as_bytes(), changes);
+            self.removed.call = Registered::call(request.message.call_id());
+            self.removed.cseq = cseq;
+        }
         self.table.save(proof, changes, cseq, request.flow, env.cx.now, room)
     }
 
@@ -369,18 +346,17 @@ impl Registrar {
         let Accepted { saved, by_flow } = accepted;
         let key = saved.key;
         env.counters.registered += u64::from(saved.changed);
-        if saved.changed {
-            self.record.clear();
-            if env.services.keeps_bindings() {
-                self.table.write_record_at(key, &mut self.record);
-            }
-            env.services.store(aor.as_bytes(), &self.record);
+        // A binding that only another node has yet may be removed too.
+        if saved.changed || self.removed.all || !self.removed.ids.is_empty() {
+            let Self { table, record, removed, .. } = self;
+            let now = env.cx.now;
+            sharing::store(&env.storage(), table, (aor.as_bytes(), key), removed, now, record);
         }
         self.keep_connection(&mut env.cx, request, key);
         let Self { table, date, .. } = self;
         let (now, registrar, info) = (env.cx.now, &env.config.registrar, &*env.answer_info);
         let keys = env.keys;
-        let gruu = extensions::wants_gruu(env.config, request.message).then_some((&keys.gruu, aor));
+        let gruu = extensions::wants_gruu(env.config, request.message).then_some((&keys.gruu.current, aor));
         write_reply(&mut env.cx, &env.keys.tag, request, 200, "OK", |response| {
             for binding in table.lookup_at(key, now) {
                 response.header_with(HeaderName::Contact, |out| write_binding(binding, gruu, now, out));
@@ -438,7 +414,14 @@ fn refusal_of(counters: &mut Counters, error: SaveError) -> Refusal {
 
 fn room(env: &Env<'_, impl Services>, aor: &Aor) -> Room {
     let record_bytes = env.services.record_bytes_max(aor.as_bytes());
-    Room { contacts: env.config.registrar.max_contacts, record_bytes }
+    let contacts = env.config.registrar.max_contacts;
+    match env.config.cluster {
+        None => Room { contacts, record_bytes },
+        Some(_) => Room {
+            contacts: contacts.min(ENTRIES_MAX),
+            record_bytes: record_bytes.map(|bytes| bytes.min(SHARED_BYTES_MAX)),
+        },
+    }
 }
 
 fn read_contact<'a>(
@@ -503,24 +486,8 @@ fn refuse_path(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>, erro
     }
 }
 
-/// Reports the end of bindings.
-fn ended(services: &impl Services, now: Instant, reason: BindingEnd) -> impl Fn(&[u8], &Binding) {
-    move |aor, binding| {
-        let (contact, flow) = (binding.uri(), binding.flow);
-        services.observe(now, &LogEvent::BindingEnded { aor, contact, flow, reason });
-    }
-}
-
-/// Stores the remaining bindings of a user.
-fn store_fewer(services: &impl Services, table: &LocationTable, aor: &[u8], record: &mut Vec<u8>) {
-    record.clear();
-    table.write_record(aor, record);
-    services.store(aor, record);
-    services.on_change(aor, BindingChange::Ended, None);
-}
-
 /// Kind of change, from the number of bindings before and after it.
-fn change_of(before: usize, after: usize) -> BindingChange {
+pub(super) fn change_of(before: usize, after: usize) -> BindingChange {
     match after.cmp(&before) {
         Ordering::Greater => BindingChange::Registered,
         Ordering::Equal => BindingChange::Refreshed,
@@ -562,6 +529,9 @@ fn write_binding(binding: &Binding, gruu: Option<(&[u8; 16], &Aor)>, now: Instan
 const OWN_PARAMS: [&[u8]; 4] = [b"expires", b"q", b"pub-gruu", b"temp-gruu"];
 /// Expiry of a permanent contact in the response to a REGISTER.
 const PERMANENT_EXPIRES_S: u64 = 4_294_967_295;
+
+/// Maximum length in bytes of a record of a user in the store that nodes share, without what each entry adds.
+const SHARED_BYTES_MAX: usize = 16 * 1024;
 
 /// Minimum number of contacts that are parsed in one request.
 const CONTACTS_READ_MIN: usize = 16;

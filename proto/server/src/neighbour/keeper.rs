@@ -4,7 +4,7 @@ use super::link::{Link, Step};
 use crate::env::Env;
 use crate::proxy::{Owner, ProbeId, Transactions};
 use crate::route::{NextHop, hop_of, hop_to};
-use crate::{Action, Config, FailedServers, LogEvent, NeighbourDown, NeighbourKind, Services};
+use crate::{Action, Config, FailedServers, Links, LogEvent, NeighbourDown, NeighbourKind, Services};
 use alloc::vec::Vec;
 use core::time::Duration;
 use ringway_sansio::{ConnectionId, Flow, Instant, LocatedServer, LocatedServers, PeerNames, Rng, Seed};
@@ -380,9 +380,14 @@ fn name_of(config: &Config, index: usize) -> &str {
 }
 
 fn kind_of(config: &Config, index: usize) -> NeighbourKind {
-    match config.trunking.trunks.iter().any(|trunk| trunk.neighbour == Some(index)) {
-        true => NeighbourKind::Trunk,
-        false => NeighbourKind::Neighbour,
+    let uri = config.neighbours.get(index).map(|neighbour| &neighbour.uri);
+    let is_node = |links: &Links| links.nodes.iter().any(|node| Some(&node.uri()) == uri);
+    if config.trunking.trunks.iter().any(|trunk| trunk.neighbour == Some(index)) {
+        NeighbourKind::Trunk
+    } else if config.links.as_ref().is_some_and(is_node) {
+        NeighbourKind::Node
+    } else {
+        NeighbourKind::Neighbour
     }
 }
 

@@ -4,7 +4,7 @@ use super::calls::{CallRequest, CallResult, Calls};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
-use ringway_sansio::{ConnectionId, DialledId, Flow, Instant};
+use ringway_sansio::{ConnectionId, DialledId, Flow, Instant, Transport};
 
 /// Way of a message to a next hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,6 +117,12 @@ impl NeighbourTable {
     /// True if a neighbour works.
     pub fn is_up(&self, neighbour: usize) -> bool {
         self.entries.get(neighbour).is_some_and(|entry| entry.is_up)
+    }
+
+    /// True if the neighbour with this address has a connection that works.
+    pub fn is_up_at(&self, transport: Transport, address: SocketAddr) -> bool {
+        let is_this = |target: Flow| (target.transport, target.remote) == (transport, address);
+        self.entries.iter().any(|entry| entry.is_up && entry.target.is_some_and(is_this))
     }
 
     /// Way of a message for a flow without a connection.

@@ -27,7 +27,8 @@ pub(super) fn observe(env: &mut Env<'_, impl Services>, contexts: &Contexts, key
         Effect::Nothing => return,
     };
     let sender = context.grant.sender.of_call();
-    let event = CallEvent { flow: Some(context.source), ..CallEvent::stored(step, message, sender) };
+    let (flow, name) = (Some(context.source), context.call.as_deref());
+    let event = CallEvent { flow, name, ..CallEvent::stored(step, message, sender) };
     env.services.observe(env.cx.now, &LogEvent::Call(event));
     lamp::end_dialog(env, message, ended);
 }

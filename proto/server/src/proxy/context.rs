@@ -6,6 +6,7 @@ use super::retarget::{Diversion, Recursion};
 use super::serial::LaterGroups;
 use super::targets::{Authority, OtherFlows, StoredTarget};
 use super::trunk_branch::TrunkBranch;
+use crate::CallName;
 use crate::auth::{Grant, Reach};
 use crate::lamp::LitCall;
 use crate::message::Candidate;
@@ -78,6 +79,9 @@ pub(super) struct ResponseContext {
     pub(super) strangers_user: Option<u64>,
     pub(super) source: Flow,
     pub(super) grant: Grant,
+    /// Name of the call that the request begins or ends, if calls are recorded. A step of the call then needs neither the stored request,
+    /// nor anything that a target chooses.
+    pub(super) call: Option<Box<CallName>>,
     pub(super) since: Instant,
     pub(super) is_invite: bool,
     /// True for an INVITE without a final response, counted by [`Contexts::unanswered_len`].
@@ -332,6 +336,7 @@ impl ResponseContext {
             strangers_user,
             source: request.flow,
             grant: request.grant,
+            call: request.call.copied().map(Box::new),
             since,
             is_invite,
             is_unanswered: is_invite,

@@ -8,7 +8,7 @@ use super::context::{
 use super::forward::{Forwarding, Plan};
 use super::lookups::Lookup;
 use super::pending::cost_of;
-use super::reach::{failed_last, hop_to_target, take_reachable};
+use super::reach::{failed_last, hop_to_target, refusal, take_reachable};
 use super::recurse::{self, may_recurse};
 use super::relays;
 use super::retarget::Recursion;
@@ -171,9 +171,9 @@ impl Proxy {
         id: BranchId,
         plan: &Plan<'_, '_, '_>,
     ) {
-        if to_trunk::bypasses_routes(env, plan) {
+        if let Some((status, _)) = refusal(env, plan) {
             if let Some(context) = self.contexts.get_mut(id.context()) {
-                context.fail_branch(id.parts().1, 403);
+                context.fail_branch(id.parts().1, status);
             }
             return;
         }
@@ -298,12 +298,13 @@ impl Proxy {
         send: impl for<'a> FnOnce(&mut Self, &mut Env<'_, S>, &Request<'_, 'a>, &Routed<'a>),
     ) {
         let Some(context) = self.contexts.get(key) else { return };
-        let (flow, grant) = (context.source, context.grant);
+        let (flow, grant, call) = (context.source, context.grant, context.call.as_deref().copied());
         if let Ok(message) = &Message::parse(bytes, &env.config.message_limits)
             && let Start::Request { method, uri } = *message.start()
             && let Ok(routed) = preprocess(env.config, &env.keys.route, message, uri)
         {
-            let request = Request { message, method, uri, flow, peer: None, key: None, grant };
+            let call = call.as_ref();
+            let request = Request { message, method, uri, flow, peer: None, key: None, grant, call };
             send(self, env, &request, &routed);
         }
     }
@@ -533,7 +534,8 @@ impl Proxy {
         let open = self.contexts.get(key).filter(|context| context.is_invite);
         if let Some(message) = open.and_then(|context| context.request.as_deref()) {
             let sender = open.map_or(CallSender::Stranger, |context| context.grant.sender.of_call());
-            let event = CallEvent { response, ..CallEvent::stored(step, message, sender) };
+            let name = open.and_then(|context| context.call.as_deref());
+            let event = CallEvent { response, name, ..CallEvent::stored(step, message, sender) };
             env.services.observe(env.cx.now, &LogEvent::Call(event));
         }
     }

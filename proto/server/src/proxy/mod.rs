@@ -249,11 +249,11 @@ impl Proxy {
         }
         let is_sips = routed.uri.scheme() == Scheme::Sips;
         let mut mismatch = None;
-        for binding in table.lookup(aor.as_bytes(), env.cx.now) {
-            if gruu.as_ref().is_some_and(|gruu| !gruu.is_of(key, binding)) {
+        for offer in table.offers(aor.as_bytes(), env.cx.now, env.services) {
+            if gruu.as_ref().is_some_and(|gruu| !gruu.is_of(key, offer.binding)) {
                 continue;
             }
-            if let Err(why) = targets.push_binding(binding, is_sips) {
+            if let Err(why) = targets.push_binding(offer, is_sips) {
                 mismatch = Some(why);
             }
         }

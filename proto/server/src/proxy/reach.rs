@@ -1,8 +1,10 @@
 //! Next hops of a request, within the reach of its grant.
 
+use super::forward::Plan;
 use super::remote_target;
 use super::rewrite::Rewrite;
 use super::targets::Target;
+use super::to_trunk;
 use crate::Services;
 use crate::auth::Reach;
 use crate::env::Env;
@@ -38,6 +40,24 @@ pub(super) fn side_flow<S>(env: &Env<'_, S>, side: Side, routed: &Routed<'_>) ->
         }
     };
     Some(Flow { connection: Some(connection), ..Flow::new(transport, listener, remote) })
+}
+
+/// Status for a request that may not be sent to its next hop: a trunk that it would reach without a route, or a link. A request
+/// crosses one link at most, and only a binding or a dialog leads over one.
+pub(super) fn refusal(
+    env: &mut Env<'_, impl Services>,
+    plan: &Plan<'_, '_, '_>,
+) -> Option<(u16, &'static str)> {
+    if to_trunk::bypasses_routes(env, plan) {
+        return Some((403, "Trunks Have Routes"));
+    }
+    if !env.config.is_link(&plan.flow()) {
+        return None;
+    }
+    if env.config.is_link(&plan.request().flow) {
+        return Some((430, "Flow Failed"));
+    }
+    plan.free_hop().map(|_| (403, "Not A Next Hop"))
 }
 
 /// Next hop to a target: the next Route, if there is one.

@@ -4,10 +4,9 @@ use super::Proxy;
 use super::context::Transactions;
 use super::forward::{Forwarding, Plan};
 use super::lookups::{Lookup, Waiting};
-use super::reach::{failed_last, hop_to_target, take_reachable};
+use super::reach::{failed_last, hop_to_target, refusal, take_reachable};
 use super::remote_target::{self, Response};
 use super::targets::{Targets, target_uri};
-use super::to_trunk;
 use crate::env::Env;
 use crate::neighbour::{CallRequest, Sending};
 use crate::request::Request;
@@ -78,6 +77,7 @@ impl Proxy {
             peer: None,
             key: waiting.key,
             grant,
+            call: None,
         };
         // Without state all requests go to the first server (RFC 3263 §4.4). With state this is the ACK of a 2xx, which must
         // not go to a server that the INVITE was not sent to.
@@ -106,8 +106,8 @@ impl Proxy {
         plan: &Plan<'_, '_, '_>,
     ) {
         let (request, flow) = (plan.request(), plan.flow());
-        if to_trunk::bypasses_routes(env, plan) {
-            return env.refuse_plainly(request, 403, "Trunks Have Routes");
+        if let Some((status, phrase)) = refusal(env, plan) {
+            return env.refuse_plainly(request, status, phrase);
         }
         // A call's connection ends by time here: there is no transaction whose end ends it.
         let Ok(Sending { flow: over, offers_alias }) =

@@ -3,7 +3,7 @@
 use super::breadth::Share;
 use super::rewrite::Rewrite;
 use crate::Number;
-use crate::location::{Binding, BindingKey, Kind, has_transport, path_values};
+use crate::location::{Binding, BindingKey, Kind, Offer, has_transport, path_values};
 use crate::message::Candidate;
 use crate::route::Routed;
 use alloc::boxed::Box;
@@ -358,18 +358,21 @@ impl Targets {
     ///
     /// RFC 5630 §5.3: a `sips:` request goes to `sips:` contacts only; a `sip:` request goes to a `sips:` contact over its
     /// TLS connection, with the scheme `sip:`.
-    pub(super) fn push_binding(&mut self, binding: &Binding, is_sips: bool) -> Result<(), SipsMismatch> {
+    pub(super) fn push_binding(&mut self, offer: Offer<'_>, is_sips: bool) -> Result<(), SipsMismatch> {
+        let Offer { binding, .. } = offer;
         let flow = flow_of(binding);
         let of_sips = binding.uri().get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"sips:"));
         if is_sips && !of_sips {
             return Err(SipsMismatch::NotAllowed);
         }
         if of_sips && !is_sips {
-            let secure = flow.filter(|flow| flow.transport.carries_sips()).ok_or(SipsMismatch::Required)?;
+            // Another node has the connection of a binding that is reached over the link to it.
+            let over = if binding.owner.is_over_link() { Some(binding.flow) } else { flow };
+            over.filter(|flow| flow.transport.carries_sips()).ok_or(SipsMismatch::Required)?;
             let start = self.text.len();
             self.text.extend_from_slice(b"sip:");
             write_as_request_uri(binding.uri().get(5..).unwrap_or_default(), &mut self.text);
-            self.place(start, Some(secure), binding);
+            self.place(start, flow, offer);
             return Ok(());
         }
         if let Some(same) = self.index_of(binding.uri())
@@ -385,13 +388,13 @@ impl Targets {
         }
         let start = self.text.len();
         write_as_request_uri(binding.uri(), &mut self.text);
-        self.place(start, flow, binding);
+        self.place(start, flow, offer);
         Ok(())
     }
 
     /// Adds a target whose URI begins at `start`. A phone with several flows is one target: the flow that was registered last.
-    fn place(&mut self, start: usize, flow: Option<Flow>, binding: &Binding) {
-        let (uri, rewrite) = (start..self.text.len(), path_of(binding));
+    fn place(&mut self, start: usize, flow: Option<Flow>, Offer { binding, path }: Offer<'_>) {
+        let (uri, rewrite) = (start..self.text.len(), path_of(path));
         let (q, authority, share) = (binding.q, authority_of(binding), Share::default());
         let mut target = Target { uri, keeps_uri: false, flow, q, authority, share, rewrite, flows: None };
         let Some(key) = binding.flow_key() else { return self.list.push(target) };
@@ -470,6 +473,7 @@ fn authority_of(binding: &Binding) -> Authority {
 fn flow_of(binding: &Binding) -> Option<Flow> {
     let transport = binding.flow.transport;
     match binding.kind {
+        _ if binding.owner.is_other() => None,
         Kind::Permanent => None,
         Kind::FlowOnly => Some(binding.flow),
         Kind::Dialable if transport.has_connections() && binding.flow.connection.is_some() => {
@@ -482,8 +486,7 @@ fn flow_of(binding: &Binding) -> Option<Flow> {
 }
 
 /// Route values of a binding with a Path (RFC 3327 §5.4).
-fn path_of(binding: &Binding) -> Option<Arc<Rewrite>> {
-    let path = binding.text().path;
+fn path_of(path: &[u8]) -> Option<Arc<Rewrite>> {
     if path.is_empty() {
         return None;
     }

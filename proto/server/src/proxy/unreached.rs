@@ -8,7 +8,7 @@ use super::targets::Targets;
 use super::{Proxy, context::ResponseContext};
 use crate::auth::Grant;
 use crate::env::Env;
-use crate::location::{Binding, path_values};
+use crate::location::{Offer, path_values};
 use crate::message::Candidate;
 use crate::route::{NextHop, hop_of};
 use crate::{Config, Detail, Reason, Services};
@@ -40,12 +40,13 @@ pub(crate) struct BindingHop {
 
 /// Way to the phone of a binding; `None` for a contact of an administrator, one at this server, and one whose scheme does not
 /// fit (RFC 5630 §5.3). A contact with a host name is reached over the flow of its REGISTER.
-pub(crate) fn hop_to_binding(config: &Config, binding: &Binding, is_sips: bool) -> Option<BindingHop> {
+pub(crate) fn hop_to_binding(config: &Config, offer: Offer<'_>, is_sips: bool) -> Option<BindingHop> {
+    let Offer { binding, path } = offer;
     if binding.is_permanent() {
         return None;
     }
     let mut targets = Targets::default();
-    targets.push_binding(binding, is_sips).ok()?;
+    targets.push_binding(offer, is_sips).ok()?;
     let target = targets.list().first()?;
     let uri = targets.uri(target);
     let flow = match target.flow {
@@ -54,12 +55,12 @@ pub(crate) fn hop_to_binding(config: &Config, binding: &Binding, is_sips: bool) 
             let next = target.rewrite.as_deref().and_then(Rewrite::next_hop);
             match hop_of(config, &next.or_else(|| Uri::parse(uri).ok())?) {
                 NextHop::Flow(flow) => flow,
-                NextHop::Name(_) => binding.flow,
-                NextHop::Unreachable => return None,
+                NextHop::Name(_) if !binding.owner.is_other() => binding.flow,
+                NextHop::Name(_) | NextHop::Unreachable => return None,
             }
         }
     };
-    let routes = path_values(binding.text().path).map(Into::into).collect();
+    let routes = path_values(path).map(Into::into).collect();
     (!config.is_own_address(flow.remote)).then(|| BindingHop { uri: uri.to_vec(), routes, flow })
 }
 

@@ -5,13 +5,15 @@ use super::Server;
 use crate::auth::{Access, Authenticator, Facts, Grant, LiveMark, Sender, decide, is_certified, live_mark};
 use crate::edge;
 use crate::env::Env;
-use crate::event::Parts;
+use crate::event::{Events, Parts};
+use crate::location::LocationTable;
+use crate::message::Messages;
 use crate::method::{on_options, redirect};
-use crate::proxy::{Owner, Response};
+use crate::proxy::{Owner, Proxy, Response, Transactions};
 use crate::request::Request;
 use crate::route::{LOOP_MARK, Routed, loop_hash, own_vias, preprocess};
 use crate::sources::Origin;
-use crate::{Action, CallStep, Caller, Config, Detail, LogEvent, Mode, Reason, Services};
+use crate::{Action, CallName, CallStep, Caller, Config, Detail, Links, LogEvent, Mode, Reason, Services};
 use alloc::borrow::ToOwned;
 use ringway_sansio::{Context, Flow, PeerNames};
 use ringway_sip::{HeaderName, Limits, Message, Method, Scheme, Uri};
@@ -35,20 +37,29 @@ impl Parties {
     }
 }
 
+/// Components that handle an accepted request.
+pub(super) struct Handlers<'s> {
+    pub(super) transactions: &'s mut Transactions,
+    pub(super) table: &'s LocationTable,
+    pub(super) proxy: &'s mut Proxy,
+    pub(super) events: &'s mut Events,
+    pub(super) messages: &'s mut Messages,
+}
+
 impl<S: Services> Server<S> {
     /// Handles a well-formed request.
     pub(super) fn on_request(&mut self, cx: &mut Context<'_, Action>, request: Request<'_, '_>) {
         let Request { message, method, uri, .. } = request;
         let env = &mut self.environment.env(cx);
         env.note_alias(&request);
-        if let Some(reason) = self.refuses
-            && message.to().tag().is_none()
-            && !matches!(method, Method::Ack | Method::Cancel)
-        {
+        if let Some(reason) = self.refuses.filter(|_| is_new_work(&request)) {
             // Retransmissions of pending requests are still matched.
             if let Incoming::New(_) = self.transactions.receive_request(&mut env.cx, message) {
                 refuse_new(env, &request, reason);
             }
+            return;
+        }
+        if !may_use_link(env, &request) {
             return;
         }
         // The usual REGISTER needs no transaction, Route or next hop.
@@ -76,8 +87,7 @@ impl<S: Services> Server<S> {
         if routed.from_last_route && !is_reasonable(env, &request, &routed.uri) {
             return;
         }
-        let parties = Parties::of(env.config, &request, &routed);
-        let to_us = parties.to_us;
+        let parties @ Parties { to_us, .. } = Parties::of(env.config, &request, &routed);
         if method == Method::Cancel && (env.config.stateful || env.config.mode == Mode::Redirect) {
             return self.proxy.on_cancel(env, &mut self.transactions, &request);
         }
@@ -94,30 +104,15 @@ impl<S: Services> Server<S> {
         let authenticator = &mut self.authenticator;
         let Some(grant) = accept_caller(env, authenticator, &request, &routed, parties) else { return };
         let request = Request { grant, ..request };
-        observe_accepted(env, &request);
-        if self.events.is_on() {
-            let parts = &mut Parts { transactions: &mut self.transactions, table: self.registrar.table() };
-            if self.events.on_request(env, parts, &request, &routed) {
-                return;
-            }
+        let call = observe_accepted(env, &request);
+        let request = Request { call: call.as_ref(), ..request };
+        let may_wait = to_us && env.config.cluster.is_some() && !env.services.is_location_warm();
+        if may_wait && self.locating.begin(env, self.registrar.table(), (&request, &routed)) {
+            return;
         }
-        match (env.config.mode, to_us) {
-            (Mode::Redirect, true) => redirect(env, self.registrar.table(), &request, &routed),
-            (Mode::Redirect, false) => env.refuse_plainly(&request, 404, "Not Found"),
-            (Mode::Proxy, _) => {
-                let (transactions, table) = (&mut self.transactions, self.registrar.table());
-                let candidate = self.messages.candidate(env, table, &request, &routed);
-                if let Some(candidate) = &candidate
-                    && self.messages.answer_repeated(env, &request, candidate)
-                {
-                    return;
-                }
-                let absent = self.proxy.forward(env, transactions, table, (&request, &routed), candidate);
-                if let Some(candidate) = absent {
-                    self.messages.keep(env, &request, &candidate);
-                }
-            }
-        }
+        let Self { transactions, registrar, proxy, events, messages, .. } = self;
+        let handlers = Handlers { transactions, table: registrar.table(), proxy, events, messages };
+        proceed(env, handlers, (&request, &routed), to_us);
     }
 
     /// Handles a well-formed response.
@@ -164,12 +159,62 @@ impl<S: Services> Server<S> {
     }
 }
 
+/// True for a request that begins something.
+fn is_new_work(request: &Request<'_, '_>) -> bool {
+    request.message.to().tag().is_none() && !matches!(request.method, Method::Ack | Method::Cancel)
+}
+
+/// Handles an accepted request.
+pub(super) fn proceed(
+    env: &mut Env<'_, impl Services>,
+    handlers: Handlers<'_>,
+    (request, routed): (&Request<'_, '_>, &Routed<'_>),
+    to_us: bool,
+) {
+    let Handlers { transactions, table, proxy, events, messages } = handlers;
+    if events.is_on() {
+        let parts = &mut Parts { transactions, table };
+        if events.on_request(env, parts, request, routed) {
+            return;
+        }
+    }
+    match (env.config.mode, to_us) {
+        (Mode::Redirect, true) => redirect(env, table, request, routed),
+        (Mode::Redirect, false) => env.refuse_plainly(request, 404, "Not Found"),
+        (Mode::Proxy, _) => {
+            let candidate = messages.candidate(env, table, request, routed);
+            if let Some(candidate) = &candidate
+                && messages.answer_repeated(env, request, candidate)
+            {
+                return;
+            }
+            let absent = proxy.forward(env, transactions, table, (request, routed), candidate);
+            if let Some(candidate) = absent {
+                messages.keep(env, request, &candidate);
+            }
+        }
+    }
+}
+
 fn refuse_new(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>, reason: &str) {
     env.counters.refused += 1;
     env.decided(request, Reason::Stopping, Detail::Status(503, reason));
     env.reply(request, 503, reason, |response| {
         response.header_number(HeaderName::RetryAfter, 5);
     });
+}
+
+/// True unless a request came over a link, and not from a node, or registers a phone. False if the request was answered.
+fn may_use_link(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>) -> bool {
+    if !env.config.is_link(&request.flow) {
+        return true;
+    }
+    let is_node = request.peer.is_some_and(|peer| Links::is_node(peer, env.cx.now));
+    let may = is_node && request.method != Method::Register;
+    if !may && request.method != Method::Ack {
+        env.refuse_plainly(request, 403, "For Nodes Only");
+    }
+    may
 }
 
 /// True for a REGISTER that this registrar handles.
@@ -260,7 +305,8 @@ fn accept_caller(
         from_us: parties.from_us,
         to_us: parties.to_us,
         mark,
-        edge: edge::part_of(env.config, &env.keys.flow, (routed, request), (env.cx.now, env.started_s)),
+        edge: edge::part_of(env.config, env.keys, (routed, request), (env.cx.now, env.started_s)),
+        is_of_node: env.config.is_link(&request.flow),
         is_trunk: env.config.trunking.is_trunk(request.flow.remote.ip()),
         is_trusted: env.config.is_trusted(request.flow.remote.ip())
             || env.config.auth.certificates.is_trusted(request.peer, env.cx.now),
@@ -336,15 +382,18 @@ fn is_blocked(
     true
 }
 
-/// Reports why a request is accepted, and an accepted INVITE. A BYE is reported when it is answered, by a stateless proxy at once.
-fn observe_accepted(env: &Env<'_, impl Services>, request: &Request<'_, '_>) {
+/// Reports why a request is accepted, and an accepted INVITE. A BYE is reported when it is answered, by a stateless proxy at once. Returns
+/// the name of the call that it begins or ends, if calls are recorded.
+fn observe_accepted(env: &Env<'_, impl Services>, request: &Request<'_, '_>) -> Option<CallName> {
     env.decided(request, admission_of(request.grant.sender), Detail::None);
     match request.method {
-        Method::Invite if request.message.to().tag().is_none() => {
-            env.observe_call(request, CallStep::Begun);
+        Method::Invite if request.message.to().tag().is_none() => env.begin_call(request),
+        Method::Bye if env.config.stateful => env.name_of_bye(request),
+        Method::Bye => {
+            env.observe_call(request, CallStep::Bye);
+            None
         }
-        Method::Bye if !env.config.stateful => env.observe_call(request, CallStep::Bye),
-        _ => {}
+        _ => None,
     }
 }
 

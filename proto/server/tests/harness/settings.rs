@@ -49,6 +49,8 @@ pub(crate) fn config() -> Config {
             service_route: Vec::new(),
         },
         neighbours: Vec::new(),
+        cluster: None,
+        links: None,
         trunking: ringway_server::Trunking::default(),
         media: ringway_server::MediaConfig::default(),
         presence: ringway_server::PresenceConfig::default(),

@@ -507,12 +507,7 @@ impl Steps {
     fn new(calls_max: usize, bytes_max: usize) -> Self {
         let (seed, now) = (Seed::from_number(1), Instant::from_secs(1_800_000_000));
         let limits = CallLimits { calls_max, bytes_max, dialog_lifetime: Duration::from_secs(3600) };
-        Self {
-            names: CallNames::new(&seed),
-            table: CallTable::new(limits, &seed, now),
-            ended: Vec::new(),
-            now,
-        }
+        Self { names: CallNames::new(&seed), table: CallTable::new(limits, now), ended: Vec::new(), now }
     }
 
     fn step(&mut self, request: &Request, step: CallStep, sender: CallSender) {

@@ -41,6 +41,8 @@ pub(crate) struct World {
     pub(crate) relays: Vec<(u64, RelayRequest)>,
     /// Users whose calls changed: their shard gets the event, unless it is lost.
     pub(crate) changed_calls: Vec<Aor>,
+    /// Read-throughs that were requested.
+    pub(crate) locates: Vec<(u64, Aor)>,
     pub(crate) loses_changed_calls: bool,
     /// Connections in use, each with the end of its use.
     pub(crate) kept: Vec<(ConnectionId, Instant)>,
@@ -94,7 +96,14 @@ impl World {
         Self::seeded(config, 0, 2, now)
     }
 
-    fn at(config: Config, per_second: u32) -> Self {
+    /// Server that starts `after` the others.
+    pub(crate) fn later(after: Duration, change: impl FnOnce(&mut Config)) -> Self {
+        let mut config = config();
+        change(&mut config);
+        Self::seeded(config, 0, 2, START + after)
+    }
+
+    pub(crate) fn at(config: Config, per_second: u32) -> Self {
         Self::seeded(config, per_second, 1, START)
     }
 
@@ -117,6 +126,7 @@ impl World {
             numbers: Vec::new(),
             relays: Vec::new(),
             changed_calls: Vec::new(),
+            locates: Vec::new(),
             loses_changed_calls: false,
             kept: Vec::new(),
             disconnected: Vec::new(),
@@ -248,6 +258,7 @@ impl World {
                 Action::Resolve { query, target } => self.lookups.push((query, target)),
                 Action::ResolveNumber { query, target } => self.numbers.push((query, target)),
                 Action::Relay { query, request } => self.relays.push((query, request)),
+                Action::Locate { query, aor } => self.locates.push((query, aor)),
                 Action::CallsChanged { user } => self.changed_calls.push(user),
             }
         }

@@ -7,6 +7,7 @@ import { connections } from './connections.js';
 import { note, visible } from './elements.js';
 import { follow } from './follow.js';
 import { blocks, limits } from './limits.js';
+import { nodes } from './nodes.js';
 import { overview, remember } from './overview.js';
 import { routes } from './routes.js';
 import { user, users } from './users.js';
@@ -17,7 +18,7 @@ let page;
 let figures = {};
 
 const PAGES = {
-  overview, calls, connections, configuration, blocks, follow, routes,
+  overview, calls, connections, configuration, blocks, follow, nodes, routes,
   users: (name) => (name ? user(name) : users()),
   limits: () => limits(() => figures),
 };

@@ -127,6 +127,7 @@ fn registration(name: &str) -> Registration {
         permanent: false,
         instance: None,
         reg_id: None,
+        node: None,
         path: Vec::new(),
     }
 }

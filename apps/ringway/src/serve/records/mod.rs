@@ -54,11 +54,10 @@ impl Numbered {
 
 impl CallRecords {
     pub(super) fn new(seed: &Seed, now: Instant) -> Self {
-        let table = |part| Mutex::new(CallTable::new(LIMITS, &seed.part(part), now));
         Self {
             is_on: AtomicBool::new(false),
             names: CallNames::new(&seed.part(0)),
-            tables: (1..=PARTS as u64).map(table).collect(),
+            tables: (0..PARTS).map(|_| Mutex::new(CallTable::new(LIMITS, now))).collect(),
             strangers: Mutex::new(LineRates::new((PER_SOURCE_S, PER_S), &seed.part(1000))),
             left_out: AtomicU64::new(0),
             writer: Writer::default(),
@@ -68,6 +67,12 @@ impl CallRecords {
     /// True while calls are followed.
     pub(super) fn is_on(&self) -> bool {
         self.is_on.load(Ordering::Relaxed)
+    }
+
+    /// Names of calls, while they are followed.
+    #[inline]
+    pub(super) fn names(&self) -> Option<&CallNames> {
+        self.is_on().then_some(&self.names)
     }
 
     /// Handles a step of a call.

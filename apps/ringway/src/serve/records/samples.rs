@@ -51,8 +51,8 @@ fn record(
     steps: &[(Instant, CallStep)],
 ) -> Option<CallRecord> {
     let limits = CallLimits { calls_max: 9, bytes_max: 1 << 20, dialog_lifetime: Duration::from_secs(60) };
-    let (seed, names) = (Seed::from_number(1), CallNames::new(&Seed::from_number(2)));
-    let mut table = CallTable::new(limits, &seed, Instant::from_secs(1_800_000_000));
+    let names = CallNames::new(&Seed::from_number(2));
+    let mut table = CallTable::new(limits, Instant::from_secs(1_800_000_000));
     let head = b"INVITE sip:x@example.org SIP/2.0\r\nVia: SIP/2.0/UDP h;branch=z9hG4bK1\r\nFrom: <sip:e%40@h>;tag=1\r\n\
                  To: <sip:y@example.org>\r\nCSeq: 1 INVITE\r\nContent-Length: 0\r\nCall-ID: ";
     let text = [&head[..], call_id, b"\r\n\r\n"].concat();

@@ -14,7 +14,7 @@ use ringway_admin::{TraceEntry, TracePage, TraceRefusal, Traces};
 use ringway_linux::Direction;
 use ringway_sansio::Flow;
 use ringway_server::Decision;
-use ringway_sip::{HeaderName, NameAddr};
+use ringway_sip::{HeaderName, Message, Method, NameAddr};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -44,12 +44,14 @@ struct State {
     is_left: bool,
 }
 
-/// A received message by its position in memory, and true if it is a traced user's.
-type Judged = (usize, usize, bool);
-
 thread_local! {
-    /// The message that this thread has received and will handle next.
-    static JUDGED: Cell<Option<Judged>> = const { Cell::new(None) };
+    /// Address in memory of the message that this thread has received and will handle next, and its flow, until it is judged.
+    static RECEIVED: Cell<Option<(usize, Flow)>> = const { Cell::new(None) };
+}
+
+/// Flow of a message that this thread received just now, the first time.
+fn take_received(message: &[u8]) -> Option<Flow> {
+    RECEIVED.take().filter(|(at, _)| *at == message.as_ptr().addr()).map(|(_, flow)| flow)
 }
 
 impl TraceHub {
@@ -67,35 +69,38 @@ impl TraceHub {
         self.is_active.load(Ordering::Relaxed)
     }
 
-    /// True if a message is a traced user's. For one that this thread received just now that was found out already.
-    pub(super) fn follows(&self, message: &[u8]) -> bool {
-        if let Some((at, len, is_traced)) = JUDGED.take()
-            && (at, len) == (message.as_ptr().addr(), message.len())
-        {
-            return is_traced;
+    /// True if a received message is a traced user's; it is noted then.
+    pub(super) fn follows(&self, message: &Message<'_>) -> bool {
+        let Some(flow) = take_received(message.as_bytes()) else {
+            return self.running().iter().any(|trace| trace.lock().calls.has(message.call_id()));
+        };
+        let mut is_traced = false;
+        for trace in &*self.running() {
+            if trace.may_have_parsed(message) {
+                is_traced |= self.note(trace, Direction::Received, &flow, message.as_bytes());
+            }
         }
-        let call_id = self.call_ids.find(message);
-        call_id.is_some_and(|call_id| self.running().iter().any(|trace| trace.lock().calls.has(call_id)))
+        is_traced
     }
 
-    /// Notes a message, if it is a traced user's.
+    /// Notes a message, if it is a traced user's. A received one is judged after it was parsed, or by the decision that it is not.
     pub(super) fn on_message(&self, direction: Direction, flow: &Flow, message: &[u8]) {
         if self.is_active() {
-            self.judge(direction, flow, message);
+            match direction {
+                Direction::Received => RECEIVED.set(Some((message.as_ptr().addr(), *flow))),
+                Direction::Sent => self.judge(direction, flow, message),
+            }
         }
     }
 
     #[inline(never)]
     fn judge(&self, direction: Direction, flow: &Flow, message: &[u8]) {
-        let (mut is_traced, mut print) = (false, None);
+        let mut print = None;
         for trace in &*self.running() {
             let mut print = || *print.get_or_insert_with(|| self.call_ids.probable(message).map(fingerprint));
             if trace.may_have(message, &mut print) {
-                is_traced |= self.note(trace, direction, flow, message);
+                self.note(trace, direction, flow, message);
             }
-        }
-        if direction == Direction::Received {
-            JUDGED.set(Some((message.as_ptr().addr(), message.len(), is_traced)));
         }
     }
 
@@ -111,6 +116,9 @@ impl TraceHub {
 
     /// Notes a decision about a request, if that is a traced user's.
     pub(super) fn on_decision(&self, message: &[u8], decision: &Decision<'_>) {
+        if let Some(flow) = take_received(message) {
+            self.judge(Direction::Received, &flow, message);
+        }
         let Some(call_id) = self.call_ids.find(message) else { return };
         for trace in &*self.running() {
             if trace.lock().calls.has(call_id) {
@@ -197,6 +205,14 @@ impl Trace {
             || (self.filter.is_used()
                 && !message.starts_with(b"REGISTER ")
                 && print().is_some_and(|print| self.filter.may_have(print)))
+    }
+
+    /// The same for one that is parsed: the message is not searched.
+    fn may_have_parsed(&self, message: &Message<'_>) -> bool {
+        (!message.is_response() && self.user.may_be_in(message))
+            || (self.filter.is_used()
+                && (message.is_response() || message.method() != Method::Register)
+                && self.filter.may_have(fingerprint(message.call_id())))
     }
 
     /// True for a message of the user, whose Call-ID is then learned, or one with a Call-ID that was.

@@ -3,7 +3,7 @@
 use super::head::Head;
 use memchr::memmem::Finder;
 use ringway_sip::digest::{Credentials, unescape};
-use ringway_sip::{HeaderName, NameAddr, Uri};
+use ringway_sip::{HeaderName, Message, NameAddr, Start, Uri};
 
 /// User of a trace, by name or by name and domain.
 #[derive(Debug)]
@@ -36,6 +36,18 @@ impl TracedUser {
     /// False for most messages of other users, which are not read.
     pub(super) fn is_mentioned_in(&self, message: &[u8]) -> bool {
         self.finder.find(message).is_some()
+    }
+
+    /// The same for a parsed request, from the values that name users only.
+    pub(super) fn may_be_in(&self, request: &Message<'_>) -> bool {
+        let is_name = |uri: &Uri<'_>| uri.user() == Some(self.name.as_slice());
+        let has_in = |name| request.lines_of(name).any(|value| self.is_mentioned_in(value));
+        is_name(&request.from().uri)
+            || is_name(&request.to().uri)
+            || matches!(request.start(), Start::Request { uri, .. } if is_name(uri))
+            || [HeaderName::Authorization, HeaderName::ProxyAuthorization, HeaderName::PAssertedIdentity]
+                .into_iter()
+                .any(has_in)
     }
 
     /// True if the message is from, to or about the user.
@@ -80,6 +92,7 @@ const NAME_BYTES_MAX: usize = 128;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ringway_sip::Limits;
 
     #[test]
     fn a_message_is_the_users_by_each_of_its_names_and_by_no_other_mention() {
@@ -99,6 +112,34 @@ mod tests {
             ("bob", false),
         ] {
             assert_eq!(bob.has(message.as_bytes()), expected, "{message}");
+        }
+        let usual = "Via: SIP/2.0/UDP h;branch=z9hG4bK1\r\nCall-ID: x\r\nContent-Length: 0\r\n\r\n";
+        for (head, expected) in [
+            ("INVITE sip:bob@h SIP/2.0\r\nf: <sip:a@h>;tag=1\r\nt: <sip:c@h>\r\nCSeq: 1 INVITE\r\n", true),
+            (
+                "INVITE sip:a@h SIP/2.0\r\nf: \"x\" <sip:bob@h>;tag=1\r\nt: <sip:c@h>\r\nCSeq: 1 INVITE\r\n",
+                true,
+            ),
+            ("INVITE sip:a@h SIP/2.0\r\nf: <sip:a@h>;tag=1\r\nt: sip:bob@h\r\nCSeq: 1 INVITE\r\n", true),
+            (
+                "INVITE sip:a@h SIP/2.0\r\nf: <sip:a@h>;tag=1\r\nt: <sip:a@h>\r\nCSeq: 1 INVITE\r\n\
+                 P-Asserted-Identity: <sip:bob@h>\r\n",
+                true,
+            ),
+            (
+                "REGISTER sip:h SIP/2.0\r\nf: <sip:a@h>;tag=1\r\nt: <sip:a@h>\r\nCSeq: 1 REGISTER\r\n\
+                 Authorization: Digest username=\"bob\", realm=\"h\", nonce=\"n\", uri=\"sip:h\", response=\"0\"\r\n",
+                true,
+            ),
+            (
+                "REGISTER sip:h SIP/2.0\r\nf: <sip:bobby@h>;tag=1\r\nt: <sip:a@bob>\r\nCSeq: 1 REGISTER\r\n\
+                 Subject: bob\r\n",
+                false,
+            ),
+        ] {
+            let text = format!("{head}{usual}");
+            let message = Message::parse(text.as_bytes(), &Limits::default()).unwrap();
+            assert_eq!((bob.may_be_in(&message), bob.has(text.as_bytes())), (expected, expected), "{text}");
         }
         let of_domain = TracedUser::parse("bob@h").unwrap();
         assert!(

@@ -1,0 +1,183 @@
+//! Receiver of what the store of registrations reports.
+
+use super::view::wall_ms;
+use super::{Peers, SharedLocation, open};
+use crate::config::Config;
+use crate::failure::Failure;
+use crate::serve::Node;
+use crate::serve::control::Input;
+use crate::serve::lock::lock;
+use crate::serve::services::SharedServices;
+use ringway_linux::{Clock, Inboxes, Shards};
+use ringway_location::Record;
+use ringway_redis::{Event, NodeInfo, Settings, Sink};
+use ringway_sansio::ShardKey;
+use ringway_server::shard_of_user;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, OnceLock};
+
+/// Version of the protocol between nodes.
+pub(super) const LINK_VERSION: u16 = 1;
+
+/// Ways from the threads of the store to the rest of the server.
+pub(in crate::serve) struct ClusterEvents {
+    pub(in crate::serve) inputs: Sender<Input>,
+    pub(in crate::serve) inboxes: Inboxes,
+    pub(in crate::serve) shards: Arc<OnceLock<Shards<Node>>>,
+    pub(in crate::serve) clock: Clock,
+}
+
+/// Passes records to their shards, and the rest to the main thread.
+pub(super) struct Reader {
+    events: ClusterEvents,
+    peers: Arc<Peers>,
+    shard_key: ShardKey,
+    node: ringway_location::NodeName,
+    is_strict: bool,
+}
+
+/// Starts to share registrations, if the configuration has a store for them.
+pub(in crate::serve) fn start(
+    config: &Config,
+    settings: &ringway_server::Config,
+    services: &SharedServices,
+    events: ClusterEvents,
+) -> Result<Option<SharedLocation>, Failure> {
+    let (Some(url), Some(cluster)) = (&config.location, &settings.cluster) else { return Ok(None) };
+    let is_strict = config.store.durability == ringway_store::Durability::Strict;
+    let seed = crate::random::seed()?;
+    let settings = Settings {
+        url: url.clone(),
+        node: cluster.node,
+        incarnation: cluster.incarnation,
+        link: cluster.link,
+        link_version: LINK_VERSION,
+        is_strict,
+        seed: u64::from_le_bytes(*seed.bytes().first_chunk().unwrap_or(&[0; 8])),
+    };
+    let peers = Arc::new(Peers::default());
+    let reader = Reader {
+        events,
+        peers: Arc::clone(&peers),
+        shard_key: services.shard_key(),
+        node: cluster.node,
+        is_strict,
+    };
+    open(settings, peers, Arc::new(reader)).map(Some)
+}
+
+impl Reader {
+    fn shard_of(&self, aor: &[u8], shards: &Shards<Node>) -> u16 {
+        let user = aor.iter().rposition(|&byte| byte == b'@').and_then(|at| aor.get(..at)).unwrap_or(aor);
+        shard_of_user(&self.shard_key, user, shards.len() as u16)
+    }
+
+    fn note_lag(&self, record: &[u8], store_now_ms: u64) {
+        let Ok(record) = Record::read(record) else { return };
+        if record.by == self.node || record.number == 0 {
+            return;
+        }
+        // The update of the newest binding is the one that led to the record, unless it removed bindings only.
+        if let Some(newest) = record.entries().map(|entry| entry.registered_at_ms).max() {
+            self.peers.note_lag(store_now_ms.saturating_sub(newest));
+        }
+    }
+
+    /// Fails only while the server stops.
+    fn input(&self, input: Input) {
+        let _ = self.events.inputs.send(input);
+    }
+}
+
+impl Sink for Reader {
+    fn on_record(&self, aor: &[u8], record: &[u8], store_now_ms: u64) {
+        let shards = self.events.shards.wait();
+        let now = self.events.clock.now();
+        self.peers.note_store_clock(store_now_ms, wall_ms());
+        self.note_lag(record, store_now_ms);
+        let result = shards
+            .with_shard(self.shard_of(aor, shards), |node| node.on_record(now, aor, record, store_now_ms));
+        if let Some(Err(error)) = result {
+            tracing::debug!("a record of the store of registrations is not valid: {error:?}");
+        }
+    }
+
+    fn on_located(&self, number: u64) {
+        if let Some((shard, query)) = lock(&self.peers.lookups).end(number) {
+            // If the inbox is full the result is lost; the shard's query then times out.
+            self.events.inboxes.deliver(shard, ringway_sansio::Event::Located { query });
+        }
+    }
+
+    fn on_nodes(&self, nodes: &[NodeInfo]) {
+        self.peers.set(nodes);
+        self.input(Input::NodesChanged);
+    }
+
+    fn on_durable(&self, _number: u64) {
+        if self.is_strict {
+            self.events.inboxes.wake();
+        }
+    }
+
+    fn on_event(&self, event: Event) {
+        match event {
+            Event::Warm { .. } => self.peers.is_warm.store(true, Ordering::Relaxed),
+            Event::Behind { .. } => {
+                self.peers.is_warm.store(false, Ordering::Relaxed);
+                // The records that answer updates of this node can be among those that were missed.
+                self.input(Input::ShareAgain);
+            }
+            Event::Rewrite => self.input(Input::ShareAgain),
+            _ => {}
+        }
+        write_to_log(&event);
+    }
+}
+
+fn write_to_log(event: &Event) {
+    match event {
+        Event::Down { reason } => tracing::error!(
+            "the store of registrations cannot be used: {reason}; this node serves what it has until it is back"
+        ),
+        Event::Up { after } => {
+            tracing::info!("the store of registrations is used, after {} s", after.as_secs())
+        }
+        Event::Warm { records, took } => {
+            tracing::info!(
+                "registrations of all nodes were read: {records} users in {} ms",
+                took.as_millis()
+            );
+        }
+        Event::Behind { tags } => tracing::warn!(
+            "changes of the store of registrations were lost before they were read: {tags} of 64 parts are read again"
+        ),
+        Event::Rewrite => {
+            tracing::warn!(
+                "the store of registrations may have lost data: this node writes its registrations again"
+            );
+        }
+        Event::NodeUp(name) => tracing::info!(node = %name, "node is up"),
+        Event::NodeGone(name) => tracing::warn!(
+            node = %name, "node is gone: it sends no heartbeats; phones that only it reaches are not called"
+        ),
+        Event::NameTaken { incarnation } => tracing::error!(
+            "another server has the name of this node and runs, started at {incarnation} ms since the epoch: give each node its \
+             own [cluster] node"
+        ),
+        Event::Full => tracing::error!(
+            "too many registrations wait for their store: the oldest are dropped and written again when it is back"
+        ),
+        Event::Refused { reason } => tracing::error!("the store of registrations refuses a change: {reason}"),
+        Event::Damaged { reason } => {
+            tracing::warn!("invalid data in the store of registrations is passed over: {reason}");
+        }
+        Event::NoReplica => tracing::error!(
+            "no replica of the store confirms registrations: with [store] durability = \"strict\" REGISTER gets 503 until one does"
+        ),
+        Event::Panicked => tracing::error!(
+            "the thread for the store of registrations panicked: they are kept in memory only; restart the server"
+        ),
+    }
+}

@@ -1,0 +1,270 @@
+//! Bindings of all nodes: updates for the store that they share, records from it, ways to bindings of other nodes.
+
+use super::binding::{Binding, Kind, PATH_END, Terms, Text};
+use super::change::{Change, removed_by};
+use super::owner::{Owner, RegisteredAt};
+use super::record::{Stored, read_body};
+use super::table::LocationTable;
+use crate::{Cluster, NodeState, Services};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::time::Duration;
+use ringway_location::{ENTRIES_MAX, EntryId, Record, RecordEntry, Registered, Removal, UpdateWriter};
+use ringway_sansio::{Flow, Instant};
+use ringway_transaction::SlabKey;
+use smallvec::SmallVec;
+
+/// Bindings that a REGISTER removed, at any node.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Removed {
+    /// Contact `*`, or the end of all registrations.
+    pub(crate) all: bool,
+    pub(crate) ids: SmallVec<[EntryId; 1]>,
+    /// Hash of the Call-ID of the REGISTER.
+    pub(crate) call: u64,
+    pub(crate) cseq: u32,
+}
+
+/// Binding to which requests can be sent, and the way to it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Offer<'a> {
+    pub(crate) binding: &'a Binding,
+    /// Path values of the way, each with [`PATH_END`].
+    pub(crate) path: &'a [u8],
+}
+
+/// Time of a record.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RecordTime {
+    pub(crate) now: Instant,
+    /// Time of the store's clock now, in milliseconds since the epoch.
+    pub(crate) store_now_ms: u64,
+}
+
+/// Changes by a record.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Joined {
+    /// True if bindings were added, refreshed or removed.
+    pub(crate) is_changed: bool,
+    /// Call-ID of the last one that was added or refreshed.
+    pub(crate) call_id: Vec<u8>,
+    /// Entries that this version cannot read, or of more nodes than there may be.
+    pub(crate) passed_over: u64,
+}
+
+/// Entry of a record.
+struct Incoming<'r> {
+    id: EntryId,
+    owner: Owner,
+    /// `None` for a binding of this process, which only this process changes.
+    binding: Option<(Text<'r>, Terms)>,
+}
+
+impl LocationTable {
+    /// Bindings that the changes of a REGISTER remove from the store that nodes share.
+    pub(crate) fn removed_by(&self, aor: &[u8], changes: &[Change<'_>]) -> SmallVec<[EntryId; 1]> {
+        let user = self.find(aor).and_then(|key| self.users.get(key));
+        removed_by(user.map(|user| user.bindings.as_slice()).unwrap_or_default(), changes)
+    }
+
+    /// Completes the update of a user: the bindings of this node, and what was removed. `link` appends the Path value by which other
+    /// nodes reach a flow.
+    pub(crate) fn write_update(
+        &self,
+        key: Option<SlabKey>,
+        mut writer: UpdateWriter<'_>,
+        removed: &Removed,
+        now: Instant,
+        link: impl Fn(&Flow, &mut Vec<u8>),
+    ) {
+        let user = key.and_then(|key| self.users.get(key));
+        let mut value = Vec::new();
+        for binding in user.map(|user| user.bindings.as_slice()).unwrap_or_default() {
+            if binding.is_permanent() || binding.owner.is_other() || binding.expires <= now {
+                continue;
+            }
+            value.clear();
+            if binding.needs_link() {
+                link(&binding.flow, &mut value);
+                value.push(PATH_END);
+            }
+            let call = Registered::call(binding.call_id());
+            let registered = Registered { age_ms: binding.registered.age_ms(now), call, cseq: binding.cseq };
+            let left = u32::try_from(binding.expires.since(now).as_millis()).unwrap_or(u32::MAX);
+            writer.entry(binding.entry_id(), registered, left, |out| {
+                super::record::write_body(binding, &value, out);
+            });
+        }
+        for &id in &removed.ids {
+            let registered = Registered { age_ms: 0, call: removed.call, cseq: removed.cseq };
+            writer.removal(&Removal { id, registered });
+        }
+        writer.finish();
+    }
+
+    /// Users with bindings of this node in up to `count` slots from slot `from`, and the next slot, `None` at the end.
+    pub(crate) fn own_users_from(&self, from: u32, count: u32) -> (Vec<Box<[u8]>>, Option<u32>) {
+        let mut names = Vec::new();
+        let end = from.saturating_add(count);
+        for slot in from..end {
+            let Some(user) = self.users.at(slot) else { return (names, None) };
+            let is_own = |binding: &Binding| !binding.is_permanent() && !binding.owner.is_other();
+            names.extend(user.filter(|user| user.bindings.iter().any(is_own)).map(|user| user.name.clone()));
+        }
+        (names, Some(end))
+    }
+
+    /// Notes the newest update of a user that did not come back.
+    pub(crate) fn set_pending(&mut self, key: Option<SlabKey>, number: u64) {
+        if let Some(user) = key.and_then(|key| self.users.get_mut(key)) {
+            user.pending = number;
+        }
+    }
+
+    /// Joins a record of the store: bindings of other nodes become those of the record. Those of this node stay while an update of them
+    /// did not come back; otherwise one that the record does not have, or has of another node, ends here. `ended` gets each of these.
+    pub(crate) fn join(
+        &mut self,
+        aor: &[u8],
+        record: &Record<'_>,
+        time: RecordTime,
+        (cluster, listeners): (&Cluster, usize),
+        ended: impl Fn(&[u8], &Binding),
+    ) -> Joined {
+        let mut joined = Joined::default();
+        let entries: Vec<_> = record
+            .entries()
+            .take(ENTRIES_MAX)
+            .filter(|entry| entry.expires_at_ms > time.store_now_ms)
+            .filter_map(|entry| {
+                let incoming = self.read_entry(&entry, time, (cluster, listeners));
+                joined.passed_over += u64::from(incoming.is_none());
+                incoming
+            })
+            .collect();
+        let is_from_here = record.by == cluster.node && record.incarnation == cluster.incarnation;
+        let key = match self.find(aor) {
+            Some(key) => key,
+            None if entries.iter().any(Incoming::is_added) => self.add_user(aor),
+            None => return joined,
+        };
+        let Some(user) = self.users.get_mut(key) else { return joined };
+        if is_from_here && record.number >= user.pending {
+            user.pending = 0;
+        }
+        let is_pending = user.pending != 0;
+        self.change_bindings(key, |bindings| {
+            bindings.retain(|binding| {
+                let is_kept = binding.is_permanent() || is_kept(binding, &entries, is_pending);
+                if !is_kept {
+                    joined.is_changed = true;
+                    if !binding.owner.is_other() {
+                        ended(aor, binding);
+                    }
+                }
+                is_kept
+            });
+            for entry in entries {
+                let Some((text, terms)) = entry.binding.filter(|_| entry.is_added()) else { continue };
+                let known = bindings
+                    .iter_mut()
+                    .find(|binding| !binding.is_permanent() && binding.entry_id() == entry.id);
+                let is_news = match &known {
+                    // It stays until the update of this node comes back.
+                    Some(known) if !known.owner.is_other() && (is_pending || known.owner == Owner::HERE) => {
+                        continue;
+                    }
+                    Some(known) => known.cseq != terms.cseq || known.call_id() != text.call_id,
+                    None if entry.owner == Owner::EARLIER && is_pending => continue,
+                    None => true,
+                };
+                match known {
+                    Some(known) => known.replace(text, terms),
+                    None => bindings.extend(Binding::new(text, terms)),
+                }
+                if is_news {
+                    joined.is_changed = true;
+                    joined.call_id = text.call_id.to_vec();
+                }
+            }
+        });
+        joined
+    }
+
+    /// Bindings of a user to which requests can be sent. One that only a lost node reaches is none.
+    pub(crate) fn offers<'a>(
+        &'a self,
+        aor: &[u8],
+        now: Instant,
+        services: &'a impl Services,
+    ) -> impl Iterator<Item = Offer<'a>> {
+        self.lookup(aor, now).filter_map(|binding| {
+            let path = binding.text().path;
+            if !binding.owner.is_over_link() || !self.is_gone(binding.owner, services) {
+                return Some(Offer { binding, path });
+            }
+            let path = without_link(path);
+            (binding.kind == Kind::Dialable).then_some(Offer { binding, path })
+        })
+    }
+
+    fn is_gone(&self, owner: Owner, services: &impl Services) -> bool {
+        self.nodes.name_of(owner).is_some_and(|name| services.node_state(name) == NodeState::Gone)
+    }
+
+    /// Reads an entry; `None` if it cannot be used.
+    fn read_entry<'r>(
+        &mut self,
+        entry: &RecordEntry<'r>,
+        RecordTime { now, store_now_ms }: RecordTime,
+        (cluster, listeners): (&Cluster, usize),
+    ) -> Option<Incoming<'r>> {
+        let id = entry.id;
+        let is_own = entry.node == cluster.node;
+        if is_own && entry.incarnation == cluster.incarnation {
+            return Some(Incoming { id, owner: Owner::HERE, binding: None });
+        }
+        let left_ms = entry.expires_at_ms.saturating_sub(store_now_ms).min(u64::from(u32::MAX));
+        let expires = now + Duration::from_millis(left_ms);
+        let Stored { mut text, mut terms, has_link } = read_body(entry.body, expires, listeners).ok()?;
+        let age = Duration::from_millis(store_now_ms.saturating_sub(entry.registered_at_ms));
+        terms.registered = RegisteredAt::before(now, age);
+        let owner = if is_own { Owner::EARLIER } else { self.nodes.owner_of(&entry.node)? };
+        terms.owner = match (is_own, has_link) {
+            (false, true) => owner.over_link(),
+            (true, _) | (false, false) => owner,
+        };
+        if is_own && has_link {
+            text.path = without_link(text.path);
+        }
+        Some(Incoming { id, owner, binding: Some((text, terms)) })
+    }
+}
+
+impl Incoming<'_> {
+    /// False for a binding that this process ended, or that ended with the connections of an earlier one.
+    fn is_added(&self) -> bool {
+        self.binding.as_ref().is_some_and(|(_, terms)| {
+            self.owner.is_other() || terms.kind == Kind::Dialable || !terms.flow.transport.has_connections()
+        })
+    }
+}
+
+fn is_kept(binding: &Binding, entries: &[Incoming<'_>], is_pending: bool) -> bool {
+    if !binding.owner.is_other() && is_pending {
+        return true;
+    }
+    let id = binding.entry_id();
+    let entry = entries.iter().find(|entry| entry.id == id);
+    entry.is_some_and(
+        |entry| {
+            if binding.owner.is_other() { entry.is_added() } else { !entry.owner.is_other() }
+        },
+    )
+}
+
+/// Path values without the first one.
+fn without_link(path: &[u8]) -> &[u8] {
+    let end = path.iter().position(|&byte| byte == PATH_END).map_or(path.len(), |end| end + 1);
+    path.get(end..).unwrap_or_default()
+}

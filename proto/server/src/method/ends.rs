@@ -1,0 +1,124 @@
+//! Changes of bindings that no REGISTER at this node makes: their end by time, connection or administrator, and records of other
+//! nodes.
+
+use super::register::{Registrar, change_of};
+use super::sharing;
+use crate::env::Storage;
+use crate::event::ContactEnd;
+use crate::location::{Binding, RecordTime, Removed};
+use crate::{BindingChange, BindingEnd, Config, LogEvent, Services};
+use ringway_location::Record;
+use ringway_sansio::{ConnectionId, Instant};
+
+impl Registrar {
+    pub(crate) fn remove_user(&mut self, storage: &Storage<'_, impl Services>, aor: &[u8]) {
+        let Self { table, record, .. } = self;
+        if table.forget(aor) {
+            storage.services.on_change(aor, BindingChange::Removed, None);
+            let removed = Removed { all: true, ..Removed::default() };
+            sharing::store(storage, table, (aor, None), &removed, Instant::default(), record);
+        }
+        self.changes.note(aor, ContactEnd::UserRemoved);
+    }
+
+    /// Ends the bindings of REGISTER requests of a user; returns their number.
+    pub(crate) fn end_registrations(
+        &mut self,
+        now: Instant,
+        storage: &Storage<'_, impl Services>,
+        aor: &[u8],
+    ) -> usize {
+        let Self { table, record, .. } = self;
+        let before = table.bindings_len();
+        let ended = ended(storage.services, now, BindingEnd::Administrator);
+        let removed = Removed { all: true, ..Removed::default() };
+        table.end_registrations(aor, ended, |table, aor| {
+            sharing::store_fewer(storage, table, aor, &removed, now, record);
+        });
+        before - table.bindings_len()
+    }
+
+    /// Ends the bindings that only a closed connection reached.
+    pub(crate) fn on_closed(
+        &mut self,
+        now: Instant,
+        storage: &Storage<'_, impl Services>,
+        connection: ConnectionId,
+    ) {
+        let Self { table, record, changes, .. } = self;
+        let ended = ended(storage.services, now, BindingEnd::ConnectionClosed);
+        table.on_closed(connection, ended, |table, aor, has_fewer| {
+            if !has_fewer {
+                // Other nodes dial it too from now on.
+                if storage.cluster.is_some() {
+                    let key = table.key_of(aor);
+                    sharing::store(storage, table, (aor, key), &Removed::default(), now, record);
+                }
+                return;
+            }
+            sharing::store_fewer(storage, table, aor, &Removed::default(), now, record);
+            changes.note(aor, ContactEnd::ConnectionClosed);
+        });
+    }
+
+    /// Ends the expired bindings.
+    pub(crate) fn on_timeout(&mut self, now: Instant, storage: &Storage<'_, impl Services>) {
+        let Self { table, record, changes, .. } = self;
+        let ended = ended(storage.services, now, BindingEnd::Expired);
+        table.expire(now, ended, |table, aor| {
+            match storage.cluster {
+                // The store that nodes share ends them by its own clock.
+                Some(_) => storage.services.on_change(aor, BindingChange::Ended, None),
+                None => {
+                    sharing::store_fewer(storage, table, aor, &Removed::default(), now, record);
+                }
+            }
+            changes.note(aor, ContactEnd::Expired);
+        });
+    }
+
+    /// Writes the bindings of this node again, for up to `count` users from slot `from`; returns the next slot, `None` at the end.
+    pub(crate) fn share_from(
+        &mut self,
+        now: Instant,
+        storage: &Storage<'_, impl Services>,
+        (from, count): (u32, u32),
+    ) -> Option<u32> {
+        let Self { table, record, .. } = self;
+        let (users, next) = table.own_users_from(from, count);
+        for aor in users {
+            let key = table.key_of(&aor);
+            sharing::store(storage, table, (&aor, key), &Removed::default(), now, record);
+        }
+        next
+    }
+
+    /// Joins a record of the store that nodes share; nothing of it is written there again. Returns the number of entries that were
+    /// passed over.
+    pub(crate) fn on_record(
+        &mut self,
+        config: &Config,
+        services: &impl Services,
+        aor: &[u8],
+        record: &Record<'_>,
+        time: RecordTime,
+    ) -> u64 {
+        let Some(cluster) = &config.cluster else { return 0 };
+        let before = self.table.bindings_len();
+        let ended = ended(services, time.now, BindingEnd::OtherNode);
+        let joined = self.table.join(aor, record, time, (cluster, config.listeners.len()), ended);
+        if joined.is_changed {
+            services.on_change(aor, change_of(before, self.table.bindings_len()), None);
+            self.changes.note_register(aor, ContactEnd::Unregistered, &joined.call_id);
+        }
+        joined.passed_over
+    }
+}
+
+/// Reports the end of bindings.
+fn ended(services: &impl Services, now: Instant, reason: BindingEnd) -> impl Fn(&[u8], &Binding) {
+    move |aor, binding| {
+        let (contact, flow) = (binding.uri(), binding.flow);
+        services.observe(now, &LogEvent::BindingEnded { aor, contact, flow, reason });
+    }
+}

@@ -1,0 +1,50 @@
+//! Storing of changed bindings: in the journal of this server, or in the store that nodes share.
+
+use crate::edge;
+use crate::env::Storage;
+use crate::location::{LocationTable, Removed};
+use crate::{BindingChange, Services};
+use alloc::vec::Vec;
+use ringway_location::UpdateWriter;
+use ringway_sansio::Instant;
+use ringway_transaction::SlabKey;
+
+/// Stores the bindings of a user; `key` is that of the user, if it has bindings.
+pub(super) fn store(
+    storage: &Storage<'_, impl Services>,
+    table: &mut LocationTable,
+    (aor, key): (&[u8], Option<SlabKey>),
+    removed: &Removed,
+    now: Instant,
+    record: &mut Vec<u8>,
+) {
+    record.clear();
+    let Some(cluster) = storage.cluster else {
+        if storage.services.keeps_bindings() {
+            table.write_record(key, record);
+        }
+        return storage.services.store(aor, record);
+    };
+    let writer = UpdateWriter::new(record, &cluster.node, cluster.incarnation, removed.all.then_some(0));
+    // Connections are numbered from the start: an earlier token names none.
+    let made_s = now.as_secs().max(storage.started_s);
+    table.write_update(key, writer, removed, now, |flow, out| {
+        edge::write_link(cluster, storage.link_key, flow, made_s, out);
+    });
+    let number = storage.services.share(aor, record);
+    table.set_pending(key, number);
+}
+
+/// Stores the remaining bindings of a user, some of which ended.
+pub(super) fn store_fewer(
+    storage: &Storage<'_, impl Services>,
+    table: &mut LocationTable,
+    aor: &[u8],
+    removed: &Removed,
+    now: Instant,
+    record: &mut Vec<u8>,
+) {
+    let key = table.key_of(aor);
+    store(storage, table, (aor, key), removed, now, record);
+    storage.services.on_change(aor, BindingChange::Ended, None);
+}

@@ -1,0 +1,30 @@
+//! This server as one of several nodes that share their registrations.
+
+use core::net::SocketAddr;
+use ringway_location::NodeName;
+use ringway_sansio::Transport;
+
+/// This server among the nodes that share their registrations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cluster {
+    /// Name of this node.
+    pub node: NodeName,
+    /// Start of this process in milliseconds since the epoch, later than that of each earlier process of the node.
+    pub incarnation: u64,
+    /// Transport of the links between nodes.
+    pub transport: Transport,
+    /// Address of this node for the others; one of its listeners.
+    pub link: SocketAddr,
+}
+
+/// State of another node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NodeState {
+    /// It serves.
+    #[default]
+    Up,
+    /// It refuses new connections, and calls go on.
+    Draining,
+    /// It is lost: its flows are not used.
+    Gone,
+}

@@ -1,0 +1,499 @@
+//! Registrations that several nodes share: updates, records, targets at other nodes.
+
+use crate::harness::{
+    ALICE, BOB, CAROL, Request, Sent, World, forwarded, invite, only, query, register, requests, statuses,
+};
+use crate::messages;
+use ringway_location::{NodeName, Record, RecordEntry, Registrations, Update};
+use ringway_sansio::{ConnectionId, Event, Flow, Instant, ListenerId, Transport};
+use ringway_server::{Cluster, Config, NodeState};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Phone behind NAT.
+const NAT: &str = "198.51.100.7:31337";
+const PRIVATE: &str = "<sip:bob@10.0.0.5:5060>";
+const BOBS: &[u8] = b"bob@example.org";
+const ROUTE: &str = "\r\nRoute: <sip:";
+/// The store's clock is an hour ahead of those of the nodes.
+const STORE_AHEAD: Duration = Duration::from_secs(3600);
+
+/// Nodes n1, n2, … at 192.0.2.1, 192.0.2.2, … and the store that they share.
+struct Nodes {
+    worlds: Vec<World>,
+    store: BTreeMap<Vec<u8>, Registrations>,
+    calls: u32,
+}
+
+fn name(number: usize) -> NodeName {
+    NodeName::read(format!("n{number}").as_bytes()).unwrap()
+}
+
+fn config_of(config: &mut Config, number: usize, incarnation: u64) {
+    for listener in &mut config.listeners[..2] {
+        listener.bound = format!("192.0.2.{number}:5060").parse().unwrap();
+        listener.advertised = listener.bound;
+    }
+    config.secret = [number as u8; 32];
+    config.cluster = Some(Cluster {
+        node: name(number),
+        incarnation,
+        transport: Transport::Udp,
+        link: format!("192.0.2.{number}:5060").parse().unwrap(),
+    });
+}
+
+impl Nodes {
+    fn new(count: usize) -> Self {
+        Self::with(count, |_| {})
+    }
+
+    fn with(count: usize, change: fn(&mut Config)) -> Self {
+        let worlds = (1..=count).map(|number| {
+            World::with(|config| {
+                config_of(config, number, 1);
+                change(config);
+            })
+        });
+        Self { worlds: worlds.collect(), store: BTreeMap::new(), calls: 0 }
+    }
+
+    fn store_ms(now: Instant) -> u64 {
+        (now + STORE_AHEAD).as_nanos() / 1_000_000
+    }
+
+    /// Writes what node `from` shared; returns the records.
+    fn write(&mut self, from: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let world = &mut self.worlds[from - 1];
+        let shared = std::mem::take(&mut *world.memory.shared.lock().unwrap());
+        let now_ms = Self::store_ms(world.now);
+        let records = shared.into_iter().map(|(aor, update)| {
+            let update = Update::read(&update).unwrap();
+            let registrations = self.store.entry(aor.clone()).or_default();
+            registrations.apply(&update, now_ms);
+            let mut record = Vec::new();
+            registrations.write_record(
+                (&update.node, update.incarnation, update.number),
+                now_ms,
+                &mut record,
+            );
+            (aor, record)
+        });
+        records.collect()
+    }
+
+    fn read(&mut self, to: usize, records: &[(Vec<u8>, Vec<u8>)]) {
+        let world = &mut self.worlds[to - 1];
+        let before = world.memory.shared.lock().unwrap().len();
+        for (aor, record) in records {
+            world.server.on_record(world.now, aor, record, Self::store_ms(world.now)).unwrap();
+        }
+        assert_eq!(world.memory.shared.lock().unwrap().len(), before, "a record is not written again");
+    }
+
+    /// Writes what all nodes shared, and has all read it.
+    fn sync(&mut self) {
+        for from in 1..=self.worlds.len() {
+            let records = self.write(from);
+            (1..=self.worlds.len()).for_each(|to| self.read(to, &records));
+        }
+    }
+
+    fn pass(&mut self, time: Duration) {
+        self.worlds.iter_mut().for_each(|world| drop(world.pass(time)));
+    }
+
+    fn node(&mut self, number: usize) -> &mut World {
+        &mut self.worlds[number - 1]
+    }
+
+    /// Contacts of bob at each node.
+    fn contacts(&mut self) -> Vec<usize> {
+        self.worlds.iter_mut().map(|world| world.bindings("bob").len()).collect()
+    }
+
+    #[track_caller]
+    fn registers(&mut self, node: usize, from: &str, request: &Request) {
+        let answer = only(self.node(node).udp(from, request));
+        assert_eq!(answer.status(), 200, "{}", answer.text());
+    }
+
+    #[track_caller]
+    fn registers_tcp(&mut self, node: usize, connection: u64, from: &str, request: &Request) {
+        let answer = only(self.node(node).tcp(connection, from, &request.clone().tcp()));
+        assert_eq!(answer.status(), 200, "{}", answer.text());
+    }
+
+    /// Calls bob at a node.
+    fn call(&mut self, node: usize) -> Vec<Sent> {
+        self.calls += 1;
+        let invite = invite("sip:bob@example.org").call_id(&format!("call {}", self.calls));
+        requests(self.node(node).udp(ALICE, &invite))
+    }
+
+    /// Passes a request that node `from` sent over its link to node `to`; returns what this sends.
+    #[track_caller]
+    fn over_link(&mut self, from: usize, to: usize, sent: &Sent) -> Vec<Sent> {
+        assert_eq!(sent.to(), format!("192.0.2.{to}:5060"));
+        let flow = Flow::udp(ListenerId(0), format!("192.0.2.{from}:5060").parse().unwrap());
+        self.node(to).message(flow, &sent.bytes)
+    }
+
+    fn entries(&self, node: usize) -> usize {
+        let registrations = self.store.get(BOBS).cloned().unwrap_or_default();
+        let now_ms = Self::store_ms(self.worlds[0].now);
+        registrations.entries(now_ms).filter(|entry: &RecordEntry<'_>| entry.node == name(node)).count()
+    }
+}
+
+/// REGISTER of bob with these ids.
+fn bobs(contact: &str, call_id: &str, cseq: u32) -> Request {
+    register("bob", contact).call_id(call_id).cseq(cseq)
+}
+
+/// The same request as another transaction.
+fn again(sent: &Sent) -> Sent {
+    let bytes = String::from_utf8_lossy(&sent.bytes).replacen("branch=z9hG4bK", "branch=z9hG4bKx", 1);
+    Sent { bytes: bytes.into_bytes(), ..sent.clone() }
+}
+
+fn flow_of(contact: &str, reg_id: u32) -> Request {
+    let contact = format!("<{contact}>;+sip.instance=\"<urn:x>\";reg-id={reg_id}");
+    register("bob", &contact).line("Supported: path, outbound").call_id(&format!("flow {reg_id}"))
+}
+
+#[test]
+fn a_phone_that_can_be_dialled_is_called_from_every_node() {
+    let mut nodes = Nodes::new(3);
+    nodes.registers(1, BOB, &bobs("<sip:bob@192.0.2.20>", "a", 1));
+    assert_eq!(nodes.contacts(), [1, 0, 0]);
+    nodes.sync();
+    assert_eq!(nodes.contacts(), [1, 1, 1]);
+    for node in 1..=3 {
+        let sent = only(nodes.call(node));
+        assert_eq!((sent.to().as_str(), sent.uri().as_str()), (BOB, "sip:bob@192.0.2.20"));
+        assert!(sent.headers("Route").is_empty());
+    }
+    let listed = nodes.worlds[1].server.location().iter().next().unwrap().to_owned();
+    assert_eq!(listed.node, Some(name(1)));
+    assert_eq!(nodes.worlds[0].server.location().iter().next().unwrap().node(), None);
+    assert!(nodes.worlds[0].memory.stored().is_empty(), "the journal has no bindings");
+}
+
+#[test]
+fn a_phone_behind_nat_is_called_over_its_node() {
+    let mut nodes = Nodes::new(2);
+    nodes.registers(1, NAT, &bobs(PRIVATE, "a", 1));
+    nodes.sync();
+    assert_eq!(only(nodes.call(1)).to(), NAT);
+    let sent = only(nodes.call(2));
+    let route = sent.header("Route");
+    assert!(route.ends_with("@192.0.2.1:5060;lr>") && route.starts_with("<sip:"), "{route}");
+    let last = forwarded(nodes.over_link(2, 1, &sent));
+    assert_eq!((last.to().as_str(), last.uri().as_str()), (NAT, "sip:bob@10.0.0.5:5060"));
+    assert!(last.headers("Route").is_empty());
+    // Nobody else's key makes such a token.
+    let mut forged = again(&sent);
+    let at = String::from_utf8_lossy(&forged.bytes).find(ROUTE).unwrap() + ROUTE.len();
+    forged.bytes[at] = if forged.bytes[at] == b'0' { b'1' } else { b'0' };
+    assert_eq!(statuses(&nodes.over_link(2, 1, &forged)), [403]);
+}
+
+#[test]
+fn a_phone_with_a_connection_is_called_over_its_node_until_it_closes() {
+    let mut nodes = Nodes::new(2);
+    nodes.registers_tcp(1, 7, NAT, &bobs("<sip:bob@10.0.0.5:5060;transport=tcp>", "a", 1));
+    nodes.sync();
+    let sent = only(nodes.call(2));
+    let last = forwarded(nodes.over_link(2, 1, &sent));
+    assert_eq!(last.flow.connection, Some(ConnectionId(7)));
+    nodes.node(1).event(Event::Closed(ConnectionId(7)));
+    // Until the others hear of it: 430, and no other node.
+    let late = forwarded(nodes.over_link(2, 1, &again(&sent)));
+    assert_eq!(statuses(&nodes.node(1).event(Event::Unreachable(late.token))), [430]);
+    nodes.sync();
+    assert_eq!(nodes.contacts(), [0, 0]);
+    assert!(nodes.call(2).is_empty());
+}
+
+#[test]
+fn a_phone_that_can_be_dialled_after_its_connection_is_dialled_by_every_node() {
+    let mut nodes = Nodes::new(2);
+    nodes.registers_tcp(1, 7, "192.0.2.20:40000", &bobs("<sip:bob@192.0.2.20;transport=tcp>", "a", 1));
+    nodes.sync();
+    assert_eq!(only(nodes.call(2)).to(), "192.0.2.1:5060");
+    nodes.node(2).memory.nodes.lock().unwrap().insert(name(1), NodeState::Gone);
+    assert_eq!(only(nodes.call(2)).to(), BOB);
+    nodes.node(2).memory.nodes.lock().unwrap().clear();
+    nodes.node(1).event(Event::Closed(ConnectionId(7)));
+    nodes.sync();
+    let sent = only(nodes.call(2));
+    assert_eq!((sent.to().as_str(), sent.headers("Route").len()), (BOB, 0));
+}
+
+#[test]
+fn what_only_a_lost_node_reaches_is_not_called() {
+    let mut nodes = Nodes::new(2);
+    nodes.registers(1, NAT, &bobs(PRIVATE, "a", 1));
+    nodes.registers(1, BOB, &bobs("<sip:bob@192.0.2.20>", "b", 1));
+    nodes.sync();
+    assert_eq!(nodes.call(2).len(), 2);
+    nodes.node(2).memory.nodes.lock().unwrap().insert(name(1), NodeState::Draining);
+    assert_eq!(nodes.call(2).len(), 2);
+    nodes.node(2).memory.nodes.lock().unwrap().insert(name(1), NodeState::Gone);
+    assert_eq!(only(nodes.call(2)).to(), BOB);
+    nodes.node(2).memory.nodes.lock().unwrap().clear();
+    assert_eq!(nodes.call(2).len(), 2, "it is back");
+}
+
+#[test]
+fn a_phone_that_moves_to_another_node_is_dropped_by_the_first() {
+    let mut nodes = Nodes::new(2);
+    nodes.registers_tcp(1, 7, NAT, &bobs(PRIVATE, "a", 1));
+    nodes.sync();
+    nodes.registers_tcp(2, 9, NAT, &bobs(PRIVATE, "a", 2));
+    assert_eq!(nodes.contacts(), [1, 1]);
+    nodes.sync();
+    assert_eq!((nodes.contacts(), nodes.entries(1), nodes.entries(2)), (vec![1, 1], 0, 1));
+    let sent = only(nodes.call(1));
+    let last = forwarded(nodes.over_link(1, 2, &sent));
+    assert_eq!(last.flow.connection, Some(ConnectionId(9)));
+    let events = nodes.node(1).memory.events.lock().unwrap().clone();
+    assert!(events.iter().any(|event| event.ends_with("OtherNode")), "{events:?}");
+    // The end of the connection that it left changes nothing.
+    nodes.node(1).event(Event::Closed(ConnectionId(7)));
+    nodes.sync();
+    assert_eq!(nodes.contacts(), [1, 1]);
+}
+
+#[test]
+fn an_older_register_at_another_node_is_refused() {
+    let mut nodes = Nodes::new(2);
+    nodes.registers(1, BOB, &bobs("<sip:bob@192.0.2.20>", "a", 5));
+    nodes.sync();
+    let late = bobs("<sip:bob@192.0.2.20>", "a", 4);
+    assert_eq!(statuses(&nodes.node(2).udp(BOB, &late)), [500]);
+}
+
+#[test]
+fn a_binding_is_removed_at_any_node() {
+    let removals = ["<sip:bob@192.0.2.20>;expires=0", "*"];
+    for removal in removals {
+        let mut nodes = Nodes::new(3);
+        nodes.registers(1, BOB, &bobs("<sip:bob@192.0.2.20>", "a", 1));
+        nodes.registers(2, NAT, &bobs(PRIVATE, "b", 1));
+        nodes.sync();
+        nodes.registers(3, BOB, &bobs(removal, "a", 2).line("Expires: 0"));
+        nodes.sync();
+        let left = if removal == "*" { 0 } else { 1 };
+        assert_eq!((nodes.contacts(), nodes.entries(1)), (vec![left; 3], 0), "{removal}");
+    }
+}
+
+#[test]
+fn a_binding_is_removed_at_a_node_that_did_not_hear_of_it() {
+    for removal in ["<sip:bob@192.0.2.20>;expires=0", "*"] {
+        let mut nodes = Nodes::new(2);
+        nodes.registers(1, BOB, &bobs("<sip:bob@192.0.2.20>", "a", 1));
+        nodes.registers(2, BOB, &bobs(removal, "a", 2).line("Expires: 0"));
+        nodes.sync();
+        assert_eq!(nodes.contacts(), [0, 0], "{removal}");
+    }
+}
+
+#[test]
+fn an_older_record_does_not_end_what_was_just_registered() {
+    let mut nodes = Nodes::new(2);
+    nodes.registers(2, CAROL, &bobs("<sip:bob@192.0.2.30>", "b", 1));
+    nodes.registers(1, BOB, &bobs("<sip:bob@192.0.2.20>", "a", 1));
+    let of_two = nodes.write(2);
+    nodes.read(1, &of_two);
+    assert_eq!(nodes.contacts(), [2, 1]);
+    let first = nodes.write(1);
+    nodes.registers(1, NAT, &bobs(PRIVATE, "c", 1));
+    nodes.read(1, &first);
+    assert_eq!(nodes.contacts(), [3, 1], "the second update did not come back");
+    nodes.sync();
+    nodes.read(2, &first);
+    nodes.sync();
+    let latest = nodes.write(1);
+    nodes.read(2, &latest);
+    assert_eq!(nodes.contacts()[0], 3);
+}
+
+#[test]
+fn what_comes_back_from_the_store_is_taken_as_it_is() {
+    let mut nodes = Nodes::new(2);
+    nodes.registers(1, BOB, &bobs("<sip:bob@192.0.2.20>", "a", 1));
+    nodes.sync();
+    // The store lost the binding, and the phone of another node registers.
+    nodes.store.clear();
+    nodes.registers(2, CAROL, &bobs("<sip:bob@192.0.2.30>", "b", 1));
+    nodes.sync();
+    assert_eq!(nodes.contacts(), [1, 1]);
+    // The phone registers again.
+    nodes.registers(1, BOB, &bobs("<sip:bob@192.0.2.20>", "a", 2));
+    nodes.sync();
+    assert_eq!(nodes.contacts(), [2, 2]);
+}
+
+#[test]
+fn a_user_has_so_many_contacts_at_all_nodes_together() {
+    let mut nodes = Nodes::new(2);
+    nodes.registers(1, BOB, &bobs("<sip:bob@192.0.2.20>", "a", 1));
+    nodes.registers(1, BOB, &bobs("<sip:bob@192.0.2.20:5070>", "b", 1));
+    nodes.sync();
+    nodes.registers(2, BOB, &bobs("<sip:bob@192.0.2.20:5080>", "c", 1));
+    nodes.sync();
+    for node in 1..=2 {
+        let fourth = bobs("<sip:bob@192.0.2.20:5090>", "d", 1);
+        assert_eq!(statuses(&nodes.node(node).udp(BOB, &fourth)), [403]);
+    }
+}
+
+#[test]
+fn bindings_end_at_their_time_at_every_node_and_nothing_is_written() {
+    let mut nodes = Nodes::new(2);
+    nodes.registers(1, BOB, &bobs("<sip:bob@192.0.2.20>", "a", 1).line("Expires: 120"));
+    nodes.pass(Duration::from_secs(20));
+    nodes.sync();
+    let expires: Vec<Instant> =
+        nodes.worlds.iter().map(|world| world.server.location().iter().next().unwrap().expires()).collect();
+    // The model writes without delay, so 20 s more than the phone has.
+    assert_eq!(expires[1].since(expires[0]), Duration::from_secs(20));
+    nodes.pass(Duration::from_secs(121));
+    assert_eq!(nodes.contacts(), [0, 0]);
+    assert!(nodes.worlds.iter().all(|world| world.memory.shared.lock().unwrap().is_empty()));
+    assert!(nodes.worlds.iter().all(|world| world.memory.stored().is_empty()));
+}
+
+#[test]
+fn a_flow_at_another_node_is_the_fallback() {
+    let mut nodes = Nodes::new(2);
+    nodes.registers_tcp(1, 7, NAT, &flow_of("sip:bob@10.0.0.5", 1));
+    nodes.pass(Duration::from_secs(5));
+    nodes.registers_tcp(2, 9, NAT, &flow_of("sip:bob@10.0.0.5", 2));
+    nodes.sync();
+    let first = only(nodes.call(1));
+    assert_eq!(first.to(), "192.0.2.2:5060", "the flow that was registered last");
+    let answer = first.answer(430, &[]);
+    let sent = requests(nodes.node(1).udp("192.0.2.2:5060", &answer));
+    let second = only(sent.into_iter().filter(|sent| sent.method() == "INVITE").collect());
+    assert_eq!(second.flow.connection, Some(ConnectionId(7)));
+    assert!(second.headers("Route").is_empty());
+}
+
+#[test]
+fn a_restarted_node_takes_back_what_needs_no_connection() {
+    let mut nodes = Nodes::new(2);
+    nodes.registers(1, BOB, &bobs("<sip:bob@192.0.2.20>", "a", 1));
+    nodes.registers(1, NAT, &bobs(PRIVATE, "b", 1));
+    nodes.registers_tcp(1, 7, NAT, &bobs("<sip:bob@10.0.0.5:5060;transport=tcp>", "c", 1));
+    nodes.sync();
+    assert_eq!(nodes.contacts(), [3, 3]);
+    nodes.worlds[0] = World::later(Duration::from_secs(2), |config| config_of(config, 1, 2));
+    nodes.node(2).pass(Duration::from_secs(2));
+    let mut record = Vec::new();
+    nodes.store[BOBS].write_record((&name(1), 2, 0), Nodes::store_ms(nodes.worlds[0].now), &mut record);
+    let records = [(BOBS.to_vec(), record)];
+    nodes.read(1, &records);
+    assert_eq!(nodes.contacts(), [2, 3]);
+    let called: Vec<String> = nodes.call(1).iter().map(Sent::to).collect();
+    assert_eq!(called, [BOB, NAT]);
+    // The token of the process before is good for an address, and not for a connection.
+    let sent = nodes.call(2);
+    let over_link: Vec<_> = sent.iter().filter(|sent| sent.to() == "192.0.2.1:5060").collect();
+    let ends: Vec<_> = over_link.iter().map(|sent| nodes.over_link(2, 1, sent)).collect();
+    let ends: Vec<_> = ends.iter().map(|sent| (requests(sent.clone()).len(), statuses(sent))).collect();
+    assert_eq!(ends, [(1, vec![100]), (0, vec![430])]);
+    // A REGISTER here ends what an earlier process wrote.
+    nodes.registers(1, NAT, &bobs(&format!("{PRIVATE};expires=0"), "b", 2));
+    nodes.registers(1, BOB, &bobs("<sip:bob@192.0.2.20>", "a", 2));
+    nodes.sync();
+    let incarnations: Vec<u64> = {
+        let now_ms = Nodes::store_ms(nodes.worlds[0].now);
+        nodes.store[BOBS].entries(now_ms).map(|entry| entry.incarnation).collect()
+    };
+    assert_eq!(incarnations, [2, 1], "its connection's binding expires");
+    assert_eq!(nodes.contacts(), [1, 2]);
+}
+
+#[test]
+fn records_of_the_nodes_are_told_from_hostile_ones() {
+    let mut nodes = Nodes::new(2);
+    nodes.registers(1, NAT, &bobs(PRIVATE, "a", 1));
+    let (_, record) = nodes.write(1).pop().unwrap();
+    let body_at = record.len() - Record::read(&record).unwrap().entries().next().unwrap().body.len();
+    let world = nodes.node(2);
+    let store_ms = Nodes::store_ms(world.now);
+    for len in 0..record.len() {
+        assert!(world.server.on_record(world.now, BOBS, &record[..len], store_ms).is_err());
+    }
+    for at in 0..record.len() {
+        for bit in 0..8 {
+            let mut changed = record.clone();
+            changed[at] ^= 1 << bit;
+            let _ = world.server.on_record(world.now, BOBS, &changed, store_ms);
+            world.pass(Duration::from_millis(1));
+        }
+    }
+    let before = world.server.counters().shared_entries_passed_over;
+    let mut later = record.clone();
+    later[body_at] = 99;
+    world.server.on_record(world.now, BOBS, &later, store_ms).unwrap();
+    assert_eq!(world.server.counters().shared_entries_passed_over, before + 1, "of a later version");
+    assert_eq!(world.bindings("bob").len(), 0);
+}
+
+#[test]
+fn without_a_cluster_bindings_are_stored_here() {
+    let mut world = World::open();
+    world.register("bob", BOB, "<sip:bob@192.0.2.20>");
+    assert!(world.memory.shared.lock().unwrap().is_empty());
+    assert_eq!(world.memory.stored().len(), 1);
+}
+
+#[test]
+fn an_administrator_ends_the_registrations_of_all_nodes() {
+    for is_removed in [false, true] {
+        let mut nodes = Nodes::new(2);
+        nodes.registers(1, BOB, &bobs("<sip:bob@192.0.2.20>", "a", 1));
+        nodes.registers(2, NAT, &bobs(PRIVATE, "b", 1));
+        nodes.sync();
+        let world = nodes.node(2);
+        match is_removed {
+            true => world.server.remove_user(BOBS),
+            false => assert_eq!(world.server.end_registrations(world.now, BOBS), 2),
+        }
+        nodes.sync();
+        assert_eq!((nodes.contacts(), nodes.entries(1), nodes.entries(2)), (vec![0, 0], 0, 0));
+    }
+}
+
+#[test]
+fn a_message_is_kept_until_its_phone_registers_at_another_node() {
+    let mut nodes = Nodes::with(2, messages::on);
+    assert_eq!(messages::say(nodes.node(1), "bob", 1), 202);
+    nodes.registers(2, BOB, &bobs("<sip:bob@192.0.2.20>", "a", 1));
+    nodes.sync();
+    let sent = only(requests(nodes.node(1).pass(Duration::from_millis(1))));
+    assert_eq!((sent.method().as_str(), sent.to().as_str()), ("MESSAGE", BOB));
+}
+
+#[test]
+fn a_query_lists_the_bindings_of_all_nodes() {
+    let mut nodes = Nodes::new(2);
+    nodes.registers(1, BOB, &bobs("<sip:bob@192.0.2.20>;q=0.5", "a", 1));
+    nodes.registers(2, NAT, &bobs(PRIVATE, "b", 1));
+    nodes.sync();
+    for node in 1..=2 {
+        let answer = only(nodes.node(node).udp(ALICE, &query("bob")));
+        let contacts = answer.headers("Contact");
+        assert_eq!(contacts.len(), 2);
+        assert!(
+            contacts.iter().any(|contact| contact == "<sip:bob@192.0.2.20>;q=0.500;expires=3600"),
+            "{contacts:?}"
+        );
+        assert!(!answer.text().contains("192.0.2.2:5060;lr"), "the way is no concern of the phone");
+    }
+}

@@ -1,0 +1,172 @@
+//! Heartbeat of this node, and marks by which a loss of data in the store is found.
+
+use crate::connection::REPLY_TIME_MAX;
+use crate::keys::{self, TAGS};
+use crate::reply::Value;
+use crate::shared::Shared;
+use crate::topology::Topology;
+use crate::value::{bytes, items, number};
+use crate::{Event, StoreError, nodes};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+pub(crate) struct Heart {
+    shared: Arc<Shared>,
+    /// Mark of each tag, and process of its master.
+    marks: Vec<Option<Mark>>,
+    run_ids: Vec<String>,
+    /// Number of marks made, so that no two are equal.
+    made: u64,
+    /// Heartbeats of an earlier process with the same name that were fresh, one after another.
+    rivals: u32,
+}
+
+type Mark = Vec<u8>;
+
+impl Heart {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared, marks: vec![None; TAGS], run_ids: vec![String::new(); TAGS], made: 0, rivals: 0 }
+    }
+
+    /// Compares the masters after a connection. True: updates that were confirmed may be lost.
+    pub(crate) fn connected(&mut self, store: &mut Topology) -> Result<bool, StoreError> {
+        let mut is_lost = false;
+        for (known, master) in self.run_ids.iter_mut().zip(store.master_of) {
+            let run_id = store.masters.get(master).map(|master| master.run_id.as_str()).unwrap_or_default();
+            if known != run_id {
+                is_lost |= !known.is_empty();
+                run_id.clone_into(known);
+            }
+        }
+        Ok(self.check_marks(store)? || is_lost)
+    }
+
+    /// Sends a heartbeat. True: the store lost data.
+    pub(crate) fn beat(&mut self, store: &mut Topology) -> Result<bool, StoreError> {
+        let settings = &self.shared.settings;
+        let name = settings.node.as_bytes();
+        let connection = store.of_tag(keys::NODES_TAG)?;
+        let time = items(connection.run(&[b"TIME"])?);
+        let (seconds, micros) = (time.first().and_then(number), time.get(1).and_then(number));
+        let now_ms = seconds.unwrap_or_default() * 1_000 + micros.unwrap_or_default() / 1_000;
+        // Only its length and numbers are of interest: a long value is another program's.
+        let long = match connection.run(&[b"HSTRLEN", keys::NODES.as_bytes(), name]) {
+            Err(error) if error.is_wrong_type() => connection.run(&[b"DEL", keys::NODES.as_bytes()])?,
+            long => long?,
+        };
+        let known = match number(&long) {
+            Some(1..=256) => connection.run(&[b"HGET", keys::NODES.as_bytes(), name])?,
+            _ => Value::Nil,
+        };
+        let rival = bytes(&known).and_then(|text| nodes::read(name, text)).filter(|rival| {
+            rival.incarnation < settings.incarnation
+                && now_ms.saturating_sub(rival.last_seen_ms) < RIVAL_TIME_MAX_MS
+        });
+        match rival {
+            Some(rival) => {
+                self.rivals = self.rivals.saturating_add(1);
+                // One that ended is not fresh for so long.
+                if self.rivals == RIVAL_BEATS {
+                    self.shared.sink.on_event(Event::NameTaken { incarnation: rival.incarnation });
+                }
+            }
+            None => {
+                self.rivals = 0;
+                let is_draining = self.shared.is_draining.load(Ordering::Relaxed);
+                let text = nodes::heartbeat(settings, is_draining, now_ms);
+                connection.run(&[b"HSET", keys::NODES.as_bytes(), name, text.as_bytes()])?;
+            }
+        }
+        self.check_marks(store)
+    }
+
+    /// Compares the marks of all tags, and makes those that are missing. True: one is another one.
+    fn check_marks(&mut self, store: &mut Topology) -> Result<bool, StoreError> {
+        let found = self.pipeline(store, 0..TAGS, |key| vec![b"GET".to_vec(), key])?;
+        let of_other_type: Vec<usize> = found
+            .iter()
+            .enumerate()
+            .filter(|(_, mark)| matches!(mark, Value::Error(error) if error.code() == "WRONGTYPE"))
+            .map(|(tag, _)| tag)
+            .collect();
+        self.pipeline(store, of_other_type.into_iter(), |key| vec![b"DEL".to_vec(), key])?;
+        let is_valid = |mark: &Value| bytes(mark).is_some_and(|mark| mark.len() <= MARK_BYTES_MAX);
+        let missing: Vec<usize> =
+            found.iter().enumerate().filter(|(_, mark)| !is_valid(mark)).map(|(tag, _)| tag).collect();
+        let mut found: Vec<Option<Mark>> = found.iter().map(|mark| bytes(mark).map(<[u8]>::to_vec)).collect();
+        if !missing.is_empty() {
+            let settings = &self.shared.settings;
+            self.made += 1;
+            let mark = format!("{}-{}-{}", settings.node, settings.incarnation, self.made).into_bytes();
+            self.pipeline(store, missing.iter().copied(), |key| {
+                vec![b"SET".to_vec(), key, mark.clone(), b"NX".to_vec()]
+            })?;
+            let made = self.pipeline(store, missing.iter().copied(), |key| vec![b"GET".to_vec(), key])?;
+            for (tag, mark) in missing.into_iter().zip(made) {
+                if let Some(found) = found.get_mut(tag) {
+                    *found = bytes(&mark).map(<[u8]>::to_vec);
+                }
+            }
+        }
+        let mut is_lost = false;
+        for (known, found) in self.marks.iter_mut().zip(found) {
+            is_lost |= known.is_some() && *known != found;
+            *known = found;
+        }
+        Ok(is_lost)
+    }
+
+    /// True if a replica of each master has all updates: a write on the connection that wrote them, and a wait for it.
+    pub(crate) fn confirm(&mut self, store: &mut Topology) -> Result<bool, StoreError> {
+        let mut is_confirmed = true;
+        let first_tags: Vec<usize> =
+            (0..store.masters.len()).filter_map(|master| store.tags(master).next()).collect();
+        for tag in first_tags {
+            let Some(Some(mark)) = self.marks.get(tag) else { continue };
+            let connection = store.of_tag(tag)?;
+            connection.run(&[b"SET", keys::epoch(tag).as_bytes(), mark, b"XX"])?;
+            let replicas = connection.run(&[b"WAIT", b"1", b"100"])?;
+            is_confirmed &= number(&replicas).is_some_and(|replicas| replicas > 0);
+        }
+        Ok(is_confirmed)
+    }
+
+    /// Removes this node from the list.
+    pub(crate) fn leave(&mut self, store: &mut Topology) -> Result<(), StoreError> {
+        if self.rivals == 0 {
+            let name = self.shared.settings.node.as_bytes();
+            store.of_tag(keys::NODES_TAG)?.run(&[b"HDEL", keys::NODES.as_bytes(), name])?;
+        }
+        Ok(())
+    }
+
+    /// Runs a command on the mark of each tag, and returns the replies in order.
+    fn pipeline(
+        &self,
+        store: &mut Topology,
+        tags: impl Iterator<Item = usize> + Clone,
+        command: impl Fn(Vec<u8>) -> Vec<Vec<u8>>,
+    ) -> Result<Vec<Value>, StoreError> {
+        for tag in tags.clone() {
+            let command = command(keys::epoch(tag).into_bytes());
+            let command: Vec<&[u8]> = command.iter().map(Vec::as_slice).collect();
+            store.of_tag(tag)?.push(&command);
+        }
+        for master in &mut store.masters {
+            master.connection.send()?;
+        }
+        let replies = tags.map(|tag| {
+            let connection = store.of_tag(tag)?;
+            match connection.receive(REPLY_TIME_MAX)? {
+                Value::Error(error) if error.code() != "WRONGTYPE" => Err(connection.refused(&error)),
+                reply => Ok(reply),
+            }
+        });
+        replies.collect()
+    }
+}
+
+const MARK_BYTES_MAX: usize = 256;
+/// Age of a heartbeat of a process that runs.
+const RIVAL_TIME_MAX_MS: u64 = 3_000;
+const RIVAL_BEATS: u32 = 6;

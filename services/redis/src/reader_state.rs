@@ -1,0 +1,90 @@
+//! State of the reader beyond a connection.
+
+use crate::shared::{Seldom, Shared};
+use crate::stream::Streams;
+use crate::walk::Walk;
+use crate::{Event, nodes};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// State of the reader beyond a connection.
+pub(crate) struct ReaderState {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) streams: Streams,
+    pub(crate) has_positions: bool,
+    pub(crate) walk: Walk,
+    pub(crate) nodes: nodes::Nodes,
+    /// Maximum number of entries of each stream in a reply.
+    pub(crate) count: usize,
+    /// Number of losses of the store whose records were read again.
+    pub(crate) losses: u64,
+    clock: (Instant, u64),
+    damaged: Seldom,
+}
+
+impl ReaderState {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        let now = Instant::now();
+        Self {
+            shared,
+            streams: Streams::new(),
+            has_positions: false,
+            walk: Walk::new(now),
+            nodes: nodes::Nodes::default(),
+            count: COUNT_MAX,
+            losses: 0,
+            clock: (now, 0),
+            damaged: Seldom::default(),
+        }
+    }
+
+    pub(crate) fn set_clock(&mut self, store_now_ms: u64) {
+        self.clock = (Instant::now(), store_now_ms);
+    }
+
+    /// Time of the store, in milliseconds since the epoch.
+    pub(crate) fn now_ms(&self) -> u64 {
+        self.clock.1 + self.clock.0.elapsed().as_millis() as u64
+    }
+
+    /// Counts what was passed over.
+    pub(crate) fn note_damaged(&mut self, count: u64, reason: &str) {
+        if count > 0 {
+            self.shared.counters.damaged.fetch_add(count, Ordering::Relaxed);
+            if self.damaged.is_due() {
+                self.shared.sink.on_event(Event::Damaged { reason: reason.to_owned() });
+            }
+        }
+    }
+
+    /// Reads the records of these tags again.
+    pub(crate) fn walk_again(&mut self, tags: &[usize]) {
+        let is_behind = self.shared.is_warm.swap(false, Ordering::AcqRel);
+        self.walk.add(tags.iter().copied(), Instant::now());
+        if is_behind {
+            self.shared.sink.on_event(Event::Behind { tags: tags.len() });
+        }
+    }
+}
+
+/// Waits until one of the connections can be read, or the thread is woken; returns the indices of the former.
+pub(crate) fn wait(shared: &Shared, connections: &[BorrowedFd<'_>], time: Duration) -> Vec<usize> {
+    let mut all = vec![PollFd::new(&shared.reader_wake, PollFlags::IN)];
+    all.extend(connections.iter().map(|connection| PollFd::from_borrowed_fd(*connection, PollFlags::IN)));
+    let time = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) };
+    // An interrupted wait is one that found nothing.
+    if poll(&mut all, Some(&time)).is_err() {
+        return Vec::new();
+    }
+    let is_ready = |fd: &PollFd<'_>| !fd.revents().is_empty();
+    if all.first().is_some_and(is_ready) {
+        let _ = rustix::io::read(&shared.reader_wake, &mut [0; 8]);
+    }
+    all.iter().skip(1).enumerate().filter(|(_, fd)| is_ready(fd)).map(|(index, _)| index).collect()
+}
+
+/// Maximum number of entries of each stream in a reply.
+pub(crate) const COUNT_MAX: usize = 256;

@@ -1,0 +1,42 @@
+//! Scripts that run in the store.
+
+use sha1::{Digest, Sha1};
+
+/// A script and its name in the store.
+pub(crate) struct Script {
+    pub(crate) text: &'static str,
+    /// SHA-1 of the text in hexadecimal.
+    pub(crate) name: String,
+}
+
+/// The scripts.
+pub(crate) struct Scripts {
+    pub(crate) put: Script,
+    pub(crate) read: Script,
+    pub(crate) nodes: Script,
+}
+
+impl Scripts {
+    pub(crate) fn new() -> Self {
+        Self {
+            put: Script::new(include_str!("scripts/put.lua")),
+            read: Script::new(include_str!("scripts/read.lua")),
+            nodes: Script::new(include_str!("scripts/nodes.lua")),
+        }
+    }
+
+    pub(crate) fn all(&self) -> [&Script; 3] {
+        [&self.put, &self.read, &self.nodes]
+    }
+}
+
+impl Script {
+    fn new(text: &'static str) -> Self {
+        let name = Sha1::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
+        Self { text, name }
+    }
+}
+
+#[cfg(test)]
+#[path = "scripts_tests.rs"]
+mod tests;

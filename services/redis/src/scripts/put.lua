@@ -1,0 +1,143 @@
+-- Joins an update into the record of an address-of-record: Registrations::apply of proto/location. The encodings are there.
+-- KEYS: record, addresses-of-record by their end, stream. ARGV: address-of-record, encoded update.
+-- Returns the time of the store in milliseconds since the epoch.
+local read_as, pack, sub, byte = struct.unpack, struct.pack, string.sub, string.byte
+local update = ARGV[2]
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+
+local version, flags, waited = read_as('<BBI4', update)
+local clear, entries, removals, name = read_as('<I4I2I2B', update, 23)
+if version ~= 1 then return redis.error_reply('ERR version of the update') end
+-- Hashes and numbers of 64 bits are compared as bytes: numbers of Lua have 53 bits.
+local owner = sub(update, 31, 31 + name) .. sub(update, 15, 22)
+
+-- Bindings in order; false: removed.
+local list, index, count = {}, {}, 0
+local function add(entry)
+    list[#list + 1] = entry
+    index[entry.id] = #list
+    count = count + 1
+end
+local function remove(at)
+    index[list[at].id] = nil
+    list[at] = false
+    count = count - 1
+end
+
+local function read(record)
+    local at = 19 + byte(record, 2)
+    local total = read_as('<I2', record, at)
+    at = at + 2
+    for _ = 1, total do
+        local start, times = at, at + 25 + byte(record, at + 16)
+        local expires, registered = read_as('<I8I8', record, times)
+        local cseq, body = read_as('<I4I2', record, times + 24)
+        at = times + 30 + body
+        if at - 1 > #record then error('cut short') end
+        if expires > now then
+            add({
+                id = sub(record, start, start + 15), owner = sub(record, start + 16, times - 1),
+                expires = expires, registered = registered,
+                call = sub(record, times + 16, times + 23), cseq = cseq, bytes = sub(record, start, at - 1),
+            })
+        end
+    end
+end
+local record = redis.pcall('GET', KEYS[1])
+if type(record) == 'string' then
+    if (byte(record, 1) or 0) > 1 then return redis.error_reply('ERR version of the record') end
+    -- A damaged one is replaced, and so is a value of another type.
+    if not pcall(read, record) then list, index, count = {}, {}, 0 end
+end
+
+local function time_of(age)
+    return math.max(0, now - age - waited)
+end
+if flags % 2 == 1 then
+    for at = 1, #list do
+        if list[at] and list[at].registered <= time_of(clear) then remove(at) end
+    end
+end
+
+local new, kept = {}, {}
+local at = 32 + name
+for number = 1, entries do
+    local id = sub(update, at, at + 15)
+    local age, expires = read_as('<I4I4', update, at + 16)
+    local cseq, body = read_as('<I4I2', update, at + 32)
+    if at + 37 + body > #update then return redis.error_reply('ERR update cut short') end
+    new[number] = {
+        id = id, age = age, expires = math.max(0, expires - waited), call = sub(update, at + 24, at + 31), cseq = cseq,
+        rest = sub(update, at + 24, at + 37 + body),
+    }
+    kept[id] = true
+    at = at + 38 + body
+end
+for old = 1, #list do
+    if list[old] and list[old].owner == owner and not kept[list[old].id] then remove(old) end
+end
+
+local function is_newer(entry, call, cseq, age)
+    if entry.owner == owner then return false end
+    if entry.call == call then return entry.cseq >= cseq end
+    return entry.registered > time_of(age)
+end
+for _ = 1, removals do
+    local old = index[sub(update, at, at + 15)]
+    local age = read_as('<I4', update, at + 16)
+    local cseq = read_as('<I4', update, at + 28)
+    if old and not is_newer(list[old], sub(update, at + 20, at + 27), cseq, age) then remove(old) end
+    at = at + 32
+end
+for number = 1, entries do
+    local entry = new[number]
+    local old = index[entry.id]
+    if not (old and is_newer(list[old], entry.call, entry.cseq, entry.age)) then
+        local registered = time_of(entry.age)
+        local stored = {
+            id = entry.id, owner = owner, expires = now + entry.expires, registered = registered,
+            call = entry.call, cseq = entry.cseq,
+            bytes = entry.id .. owner .. pack('<I8I8', now + entry.expires, registered) .. entry.rest,
+        }
+        if entry.expires == 0 then
+            if old then remove(old) end
+        elseif old then
+            list[old] = stored
+        elseif count < 64 then
+            add(stored)
+        end
+    end
+end
+
+-- A key of another type is another program's, under our prefix: it is replaced.
+local function change(key, ...)
+    local reply = redis.pcall(...)
+    if type(reply) ~= 'table' or not reply.err then return end
+    if string.find(reply.err, 'WRONGTYPE', 1, true) then redis.call('DEL', key) end
+    redis.call(...)
+end
+
+local parts, latest = {}, 0
+for number = 1, #list do
+    if list[number] then
+        parts[#parts + 1] = list[number].bytes
+        latest = math.max(latest, list[number].expires)
+    end
+end
+local joined = '\1' .. sub(update, 31, 31 + name) .. sub(update, 15, 22) .. sub(update, 7, 14)
+    .. pack('<I2', #parts) .. table.concat(parts)
+if count == 0 then
+    redis.call('DEL', KEYS[1])
+    change(KEYS[2], 'ZREM', KEYS[2], ARGV[1])
+else
+    redis.call('SET', KEYS[1], joined, 'PXAT', latest)
+    change(KEYS[2], 'ZADD', KEYS[2], latest, ARGV[1])
+end
+change(KEYS[3], 'XADD', KEYS[3], 'MAXLEN', '~', 100000, '*', 'a', ARGV[1], 'r', joined)
+
+-- Steps of a bounded length: records that ended, and news older than 15 minutes. A node that was away longer reads all records.
+local ended = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now, 'LIMIT', 0, 4)
+if #ended > 0 then redis.call('ZREM', KEYS[2], unpack(ended)) end
+if now % 16 == 0 then redis.call('XTRIM', KEYS[3], 'MINID', '~', now - 900000) end
+return now

@@ -1,0 +1,229 @@
+//! State shared by the threads of a store and those that use it.
+
+use crate::connection::Host;
+use crate::lookups::Lookups;
+use crate::pending::Pending;
+use crate::socket::OnWait;
+use crate::topology::Topology;
+use crate::{Event, Kind, LocationUrl, Settings, Sink, Status, StoreError};
+use rustix::event::{EventfdFlags, eventfd};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+pub(crate) struct Shared {
+    pub(crate) settings: Settings,
+    pub(crate) sink: Arc<dyn Sink>,
+    url: Mutex<LocationUrl>,
+    /// Masters of a cluster that were found.
+    known: Mutex<Vec<Host>>,
+    pending: Mutex<Pending>,
+    pub(crate) wake: Condvar,
+    pub(crate) lookups: Mutex<Lookups>,
+    /// Wakes the reader for a lookup or the end.
+    pub(crate) reader_wake: OwnedFd,
+    health: Mutex<Health>,
+    pub(crate) durable: AtomicU64,
+    pub(crate) has_failed: AtomicBool,
+    pub(crate) is_draining: AtomicBool,
+    pub(crate) is_stopped: AtomicBool,
+    /// Times that the store lost data; the reader reads all records again.
+    pub(crate) losses: AtomicU64,
+    pub(crate) is_warm: AtomicBool,
+    pub(crate) counters: Counters,
+}
+
+#[derive(Default)]
+pub(crate) struct Counters {
+    pub(crate) written: AtomicU64,
+    pub(crate) refused: AtomicU64,
+    /// Updates that the writer has taken.
+    pub(crate) in_flight: AtomicUsize,
+    pub(crate) followed: AtomicU64,
+    pub(crate) read: AtomicU64,
+    pub(crate) read_per_second: AtomicU64,
+    pub(crate) damaged: AtomicU64,
+    pub(crate) nodes: AtomicUsize,
+}
+
+/// The thread that a state is of.
+#[derive(Clone, Copy)]
+pub(crate) enum Part {
+    Writer,
+    Reader,
+}
+
+struct Health {
+    works: [bool; 2],
+    is_reported: bool,
+    /// Begin of the state.
+    since: Instant,
+    kind: Kind,
+    masters: usize,
+    errors: u64,
+    last_error: Option<String>,
+}
+
+impl Shared {
+    pub(crate) fn new(settings: Settings, sink: Arc<dyn Sink>) -> io::Result<Self> {
+        let health = Health {
+            works: [false; 2],
+            is_reported: false,
+            since: Instant::now(),
+            kind: Kind::Unknown,
+            masters: 0,
+            errors: 0,
+            last_error: None,
+        };
+        Ok(Self {
+            url: Mutex::new(settings.url.clone()),
+            known: Mutex::default(),
+            settings,
+            sink,
+            pending: Mutex::default(),
+            wake: Condvar::new(),
+            lookups: Mutex::default(),
+            reader_wake: eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?,
+            health: Mutex::new(health),
+            durable: AtomicU64::new(0),
+            has_failed: AtomicBool::new(true),
+            is_draining: AtomicBool::new(false),
+            is_stopped: AtomicBool::new(false),
+            losses: AtomicU64::new(0),
+            is_warm: AtomicBool::new(false),
+            counters: Counters::default(),
+        })
+    }
+
+    pub(crate) fn pending(&self) -> MutexGuard<'_, Pending> {
+        lock(&self.pending)
+    }
+
+    /// Connects to the store.
+    pub(crate) fn connect(&self, on_wait: &OnWait) -> Result<Topology, StoreError> {
+        let (url, known) = (lock(&self.url).clone(), lock(&self.known).clone());
+        let store = Topology::discover(&url, &known, on_wait)?;
+        *lock(&self.known) = store.known();
+        Ok(store)
+    }
+
+    pub(crate) fn set_url(&self, url: LocationUrl) {
+        *lock(&self.url) = url;
+        lock(&self.known).clear();
+    }
+
+    pub(crate) fn stopped(&self) -> bool {
+        self.is_stopped.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn wake_reader(&self) {
+        // It fails only when the counter is full, and then the reader wakes up.
+        let _ = rustix::io::write(&self.reader_wake, &1_u64.to_ne_bytes());
+    }
+
+    /// Notes that a part works.
+    pub(crate) fn works(&self, part: Part, kind: Kind, masters: usize) {
+        let mut health = lock(&self.health);
+        (health.kind, health.masters) = (kind, masters);
+        let was_up = health.is_up();
+        health.works[part as usize] = true;
+        let after = health.since.elapsed();
+        let is_new = health.is_up() && !was_up;
+        if is_new {
+            (health.since, health.is_reported) = (Instant::now(), false);
+        }
+        drop(health);
+        if is_new {
+            self.sink.on_event(Event::Up { after });
+        }
+    }
+
+    /// Notes that a part failed.
+    pub(crate) fn fails(&self, part: Part, reason: &str) {
+        let mut health = lock(&self.health);
+        if health.is_up() {
+            health.since = Instant::now();
+        }
+        health.works[part as usize] = false;
+        health.errors += 1;
+        health.last_error = Some(reason.to_owned());
+        let is_new = !std::mem::replace(&mut health.is_reported, true);
+        drop(health);
+        if is_new {
+            self.sink.on_event(Event::Down { reason: reason.to_owned() });
+        }
+    }
+
+    /// Ends lookups whose deadline is over.
+    pub(crate) fn expire_lookups(&self) {
+        let ended = lock(&self.lookups).expire(Instant::now());
+        ended.into_iter().for_each(|query| self.sink.on_located(query));
+    }
+
+    /// Ends all lookups, and refuses new ones.
+    pub(crate) fn close_lookups(&self) {
+        let ended = lock(&self.lookups).close();
+        ended.into_iter().for_each(|query| self.sink.on_located(query));
+    }
+
+    pub(crate) fn status(&self) -> Status {
+        let mut status = Status {
+            is_warm: self.is_warm.load(Ordering::Acquire),
+            written: load(&self.counters.written),
+            followed: load(&self.counters.followed),
+            read: load(&self.counters.read),
+            read_per_second: load(&self.counters.read_per_second),
+            damaged: load(&self.counters.damaged),
+            nodes: self.counters.nodes.load(Ordering::Relaxed),
+            ..Status::default()
+        };
+        let pending = self.pending();
+        status.lag_ms = pending.oldest().map_or(0, |oldest| oldest.elapsed().as_millis() as u64);
+        status.waiting = pending.len() + self.counters.in_flight.load(Ordering::Relaxed);
+        status.waiting_bytes = pending.bytes;
+        status.appended = pending.last;
+        status.replaced = pending.counts.replaced;
+        status.dropped = pending.counts.dropped;
+        status.refused = pending.counts.refused + load(&self.counters.refused);
+        drop(pending);
+        let lookups = lock(&self.lookups);
+        (status.lookups, status.lookups_failed) = (lookups.begun, lookups.failed);
+        drop(lookups);
+        let health = lock(&self.health);
+        (status.kind, status.masters) = (health.kind, health.masters);
+        status.connected_for = health.is_up().then(|| health.since.elapsed());
+        (status.errors, status.last_error) = (health.errors, health.last_error.clone());
+        status
+    }
+}
+
+impl Health {
+    fn is_up(&self) -> bool {
+        self.works == [true; 2]
+    }
+}
+
+/// Ignores poisoning: a thread that panicked ended the store.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn load(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}
+
+/// An event that is reported at most once a minute.
+#[derive(Default)]
+pub(crate) struct Seldom(Option<Instant>);
+
+impl Seldom {
+    pub(crate) fn is_due(&mut self) -> bool {
+        let is_due = self.0.is_none_or(|last| last.elapsed() > Duration::from_secs(60));
+        if is_due {
+            self.0 = Some(Instant::now());
+        }
+        is_due
+    }
+}

@@ -1,0 +1,226 @@
+//! Positions in streams, and what is newer than they are.
+
+use crate::keys::{self, AOR_BYTES_MAX, TAGS};
+use crate::reply::Value;
+use crate::value::{bytes, items, text};
+use ringway_location::{BYTES_MAX, Record};
+use std::collections::HashMap;
+
+/// Identity of an entry of a stream: milliseconds and a number. Those of a stream rise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Id(u64, u64);
+
+impl Id {
+    pub(crate) fn read(text: &str) -> Option<Self> {
+        let (time, number) = text.split_once('-')?;
+        Some(Self(time.parse().ok()?, number.parse().ok()?))
+    }
+}
+
+/// Position in the stream of a tag.
+#[derive(Default)]
+pub(crate) struct Position {
+    pub(crate) id: Id,
+    /// The same as a text.
+    text: String,
+    /// Records that were read from keys, and are newer than the stream up to here: no older ones follow them.
+    ahead: HashMap<Vec<u8>, Id>,
+    ahead_until: Id,
+}
+
+impl Position {
+    /// Moves to an id; what was read ahead counts no more when the stream is there.
+    pub(crate) fn advance(&mut self, id: Id) {
+        self.id = id;
+        self.text.clear();
+        if !self.ahead.is_empty() && id >= self.ahead_until {
+            self.ahead.clear();
+        }
+    }
+
+    /// Moves to a position of another stream, or one further on.
+    pub(crate) fn reset(&mut self, id: Id) {
+        self.ahead.clear();
+        self.advance(id);
+    }
+
+    /// Notes that the record of `aor` was read from its key, when the stream was at `at`.
+    pub(crate) fn note_read(&mut self, aor: &[u8], at: Id) {
+        if at > self.id {
+            if self.ahead.len() >= AHEAD_MAX {
+                self.ahead.clear();
+            }
+            self.ahead.insert(aor.to_vec(), at);
+            self.ahead_until = self.ahead_until.max(at);
+        }
+    }
+
+    /// True if a record that was delivered is at least as new as this entry.
+    fn has_newer(&self, aor: &[u8], id: Id) -> bool {
+        !self.ahead.is_empty() && self.ahead.get(aor).is_some_and(|ahead| *ahead >= id)
+    }
+
+    fn text(&mut self) -> &str {
+        if self.text.is_empty() {
+            self.text = format!("{}-{}", self.id.0, self.id.1);
+        }
+        &self.text
+    }
+}
+
+/// Positions of all tags.
+pub(crate) struct Streams {
+    keys: Vec<String>,
+    positions: Vec<Position>,
+}
+
+/// Entries of a reply.
+#[derive(Default)]
+pub(crate) struct Delivered {
+    pub(crate) records: u64,
+    pub(crate) damaged: u64,
+    /// True if a stream may have more.
+    pub(crate) is_full: bool,
+}
+
+impl Streams {
+    pub(crate) fn new() -> Self {
+        let positions = (0..TAGS).map(|_| Position::default()).collect();
+        Self { keys: (0..TAGS).map(keys::log).collect(), positions }
+    }
+
+    pub(crate) fn position(&mut self, tag: usize) -> Option<&mut Position> {
+        self.positions.get_mut(tag)
+    }
+
+    /// Key of a tag, for a command.
+    pub(crate) fn key(&self, tag: usize) -> &[u8] {
+        self.keys.get(tag).map(String::as_bytes).unwrap_or_default()
+    }
+
+    /// Position of a tag, for a command.
+    pub(crate) fn id(&mut self, tag: usize) -> &[u8] {
+        self.positions.get_mut(tag).map(|position| position.text().as_bytes()).unwrap_or_default()
+    }
+
+    /// Passes the records of a reply to XREAD, with `count` entries of each stream at most.
+    pub(crate) fn deliver(
+        &mut self,
+        reply: Value,
+        count: usize,
+        deliver: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Delivered {
+        let mut result = Delivered::default();
+        for stream in items(reply) {
+            let mut parts = items(stream).into_iter();
+            let (Some(key), Some(entries)) = (parts.next(), parts.next()) else { continue };
+            let tag = bytes(&key).and_then(|key| self.keys.iter().position(|known| known.as_bytes() == key));
+            let Some(position) = tag.and_then(|tag| self.positions.get_mut(tag)) else { continue };
+            let entries = items(entries);
+            result.is_full |= entries.len() >= count;
+            for entry in entries {
+                let Value::Array(entry) = entry else { continue };
+                let Some(id) = entry.first().and_then(text).and_then(Id::read) else { continue };
+                match entry.get(1).and_then(read_fields) {
+                    Some((aor, record)) if position.has_newer(aor, id) => {
+                        let _ = record;
+                    }
+                    Some((aor, record)) => {
+                        result.records += 1;
+                        deliver(aor, record);
+                    }
+                    None => result.damaged += 1,
+                }
+                position.advance(id);
+            }
+        }
+        result
+    }
+}
+
+/// Address-of-record and record of an entry.
+fn read_fields(fields: &Value) -> Option<(&[u8], &[u8])> {
+    let Value::Array(fields) = fields else { return None };
+    let mut found = (None, None);
+    for pair in fields.chunks_exact(2) {
+        match pair.first().and_then(bytes)? {
+            b"a" => found.0 = pair.get(1).and_then(bytes),
+            b"r" => found.1 = pair.get(1).and_then(bytes),
+            _ => {}
+        }
+    }
+    let (aor, record) = found.0.zip(found.1)?;
+    is_valid(aor, record).then_some((aor, record))
+}
+
+/// True for a record that a sink may get.
+pub(crate) fn is_valid(aor: &[u8], record: &[u8]) -> bool {
+    !aor.is_empty() && aor.len() <= AOR_BYTES_MAX && record.len() <= BYTES_MAX && Record::read(record).is_ok()
+}
+
+/// Maximum number of records read ahead of a stream.
+const AHEAD_MAX: usize = 10_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ringway_location::{NodeName, Registrations};
+
+    fn record(number: u64) -> Vec<u8> {
+        let mut out = Vec::new();
+        Registrations::default().write_record((&NodeName::read(b"a").unwrap(), 1, number), 0, &mut out);
+        out
+    }
+
+    fn text(text: &[u8]) -> Value {
+        Value::Bytes(text.to_vec())
+    }
+
+    fn reply(entries: &[(&str, &[u8], Vec<u8>)]) -> Value {
+        let entries = entries.iter().map(|(id, aor, record)| {
+            let fields = Value::Array(vec![text(b"a"), text(aor), text(b"r"), text(record)]);
+            Value::Array(vec![text(id.as_bytes()), fields])
+        });
+        let stream = Value::Array(vec![text(b"rw:{03}:log"), Value::Array(entries.collect())]);
+        Value::Array(vec![stream])
+    }
+
+    fn delivered(streams: &mut Streams, reply: Value) -> Vec<u64> {
+        let mut numbers = Vec::new();
+        streams.deliver(reply, 9, &mut |_, record| numbers.push(Record::read(record).unwrap().number));
+        numbers
+    }
+
+    #[test]
+    fn nothing_older_follows_a_record_that_was_read_ahead_of_the_stream() {
+        let mut streams = Streams::new();
+        let position = streams.position(3).unwrap();
+        position.reset(Id(10, 0));
+        position.note_read(b"x", Id(10, 0));
+        assert!(position.ahead.is_empty(), "the stream is there");
+        position.note_read(b"x", Id(12, 1));
+        let entries =
+            [("11-0", b"x" as &[u8], record(1)), ("12-0", b"y", record(2)), ("12-1", b"x", record(3))];
+        assert_eq!(delivered(&mut streams, reply(&entries)), [2]);
+        assert!(streams.position(3).unwrap().ahead.is_empty());
+        assert_eq!(delivered(&mut streams, reply(&[("12-2", b"x", record(4))])), [4]);
+        assert_eq!(streams.id(3), b"12-2");
+    }
+
+    #[test]
+    fn what_is_not_valid_is_passed_over_and_counted() {
+        let mut streams = Streams::new();
+        let bad = Value::Array(vec![text(b"1-0"), Value::Array(vec![text(b"a")])]);
+        let stream = Value::Array(vec![text(b"rw:{00}:log"), Value::Array(vec![bad, Value::Nil])]);
+        let other = Value::Array(vec![text(b"other"), Value::Array(vec![])]);
+        let result =
+            streams.deliver(Value::Array(vec![stream, other, Value::Int(1)]), 9, &mut |_, _| panic!());
+        assert_eq!((result.records, result.damaged), (0, 1));
+        let long = vec![b'a'; AOR_BYTES_MAX + 1];
+        let entries =
+            [("1-0", b"" as &[u8], record(1)), ("1-1", &long, record(1)), ("1-2", b"x", b"\x02".to_vec())];
+        let result = streams.deliver(reply(&entries), 3, &mut |_, _| panic!());
+        assert_eq!((result.damaged, result.is_full), (3, true));
+        assert_eq!(streams.id(3), b"1-2");
+    }
+}

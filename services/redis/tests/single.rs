@@ -1,0 +1,233 @@
+//! One server: records, nodes, lookups and faults.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod common;
+use common::*;
+use std::io::Write;
+use std::net::TcpStream;
+use std::time::Duration;
+
+fn url(server: &RedisServer) -> String {
+    format!("redis://{}", server.host())
+}
+
+#[test]
+fn nodes_see_the_registrations_of_each_other() {
+    let server = RedisServer::start(&[]);
+    let (a, seen_a) = start_warm("a", &url(&server));
+    assert_eq!(a.append(b"sip:early@x", &binding("a", 1, 1, "early")), 1);
+    wait_for(|| a.durable() == 1);
+    let (b, seen_b) = start_warm("b", &url(&server));
+    assert_eq!(seen_b.bodies("sip:early@x").unwrap(), ["early"], "read before it was warm");
+    a.append(b"sip:alice@x", &binding("a", 1, 1, "at a"));
+    b.append(b"sip:alice@x", &binding("b", 2, 1, "at b"));
+    for seen in [&seen_a, &seen_b] {
+        wait_for(|| seen.bodies("sip:alice@x").is_some_and(|bodies| bodies == ["at a", "at b"]));
+    }
+    // The phone moves.
+    b.append(b"sip:alice@x", &binding("b", 1, 2, "moved"));
+    for seen in [&seen_a, &seen_b] {
+        wait_for(|| seen.bodies("sip:alice@x").unwrap() == ["moved"]);
+    }
+    b.append(b"sip:alice@x", &nothing("b", None));
+    wait_for(|| seen_a.bodies("sip:alice@x").unwrap().is_empty());
+    assert_eq!(seen_a.0.lock().unwrap().durable, a.durable());
+    let status = a.status();
+    assert_eq!((status.kind, status.written, status.waiting, status.refused), (Kind::Single, 2, 0, 0));
+    assert!(status.is_warm && status.connected_for.is_some() && status.last_error.is_none(), "{status:?}");
+    assert!(seen_a.0.lock().unwrap().now_ms > 1_600_000_000_000);
+    assert_eq!(server.run(&["EXISTS", "rw:{00}:b:sip:alice@x"]), "0");
+}
+
+#[test]
+fn nodes_come_drain_and_go() {
+    let server = RedisServer::start(&[]);
+    let (a, seen) = start_warm("a", &url(&server));
+    let (b, _) = start_warm("b", &url(&server));
+    wait_for(|| seen.state("b") == Some(NodeState::Up));
+    assert!(seen.has(|event| *event == Event::NodeUp(node("b"))));
+    b.set_draining(true);
+    wait_for(|| seen.state("b") == Some(NodeState::Draining));
+    assert_eq!(a.status().nodes, 1);
+    // The name of a node that runs is taken.
+    let (later, seen_later) = start(Settings { incarnation: 8, ..settings("b", &url(&server)) });
+    wait_for(|| seen_later.has(|event| *event == Event::NameTaken { incarnation: 7 }));
+    assert_eq!(seen.0.lock().unwrap().nodes[0].incarnation, 7);
+    b.stop();
+    // The later one takes the name then.
+    wait_for(|| seen.0.lock().unwrap().nodes[0].incarnation == 8);
+    later.stop();
+    wait_for(|| seen.state("b") == Some(NodeState::Gone));
+    assert!(seen.has(|event| *event == Event::NodeGone(node("b"))));
+}
+
+#[test]
+fn lookups_are_answered_or_end_in_time() {
+    let server = RedisServer::start(&[]);
+    let (a, seen) = start_warm("a", &url(&server));
+    a.append(b"sip:alice@x", &binding("a", 1, 1, "body"));
+    wait_for(|| seen.bodies("sip:alice@x").is_some());
+    seen.0.lock().unwrap().records.clear();
+    assert!(a.look_up(1, b"sip:alice@x") && a.look_up(2, b"sip:nobody@x"));
+    wait_for(|| seen.is_located(1) && seen.is_located(2));
+    assert_eq!(seen.bodies("sip:alice@x").unwrap(), ["body"]);
+    assert_eq!(Record::read(&seen.0.lock().unwrap().records[b"sip:alice@x".as_slice()]).unwrap().number, 0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| server.pause(MOMENT * 2));
+        std::thread::sleep(MOMENT / 3);
+        let begun = (0..1_000).filter(|query| a.look_up(1_000 + query, b"sip:alice@x")).count();
+        assert!(begun <= 256);
+        wait_for(|| seen.0.lock().unwrap().located.len() == 2 + begun);
+    });
+    a.look_up(3, b"sip:alice@x");
+    wait_for(|| seen.is_located(3));
+    assert!(a.status().lookups_failed > 700);
+}
+
+#[test]
+fn what_waited_during_an_outage_is_written_after_it() {
+    let mut server = RedisServer::start(&[]);
+    let (a, seen) = start_warm("a", &url(&server));
+    a.append(b"sip:old@x", &binding("a", 1, 1, "old"));
+    wait_for(|| a.durable() == 1);
+    server.kill();
+    wait_for(|| a.failed() && seen.has(|event| matches!(event, Event::Down { .. })));
+    assert!(!a.look_up(1, b"sip:old@x"));
+    for number in 0..500_u32 {
+        let aor = format!("sip:{}@x", number % 100);
+        a.append(aor.as_bytes(), &binding("a", 1, number, &number.to_string()));
+    }
+    assert_eq!((a.durable(), a.status().waiting, a.status().replaced), (1, 100, 400));
+    server.start_again();
+    wait_for(|| a.durable() == 501 && !a.failed());
+    wait_for(|| seen.bodies("sip:99@x").is_some_and(|bodies| bodies == ["499"]));
+    wait_for(|| seen.has(|event| *event == Event::Rewrite));
+    assert_eq!(seen.count(|event| matches!(event, Event::Down { .. })), 1);
+    wait_for(|| seen.count(|event| matches!(event, Event::Up { .. })) == 2);
+    wait_for(|| seen.count(|event| matches!(event, Event::Warm { .. })) == 2);
+}
+
+#[test]
+fn a_paused_store_is_connected_again() {
+    let server = RedisServer::start(&[]);
+    let (a, seen) = start_warm("a", &url(&server));
+    let (_b, seen_b) = start_warm("b", &url(&server));
+    wait_for(|| seen.state("b") == Some(NodeState::Up));
+    std::thread::scope(|scope| {
+        let paused = scope.spawn(|| server.pause(Duration::from_secs(5)));
+        a.append(b"sip:alice@x", &binding("a", 1, 1, "body"));
+        wait_for(|| seen.has(|event| matches!(event, Event::Down { .. })));
+        assert!(a.failed());
+        paused.join().unwrap();
+    });
+    wait_for(|| a.durable() == 1 && !a.failed());
+    wait_for(|| seen_b.bodies("sip:alice@x").is_some());
+    assert!(!seen.has(|event| *event == Event::Rewrite), "nothing was lost");
+    assert!(!seen.has(|event| *event == Event::NodeGone(node("b"))));
+}
+
+#[test]
+fn connections_that_are_killed_and_scripts_that_are_flushed_come_back() {
+    let server = RedisServer::start(&[]);
+    let (a, seen) = start_warm("a", &url(&server));
+    for round in 1..4 {
+        server.run(&["SCRIPT", "FLUSH"]);
+        server.run(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+        a.append(b"sip:alice@x", &binding("a", 1, round, &round.to_string()));
+        wait_for(|| seen.bodies("sip:alice@x").is_some_and(|bodies| bodies == [round.to_string()]));
+    }
+    server.run(&["SCRIPT", "FLUSH"]);
+    a.append(b"sip:alice@x", &binding("a", 1, 4, "4"));
+    wait_for(|| seen.bodies("sip:alice@x").unwrap() == ["4"]);
+    wait_for(|| a.status().connected_for.is_some() && a.durable() == 4);
+    assert!(!seen.has(|event| *event == Event::Rewrite));
+}
+
+#[test]
+fn lost_data_is_found_and_written_again() {
+    let server = RedisServer::start(&[]);
+    let (a, seen) = start_warm("a", &url(&server));
+    let (_b, seen_b) = start_warm("b", &url(&server));
+    a.append(b"sip:alice@x", &binding("a", 1, 1, "body"));
+    wait_for(|| seen_b.bodies("sip:alice@x").is_some());
+    seen.forget();
+    server.run(&["FLUSHALL"]);
+    wait_for(|| seen.has(|event| *event == Event::Rewrite) && seen_b.has(|event| *event == Event::Rewrite));
+    wait_for(|| seen.has(|event| matches!(event, Event::Warm { .. })));
+    seen_b.0.lock().unwrap().records.clear();
+    a.append(b"sip:alice@x", &binding("a", 1, 1, "body"));
+    wait_for(|| seen_b.bodies("sip:alice@x").is_some());
+    std::thread::sleep(MOMENT * 5);
+    assert_eq!(seen.count(|event| *event == Event::Rewrite), 1, "reported once");
+}
+
+#[test]
+fn a_trimmed_stream_is_made_up_for_by_reading_all() {
+    let server = RedisServer::start(&[]);
+    let (a, seen) = start_warm("a", &url(&server));
+    let (b, seen_b) = start_warm("b", &url(&server));
+    a.append(b"sip:alice@x", &binding("a", 1, 1, "one"));
+    wait_for(|| seen_b.bodies("sip:alice@x").is_some());
+    b.stop();
+    a.append(b"sip:alice@x", &binding("a", 1, 2, "two"));
+    wait_for(|| a.durable() == 2);
+    let tag = (0..64)
+        .find(|tag| server.run(&["EXISTS", &format!("rw:{{{tag:02}}}:b:sip:alice@x")]) == "1")
+        .unwrap();
+    let log = format!("rw:{{{tag:02}}}:log");
+    assert_eq!(server.run(&["XLEN", &log]), "2");
+    // While `a` has no connection. What waits for the paused server is done before a new connection is.
+    seen.0.lock().unwrap().records.clear();
+    let mut stream = TcpStream::connect(("127.0.0.1", server.port())).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| server.pause(Duration::from_secs(4)));
+        wait_for(|| seen.has(|event| matches!(event, Event::Down { .. })));
+        stream.write_all(format!("XTRIM {log} MAXLEN 0\r\nXADD {log} * x y\r\n").as_bytes()).unwrap();
+    });
+    wait_for(|| seen.has(|event| matches!(event, Event::Behind { tags: 1 })));
+    wait_for(|| seen.bodies("sip:alice@x").is_some_and(|bodies| bodies == ["two"]));
+    wait_for(|| seen.count(|event| matches!(event, Event::Warm { .. })) == 2);
+}
+
+#[test]
+fn whatever_is_in_the_store_the_node_goes_on() {
+    let server = RedisServer::start(&[]);
+    let long = "x".repeat(100_000);
+    for tag in 0..8 {
+        let key = |end: &str| format!("rw:{{{tag:02}}}:{end}");
+        server.run(&["SET", &key("all"), "no set"]);
+        server.run(&["ZADD", &key("all"), "9e15", &long, "9e15", "sip:list@x", "9e15", "sip:bad@x"]);
+        server.run(&["LPUSH", &key("b:sip:list@x"), "no string"]);
+        server.run(&["SET", &key("b:sip:bad@x"), "no record"]);
+        server.run(&["SET", &key("b:sip:long@x"), &long]);
+        server.run(&["SET", &key("log"), "no stream"]);
+        server.run(&["LPUSH", &key("epoch"), "no mark"]);
+    }
+    for tag in 8..64 {
+        let key = |end: &str| format!("rw:{{{tag:02}}}:{end}");
+        server.run(&["ZADD", &key("all"), "9e15", &long, "9e15", "sip:list@x", "9e15", "sip:bad@x"]);
+        server.run(&["LPUSH", &key("b:sip:list@x"), "no string"]);
+        server.run(&["SET", &key("b:sip:bad@x"), "no record"]);
+    }
+    server.run(&["HSET", "rw:{00}:nodes", &long, "x", "b", "x", "c", &long, "d", "1 2 3 4"]);
+    let (a, seen) = start_warm("a", &url(&server));
+    assert!(a.status().damaged >= 56 * 3, "{:?}", a.status());
+    for number in 0..64 {
+        let aor = format!("sip:{number}@x");
+        a.append(aor.as_bytes(), &binding("a", 1, 1, &aor));
+    }
+    wait_for(|| a.durable() == 64 && a.status().waiting == 0);
+    let refused = a.status().refused;
+    wait_for(|| seen.0.lock().unwrap().records.len() as u64 + refused == 64);
+    for tag in 0..64 {
+        let log = format!("rw:{{{tag:02}}}:log");
+        server.run(&["XADD", &log, "*", "a", "sip:bad@x", "r", &long]);
+        server.run(&["XADD", &log, "*", &long, "x"]);
+    }
+    let before = a.status().damaged;
+    wait_for(|| a.status().damaged >= before.max(64 * 2));
+    a.append(b"sip:63@x", &binding("a", 1, 2, "again"));
+    wait_for(|| {
+        seen.bodies("sip:63@x").is_some_and(|bodies| bodies == ["again"]) || a.status().refused > refused
+    });
+}

@@ -1,0 +1,362 @@
+//! Stories of three nodes that share their registrations: faults of the store, of nodes, of the ways between them.
+
+use ringway_sansio::{Instant, Transport};
+use ringway_sim::HostId;
+use ringway_tests::{Cluster, StoreState};
+use std::time::Duration;
+
+/// A caller, and phones of three kinds, each of a user of its own: dialled, behind NAT by UDP, over a connection.
+fn people(cluster: &mut Cluster) -> (HostId, [HostId; 3]) {
+    let caller = cluster.phone("alice", Transport::Udp, false);
+    let kinds =
+        [("bob", Transport::Udp, false), ("carol", Transport::Udp, true), ("dave", Transport::Tcp, true)];
+    (caller, kinds.map(|(user, transport, is_behind_nat)| cluster.phone(user, transport, is_behind_nat)))
+}
+
+/// The same, registered at the nodes in turn.
+fn registered(cluster: &mut Cluster) -> (HostId, [HostId; 3]) {
+    let (caller, phones) = people(cluster);
+    for (node, phone) in phones.into_iter().enumerate() {
+        cluster.registers(phone, node, 3600);
+    }
+    cluster.wait_ms(200);
+    (caller, phones)
+}
+
+#[test]
+fn phones_are_reached_over_every_node_until_they_leave() {
+    Cluster::run("cluster", |cluster| {
+        let (caller, phones) = registered(cluster);
+        assert_eq!(cluster.stored_len(), 3);
+        cluster.agrees();
+        for phone in phones {
+            cluster.is_reached(caller, phone);
+        }
+        for (node, phone) in phones.into_iter().enumerate() {
+            // At another node than that of the registration.
+            cluster.registers(phone, (node + 1) % 3, 0);
+        }
+        cluster.wait_ms(200);
+        assert_eq!(cluster.stored_len(), 0);
+        cluster.agrees();
+        for phone in phones {
+            cluster.is_not_reached(caller, phone);
+        }
+    });
+}
+
+#[test]
+fn a_binding_ends_at_every_node() {
+    Cluster::run("cluster: binding ends", |cluster| {
+        let (caller, phones) = people(cluster);
+        phones.into_iter().enumerate().for_each(|(node, phone)| cluster.registers(phone, node, 60));
+        cluster.wait(40);
+        cluster.agrees();
+        cluster.wait(30);
+        assert_eq!((0..3).map(|node| cluster.bindings_len(node)).sum::<usize>(), 0);
+        cluster.is_not_reached(caller, phones[1]);
+    });
+}
+
+#[test]
+fn a_phone_moves_between_the_nodes() {
+    Cluster::run("cluster: moves", |cluster| {
+        let (caller, phones) = registered(cluster);
+        for round in 1..=4 {
+            for (node, phone) in phones.into_iter().enumerate() {
+                cluster.registers(phone, (node + round) % 3, 3600);
+            }
+        }
+        cluster.wait_ms(200);
+        assert_eq!(cluster.stored_len(), 3);
+        cluster.agrees();
+        for phone in phones {
+            cluster.is_reached(caller, phone);
+        }
+    });
+}
+
+#[test]
+fn phones_of_a_user_register_at_two_nodes_at_once() {
+    Cluster::run("cluster: at once", |cluster| {
+        let caller = cluster.phone("alice", Transport::Udp, false);
+        let phones =
+            [cluster.phone("bob", Transport::Udp, true), cluster.phone("bob", Transport::Udp, false)];
+        cluster.register(phones[0], 0, 3600);
+        cluster.register(phones[1], 1, 3600);
+        cluster.wait(1);
+        assert_eq!(cluster.stored_len(), 2);
+        cluster.agrees();
+        // Both ring; the one that answers first has the call.
+        for phone in phones {
+            cluster.is_reached(caller, phone);
+        }
+    });
+}
+
+#[test]
+fn the_store_is_away_for_a_minute() {
+    Cluster::run("cluster: store away", |cluster| {
+        let (caller, phones) = registered(cluster);
+        cluster.store.state = StoreState::Away;
+        let late = cluster.phone("erin", Transport::Udp, true);
+        cluster.registers(late, 1, 3600);
+        for (node, phone) in phones.into_iter().enumerate() {
+            cluster.registers(phone, node, 3600);
+            cluster.is_reached(caller, phone);
+        }
+        cluster.wait(60);
+        assert!(
+            cluster.reaches(caller, 1, late) && !cluster.reaches(caller, 0, late),
+            "its node has it only"
+        );
+        cluster.store.state = StoreState::Up;
+        cluster.wait_ms(200);
+        cluster.agrees();
+        cluster.is_reached(caller, late);
+    });
+}
+
+#[test]
+fn the_store_never_comes_back() {
+    Cluster::run("cluster: store away for good", |cluster| {
+        let (caller, phones) = registered(cluster);
+        cluster.store.state = StoreState::Away;
+        cluster.wait(1800);
+        for phone in phones {
+            cluster.is_reached(caller, phone);
+        }
+        // Each phone is served by its node, and the binding at the others ends.
+        cluster.registers(phones[1], 1, 7200);
+        cluster.wait(1900);
+        assert!(cluster.reaches(caller, 1, phones[1]));
+        assert!(!cluster.reaches(caller, 0, phones[1]));
+    });
+}
+
+#[test]
+fn the_store_is_paused_and_goes_on() {
+    Cluster::run("cluster: store paused", |cluster| {
+        let (caller, phones) = registered(cluster);
+        cluster.store.state = StoreState::Paused;
+        for (node, phone) in phones.into_iter().enumerate() {
+            cluster.registers(phone, (node + 1) % 3, 3600);
+        }
+        cluster.wait(10);
+        cluster.store.state = StoreState::Up;
+        cluster.wait_ms(200);
+        cluster.agrees();
+        for phone in phones {
+            cluster.is_reached(caller, phone);
+        }
+    });
+}
+
+#[test]
+fn a_failover_loses_the_last_second_and_another_clock_takes_over() {
+    for ahead in [0, 30, 60] {
+        Cluster::run("cluster: failover", |cluster| {
+            let (caller, phones) = registered(cluster);
+            cluster.wait(2);
+            let late = cluster.phone("erin", Transport::Udp, true);
+            cluster.registers(late, 1, 3600);
+            cluster.registers(phones[1], 2, 3600);
+            cluster.wait_ms(200);
+            cluster.fail_over(Duration::from_secs(ahead));
+            cluster.wait_ms(500);
+            cluster.agrees();
+            for phone in phones.into_iter().chain([late]) {
+                cluster.is_reached(caller, phone);
+            }
+        });
+    }
+}
+
+#[test]
+fn the_store_loses_everything() {
+    Cluster::run("cluster: store empty", |cluster| {
+        let (caller, phones) = registered(cluster);
+        cluster.store.lose_all();
+        cluster.wait_ms(500);
+        assert_eq!(cluster.stored_len(), 3);
+        cluster.agrees();
+        for phone in phones {
+            cluster.is_reached(caller, phone);
+        }
+    });
+}
+
+#[test]
+fn a_node_is_killed_and_starts_again() {
+    Cluster::run("cluster: killed", |cluster| {
+        let (caller, phones) = registered(cluster);
+        for (node, phone) in phones.into_iter().enumerate() {
+            cluster.kill(node);
+            cluster.wait(6);
+            let others = [(node + 1) % 3, (node + 2) % 3];
+            for other in others {
+                // Only what is dialled directly needs no node.
+                assert_eq!(cluster.reaches(caller, other, phone), node == 0, "phone {node} over {other}");
+            }
+            cluster.restart(node);
+            cluster.wait(1);
+            cluster.agrees();
+            if node < 2 {
+                cluster.is_reached(caller, phone);
+            }
+            // A connection is gone: its phone registers again.
+            cluster.registers(phone, node, 3600);
+            cluster.wait_ms(200);
+            cluster.agrees();
+            cluster.is_reached(caller, phone);
+        }
+    });
+}
+
+#[test]
+fn phones_of_a_lost_node_move_to_another() {
+    Cluster::run("cluster: lost", |cluster| {
+        let (caller, phones) = registered(cluster);
+        cluster.kill(1);
+        cluster.registers(phones[1], 2, 3600);
+        cluster.wait_ms(200);
+        assert!(cluster.reaches(caller, 0, phones[1]) && cluster.reaches(caller, 2, phones[1]));
+        cluster.restart(1);
+        cluster.wait(1);
+        cluster.agrees();
+        cluster.is_reached(caller, phones[1]);
+    });
+}
+
+#[test]
+fn a_node_is_paused_for_forty_seconds() {
+    Cluster::run("cluster: paused", |cluster| {
+        let (caller, phones) = registered(cluster);
+        cluster.pause(1);
+        cluster.wait(20);
+        assert!(!cluster.reaches(caller, 0, phones[1]), "only node 1 reaches it");
+        // One phone moves away from the paused node.
+        cluster.registers(phones[2], 0, 3600);
+        cluster.wait(20);
+        cluster.resume(1);
+        cluster.wait(2);
+        cluster.agrees();
+        for phone in phones {
+            cluster.is_reached(caller, phone);
+        }
+    });
+}
+
+#[test]
+fn a_node_does_not_reach_the_store() {
+    Cluster::run("cluster: partition", |cluster| {
+        let (caller, phones) = registered(cluster);
+        cluster.set_reaches_store(1, false);
+        // One phone moves to the node without a store, one away from it.
+        cluster.registers(phones[2], 1, 3600);
+        cluster.registers(phones[1], 0, 3600);
+        cluster.wait(30);
+        for node in [0, 2] {
+            assert!(cluster.reaches(caller, node, phones[1]));
+        }
+        assert!(cluster.reaches(caller, 1, phones[2]));
+        cluster.set_reaches_store(1, true);
+        cluster.wait_ms(500);
+        cluster.agrees();
+        for phone in phones {
+            cluster.is_reached(caller, phone);
+        }
+    });
+}
+
+/// Registration that a phone of [`random_faults`] had acknowledged.
+struct Known {
+    phone: HostId,
+    /// A lost connection ends its binding.
+    has_connection: bool,
+    /// 200s before the last REGISTER; its node; the end that it asked for.
+    last: Option<(usize, usize, Instant)>,
+    /// The store had the binding at that node, and nothing happened that may lose it.
+    is_kept: bool,
+}
+
+#[test]
+fn random_faults() {
+    Cluster::run("cluster: random faults", |cluster| {
+        let (caller, phones) = people(cluster);
+        let second = cluster.phone("bob", Transport::Tcp, true);
+        let mut known: Vec<Known> = phones
+            .into_iter()
+            .chain([second])
+            .zip([false, false, true, true])
+            .map(|(phone, has_connection)| Known { phone, has_connection, last: None, is_kept: false })
+            .collect();
+        for _ in 0..50 {
+            act(cluster, &mut known);
+            let pause = [20, 200, 1000, 5000, 20_000][cluster.rng.below(5) as usize];
+            wait(cluster, &mut known, pause);
+        }
+        cluster.heal();
+        // A phone that waits for an answer of a node that was paused gives up after 32 s.
+        wait(cluster, &mut known, 40_000);
+        cluster.agrees();
+        let now = cluster.sim.now();
+        for known in &known {
+            let ends = known.last.map(|(_, _, ends)| ends);
+            // The clock of the store moved by up to a minute.
+            let is_there = ends.is_some_and(|ends| ends > now + Duration::from_secs(120));
+            if known.is_kept && is_there {
+                cluster.is_reached(caller, known.phone);
+            }
+        }
+    });
+}
+
+fn wait(cluster: &mut Cluster, known: &mut [Known], milliseconds: u64) {
+    for _ in 0..milliseconds.div_ceil(100) {
+        cluster.wait_ms(100);
+        for known in &mut *known {
+            let Some((before, node, _)) = known.last else { continue };
+            let is_acknowledged =
+                cluster.registrations(known.phone) > before && !cluster.is_registering(known.phone);
+            known.is_kept |= is_acknowledged && cluster.is_stored(known.phone, node);
+        }
+    }
+}
+
+fn act(cluster: &mut Cluster, known: &mut [Known]) {
+    let node = cluster.rng.below(Cluster::NODES as u64) as usize;
+    let ahead = cluster.rng.below(60);
+    match cluster.rng.below(20) {
+        0 => cluster.store.state = StoreState::Away,
+        1 => cluster.store.state = StoreState::Paused,
+        2..=4 => cluster.store.state = StoreState::Up,
+        5 => {
+            cluster.fail_over(Duration::from_secs(ahead));
+            known.iter_mut().for_each(|known| known.is_kept = false);
+        }
+        6 => {
+            cluster.kill(node);
+            let is_lost =
+                |known: &&mut Known| known.has_connection && known.last.is_some_and(|last| last.1 == node);
+            known.iter_mut().filter(is_lost).for_each(|known| known.last = None);
+        }
+        7 | 8 if !cluster.is_started(node) => cluster.restart(node),
+        7 if cluster.runs(node) => cluster.pause(node),
+        8 if !cluster.runs(node) => cluster.resume(node),
+        9 => cluster.set_reaches_store(node, false),
+        10 => cluster.set_reaches_store(node, true),
+        _ => {
+            let index = cluster.rng.below(known.len() as u64) as usize;
+            let seconds = [0, 60, 600, 3600, 3600, 3600][cluster.rng.below(6) as usize];
+            let known = &mut known[index];
+            if cluster.is_registering(known.phone) {
+                return;
+            }
+            let ends = cluster.sim.now() + Duration::from_secs(seconds.into());
+            known.last = (seconds > 0).then(|| (cluster.registrations(known.phone), node, ends));
+            known.is_kept = false;
+            cluster.register(known.phone, node, seconds);
+        }
+    }
+}

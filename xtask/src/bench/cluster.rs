@@ -1,0 +1,505 @@
+//! `cargo xtask bench cluster`: servers that share their registrations in Redis.
+//!
+//! Does: starts Debian's redis-server and nodes of Ringway on this machine; measures the CPU time of a REGISTER beside a server alone,
+//! the time until another node sees it, a start with many registrations, an outage of the store under load, the loss of a node, and
+//! the cost of a REGISTER in three nodes beside one.
+//!
+//! Does not: measure a store on another machine, whose network would add to each time.
+
+use super::report::{Row, Verdict};
+use super::{environment, publish};
+use anyhow::{Context, Result, bail, ensure};
+use ringway_lab::digest::PASSWORD;
+use ringway_lab::load::{Flow, Plan, Session, Statistics, Users};
+use ringway_lab::machine;
+use ringway_lab::process::Process;
+use ringway_lab::server::{Under, free_port};
+use ringway_lab::subject::Environment;
+use ringway_lab::template::DOMAIN;
+use std::fmt::Write as _;
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Measures servers that share their registrations in Redis.
+///
+/// About ten minutes.
+#[derive(clap::Args, Debug)]
+pub(super) struct Args {
+    /// Registrations in the store when a node starts
+    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1_000..=9_000_000))]
+    bindings: u32,
+    /// Seconds without the store under load
+    #[arg(long, default_value_t = 60)]
+    outage_s: u64,
+    /// Write the table into BENCHMARKS.md
+    #[arg(long)]
+    write: bool,
+}
+
+/// A redis-server.
+struct Store {
+    process: Process,
+    port: u16,
+    folder: PathBuf,
+}
+
+/// A running server.
+struct Node {
+    process: Process,
+    configuration: PathBuf,
+    address: SocketAddr,
+}
+
+/// CPU time of REGISTERs, in nanoseconds for each.
+#[derive(Clone, Copy, Debug, Default)]
+struct Cost {
+    /// Of the workers.
+    packets: f64,
+    /// Of all threads.
+    all: f64,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// A target was missed, or a measurement failed.
+pub(super) fn run(args: &Args, workspace: &Path) -> Result<()> {
+    let load = machine::load_average();
+    eprintln!("{}; load average {load}", machine::description());
+    let folder = tempfile::tempdir().context("make a folder for the run")?;
+    let environment = environment(folder.path())?;
+    let mut rows = Vec::new();
+    let mut add = |what: &str, measured: Result<Vec<Row>>| {
+        let measured = measured.unwrap_or_else(|error| vec![Row::failed(what, "", &error)]);
+        for row in &measured {
+            eprintln!("{}: {} (must reach {}) {}", row.what, row.ringway, row.target, row.note);
+        }
+        rows.extend(measured);
+    };
+    add("CPU of a REGISTER", costs(&environment));
+    add("REGISTER at A seen at B", visible(&environment));
+    add("store away", outage(&environment, Duration::from_secs(args.outage_s)));
+    add("node lost", node_lost(&environment));
+    add("start", start(&environment, args.bindings));
+    publish(workspace, HEADING, &render(&rows, [&load, &machine::load_average()]), args.write)?;
+    match rows.iter().filter(|row| !matches!(row.verdict, Verdict::Met | Verdict::Compared)).count() {
+        0 => Ok(()),
+        missed => bail!("{missed} of {} rows were missed or could not be measured", rows.len()),
+    }
+}
+
+/// CPU time of a REGISTER: alone, as one node, as one of three nodes that all have the same load.
+fn costs(environment: &Environment) -> Result<Vec<Row>> {
+    let mut rounds = [const { Vec::new() }; 3];
+    for round in 0..ROUNDS {
+        let store = Store::start(environment, &format!("cost-{round}"))?;
+        let alone = Node::start(environment, "alone", None)?;
+        rounds[0].push(cost(&[&alone])?);
+        drop(alone);
+        let one = Node::start(environment, "a", Some(&store))?;
+        rounds[1].push(cost(&[&one])?);
+        let others = ["b", "c"].map(|name| Node::start(environment, name, Some(&store)));
+        let [second, third] = others;
+        let (second, third) = (second?, third?);
+        for node in [&one, &second, &third] {
+            node.wait_for("location_nodes_up", 2.0)?;
+        }
+        rounds[2].push(cost(&[&one, &second, &third])?);
+    }
+    let [alone, one, three] = rounds.map(|costs| Cost {
+        packets: median(costs.iter().map(|cost| cost.packets)),
+        all: median(costs.iter().map(|cost| cost.all)),
+    });
+    let us = |ns: f64| ns / 1e3;
+    let row = |what: &str, target: f64, with: f64, without: f64| {
+        let times = with / without;
+        let figure = format!("{times:.2} × ({:.1} against {:.1} µs)", us(with), us(without));
+        Row::single(what, &format!("≤ {target} ×"), figure, times <= target)
+    };
+    Ok(vec![
+        row(
+            "CPU of a REGISTER in a node against a server alone, packet threads",
+            1.3,
+            one.packets,
+            alone.packets,
+        ),
+        row("the same, all threads; Redis apart", 1.6, one.all, alone.all),
+        row(
+            "CPU of a REGISTER in three nodes against one node, all threads of all nodes",
+            1.1,
+            three.all,
+            one.all,
+        ),
+    ])
+}
+
+/// Refreshes registrations at all nodes, each with the same rate, and returns the CPU time of one.
+fn cost(nodes: &[&Node]) -> Result<Cost> {
+    let mut sessions = Vec::new();
+    for (index, node) in nodes.iter().enumerate() {
+        sessions.push(node.session(Flow::Update, index as u32 * USERS, USERS)?);
+    }
+    thread::sleep(Duration::from_secs(1));
+    let before = nodes.iter().map(|node| node.cpu_ns()).collect::<Result<Vec<_>>>()?;
+    let runs =
+        sessions.into_iter().map(|session| session.start(RATE, MEASURED)).collect::<Result<Vec<_>>>()?;
+    let mut done = 0;
+    for run in runs {
+        let statistics = run.finish()?;
+        let (ended, good) = (statistics.ended(), statistics.successes());
+        ensure!(good * 1000 >= ended * 999, "{good} of {ended} REGISTERs succeeded");
+        done += good;
+    }
+    // Updates that wait are part of their REGISTERs.
+    thread::sleep(Duration::from_millis(500));
+    let after = nodes.iter().map(|node| node.cpu_ns()).collect::<Result<Vec<_>>>()?;
+    let of = |pick: fn(&Cost) -> f64| {
+        let spent: f64 = after.iter().zip(&before).map(|(after, before)| pick(after) - pick(before)).sum();
+        spent / done as f64
+    };
+    Ok(Cost { packets: of(|cost| cost.packets), all: of(|cost| cost.all) })
+}
+
+/// Time from the 200 to a REGISTER at one node until a request through another node reaches the phone.
+fn visible(environment: &Environment) -> Result<Vec<Row>> {
+    let store = Store::start(environment, "visible")?;
+    let (first, second) =
+        (Node::start(environment, "a", Some(&store))?, Node::start(environment, "b", Some(&store))?);
+    second.wait_for("location_warm", 1.0)?;
+    first.wait_for("location_warm", 1.0)?;
+    let phone = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let caller = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+    phone.set_read_timeout(Some(Duration::from_secs(2)))?;
+    caller.set_read_timeout(Some(Duration::from_millis(500)))?;
+    let mut times = Vec::new();
+    for number in 0..SEEN {
+        let contact = phone.local_addr()?;
+        let register = format!(
+            "REGISTER sip:{DOMAIN} SIP/2.0\r\nVia: SIP/2.0/UDP {contact};branch=z9hG4bKr{number}\r\nMax-Forwards: 70\r\n\
+             From: <sip:s{number}@{DOMAIN}>;tag=1\r\nTo: <sip:s{number}@{DOMAIN}>\r\nCall-ID: r{number}\r\nCSeq: 1 REGISTER\r\n\
+             Contact: <sip:s{number}@{contact}>\r\nExpires: 600\r\nContent-Length: 0\r\n\r\n"
+        );
+        phone.send_to(register.as_bytes(), first.address)?;
+        let mut bytes = [0; 2048];
+        let len = phone.recv(&mut bytes).context("no response to REGISTER")?;
+        ensure!(bytes.get(..len).is_some_and(|text| text.starts_with(b"SIP/2.0 200")), "REGISTER failed");
+        let begun = Instant::now();
+        phone.set_nonblocking(true)?;
+        let mut attempt = 0;
+        // OPTIONS until one arrives at the phone.
+        while phone.recv(&mut bytes).is_err() {
+            ensure!(
+                begun.elapsed() < Duration::from_secs(2),
+                "user {number} was not seen at the second node"
+            );
+            let from = caller.local_addr()?;
+            let options = format!(
+                "OPTIONS sip:s{number}@{DOMAIN} SIP/2.0\r\nVia: SIP/2.0/UDP {from};branch=z9hG4bKo{number}x{attempt}\r\n\
+                 Max-Forwards: 70\r\nFrom: <sip:x@{DOMAIN}>;tag=1\r\nTo: <sip:s{number}@{DOMAIN}>\r\nCall-ID: o{number}x{attempt}\r\n\
+                 CSeq: 1 OPTIONS\r\nContent-Length: 0\r\n\r\n"
+            );
+            caller.send_to(options.as_bytes(), second.address)?;
+            attempt += 1;
+            thread::sleep(Duration::from_micros(500));
+        }
+        times.push(begun.elapsed());
+        phone.set_nonblocking(false)?;
+    }
+    times.sort_unstable();
+    let at = |share: f64| times.get((times.len() as f64 * share) as usize).copied().unwrap_or_default();
+    let (median, p99) = (at(0.5).as_secs_f64() * 1e3, at(0.99).as_secs_f64() * 1e3);
+    Ok(vec![Row::single(
+        &format!("REGISTER at A visible for a request at B, 99th percentile of {SEEN}"),
+        "≤ 20 ms",
+        format!("{p99:.1} ms (median {median:.1} ms)"),
+        p99 <= 20.0,
+    )])
+}
+
+/// The store is killed for `outage` while users call one another and register.
+fn outage(environment: &Environment, outage: Duration) -> Result<Vec<Row>> {
+    let mut store = Store::start(environment, "outage")?;
+    let node = Node::start(environment, "a", Some(&store))?;
+    let other = Node::start(environment, "b", Some(&store))?;
+    other.wait_for("location_warm", 1.0)?;
+    let length = outage + Duration::from_secs(10);
+    let calls = node.session(Flow::Call, 0, USERS)?.start(CALLS, length)?;
+    let registers = other.session(Flow::Update, 2 * USERS, USERS)?.start(CALLS, length)?;
+    thread::sleep(Duration::from_secs(5));
+    store.kill()?;
+    thread::sleep(outage);
+    store.start_again(environment)?;
+    let (calls, registers) = (calls.finish()?, registers.finish()?);
+    let failed = |statistics: &Statistics| statistics.ended() - statistics.successes();
+    let figure = format!(
+        "{} failed of {} calls, {} of {} REGISTERs",
+        failed(&calls),
+        calls.ended(),
+        failed(&registers),
+        registers.ended()
+    );
+    let met = failed(&calls) == 0 && failed(&registers) == 0;
+    Ok(vec![Row::single(
+        &format!("store killed for {} s under load, relaxed", outage.as_secs()),
+        "0 failed calls; REGISTER gets 200",
+        figure,
+        met,
+    )])
+}
+
+/// One of three nodes is killed under load: calls through the others go on, and its users are reachable again once they register
+/// elsewhere.
+fn node_lost(environment: &Environment) -> Result<Vec<Row>> {
+    let store = Store::start(environment, "lost")?;
+    let names = ["a", "b", "c"];
+    let nodes = names.map(|name| Node::start(environment, name, Some(&store)));
+    let [first, second, third] = nodes;
+    let (first, second, third) = (first?, second?, third?);
+    third.wait_for("location_nodes_up", 2.0)?;
+    // Users of the node that is lost.
+    drop(first.session(Flow::Update, 4 * USERS, USERS)?);
+    third.wait_for("bindings", f64::from(USERS))?;
+    let calls = second.session(Flow::Call, 0, USERS)?.start(CALLS, Duration::from_secs(15))?;
+    thread::sleep(Duration::from_secs(3));
+    first.kill()?;
+    let begun = Instant::now();
+    // The load generator's phones have other ports at their next node, as phones behind NAT do: each has two bindings then.
+    let again = second.session(Flow::Update, 4 * USERS, USERS)?;
+    third.wait_for("bindings", f64::from(USERS))?;
+    let reachable = begun.elapsed();
+    drop(again);
+    let calls = calls.finish()?;
+    let failed = calls.ended() - calls.successes();
+    let seconds = reachable.as_secs_f64();
+    Ok(vec![Row::single(
+        "one of three nodes killed under load at another one",
+        "0 failed calls there; its users seen ≤ 1 s after they register elsewhere",
+        format!(
+            "{failed} failed of {}; {USERS} users registered and seen after {seconds:.2} s",
+            calls.ended()
+        ),
+        failed == 0 && seconds <= 1.0,
+    )])
+}
+
+/// A node starts beside a store with many registrations.
+fn start(environment: &Environment, bindings: u32) -> Result<Vec<Row>> {
+    let store = Store::start(environment, "start")?;
+    let first = Node::start(environment, "a", Some(&store))?;
+    let begun = Instant::now();
+    let filled = first.session(Flow::Update, 0, bindings)?;
+    eprintln!("{bindings} users registered in {:.0} s", begun.elapsed().as_secs_f64());
+    first.wait_for("location_waiting", 0.0)?;
+    drop(filled);
+    let begun = Instant::now();
+    let second = Node::start(environment, "b", Some(&store))?;
+    let serves = begun.elapsed().as_secs_f64();
+    second.wait_for("location_warm", 1.0)?;
+    let warm = begun.elapsed().as_secs_f64();
+    let found = second.stat("bindings")?;
+    ensure!(found >= f64::from(bindings), "{found} of {bindings} registrations were read");
+    Ok(vec![
+        Row::single(
+            &format!("{bindings} registrations in the store: node start until it serves"),
+            "≤ 2 s",
+            format!("{serves:.2} s"),
+            serves <= 2.0,
+        ),
+        Row::single(
+            "the same: until it has all of them",
+            "≤ 30 s",
+            format!("{warm:.1} s, {:.0} MB", second.process.resident_bytes()? as f64 / 1e6),
+            warm <= 30.0,
+        ),
+    ])
+}
+
+impl Store {
+    fn start(environment: &Environment, name: &str) -> Result<Self> {
+        let folder = environment.folder.join(format!("redis-{name}"));
+        fs::create_dir_all(&folder)?;
+        let port = free_port()?;
+        let process = Self::run(&folder, port)?;
+        Ok(Self { process, port, folder })
+    }
+
+    fn run(folder: &Path, port: u16) -> Result<Process> {
+        let mut command = Command::new("redis-server");
+        command.args([
+            "--port",
+            &port.to_string(),
+            "--bind",
+            "127.0.0.1",
+            "--save",
+            "",
+            "--appendonly",
+            "yes",
+        ]);
+        command.current_dir(folder);
+        let process = Process::start("redis-server", &mut command, &folder.join("log"))?;
+        let until = Instant::now() + Duration::from_secs(30);
+        while std::net::TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
+            ensure!(Instant::now() < until, "redis-server does not listen");
+            thread::sleep(Duration::from_millis(50));
+        }
+        Ok(process)
+    }
+
+    fn kill(&self) -> Result<()> {
+        kill(&self.process)
+    }
+
+    fn start_again(&mut self, _environment: &Environment) -> Result<()> {
+        self.process = Self::run(&self.folder, self.port)?;
+        Ok(())
+    }
+}
+
+impl Node {
+    fn start(environment: &Environment, name: &str, store: Option<&Store>) -> Result<Self> {
+        let port = free_port()?;
+        let configuration = environment.folder.join(format!("node-{name}-{port}.toml"));
+        let shared = match store {
+            None => String::new(),
+            Some(store) => {
+                let secret = environment.folder.join("cluster-secret");
+                fs::write(&secret, format!("{}\n", "5e71c9a8".repeat(8)))?;
+                std::fs::set_permissions(&secret, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+                format!(
+                    "[location]\nurl = \"redis://127.0.0.1:{}\"\n[cluster]\nnode = \"{name}\"\nlisten = \"127.0.0.1:{}\"\n\
+                     secret = \"{}\"\n",
+                    store.port,
+                    free_port()?,
+                    secret.display()
+                )
+            }
+        };
+        let database = environment.folder.join(format!("node-{name}-{port}.db"));
+        let text = format!(
+            "domains = [\"{DOMAIN}\"]\nlisten = [\"udp:127.0.0.1:{port}\"]\nworkers = 1\n[store]\nurl = \"sqlite://{}\"\n\
+             [auth]\nenabled = false\n[limits]\nper_source_rate = 0\n[admin]\nlisten = \"127.0.0.1:{}\"\n[log]\nlevel = \"warn\"\n\
+             {shared}",
+            database.display(),
+            free_port()?
+        );
+        fs::write(&configuration, text).with_context(|| configuration.display().to_string())?;
+        let process = environment.serve(&configuration, Under::Itself)?;
+        Ok(Self { process, configuration, address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)) })
+    }
+
+    /// Load of `count` users from number `first` on.
+    fn session(&self, flow: Flow, first: u32, count: u32) -> Result<Session> {
+        let users = |first| Users::by_rule("u", 7, first, first + count, PASSWORD);
+        let plan = Plan {
+            domain: DOMAIN.to_owned(),
+            register_window: Some(64),
+            ..Plan::new(self.address, flow, users(first)?, users(first + count)?)
+        };
+        Session::open(&plan)
+    }
+
+    fn kill(&self) -> Result<()> {
+        kill(&self.process)
+    }
+
+    fn cpu_ns(&self) -> Result<Cost> {
+        let mut cost = Cost::default();
+        for pid in self.process.family()? {
+            for (thread, times) in machine::thread_times(pid)? {
+                let name = fs::read_to_string(format!("/proc/{}/task/{thread}/comm", pid.as_raw_nonzero()));
+                cost.all += times.cpu_ns as f64;
+                if name.is_ok_and(|name| name.starts_with("worker")) {
+                    cost.packets += times.cpu_ns as f64;
+                }
+            }
+        }
+        Ok(cost)
+    }
+
+    fn stat(&self, name: &str) -> Result<f64> {
+        let text = fs::read_to_string(&self.configuration)?;
+        let admin = text.split("[admin]\nlisten = \"").nth(1).and_then(|rest| rest.split('"').next());
+        let admin: SocketAddr = admin.context("no address of the admin API")?.parse()?;
+        let shown = read_stats(admin)?;
+        shown[name].as_f64().with_context(|| format!("the server has no figure {name}"))
+    }
+
+    /// Waits until a figure has this value, or more if it is not 0.
+    fn wait_for(&self, name: &str, value: f64) -> Result<()> {
+        let until = Instant::now() + Duration::from_secs(120);
+        loop {
+            let found = self.stat(name)?;
+            if found == value || (value > 0.0 && found >= value) {
+                return Ok(());
+            }
+            ensure!(Instant::now() < until, "{name} is {found} instead of {value} after 120 s");
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+/// Figures of a server by its admin API, without a process for each reading.
+fn read_stats(admin: SocketAddr) -> Result<serde_json::Value> {
+    use std::io::{Read as _, Write as _};
+    let mut stream = std::net::TcpStream::connect(admin)?;
+    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+    write!(stream, "GET /api/stats HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n\r\n")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    let body = answer.find('{').and_then(|at| answer.get(at..)).context("no figures")?;
+    let end = body.rfind('}').context("no figures")?;
+    serde_json::from_str(body.get(..=end).unwrap_or_default()).context("figures that are no JSON")
+}
+
+fn kill(process: &Process) -> Result<()> {
+    for pid in process.family()? {
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL)?;
+    }
+    Ok(())
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or_default()
+}
+
+fn render(rows: &[Row], load: [&str; 2]) -> String {
+    let command: Vec<String> = std::env::args().skip(1).collect();
+    let mut text = format!(
+        "{HEADING}\
+         Written by `cargo xtask {}`: nodes and redis-server (append-only file, flushed each second) on this machine, one worker for each \
+         node, no digest, UDP; {RATE} REGISTERs a second at each node, {ROUNDS} rounds, medians; times of threads from schedstat.\n\n\
+         - machine: {}\n\
+         - load average before: {}; after: {}\n\n\
+         | what | must reach | ringway | |\n|---|---|---|---|\n",
+        command.join(" "),
+        machine::description(),
+        load[0],
+        load[1],
+    );
+    for row in rows {
+        let _ = writeln!(text, "| {} | {} | {} | {} |", row.what, row.target, row.ringway, row.verdict);
+    }
+    for row in rows.iter().filter(|row| !row.note.is_empty()) {
+        let _ = write!(text, "\n- {}\n", row.note);
+    }
+    text
+}
+
+const HEADING: &str = "## Several servers\n";
+/// Users of a load.
+const USERS: u32 = 1000;
+/// REGISTERs a second at each node.
+const RATE: f64 = 1000.0;
+/// Calls a second, and REGISTERs beside them.
+const CALLS: f64 = 50.0;
+/// Time for which REGISTERs are measured.
+const MEASURED: Duration = Duration::from_secs(10);
+const ROUNDS: usize = 3;
+/// Registrations whose arrival at another node is timed.
+const SEEN: usize = 500;

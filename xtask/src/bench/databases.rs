@@ -1,0 +1,301 @@
+//! `cargo xtask bench databases`: users of PostgreSQL and MariaDB in a running server.
+//!
+//! Does: adds a million users to a database while its server runs and users register; measures the time until the server has all
+//! of them, and the delay of the REGISTERs meanwhile; counts the instructions of a REGISTER with digest beside a store of SQLite.
+//!
+//! Does not: measure a database on another machine.
+
+use super::instructions::total_of;
+use super::report::{Row, Verdict};
+use super::{environment, publish};
+use crate::interop::Stage;
+use crate::interop::database::{Database, Engine};
+use anyhow::{Context, Result, bail, ensure};
+use ringway_lab::digest::PASSWORD;
+use ringway_lab::load::{Delay, Flow, Plan, Session, Statistics, Users};
+use ringway_lab::machine;
+use ringway_lab::process::Process;
+use ringway_lab::server::{Under, free_port};
+use ringway_lab::subject::Environment;
+use ringway_lab::template::DOMAIN;
+use std::fmt::Write as _;
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Measures the users of a database in a running server: the time of a read of all, and REGISTERs meanwhile.
+///
+/// About five minutes.
+#[derive(clap::Args, Debug)]
+pub(super) struct Args {
+    /// Users of the database
+    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(30_000..=9_000_000))]
+    users: u32,
+    /// Write the table into BENCHMARKS.md
+    #[arg(long)]
+    write: bool,
+}
+
+/// Figures of one database.
+struct Reading {
+    /// Time from the end of the transaction that added the users until the server has them.
+    seen_in: Duration,
+    /// 99th percentile of the delay of a REGISTER before it, and meanwhile.
+    idle: Duration,
+    meanwhile: Duration,
+}
+
+/// A server whose users are in a database.
+struct Subject {
+    process: Process,
+    configuration: PathBuf,
+    address: SocketAddr,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// A target was missed, or a measurement failed.
+pub(super) fn run(args: &Args, workspace: &Path) -> Result<()> {
+    let load = machine::load_average();
+    eprintln!("{}; load average {load}", machine::description());
+    let folder = tempfile::tempdir().context("make a folder for the run")?;
+    let environment = environment(folder.path())?;
+    let mut rows = Vec::new();
+    for (engine, name) in ENGINES {
+        let of_engine = match read_all(&environment, engine, args.users) {
+            Ok(reading) => rows_of(name, args.users, &reading),
+            Err(error) => vec![Row::failed(name, "", &error)],
+        };
+        rows.extend(of_engine);
+    }
+    rows.push(digest_row(&environment));
+    for row in &rows {
+        eprintln!("{}: {} (must reach {}) {}", row.what, row.ringway, row.target, row.note);
+    }
+    publish(workspace, HEADING, &render(&rows, [&load, &machine::load_average()]), args.write)?;
+    match rows.iter().filter(|row| !matches!(row.verdict, Verdict::Met | Verdict::Compared)).count() {
+        0 => Ok(()),
+        missed => bail!("{missed} of {} rows were missed or could not be measured", rows.len()),
+    }
+}
+
+/// Adds users to the database of a server that runs, while the first users register.
+fn read_all(environment: &Environment, engine: Engine, users: u32) -> Result<Reading> {
+    let database = start(environment, engine)?;
+    let subject = Subject::start(environment, engine.name(), &database.whole_url(), Under::Itself)?;
+    database.execute(&add(engine, 0, FIRST_USERS))?;
+    subject.wait_for(environment, FIRST_USERS)?;
+    let session = subject.session()?;
+    let (statistics, session) = session.start(RATE, IDLE)?.finish_session()?;
+    let idle = p99(&statistics).context("no REGISTER before the read succeeded")?;
+    database.execute(&add(engine, FIRST_USERS, users))?;
+    let begun = Instant::now();
+    let running = session.start(RATE, READ_MAX)?;
+    let seen = subject.wait_for(environment, users);
+    let seen_in = begun.elapsed();
+    running.stop();
+    let statistics = running.finish()?;
+    seen?;
+    let (ended, done) = (statistics.ended(), statistics.successes());
+    ensure!(done * 100 >= ended * 99, "{done} of {ended} REGISTERs succeeded during the read");
+    let meanwhile = p99(&statistics).context("no REGISTER during the read succeeded")?;
+    Ok(Reading { seen_in, idle, meanwhile })
+}
+
+fn start(environment: &Environment, engine: Engine) -> Result<Database> {
+    let folder = environment.folder.join(format!("database-{}", engine.name()));
+    fs::create_dir_all(&folder)?;
+    Database::start(&Stage::outside(folder), engine)
+}
+
+fn p99(statistics: &Statistics) -> Option<Duration> {
+    statistics.percentile(Delay::Response, 99.0)
+}
+
+fn rows_of(name: &str, users: u32, reading: &Reading) -> Vec<Row> {
+    let Reading { seen_in, idle, meanwhile } = reading;
+    let times = meanwhile.as_secs_f64() / idle.as_secs_f64().max(f64::MIN_POSITIVE);
+    vec![
+        Row::single(
+            &format!("{users} users added to {name}: in the running server after"),
+            &format!("≤ {} s", SEEN_MAX.as_secs()),
+            format!("{:.1} s", seen_in.as_secs_f64()),
+            *seen_in <= SEEN_MAX,
+        ),
+        Row::single(
+            &format!("REGISTER with digest meanwhile, 99th percentile, {name}"),
+            &format!("< {TIMES_MAX} × idle"),
+            format!(
+                "{:.2} ms, {times:.2} × ({:.2} ms idle)",
+                meanwhile.as_secs_f64() * 1e3,
+                idle.as_secs_f64() * 1e3
+            ),
+            times < TIMES_MAX,
+        ),
+    ]
+}
+
+/// Instructions of a REGISTER with digest, from a store of SQLite and from PostgreSQL.
+fn digest_row(environment: &Environment) -> Row {
+    let what = "instructions of a REGISTER with digest: SQLite, PostgreSQL";
+    let counted = digest_instructions(environment);
+    match counted {
+        Ok([sqlite, postgres]) => {
+            let percent = (postgres / sqlite - 1.0) * 100.0;
+            let figure = format!("{sqlite:.0}, {postgres:.0}: {percent:+.1} %");
+            Row::single(what, &format!("≤ {PERCENT_MAX} % apart"), figure, percent.abs() <= PERCENT_MAX)
+        }
+        Err(error) => Row::failed(what, "", &error),
+    }
+}
+
+fn digest_instructions(environment: &Environment) -> Result<[f64; 2]> {
+    let list = environment.folder.join("users.csv");
+    ringway_lab::server::write_users(&list, FIRST_USERS)?;
+    let file = environment.folder.join("own.db");
+    let own = format!("sqlite://{}", file.display());
+    let configuration = Subject::configure(environment, "import", &own, free_port()?)?;
+    environment.command(&configuration, &["user", "import", &list.to_string_lossy()])?;
+    let database = start(environment, Engine::PostgreSql)?;
+    // It makes the tables.
+    let mut first = Subject::start(environment, "first", &database.whole_url(), Under::Itself)?;
+    database.execute(&add(Engine::PostgreSql, 0, FIRST_USERS))?;
+    first.wait_for(environment, FIRST_USERS)?;
+    first.process.stop()?;
+    Ok([slope(environment, "sqlite", &own)?, slope(environment, "first", &database.whole_url())?])
+}
+
+/// Difference of two runs, in which the start and the stop are the same.
+fn slope(environment: &Environment, name: &str, url: &str) -> Result<f64> {
+    let mut counts = [0; 2];
+    for (seconds, count) in [COUNTED_S, 4 * COUNTED_S].into_iter().zip(&mut counts) {
+        let file = environment.folder.join(format!("callgrind.{name}.{seconds}.out"));
+        let mut subject = Subject::start(environment, name, url, Under::Callgrind(&file))?;
+        subject.wait_for(environment, FIRST_USERS)?;
+        let running = subject.session()?.start(COUNTED_RATE, Duration::from_secs(seconds.into()))?;
+        let statistics = running.finish()?;
+        let (offered, done) = (u64::from(seconds) * COUNTED_RATE as u64, statistics.successes());
+        ensure!(done == offered, "{done} of {offered} REGISTERs succeeded");
+        subject.process.stop()?;
+        *count = total_of(&file)?;
+    }
+    Ok(counts[1].saturating_sub(counts[0]) as f64 / (f64::from(3 * COUNTED_S) * COUNTED_RATE))
+}
+
+/// Statement that adds the users from number `first` to the one before `end`, in one transaction.
+fn add(engine: Engine, first: u32, end: u32) -> String {
+    let columns = "INSERT INTO ringway_subscriber (domain, name, realm, ha1_md5, ha1_sha256)";
+    let last = end - 1;
+    match engine {
+        Engine::MariaDb => format!(
+            "{columns} SELECT '{DOMAIN}', n, '{DOMAIN}', md5(concat(n, ':{DOMAIN}:{PASSWORD}')), \
+             sha2(concat(n, ':{DOMAIN}:{PASSWORD}'), 256) \
+             FROM (SELECT concat('u', lpad(seq, 7, '0')) AS n FROM seq_{first}_to_{last}) s;"
+        ),
+        Engine::PostgreSql | Engine::Sqlite => format!(
+            "{columns} SELECT '{DOMAIN}', n, '{DOMAIN}', md5(n || ':{DOMAIN}:{PASSWORD}'), \
+             encode(sha256(convert_to(n || ':{DOMAIN}:{PASSWORD}', 'UTF8')), 'hex') \
+             FROM (SELECT 'u' || lpad(i::text, 7, '0') AS n FROM generate_series({first}, {last}) i) s;"
+        ),
+    }
+}
+
+impl Subject {
+    fn start(environment: &Environment, name: &str, url: &str, under: Under<'_>) -> Result<Self> {
+        let port = free_port()?;
+        let configuration = Self::configure(environment, name, url, port)?;
+        let process = environment.serve(&configuration, under)?;
+        Ok(Self { process, configuration, address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)) })
+    }
+
+    fn configure(environment: &Environment, name: &str, url: &str, port: u16) -> Result<PathBuf> {
+        let configuration = environment.folder.join(format!("{name}.toml"));
+        let copy = match url.starts_with("sqlite:") {
+            true => String::new(),
+            false => format!("copy = \"{}\"\n", environment.folder.join(format!("{name}.db")).display()),
+        };
+        let text = format!(
+            "domains = [\"{DOMAIN}\"]\nlisten = [\"udp:127.0.0.1:{port}\"]\nworkers = 1\n[store]\nurl = \"{url}\"\n{copy}\
+             durability = \"relaxed\"\n[auth]\nalgorithms = [\"MD5\"]\n[limits]\nper_source_rate = 0\n[admin]\n\
+             listen = \"127.0.0.1:{}\"\n[log]\nlevel = \"warn\"\n",
+            free_port()?
+        );
+        fs::write(&configuration, text).with_context(|| configuration.display().to_string())?;
+        Ok(configuration)
+    }
+
+    /// Load of REGISTERs of the first users.
+    fn session(&self) -> Result<Session> {
+        let users = || Users::by_rule("u", 7, 0, FIRST_USERS, PASSWORD);
+        let plan = Plan {
+            domain: DOMAIN.to_owned(),
+            register_window: Some(32),
+            ..Plan::new(self.address, Flow::Update, users()?, users()?)
+        };
+        Session::open(&plan)
+    }
+
+    /// Waits until the server has this number of users.
+    fn wait_for(&self, environment: &Environment, users: u32) -> Result<()> {
+        let until = Instant::now() + READ_MAX;
+        loop {
+            let shown = environment.command(&self.configuration, &["show", "stats", "--json"])?;
+            let shown: serde_json::Value = serde_json::from_slice(&shown)?;
+            let found = shown["subscribers"].as_u64().context("`ringway show stats` has no subscribers")?;
+            if found == u64::from(users) {
+                return Ok(());
+            }
+            ensure!(Instant::now() < until, "{found} of {users} users after {} s", READ_MAX.as_secs());
+            thread::sleep(LOOK);
+        }
+    }
+}
+
+fn render(rows: &[Row], load: [&str; 2]) -> String {
+    let command: Vec<String> = std::env::args().skip(1).collect();
+    let mut text = format!(
+        "{HEADING}\
+         Written by `cargo xtask {}`: a transaction adds users to a database on this machine, while its server runs and {RATE} \
+         REGISTERs a second with digest come from {FIRST_USERS} of its users.\n\n\
+         - one worker; the server with all its threads on one processor, the database and the generator on the other.\n\
+         - machine: {}\n\
+         - load average before: {}; after: {}\n\n\
+         | what | must reach | ringway | |\n|---|---|---|---|\n",
+        command.join(" "),
+        machine::description(),
+        load[0],
+        load[1],
+    );
+    for row in rows {
+        let _ = writeln!(text, "| {} | {} | {} | {} |", row.what, row.target, row.ringway, row.verdict);
+    }
+    for row in rows.iter().filter(|row| !row.note.is_empty()) {
+        let _ = write!(text, "\n- {}\n", row.note);
+    }
+    text
+}
+
+const HEADING: &str = "## Users of a database\n";
+const ENGINES: [(Engine, &str); 2] = [(Engine::PostgreSql, "PostgreSQL"), (Engine::MariaDb, "MariaDB")];
+/// Users that the database has at first, who register.
+const FIRST_USERS: u32 = 1000;
+/// REGISTERs a second.
+const RATE: f64 = 200.0;
+/// Time for which they are measured before the read.
+const IDLE: Duration = Duration::from_secs(10);
+/// Time after which a read is given up.
+const READ_MAX: Duration = Duration::from_secs(120);
+/// Maximum time until the server has the users.
+const SEEN_MAX: Duration = Duration::from_secs(15);
+/// Maximum ratio of the delays of REGISTERs during and before the read.
+const TIMES_MAX: f64 = 2.0;
+/// Interval at which the number of users is read.
+const LOOK: Duration = Duration::from_millis(200);
+/// REGISTERs a second while instructions are counted, and the seconds of the shorter run.
+const COUNTED_RATE: f64 = 100.0;
+const COUNTED_S: u32 = 5;
+/// Difference that counts as none: the follower's own looks at the database are counted too.
+const PERCENT_MAX: f64 = 3.0;
