@@ -139,50 +139,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if cfg!(debug_assertions) {
         return run_as_release();
     }
-    if let Some(Special::Phone(args)) = &args.command {
-        build("ringway")?;
-        machine::pin_to(machine::GENERATOR_CPU)?;
-        return phone::run(args, &root());
-    }
-    if let Some(Special::Ordinary(args)) = &args.command {
-        build("ringway")?;
-        machine::pin_to(machine::GENERATOR_CPU)?;
-        return ordinary::run(args, &root());
-    }
-    if let Some(Special::Generator(args)) = &args.command {
-        build("ringway")?;
-        machine::pin_to(machine::GENERATOR_CPU)?;
-        return generator::run(args, &root());
-    }
-    if let Some(Special::Tls(args)) = &args.command {
-        build("ringway")?;
-        machine::pin_to(machine::GENERATOR_CPU)?;
-        return tls::run(args, &root());
-    }
-    if let Some(Special::Attacks(args)) = &args.command {
-        build("ringway")?;
-        machine::pin_to(machine::GENERATOR_CPU)?;
-        return attacks::run(args, &root());
-    }
-    if let Some(Special::Cluster(args)) = &args.command {
-        build("ringway")?;
-        machine::pin_to(machine::GENERATOR_CPU)?;
-        return cluster::run(args, &root());
-    }
-    if let Some(Special::Records(args)) = &args.command {
-        build("ringway")?;
-        machine::pin_to(machine::GENERATOR_CPU)?;
-        return records::run(args, &root());
-    }
-    if let Some(Special::Databases(args)) = &args.command {
-        build("ringway")?;
-        machine::pin_to(machine::GENERATOR_CPU)?;
-        return databases::run(args, &root());
-    }
-    if let Some(Special::Relay(args)) = &args.command {
-        build("ringway")?;
-        machine::pin_to(machine::GENERATOR_CPU)?;
-        return relay::run(args, &root());
+    if let Some(result) = args.command.as_ref().and_then(run_beside_server) {
+        return result;
     }
     build("ringway")?;
     build_example("ringway-metal", without_sockets::PROGRAM)?;
@@ -208,6 +166,30 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             | Special::Floor { .. },
         ) => Ok(()),
     }
+}
+
+/// Runs a command that needs the server and no other program; `None`: it is another one.
+fn run_beside_server(command: &Special) -> Option<Result<()>> {
+    let root = &root();
+    let ready = || {
+        build("ringway")?;
+        machine::pin_to(machine::GENERATOR_CPU)
+    };
+    Some(match command {
+        Special::Phone(args) => ready().and_then(|()| phone::run(args, root)),
+        Special::Ordinary(args) => ready().and_then(|()| ordinary::run(args, root)),
+        Special::Generator(args) => ready().and_then(|()| generator::run(args, root)),
+        Special::Tls(args) => ready().and_then(|()| tls::run(args, root)),
+        Special::Attacks(args) => ready().and_then(|()| attacks::run(args, root)),
+        Special::Cluster(args) => ready().and_then(|()| cluster::run(args, root)),
+        Special::Records(args) => ready().and_then(|()| records::run(args, root)),
+        Special::Databases(args) => ready().and_then(|()| databases::run(args, root)),
+        Special::Relay(args) => ready().and_then(|()| relay::run(args, root)),
+        Special::Instructions { .. }
+        | Special::Profile { .. }
+        | Special::TlsEngines(_)
+        | Special::Floor { .. } => return None,
+    })
 }
 
 /// The generator must be cheap: builds this program with optimisation and runs that instead.

@@ -2,6 +2,7 @@
 //!
 //! Start reading at [`CallTable::on_step`].
 
+mod key;
 mod name;
 mod open;
 mod owners;
@@ -9,6 +10,7 @@ mod recent;
 mod record;
 mod table;
 
-pub use name::{CallName, CallNames};
+pub use key::CallName;
+pub use name::CallNames;
 pub use record::{CallEnd, CallRecord, CallTexts};
 pub use table::{CallCounters, CallLimits, CallTable, OngoingCall};

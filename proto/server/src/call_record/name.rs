@@ -1,7 +1,8 @@
 //! Names of calls: keyed hashes of what the messages of a call have in common.
 
+use super::key::CallName;
 use crate::{CallEvent, CallStep};
-use core::hash::{BuildHasherDefault, Hasher};
+use core::hash::Hasher;
 use core::net::IpAddr;
 use ringway_sansio::{PartHasher, Seed, source_of};
 use ringway_sip::{HeaderName, Message, Start, Via};
@@ -11,62 +12,6 @@ use siphasher::sip::SipHasher13;
 #[derive(Clone, Copy, Debug)]
 pub struct CallNames {
     key: [u8; 16],
-}
-
-/// Hasher of keys that are made of such names: they are keyed hashes already.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct NameHasher(u64);
-
-pub(super) type NameHash = BuildHasherDefault<NameHasher>;
-
-/// Name of a step: its call, its sides, and the transaction that it is part of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CallName {
-    /// Call-ID.
-    pub(super) call: u64,
-    /// From tag; 0: none.
-    pub(super) from: u64,
-    /// To tag; 0: none, or no step of its kind depends on it.
-    pub(super) to: u64,
-    /// Topmost Via of the INVITE as it was received (branch and sent-by), and its CSeq number; of no meaning in the name of a BYE.
-    pub(super) via: u64,
-    /// The same of the second Via, which is that of the pass before if this server sent the INVITE to itself; otherwise 0.
-    pub(super) before: u64,
-    /// Request-URI of the INVITE; of no meaning in the name of a BYE.
-    pub(super) uri: u64,
-    /// CSeq number.
-    pub(super) cseq: u32,
-    /// Cause of the call, whose share of the table it takes: the user whose password the caller proved, otherwise its address. 0 except for
-    /// [`CallStep::Begun`].
-    pub(super) owner: u64,
-}
-
-/// Transaction of an INVITE, by the keyed hashes of its Via and its Request-URI.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Pass {
-    pub(super) via: u64,
-    pub(super) uri: u64,
-}
-
-impl Hasher for NameHasher {
-    /// The low bits of a product depend on the low bits of its factors only, and a table takes the low bits: without the high half, CSeq
-    /// numbers that a peer chooses would collide. A second product spreads their pattern.
-    fn finish(&self) -> u64 {
-        let folded = (self.0 ^ (self.0 >> 32)).wrapping_mul(MULTIPLIER);
-        folded ^ (folded >> 32)
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|&byte| self.write_u64(byte.into()));
-    }
-
-    fn write_u32(&mut self, value: u32) {
-        self.write_u64(value.into());
-    }
-
-    fn write_u64(&mut self, value: u64) {
-        self.0 = (self.0.rotate_left(23) ^ value).wrapping_mul(MULTIPLIER);
-    }
 }
 
 impl CallNames {
@@ -162,20 +107,6 @@ impl CallNames {
     }
 }
 
-impl CallName {
-    /// Partition of the call among `count`: all messages with its Call-ID have the same.
-    pub fn partition(&self, count: usize) -> usize {
-        (self.call >> 32) as usize % count.max(1)
-    }
-
-    pub(super) const fn pass(&self) -> Pass {
-        Pass { via: self.via, uri: self.uri }
-    }
-}
-
-/// An odd number, so that no bit of a name is lost.
-const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -194,23 +125,6 @@ mod tests {
             assert_eq!(names.of(&event), None, "the call began before calls were recorded");
             let event = CallEvent { name: Some(&name), response: Some(&answer), ..event };
             assert_eq!(names.of(&event), Some(CallName { to, ..name }));
-        }
-    }
-
-    #[test]
-    fn chosen_cseq_numbers_do_not_collide() {
-        const BITS: u32 = 13;
-        for shift in 0..20 {
-            let mut slots = alloc::vec![0; 1 << BITS];
-            for number in 0..4096_u32 {
-                let mut hash = NameHasher::default();
-                // As in the name of a pass.
-                hash.write_u64(0x1234_5678_9abc_def0 ^ u64::from(number << shift));
-                slots[hash.finish() as usize % (1 << BITS)] += 1;
-            }
-            // Random names have at most about 7 in a slot.
-            let most = slots.iter().max();
-            assert!(most.is_some_and(|most| *most <= 16), "{shift}: {most:?}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! A call that has not ended.
 
-use super::name::{CallName, Pass};
+use super::key::{CallName, Pass};
 use super::record::{CallEnd, CallRecord, CallTexts};
 use crate::{CallSender, DiversionReason};
 use alloc::boxed::Box;

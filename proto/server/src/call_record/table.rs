@@ -1,6 +1,6 @@
 //! Table of the open calls of one partition.
 
-use super::name::{CallName, NameHash};
+use super::key::{CallName, NameHash};
 use super::open::{OpenCall, PASSES_MAX};
 use super::owners::{Owners, oldest};
 use super::recent::RecentPasses;

@@ -23,7 +23,7 @@ use crate::media::is_sdp;
 use crate::neighbour::{CallRequest, CallResult, Sending};
 use crate::request::Request;
 use crate::route::{NextHop, Routed, preprocess};
-use crate::{Action, CallEvent, CallSender, CallStep, Detail, LogEvent, Reason, Services};
+use crate::{Action, CallEvent, CallStep, Detail, LogEvent, Reason, Services};
 use alloc::boxed::Box;
 use ringway_sansio::{Context, DialledId, Flow, LocatedServers, TimerKey};
 use ringway_sip::{HeaderName, Message, MessageWriter, Method, Start};
@@ -531,13 +531,11 @@ impl Proxy {
             CallStep::TimedOut => decided::about(env, &self.contexts, key, Reason::TimerC, Detail::None),
             _ => {}
         }
-        let open = self.contexts.get(key).filter(|context| context.is_invite);
-        if let Some(message) = open.and_then(|context| context.request.as_deref()) {
-            let sender = open.map_or(CallSender::Stranger, |context| context.grant.sender.of_call());
-            let name = open.and_then(|context| context.call.as_deref());
-            let event = CallEvent { response, name, ..CallEvent::stored(step, message, sender) };
-            env.services.observe(env.cx.now, &LogEvent::Call(event));
-        }
+        let Some(context) = self.contexts.get(key).filter(|context| context.is_invite) else { return };
+        let Some(message) = context.request.as_deref() else { return };
+        let (sender, name) = (context.grant.sender.of_call(), context.call.as_deref());
+        let event = CallEvent { response, name, ..CallEvent::stored(step, message, sender) };
+        env.services.observe(env.cx.now, &LogEvent::Call(event));
     }
 
     /// Ends a context whose server transaction has ended: no further response can be sent.

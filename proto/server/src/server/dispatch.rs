@@ -91,18 +91,18 @@ impl<S: Services> Server<S> {
         if method == Method::Cancel && (env.config.stateful || env.config.mode == Mode::Redirect) {
             return self.proxy.on_cancel(env, &mut self.transactions, &request);
         }
-        if method == Method::Register && to_us {
+        if method == Method::Register && parties.to_us {
             return self.registrar.on_register(env, &mut self.authenticator, &request);
         }
-        if method == Method::Options && to_us && routed.uri.is_sip() && routed.uri.user().is_none() {
+        if method == Method::Options && parties.to_us && routed.uri.is_sip() && routed.uri.user().is_none() {
             return on_options(env, &request);
         }
         // The CANCEL of a stateless proxy takes the path of its INVITE.
         if method != Method::Cancel && !may_be_forwarded(env, &request, &routed) {
             return;
         }
-        let authenticator = &mut self.authenticator;
-        let Some(grant) = accept_caller(env, authenticator, &request, &routed, parties) else { return };
+        let grant = accept_caller(env, &mut self.authenticator, &request, &routed, parties);
+        let Some(grant) = grant else { return };
         let request = Request { grant, ..request };
         let call = observe_accepted(env, &request);
         let request = Request { call: call.as_ref(), ..request };

@@ -252,7 +252,7 @@ fn behind_kamailio(stage: &Stage) -> Result<()> {
         nodes.await_registered(index, &callees)?;
     }
     let mut answering = play.sipp("answer", "callee", &callees, callee_port, None);
-    answering.parts = &[];
+    answering.parts = &["routed"];
     let mut answering = answering.start(stage)?;
     let mut calling = play.sipp("call", "caller", &callers, free_port()?, Some(port));
     calling.connections = Connections::OnePerCall;

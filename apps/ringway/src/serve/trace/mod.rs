@@ -303,3 +303,40 @@ const CALL_ID_BYTES_SHOWN: usize = 128;
 const LINE_BYTES_MAX: usize = 256;
 /// Maximum length of a CSeq.
 const CSEQ_BYTES_MAX: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ringway_sansio::ListenerId;
+    use ringway_server::{Detail, Reason};
+    use ringway_sip::Limits;
+
+    /// Kinds of the entries of a trace.
+    fn kinds(hub: &TraceHub) -> Vec<String> {
+        let page = hub.read("bob", Some(0), 100).unwrap();
+        page.entries.iter().map(|entry| entry.kind.to_string()).collect()
+    }
+
+    #[test]
+    fn a_received_message_is_judged_when_it_is_parsed_or_refused() {
+        let (hub, flow) = (TraceHub::new(), Flow::udp(ListenerId(0), "192.0.2.1:5060".parse().unwrap()));
+        hub.read("bob", None, 1).unwrap();
+        let text = |user: &str| {
+            format!(
+                "REGISTER sip:h SIP/2.0\r\nVia: SIP/2.0/UDP h;branch=z9hG4bK1\r\nFrom: <sip:{user}@h>;tag=1\r\n\
+                 To: <sip:{user}@h>\r\nCall-ID: {user}\r\nCSeq: 1 REGISTER\r\nContent-Length: 0\r\n\r\n"
+            )
+        };
+        let (other, own) = (text("alice"), text("bob"));
+        for (text, is_traced) in [(&other, false), (&own, true)] {
+            let message = Message::parse(text.as_bytes(), &Limits::default()).unwrap();
+            hub.on_message(Direction::Received, &flow, text.as_bytes());
+            assert_eq!(hub.follows(&message), is_traced);
+        }
+        assert_eq!(kinds(&hub), ["received"]);
+        let malformed = b"INVITE sip:bob@h SIP/2.0\r\nCall-ID: x\r\n\r\n";
+        hub.on_message(Direction::Received, &flow, malformed);
+        hub.on_decision(malformed, &Decision { reason: Reason::Malformed, detail: Detail::None });
+        assert_eq!(kinds(&hub), ["received", "received", "decision"]);
+    }
+}
