@@ -18,8 +18,10 @@ mod limit_log;
 mod line_rates;
 mod listeners;
 mod lock;
+mod nodes;
 mod outside;
 mod provisioning;
+mod record_sink;
 mod records;
 mod reload;
 mod report;
@@ -45,17 +47,17 @@ use limit_log::LimitLog;
 use listeners::ListenerTable;
 use outside::{Outside, Retired, Sink, Surroundings, open_relays, start_resolver};
 use provisioning::{FollowedDatabase, Following};
+use record_sink::ClusterEvents;
 use ringway_admin::{Admin, AdminServer, Control, View};
 use ringway_linux::signals::{Signal, watch_with};
 use ringway_linux::{
     Bound, Clock, Hosts, Inboxes, Listen, MarkedPackets, MessageTrace, Runtime, Shards, StreamLimits,
 };
 use ringway_sansio::{Instant, Seed, ShardKey};
-use ringway_server::{LinkedNode, Server, shard_of_user};
+use ringway_server::{Server, shard_of_user};
 use ringway_store::{Bindings, Durability, OtherRealm, SnapshotSource, Store, Writer};
 use routes::RoutesEditor;
 use services::SharedServices;
-use sharing::ClusterEvents;
 use shown::ShownConfig;
 use std::collections::HashMap;
 use std::io::Write;
@@ -141,15 +143,7 @@ impl Running {
         let shards_cell = Arc::new(OnceLock::new());
         let writer = start_writer(bindings, &config, bound.inboxes(), &shards_cell)?;
         services.set_writer(writer);
-        let events = ClusterEvents {
-            inputs: inputs.clone(),
-            inboxes: bound.inboxes(),
-            shards: Arc::clone(&shards_cell),
-            clock,
-        };
-        if let Some(location) = sharing::start(&config, &settings, &services, events)? {
-            services.set_location(location);
-        }
+        start_sharing(&settings, &config, &services, (&inputs, &bound, &shards_cell, clock))?;
         let surroundings = Surroundings { inboxes: bound.inboxes(), hosts, clock };
         let resolver = start_resolver(&config.dns_servers, &settings, &surroundings)?;
         let outside = Arc::new(Outside::new(resolver, open_relays(&config, &surroundings)?));
@@ -203,39 +197,8 @@ impl Running {
         self.runtime.listeners()
     }
 
-    /// Opens links to these nodes, and ends those to others. Call it when the list changes: nothing else is disturbed.
-    pub(crate) fn set_nodes(&mut self, listed: Vec<LinkedNode>) {
-        let present = self.settings.links.as_ref().map_or(&[][..], |links| &links.nodes);
-        let others = self.settings.neighbours.len().saturating_sub(present.len());
-        let (nodes, left_out) = cluster::placed(&self.config, present, listed, others);
-        if left_out > 0 {
-            tracing::warn!("{left_out} nodes have no link: 64 neighbours, trunks and nodes are the maximum");
-        }
-        if nodes == present {
-            return;
-        }
-        let secret = self.settings.secret;
-        self.use_settings(Arc::new(settings::server_config(
-            &self.config,
-            &self.listeners,
-            secret,
-            (&nodes, self.incarnation()),
-        )));
-    }
-
-    /// Start of this process among those of its node.
-    fn incarnation(&self) -> u64 {
-        self.settings.cluster.map_or(0, |cluster| cluster.incarnation)
-    }
-
-    /// Opens links to the nodes that the store has now, and ends those to others.
-    fn apply_nodes(&mut self) {
-        let nodes = self.services.location().map(sharing::SharedLocation::linked_nodes);
-        self.set_nodes(nodes.unwrap_or_default());
-    }
-
     /// Uses settings whose listeners are open.
-    fn use_settings(&mut self, settings: Arc<ringway_server::Config>) {
+    pub(super) fn use_settings(&mut self, settings: Arc<ringway_server::Config>) {
         // Nodes are dialled by the settings: their names come first.
         self.tls.set_links(settings.links.as_ref());
         for shard in 0..self.runtime.shards().len() as u16 {
@@ -307,17 +270,6 @@ impl Running {
         end
     }
 
-    /// Writes the registrations of this node to the store that nodes share once more. A few users at a time, so that no message waits.
-    fn share_again(&self) {
-        let (shards, now) = (self.runtime.shards(), self.clock.now());
-        for shard in 0..shards.len() as u16 {
-            let mut from = Some(0);
-            while let Some(first) = from {
-                from = shards.with_shard(shard, |node| node.share_from(now, first, USERS_AT_ONCE)).flatten();
-            }
-        }
-    }
-
     fn log_limits(&mut self) {
         let now = std::time::Instant::now();
         if !tracing::enabled!(tracing::Level::INFO) || !self.limits.is_due(now) {
@@ -353,6 +305,21 @@ impl Running {
         writeln!(out, "{line}").and_then(|()| out.flush())?;
         Ok(())
     }
+}
+
+/// Starts to share registrations, if the configuration has a store for them.
+fn start_sharing(
+    settings: &ringway_server::Config,
+    config: &Config,
+    services: &SharedServices,
+    (inputs, bound, shards, clock): (&Sender<Input>, &Bound, &Arc<OnceLock<Shards<Node>>>, Clock),
+) -> Result<(), Failure> {
+    let (inputs, inboxes, shards) = (inputs.clone(), bound.inboxes(), Arc::clone(shards));
+    let events = ClusterEvents { inputs, inboxes, shards, clock };
+    if let Some(location) = record_sink::start(config, settings, services.shard_key(), events)? {
+        services.set_location(location);
+    }
+    Ok(())
 }
 
 /// Starts what follows calls and captures messages, if it is configured.

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-/// Tickets for data in two places. A ticket is durable when both are.
+/// Tickets for data of the journal and of the store. A ticket is durable when both are.
 #[derive(Debug, Default)]
 pub(super) struct Tickets {
     /// Those that are not durable, oldest first.

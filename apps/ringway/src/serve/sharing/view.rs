@@ -1,12 +1,12 @@
 //! The cluster for the admin API: nodes, store, figures.
 
-use super::SharedLocation;
+use super::location::SharedLocation;
+use super::peers::LINK_VERSION;
 use crate::serve::lock::lock;
 use ringway_admin::{Cluster, ClusterNode, SharedStore, Stat, Stats};
 use ringway_redis::{Kind, NodeInfo, NodeState};
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 impl SharedLocation {
     /// Nodes and store. `is_linked`: true for an address with a connection that works.
@@ -30,7 +30,7 @@ impl SharedLocation {
             state: if self.is_draining.load(Ordering::Relaxed) { "draining" } else { "up" }.to_owned(),
             link: "-".to_owned(),
             seen_s: 0,
-            version: u32::from(super::sink::LINK_VERSION),
+            version: u32::from(LINK_VERSION),
         };
         let now_ms = self.peers.store_now_ms();
         let mut nodes: Vec<ClusterNode> =
@@ -119,9 +119,4 @@ fn shown(node: &NodeInfo, now_ms: u64, is_linked: bool) -> ClusterNode {
         seen_s: now_ms.saturating_sub(node.last_seen_ms) / 1000,
         version: u32::from(node.version),
     }
-}
-
-/// Time of this machine's clock, in milliseconds since the epoch.
-pub(in crate::serve) fn wall_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }

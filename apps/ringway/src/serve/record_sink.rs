@@ -1,35 +1,28 @@
 //! Receiver of what the store of registrations reports.
 
-use super::view::wall_ms;
-use super::{Peers, SharedLocation, open};
+use super::Node;
+use super::control::Input;
+use super::sharing::{LINK_VERSION, Peers, SharedLocation, wall_ms};
 use crate::config::Config;
 use crate::failure::Failure;
-use crate::serve::Node;
-use crate::serve::control::Input;
-use crate::serve::lock::lock;
-use crate::serve::services::SharedServices;
 use ringway_linux::{Clock, Inboxes, Shards};
 use ringway_location::Record;
 use ringway_redis::{Event, NodeInfo, Settings, Sink};
 use ringway_sansio::ShardKey;
 use ringway_server::shard_of_user;
-use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, OnceLock};
 
-/// Version of the protocol between nodes.
-pub(super) const LINK_VERSION: u16 = 1;
-
 /// Ways from the threads of the store to the rest of the server.
-pub(in crate::serve) struct ClusterEvents {
-    pub(in crate::serve) inputs: Sender<Input>,
-    pub(in crate::serve) inboxes: Inboxes,
-    pub(in crate::serve) shards: Arc<OnceLock<Shards<Node>>>,
-    pub(in crate::serve) clock: Clock,
+pub(super) struct ClusterEvents {
+    pub(super) inputs: Sender<Input>,
+    pub(super) inboxes: Inboxes,
+    pub(super) shards: Arc<OnceLock<Shards<Node>>>,
+    pub(super) clock: Clock,
 }
 
 /// Passes records to their shards, and the rest to the main thread.
-pub(super) struct Reader {
+struct Reader {
     events: ClusterEvents,
     peers: Arc<Peers>,
     shard_key: ShardKey,
@@ -38,10 +31,10 @@ pub(super) struct Reader {
 }
 
 /// Starts to share registrations, if the configuration has a store for them.
-pub(in crate::serve) fn start(
+pub(super) fn start(
     config: &Config,
     settings: &ringway_server::Config,
-    services: &SharedServices,
+    shard_key: ShardKey,
     events: ClusterEvents,
 ) -> Result<Option<SharedLocation>, Failure> {
     let (Some(url), Some(cluster)) = (&config.location, &settings.cluster) else { return Ok(None) };
@@ -57,14 +50,8 @@ pub(in crate::serve) fn start(
         seed: u64::from_le_bytes(*seed.bytes().first_chunk().unwrap_or(&[0; 8])),
     };
     let peers = Arc::new(Peers::default());
-    let reader = Reader {
-        events,
-        peers: Arc::clone(&peers),
-        shard_key: services.shard_key(),
-        node: cluster.node,
-        is_strict,
-    };
-    open(settings, peers, Arc::new(reader)).map(Some)
+    let reader = Reader { events, peers: Arc::clone(&peers), shard_key, node: cluster.node, is_strict };
+    SharedLocation::open(settings, peers, Arc::new(reader)).map(Some)
 }
 
 impl Reader {
@@ -104,7 +91,7 @@ impl Sink for Reader {
     }
 
     fn on_located(&self, number: u64) {
-        if let Some((shard, query)) = lock(&self.peers.lookups).end(number) {
+        if let Some((shard, query)) = self.peers.end_lookup(number) {
             // If the inbox is full the result is lost; the shard's query then times out.
             self.events.inboxes.deliver(shard, ringway_sansio::Event::Located { query });
         }
@@ -123,9 +110,9 @@ impl Sink for Reader {
 
     fn on_event(&self, event: Event) {
         match event {
-            Event::Warm { .. } => self.peers.is_warm.store(true, Ordering::Relaxed),
+            Event::Warm { .. } => self.peers.set_warm(true),
             Event::Behind { .. } => {
-                self.peers.is_warm.store(false, Ordering::Relaxed);
+                self.peers.set_warm(false);
                 // The records that answer updates of this node can be among those that were missed.
                 self.input(Input::ShareAgain);
             }

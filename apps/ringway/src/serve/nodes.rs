@@ -1,0 +1,50 @@
+//! Changes of the nodes and of the store that they share, applied by the main thread.
+
+use super::sharing::SharedLocation;
+use super::{Running, USERS_AT_ONCE, cluster, settings};
+use ringway_server::LinkedNode;
+use std::sync::Arc;
+
+impl Running {
+    /// Opens links to these nodes, and ends those to others. Call it when the list changes: nothing else is disturbed.
+    pub(crate) fn set_nodes(&mut self, listed: Vec<LinkedNode>) {
+        let present = self.settings.links.as_ref().map_or(&[][..], |links| &links.nodes);
+        let others = self.settings.neighbours.len().saturating_sub(present.len());
+        let (nodes, left_out) = cluster::placed(&self.config, present, listed, others);
+        if left_out > 0 {
+            tracing::warn!("{left_out} nodes have no link: 64 neighbours, trunks and nodes are the maximum");
+        }
+        if nodes == present {
+            return;
+        }
+        let secret = self.settings.secret;
+        self.use_settings(Arc::new(settings::server_config(
+            &self.config,
+            &self.listeners,
+            secret,
+            (&nodes, self.incarnation()),
+        )));
+    }
+
+    /// Start of this process among those of its node.
+    pub(super) fn incarnation(&self) -> u64 {
+        self.settings.cluster.map_or(0, |cluster| cluster.incarnation)
+    }
+
+    /// Opens links to the nodes that the store has now, and ends those to others.
+    pub(super) fn apply_nodes(&mut self) {
+        let nodes = self.services.location().map(SharedLocation::linked_nodes);
+        self.set_nodes(nodes.unwrap_or_default());
+    }
+
+    /// Writes the registrations of this node to the store that nodes share once more. A few users at a time, so that no message waits.
+    pub(super) fn share_again(&self) {
+        let (shards, now) = (self.runtime.shards(), self.clock.now());
+        for shard in 0..shards.len() as u16 {
+            let mut from = Some(0);
+            while let Some(first) = from {
+                from = shards.with_shard(shard, |node| node.share_from(now, first, USERS_AT_ONCE)).flatten();
+            }
+        }
+    }
+}

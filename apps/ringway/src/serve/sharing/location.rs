@@ -1,0 +1,122 @@
+//! The registrations that this node shares with others.
+
+use super::peers::Peers;
+use super::tickets::Tickets;
+use crate::failure::Failure;
+use crate::serve::lock::lock;
+use ringway_location::NodeName;
+use ringway_redis::{LocationStore, LocationUrl, NodeInfo, Settings, Sink, Status};
+use ringway_server::{LinkedNode, NodeState, StoreFailed};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// The registrations that this node shares with others.
+pub(in crate::serve) struct SharedLocation {
+    store: LocationStore,
+    pub(super) peers: Arc<Peers>,
+    pub(super) node: NodeName,
+    pub(super) link: SocketAddr,
+    pub(super) url: Mutex<LocationUrl>,
+    is_strict: bool,
+    tickets: Mutex<Tickets>,
+    pub(super) is_draining: AtomicBool,
+}
+
+impl SharedLocation {
+    /// Starts the threads of the store; `sink` gets what they read, and notes in `peers` what the other nodes do.
+    pub(in crate::serve) fn open(
+        settings: Settings,
+        peers: Arc<Peers>,
+        sink: Arc<dyn Sink>,
+    ) -> Result<Self, Failure> {
+        let (node, link, is_strict) = (settings.node, settings.link, settings.is_strict);
+        let url = Mutex::new(settings.url.clone());
+        let store = LocationStore::start(settings, sink)
+            .map_err(|error| Failure::failed(format!("cannot start the threads for [location]: {error}")))?;
+        let (tickets, is_draining) = (Mutex::default(), AtomicBool::new(false));
+        Ok(Self { store, peers, node, link, url, is_strict, tickets, is_draining })
+    }
+
+    /// Passes an update to the writer; returns its number.
+    pub(in crate::serve) fn append(&self, aor: &[u8], update: &[u8]) -> u64 {
+        self.store.append(aor, update)
+    }
+
+    /// Error if a REGISTER must not get a 200 at present.
+    pub(in crate::serve) fn check(&self) -> Result<(), StoreFailed> {
+        match self.is_strict && self.store.failed() {
+            true => Err(StoreFailed),
+            false => Ok(()),
+        }
+    }
+
+    /// True while the store cannot be written.
+    pub(in crate::serve) fn has_failed(&self) -> bool {
+        self.store.failed()
+    }
+
+    /// Number that [`SharedLocation::durable`] reaches when everything that was stored is durable: updates, and records of the journal
+    /// up to `journal`.
+    pub(in crate::serve) fn ticket(&self, journal: u64, update: u64) -> u64 {
+        lock(&self.tickets).issue(journal, update)
+    }
+
+    /// Number up to which everything is durable.
+    pub(in crate::serve) fn durable(&self, journal: u64) -> u64 {
+        lock(&self.tickets).durable(journal, self.store.durable())
+    }
+
+    /// Begins to read the bindings of a user for a query of a shard; false: it cannot.
+    pub(in crate::serve) fn look_up(&self, shard: u16, query: u64, aor: &[u8]) -> bool {
+        let number = self.peers.begin_lookup(shard, query);
+        let has_begun = self.store.look_up(number, aor);
+        if !has_begun {
+            self.peers.end_lookup(number);
+        }
+        has_begun
+    }
+
+    /// True once the registrations of all nodes were read.
+    pub(in crate::serve) fn is_warm(&self) -> bool {
+        self.peers.is_warm()
+    }
+
+    /// State of another node.
+    pub(in crate::serve) fn state_of(&self, node: &NodeName) -> NodeState {
+        self.peers.state_of(node)
+    }
+
+    /// The other nodes.
+    pub(in crate::serve) fn nodes(&self) -> Vec<NodeInfo> {
+        self.peers.read().clone()
+    }
+
+    /// The other nodes that run, for links to them.
+    pub(in crate::serve) fn linked_nodes(&self) -> Vec<LinkedNode> {
+        let runs = |node: &&NodeInfo| node.state != ringway_redis::NodeState::Gone;
+        let linked = |node: &NodeInfo| LinkedNode { name: node.name, address: node.link };
+        self.peers.read().iter().filter(runs).map(linked).collect()
+    }
+
+    /// Uses another URL from the next connection on.
+    pub(in crate::serve) fn set_url(&self, url: &LocationUrl) {
+        lock(&self.url).clone_from(url);
+        self.store.set_url(url.clone());
+    }
+
+    /// Sets the state that other nodes see.
+    pub(in crate::serve) fn set_draining(&self, is_draining: bool) {
+        self.is_draining.store(is_draining, Ordering::Relaxed);
+        self.store.set_draining(is_draining);
+    }
+
+    /// Writes what waits, and ends the threads.
+    pub(in crate::serve) fn stop(&self) {
+        self.store.stop();
+    }
+
+    pub(super) fn status(&self) -> Status {
+        self.store.status()
+    }
+}
