@@ -128,9 +128,9 @@ impl<S: Services> Server<S> {
         store_now_ms: u64,
     ) -> Result<(), BadEntry> {
         let record = Record::read(record)?;
-        let (config, services) = (self.environment.config(), self.environment.services());
+        let (config, storage) = (self.environment.config(), self.environment.storage());
         let time = RecordTime { now, store_now_ms };
-        let passed_over = self.registrar.on_record(config, services, aor, &record, time);
+        let passed_over = self.registrar.on_record(config, &storage, aor, &record, time);
         self.environment.counters_mut().shared_entries_passed_over += passed_over;
         Ok(())
     }

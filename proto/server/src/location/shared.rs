@@ -50,6 +50,8 @@ pub(crate) struct Joined {
     pub(crate) call_id: Vec<u8>,
     /// Entries that this version cannot read, or of more nodes than there may be.
     pub(crate) passed_over: u64,
+    /// Bindings of an earlier process of this node whose connections ended with it.
+    pub(crate) dead: SmallVec<[Removal; 1]>,
 }
 
 /// Entry of a record.
@@ -139,6 +141,12 @@ impl LocationTable {
             .filter_map(|entry| {
                 let incoming = self.read_entry(&entry, time, (cluster, listeners));
                 joined.passed_over += u64::from(incoming.is_none());
+                if incoming.as_ref().is_some_and(Incoming::is_dead) {
+                    // Later than the binding: with an equal CSeq it would stay.
+                    let registered =
+                        Registered { age_ms: 0, call: entry.call, cseq: entry.cseq.saturating_add(1) };
+                    joined.dead.push(Removal { id: entry.id, registered });
+                }
                 incoming
             })
             .collect();
@@ -242,6 +250,11 @@ impl LocationTable {
 }
 
 impl Incoming<'_> {
+    /// True for a binding that ended with the connections of an earlier process of this node.
+    fn is_dead(&self) -> bool {
+        self.owner == Owner::EARLIER && !self.is_added()
+    }
+
     /// False for a binding that this process ended, or that ended with the connections of an earlier one.
     fn is_added(&self) -> bool {
         self.binding.as_ref().is_some_and(|(_, terms)| {

@@ -98,18 +98,26 @@ impl Registrar {
     pub(crate) fn on_record(
         &mut self,
         config: &Config,
-        services: &impl Services,
+        storage: &Storage<'_, impl Services>,
         aor: &[u8],
         record: &Record<'_>,
         time: RecordTime,
     ) -> u64 {
         let Some(cluster) = &config.cluster else { return 0 };
+        let services = storage.services;
         let before = self.table.bindings_len();
         let ended = ended(services, time.now, BindingEnd::OtherNode);
         let joined = self.table.join(aor, record, time, (cluster, config.listeners.len()), ended);
         if joined.is_changed {
             services.on_change(aor, change_of(before, self.table.bindings_len()), None);
             self.changes.note_register(aor, ContactEnd::Unregistered, &joined.call_id);
+        }
+        // The other nodes would offer and count them until they expire.
+        for dead in &joined.dead {
+            let (call, cseq) = (dead.registered.call, dead.registered.cseq);
+            let removed = Removed { all: false, ids: [dead.id].into_iter().collect(), call, cseq };
+            let key = self.table.key_of(aor);
+            sharing::store(storage, &mut self.table, (aor, key), &removed, time.now, &mut self.record);
         }
         joined.passed_over
     }
