@@ -67,7 +67,11 @@ impl Reader {
         }
         // The update of the newest binding is the one that led to the record, unless it removed bindings only.
         if let Some(newest) = record.entries().map(|entry| entry.registered_at_ms).max() {
-            self.peers.note_lag(store_now_ms.saturating_sub(newest));
+            let lag_ms = store_now_ms.saturating_sub(newest);
+            // A longer one is a registration that its node wrote once more.
+            if lag_ms <= LAG_MAX_MS {
+                self.peers.note_lag(lag_ms);
+            }
         }
     }
 
@@ -168,3 +172,6 @@ fn write_to_log(event: &Event) {
         ),
     }
 }
+
+/// Maximum age of a registration that counts as news, in milliseconds.
+const LAG_MAX_MS: u64 = 10_000;
