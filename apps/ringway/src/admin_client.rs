@@ -72,6 +72,13 @@ impl AdminClient {
         self.answer(&url, request.send(body))
     }
 
+    /// Requests the end of something. Returns the same as [`AdminClient::post`].
+    pub(crate) fn delete(&self, path: &str) -> Result<(u16, Value), Failure> {
+        let url = self.url(path);
+        let request = self.agent.delete(&url).header("Authorization", self.authorization());
+        self.answer(&url, request.call())
+    }
+
     fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }

@@ -15,6 +15,7 @@ const EXAMPLES: &str = "Examples:
   ringway user add alice                 add a user; prints the password once
   ringway serve --config ringway.toml    start with a configuration
   ringway reload                         apply a changed configuration while calls run
+  ringway drain                          make phones leave, for maintenance
   ringway block add --network 192.0.2.7  refuse an address
   ringway show registrations             registered users and their contacts
   ringway phone                          a phone in this terminal
@@ -64,6 +65,18 @@ Examples:
   ringway reload --config /etc/ringway.toml
   ringway reload --json")]
     Reload(ReloadArgs),
+    /// Make phones leave the running server, for maintenance; calls go on
+    #[command(
+        after_help = "Connections of phones are closed and their REGISTER gets 503, spread evenly over the time, so that they register at
+another server. Other new requests get 503 at once. Requests in calls are handled as before.
+
+Examples:
+  ringway drain
+  ringway drain --over 60
+  ringway drain --cancel
+  ringway show stats | grep drain"
+    )]
+    Drain(DrainArgs),
     /// Block callers and networks; a running server sees it within a second
     Block(BlockArgs),
     /// Write users, contacts, forwards and block lists into a new file, while the server runs
@@ -256,6 +269,22 @@ pub(crate) struct ReloadArgs {
     /// Only print what a reload would change
     #[arg(long)]
     pub(crate) dry_run: bool,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `ringway drain`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct DrainArgs {
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
+    /// Time in which all phones leave
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u32).range(0..=86_400))]
+    pub(crate) over: u32,
+    /// End a drain: phones may register again
+    #[arg(long, conflicts_with = "over")]
+    pub(crate) cancel: bool,
     /// Print the result as JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -6,6 +6,7 @@ use crate::config::Config;
 use crate::failure::Failure;
 use crate::output;
 use crate::reload;
+use ringway_store::Durability;
 use serde_json::{Value, json};
 
 pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
@@ -20,7 +21,8 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
             let unusable = config.tls.load().err();
             let unusable =
                 unusable.map(|why| format!("the server will not start with these files: [tls] {why}"));
-            (config.warnings().into_iter().chain(unusable).collect(), Vec::new())
+            let warnings = config.warnings().into_iter().chain(unusable).chain(of_location(&config));
+            (warnings.collect(), Vec::new())
         }
         Err(errors) => (Vec::new(), errors),
     };
@@ -58,6 +60,22 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
         0 => report.as_ref().map_or(Ok(()), reload::refusal),
         1 => Err(Failure::failed(format!("{file}: 1 error; correct it and check again"))),
         count => Err(Failure::failed(format!("{file}: {count} errors; correct them and check again"))),
+    }
+}
+
+/// Warnings about the store that nodes share, which this connects to.
+fn of_location(config: &Config) -> Vec<String> {
+    let Some(url) = &config.location else { return Vec::new() };
+    let is_strict = config.store.durability == Durability::Strict;
+    match ringway_redis::probe(url) {
+        Ok(report) => {
+            report.warnings(is_strict).into_iter().map(|warning| format!("[location] {warning}")).collect()
+        }
+        // Only its nodes need to reach it: that is no error of the configuration.
+        Err(error) => vec![format!(
+            "the store {} cannot be reached: {error}; the server starts all the same",
+            url.shown()
+        )],
     }
 }
 

@@ -13,6 +13,7 @@ mod cert;
 mod check;
 mod config;
 mod database;
+mod drain;
 mod failure;
 mod forwards;
 mod generate;
@@ -57,6 +58,7 @@ fn run(args: Args) -> Result<(), Failure> {
         Command::Cert(cert) => cert::run(cert),
         Command::Check(check) => check::run(&check),
         Command::Reload(reload) => reload::run(&reload),
+        Command::Drain(args) => drain::run(&args),
         Command::Block(block) => block::run(&block),
         Command::Backup(args) => backup::backup(&args),
         Command::Restore(args) => backup::restore(&args),

@@ -30,11 +30,14 @@ pub(crate) fn run(args: &ShowArgs) -> Result<(), Failure> {
 /// An item of a listing, as a row of a table.
 trait Row: Serialize + DeserializeOwned {
     const HEADER: &[&str];
+    /// True if the last column is left out when the first page has nothing in it.
+    const IS_LAST_OPTIONAL: bool = false;
     fn cells(&self) -> Vec<String>;
 }
 
 impl Row for Registration {
-    const HEADER: &[&str] = &["AOR", "CONTACT", "TRANSPORT", "ADDRESS", "TIME LEFT"];
+    const HEADER: &[&str] = &["AOR", "CONTACT", "TRANSPORT", "ADDRESS", "TIME LEFT", "NODE"];
+    const IS_LAST_OPTIONAL: bool = true;
 
     fn cells(&self) -> Vec<String> {
         let left = match self.expires_s {
@@ -42,7 +45,8 @@ impl Row for Registration {
             Some(_) | None => "permanent".to_owned(),
         };
         let address = self.address.as_deref().unwrap_or("-");
-        vec![self.aor.clone(), self.contact.clone(), self.transport.clone(), address.to_owned(), left]
+        let node = self.node.clone().unwrap_or_else(|| "-".to_owned());
+        vec![self.aor.clone(), self.contact.clone(), self.transport.clone(), address.to_owned(), left, node]
     }
 }
 
@@ -183,6 +187,9 @@ fn write_table<T: Row>(out: &mut impl Write, items: &[T], widths: &mut Vec<usize
     let is_first = widths.is_empty();
     if is_first {
         *widths = T::HEADER.iter().map(|title| title.len()).collect();
+        if T::IS_LAST_OPTIONAL && rows.iter().all(|row| row.last().is_some_and(|cell| cell == "-")) {
+            widths.pop();
+        }
     }
     for row in &rows {
         for (width, cell) in widths.iter_mut().zip(row) {
@@ -264,6 +271,34 @@ mod tests {
     fn durations_have_two_units() {
         let shown: Vec<_> = [0, 59, 60, 3552, 3600, 90_061].map(duration).into();
         assert_eq!(shown, ["0s", "59s", "1m 0s", "59m 12s", "1h 0m", "25h 1m"]);
+    }
+
+    #[test]
+    fn registrations_have_a_node_where_one_of_them_has() {
+        let registration = |node: Option<&str>| Registration {
+            aor: "sip:a@b".to_owned(),
+            contact: "sip:a@c".to_owned(),
+            transport: "udp".to_owned(),
+            address: None,
+            expires_s: Some(5),
+            q: 1.0,
+            permanent: false,
+            instance: None,
+            reg_id: None,
+            node: node.map(str::to_owned),
+            path: Vec::new(),
+        };
+        let table = |nodes: &[Option<&str>]| {
+            let items: Vec<_> = nodes.iter().map(|node| registration(*node)).collect();
+            let mut out = Vec::new();
+            write_table(&mut out, &items, &mut Vec::new()).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        let shown = table(&[None, Some("east")]);
+        let ends: Vec<_> = shown.lines().map(|line| line.split_whitespace().last().unwrap()).collect();
+        assert_eq!(ends, ["NODE", "-", "east"], "{shown}");
+        let alone = table(&[None]);
+        assert!(alone.lines().all(|line| line.ends_with("LEFT") || line.ends_with("5s")), "{alone}");
     }
 
     #[test]

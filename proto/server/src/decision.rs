@@ -35,6 +35,7 @@ reasons! {
     OverRate "over-rate" "refused: its source sends more than [limits] per_source_rate",
     Malformed "malformed" "refused: it is malformed",
     Absorbed "retransmission" "absorbed: it is a retransmission",
+    Draining "draining" "refused: the server drains; the phone is to use another one",
     Stopping "stopping" "refused: the server is stopping or starting",
     // Login.
     NoCredentials "no-credentials" "challenged: no credentials",

@@ -28,6 +28,7 @@ mod decision;
 mod dialplan;
 mod diversion;
 mod domain;
+mod drain;
 mod edge;
 mod env;
 mod event;

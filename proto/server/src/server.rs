@@ -17,6 +17,7 @@ use crate::request::Request;
 use crate::{Action, Config, Counters, Detail, Forwards, Reason, Services};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::time::Duration;
 use locating::Locating;
 use ringway_location::{BadEntry, Record};
 use ringway_sansio::{Context, Deadline, Event, Flow, IcmpError, Instant, Node, Received, Seed};
@@ -105,6 +106,17 @@ impl<S: Services> Server<S> {
     /// not affected.
     pub const fn refuse_new_work(&mut self, reason: Option<&'static str>) {
         self.refuses = reason;
+    }
+
+    /// Sends phones to other servers, spread evenly over a time: until the time of a phone has come its REGISTER is handled as always;
+    /// then REGISTER gets 503, and its connection is closed. Other new requests get 503 from now on, except those of other nodes.
+    pub const fn drain(&mut self, now: Instant, over: Duration) {
+        self.registrar.drain(now, over);
+    }
+
+    /// Ends a drain: new requests are handled again.
+    pub const fn end_drain(&mut self) {
+        self.registrar.end_drain();
     }
 
     /// Restores the bindings of a user, or a kept message, after a restart; `key` and `record` were passed to
@@ -394,6 +406,7 @@ impl<S: Services> Node for Server<S> {
         let env = &mut self.environment.env(cx);
         self.registrar.on_timeout(env.cx.now, &env.storage());
         self.proxy.expire_branches(env, &mut self.transactions);
+        self.registrar.close_drained(env);
         self.neighbours.on_timeout(env, &mut self.transactions);
         env.check_calls();
         if self.gives_up_at.is_some_and(|at| at <= env.cx.now) {
@@ -424,6 +437,7 @@ impl<S: Services> Node for Server<S> {
             }
         };
         consider((self.registrar.next_due(), "a binding ends"));
+        consider((self.registrar.next_close(), "connections of phones are closed"));
         self.proxy.next_due().into_iter().for_each(&mut consider);
         consider((self.events.next_due(), "a subscription or publication ends, or a NOTIFY is due"));
         consider((self.messages.next_due(), "a kept message is delivered or expires"));

@@ -2,7 +2,7 @@
 
 use crate::answer::{Shared, answer, apply, failed};
 use crate::body::{ReloadQuery, read_body};
-use crate::control::{Change, Control, Forwards, NewBlock};
+use crate::control::{Change, Control, Forwards, NewBlock, NewDrain};
 use crate::pages::{LIMIT_DEFAULT, LIMIT_MAX, PageQuery, json_of, refusal};
 use crate::{routes, users};
 use axum::Router;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 const CONFIGURATION_BYTES_MAX: usize = 4 << 20;
 /// Maximum size of the forwards of a user as JSON: four URIs of 255 bytes, each byte as an escape, fit twice.
 const FORWARDS_BYTES_MAX: usize = 16 << 10;
-/// Maximum size of an entry of a block list as JSON.
+/// Maximum size of an entry of a block list, or of a drain, as JSON.
 const BLOCK_BYTES_MAX: usize = 4 << 10;
 
 /// All paths that change something.
@@ -31,6 +31,7 @@ pub(crate) fn router(control: Arc<dyn Control>) -> Router {
         .route("/api/users", get(users::list))
         .route("/api/users/{user}", get(users::one))
         .route("/api/users/{user}/registrations", delete(users::kick))
+        .route("/api/drain", post(drain).delete(cancel_drain))
         .route("/api/connections/{id}", delete(drop_connection))
         .route("/api/config", get(configuration))
         .route("/api/routes", get(routes::show).put(routes::edit))
@@ -116,6 +117,23 @@ async fn drop_connection(State(control): Shared, id: Result<Path<u64>, PathRejec
             refusal(StatusCode::BAD_REQUEST, "write the number of a connection, as in /api/connections/7")
         }
     }
+}
+
+async fn drain(State(control): Shared, request: Request) -> Response {
+    let body = match read_body(request, BLOCK_BYTES_MAX).await {
+        Ok(body) => body,
+        Err(refused) => return refused,
+    };
+    match serde_json::from_slice::<NewDrain>(&body) {
+        Ok(NewDrain { over_s }) => apply(control, Change::Drain(over_s)).await,
+        Err(error) => {
+            refusal(StatusCode::BAD_REQUEST, &format!("write an object as {{\"over_s\": 600}}: {error}"))
+        }
+    }
+}
+
+async fn cancel_drain(State(control): Shared) -> Response {
+    apply(control, Change::CancelDrain).await
 }
 
 async fn configuration(State(control): Shared) -> Response {

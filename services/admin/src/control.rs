@@ -95,6 +95,10 @@ pub enum Change {
     Kick(String),
     /// Close the connection with this number.
     Drop(u64),
+    /// Make phones leave within this number of seconds.
+    Drain(u32),
+    /// End that.
+    CancelDrain,
     /// Replace the sections of routing of the configuration file, or tell what that would change.
     Routes(RoutesEdit),
 }
@@ -150,6 +154,19 @@ pub struct Answer {
     pub status: u16,
     /// JSON object.
     pub body: Value,
+}
+
+/// Wanted drain.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewDrain {
+    /// Time in seconds in which all phones leave.
+    #[serde(default = "over_s")]
+    pub(crate) over_s: u32,
+}
+
+const fn over_s() -> u32 {
+    600
 }
 
 /// A new entry of a block list: a caller or a network.

@@ -284,6 +284,11 @@ impl Server {
         self.running.as_ref().context("the server is stopped")?.cpu_s()
     }
 
+    /// Makes phones leave it within this time in seconds.
+    pub(crate) fn drain(&self, over_s: u32) -> Result<()> {
+        self.command(&["drain", "--over", &over_s.to_string()], None).map(drop)
+    }
+
     /// Its configuration file.
     pub(crate) fn config(&self) -> &Path {
         &self.config

@@ -54,6 +54,8 @@ fn stage_documents(folder: &Path) -> Result<()> {
         ("docs/user-guide.md", "user-guide.md"),
         ("docs/tls.md", "tls.md"),
         ("docs/phone.md", "phone.md"),
+        ("docs/scale.md", "scale.md"),
+        ("packaging/ringway-cluster.toml", "examples/ringway-cluster.toml"),
         ("packaging/grafana/ringway.json", "grafana.json"),
     ] {
         copy(&root().join(from), &documents.join(to), 0o644)?;

@@ -1,5 +1,6 @@
 //! Changes that the admin API requests.
 
+use super::Node;
 use super::blocks::{now_s, pattern};
 use super::forwards;
 use super::report::{ReloadReport, ReloadRequest};
@@ -110,6 +111,42 @@ impl ServerControl {
         }
     }
 
+    fn drain(&self, over_s: u32) -> Answer {
+        if over_s > OVER_S_MAX {
+            return Answer::refused(400, format!("over_s: give 0 to {OVER_S_MAX}"));
+        }
+        let (now, over) = (self.view.clock.now(), Duration::from_secs(u64::from(over_s)));
+        // Other nodes hear of it before the first phone leaves.
+        self.show_drain(true);
+        self.view.drain.begin(now + over);
+        self.each_node(|node| node.drain(now, over));
+        tracing::info!("drain begun: phones leave within {over_s} s, new requests get 503, calls go on");
+        Answer::done(json!({ "ok": true, "over_s": over_s }))
+    }
+
+    fn cancel_drain(&self) -> Answer {
+        if !self.view.drain.cancel() {
+            return Answer::refused(404, "the server does not drain");
+        }
+        self.each_node(Node::end_drain);
+        self.show_drain(false);
+        tracing::info!("drain cancelled: phones may register again");
+        Answer::done(json!({ "ok": true }))
+    }
+
+    fn each_node(&self, f: impl Fn(&mut Node)) {
+        for shard in 0..self.view.shards.len() as u16 {
+            self.view.shards.with_shard(shard, &f);
+        }
+    }
+
+    /// Sets the state that other nodes see.
+    fn show_drain(&self, is_draining: bool) {
+        if let Some(location) = self.view.services.location() {
+            location.set_draining(is_draining);
+        }
+    }
+
     fn close(&self, id: u64) -> Answer {
         let Some(closed) = self.view.close(id) else {
             return Answer::refused(
@@ -146,6 +183,8 @@ impl Control for ServerControl {
             Change::Unblock(id) => self.unblock(id),
             Change::Forward(user, forwards) => self.forward(&user, &forwards),
             Change::Kick(user) => self.named(&user).map(|user| users::kick(&self.view, &user)),
+            Change::Drain(over_s) => Ok(self.drain(over_s)),
+            Change::CancelDrain => Ok(self.cancel_drain()),
             Change::Drop(id) => Ok(self.close(id)),
             Change::Routes(edit) => Ok(self.routes.edit(&edit, |request| self.reload(request))),
         };
@@ -208,5 +247,7 @@ pub(crate) fn shown(row: BlockRow, now_s: u64) -> Block {
 
 /// Maximum duration of an entry: ten years.
 pub(crate) const HOURS_MAX: u32 = 87_600;
+/// Maximum duration of a drain in seconds: a day.
+const OVER_S_MAX: u32 = 86_400;
 /// Time after which a request to reload is given up.
 const RELOAD_MAX: Duration = Duration::from_secs(60);

@@ -11,6 +11,7 @@ mod cluster;
 #[cfg(test)]
 mod cluster_tests;
 pub(crate) mod control;
+mod drain;
 mod escaped;
 mod event_log;
 mod forwards;
@@ -251,6 +252,7 @@ impl Running {
             }
             has_more = self.follower.follow();
             self.end_removed();
+            self.view.drain.log_end(self.clock.now());
             self.tls.follow_files();
             self.services.traces().expire(std::time::Instant::now());
             self.services.records().expire(self.clock.now());

@@ -1,6 +1,7 @@
 //! Data of the running server for the admin API.
 
 use super::Node;
+use super::drain::DrainState;
 use super::outside::Outside;
 use super::provisioning;
 use super::services::SharedServices;
@@ -27,18 +28,19 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 pub(super) struct ServerView {
-    shards: Shards<Node>,
+    pub(super) shards: Shards<Node>,
     connections: Connections,
     counters: CountersReader,
-    services: Arc<SharedServices>,
+    pub(super) services: Arc<SharedServices>,
     outside: Arc<Outside>,
     tls: Arc<TlsLayers>,
     dtls: Option<Arc<DtlsTransport>>,
     config: Arc<ShownConfig>,
-    clock: Clock,
+    pub(super) clock: Clock,
     since: Instant,
     /// State of the database that users come from.
     database: OnceLock<Arc<Status>>,
+    pub(super) drain: DrainState,
 }
 
 impl ServerView {
@@ -70,6 +72,7 @@ impl ServerView {
             clock,
             since: clock.now(),
             database: OnceLock::new(),
+            drain: DrainState::default(),
         }
     }
 
@@ -360,6 +363,7 @@ impl ServerView {
                 left_s,
             ));
         }
+        stats.extend(self.drain.stats(self.clock.now()));
         stats.extend(self.store_stats());
         stats.extend(self.services.location().into_iter().flat_map(SharedLocation::stats));
         stats.extend(self.record_stats());

@@ -380,6 +380,17 @@ impl LocationTable {
         });
     }
 
+    /// Bindings on a stream connection, each with its user.
+    pub(crate) fn connected(&self, mut each: impl FnMut(&[u8], &Binding)) {
+        for (connection, keys) in &self.by_connection {
+            for user in keys.iter().filter_map(|key| self.users.get(*key)) {
+                let over_it =
+                    user.bindings.iter().filter(|binding| binding.flow.connection == Some(*connection));
+                over_it.for_each(|binding| each(&user.name, binding));
+            }
+        }
+    }
+
     /// Bindings of a user, expired ones included.
     pub fn bindings_of(&self, aor: &[u8], mut each: impl FnMut(RegistrationRef<'_>)) {
         if let Some(user) = self.find(aor).and_then(|key| self.users.get(key)) {
@@ -504,7 +515,8 @@ impl LocationTable {
         }
     }
 
-    fn hash(&self, name: &[u8]) -> (u64, u64) {
+    /// Keyed hash of an address-of-record.
+    pub(crate) fn hash(&self, name: &[u8]) -> (u64, u64) {
         hash_with(&self.hash_key, name)
     }
 }

@@ -4,6 +4,7 @@ use super::extensions::{self, FirstHopLacksOutbound, Path, PathError};
 use super::sharing;
 use crate::auth::Authenticator;
 use crate::date::DateText;
+use crate::drain::Drain;
 use crate::env::Env;
 use crate::event::{ChangedUser, ContactEnd};
 use crate::gruu;
@@ -54,6 +55,7 @@ pub(crate) struct Registrar {
     removed: Removed,
     date: DateText,
     pub(super) changes: Changes,
+    pub(super) drain: Option<Drain>,
 }
 
 /// Users whose contacts changed, for the subscriptions to them.
@@ -85,6 +87,7 @@ impl Registrar {
             removed: Removed::default(),
             date: DateText::default(),
             changes: Changes::default(),
+            drain: None,
         }
     }
 
@@ -148,12 +151,8 @@ impl Registrar {
     ) {
         let message = request.message;
         // Step 2.
-        if message.has(HeaderName::Require) {
-            let config = env.config;
-            let is_supported = |tag: &[u8]| extensions::is_supported(config, tag);
-            if !message.values(HeaderName::Require).all(is_supported) {
-                return env.refuse_extensions_but(request, HeaderName::Require, is_supported);
-            }
+        if !are_extensions_supported(env, request) {
+            return;
         }
         // Step 5: the address-of-record, which the next steps need.
         if !message.to().uri.is_sip() {
@@ -161,6 +160,9 @@ impl Registrar {
         }
         if !env.config.read_aor(&message.to().uri, aor) {
             return env.refuse_plainly(request, 404, "Not Found");
+        }
+        if self.is_refused_by_drain(env, request, aor.as_bytes()) {
+            return;
         }
         // Steps 3 and 4.
         let Some(proof) = authenticator.prove_owner(env, request, aor) else { return };
@@ -472,6 +474,17 @@ fn read_contact<'a>(
         kind,
         flow_key,
     })
+}
+
+/// False for a REGISTER that requires an extension that is not supported: it was answered.
+fn are_extensions_supported(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>) -> bool {
+    let (config, message) = (env.config, request.message);
+    let is_supported = |tag: &[u8]| extensions::is_supported(config, tag);
+    let are = !message.has(HeaderName::Require) || message.values(HeaderName::Require).all(is_supported);
+    if !are {
+        env.refuse_extensions_but(request, HeaderName::Require, is_supported);
+    }
+    are
 }
 
 /// Refuses a REGISTER whose Path does not count.

@@ -8,7 +8,7 @@ use crate::env::Env;
 use crate::event::{Events, Parts};
 use crate::location::LocationTable;
 use crate::message::Messages;
-use crate::method::{on_options, redirect};
+use crate::method::{DRAINING, on_options, redirect};
 use crate::proxy::{Owner, Proxy, Response, Transactions};
 use crate::request::Request;
 use crate::route::{LOOP_MARK, Routed, loop_hash, own_vias, preprocess};
@@ -55,11 +55,21 @@ impl<S: Services> Server<S> {
         if let Some(reason) = self.refuses.filter(|_| is_new_work(&request)) {
             // Retransmissions of pending requests are still matched.
             if let Incoming::New(_) = self.transactions.receive_request(&mut env.cx, message) {
-                refuse_new(env, &request, reason);
+                refuse_new(env, &request, (reason, Reason::Stopping));
             }
             return;
         }
         if !may_use_link(env, &request) {
+            return;
+        }
+        if self.registrar.is_draining()
+            && is_new_work(&request)
+            && method != Method::Register
+            && !env.config.is_link(&request.flow)
+        {
+            if let Incoming::New(_) = self.transactions.receive_request(&mut env.cx, message) {
+                refuse_new(env, &request, (DRAINING, Reason::Draining));
+            }
             return;
         }
         // The usual REGISTER needs no transaction, Route or next hop.
@@ -196,10 +206,10 @@ pub(super) fn proceed(
     }
 }
 
-fn refuse_new(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>, reason: &str) {
+fn refuse_new(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>, (phrase, reason): (&str, Reason)) {
     env.counters.refused += 1;
-    env.decided(request, Reason::Stopping, Detail::Status(503, reason));
-    env.reply(request, 503, reason, |response| {
+    env.decided(request, reason, Detail::Status(503, phrase));
+    env.reply(request, 503, phrase, |response| {
         response.header_number(HeaderName::RetryAfter, 5);
     });
 }

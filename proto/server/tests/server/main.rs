@@ -19,6 +19,7 @@ mod credentials;
 mod decisions;
 mod dialog;
 mod digest_forms;
+mod drain;
 mod edge;
 mod ends;
 mod failover;

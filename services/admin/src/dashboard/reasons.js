@@ -107,6 +107,8 @@ export const REASONS = [
     '407 to our users, 403 to strangers'],
   ['nonces_evicted', '1,048,576 nonces in use',
     'The phone gets another challenge'],
+  ['drained_registers', 'A drain: the time of the user has come',
+    '503 with Retry-After: 1 to 5; the phone is to use another server'],
   ['store_refusals', 'A full disk or a file size limit (ulimit -f), with strict',
     '503 with Retry-After: 5, and nothing changes'],
   ['store_records_dropped', '128 MiB that wait for the disk',

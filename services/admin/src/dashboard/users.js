@@ -117,8 +117,9 @@ export function user(name) {
       const found = await get(pathOf(name));
       const full = `${found.name}@${found.domain}`;
       const rows = found.contacts.map((contact) => [contact.contact, contact.transport, contact.address ?? '–', left(contact),
-        contact.q, contact.reg_id ?? '–', contact.instance ?? '–', contact.path?.length ? several(contact.path) : '–']);
-      const columns = ['Contact', 'Transport', 'From', 'Left', 'q', 'Flow', 'Instance', 'Path'].map((title) => ({ title }));
+        contact.q, contact.reg_id ?? '–', contact.instance ?? '–', contact.path?.length ? several(contact.path) : '–',
+        contact.node ?? '–']);
+      const columns = ['Contact', 'Transport', 'From', 'Left', 'q', 'Flow', 'Instance', 'Path', 'Node'].map((title) => ({ title }));
       holder.replaceChildren(
         heading(full, kickButton(full, load, found.contacts.some((contact) => !contact.permanent), ''),
           el('a', { class: 'button', href: `#follow/${encodeURIComponent(full)}`, text: 'Follow' })),

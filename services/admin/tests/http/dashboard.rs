@@ -81,6 +81,7 @@ fn users_are_listed_shown_and_kicked_and_connections_dropped() {
         "GET /api/openapi.json",
         "DELETE /api/users/bob/registrations",
         "DELETE /api/connections/7",
+        "DELETE /api/drain",
     ];
     for line in paths {
         assert_eq!(ask(line, &good.replace("t0ken", "other")).0, 401, "{line}");

@@ -33,6 +33,8 @@ impl Control for Recorder {
             | Change::Block(_)
             | Change::Unblock(_)
             | Change::Kick(_)
+            | Change::Drain(_)
+            | Change::CancelDrain
             | Change::Drop(_)
             | Change::Routes(_)
             | Change::Forward(..) => Answer::done(serde_json::json!({"ok": true})),

@@ -31,6 +31,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
     all.push(Scenario::new("cluster/strict", strict));
     all.push(Scenario::new("cluster/failover", failover));
     all.push(Scenario::new("cluster/node-killed", node_killed));
+    all.push(Scenario::new("cluster/drain", drain));
     all.push(Scenario::new("cluster/kamailio", behind_kamailio));
     all.into_iter().map(|scenario| Scenario { reference: false, ..scenario }).collect()
 }
@@ -217,6 +218,57 @@ fn node_killed(stage: &Stage) -> Result<()> {
         Ok(())
     })?;
     println!("    reachable {} ms after the REGISTER", begun.elapsed().as_millis());
+    alice.dial("sip:bob@example.org")?;
+    alice.established()?;
+    again.established()?;
+    alice.hang_up()?;
+    again.ended()
+}
+
+/// A node drains: its phone's connection is closed, the call of the phone goes on, and the phone is called at the other node.
+fn drain(stage: &Stage) -> Result<()> {
+    let redis = Redis::single(stage)?;
+    let mut nodes = Nodes::start(stage, &redis, (Wanted::default(), 2), &two_users())?;
+    let (first, second) = (nodes.node(0)?.port, nodes.node(1)?.port);
+    let mut bob = baresip::Phone::start(stage, Line::at_server("bob", 1000.0, first, Transport::Tcp))?;
+    bob.registered()?;
+    let mut alice = linphone::Phone::start(stage, Line::at_server("alice", 440.0, second, Transport::Tcp))?;
+    alice.registered()?;
+    let has = |nodes: &Nodes, index: usize, node: &str| {
+        eventually("bob's contact", || {
+            let shown = nodes.node(index)?.registrations()?.unwrap_or_default();
+            ensure!(shown.contains(&format!("\"node\":\"{node}\"")), "at {node}: {shown}");
+            Ok(())
+        })
+    };
+    has(&nodes, 1, "a")?;
+    alice.dial("sip:bob@example.org")?;
+    alice.established()?;
+    bob.established()?;
+    let connections = nodes.node(0)?.counters()?.get("connections_open")?;
+    nodes.node(0)?.drain(3)?;
+    eventually("the node drains", || {
+        let cluster = nodes.node(1)?.cluster()?;
+        let states = cluster["nodes"].as_array().context("no nodes")?;
+        ensure!(states.iter().any(|node| node["name"] == "a" && node["state"] == "draining"), "{cluster}");
+        Ok(())
+    })?;
+    nodes.node_mut(0)?.log_lines("drain done", 1)?;
+    // Its contact has no NAT in front and stays: the other node dials it.
+    eventually("the phone's connection is closed", || {
+        let open = nodes.node(0)?.counters()?.get("connections_open")?;
+        ensure!(open + 1 == connections, "{open} connections of {connections}");
+        Ok(())
+    })?;
+    bob.hang_up()?;
+    alice.ended()?;
+    bob.kill();
+    let mut again = baresip::Phone::start(
+        &stage.within("again")?,
+        Line::at_server("bob", 1000.0, second, Transport::Tcp),
+    )?;
+    again.registered()?;
+    has(&nodes, 0, "b")?;
     alice.dial("sip:bob@example.org")?;
     alice.established()?;
     again.established()?;
