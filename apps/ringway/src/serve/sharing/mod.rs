@@ -1,5 +1,6 @@
 //! This server among the nodes that share their registrations: the store, the other nodes.
 
+mod again;
 mod sink;
 mod tickets;
 mod view;
@@ -16,6 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use tickets::Tickets;
 
+pub(super) use again::Again;
 pub(super) use sink::{ClusterEvents, start};
 pub(super) use view::wall_ms;
 
@@ -75,6 +77,11 @@ impl SharedLocation {
             true => Err(StoreFailed),
             false => Ok(()),
         }
+    }
+
+    /// Number of updates that can be appended before the oldest are dropped.
+    fn room(&self) -> usize {
+        self.store.room()
     }
 
     /// True while the store cannot be written.
