@@ -1,6 +1,7 @@
 //! Stories of three nodes that share their registrations: faults of the store, of nodes, of the ways between them.
 
 use ringway_sansio::{Instant, Transport};
+use ringway_server::Hold;
 use ringway_sim::HostId;
 use ringway_tests::{Cluster, StoreState};
 use std::time::Duration;
@@ -91,6 +92,67 @@ fn phones_of_a_user_register_at_two_nodes_at_once() {
         for phone in phones {
             cluster.is_reached(caller, phone);
         }
+    });
+}
+
+#[test]
+fn nodes_that_hold_whom_they_serve_look_up_the_others() {
+    Cluster::run_holding("cluster: served", Hold::Served, |cluster| {
+        let (caller, phones) = registered(cluster);
+        assert_eq!([0, 1, 2].map(|node| cluster.bindings_len(node)), [1, 1, 1]);
+        for phone in phones {
+            cluster.is_reached(caller, phone);
+        }
+        assert_eq!([0, 1, 2].map(|node| cluster.bindings_len(node)), [3, 3, 3]);
+        // A second phone of a user that was looked up, and one of a user that nobody looked up.
+        let second = cluster.phone("bob", Transport::Tcp, true);
+        cluster.registers(second, 1, 3600);
+        let erins = [0, 1].map(|node| {
+            let phone = cluster.phone("erin", Transport::Udp, true);
+            cluster.registers(phone, node, 3600);
+            phone
+        });
+        cluster.wait_ms(200);
+        cluster.agrees();
+        for phone in [phones[0], second].into_iter().chain(erins) {
+            cluster.is_reached(caller, phone);
+        }
+        for (node, phone) in phones.into_iter().enumerate() {
+            // At another node than that of the registration.
+            cluster.registers(phone, (node + 1) % 3, 0);
+        }
+        cluster.wait_ms(200);
+        cluster.agrees();
+        for phone in phones {
+            cluster.is_not_reached(caller, phone);
+        }
+        cluster.is_reached(caller, second);
+        // The user is looked up again when the phone is back.
+        cluster.registers(phones[2], 0, 3600);
+        cluster.wait_ms(200);
+        cluster.is_reached(caller, phones[2]);
+    });
+}
+
+#[test]
+fn nodes_that_hold_whom_they_serve_lose_one_and_the_store() {
+    Cluster::run_holding("cluster: served, faults", Hold::Served, |cluster| {
+        let (caller, phones) = registered(cluster);
+        for phone in phones {
+            cluster.is_reached(caller, phone);
+        }
+        cluster.kill(0);
+        cluster.wait(1);
+        cluster.restart(0);
+        cluster.wait(1);
+        cluster.store.lose_all();
+        cluster.wait_ms(500);
+        cluster.agrees();
+        for phone in &phones[1..] {
+            cluster.is_reached(caller, *phone);
+        }
+        cluster.store.state = StoreState::Away;
+        assert!(cluster.reaches(caller, 0, phones[1]), "it was looked up before");
     });
 }
 

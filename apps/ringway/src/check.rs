@@ -65,16 +65,16 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
 
 /// Warnings about the store that nodes share, which this connects to.
 fn of_location(config: &Config) -> Vec<String> {
-    let Some(url) = &config.location else { return Vec::new() };
+    let Some(location) = &config.location else { return Vec::new() };
     let is_strict = config.store.durability == Durability::Strict;
-    match ringway_redis::probe(url) {
+    match ringway_redis::probe(&location.url) {
         Ok(report) => {
             report.warnings(is_strict).into_iter().map(|warning| format!("[location] {warning}")).collect()
         }
         // Only its nodes need to reach it: that is no error of the configuration.
         Err(error) => vec![format!(
             "the store {} cannot be reached: {error}; the server starts all the same",
-            url.shown()
+            location.url.shown()
         )],
     }
 }

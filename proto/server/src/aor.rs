@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 /// Address-of-record in one of `domains`, in canonical form: user part without escapes, domain in lower case.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Aor {
     /// `user@domain`.
     bytes: Vec<u8>,

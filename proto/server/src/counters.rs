@@ -176,6 +176,10 @@ ringway_sansio::counters! {
         locates_too_often,
         /// Read-throughs that were not made because too many were under way.
         locates_too_many,
+        /// Read-throughs that were not made because the user had no bindings a second ago.
+        locates_remembered,
+        /// Records held for a minute at most, because this node holds as many users as it may.
+        held_briefly,
         /// INVITEs cancelled without a final response in time.
         timer_c,
         /// Requests refused because their source, or all sources together, reached their memory limit.

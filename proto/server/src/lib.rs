@@ -83,7 +83,7 @@ pub use log_event::{
 };
 pub use media::{MediaConfig, RelayFailure, RelayRule, SrtpRule};
 pub use neighbour::{CALLS_MAX, NEIGHBOURS_MAX, NeighbourRoute, NeighbourTable};
-pub use nodes::{Cluster, NodeState};
+pub use nodes::{Cluster, Hold, NodeState};
 pub use proxy::RingingCall;
 pub use rate::SourceRates;
 pub use ringway_sip::digest::Ha1;

@@ -15,6 +15,18 @@ pub struct Cluster {
     pub transport: Transport,
     /// Address of this node for the others; one of its listeners.
     pub link: SocketAddr,
+    /// Users whose bindings at other nodes are held here.
+    pub hold: Hold,
+}
+
+/// Users whose bindings at other nodes a node holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Hold {
+    /// All: once this node has read all, a user without bindings has none.
+    #[default]
+    All,
+    /// Those that are registered at this node too, or were looked up: a user without bindings is looked up.
+    Served,
 }
 
 /// State of another node.

@@ -2,13 +2,14 @@
 
 mod dispatch;
 mod locating;
+mod misses;
 mod stun;
 
 use crate::auth::{Authenticator, Grant};
 use crate::edge::write_link_path;
 use crate::env::{Env, Environment, derive};
 use crate::event::{Events, Parts};
-use crate::location::{BadRecord, LocationTable, RecordTime};
+use crate::location::{BadRecord, Holding, LocationTable, RecordTime};
 use crate::message::{self, Messages};
 use crate::method::Registrar;
 use crate::neighbour::Neighbours;
@@ -140,10 +141,15 @@ impl<S: Services> Server<S> {
         store_now_ms: u64,
     ) -> Result<(), BadEntry> {
         let record = Record::read(record)?;
+        let time = RecordTime { now, store_now_ms, holding: Holding::Whole };
+        if record.number != 0 {
+            self.locating.forget_miss(aor);
+        }
         let (config, storage) = (self.environment.config(), self.environment.storage());
-        let time = RecordTime { now, store_now_ms };
-        let passed_over = self.registrar.on_record(config, &storage, aor, &record, time);
-        self.environment.counters_mut().shared_entries_passed_over += passed_over;
+        let taken = self.registrar.on_record(config, &storage, aor, &record, time);
+        let counters = self.environment.counters_mut();
+        counters.shared_entries_passed_over += taken.passed_over;
+        counters.held_briefly += u64::from(taken.is_brief);
         Ok(())
     }
 

@@ -112,7 +112,7 @@ pub trait Services {
     ///
     /// # Errors
     /// A limit is reached: the user has no bindings.
-    fn begin_locate(&self, _now: Instant, _source: IpAddr) -> Result<(), LocateRefusal> {
+    fn begin_locate(&self, _now: Instant, _source: IpAddr, _is_proven: bool) -> Result<(), LocateRefusal> {
         Ok(())
     }
 
@@ -280,8 +280,8 @@ impl<S: Services> Services for Arc<S> {
         (**self).is_location_warm()
     }
 
-    fn begin_locate(&self, now: Instant, source: IpAddr) -> Result<(), LocateRefusal> {
-        (**self).begin_locate(now, source)
+    fn begin_locate(&self, now: Instant, source: IpAddr, is_proven: bool) -> Result<(), LocateRefusal> {
+        (**self).begin_locate(now, source, is_proven)
     }
 
     fn end_locate(&self) {

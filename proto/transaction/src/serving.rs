@@ -147,6 +147,11 @@ impl<S: Copy, C: Copy> Transactions<S, C> {
         self.servers.get(slot).map(|server| (ServerId(slot), server.owner, server.reply))
     }
 
+    /// Key of the INVITE that this CANCEL is for.
+    pub fn key_of_cancelled(&self, cancel: &Message<'_>) -> MatchKey {
+        self.matcher.key_of_cancelled(cancel)
+    }
+
     pub(crate) fn step_server<A>(
         &mut self,
         cx: &mut Context<'_, A>,

@@ -71,6 +71,7 @@ fn start(name: &str, url: &str) -> (LocationStore, Arc<Counter>) {
         link: "127.0.0.1:5061".parse().unwrap(),
         link_version: 1,
         is_strict: false,
+        holds_all: true,
         seed: 1,
     };
     let store = LocationStore::start(settings, sink.clone()).unwrap();

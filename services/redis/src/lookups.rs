@@ -1,14 +1,14 @@
 //! Lookups under way.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 /// Lookups under way; each ends once: by an answer, by its deadline, or when the store fails.
-#[derive(Default)]
 pub(crate) struct Lookups {
     waiting: VecDeque<Lookup>,
-    /// Sent to the store.
-    asked: Vec<Lookup>,
+    /// Sent to the store, by number.
+    asked: BTreeMap<u64, Lookup>,
+    max: usize,
     pub(crate) is_open: bool,
     pub(crate) begun: u64,
     pub(crate) failed: u64,
@@ -22,9 +22,14 @@ pub(crate) struct Lookup {
 }
 
 impl Lookups {
+    pub(crate) const fn new(holds_all: bool) -> Self {
+        let max = if holds_all { LOOKUPS_MAX } else { LOOKUPS_MAX_SERVED };
+        Self { waiting: VecDeque::new(), asked: BTreeMap::new(), max, is_open: false, begun: 0, failed: 0 }
+    }
+
     /// Adds a lookup. False: the store is away, or too many are under way.
     pub(crate) fn begin(&mut self, query: u64, aor: &[u8], now: Instant) -> bool {
-        let is_begun = self.is_open && self.waiting.len() + self.asked.len() < LOOKUPS_MAX;
+        let is_begun = self.is_open && self.waiting.len() + self.asked.len() < self.max;
         if is_begun {
             self.begun += 1;
             self.waiting.push_back(Lookup { query, aor: aor.to_vec(), deadline: now + LOOKUP_TIME_MAX });
@@ -41,14 +46,13 @@ impl Lookups {
     /// Moves the lookups that wait to those that were sent, and returns them.
     pub(crate) fn ask(&mut self) -> Vec<Lookup> {
         let lookups: Vec<Lookup> = self.waiting.drain(..).collect();
-        self.asked.extend(lookups.iter().cloned());
+        self.asked.extend(lookups.iter().map(|lookup| (lookup.query, lookup.clone())));
         lookups
     }
 
     /// Ends an asked lookup. False: it ended before.
     pub(crate) fn end(&mut self, query: u64) -> bool {
-        let at = self.asked.iter().position(|lookup| lookup.query == query);
-        at.map(|at| self.asked.swap_remove(at)).is_some()
+        self.asked.remove(&query).is_some()
     }
 
     /// Ends lookups whose deadline is over.
@@ -62,7 +66,7 @@ impl Lookups {
             is_left
         };
         self.waiting.retain(&mut is_left);
-        self.asked.retain(&mut is_left);
+        self.asked.retain(|_, lookup| is_left(lookup));
         self.failed += ended.len() as u64;
         ended
     }
@@ -70,16 +74,18 @@ impl Lookups {
     /// Ends all lookups, and refuses new ones.
     pub(crate) fn close(&mut self) -> Vec<u64> {
         self.is_open = false;
-        let ended: Vec<u64> =
-            self.waiting.drain(..).chain(self.asked.drain(..)).map(|lookup| lookup.query).collect();
+        let waiting = std::mem::take(&mut self.waiting).into_iter().map(|lookup| lookup.query);
+        let ended: Vec<u64> = waiting.chain(std::mem::take(&mut self.asked).into_keys()).collect();
         self.failed += ended.len() as u64;
         ended
     }
 }
 
-/// Maximum number of lookups under way, and time of one.
-pub(crate) const LOOKUPS_MAX: usize = 256;
-pub(crate) const LOOKUP_TIME_MAX: Duration = Duration::from_millis(50);
+/// Maximum number of lookups under way if all records are held, and if they are not.
+const LOOKUPS_MAX: usize = 256;
+const LOOKUPS_MAX_SERVED: usize = 4_096;
+/// Maximum time of a lookup.
+const LOOKUP_TIME_MAX: Duration = Duration::from_millis(50);
 
 #[cfg(test)]
 mod tests {
@@ -87,7 +93,7 @@ mod tests {
 
     #[test]
     fn each_lookup_ends_once() {
-        let (mut lookups, now) = (Lookups { is_open: true, ..Lookups::default() }, Instant::now());
+        let (mut lookups, now) = (Lookups { is_open: true, ..Lookups::new(true) }, Instant::now());
         for query in 0..LOOKUPS_MAX as u64 {
             assert!(lookups.begin(query, b"a", now));
         }

@@ -63,6 +63,9 @@ impl<'r> ReadSession<'r> {
         session.read_nodes()?;
         session.check_positions()?;
         lock(&shared.lookups).is_open = true;
+        if !shared.settings.holds_all {
+            shared.is_warm.store(true, Ordering::Release);
+        }
         Ok(session)
     }
 

@@ -28,11 +28,12 @@ pub(crate) struct ReaderState {
 impl ReaderState {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
         let now = Instant::now();
+        let walk = if shared.settings.holds_all { Walk::new(now) } else { Walk::none(now) };
         Self {
             shared,
             streams: Streams::new(),
             has_positions: false,
-            walk: Walk::new(now),
+            walk,
             nodes: nodes::Nodes::default(),
             count: COUNT_MAX,
             losses: 0,
@@ -60,10 +61,13 @@ impl ReaderState {
         }
     }
 
-    /// Reads the records of these tags again.
+    /// Reads the records of these tags again, if all are held.
     pub(crate) fn walk_again(&mut self, tags: &[usize]) {
-        let is_behind = self.shared.is_warm.swap(false, Ordering::AcqRel);
-        self.walk.add(tags.iter().copied(), Instant::now());
+        let holds_all = self.shared.settings.holds_all;
+        let is_behind = self.shared.is_warm.swap(!holds_all, Ordering::AcqRel);
+        if holds_all {
+            self.walk.add(tags.iter().copied(), Instant::now());
+        }
         if is_behind {
             self.shared.sink.on_event(Event::Behind { tags: tags.len() });
         }

@@ -19,6 +19,8 @@ pub struct Settings {
     pub link_version: u16,
     /// True: an update is durable when a replica has it. False: when the store has it.
     pub is_strict: bool,
+    /// True: all records are read at the start. False: only those that are looked up.
+    pub holds_all: bool,
     /// Random number for the times of reconnections.
     pub seed: u64,
 }

@@ -79,12 +79,12 @@ impl Shared {
         };
         Ok(Self {
             url: Mutex::new(settings.url.clone()),
+            lookups: Mutex::new(Lookups::new(settings.holds_all)),
             known: Mutex::default(),
             settings,
             sink,
             pending: Mutex::default(),
             wake: Condvar::new(),
-            lookups: Mutex::default(),
             reader_wake: eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?,
             health: Mutex::new(health),
             durable: AtomicU64::new(0),

@@ -65,14 +65,16 @@ pub enum Event {
         /// Time without it.
         after: Duration,
     },
-    /// All records were read; from now on a user without bindings has none. Also after [`Event::Behind`].
+    /// All records were read; from now on a user without bindings has none. Also after [`Event::Behind`]. Never without
+    /// [`crate::Settings::holds_all`].
     Warm {
         /// Number of records read.
         records: u64,
         /// Time that it took.
         took: Duration,
     },
-    /// Changes were lost before they were read, or the store lost its data: the records of these tags are read again.
+    /// Changes were lost before they were read, or the store lost its data: the records of these tags are read again, if all
+    /// are held.
     Behind {
         /// Number of tags, of 64.
         tags: usize,

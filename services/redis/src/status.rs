@@ -25,7 +25,7 @@ pub struct Status {
     pub masters: usize,
     /// Time since the connection; `None`: not connected.
     pub connected_for: Option<Duration>,
-    /// True if all records of the store were read.
+    /// True if all records of the store were read, or the news is followed where they need not be.
     pub is_warm: bool,
     /// Age of the oldest update that is not written, in milliseconds.
     pub lag_ms: u64,

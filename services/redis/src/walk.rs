@@ -19,16 +19,14 @@ pub(crate) struct Walk {
 impl Walk {
     /// Begins with all tags.
     pub(crate) fn new(now: Instant) -> Self {
-        let mut walk = Self {
-            tags: VecDeque::new(),
-            since: now,
-            read: 0,
-            is_again: false,
-            next_at: now,
-            second: (now, 0),
-        };
+        let mut walk = Self::none(now);
         walk.add(0..TAGS, now);
         walk
+    }
+
+    /// Reads nothing until tags are added.
+    pub(crate) const fn none(now: Instant) -> Self {
+        Self { tags: VecDeque::new(), since: now, read: 0, is_again: false, next_at: now, second: (now, 0) }
     }
 
     /// Adds tags; one that is being read begins anew.

@@ -40,6 +40,26 @@ fn nodes_see_the_registrations_of_each_other() {
 }
 
 #[test]
+fn a_node_that_does_not_hold_all_reads_what_is_looked_up() {
+    let server = RedisServer::start(&[]);
+    let (a, _) = start_warm("a", &url(&server));
+    a.append(b"sip:early@x", &binding("a", 1, 1, "early"));
+    wait_for(|| a.durable() == 1);
+    let (b, seen) = start(Settings { holds_all: false, ..settings("b", &url(&server)) });
+    wait_for(|| b.status().is_warm && b.status().connected_for.is_some());
+    wait_for(|| b.look_up(1, b"sip:early@x"));
+    wait_for(|| seen.is_located(1) && seen.bodies("sip:early@x").is_some());
+    // The stream is followed all the same, and nothing is read after a loss.
+    server.run(&["FLUSHALL"]);
+    wait_for(|| seen.has(|event| matches!(event, Event::Behind { .. })));
+    a.append(b"sip:late@x", &binding("a", 1, 1, "late"));
+    wait_for(|| seen.bodies("sip:late@x").is_some());
+    let status = b.status();
+    assert!((1..=2).contains(&status.read) && status.is_warm, "{status:?}");
+    assert!(!seen.has(|event| matches!(event, Event::Warm { .. })));
+}
+
+#[test]
 fn nodes_come_drain_and_go() {
     let server = RedisServer::start(&[]);
     let (a, seen) = start_warm("a", &url(&server));

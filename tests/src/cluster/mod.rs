@@ -12,7 +12,7 @@ use crate::{Account, Behaviour, Phone, PhoneEvent, REALM, Story};
 use node::ClusterNode;
 use ringway_location::EntryId;
 use ringway_sansio::{HostNameId, Instant, Rng, Seed, Transport};
-use ringway_server::NodeState;
+use ringway_server::{Hold, NodeState};
 use ringway_sim::{Effects, Faults, HostId, Sim};
 use ringway_sip::{HeaderName, Limits, Message};
 use std::collections::BTreeMap;
@@ -41,10 +41,15 @@ impl Cluster {
 
     /// Runs a story once for each seed, as [`Story::run`] does. Afterwards the cluster settles and is checked.
     pub fn run(name: &'static str, tell: impl Fn(&mut Self)) {
+        Self::run_holding(name, Hold::All, tell);
+    }
+
+    /// The same with nodes that hold these users.
+    pub fn run_holding(name: &'static str, hold: Hold, tell: impl Fn(&mut Self)) {
         let first = number("RINGWAY_SEED").unwrap_or(1);
         let count = number("RINGWAY_SEEDS").unwrap_or(Story::SEEDS / 4);
         for seed in first..first.saturating_add(count) {
-            let mut cluster = Self::new(seed);
+            let mut cluster = Self::new(seed, hold);
             let result = catch_unwind(AssertUnwindSafe(|| {
                 tell(&mut cluster);
                 cluster.settle();
@@ -57,10 +62,10 @@ impl Cluster {
         }
     }
 
-    fn new(seed: u64) -> Self {
+    fn new(seed: u64, hold: Hold) -> Self {
         let root = Seed::from_number(seed);
         let mut sim = Sim::new(&root.part(2), BEGIN);
-        let nodes = (0..Self::NODES).map(|index| ClusterNode::new(&mut sim, seed, index)).collect();
+        let nodes = (0..Self::NODES).map(|index| ClusterNode::new(&mut sim, seed, index, hold)).collect();
         let (rng, phones) = (Rng::new(&root.part(60)), Vec::new());
         let clock_moved = Duration::from_secs(1);
         Self { sim, store: Store::new(), rng, nodes, phones, seed, clock_moved }
@@ -161,6 +166,11 @@ impl Cluster {
             {
                 // What a node cannot take back after a restart is not its binding.
                 let is_lost = others == &known && of_one.2 == node.name;
+                // A user that is not served here.
+                let is_lost = is_lost
+                    || node.hold == Hold::Served
+                        && others == &known
+                        && !known.iter().any(|(other, _)| other.0 == of_one.0);
                 let is_there = others.iter().any(|(other, _)| other == of_one);
                 assert!(
                     is_there || is_lost || *left <= self.clock_moved,

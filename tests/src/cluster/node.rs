@@ -6,11 +6,13 @@ use super::store::{Store, StoreState, Stored};
 use crate::world::{LIMITS, REALM, default_config};
 use ringway_location::{NodeName, Update};
 use ringway_sansio::{Event, Instant, LocatedServers, Rng, Seed, Transport};
-use ringway_server::{Action, Cluster, Config, NodeState, Server, shard_of_user};
-use ringway_sim::{Effects, HostId, Hosted, Sim, shard_key};
+use ringway_server::{Action, Aor, Cluster, Config, Hold, NodeState, Server, shard_of_user};
+use ringway_sim::{Effects, HostId, Hosted, Sim, SimNode, shard_key};
 use ringway_test_support::services::TestServices;
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +23,9 @@ pub(super) struct ClusterNode {
     pub(super) services: Arc<TestServices>,
     pub(super) reaches_store: bool,
     index: usize,
+    pub(super) hold: Hold,
+    /// Lookups that were not sent.
+    locates: Rc<RefCell<Vec<(u64, Aor)>>>,
     incarnation: u64,
     shards: u16,
     /// Newest update of each user that was not sent, and the time at which it was made.
@@ -30,8 +35,8 @@ pub(super) struct ClusterNode {
     /// Position in the stream; `None`: all must be read.
     position: Option<usize>,
     generation: u32,
-    /// Records on their way, with the time of their arrival.
-    records: VecDeque<(Instant, Vec<u8>, Vec<u8>)>,
+    /// Records on their way, with the time of their arrival, and the lookup that they answer.
+    records: VecDeque<(Instant, Vec<u8>, Vec<u8>, Option<u64>)>,
     /// Begin of its silence.
     silent_since: Option<Instant>,
 }
@@ -42,7 +47,7 @@ pub(super) fn ip(index: usize) -> IpAddr {
 }
 
 impl ClusterNode {
-    pub(super) fn new(sim: &mut Sim, seed: u64, index: usize) -> Self {
+    pub(super) fn new(sim: &mut Sim, seed: u64, index: usize, hold: Hold) -> Self {
         let services = TestServices::new(LIMITS, &Seed::from_number(seed).part(index as u64), sim.now());
         let mut node = Self {
             name: NodeName::read(format!("node{index}").as_bytes()).expect("a valid name"),
@@ -50,6 +55,8 @@ impl ClusterNode {
             services: Arc::new(services),
             reaches_store: true,
             index,
+            hold,
+            locates: Rc::default(),
             incarnation: 0,
             shards: 1 + ((seed + index as u64) % 3) as u16,
             waiting: BTreeMap::new(),
@@ -78,7 +85,12 @@ impl ClusterNode {
             let (config, services) = (Arc::clone(&config), Arc::clone(&self.services));
             Server::new(config, services, shard, seed, sim.now() + ahead)
         });
-        let hosted = Hosted::new(shards.collect(), execute);
+        let locates = Rc::clone(&self.locates);
+        locates.borrow_mut().clear();
+        let hosted = Hosted::new(shards.collect(), move |_, action, effects: &mut Effects| match action {
+            Action::Locate { query, aor } => locates.borrow_mut().push((query, aor)),
+            action => execute(action, effects),
+        });
         let address = SocketAddr::new(ip(self.index), 5060);
         let listeners = [(Transport::Udp, address), (Transport::Tcp, address)];
         let shell = Box::new(Shell::new(hosted, ahead));
@@ -156,11 +168,17 @@ impl ClusterNode {
             self.read(sim, store, rng);
         }
         while self.records.front().is_some_and(|(at, ..)| *at <= now) {
-            if let Some((_, aor, record)) = self.records.pop_front() {
+            if let Some((_, aor, record, query)) = self.records.pop_front() {
                 let store_now_ms = store.now_ms(now);
                 self.at_user(sim, &aor, |server, now| {
                     server.on_record(now, &aor, &record, store_now_ms).expect("the store has valid records");
                 });
+                if let Some(query) = query {
+                    let shard = self.shard_of(&aor);
+                    self.call(sim, shard, |shell, now, effects| {
+                        shell.on_event(shard, now, Event::Located { query }, effects);
+                    });
+                }
             }
         }
     }
@@ -222,17 +240,24 @@ impl ClusterNode {
                 self.share_again(sim, now);
                 self.generation = store.generation;
                 let position = store.stream_len();
-                let mut aors: BTreeSet<Vec<u8>> = store.aors().cloned().collect();
+                let mut aors = BTreeSet::new();
+                if self.hold == Hold::All {
+                    aors.extend(store.aors().cloned());
+                }
                 aors.extend(self.bindings(sim).into_iter().flatten().map(|((aor, ..), _)| aor));
                 for aor in aors {
                     let record = store.look_up(now, &aor, (&self.name, self.incarnation));
-                    self.records.push_back((now + latency(rng), aor, record));
+                    self.records.push_back((now + latency(rng), aor, record, None));
                 }
                 position
             }
         };
         for (aor, record) in store.stream_from(position) {
-            self.records.push_back((now + latency(rng), aor.clone(), record.clone()));
+            self.records.push_back((now + latency(rng), aor.clone(), record.clone(), None));
+        }
+        for (query, aor) in self.locates.take() {
+            let record = store.look_up(now, aor.as_bytes(), (&self.name, self.incarnation));
+            self.records.push_back((now + latency(rng), aor.as_bytes().to_vec(), record, Some(query)));
         }
         self.position = Some(store.stream_len());
     }
@@ -254,12 +279,16 @@ impl ClusterNode {
     }
 
     fn at_user(&self, sim: &mut Sim, aor: &[u8], run: impl FnOnce(&mut RealServer, Instant)) {
-        let user = aor.split(|&byte| byte == b'@').next().unwrap_or_default();
-        let shard = shard_of_user(&shard_key(), user, self.shards);
+        let shard = self.shard_of(aor);
         self.call(sim, shard, |shell, now, effects| {
             let now = now + shell.ahead;
             shell.hosted.call(shard, now, effects, |server: &mut RealServer, _| run(server, now));
         });
+    }
+
+    fn shard_of(&self, aor: &[u8]) -> u16 {
+        let user = aor.split(|&byte| byte == b'@').next().unwrap_or_default();
+        shard_of_user(&shard_key(), user, self.shards)
     }
 
     fn call(&self, sim: &mut Sim, shard: u16, run: impl FnOnce(&mut Shell, Instant, &mut Effects)) {
@@ -280,14 +309,15 @@ impl ClusterNode {
         }
         config.secret = [self.index as u8; 32];
         let (node, incarnation) = (self.name, self.incarnation);
-        config.cluster = Some(Cluster { node, incarnation, transport: Transport::Udp, link });
+        config.cluster =
+            Some(Cluster { node, incarnation, transport: Transport::Udp, link, hold: self.hold });
         assert_eq!(config.domains, [REALM]);
         config
     }
 }
 
 /// No host name is known, and every node counts as warm.
-fn execute(_: Instant, action: Action, effects: &mut Effects) {
+fn execute(action: Action, effects: &mut Effects) {
     if let Action::Resolve { query, .. } = action {
         let servers = LocatedServers::NONE;
         effects.events.push((Duration::from_millis(20), Event::Resolved { query, servers }));

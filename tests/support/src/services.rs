@@ -8,8 +8,9 @@ use ringway_server::auth::{
 };
 use ringway_server::{
     BlockList, CallEvent, CallLimits, CallNames, CallRate, CallRates, CallRecord, CallStep, CallTable,
-    Caller, FailedServers, Ha1, LampFilter, LampTable, LocateLimits, LocateRefusal, LogEvent, MemoryBudget,
-    NeighbourRoute, NeighbourTable, NodeState, Services, SilentTrunks, SourceRates, StoreFailed,
+    Caller, FailedServers, Ha1, Hold, LampFilter, LampTable, LocateLimits, LocateRefusal, LogEvent,
+    MemoryBudget, NeighbourRoute, NeighbourTable, NodeState, Services, SilentTrunks, SourceRates,
+    StoreFailed,
 };
 use ringway_sip::{Limits, Message};
 use sha2::{Digest, Sha256};
@@ -112,7 +113,7 @@ impl TestServices {
             shared: Mutex::default(),
             shared_len: AtomicU64::new(0),
             is_cold: AtomicBool::new(false),
-            locates: Mutex::new(LocateLimits::new(seed)),
+            locates: Mutex::new(LocateLimits::new(Hold::All, seed)),
             nodes: Mutex::default(),
             neighbours: Mutex::default(),
             silent_trunks: Mutex::default(),
@@ -366,8 +367,8 @@ impl Services for TestServices {
         !self.is_cold.load(Ordering::Relaxed)
     }
 
-    fn begin_locate(&self, now: Instant, source: IpAddr) -> Result<(), LocateRefusal> {
-        lock(&self.locates).begin(now, source)
+    fn begin_locate(&self, now: Instant, source: IpAddr, is_proven: bool) -> Result<(), LocateRefusal> {
+        lock(&self.locates).begin(now, source, is_proven)
     }
 
     fn end_locate(&self) {

@@ -2,10 +2,18 @@
 
 use super::{Reader, Section, password_file};
 use ringway_redis::LocationUrl;
+use ringway_server::Hold;
 use std::path::Path;
 
+/// `[location]` with a store that nodes share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LocationConfig {
+    pub(crate) url: LocationUrl,
+    pub(crate) hold: Hold,
+}
+
 /// Reads the section. `None`: this process has the bindings, backed by `[store]`.
-pub(super) fn read(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> Option<LocationUrl> {
+pub(super) fn read(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> Option<LocationConfig> {
     let mut section = top.section(reader, "location");
     section.note_default(reader, "url", || "\"local:\"".to_owned());
     let given = section.text(reader, "url").filter(|(text, _)| *text != "local:");
@@ -14,20 +22,24 @@ pub(super) fn read(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> Option
         let why = |error| format!("{error}; or give \"local:\" for a server that is alone");
         url.map_err(|error| reader.error(at, section.path("url"), why(error))).ok()
     });
-    if let (Some((_, at)), None) = (given, top.place("cluster")) {
+    if let (Some((_, at)), Some(_), None) = (given, &url, top.place("cluster")) {
         let why = "needs the section [cluster] with node, listen and secret, as there are several servers";
         reader.error(at, section.path("url"), why);
     }
-    let url = match url {
-        Some(url) => Some(protected(reader, &mut section, url)),
+    let location = match url {
+        Some(url) => {
+            let hold =
+                section.word(reader, "hold", Hold::All, &[("all", Hold::All), ("served", Hold::Served)]);
+            Some(LocationConfig { url: protected(reader, &mut section, url), hold })
+        }
         None => {
             // The URL itself is wrong, and its error is enough.
             if given.is_none() {
-                for key in ["password_file", "ca"] {
+                for key in ["hold", "password_file", "ca"] {
                     section.refuse(reader, key, "it is for a redis:// or rediss:// url");
                 }
             } else {
-                for key in ["password_file", "ca"] {
+                for key in ["hold", "password_file", "ca"] {
                     let _ = section.text(reader, key);
                 }
             }
@@ -35,7 +47,7 @@ pub(super) fn read(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> Option
         }
     };
     section.finish(reader);
-    url
+    location
 }
 
 /// The URL with its password and the authorities of its servers.

@@ -27,6 +27,7 @@ pub(crate) use ringway_settings::{
 };
 
 pub(crate) use cluster::ClusterConfig;
+pub(crate) use location::LocationConfig;
 pub(crate) use media::Media;
 pub(crate) use neighbours::Neighbour;
 pub(crate) use records::Records;
@@ -55,7 +56,7 @@ pub(crate) struct Config {
     pub(crate) workers: u16,
     pub(crate) store: StoreConfig,
     /// Store of the bindings that several nodes share; `None`: they are in this process.
-    pub(crate) location: Option<ringway_redis::LocationUrl>,
+    pub(crate) location: Option<LocationConfig>,
     pub(crate) auth: Auth,
     pub(crate) registrar: Registrar,
     pub(crate) routing: Routing,

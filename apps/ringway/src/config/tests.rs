@@ -344,6 +344,8 @@ fn each_invalid_value_has_an_error_with_line_key_and_remedy() {
         ("[store]\ndurable = true", 2, "[store] durable", "unknown key"),
         ("[location]\nurl = \"redis://h:x\"", 2, "[location] url", "not a host and port"),
         ("[location]\nca = \"ca.pem\"", 2, "[location] ca", "rediss://"),
+        ("[location]\nhold = \"served\"", 2, "[location] hold", "redis://"),
+        ("[location]\nurl = \"redis://h:1\"", 2, "[location] url", "[cluster]"),
         ("[location]\nurl = \"etcd://h:1\"", 2, "[location] url", "local:"),
         ("[auth]\nenabled = 1", 2, "[auth] enabled", "true or false"),
         ("[auth]\nrealm = \"\"", 2, "[auth] realm", "1 to 255"),

@@ -4,7 +4,7 @@ use super::listeners::ListenerTable;
 use crate::config::Config;
 use ringway_linux::Listen;
 use ringway_sansio::Transport;
-use ringway_server::{Cluster, LinkedNode, Links, NEIGHBOURS_MAX, Neighbour, NeighbourConnection};
+use ringway_server::{Cluster, Hold, LinkedNode, Links, NEIGHBOURS_MAX, Neighbour, NeighbourConnection};
 use std::time::Duration;
 
 /// This server as a node with links to `nodes`; `None`: it is alone.
@@ -19,7 +19,13 @@ pub(super) fn links(config: &Config, table: &ListenerTable, nodes: &[LinkedNode]
 /// This server among the nodes that share registrations; `None`: it is alone.
 pub(super) fn member(config: &Config, incarnation: u64) -> Option<Cluster> {
     let cluster = config.cluster.as_ref()?;
-    Some(Cluster { node: cluster.node, incarnation, transport: Transport::Tls, link: cluster.listen })
+    Some(Cluster {
+        node: cluster.node,
+        incarnation,
+        transport: Transport::Tls,
+        link: cluster.listen,
+        hold: config.location.as_ref().map_or(Hold::All, |location| location.hold),
+    })
 }
 
 /// Neighbour whose connection is the link to a node.

@@ -56,6 +56,8 @@ fn events(address: SocketAddr, flow: Flow) -> Vec<LogEvent<'static>> {
         LogEvent::MessageDropped { sender: b"a@b", recipient: b"c@b", reason: MessageDrop::Status(400) },
         LogEvent::NeighbourUp { kind: NeighbourKind::Neighbour, name: "gate", address },
         LogEvent::NeighbourUp { kind: NeighbourKind::Trunk, name: "carrier", address },
+        LogEvent::NeighbourUp { kind: NeighbourKind::Node, name: "b", address },
+        LogEvent::NeighbourDown { kind: NeighbourKind::Node, name: "b", reason: NeighbourDown::Closed },
         LogEvent::NeighbourDown {
             kind: NeighbourKind::Neighbour,
             name: "gate",

@@ -63,6 +63,7 @@ const LIMITS: &[&str] = &[
     "connections_refused",
     "forward_loops",
     "handshakes_refused",
+    "held_briefly",
     "held_drops",
     "icmp_pauses",
     "inbox_drops",

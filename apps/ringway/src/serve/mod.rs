@@ -59,6 +59,7 @@ use ringway_server::{Server, shard_of_user};
 use ringway_store::{Bindings, Durability, OtherRealm, SnapshotSource, Store, Writer};
 use routes::RoutesEditor;
 use services::SharedServices;
+use sharing::Again;
 use shown::ShownConfig;
 use std::collections::HashMap;
 use std::io::Write;
@@ -232,8 +233,14 @@ impl Running {
     fn serve(mut self, inputs: Receiver<Input>) -> Result<(), Failure> {
         let mut high_water = 0;
         let mut has_more = false;
+        let mut shared_again: Option<Again> = None;
         let end = loop {
-            match inputs.recv_timeout(if has_more { Duration::ZERO } else { FOLLOW_INTERVAL }) {
+            let interval = match (&shared_again, has_more) {
+                (_, true) => Duration::ZERO,
+                (Some(_), false) => Again::INTERVAL,
+                (None, false) => FOLLOW_INTERVAL,
+            };
+            match inputs.recv_timeout(interval) {
                 Ok(Input::Signal(Signal::Terminate)) | Err(RecvTimeoutError::Disconnected) => break Ok(()),
                 Ok(Input::Signal(Signal::Reload)) => self.reload_and_log(),
                 Ok(Input::Reload(_, until, _)) if std::time::Instant::now() >= until => {
@@ -244,13 +251,14 @@ impl Running {
                     let _ = report.send(self.reload(request));
                 }
                 Ok(Input::NodesChanged) => self.apply_nodes(),
-                Ok(Input::ShareAgain) => self.share_again(),
+                Ok(Input::ShareAgain) => shared_again = Some(Again::default()),
                 Ok(Input::Changed) | Err(RecvTimeoutError::Timeout) => {}
             }
             if self.runtime.has_failed() {
                 break Err(Failure::failed("a worker thread failed; restart the server"));
             }
             has_more = self.follower.follow();
+            shared_again = shared_again.and_then(|again| self.share_again(again));
             self.end_removed();
             self.view.drain.log_end(self.clock.now());
             self.tls.follow_files();

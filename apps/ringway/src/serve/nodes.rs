@@ -1,7 +1,7 @@
 //! Changes of the nodes and of the store that they share, applied by the main thread.
 
-use super::sharing::SharedLocation;
-use super::{Running, USERS_AT_ONCE, cluster, settings};
+use super::sharing::{Again, SharedLocation};
+use super::{Running, cluster, settings};
 use ringway_server::LinkedNode;
 use std::sync::Arc;
 
@@ -37,14 +37,8 @@ impl Running {
         self.set_nodes(nodes.unwrap_or_default());
     }
 
-    /// Writes the registrations of this node to the store that nodes share once more. A few users at a time, so that no message waits.
-    pub(super) fn share_again(&self) {
-        let (shards, now) = (self.runtime.shards(), self.clock.now());
-        for shard in 0..shards.len() as u16 {
-            let mut from = Some(0);
-            while let Some(first) = from {
-                from = shards.with_shard(shard, |node| node.share_from(now, first, USERS_AT_ONCE)).flatten();
-            }
-        }
+    /// Goes on with writing the registrations of this node once more.
+    pub(super) fn share_again(&self, again: Again) -> Option<Again> {
+        again.step(self.services.location()?, &self.runtime.shards(), self.clock.now())
     }
 }

@@ -9,7 +9,7 @@ use ringway_linux::{Clock, Inboxes, Shards};
 use ringway_location::Record;
 use ringway_redis::{Event, NodeInfo, Settings, Sink};
 use ringway_sansio::ShardKey;
-use ringway_server::shard_of_user;
+use ringway_server::{Hold, shard_of_user};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, OnceLock};
 
@@ -28,6 +28,7 @@ struct Reader {
     shard_key: ShardKey,
     node: ringway_location::NodeName,
     is_strict: bool,
+    holds_all: bool,
 }
 
 /// Starts to share registrations, if the configuration has a store for them.
@@ -37,20 +38,24 @@ pub(super) fn start(
     shard_key: ShardKey,
     events: ClusterEvents,
 ) -> Result<Option<SharedLocation>, Failure> {
-    let (Some(url), Some(cluster)) = (&config.location, &settings.cluster) else { return Ok(None) };
+    let (Some(location), Some(cluster)) = (&config.location, &settings.cluster) else { return Ok(None) };
     let is_strict = config.store.durability == ringway_store::Durability::Strict;
+    let holds_all = cluster.hold == Hold::All;
     let seed = crate::random::seed()?;
     let settings = Settings {
-        url: url.clone(),
+        url: location.url.clone(),
         node: cluster.node,
         incarnation: cluster.incarnation,
         link: cluster.link,
         link_version: LINK_VERSION,
         is_strict,
+        holds_all,
         seed: u64::from_le_bytes(*seed.bytes().first_chunk().unwrap_or(&[0; 8])),
     };
     let peers = Arc::new(Peers::default());
-    let reader = Reader { events, peers: Arc::clone(&peers), shard_key, node: cluster.node, is_strict };
+    let peers_of_reader = Arc::clone(&peers);
+    let node = cluster.node;
+    let reader = Reader { events, peers: peers_of_reader, shard_key, node, is_strict, holds_all };
     SharedLocation::open(settings, peers, Arc::new(reader)).map(Some)
 }
 
@@ -123,11 +128,11 @@ impl Sink for Reader {
             Event::Rewrite => self.input(Input::ShareAgain),
             _ => {}
         }
-        write_to_log(&event);
+        write_to_log(&event, self.holds_all);
     }
 }
 
-fn write_to_log(event: &Event) {
+fn write_to_log(event: &Event, holds_all: bool) {
     match event {
         Event::Down { reason } => tracing::error!(
             "the store of registrations cannot be used: {reason}; this node serves what it has until it is back"
@@ -141,6 +146,9 @@ fn write_to_log(event: &Event) {
                 took.as_millis()
             );
         }
+        Event::Behind { tags } if !holds_all => tracing::warn!(
+            "changes of the store of registrations were lost before they were read, of {tags} of 64 parts"
+        ),
         Event::Behind { tags } => tracing::warn!(
             "changes of the store of registrations were lost before they were read: {tags} of 64 parts are read again"
         ),

@@ -230,10 +230,10 @@ impl Running {
         if let (Some(following), Some(url)) = (&self.provisioning, &config.store.database) {
             following.access().replace(url.clone());
         }
-        if let (Some(location), Some(url)) = (self.services.location(), &config.location)
-            && Some(url) != self.config.location.as_ref()
+        if let (Some(shared), Some(location)) = (self.services.location(), &config.location)
+            && Some(location) != self.config.location.as_ref()
         {
-            location.set_url(url);
+            shared.set_url(&location.url);
         }
         crate::log::change(&config.log);
         (self.config, self.listeners) = (config, listeners);
@@ -275,9 +275,10 @@ impl From<Failure> for Refusal {
 }
 
 /// Keys whose changes need a restart; `listen` only for the first DTLS listener.
-const RESTART_KEYS: [&str; 11] = [
+const RESTART_KEYS: [&str; 12] = [
     "cluster.listen",
     "cluster.node",
+    "location.hold",
     "workers",
     "store.url",
     "store.copy",

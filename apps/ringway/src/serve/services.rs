@@ -17,7 +17,7 @@ use ringway_server::auth::{
     ChallengeLimits, DialogExtensions, GuessLimits, Login, LoginResult, NonceId, NonceUse, ReplayWindows,
 };
 use ringway_server::{
-    BlockList, CallNames, CallRate, CallRates, Caller, FailedServers, Ha1, LampFilter, LampTable,
+    BlockList, CallNames, CallRate, CallRates, Caller, FailedServers, Ha1, Hold, LampFilter, LampTable,
     LocateLimits, LocateRefusal, LogEvent, MemoryBudget, NeighbourRoute, NeighbourTable, NodeState, Services,
     SilentTrunks, SourceRates, StoreFailed, TrunkEvent,
 };
@@ -76,6 +76,7 @@ impl SharedServices {
         let budget = |part| Mutex::new(MemoryBudget::of(Arc::clone(&memory), &seed.part(300 + part)));
         let budgets = (1..=PARTS as u64).map(budget).collect();
         let lamp_filter = Arc::new(LampFilter::new(&seed.part(205)));
+        let hold = config.location.as_ref().map_or(Hold::All, |location| location.hold);
         let services = Self {
             memory,
             lamps: Mutex::new(LampTable::new(Arc::clone(&lamp_filter), &seed.part(206), now)),
@@ -92,7 +93,7 @@ impl SharedServices {
             last_stored: AtomicU64::new(0),
             location: OnceLock::new(),
             last_shared: AtomicU64::new(0),
-            locates: Mutex::new(LocateLimits::new(&seed.part(207))),
+            locates: Mutex::new(LocateLimits::new(hold, &seed.part(207))),
             keeps_bindings: config.store.url.bindings().is_some(),
             is_strict: config.store.durability == ringway_store::Durability::Strict,
             log: EventLog::new(&seed),
@@ -440,8 +441,8 @@ impl Services for SharedServices {
         self.location.get().is_none_or(SharedLocation::is_warm)
     }
 
-    fn begin_locate(&self, now: Instant, source: IpAddr) -> Result<(), LocateRefusal> {
-        lock(&self.locates).begin(now, source)
+    fn begin_locate(&self, now: Instant, source: IpAddr, is_proven: bool) -> Result<(), LocateRefusal> {
+        lock(&self.locates).begin(now, source, is_proven)
     }
 
     fn end_locate(&self) {

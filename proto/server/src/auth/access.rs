@@ -271,6 +271,11 @@ impl Sender {
             Self::InDialog | Self::Stranger | Self::Unknown => false,
         }
     }
+
+    /// True with a password that was verified, or from a trusted address.
+    pub(crate) const fn is_proven(self) -> bool {
+        matches!(self, Self::Proven | Self::ProvenUnnamed | Self::Trusted)
+    }
 }
 
 #[cfg(test)]

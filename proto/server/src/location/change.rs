@@ -115,11 +115,10 @@ pub(super) fn check(
     if count > room.contacts {
         return Err(SaveError::TooMany);
     }
-    if repeated > 0 {
-        return Ok(false);
-    }
     match room.record_bytes {
+        // A repeated one too: the first may not be durable, and its 200 would wait for the store.
         Err(StoreFailed) => Err(SaveError::StoreFailed),
+        Ok(_) if repeated > 0 => Ok(false),
         Ok(max) if count > 0 && bytes > max => Err(SaveError::TooLarge),
         Ok(_) => Ok(true),
     }

@@ -12,6 +12,6 @@ pub(crate) use binding::{
 };
 pub(crate) use change::{Change, Room, SaveError};
 pub use record::BadRecord;
-pub(crate) use shared::{Offer, RecordTime, Removed};
+pub(crate) use shared::{Holding, Offer, RecordTime, Removed};
 pub(crate) use table::Saved;
 pub use table::{LocationTable, Registration, RegistrationRef};

@@ -5,7 +5,7 @@ use super::change::{Change, removed_by};
 use super::owner::{Owner, RegisteredAt};
 use super::record::{Stored, read_body};
 use super::table::LocationTable;
-use crate::{Cluster, NodeState, Services};
+use crate::{Cluster, Hold, NodeState, Services};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -39,6 +39,18 @@ pub(crate) struct RecordTime {
     pub(crate) now: Instant,
     /// Time of the store's clock now, in milliseconds since the epoch.
     pub(crate) store_now_ms: u64,
+    pub(crate) holding: Holding,
+}
+
+/// Time for which bindings of other nodes are held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Holding {
+    /// Until they end.
+    Whole,
+    /// For a minute at most: there are too many users.
+    Briefly,
+    /// Not at all: the user is not served here.
+    No,
 }
 
 /// Changes by a record.
@@ -121,6 +133,25 @@ impl LocationTable {
         if let Some(user) = key.and_then(|key| self.users.get_mut(key)) {
             user.pending = number;
         }
+    }
+
+    /// Decides if the bindings of a record are held here.
+    pub(crate) fn holding(&self, hold: Hold, aor: &[u8], record: &Record<'_>) -> Holding {
+        if hold == Hold::All {
+            return Holding::Whole;
+        }
+        let Some(user) = self.find(aor).and_then(|key| self.users.get(key)) else {
+            return match record.number {
+                0 if self.users.len() < HELD_MAX => Holding::Whole,
+                0 => Holding::Briefly,
+                _ => Holding::No,
+            };
+        };
+        let is_own = |binding: &Binding| !binding.owner.is_other();
+        if self.users.len() <= HELD_MAX || user.bindings.iter().any(is_own) {
+            return Holding::Whole;
+        }
+        Holding::Briefly
     }
 
     /// Joins a record of the store: bindings of other nodes become those of the record. Those of this node stay while an update of them
@@ -224,7 +255,7 @@ impl LocationTable {
     fn read_entry<'r>(
         &mut self,
         entry: &RecordEntry<'r>,
-        RecordTime { now, store_now_ms }: RecordTime,
+        RecordTime { now, store_now_ms, holding }: RecordTime,
         (cluster, listeners): (&Cluster, usize),
     ) -> Option<Incoming<'r>> {
         let id = entry.id;
@@ -233,7 +264,8 @@ impl LocationTable {
             return Some(Incoming { id, owner: Owner::HERE, binding: None });
         }
         let left_ms = entry.expires_at_ms.saturating_sub(store_now_ms).min(u64::from(u32::MAX));
-        let expires = now + Duration::from_millis(left_ms);
+        let left = Duration::from_millis(left_ms);
+        let expires = now + if holding == Holding::Briefly { left.min(HOLD_TIME_BRIEF) } else { left };
         let Stored { mut text, mut terms, has_link } = read_body(entry.body, expires, listeners).ok()?;
         let age = Duration::from_millis(store_now_ms.saturating_sub(entry.registered_at_ms));
         terms.registered = RegisteredAt::before(now, age);
@@ -275,6 +307,11 @@ fn is_kept(binding: &Binding, entries: &[Incoming<'_>], is_pending: bool) -> boo
         },
     )
 }
+
+/// Number of users of a shard beyond which those that were looked up are held briefly.
+const HELD_MAX: usize = 1_000_000;
+/// Time for which users beyond [`HELD_MAX`] are held.
+const HOLD_TIME_BRIEF: Duration = Duration::from_secs(60);
 
 /// Path values without the first one.
 fn without_link(path: &[u8]) -> &[u8] {

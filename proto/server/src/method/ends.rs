@@ -5,7 +5,7 @@ use super::register::{Registrar, change_of};
 use super::sharing;
 use crate::env::Storage;
 use crate::event::ContactEnd;
-use crate::location::{Binding, RecordTime, Removed};
+use crate::location::{Binding, Holding, RecordTime, Removed};
 use crate::{BindingChange, BindingEnd, Config, LogEvent, Services};
 use ringway_location::Record;
 use ringway_sansio::{ConnectionId, Instant};
@@ -93,8 +93,8 @@ impl Registrar {
         next
     }
 
-    /// Joins a record of the store that nodes share; nothing of it is written there again. Returns the number of entries that were
-    /// passed over.
+    /// Joins a record of the store that nodes share; nothing of it is written there again. Returns what was special about
+    /// it.
     pub(crate) fn on_record(
         &mut self,
         config: &Config,
@@ -102,8 +102,13 @@ impl Registrar {
         aor: &[u8],
         record: &Record<'_>,
         time: RecordTime,
-    ) -> u64 {
-        let Some(cluster) = &config.cluster else { return 0 };
+    ) -> Taken {
+        let Some(cluster) = &config.cluster else { return Taken::default() };
+        let holding = self.table.holding(cluster.hold, aor, record);
+        if holding == Holding::No {
+            return Taken::default();
+        }
+        let time = RecordTime { holding, ..time };
         let services = storage.services;
         let before = self.table.bindings_len();
         let ended = ended(services, time.now, BindingEnd::OtherNode);
@@ -119,8 +124,17 @@ impl Registrar {
             let key = self.table.key_of(aor);
             sharing::store(storage, &mut self.table, (aor, key), &removed, time.now, &mut self.record);
         }
-        joined.passed_over
+        Taken { passed_over: joined.passed_over, is_brief: holding == Holding::Briefly && joined.is_changed }
     }
+}
+
+/// Result of a record.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Taken {
+    /// Entries that were passed over.
+    pub(crate) passed_over: u64,
+    /// True if its bindings are held for a short time only.
+    pub(crate) is_brief: bool,
 }
 
 /// Reports the end of bindings.

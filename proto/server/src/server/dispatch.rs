@@ -13,7 +13,9 @@ use crate::proxy::{Owner, Proxy, Response, Transactions};
 use crate::request::Request;
 use crate::route::{LOOP_MARK, Routed, loop_hash, own_vias, preprocess};
 use crate::sources::Origin;
-use crate::{Action, CallName, CallStep, Caller, Config, Detail, Links, LogEvent, Mode, Reason, Services};
+use crate::{
+    Action, CallName, CallStep, Caller, Config, Detail, Hold, Links, LogEvent, Mode, Reason, Services,
+};
 use alloc::borrow::ToOwned;
 use ringway_sansio::{Context, Flow, PeerNames};
 use ringway_sip::{HeaderName, Limits, Message, Method, Scheme, Uri};
@@ -85,6 +87,9 @@ impl<S: Services> Server<S> {
             Incoming::AckOfSuccess(_) => self.transactions.key_of(message),
         };
         let request = Request { key: Some(key), ..request };
+        if self.locating.absorbs(env, &request) {
+            return;
+        }
         if method == Method::Ack && env.acknowledges_us(message, key) {
             return;
         }
@@ -99,6 +104,10 @@ impl<S: Services> Server<S> {
         }
         let parties @ Parties { to_us, .. } = Parties::of(env.config, &request, &routed);
         if method == Method::Cancel && (env.config.stateful || env.config.mode == Mode::Redirect) {
+            let cancelled = self.transactions.key_of_cancelled(message);
+            if self.locating.on_cancel(env, cancelled, &request) {
+                return;
+            }
             return self.proxy.on_cancel(env, &mut self.transactions, &request);
         }
         if method == Method::Register && parties.to_us {
@@ -116,7 +125,11 @@ impl<S: Services> Server<S> {
         let request = Request { grant, ..request };
         let call = observe_accepted(env, &request);
         let request = Request { call: call.as_ref(), ..request };
-        let may_wait = to_us && env.config.cluster.is_some() && !env.services.is_location_warm();
+        let may_wait = to_us
+            && env
+                .config
+                .cluster
+                .is_some_and(|cluster| cluster.hold == Hold::Served || !env.services.is_location_warm());
         if may_wait && self.locating.begin(env, self.registrar.table(), (&request, &routed)) {
             return;
         }

@@ -2,29 +2,46 @@
 
 use super::Server;
 use super::dispatch::{Handlers, proceed};
+use super::misses::Misses;
 use crate::auth::Grant;
 use crate::env::Env;
 use crate::location::LocationTable;
 use crate::request::Request;
 use crate::route::{Routed, preprocess};
-use crate::{Action, Aor, CallName, LocateRefusal, Services};
+use crate::{Action, Aor, CallName, CallStep, Detail, LocateRefusal, Reason, Services};
 use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+use core::net::IpAddr;
 use core::time::Duration;
 use hashbrown::HashMap;
 use ringway_auth::SeededHash;
 use ringway_sansio::{Context, Flow, Instant, Seed, Wheel};
 use ringway_sip::{Message, Method, Start};
-use ringway_transaction::Incoming;
+use ringway_transaction::{Incoming, MatchKey};
+use smallvec::SmallVec;
 
-/// Waiting requests, by query number.
+/// Lookups under way, by query number, with the requests that wait for each.
 pub(super) struct Locating {
-    waiting: HashMap<u64, Waiting, SeededHash>,
+    lookups: HashMap<u64, Lookup, SeededHash>,
+    /// Lookup of each user, by the name.
+    by_user: HashMap<Aor, u64, SeededHash>,
+    /// Lookup that a request waits for, by its transaction.
+    by_key: HashMap<MatchKey, u64, SeededHash>,
     last_query: u64,
     deadlines: Wheel<u64>,
+    misses: Misses,
+    /// The last INVITEs that were cancelled while they waited: their retransmissions are no calls.
+    cancelled: VecDeque<MatchKey>,
+}
+
+struct Lookup {
+    aor: Aor,
+    requests: SmallVec<[Waiting; 1]>,
 }
 
 struct Waiting {
+    key: Option<MatchKey>,
     request: Box<[u8]>,
     flow: Flow,
     grant: Grant,
@@ -38,16 +55,29 @@ impl Locating {
     const DURATION_MAX: Duration = Duration::from_millis(50);
 
     pub(super) fn new(seed: &Seed, now: Instant) -> Self {
-        let waiting = HashMap::with_hasher(SeededHash::new(seed));
-        Self { waiting, last_query: 0, deadlines: Wheel::new(now) }
+        let hash = SeededHash::new(seed);
+        Self {
+            lookups: HashMap::with_hasher(hash),
+            by_user: HashMap::with_hasher(hash),
+            by_key: HashMap::with_hasher(hash),
+            last_query: 0,
+            deadlines: Wheel::new(now),
+            misses: Misses::new(seed),
+            cancelled: VecDeque::new(),
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
+        self.lookups.is_empty()
     }
 
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.deadlines.next_due()
+    }
+
+    /// Notes that a user may have bindings now.
+    pub(super) fn forget_miss(&mut self, aor: &[u8]) {
+        self.misses.forget(aor);
     }
 
     /// Begins to wait for the bindings of the user of a request. False: the request does not wait.
@@ -63,64 +93,166 @@ impl Locating {
             || request.message.to().tag().is_some()
             || !env.config.read_target(&routed.uri, &mut aor)
             || !env.services.is_known(aor.user(), aor.domain())
-            || table.lookup(aor.as_bytes(), env.cx.now).next().is_some()
+            || is_registered(table, aor.as_bytes(), env.cx.now)
         {
             return false;
         }
-        let source = request.flow.remote.ip();
-        match env.services.begin_locate(env.cx.now, source) {
-            Ok(()) => {}
-            Err(LocateRefusal::TooOften) => {
-                env.counters.locates_too_often += 1;
-                return false;
-            }
-            Err(LocateRefusal::TooMany) => {
-                env.counters.locates_too_many += 1;
-                return false;
-            }
+        if self.misses.has(env.cx.now, aor.as_bytes()) {
+            env.counters.locates_remembered += 1;
+            return false;
         }
-        let message = request.message.as_bytes();
-        if !env.services.reserve(source, message.len(), !request.grant.sender.is_believed()) {
-            env.services.end_locate();
+        let known = self.by_user.get(&aor).copied();
+        let (source, sender) = (request.flow.remote.ip(), request.grant.sender);
+        if known.is_none() && !may_begin(env, source, sender.is_proven()) {
+            return false;
+        }
+        let bytes = request.message.as_bytes();
+        if !env.services.reserve(source, bytes.len(), !sender.is_believed()) {
+            if known.is_none() {
+                env.services.end_locate();
+            }
             env.counters.locates_too_many += 1;
             return false;
         }
+        let query = known.unwrap_or_else(|| self.look_up(env, aor));
+        let waiting = Waiting {
+            key: request.key,
+            request: bytes.into(),
+            flow: request.flow,
+            grant: request.grant,
+            call: request.call.copied(),
+            answer_info: env.answer_info.clone(),
+        };
+        self.by_key.extend(request.key.map(|key| (key, query)));
+        if let Some(lookup) = self.lookups.get_mut(&query) {
+            lookup.requests.push(waiting);
+        }
+        true
+    }
+
+    fn look_up(&mut self, env: &mut Env<'_, impl Services>, aor: Aor) -> u64 {
         env.counters.locates += 1;
         self.last_query += 1;
         let query = self.last_query;
         self.deadlines.arm(env.cx.now + Self::DURATION_MAX, query);
-        let answer_info = env.answer_info.clone();
-        let waiting = Waiting {
-            request: message.into(),
-            flow: request.flow,
-            grant: request.grant,
-            call: request.call.copied(),
-            answer_info,
-        };
-        self.waiting.insert(query, waiting);
+        self.lookups.insert(query, Lookup { aor: aor.clone(), requests: SmallVec::new() });
+        self.by_user.insert(aor.clone(), query);
         env.cx.actions.push(Action::Locate { query, aor });
-        true
+        query
     }
 
-    fn end(&mut self, services: &impl Services, query: u64) -> Option<Waiting> {
-        let waiting = self.waiting.remove(&query)?;
+    fn end(&mut self, services: &impl Services, query: u64) -> Option<Lookup> {
+        let lookup = self.lookups.remove(&query)?;
+        self.by_user.remove(&lookup.aor);
         services.end_locate();
+        for waiting in &lookup.requests {
+            self.release(services, waiting);
+        }
+        Some(lookup)
+    }
+
+    fn release(&mut self, services: &impl Services, waiting: &Waiting) {
+        if let Some(key) = waiting.key {
+            self.by_key.remove(&key);
+        }
         services.release(waiting.flow.remote.ip(), waiting.request.len());
-        Some(waiting)
+    }
+
+    /// True for a request that waits already, or was cancelled while it did; the latter is refused again.
+    pub(super) fn absorbs(&self, env: &mut Env<'_, impl Services>, request: &Request<'_, '_>) -> bool {
+        let Some(key) = request.key else { return false };
+        if !self.cancelled.is_empty() && request.method == Method::Invite && self.cancelled.contains(&key) {
+            env.refuse_plainly(request, 487, "Request Terminated");
+            return true;
+        }
+        let is_waiting = !self.by_key.is_empty() && self.by_key.contains_key(&key);
+        if is_waiting {
+            env.decided(request, Reason::Absorbed, Detail::None);
+        }
+        is_waiting
+    }
+
+    /// Ends the INVITE with this key that waits, for a CANCEL that came the same way. False: there is none.
+    pub(super) fn on_cancel(
+        &mut self,
+        env: &mut Env<'_, impl Services>,
+        key: MatchKey,
+        cancel: &Request<'_, '_>,
+    ) -> bool {
+        let Some(lookup) = self.by_key.get(&key).and_then(|query| self.lookups.get_mut(query)) else {
+            return false;
+        };
+        let flow = cancel.flow;
+        let is_it = |waiting: &Waiting| {
+            waiting.key == Some(key)
+                && waiting.flow.transport == flow.transport
+                && waiting.flow.remote.ip() == flow.remote.ip()
+                && waiting.flow.connection == flow.connection
+        };
+        let Some(at) = lookup.requests.iter().position(is_it) else { return false };
+        let waiting = lookup.requests.remove(at);
+        self.release(env.services, &waiting);
+        if self.cancelled.len() >= CANCELLED_MAX {
+            self.cancelled.pop_front();
+        }
+        self.cancelled.push_back(key);
+        env.reply(cancel, 200, "OK", |_| {});
+        let Waiting { request, flow, grant, call, .. } = waiting;
+        let Ok(message) = &Message::parse(&request, &env.config.message_limits) else { return true };
+        let Start::Request { method, uri } = *message.start() else { return true };
+        let request =
+            Request { message, method, uri, flow, peer: None, key: Some(key), grant, call: call.as_ref() };
+        env.observe_call(&request, CallStep::Cancelled);
+        env.refuse_plainly(&request, 487, "Request Terminated");
+        true
     }
 }
 
+/// Counts the begin of a lookup. False: a limit is reached.
+fn may_begin(env: &mut Env<'_, impl Services>, source: IpAddr, is_proven: bool) -> bool {
+    match env.services.begin_locate(env.cx.now, source, is_proven) {
+        Ok(()) => true,
+        Err(LocateRefusal::TooOften) => {
+            env.counters.locates_too_often += 1;
+            false
+        }
+        Err(LocateRefusal::TooMany) => {
+            env.counters.locates_too_many += 1;
+            false
+        }
+    }
+}
+
+/// True for a user with bindings of phones: those of the administrator are at every node.
+fn is_registered(table: &LocationTable, aor: &[u8], now: Instant) -> bool {
+    table.lookup(aor, now).any(|binding| !binding.is_permanent())
+}
+
 impl<S: Services> Server<S> {
-    /// Goes on with the request that waits for the result of a query, if it does.
+    /// Goes on with the requests that wait for the result of a query. A user without bindings is not looked up again for a second.
     pub(super) fn on_located(&mut self, cx: &mut Context<'_, Action>, query: u64) {
-        let Some(waiting) = self.locating.end(self.environment.services(), query) else { return };
+        let Some(lookup) = self.locating.lookups.get(&query) else { return };
+        let aor = lookup.aor.as_bytes();
+        if !is_registered(self.registrar.table(), aor, cx.now) {
+            self.locating.misses.note(cx.now, aor);
+        }
+        self.end_lookup(cx, query);
+    }
+
+    fn end_lookup(&mut self, cx: &mut Context<'_, Action>, query: u64) {
+        let Some(lookup) = self.locating.end(self.environment.services(), query) else { return };
+        for waiting in lookup.requests {
+            self.go_on(cx, waiting);
+        }
+    }
+
+    fn go_on(&mut self, cx: &mut Context<'_, Action>, waiting: Waiting) {
         let env = &mut self.environment.env(cx);
-        let Waiting { request, flow, grant, call, answer_info } = waiting;
-        env.answer_info.extend_from_slice(&answer_info);
+        let Waiting { request, flow, grant, call, answer_info, .. } = waiting;
+        env.answer_info.clone_from(&answer_info);
         // Only a reload with lower limits can have made it unreadable.
         let Ok(message) = &Message::parse(&request, &env.config.message_limits) else { return };
         let Start::Request { method, uri } = *message.start() else { return };
-        // A retransmission may have waited too.
         let Incoming::New(key) = self.transactions.receive_request(&mut env.cx, message) else { return };
         let Ok(routed) = preprocess(env.config, &env.keys.route, message, uri) else { return };
         let request =
@@ -134,10 +266,13 @@ impl<S: Services> Server<S> {
     /// Goes on with the requests whose time has passed.
     pub(super) fn expire_locates(&mut self, cx: &mut Context<'_, Action>) {
         while let Some(query) = self.locating.deadlines.expire(cx.now) {
-            if self.locating.waiting.contains_key(&query) {
+            if self.locating.lookups.contains_key(&query) {
                 self.environment.counters_mut().locates_unanswered += 1;
             }
-            self.on_located(cx, query);
+            self.end_lookup(cx, query);
         }
     }
 }
+
+/// Maximum number of cancelled INVITEs that are remembered.
+const CANCELLED_MAX: usize = 64;

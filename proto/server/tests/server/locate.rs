@@ -4,32 +4,40 @@ use crate::ends::nothing_is_left;
 use crate::harness::{ALICE, BOB, Request, Sent, World, invite, only, register, request, requests, statuses};
 use ringway_location::{NodeName, Registrations, Update};
 use ringway_sansio::{Event, Transport};
-use ringway_server::{Cluster, LocateLimits};
+use ringway_server::{Cluster, Hold, LocateLimits};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 const STORE_MS: u64 = 5_000_000;
 
 fn node(number: u8) -> World {
+    node_that_holds(number, Hold::All)
+}
+
+fn node_that_holds(number: u8, hold: Hold) -> World {
     let world = World::with(|config| {
         let node = NodeName::read(format!("n{number}").as_bytes()).unwrap();
         let link = format!("192.0.2.{number}:5060").parse().unwrap();
-        config.cluster = Some(Cluster { node, incarnation: 1, transport: Transport::Udp, link });
+        config.cluster = Some(Cluster { node, incarnation: 1, transport: Transport::Udp, link, hold });
     });
-    world.memory.is_cold.store(true, Ordering::Relaxed);
+    world.memory.is_cold.store(hold == Hold::All, Ordering::Relaxed);
     world
 }
 
-/// Record with bob's binding, of another node.
+/// Record with bob's binding, of another node, as it is looked up.
 fn record() -> Vec<u8> {
+    numbered_record("<sip:bob@192.0.2.20>", 0)
+}
+
+fn numbered_record(contact: &str, number: u64) -> Vec<u8> {
     let mut other = node(2);
-    let mine = register("bob", "<sip:bob@192.0.2.20>");
+    let mine = register("bob", contact);
     assert_eq!(only(other.udp(BOB, &mine)).status(), 200);
     let (_, update) = other.memory.shared.lock().unwrap().pop().unwrap();
     let (update, mut registrations) = (Update::read(&update).unwrap(), Registrations::default());
     registrations.apply(&update, STORE_MS);
     let mut record = Vec::new();
-    registrations.write_record((&update.node, 1, 0), STORE_MS, &mut record);
+    registrations.write_record((&update.node, 1, number), STORE_MS, &mut record);
     record
 }
 
@@ -75,17 +83,89 @@ fn without_an_answer_in_time_the_user_has_none() {
 }
 
 #[test]
-fn a_retransmission_does_not_call_twice() {
+fn a_retransmission_causes_no_second_lookup_and_does_not_call_twice() {
     let record = record();
     let mut world = node(1);
     assert!(world.udp(ALICE, &call(1)).is_empty());
     assert!(world.udp(ALICE, &call(1)).is_empty());
+    assert_eq!(world.locates.len(), 1);
     world.server.on_record(world.now, b"bob@example.org", &record, STORE_MS).unwrap();
-    let queries: Vec<u64> = world.locates.drain(..).map(|(query, _)| query).collect();
-    let sent: Vec<Sent> =
-        queries.into_iter().flat_map(|query| world.event(Event::Located { query })).collect();
-    assert_eq!(requests(sent).len(), 1);
+    let query = query_of(&mut world);
+    assert_eq!(requests(world.event(Event::Located { query })).len(), 1);
     nothing_is_left(&mut world, "after two");
+}
+
+#[test]
+fn requests_for_a_user_wait_for_one_lookup() {
+    let record = record();
+    let mut world = node(1);
+    for number in 0..100 {
+        assert!(world.udp(ALICE, &call(number)).is_empty());
+    }
+    let query = query_of(&mut world);
+    assert!(world.locates.is_empty());
+    world.server.on_record(world.now, b"bob@example.org", &record, STORE_MS).unwrap();
+    assert_eq!(requests(world.event(Event::Located { query })).len(), 100);
+    nothing_is_left(&mut world, "after a hundred");
+}
+
+#[test]
+fn a_cancel_ends_the_call_that_waits() {
+    let record = record();
+    let (mut world, invite) = (node(1), call(1));
+    assert!(world.udp(ALICE, &invite).is_empty());
+    let cancel = invite.cancel();
+    assert_eq!(statuses(&world.udp("198.51.100.66:5060", &cancel)), [481], "from elsewhere");
+    assert_eq!(statuses(&world.udp(ALICE, &cancel)), [200, 487]);
+    assert_eq!(world.memory.reserved_bytes(), 0);
+    // The 487 was lost.
+    assert_eq!(statuses(&world.udp(ALICE, &invite)), [487]);
+    world.server.on_record(world.now, b"bob@example.org", &record, STORE_MS).unwrap();
+    let query = query_of(&mut world);
+    assert!(world.event(Event::Located { query }).is_empty());
+    nothing_is_left(&mut world, "after a CANCEL");
+}
+
+#[test]
+fn a_user_without_bindings_is_looked_up_once_a_second() {
+    let mut world = node_that_holds(1, Hold::Served);
+    for second in 1..=3 {
+        assert!(world.udp(ALICE, &call(10_000 * second)).is_empty());
+        let query = query_of(&mut world);
+        assert_eq!(statuses(&world.event(Event::Located { query })), [480]);
+        for number in 1..1_000 {
+            assert_eq!(statuses(&world.udp(ALICE, &call(10_000 * second + number))), [480]);
+        }
+        assert!(world.locates.is_empty());
+        world.pass(Duration::from_millis(1_001));
+    }
+    assert_eq!((world.server.counters().locates, world.server.counters().locates_remembered), (3, 2_997));
+    // News of the user ends the memory.
+    assert!(world.udp(ALICE, &call(1)).is_empty());
+    let query = query_of(&mut world);
+    world.event(Event::Located { query });
+    let news = numbered_record("<sip:bob@192.0.2.20>", 7);
+    world.server.on_record(world.now, b"bob@example.org", &news, STORE_MS).unwrap();
+    assert_eq!(world.server.location().bindings_len(), 0, "nobody looked for it yet");
+    assert!(world.udp(ALICE, &call(2)).is_empty());
+    let query = query_of(&mut world);
+    world.server.on_record(world.now, b"bob@example.org", &record(), STORE_MS).unwrap();
+    assert_eq!(requests(world.event(Event::Located { query })).len(), 1);
+    // From now on news is applied.
+    let news = numbered_record("<sip:bob@192.0.2.21>", 8);
+    world.server.on_record(world.now, b"bob@example.org", &news, STORE_MS).unwrap();
+    let call = only(requests(world.udp(ALICE, &call(3))));
+    assert!(call.start().contains("bob@192.0.2.21"), "{}", call.start());
+}
+
+#[test]
+fn an_administrators_contact_does_not_hide_the_phones() {
+    let mut world = node_that_holds(1, Hold::Served);
+    world.server.set_permanent_contacts(b"bob@example.org", &[b"sip:desk@192.0.2.30"]);
+    assert!(world.udp(ALICE, &call(1)).is_empty());
+    let query = query_of(&mut world);
+    world.server.on_record(world.now, b"bob@example.org", &record(), STORE_MS).unwrap();
+    assert_eq!(requests(world.event(Event::Located { query })).len(), 2);
 }
 
 #[test]
@@ -106,15 +186,19 @@ fn only_calls_of_users_that_exist_cause_it() {
 #[test]
 fn a_source_causes_twenty_in_a_second_and_all_together_256_at_once() {
     let mut world = node(1);
-    for number in 0..30 {
-        world.udp(ALICE, &call(number));
+    for user in 0..600 {
+        world.memory.subscribe(&format!("u{user}"), "example.org", "example.org", "secret");
+    }
+    let call = |user: usize| invite(&format!("sip:u{user}@example.org")).call_id(&format!("call {user}"));
+    for user in 0..30 {
+        world.udp(ALICE, &call(user));
     }
     assert_eq!(world.locates.len(), LocateLimits::PER_SECOND as usize);
     assert_eq!(world.server.counters().locates_too_often, 10);
     for source in 0..30 {
         for number in 0..15 {
             let from = format!("198.51.100.{source}:5060");
-            world.udp(&from, &call(1000 + 100 * source + number));
+            world.udp(&from, &call(100 + 15 * source + number));
         }
     }
     assert_eq!(world.locates.len(), LocateLimits::UNDER_WAY_MAX);
@@ -122,6 +206,6 @@ fn a_source_causes_twenty_in_a_second_and_all_together_256_at_once() {
     assert!(world.memory.reserved_bytes() > 0);
     world.pass(Duration::from_secs(1));
     assert_eq!(world.server.counters().locates_unanswered, LocateLimits::UNDER_WAY_MAX as u64);
-    assert!(world.udp(ALICE, &call(5000)).is_empty(), "there is room again");
+    assert!(world.udp(ALICE, &call(599)).is_empty(), "there is room again");
     nothing_is_left(&mut world, "after many");
 }

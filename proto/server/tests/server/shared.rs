@@ -6,7 +6,7 @@ use crate::harness::{
 use crate::messages;
 use ringway_location::{NodeName, Record, RecordEntry, Registrations, Update};
 use ringway_sansio::{ConnectionId, Event, Flow, Instant, ListenerId, Transport};
-use ringway_server::{Cluster, Config, NodeState};
+use ringway_server::{Cluster, Config, Hold, NodeState};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -40,6 +40,7 @@ fn config_of(config: &mut Config, number: usize, incarnation: u64) {
         incarnation,
         transport: Transport::Udp,
         link: format!("192.0.2.{number}:5060").parse().unwrap(),
+        hold: Hold::All,
     });
 }
 

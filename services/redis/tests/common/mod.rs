@@ -92,6 +92,7 @@ pub fn settings(name: &str, url: &str) -> Settings {
         link: "192.0.2.1:5061".parse().unwrap(),
         link_version: 1,
         is_strict: false,
+        holds_all: true,
         seed: name.len() as u64,
     }
 }

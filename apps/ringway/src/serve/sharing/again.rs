@@ -1,0 +1,49 @@
+//! Registrations of this node that are written to the store once more.
+
+use super::location::SharedLocation;
+use crate::serve::Node;
+use ringway_linux::Shards;
+use ringway_sansio::Instant;
+use std::time::Duration;
+
+/// Position among the registrations of this node while they are written once more. The main thread writes some at a time, so that
+/// signals and reloads do not wait, and no more than there is room for: what does not fit into the queue would drop the oldest.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::serve) struct Again {
+    shard: u16,
+    from: u32,
+}
+
+impl Again {
+    /// Time between two steps.
+    pub(in crate::serve) const INTERVAL: Duration = Duration::from_millis(50);
+
+    /// Writes some, and returns the next position; `None` at the end.
+    pub(in crate::serve) fn step(
+        mut self,
+        location: &SharedLocation,
+        shards: &Shards<Node>,
+        now: Instant,
+    ) -> Option<Self> {
+        for _ in 0..PAGES {
+            // Half of the room is for new ones.
+            if location.room() / 2 < USERS_AT_ONCE as usize {
+                break;
+            }
+            if usize::from(self.shard) >= shards.len() {
+                return None;
+            }
+            let share = |node: &mut Node| node.share_from(now, self.from, USERS_AT_ONCE);
+            self = match shards.with_shard(self.shard, share).flatten() {
+                Some(from) => Self { from, ..self },
+                None => Self { shard: self.shard + 1, from: 0 },
+            };
+        }
+        Some(self)
+    }
+}
+
+/// Users that are written under one lock of their shard.
+const USERS_AT_ONCE: u32 = 256;
+/// Locks in a step.
+const PAGES: usize = 16;
