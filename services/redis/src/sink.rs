@@ -14,7 +14,7 @@ pub trait Sink: Send + Sync {
     /// A lookup ended. If the store has bindings, [`Sink::on_record`] had them before.
     fn on_located(&self, query: u64);
 
-    /// The nodes of the store without this one, sorted by name, after a change of one of them. Times of `last_seen` alone are no change.
+    /// The nodes of the store without this one, sorted by name: after a change of one of them, and every 5 s with their times alone.
     fn on_nodes(&self, nodes: &[NodeInfo]);
 
     /// All updates up to this number are durable.
@@ -48,7 +48,7 @@ pub enum NodeState {
     Up,
     /// It sends heartbeats and takes no new connections.
     Draining,
-    /// It has sent no heartbeat for 5 s while the store was reachable.
+    /// It has sent no heartbeat for 5 s while the store took those of this node.
     Gone,
 }
 

@@ -62,6 +62,47 @@ fn nodes_come_drain_and_go() {
 }
 
 #[test]
+fn a_store_that_takes_no_writes_makes_no_node_gone() {
+    let server = RedisServer::start(&[]);
+    let (a, seen) = start_warm("a", &url(&server));
+    let (_b, seen_b) = start_warm("b", &url(&server));
+    wait_for(|| seen.state("b") == Some(NodeState::Up) && seen_b.state("a") == Some(NodeState::Up));
+    // Times arrive without a change, too.
+    let first = seen.last_seen("b");
+    wait_for(|| seen.last_seen("b") > first);
+    server.run(&["CONFIG", "SET", "maxmemory", "1"]);
+    wait_for(|| a.failed());
+    std::thread::sleep(Duration::from_secs(8));
+    server.run(&["CONFIG", "SET", "maxmemory", "0"]);
+    wait_for(|| !a.failed());
+    let is_gone = |event: &Event| matches!(event, Event::NodeGone(_));
+    assert!(!seen.has(is_gone) && !seen_b.has(is_gone));
+    assert_eq!(seen.state("b"), Some(NodeState::Up));
+}
+
+#[test]
+fn heartbeats_of_the_future_are_removed() {
+    let server = RedisServer::start(&[]);
+    let (_a, seen) = start_warm("a", &url(&server));
+    let (_b, _) = start_warm("b", &url(&server));
+    wait_for(|| seen.state("b") == Some(NodeState::Up));
+    let recent = server.run(&["HGET", "rw:{00}:nodes", "b"]);
+    let recent = recent.rsplit(' ').next().unwrap().to_owned();
+    for number in 0..70 {
+        for (name, time) in [("f", "4611686018427387904"), ("g", recent.as_str())] {
+            let text = format!("1 1 5 127.0.0.1:45199 up {time}");
+            server.run(&["HSET", "rw:{00}:nodes", &format!("{name}{number}"), &text]);
+        }
+    }
+    wait_for(|| server.run(&["HEXISTS", "rw:{00}:nodes", "f69"]) == "0");
+    wait_for(|| seen.0.lock().unwrap().nodes.len() == 63);
+    let nodes = seen.0.lock().unwrap().nodes.clone();
+    assert!(!nodes.iter().any(|node| node.name.as_str().starts_with('f')));
+    assert_eq!(seen.state("b"), Some(NodeState::Up));
+    assert!(!seen.has(|event| *event == Event::NodeGone(node("b"))));
+}
+
+#[test]
 fn lookups_are_answered_or_end_in_time() {
     let server = RedisServer::start(&[]);
     let (a, seen) = start_warm("a", &url(&server));
