@@ -90,9 +90,10 @@ pub enum Event {
     },
     /// More updates wait than the limit, and the oldest are dropped. [`Event::Rewrite`] follows when the store works.
     Full,
-    /// The store refuses an update, which is passed over.
+    /// The store refuses an update, which is passed over. It counts as durable, in strict mode too: numbers are settled in order, and
+    /// one that is never settled would hold the answers of all users behind it.
     Refused {
-        /// Its error.
+        /// Its address-of-record and error.
         reason: String,
     },
     /// Something in the store is not valid and was passed over.
