@@ -254,7 +254,8 @@ impl<'r> ReadSession<'r> {
         for tag in 0..TAGS {
             let page = self.read(tag, &[b"get"])?;
             let Some(position) = self.state.streams.position(tag) else { continue };
-            let is_trimmed = page.first.is_some_and(|first| first > position.id) && page.last > position.id;
+            // A stream without entries has lost all of them up to its last id.
+            let is_trimmed = page.first.is_none_or(|first| first > position.id) && page.last > position.id;
             if !self.state.has_positions || is_trimmed || page.last < position.id {
                 // Entries in front of the position are delivered twice, which is no harm: their order is that of the stream.
                 position.reset(page.last);

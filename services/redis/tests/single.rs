@@ -204,6 +204,15 @@ fn lost_data_is_found_and_written_again() {
 
 #[test]
 fn a_trimmed_stream_is_made_up_for_by_reading_all() {
+    all_is_read_after(&["XTRIM {log} MAXLEN 0", "XADD {log} * x y"]);
+}
+
+#[test]
+fn a_stream_that_lost_all_entries_is_made_up_for_by_reading_all() {
+    all_is_read_after(&["XADD {log} * x y", "XTRIM {log} MAXLEN 0"]);
+}
+
+fn all_is_read_after(commands: &[&str]) {
     let server = RedisServer::start(&[]);
     let (a, seen) = start_warm("a", &url(&server));
     let (b, seen_b) = start_warm("b", &url(&server));
@@ -223,11 +232,32 @@ fn a_trimmed_stream_is_made_up_for_by_reading_all() {
     std::thread::scope(|scope| {
         scope.spawn(|| server.pause(Duration::from_secs(4)));
         wait_for(|| seen.has(|event| matches!(event, Event::Down { .. })));
-        stream.write_all(format!("XTRIM {log} MAXLEN 0\r\nXADD {log} * x y\r\n").as_bytes()).unwrap();
+        for command in commands {
+            stream.write_all(format!("{}\r\n", command.replace("{log}", &log)).as_bytes()).unwrap();
+        }
     });
     wait_for(|| seen.has(|event| matches!(event, Event::Behind { tags: 1 })));
     wait_for(|| seen.bodies("sip:alice@x").is_some_and(|bodies| bodies == ["two"]));
     wait_for(|| seen.count(|event| matches!(event, Event::Warm { .. })) == 2);
+}
+
+#[test]
+fn a_refused_update_is_reported_with_its_user() {
+    let server = RedisServer::start(&[]);
+    for tag in 0..64 {
+        let key = format!("rw:{{{tag:02}}}:b:sip:alice@x");
+        server.run(&["SET", &key, "\u{2} of a later server", "EX", "600"]);
+    }
+    let (a, seen) = start_warm("a", &url(&server));
+    a.append(b"sip:alice@x", &binding("a", 1, 1, "body"));
+    let is_named = |event: &Event| match event {
+        Event::Refused { reason } => {
+            reason.starts_with("sip:alice@x: ") && reason.contains("version of the record")
+        }
+        _ => false,
+    };
+    wait_for(|| seen.has(is_named));
+    assert_eq!(a.status().refused, 1);
 }
 
 #[test]
