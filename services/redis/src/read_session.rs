@@ -316,7 +316,13 @@ impl<'r> ReadSession<'r> {
                 position.note_read(aor, page.last);
             }
             let mut record = record.clone();
-            Record::set_number(&mut record, 0);
+            // It answers an update of this node, whose entry of the stream may be passed over.
+            let settings = &self.state.shared.settings;
+            let is_own = Record::read(&record)
+                .is_ok_and(|record| record.by == settings.node && record.incarnation == settings.incarnation);
+            if !is_own {
+                Record::set_number(&mut record, 0);
+            }
             self.state.shared.sink.on_record(aor, &record, now_ms);
             delivered += 1;
         }

@@ -8,7 +8,7 @@ use std::time::Duration;
 pub trait Sink: Send + Sync {
     /// An encoded [`ringway_location::Record`] of an address-of-record, which is not older than the one before. `store_now_ms` is the
     /// time of the store's clock in milliseconds since the epoch. The record is valid; without entries the user has no bindings. Its
-    /// number is 0 if it was read, not followed.
+    /// number is 0 if it was read, not followed, and another node's.
     fn on_record(&self, aor: &[u8], record: &[u8], store_now_ms: u64);
 
     /// A lookup ended. If the store has bindings, [`Sink::on_record`] had them before.

@@ -112,7 +112,14 @@ fn lookups_are_answered_or_end_in_time() {
     assert!(a.look_up(1, b"sip:alice@x") && a.look_up(2, b"sip:nobody@x"));
     wait_for(|| seen.is_located(1) && seen.is_located(2));
     assert_eq!(seen.bodies("sip:alice@x").unwrap(), ["body"]);
-    assert_eq!(Record::read(&seen.0.lock().unwrap().records[b"sip:alice@x".as_slice()]).unwrap().number, 0);
+    let number = |seen: &Memory| {
+        Record::read(&seen.0.lock().unwrap().records[b"sip:alice@x".as_slice()]).unwrap().number
+    };
+    assert_eq!(number(&seen), 1, "it answers the update, if the stream was not read so far");
+    let (b, seen_b) = start_warm("b", &url(&server));
+    assert!(b.look_up(1, b"sip:alice@x"));
+    wait_for(|| seen_b.is_located(1));
+    assert_eq!(number(&seen_b), 0);
     std::thread::scope(|scope| {
         scope.spawn(|| server.pause(MOMENT * 2));
         std::thread::sleep(MOMENT / 3);
