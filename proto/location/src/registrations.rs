@@ -26,7 +26,8 @@ struct Stored {
 
 impl Registrations {
     /// Joins an update at the time `now_ms` of the store, in milliseconds since the epoch, in this order:
-    /// 1. Expired bindings are removed.
+    /// 1. Expired bindings are removed, and those that no update makes: they end more than 50 days later, or were registered more
+    ///    than a minute later than now.
     /// 2. Contact `*`: bindings that are not newer than it are removed.
     /// 3. Bindings of the same node and incarnation that the update does not have are removed.
     /// 4. Each removal removes a binding that is not newer than it.
@@ -35,7 +36,11 @@ impl Registrations {
     /// A binding of the same node and incarnation is never newer. Another one is, with the same Call-ID, if its CSeq is not lower
     /// (RFC 3261 §10.3 step 7); with another Call-ID, if its REGISTER came later.
     pub fn apply(&mut self, update: &Update<'_>, now_ms: u64) {
-        self.entries.retain(|entry| entry.expires_at_ms > now_ms);
+        let can_be = |entry: &Stored| {
+            entry.expires_at_ms <= now_ms.saturating_add(LASTS_MAX_MS)
+                && entry.registered_at_ms <= now_ms.saturating_add(AHEAD_MAX_MS)
+        };
+        self.entries.retain(|entry| entry.expires_at_ms > now_ms && can_be(entry));
         let time_of = |age_ms: u32| {
             now_ms.saturating_sub(u64::from(age_ms)).saturating_sub(u64::from(update.waited_ms))
         };
@@ -123,6 +128,11 @@ impl Registrations {
         );
     }
 }
+
+/// Maximum time that a binding lasts: more than 32 bits of milliseconds.
+const LASTS_MAX_MS: u64 = 50 * 86_400_000;
+/// Maximum time by which a binding was registered later than now: the clock of a store can be set back.
+const AHEAD_MAX_MS: u64 = 60_000;
 
 #[cfg(test)]
 #[path = "registrations_tests.rs"]

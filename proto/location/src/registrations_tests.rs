@@ -119,6 +119,23 @@ fn an_address_of_record_has_a_bounded_number_of_bindings() {
 }
 
 #[test]
+fn bindings_that_no_update_makes_end_with_the_next_one() {
+    for (lasts_ms, ahead_ms, is_kept) in [
+        (LASTS_MAX_MS, AHEAD_MAX_MS, true),
+        (LASTS_MAX_MS + 1, 0, false),
+        (i64::MAX as u64 - NOW, 0, false),
+        (1, AHEAD_MAX_MS + 1, false),
+    ] {
+        let mut state = Registrations::default();
+        apply(&mut state, &update("a", None, &[(PHONE, at(0, 1, 1))], &[]), NOW);
+        let entry = &mut state.entries[0];
+        (entry.expires_at_ms, entry.registered_at_ms) = (NOW + lasts_ms, NOW + ahead_ms);
+        apply(&mut state, &update("b", None, &[], &[]), NOW);
+        assert_eq!(owners(&state, NOW).len(), usize::from(is_kept), "{lasts_ms} {ahead_ms}");
+    }
+}
+
+#[test]
 fn an_update_that_replaces_another_keeps_its_removals() {
     let removal = |id| Removal { id, registered: at(10, 1, 5) };
     let older = update("a", Some(40), &[], &[removal(PHONE), removal(TABLET)]);

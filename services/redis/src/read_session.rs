@@ -26,6 +26,8 @@ pub(crate) struct ReadSession<'r> {
     /// Connections for all else.
     ask: Topology,
     nodes_at: Instant,
+    /// Time when the sink got the nodes.
+    nodes_told_at: Instant,
     /// Time of the last reply with news or without.
     followed_at: Instant,
     is_behind: bool,
@@ -54,6 +56,7 @@ impl<'r> ReadSession<'r> {
             ask: connect(&shared, &scripts)?,
             scripts,
             nodes_at: now,
+            nodes_told_at: now,
             followed_at: now,
             is_behind: false,
             has_followed: false,
@@ -254,7 +257,8 @@ impl<'r> ReadSession<'r> {
         for tag in 0..TAGS {
             let page = self.read(tag, &[b"get"])?;
             let Some(position) = self.state.streams.position(tag) else { continue };
-            let is_trimmed = page.first.is_some_and(|first| first > position.id) && page.last > position.id;
+            // A stream without entries has lost all of them up to its last id.
+            let is_trimmed = page.first.is_none_or(|first| first > position.id) && page.last > position.id;
             if !self.state.has_positions || is_trimmed || page.last < position.id {
                 // Entries in front of the position are delivered twice, which is no harm: their order is that of the stream.
                 position.reset(page.last);
@@ -315,7 +319,13 @@ impl<'r> ReadSession<'r> {
                 position.note_read(aor, page.last);
             }
             let mut record = record.clone();
-            Record::set_number(&mut record, 0);
+            // It answers an update of this node, whose entry of the stream may be passed over.
+            let settings = &self.state.shared.settings;
+            let is_own = Record::read(&record)
+                .is_ok_and(|record| record.by == settings.node && record.incarnation == settings.incarnation);
+            if !is_own {
+                Record::set_number(&mut record, 0);
+            }
             self.state.shared.sink.on_record(aor, &record, now_ms);
             delivered += 1;
         }
@@ -364,9 +374,12 @@ impl<'r> ReadSession<'r> {
 
     /// Reads the list of nodes and the time of the store.
     fn read_nodes(&mut self) -> Result<(), StoreError> {
+        let own = self.state.shared.settings.node;
         let connection = self.ask.of_tag(keys::NODES_TAG)?;
         let name = self.scripts.nodes.name.as_bytes();
-        let reply = items(connection.run(&[b"EVALSHA", name, b"1", keys::NODES.as_bytes()])?);
+        let mut command: Vec<&[u8]> = vec![b"EVALSHA", name, b"1", keys::NODES.as_bytes(), own.as_bytes()];
+        command.extend(self.state.nodes.list().iter().map(|node| node.name.as_bytes()));
+        let reply = items(connection.run(&command)?);
         let now_ms = reply.first().and_then(number).unwrap_or_default();
         let mut damaged = reply.get(1).and_then(number).unwrap_or_default();
         self.state.set_clock(now_ms);
@@ -374,16 +387,16 @@ impl<'r> ReadSession<'r> {
         for pair in reply.get(2..).unwrap_or_default().chunks_exact(2) {
             let [name, value] = pair else { continue };
             match bytes(name).zip(bytes(value)).and_then(|(name, value)| nodes::read(name, value)) {
-                Some(node) if node.name == self.state.shared.settings.node => {}
                 Some(node) => heard.push(node),
                 None => damaged += 1,
             }
         }
         self.state.note_damaged(damaged, "a node");
-        let changes = self.state.nodes.update(&heard, now_ms, Instant::now());
+        let changes = self.state.nodes.update(own, &heard, now_ms, Instant::now());
         let (shared, nodes) = (&self.state.shared, &self.state.nodes);
         shared.counters.nodes.store(nodes.alive(), Ordering::Relaxed);
-        if changes.is_changed {
+        if changes.is_changed || self.nodes_told_at.elapsed() >= NODES_TELL_INTERVAL {
+            self.nodes_told_at = Instant::now();
             shared.sink.on_nodes(nodes.list());
         }
         changes.up.into_iter().for_each(|node| shared.sink.on_event(Event::NodeUp(node)));
@@ -407,6 +420,8 @@ fn connect(shared: &Arc<Shared>, scripts: &Scripts) -> Result<Topology, StoreErr
 }
 
 const NODES_INTERVAL: Duration = Duration::from_secs(1);
+/// Time between two reports of the nodes without a change.
+const NODES_TELL_INTERVAL: Duration = Duration::from_secs(5);
 /// Time between two reads of news.
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(20);
 /// The same in a cluster, where no read waits.

@@ -115,3 +115,72 @@ fn the_script_joins_updates_exactly_as_the_reference_does() {
     }
     assert!(full > 10 && empty > 10, "{full} {empty}");
 }
+
+/// A record with one binding of another node.
+fn record(name: &str, expires_at_ms: u64, registered_at_ms: u64) -> Vec<u8> {
+    let mut value = vec![name.len() as u8];
+    value.extend_from_slice(name.as_bytes());
+    for number in [1, expires_at_ms, registered_at_ms, 77] {
+        value.extend_from_slice(&number.to_le_bytes());
+    }
+    value.extend_from_slice(&[1, 0, 0, 0, 0, 0]);
+    let (mut out, by) = (Vec::new(), NodeName::read(b"x").unwrap());
+    ringway_location::Record::write(
+        (&by, 1, 1),
+        [(EntryId([9; 16]), value.as_slice())].into_iter(),
+        &mut out,
+    );
+    out
+}
+
+#[test]
+fn a_damaged_record_blocks_no_update() {
+    let server = RedisServer::start(&[]);
+    let host = ("127.0.0.1".to_owned(), server.port());
+    let url = LocationUrl::parse("redis://127.0.0.1").unwrap();
+    let on_wait: crate::socket::OnWait = Arc::new(|| {});
+    let (mut client, _) = Connection::connect(&host, &url, &on_wait).unwrap();
+    let scripts = Scripts::new();
+    client.load(&scripts).unwrap();
+    let mut update = Vec::new();
+    let mut writer = UpdateWriter::new(&mut update, &NodeName::read(b"a").unwrap(), 1, None);
+    writer.entry(EntryId([1; 16]), Registered { age_ms: 0, call: 5, cseq: 1 }, 60_000, |_| {});
+    writer.finish();
+    let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_millis() as u64;
+    let later = [&[2], &record("x", now + 60_000, now)[1..]].concat();
+    let (far, lasts) = (i64::MAX as u64, "60000");
+    let cases: [(&str, Vec<u8>, Option<&str>, Option<usize>); 8] = [
+        ("a sound one", record("x", now + 600_000, now), None, Some(2)),
+        ("no end", record("x", far, now), None, Some(1)),
+        ("more than 64 bits of a signed number", record("x", u64::MAX, now), None, Some(1)),
+        ("registered later than now", record("x", now + 600_000, now + 600_000), None, Some(1)),
+        ("not the name of a node", record("X\n", now + 600_000, now), None, Some(1)),
+        ("a later version without an end", later.clone(), None, Some(1)),
+        ("a later version that ends too late", later.clone(), Some("9000000000000"), Some(1)),
+        ("a later version", later, Some(lasts), None),
+    ];
+    for (case, value, ends, expected) in cases {
+        client.run(&[b"SET", b"rw:{00}:b:u", &value]).unwrap();
+        if let Some(ends) = ends {
+            client.run(&[b"PEXPIRE", b"rw:{00}:b:u", ends.as_bytes()]).unwrap();
+        }
+        let keys: [&[u8]; 3] = [b"rw:{00}:b:u", b"rw:{00}:all", b"rw:{00}:log"];
+        let put = client.run(&[
+            b"EVALSHA",
+            scripts.put.name.as_bytes(),
+            b"3",
+            keys[0],
+            keys[1],
+            keys[2],
+            b"u",
+            &update,
+        ]);
+        assert_eq!(put.is_ok(), expected.is_some(), "{case}: {put:?}");
+        if let Some(expected) = expected {
+            let Value::Bytes(joined) = client.run(&[b"GET", keys[0]]).unwrap() else { panic!("{case}") };
+            let joined = ringway_location::Record::read(&joined).unwrap();
+            assert_eq!(joined.entries().count(), expected, "{case}");
+            assert!(matches!(client.run(&[b"PTTL", keys[0]]).unwrap(), Value::Int(1..=600_000)), "{case}");
+        }
+    }
+}

@@ -8,13 +8,13 @@ use std::time::Duration;
 pub trait Sink: Send + Sync {
     /// An encoded [`ringway_location::Record`] of an address-of-record, which is not older than the one before. `store_now_ms` is the
     /// time of the store's clock in milliseconds since the epoch. The record is valid; without entries the user has no bindings. Its
-    /// number is 0 if it was read, not followed.
+    /// number is 0 if it was read, not followed, and another node's.
     fn on_record(&self, aor: &[u8], record: &[u8], store_now_ms: u64);
 
     /// A lookup ended. If the store has bindings, [`Sink::on_record`] had them before.
     fn on_located(&self, query: u64);
 
-    /// The nodes of the store without this one, sorted by name, after a change of one of them. Times of `last_seen` alone are no change.
+    /// The nodes of the store without this one, sorted by name: after a change of one of them, and every 5 s with their times alone.
     fn on_nodes(&self, nodes: &[NodeInfo]);
 
     /// All updates up to this number are durable.
@@ -48,7 +48,7 @@ pub enum NodeState {
     Up,
     /// It sends heartbeats and takes no new connections.
     Draining,
-    /// It has sent no heartbeat for 5 s while the store was reachable.
+    /// It has sent no heartbeat for 5 s while the store took those of this node.
     Gone,
 }
 
@@ -92,9 +92,10 @@ pub enum Event {
     },
     /// More updates wait than the limit, and the oldest are dropped. [`Event::Rewrite`] follows when the store works.
     Full,
-    /// The store refuses an update, which is passed over.
+    /// The store refuses an update, which is passed over. It counts as durable, in strict mode too: numbers are settled in order, and
+    /// one that is never settled would hold the answers of all users behind it.
     Refused {
-        /// Its error.
+        /// Its address-of-record and error.
         reason: String,
     },
     /// Something in the store is not valid and was passed over.

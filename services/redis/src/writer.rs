@@ -253,7 +253,7 @@ impl Writer {
                 slot.is_done = true;
                 self.shared.counters.refused.fetch_add(1, Ordering::Relaxed);
                 if self.refused.is_due() {
-                    let reason = connection.refused(&error).to_string();
+                    let reason = format!("{}: {}", slot.aor.escape_ascii(), connection.refused(&error));
                     self.shared.sink.on_event(Event::Refused { reason });
                 }
             } else {

@@ -8,7 +8,7 @@ use ringway_redis::probe;
 
 /// Commands that a node needs.
 const RULES: &str = ">s3cret ~rw:* -@all +info +evalsha +script|load +time +get +set +del +type +zadd +zrem +zscan \
-                     +zrangebyscore +xadd +xtrim +xread +xinfo|stream +hset +hget +hdel +hgetall +hstrlen +wait";
+                     +zrangebyscore +pttl +xadd +xtrim +xread +xinfo|stream +hset +hget +hdel +hgetall +hstrlen +wait";
 
 #[test]
 fn a_failover_by_sentinel_is_followed() {

@@ -82,6 +82,47 @@ fn nodes_come_drain_and_go() {
 }
 
 #[test]
+fn a_store_that_takes_no_writes_makes_no_node_gone() {
+    let server = RedisServer::start(&[]);
+    let (a, seen) = start_warm("a", &url(&server));
+    let (_b, seen_b) = start_warm("b", &url(&server));
+    wait_for(|| seen.state("b") == Some(NodeState::Up) && seen_b.state("a") == Some(NodeState::Up));
+    // Times arrive without a change, too.
+    let first = seen.last_seen("b");
+    wait_for(|| seen.last_seen("b") > first);
+    server.run(&["CONFIG", "SET", "maxmemory", "1"]);
+    wait_for(|| a.failed());
+    std::thread::sleep(Duration::from_secs(8));
+    server.run(&["CONFIG", "SET", "maxmemory", "0"]);
+    wait_for(|| !a.failed());
+    let is_gone = |event: &Event| matches!(event, Event::NodeGone(_));
+    assert!(!seen.has(is_gone) && !seen_b.has(is_gone));
+    assert_eq!(seen.state("b"), Some(NodeState::Up));
+}
+
+#[test]
+fn heartbeats_of_the_future_are_removed() {
+    let server = RedisServer::start(&[]);
+    let (_a, seen) = start_warm("a", &url(&server));
+    let (_b, _) = start_warm("b", &url(&server));
+    wait_for(|| seen.state("b") == Some(NodeState::Up));
+    let recent = server.run(&["HGET", "rw:{00}:nodes", "b"]);
+    let recent = recent.rsplit(' ').next().unwrap().to_owned();
+    for number in 0..70 {
+        for (name, time) in [("f", "4611686018427387904"), ("g", recent.as_str())] {
+            let text = format!("1 1 5 127.0.0.1:45199 up {time}");
+            server.run(&["HSET", "rw:{00}:nodes", &format!("{name}{number}"), &text]);
+        }
+    }
+    wait_for(|| server.run(&["HEXISTS", "rw:{00}:nodes", "f69"]) == "0");
+    wait_for(|| seen.0.lock().unwrap().nodes.len() == 63);
+    let nodes = seen.0.lock().unwrap().nodes.clone();
+    assert!(!nodes.iter().any(|node| node.name.as_str().starts_with('f')));
+    assert_eq!(seen.state("b"), Some(NodeState::Up));
+    assert!(!seen.has(|event| *event == Event::NodeGone(node("b"))));
+}
+
+#[test]
 fn lookups_are_answered_or_end_in_time() {
     let server = RedisServer::start(&[]);
     let (a, seen) = start_warm("a", &url(&server));
@@ -91,7 +132,14 @@ fn lookups_are_answered_or_end_in_time() {
     assert!(a.look_up(1, b"sip:alice@x") && a.look_up(2, b"sip:nobody@x"));
     wait_for(|| seen.is_located(1) && seen.is_located(2));
     assert_eq!(seen.bodies("sip:alice@x").unwrap(), ["body"]);
-    assert_eq!(Record::read(&seen.0.lock().unwrap().records[b"sip:alice@x".as_slice()]).unwrap().number, 0);
+    let number = |seen: &Memory| {
+        Record::read(&seen.0.lock().unwrap().records[b"sip:alice@x".as_slice()]).unwrap().number
+    };
+    assert_eq!(number(&seen), 1, "it answers the update, if the stream was not read so far");
+    let (b, seen_b) = start_warm("b", &url(&server));
+    assert!(b.look_up(1, b"sip:alice@x"));
+    wait_for(|| seen_b.is_located(1));
+    assert_eq!(number(&seen_b), 0);
     std::thread::scope(|scope| {
         scope.spawn(|| server.pause(MOMENT * 2));
         std::thread::sleep(MOMENT / 3);
@@ -183,6 +231,15 @@ fn lost_data_is_found_and_written_again() {
 
 #[test]
 fn a_trimmed_stream_is_made_up_for_by_reading_all() {
+    all_is_read_after(&["XTRIM {log} MAXLEN 0", "XADD {log} * x y"]);
+}
+
+#[test]
+fn a_stream_that_lost_all_entries_is_made_up_for_by_reading_all() {
+    all_is_read_after(&["XADD {log} * x y", "XTRIM {log} MAXLEN 0"]);
+}
+
+fn all_is_read_after(commands: &[&str]) {
     let server = RedisServer::start(&[]);
     let (a, seen) = start_warm("a", &url(&server));
     let (b, seen_b) = start_warm("b", &url(&server));
@@ -202,11 +259,32 @@ fn a_trimmed_stream_is_made_up_for_by_reading_all() {
     std::thread::scope(|scope| {
         scope.spawn(|| server.pause(Duration::from_secs(4)));
         wait_for(|| seen.has(|event| matches!(event, Event::Down { .. })));
-        stream.write_all(format!("XTRIM {log} MAXLEN 0\r\nXADD {log} * x y\r\n").as_bytes()).unwrap();
+        for command in commands {
+            stream.write_all(format!("{}\r\n", command.replace("{log}", &log)).as_bytes()).unwrap();
+        }
     });
     wait_for(|| seen.has(|event| matches!(event, Event::Behind { tags: 1 })));
     wait_for(|| seen.bodies("sip:alice@x").is_some_and(|bodies| bodies == ["two"]));
     wait_for(|| seen.count(|event| matches!(event, Event::Warm { .. })) == 2);
+}
+
+#[test]
+fn a_refused_update_is_reported_with_its_user() {
+    let server = RedisServer::start(&[]);
+    for tag in 0..64 {
+        let key = format!("rw:{{{tag:02}}}:b:sip:alice@x");
+        server.run(&["SET", &key, "\u{2} of a later server", "EX", "600"]);
+    }
+    let (a, seen) = start_warm("a", &url(&server));
+    a.append(b"sip:alice@x", &binding("a", 1, 1, "body"));
+    let is_named = |event: &Event| match event {
+        Event::Refused { reason } => {
+            reason.starts_with("sip:alice@x: ") && reason.contains("version of the record")
+        }
+        _ => false,
+    };
+    wait_for(|| seen.has(is_named));
+    assert_eq!(a.status().refused, 1);
 }
 
 #[test]

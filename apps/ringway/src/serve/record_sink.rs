@@ -107,8 +107,9 @@ impl Sink for Reader {
     }
 
     fn on_nodes(&self, nodes: &[NodeInfo]) {
-        self.peers.set(nodes);
-        self.input(Input::NodesChanged);
+        if self.peers.set(nodes) {
+            self.input(Input::NodesChanged);
+        }
     }
 
     fn on_durable(&self, _number: u64) {

@@ -35,7 +35,10 @@ local function read(record)
         local cseq, body = read_as('<I4I2', record, times + 24)
         at = times + 30 + body
         if at - 1 > #record then error('cut short') end
-        if expires > now then
+        local name = sub(record, start + 17, times - 9)
+        if #name > 32 or not string.find(name, '^[a-z0-9][a-z0-9-]*$') or byte(name, -1) == 45 then error('name') end
+        -- No update makes a binding that lasts longer, or one that was registered later than now.
+        if expires > now and expires <= now + 4320000000 and registered <= now + 60000 then
             add({
                 id = sub(record, start, start + 15), owner = sub(record, start + 16, times - 1),
                 expires = expires, registered = registered,
@@ -46,9 +49,14 @@ local function read(record)
 end
 local record = redis.pcall('GET', KEYS[1])
 if type(record) == 'string' then
-    if (byte(record, 1) or 0) > 1 then return redis.error_reply('ERR version of the record') end
+    local is_later = (byte(record, 1) or 0) > 1
+    if is_later then
+        -- A later server's key ends with its last binding; without an end, it is damaged.
+        local ends = redis.pcall('PTTL', KEYS[1])
+        if type(ends) ~= 'number' or ends >= 0 and ends <= 4320000000 then return redis.error_reply('ERR version of the record') end
+    end
     -- A damaged one is replaced, and so is a value of another type.
-    if not pcall(read, record) then list, index, count = {}, {}, 0 end
+    if is_later or not pcall(read, record) then list, index, count = {}, {}, 0 end
 end
 
 local function time_of(age)

@@ -75,6 +75,12 @@ impl Memory {
         seen.nodes.iter().find(|info| info.name.as_str() == node).map(|info| info.state)
     }
 
+    /// Time of the last heartbeat of a node.
+    pub fn last_seen(&self, node: &str) -> Option<u64> {
+        let seen = self.0.lock().unwrap();
+        seen.nodes.iter().find(|info| info.name.as_str() == node).map(|info| info.last_seen_ms)
+    }
+
     pub fn is_located(&self, query: u64) -> bool {
         self.0.lock().unwrap().located.contains(&query)
     }

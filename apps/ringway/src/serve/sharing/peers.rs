@@ -65,8 +65,13 @@ impl Peers {
         self.nodes.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(in crate::serve) fn set(&self, nodes: &[NodeInfo]) {
-        *self.nodes.write().unwrap_or_else(PoisonError::into_inner) = nodes.to_vec();
+    /// Takes the list of nodes. True: more than times changed.
+    pub(in crate::serve) fn set(&self, nodes: &[NodeInfo]) -> bool {
+        let without_time = |node: &NodeInfo| NodeInfo { last_seen_ms: 0, ..*node };
+        let mut known = self.nodes.write().unwrap_or_else(PoisonError::into_inner);
+        let is_changed = !known.iter().map(without_time).eq(nodes.iter().map(without_time));
+        *known = nodes.to_vec();
+        is_changed
     }
 
     /// State of a node; one that the store does not have is gone.
