@@ -104,9 +104,13 @@ impl Registrar {
         time: RecordTime,
     ) -> u64 {
         let Some(cluster) = &config.cluster else { return 0 };
+        let domain = aor.iter().rposition(|&byte| byte == b'@').and_then(|at| aor.get(at + 1..));
+        if !config.domains.iter().any(|own| Some(own.as_bytes()) == domain) {
+            return record.entries().count() as u64;
+        }
         let before = self.table.bindings_len();
         let ended = ended(services, time.now, BindingEnd::OtherNode);
-        let joined = self.table.join(aor, record, time, (cluster, config.listeners.len()), ended);
+        let joined = self.table.join(aor, record, time, (cluster, config), ended);
         if joined.is_changed {
             services.on_change(aor, change_of(before, self.table.bindings_len()), None);
             self.changes.note_register(aor, ContactEnd::Unregistered, &joined.call_id);
