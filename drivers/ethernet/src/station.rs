@@ -82,7 +82,7 @@ impl<C: Card, N: Node, L: StreamLayers> Station<C, N, L> {
         Self {
             wire: Wire::new(card, rng.next_u64() as u16),
             stack,
-            streams: Streams::new(layers, rng.next_u64() as u16),
+            streams: Streams::new(layers, rng.next_u64()),
             served: None,
             fetch: None,
             fetched: None,

@@ -50,8 +50,9 @@ struct Stream<F, L> {
 }
 
 impl<F: Framer, L: StreamLayers> Streams<F, L> {
-    /// `random` selects the first port of dialled connections.
-    pub(crate) fn new(layers: L, random: u16) -> Self {
+    /// `random` selects the first port of dialled connections, and the first number: that of a connection from before a restart, which
+    /// tokens and marks in dialogs keep, is never that of a stranger's.
+    pub(crate) fn new(layers: L, random: u64) -> Self {
         Self {
             layers,
             listeners: Vec::new(),
@@ -66,8 +67,8 @@ impl<F: Framer, L: StreamLayers> Streams<F, L> {
                 ..StreamLimits::default()
             },
             message_bytes_max: 65_535,
-            next_id: 1,
-            next_port: DYNAMIC_PORT_MIN + random % (u16::MAX - DYNAMIC_PORT_MIN),
+            next_id: 1 + (random >> 16),
+            next_port: DYNAMIC_PORT_MIN + random as u16 % (u16::MAX - DYNAMIC_PORT_MIN),
             reports: Vec::new(),
         }
     }

@@ -1,7 +1,7 @@
 //! Numbers of connections and associations.
 //!
 //! A [`ConnectionId`] consists of the owner's number (8 bits), the kind (1 bit), the slot (19 bits) and the slot's generation
-//! (36 bits).
+//! (36 bits), which begins at a random number: see [`Common::first_use`](crate::shared::Common::first_use).
 
 use ringway_sansio::ConnectionId;
 

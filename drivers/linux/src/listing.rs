@@ -16,6 +16,8 @@ pub struct OpenConnection {
     pub id: ConnectionId,
     /// Transport of the connection.
     pub transport: Transport,
+    /// Listener that accepted it, or for which it was dialled.
+    pub listener: ListenerId,
     /// Local address.
     pub local: SocketAddr,
     /// Remote address.
@@ -46,6 +48,19 @@ impl Connections {
         let flow =
             Flow { connection: Some(id), transport: open.transport, ..Flow::udp(ListenerId(0), open.remote) };
         self.inboxes.of(worker)?.push_disconnect(flow).then_some(open)
+    }
+
+    /// Requests the end of all connections of a listener, accepted and dialled.
+    pub fn close_all_of(&self, listener: ListenerId) {
+        for worker in self.workers.iter() {
+            let open = worker.open.lock().unwrap_or_else(PoisonError::into_inner);
+            let of: Vec<_> =
+                open.values().filter(|open| open.listener == listener).map(|open| open.id).collect();
+            drop(open);
+            for id in of {
+                self.close(id);
+            }
+        }
     }
 
     /// Returns up to `limit` connections in the order of their numbers, beginning after `after`.
@@ -96,6 +111,7 @@ mod tests {
             let connection = OpenConnection {
                 id,
                 transport: Transport::Tcp,
+                listener: ListenerId(0),
                 local: address,
                 remote: address,
                 dialled,

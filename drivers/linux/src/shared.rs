@@ -2,6 +2,7 @@
 
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::connection_id::{Kind, USES_MAX};
 use crate::held::MarkedPackets;
 use crate::inbox::Inboxes;
 use crate::layers::Layers;
@@ -116,6 +117,12 @@ impl Common {
             0 | 1 => 0,
             workers => (self.spread.hash_one((flow.remote, flow.dialled)) % workers as u64) as usize,
         }
+    }
+
+    /// First generation of a slot: random, so that the number of a connection from before a restart, which tokens and marks in
+    /// dialogs keep, is never that of a stranger's. Half of all generations follow it at least.
+    pub(crate) fn first_use(&self, worker: usize, kind: Kind, index: u32) -> u64 {
+        1 + (self.spread.hash_one((worker, kind as u8, index)) & USES_MAX >> 1)
     }
 
     pub(crate) fn phase(&self) -> Phase {

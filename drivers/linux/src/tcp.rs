@@ -485,8 +485,10 @@ impl<F: Framer> Streams<F> {
         let index = match self.free.pop() {
             Some(index) => index,
             None if self.slots.len() < SLOTS_MAX => {
-                self.slots.push(Slot { uses: 1, stream: None });
-                (self.slots.len() - 1) as u32
+                let index = self.slots.len() as u32;
+                let uses = self.common.first_use(self.worker, Kind::Stream, index);
+                self.slots.push(Slot { uses, stream: None });
+                index
             }
             None => return Err(ErrorKind::OutOfMemory.into()),
         };
@@ -561,11 +563,13 @@ fn find<F>(slots: &mut [Slot<F>], id: ConnectionId) -> Option<&mut Stream<F, Box
 
 /// Adds a connection to the list of open connections.
 fn list<F: Framer>(common: &Common, worker: usize, stream: &Stream<F, BoxedLayer>) {
-    let Flow { transport, remote, connection: id, dialled, .. } = stream.flow;
+    let Flow { transport, listener, remote, connection: id, dialled, .. } = stream.flow;
     // A socket without a local address has just been closed by the peer.
     if let (Some(id), Ok(local)) = (id, stream.socket.local_addr()) {
         let since = stream.connection.since();
-        common.connections.opened(worker, OpenConnection { id, transport, local, remote, dialled, since });
+        common
+            .connections
+            .opened(worker, OpenConnection { id, transport, listener, local, remote, dialled, since });
     }
 }
 

@@ -177,6 +177,20 @@ fn connection_ids_are_never_reused() {
 }
 
 #[test]
+fn connection_ids_are_not_those_of_before_a_restart() {
+    let ids = || {
+        let (runtime, server) = tcp(1, Config::default());
+        let open: Vec<_> = (0..3).map(|_| Client::connect(server)).collect();
+        let ids: HashSet<u64> = open.into_iter().map(|mut client| client.id()).collect();
+        until("all are gone", || runtime.counts().connections_open == 0);
+        ids
+    };
+    let earlier = ids();
+    assert_eq!(earlier.len(), 3);
+    assert!(earlier.is_disjoint(&ids()), "the numbers begin at random");
+}
+
+#[test]
 fn the_last_response_is_sent_before_the_end() {
     let (_runtime, server) = tcp(1, Config::default());
     let mut client = Client::connect(server);

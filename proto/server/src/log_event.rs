@@ -217,6 +217,8 @@ pub enum NeighbourDown {
     NoAnswer,
     /// The certificate of the connection that it opened does not count any more.
     NotIdentified,
+    /// It is a node, and does not accept the certificate of this one any more.
+    Refused,
     /// This server has no free transaction.
     NoTransaction,
 }
@@ -236,6 +238,7 @@ impl NeighbourDown {
             Self::Closed => "the connection was closed",
             Self::NoAnswer => "it did not answer OPTIONS",
             Self::NotIdentified => "the certificate of the connection that it opened does not count any more",
+            Self::Refused => "it does not accept the certificate of this node any more",
             Self::NoTransaction => "this server has no free transaction",
         }
     }

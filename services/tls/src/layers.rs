@@ -68,7 +68,8 @@ impl TlsLayers {
         })
     }
 
-    /// Sets the links of this node. Open connections remain; peers whose certificates are not accepted any more have no names.
+    /// Sets the links of this node. Open connections remain, with the certificates of both sides; peers
+    /// whose certificates are not accepted any more have no names.
     pub fn set_links(&self, tls: LinkTls) {
         let verifiers = Arc::clone(tls.material.verifiers());
         let mut links = self.links.write().unwrap_or_else(PoisonError::into_inner);

@@ -5,7 +5,7 @@ use super::cluster::tests::config;
 use ringway_linux::Listen;
 use ringway_location::NodeName;
 use ringway_sansio::{Flow, ListenerId, Transport};
-use ringway_server::LinkedNode;
+use ringway_server::{ClusterSecret, LinkedNode};
 use ringway_store::Store;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::mpsc::channel;
@@ -74,6 +74,18 @@ impl Phone {
         ));
     }
 
+    /// True if a message that begins with `start` comes soon.
+    fn receives_soon(&self, start: &str) -> bool {
+        let mut buffer = [0; 4096];
+        self.socket.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+        while let Ok((length, _)) = self.socket.recv_from(&mut buffer) {
+            if buffer[..length].starts_with(start.as_bytes()) {
+                return true;
+            }
+        }
+        false
+    }
+
     /// Next message that begins with `start`.
     #[track_caller]
     fn receive(&self, start: &str) -> String {
@@ -102,6 +114,62 @@ fn routes(message: &str, is_caller: bool) -> String {
     routes.iter().map(|route| format!("Route: {route}\r\n")).collect()
 }
 
+/// Makes the binding of bob, who is at node `a`, as the node of `alice` has it. Returns its contact.
+fn register_at_other(a: &Running, alice: &Phone, bob: &Phone, cseq: u32) -> String {
+    let flow = Flow::udp(ListenerId(0), bob.address());
+    let now = a.clock.now();
+    let path = a.runtime.shards().with_shard(0, |node| node.link_path(&flow, now)).unwrap();
+    let path = String::from_utf8(path).unwrap();
+    let contact = format!("<sip:bob@{}>", bob.address());
+    let of_bob = ("<sip:bob@example.org>;tag=b", "<sip:bob@example.org>");
+    let lines = format!("Contact: {contact}\r\nPath: {path}\r\nSupported: path\r\n");
+    alice.request("REGISTER sip:example.org", of_bob, cseq, &lines);
+    alice.receive("SIP/2.0 200");
+    contact
+}
+
+/// Reloads a node with these secrets.
+fn change_secrets(node: &mut Running, name: &str, (current, accepted): (u8, Option<u8>)) {
+    let secret = |byte: u8| ClusterSecret::new(&[byte; 32]);
+    let mut config = config(TEXT, name, "127.0.0.1:0");
+    config.cluster.as_mut().unwrap().secrets = (secret(current), accepted.map(secret));
+    let prepared = node.prepare(config).unwrap();
+    node.commit(prepared);
+}
+
+#[test]
+fn calls_go_over_links_after_the_secret_has_changed() {
+    let (mut a, mut b) = (start("a"), start("b"));
+    let nodes = vec![node("a", &a), node("b", &b)];
+    a.set_nodes(nodes.clone());
+    b.set_nodes(nodes);
+    has_links(&a, 1);
+    has_links(&b, 1);
+    let (alice, bob) = (Phone::new(&b), Phone::new(&a));
+    let (from, to) = ("<sip:alice@example.org>;tag=a", "<sip:bob@example.org>");
+    let mut cseq = 0;
+    // The order of docs/user-guide.md; the one of the start is 7.
+    for steps in [&[(7, Some(8)), (8, Some(7))][..], &[(8, None)]] {
+        for &secrets in steps {
+            change_secrets(&mut a, "a", secrets);
+            change_secrets(&mut b, "b", secrets);
+        }
+        cseq += 1;
+        register_at_other(&a, &alice, &bob, cseq);
+        // The links are dialled again after a back-off.
+        let arrives = (0..300).any(|_| {
+            cseq += 1;
+            alice.request("MESSAGE sip:bob@example.org", (from, to), cseq, "");
+            bob.receives_soon("MESSAGE")
+        });
+        assert!(arrives, "with {steps:?}");
+    }
+    has_links(&a, 1);
+    has_links(&b, 1);
+    a.stop();
+    b.stop();
+}
+
 #[test]
 fn a_call_goes_over_the_link_to_the_node_of_the_phone() {
     let (mut a, mut b) = (start("a"), start("b"));
@@ -113,16 +181,7 @@ fn a_call_goes_over_the_link_to_the_node_of_the_phone() {
     has_links(&a, 1);
     has_links(&b, 1);
     let (alice, bob) = (Phone::new(&b), Phone::new(&a));
-    // The binding of bob, who is at node a, as node b has it.
-    let flow = Flow::udp(ListenerId(0), bob.address());
-    let now = a.clock.now();
-    let path = a.runtime.shards().with_shard(0, |node| node.link_path(&flow, now)).unwrap();
-    let path = String::from_utf8(path).unwrap();
-    let contact = format!("<sip:bob@{}>", bob.address());
-    let of_bob = ("<sip:bob@example.org>;tag=b", "<sip:bob@example.org>");
-    let lines = format!("Contact: {contact}\r\nPath: {path}\r\nSupported: path\r\n");
-    alice.request("REGISTER sip:example.org", of_bob, 1, &lines);
-    alice.receive("SIP/2.0 200");
+    let contact = register_at_other(&a, &alice, &bob, 1);
 
     let of_alice = "<sip:alice@example.org>;tag=a";
     let lines = format!("Contact: <sip:alice@{}>\r\n", alice.address());

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// Everything that a new configuration needs, ready to be used. Dropping it leaves no trace.
-struct Prepared {
+pub(super) struct Prepared {
     config: Config,
     material: TlsMaterial,
     /// Certificates of links, if the secret changes.
@@ -34,12 +34,13 @@ struct Prepared {
 }
 
 /// Reasons why a reload is refused.
-struct Refusal {
+#[derive(Debug)]
+pub(super) struct Refusal {
     restart: Vec<&'static str>,
     errors: Vec<String>,
 }
 
-/// Trunks, and the database, whose password file is the same and has another password now.
+/// Trunks, the database and the nodes whose password file is the same and has another password now.
 fn changed_passwords(old: &Config, new: &Config) -> Vec<KeyChange> {
     let of = |config: &Config, key: &str| {
         config.keys.values().find(|(of, _)| *of == key).and_then(|(_, file)| file.map(str::to_owned))
@@ -63,7 +64,19 @@ fn changed_passwords(old: &Config, new: &Config) -> Vec<KeyChange> {
         }
         _ => None,
     };
-    changed.chain(of_store).collect()
+    let of_nodes = match (&old.cluster, &new.cluster) {
+        (Some(before), Some(now)) => {
+            let key = "cluster.secret";
+            let is_changed = before.secrets != now.secrets && of(old, key) == of(new, key);
+            is_changed.then(|| KeyChange {
+                key: key.to_owned(),
+                old: ShownValue::Hidden,
+                new: ShownValue::Hidden,
+            })
+        }
+        _ => None,
+    };
+    changed.chain(of_store).chain(of_nodes).collect()
 }
 
 impl Running {
@@ -146,7 +159,7 @@ impl Running {
     }
 
     /// Binds, loads and starts what the new configuration needs.
-    fn prepare(&self, config: Config) -> Result<Prepared, Refusal> {
+    pub(super) fn prepare(&self, config: Config) -> Result<Prepared, Refusal> {
         let material = tls::load(&config.tls)?;
         self.tls.check(&material)?;
         let wanted = settings::wanted_listeners(&config);
@@ -196,11 +209,12 @@ impl Running {
     }
 
     /// Uses what was prepared. The settings come before the sockets that need them, and go after those that needed them.
-    fn commit(&mut self, prepared: Prepared) {
+    pub(super) fn commit(&mut self, prepared: Prepared) {
         let Prepared {
             config, material, plan, attached, listeners, settings, outside, sinks, collector, ..
         } = prepared;
         self.tls.reload(&config.tls, material);
+        let are_links_renewed = prepared.of_links.is_some();
         if let Some(material) = prepared.of_links {
             self.tls.set_link_material(material);
         }
@@ -219,6 +233,11 @@ impl Running {
         self.runtime.set_max_message_bytes(config.limits.max_message_bytes);
         self.outside.replace(outside, &mut self.retired, Instant::now());
         self.use_settings(Arc::clone(&settings));
+        if let Some(links) = settings.links.as_ref().filter(|_| are_links_renewed) {
+            // They keep the certificates with which they were opened, which a node with another secret does not accept. Both nodes dial
+            // again.
+            self.runtime.connections().close_all_of(links.listener);
+        }
         self.runtime.open(attached);
         let removed = plan.removed.iter().filter(|id| {
             let listener = settings.listeners.get(usize::from(id.0));

@@ -278,8 +278,10 @@ impl AssociationTable {
         let index = match self.free.pop() {
             Some(index) => index,
             None if self.slots.len() < SLOTS_MAX => {
-                self.slots.push(Slot { uses: 1, entry: None });
-                (self.slots.len() - 1) as u32
+                let index = self.slots.len() as u32;
+                let uses = self.common.first_use(self.worker, Kind::Association, index);
+                self.slots.push(Slot { uses, entry: None });
+                index
             }
             None => {
                 self.common.sources.release(flow.remote.ip(), held);
@@ -346,6 +348,7 @@ impl AssociationTable {
             let open = OpenConnection {
                 id,
                 transport,
+                listener,
                 local,
                 remote,
                 since: entry.since(),

@@ -1,16 +1,17 @@
 //! Bindings of all nodes: updates for the store that they share, records from it, ways to bindings of other nodes.
 
-use super::binding::{Binding, Kind, PATH_END, Terms, Text};
+use super::binding::{Binding, Kind, PATH_END, Terms, Text, path_values};
 use super::change::{Change, removed_by};
 use super::owner::{Owner, RegisteredAt};
 use super::record::{Stored, read_body};
 use super::table::LocationTable;
-use crate::{Cluster, Hold, NodeState, Services};
+use crate::{Cluster, Config, Hold, NodeState, Services};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
 use ringway_location::{ENTRIES_MAX, EntryId, Record, RecordEntry, Registered, Removal, UpdateWriter};
 use ringway_sansio::{Flow, Instant};
+use ringway_sip::{NameAddr, Params, Uri};
 use ringway_transaction::SlabKey;
 use smallvec::SmallVec;
 
@@ -60,7 +61,7 @@ pub(crate) struct Joined {
     pub(crate) is_changed: bool,
     /// Call-ID of the last one that was added or refreshed.
     pub(crate) call_id: Vec<u8>,
-    /// Entries that this version cannot read, or of more nodes than there may be.
+    /// Entries that this version cannot read, that no REGISTER could have made, or of more nodes than there may be.
     pub(crate) passed_over: u64,
     /// Bindings of an earlier process of this node whose connections ended with it.
     pub(crate) dead: SmallVec<[Removal; 1]>,
@@ -161,7 +162,7 @@ impl LocationTable {
         aor: &[u8],
         record: &Record<'_>,
         time: RecordTime,
-        (cluster, listeners): (&Cluster, usize),
+        (cluster, config): (&Cluster, &Config),
         ended: impl Fn(&[u8], &Binding),
     ) -> Joined {
         let mut joined = Joined::default();
@@ -170,7 +171,7 @@ impl LocationTable {
             .take(ENTRIES_MAX)
             .filter(|entry| entry.expires_at_ms > time.store_now_ms)
             .filter_map(|entry| {
-                let incoming = self.read_entry(&entry, time, (cluster, listeners));
+                let incoming = self.read_entry(&entry, time, (cluster, config));
                 joined.passed_over += u64::from(incoming.is_none());
                 if incoming.as_ref().is_some_and(Incoming::is_dead) {
                     // Later than the binding: with an equal CSeq it would stay.
@@ -256,7 +257,7 @@ impl LocationTable {
         &mut self,
         entry: &RecordEntry<'r>,
         RecordTime { now, store_now_ms, holding }: RecordTime,
-        (cluster, listeners): (&Cluster, usize),
+        (cluster, config): (&Cluster, &Config),
     ) -> Option<Incoming<'r>> {
         let id = entry.id;
         let is_own = entry.node == cluster.node;
@@ -265,8 +266,10 @@ impl LocationTable {
         }
         let left_ms = entry.expires_at_ms.saturating_sub(store_now_ms).min(u64::from(u32::MAX));
         let left = Duration::from_millis(left_ms);
-        let expires = now + if holding == Holding::Briefly { left.min(HOLD_TIME_BRIEF) } else { left };
-        let Stored { mut text, mut terms, has_link } = read_body(entry.body, expires, listeners).ok()?;
+        let left = if holding == Holding::Briefly { left.min(HOLD_TIME_BRIEF) } else { left };
+        let longest = Duration::from_secs(u64::from(config.registrar.max_expires_s));
+        let read = read_body(entry.body, now + left.min(longest), config.listeners.len());
+        let Stored { mut text, mut terms, has_link } = read.ok().filter(|stored| is_valid(&stored.text))?;
         let age = Duration::from_millis(store_now_ms.saturating_sub(entry.registered_at_ms));
         terms.registered = RegisteredAt::before(now, age);
         let owner = if is_own { Owner::EARLIER } else { self.nodes.owner_of(&entry.node)? };
@@ -312,6 +315,21 @@ fn is_kept(binding: &Binding, entries: &[Incoming<'_>], is_pending: bool) -> boo
 const HELD_MAX: usize = 1_000_000;
 /// Time for which users beyond [`HELD_MAX`] are held.
 const HOLD_TIME_BRIEF: Duration = Duration::from_secs(60);
+
+/// True if these texts can be written into messages, as those of a REGISTER: others would end each request for the user.
+fn is_valid(text: &Text<'_>) -> bool {
+    let is_line = |text: &[u8]| text.iter().all(|&byte| byte == b'\t' || (byte >= b' ' && byte != 127));
+    let is_way = |value: &[u8]| {
+        let uri = NameAddr::parse(value).map(|value| value.uri);
+        is_line(value) && uri.is_ok_and(|uri| uri.is_sip() && uri.is_loose_router())
+    };
+    is_line(text.uri)
+        && Uri::parse(text.uri).is_ok()
+        && is_line(text.params)
+        && Params::parse(text.params).is_ok()
+        && is_line(text.call_id)
+        && path_values(text.path).all(is_way)
+}
 
 /// Path values without the first one.
 fn without_link(path: &[u8]) -> &[u8] {

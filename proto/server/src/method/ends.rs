@@ -104,6 +104,10 @@ impl Registrar {
         time: RecordTime,
     ) -> Taken {
         let Some(cluster) = &config.cluster else { return Taken::default() };
+        let domain = aor.iter().rposition(|&byte| byte == b'@').and_then(|at| aor.get(at + 1..));
+        if !config.domains.iter().any(|own| Some(own.as_bytes()) == domain) {
+            return Taken { passed_over: record.entries().count() as u64, ..Taken::default() };
+        }
         let holding = self.table.holding(cluster.hold, aor, record);
         if holding == Holding::No {
             return Taken::default();
@@ -112,7 +116,7 @@ impl Registrar {
         let services = storage.services;
         let before = self.table.bindings_len();
         let ended = ended(services, time.now, BindingEnd::OtherNode);
-        let joined = self.table.join(aor, record, time, (cluster, config.listeners.len()), ended);
+        let joined = self.table.join(aor, record, time, (cluster, config), ended);
         if joined.is_changed {
             services.on_change(aor, change_of(before, self.table.bindings_len()), None);
             self.changes.note_register(aor, ContactEnd::Unregistered, &joined.call_id);

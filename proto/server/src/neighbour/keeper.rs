@@ -182,7 +182,8 @@ impl Neighbours {
         true
     }
 
-    /// Handles a response to a probe: any final status shows that the neighbour works.
+    /// Handles a response to a probe: any final status shows that the neighbour works, except for the one of a node that takes no
+    /// requests over the link.
     pub(crate) fn on_response(
         &mut self,
         env: &mut Env<'_, impl Services>,
@@ -199,6 +200,9 @@ impl Neighbours {
         let of = env.config.neighbours.get(index);
         if neighbour.is_alias && !of.is_some_and(|of| of.is_identified(peer, now)) {
             return self.fail(env, index, probe.attempt, NeighbourDown::NotIdentified);
+        }
+        if status == NOT_A_NODE && kind_of(env.config, index) == NeighbourKind::Node {
+            return self.fail(env, index, probe.attempt, NeighbourDown::Refused);
         }
         let is_new = neighbour.link.on_answer(now, probe.attempt, connection);
         if neighbour.link.is_up() {
@@ -447,6 +451,8 @@ fn read_query(query: u64) -> Option<(usize, u32)> {
 const NEIGHBOUR_QUERY: u64 = 1 << 63;
 /// Part of a shard's seed for the back-off and the Call-IDs.
 const NEIGHBOUR_KEY: u64 = 7;
+/// Status by which a node refuses requests over a link.
+const NOT_A_NODE: u16 = 403;
 /// RFC 3261 §8.1.1.5: below 2^31.
 const CSEQ_MAX: u32 = (1 << 31) - 2;
 /// A probe takes 32 s at most.

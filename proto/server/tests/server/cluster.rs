@@ -228,6 +228,22 @@ fn the_listener_of_links_is_for_nodes() {
 }
 
 #[test]
+fn a_link_over_which_the_other_node_takes_nothing_is_down_and_dialled_again() {
+    let mut world = linked();
+    world.disconnected.clear();
+    world.now = world.now + Duration::from_secs(3600);
+    let probes = requests(world.due());
+    let probe = probes.iter().find(|probe| probe.to() == OTHER).unwrap();
+    assert_eq!(probe.flow.connection, Some(ConnectionId(TO_OTHER)));
+    world.message(link(TO_OTHER, OTHER), &probe.answer(403, &[]));
+    assert_eq!(world.disconnected, [Flow { connection: None, ..probe.flow }], "the one that it dialled");
+    world.now = world.now + Duration::from_secs(10);
+    let sent = requests(world.due());
+    let is_dialled = |sent: &&Sent| sent.to() == OTHER && sent.flow.connection.is_none();
+    assert_eq!(sent.iter().filter(is_dialled).count(), 1);
+}
+
+#[test]
 fn a_certificate_of_a_node_is_that_of_no_user_and_no_neighbour() {
     let mut world = named("own");
     let peer = names("other.node.ringway.internal");

@@ -452,6 +452,43 @@ fn records_of_the_nodes_are_told_from_hostile_ones() {
 }
 
 #[test]
+fn what_no_register_could_have_made_is_passed_over() {
+    let mut nodes = Nodes::new(2);
+    nodes.worlds[1] = World::with(|config| {
+        config_of(config, 2, 1);
+        config.registrar.max_expires_s = 60;
+    });
+    nodes.registers(1, NAT, &bobs(PRIVATE, "a", 1));
+    let (_, record) = nodes.write(1).pop().unwrap();
+    let at = |part: &[u8]| record.windows(part.len()).position(|text| text == part).unwrap();
+    let world = nodes.node(2);
+    let store_ms = Nodes::store_ms(world.now);
+    let (path, lr) = (at(b"<sip:"), at(b";lr>"));
+    for (aor, at, byte) in [
+        (BOBS, lr, b'\n'),
+        (BOBS, lr, b'\r'),
+        (BOBS, lr, 0),
+        (BOBS, path, b' '),
+        (BOBS, lr + 1, b'x'),
+        (BOBS, at(b"sip:"), b'\n'),
+        (BOBS, at(b"sip:"), b' '),
+        (b"bob@example.com", 0, record[0]),
+    ] {
+        let mut changed = record.clone();
+        changed[at] = byte;
+        let before = world.server.counters().shared_entries_passed_over;
+        world.server.on_record(world.now, aor, &changed, store_ms).unwrap();
+        let passed_over = world.server.counters().shared_entries_passed_over - before;
+        assert_eq!((passed_over, world.bindings("bob").len()), (1, 0), "{byte} at {at}");
+        assert_eq!(world.server.location().bindings_len(), 0);
+    }
+    world.server.on_record(world.now, BOBS, &record, store_ms).unwrap();
+    assert_eq!(world.bindings("bob").len(), 1);
+    world.pass(Duration::from_secs(61));
+    assert_eq!(world.bindings("bob").len(), 0, "it has the longest expiry of this node");
+}
+
+#[test]
 fn without_a_cluster_bindings_are_stored_here() {
     let mut world = World::open();
     world.register("bob", BOB, "<sip:bob@192.0.2.20>");
