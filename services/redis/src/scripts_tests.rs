@@ -149,7 +149,7 @@ fn a_damaged_record_blocks_no_update() {
     let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_millis() as u64;
     let later = [&[2], &record("x", now + 60_000, now)[1..]].concat();
     let (far, lasts) = (i64::MAX as u64, "60000");
-    let cases: [(&str, Vec<u8>, Option<&str>, Option<usize>); 8] = [
+    let cases = [
         ("a sound one", record("x", now + 600_000, now), None, Some(2)),
         ("no end", record("x", far, now), None, Some(1)),
         ("more than 64 bits of a signed number", record("x", u64::MAX, now), None, Some(1)),
