@@ -145,7 +145,9 @@ impl Running {
         let shards_cell = Arc::new(OnceLock::new());
         let writer = start_writer(bindings, &config, bound.inboxes(), &shards_cell)?;
         services.set_writer(writer);
-        start_sharing(&settings, &config, &services, (&inputs, &bound, &shards_cell, clock))?;
+        let shards = Arc::clone(&shards_cell);
+        let events = ClusterEvents { inputs: inputs.clone(), inboxes: bound.inboxes(), shards, clock };
+        record_sink::start(&config, &settings, &services, events)?;
         let surroundings = Surroundings { inboxes: bound.inboxes(), hosts, clock };
         let resolver = start_resolver(&config.dns_servers, &settings, &surroundings)?;
         let outside = Arc::new(Outside::new(resolver, open_relays(&config, &surroundings)?));
@@ -315,21 +317,6 @@ impl Running {
         writeln!(out, "{line}").and_then(|()| out.flush())?;
         Ok(())
     }
-}
-
-/// Starts to share registrations, if the configuration has a store for them.
-fn start_sharing(
-    settings: &ringway_server::Config,
-    config: &Config,
-    services: &SharedServices,
-    (inputs, bound, shards, clock): (&Sender<Input>, &Bound, &Arc<OnceLock<Shards<Node>>>, Clock),
-) -> Result<(), Failure> {
-    let (inputs, inboxes, shards) = (inputs.clone(), bound.inboxes(), Arc::clone(shards));
-    let events = ClusterEvents { inputs, inboxes, shards, clock };
-    if let Some(location) = record_sink::start(config, settings, services.shard_key(), events)? {
-        services.set_location(location);
-    }
-    Ok(())
 }
 
 /// Starts what follows calls and captures messages, if it is configured.

@@ -2,6 +2,7 @@
 
 use super::Node;
 use super::control::Input;
+use super::services::SharedServices;
 use super::sharing::{LINK_VERSION, Peers, SharedLocation, wall_ms};
 use crate::config::Config;
 use crate::failure::Failure;
@@ -35,10 +36,10 @@ struct Reader {
 pub(super) fn start(
     config: &Config,
     settings: &ringway_server::Config,
-    shard_key: ShardKey,
+    services: &SharedServices,
     events: ClusterEvents,
-) -> Result<Option<SharedLocation>, Failure> {
-    let (Some(location), Some(cluster)) = (&config.location, &settings.cluster) else { return Ok(None) };
+) -> Result<(), Failure> {
+    let (Some(location), Some(cluster)) = (&config.location, &settings.cluster) else { return Ok(()) };
     let is_strict = config.store.durability == ringway_store::Durability::Strict;
     let holds_all = cluster.hold == Hold::All;
     let seed = crate::random::seed()?;
@@ -54,9 +55,10 @@ pub(super) fn start(
     };
     let peers = Arc::new(Peers::default());
     let peers_of_reader = Arc::clone(&peers);
-    let node = cluster.node;
+    let (node, shard_key) = (cluster.node, services.shard_key());
     let reader = Reader { events, peers: peers_of_reader, shard_key, node, is_strict, holds_all };
-    SharedLocation::open(settings, peers, Arc::new(reader)).map(Some)
+    services.set_location(SharedLocation::open(settings, peers, Arc::new(reader))?);
+    Ok(())
 }
 
 impl Reader {

@@ -54,24 +54,11 @@ impl<S: Services> Server<S> {
         let Request { message, method, uri, .. } = request;
         let env = &mut self.environment.env(cx);
         env.note_alias(&request);
-        if let Some(reason) = self.refuses.filter(|_| is_new_work(&request)) {
-            // Retransmissions of pending requests are still matched.
-            if let Incoming::New(_) = self.transactions.receive_request(&mut env.cx, message) {
-                refuse_new(env, &request, (reason, Reason::Stopping));
-            }
-            return;
-        }
         if !may_use_link(env, &request) {
             return;
         }
-        if self.registrar.is_draining()
-            && is_new_work(&request)
-            && method != Method::Register
-            && !env.config.is_link(&request.flow)
-        {
-            if let Incoming::New(_) = self.transactions.receive_request(&mut env.cx, message) {
-                refuse_new(env, &request, (DRAINING, Reason::Draining));
-            }
+        let ends = (self.refuses, self.registrar.is_draining());
+        if refuses_new_work(env, &mut self.transactions, &request, ends) {
             return;
         }
         // The usual REGISTER needs no transaction, Route or next hop.
@@ -180,6 +167,28 @@ impl<S: Services> Server<S> {
             Answer::Stray => env.counters.stray += 1,
         }
     }
+}
+
+/// Refuses a request that begins something while this server stops, for the reason given, or drains. True if it is one.
+fn refuses_new_work(
+    env: &mut Env<'_, impl Services>,
+    transactions: &mut Transactions,
+    request: &Request<'_, '_>,
+    (stops, drains): (Option<&'static str>, bool),
+) -> bool {
+    let is_drained =
+        |env: &Env<'_, _>| drains && request.method != Method::Register && !env.config.is_link(&request.flow);
+    let refusal = match stops {
+        _ if !is_new_work(request) => return false,
+        Some(reason) => (reason, Reason::Stopping),
+        None if is_drained(env) => (DRAINING, Reason::Draining),
+        None => return false,
+    };
+    // Retransmissions of pending requests are still matched.
+    if let Incoming::New(_) = transactions.receive_request(&mut env.cx, request.message) {
+        refuse_new(env, request, refusal);
+    }
+    true
 }
 
 /// True for a request that begins something.

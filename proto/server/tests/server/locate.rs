@@ -1,7 +1,7 @@
 //! Read-through: a request for a user without bindings, at a node that has not read all of the store that nodes share.
 
 use crate::ends::nothing_is_left;
-use crate::harness::{ALICE, BOB, Request, Sent, World, invite, only, register, request, requests, statuses};
+use crate::harness::{ALICE, BOB, Request, World, invite, only, register, request, requests, statuses};
 use ringway_location::{NodeName, Registrations, Update};
 use ringway_sansio::{Event, Transport};
 use ringway_server::{Cluster, Hold, LocateLimits};
