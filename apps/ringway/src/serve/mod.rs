@@ -143,8 +143,7 @@ impl Running {
         let bindings = recover(&config, services.shard_key(), &mut nodes, clock.now())?;
 
         let shards_cell = Arc::new(OnceLock::new());
-        let writer = start_writer(bindings, &config, bound.inboxes(), &shards_cell)?;
-        services.set_writer(writer);
+        services.set_writer(start_writer(bindings, &config, bound.inboxes(), &shards_cell)?);
         let shards = Arc::clone(&shards_cell);
         let events = ClusterEvents { inputs: inputs.clone(), inboxes: bound.inboxes(), shards, clock };
         record_sink::start(&config, &settings, &services, events)?;
