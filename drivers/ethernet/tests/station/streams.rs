@@ -19,7 +19,8 @@ fn a_connection_is_accepted_answered_and_its_end_reported() {
     assert_eq!((host.read(socket).as_str(), link.station.connections_len()), ("three\n", 1));
     host.tcp(socket).close();
     link.talk(&mut host, 10);
-    assert_eq!(link.node().events, [Event::Closed(ConnectionId(1))]);
+    // Numbers begin at random: one of before a restart is never used again.
+    assert!(matches!(link.node().events[..], [Event::Closed(ConnectionId(2..))]));
     assert_eq!(link.station.connections_len(), 0);
     assert!(matches!(host.tcp(socket).state(), State::TimeWait | State::Closed));
 }
