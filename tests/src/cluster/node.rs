@@ -36,10 +36,13 @@ pub(super) struct ClusterNode {
     position: Option<usize>,
     generation: u32,
     /// Records on their way, with the time of their arrival, and the lookup that they answer.
-    records: VecDeque<(Instant, Vec<u8>, Vec<u8>, Option<u64>)>,
+    records: VecDeque<OnItsWay>,
     /// Begin of its silence.
     silent_since: Option<Instant>,
 }
+
+/// Time of arrival, user and record, and the lookup that it answers.
+type OnItsWay = (Instant, Vec<u8>, Vec<u8>, Option<u64>);
 
 /// Address of a node.
 pub(super) fn ip(index: usize) -> IpAddr {

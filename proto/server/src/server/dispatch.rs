@@ -176,6 +176,10 @@ fn refuses_new_work(
     request: &Request<'_, '_>,
     (stops, drains): (Option<&'static str>, bool),
 ) -> bool {
+    // Usually there is no reason to look at the request.
+    if stops.is_none() && !drains {
+        return false;
+    }
     let is_drained =
         |env: &Env<'_, _>| drains && request.method != Method::Register && !env.config.is_link(&request.flow);
     let refusal = match stops {

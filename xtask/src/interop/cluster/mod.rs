@@ -16,8 +16,11 @@ use super::sipp::{Connections, User, succeeded};
 use super::softphone::{Line, Softphone};
 use super::{Scenario, Stage, Transport, audio, baresip, linphone};
 
+/// Starts a store.
+type StartStore = fn(&Stage) -> Result<Redis>;
+
 pub(crate) fn scenarios() -> Vec<Scenario> {
-    let stores: [(&str, fn(&Stage) -> Result<Redis>); 3] =
+    let stores: [(&str, StartStore); 3] =
         [("single", Redis::single), ("sentinel", Redis::sentinel), ("cluster", Redis::cluster)];
     let mut all: Vec<_> = stores
         .map(|(name, start)| {
