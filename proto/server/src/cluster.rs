@@ -29,6 +29,9 @@ pub struct Links {
     pub accepted_secret: Option<ClusterSecret>,
     /// The other nodes.
     pub nodes: Vec<LinkedNode>,
+    /// As in [`Cluster`](crate::Cluster).
+    #[cfg(not(feature = "cluster"))]
+    pub(crate) absent: core::convert::Infallible,
 }
 
 /// Another node.

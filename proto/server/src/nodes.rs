@@ -17,6 +17,9 @@ pub struct Cluster {
     pub link: SocketAddr,
     /// Users whose bindings at other nodes are held here.
     pub hold: Hold,
+    /// Without the feature there is no value of this type, and the compiler leaves the code for it out.
+    #[cfg(not(feature = "cluster"))]
+    pub(crate) absent: core::convert::Infallible,
 }
 
 /// Users whose bindings at other nodes a node holds.

@@ -366,7 +366,9 @@ impl<S: Services> Node for Server<S> {
                     self.events.on_closed(env, &mut self.transactions, connection);
                 }
             }
-            Event::Located { query } => self.on_located(cx, query),
+            // Without the feature nothing asks for it.
+            Event::Located { query } if cfg!(feature = "cluster") => self.on_located(cx, query),
+            Event::Located { .. } => {}
             Event::StateChanged { name } => {
                 if self.events.is_on() {
                     let parts =
@@ -427,7 +429,9 @@ impl<S: Services> Node for Server<S> {
         if self.messages.next_due().is_some() {
             self.messages.on_timeout(env, &mut self.transactions, self.registrar.table());
         }
-        self.expire_locates(cx);
+        if cfg!(feature = "cluster") {
+            self.expire_locates(cx);
+        }
         self.apply_notices(cx);
         self.environment.counters_mut().count_sent(cx.out, first);
     }

@@ -75,9 +75,9 @@ impl Image {
     }
 }
 
-/// Limits for small boot loaders. Of the server's 1.81 MB some 0.4 MB are TLS: rustls, its provider, P-256, PEM and DER
+/// Limits for small boot loaders. Of the server's 1.92 MB some 0.4 MB are TLS: rustls, its provider, P-256, PEM and DER
 /// (docs/decisions/0029).
-const SERVER_BYTES_MAX: u64 = 1_900_000;
+const SERVER_BYTES_MAX: u64 = 1_950_000;
 const PHONE_BYTES_MAX: u64 = 1_550_000;
 
 /// Fails with the name of the package if a program is missing.

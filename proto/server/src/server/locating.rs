@@ -72,7 +72,8 @@ impl Locating {
     }
 
     pub(super) fn next_due(&self) -> Option<Instant> {
-        self.deadlines.next_due()
+        // Called after each message: usually none waits.
+        if self.lookups.is_empty() { None } else { self.deadlines.next_due() }
     }
 
     /// Notes that a user may have bindings now.
