@@ -164,7 +164,7 @@ impl Cluster {
                 .map(|(of_one, left)| (of_one, left, &stored))
                 .chain(stored.iter().map(|(of_one, left)| (of_one, left, &known)))
             {
-                // What a node cannot take back after a restart is not its binding.
+                // A binding that a node cannot take back after a restart is not its own.
                 let is_lost = others == &known && of_one.2 == node.name;
                 // A user that is not served here.
                 let is_lost = is_lost

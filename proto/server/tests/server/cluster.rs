@@ -348,7 +348,7 @@ fn a_mark_is_valid_at_the_node_that_wrote_it() {
         ..request("BYE", uri).cseq(2)
     };
     let (caller, callee) = (answer.header("From"), answer.header("To"));
-    // Where it does not apply, both sides are treated as without it: a user needs the password, others are refused.
+    // At another node both sides are treated as without it: a user needs the password, others are refused.
     for (world, is_own) in [(&mut other, false), (&mut linked(), true)] {
         let of_callee = world.udp("203.0.113.99:5060", &bye(&callee, &caller, "sip:alice@192.0.2.10"));
         let of_caller = world.udp(ALICE, &bye(&caller, &callee, "sip:x@203.0.113.99"));

@@ -84,9 +84,7 @@ impl Peers {
             ringway_redis::NodeState::Gone => NodeState::Gone,
         })
     }
-}
 
-impl Peers {
     pub(in crate::serve) fn note_store_clock(&self, store_now_ms: u64, own_now_ms: u64) {
         let ahead = i64::try_from(i128::from(store_now_ms) - i128::from(own_now_ms)).unwrap_or_default();
         self.store_ahead_ms.store(ahead, Ordering::Relaxed);
