@@ -254,7 +254,7 @@ fn traces_are_few_and_a_flood_in_a_users_name_is_counted() {
     let folder = tempfile::TempDir::new().unwrap();
     let (_running, sip, admin) = server(folder.path());
     for user in ["bob", "b", "c", "d"] {
-        assert_eq!(get(&admin, &format!("/api/trace?user={user}&wait=0")).0, 200);
+        assert_eq!(get(&admin, &format!("/api/trace?user={user}&after=0&wait=0")).0, 200);
     }
     assert_eq!(get(&admin, "/api/trace?user=e&wait=0").0, 503);
     for bad in

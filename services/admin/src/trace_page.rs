@@ -71,8 +71,7 @@ async fn trace(
             Err(why) => return refused(why),
         };
         if !page.entries.is_empty() || page.lost > 0 || Instant::now() >= until {
-            // One that only began may be gone already; it has time to return.
-            reader.will_return = !query.end && query.after.is_some();
+            reader.will_return = !query.end;
             return json_of(&json!({ "entries": page.entries, "next": page.next, "lost": page.lost }));
         }
         after = Some(after.unwrap_or(page.next));

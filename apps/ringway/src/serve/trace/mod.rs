@@ -40,6 +40,8 @@ struct State {
     ring: Ring,
     calls: Calls,
     polled: Instant,
+    /// True until a reader asks for the entries after one that it has.
+    has_begun_only: bool,
     /// True after the end of a reader, until another one polls.
     is_left: bool,
 }
@@ -164,7 +166,7 @@ impl TraceHub {
             traces.remove(left.ok_or(TraceRefusal::TooMany)?);
         }
         let (ring, calls) = (Ring::default(), Calls::default());
-        let state = State { ring, calls, polled: Instant::now(), is_left: false };
+        let state = State { ring, calls, polled: Instant::now(), has_begun_only: true, is_left: false };
         let (filter, state) = (CallFilter::new(), Mutex::new(state));
         let trace = Arc::new(Trace { user: traced, filter, state });
         traces.push(Arc::clone(&trace));
@@ -179,6 +181,7 @@ impl Traces for TraceHub {
         let mut state = trace.lock();
         state.polled = Instant::now();
         state.is_left = false;
+        state.has_begun_only = after.is_none();
         Ok(after.map_or_else(|| state.ring.end(), |after| state.ring.page(after, max)))
     }
 
@@ -191,7 +194,7 @@ impl Traces for TraceHub {
 
 impl State {
     fn is_read(&self, now: Instant) -> bool {
-        let unread_max = if self.is_left { LEFT_MAX } else { UNREAD_MAX };
+        let unread_max = if self.is_left || self.has_begun_only { LEFT_MAX } else { UNREAD_MAX };
         now.saturating_duration_since(self.polled) < unread_max
     }
 }
@@ -295,7 +298,7 @@ fn now() -> String {
 const TRACES_MAX: usize = 4;
 /// Time without a reader after which a trace ends.
 const UNREAD_MAX: Duration = Duration::from_secs(60);
-/// The same after its reader has ended: a browser whose connection was closed polls again.
+/// The same after its reader has ended, since a browser whose connection was closed polls again, and after its first poll.
 const LEFT_MAX: Duration = Duration::from_secs(5);
 /// Maximum length of a Call-ID in an entry.
 const CALL_ID_BYTES_SHOWN: usize = 128;
