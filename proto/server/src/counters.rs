@@ -168,6 +168,8 @@ ringway_sansio::counters! {
         flow_failovers,
         /// Bindings of other nodes that were passed over: of a later version, or of more nodes than there may be.
         shared_entries_passed_over,
+        /// Forwarded requests that went over the link to another node.
+        forwarded_to_nodes,
         /// Read-throughs to the store that nodes share.
         locates,
         /// Read-throughs without an answer in time.

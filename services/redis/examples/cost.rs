@@ -89,7 +89,7 @@ fn main() {
     let (store, sink) = start("a", &url);
     let (node, mut bytes) = (NodeName::read(b"a").unwrap(), Vec::new());
     for record in 0..records {
-        while store.room() < 20_000 {
+        while store.status().waiting > 100_000 {
             std::thread::sleep(Duration::from_millis(10));
         }
         update(&mut bytes, &node, 1);

@@ -159,12 +159,6 @@ impl Pending {
         self.order.len()
     }
 
-    /// Number of updates that can be appended before some are dropped.
-    pub(crate) fn room(&self) -> usize {
-        let bytes = WAITING_BYTES_MAX.saturating_sub(self.bytes) / UPDATE_BYTES_USUAL;
-        RECORDS_MAX.saturating_sub(self.len()).min(bytes)
-    }
-
     /// Number up to which nothing waits.
     pub(crate) fn settled(&self) -> u64 {
         self.order.front().and_then(|at| self.slots.get(*at)).map_or(self.last, |slot| slot.first - 1)
@@ -199,8 +193,6 @@ pub(crate) const WAITING_BYTES_MAX: usize = 64 << 20;
 const DROP_SEARCH_MAX: usize = 64;
 /// Slots that are kept when nothing waits.
 const SLOTS_KEPT: usize = 4_096;
-/// Length of an address-of-record and its update with two bindings.
-const UPDATE_BYTES_USUAL: usize = 1_024;
 
 /// The hash and the address-of-record.
 pub(crate) fn hashed(aor: &[u8]) -> (u64, &[u8]) {

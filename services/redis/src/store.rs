@@ -59,12 +59,6 @@ impl LocationStore {
         appended.number
     }
 
-    /// Number of updates that can be appended before the oldest are dropped. A program that appends all its bindings
-    /// ([`Event::Rewrite`]) leaves room for others.
-    pub fn room(&self) -> usize {
-        self.shared.pending().room()
-    }
-
     /// Number up to which all updates are durable.
     pub fn durable(&self) -> u64 {
         self.shared.durable.load(Ordering::Acquire)

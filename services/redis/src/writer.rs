@@ -83,7 +83,6 @@ impl Writer {
             self.shared.has_failed.store(true, Ordering::Release);
             self.shared.fails(Part::Writer, &error.to_string());
             self.report_full();
-            self.pace.limit(Instant::now());
             let pause = self.backoff.pause(Instant::now());
             if self.is_over() || self.wait(pause) {
                 return;
@@ -138,7 +137,6 @@ impl Writer {
         drop(pending);
         if is_due {
             self.is_full_reported = false;
-            self.pace.limit(Instant::now());
             self.shared.sink.on_event(Event::Rewrite);
         }
     }
@@ -171,8 +169,8 @@ impl Writer {
             std::thread::sleep(wait);
             pending = shared.pending();
         }
-        let max = self.pace.take(Instant::now(), pending.last, BATCH_MAX, pending.len(), is_stopped);
-        pending.take(max, &mut self.batch, &mut self.pool);
+        self.pace.begin(Instant::now());
+        pending.take(BATCH_MAX, &mut self.batch, &mut self.pool);
         shared.counters.in_flight.store(self.batch.len(), Ordering::Relaxed);
     }
 

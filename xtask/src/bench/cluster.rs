@@ -10,12 +10,13 @@ use super::report::{Row, Verdict};
 use super::{environment, publish};
 use anyhow::{Context, Result, bail, ensure};
 use ringway_lab::digest::PASSWORD;
-use ringway_lab::load::{Flow, Plan, Session, Statistics, Users};
+use ringway_lab::load::{ConnectionUse, Flow, Plan, Run, Session, Statistics, Transport, Users};
 use ringway_lab::machine;
 use ringway_lab::process::Process;
 use ringway_lab::server::{Under, free_port};
 use ringway_lab::subject::Environment;
 use ringway_lab::template::DOMAIN;
+
 use std::fmt::Write as _;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -35,8 +36,11 @@ pub(super) struct Args {
     /// Seconds without the store under load
     #[arg(long, default_value_t = 60)]
     outage_s: u64,
+    /// Only measurements whose name contains this
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
     /// Write the table into BENCHMARKS.md
-    #[arg(long)]
+    #[arg(long, conflicts_with = "only")]
     write: bool,
 }
 
@@ -59,6 +63,8 @@ struct Node {
 struct Cost {
     /// Of the workers.
     packets: f64,
+    /// Of the threads that write to the store and read from it.
+    store: f64,
     /// Of all threads.
     all: f64,
 }
@@ -73,18 +79,24 @@ pub(super) fn run(args: &Args, workspace: &Path) -> Result<()> {
     let folder = tempfile::tempdir().context("make a folder for the run")?;
     let environment = environment(folder.path())?;
     let mut rows = Vec::new();
-    let mut add = |what: &str, measured: Result<Vec<Row>>| {
-        let measured = measured.unwrap_or_else(|error| vec![Row::failed(what, "", &error)]);
+    let mut add = |what: &str, measure: &dyn Fn() -> Result<Vec<Row>>| {
+        if args.only.as_ref().is_some_and(|only| !what.contains(only.as_str())) {
+            return;
+        }
+        let measured = measure().unwrap_or_else(|error| vec![Row::failed(what, "", &error)]);
         for row in &measured {
             eprintln!("{}: {} (must reach {}) {}", row.what, row.ringway, row.target, row.note);
         }
         rows.extend(measured);
     };
-    add("CPU of a REGISTER", costs(&environment));
-    add("REGISTER at A seen at B", visible(&environment));
-    add("store away", outage(&environment, Duration::from_secs(args.outage_s)));
-    add("node lost", node_lost(&environment));
-    add("start", start(&environment, args.bindings));
+    for rate in RATES {
+        add("CPU of a REGISTER", &|| costs(&environment, rate));
+    }
+    add("REGISTER at A seen at B", &|| visible(&environment));
+    add("call over a link", &|| call_over_link(&environment));
+    add("store away", &|| outage(&environment, Duration::from_secs(args.outage_s)));
+    add("node lost", &|| node_lost(&environment));
+    add("start", &|| start(&environment, args.bindings));
     publish(workspace, HEADING, &render(&rows, [&load, &machine::load_average()]), args.write)?;
     match rows.iter().filter(|row| !matches!(row.verdict, Verdict::Met | Verdict::Compared)).count() {
         0 => Ok(()),
@@ -93,32 +105,39 @@ pub(super) fn run(args: &Args, workspace: &Path) -> Result<()> {
 }
 
 /// CPU time of a REGISTER: alone, as one node, as one of three nodes that all have the same load.
-fn costs(environment: &Environment) -> Result<Vec<Row>> {
+fn costs(environment: &Environment, rate: f64) -> Result<Vec<Row>> {
     let mut rounds = [const { Vec::new() }; 3];
     for round in 0..ROUNDS {
-        let store = Store::start(environment, &format!("cost-{round}"))?;
+        let store = Store::start(environment, &format!("cost-{rate}-{round}"))?;
         let alone = Node::start(environment, "alone", None)?;
-        rounds[0].push(cost(&[&alone])?);
+        rounds[0].push(cost(&[&alone], rate)?);
         drop(alone);
         let one = Node::start(environment, "a", Some(&store))?;
-        rounds[1].push(cost(&[&one])?);
+        rounds[1].push(cost(&[&one], rate)?);
         let others = ["b", "c"].map(|name| Node::start(environment, name, Some(&store)));
         let [second, third] = others;
         let (second, third) = (second?, third?);
         for node in [&one, &second, &third] {
             node.wait_for("location_nodes_up", 2.0)?;
         }
-        rounds[2].push(cost(&[&one, &second, &third])?);
+        rounds[2].push(cost(&[&one, &second, &third], rate)?);
     }
     let [alone, one, three] = rounds.map(|costs| Cost {
         packets: median(costs.iter().map(|cost| cost.packets)),
+        store: median(costs.iter().map(|cost| cost.store)),
         all: median(costs.iter().map(|cost| cost.all)),
     });
+    eprintln!("alone {alone:.0?}, one {one:.0?}, three {three:.0?}");
     let us = |ns: f64| ns / 1e3;
     let row = |what: &str, target: f64, with: f64, without: f64| {
         let times = with / without;
         let figure = format!("{times:.2} × ({:.1} against {:.1} µs)", us(with), us(without));
-        Row::single(what, &format!("≤ {target} ×"), figure, times <= target)
+        Row::single(
+            &format!("{what}; {rate} a second at each node"),
+            &format!("≤ {target} ×"),
+            figure,
+            times <= target,
+        )
     };
     Ok(vec![
         row(
@@ -127,7 +146,7 @@ fn costs(environment: &Environment) -> Result<Vec<Row>> {
             one.packets,
             alone.packets,
         ),
-        row("the same, all threads; Redis apart", 1.6, one.all, alone.all),
+        row("the same, all threads, Redis apart", 1.6, one.all, alone.all),
         row(
             "CPU of a REGISTER in three nodes against one node, all threads of all nodes",
             1.1,
@@ -138,20 +157,23 @@ fn costs(environment: &Environment) -> Result<Vec<Row>> {
 }
 
 /// Refreshes registrations at all nodes, each with the same rate, and returns the CPU time of one.
-fn cost(nodes: &[&Node]) -> Result<Cost> {
+fn cost(nodes: &[&Node], rate: f64) -> Result<Cost> {
     let mut sessions = Vec::new();
     for (index, node) in nodes.iter().enumerate() {
         sessions.push(node.session(Flow::Update, index as u32 * USERS, USERS)?);
     }
+    spent(nodes, || sessions.into_iter().map(|session| session.start(rate, MEASURED)).collect())
+}
+
+/// CPU time that nodes spend for an attempt of a load.
+fn spent(nodes: &[&Node], load: impl FnOnce() -> Result<Vec<Run>>) -> Result<Cost> {
     thread::sleep(Duration::from_secs(1));
     let before = nodes.iter().map(|node| node.cpu_ns()).collect::<Result<Vec<_>>>()?;
-    let runs =
-        sessions.into_iter().map(|session| session.start(RATE, MEASURED)).collect::<Result<Vec<_>>>()?;
     let mut done = 0;
-    for run in runs {
+    for run in load()? {
         let statistics = run.finish()?;
         let (ended, good) = (statistics.ended(), statistics.successes());
-        ensure!(good * 1000 >= ended * 999, "{good} of {ended} REGISTERs succeeded");
+        ensure!(good * 1000 >= ended * 999, "{good} of {ended} attempts succeeded");
         done += good;
     }
     // Updates that wait are part of their REGISTERs.
@@ -161,7 +183,7 @@ fn cost(nodes: &[&Node]) -> Result<Cost> {
         let spent: f64 = after.iter().zip(&before).map(|(after, before)| pick(after) - pick(before)).sum();
         spent / done as f64
     };
-    Ok(Cost { packets: of(|cost| cost.packets), all: of(|cost| cost.all) })
+    Ok(Cost { packets: of(|cost| cost.packets), store: of(|cost| cost.store), all: of(|cost| cost.all) })
 }
 
 /// Time from the 200 to a REGISTER at one node until a request through another node reaches the phone.
@@ -174,7 +196,6 @@ fn visible(environment: &Environment) -> Result<Vec<Row>> {
     let phone = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
     let caller = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
     phone.set_read_timeout(Some(Duration::from_secs(2)))?;
-    caller.set_read_timeout(Some(Duration::from_millis(500)))?;
     let mut times = Vec::new();
     for number in 0..SEEN {
         let contact = phone.local_addr()?;
@@ -184,14 +205,19 @@ fn visible(environment: &Environment) -> Result<Vec<Row>> {
              Contact: <sip:s{number}@{contact}>\r\nExpires: 600\r\nContent-Length: 0\r\n\r\n"
         );
         phone.send_to(register.as_bytes(), first.address)?;
-        let mut bytes = [0; 2048];
-        let len = phone.recv(&mut bytes).context("no response to REGISTER")?;
-        ensure!(bytes.get(..len).is_some_and(|text| text.starts_with(b"SIP/2.0 200")), "REGISTER failed");
+        let response = loop {
+            let message = receive(&phone).context("no response to REGISTER")?;
+            // What is left of the user before.
+            if !message.starts_with("OPTIONS ") {
+                break message;
+            }
+        };
+        ensure!(response.starts_with("SIP/2.0 200"), "REGISTER failed: {response}");
         let begun = Instant::now();
         phone.set_nonblocking(true)?;
         let mut attempt = 0;
         // OPTIONS until one arrives at the phone.
-        while phone.recv(&mut bytes).is_err() {
+        while !receive(&phone).is_ok_and(|message| message.starts_with(&format!("OPTIONS sip:s{number}@"))) {
             ensure!(
                 begun.elapsed() < Duration::from_secs(2),
                 "user {number} was not seen at the second node"
@@ -217,6 +243,63 @@ fn visible(environment: &Environment) -> Result<Vec<Row>> {
         "≤ 20 ms",
         format!("{p99:.1} ms (median {median:.1} ms)"),
         p99 <= 20.0,
+    )])
+}
+
+/// Receives a message; a request is answered with 200, so that it is not repeated.
+fn receive(phone: &UdpSocket) -> Result<String> {
+    let mut bytes = [0; 4096];
+    let (len, from) = phone.recv_from(&mut bytes)?;
+    let message = String::from_utf8_lossy(bytes.get(..len).unwrap_or_default()).into_owned();
+    if !message.starts_with("SIP/2.0 ") {
+        let copied = ["Via:", "From:", "To:", "Call-ID:", "CSeq:"];
+        let mut response = "SIP/2.0 200 OK\r\n".to_owned();
+        for line in message.lines().filter(|line| copied.iter().any(|name| line.starts_with(name))) {
+            let _ = write!(response, "{line}\r\n");
+        }
+        phone.send_to(format!("{response}Content-Length: 0\r\n\r\n").as_bytes(), from)?;
+    }
+    Ok(message)
+}
+
+/// CPU time of a call to a phone with a connection to another node beside one at the same node, of both nodes.
+fn call_over_link(environment: &Environment) -> Result<Vec<Row>> {
+    let store = Store::start(environment, "link")?;
+    let (first, second) =
+        (Node::start(environment, "a", Some(&store))?, Node::start(environment, "b", Some(&store))?);
+    for node in [&first, &second] {
+        node.wait_for("location_nodes_up", 1.0)?;
+        node.wait_for("location_warm", 1.0)?;
+    }
+    let nodes = [&first, &second];
+    let (mut same, mut other) = (Vec::new(), Vec::new());
+    for round in 0..ROUNDS as u32 {
+        for (figures, called_at, part) in [(&mut same, &first, 0), (&mut other, &second, 1)] {
+            let users = |first| Users::by_rule("u", 7, first, first + LINK_USERS, PASSWORD);
+            let number = (2 * round + part) * 2 * LINK_USERS;
+            let plan = Plan {
+                domain: DOMAIN.to_owned(),
+                register_window: Some(64),
+                transport: Transport::Tcp,
+                connections: ConnectionUse::PerUser,
+                peer_target: Some(called_at.address),
+                ..Plan::new(first.address, Flow::Call, users(number)?, users(number + LINK_USERS)?)
+            };
+            let session = Session::open(&plan)?;
+            first.wait_for("location_waiting", 0.0)?;
+            second.wait_for("location_waiting", 0.0)?;
+            figures.push(spent(&nodes, || Ok(vec![session.start(LINK_CALLS, MEASURED)?]))?.all);
+        }
+    }
+    let crossed = first.stat("forwarded_to_nodes")?;
+    ensure!(crossed > 0.0, "no call went over the link");
+    let [same, other] = [same, other].map(|figures| median(figures.into_iter()));
+    let times = other / same;
+    Ok(vec![Row::single(
+        "CPU of a call through A to a phone with a connection to B against both at A, all threads of both nodes, TCP",
+        "≤ 1.7 ×",
+        format!("{times:.2} × ({:.0} against {:.0} µs)", other / 1e3, same / 1e3),
+        times <= 1.7,
     )])
 }
 
@@ -291,10 +374,12 @@ fn start(environment: &Environment, bindings: u32) -> Result<Vec<Row>> {
     let store = Store::start(environment, "start")?;
     let first = Node::start(environment, "a", Some(&store))?;
     let begun = Instant::now();
-    let filled = first.session(Flow::Update, 0, bindings)?;
-    eprintln!("{bindings} users registered in {:.0} s", begun.elapsed().as_secs_f64());
-    first.wait_for("location_waiting", 0.0)?;
-    drop(filled);
+    // More than this may wait at no time.
+    for start in (0..bindings).step_by(FILLED as usize) {
+        drop(first.session(Flow::Update, start, FILLED.min(bindings - start))?);
+        first.wait_for("location_waiting", 0.0)?;
+    }
+    eprintln!("{bindings} users registered and written in {:.0} s", begun.elapsed().as_secs_f64());
     let begun = Instant::now();
     let second = Node::start(environment, "b", Some(&store))?;
     let serves = begun.elapsed().as_secs_f64();
@@ -380,7 +465,7 @@ impl Node {
         };
         let database = environment.folder.join(format!("node-{name}-{port}.db"));
         let text = format!(
-            "domains = [\"{DOMAIN}\"]\nlisten = [\"udp:127.0.0.1:{port}\"]\nworkers = 1\n[store]\nurl = \"sqlite://{}\"\n\
+            "domains = [\"{DOMAIN}\"]\nlisten = [\"udp:127.0.0.1:{port}\", \"tcp:127.0.0.1:{port}\"]\nworkers = 1\n[store]\nurl = \"sqlite://{}\"\n\
              [auth]\nenabled = false\n[limits]\nper_source_rate = 0\n[admin]\nlisten = \"127.0.0.1:{}\"\n[log]\nlevel = \"warn\"\n\
              {shared}",
             database.display(),
@@ -412,8 +497,10 @@ impl Node {
             for (thread, times) in machine::thread_times(pid)? {
                 let name = fs::read_to_string(format!("/proc/{}/task/{thread}/comm", pid.as_raw_nonzero()));
                 cost.all += times.cpu_ns as f64;
-                if name.is_ok_and(|name| name.starts_with("worker")) {
-                    cost.packets += times.cpu_ns as f64;
+                match name.unwrap_or_default() {
+                    name if name.starts_with("worker") => cost.packets += times.cpu_ns as f64,
+                    name if name.starts_with("location") => cost.store += times.cpu_ns as f64,
+                    _ => {}
                 }
             }
         }
@@ -473,7 +560,7 @@ fn render(rows: &[Row], load: [&str; 2]) -> String {
     let mut text = format!(
         "{HEADING}\
          Written by `cargo xtask {}`: nodes and redis-server (append-only file, flushed each second) on this machine, one worker for each \
-         node, no digest, UDP; {RATE} REGISTERs a second at each node, {ROUNDS} rounds, medians; times of threads from schedstat.\n\n\
+         node, no digest; {ROUNDS} rounds, medians; times of threads from schedstat.\n\n\
          - machine: {}\n\
          - load average before: {}; after: {}\n\n\
          | what | must reach | ringway | |\n|---|---|---|---|\n",
@@ -495,7 +582,12 @@ const HEADING: &str = "## Several servers\n";
 /// Users of a load.
 const USERS: u32 = 1000;
 /// REGISTERs a second at each node.
-const RATE: f64 = 1000.0;
+const RATES: [f64; 2] = [1_000.0, 4_000.0];
+/// Users who register before their updates are waited for.
+const FILLED: u32 = 100_000;
+/// Callers, as many called users, and calls a second over a link.
+const LINK_USERS: u32 = 200;
+const LINK_CALLS: f64 = 200.0;
 /// Calls a second, and REGISTERs beside them.
 const CALLS: f64 = 50.0;
 /// Time for which REGISTERs are measured.

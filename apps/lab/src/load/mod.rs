@@ -442,7 +442,8 @@ fn callee_config(plan: &Plan, player: &Player) -> Result<Config> {
     };
     // The BYE comes after the caller's talk time.
     let silence_max = Config::SILENCE_MAX.saturating_add(plan.talk.longest());
-    Ok(Config { users: plan.peers.clone(), connections, silence_max, ..caller_config(plan, player)? })
+    let remote = plan.peer_target.unwrap_or(plan.target);
+    Ok(Config { users: plan.peers.clone(), remote, connections, silence_max, ..caller_config(plan, player)? })
 }
 
 /// Random number by which the media threads of a run recognize each other's packets.

@@ -17,6 +17,8 @@ use std::time::Duration;
 pub struct Plan {
     /// Address of the server.
     pub target: SocketAddr,
+    /// Server that the called users register with, if it is another one.
+    pub peer_target: Option<SocketAddr>,
     /// The callers send to the callees of their thread in place of a server: generator against generator, over UDP.
     pub is_direct: bool,
     /// Transport to the server.
@@ -182,6 +184,7 @@ impl Plan {
     pub fn new(target: SocketAddr, flow: Flow, users: Users, peers: Users) -> Self {
         Self {
             target,
+            peer_target: None,
             is_direct: false,
             transport: Transport::Udp,
             tls: None,
@@ -216,8 +219,10 @@ impl Plan {
     /// The value, and what to do.
     pub fn check(&self) -> Result<()> {
         let host = self.target.ip();
-        if !may_send(host, &self.allowed_hosts) {
-            bail!("{host} is not a loopback address; give --allow-remote {host} to send load there");
+        for host in [Some(self.target), self.peer_target].into_iter().flatten().map(|target| target.ip()) {
+            if !may_send(host, &self.allowed_hosts) {
+                bail!("{host} is not a loopback address; give --allow-remote {host} to send load there");
+            }
         }
         if host.is_ipv4() != self.local.is_ipv4() {
             bail!(

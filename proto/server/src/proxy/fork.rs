@@ -213,6 +213,7 @@ impl Proxy {
             return context.fail_branch(number, 503);
         };
         env.counters.forwarded += 1;
+        env.counters.forwarded_to_nodes += u64::from(env.config.is_link(&flow));
         env.decided(request, Reason::Forwarded, Detail::Flow(flow));
         if let Some(original) = &context.request {
             transactions.share(client, original);

@@ -51,11 +51,6 @@ impl SharedLocation {
         }
     }
 
-    /// Number of updates that can be appended before the oldest are dropped.
-    pub(super) fn room(&self) -> usize {
-        self.store.room()
-    }
-
     /// True while the store cannot be written.
     pub(in crate::serve) fn has_failed(&self) -> bool {
         self.store.failed()
