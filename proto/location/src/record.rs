@@ -76,16 +76,20 @@ impl<'a> Record<'a> {
         }
     }
 
+    /// Appends an encoded record as the one that an update of a node led to.
+    pub fn write_as(record: &[u8], (by, incarnation, number): (&NodeName, u64, u64), out: &mut Vec<u8>) {
+        let name = record.get(1).copied().map_or(0, usize::from);
+        write_head((by, incarnation, number), out);
+        out.extend_from_slice(record.get(2 + name + 16..).unwrap_or_default());
+    }
+
     /// Appends a record of these bindings, for a store that keeps ids and values apart.
     pub fn write<'v>(
-        (by, incarnation, number): (&NodeName, u64, u64),
+        update: (&NodeName, u64, u64),
         entries: impl Iterator<Item = (EntryId, &'v [u8])>,
         out: &mut Vec<u8>,
     ) {
-        out.push(VERSION);
-        write_name(by, out);
-        out.extend_from_slice(&incarnation.to_le_bytes());
-        out.extend_from_slice(&number.to_le_bytes());
+        write_head(update, out);
         let count_at = out.len();
         out.extend_from_slice(&[0; 2]);
         let mut count = 0_u16;
@@ -113,6 +117,13 @@ impl RecordEntry<'_> {
         out.extend_from_slice(&(body.len() as u16).to_le_bytes());
         out.extend_from_slice(body);
     }
+}
+
+fn write_head((by, incarnation, number): (&NodeName, u64, u64), out: &mut Vec<u8>) {
+    out.push(VERSION);
+    write_name(by, out);
+    out.extend_from_slice(&incarnation.to_le_bytes());
+    out.extend_from_slice(&number.to_le_bytes());
 }
 
 fn write_name(name: &NodeName, out: &mut Vec<u8>) {

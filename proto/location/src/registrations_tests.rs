@@ -167,4 +167,9 @@ fn damaged_bytes_are_refused() {
     for len in 0..record.len() {
         assert!(Record::read(&record[..len]).is_err(), "{len} bytes");
     }
+    let mut answer = Vec::new();
+    Record::write_as(&record, (&node("a"), 5, 9), &mut answer);
+    let answer = Record::read(&answer).unwrap();
+    assert_eq!((answer.by, answer.incarnation, answer.number), (node("a"), 5, 9));
+    assert!(answer.entries().eq(state.entries(NOW)));
 }

@@ -13,6 +13,7 @@
 mod backoff;
 mod connection;
 mod error;
+mod fetches;
 mod heart;
 mod keys;
 mod lookups;

@@ -1,9 +1,11 @@
 //! State of the reader beyond a connection.
 
+use crate::fetches::Fetches;
 use crate::shared::{Seldom, Shared};
 use crate::stream::Streams;
 use crate::walk::Walk;
 use crate::{Event, nodes};
+use ringway_location::NodeName;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -16,6 +18,7 @@ pub(crate) struct ReaderState {
     pub(crate) streams: Streams,
     pub(crate) has_positions: bool,
     pub(crate) walk: Walk,
+    pub(crate) fetches: Fetches,
     pub(crate) nodes: nodes::Nodes,
     /// Maximum number of entries of each stream in a reply.
     pub(crate) count: usize,
@@ -34,6 +37,7 @@ impl ReaderState {
             streams: Streams::new(),
             has_positions: false,
             walk,
+            fetches: Fetches::default(),
             nodes: nodes::Nodes::default(),
             count: COUNT_MAX,
             losses: 0,
@@ -49,6 +53,11 @@ impl ReaderState {
     /// Time of the store, in milliseconds since the epoch.
     pub(crate) fn now_ms(&self) -> u64 {
         self.clock.1 + self.clock.0.elapsed().as_millis() as u64
+    }
+
+    /// This node and its incarnation.
+    pub(crate) fn own(&self) -> (NodeName, u64) {
+        (self.shared.settings.node, self.shared.settings.incarnation)
     }
 
     /// Counts what was passed over.

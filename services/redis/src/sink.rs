@@ -81,6 +81,9 @@ pub enum Event {
     },
     /// The store lost updates that it had confirmed, or it may have. All bindings of this node must be appended again.
     Rewrite,
+    /// News were passed over that may have answered updates of this node, at the start too. All bindings of this node must be appended
+    /// again.
+    Unanswered,
     /// A node appeared or came back.
     NodeUp(NodeName),
     /// A node stopped sending heartbeats.

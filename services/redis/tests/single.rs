@@ -153,6 +153,39 @@ fn lookups_are_answered_or_end_in_time() {
 }
 
 #[test]
+fn an_update_is_answered_though_a_lookup_read_a_newer_one_of_another_node() {
+    let server = RedisServer::start(&[]);
+    let (a, seen) = start_warm("a", &url(&server));
+    let (b, _) = start_warm("b", &url(&server));
+    let count = seen.0.lock().unwrap().count;
+    // The reader of `a` waits with an entry, while its update, one of `b` and a lookup follow.
+    let gate = seen.1.lock().unwrap();
+    b.append(b"sip:gate@x", &binding("b", 1, 1, "gate"));
+    wait_for(|| seen.0.lock().unwrap().count > count);
+    a.append(b"sip:alice@x", &binding("a", 1, 1, "at a"));
+    wait_for(|| a.durable() == 1);
+    b.append(b"sip:alice@x", &binding("b", 2, 1, "at b"));
+    wait_for(|| b.durable() == 2);
+    assert!(a.look_up(1, b"sip:alice@x"));
+    drop(gate);
+    let answer = (b"sip:alice@x".to_vec(), node("a"), 1);
+    wait_for(|| seen.0.lock().unwrap().answers.contains(&answer));
+    wait_for(|| seen.bodies("sip:alice@x").is_some_and(|bodies| bodies == ["at a", "at b"]));
+}
+
+#[test]
+fn updates_before_the_stream_is_followed_are_appended_again() {
+    let mut server = RedisServer::start(&[]);
+    server.kill();
+    let (a, seen) = start(settings("a", &url(&server)));
+    a.append(b"sip:alice@x", &binding("a", 1, 1, "body"));
+    server.start_again();
+    wait_for(|| seen.has(|event| *event == Event::Unanswered));
+    let (_b, seen) = start_warm("b", &url(&server));
+    assert!(!seen.has(|event| *event == Event::Unanswered), "it has no updates");
+}
+
+#[test]
 fn what_waited_during_an_outage_is_written_after_it() {
     let mut server = RedisServer::start(&[]);
     let (a, seen) = start_warm("a", &url(&server));

@@ -123,12 +123,8 @@ impl Sink for Reader {
     fn on_event(&self, event: Event) {
         match event {
             Event::Warm { .. } => self.peers.set_warm(true),
-            Event::Behind { .. } => {
-                self.peers.set_warm(false);
-                // The records that answer updates of this node can be among those that were missed.
-                self.input(Input::ShareAgain);
-            }
-            Event::Rewrite => self.input(Input::ShareAgain),
+            Event::Behind { .. } => self.peers.set_warm(false),
+            Event::Rewrite | Event::Unanswered => self.input(Input::ShareAgain),
             _ => {}
         }
         write_to_log(&event, self.holds_all);
@@ -160,6 +156,7 @@ fn write_to_log(event: &Event, holds_all: bool) {
                 "the store of registrations may have lost data: this node writes its registrations again"
             );
         }
+        Event::Unanswered => tracing::debug!("this node writes its registrations again: answers were not read"),
         Event::NodeUp(name) => tracing::info!(node = %name, "node is up"),
         Event::NodeGone(name) => tracing::warn!(
             node = %name, "node is gone: it sends no heartbeats; phones that only it reaches are not called"
