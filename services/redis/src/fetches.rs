@@ -54,7 +54,7 @@ mod tests {
         }
         assert_eq!(fetches.next(), [(b"a".to_vec(), 7), (b"b".to_vec(), 0)]);
         fetches.remove(b"a");
-        for number in 0..FETCHES_MAX as u32 {
+        for number in 1..FETCHES_MAX as u32 {
             assert!(fetches.has_room());
             fetches.add(number.to_le_bytes().to_vec(), 0);
         }

@@ -24,6 +24,7 @@ mod probe;
 mod read_session;
 mod reader;
 mod reader_state;
+mod refused;
 mod reply;
 mod scripts;
 mod settings;

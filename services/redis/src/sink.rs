@@ -95,8 +95,8 @@ pub enum Event {
     },
     /// More updates wait than the limit, and the oldest are dropped. [`Event::Rewrite`] follows when the store works.
     Full,
-    /// The store refuses an update, which is passed over. It counts as durable, in strict mode too: numbers are settled in order, and
-    /// one that is never settled would hold the answers of all users behind it.
+    /// The store refuses an update, which is passed over. Its number is settled, as numbers are settled in order, and one that is never
+    /// settled would hold the answers of all users behind it: [`crate::LocationStore::refuses`] tells it from the others.
     Refused {
         /// Its address-of-record and error.
         reason: String,

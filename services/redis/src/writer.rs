@@ -251,6 +251,7 @@ impl Writer {
                 outcome.is_script_missing = true;
             } else if is_of_update(&error) {
                 slot.is_done = true;
+                self.shared.pending().refused.add(&slot.numbers);
                 self.shared.counters.refused.fetch_add(1, Ordering::Relaxed);
                 if self.refused.is_due() {
                     let reason = format!("{}: {}", slot.aor.escape_ascii(), connection.refused(&error));

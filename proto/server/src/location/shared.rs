@@ -136,6 +136,11 @@ impl LocationTable {
         }
     }
 
+    /// Number of the newest update of a user that did not come back; 0: none.
+    pub(crate) fn pending(&self, key: Option<SlabKey>) -> u64 {
+        key.and_then(|key| self.users.get(key)).map_or(0, |user| user.pending)
+    }
+
     /// Decides if the bindings of a record are held here.
     pub(crate) fn holding(&self, hold: Hold, aor: &[u8], record: &Record<'_>) -> Holding {
         if hold == Hold::All {

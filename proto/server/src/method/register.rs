@@ -349,11 +349,16 @@ impl Registrar {
         let key = saved.key;
         env.counters.registered += u64::from(saved.changed);
         // A binding that only another node has yet may be removed too.
-        if saved.changed || self.removed.all || !self.removed.ids.is_empty() {
+        let change = if saved.changed || self.removed.all || !self.removed.ids.is_empty() {
             let Self { table, record, removed, .. } = self;
             let now = env.cx.now;
-            sharing::store(&env.storage(), table, (aor.as_bytes(), key), removed, now, record);
-        }
+            sharing::store(&env.storage(), table, (aor.as_bytes(), key), removed, now, record)
+        } else if env.config.cluster.is_some() {
+            // The same REGISTER again: what it changed may be refused by the store.
+            self.table.pending(key)
+        } else {
+            0
+        };
         self.keep_connection(&mut env.cx, request, key);
         let Self { table, date, .. } = self;
         let (now, registrar, info) = (env.cx.now, &env.config.registrar, &*env.answer_info);
@@ -380,7 +385,7 @@ impl Registrar {
                 response.header(HeaderName::AuthenticationInfo, info);
             }
         });
-        env.cx.out.hold_last();
+        env.cx.out.hold_last(change);
     }
 
     /// Marks a connection as in use for as long as the contact that was registered over it.

@@ -273,6 +273,30 @@ fn a_phone_that_moves_to_another_node_is_dropped_by_the_first() {
 }
 
 #[test]
+fn an_answer_names_the_change_that_it_confirms() {
+    let mut nodes = Nodes::new(1);
+    let register = bobs("<sip:bob@192.0.2.20>", "a", 1);
+    let first = only(nodes.node(1).udp(BOB, &register));
+    let second = only(nodes.node(1).udp(BOB, &bobs("<sip:bob@192.0.2.20>", "a", 2)));
+    assert_eq!((first.change, second.change), (1, 2));
+    // The answer was lost: the phone may get no 200 if the store refused the change.
+    let again = only(nodes.node(1).udp(BOB, &bobs("<sip:bob@192.0.2.20>", "a", 2)));
+    assert_eq!((again.status(), again.change), (200, 2));
+    let removal = only(nodes.node(1).udp(BOB, &bobs("<sip:bob@192.0.2.20>;expires=0", "a", 3)));
+    assert_eq!((removal.after_store, removal.change), (true, 3));
+    nodes.sync();
+    assert_eq!(only(nodes.node(1).udp(BOB, &query("bob"))).change, 0);
+
+    let refused = ringway_server::store_failed_reply(&first.bytes);
+    let refused = Sent { bytes: refused, ..first.clone() };
+    assert_eq!((refused.status(), refused.header("Retry-After").as_str()), (503, "5"));
+    for name in ["Via", "From", "To", "Call-ID", "CSeq"] {
+        assert_eq!(refused.headers(name), first.headers(name), "{name}");
+    }
+    assert!(refused.headers("Contact").is_empty() && refused.text().ends_with("\r\nContent-Length: 0\r\n\r\n"));
+}
+
+#[test]
 fn an_older_register_at_another_node_is_refused() {
     let mut nodes = Nodes::new(2);
     nodes.registers(1, BOB, &bobs("<sip:bob@192.0.2.20>", "a", 5));

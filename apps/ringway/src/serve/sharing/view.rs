@@ -87,6 +87,11 @@ impl SharedLocation {
             ),
             counter("location_dropped", "Changes dropped because too many waited.", status.dropped),
             counter("location_refused", "Changes that the store refused.", status.refused),
+            counter(
+                "location_refusals",
+                "REGISTERs that got 503 because their change was not written, with strict durability.",
+                self.refusals.load(Ordering::Relaxed),
+            ),
             counter("location_errors", "Errors of the store of registrations.", status.errors),
             counter("location_followed", "Changes of all nodes that were read.", status.followed),
             counter("location_read", "Users whose registrations were read by their names.", status.read),
