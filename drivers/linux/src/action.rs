@@ -26,7 +26,7 @@ pub trait ActionSink<A>: Send + Sync {
         false
     }
 
-    /// Packet to send in the place of one that confirms a change that is refused.
+    /// Packet to send instead of one that confirms a change that is refused.
     fn refusal(&self, packet: &[u8]) -> Vec<u8> {
         packet.to_vec()
     }

@@ -171,8 +171,7 @@ mod tests {
     fn held_packets_are_limited_and_the_arena_is_compacted() {
         let (mut held, mut out, now) = (Held::default(), Outbox::new(), Instant::from_secs(1));
         let kilobyte = [b'x'; 1024];
-        let kept =
-            (0..PACKETS_MAX + 10).filter(|_| held.keep(1, now, &packet(0), &kilobyte)).count();
+        let kept = (0..PACKETS_MAX + 10).filter(|_| held.keep(1, now, &packet(0), &kilobyte)).count();
         assert_eq!(kept, PACKETS_MAX);
         held.release(1, now, none, &mut out);
         for round in 2..5_000 {

@@ -391,8 +391,9 @@ impl<N: Node> Worker<N> {
         };
         let is_strict = common.marked_packets == MarkedPackets::HoldUntilStored;
         let is_refused = |packet: &Packet| packet.change() != 0 && nodes.sink.refuses(packet.change());
-        let must_wait =
-            |packet: &Packet| is_strict && packet.is_after_store() && (stored < required || is_refused(packet));
+        let must_wait = |packet: &Packet| {
+            is_strict && packet.is_after_store() && (stored < required || is_refused(packet))
+        };
         let mut sending = send.begin();
         let mut via = None;
         let mut total = 0;

@@ -189,7 +189,7 @@ pub(crate) fn write_reply(
     });
 }
 
-/// The 503 in the place of an answer of this server to a REGISTER whose change a store refused after the answer was written.
+/// The 503 instead of an answer of this server to a REGISTER whose change a store refused after the answer was written.
 pub fn store_failed_reply(answer: &[u8]) -> Vec<u8> {
     let mut reply = b"SIP/2.0 503 Store Failed\r\n".to_vec();
     let mut is_kept = false;

@@ -94,12 +94,14 @@ impl<'r> ReadSession<'r> {
             }
             self.nodes_at = now + NODES_INTERVAL;
         }
+        let checks = self.state.shared.checks.load(Ordering::Acquire);
         let losses = self.state.shared.losses.load(Ordering::Acquire);
         if losses != self.state.losses {
             self.state.losses = losses;
             self.check_positions()?;
-            self.state.walk_again(&(0..TAGS).collect::<Vec<_>>());
+            self.state.walk_again(&(0..TAGS).collect::<Vec<_>>(), true);
         }
+        self.state.report_walked(checks);
         self.ask_for_news(now)?;
         if lock(&self.state.shared.lookups).is_under_way() {
             self.state.shared.expire_lookups();
@@ -259,7 +261,7 @@ impl<'r> ReadSession<'r> {
 
     /// Compares the positions with the streams, and reads the records of those that were trimmed or begun anew.
     fn check_positions(&mut self) -> Result<(), StoreError> {
-        let mut again = Vec::new();
+        let (mut again, mut is_loss) = (Vec::new(), false);
         for tag in 0..TAGS {
             let page = self.read(tag, &[b"get"])?;
             let Some(position) = self.state.streams.position(tag) else { continue };
@@ -267,6 +269,7 @@ impl<'r> ReadSession<'r> {
             let is_trimmed = page.first.is_none_or(|first| first > position.id) && page.last > position.id;
             if !self.state.has_positions || is_trimmed || page.last < position.id {
                 // Entries in front of the position are delivered twice, which is no harm: their order is that of the stream.
+                is_loss |= page.last < position.id;
                 position.reset(page.last);
                 again.push(tag);
             }
@@ -277,7 +280,7 @@ impl<'r> ReadSession<'r> {
             if self.state.shared.pending().last > 0 {
                 self.state.shared.sink.on_event(Event::Unanswered);
             }
-            self.state.walk_again(&again);
+            self.state.walk_again(&again, is_loss);
         }
         Ok(())
     }
@@ -380,7 +383,7 @@ impl<'r> ReadSession<'r> {
             let own = self.state.own();
             let ((node, incarnation), mut record) = (own, Vec::new());
             match page.records.as_slice() {
-                // The update of this node was in the store before: it is in the record, whoever wrote that.
+                // The update of this node was in the store before: it is in the record, which another one may have written.
                 [_, Value::Bytes(read)] if is_valid(&aor, read) => {
                     let number = number.max(number_of(read, own).unwrap_or_default());
                     Record::write_as(read, (&node, incarnation, number), &mut record);

@@ -31,6 +31,8 @@ pub(crate) struct Shared {
     pub(crate) is_stopped: AtomicBool,
     /// Times that the store lost data; the reader reads all records again.
     pub(crate) losses: AtomicU64,
+    /// Times that it was checked for that.
+    pub(crate) checks: AtomicU64,
     pub(crate) is_warm: AtomicBool,
     pub(crate) counters: Counters,
 }
@@ -92,6 +94,7 @@ impl Shared {
             is_draining: AtomicBool::new(false),
             is_stopped: AtomicBool::new(false),
             losses: AtomicU64::new(0),
+            checks: AtomicU64::new(0),
             is_warm: AtomicBool::new(false),
             counters: Counters::default(),
         })

@@ -260,6 +260,8 @@ fn lost_data_is_found_and_written_again() {
     wait_for(|| seen_b.bodies("sip:alice@x").is_some());
     std::thread::sleep(MOMENT * 5);
     assert_eq!(seen.count(|event| *event == Event::Rewrite), 1, "reported once");
+    wait_for(|| seen.has(|event| matches!(event, Event::Walked { is_loss: true, .. })));
+    assert!(!seen.has(|event| matches!(event, Event::Walked { is_loss: false, .. })));
 }
 
 #[test]
@@ -299,6 +301,13 @@ fn all_is_read_after(commands: &[&str]) {
     wait_for(|| seen.has(|event| matches!(event, Event::Behind { tags: 1 })));
     wait_for(|| seen.bodies("sip:alice@x").is_some_and(|bodies| bodies == ["two"]));
     wait_for(|| seen.count(|event| matches!(event, Event::Warm { .. })) == 2);
+    // What this tag's records did not confirm is dropped then, and no more than that.
+    let walk = seen.0.lock().unwrap().walk;
+    let is_walked = |event: &Event| match event {
+        Event::Walked { walks, .. } => (0..64).all(|other| (walks[other] == walk) == (other == tag)),
+        _ => false,
+    };
+    wait_for(|| seen.has(is_walked));
 }
 
 #[test]

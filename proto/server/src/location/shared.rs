@@ -4,7 +4,7 @@ use super::binding::{Binding, Kind, PATH_END, Terms, Text, path_values};
 use super::change::{Change, removed_by};
 use super::owner::{Owner, RegisteredAt};
 use super::record::{Stored, read_body};
-use super::table::LocationTable;
+use super::table::{LocationTable, retain};
 use crate::{Cluster, Config, Hold, NodeState, Services};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -193,7 +193,9 @@ impl LocationTable {
             None if entries.iter().any(Incoming::is_added) => self.add_user(aor),
             None => return joined,
         };
+        let walk = self.walk;
         let Some(user) = self.users.get_mut(key) else { return joined };
+        user.walk = walk;
         if is_from_here && record.number >= user.pending {
             user.pending = 0;
         }
@@ -234,6 +236,50 @@ impl LocationTable {
             }
         });
         joined
+    }
+
+    /// Notes that a read of all records begins.
+    pub(crate) const fn begin_walk(&mut self, walk: u32) {
+        self.walk = walk;
+    }
+
+    /// Ends the bindings of other nodes that run of users without a record since the number of a read of all for which `is_confirmed` is
+    /// false, in up to `count` slots from slot `from`; returns the next slot, `None` at the end. `ended` gets each of them with its
+    /// user, `changed` the users.
+    pub(crate) fn sweep(
+        &mut self,
+        (from, count): (u32, u32),
+        services: &impl Services,
+        is_confirmed: impl Fn(&[u8], u32) -> bool,
+        ended: impl Fn(&[u8], &Binding),
+        mut changed: impl FnMut(&[u8]),
+    ) -> Option<u32> {
+        let end = from.saturating_add(count);
+        for slot in from..end {
+            let Some(user) = self.users.at(slot)? else { continue };
+            // Nobody but its node writes a binding of a lost node again after a loss of the store.
+            let is_left = |binding: &Binding| {
+                !binding.is_permanent()
+                    && binding.owner.is_other()
+                    && self
+                        .nodes
+                        .name_of(binding.owner)
+                        .is_some_and(|name| services.node_state(name) != NodeState::Gone)
+            };
+            let ids: SmallVec<[EntryId; 1]> =
+                user.bindings.iter().filter(|binding| is_left(binding)).map(Binding::entry_id).collect();
+            if ids.is_empty() || is_confirmed(&user.name, user.walk) {
+                continue;
+            }
+            let Some(key) = self.find(&user.name.clone()) else { continue };
+            let is_kept = |binding: &Binding| {
+                binding.is_permanent() || !binding.owner.is_other() || !ids.contains(&binding.entry_id())
+            };
+            self.change_and_report(key, &mut |_, aor| changed(aor), |name, bindings| {
+                retain(bindings, is_kept, |binding| ended(name, binding));
+            });
+        }
+        Some(end)
     }
 
     /// Bindings of a user to which requests can be sent. One that only a lost node reaches is none.

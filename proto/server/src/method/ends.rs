@@ -93,6 +93,28 @@ impl Registrar {
         next
     }
 
+    /// Notes that a read of all records of the store that nodes share begins.
+    pub(crate) const fn begin_walk(&mut self, walk: u32) {
+        self.table.begin_walk(walk);
+    }
+
+    /// Ends bindings of other nodes that a read of all did not confirm, of up to `count` users from slot `from`; returns the next slot,
+    /// `None` at the end.
+    pub(crate) fn sweep(
+        &mut self,
+        now: Instant,
+        services: &impl Services,
+        slots: (u32, u32),
+        is_confirmed: impl Fn(&[u8], u32) -> bool,
+    ) -> Option<u32> {
+        let Self { table, changes, .. } = self;
+        let ended = ended(services, now, BindingEnd::OtherNode);
+        table.sweep(slots, services, is_confirmed, ended, |aor| {
+            services.on_change(aor, BindingChange::Ended, None);
+            changes.note(aor, ContactEnd::Unregistered);
+        })
+    }
+
     /// Joins a record of the store that nodes share; nothing of it is written there again. Returns what was special about
     /// it.
     pub(crate) fn on_record(

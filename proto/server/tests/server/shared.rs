@@ -273,6 +273,42 @@ fn a_phone_that_moves_to_another_node_is_dropped_by_the_first() {
 }
 
 #[test]
+fn bindings_of_other_nodes_that_a_read_of_all_does_not_confirm_end() {
+    let mut nodes = Nodes::new(3);
+    let not_read = |_: &[u8], walk: u32| walk >= 1;
+    nodes.registers(1, BOB, &bobs("<sip:bob@192.0.2.20>", "a", 1));
+    nodes.registers(2, NAT, &bobs(PRIVATE, "b", 1));
+    nodes.registers(3, CAROL, &register("carol", "<sip:carol@192.0.2.30>"));
+    nodes.sync();
+    let all = |nodes: &Nodes| nodes.worlds[1].server.location().bindings_len();
+    assert_eq!((nodes.contacts(), all(&nodes)), (vec![2, 2, 2], 3));
+    // Node 2 misses that one left, and reads all that is left.
+    nodes.registers(1, BOB, &bobs("<sip:bob@192.0.2.20>;expires=0", "a", 2));
+    let _missed = nodes.write(1);
+    nodes.node(2).server.begin_walk(1);
+    nodes.registers(3, CAROL, &register("carol", "<sip:carol@192.0.2.30>").cseq(2));
+    let records = nodes.write(3);
+    nodes.read(2, &records);
+    let sweep = |nodes: &mut Nodes| {
+        let world = nodes.node(2);
+        let (now, mut next) = (world.now, Some(0));
+        while let Some(from) = next {
+            next = world.server.sweep(now, from, 1, not_read);
+        }
+    };
+    // A lost node writes nothing again after a loss of the store.
+    nodes.node(2).memory.nodes.lock().unwrap().insert(name(1), NodeState::Gone);
+    sweep(&mut nodes);
+    assert_eq!(all(&nodes), 3);
+    nodes.node(2).memory.nodes.lock().unwrap().clear();
+    sweep(&mut nodes);
+    assert_eq!((nodes.contacts()[1], all(&nodes)), (1, 2), "its own one and the one that was read stay");
+    assert_eq!(only(nodes.call(2)).to(), NAT);
+    let events = nodes.node(2).memory.events.lock().unwrap().clone();
+    assert_eq!(events.iter().filter(|event| event.ends_with("OtherNode")).count(), 1, "{events:?}");
+}
+
+#[test]
 fn an_answer_names_the_change_that_it_confirms() {
     let mut nodes = Nodes::new(1);
     let register = bobs("<sip:bob@192.0.2.20>", "a", 1);
@@ -293,7 +329,9 @@ fn an_answer_names_the_change_that_it_confirms() {
     for name in ["Via", "From", "To", "Call-ID", "CSeq"] {
         assert_eq!(refused.headers(name), first.headers(name), "{name}");
     }
-    assert!(refused.headers("Contact").is_empty() && refused.text().ends_with("\r\nContent-Length: 0\r\n\r\n"));
+    assert!(
+        refused.headers("Contact").is_empty() && refused.text().ends_with("\r\nContent-Length: 0\r\n\r\n")
+    );
 }
 
 #[test]

@@ -17,11 +17,12 @@ pub struct Seen {
     pub nodes: Vec<NodeInfo>,
     pub durable: u64,
     pub events: Vec<Event>,
+    pub walk: u32,
     /// Users, nodes and numbers of all records.
     pub answers: Vec<(Vec<u8>, NodeName, u64)>,
 }
 
-/// What was seen, and a gate: while it is locked, the reader waits with a record.
+/// Calls that were seen, and a gate: while it is locked, the reader waits with a record.
 #[derive(Default)]
 pub struct Memory(pub Mutex<Seen>, pub Mutex<()>);
 
@@ -34,6 +35,10 @@ impl Sink for Memory {
         let read = Record::read(record).unwrap();
         seen.answers.push((aor.to_vec(), read.by, read.number));
         seen.now_ms = store_now_ms;
+    }
+
+    fn on_walk(&self, walk: u32) {
+        self.0.lock().unwrap().walk = walk;
     }
 
     fn on_located(&self, query: u64) {
