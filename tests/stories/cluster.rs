@@ -250,6 +250,33 @@ fn the_store_loses_everything() {
 }
 
 #[test]
+fn a_phone_that_left_at_another_node_during_an_outage_does_not_come_back() {
+    for first in [0, 1] {
+        Cluster::run("cluster: left during an outage", |cluster| {
+            let (caller, phones) = people(cluster);
+            cluster.store.state = StoreState::Away;
+            for phone in phones {
+                cluster.registers(phone, 1, 3600);
+                cluster.registers(phone, 0, 0);
+            }
+            cluster.wait(5);
+            // One of the two nodes writes first.
+            cluster.set_reaches_store(1 - first, false);
+            cluster.store.state = StoreState::Up;
+            cluster.wait(2);
+            cluster.set_reaches_store(1 - first, true);
+            cluster.wait_ms(500);
+            assert_eq!(cluster.stored_len(), 0);
+            cluster.agrees();
+            phones.into_iter().for_each(|phone| cluster.is_not_reached(caller, phone));
+            cluster.registers(phones[1], 1, 3600);
+            cluster.wait_ms(200);
+            cluster.is_reached(caller, phones[1]);
+        });
+    }
+}
+
+#[test]
 fn a_node_that_missed_removals_reads_all_and_drops_them() {
     Cluster::run("cluster: missed removals", |cluster| {
         let (caller, phones) = registered(cluster);

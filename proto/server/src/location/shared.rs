@@ -21,7 +21,9 @@ pub(crate) struct Removed {
     /// Contact `*`, or the end of all registrations.
     pub(crate) all: bool,
     pub(crate) ids: SmallVec<[EntryId; 1]>,
-    /// Hash of the Call-ID of the REGISTER.
+    /// Milliseconds since the REGISTER.
+    pub(crate) age_ms: u32,
+    /// Hash of its Call-ID.
     pub(crate) call: u64,
     pub(crate) cseq: u32,
 }
@@ -111,7 +113,7 @@ impl LocationTable {
             });
         }
         for &id in &removed.ids {
-            let registered = Registered { age_ms: 0, call: removed.call, cseq: removed.cseq };
+            let registered = Registered { age_ms: removed.age_ms, call: removed.call, cseq: removed.cseq };
             writer.removal(&Removal { id, registered });
         }
         writer.finish();
@@ -179,9 +181,12 @@ impl LocationTable {
                 let incoming = self.read_entry(&entry, time, (cluster, config));
                 joined.passed_over += u64::from(incoming.is_none());
                 if incoming.as_ref().is_some_and(Incoming::is_dead) {
-                    // Later than the binding: with an equal CSeq it would stay.
+                    // Later than the binding: with an equal CSeq it would stay. And not later than that in time: the phone may have
+                    // registered elsewhere since, and the trace of this removal would keep that out.
+                    let age_ms = time.store_now_ms.saturating_sub(entry.registered_at_ms);
+                    let age_ms = u32::try_from(age_ms).unwrap_or(u32::MAX);
                     let registered =
-                        Registered { age_ms: 0, call: entry.call, cseq: entry.cseq.saturating_add(1) };
+                        Registered { age_ms, call: entry.call, cseq: entry.cseq.saturating_add(1) };
                     joined.dead.push(Removal { id: entry.id, registered });
                 }
                 incoming

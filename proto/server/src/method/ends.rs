@@ -7,7 +7,7 @@ use crate::env::Storage;
 use crate::event::ContactEnd;
 use crate::location::{Binding, Holding, RecordTime, Removed};
 use crate::{BindingChange, BindingEnd, Config, LogEvent, Services};
-use ringway_location::Record;
+use ringway_location::{Record, Registered};
 use ringway_sansio::{ConnectionId, Instant};
 
 impl Registrar {
@@ -145,8 +145,8 @@ impl Registrar {
         }
         // The other nodes would offer and count them until they expire.
         for dead in &joined.dead {
-            let (call, cseq) = (dead.registered.call, dead.registered.cseq);
-            let removed = Removed { all: false, ids: [dead.id].into_iter().collect(), call, cseq };
+            let Registered { age_ms, call, cseq } = dead.registered;
+            let removed = Removed { all: false, ids: [dead.id].into_iter().collect(), age_ms, call, cseq };
             let key = self.table.key_of(aor);
             sharing::store(storage, &mut self.table, (aor, key), &removed, time.now, &mut self.record);
         }
