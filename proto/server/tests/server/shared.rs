@@ -487,6 +487,25 @@ fn a_restarted_node_takes_back_what_needs_no_connection() {
 }
 
 #[test]
+fn the_end_of_a_lost_connection_keeps_out_nothing_that_the_phone_did_since() {
+    let mut nodes = Nodes::new(2);
+    let contact = "<sip:bob@10.0.0.5:5060;transport=tcp>";
+    nodes.registers_tcp(1, 7, NAT, &bobs(contact, "a", 1));
+    nodes.sync();
+    nodes.worlds[0] = World::later(Duration::from_secs(2), |config| config_of(config, 1, 2));
+    let mut record = Vec::new();
+    nodes.store[BOBS].write_record((&name(1), 2, 0), Nodes::store_ms(nodes.worlds[0].now), &mut record);
+    assert_eq!(nodes.read_and_write(1, &[(BOBS.to_vec(), record)]), 1);
+    nodes.write(1);
+    assert_eq!(nodes.entries(1), 0);
+    // The phone registered at the other node before that, whose update comes later.
+    nodes.pass(Duration::from_secs(1));
+    nodes.registers_tcp(2, 9, NAT, &bobs(contact, "b", 1));
+    nodes.write(2);
+    assert_eq!(nodes.entries(2), 1);
+}
+
+#[test]
 fn records_of_the_nodes_are_told_from_hostile_ones() {
     let mut nodes = Nodes::new(2);
     nodes.registers(1, NAT, &bobs(PRIVATE, "a", 1));
