@@ -48,13 +48,8 @@ impl Registrations {
     /// from a phone that counts anew; otherwise one of an earlier REGISTER. A newer entry ends it, and beyond [`TRACES_MAX`] the oldest
     /// ends.
     pub fn apply(&mut self, update: &Update<'_>, now_ms: u64) {
-        let is_live = |entry: &Stored| {
-            entry.expires_at_ms > now_ms
-                && entry.expires_at_ms <= now_ms.saturating_add(LASTS_MAX_MS)
-                && entry.registered_at_ms <= now_ms.saturating_add(AHEAD_MAX_MS)
-        };
-        self.entries.retain(is_live);
-        self.traces.retain(is_live);
+        self.entries.retain(|entry| entry.is_live(now_ms));
+        self.traces.retain(|trace| trace.is_live(now_ms));
         let latest = self.entries.iter().map(|entry| entry.expires_at_ms).max().unwrap_or_default();
         let trace_ends_ms = latest.max(now_ms + TRACE_LASTS_MS);
         let time_of = |age_ms: u32| {
@@ -186,6 +181,13 @@ impl Registrations {
 }
 
 impl Stored {
+    /// False if it has expired, or no update makes it.
+    fn is_live(&self, now_ms: u64) -> bool {
+        self.expires_at_ms > now_ms
+            && self.expires_at_ms <= now_ms.saturating_add(LASTS_MAX_MS)
+            && self.registered_at_ms <= now_ms.saturating_add(AHEAD_MAX_MS)
+    }
+
     fn shown(&self) -> RecordEntry<'_> {
         RecordEntry {
             id: self.id,

@@ -28,6 +28,8 @@ pub(crate) struct Shared {
     pub(crate) durable: AtomicU64,
     pub(crate) has_failed: AtomicBool,
     pub(crate) is_draining: AtomicBool,
+    /// True while an earlier process that runs has the name of this node.
+    pub(crate) is_name_taken: AtomicBool,
     pub(crate) is_stopped: AtomicBool,
     /// Times that the store lost data; the reader reads all records again.
     pub(crate) losses: AtomicU64,
@@ -92,6 +94,7 @@ impl Shared {
             durable: AtomicU64::new(0),
             has_failed: AtomicBool::new(true),
             is_draining: AtomicBool::new(false),
+            is_name_taken: AtomicBool::new(false),
             is_stopped: AtomicBool::new(false),
             losses: AtomicU64::new(0),
             checks: AtomicU64::new(0),

@@ -100,11 +100,14 @@ pub enum Event {
     NodeUp(NodeName),
     /// A node stopped sending heartbeats.
     NodeGone(NodeName),
-    /// Another process that runs has the name of this node. This one, the later one, is not listed as a node.
+    /// Another process that runs has the name of this node. This one, the later one, is not listed as a node, and its phones are not
+    /// reached from elsewhere ([`crate::LocationStore::is_name_taken`]).
     NameTaken {
         /// Start of the other process.
         incarnation: u64,
     },
+    /// That process sends no heartbeats any more: this one is the node now.
+    NameFree,
     /// More updates wait than the limit, and the oldest are dropped. [`Event::Rewrite`] follows when the store works.
     Full,
     /// The store refuses an update, which is passed over. Its number is settled, as numbers are settled in order, and one that is never

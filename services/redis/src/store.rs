@@ -82,6 +82,11 @@ impl LocationStore {
             && (self.failed() && number > self.durable() || self.shared.pending().refused.contains(number))
     }
 
+    /// True while an earlier process that runs has the name of this node: other nodes send nothing to this process.
+    pub fn is_name_taken(&self) -> bool {
+        self.shared.is_name_taken.load(Ordering::Acquire)
+    }
+
     /// State and counters.
     pub fn status(&self) -> Status {
         self.shared.status()

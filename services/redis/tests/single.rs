@@ -5,7 +5,7 @@ mod common;
 use common::*;
 use std::io::Write;
 use std::net::TcpStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 fn url(server: &RedisServer) -> String {
     format!("redis://{}", server.host())
@@ -73,12 +73,34 @@ fn nodes_come_drain_and_go() {
     let (later, seen_later) = start(Settings { incarnation: 8, ..settings("b", &url(&server)) });
     wait_for(|| seen_later.has(|event| *event == Event::NameTaken { incarnation: 7 }));
     assert_eq!(seen.0.lock().unwrap().nodes[0].incarnation, 7);
+    assert!(later.is_name_taken() && !b.is_name_taken());
     b.stop();
     // The later one takes the name then.
     wait_for(|| seen.0.lock().unwrap().nodes[0].incarnation == 8);
+    wait_for(|| seen_later.has(|event| *event == Event::NameFree) && !later.is_name_taken());
     later.stop();
     wait_for(|| seen.state("b") == Some(NodeState::Gone));
     assert!(seen.has(|event| *event == Event::NodeGone(node("b"))));
+}
+
+#[test]
+fn a_node_that_was_killed_has_its_name_again_at_once() {
+    let server = RedisServer::start(&[]);
+    let (a, seen) = start_warm("a", &url(&server));
+    // Heartbeats that end: a killed process removes none.
+    let (first, _) = start(settings("b", &url(&server)));
+    wait_for(|| seen.state("b") == Some(NodeState::Up));
+    let left = server.run(&["HGET", "rw:{00}:nodes", "b"]);
+    first.stop();
+    let (words, _) = left.rsplit_once(' ').unwrap();
+    let now = server.run(&["EVAL", "return redis.call('TIME')[1]", "0"]) + "999";
+    server.run(&["HSET", "rw:{00}:nodes", "b", &format!("{words} {now}")]);
+    let begun = Instant::now();
+    let (again, seen_again) = start(Settings { incarnation: 8, ..settings("b", &url(&server)) });
+    wait_for(|| seen.0.lock().unwrap().nodes.iter().any(|node| node.incarnation == 8));
+    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+    assert!(!again.is_name_taken() && !seen_again.has(|event| matches!(event, Event::NameTaken { .. })));
+    drop(a);
 }
 
 #[test]

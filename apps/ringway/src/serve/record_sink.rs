@@ -173,9 +173,14 @@ fn write_to_log(event: &Event, holds_all: bool) {
             node = %name, "node is gone: it sends no heartbeats; phones that only it reaches are not called"
         ),
         Event::NameTaken { incarnation } => tracing::error!(
-            "another server has the name of this node and runs, started at {incarnation} ms since the epoch: give each node its \
-             own [cluster] node"
+            "another server has the name of this node and runs, started at {incarnation} ms since the epoch: REGISTER gets 503 here; \
+             stop one of them, or give each its own [cluster] node"
         ),
+        Event::NameFree => {
+            tracing::info!(
+                "the other server with the name of this node has ended: phones register here again"
+            );
+        }
         Event::Full => tracing::error!(
             "too many registrations wait for their store: the oldest are dropped and written again when it is back"
         ),

@@ -8,6 +8,7 @@ use ringway_location::{NodeName, Record, RecordEntry, Registrations, Update};
 use ringway_sansio::{ConnectionId, Event, Flow, Instant, ListenerId, Transport};
 use ringway_server::{Cluster, Config, Hold, NodeState};
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Phone behind NAT.
@@ -306,6 +307,26 @@ fn bindings_of_other_nodes_that_a_read_of_all_does_not_confirm_end() {
     assert_eq!(only(nodes.call(2)).to(), NAT);
     let events = nodes.node(2).memory.events.lock().unwrap().clone();
     assert_eq!(events.iter().filter(|event| event.ends_with("OtherNode")).count(), 1, "{events:?}");
+}
+
+#[test]
+fn a_node_whose_name_is_taken_registers_nobody() {
+    let mut nodes = Nodes::new(2);
+    nodes.registers(1, BOB, &bobs("<sip:bob@192.0.2.20>", "a", 1));
+    nodes.sync();
+    let taken = |nodes: &mut Nodes, is| nodes.node(1).memory.is_name_taken.store(is, Ordering::Relaxed);
+    taken(&mut nodes, true);
+    let contacts =
+        ["<sip:bob@192.0.2.20>", "<sip:bob@192.0.2.20>;expires=0", "*", "<sip:bob@192.0.2.21>;expires=0"];
+    for contact in contacts {
+        let answer = only(nodes.node(1).udp(BOB, &bobs(contact, "a", 2).line("Expires: 0")));
+        assert_eq!((answer.status(), answer.header("Retry-After").as_str()), (503, "5"), "{contact}");
+    }
+    assert_eq!(nodes.node(1).server.counters().name_taken_registers, 4);
+    assert!(nodes.write(1).is_empty(), "nothing is written");
+    assert_eq!(only(nodes.call(1)).to(), BOB, "calls go on");
+    taken(&mut nodes, false);
+    nodes.registers(1, BOB, &bobs("<sip:bob@192.0.2.20>", "a", 3));
 }
 
 #[test]

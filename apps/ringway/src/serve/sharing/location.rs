@@ -64,6 +64,11 @@ impl SharedLocation {
         self.refusals.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// True while another process has the name of this node.
+    pub(in crate::serve) fn is_name_taken(&self) -> bool {
+        self.store.is_name_taken()
+    }
+
     /// Number of updates that can be appended before the oldest are dropped.
     pub(super) fn room(&self) -> usize {
         self.store.room()
