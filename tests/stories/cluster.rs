@@ -146,7 +146,8 @@ fn nodes_that_hold_whom_they_serve_lose_one_and_the_store() {
         cluster.restart(0);
         cluster.wait(1);
         cluster.store.lose_all();
-        cluster.wait_ms(500);
+        // What node 0 forgot when it was killed ends at the others.
+        cluster.wait(4);
         cluster.agrees();
         for phone in &phones[1..] {
             cluster.is_reached(caller, *phone);
@@ -245,6 +246,71 @@ fn the_store_loses_everything() {
         for phone in phones {
             cluster.is_reached(caller, phone);
         }
+    });
+}
+
+#[test]
+fn a_phone_that_left_at_another_node_during_an_outage_does_not_come_back() {
+    for first in [0, 1] {
+        Cluster::run("cluster: left during an outage", |cluster| {
+            let (caller, phones) = people(cluster);
+            cluster.store.state = StoreState::Away;
+            for phone in phones {
+                cluster.registers(phone, 1, 3600);
+                cluster.registers(phone, 0, 0);
+            }
+            cluster.wait(5);
+            // One of the two nodes writes first.
+            cluster.set_reaches_store(1 - first, false);
+            cluster.store.state = StoreState::Up;
+            cluster.wait(2);
+            cluster.set_reaches_store(1 - first, true);
+            cluster.wait_ms(500);
+            assert_eq!(cluster.stored_len(), 0);
+            cluster.agrees();
+            phones.into_iter().for_each(|phone| cluster.is_not_reached(caller, phone));
+            cluster.registers(phones[1], 1, 3600);
+            cluster.wait_ms(200);
+            cluster.is_reached(caller, phones[1]);
+        });
+    }
+}
+
+#[test]
+fn a_node_that_missed_removals_reads_all_and_drops_them() {
+    Cluster::run("cluster: missed removals", |cluster| {
+        let (caller, phones) = registered(cluster);
+        cluster.is_reached(caller, phones[1]);
+        cluster.set_reaches_store(0, false);
+        cluster.registers(phones[1], 1, 0);
+        cluster.registers(phones[2], 2, 0);
+        cluster.wait_ms(200);
+        assert_eq!([0, 1, 2].map(|node| cluster.bindings_len(node)), [3, 1, 1]);
+        // One comes back while the node reads all.
+        cluster.store.trim();
+        cluster.set_reaches_store(0, true);
+        cluster.register(phones[2], 2, 3600);
+        cluster.wait_ms(500);
+        cluster.agrees();
+        assert_eq!([0, 1, 2].map(|node| cluster.bindings_len(node)), [2; 3]);
+        for phone in [phones[0], phones[2]] {
+            cluster.is_reached(caller, phone);
+        }
+        cluster.is_not_reached(caller, phones[1]);
+    });
+}
+
+#[test]
+fn a_store_that_lost_everything_ends_no_binding_of_a_node_that_is_lost() {
+    Cluster::run("cluster: store and node lost", |cluster| {
+        let (caller, phones) = registered(cluster);
+        cluster.kill(0);
+        cluster.wait(6);
+        cluster.store.lose_all();
+        cluster.wait(4);
+        assert!(cluster.reaches(caller, 1, phones[0]) && cluster.reaches(caller, 2, phones[0]));
+        assert_eq!(cluster.stored_len(), 2);
+        cluster.registers(phones[0], 1, 3600);
     });
 }
 

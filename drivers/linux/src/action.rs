@@ -19,6 +19,17 @@ pub trait ActionSink<A>: Send + Sync {
     /// [`MarkedPackets::HoldUntilStored`](crate::MarkedPackets::HoldUntilStored); when it grows, call
     /// [`Inboxes::wake`](crate::Inboxes::wake).
     fn stored_through(&self) -> u64;
+
+    /// True if this change ([`Packet::change`](ringway_sansio::Packet::change)) will not be stored. Read as
+    /// [`ActionSink::stored_through`] is.
+    fn refuses(&self, _change: u64) -> bool {
+        false
+    }
+
+    /// Packet to send instead of one that confirms a change that is refused.
+    fn refusal(&self, packet: &[u8]) -> Vec<u8> {
+        packet.to_vec()
+    }
 }
 
 /// Sink for nodes that request no actions.

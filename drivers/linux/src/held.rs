@@ -1,6 +1,6 @@
 //! Packets that confirm stored data and are held until the data is durable.
 
-use ringway_sansio::{Flow, Instant, Outbox, Token};
+use ringway_sansio::{Flow, Instant, Outbox, Packet, Token};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -29,36 +29,41 @@ struct Entry {
     since: Instant,
     flow: Flow,
     token: Token,
+    change: u64,
     len: usize,
 }
 
 impl Held {
     /// Holds a packet until the store has reached `through`. False: the limit is reached and the packet is dropped; the
     /// peer retransmits its request.
-    pub(crate) fn keep(
-        &mut self,
-        through: u64,
-        now: Instant,
-        flow: Flow,
-        token: Token,
-        bytes: &[u8],
-    ) -> bool {
+    pub(crate) fn keep(&mut self, through: u64, now: Instant, packet: &Packet, bytes: &[u8]) -> bool {
         if self.entries.len() >= PACKETS_MAX || self.bytes.len() - self.free + bytes.len() > BYTES_MAX {
             return false;
         }
         self.bytes.extend_from_slice(bytes);
-        self.entries.push_back(Entry { through, since: now, flow, token, len: bytes.len() });
+        let (flow, token, change) = (packet.flow, packet.token, packet.change());
+        self.entries.push_back(Entry { through, since: now, flow, token, change, len: bytes.len() });
         true
     }
 
-    /// Moves packets whose data is stored into `out`; returns the number of packets dropped because they were held too
-    /// long.
-    pub(crate) fn release(&mut self, stored_through: u64, now: Instant, out: &mut Outbox) -> u64 {
+    /// Moves packets whose data is stored into `out`, and for one whose change is refused what `refusal` makes of it; returns the
+    /// number of packets dropped because they were held too long.
+    pub(crate) fn release(
+        &mut self,
+        stored_through: u64,
+        now: Instant,
+        refusal: impl Fn(u64, &[u8]) -> Option<Vec<u8>>,
+        out: &mut Outbox,
+    ) -> u64 {
         let mut dropped = 0;
         while let Some(entry) = self.entries.front() {
             let end = self.free + entry.len;
-            if entry.through <= stored_through {
-                out.send(entry.flow, entry.token, self.bytes.get(self.free..end).unwrap_or_default());
+            let bytes = self.bytes.get(self.free..end).unwrap_or_default();
+            let refused = if entry.change == 0 { None } else { refusal(entry.change, bytes) };
+            if let Some(refused) = refused {
+                out.send(entry.flow, entry.token, &refused);
+            } else if entry.through <= stored_through {
+                out.send(entry.flow, entry.token, bytes);
             } else if now.since(entry.since) > HELD_MAX {
                 dropped += 1;
             } else {
@@ -106,6 +111,18 @@ mod tests {
         Flow::udp(ListenerId(0), "127.0.0.1:5060".parse().unwrap())
     }
 
+    /// A packet that confirms a change.
+    fn packet(change: u64) -> Packet {
+        let mut out = Outbox::new();
+        out.send(flow(), Token::NONE, b"x");
+        out.hold_last(change);
+        *out.packets().next().unwrap().0
+    }
+
+    fn none(_: u64, _: &[u8]) -> Option<Vec<u8>> {
+        None
+    }
+
     fn texts(out: &Outbox) -> Vec<String> {
         out.packets().map(|(_, bytes)| String::from_utf8(bytes.to_vec()).unwrap()).collect()
     }
@@ -114,24 +131,39 @@ mod tests {
     fn packets_are_released_when_the_store_has_reached_them() {
         let (mut held, mut out, now) = (Held::default(), Outbox::new(), Instant::from_secs(1));
         for (through, text) in [(1, "a"), (1, "bb"), (3, "ccc")] {
-            assert!(held.keep(through, now, flow(), Token::NONE, text.as_bytes()));
+            assert!(held.keep(through, now, &packet(0), text.as_bytes()));
         }
-        assert_eq!(held.release(0, now, &mut out), 0);
+        assert_eq!(held.release(0, now, none, &mut out), 0);
         assert!(out.is_empty());
-        held.release(2, now, &mut out);
+        held.release(2, now, none, &mut out);
         assert_eq!(texts(&out), ["a", "bb"]);
         out.clear();
-        held.release(3, now, &mut out);
+        held.release(3, now, none, &mut out);
         assert_eq!(texts(&out), ["ccc"]);
         assert!(held.is_empty());
     }
 
     #[test]
+    fn what_confirms_a_refused_change_is_replaced_and_the_others_go_on() {
+        let (mut held, mut out, now) = (Held::default(), Outbox::new(), Instant::from_secs(1));
+        for (through, change, text) in [(4, 0, "a"), (5, 11, "b"), (6, 12, "c"), (7, 13, "d")] {
+            assert!(held.keep(through, now, &packet(change), text.as_bytes()));
+        }
+        let refusal = |change: u64, bytes: &[u8]| (change == 12).then(|| [b"no ", bytes].concat());
+        assert_eq!(held.release(3, now, refusal, &mut out), 0);
+        assert!(out.is_empty(), "they go in order");
+        held.release(5, now, refusal, &mut out);
+        assert_eq!(texts(&out), ["a", "b", "no c"]);
+        held.release(7, now, refusal, &mut out);
+        assert_eq!(texts(&out), ["a", "b", "no c", "d"]);
+    }
+
+    #[test]
     fn held_packets_are_dropped_after_the_time_limit() {
         let (mut held, mut out) = (Held::default(), Outbox::new());
-        held.keep(9, Instant::from_secs(1), flow(), Token::NONE, b"late");
-        assert_eq!(held.release(0, Instant::from_secs(33), &mut out), 0);
-        assert_eq!(held.release(0, Instant::from_secs(34), &mut out), 1);
+        held.keep(9, Instant::from_secs(1), &packet(0), b"late");
+        assert_eq!(held.release(0, Instant::from_secs(33), none, &mut out), 0);
+        assert_eq!(held.release(0, Instant::from_secs(34), none, &mut out), 1);
         assert!(held.is_empty() && out.is_empty());
     }
 
@@ -139,14 +171,13 @@ mod tests {
     fn held_packets_are_limited_and_the_arena_is_compacted() {
         let (mut held, mut out, now) = (Held::default(), Outbox::new(), Instant::from_secs(1));
         let kilobyte = [b'x'; 1024];
-        let kept =
-            (0..PACKETS_MAX + 10).filter(|_| held.keep(1, now, flow(), Token::NONE, &kilobyte)).count();
+        let kept = (0..PACKETS_MAX + 10).filter(|_| held.keep(1, now, &packet(0), &kilobyte)).count();
         assert_eq!(kept, PACKETS_MAX);
-        held.release(1, now, &mut out);
+        held.release(1, now, none, &mut out);
         for round in 2..5_000 {
-            held.keep(round, now, flow(), Token::NONE, &kilobyte);
-            held.keep(round + 1, now, flow(), Token::NONE, &kilobyte);
-            held.release(round, now, &mut out);
+            held.keep(round, now, &packet(0), &kilobyte);
+            held.keep(round + 1, now, &packet(0), &kilobyte);
+            held.release(round, now, none, &mut out);
             out.clear();
         }
         assert!(held.bytes.len() < 4 << 20, "{}", held.bytes.len());

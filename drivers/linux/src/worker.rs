@@ -355,7 +355,10 @@ impl<N: Node> Worker<N> {
 
     fn release_held(&mut self) {
         if !self.held.is_empty() {
-            let dropped = self.held.release(self.nodes.sink.stored_through(), self.now, &mut self.batch.out);
+            let sink = &self.nodes.sink;
+            let refusal = |change, packet: &[u8]| sink.refuses(change).then(|| sink.refusal(packet));
+            let stored = sink.stored_through();
+            let dropped = self.held.release(stored, self.now, refusal, &mut self.batch.out);
             self.counters.held_drops.add(dropped);
         }
     }
@@ -386,7 +389,11 @@ impl<N: Node> Worker<N> {
             MarkedPackets::SendAtOnce => u64::MAX,
             MarkedPackets::HoldUntilStored => nodes.sink.stored_through(),
         };
-        let must_wait = |packet: &Packet| packet.after_store && stored < required;
+        let is_strict = common.marked_packets == MarkedPackets::HoldUntilStored;
+        let is_refused = |packet: &Packet| packet.change() != 0 && nodes.sink.refuses(packet.change());
+        let must_wait = |packet: &Packet| {
+            is_strict && packet.is_after_store() && (stored < required || is_refused(packet))
+        };
         let mut sending = send.begin();
         let mut via = None;
         let mut total = 0;
@@ -395,7 +402,7 @@ impl<N: Node> Worker<N> {
         while let Some((packet, bytes)) = packets.next() {
             total += bytes.len();
             if must_wait(packet) {
-                if !held.keep(required, *now, packet.flow, packet.token, bytes) {
+                if !held.keep(required, *now, packet, bytes) {
                     counters.held_drops.increment();
                 }
                 continue;

@@ -34,6 +34,26 @@ fn with_strict_durability_only_confirming_responses_are_held() {
 }
 
 #[test]
+fn what_confirms_a_refused_change_becomes_its_refusal() {
+    let sink = Arc::new(Ledger::default());
+    let config = Config { marked_packets: MarkedPackets::HoldUntilStored, ..Config::default() };
+    let runtime = start_with(&["udp:127.0.0.1:0"], 1, 1, config, Arc::clone(&sink));
+    let (one, other) = (client(address(&runtime, 0)), client(address(&runtime, 0)));
+    one.send(b"0 store 7").unwrap();
+    until("the packet is held", || runtime.counts().held == 1);
+    other.send(b"0 store 8").unwrap();
+    until("both packets are held", || runtime.counts().held == 2);
+    sink.refused.store(7, Ordering::SeqCst);
+    sink.stored.store(2, Ordering::SeqCst);
+    runtime.inboxes().wake();
+    assert_eq!((receive(&one), receive(&other)), ("not stored\n".into(), "stored\n".into()));
+    // Its retransmission, when nothing more is to be stored.
+    sink.stored.store(9, Ordering::SeqCst);
+    one.send(b"0 store 7").unwrap();
+    assert_eq!(receive(&one), "not stored\n");
+}
+
+#[test]
 fn waking_the_inboxes_releases_held_packets_at_once() {
     let sink = Arc::new(Ledger::default());
     let config = Config { marked_packets: MarkedPackets::HoldUntilStored, ..Config::default() };

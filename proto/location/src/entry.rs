@@ -44,6 +44,9 @@ pub struct Removal {
 }
 
 impl EntryId {
+    /// No binding: all bindings of an address-of-record, in the trace of a Contact `*`.
+    pub(crate) const ALL: Self = Self([0xFF; 16]);
+
     /// Identity by a contact URI (RFC 3261 §10.2).
     pub fn of_contact(uri: &[u8]) -> Self {
         let mut hash = SipHasher13::new();

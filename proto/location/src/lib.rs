@@ -22,7 +22,7 @@ mod update;
 pub use entry::{BadEntry, Entry, EntryId, Registered, Removal};
 pub use node::{NODE_BYTES_MAX, NodeName};
 pub use record::{Record, RecordEntry};
-pub use registrations::{ENTRIES_MAX, Registrations};
+pub use registrations::{ENTRIES_MAX, Registrations, TRACES_MAX};
 pub use update::{REMOVALS_MAX, Update, UpdateWriter};
 
 /// Maximum length in bytes of an encoded [`Update`] and of an encoded [`Record`].

@@ -3,7 +3,8 @@
 //! Encoding, integers little-endian: version (1 byte), length of the name of the node that wrote the update (1), name, incarnation (8),
 //! number (8), number of entries (2); for each entry id (16) and its value: length of the node's name (1), name, incarnation (8),
 //! expires_at_ms (8), registered_at_ms (8), call (8), cseq (4), length of the body (2), body. Times are those of the store, in
-//! milliseconds since the epoch. A store keeps the value of an entry as these bytes.
+//! milliseconds since the epoch. An entry without a body is the trace of a removal; they follow the bindings. A store keeps the value of
+//! an entry as these bytes.
 
 use crate::bytes::{take, take_slice, take_u16, take_u32, take_u64};
 use crate::{BadEntry, EntryId, NodeName};
@@ -64,6 +65,15 @@ impl<'a> Record<'a> {
 
     /// The bindings.
     pub fn entries(&self) -> impl Iterator<Item = RecordEntry<'a>> {
+        self.all().filter(|entry| !entry.body.is_empty())
+    }
+
+    /// Number of the traces of removals.
+    pub fn traces_len(&self) -> usize {
+        self.all().filter(|entry| entry.body.is_empty()).count()
+    }
+
+    fn all(&self) -> impl Iterator<Item = RecordEntry<'a>> {
         let (_, mut rest) = self.entries;
         core::iter::from_fn(move || read_entry(&mut rest).ok())
     }
@@ -76,16 +86,20 @@ impl<'a> Record<'a> {
         }
     }
 
+    /// Appends an encoded record as the one that an update of a node led to.
+    pub fn write_as(record: &[u8], (by, incarnation, number): (&NodeName, u64, u64), out: &mut Vec<u8>) {
+        let name = record.get(1).copied().map_or(0, usize::from);
+        write_head((by, incarnation, number), out);
+        out.extend_from_slice(record.get(2 + name + 16..).unwrap_or_default());
+    }
+
     /// Appends a record of these bindings, for a store that keeps ids and values apart.
     pub fn write<'v>(
-        (by, incarnation, number): (&NodeName, u64, u64),
+        update: (&NodeName, u64, u64),
         entries: impl Iterator<Item = (EntryId, &'v [u8])>,
         out: &mut Vec<u8>,
     ) {
-        out.push(VERSION);
-        write_name(by, out);
-        out.extend_from_slice(&incarnation.to_le_bytes());
-        out.extend_from_slice(&number.to_le_bytes());
+        write_head(update, out);
         let count_at = out.len();
         out.extend_from_slice(&[0; 2]);
         let mut count = 0_u16;
@@ -113,6 +127,13 @@ impl RecordEntry<'_> {
         out.extend_from_slice(&(body.len() as u16).to_le_bytes());
         out.extend_from_slice(body);
     }
+}
+
+fn write_head((by, incarnation, number): (&NodeName, u64, u64), out: &mut Vec<u8>) {
+    out.push(VERSION);
+    write_name(by, out);
+    out.extend_from_slice(&incarnation.to_le_bytes());
+    out.extend_from_slice(&number.to_le_bytes());
 }
 
 fn write_name(name: &NodeName, out: &mut Vec<u8>) {

@@ -104,7 +104,7 @@ fn bindings_of_an_earlier_process_of_a_node_stay_until_they_expire() {
     apply(&mut state, &update("a", None, &[(PHONE, at(0, 1, 1))], &[]), NOW);
     let mut restarted = Vec::new();
     let mut writer = UpdateWriter::new(&mut restarted, &node("a"), 2, None);
-    writer.entry(TABLET, at(0, 3, 1), 60_000, |_| {});
+    writer.entry(TABLET, at(0, 3, 1), 60_000, |out| out.push(b'a'));
     writer.finish();
     apply(&mut state, &restarted, NOW + 10);
     assert_eq!(owners(&state, NOW + 10).len(), 2);
@@ -167,4 +167,104 @@ fn damaged_bytes_are_refused() {
     for len in 0..record.len() {
         assert!(Record::read(&record[..len]).is_err(), "{len} bytes");
     }
+    let mut answer = Vec::new();
+    Record::write_as(&record, (&node("a"), 5, 9), &mut answer);
+    let answer = Record::read(&answer).unwrap();
+    assert_eq!((answer.by, answer.incarnation, answer.number), (node("a"), 5, 9));
+    assert!(answer.entries().eq(state.entries(NOW)));
+}
+
+/// An update of a node that waited this long.
+fn waited(mut update: Vec<u8>, waited_ms: u32) -> Vec<u8> {
+    Update::set_waited(&mut update, waited_ms);
+    update
+}
+
+fn traces_len(state: &Registrations, now_ms: u64) -> usize {
+    let mut record = Vec::new();
+    state.write_record((&node("a"), 1, 7), now_ms, &mut record);
+    Record::read(&record).unwrap().traces_len()
+}
+
+#[test]
+fn a_removal_keeps_out_what_was_registered_before_it_and_arrives_later() {
+    let removal = Removal { id: PHONE, registered: at(0, 1, 6) };
+    let removed = [update("a", None, &[], &[removal]), update("a", Some(0), &[], &[])];
+    for removed in removed {
+        let mut state = Registrations::default();
+        apply(&mut state, &removed, NOW);
+        assert_eq!((state.is_empty(), state.expires_at_ms(), traces_len(&state, NOW)), (true, None, 1));
+        // The REGISTER at `b` came 10 s before; its update waited for the store.
+        let late = |cseq| waited(update("b", None, &[(PHONE, at(0, 1, cseq))], &[]), 10_000);
+        apply(&mut state, &late(5), NOW + 50);
+        assert_eq!(owners(&state, NOW + 50), []);
+        apply(&mut state, &waited(update("c", None, &[(PHONE, at(0, 3, 99))], &[]), 10_000), NOW + 60);
+        assert_eq!(owners(&state, NOW + 60), [], "another Call-ID");
+        apply(&mut state, &update("c", None, &[(PHONE, at(0, 1, 7))], &[]), NOW + 70);
+        assert_eq!(owners(&state, NOW + 70), [(PHONE, node("c"))], "it registers again");
+        apply(&mut state, &waited(update("b", None, &[(PHONE, at(0, 1, 5))], &[]), 10_000), NOW + 80);
+        assert_eq!(owners(&state, NOW + 80), [(PHONE, node("c"))]);
+    }
+}
+
+#[test]
+fn a_trace_ends_with_the_binding_that_was_removed_or_after_a_quarter_of_an_hour() {
+    let removal = |id| Removal { id, registered: at(0, 1, 6) };
+    let mut state = Registrations::default();
+    apply(&mut state, &update("a", None, &[], &[removal(PHONE)]), NOW);
+    assert_eq!(state.ends_at_ms(), Some(NOW + TRACE_LASTS_MS));
+    apply(&mut state, &update("b", None, &[], &[]), NOW + TRACE_LASTS_MS);
+    assert_eq!((state.ends_at_ms(), traces_len(&state, NOW + TRACE_LASTS_MS)), (None, 0));
+    let mut long = Vec::new();
+    let mut writer = UpdateWriter::new(&mut long, &node("b"), 1, None);
+    writer.entry(TABLET, at(0, 1, 5), 7_200_000, |out| out.push(b'b'));
+    writer.finish();
+    apply(&mut state, &long, NOW);
+    apply(&mut state, &update("a", None, &[], &[removal(TABLET)]), NOW + 1);
+    assert_eq!((state.is_empty(), state.ends_at_ms()), (true, Some(NOW + 7_200_000)));
+}
+
+#[test]
+fn a_trace_does_not_keep_out_its_own_node_or_a_phone_that_counts_anew() {
+    let removal = Removal { id: PHONE, registered: at(0, 1, 6) };
+    for (name, age_ms, cseq, is_taken) in
+        [("a", 9_000, 1, true), ("b", 0, 6, true), ("b", 0, 5, false), ("b", 9_000, 7, true)]
+    {
+        let mut state = Registrations::default();
+        apply(&mut state, &update("a", None, &[], &[removal]), NOW);
+        apply(&mut state, &update(name, None, &[(PHONE, at(age_ms, 1, cseq))], &[]), NOW + 4_000);
+        assert_eq!(owners(&state, NOW + 4_000).len(), usize::from(is_taken), "{name} {age_ms} {cseq}");
+        assert_eq!(traces_len(&state, NOW + 4_000), usize::from(!is_taken));
+    }
+    let mut state = Registrations::default();
+    apply(&mut state, &update("a", None, &[], &[removal]), NOW);
+    apply(&mut state, &update("b", None, &[(PHONE, at(0, 1, 1))], &[]), NOW + ANEW_MS + 1);
+    assert_eq!(owners(&state, NOW + 6_000).len(), 1);
+}
+
+#[test]
+fn traces_are_bounded_and_are_no_bindings() {
+    let many: Vec<_> =
+        (0..40_u8).map(|number| Removal { id: EntryId([number; 16]), registered: at(0, 1, 1) }).collect();
+    let all: Vec<_> = (100..180_u8).map(|number| (EntryId([number; 16]), at(0, 1, 1))).collect();
+    let mut state = Registrations::default();
+    apply(&mut state, &update("a", None, &all, &many), NOW);
+    apply(&mut state, &update("b", None, &[], &many), NOW + 10);
+    assert_eq!((owners(&state, NOW + 10).len(), traces_len(&state, NOW + 10)), (ENTRIES_MAX, TRACES_MAX));
+    let late = |number| waited(update("c", None, &[(EntryId([number; 16]), at(0, 1, 0))], &[]), 99);
+    apply(&mut state, &update("a", Some(0), &[], &[]), NOW + 20);
+    state.traces.retain(|trace| trace.id != EntryId::ALL);
+    apply(&mut state, &late(39), NOW + 30);
+    assert!(state.is_empty(), "the newest one");
+    apply(&mut state, &late(0), NOW + 30);
+    assert_eq!(owners(&state, NOW + 30).len(), 1, "the oldest one is forgotten");
+    let empty = {
+        let mut out = Vec::new();
+        let mut writer = UpdateWriter::new(&mut out, &node("a"), 1, None);
+        writer.entry(PHONE, at(0, 1, 1), 60_000, |_| {});
+        writer.finish();
+        out
+    };
+    apply(&mut state, &empty, NOW + 40);
+    assert_eq!(owners(&state, NOW + 40).len(), 1, "an entry without a body is none");
 }

@@ -10,11 +10,23 @@ pub struct Packet {
     pub flow: Flow,
     /// Number of the report if it cannot be sent.
     pub token: Token,
-    /// True if the packet confirms data whose storing was requested in the same call: a driver with strict durability
-    /// holds it back until the data is stored.
-    pub after_store: bool,
+    /// 0: it confirms no stored data; otherwise the number of the change that it confirms, plus 1.
+    confirms: u64,
     start: u32,
     end: u32,
+}
+
+impl Packet {
+    /// True if the packet confirms data whose storing was requested in the same call: a driver with strict durability holds it back
+    /// until the data is stored.
+    pub const fn is_after_store(&self) -> bool {
+        self.confirms != 0
+    }
+
+    /// Number of the change that it confirms (see [`Outbox::hold_last`]); 0: none with a number.
+    pub const fn change(&self) -> u64 {
+        self.confirms.saturating_sub(1)
+    }
 }
 
 /// Packets to send, in order, one behind the other in a single arena.
@@ -61,7 +73,7 @@ impl Outbox {
             return;
         };
         if end > start {
-            self.packets.push(Packet { flow, token, after_store: false, start, end });
+            self.packets.push(Packet { flow, token, confirms: 0, start, end });
         }
     }
 
@@ -77,10 +89,11 @@ impl Outbox {
         }
     }
 
-    /// Marks the last packet as one that confirms data being stored (see [`Packet::after_store`]).
-    pub fn hold_last(&mut self) {
+    /// Marks the last packet as one that confirms data being stored (see [`Packet::is_after_store`]). A store that can refuse a
+    /// single change has a number for it, which is not 0.
+    pub fn hold_last(&mut self, change: u64) {
         if let Some(packet) = self.packets.last_mut() {
-            packet.after_store = true;
+            packet.confirms = change.saturating_add(1);
         }
     }
 

@@ -152,6 +152,8 @@ ringway_sansio::counters! {
         store_refusals,
         /// REGISTER requests refused because the server drains and the time of their user has come.
         drained_registers,
+        /// REGISTER requests refused because another server has the name of this node.
+        name_taken_registers,
         /// REGISTER requests refused because the record is too long for the store.
         registration_too_large,
         /// Contacts refused because a user has as many as allowed.

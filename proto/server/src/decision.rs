@@ -64,6 +64,7 @@ reasons! {
     NoOutbound "no-outbound" "refused: the proxy before it does not support outbound",
     PathRefused "path-refused" "refused: its Path does not count",
     StoreFailed "store-failed" "refused: the registration cannot be stored",
+    NameTaken "name-taken" "refused: another server has the name of this node",
     // Target set.
     ToPhones "to-phones" "calls the phones of the user",
     ToDialogSide "to-dialog-side" "goes to the other side of its call",

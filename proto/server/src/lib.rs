@@ -86,6 +86,7 @@ pub use neighbour::{CALLS_MAX, NEIGHBOURS_MAX, NeighbourRoute, NeighbourTable};
 pub use nodes::{Cluster, Hold, NodeState};
 pub use proxy::RingingCall;
 pub use rate::SourceRates;
+pub use reply::store_failed_reply;
 pub use ringway_sip::digest::Ha1;
 pub use ringway_transaction::SipFramer;
 pub use ringway_users::{Condition, ForwardUri, Forwards, NoAnswer};

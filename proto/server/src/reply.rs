@@ -189,6 +189,29 @@ pub(crate) fn write_reply(
     });
 }
 
+/// The 503 instead of an answer of this server to a REGISTER whose change a store refused after the answer was written.
+pub fn store_failed_reply(answer: &[u8]) -> Vec<u8> {
+    let mut reply = b"SIP/2.0 503 Store Failed\r\n".to_vec();
+    let mut is_kept = false;
+    for line in answer.split_inclusive(|&byte| byte == b'\n').skip(1) {
+        if line == b"\r\n" {
+            break;
+        }
+        // A folded line goes with the one before it.
+        if !line.starts_with(b" ") && !line.starts_with(b"\t") {
+            is_kept = KEPT_LINES.iter().any(|name| line.starts_with(name));
+        }
+        if is_kept {
+            reply.extend_from_slice(line);
+        }
+    }
+    reply.extend_from_slice(b"Retry-After: 5\r\nContent-Length: 0\r\n\r\n");
+    reply
+}
+
+/// Lines that every answer has, as this server writes them.
+const KEPT_LINES: [&[u8]; 6] = [b"Via:", b"From:", b"To:", b"Call-ID:", b"CSeq:", b"Timestamp:"];
+
 /// Appends a value of a message without its folds, so that it can stand on one line of an answer.
 pub(crate) fn write_unfolded(value: &[u8], out: &mut Vec<u8>) {
     out.extend(value.iter().filter(|byte| !matches!(byte, b'\r' | b'\n' | 0)));

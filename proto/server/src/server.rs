@@ -162,6 +162,24 @@ impl<S: Services> Server<S> {
         self.registrar.share_from(now, &self.environment.storage(), (from, count))
     }
 
+    /// Notes that a read of all records of the store that nodes share begins; the numbers of such reads rise from 1.
+    pub const fn begin_walk(&mut self, walk: u32) {
+        self.registrar.begin_walk(walk);
+    }
+
+    /// Ends bindings of other nodes whose removal was missed, for up to `count` users from slot `from`; returns the next slot, `None` at
+    /// the end. A user whose last record came in a read of all, or after it began, for which `is_confirmed` is true keeps all; so does
+    /// one of a node that is gone.
+    pub fn sweep(
+        &mut self,
+        now: Instant,
+        from: u32,
+        count: u32,
+        is_confirmed: impl Fn(&[u8], u32) -> bool,
+    ) -> Option<u32> {
+        self.registrar.sweep(now, self.environment.services(), (from, count), is_confirmed)
+    }
+
     fn note_changes(&mut self) {
         self.registrar.note_changes(self.events.is_on() || self.messages.is_active());
     }

@@ -103,6 +103,11 @@ pub trait Services {
         0
     }
 
+    /// True while another process that runs has the name of this node: what registers here is not reached from other nodes.
+    fn is_name_taken(&self) -> bool {
+        false
+    }
+
     /// False while this node has not read all bindings of the store that nodes share: a user without bindings may have some then.
     fn is_location_warm(&self) -> bool {
         true
@@ -274,6 +279,10 @@ impl<S: Services> Services for Arc<S> {
 
     fn share(&self, aor: &[u8], update: &[u8]) -> u64 {
         (**self).share(aor, update)
+    }
+
+    fn is_name_taken(&self) -> bool {
+        (**self).is_name_taken()
     }
 
     fn is_location_warm(&self) -> bool {

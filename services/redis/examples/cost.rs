@@ -26,6 +26,8 @@ impl Sink for Counter {
         self.records.fetch_add(1, Ordering::Relaxed);
     }
 
+    fn on_walk(&self, _: u32) {}
+
     fn on_located(&self, _: u64) {}
 
     fn on_nodes(&self, _: &[NodeInfo]) {}

@@ -17,15 +17,23 @@ pub(crate) struct Heart {
     run_ids: Vec<String>,
     /// Number of marks made, so that no two are equal.
     made: u64,
-    /// Heartbeats of an earlier process with the same name that were fresh, one after another.
-    rivals: u32,
+    /// An earlier process with the same name whose heartbeat is fresh.
+    rival: Option<Rival>,
+}
+
+/// Heartbeat of an earlier process with the same name.
+struct Rival {
+    incarnation: u64,
+    seen_ms: u64,
+    /// Heartbeats of this process since then.
+    unchanged: u32,
 }
 
 type Mark = Vec<u8>;
 
 impl Heart {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, marks: vec![None; TAGS], run_ids: vec![String::new(); TAGS], made: 0, rivals: 0 }
+        Self { shared, marks: vec![None; TAGS], run_ids: vec![String::new(); TAGS], made: 0, rival: None }
     }
 
     /// Compares the masters after a connection. True: updates that were confirmed may be lost.
@@ -62,22 +70,38 @@ impl Heart {
             rival.incarnation < settings.incarnation
                 && now_ms.saturating_sub(rival.last_seen_ms) < RIVAL_TIME_MAX_MS
         });
-        match rival {
-            Some(rival) => {
-                self.rivals = self.rivals.saturating_add(1);
-                // One that ended is not fresh for so long.
-                if self.rivals == RIVAL_BEATS {
-                    self.shared.sink.on_event(Event::NameTaken { incarnation: rival.incarnation });
-                }
-            }
-            None => {
-                self.rivals = 0;
-                let is_draining = self.shared.is_draining.load(Ordering::Relaxed);
-                let text = nodes::heartbeat(settings, is_draining, now_ms);
-                connection.run(&[b"HSET", keys::NODES.as_bytes(), name, text.as_bytes()])?;
-            }
+        if self.may_beat(rival.map(|rival| (rival.incarnation, rival.last_seen_ms))) {
+            let is_draining = self.shared.is_draining.load(Ordering::Relaxed);
+            let text = nodes::heartbeat(&self.shared.settings, is_draining, now_ms);
+            let connection = store.of_tag(keys::NODES_TAG)?;
+            let name = self.shared.settings.node.as_bytes();
+            connection.run(&[b"HSET", keys::NODES.as_bytes(), name, text.as_bytes()])?;
         }
         self.check_marks(store)
+    }
+
+    /// Takes a fresh heartbeat of an earlier process with the same name: its incarnation and time. True: this process has the name. That
+    /// one runs if its time rises; what a killed one left does not.
+    fn may_beat(&mut self, rival: Option<(u64, u64)>) -> bool {
+        let Some((incarnation, seen_ms)) = rival else {
+            self.rival = None;
+            if self.shared.is_name_taken.swap(false, Ordering::AcqRel) {
+                self.shared.sink.on_event(Event::NameFree);
+            }
+            return true;
+        };
+        let unchanged = match self.rival.as_ref().filter(|known| known.incarnation == incarnation) {
+            Some(known) if seen_ms > known.seen_ms => {
+                if !self.shared.is_name_taken.swap(true, Ordering::AcqRel) {
+                    self.shared.sink.on_event(Event::NameTaken { incarnation });
+                }
+                0
+            }
+            Some(known) => known.unchanged + 1,
+            None => 0,
+        };
+        self.rival = Some(Rival { incarnation, seen_ms, unchanged });
+        unchanged >= LEFT_BEATS && !self.shared.is_name_taken.load(Ordering::Acquire)
     }
 
     /// Compares the marks of all tags, and makes those that are missing. True: one is another one.
@@ -133,7 +157,7 @@ impl Heart {
 
     /// Removes this node from the list.
     pub(crate) fn leave(&mut self, store: &mut Topology) -> Result<(), StoreError> {
-        if self.rivals == 0 {
+        if self.rival.is_none() {
             let name = self.shared.settings.node.as_bytes();
             store.of_tag(keys::NODES_TAG)?.run(&[b"HDEL", keys::NODES.as_bytes(), name])?;
         }
@@ -169,4 +193,5 @@ impl Heart {
 const MARK_BYTES_MAX: usize = 256;
 /// Age of a heartbeat of a process that runs.
 const RIVAL_TIME_MAX_MS: u64 = 3_000;
-const RIVAL_BEATS: u32 = 6;
+/// Heartbeats of this process after which one that did not change was left by a process that ended.
+const LEFT_BEATS: u32 = 2;

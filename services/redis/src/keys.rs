@@ -21,6 +21,11 @@ pub(crate) const fn tag_of(hash: u64) -> usize {
     (hash % TAGS as u64) as usize
 }
 
+/// Tag of an address-of-record.
+pub fn tag_of_user(aor: &[u8]) -> usize {
+    tag_of(hash(aor))
+}
+
 /// Start of the keys of records.
 pub(crate) fn records(tag: usize) -> String {
     format!("rw:{{{tag:02}}}:b:")

@@ -1,6 +1,7 @@
 //! Updates that wait to be written: the newest one of each address-of-record, in the order of the oldest one that it replaced.
 
 use crate::keys::{self, AOR_BYTES_MAX};
+use crate::refused::Refused;
 use hashbrown::HashTable;
 use ringway_location::{BYTES_MAX, Update};
 use std::collections::VecDeque;
@@ -23,6 +24,9 @@ pub(crate) struct Pending {
     /// True after a drop, until all bindings are to be appended again.
     pub(crate) has_loss: bool,
     pub(crate) is_stopped: bool,
+    /// True if answers wait for updates: numbers of refused ones are kept.
+    is_strict: bool,
+    pub(crate) refused: Refused,
 }
 
 /// Counters of [`Pending`].
@@ -44,6 +48,8 @@ pub(crate) struct Slot {
     pub(crate) since: Option<Instant>,
     /// Number of the first update that it replaced.
     first: u64,
+    /// Its number and those that it replaced, if answers wait for them; [`NUMBERS_MAX`] at most.
+    pub(crate) numbers: Vec<u64>,
     /// True if it removes bindings: nothing repeats that.
     is_change: bool,
     /// True if the store has it.
@@ -58,12 +64,19 @@ pub(crate) struct Appended {
 }
 
 impl Pending {
+    pub(crate) fn new(is_strict: bool) -> Self {
+        Self { is_strict, ..Self::default() }
+    }
+
     /// Appends an update, with its [`keys::hash`], at `now`.
     pub(crate) fn append(&mut self, (hash, aor): (u64, &[u8]), update: &[u8], now: Instant) -> Appended {
         self.last += 1;
         let mut appended = Appended { number: self.last, ..Appended::default() };
         let Some(is_change) = read(aor, update) else {
             self.counts.refused += 1;
+            if self.is_strict {
+                self.refused.add(&[self.last]);
+            }
             return appended;
         };
         let known = self.index.find(hash, |slot| self.slots.get(*slot).is_some_and(|slot| slot.aor == aor));
@@ -98,6 +111,12 @@ impl Pending {
         }
         slot.is_change |= is_change;
         slot.at = Some(now);
+        if self.is_strict {
+            if slot.numbers.len() >= NUMBERS_MAX {
+                slot.numbers.remove(0);
+            }
+            slot.numbers.push(self.last);
+        }
         self.bytes += slot.update.len();
     }
 
@@ -114,6 +133,8 @@ impl Pending {
         Update::set_number(&mut slot.update, self.last);
         (slot.hash, slot.first, slot.is_change, slot.is_done) = (hash, self.last, is_change, false);
         (slot.at, slot.since) = (Some(now), Some(now));
+        slot.numbers.clear();
+        slot.numbers.extend(self.is_strict.then_some(self.last));
         self.bytes += aor.len() + update.len();
         self.order.push_back(at);
         let slots = &self.slots;
@@ -126,6 +147,9 @@ impl Pending {
         let oldest = self.order.iter().take(DROP_SEARCH_MAX).position(is_refresh).unwrap_or(0);
         let Some(at) = self.order.remove(oldest) else { return false };
         self.counts.dropped += 1;
+        if let Some(slot) = self.slots.get(at) {
+            self.refused.add(&slot.numbers);
+        }
         self.release(at);
         true
     }
@@ -189,6 +213,8 @@ fn read(aor: &[u8], update: &[u8]) -> Option<bool> {
 /// Maximum number and bytes of updates that wait.
 pub(crate) const RECORDS_MAX: usize = 200_000;
 pub(crate) const WAITING_BYTES_MAX: usize = 64 << 20;
+/// Maximum number of updates of a user, within the time of a batch, whose answers become refusals if the store refuses the last of them.
+const NUMBERS_MAX: usize = 16;
 /// Number of the oldest updates among which a refresh is looked for when one must be dropped.
 const DROP_SEARCH_MAX: usize = 64;
 /// Slots that are kept when nothing waits.

@@ -77,3 +77,20 @@ fn invalid_updates_are_refused_and_buffers_are_used_again() {
     }
     assert!(pending.slots.len() <= 20);
 }
+
+#[test]
+fn answers_that_wait_hear_of_updates_that_are_never_written() {
+    let (mut pending, now) = (Pending::new(true), Instant::now());
+    for _ in 0..2 {
+        pending.append(hashed(b"a"), &update(Some(1), None, 1), now);
+        pending.append(hashed(b"b"), &update(Some(1), None, 1), now);
+    }
+    pending.append(hashed(b"c"), b"no update", now);
+    let batch = taken(&mut pending);
+    assert_eq!(batch.iter().map(|slot| slot.numbers.clone()).collect::<Vec<_>>(), [[1, 3], [2, 4]]);
+    assert!(pending.refused.contains(5));
+    for number in 0..=RECORDS_MAX as u32 {
+        pending.append(hashed(&number.to_le_bytes()), &update(Some(1), None, 0), now);
+    }
+    assert!(pending.refused.contains(6) && !pending.refused.contains(7), "the oldest was dropped");
+}

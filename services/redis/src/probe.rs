@@ -160,7 +160,8 @@ fn update() -> Vec<u8> {
     let mut update = Vec::new();
     if let Some(node) = NodeName::read(b"probe") {
         let mut writer = UpdateWriter::new(&mut update, &node, 0, None);
-        writer.entry(EntryId([0; 16]), Registered { age_ms: 0, call: 0, cseq: 0 }, 1_000, |_| {});
+        writer
+            .entry(EntryId([0; 16]), Registered { age_ms: 0, call: 0, cseq: 0 }, 1_000, |out| out.push(b'x'));
         writer.finish();
     }
     update

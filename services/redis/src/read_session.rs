@@ -7,7 +7,7 @@ use crate::reply::Value;
 use crate::scripts::Scripts;
 use crate::shared::{Part, Shared, lock};
 use crate::socket::OnWait;
-use crate::stream::{Id, is_valid};
+use crate::stream::{Id, is_valid, number_of};
 use crate::topology::Topology;
 use crate::value::{bytes, items, number, text};
 use crate::{Event, Kind, StoreError, nodes};
@@ -94,16 +94,21 @@ impl<'r> ReadSession<'r> {
             }
             self.nodes_at = now + NODES_INTERVAL;
         }
+        let checks = self.state.shared.checks.load(Ordering::Acquire);
         let losses = self.state.shared.losses.load(Ordering::Acquire);
         if losses != self.state.losses {
             self.state.losses = losses;
             self.check_positions()?;
-            self.state.walk_again(&(0..TAGS).collect::<Vec<_>>());
+            self.state.walk_again(&(0..TAGS).collect::<Vec<_>>(), true);
         }
+        self.state.report_walked(checks);
         self.ask_for_news(now)?;
         if lock(&self.state.shared.lookups).is_under_way() {
             self.state.shared.expire_lookups();
             self.answer_lookups()?;
+        }
+        if !self.state.fetches.is_empty() {
+            self.fetch()?;
         }
         if self.state.walk.next_at().is_some_and(|at| at <= Instant::now()) {
             self.read_page()?;
@@ -113,7 +118,7 @@ impl<'r> ReadSession<'r> {
 
     /// Sends XREAD to the masters that have none.
     fn ask_for_news(&mut self, now: Instant) -> Result<(), StoreError> {
-        if now < self.follow_at {
+        if now < self.follow_at || !self.state.fetches.has_room() {
             return Ok(());
         }
         let count = self.state.count.to_string();
@@ -162,6 +167,7 @@ impl<'r> ReadSession<'r> {
             is_unasked.then_some(self.follow_at),
             self.state.walk.next_at(),
             has_lookups.then_some(now + LOOKUP_STEP),
+            (!self.state.fetches.is_empty()).then_some(now),
         ];
         let due = due.into_iter().flatten().min().unwrap_or(now);
         let waiting: Vec<usize> = self
@@ -203,7 +209,9 @@ impl<'r> ReadSession<'r> {
                 reply => reply?,
             };
             let deliver = &mut |aor: &[u8], record: &[u8]| sink.on_record(aor, record, now_ms);
-            let result = self.state.streams.deliver(reply, count, deliver);
+            let own = self.state.own();
+            let result = self.state.streams.deliver(reply, count, own, deliver);
+            result.unanswered.into_iter().for_each(|(aor, number)| self.state.fetches.add(aor, number));
             self.state.shared.counters.followed.fetch_add(result.records, Ordering::Relaxed);
             self.state.note_damaged(result.damaged, "an entry of a stream");
             is_full |= result.is_full;
@@ -253,7 +261,7 @@ impl<'r> ReadSession<'r> {
 
     /// Compares the positions with the streams, and reads the records of those that were trimmed or begun anew.
     fn check_positions(&mut self) -> Result<(), StoreError> {
-        let mut again = Vec::new();
+        let (mut again, mut is_loss) = (Vec::new(), false);
         for tag in 0..TAGS {
             let page = self.read(tag, &[b"get"])?;
             let Some(position) = self.state.streams.position(tag) else { continue };
@@ -261,13 +269,18 @@ impl<'r> ReadSession<'r> {
             let is_trimmed = page.first.is_none_or(|first| first > position.id) && page.last > position.id;
             if !self.state.has_positions || is_trimmed || page.last < position.id {
                 // Entries in front of the position are delivered twice, which is no harm: their order is that of the stream.
+                is_loss |= page.last < position.id;
                 position.reset(page.last);
                 again.push(tag);
             }
         }
         self.state.has_positions = true;
         if !again.is_empty() {
-            self.state.walk_again(&again);
+            // Entries of updates of this node may be among those that are not read.
+            if self.state.shared.pending().last > 0 {
+                self.state.shared.sink.on_event(Event::Unanswered);
+            }
+            self.state.walk_again(&again, is_loss);
         }
         Ok(())
     }
@@ -308,30 +321,31 @@ impl<'r> ReadSession<'r> {
     /// Delivers the records of a page, and returns their number.
     fn deliver(&mut self, tag: usize, page: Page) -> u64 {
         let (mut delivered, mut damaged) = (0, page.damaged);
-        let now_ms = self.state.now_ms();
         for pair in page.records.chunks_exact(2) {
             let [aor, Value::Bytes(record)] = pair else { continue };
             let Some(aor) = bytes(aor).filter(|aor| is_valid(aor, record)) else {
                 damaged += 1;
                 continue;
             };
-            if let Some(position) = self.state.streams.position(tag) {
-                position.note_read(aor, page.last);
-            }
             let mut record = record.clone();
-            // It answers an update of this node, whose entry of the stream may be passed over.
-            let settings = &self.state.shared.settings;
-            let is_own = Record::read(&record)
-                .is_ok_and(|record| record.by == settings.node && record.incarnation == settings.incarnation);
-            if !is_own {
+            // One of this node answers its update, whose entry of the stream may be passed over.
+            if number_of(&record, self.state.own()).is_none() {
                 Record::set_number(&mut record, 0);
             }
-            self.state.shared.sink.on_record(aor, &record, now_ms);
+            self.deliver_read(tag, page.last, aor, &record);
             delivered += 1;
         }
         self.state.note_damaged(damaged, "a record");
-        self.state.shared.counters.read.fetch_add(delivered, Ordering::Relaxed);
         delivered
+    }
+
+    /// Delivers a record that was read when the stream of its tag was at `at`.
+    fn deliver_read(&mut self, tag: usize, at: Id, aor: &[u8], record: &[u8]) {
+        if let Some(position) = self.state.streams.position(tag) {
+            position.note_read(aor, at);
+        }
+        self.state.shared.sink.on_record(aor, record, self.state.now_ms());
+        self.state.shared.counters.read.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Reads the next page of all records.
@@ -348,6 +362,41 @@ impl<'r> ReadSession<'r> {
         if let Some((records, took)) = done {
             self.state.shared.is_warm.store(true, Ordering::Release);
             self.state.shared.sink.on_event(Event::Warm { records, took });
+        }
+        Ok(())
+    }
+
+    /// Reads records of which entries of a stream do not say enough, some at a time.
+    fn fetch(&mut self) -> Result<(), StoreError> {
+        let users = self.state.fetches.next();
+        let tag_of = |aor: &[u8]| keys::tag_of(keys::hash(aor));
+        for (aor, _) in &users {
+            self.push_read(tag_of(aor), &[b"get", aor])?;
+        }
+        for master in &mut self.ask.masters {
+            master.connection.send()?;
+        }
+        for (aor, number) in users {
+            let tag = tag_of(&aor);
+            let page = self.receive_page(tag)?;
+            self.state.fetches.remove(&aor);
+            let own = self.state.own();
+            let ((node, incarnation), mut record) = (own, Vec::new());
+            match page.records.as_slice() {
+                // The update of this node was in the store before: it is in the record, which another one may have written.
+                [_, Value::Bytes(read)] if is_valid(&aor, read) => {
+                    let number = number.max(number_of(read, own).unwrap_or_default());
+                    Record::write_as(read, (&node, incarnation, number), &mut record);
+                }
+                [] if page.damaged == 0 => {
+                    Record::write((&node, incarnation, number), std::iter::empty(), &mut record);
+                }
+                _ => {
+                    self.state.note_damaged(1, "a record");
+                    continue;
+                }
+            }
+            self.deliver_read(tag, page.last, &aor, &record);
         }
         Ok(())
     }

@@ -1,9 +1,12 @@
 //! State of the reader beyond a connection.
 
+use crate::fetches::Fetches;
 use crate::shared::{Seldom, Shared};
 use crate::stream::Streams;
+use crate::sweep::Sweep;
 use crate::walk::Walk;
 use crate::{Event, nodes};
+use ringway_location::NodeName;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -16,6 +19,8 @@ pub(crate) struct ReaderState {
     pub(crate) streams: Streams,
     pub(crate) has_positions: bool,
     pub(crate) walk: Walk,
+    pub(crate) fetches: Fetches,
+    pub(crate) sweep: Sweep,
     pub(crate) nodes: nodes::Nodes,
     /// Maximum number of entries of each stream in a reply.
     pub(crate) count: usize,
@@ -34,6 +39,8 @@ impl ReaderState {
             streams: Streams::new(),
             has_positions: false,
             walk,
+            fetches: Fetches::default(),
+            sweep: Sweep::new(),
             nodes: nodes::Nodes::default(),
             count: COUNT_MAX,
             losses: 0,
@@ -51,6 +58,18 @@ impl ReaderState {
         self.clock.1 + self.clock.0.elapsed().as_millis() as u64
     }
 
+    /// This node and its incarnation.
+    pub(crate) fn own(&self) -> (NodeName, u64) {
+        (self.shared.settings.node, self.shared.settings.incarnation)
+    }
+
+    /// Reports reads of all that are complete; `checks` is the number of checks for a loss before the last look for one.
+    pub(crate) fn report_walked(&mut self, checks: u64) {
+        if let Some((walks, is_loss)) = self.sweep.due(self.walk.next_at().is_some(), checks) {
+            self.shared.sink.on_event(Event::Walked { walks: Box::new(walks), is_loss });
+        }
+    }
+
     /// Counts what was passed over.
     pub(crate) fn note_damaged(&mut self, count: u64, reason: &str) {
         if count > 0 {
@@ -61,8 +80,10 @@ impl ReaderState {
         }
     }
 
-    /// Reads the records of these tags again, if all are held.
-    pub(crate) fn walk_again(&mut self, tags: &[usize]) {
+    /// Reads the records of these tags again, if all are held. `is_loss`: the store may have lost some.
+    pub(crate) fn walk_again(&mut self, tags: &[usize], is_loss: bool) {
+        let walk = self.sweep.begin(tags, is_loss || !self.shared.settings.holds_all);
+        self.shared.sink.on_walk(walk);
         let holds_all = self.shared.settings.holds_all;
         let is_behind = self.shared.is_warm.swap(!holds_all, Ordering::AcqRel);
         if holds_all {

@@ -4,7 +4,9 @@ use super::Scripts;
 use crate::LocationUrl;
 use crate::connection::Connection;
 use crate::reply::Value;
-use ringway_location::{EntryId, NodeName, Registered, Registrations, Removal, Update, UpdateWriter};
+use ringway_location::{
+    EntryId, NodeName, Record, Registered, Registrations, Removal, TRACES_MAX, Update, UpdateWriter,
+};
 use ringway_test_support::redis::RedisServer;
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,7 +47,8 @@ fn update(random: &mut Random, ids: u64, number: u64) -> Vec<u8> {
         let (id, at, body) = (id(random), registered(random), random.below(100) as usize);
         writer.entry(id, at, expires, |out| out.resize(out.len() + body, body as u8));
     }
-    for _ in 0..random.below(3) {
+    let removals = if ids > 100 { 30 } else { 3 };
+    for _ in 0..random.below(removals) {
         writer.removal(&Removal { id: id(random), registered: registered(random) });
     }
     writer.finish();
@@ -64,7 +67,7 @@ fn the_script_joins_updates_exactly_as_the_reference_does() {
     let scripts = Scripts::new();
     client.load(&scripts).unwrap();
     let mut random = Random(0x5EED);
-    let (mut full, mut empty) = (0, 0);
+    let (mut full, mut empty, mut traced, mut most) = (0, 0, 0, 0);
     for sequence in 0..400_u64 {
         let (key, mut model) = (format!("rw:{{00}}:b:{sequence}"), Registrations::default());
         let ids = if sequence % 8 == 0 { 120 } else { 1 + random.below(6) };
@@ -96,17 +99,25 @@ fn the_script_joins_updates_exactly_as_the_reference_does() {
             let Value::Array(fields) = &entry[1] else { panic!() };
             assert_eq!(fields[1], Value::Bytes(key.clone().into_bytes()));
             assert_eq!(fields[3], Value::Bytes(expected.clone()), "sequence {sequence}, update {number}");
+            let traces_len = Record::read(&expected).unwrap().traces_len();
+            (traced, most) = (traced + usize::from(traces_len > 0), most.max(traces_len));
             let ends = client.run(&[b"PEXPIRETIME", key.as_bytes()]).unwrap();
-            match model.expires_at_ms() {
+            match model.ends_at_ms() {
                 // The shortest ones may have ended.
                 Some(end) if end > now + 1_000 => {
                     assert_eq!(client.run(&[b"GET", key.as_bytes()]).unwrap(), Value::Bytes(expected));
                     assert_eq!(ends, Value::Int(end as i64));
-                    let score = client.run(&[b"ZSCORE", b"rw:{00}:all", key.as_bytes()]).unwrap();
-                    assert_eq!(score, Value::Bytes(end.to_string().into_bytes()));
                 }
                 Some(_) => {}
                 None => assert_eq!(ends, Value::Int(-2)),
+            }
+            let score = client.run(&[b"ZSCORE", b"rw:{00}:all", key.as_bytes()]).unwrap();
+            match model.expires_at_ms() {
+                Some(end) if end > now + 1_000 => {
+                    assert_eq!(score, Value::Bytes(end.to_string().into_bytes()));
+                }
+                Some(_) => {}
+                None => assert_eq!(score, Value::Nil, "a user with traces only"),
             }
             if random.below(40) == 0 {
                 std::thread::sleep(Duration::from_millis(3));
@@ -114,6 +125,7 @@ fn the_script_joins_updates_exactly_as_the_reference_does() {
         }
     }
     assert!(full > 10 && empty > 10, "{full} {empty}");
+    assert!(traced > 1_000 && most == TRACES_MAX, "{traced} {most}");
 }
 
 /// A record with one binding of another node.
@@ -123,13 +135,9 @@ fn record(name: &str, expires_at_ms: u64, registered_at_ms: u64) -> Vec<u8> {
     for number in [1, expires_at_ms, registered_at_ms, 77] {
         value.extend_from_slice(&number.to_le_bytes());
     }
-    value.extend_from_slice(&[1, 0, 0, 0, 0, 0]);
+    value.extend_from_slice(&[1, 0, 0, 0, 1, 0, b'x']);
     let (mut out, by) = (Vec::new(), NodeName::read(b"x").unwrap());
-    ringway_location::Record::write(
-        (&by, 1, 1),
-        [(EntryId([9; 16]), value.as_slice())].into_iter(),
-        &mut out,
-    );
+    Record::write((&by, 1, 1), [(EntryId([9; 16]), value.as_slice())].into_iter(), &mut out);
     out
 }
 
@@ -144,7 +152,7 @@ fn a_damaged_record_blocks_no_update() {
     client.load(&scripts).unwrap();
     let mut update = Vec::new();
     let mut writer = UpdateWriter::new(&mut update, &NodeName::read(b"a").unwrap(), 1, None);
-    writer.entry(EntryId([1; 16]), Registered { age_ms: 0, call: 5, cseq: 1 }, 60_000, |_| {});
+    writer.entry(EntryId([1; 16]), Registered { age_ms: 0, call: 5, cseq: 1 }, 60_000, |out| out.push(b'x'));
     writer.finish();
     let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_millis() as u64;
     let later = [&[2], &record("x", now + 60_000, now)[1..]].concat();
@@ -178,7 +186,7 @@ fn a_damaged_record_blocks_no_update() {
         assert_eq!(put.is_ok(), expected.is_some(), "{case}: {put:?}");
         if let Some(expected) = expected {
             let Value::Bytes(joined) = client.run(&[b"GET", keys[0]]).unwrap() else { panic!("{case}") };
-            let joined = ringway_location::Record::read(&joined).unwrap();
+            let joined = Record::read(&joined).unwrap();
             assert_eq!(joined.entries().count(), expected, "{case}");
             assert!(matches!(client.run(&[b"PTTL", keys[0]]).unwrap(), Value::Int(1..=600_000)), "{case}");
         }

@@ -28,9 +28,13 @@ pub(crate) struct Shared {
     pub(crate) durable: AtomicU64,
     pub(crate) has_failed: AtomicBool,
     pub(crate) is_draining: AtomicBool,
+    /// True while an earlier process that runs has the name of this node.
+    pub(crate) is_name_taken: AtomicBool,
     pub(crate) is_stopped: AtomicBool,
     /// Times that the store lost data; the reader reads all records again.
     pub(crate) losses: AtomicU64,
+    /// Times that it was checked for that.
+    pub(crate) checks: AtomicU64,
     pub(crate) is_warm: AtomicBool,
     pub(crate) counters: Counters,
 }
@@ -81,17 +85,19 @@ impl Shared {
             url: Mutex::new(settings.url.clone()),
             lookups: Mutex::new(Lookups::new(settings.holds_all)),
             known: Mutex::default(),
+            pending: Mutex::new(Pending::new(settings.is_strict)),
             settings,
             sink,
-            pending: Mutex::default(),
             wake: Condvar::new(),
             reader_wake: eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?,
             health: Mutex::new(health),
             durable: AtomicU64::new(0),
             has_failed: AtomicBool::new(true),
             is_draining: AtomicBool::new(false),
+            is_name_taken: AtomicBool::new(false),
             is_stopped: AtomicBool::new(false),
             losses: AtomicU64::new(0),
+            checks: AtomicU64::new(0),
             is_warm: AtomicBool::new(false),
             counters: Counters::default(),
         })

@@ -1,5 +1,6 @@
 //! Receiver of records and events.
 
+use crate::Walks;
 use ringway_location::NodeName;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,6 +11,10 @@ pub trait Sink: Send + Sync {
     /// time of the store's clock in milliseconds since the epoch. The record is valid; without entries the user has no bindings. Its
     /// number is 0 if it was read, not followed, and another node's.
     fn on_record(&self, aor: &[u8], record: &[u8], store_now_ms: u64);
+
+    /// A read of all records of some tags begins, with a number that is higher than the one before. Also where not all are held and
+    /// nothing is read: what is held may be old from then on.
+    fn on_walk(&self, walk: u32);
 
     /// A lookup ended. If the store has bindings, [`Sink::on_record`] had them before.
     fn on_located(&self, query: u64);
@@ -79,21 +84,34 @@ pub enum Event {
         /// Number of tags, of 64.
         tags: usize,
     },
+    /// The reads with these numbers are complete: bindings of other nodes that have had no record since are not in the store.
+    Walked {
+        /// Numbers of the newest reads.
+        walks: Box<Walks>,
+        /// The store may have lost data, or not all is held: other nodes may have to write theirs again first.
+        is_loss: bool,
+    },
     /// The store lost updates that it had confirmed, or it may have. All bindings of this node must be appended again.
     Rewrite,
+    /// News were passed over that may have answered updates of this node, at the start too. All bindings of this node must be appended
+    /// again.
+    Unanswered,
     /// A node appeared or came back.
     NodeUp(NodeName),
     /// A node stopped sending heartbeats.
     NodeGone(NodeName),
-    /// Another process that runs has the name of this node. This one, the later one, is not listed as a node.
+    /// Another process that runs has the name of this node. This one, the later one, is not listed as a node, and its phones are not
+    /// reached from elsewhere ([`crate::LocationStore::is_name_taken`]).
     NameTaken {
         /// Start of the other process.
         incarnation: u64,
     },
+    /// That process sends no heartbeats any more: this one is the node now.
+    NameFree,
     /// More updates wait than the limit, and the oldest are dropped. [`Event::Rewrite`] follows when the store works.
     Full,
-    /// The store refuses an update, which is passed over. It counts as durable, in strict mode too: numbers are settled in order, and
-    /// one that is never settled would hold the answers of all users behind it.
+    /// The store refuses an update, which is passed over. Its number is settled, as numbers are settled in order, and one that is never
+    /// settled would hold the answers of all users behind it: [`crate::LocationStore::refuses`] tells it from the others.
     Refused {
         /// Its address-of-record and error.
         reason: String,

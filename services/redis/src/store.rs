@@ -69,6 +69,18 @@ impl LocationStore {
         self.shared.has_failed.load(Ordering::Acquire)
     }
 
+    /// True for an update that is not in the store, and maybe never will be: the store refused it, it was dropped, or the store cannot
+    /// be written at present. Never without [`Settings::is_strict`].
+    pub fn refuses(&self, number: u64) -> bool {
+        self.shared.settings.is_strict
+            && (self.failed() && number > self.durable() || self.shared.pending().refused.contains(number))
+    }
+
+    /// True while an earlier process that runs has the name of this node: other nodes send nothing to this process.
+    pub fn is_name_taken(&self) -> bool {
+        self.shared.is_name_taken.load(Ordering::Acquire)
+    }
+
     /// State and counters.
     pub fn status(&self) -> Status {
         self.shared.status()

@@ -3,7 +3,7 @@
 use crate::keys::{self, AOR_BYTES_MAX, TAGS};
 use crate::reply::Value;
 use crate::value::{bytes, items, text};
-use ringway_location::{BYTES_MAX, Record};
+use ringway_location::{BYTES_MAX, NodeName, Record};
 use std::collections::HashMap;
 
 /// Identity of an entry of a stream: milliseconds and a number. Those of a stream rise.
@@ -81,6 +81,9 @@ pub(crate) struct Delivered {
     pub(crate) damaged: u64,
     /// True if a stream may have more.
     pub(crate) is_full: bool,
+    /// Updates of this node, by address-of-record and number, whose entries were passed over for a newer record: that one did not
+    /// say that they are in it.
+    pub(crate) unanswered: Vec<(Vec<u8>, u64)>,
 }
 
 impl Streams {
@@ -103,11 +106,12 @@ impl Streams {
         self.positions.get_mut(tag).map(|position| position.text().as_bytes()).unwrap_or_default()
     }
 
-    /// Passes the records of a reply to XREAD, with `count` entries of each stream at most.
+    /// Passes the records of a reply to XREAD, with `count` entries of each stream at most. `own` is this node and its incarnation.
     pub(crate) fn deliver(
         &mut self,
         reply: Value,
         count: usize,
+        own: (NodeName, u64),
         deliver: &mut dyn FnMut(&[u8], &[u8]),
     ) -> Delivered {
         let mut result = Delivered::default();
@@ -123,7 +127,9 @@ impl Streams {
                 let Some(id) = entry.first().and_then(text).and_then(Id::read) else { continue };
                 match entry.get(1).and_then(read_fields) {
                     Some((aor, record)) if position.has_newer(aor, id) => {
-                        let _ = record;
+                        if let Some(number) = number_of(record, own) {
+                            result.unanswered.push((aor.to_vec(), number));
+                        }
                     }
                     Some((aor, record)) => {
                         result.records += 1;
@@ -153,6 +159,12 @@ fn read_fields(fields: &Value) -> Option<(&[u8], &[u8])> {
     is_valid(aor, record).then_some((aor, record))
 }
 
+/// Number of the update that led to a record, if it is one of the node `own`.
+pub(crate) fn number_of(record: &[u8], own: (NodeName, u64)) -> Option<u64> {
+    let record = Record::read(record).ok()?;
+    ((record.by, record.incarnation) == own).then_some(record.number)
+}
+
 /// True for a record that a sink may get.
 pub(crate) fn is_valid(aor: &[u8], record: &[u8]) -> bool {
     !aor.is_empty() && aor.len() <= AOR_BYTES_MAX && record.len() <= BYTES_MAX && Record::read(record).is_ok()
@@ -164,7 +176,7 @@ const AHEAD_MAX: usize = 10_000;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ringway_location::{NodeName, Registrations};
+    use ringway_location::Registrations;
 
     fn record(number: u64) -> Vec<u8> {
         let mut out = Vec::new();
@@ -185,9 +197,13 @@ mod tests {
         Value::Array(vec![stream])
     }
 
+    fn own() -> (NodeName, u64) {
+        (NodeName::read(b"own").unwrap(), 1)
+    }
+
     fn delivered(streams: &mut Streams, reply: Value) -> Vec<u64> {
         let mut numbers = Vec::new();
-        streams.deliver(reply, 9, &mut |_, record| numbers.push(Record::read(record).unwrap().number));
+        streams.deliver(reply, 9, own(), &mut |_, record| numbers.push(Record::read(record).unwrap().number));
         numbers
     }
 
@@ -208,18 +224,40 @@ mod tests {
     }
 
     #[test]
+    fn an_update_of_this_node_whose_entry_is_passed_over_is_not_answered() {
+        let mut streams = Streams::new();
+        streams.position(3).unwrap().note_read(b"x", Id(12, 0));
+        let (this, earlier) = (NodeName::read(b"own").unwrap(), 0);
+        let as_own = |number, incarnation| {
+            let mut out = Vec::new();
+            Record::write_as(&record(0), (&this, incarnation, number), &mut out);
+            out
+        };
+        let entries = [
+            ("11-0", b"x" as &[u8], as_own(4, earlier)),
+            ("11-1", b"x", as_own(5, 1)),
+            ("12-0", b"x", record(6)),
+            ("13-0", b"x", as_own(7, 1)),
+        ];
+        let mut numbers = Vec::new();
+        let deliver = &mut |_: &[u8], record: &[u8]| numbers.push(Record::read(record).unwrap().number);
+        let result = streams.deliver(reply(&entries), 9, own(), deliver);
+        assert_eq!((result.unanswered, numbers), (vec![(b"x".to_vec(), 5)], vec![7]));
+    }
+
+    #[test]
     fn what_is_not_valid_is_passed_over_and_counted() {
         let mut streams = Streams::new();
         let bad = Value::Array(vec![text(b"1-0"), Value::Array(vec![text(b"a")])]);
         let stream = Value::Array(vec![text(b"rw:{00}:log"), Value::Array(vec![bad, Value::Nil])]);
         let other = Value::Array(vec![text(b"other"), Value::Array(vec![])]);
         let result =
-            streams.deliver(Value::Array(vec![stream, other, Value::Int(1)]), 9, &mut |_, _| panic!());
+            streams.deliver(Value::Array(vec![stream, other, Value::Int(1)]), 9, own(), &mut |_, _| panic!());
         assert_eq!((result.records, result.damaged), (0, 1));
         let long = vec![b'a'; AOR_BYTES_MAX + 1];
         let entries =
             [("1-0", b"" as &[u8], record(1)), ("1-1", &long, record(1)), ("1-2", b"x", b"\x02".to_vec())];
-        let result = streams.deliver(reply(&entries), 3, &mut |_, _| panic!());
+        let result = streams.deliver(reply(&entries), 3, own(), &mut |_, _| panic!());
         assert_eq!((result.damaged, result.is_full), (3, true));
         assert_eq!(streams.id(3), b"1-2");
     }

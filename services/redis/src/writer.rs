@@ -101,7 +101,8 @@ impl Writer {
         let mut beat_at = Instant::now();
         loop {
             let now = Instant::now();
-            if now >= beat_at {
+            let is_check = now >= beat_at;
+            if is_check {
                 is_lost |= self.heart.beat(&mut store)?;
                 if self.is_unconfirmed {
                     let is_confirmed = self.heart.confirm(&mut store)?;
@@ -114,6 +115,9 @@ impl Writer {
                 beat_at = now + BEAT_INTERVAL;
             }
             self.repair(std::mem::take(&mut is_lost));
+            if is_check {
+                self.shared.checks.fetch_add(1, Ordering::Release);
+            }
             self.gather(beat_at);
             if !self.batch.is_empty() {
                 self.write(&mut store)?;
@@ -249,6 +253,7 @@ impl Writer {
                 outcome.is_script_missing = true;
             } else if is_of_update(&error) {
                 slot.is_done = true;
+                self.shared.pending().refused.add(&slot.numbers);
                 self.shared.counters.refused.fetch_add(1, Ordering::Relaxed);
                 if self.refused.is_due() {
                     let reason = format!("{}: {}", slot.aor.escape_ascii(), connection.refused(&error));

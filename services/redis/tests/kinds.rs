@@ -183,6 +183,33 @@ fn strict_mode_waits_for_a_replica() {
 }
 
 #[test]
+fn in_strict_mode_a_refused_update_is_told_from_those_behind_it() {
+    let master = RedisServer::start(&[]);
+    let _replica = RedisServer::start(&["--replicaof", "127.0.0.1", &master.port().to_string()]);
+    wait_for(|| master.run(&["INFO", "replication"]).contains("state=online"));
+    for tag in 0..64 {
+        let key = format!("rw:{{{tag:02}}}:b:sip:alice@x");
+        master.run(&["SET", &key, "\u{2} of a later server", "EX", "600"]);
+    }
+    let url = format!("redis://{}", master.host());
+    let (a, seen) = start(Settings { is_strict: true, ..settings("a", &url) });
+    wait_for(|| !a.failed());
+    let first = a.append(b"sip:alice@x", &binding("a", 1, 1, "body"));
+    let second = a.append(b"sip:bob@x", &binding("a", 1, 1, "body"));
+    wait_for(|| a.durable() == second);
+    wait_for(|| seen.has(|event| matches!(event, Event::Refused { .. })));
+    assert_eq!([first, second].map(|number| a.refuses(number)), [true, false]);
+    // While the store takes no writes, what waits is refused too, and no more than that.
+    master.run(&["CONFIG", "SET", "maxmemory", "1"]);
+    wait_for(|| a.failed());
+    let third = a.append(b"sip:bob@x", &binding("a", 1, 2, "body"));
+    assert_eq!([second, third].map(|number| a.refuses(number)), [false, true]);
+    master.run(&["CONFIG", "SET", "maxmemory", "0"]);
+    wait_for(|| a.durable() == third);
+    assert!(!a.refuses(third));
+}
+
+#[test]
 fn a_replica_is_not_written_to() {
     let master = RedisServer::start(&[]);
     let replica = RedisServer::start(&["--replicaof", "127.0.0.1", &master.port().to_string()]);

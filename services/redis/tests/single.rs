@@ -5,7 +5,7 @@ mod common;
 use common::*;
 use std::io::Write;
 use std::net::TcpStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 fn url(server: &RedisServer) -> String {
     format!("redis://{}", server.host())
@@ -73,12 +73,34 @@ fn nodes_come_drain_and_go() {
     let (later, seen_later) = start(Settings { incarnation: 8, ..settings("b", &url(&server)) });
     wait_for(|| seen_later.has(|event| *event == Event::NameTaken { incarnation: 7 }));
     assert_eq!(seen.0.lock().unwrap().nodes[0].incarnation, 7);
+    assert!(later.is_name_taken() && !b.is_name_taken());
     b.stop();
     // The later one takes the name then.
     wait_for(|| seen.0.lock().unwrap().nodes[0].incarnation == 8);
+    wait_for(|| seen_later.has(|event| *event == Event::NameFree) && !later.is_name_taken());
     later.stop();
     wait_for(|| seen.state("b") == Some(NodeState::Gone));
     assert!(seen.has(|event| *event == Event::NodeGone(node("b"))));
+}
+
+#[test]
+fn a_node_that_was_killed_has_its_name_again_at_once() {
+    let server = RedisServer::start(&[]);
+    let (a, seen) = start_warm("a", &url(&server));
+    // Heartbeats that end: a killed process removes none.
+    let (first, _) = start(settings("b", &url(&server)));
+    wait_for(|| seen.state("b") == Some(NodeState::Up));
+    let left = server.run(&["HGET", "rw:{00}:nodes", "b"]);
+    first.stop();
+    let (words, _) = left.rsplit_once(' ').unwrap();
+    let now = server.run(&["EVAL", "return redis.call('TIME')[1]", "0"]) + "999";
+    server.run(&["HSET", "rw:{00}:nodes", "b", &format!("{words} {now}")]);
+    let begun = Instant::now();
+    let (again, seen_again) = start(Settings { incarnation: 8, ..settings("b", &url(&server)) });
+    wait_for(|| seen.0.lock().unwrap().nodes.iter().any(|node| node.incarnation == 8));
+    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+    assert!(!again.is_name_taken() && !seen_again.has(|event| matches!(event, Event::NameTaken { .. })));
+    drop(a);
 }
 
 #[test]
@@ -150,6 +172,39 @@ fn lookups_are_answered_or_end_in_time() {
     a.look_up(3, b"sip:alice@x");
     wait_for(|| seen.is_located(3));
     assert!(a.status().lookups_failed > 700);
+}
+
+#[test]
+fn an_update_is_answered_though_a_lookup_read_a_newer_one_of_another_node() {
+    let server = RedisServer::start(&[]);
+    let (a, seen) = start_warm("a", &url(&server));
+    let (b, _) = start_warm("b", &url(&server));
+    let count = seen.0.lock().unwrap().count;
+    // The reader of `a` waits with an entry, while its update, one of `b` and a lookup follow.
+    let gate = seen.1.lock().unwrap();
+    b.append(b"sip:gate@x", &binding("b", 1, 1, "gate"));
+    wait_for(|| seen.0.lock().unwrap().count > count);
+    a.append(b"sip:alice@x", &binding("a", 1, 1, "at a"));
+    wait_for(|| a.durable() == 1);
+    b.append(b"sip:alice@x", &binding("b", 2, 1, "at b"));
+    wait_for(|| b.durable() == 2);
+    assert!(a.look_up(1, b"sip:alice@x"));
+    drop(gate);
+    let answer = (b"sip:alice@x".to_vec(), node("a"), 1);
+    wait_for(|| seen.0.lock().unwrap().answers.contains(&answer));
+    wait_for(|| seen.bodies("sip:alice@x").is_some_and(|bodies| bodies == ["at a", "at b"]));
+}
+
+#[test]
+fn updates_before_the_stream_is_followed_are_appended_again() {
+    let mut server = RedisServer::start(&[]);
+    server.kill();
+    let (a, seen) = start(settings("a", &url(&server)));
+    a.append(b"sip:alice@x", &binding("a", 1, 1, "body"));
+    server.start_again();
+    wait_for(|| seen.has(|event| *event == Event::Unanswered));
+    let (_b, seen) = start_warm("b", &url(&server));
+    assert!(!seen.has(|event| *event == Event::Unanswered), "it has no updates");
 }
 
 #[test]
@@ -227,6 +282,8 @@ fn lost_data_is_found_and_written_again() {
     wait_for(|| seen_b.bodies("sip:alice@x").is_some());
     std::thread::sleep(MOMENT * 5);
     assert_eq!(seen.count(|event| *event == Event::Rewrite), 1, "reported once");
+    wait_for(|| seen.has(|event| matches!(event, Event::Walked { is_loss: true, .. })));
+    assert!(!seen.has(|event| matches!(event, Event::Walked { is_loss: false, .. })));
 }
 
 #[test]
@@ -266,6 +323,13 @@ fn all_is_read_after(commands: &[&str]) {
     wait_for(|| seen.has(|event| matches!(event, Event::Behind { tags: 1 })));
     wait_for(|| seen.bodies("sip:alice@x").is_some_and(|bodies| bodies == ["two"]));
     wait_for(|| seen.count(|event| matches!(event, Event::Warm { .. })) == 2);
+    // What this tag's records did not confirm is dropped then, and no more than that.
+    let walk = seen.0.lock().unwrap().walk;
+    let is_walked = |event: &Event| match event {
+        Event::Walked { walks, .. } => (0..64).all(|other| (walks[other] == walk) == (other == tag)),
+        _ => false,
+    };
+    wait_for(|| seen.has(is_walked));
 }
 
 #[test]

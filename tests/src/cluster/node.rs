@@ -10,7 +10,7 @@ use ringway_server::{Action, Aor, Cluster, Config, Hold, NodeState, Server, shar
 use ringway_sim::{Effects, HostId, Hosted, Sim, SimNode, shard_key};
 use ringway_test_support::services::TestServices;
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -35,14 +35,24 @@ pub(super) struct ClusterNode {
     /// Position in the stream; `None`: all must be read.
     position: Option<usize>,
     generation: u32,
-    /// Records on their way, with the time of their arrival, and the lookup that they answer.
-    records: VecDeque<OnItsWay>,
+    /// Records and marks on their way from the store, with the time of their arrival.
+    news: VecDeque<(Instant, News)>,
+    /// Reads of all that have begun, and the time at which what the last one did not confirm ends.
+    walks: u32,
+    sweeps_at: Option<Instant>,
     /// Begin of its silence.
     silent_since: Option<Instant>,
 }
 
-/// Time of arrival, user and record, and the lookup that it answers.
-type OnItsWay = (Instant, Vec<u8>, Vec<u8>, Option<u64>);
+/// Record or mark of the store.
+enum News {
+    /// User and record, and the lookup that it answers.
+    Record(Vec<u8>, Vec<u8>, Option<u64>),
+    /// A read of all begins.
+    Walk,
+    /// It is complete; true: the store lost data before it, or not all is held.
+    Walked(bool),
+}
 
 /// Address of a node.
 pub(super) fn ip(index: usize) -> IpAddr {
@@ -66,7 +76,9 @@ impl ClusterNode {
             sent: VecDeque::new(),
             position: None,
             generation: 0,
-            records: VecDeque::new(),
+            news: VecDeque::new(),
+            walks: 0,
+            sweeps_at: None,
             silent_since: None,
         };
         node.start(sim, seed);
@@ -80,6 +92,7 @@ impl ClusterNode {
         self.services.forget_lamps();
         self.services.shared.lock().expect("nothing panicked").clear();
         (self.position, self.silent_since) = (None, None);
+        (self.walks, self.sweeps_at) = (0, None);
         // Clocks of nodes differ by up to 30 s.
         let ahead = Duration::from_secs(15 * self.index as u64);
         let config = Arc::new(self.config());
@@ -105,7 +118,7 @@ impl ClusterNode {
             sim.remove(host);
         }
         self.waiting.clear();
-        self.records.clear();
+        self.news.clear();
     }
 
     pub(super) fn pause(&mut self, sim: &mut Sim) {
@@ -170,19 +183,43 @@ impl ClusterNode {
         if self.reaches_store && store.state == StoreState::Up {
             self.read(sim, store, rng);
         }
-        while self.records.front().is_some_and(|(at, ..)| *at <= now) {
-            if let Some((_, aor, record, query)) = self.records.pop_front() {
-                let store_now_ms = store.now_ms(now);
-                self.at_user(sim, &aor, |server, now| {
-                    server.on_record(now, &aor, &record, store_now_ms).expect("the store has valid records");
-                });
-                if let Some(query) = query {
-                    let shard = self.shard_of(&aor);
-                    self.call(sim, shard, |shell, now, effects| {
-                        shell.on_event(shard, now, Event::Located { query }, effects);
-                    });
+        while self.news.front().is_some_and(|(at, _)| *at <= now) {
+            let Some((_, news)) = self.news.pop_front() else { break };
+            match news {
+                News::Record(aor, record, query) => self.take_record(sim, store, &aor, &record, query),
+                News::Walk => {
+                    self.walks += 1;
+                    let walk = self.walks;
+                    self.at_shards(sim, |server, _| server.begin_walk(walk));
+                }
+                News::Walked(is_loss) => {
+                    let at = if is_loss { now + WRITTEN_AGAIN_TIME } else { now };
+                    self.sweeps_at = Some(self.sweeps_at.map_or(at, |before| before.max(at)));
                 }
             }
+        }
+        if self.sweeps_at.is_some_and(|at| at <= now) {
+            self.sweeps_at = None;
+            let walk = self.walks;
+            self.at_shards(sim, |server, now| {
+                let mut next = Some(0);
+                while let Some(from) = next {
+                    next = server.sweep(now, from, 2, |_, last| last >= walk);
+                }
+            });
+        }
+    }
+
+    fn take_record(&self, sim: &mut Sim, store: &Store, aor: &[u8], record: &[u8], query: Option<u64>) {
+        let store_now_ms = store.now_ms(sim.now());
+        self.at_user(sim, aor, |server, now| {
+            server.on_record(now, aor, record, store_now_ms).expect("the store has valid records");
+        });
+        if let Some(query) = query {
+            let shard = self.shard_of(aor);
+            self.call(sim, shard, |shell, now, effects| {
+                shell.on_event(shard, now, Event::Located { query }, effects);
+            });
         }
     }
 
@@ -237,48 +274,55 @@ impl ClusterNode {
     fn read(&mut self, sim: &mut Sim, store: &Store, rng: &mut Rng) {
         let now = sim.now();
         let position = match self.position {
-            Some(position) if self.generation == store.generation => position,
-            _ => {
+            Some(position) if self.generation == store.generation && store.has_from(position) => position,
+            before => {
                 // The records of own updates before the position are not read: these updates are written once more.
                 self.share_again(sim, now);
+                let is_loss = before.is_some() && self.generation != store.generation;
                 self.generation = store.generation;
-                let position = store.stream_len();
-                let mut aors = BTreeSet::new();
+                self.news.push_back((now, News::Walk));
                 if self.hold == Hold::All {
-                    aors.extend(store.aors().cloned());
+                    for aor in store.aors() {
+                        let record = store.look_up(now, aor, (&self.name, self.incarnation));
+                        self.push(now + latency(rng), aor.clone(), record, None);
+                    }
                 }
-                aors.extend(self.bindings(sim).into_iter().flatten().map(|((aor, ..), _)| aor));
-                for aor in aors {
-                    let record = store.look_up(now, &aor, (&self.name, self.incarnation));
-                    self.records.push_back((now + latency(rng), aor, record, None));
-                }
-                position
+                self.news.push_back((now, News::Walked(is_loss || self.hold == Hold::Served)));
+                store.stream_len()
             }
         };
         for (aor, record) in store.stream_from(position) {
-            self.records.push_back((now + latency(rng), aor.clone(), record.clone(), None));
+            self.push(now + latency(rng), aor.clone(), record.clone(), None);
         }
         for (query, aor) in self.locates.take() {
             let record = store.look_up(now, aor.as_bytes(), (&self.name, self.incarnation));
-            self.records.push_back((now + latency(rng), aor.as_bytes().to_vec(), record, Some(query)));
+            self.push(now + latency(rng), aor.as_bytes().to_vec(), record, Some(query));
         }
         self.position = Some(store.stream_len());
     }
 
+    fn push(&mut self, at: Instant, aor: Vec<u8>, record: Vec<u8>, query: Option<u64>) {
+        self.news.push_back((at, News::Record(aor, record, query)));
+    }
+
     /// Writes all own bindings again: the store may have lost some, or have answered unread.
     fn share_again(&mut self, sim: &mut Sim, now: Instant) {
+        self.at_shards(sim, |server, now| {
+            let mut next = Some(0);
+            while let Some(from) = next {
+                next = server.share_from(now, from, 100);
+            }
+        });
+        self.take_shared(now);
+    }
+
+    fn at_shards(&self, sim: &mut Sim, mut run: impl FnMut(&mut RealServer, Instant)) {
         for shard in 0..self.shards {
             self.call(sim, shard, |shell, now, effects| {
                 let now = now + shell.ahead;
-                shell.hosted.call(shard, now, effects, |server: &mut RealServer, _| {
-                    let mut next = Some(0);
-                    while let Some(from) = next {
-                        next = server.share_from(now, from, 100);
-                    }
-                });
+                shell.hosted.call(shard, now, effects, |server: &mut RealServer, _| run(server, now));
             });
         }
-        self.take_shared(now);
     }
 
     fn at_user(&self, sim: &mut Sim, aor: &[u8], run: impl FnOnce(&mut RealServer, Instant)) {
@@ -331,5 +375,7 @@ fn latency(rng: &mut Rng) -> Duration {
     Duration::from_millis(1 + rng.below(20))
 }
 
+/// Time for the other nodes to write their bindings again.
+const WRITTEN_AGAIN_TIME: Duration = Duration::from_secs(2);
 /// Silence after which a node is gone.
 const HEARTBEATS_MISSED: Duration = Duration::from_secs(5);

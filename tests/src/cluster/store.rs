@@ -34,6 +34,8 @@ struct Data {
     registrations: BTreeMap<Vec<u8>, Registrations>,
     /// Addresses-of-record and records.
     stream: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Number of entries of the stream that are gone.
+    trimmed: usize,
 }
 
 /// Binding, by address-of-record, identity and node, and the time that it has left.
@@ -72,6 +74,16 @@ impl Store {
         self.generation += 1;
     }
 
+    /// The entries of the stream are trimmed.
+    pub fn trim(&mut self) {
+        self.data.trimmed = self.data.stream.len();
+    }
+
+    /// True if the entries from a position on are there.
+    pub(super) fn has_from(&self, position: usize) -> bool {
+        position >= self.data.trimmed
+    }
+
     /// Notes its data, for a failover.
     pub(super) fn note(&mut self, now: Instant) {
         if self.earlier.back().is_none_or(|(at, _)| *at + LOST / 10 <= now) {
@@ -100,8 +112,13 @@ impl Store {
         self.data.stream.get(position..).unwrap_or_default()
     }
 
+    /// Users with bindings.
     pub(super) fn aors(&self) -> impl Iterator<Item = &Vec<u8>> {
-        self.data.registrations.keys()
+        self.data
+            .registrations
+            .iter()
+            .filter(|(_, registrations)| !registrations.is_empty())
+            .map(|(aor, _)| aor)
     }
 
     /// Record of a user as it is looked up by `reader`.

@@ -64,6 +64,8 @@ pub struct TestServices {
     /// Updates for the store that nodes share, with their addresses-of-record and numbers, oldest first.
     pub shared: Mutex<Vec<(Vec<u8>, Vec<u8>)>>,
     shared_len: AtomicU64,
+    /// True: another process has the name of this node.
+    pub is_name_taken: AtomicBool,
     /// True: the bindings of the other nodes are not all here.
     pub is_cold: AtomicBool,
     locates: Mutex<LocateLimits>,
@@ -112,6 +114,7 @@ impl TestServices {
             decisions: Mutex::default(),
             shared: Mutex::default(),
             shared_len: AtomicU64::new(0),
+            is_name_taken: AtomicBool::default(),
             is_cold: AtomicBool::new(false),
             locates: Mutex::new(LocateLimits::new(Hold::All, seed)),
             nodes: Mutex::default(),
@@ -361,6 +364,10 @@ impl Services for TestServices {
         Update::set_number(&mut update, number);
         lock(&self.shared).push((aor.to_vec(), update));
         number
+    }
+
+    fn is_name_taken(&self) -> bool {
+        self.is_name_taken.load(Ordering::Relaxed)
     }
 
     fn is_location_warm(&self) -> bool {

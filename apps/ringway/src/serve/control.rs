@@ -29,6 +29,8 @@ pub(crate) enum Input {
     NodesChanged,
     /// The store that nodes share may have lost registrations of this node.
     ShareAgain,
+    /// Records of the store that nodes share were read; true: it may have lost some.
+    Walked(Box<ringway_redis::Walks>, bool),
 }
 
 /// `Control` of the server: passes reloads to the main thread, and changes the store.

@@ -59,7 +59,7 @@ use ringway_server::{Server, shard_of_user};
 use ringway_store::{Bindings, Durability, OtherRealm, SnapshotSource, Store, Writer};
 use routes::RoutesEditor;
 use services::SharedServices;
-use sharing::Again;
+use sharing::{Again, Sweep};
 use shown::ShownConfig;
 use std::collections::HashMap;
 use std::io::Write;
@@ -235,11 +235,12 @@ impl Running {
         let mut high_water = 0;
         let mut has_more = false;
         let mut shared_again: Option<Again> = None;
+        let mut sweep: Option<Sweep> = None;
         let end = loop {
-            let interval = match (&shared_again, has_more) {
+            let interval = match (shared_again.is_some() || sweep.is_some(), has_more) {
                 (_, true) => Duration::ZERO,
-                (Some(_), false) => Again::INTERVAL,
-                (None, false) => FOLLOW_INTERVAL,
+                (true, false) => Again::INTERVAL,
+                (false, false) => FOLLOW_INTERVAL,
             };
             match inputs.recv_timeout(interval) {
                 Ok(Input::Signal(Signal::Terminate)) | Err(RecvTimeoutError::Disconnected) => break Ok(()),
@@ -253,6 +254,7 @@ impl Running {
                 }
                 Ok(Input::NodesChanged) => self.apply_nodes(),
                 Ok(Input::ShareAgain) => shared_again = Some(Again::default()),
+                Ok(Input::Walked(walks, is_loss)) => sweep = Some(self.sweep_after(walks, is_loss, sweep)),
                 Ok(Input::Changed) | Err(RecvTimeoutError::Timeout) => {}
             }
             if self.runtime.has_failed() {
@@ -260,6 +262,7 @@ impl Running {
             }
             has_more = self.follower.follow();
             shared_again = shared_again.and_then(|again| self.share_again(again));
+            sweep = sweep.and_then(|sweep| sweep.step(&self.runtime.shards(), self.clock.now()));
             self.end_removed();
             self.view.drain.log_end(self.clock.now());
             self.tls.follow_files();

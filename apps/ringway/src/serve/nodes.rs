@@ -1,7 +1,8 @@
 //! Changes of the nodes and of the store that they share, applied by the main thread.
 
-use super::sharing::{Again, SharedLocation};
+use super::sharing::{Again, SharedLocation, Sweep};
 use super::{Running, cluster, settings};
+use ringway_redis::Walks;
 use ringway_server::LinkedNode;
 use std::sync::Arc;
 
@@ -40,5 +41,10 @@ impl Running {
     /// Goes on with writing the registrations of this node once more.
     pub(super) fn share_again(&self, again: Again) -> Option<Again> {
         again.step(self.services.location()?, &self.runtime.shards(), self.clock.now())
+    }
+
+    /// Sweep after reads of the store, instead of one that is not done.
+    pub(super) fn sweep_after(&self, walks: Box<Walks>, is_loss: bool, before: Option<Sweep>) -> Sweep {
+        Sweep::new(walks, is_loss, before, (&self.runtime.shards(), self.clock.now()))
     }
 }

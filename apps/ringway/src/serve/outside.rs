@@ -257,6 +257,17 @@ impl ActionSink<Action> for Sink {
     fn stored_through(&self) -> u64 {
         self.services.durable()
     }
+
+    fn refuses(&self, change: u64) -> bool {
+        self.services.location().is_some_and(|location| location.refuses(change))
+    }
+
+    fn refusal(&self, packet: &[u8]) -> Vec<u8> {
+        if let Some(location) = self.services.location() {
+            location.note_refusal();
+        }
+        ringway_server::store_failed_reply(packet)
+    }
 }
 
 fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {

@@ -101,6 +101,13 @@ impl Sink for Reader {
         }
     }
 
+    fn on_walk(&self, walk: u32) {
+        let shards = self.events.shards.wait();
+        for shard in 0..shards.len() as u16 {
+            shards.with_shard(shard, |node| node.begin_walk(walk));
+        }
+    }
+
     fn on_located(&self, number: u64) {
         if let Some((shard, query)) = self.peers.end_lookup(number) {
             // If the inbox is full the result is lost; the shard's query then times out.
@@ -121,17 +128,14 @@ impl Sink for Reader {
     }
 
     fn on_event(&self, event: Event) {
+        write_to_log(&event, self.holds_all);
         match event {
+            Event::Walked { walks, is_loss } => self.input(Input::Walked(walks, is_loss)),
             Event::Warm { .. } => self.peers.set_warm(true),
-            Event::Behind { .. } => {
-                self.peers.set_warm(false);
-                // The records that answer updates of this node can be among those that were missed.
-                self.input(Input::ShareAgain);
-            }
-            Event::Rewrite => self.input(Input::ShareAgain),
+            Event::Behind { .. } => self.peers.set_warm(false),
+            Event::Rewrite | Event::Unanswered => self.input(Input::ShareAgain),
             _ => {}
         }
-        write_to_log(&event, self.holds_all);
     }
 }
 
@@ -160,14 +164,23 @@ fn write_to_log(event: &Event, holds_all: bool) {
                 "the store of registrations may have lost data: this node writes its registrations again"
             );
         }
+        Event::Walked { .. } => {}
+        Event::Unanswered => {
+            tracing::debug!("this node writes its registrations again: answers were not read")
+        }
         Event::NodeUp(name) => tracing::info!(node = %name, "node is up"),
         Event::NodeGone(name) => tracing::warn!(
             node = %name, "node is gone: it sends no heartbeats; phones that only it reaches are not called"
         ),
         Event::NameTaken { incarnation } => tracing::error!(
-            "another server has the name of this node and runs, started at {incarnation} ms since the epoch: give each node its \
-             own [cluster] node"
+            "another server has the name of this node and runs, started at {incarnation} ms since the epoch: REGISTER gets 503 here; \
+             stop one of them, or give each its own [cluster] node"
         ),
+        Event::NameFree => {
+            tracing::info!(
+                "the other server with the name of this node has ended: phones register here again"
+            );
+        }
         Event::Full => tracing::error!(
             "too many registrations wait for their store: the oldest are dropped and written again when it is back"
         ),

@@ -437,6 +437,10 @@ impl Services for SharedServices {
         number
     }
 
+    fn is_name_taken(&self) -> bool {
+        self.location.get().is_some_and(SharedLocation::is_name_taken)
+    }
+
     fn is_location_warm(&self) -> bool {
         self.location.get().is_none_or(SharedLocation::is_warm)
     }

@@ -104,9 +104,12 @@ impl Node for Talker {
                 self.timers.push((cx.now + after, flow));
             }
             "store" => {
-                cx.actions.push(argument().to_owned());
+                let what = argument().to_owned();
+                let change = what.parse().unwrap_or(0);
+                cx.actions.push(what);
                 cx.out.send(flow, Token::NONE, b"stored\n");
-                cx.out.hold_last();
+                // A number names the change.
+                cx.out.hold_last(change);
             }
             "panic" => panic!("as the message asks"),
             _ => {}
@@ -214,6 +217,7 @@ impl Framer for Lines {
 pub(crate) struct Ledger {
     pub(crate) asked: AtomicU64,
     pub(crate) stored: AtomicU64,
+    pub(crate) refused: AtomicU64,
     pub(crate) entries: std::sync::Mutex<Vec<(u16, String)>>,
 }
 
@@ -225,6 +229,14 @@ impl ActionSink<String> for Ledger {
 
     fn stored_through(&self) -> u64 {
         self.stored.load(Ordering::SeqCst)
+    }
+
+    fn refuses(&self, change: u64) -> bool {
+        self.refused.load(Ordering::SeqCst) == change
+    }
+
+    fn refusal(&self, packet: &[u8]) -> Vec<u8> {
+        [b"not ", packet].concat()
     }
 }
 

@@ -4,7 +4,7 @@ use super::binding::{Binding, Kind, PATH_END, Terms, Text, path_values};
 use super::change::{Change, removed_by};
 use super::owner::{Owner, RegisteredAt};
 use super::record::{Stored, read_body};
-use super::table::LocationTable;
+use super::table::{LocationTable, retain};
 use crate::{Cluster, Config, Hold, NodeState, Services};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -21,7 +21,9 @@ pub(crate) struct Removed {
     /// Contact `*`, or the end of all registrations.
     pub(crate) all: bool,
     pub(crate) ids: SmallVec<[EntryId; 1]>,
-    /// Hash of the Call-ID of the REGISTER.
+    /// Milliseconds since the REGISTER.
+    pub(crate) age_ms: u32,
+    /// Hash of its Call-ID.
     pub(crate) call: u64,
     pub(crate) cseq: u32,
 }
@@ -111,7 +113,7 @@ impl LocationTable {
             });
         }
         for &id in &removed.ids {
-            let registered = Registered { age_ms: 0, call: removed.call, cseq: removed.cseq };
+            let registered = Registered { age_ms: removed.age_ms, call: removed.call, cseq: removed.cseq };
             writer.removal(&Removal { id, registered });
         }
         writer.finish();
@@ -134,6 +136,11 @@ impl LocationTable {
         if let Some(user) = key.and_then(|key| self.users.get_mut(key)) {
             user.pending = number;
         }
+    }
+
+    /// Number of the newest update of a user that did not come back; 0: none.
+    pub(crate) fn pending(&self, key: Option<SlabKey>) -> u64 {
+        key.and_then(|key| self.users.get(key)).map_or(0, |user| user.pending)
     }
 
     /// Decides if the bindings of a record are held here.
@@ -174,9 +181,12 @@ impl LocationTable {
                 let incoming = self.read_entry(&entry, time, (cluster, config));
                 joined.passed_over += u64::from(incoming.is_none());
                 if incoming.as_ref().is_some_and(Incoming::is_dead) {
-                    // Later than the binding: with an equal CSeq it would stay.
+                    // Later than the binding: with an equal CSeq it would stay. And not later than that in time: the phone may have
+                    // registered elsewhere since, and the trace of this removal would keep that out.
+                    let age_ms = time.store_now_ms.saturating_sub(entry.registered_at_ms);
+                    let age_ms = u32::try_from(age_ms).unwrap_or(u32::MAX);
                     let registered =
-                        Registered { age_ms: 0, call: entry.call, cseq: entry.cseq.saturating_add(1) };
+                        Registered { age_ms, call: entry.call, cseq: entry.cseq.saturating_add(1) };
                     joined.dead.push(Removal { id: entry.id, registered });
                 }
                 incoming
@@ -188,7 +198,9 @@ impl LocationTable {
             None if entries.iter().any(Incoming::is_added) => self.add_user(aor),
             None => return joined,
         };
+        let walk = self.walk;
         let Some(user) = self.users.get_mut(key) else { return joined };
+        user.walk = walk;
         if is_from_here && record.number >= user.pending {
             user.pending = 0;
         }
@@ -229,6 +241,50 @@ impl LocationTable {
             }
         });
         joined
+    }
+
+    /// Notes that a read of all records begins.
+    pub(crate) const fn begin_walk(&mut self, walk: u32) {
+        self.walk = walk;
+    }
+
+    /// Ends the bindings of other nodes that run of users without a record since the number of a read of all for which `is_confirmed` is
+    /// false, in up to `count` slots from slot `from`; returns the next slot, `None` at the end. `ended` gets each of them with its
+    /// user, `changed` the users.
+    pub(crate) fn sweep(
+        &mut self,
+        (from, count): (u32, u32),
+        services: &impl Services,
+        is_confirmed: impl Fn(&[u8], u32) -> bool,
+        ended: impl Fn(&[u8], &Binding),
+        mut changed: impl FnMut(&[u8]),
+    ) -> Option<u32> {
+        let end = from.saturating_add(count);
+        for slot in from..end {
+            let Some(user) = self.users.at(slot)? else { continue };
+            // Nobody but its node writes a binding of a lost node again after a loss of the store.
+            let is_left = |binding: &Binding| {
+                !binding.is_permanent()
+                    && binding.owner.is_other()
+                    && self
+                        .nodes
+                        .name_of(binding.owner)
+                        .is_some_and(|name| services.node_state(name) != NodeState::Gone)
+            };
+            let ids: SmallVec<[EntryId; 1]> =
+                user.bindings.iter().filter(|binding| is_left(binding)).map(Binding::entry_id).collect();
+            if ids.is_empty() || is_confirmed(&user.name, user.walk) {
+                continue;
+            }
+            let Some(key) = self.find(&user.name.clone()) else { continue };
+            let is_kept = |binding: &Binding| {
+                binding.is_permanent() || !binding.owner.is_other() || !ids.contains(&binding.entry_id())
+            };
+            self.change_and_report(key, &mut |_, aor| changed(aor), |name, bindings| {
+                retain(bindings, is_kept, |binding| ended(name, binding));
+            });
+        }
+        Some(end)
     }
 
     /// Bindings of a user to which requests can be sent. One that only a lost node reaches is none.

@@ -31,6 +31,8 @@ pub struct LocationTable {
     wheel: Wheel<SlabKey>,
     bindings: usize,
     pub(super) nodes: Nodes,
+    /// Number of the newest read of all records of the store that nodes share.
+    pub(super) walk: u32,
 }
 
 /// Half of a name's hash, and the key of its user; the other half is the position in the table.
@@ -46,6 +48,8 @@ pub(super) struct User {
     pub(super) bindings: Bindings,
     /// Number of the newest update of this node that did not come back from the store that nodes share; 0: none.
     pub(super) pending: u64,
+    /// [`LocationTable::walk`] at the last record of the user.
+    pub(super) walk: u32,
     /// Time of the timer; refreshes do not move it, and it checks again when it fires.
     wakes_at: Instant,
     timer: TimerKey,
@@ -167,6 +171,7 @@ impl LocationTable {
             wheel: Wheel::new(now),
             bindings: 0,
             nodes: Nodes::default(),
+            walk: 0,
         }
     }
 
@@ -432,7 +437,7 @@ impl LocationTable {
         self.bindings < before
     }
 
-    fn change_and_report(
+    pub(super) fn change_and_report(
         &mut self,
         key: SlabKey,
         changed: &mut impl FnMut(&mut Self, &[u8]),
@@ -483,6 +488,7 @@ impl LocationTable {
             name: aor.into(),
             bindings: Bindings::new(),
             pending: 0,
+            walk: 0,
             wakes_at: Instant::FAR,
             timer: TimerKey::NONE,
         };
@@ -528,7 +534,7 @@ fn hash_with(key: &[u8; 16], name: &[u8]) -> (u64, u64) {
     (wide.h1, wide.h2)
 }
 
-fn retain(bindings: &mut Bindings, is_kept: impl Fn(&Binding) -> bool, ended: impl Fn(&Binding)) {
+pub(super) fn retain(bindings: &mut Bindings, is_kept: impl Fn(&Binding) -> bool, ended: impl Fn(&Binding)) {
     bindings.retain(|binding| {
         let is_kept = is_kept(binding);
         if !is_kept {

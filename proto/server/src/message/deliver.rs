@@ -309,7 +309,7 @@ impl Messages {
         kept.attempts = kept.attempts.saturating_add(1);
         env.decided_about(&sent, Reason::MessageSent, Detail::Flow(flow));
         // With strict durability the 200 of the REGISTER that caused it is held: it comes first.
-        env.cx.out.hold_last();
+        env.cx.out.hold_last(0);
         if let Some(mailbox) = self.boxes.mailbox_mut(key) {
             mailbox.delivery =
                 Delivery::UnderWay(Attempt { client, message, contact, dialled: flow.dialled });

@@ -192,7 +192,7 @@ fn accept(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>) {
     let before = env.cx.out.len();
     env.reply(request, 202, "Accepted", |_| {});
     if env.cx.out.len() > before {
-        env.cx.out.hold_last();
+        env.cx.out.hold_last(0);
     }
 }
 

@@ -7,7 +7,7 @@ use crate::env::Storage;
 use crate::event::ContactEnd;
 use crate::location::{Binding, Holding, RecordTime, Removed};
 use crate::{BindingChange, BindingEnd, Config, LogEvent, Services};
-use ringway_location::Record;
+use ringway_location::{Record, Registered};
 use ringway_sansio::{ConnectionId, Instant};
 
 impl Registrar {
@@ -93,6 +93,28 @@ impl Registrar {
         next
     }
 
+    /// Notes that a read of all records of the store that nodes share begins.
+    pub(crate) const fn begin_walk(&mut self, walk: u32) {
+        self.table.begin_walk(walk);
+    }
+
+    /// Ends bindings of other nodes that a read of all did not confirm, of up to `count` users from slot `from`; returns the next slot,
+    /// `None` at the end.
+    pub(crate) fn sweep(
+        &mut self,
+        now: Instant,
+        services: &impl Services,
+        slots: (u32, u32),
+        is_confirmed: impl Fn(&[u8], u32) -> bool,
+    ) -> Option<u32> {
+        let Self { table, changes, .. } = self;
+        let ended = ended(services, now, BindingEnd::OtherNode);
+        table.sweep(slots, services, is_confirmed, ended, |aor| {
+            services.on_change(aor, BindingChange::Ended, None);
+            changes.note(aor, ContactEnd::Unregistered);
+        })
+    }
+
     /// Joins a record of the store that nodes share; nothing of it is written there again. Returns what was special about
     /// it.
     pub(crate) fn on_record(
@@ -123,8 +145,8 @@ impl Registrar {
         }
         // The other nodes would offer and count them until they expire.
         for dead in &joined.dead {
-            let (call, cseq) = (dead.registered.call, dead.registered.cseq);
-            let removed = Removed { all: false, ids: [dead.id].into_iter().collect(), call, cseq };
+            let Registered { age_ms, call, cseq } = dead.registered;
+            let removed = Removed { all: false, ids: [dead.id].into_iter().collect(), age_ms, call, cseq };
             let key = self.table.key_of(aor);
             sharing::store(storage, &mut self.table, (aor, key), &removed, time.now, &mut self.record);
         }

@@ -174,6 +174,9 @@ impl Registrar {
         let before = self.table.bindings_len();
         if env.config.cluster.is_some() {
             self.removed = Removed::default();
+            if env.services.is_name_taken() {
+                return refuse_name_taken(env, request);
+            }
         }
         let outcome = match Contacts::of(message) {
             Err(ringway_sip::Malformed) => Err(Refusal::Plain(400, "Bad Contact")),
@@ -181,13 +184,11 @@ impl Registrar {
             Ok(Contacts::Star) if header_expires(message) == Some(0) => {
                 self.removed.all = env.config.cluster.is_some();
                 let (call_id, cseq) = (message.call_id(), message.cseq().number);
-                match self.table.clear(&proof, call_id, cseq, env.cx.now, room(env, aor)) {
-                    Ok(changed) => {
-                        let saved = Saved { changed, key: self.table.key_of(aor.as_bytes()) };
-                        Ok(Accepted { saved, by_flow: false })
-                    }
-                    Err(error) => Err(refusal_of(env.counters, error)),
-                }
+                let cleared = self.table.clear(&proof, call_id, cseq, env.cx.now, room(env, aor));
+                let key = self.table.key_of(aor.as_bytes());
+                cleared
+                    .map(|changed| Accepted { saved: Saved { changed, key }, by_flow: false })
+                    .map_err(|error| refusal_of(env.counters, error))
             }
             Ok(Contacts::Star) => Err(Refusal::Plain(400, "Contact * Needs Expires: 0")),
             Ok(Contacts::List(count)) => self.save_contacts(env, request, &proof, (&path, count)),
@@ -349,11 +350,16 @@ impl Registrar {
         let key = saved.key;
         env.counters.registered += u64::from(saved.changed);
         // A binding that only another node has yet may be removed too.
-        if saved.changed || self.removed.all || !self.removed.ids.is_empty() {
+        let change = if saved.changed || self.removed.all || !self.removed.ids.is_empty() {
             let Self { table, record, removed, .. } = self;
             let now = env.cx.now;
-            sharing::store(&env.storage(), table, (aor.as_bytes(), key), removed, now, record);
-        }
+            sharing::store(&env.storage(), table, (aor.as_bytes(), key), removed, now, record)
+        } else if env.config.cluster.is_some() {
+            // The same REGISTER again: what it changed may be refused by the store.
+            self.table.pending(key)
+        } else {
+            0
+        };
         self.keep_connection(&mut env.cx, request, key);
         let Self { table, date, .. } = self;
         let (now, registrar, info) = (env.cx.now, &env.config.registrar, &*env.answer_info);
@@ -380,7 +386,7 @@ impl Registrar {
                 response.header(HeaderName::AuthenticationInfo, info);
             }
         });
-        env.cx.out.hold_last();
+        env.cx.out.hold_last(change);
     }
 
     /// Marks a connection as in use for as long as the contact that was registered over it.
@@ -497,6 +503,15 @@ fn refuse_path(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>, erro
             response.header(HeaderName::Unsupported, b"path");
         }),
     }
+}
+
+/// Refuses a REGISTER of a node whose name another server has.
+fn refuse_name_taken(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>) {
+    env.counters.name_taken_registers += 1;
+    env.decided(request, Reason::NameTaken, Detail::None);
+    env.reply(request, 503, "Node Not Ready", |response| {
+        response.header_number(HeaderName::RetryAfter, 5);
+    });
 }
 
 /// Kind of change, from the number of bindings before and after it.

@@ -9,7 +9,8 @@ use ringway_location::UpdateWriter;
 use ringway_sansio::Instant;
 use ringway_transaction::SlabKey;
 
-/// Stores the bindings of a user; `key` is that of the user, if it has bindings.
+/// Stores the bindings of a user; `key` is that of the user, if it has bindings. Returns the number of the change in the store that
+/// nodes share; 0: it has none.
 pub(super) fn store(
     storage: &Storage<'_, impl Services>,
     table: &mut LocationTable,
@@ -17,13 +18,14 @@ pub(super) fn store(
     removed: &Removed,
     now: Instant,
     record: &mut Vec<u8>,
-) {
+) -> u64 {
     record.clear();
     let Some(cluster) = storage.cluster else {
         if storage.services.keeps_bindings() {
             table.write_record(key, record);
         }
-        return storage.services.store(aor, record);
+        storage.services.store(aor, record);
+        return 0;
     };
     let writer = UpdateWriter::new(record, &cluster.node, cluster.incarnation, removed.all.then_some(0));
     // Connections are numbered from the start: an earlier token names none.
@@ -33,6 +35,7 @@ pub(super) fn store(
     });
     let number = storage.services.share(aor, record);
     table.set_pending(key, number);
+    number
 }
 
 /// Stores the remaining bindings of a user, some of which ended.

@@ -58,6 +58,7 @@ pub(crate) struct Sent {
     pub(crate) flow: Flow,
     pub(crate) token: Token,
     pub(crate) after_store: bool,
+    pub(crate) change: u64,
     pub(crate) bytes: Vec<u8>,
 }
 
@@ -268,7 +269,8 @@ impl World {
             .map(|(packet, bytes)| Sent {
                 flow: packet.flow,
                 token: packet.token,
-                after_store: packet.after_store,
+                after_store: packet.is_after_store(),
+                change: packet.change(),
                 bytes: bytes.to_vec(),
             })
             .collect();

@@ -8,6 +8,7 @@ use ringway_location::{NodeName, Record, RecordEntry, Registrations, Update};
 use ringway_sansio::{ConnectionId, Event, Flow, Instant, ListenerId, Transport};
 use ringway_server::{Cluster, Config, Hold, NodeState};
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Phone behind NAT.
@@ -273,6 +274,88 @@ fn a_phone_that_moves_to_another_node_is_dropped_by_the_first() {
 }
 
 #[test]
+fn bindings_of_other_nodes_that_a_read_of_all_does_not_confirm_end() {
+    let mut nodes = Nodes::new(3);
+    let not_read = |_: &[u8], walk: u32| walk >= 1;
+    nodes.registers(1, BOB, &bobs("<sip:bob@192.0.2.20>", "a", 1));
+    nodes.registers(2, NAT, &bobs(PRIVATE, "b", 1));
+    nodes.registers(3, CAROL, &register("carol", "<sip:carol@192.0.2.30>"));
+    nodes.sync();
+    let all = |nodes: &Nodes| nodes.worlds[1].server.location().bindings_len();
+    assert_eq!((nodes.contacts(), all(&nodes)), (vec![2, 2, 2], 3));
+    // Node 2 misses that one left, and reads all that is left.
+    nodes.registers(1, BOB, &bobs("<sip:bob@192.0.2.20>;expires=0", "a", 2));
+    let _missed = nodes.write(1);
+    nodes.node(2).server.begin_walk(1);
+    nodes.registers(3, CAROL, &register("carol", "<sip:carol@192.0.2.30>").cseq(2));
+    let records = nodes.write(3);
+    nodes.read(2, &records);
+    let sweep = |nodes: &mut Nodes| {
+        let world = nodes.node(2);
+        let (now, mut next) = (world.now, Some(0));
+        while let Some(from) = next {
+            next = world.server.sweep(now, from, 1, not_read);
+        }
+    };
+    // A lost node writes nothing again after a loss of the store.
+    nodes.node(2).memory.nodes.lock().unwrap().insert(name(1), NodeState::Gone);
+    sweep(&mut nodes);
+    assert_eq!(all(&nodes), 3);
+    nodes.node(2).memory.nodes.lock().unwrap().clear();
+    sweep(&mut nodes);
+    assert_eq!((nodes.contacts()[1], all(&nodes)), (1, 2), "its own one and the one that was read stay");
+    assert_eq!(only(nodes.call(2)).to(), NAT);
+    let events = nodes.node(2).memory.events.lock().unwrap().clone();
+    assert_eq!(events.iter().filter(|event| event.ends_with("OtherNode")).count(), 1, "{events:?}");
+}
+
+#[test]
+fn a_node_whose_name_is_taken_registers_nobody() {
+    let mut nodes = Nodes::new(2);
+    nodes.registers(1, BOB, &bobs("<sip:bob@192.0.2.20>", "a", 1));
+    nodes.sync();
+    let taken = |nodes: &mut Nodes, is| nodes.node(1).memory.is_name_taken.store(is, Ordering::Relaxed);
+    taken(&mut nodes, true);
+    let contacts =
+        ["<sip:bob@192.0.2.20>", "<sip:bob@192.0.2.20>;expires=0", "*", "<sip:bob@192.0.2.21>;expires=0"];
+    for contact in contacts {
+        let answer = only(nodes.node(1).udp(BOB, &bobs(contact, "a", 2).line("Expires: 0")));
+        assert_eq!((answer.status(), answer.header("Retry-After").as_str()), (503, "5"), "{contact}");
+    }
+    assert_eq!(nodes.node(1).server.counters().name_taken_registers, 4);
+    assert!(nodes.write(1).is_empty(), "nothing is written");
+    assert_eq!(only(nodes.call(1)).to(), BOB, "calls go on");
+    taken(&mut nodes, false);
+    nodes.registers(1, BOB, &bobs("<sip:bob@192.0.2.20>", "a", 3));
+}
+
+#[test]
+fn an_answer_names_the_change_that_it_confirms() {
+    let mut nodes = Nodes::new(1);
+    let register = bobs("<sip:bob@192.0.2.20>", "a", 1);
+    let first = only(nodes.node(1).udp(BOB, &register));
+    let second = only(nodes.node(1).udp(BOB, &bobs("<sip:bob@192.0.2.20>", "a", 2)));
+    assert_eq!((first.change, second.change), (1, 2));
+    // The answer was lost: the phone may get no 200 if the store refused the change.
+    let again = only(nodes.node(1).udp(BOB, &bobs("<sip:bob@192.0.2.20>", "a", 2)));
+    assert_eq!((again.status(), again.change), (200, 2));
+    let removal = only(nodes.node(1).udp(BOB, &bobs("<sip:bob@192.0.2.20>;expires=0", "a", 3)));
+    assert_eq!((removal.after_store, removal.change), (true, 3));
+    nodes.sync();
+    assert_eq!(only(nodes.node(1).udp(BOB, &query("bob"))).change, 0);
+
+    let refused = ringway_server::store_failed_reply(&first.bytes);
+    let refused = Sent { bytes: refused, ..first.clone() };
+    assert_eq!((refused.status(), refused.header("Retry-After").as_str()), (503, "5"));
+    for name in ["Via", "From", "To", "Call-ID", "CSeq"] {
+        assert_eq!(refused.headers(name), first.headers(name), "{name}");
+    }
+    assert!(
+        refused.headers("Contact").is_empty() && refused.text().ends_with("\r\nContent-Length: 0\r\n\r\n")
+    );
+}
+
+#[test]
 fn an_older_register_at_another_node_is_refused() {
     let mut nodes = Nodes::new(2);
     nodes.registers(1, BOB, &bobs("<sip:bob@192.0.2.20>", "a", 5));
@@ -422,6 +505,25 @@ fn a_restarted_node_takes_back_what_needs_no_connection() {
     };
     assert_eq!(incarnations, [2]);
     assert_eq!(nodes.contacts(), [1, 1]);
+}
+
+#[test]
+fn the_end_of_a_lost_connection_keeps_out_nothing_that_the_phone_did_since() {
+    let mut nodes = Nodes::new(2);
+    let contact = "<sip:bob@10.0.0.5:5060;transport=tcp>";
+    nodes.registers_tcp(1, 7, NAT, &bobs(contact, "a", 1));
+    nodes.sync();
+    nodes.worlds[0] = World::later(Duration::from_secs(2), |config| config_of(config, 1, 2));
+    let mut record = Vec::new();
+    nodes.store[BOBS].write_record((&name(1), 2, 0), Nodes::store_ms(nodes.worlds[0].now), &mut record);
+    assert_eq!(nodes.read_and_write(1, &[(BOBS.to_vec(), record)]), 1);
+    nodes.write(1);
+    assert_eq!(nodes.entries(1), 0);
+    // The phone registered at the other node before that, whose update comes later.
+    nodes.pass(Duration::from_secs(1));
+    nodes.registers_tcp(2, 9, NAT, &bobs(contact, "b", 1));
+    nodes.write(2);
+    assert_eq!(nodes.entries(2), 1);
 }
 
 #[test]

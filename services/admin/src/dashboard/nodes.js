@@ -3,7 +3,7 @@
 import { count, duration, el, heading, note, showTable, table, value } from './elements.js';
 import { get } from './api.js';
 
-const KINDS = { up: 'good', down: 'bad', gone: 'bad', draining: 'wait', warming: 'wait' };
+const KINDS = { up: 'good', down: 'bad', gone: 'bad', draining: 'wait', 'name-taken': 'bad', warming: 'wait' };
 const pill = (state) => el('span', { class: `pill ${KINDS[state] ?? ''}`, text: state });
 
 export function nodes() {

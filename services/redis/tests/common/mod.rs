@@ -17,17 +17,28 @@ pub struct Seen {
     pub nodes: Vec<NodeInfo>,
     pub durable: u64,
     pub events: Vec<Event>,
+    pub walk: u32,
+    /// Users, nodes and numbers of all records.
+    pub answers: Vec<(Vec<u8>, NodeName, u64)>,
 }
 
+/// Calls that were seen, and a gate: while it is locked, the reader waits with a record.
 #[derive(Default)]
-pub struct Memory(pub Mutex<Seen>);
+pub struct Memory(pub Mutex<Seen>, pub Mutex<()>);
 
 impl Sink for Memory {
     fn on_record(&self, aor: &[u8], record: &[u8], store_now_ms: u64) {
+        self.0.lock().unwrap().count += 1;
+        drop(self.1.lock().unwrap());
         let mut seen = self.0.lock().unwrap();
         seen.records.insert(aor.to_vec(), record.to_vec());
-        seen.count += 1;
+        let read = Record::read(record).unwrap();
+        seen.answers.push((aor.to_vec(), read.by, read.number));
         seen.now_ms = store_now_ms;
+    }
+
+    fn on_walk(&self, walk: u32) {
+        self.0.lock().unwrap().walk = walk;
     }
 
     fn on_located(&self, query: u64) {

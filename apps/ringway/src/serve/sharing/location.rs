@@ -8,7 +8,7 @@ use ringway_location::NodeName;
 use ringway_redis::{LocationStore, LocationUrl, NodeInfo, Settings, Sink, Status};
 use ringway_server::{LinkedNode, NodeState, StoreFailed};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// The registrations that this node shares with others.
@@ -21,6 +21,8 @@ pub(in crate::serve) struct SharedLocation {
     is_strict: bool,
     tickets: Mutex<Tickets>,
     pub(super) is_draining: AtomicBool,
+    /// REGISTERs that got 503 after their change.
+    pub(super) refusals: AtomicU64,
 }
 
 impl SharedLocation {
@@ -35,7 +37,8 @@ impl SharedLocation {
         let store = LocationStore::start(settings, sink)
             .map_err(|error| Failure::failed(format!("cannot start the threads for [location]: {error}")))?;
         let (tickets, is_draining) = (Mutex::default(), AtomicBool::new(false));
-        Ok(Self { store, peers, node, link, url, is_strict, tickets, is_draining })
+        let refusals = AtomicU64::new(0);
+        Ok(Self { store, peers, node, link, url, is_strict, tickets, is_draining, refusals })
     }
 
     /// Passes an update to the writer; returns its number.
@@ -49,6 +52,21 @@ impl SharedLocation {
             true => Err(StoreFailed),
             false => Ok(()),
         }
+    }
+
+    /// True if an update is not in the store, and its REGISTER must get 503.
+    pub(in crate::serve) fn refuses(&self, update: u64) -> bool {
+        self.store.refuses(update)
+    }
+
+    /// Counts a 200 that became a 503.
+    pub(in crate::serve) fn note_refusal(&self) {
+        self.refusals.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// True while another process has the name of this node.
+    pub(in crate::serve) fn is_name_taken(&self) -> bool {
+        self.store.is_name_taken()
     }
 
     /// True while the store cannot be written.

@@ -27,7 +27,12 @@ impl SharedLocation {
         let own = ClusterNode {
             name: self.node.to_string(),
             address: self.link.to_string(),
-            state: if self.is_draining.load(Ordering::Relaxed) { "draining" } else { "up" }.to_owned(),
+            state: match (self.is_name_taken(), self.is_draining.load(Ordering::Relaxed)) {
+                (true, _) => "name-taken",
+                (false, true) => "draining",
+                (false, false) => "up",
+            }
+            .to_owned(),
             link: "-".to_owned(),
             seen_s: 0,
             version: u32::from(LINK_VERSION),
@@ -65,6 +70,11 @@ impl SharedLocation {
                 flag(status.connected_for.is_some()),
             ),
             gauge("location_warm", "1 once the registrations of all nodes were read.", flag(status.is_warm)),
+            gauge(
+                "location_name_taken",
+                "1 while another server has the name of this node, which then registers nobody.",
+                flag(self.is_name_taken()),
+            ),
             gauge("location_nodes_up", "Other nodes that send heartbeats.", up as f64),
             gauge(
                 "location_news_lag_ms",
@@ -87,6 +97,11 @@ impl SharedLocation {
             ),
             counter("location_dropped", "Changes dropped because too many waited.", status.dropped),
             counter("location_refused", "Changes that the store refused.", status.refused),
+            counter(
+                "location_refusals",
+                "REGISTERs that got 503 because their change was not written, with strict durability.",
+                self.refusals.load(Ordering::Relaxed),
+            ),
             counter("location_errors", "Errors of the store of registrations.", status.errors),
             counter("location_followed", "Changes of all nodes that were read.", status.followed),
             counter("location_read", "Users whose registrations were read by their names.", status.read),
