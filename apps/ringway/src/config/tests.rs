@@ -682,6 +682,25 @@ fn the_difference_has_the_changed_keys_with_both_values_and_no_secrets() {
 }
 
 #[test]
+fn passwords_that_are_read_while_requests_wait_have_a_warning() {
+    for (word, has_warning) in [("off", false), ("per-request", true)] {
+        let text = format!("[store]\nurl = \"mysql://u@localhost/d\"\ndanger_lookup = \"{word}\"");
+        let config = Config::parse(&text, None).unwrap();
+        assert_eq!(config.store.danger_lookup, has_warning);
+        let warnings = config.warnings().join("\n");
+        assert_eq!(warnings.contains("PASSWORDS ARE READ FROM THE DATABASE"), has_warning, "{warnings}");
+    }
+}
+
+#[test]
+fn registrations_are_written_into_a_database_only_where_it_is_configured() {
+    for (line, is_on) in [("", false), ("write_back = true", true), ("write_back = false", false)] {
+        let text = format!("[store]\nurl = \"postgres://u@localhost/d\"\n{line}");
+        assert_eq!(Config::parse(&text, None).unwrap().store.write_back, is_on, "{line}");
+    }
+}
+
+#[test]
 fn messages_that_a_restart_loses_have_a_warning() {
     for (url, has_warning) in [("memory:", true), ("sqlite://r.db", false)] {
         for is_on in [true, false] {

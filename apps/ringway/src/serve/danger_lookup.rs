@@ -34,7 +34,7 @@ impl WaitingLookup {
         true
     }
 
-    /// What [`WaitingLookup::look_up`] read for this user in this thread.
+    /// Hashes that [`WaitingLookup::look_up`] read for this user in this thread.
     pub(super) fn found(&self, user: &[u8], domain: &[u8]) -> Option<Ha1> {
         FOUND.with_borrow(|found| {
             let (of_user, of_domain, ha1) = found.as_ref()?;
