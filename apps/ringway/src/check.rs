@@ -21,8 +21,8 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
             let unusable = config.tls.load().err();
             let unusable =
                 unusable.map(|why| format!("the server will not start with these files: [tls] {why}"));
-            let warnings = config.warnings().into_iter().chain(unusable).chain(of_location(&config));
-            (warnings.collect(), Vec::new())
+            let warnings = config.warnings().into_iter().chain(unusable);
+            (warnings.chain(of_location(&config)).chain(of_write_back(&config)).collect(), Vec::new())
         }
         Err(errors) => (Vec::new(), errors),
     };
@@ -77,6 +77,13 @@ fn of_location(config: &Config) -> Vec<String> {
             location.url.shown()
         )],
     }
+}
+
+/// Warning about the table of registrations in the database, which this connects to.
+fn of_write_back(config: &Config) -> Option<String> {
+    let url = config.store.database.as_ref().filter(|_| config.store.write_back)?;
+    let error = ringway_provisioning::check_location_table(url).err()?;
+    Some(format!("[store] write_back: {}: {error}; the server starts all the same", url.shown()))
 }
 
 /// Asks the running server for the changes by a reload of this file.

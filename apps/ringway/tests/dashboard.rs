@@ -223,12 +223,14 @@ fn the_dashboard_has_the_limits_of_the_guide() {
 }
 
 /// Figures that exist only with a certificate, a collector of captured messages, a database of users, or shared registrations.
-const OPTIONAL: [&str; 5] = [
+const OPTIONAL: [&str; 7] = [
     "tls_certificate_expires_s",
     "hep_lost",
     "provisioning_connected",
     "provisioning_reached_seconds",
     "location_connected",
+    "write_back_connected",
+    "write_back_dropped",
 ];
 
 /// Figures in the table that are no counters of a limit.

@@ -14,6 +14,8 @@ pub struct Server {
     connection: Connection,
     /// The error that ended the connection: what comes on it later may be the answer to an earlier statement.
     broken: Option<DatabaseError>,
+    /// Maximum time of a whole statement, beside that for the next row.
+    statement_time_max: Option<Duration>,
 }
 
 enum Connection {
@@ -27,6 +29,22 @@ impl Server {
     /// # Errors
     /// The server cannot be reached, refuses, or does not answer in time.
     pub fn connect(url: &DatabaseUrl) -> Result<Self, DatabaseError> {
+        Self::connect_within(url, CONNECT_TIME_MAX, None)
+    }
+
+    /// Connects within this time; a statement that takes longer than it ends the connection.
+    ///
+    /// # Errors
+    /// As [`Server::connect`].
+    pub fn connect_quickly(url: &DatabaseUrl, time_max: Duration) -> Result<Self, DatabaseError> {
+        Self::connect_within(url, time_max, Some(time_max))
+    }
+
+    fn connect_within(
+        url: &DatabaseUrl,
+        connect_time_max: Duration,
+        statement_time_max: Option<Duration>,
+    ) -> Result<Self, DatabaseError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(DatabaseError::new)?;
         let connect = async {
@@ -35,9 +53,9 @@ impl Server {
                 Engine::Postgres => Postgres::connect(url).await.map(Box::new).map(Connection::Postgres),
             }
         };
-        let connected = runtime.block_on(async { timeout(CONNECT_TIME_MAX, connect).await });
-        let connection = connected.map_err(|_| DatabaseError::new("no answer within 10 s"))??;
-        let mut server = Self { runtime, connection, broken: None };
+        let connected = runtime.block_on(async { timeout(connect_time_max, connect).await });
+        let connection = connected.map_err(|_| no_answer(connect_time_max))??;
+        let mut server = Self { runtime, connection, broken: None, statement_time_max };
         server.run(match url.engine() {
             Engine::Postgres => "SET lock_timeout = '10s'",
             Engine::MySql => "SET SESSION innodb_lock_wait_timeout = 10, lock_wait_timeout = 10",
@@ -102,7 +120,13 @@ impl Server {
         if let Some(error) = &self.broken {
             return Err(error.clone());
         }
-        let done = self.runtime.block_on(step(&mut self.connection));
+        let done = match self.statement_time_max {
+            None => self.runtime.block_on(step(&mut self.connection)),
+            Some(max) => self
+                .runtime
+                .block_on(async { timeout(max, step(&mut self.connection)).await })
+                .unwrap_or_else(|_| Err(no_answer(max))),
+        };
         if let Err(error) = &done
             && !error.is_of_statement()
         {
@@ -163,6 +187,10 @@ impl Server {
             Connection::Postgres(postgres) => postgres.wait(time).await,
         })
     }
+}
+
+fn no_answer(within: Duration) -> DatabaseError {
+    DatabaseError::new(format_args!("no answer within {} s", within.as_secs_f32()))
 }
 
 /// Maximum time to connect.

@@ -248,7 +248,7 @@ impl UserTables {
 }
 
 /// `($1, $2), ($3, $4)` for rows of `columns` values.
-fn tuples(rows: usize, columns: usize) -> String {
+pub(crate) fn tuples(rows: usize, columns: usize) -> String {
     let row = |row: usize| {
         let numbers = (1..=columns).map(|column| format!("${}", row * columns + column));
         format!("({})", numbers.collect::<Vec<_>>().join(", "))

@@ -36,6 +36,14 @@ pub enum ProvisioningError {
         "the tables cannot be made: {0}; let a user make them who may: docs/databases.md has the statements, and what MySQL needs for triggers"
     )]
     Create(DatabaseError),
+    /// The table of registrations cannot be made.
+    #[error(
+        "the table ringway_location cannot be made: {0}; docs/databases.md has the statement, for a user who may"
+    )]
+    CreateLocation(DatabaseError),
+    /// There is no table of registrations.
+    #[error("there is no table ringway_location yet; the server makes it if its user may (CREATE)")]
+    NoLocationTable,
     /// The operator's query returns no column of this name.
     #[error("the query returns no column {0}; name it with AS, as in SELECT login AS username")]
     Column(&'static str),

@@ -5,12 +5,12 @@ use crate::query::UserQuery;
 use crate::query_session::QuerySession;
 use crate::status::Status;
 use crate::table_session::TableSession;
-use crate::time::now_s;
+use crate::time::{PAUSE_MAX, PAUSE_MIN, now_s, wait};
 use ringway_database::{DatabaseAccess, Engine, Server, Wait};
 use ringway_store::{Provisioned, Store};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Users of a database that a store follows.
 pub struct Follower {
@@ -196,17 +196,6 @@ impl Drop for Provisioning {
         self.is_ended.store(true, Ordering::Relaxed);
     }
 }
-
-fn wait(time: Duration, is_ended: &AtomicBool) {
-    let until = Instant::now() + time;
-    while !is_ended.load(Ordering::Relaxed) && Instant::now() < until {
-        std::thread::sleep(POLL_INTERVAL);
-    }
-}
-
-/// Pause after the first failure; it doubles with each one.
-const PAUSE_MIN: Duration = Duration::from_secs(1);
-const PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// Interval of reads of changes without notifications.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);

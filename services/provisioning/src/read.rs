@@ -255,7 +255,7 @@ const POSTGRES_STATE: &str = "SELECT (SELECT value FROM ringway_meta WHERE name 
 /// State of MySQL, which does not tell which transactions have ended: one of more than ten minutes is given up.
 const MYSQL_STATE: &str = "SELECT concat((SELECT value FROM ringway_meta WHERE name = 'identity'), ' ', \
      (SELECT group_concat(unix_timestamp(create_time) ORDER BY table_name) FROM information_schema.tables \
-     WHERE table_schema = database() AND table_name LIKE 'ringway\\_%')) AS identity, \
+     WHERE table_schema = database() AND table_name LIKE 'ringway\\_%' AND table_name <> 'ringway_location')) AS identity, \
      (SELECT coalesce(max(seq), 0) FROM ringway_change) AS last, unix_timestamp() AS done, unix_timestamp() + 600 AS next, \
      @@auto_increment_increment AS step, NULL AS snapshot";
 

@@ -1,7 +1,8 @@
 //! `cargo xtask bench databases`: users of PostgreSQL and MariaDB in a running server.
 //!
 //! Does: adds a million users to a database while its server runs and users register; measures the time until the server has all
-//! of them, and the delay of the REGISTERs meanwhile; counts the instructions of a REGISTER with digest beside a store of SQLite.
+//! of them, and the delay of the REGISTERs meanwhile; counts the instructions of a REGISTER with digest beside a store of SQLite; compares the REGISTERs
+//! a second with those of a server that reads each password from the database.
 //!
 //! Does not: measure a database on another machine.
 
@@ -12,8 +13,9 @@ use crate::interop::Stage;
 use crate::interop::database::{Database, Engine};
 use anyhow::{Context, Result, bail, ensure};
 use ringway_lab::digest::PASSWORD;
-use ringway_lab::load::{Delay, Flow, Plan, Session, Statistics, Users};
+use ringway_lab::load::{Delay, Flow, Plan, Session, Side, Statistics, Users, Window};
 use ringway_lab::machine;
+use ringway_lab::operation::Operation;
 use ringway_lab::process::Process;
 use ringway_lab::server::{Under, free_port};
 use ringway_lab::subject::Environment;
@@ -72,6 +74,7 @@ pub(super) fn run(args: &Args, workspace: &Path) -> Result<()> {
         rows.extend(of_engine);
     }
     rows.push(digest_row(&environment));
+    rows.extend(ENGINES.map(|(engine, name)| lookup_row(&environment, engine, name)));
     for row in &rows {
         eprintln!("{}: {} (must reach {}) {}", row.what, row.ringway, row.target, row.note);
     }
@@ -85,7 +88,7 @@ pub(super) fn run(args: &Args, workspace: &Path) -> Result<()> {
 /// Adds users to the database of a server that runs, while the first users register.
 fn read_all(environment: &Environment, engine: Engine, users: u32) -> Result<Reading> {
     let database = start(environment, engine)?;
-    let subject = Subject::start(environment, engine.name(), &database.whole_url(), Under::Itself)?;
+    let subject = Subject::start(environment, engine.name(), (&database.whole_url(), ""), Under::Itself)?;
     database.execute(&add(engine, 0, FIRST_USERS))?;
     subject.wait_for(environment, FIRST_USERS)?;
     let session = subject.session()?;
@@ -157,11 +160,11 @@ fn digest_instructions(environment: &Environment) -> Result<[f64; 2]> {
     ringway_lab::server::write_users(&list, FIRST_USERS)?;
     let file = environment.folder.join("own.db");
     let own = format!("sqlite://{}", file.display());
-    let configuration = Subject::configure(environment, "import", &own, free_port()?)?;
+    let configuration = Subject::configure(environment, "import", (&own, ""), free_port()?)?;
     environment.command(&configuration, &["user", "import", &list.to_string_lossy()])?;
     let database = start(environment, Engine::PostgreSql)?;
     // It makes the tables.
-    let mut first = Subject::start(environment, "first", &database.whole_url(), Under::Itself)?;
+    let mut first = Subject::start(environment, "first", (&database.whole_url(), ""), Under::Itself)?;
     database.execute(&add(Engine::PostgreSql, 0, FIRST_USERS))?;
     first.wait_for(environment, FIRST_USERS)?;
     first.process.stop()?;
@@ -173,7 +176,7 @@ fn slope(environment: &Environment, name: &str, url: &str) -> Result<f64> {
     let mut counts = [0; 2];
     for (seconds, count) in [COUNTED_S, 4 * COUNTED_S].into_iter().zip(&mut counts) {
         let file = environment.folder.join(format!("callgrind.{name}.{seconds}.out"));
-        let mut subject = Subject::start(environment, name, url, Under::Callgrind(&file))?;
+        let mut subject = Subject::start(environment, name, (url, ""), Under::Callgrind(&file))?;
         subject.wait_for(environment, FIRST_USERS)?;
         let running = subject.session()?.start(COUNTED_RATE, Duration::from_secs(seconds.into()))?;
         let statistics = running.finish()?;
@@ -183,6 +186,40 @@ fn slope(environment: &Environment, name: &str, url: &str) -> Result<f64> {
         *count = total_of(&file)?;
     }
     Ok(counts[1].saturating_sub(counts[0]) as f64 / (f64::from(3 * COUNTED_S) * COUNTED_RATE))
+}
+
+/// REGISTERs a second of a saturated server with the users in memory, and with a lookup in the database for each.
+fn lookup_row(environment: &Environment, engine: Engine, name: &str) -> Row {
+    let what = format!("REGISTER with digest: users in memory, a lookup for each in {name}");
+    let rates = || -> Result<[f64; 2]> {
+        let database = start(environment, engine)?;
+        let url = database.whole_url();
+        let mut rates = [0.0; 2];
+        for ((kind, keys), rate) in [("memory", ""), ("lookup", LOOKUP)].into_iter().zip(&mut rates) {
+            let name = format!("{}-{kind}", engine.name());
+            let subject = Subject::start(environment, &name, (&url, keys), Under::Itself)?;
+            if kind == "memory" {
+                // It made the tables.
+                database.execute(&add(engine, 0, FIRST_USERS))?;
+            }
+            subject.wait_for(environment, FIRST_USERS)?;
+            let window = Window { size: 32, length: SATURATED, attempts: u64::MAX };
+            let scenario = Operation::RefreshChallenged.scenario()?;
+            let statistics = subject.session()?.start_window(Side::Callers, &scenario, window)?.finish()?;
+            let (ended, done) = (statistics.ended(), statistics.successes());
+            ensure!(done * 100 >= ended * 99, "{done} of {ended} REGISTERs succeeded, {kind}");
+            *rate = done as f64 / SATURATED.as_secs_f64();
+        }
+        Ok(rates)
+    };
+    match rates() {
+        Ok([memory, lookup]) => {
+            let times = memory / lookup.max(f64::MIN_POSITIVE);
+            let figure = format!("{memory:.0}/s, {lookup:.0}/s: {times:.1} ×");
+            Row { verdict: Verdict::Compared, ..Row::single(&what, "", figure, true) }
+        }
+        Err(error) => Row::failed(&what, "", &error),
+    }
 }
 
 /// Statement that adds the users from number `first` to the one before `end`, in one transaction.
@@ -204,21 +241,27 @@ fn add(engine: Engine, first: u32, end: u32) -> String {
 }
 
 impl Subject {
-    fn start(environment: &Environment, name: &str, url: &str, under: Under<'_>) -> Result<Self> {
+    /// Starts a server of a store, its URL and further keys.
+    fn start(environment: &Environment, name: &str, store: (&str, &str), under: Under<'_>) -> Result<Self> {
         let port = free_port()?;
-        let configuration = Self::configure(environment, name, url, port)?;
+        let configuration = Self::configure(environment, name, store, port)?;
         let process = environment.serve(&configuration, under)?;
         Ok(Self { process, configuration, address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)) })
     }
 
-    fn configure(environment: &Environment, name: &str, url: &str, port: u16) -> Result<PathBuf> {
+    fn configure(
+        environment: &Environment,
+        name: &str,
+        (url, keys): (&str, &str),
+        port: u16,
+    ) -> Result<PathBuf> {
         let configuration = environment.folder.join(format!("{name}.toml"));
         let copy = match url.starts_with("sqlite:") {
             true => String::new(),
             false => format!("copy = \"{}\"\n", environment.folder.join(format!("{name}.db")).display()),
         };
         let text = format!(
-            "domains = [\"{DOMAIN}\"]\nlisten = [\"udp:127.0.0.1:{port}\"]\nworkers = 1\n[store]\nurl = \"{url}\"\n{copy}\
+            "domains = [\"{DOMAIN}\"]\nlisten = [\"udp:127.0.0.1:{port}\"]\nworkers = 1\n[store]\nurl = \"{url}\"\n{copy}{keys}\
              durability = \"relaxed\"\n[auth]\nalgorithms = [\"MD5\"]\n[limits]\nper_source_rate = 0\n[admin]\n\
              listen = \"127.0.0.1:{}\"\n[log]\nlevel = \"warn\"\n",
             free_port()?
@@ -292,6 +335,9 @@ const READ_MAX: Duration = Duration::from_secs(120);
 const SEEN_MAX: Duration = Duration::from_secs(15);
 /// Maximum ratio of the delays of REGISTERs during and before the read.
 const TIMES_MAX: f64 = 2.0;
+/// Key of a server that reads each password from the database, and the time for which it is saturated.
+const LOOKUP: &str = "danger_lookup = \"per-request\"\n";
+const SATURATED: Duration = Duration::from_secs(5);
 /// Interval at which the number of users is read.
 const LOOK: Duration = Duration::from_millis(200);
 /// REGISTERs a second while instructions are counted, and the seconds of the shorter run.

@@ -103,6 +103,11 @@ impl Database {
 
     /// Runs statements.
     pub(crate) fn execute(&self, sql: &str) -> Result<()> {
+        self.read(sql).map(drop)
+    }
+
+    /// Runs statements and returns their rows, one a line.
+    pub(crate) fn read(&self, sql: &str) -> Result<String> {
         let mut command = match self.engine {
             Engine::Sqlite => {
                 let mut command = Command::new("sqlite3");
@@ -111,10 +116,14 @@ impl Database {
             }
             Engine::MariaDb => {
                 let mut command = self.mariadb();
-                command.arg(NAME);
+                command.args(["--skip-column-names", "--batch"]).arg(NAME);
                 command
             }
-            Engine::PostgreSql => self.psql(USER, NAME),
+            Engine::PostgreSql => {
+                let mut command = self.psql(USER, NAME);
+                command.args(["-A", "-t"]);
+                command
+            }
         };
         feed(&mut command, sql)
     }
@@ -135,7 +144,7 @@ impl Database {
             "CREATE DATABASE {NAME}; CREATE USER {USER}@127.0.0.1 IDENTIFIED BY '{}'; GRANT ALL ON {NAME}.* TO {USER}@127.0.0.1;",
             Self::PASSWORD
         );
-        self.patiently(|| feed(&mut self.mariadb(), &create))
+        self.patiently(|| feed(&mut self.mariadb(), &create).map(drop))
     }
 
     fn run_mariadb(&mut self, stage: &Stage) -> Result<()> {
@@ -191,7 +200,7 @@ impl Database {
             format!("CREATE USER {USER} PASSWORD '{}'; CREATE DATABASE {NAME} OWNER {USER};", Self::PASSWORD);
         // CREATE DATABASE must be alone, which it is with a statement a line.
         let create = create.replace("; ", ";\n");
-        self.patiently(|| feed(&mut self.psql("postgres", "postgres"), &create))
+        self.patiently(|| feed(&mut self.psql("postgres", "postgres"), &create).map(drop))
     }
 
     fn run_postgresql(&mut self, stage: &Stage) -> Result<()> {
@@ -225,10 +234,10 @@ impl Database {
     }
 }
 
-/// Runs a program with this input; its errors are the error.
-fn feed(command: &mut Command, input: &str) -> Result<()> {
+/// Runs a program with this input and returns its output; its errors are the error.
+fn feed(command: &mut Command, input: &str) -> Result<String> {
     let program = command.get_program().to_string_lossy().into_owned();
-    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().with_context(|| format!("cannot start {program}; is it installed?"))?;
     if let Some(mut stdin) = child.stdin.take() {
         // It fails if the program has ended, which its status tells.
@@ -237,7 +246,7 @@ fn feed(command: &mut Command, input: &str) -> Result<()> {
     let output = child.wait_with_output()?;
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "{program} ended with {}: {}", output.status, said.trim());
-    Ok(())
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// PostgreSQL refuses to run as the superuser.

@@ -29,8 +29,19 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
             query(stage, engine)
         })
     });
+    let written = engines.map(|engine| {
+        Scenario::new(format!("provisioning/write-back/{}", engine.name()), move |stage: &Stage| {
+            write_back(stage, engine)
+        })
+    });
+    let looked_up = engines.map(|engine| {
+        Scenario::new(format!("provisioning/danger-lookup/{}", engine.name()), move |stage: &Stage| {
+            danger_lookup(stage, engine)
+        })
+    });
     let of_ringway = |scenario| Scenario { reference: false, ..scenario };
-    plain.into_iter().chain(protected).chain(queried).map(of_ringway).collect()
+    let all = plain.into_iter().chain(protected).chain(queried).chain(written).chain(looked_up);
+    all.map(of_ringway).collect()
 }
 
 /// The server has the users of a database whose certificate its configuration trusts, and does not start with another one.
@@ -99,6 +110,106 @@ fn query(stage: &Stage, engine: Engine) -> Result<()> {
     server.expect_registered(["first01"].into_iter(), false)
 }
 
+/// Registrations are rows of a table, while they last; REGISTERs go on while the database is stopped, and what changed meanwhile is
+/// written when it is back. Rows of other nodes stay.
+fn write_back(stage: &Stage, engine: Engine) -> Result<()> {
+    let mut database = Database::start(stage, engine)?;
+    let store = format!("[store]\nurl = \"{}\"\nwrite_back = true\n", database.whole_url());
+    let mut server = Server::start_with(stage, Wanted::default(), &store)?;
+    let all = users("first", "first");
+    database.execute(&rows(&all))?;
+    expect_subscribers(&server, 20, SEEN_IN)?;
+    let play = Play { stage, transport: Transport::Udp, digest: true };
+    // Always the same contacts.
+    let port = free_port()?;
+    let run = |name: &str, scenario: &str, users: &[User], server: &Server| -> Result<()> {
+        let stage = stage.within(name)?;
+        play.sipp(scenario, "register", users, port, Some(server.port)).run(&stage)
+    };
+    server.log_lines("registrations are written to ringway_location", 1)?;
+    run("there", "register", &all, &server)?;
+    let complete = "contact LIKE 'sip:%' AND transport = 'udp' AND received LIKE '127.0.0.1:%' AND call_id <> '' AND expires > \
+                    current_timestamp AND updated <= current_timestamp AND node <> ''";
+    expect_rows(&database, complete, 20)?;
+    run("ended", "logout", &all[..1], &server)?;
+    expect_rows(&database, "name = 'first00'", 0)?;
+    expect_rows(&database, complete, 19)?;
+    ensure!(server.check()?["warnings"].is_null(), "{}", server.check()?);
+    // A row of another node, and one that this node no longer has.
+    let columns = "domain, name, node, number, contact, transport, received, path, call_id, cseq, expires";
+    for node in ["'other'", "(SELECT max(node) FROM ringway_location l)"] {
+        database.execute(&format!(
+            "INSERT INTO ringway_location ({columns}) SELECT 'example.org', 'stale', {node}, 1, '', '', '', '', '', 1, current_timestamp;"
+        ))?;
+    }
+
+    // The database is stopped under load.
+    std::thread::scope(|scope| -> Result<()> {
+        let load = scope
+            .spawn(|| (0..4).try_for_each(|n| run(&format!("load-{n}"), "register", &all[1..], &server)));
+        std::thread::sleep(Duration::from_millis(200));
+        database.kill();
+        load.join().map_err(|_| anyhow::anyhow!("the load failed"))?
+    })?;
+    run("away", "register", &all[..1], &server)?;
+    run("ended-away", "logout", &all[1..2], &server)?;
+    server.log_lines("registrations are not written", 1)?;
+
+    database.start_again(stage)?;
+    expect_rows(&database, "name = 'first00'", 1)?;
+    expect_rows(&database, "name = 'first01'", 0)?;
+    expect_rows(&database, "name = 'stale'", 1)?;
+    expect_rows(&database, complete, 19)?;
+    run("back", "logout", &all[2..3], &server)?;
+    expect_rows(&database, complete, 18)?;
+    let said = server.log_lines("registrations are not written", 1)?;
+    ensure!(said.len() == 1, "the outage was logged more than once: {said:?}");
+    let counters = server.counters()?;
+    for (name, wanted) in [("write_back_connected", 1), ("write_back_refused", 0), ("write_back_dropped", 0)]
+    {
+        let found = counters.get(name)?;
+        ensure!(found == wanted, "{name} is {found}");
+    }
+    Ok(())
+}
+
+/// Waits until the table of registrations has this number of rows that a condition is true for. The pause between two attempts to
+/// reach the database is part of it.
+fn expect_rows(database: &Database, condition: &str, wanted: u32) -> Result<()> {
+    let end = Instant::now() + Duration::from_secs(40);
+    loop {
+        let found = database.read(&format!("SELECT count(*) FROM ringway_location WHERE {condition};"))?;
+        if found.trim() == wanted.to_string() {
+            return Ok(());
+        }
+        ensure!(Instant::now() < end, "{} rows instead of {wanted} where {condition}", found.trim());
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// Passwords are read while a REGISTER waits, and a REGISTER gets an error while the database is stopped.
+fn danger_lookup(stage: &Stage, engine: Engine) -> Result<()> {
+    let mut database = Database::start(stage, engine)?;
+    let store = format!("[store]\nurl = \"{}\"\ndanger_lookup = \"per-request\"\n", database.whole_url());
+    let mut server = Server::start_with(stage, Wanted::default(), &store)?;
+    server.log_lines("PASSWORDS ARE READ FROM THE DATABASE", 1)?;
+    let all = users("first", "first");
+    database.execute(&rows(&all))?;
+    expect_subscribers(&server, 20, SEEN_IN)?;
+    let play = Play { stage, transport: Transport::Udp, digest: true };
+    let register = |name: &str| -> Result<()> {
+        let stage = stage.within(name)?;
+        play.sipp("register", "register", &all, free_port()?, Some(server.port)).run(&stage)
+    };
+    register("there")?;
+    ensure!(server.counters()?.get("danger_lookups")? >= 20, "fewer lookups than REGISTERs");
+    ensure!(server.counters()?.get("danger_lookup_failures")? == 0, "lookups failed");
+    database.kill();
+    ensure!(register("away").is_err(), "REGISTERs succeeded without the database");
+    ensure!(server.counters()?.get("danger_lookup_failures")? > 0, "no lookup failed");
+    Ok(())
+}
+
 fn other_log(stage: &Stage) -> Result<String> {
     Ok(std::fs::read_to_string(stage.path("ringway.err"))?)
 }
@@ -155,7 +266,7 @@ fn expect_late_transaction(database: &Database, engine: Engine, server: &Server)
 }
 
 /// Waits until the server has this number of users.
-fn expect_subscribers(server: &Server, wanted: u64, within: Duration) -> Result<()> {
+pub(super) fn expect_subscribers(server: &Server, wanted: u64, within: Duration) -> Result<()> {
     let end = Instant::now() + within;
     loop {
         let found = server.counters()?.get("subscribers")?;
@@ -170,7 +281,7 @@ fn expect_subscribers(server: &Server, wanted: u64, within: Duration) -> Result<
 }
 
 /// A statement that adds users, as an operator's own program would.
-fn rows(users: &[User]) -> String {
+pub(super) fn rows(users: &[User]) -> String {
     let wanted = Wanted::default();
     let (realm, domain) = (wanted.realm, wanted.domain);
     let rows = users.iter().map(|user| {

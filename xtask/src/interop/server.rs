@@ -284,6 +284,12 @@ impl Server {
         self.running.as_ref().context("the server is stopped")?.cpu_s()
     }
 
+    /// Warnings and errors of its configuration: `ringway check --json`.
+    pub(crate) fn check(&self) -> Result<serde_json::Value> {
+        let shown = self.run(&["check", "--json", &self.config.display().to_string()], None)?;
+        serde_json::from_str(&shown).context("`ringway check --json` printed no JSON")
+    }
+
     /// Makes phones leave it within this time in seconds.
     pub(crate) fn drain(&self, over_s: u32) -> Result<()> {
         self.command(&["drain", "--over", &over_s.to_string()], None).map(drop)
@@ -467,12 +473,16 @@ token = "{admin_token}"
 
     /// Runs a `ringway` command with this server's configuration; returns its output.
     fn command(&self, arguments: &[&str], input: Option<&str>) -> Result<String> {
+        let config = self.config.display().to_string();
+        self.run(&[arguments, &["--config", &config]].concat(), input)
+    }
+
+    /// Runs a `ringway` command; returns its output.
+    fn run(&self, arguments: &[&str], input: Option<&str>) -> Result<String> {
         let shown = arguments.join(" ");
         let program = self.ringway.program().with_context(|| format!("this server has no `{shown}`"))?;
         let mut child = namespace::command(self.namespace.as_deref(), program)
             .args(arguments)
-            .arg("--config")
-            .arg(&self.config)
             .current_dir(&self.folder)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -184,6 +184,13 @@ impl Config {
                     .to_owned(),
             );
         }
+        if self.store.danger_lookup {
+            warnings.push(
+                "PASSWORDS ARE READ FROM THE DATABASE WHILE REQUESTS WAIT: each of them holds a thread of the server, and without the \
+                 database no phone can log in; this is for measurements, remove [store] danger_lookup"
+                    .to_owned(),
+            );
+        }
         if self.presence.messages && self.store.url.bindings().is_none() {
             warnings.push(
                 "[presence] messages with the store \"memory:\": a restart loses the messages that their senders were told are \

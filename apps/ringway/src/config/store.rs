@@ -14,6 +14,10 @@ pub(crate) struct StoreConfig {
     pub(crate) database: Option<DatabaseUrl>,
     /// Query of the operator's own tables in it.
     pub(crate) query: Option<StoreQuery>,
+    /// Registrations are written into a table of the database.
+    pub(crate) write_back: bool,
+    /// Each request with a password reads it from the database, for measurements.
+    pub(crate) danger_lookup: bool,
     pub(crate) durability: Durability,
 }
 
@@ -58,15 +62,17 @@ pub(super) fn read(reader: &mut Reader<'_>, top: &mut Section<'_, '_>) -> StoreC
         },
     };
     if database.is_none() {
-        for key in ["copy", "password_file", "tls", "ca", "query", "query_changed", "query_interval_s"] {
+        for key in DATABASE_KEYS {
             section.refuse(reader, key, "it is for a postgres:// or mysql:// url");
         }
     }
     let query = database.as_ref().and_then(|_| query(reader, &mut section));
+    let write_back = database.is_some() && section.switch(reader, "write_back", false);
+    let danger_lookup = database.is_some() && danger_lookup(reader, &mut section, query.is_some());
     let words = [("relaxed", Durability::Relaxed), ("strict", Durability::Strict)];
     let durability = section.word(reader, "durability", Durability::Relaxed, &words);
     section.finish(reader);
-    StoreConfig { url, database, query, durability }
+    StoreConfig { url, database, query, write_back, danger_lookup, durability }
 }
 
 /// The value of `url`.
@@ -162,6 +168,14 @@ fn query(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) -> Option<Store
     Some(StoreQuery { all, changed, interval_s })
 }
 
+fn danger_lookup(reader: &mut Reader<'_>, section: &mut Section<'_, '_>, has_query: bool) -> bool {
+    if has_query {
+        section.refuse(reader, "danger_lookup", "it reads the tables of Ringway, not those of query");
+        return false;
+    }
+    section.word(reader, "danger_lookup", false, &[("off", false), ("per-request", true)])
+}
+
 /// The URL with what protects its connections.
 fn protected(reader: &mut Reader<'_>, section: &mut Section<'_, '_>, url: DatabaseUrl) -> DatabaseUrl {
     let default = if url.is_loopback() { Tls::None } else { Tls::Required };
@@ -191,6 +205,19 @@ enum Tls {
 
 /// File of users, and of the copy, in the current folder.
 const FILE: &str = "ringway.db";
+
+/// Keys that only a database has.
+const DATABASE_KEYS: [&str; 9] = [
+    "copy",
+    "password_file",
+    "tls",
+    "ca",
+    "query",
+    "query_changed",
+    "query_interval_s",
+    "write_back",
+    "danger_lookup",
+];
 
 const QUERY_BYTES_MAX: usize = 4096;
 

@@ -340,6 +340,20 @@ fn each_invalid_value_has_an_error_with_line_key_and_remedy() {
         ),
         ("[store]\nurl = \"ringway.db\"", 2, "[store] url", "sqlite://FILE"),
         ("[store]\nurl = \"sqlite://\"", 2, "[store] url", "sqlite://FILE"),
+        ("[store]\nwrite_back = true", 2, "[store] write_back", "postgres:// or mysql:// url"),
+        ("[store]\ndanger_lookup = \"off\"", 2, "[store] danger_lookup", "postgres:// or mysql:// url"),
+        (
+            "[store]\nurl = \"mysql://u@localhost/d\"\ndanger_lookup = \"always\"",
+            3,
+            "[store] danger_lookup",
+            "per-request",
+        ),
+        (
+            "[store]\nurl = \"mysql://u@localhost/d\"\nquery = \"SELECT 1\"\ndanger_lookup = \"per-request\"",
+            4,
+            "[store] danger_lookup",
+            "not those of query",
+        ),
         ("[store]\ndurability = \"safe\"", 2, "[store] durability", "\"relaxed\" or \"strict\""),
         ("[store]\ndurable = true", 2, "[store] durable", "unknown key"),
         ("[location]\nurl = \"redis://h:x\"", 2, "[location] url", "not a host and port"),
@@ -665,6 +679,25 @@ fn the_difference_has_the_changed_keys_with_both_values_and_no_secrets() {
     let long =
         format!("domains = [{}]", (0..500).map(|n| format!("\"d{n}.org\"")).collect::<Vec<_>>().join(", "));
     assert!(lines("", &long).iter().all(|line| line.chars().count() < 300));
+}
+
+#[test]
+fn passwords_that_are_read_while_requests_wait_have_a_warning() {
+    for (word, has_warning) in [("off", false), ("per-request", true)] {
+        let text = format!("[store]\nurl = \"mysql://u@localhost/d\"\ndanger_lookup = \"{word}\"");
+        let config = Config::parse(&text, None).unwrap();
+        assert_eq!(config.store.danger_lookup, has_warning);
+        let warnings = config.warnings().join("\n");
+        assert_eq!(warnings.contains("PASSWORDS ARE READ FROM THE DATABASE"), has_warning, "{warnings}");
+    }
+}
+
+#[test]
+fn registrations_are_written_into_a_database_only_where_it_is_configured() {
+    for (line, is_on) in [("", false), ("write_back = true", true), ("write_back = false", false)] {
+        let text = format!("[store]\nurl = \"postgres://u@localhost/d\"\n{line}");
+        assert_eq!(Config::parse(&text, None).unwrap().store.write_back, is_on, "{line}");
+    }
 }
 
 #[test]

@@ -106,6 +106,7 @@ const LIMITS: &[&str] = &[
     "unreachable_unreported",
     "unusable_refused",
     "unused_closes",
+    "write_back_dropped",
     "write_queue_closes",
 ];
 

@@ -11,6 +11,7 @@ mod cluster;
 #[cfg(test)]
 mod cluster_tests;
 pub(crate) mod control;
+mod danger_lookup;
 mod drain;
 mod escaped;
 mod event_log;
@@ -38,6 +39,8 @@ mod trace;
 mod trunks;
 mod users;
 mod view;
+
+mod write_back;
 
 use crate::config::Config;
 use crate::failure::Failure;
@@ -163,7 +166,7 @@ impl Running {
         let view =
             Arc::new(ServerView::new(&runtime, to_services, to_outside, &tls, Arc::clone(&shown), clock));
         let admin_address = admin.address();
-        let provisioning = start_provisioning(followed, &inputs, &view)?;
+        let provisioning = start_provisioning(&config, followed, &inputs, &view)?;
         let users = StoredUsers::new(
             Arc::clone(&store),
             provisioning.as_ref().map(Following::access).filter(|_| config.store.has_tables()),
@@ -340,8 +343,9 @@ fn start_observers(
     Ok(())
 }
 
-/// Starts to follow the database of users, if there is one; changes wake the main thread.
+/// Starts what uses the database of users, if there is one; changes of it wake the main thread.
 fn start_provisioning(
+    config: &Config,
     followed: Option<FollowedDatabase>,
     inputs: &Sender<Input>,
     view: &ServerView,
@@ -351,9 +355,10 @@ fn start_provisioning(
         // It fails while the server stops.
         let _ = inputs.send(Input::Changed);
     };
-    let provisioning = provisioning::start(followed, on_change)?;
-    view.set_provisioning(provisioning.as_ref().map(Following::thread));
-    Ok(provisioning)
+    let Some(following) = provisioning::start(followed, on_change)? else { return Ok(None) };
+    view.set_provisioning(following.thread());
+    write_back::start(config, following.access(), (&view.shards, view.clock), &view.services)?;
+    Ok(Some(following))
 }
 
 /// Starts the threads of the admin API.

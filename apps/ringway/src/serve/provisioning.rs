@@ -5,7 +5,7 @@ use crate::database;
 use crate::failure::Failure;
 use ringway_admin::Stat;
 use ringway_database::DatabaseAccess;
-use ringway_provisioning::{Counts, Follower, Provisioning, ProvisioningError, UserQuery};
+use ringway_provisioning::{Counts, Follower, Provisioning, ProvisioningError, UserQuery, WriteBackCounts};
 use ringway_store::{Provisioned, Store};
 use std::time::Duration;
 
@@ -101,5 +101,24 @@ pub(super) fn stats(counts: Counts) -> [Stat; 6] {
             "Invalid rows of the database that were passed over.",
             rows_refused,
         ),
+    ]
+}
+
+/// State and counters of the registrations that are written into the database.
+pub(super) fn write_back_stats(counts: WriteBackCounts) -> [Stat; 6] {
+    let WriteBackCounts { connected, waiting, written, dropped, refused, failures } = counts;
+    let gauge = |name, help, value: u64| Stat::gauge(name, help, value as f64);
+    let counter = |name, help, value| Stat::counter(name, help, value);
+    [
+        gauge("write_back_connected", "1 while registrations are written into the database.", connected),
+        gauge("write_back_waiting", "Users whose changed registrations wait to be written.", waiting),
+        counter("write_back_written", "Users whose registrations were written.", written),
+        counter(
+            "write_back_dropped",
+            "Changes dropped because too many waited; all registrations are written after that.",
+            dropped,
+        ),
+        counter("write_back_refused", "Users whose registrations the table cannot have.", refused),
+        counter("write_back_failures", "Connections and writes of registrations that failed.", failures),
     ]
 }

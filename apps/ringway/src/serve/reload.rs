@@ -294,7 +294,7 @@ impl From<Failure> for Refusal {
 }
 
 /// Keys whose changes need a restart; `listen` only for the first DTLS listener.
-const RESTART_KEYS: [&str; 12] = [
+const RESTART_KEYS: [&str; 14] = [
     "cluster.listen",
     "cluster.node",
     "location.hold",
@@ -304,6 +304,8 @@ const RESTART_KEYS: [&str; 12] = [
     "store.query",
     "store.query_changed",
     "store.query_interval_s",
+    "store.write_back",
+    "store.danger_lookup",
     "store.durability",
     "admin.listen",
     "listen",

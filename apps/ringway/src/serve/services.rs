@@ -1,15 +1,19 @@
 //! State shared by all shards: credentials, replay windows, source rates, the journal's writer.
 
 use super::capture::Capture;
+use super::danger_lookup::WaitingLookup;
 use super::event_log::EventLog;
 use super::lock::lock;
+use super::provisioning::write_back_stats;
 use super::records::CallRecords;
 use super::sharing::SharedLocation;
 use super::trace::TraceHub;
 use super::trunks::TrunkTable;
 use crate::config::Config;
+use ringway_admin::Stat;
 use ringway_linux::OpenConnection;
 use ringway_location::NodeName;
+use ringway_provisioning::{DangerLookup, WriteBack};
 use ringway_sansio::{
     ConnectionId, Flow, Instant, LocatedServer, MemoryBound, Seed, ShardKey, Transport, source_of,
 };
@@ -17,9 +21,9 @@ use ringway_server::auth::{
     ChallengeLimits, DialogExtensions, GuessLimits, Login, LoginResult, NonceId, NonceUse, ReplayWindows,
 };
 use ringway_server::{
-    BlockList, CallNames, CallRate, CallRates, Caller, FailedServers, Ha1, Hold, LampFilter, LampTable,
-    LocateLimits, LocateRefusal, LogEvent, MemoryBudget, NeighbourRoute, NeighbourTable, NodeState, Services,
-    SilentTrunks, SourceRates, StoreFailed, TrunkEvent,
+    BindingChange, BlockList, CallNames, CallRate, CallRates, Caller, FailedServers, Ha1, Hold, LampFilter,
+    LampTable, LocateLimits, LocateRefusal, LogEvent, MemoryBudget, NeighbourRoute, NeighbourTable,
+    NodeState, Services, SilentTrunks, SourceRates, StoreFailed, TrunkEvent,
 };
 use ringway_sip::Message;
 use ringway_store::{Directory, KEY_BYTES_MAX, SubscriberRow, VALUE_BYTES_MAX, Writer, WriterStats};
@@ -45,6 +49,9 @@ pub(crate) struct SharedServices {
     location: OnceLock<SharedLocation>,
     last_shared: AtomicU64,
     locates: Mutex<LocateLimits>,
+    /// The table of a database that gets the registrations.
+    write_back: OnceLock<WriteBack>,
+    lookup: OnceLock<WaitingLookup>,
     /// True if responses to REGISTER confirm durable bindings: a failed store then refuses.
     is_strict: bool,
     keeps_bindings: bool,
@@ -94,6 +101,8 @@ impl SharedServices {
             location: OnceLock::new(),
             last_shared: AtomicU64::new(0),
             locates: Mutex::new(LocateLimits::new(hold, &seed.part(207))),
+            write_back: OnceLock::new(),
+            lookup: OnceLock::new(),
             keeps_bindings: config.store.url.bindings().is_some(),
             is_strict: config.store.durability == ringway_store::Durability::Strict,
             log: EventLog::new(&seed),
@@ -189,6 +198,25 @@ impl SharedServices {
         self.location.get()
     }
 
+    /// Writes registrations into a database from now on.
+    pub(super) fn set_write_back(&self, write_back: WriteBack) {
+        // It cannot be set already: this is the only call.
+        let _ = self.write_back.set(write_back);
+    }
+
+    /// Reads passwords while requests wait from now on.
+    pub(super) fn set_lookup(&self, lookup: DangerLookup) {
+        // It cannot be set already: this is the only call.
+        let _ = self.lookup.set(WaitingLookup::new(lookup));
+    }
+
+    /// Figures of the database beside those of its users.
+    pub(super) fn database_stats(&self) -> Vec<Stat> {
+        let write_back =
+            self.write_back.get().into_iter().flat_map(|write_back| write_back_stats(write_back.counts()));
+        write_back.chain(self.lookup.get().into_iter().flat_map(WaitingLookup::stats)).collect()
+    }
+
     pub(crate) fn writer_stats(&self) -> WriterStats {
         self.writer.get().map(Writer::stats).unwrap_or_default()
     }
@@ -262,6 +290,9 @@ impl SharedServices {
 
 impl Services for SharedServices {
     fn credentials(&self, user: &[u8], domain: &[u8]) -> Option<Ha1> {
+        if let Some(lookup) = self.lookup.get() {
+            return lookup.found(user, domain);
+        }
         let (user, domain) = (std::str::from_utf8(user).ok()?, std::str::from_utf8(domain).ok()?);
         self.directory.find(user, domain)
     }
@@ -325,6 +356,7 @@ impl Services for SharedServices {
 
     fn may_log_in(&self, now: Instant, login: &Login<'_>) -> bool {
         lock(&self.guesses).may_log_in(now, login)
+            && self.lookup.get().is_none_or(|lookup| lookup.look_up(login.user, login.domain))
     }
 
     fn may_challenge(&self, now: Instant, login: &Login<'_>) -> bool {
@@ -439,6 +471,12 @@ impl Services for SharedServices {
 
     fn is_name_taken(&self) -> bool {
         self.location.get().is_some_and(SharedLocation::is_name_taken)
+    }
+
+    fn on_change(&self, aor: &[u8], _change: BindingChange, _flow: Option<Flow>) {
+        if let Some(write_back) = self.write_back.get() {
+            write_back.note(aor);
+        }
     }
 
     fn is_location_warm(&self) -> bool {

@@ -45,11 +45,9 @@ pub(super) struct ServerView {
 
 impl ServerView {
     /// Sets the thread that follows a database, once.
-    pub(super) fn set_provisioning(&self, provisioning: Option<&Provisioning>) {
-        if let Some(provisioning) = provisioning {
-            // It is set at the start only.
-            let _ = self.database.set(Arc::clone(provisioning.status()));
-        }
+    pub(super) fn set_provisioning(&self, provisioning: &Provisioning) {
+        // It is set at the start only.
+        let _ = self.database.set(Arc::clone(provisioning.status()));
     }
 
     pub(super) fn new(
@@ -526,6 +524,7 @@ impl ServerView {
             ),
         ];
         stats.extend(self.database.get().into_iter().flat_map(|status| provisioning::stats(status.counts())));
+        stats.extend(self.services.database_stats());
         stats
     }
 }

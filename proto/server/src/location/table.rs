@@ -135,6 +135,16 @@ impl RegistrationRef<'_> {
         self.binding.is_permanent()
     }
 
+    /// Call-ID of the REGISTER; empty for a permanent contact.
+    pub fn call_id(&self) -> &[u8] {
+        self.binding.call_id()
+    }
+
+    /// CSeq of the REGISTER.
+    pub const fn cseq(&self) -> u32 {
+        self.binding.cseq
+    }
+
     /// Copies the registration.
     pub fn to_owned(&self) -> Registration {
         Registration {

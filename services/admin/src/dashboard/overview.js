@@ -89,6 +89,7 @@ function alarms() {
     const reached = stats.provisioning_reached_seconds ? `since ${moment(stats.provisioning_reached_seconds)}` : 'since the start of the server';
     lines.push(`The database of users has not been reached ${reached}; users are served from the copy.`);
   }
+  if (stats.write_back_connected === 0) lines.push('Registrations are not written into the database: see the log for the reason.');
   if (stats.location_connected === 0) lines.push('The store of registrations is not reached: this node serves what it has.');
   if (stats.tls_certificate_expires_s < 7 * 86400) lines.push(`A certificate expires in ${duration(stats.tls_certificate_expires_s)}.`);
   return lines.map((text) => el('p', { class: 'note bad', text }));

@@ -181,6 +181,8 @@ export const REASONS = [
     'Nothing; the older file is replaced'],
   ['records_rows_removed', '[records] max_mb for the database, a quarter of it for calls of callers without a password',
     'Nothing; the oldest records are removed'],
+  ['write_back_dropped', '100,000 users whose changed registrations wait for [store] write_back, 8 MiB of their names',
+    'Nothing; all registrations are written into the database again'],
   ['trace_entries_lost', '2,000 entries or 1 MiB of a trace; 1,000 entries a second; 1,024 Call-IDs',
     'Nothing; the oldest entries are removed, those above the rate are not made'],
   ['hep_lost', '4 MiB of captured messages that wait; 65,000 bytes of a message; a connection that breaks',

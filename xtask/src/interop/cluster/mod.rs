@@ -10,11 +10,12 @@ use anyhow::{Context, Result, ensure};
 use self::nodes::{Nodes, eventually};
 use self::redis::Redis;
 use super::calls::{Play, users};
+use super::database::{Database, Engine};
 use super::process::{Running, free_port};
 use super::server::{Server, Wanted, await_sip, kamailio};
 use super::sipp::{Connections, User, succeeded};
 use super::softphone::{Line, Softphone};
-use super::{Scenario, Stage, Transport, audio, baresip, linphone};
+use super::{Scenario, Stage, Transport, audio, baresip, linphone, provisioning};
 
 /// Starts a store.
 type StartStore = fn(&Stage) -> Result<Redis>;
@@ -35,6 +36,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
     all.push(Scenario::new("cluster/failover", failover));
     all.push(Scenario::new("cluster/node-killed", node_killed));
     all.push(Scenario::new("cluster/drain", drain));
+    all.push(Scenario::new("cluster/databases", databases));
     all.push(Scenario::new("cluster/kamailio", behind_kamailio));
     all.into_iter().map(|scenario| Scenario { reference: false, ..scenario }).collect()
 }
@@ -277,6 +279,50 @@ fn drain(stage: &Stage) -> Result<()> {
     again.established()?;
     alice.hang_up()?;
     again.ended()
+}
+
+/// Two nodes have their users from PostgreSQL and one from MariaDB: who is added there registers at one node and is called through the
+/// others, also after the databases were stopped. Each node writes the registrations of its own phones.
+fn databases(stage: &Stage) -> Result<()> {
+    let redis = Redis::single(stage)?;
+    let [mut postgres, mut mariadb] = [
+        Database::start(&stage.within("postgres")?, Engine::PostgreSql)?,
+        Database::start(&stage.within("mariadb")?, Engine::MariaDb)?,
+    ];
+    let store =
+        |database: &Database| format!("[store]\nurl = \"{}\"\nwrite_back = true\n\n", database.whole_url());
+    let stores = [store(&postgres), store(&postgres), store(&mariadb)];
+    let nodes = Nodes::start_with(stage, &redis, (Wanted::default(), &stores), &[])?;
+    let (callers, callees) = (users("caller", "callee"), users("callee", "caller"));
+    let all = [callers.clone(), callees.clone()].concat();
+    for database in [&postgres, &mariadb] {
+        database.execute(&provisioning::rows(&all))?;
+    }
+    for node in &nodes.servers {
+        provisioning::expect_subscribers(node, all.len() as u64, Duration::from_secs(5))?;
+    }
+    let port = free_port()?;
+    register(&stage.within("registered")?, &callees, port, nodes.node(0)?)?;
+    for index in [1, 2] {
+        nodes.await_registered(index, &callees)?;
+        let stage = stage.within(&format!("through-{index}"))?;
+        call(&stage, (&callers, &callees), port, nodes.node(index)?)?;
+    }
+    let late_port = free_port()?;
+    register(&stage.within("registered-at-c")?, &callers, late_port, nodes.node(2)?)?;
+    for (database, wanted) in [(&postgres, "a 20\n"), (&mariadb, "c 20\n")] {
+        eventually("rows of each node's own phones", || {
+            let found =
+                database.read("SELECT concat(node, ' ', count(*)) FROM ringway_location GROUP BY node;")?;
+            ensure!(found == wanted, "{found:?} instead of {wanted:?}");
+            Ok(())
+        })?;
+    }
+    postgres.kill();
+    mariadb.kill();
+    call(&stage.within("away")?, (&callers, &callees), port, nodes.node(2)?)?;
+    register(&stage.within("refresh")?, &callees, port, nodes.node(1)?)?;
+    call(&stage.within("moved")?, (&callers, &callees), port, nodes.node(0)?)
 }
 
 /// Kamailio spreads requests over two nodes.

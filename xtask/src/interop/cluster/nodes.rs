@@ -23,6 +23,17 @@ impl Nodes {
         (wanted, count): (Wanted, usize),
         users: &[User],
     ) -> Result<Self> {
+        let stores = vec![String::new(); count];
+        Self::start_with(stage, redis, (wanted, &stores), users)
+    }
+
+    /// Starts a node for each of `stores`, sections `[store]` of their configurations; an empty one: the usual.
+    pub(super) fn start_with(
+        stage: &Stage,
+        redis: &Redis,
+        (wanted, stores): (Wanted, &[String]),
+        users: &[User],
+    ) -> Result<Self> {
         let secret = stage.path("cluster-secret");
         std::fs::write(&secret, format!("{}\n", "5e71c9a8".repeat(8)))?;
         let mut permissions = std::fs::metadata(&secret)?.permissions();
@@ -30,9 +41,9 @@ impl Nodes {
         std::fs::set_permissions(&secret, permissions)?;
         let accounts: Vec<_> = users.iter().map(|user| (user.name.clone(), user.password.clone())).collect();
         let mut servers = Vec::new();
-        for name in NAMES.iter().take(count) {
+        for (name, store) in NAMES.iter().zip(stores) {
             let sections = format!(
-                "[location]\nurl = \"{}\"\n\n[cluster]\nnode = \"{name}\"\nlisten = \"127.0.0.1:{}\"\nsecret = \"{}\"\n",
+                "{store}[location]\nurl = \"{}\"\n\n[cluster]\nnode = \"{name}\"\nlisten = \"127.0.0.1:{}\"\nsecret = \"{}\"\n",
                 redis.url(),
                 free_port()?,
                 secret.display()
