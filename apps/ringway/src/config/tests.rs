@@ -24,6 +24,7 @@ auth_int = true
 danger_rfc2069 = true
 strangers = "none"
 trusted = ["192.0.2.0/24", "2001:db8::1"]
+fronts = ["192.0.2.9"]
 [[auth.domain]]
 name = "EXAMPLE.org"
 realm = "its own"
@@ -125,6 +126,7 @@ fn an_empty_configuration_has_the_documented_defaults() {
             serial_fork_s: 20,
             recurse: false,
             edge_domains: Vec::new(),
+            edge_nodes: Vec::new(),
             dialog_lifetime_s: 86_400,
             enum_zones: Vec::new(),
             enum_networks: Vec::new(),
@@ -172,6 +174,7 @@ fn every_key_is_read() {
         in_dialog: true,
         strangers: Strangers::None,
         trusted: vec!["192.0.2.0/24".parse().unwrap(), "2001:db8::1".parse().unwrap()],
+        fronts: vec!["192.0.2.9".parse().unwrap()],
     };
     assert_eq!(config.auth, auth);
     let registrar = Registrar {
@@ -194,6 +197,7 @@ fn every_key_is_read() {
             serial_fork_s: 15,
             recurse: false,
             edge_domains: vec!["example.net".into()],
+            edge_nodes: Vec::new(),
             dialog_lifetime_s: 3600,
             enum_zones: Vec::new(),
             enum_networks: Vec::new(),
@@ -410,6 +414,25 @@ fn each_invalid_value_has_an_error_with_line_key_and_remedy() {
         ("[routing]\nmode = \"redirect\"\nenum = [\"a\"]", 3, "[routing] enum", "proxy"),
         ("[routing]\nedge_domains = [\"a b\"]", 2, "[routing] edge_domains", "no domain"),
         ("[routing]\nedge_domains = [\"a\", \"A\"]", 2, "[routing] edge_domains", "twice"),
+        ("[routing]\nedge_nodes = [\"sip:192.0.2.1\"]", 2, "[routing] edge_nodes", "needs edge_domains"),
+        (
+            "[routing]\nedge_domains = [\"a\"]\nedge_nodes = [\"sip:a.org\"]",
+            3,
+            "[routing] edge_nodes",
+            "with an address",
+        ),
+        (
+            "[routing]\nedge_domains = [\"a\"]\nedge_nodes = [\"sip:a@192.0.2.1\"]",
+            3,
+            "[routing] edge_nodes",
+            "without a user",
+        ),
+        (
+            "[routing]\nedge_domains = [\"a\"]\nedge_nodes = [\"sip:192.0.2.1\", \"sip:192.0.2.1\"]",
+            3,
+            "[routing] edge_nodes",
+            "twice",
+        ),
         ("[routing]\nstateful = \"yes\"", 2, "[routing] stateful", "true or false"),
         ("[limits]\nmax_message_bytes = 65536", 2, "[limits] max_message_bytes", "1300 to 65535"),
         ("[limits]\nmax_message_bytes = 10", 2, "[limits] max_message_bytes", "1300 to 65535"),
@@ -698,6 +721,25 @@ fn registrations_are_written_into_a_database_only_where_it_is_configured() {
         let text = format!("[store]\nurl = \"postgres://u@localhost/d\"\n{line}");
         assert_eq!(Config::parse(&text, None).unwrap().store.write_back, is_on, "{line}");
     }
+}
+
+#[test]
+fn nodes_are_trunks_with_health_checks_that_no_route_leads_to() {
+    let with_nodes = |count: u8, rest: &str| {
+        let nodes: Vec<_> = (0..count).map(|number| format!("\"sip:192.0.2.{number}:5060\"")).collect();
+        let nodes = nodes.join(", ");
+        format!(
+            "[routing]\nedge_domains = [\"a.org\"]\nedge_nodes = [{nodes}]\n[[trunk]]\nname = \"t\"\nuri = \"sip:b.org\"\n{rest}"
+        )
+    };
+    let config = Config::parse(&with_nodes(2, ""), None).unwrap();
+    let are_nodes: Vec<_> = config.trunking.trunks.iter().map(|trunk| trunk.is_node).collect();
+    assert_eq!(are_nodes, [false, true, true]);
+    assert_eq!(config.trunks.iter().filter_map(ReadTrunk::neighbour).count(), 3);
+    let route = "[[route]]\nprefix = \"+\"\nto = [\"sip\"]";
+    assert!(errors(&with_nodes(2, route)).concat().contains("no [[trunk]]"));
+    assert!(errors(&with_nodes(63, "")).is_empty());
+    assert!(errors(&with_nodes(64, "")).concat().contains("at most 64"));
 }
 
 #[test]

@@ -98,7 +98,7 @@ impl Proxy {
             }
             return;
         }
-        if env.config.trunking.is_on()
+        if !env.config.trunking.trunks.is_empty()
             && let Some(branch) = context.branches.get(id.parts().1)
         {
             to_trunk::note_answering(env, branch, status);

@@ -50,6 +50,8 @@ pub(super) enum RouteRefusal {
     TooManyCalls,
     /// All trunks of the route are down.
     AllDown,
+    /// All nodes behind this server are down.
+    NodesDown,
 }
 
 impl RouteRefusal {
@@ -59,6 +61,7 @@ impl RouteRefusal {
             Self::Forbidden => (403, "Destination Not Allowed"),
             Self::TooManyCalls => (403, "Too Many Calls To This Destination"),
             Self::AllDown => (503, "All Trunks Are Down"),
+            Self::NodesDown => (503, "All Nodes Are Down"),
         }
     }
 }
@@ -301,7 +304,9 @@ pub(super) fn admit_number(
     env.services.observe(env.cx.now, &event);
     let reason = match refusal {
         RouteRefusal::TooManyCalls => Reason::DestinationRate,
-        RouteRefusal::Forbidden | RouteRefusal::AllDown => Reason::DestinationDenied,
+        RouteRefusal::Forbidden | RouteRefusal::AllDown | RouteRefusal::NodesDown => {
+            Reason::DestinationDenied
+        }
     };
     env.decided(request, reason, Detail::Both(number, destination.prefix.as_bytes()));
     Err(refusal)
@@ -422,6 +427,10 @@ pub(super) fn challenge_step(
     let is_in_dialog = matches!(context.grant.reach, Reach::Side(_));
     let is_wanted = !context.is_cancelled;
     let Some(branch) = context.branches.get_mut(id.parts().1) else { return ChallengeStep::None };
+    if branch.trunk.is_some_and(|trunk| trunk.is_node) {
+        // The phone has the password that it asks for.
+        return ChallengeStep::None;
+    }
     let of_dialog = || trunking.login_at(flow).filter(|_| is_in_dialog).map(TrunkBranch::new);
     let Some(mut trunk) = branch.trunk.or_else(of_dialog) else { return ChallengeStep::None };
     let learnt = logins.learn(trunking, trunk.trunk, (response.message, response.status));

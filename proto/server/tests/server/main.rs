@@ -25,6 +25,7 @@ mod ends;
 mod failover;
 mod fork;
 mod forwards;
+mod front;
 mod growth;
 mod gruu;
 mod guessing;
