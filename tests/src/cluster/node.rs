@@ -1,29 +1,44 @@
 //! Node with its writer and reader of the store.
 
 use super::id_of;
+use super::link::{Identity, NodeLayers, Secrets};
+use super::reader::{Delivery, Reader, latency};
 use super::shell::{RealServer, Shell};
-use super::store::{Store, StoreState, Stored};
-use crate::world::{LIMITS, REALM, default_config};
+use super::store::{Heartbeat, Store, StoreState, Stored};
+use crate::world::{LIMITS, REALM, default_config, password};
 use ringway_location::{NodeName, Update};
-use ringway_sansio::{Event, Instant, LocatedServers, Rng, Seed, Transport};
-use ringway_server::{Action, Aor, Cluster, Config, Hold, NodeState, Server, shard_of_user};
-use ringway_sim::{Effects, HostId, Hosted, Sim, SimNode, shard_key};
+use ringway_sansio::{Event, Instant, ListenerId, LocatedServers, Rng, Seed, Transport};
+use ringway_server::{
+    Action, Aor, Cluster, Config, Hold, LinkedNode, Links, Listener, Neighbour, NeighbourConnection,
+    NodeState, Server, Services, shard_of_user,
+};
+use ringway_sim::{Effects, HostId, Hosted, Reading, Sim, SimNode, shard_key};
 use ringway_test_support::services::TestServices;
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Node, which may be killed at present.
 pub(super) struct ClusterNode {
     pub(super) name: NodeName,
     pub(super) host: Option<HostId>,
+    /// Services of its process.
     pub(super) services: Arc<TestServices>,
     pub(super) reaches_store: bool,
+    pub(super) is_draining: bool,
+    /// Version of the records that it writes; it reads those of earlier versions too.
+    pub(super) version: u8,
     index: usize,
+    seed: u64,
     pub(super) hold: Hold,
+    users: Vec<String>,
+    identity: Rc<RefCell<Identity>>,
+    /// States of the others by their heartbeats.
+    states: BTreeMap<NodeName, NodeState>,
     /// Lookups that were not sent.
     locates: Rc<RefCell<Vec<(u64, Aor)>>>,
     incarnation: u64,
@@ -32,59 +47,66 @@ pub(super) struct ClusterNode {
     waiting: BTreeMap<Vec<u8>, (Vec<u8>, Instant)>,
     /// Updates on their way, with the time of their arrival.
     sent: VecDeque<(Instant, Vec<u8>, Vec<u8>)>,
-    /// Position in the stream; `None`: all must be read.
-    position: Option<usize>,
-    generation: u32,
-    /// Records on their way, with the time of their arrival, and the lookup that they answer.
-    records: VecDeque<OnItsWay>,
-    /// Begin of its silence.
-    silent_since: Option<Instant>,
+    reader: Reader,
 }
-
-/// Time of arrival, user and record, and the lookup that it answers.
-type OnItsWay = (Instant, Vec<u8>, Vec<u8>, Option<u64>);
 
 /// Address of a node.
 pub(super) fn ip(index: usize) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1 + index as u8))
 }
 
+/// Address of a node's listener of links.
+pub(super) fn link_address(index: usize) -> SocketAddr {
+    SocketAddr::new(ip(index), 5070)
+}
+
+/// Name of a node.
+pub(super) fn name_of(index: usize) -> NodeName {
+    NodeName::read(format!("node{index}").as_bytes()).expect("a valid name")
+}
+
 impl ClusterNode {
-    pub(super) fn new(sim: &mut Sim, seed: u64, index: usize, hold: Hold) -> Self {
-        let services = TestServices::new(LIMITS, &Seed::from_number(seed).part(index as u64), sim.now());
+    pub(super) fn new(sim: &mut Sim, seed: u64, index: usize, (hold, secrets): (Hold, Secrets)) -> Self {
+        let name = name_of(index);
         let mut node = Self {
-            name: NodeName::read(format!("node{index}").as_bytes()).expect("a valid name"),
+            name,
             host: None,
-            services: Arc::new(services),
+            services: Arc::new(services(seed, index, sim.now())),
             reaches_store: true,
+            is_draining: false,
+            version: 1,
             index,
+            seed,
             hold,
+            users: Vec::new(),
+            identity: Rc::new(RefCell::new(Identity { name, secrets, nodes: Vec::new() })),
+            states: BTreeMap::new(),
             locates: Rc::default(),
             incarnation: 0,
             shards: 1 + ((seed + index as u64) % 3) as u16,
             waiting: BTreeMap::new(),
             sent: VecDeque::new(),
-            position: None,
-            generation: 0,
-            records: VecDeque::new(),
-            silent_since: None,
+            reader: Reader::new(hold),
         };
-        node.start(sim, seed);
+        node.start(sim, Duration::from_secs(15 * index as u64));
         node
     }
 
-    pub(super) fn start(&mut self, sim: &mut Sim, seed: u64) {
+    /// Starts the process, whose clock is `ahead` of that of the simulation.
+    pub(super) fn start(&mut self, sim: &mut Sim, ahead: Duration) {
         self.incarnation += 1;
-        self.services.forget_reservations();
-        self.services.stop_calls(sim.now());
-        self.services.forget_lamps();
-        self.services.shared.lock().expect("nothing panicked").clear();
-        (self.position, self.silent_since) = (None, None);
-        // Clocks of nodes differ by up to 30 s.
-        let ahead = Duration::from_secs(15 * self.index as u64);
+        self.services = Arc::new(services(self.seed + self.incarnation, self.index, sim.now()));
+        self.services.is_cold.store(true, Ordering::Relaxed);
+        for user in &self.users {
+            self.services.subscribe(user, REALM, REALM, &password(user));
+        }
+        self.reader = Reader::new(self.hold);
+        self.is_draining = false;
+        self.identity.borrow_mut().nodes.clear();
+        self.states.clear();
         let config = Arc::new(self.config());
         let shards = (0..self.shards).map(|shard| {
-            let seed = Seed::from_number(seed).part(1000 * self.incarnation + self.index as u64);
+            let seed = Seed::from_number(self.seed).part(1000 * self.incarnation + self.index as u64);
             let (config, services) = (Arc::clone(&config), Arc::clone(&self.services));
             Server::new(config, services, shard, seed, sim.now() + ahead)
         });
@@ -94,10 +116,12 @@ impl ClusterNode {
             Action::Locate { query, aor } => locates.borrow_mut().push((query, aor)),
             action => execute(action, effects),
         });
-        let address = SocketAddr::new(ip(self.index), 5060);
-        let listeners = [(Transport::Udp, address), (Transport::Tcp, address)];
+        let listeners: Vec<_> =
+            config.listeners.iter().map(|listener| (listener.transport, listener.bound)).collect();
         let shell = Box::new(Shell::new(hosted, ahead));
-        self.host = Some(sim.add(self.name.as_str(), &listeners, shell).expect("the address is free"));
+        let host = sim.add(self.name.as_str(), &listeners, shell).expect("the address is free");
+        sim.set_layers(host, NodeLayers(Rc::clone(&self.identity)));
+        self.host = Some(host);
     }
 
     pub(super) fn kill(&mut self, sim: &mut Sim) {
@@ -105,11 +129,13 @@ impl ClusterNode {
             sim.remove(host);
         }
         self.waiting.clear();
-        self.records.clear();
     }
 
     pub(super) fn pause(&mut self, sim: &mut Sim) {
         self.call(sim, 0, |shell, _, _| shell.pause());
+        if let Some(host) = self.host {
+            sim.set_reading(host, Reading::Paused);
+        }
     }
 
     pub(super) fn resume(&mut self, sim: &mut Sim) {
@@ -120,20 +146,89 @@ impl ClusterNode {
                 }
             });
         }
+        if let Some(host) = self.host {
+            sim.set_reading(host, Reading::AtOnce);
+        }
     }
 
     pub(super) fn runs(&self, sim: &Sim) -> bool {
         self.shell(sim).is_some_and(|shell| !shell.is_paused())
     }
 
-    /// State as the others see it: a node is gone after some seconds without a heartbeat.
-    pub(super) fn state(&mut self, sim: &Sim) -> NodeState {
-        if self.runs(sim) {
-            self.silent_since = None;
-            return NodeState::Up;
+    pub(super) fn is_cold(&self) -> bool {
+        self.services.is_cold.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn subscribe(&mut self, user: &str) {
+        self.services.subscribe(user, REALM, REALM, &password(user));
+        self.users.push(user.to_owned());
+    }
+
+    pub(super) fn drain(&mut self, sim: &mut Sim, over: Option<Duration>) {
+        self.is_draining = over.is_some();
+        self.each_shard(sim, |server, now| match over {
+            Some(over) => server.drain(now, over),
+            None => server.end_drain(),
+        });
+    }
+
+    /// Uses other secrets as a reload does: its links are opened again.
+    pub(super) fn set_secrets(&mut self, sim: &mut Sim, secrets: Secrets) {
+        self.identity.borrow_mut().secrets = secrets;
+        self.reconfigure(sim);
+        self.close_links(sim);
+    }
+
+    /// Closes the connections of links.
+    pub(super) fn close_links(&self, sim: &mut Sim) {
+        for connection in self.host.map(|host| sim.connections(host)).unwrap_or_default() {
+            if sim.flow(connection).is_some_and(|flow| flow.listener == LINKS) {
+                sim.close(connection);
+            }
         }
-        let since = *self.silent_since.get_or_insert(sim.now());
-        if since + HEARTBEATS_MISSED <= sim.now() { NodeState::Gone } else { NodeState::Up }
+    }
+
+    /// True if the link to a node answers.
+    pub(super) fn is_linked(&self, node: &NodeName) -> bool {
+        let nodes = &self.identity.borrow().nodes;
+        let at = nodes.iter().position(|linked| linked.name == *node);
+        at.is_some_and(|at| self.services.is_neighbour_up(at))
+    }
+
+    /// Sends its heartbeat, and takes those of the others: a node without one whose link does not answer either is gone.
+    pub(super) fn exchange_heartbeats(&mut self, sim: &mut Sim, store: &mut Store) {
+        let now = sim.now();
+        if !self.runs(sim) {
+            return;
+        }
+        let others = (0..super::Cluster::NODES).filter(|index| *index != self.index);
+        if self.reaches_store && store.is_up() {
+            store.heartbeats.insert(self.name, Heartbeat { at: now, is_draining: self.is_draining });
+            self.states.clear();
+            for index in others {
+                let (name, address) = (name_of(index), link_address(index));
+                let Some(heartbeat) = store.heartbeats.get(&name) else { continue };
+                self.states.insert(name, match heartbeat {
+                    heartbeat if heartbeat.at + HEARTBEATS_MISSED <= now => NodeState::Gone,
+                    heartbeat if heartbeat.is_draining => NodeState::Draining,
+                    _ => NodeState::Up,
+                });
+                let is_listed = self.identity.borrow().nodes.iter().any(|node| node.name == name);
+                if !is_listed {
+                    self.identity.borrow_mut().nodes.push(LinkedNode { name, address });
+                    self.reconfigure(sim);
+                }
+            }
+        }
+        let mut states = self.services.nodes.lock().expect("nothing panicked");
+        for name in (0..super::Cluster::NODES).map(name_of) {
+            let state = match self.states.get(&name) {
+                None => NodeState::Gone,
+                Some(NodeState::Gone) if self.is_linked(&name) => NodeState::Up,
+                Some(state) => *state,
+            };
+            states.insert(name, state);
+        }
     }
 
     /// Its bindings; `None` if it does not run.
@@ -157,6 +252,11 @@ impl ClusterNode {
         })
     }
 
+    /// True if it has nothing to write.
+    pub(super) fn has_written(&self) -> bool {
+        self.waiting.is_empty() && self.sent.is_empty()
+    }
+
     /// Writes and reads what is due.
     pub(super) fn exchange(&mut self, sim: &mut Sim, store: &mut Store, rng: &mut Rng) {
         let now = sim.now();
@@ -169,20 +269,39 @@ impl ClusterNode {
         }
         if self.reaches_store && store.state == StoreState::Up {
             self.read(sim, store, rng);
+        } else if self.reaches_store && store.state == StoreState::Paused {
+            // What was asked is answered later, as far as anybody waits for it.
+        } else {
+            self.reader.disconnected();
+            // The server waits for 50 ms.
+            self.locates.take();
         }
-        while self.records.front().is_some_and(|(at, ..)| *at <= now) {
-            if let Some((_, aor, record, query)) = self.records.pop_front() {
-                let store_now_ms = store.now_ms(now);
-                self.at_user(sim, &aor, |server, now| {
-                    server.on_record(now, &aor, &record, store_now_ms).expect("the store has valid records");
-                });
-                if let Some(query) = query {
-                    let shard = self.shard_of(&aor);
-                    self.call(sim, shard, |shell, now, effects| {
-                        shell.on_event(shard, now, Event::Located { query }, effects);
-                    });
+        while let Some(delivery) = self.reader.take(now) {
+            self.on_delivery(sim, delivery, store.now_ms(now));
+        }
+    }
+
+    fn on_delivery(&mut self, sim: &mut Sim, delivery: Delivery, store_now_ms: u64) {
+        match delivery {
+            Delivery::Record { aor, mut record } => {
+                let is_readable = record[0] <= self.version;
+                if is_readable {
+                    record[0] = 1;
                 }
+                let shard = self.shard_of(&aor);
+                self.at_shard(sim, shard, |server, now| {
+                    let result = server.on_record(now, &aor, &record, store_now_ms);
+                    assert_eq!(result.is_ok(), is_readable, "the record cannot be read");
+                });
             }
+            Delivery::Located { aor, query } => {
+                let shard = self.shard_of(&aor);
+                self.call(sim, shard, |shell, now, effects| {
+                    shell.on_event(shard, now, Event::Located { query }, effects);
+                });
+            }
+            Delivery::Warm => self.services.is_cold.store(false, Ordering::Relaxed),
+            Delivery::Behind => self.services.is_cold.store(true, Ordering::Relaxed),
         }
     }
 
@@ -204,9 +323,9 @@ impl ClusterNode {
             // The store may have got them or not: they are sent again.
             for (_, aor, mut update) in std::mem::take(&mut self.sent) {
                 if store.state != StoreState::Away && rng.chance(500) {
-                    store.apply(now, &aor, &update);
+                    store.apply(now, &aor, &update, self.version);
                 }
-                if !runs {
+                if self.host.is_none() {
                     continue;
                 }
                 if let Some((newer, made)) = self.waiting.get_mut(&aor) {
@@ -229,60 +348,45 @@ impl ClusterNode {
         }
         while store.state == StoreState::Up && self.sent.front().is_some_and(|(at, ..)| *at <= now) {
             if let Some((_, aor, update)) = self.sent.pop_front() {
-                store.apply(now, &aor, &update);
+                store.apply(now, &aor, &update, self.version);
             }
         }
     }
 
     fn read(&mut self, sim: &mut Sim, store: &Store, rng: &mut Rng) {
-        let now = sim.now();
-        let position = match self.position {
-            Some(position) if self.generation == store.generation => position,
-            _ => {
-                // The records of own updates before the position are not read: these updates are written once more.
-                self.share_again(sim, now);
-                self.generation = store.generation;
-                let position = store.stream_len();
-                let mut aors = BTreeSet::new();
-                if self.hold == Hold::All {
-                    aors.extend(store.aors().cloned());
-                }
-                aors.extend(self.bindings(sim).into_iter().flatten().map(|((aor, ..), _)| aor));
-                for aor in aors {
-                    let record = store.look_up(now, &aor, (&self.name, self.incarnation));
-                    self.records.push_back((now + latency(rng), aor, record, None));
-                }
-                position
-            }
-        };
-        for (aor, record) in store.stream_from(position) {
-            self.records.push_back((now + latency(rng), aor.clone(), record.clone(), None));
+        let (now, node) = (sim.now(), (self.name, self.incarnation));
+        let bindings = self.bindings(sim);
+        let held = || bindings.iter().flatten().map(|((aor, ..), _)| aor.clone()).collect();
+        if self.reader.read(store, (now, rng), node, held) {
+            self.share_again(sim, now);
         }
         for (query, aor) in self.locates.take() {
-            let record = store.look_up(now, aor.as_bytes(), (&self.name, self.incarnation));
-            self.records.push_back((now + latency(rng), aor.as_bytes().to_vec(), record, Some(query)));
+            self.reader.look_up(store, (now, rng), node, (query, &aor));
         }
-        self.position = Some(store.stream_len());
     }
 
     /// Writes all own bindings again: the store may have lost some, or have answered unread.
     fn share_again(&mut self, sim: &mut Sim, now: Instant) {
-        for shard in 0..self.shards {
-            self.call(sim, shard, |shell, now, effects| {
-                let now = now + shell.ahead;
-                shell.hosted.call(shard, now, effects, |server: &mut RealServer, _| {
-                    let mut next = Some(0);
-                    while let Some(from) = next {
-                        next = server.share_from(now, from, 100);
-                    }
-                });
-            });
-        }
+        self.each_shard(sim, |server, now| {
+            let mut next = Some(0);
+            while let Some(from) = next {
+                next = server.share_from(now, from, 100);
+            }
+        });
         self.take_shared(now);
     }
 
-    fn at_user(&self, sim: &mut Sim, aor: &[u8], run: impl FnOnce(&mut RealServer, Instant)) {
-        let shard = self.shard_of(aor);
+    fn reconfigure(&self, sim: &mut Sim) {
+        let config = Arc::new(self.config());
+        self.each_shard(sim, |server, _| server.reconfigure(Arc::clone(&config)));
+    }
+
+    fn each_shard(&self, sim: &mut Sim, mut run: impl FnMut(&mut RealServer, Instant)) {
+        (0..self.shards).for_each(|shard| self.at_shard(sim, shard, &mut run));
+    }
+
+    /// Calls a shard with the time of the node's clock.
+    fn at_shard(&self, sim: &mut Sim, shard: u16, run: impl FnOnce(&mut RealServer, Instant)) {
         self.call(sim, shard, |shell, now, effects| {
             let now = now + shell.ahead;
             shell.hosted.call(shard, now, effects, |server: &mut RealServer, _| run(server, now));
@@ -306,20 +410,38 @@ impl ClusterNode {
 
     fn config(&self) -> Config {
         let mut config = default_config();
-        let link = SocketAddr::new(ip(self.index), 5060);
+        let (address, link) = (SocketAddr::new(ip(self.index), 5060), link_address(self.index));
         for listener in &mut config.listeners {
-            (listener.bound, listener.advertised) = (link, link);
+            (listener.bound, listener.advertised) = (address, address);
         }
+        config.listeners.push(Listener { transport: Transport::Tls, bound: link, advertised: link });
         config.secret = [self.index as u8; 32];
-        let (node, incarnation) = (self.name, self.incarnation);
-        config.cluster =
-            Some(Cluster { node, incarnation, transport: Transport::Udp, link, hold: self.hold });
+        let (node, incarnation, hold) = (self.name, self.incarnation, self.hold);
+        config.cluster = Some(Cluster { node, incarnation, transport: Transport::Tls, link, hold });
+        let Identity { secrets: (secret, accepted_secret), ref nodes, .. } = *self.identity.borrow();
+        config.neighbours = nodes.iter().map(neighbour).collect();
+        config.links = Some(Links { node, listener: LINKS, secret, accepted_secret, nodes: nodes.clone() });
         assert_eq!(config.domains, [REALM]);
         config
     }
 }
 
-/// No host name is known, and every node counts as warm.
+fn services(seed: u64, index: usize, now: Instant) -> TestServices {
+    TestServices::new(LIMITS, &Seed::from_number(seed).part(index as u64), now)
+}
+
+fn neighbour(node: &LinkedNode) -> Neighbour {
+    Neighbour {
+        name: node.name.to_string(),
+        uri: node.uri(),
+        interval: Duration::from_secs(10),
+        connection: NeighbourConnection::Kept,
+        certificate: None,
+        offers_alias: false,
+    }
+}
+
+/// No host name is known.
 fn execute(action: Action, effects: &mut Effects) {
     if let Action::Resolve { query, .. } = action {
         let servers = LocatedServers::NONE;
@@ -327,9 +449,7 @@ fn execute(action: Action, effects: &mut Effects) {
     }
 }
 
-fn latency(rng: &mut Rng) -> Duration {
-    Duration::from_millis(1 + rng.below(20))
-}
-
+/// Listener of links.
+const LINKS: ListenerId = ListenerId(2);
 /// Silence after which a node is gone.
 const HEARTBEATS_MISSED: Duration = Duration::from_secs(5);
