@@ -161,7 +161,7 @@ fn a_node_that_missed_the_end_of_the_stream_reads_all_again() {
         cluster.registers(phones[2], 0, 3600);
         cluster.wait(1000);
         cluster.set_reaches_store(0, true);
-        cluster.wait_ms(10);
+        cluster.wait_ms(50);
         assert!(cluster.is_cold(0), "the stream begins later");
         cluster.wait(20);
         cluster.agrees();

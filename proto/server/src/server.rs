@@ -95,6 +95,11 @@ impl<S: Services> Server<S> {
         self.environment.reconfigure(config);
     }
 
+    /// Dials the other nodes to which there is no link at once: one of them may have come back.
+    pub fn retry_links(&mut self) {
+        self.neighbours.retry_links(self.environment.config());
+    }
+
     /// Refuses new requests with 503 from now on. At `until` pending INVITEs are cancelled and their callers get 503.
     pub fn stop_new_work(&mut self, until: Instant) {
         self.gives_up_at = Some(until);

@@ -50,6 +50,9 @@ impl Cluster {
                 || node.hold == Hold::Served
                     && others == &known
                     && !known.iter().any(|(other, _)| other.0 == of_one.0);
+            // A node reads no user again that it looked up, although the store lost it.
+            let is_stale = node.hold == Hold::Served && self.store.generation > 0 && others == &stored;
+            let is_lost = is_lost || is_stale && of_one.2 != node.name;
             let is_there = others.iter().any(|(other, _)| other == of_one);
             assert!(
                 is_there || is_lost || *left <= self.clock_moved,
@@ -85,7 +88,7 @@ impl Cluster {
             self.connected[index] = is_connected.then(|| self.connected[index].unwrap_or(now));
         }
         self.check_links();
-        let is_due = now.as_nanos() / 1_000_000 % 100 < super::STEP_MS;
+        let is_due = now.as_nanos() / 1_000_000 % CHECK_MS < super::STEP_MS;
         if !is_due || self.unchanged_for() < SETTLED || !self.is_of_one_version() {
             return;
         }
@@ -152,5 +155,7 @@ impl Cluster {
     }
 }
 
+/// Milliseconds between two comparisons of the nodes with the store.
+const CHECK_MS: u64 = 500;
 /// Time after which a change is everywhere.
 const SETTLED: Duration = Duration::from_secs(2);

@@ -268,8 +268,10 @@ impl Cluster {
         for node in &mut self.nodes {
             node.exchange(&mut self.sim, &mut self.store, &mut self.rng);
         }
-        for node in &mut self.nodes {
-            node.exchange_heartbeats(&mut self.sim, &mut self.store);
+        if self.sim.now().as_nanos() / 1_000_000 % HEARTBEAT_MS < STEP_MS {
+            for node in &mut self.nodes {
+                node.exchange_heartbeats(&mut self.sim, &mut self.store);
+            }
         }
         self.check_step();
     }
@@ -300,5 +302,7 @@ fn id_of(contact: &[u8]) -> [u8; 16] {
     EntryId::of_contact(contact).0
 }
 
+/// Time between two exchanges of heartbeats.
+const HEARTBEAT_MS: u64 = 100;
 /// Time between two exchanges of the nodes with the store.
 const STEP_MS: u64 = 10;

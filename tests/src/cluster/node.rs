@@ -204,7 +204,7 @@ impl ClusterNode {
         let others = (0..super::Cluster::NODES).filter(|index| *index != self.index);
         if self.reaches_store && store.is_up() {
             store.heartbeats.insert(self.name, Heartbeat { at: now, is_draining: self.is_draining });
-            self.states.clear();
+            let earlier = std::mem::take(&mut self.states);
             for index in others {
                 let (name, address) = (name_of(index), link_address(index));
                 let Some(heartbeat) = store.heartbeats.get(&name) else { continue };
@@ -218,6 +218,9 @@ impl ClusterNode {
                     self.identity.borrow_mut().nodes.push(LinkedNode { name, address });
                     self.reconfigure(sim);
                 }
+            }
+            if self.states != earlier {
+                self.each_shard(sim, |server, _| server.retry_links());
             }
         }
         let mut states = self.services.nodes.lock().expect("nothing panicked");

@@ -109,7 +109,8 @@ impl Store {
             self.data.stream.pop_front();
             self.data.trimmed += 1;
         }
-        if self.earlier.back().is_none_or(|(at, _)| *at + LOST / 10 <= now) {
+        let end = self.stream_end();
+        if self.earlier.back().is_none_or(|(_, data)| data.trimmed + data.stream.len() != end) {
             self.earlier.push_back((now, self.data.clone()));
         }
         while self.earlier.get(1).is_some_and(|(at, _)| *at + LOST <= now) {
