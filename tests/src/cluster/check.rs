@@ -88,10 +88,10 @@ impl Cluster {
             self.connected[index] = is_connected.then(|| self.connected[index].unwrap_or(now));
         }
         self.check_links();
-        let is_due = now.as_nanos() / 1_000_000 % CHECK_MS < super::STEP_MS;
-        if !is_due || self.unchanged_for() < SETTLED || !self.is_of_one_version() {
+        if now < self.compared_at || self.unchanged_for() < SETTLED || !self.is_of_one_version() {
             return;
         }
+        self.compared_at = now + COMPARED_INTERVAL;
         for index in 0..Self::NODES {
             let node = &self.nodes[index];
             if self.connected_for(index) >= SETTLED && node.has_written() && !node.is_cold() {
@@ -155,7 +155,7 @@ impl Cluster {
     }
 }
 
-/// Milliseconds between two comparisons of the nodes with the store.
-const CHECK_MS: u64 = 500;
+/// Time between two comparisons of the nodes with the store.
+const COMPARED_INTERVAL: Duration = Duration::from_secs(1);
 /// Time after which a change is everywhere.
 const SETTLED: Duration = Duration::from_secs(2);

@@ -61,6 +61,9 @@ pub struct Cluster {
     connected: [Option<Instant>; Self::NODES],
     /// Time of the last change of the store, or of its failover.
     changed: (usize, Instant),
+    /// Time of the next exchange of heartbeats, and of the next comparison of the nodes with the store.
+    heartbeats_at: Instant,
+    compared_at: Instant,
     /// Number of packets of the trace that were checked.
     checked: usize,
     /// Nodes that a call came to over a link, by its Call-ID and CSeq.
@@ -111,6 +114,8 @@ impl Cluster {
             rotated: [0; Self::NODES],
             connected: [None; Self::NODES],
             changed: (0, BEGIN),
+            heartbeats_at: BEGIN,
+            compared_at: BEGIN,
             checked: 0,
             crossed: BTreeMap::new(),
         }
@@ -241,7 +246,10 @@ impl Cluster {
 
     /// Advances the clock by milliseconds.
     pub fn wait_ms(&mut self, milliseconds: u64) {
-        (0..milliseconds.div_ceil(STEP_MS)).for_each(|_| self.step());
+        let end = self.sim.now() + Duration::from_millis(milliseconds);
+        while self.sim.now() < end {
+            self.step_until(end);
+        }
     }
 
     /// Calls a phone.
@@ -263,12 +271,21 @@ impl Cluster {
     }
 
     fn step(&mut self) {
-        self.sim.run_for(Duration::from_millis(STEP_MS));
-        self.store.note(self.sim.now());
+        self.step_until(self.sim.now() + STEP);
+    }
+
+    /// Advances the clock to `end` at most.
+    fn step_until(&mut self, end: Instant) {
+        let is_quiet = self.nodes.iter().all(ClusterNode::is_quiet);
+        let step = if is_quiet { QUIET_STEP } else { STEP };
+        self.sim.run_until(end.min(self.sim.now() + step));
+        let now = self.sim.now();
+        self.store.note(now);
         for node in &mut self.nodes {
             node.exchange(&mut self.sim, &mut self.store, &mut self.rng);
         }
-        if self.sim.now().as_nanos() / 1_000_000 % HEARTBEAT_MS < STEP_MS {
+        if self.heartbeats_at <= now {
+            self.heartbeats_at = now + HEARTBEATS_INTERVAL;
             for node in &mut self.nodes {
                 node.exchange_heartbeats(&mut self.sim, &mut self.store);
             }
@@ -303,6 +320,8 @@ fn id_of(contact: &[u8]) -> [u8; 16] {
 }
 
 /// Time between two exchanges of heartbeats.
-const HEARTBEAT_MS: u64 = 100;
+const HEARTBEATS_INTERVAL: Duration = Duration::from_millis(100);
 /// Time between two exchanges of the nodes with the store.
-const STEP_MS: u64 = 10;
+const STEP: Duration = Duration::from_millis(10);
+/// The same while nothing is on its way.
+const QUIET_STEP: Duration = Duration::from_millis(50);

@@ -260,6 +260,11 @@ impl ClusterNode {
         self.waiting.is_empty() && self.sent.is_empty()
     }
 
+    /// True if nothing is on its way to the store or back, or may have to be within milliseconds.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.has_written() && self.reader.is_quiet() && !self.is_cold() && self.hold == Hold::All
+    }
+
     /// Writes and reads what is due.
     pub(super) fn exchange(&mut self, sim: &mut Sim, store: &mut Store, rng: &mut Rng) {
         let now = sim.now();

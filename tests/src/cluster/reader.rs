@@ -50,6 +50,10 @@ impl Reader {
         self.is_connected = false;
     }
 
+    pub(super) fn is_quiet(&self) -> bool {
+        self.deliveries.is_empty() && self.notices_at.is_none()
+    }
+
     /// Next delivery that arrived.
     pub(super) fn take(&mut self, now: Instant) -> Option<Delivery> {
         let is_due = self.deliveries.front().is_some_and(|(at, _)| *at <= now);
