@@ -86,6 +86,8 @@ impl Cluster {
         for seed in first..first.saturating_add(count) {
             let mut cluster = Self::new(seed, hold);
             let result = catch_unwind(AssertUnwindSafe(|| {
+                // The nodes have read all, and have links.
+                cluster.wait(2);
                 tell(&mut cluster);
                 cluster.settle();
             }));
@@ -276,7 +278,7 @@ impl Cluster {
 
     /// Advances the clock to `end` at most.
     fn step_until(&mut self, end: Instant) {
-        let is_quiet = self.nodes.iter().all(ClusterNode::is_quiet);
+        let is_quiet = self.nodes.iter().all(|node| node.is_quiet(&self.store));
         let step = if is_quiet { QUIET_STEP } else { STEP };
         self.sim.run_until(end.min(self.sim.now() + step));
         let now = self.sim.now();
@@ -320,7 +322,7 @@ fn id_of(contact: &[u8]) -> [u8; 16] {
 }
 
 /// Time between two exchanges of heartbeats.
-const HEARTBEATS_INTERVAL: Duration = Duration::from_millis(100);
+const HEARTBEATS_INTERVAL: Duration = Duration::from_millis(500);
 /// Time between two exchanges of the nodes with the store.
 const STEP: Duration = Duration::from_millis(10);
 /// The same while nothing is on its way.

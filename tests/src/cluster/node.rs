@@ -261,8 +261,10 @@ impl ClusterNode {
     }
 
     /// True if nothing is on its way to the store or back, or may have to be within milliseconds.
-    pub(super) fn is_quiet(&self) -> bool {
-        self.has_written() && self.reader.is_quiet() && !self.is_cold() && self.hold == Hold::All
+    pub(super) fn is_quiet(&self, store: &Store) -> bool {
+        let can_write = self.reaches_store && store.is_up();
+        let has_written = self.has_written() || !can_write;
+        has_written && self.reader.is_quiet() && !self.is_cold() && self.hold == Hold::All
     }
 
     /// Writes and reads what is due.
