@@ -135,6 +135,22 @@ fn nodes_that_hold_whom_they_serve_look_up_the_others() {
 }
 
 #[test]
+fn a_user_is_looked_up_at_the_node_that_changed_it_last() {
+    Cluster::run_holding("cluster: served, changed last", Hold::Served, |cluster| {
+        let caller = cluster.phone("alice", Transport::Udp, false);
+        let phones =
+            [cluster.phone("bob", Transport::Udp, true), cluster.phone("bob", Transport::Udp, false)];
+        cluster.registers(phones[0], 0, 3600);
+        cluster.registers(phones[1], 2, 3600);
+        cluster.wait_ms(200);
+        // At a node that does not serve the user.
+        cluster.registers(phones[1], 1, 0);
+        cluster.wait_ms(200);
+        cluster.is_reached(caller, phones[0]);
+    });
+}
+
+#[test]
 fn nodes_that_hold_whom_they_serve_lose_one_and_the_store() {
     Cluster::run_holding("cluster: served, faults", Hold::Served, |cluster| {
         let (caller, phones) = registered(cluster);

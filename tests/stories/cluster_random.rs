@@ -134,7 +134,9 @@ fn act(cluster: &mut Cluster, known: &mut [Known]) {
     let node = cluster.rng.below(Cluster::NODES as u64) as usize;
     let other = (node + 1 + cluster.rng.below(2) as usize) % Cluster::NODES;
     let ahead = cluster.rng.below(60);
-    match cluster.rng.below(30) {
+    let action = cluster.rng.below(30);
+    cluster.note(&format!("{} of node {node}, {other}", NAMES.get(action as usize).unwrap_or(&"register")));
+    match action {
         0 => cluster.store.state = StoreState::Away,
         1 => cluster.store.state = StoreState::Paused,
         2..=4 => cluster.store.state = StoreState::Up,
@@ -192,12 +194,19 @@ fn register(cluster: &mut Cluster, known: &mut [Known], (node, other): (usize, u
     let before = cluster.registrations(known.phone);
     (known.last, known.removing) = if seconds > 0 { (Some((before, node, ends)), None) } else { (None, Some(before)) };
     (known.is_kept, known.is_removed, known.seen) = (false, false, [false; Cluster::NODES]);
+    cluster.note(&format!("phone {index} registers at {node} for {seconds}, {}", if is_across { "across" } else { "" }));
     match is_across {
         true => cluster.register_across(known.phone, (other, node), seconds),
         false => cluster.register(known.phone, node, seconds),
     }
 }
 
+/// Names of the actions.
+const NAMES: [&str; 20] = [
+    "away", "paused", "up", "up", "up", "failover", "kill", "restart or pause", "restart or resume",
+    "no store", "store", "cut", "cut both", "uncut", "uncut", "break links", "drain", "no drain", "secret",
+    "heal",
+];
 /// Time after which a change is everywhere.
 const SETTLED: Duration = Duration::from_secs(2);
 /// The clock of the store moves by up to a minute, and those of nodes differ by half of one.

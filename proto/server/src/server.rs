@@ -150,8 +150,10 @@ impl<S: Services> Server<S> {
         if record.number != 0 {
             self.locating.forget_miss(aor);
         }
+        // The record that answers a lookup has the number of an update of this node, if that was the last one of the user.
+        let is_looked_up = record.number == 0 || self.locating.looks_up(aor);
         let (config, storage) = (self.environment.config(), self.environment.storage());
-        let taken = self.registrar.on_record(config, &storage, aor, &record, time);
+        let taken = self.registrar.on_record(config, &storage, (aor, is_looked_up), &record, time);
         let counters = self.environment.counters_mut();
         counters.shared_entries_passed_over += taken.passed_over;
         counters.held_briefly += u64::from(taken.is_brief);

@@ -61,6 +61,8 @@ pub struct Cluster {
     connected: [Option<Instant>; Self::NODES],
     /// Time of the last change of the store, or of its failover.
     changed: (usize, Instant),
+    /// Faults so far, for the report.
+    faults: Vec<String>,
     /// Time of the next exchange of heartbeats, and of the next comparison of the nodes with the store.
     heartbeats_at: Instant,
     compared_at: Instant,
@@ -116,6 +118,7 @@ impl Cluster {
             rotated: [0; Self::NODES],
             connected: [None; Self::NODES],
             changed: (0, BEGIN),
+            faults: Vec::new(),
             heartbeats_at: BEGIN,
             compared_at: BEGIN,
             checked: 0,
@@ -292,11 +295,18 @@ impl Cluster {
                 node.exchange_heartbeats(&mut self.sim, &mut self.store);
             }
         }
+        self.nodes.iter().for_each(ClusterNode::note_states);
         self.check_step();
     }
 
+    /// Notes a fault for the report of a story that fails.
+    pub fn note(&mut self, fault: &str) {
+        let at = self.sim.now().since(BEGIN).as_secs_f64();
+        self.faults.push(format!("{at:>9.3} s  {fault}"));
+    }
+
     fn report(&self) -> String {
-        let mut text = self.sim.trace().to_string();
+        let mut text = format!("{}\n{}\n", self.sim.trace(), self.faults.join("\n"));
         for &host in &self.phones {
             let phone = self.node_of(host);
             text.push_str(&format!("{}: events {:?}\n", phone.user(), phone.events()));

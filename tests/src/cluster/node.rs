@@ -45,9 +45,18 @@ pub(super) struct ClusterNode {
     shards: u16,
     /// Newest update of each user that was not sent, and the time at which it was made.
     waiting: BTreeMap<Vec<u8>, (Vec<u8>, Instant)>,
-    /// Updates on their way, with the time of their arrival.
-    sent: VecDeque<(Instant, Vec<u8>, Vec<u8>)>,
+    /// Updates on their way.
+    sent: VecDeque<Sent>,
     reader: Reader,
+}
+
+/// Update on its way.
+struct Sent {
+    /// Time of its arrival.
+    at: Instant,
+    aor: Vec<u8>,
+    update: Vec<u8>,
+    made: Instant,
 }
 
 /// Address of a node.
@@ -195,7 +204,7 @@ impl ClusterNode {
         at.is_some_and(|at| self.services.is_neighbour_up(at))
     }
 
-    /// Sends its heartbeat, and takes those of the others: a node without one whose link does not answer either is gone.
+    /// Sends its heartbeat, and takes those of the others.
     pub(super) fn exchange_heartbeats(&mut self, sim: &mut Sim, store: &mut Store) {
         let now = sim.now();
         if !self.runs(sim) {
@@ -223,6 +232,10 @@ impl ClusterNode {
                 self.each_shard(sim, |server, _| server.retry_links());
             }
         }
+    }
+
+    /// States of the others as its server has them: a node without a heartbeat whose link answers is not gone.
+    pub(super) fn note_states(&self) {
         let mut states = self.services.nodes.lock().expect("nothing panicked");
         for name in (0..super::Cluster::NODES).map(name_of) {
             let state = match self.states.get(&name) {
@@ -330,35 +343,33 @@ impl ClusterNode {
     fn write(&mut self, now: Instant, store: &mut Store, rng: &mut Rng, runs: bool) {
         let is_away = !self.reaches_store || store.state == StoreState::Away;
         if is_away {
-            // The store may have got them or not: they are sent again.
-            for (_, aor, mut update) in std::mem::take(&mut self.sent) {
-                if store.state != StoreState::Away && rng.chance(500) {
-                    store.apply(now, &aor, &update, self.version);
+            // The store may have got the first ones: all are sent again.
+            let got = if store.state == StoreState::Away { 0 } else { rng.below(self.sent.len() as u64 + 1) };
+            for sent in self.sent.iter().take(got as usize) {
+                store.apply(now, &sent.aor, &sent.update, self.version);
+            }
+            let sent = std::mem::take(&mut self.sent);
+            // The newest first: the others add their removals only.
+            for Sent { aor, update, made, .. } in sent.into_iter().rev().filter(|_| self.host.is_some()) {
+                match self.waiting.get_mut(&aor) {
+                    Some((newer, newer_made)) => {
+                        let by_ms = newer_made.since(made).as_millis() as u32;
+                        Update::merge_removals(newer, &update, by_ms).expect("both are valid");
+                    }
+                    None => _ = self.waiting.insert(aor, (update, made)),
                 }
-                if self.host.is_none() {
-                    continue;
-                }
-                if let Some((newer, made)) = self.waiting.get_mut(&aor) {
-                    Update::merge_removals(newer, &update, now.since(*made).as_millis() as u32)
-                        .expect("both are valid");
-                    continue;
-                }
-                let waited_ms = Update::read(&update).expect("it is valid").waited_ms;
-                Update::set_waited(&mut update, 0);
-                let made = Instant::from_nanos(now.as_nanos() - u64::from(waited_ms) * 1_000_000);
-                self.waiting.insert(aor, (update, made));
             }
             return;
         }
         if runs {
             for (aor, (mut update, made)) in std::mem::take(&mut self.waiting) {
                 Update::set_waited(&mut update, now.since(made).as_millis() as u32);
-                self.sent.push_back((now + latency(rng), aor, update));
+                self.sent.push_back(Sent { at: now + latency(rng), aor, update, made });
             }
         }
-        while store.state == StoreState::Up && self.sent.front().is_some_and(|(at, ..)| *at <= now) {
-            if let Some((_, aor, update)) = self.sent.pop_front() {
-                store.apply(now, &aor, &update, self.version);
+        while store.is_up() && self.sent.front().is_some_and(|sent| sent.at <= now) {
+            if let Some(sent) = self.sent.pop_front() {
+                store.apply(now, &sent.aor, &sent.update, self.version);
             }
         }
     }
