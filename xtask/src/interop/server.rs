@@ -284,6 +284,11 @@ impl Server {
         self.running.as_ref().context("the server is stopped")?.cpu_s()
     }
 
+    /// Applies its changed configuration.
+    pub(crate) fn reload(&self) -> Result<()> {
+        self.command(&["reload"], None).map(drop)
+    }
+
     /// Makes phones leave it within this time in seconds.
     pub(crate) fn drain(&self, over_s: u32) -> Result<()> {
         self.command(&["drain", "--over", &over_s.to_string()], None).map(drop)
