@@ -1,7 +1,7 @@
 //! Stories: the real server and scripted phones in the simulator, each for many seeds.
 //!
 //! Tested: registration, calls, their records, failed calls, races, bad networks, ICMP errors, forks, forwards, media relays, TCP, TLS, neighbours,
-//! trunks, a front before nodes, WebSocket, reloads, restarts, softphones, and random actions.
+//! trunks, a front before nodes, WebSocket, reloads, restarts, softphones, several nodes with a shared store, and random actions.
 //! `RINGWAY_SEED` and `RINGWAY_SEEDS` choose the seeds; a story that fails prints its own.
 #![cfg(test)]
 
@@ -9,6 +9,8 @@ mod call;
 mod call_records;
 mod cancel;
 mod cluster;
+mod cluster_nodes;
+mod cluster_random;
 mod fork;
 mod forward;
 mod front;

@@ -1,7 +1,8 @@
 //! Connection of any protocol, as a trait object.
 
-use ringway_sansio::{Framer, Instant, Token};
+use ringway_sansio::{Framer, Instant, PeerNames, Token};
 use ringway_stream::{CloseReason, Connection, Layer, StreamLimits, WriteFailed};
+use std::sync::Arc;
 
 /// [`Connection`] with any framer and layer.
 pub trait SimConnection {
@@ -59,6 +60,9 @@ pub trait SimConnection {
 
     /// [`Connection::unwritten_bytes`].
     fn unwritten_bytes(&self) -> usize;
+
+    /// [`Connection::peer_names`].
+    fn peer_names(&self) -> Option<Arc<PeerNames>>;
 
     /// Answer to a keep-alive.
     fn pong(&self) -> &'static [u8];
@@ -154,6 +158,10 @@ impl<F: Framer, L: Layer> SimConnection for Connection<F, L> {
 
     fn unwritten_bytes(&self) -> usize {
         self.unwritten_bytes()
+    }
+
+    fn peer_names(&self) -> Option<Arc<PeerNames>> {
+        self.peer_names()
     }
 
     fn pong(&self) -> &'static [u8] {

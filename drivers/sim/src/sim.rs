@@ -233,6 +233,11 @@ impl Sim {
         self.connections.of_host(host)
     }
 
+    /// Flow of the messages of one end of a connection.
+    pub fn flow(&self, connection: ConnectionId) -> Option<Flow> {
+        self.connections.end(connection).map(|end| end.flow)
+    }
+
     /// Calls a host as its program would; `shard` sends the packets. `None` if it is not a `T`.
     pub fn call<T: SimNode, R>(
         &mut self,
@@ -310,7 +315,7 @@ impl Sim {
         let Some(Reverse(Scheduled { at, event, .. })) = self.queue.pop() else { return false };
         self.now = self.now.max(at);
         match event {
-            SimEvent::Datagram { host, flow, bytes } => self.deliver(host, flow, &bytes),
+            SimEvent::Datagram { host, flow, bytes } => self.deliver(host, Received::new(flow, &bytes)),
             SimEvent::IcmpError { host, flow, quoted } => self.deliver_icmp_error(host, flow, &quoted),
             SimEvent::Connected { end } => self.connected(end),
             SimEvent::Refused { end } => self.fail(end, CloseReason::NotConnected),
@@ -398,12 +403,12 @@ impl Sim {
         self.schedule_wake(id, shard);
     }
 
-    fn deliver(&mut self, host: HostId, flow: Flow, bytes: &[u8]) {
+    fn deliver(&mut self, host: HostId, received: Received<'_>) {
         let now = self.now;
         let Some(node) = self.hosts.get(host.0).and_then(|host| host.node.as_ref()) else { return };
-        let shard = node.shard_of(bytes);
+        let shard = node.shard_of(received.bytes);
         self.run(host, shard, |node, effects| {
-            node.on_message(shard, now, Received::new(flow, bytes), effects);
+            node.on_message(shard, now, received, effects);
         });
     }
 

@@ -95,6 +95,11 @@ impl<S: Services> Server<S> {
         self.environment.reconfigure(config);
     }
 
+    /// Dials the other nodes to which there is no link at once: one of them may have come back.
+    pub fn retry_links(&mut self) {
+        self.neighbours.retry_links(self.environment.config());
+    }
+
     /// Refuses new requests with 503 from now on. At `until` pending INVITEs are cancelled and their callers get 503.
     pub fn stop_new_work(&mut self, until: Instant) {
         self.gives_up_at = Some(until);
@@ -145,8 +150,10 @@ impl<S: Services> Server<S> {
         if record.number != 0 {
             self.locating.forget_miss(aor);
         }
+        // The record that answers a lookup has the number of an update of this node, if that was the last one of the user.
+        let is_looked_up = record.number == 0 || self.locating.looks_up(aor);
         let (config, storage) = (self.environment.config(), self.environment.storage());
-        let taken = self.registrar.on_record(config, &storage, aor, &record, time);
+        let taken = self.registrar.on_record(config, &storage, (aor, is_looked_up), &record, time);
         let counters = self.environment.counters_mut();
         counters.shared_entries_passed_over += taken.passed_over;
         counters.held_briefly += u64::from(taken.is_brief);

@@ -23,7 +23,7 @@ impl Pace {
 }
 
 /// Time between two batches that are not full: with the reader's interval, less than the 20 ms after which other nodes have a change.
-const INTERVAL: Duration = Duration::from_millis(8);
+const INTERVAL: Duration = Duration::from_millis(10);
 const FULL: usize = 256;
 
 #[cfg(test)]

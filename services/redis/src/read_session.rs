@@ -472,7 +472,7 @@ const NODES_INTERVAL: Duration = Duration::from_secs(1);
 /// Time between two reports of the nodes without a change.
 const NODES_TELL_INTERVAL: Duration = Duration::from_secs(5);
 /// Time between two reads of news.
-const FOLLOW_INTERVAL: Duration = Duration::from_millis(8);
+const FOLLOW_INTERVAL: Duration = Duration::from_millis(10);
 /// The same in a cluster, where no read waits.
 const POLL_INTERVAL: Duration = Duration::from_millis(25);
 /// Time between two checks of deadlines of lookups.

@@ -1,7 +1,26 @@
 //! Three nodes that share their registrations, their store, and phones.
+//!
+//! Tested: registrations at any node and calls over any node, phones behind NAT and with connections at different nodes, both sides of
+//! dialogs; the store away, paused, failing over with the last second lost, emptied; a node killed, paused, cut off from the store,
+//! from another node in one direction or both; links that break; cold nodes that read all records or look users up; drain; a
+//! secret that changes in three steps; a node of the next version, whose records others cannot read; clocks of nodes that differ by up to
+//! 30 s; nonces of one node at another; nodes that hold all users or those that they serve.
+//!
+//! Checked: after each step that a call crosses one link at most, and that a node which reads the store has what it has; at the end of a
+//! story that no transaction, context or memory is left, and that all nodes agree; by stories with random faults that an
+//! acknowledged binding which the store had is reached over each node that can know it, and a removed one over none.
+//!
+//! Not tested: TLS itself (a model of its rule: certificates by two secrets), the threads and scripts of `services/redis` (its tests
+//! have real servers), strict durability (`apps/ringway`: tickets), subscriptions and kept messages of several nodes, which are not shared,
+//! clocks that jump while a node runs, half-open connections of a lost machine, limits of the writer (`services/redis`), more than
+//! three nodes.
 
+mod check;
+mod faults;
 mod front;
+mod link;
 mod node;
+mod reader;
 mod shell;
 mod store;
 
@@ -11,18 +30,19 @@ use crate::story::number;
 use crate::world::{BEGIN, password};
 use crate::{Account, Behaviour, Phone, PhoneEvent, REALM, Story};
 use front::Front;
+use link::Secrets;
 use node::ClusterNode;
 use ringway_location::EntryId;
 use ringway_sansio::{HostNameId, Instant, Rng, Seed, Transport};
-use ringway_server::{Hold, NodeState};
-use ringway_sim::{Effects, Faults, HostId, Sim};
-use ringway_sip::{HeaderName, Limits, Message};
-use std::collections::BTreeMap;
+use ringway_server::{ClusterSecret, Hold};
+use ringway_sim::{Effects, HostId, Sim};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
+use store::Stored;
 
-/// Three nodes at 10.0.0.1 to 10.0.0.3, their store, and phones from 10.0.1.1 on. The links between the nodes are UDP.
+/// Three nodes at 10.0.0.1 to 10.0.0.3, their store, and phones from 10.0.1.1 on.
 pub struct Cluster {
     /// Simulated network.
     pub sim: Sim,
@@ -36,6 +56,23 @@ pub struct Cluster {
     seed: u64,
     /// Maximum difference of the ends of a binding by the clocks.
     clock_moved: Duration,
+    /// Nodes from and to which nothing arrives.
+    cut: BTreeSet<(usize, usize)>,
+    /// Steps of a change of the secret that each node took.
+    rotated: [usize; Self::NODES],
+    /// Time since which each node runs and reaches a store that is up.
+    connected: [Option<Instant>; Self::NODES],
+    /// Time of the last change of the store, or of its failover.
+    changed: (usize, Instant),
+    /// Faults so far, for the report.
+    faults: Vec<String>,
+    /// Time of the next exchange of heartbeats, and of the next comparison of the nodes with the store.
+    heartbeats_at: Instant,
+    compared_at: Instant,
+    /// Number of packets of the trace that were checked.
+    checked: usize,
+    /// Nodes that a call came to over a link, by its Call-ID and CSeq.
+    crossed: BTreeMap<(Vec<u8>, u32), Vec<usize>>,
 }
 
 impl Cluster {
@@ -56,6 +93,8 @@ impl Cluster {
         for seed in first..first.saturating_add(count) {
             let mut cluster = Self::new(seed, hold);
             let result = catch_unwind(AssertUnwindSafe(|| {
+                // The nodes have read all, and have links.
+                cluster.wait(2);
                 tell(&mut cluster);
                 cluster.settle();
             }));
@@ -70,10 +109,27 @@ impl Cluster {
     fn new(seed: u64, hold: Hold) -> Self {
         let root = Seed::from_number(seed);
         let mut sim = Sim::new(&root.part(2), BEGIN);
-        let nodes = (0..Self::NODES).map(|index| ClusterNode::new(&mut sim, seed, index, hold)).collect();
-        let (rng, phones) = (Rng::new(&root.part(60)), Vec::new());
-        let clock_moved = Duration::from_secs(1);
-        Self { sim, store: Store::new(), rng, nodes, front: None, phones, seed, clock_moved }
+        let node = |index| ClusterNode::new(&mut sim, seed, index, (hold, secrets(0)));
+        let nodes = (0..Self::NODES).map(node).collect();
+        Self {
+            sim,
+            store: Store::new(),
+            rng: Rng::new(&root.part(60)),
+            nodes,
+            front: None,
+            phones: Vec::new(),
+            seed,
+            clock_moved: Duration::from_secs(1),
+            cut: BTreeSet::new(),
+            rotated: [0; Self::NODES],
+            connected: [None; Self::NODES],
+            changed: (0, BEGIN),
+            faults: Vec::new(),
+            heartbeats_at: BEGIN,
+            compared_at: BEGIN,
+            checked: 0,
+            crossed: BTreeMap::new(),
+        }
     }
 
     /// Starts a front before all nodes, and waits until it has found them.
@@ -109,9 +165,7 @@ impl Cluster {
 
     /// Adds a phone of a subscriber with a password. One behind NAT has a Contact that nobody reaches.
     pub fn phone(&mut self, user: &str, transport: Transport, is_behind_nat: bool) -> HostId {
-        for node in &self.nodes {
-            node.services.subscribe(user, REALM, REALM, &password(user));
-        }
+        self.nodes.iter_mut().for_each(|node| node.subscribe(user));
         let number = u8::try_from(self.phones.len() + 1).expect("a story has few phones");
         let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 1, number)), 5060);
         let private = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 168, 0, number)), 5060);
@@ -154,6 +208,25 @@ impl Cluster {
         self.events(phone).iter().filter(is_registered).count()
     }
 
+    /// Sends a REGISTER of a phone to a node, and its credentials to another one.
+    pub fn register_across(&mut self, phone: HostId, (first, second): (usize, usize), seconds: u32) {
+        self.register(phone, first, seconds);
+        self.phone_do(phone, |phone, _, _| phone.set_server(node::ip(second)));
+    }
+
+    /// Starts a call of a phone to a user over a node.
+    pub fn call(&mut self, caller: HostId, node: usize, user: &str) {
+        self.phone_do(caller, |phone, now, effects| {
+            phone.set_server(node::ip(node));
+            phone.call(now, &format!("sip:{user}@{REALM}"), effects);
+        });
+    }
+
+    /// Ends the last call of a phone.
+    pub fn hang_up(&mut self, phone: HostId) {
+        self.phone_do(phone, |phone, now, effects| phone.hang_up(now, effects));
+    }
+
     /// Calls `callee` from `caller` over a node; true if it is called within two seconds. The call is ended.
     pub fn reaches(&mut self, caller: HostId, node: usize, callee: HostId) -> bool {
         let called = |cluster: &Self| {
@@ -161,70 +234,36 @@ impl Cluster {
         };
         let before = called(self);
         let user = self.node_of(callee).user().to_owned();
-        self.phone_do(caller, |phone, now, effects| {
-            phone.set_server(node::ip(node));
-            phone.call(now, &format!("sip:{user}@{REALM}"), effects);
-        });
+        self.call(caller, node, &user);
         self.wait_ms(2000);
-        self.phone_do(caller, |phone, now, effects| phone.hang_up(now, effects));
+        self.hang_up(caller);
         self.wait_ms(200);
         called(self) == before + 1
     }
 
-    /// Asserts that `callee` is reached over every node that runs.
-    #[track_caller]
-    pub fn is_reached(&mut self, caller: HostId, callee: HostId) {
-        for node in 0..Self::NODES {
-            if self.nodes[node].runs(&self.sim) {
-                assert!(self.reaches(caller, node, callee), "not reached over node {node}");
-            }
-        }
-    }
-
-    /// Asserts that nobody reaches `callee`.
-    #[track_caller]
-    pub fn is_not_reached(&mut self, caller: HostId, callee: HostId) {
-        for node in 0..Self::NODES {
-            assert!(!self.reaches(caller, node, callee), "reached over node {node}");
-        }
-    }
-
-    /// Asserts that each running node has the bindings of the store, but for those that end soon by one of the clocks.
-    #[track_caller]
-    pub fn agrees(&self) {
-        let stored = self.store.all(self.sim.now());
-        for (index, node) in self.nodes.iter().enumerate() {
-            let Some(known) = node.bindings(&self.sim) else { continue };
-            for (of_one, left, others) in known
-                .iter()
-                .map(|(of_one, left)| (of_one, left, &stored))
-                .chain(stored.iter().map(|(of_one, left)| (of_one, left, &known)))
-            {
-                // A binding that a node cannot take back after a restart is not its own.
-                let is_lost = others == &known && of_one.2 == node.name;
-                // A user that is not served here.
-                let is_lost = is_lost
-                    || node.hold == Hold::Served
-                        && others == &known
-                        && !known.iter().any(|(other, _)| other.0 == of_one.0);
-                let is_there = others.iter().any(|(other, _)| other == of_one);
-                assert!(
-                    is_there || is_lost || *left <= self.clock_moved,
-                    "node {index}: {stored:?} {known:?}"
-                );
-            }
-        }
-    }
-
     /// True if the store has a binding of a phone at a node.
     pub fn is_stored(&self, phone: HostId, node: usize) -> bool {
+        self.is_in(&self.store.all(self.sim.now()), phone, Some(node))
+    }
+
+    /// True if neither the store nor a node that runs has a binding of a phone.
+    pub fn is_nowhere(&self, phone: HostId) -> bool {
+        let is_stored = self.is_in(&self.store.all(self.sim.now()), phone, None);
+        !is_stored && (0..Self::NODES).all(|node| !self.has(node, phone))
+    }
+
+    /// True if a node that runs has a binding of a phone, its own or that of another node.
+    pub fn has(&self, node: usize, phone: HostId) -> bool {
+        let bindings = self.nodes[node].bindings(&self.sim);
+        bindings.is_some_and(|bindings| self.is_in(&bindings, phone, None))
+    }
+
+    fn is_in(&self, bindings: &[Stored], phone: HostId, node: Option<usize>) -> bool {
         let phone = self.node_of(phone);
         let id = id_of(phone.contact_uri().as_bytes());
         let aor = format!("{}@{REALM}", phone.user()).into_bytes();
-        self.store
-            .all(self.sim.now())
-            .iter()
-            .any(|(of_one, _)| *of_one == (aor.clone(), id, self.nodes[node].name))
+        let is_at = |name| node.is_none_or(|node| self.nodes[node].name == name);
+        bindings.iter().any(|(of_one, _)| (&of_one.0, of_one.1) == (&aor, id) && is_at(of_one.2))
     }
 
     /// True until the final response to a REGISTER of a phone.
@@ -242,46 +281,6 @@ impl Cluster {
         self.nodes[node].bindings(&self.sim).map_or(0, |bindings| bindings.len())
     }
 
-    /// Kills a node: its connections are closed.
-    pub fn kill(&mut self, node: usize) {
-        self.nodes[node].kill(&mut self.sim);
-    }
-
-    /// Starts a node that was killed.
-    pub fn restart(&mut self, node: usize) {
-        self.nodes[node].start(&mut self.sim, self.seed);
-    }
-
-    /// Pauses the process of a node.
-    pub fn pause(&mut self, node: usize) {
-        self.nodes[node].pause(&mut self.sim);
-    }
-
-    /// Lets the process of a node go on.
-    pub fn resume(&mut self, node: usize) {
-        self.nodes[node].resume(&mut self.sim);
-    }
-
-    /// True if the node is neither killed nor paused.
-    pub fn runs(&self, node: usize) -> bool {
-        self.nodes[node].runs(&self.sim)
-    }
-
-    /// True if the node has a process, which may be paused.
-    pub fn is_started(&self, node: usize) -> bool {
-        self.nodes[node].host.is_some()
-    }
-
-    /// Cuts or restores the way between a node and the store.
-    pub fn set_reaches_store(&mut self, node: usize, reaches: bool) {
-        self.nodes[node].reaches_store = reaches;
-    }
-
-    /// A replica of the store takes over, which lost the last second; `ahead`: its clock.
-    pub fn fail_over(&mut self, ahead: Duration) {
-        self.clock_moved += self.store.fail_over(self.sim.now(), ahead);
-    }
-
     /// Advances the clock by seconds.
     pub fn wait(&mut self, seconds: u64) {
         self.wait_ms(1000 * seconds);
@@ -289,7 +288,10 @@ impl Cluster {
 
     /// Advances the clock by milliseconds.
     pub fn wait_ms(&mut self, milliseconds: u64) {
-        (0..milliseconds.div_ceil(STEP_MS)).for_each(|_| self.step());
+        let end = self.sim.now() + Duration::from_millis(milliseconds);
+        while self.sim.now() < end {
+            self.step_until(end);
+        }
     }
 
     /// Calls a phone.
@@ -301,7 +303,8 @@ impl Cluster {
         self.sim.call::<Phone, R>(phone, 0, run).expect("the host is a phone")
     }
 
-    fn events(&self, phone: HostId) -> Vec<PhoneEvent> {
+    /// All events of a phone, in order.
+    pub fn events(&self, phone: HostId) -> Vec<PhoneEvent> {
         self.node_of(phone).events()
     }
 
@@ -310,76 +313,37 @@ impl Cluster {
     }
 
     fn step(&mut self) {
-        self.sim.run_for(Duration::from_millis(STEP_MS));
+        self.step_until(self.sim.now() + STEP);
+    }
+
+    /// Advances the clock to `end` at most.
+    fn step_until(&mut self, end: Instant) {
+        let is_quiet = self.nodes.iter().all(|node| node.is_quiet(&self.store));
+        let step = if is_quiet { QUIET_STEP } else { STEP };
+        self.sim.run_until(end.min(self.sim.now() + step));
         let now = self.sim.now();
         self.store.note(now);
         for node in &mut self.nodes {
             node.exchange(&mut self.sim, &mut self.store, &mut self.rng);
         }
-        let states: Vec<_> = self.nodes.iter_mut().map(|node| (node.name, node.state(&self.sim))).collect();
-        for node in &self.nodes {
-            let mut known = node.services.nodes.lock().expect("nothing panicked");
-            known.clear();
-            known.extend(states.iter().filter(|(_, state)| *state != NodeState::Up).copied());
-        }
-    }
-
-    /// Ends all faults.
-    pub fn heal(&mut self) {
-        self.sim.set_faults(Faults::default());
-        self.store.state = StoreState::Up;
-        for node in 0..Self::NODES {
-            self.set_reaches_store(node, true);
-            if !self.is_started(node) {
-                self.restart(node);
-            } else if !self.runs(node) {
-                self.resume(node);
+        if self.heartbeats_at <= now {
+            self.heartbeats_at = now + HEARTBEATS_INTERVAL;
+            for node in &mut self.nodes {
+                node.exchange_heartbeats(&mut self.sim, &mut self.store);
             }
         }
+        self.nodes.iter().for_each(ClusterNode::note_states);
+        self.check_step();
     }
 
-    /// Ends all faults, advances the clock past every timer, and checks what must hold at the end of any story.
-    fn settle(&mut self) {
-        self.heal();
-        self.wait(100);
-        self.agrees();
-        for node in &self.nodes {
-            assert_eq!(node.pending(&self.sim), (0, 0, 0), "{} has contexts or transactions", node.name);
-            assert_eq!(node.services.reserved_bytes(), 0, "{} reserves memory", node.name);
-        }
-        for &phone in &self.phones {
-            let phone = self.node_of(phone);
-            assert_eq!(phone.transactions_len(), (0, 0), "{} has transactions left", phone.user());
-            assert!(!phone.events().contains(&PhoneEvent::Unreadable), "{}", phone.user());
-        }
-        self.check_links();
-        if let Some(front) = &self.front {
-            front.keeps_nothing(&self.sim);
-        }
-    }
-
-    /// No request crosses two links.
-    fn check_links(&self) {
-        assert_eq!(self.sim.trace().forgotten(), 0, "the story is too long to be checked");
-        let node_at = |address: SocketAddr| (0..Self::NODES).find(|&node| node::ip(node) == address.ip());
-        // Nodes that a call came to over a link, by its Call-ID and CSeq.
-        let mut came: BTreeMap<(Vec<u8>, u32), Vec<usize>> = BTreeMap::new();
-        for seen in self.sim.trace().packets() {
-            let (Some(from), Some(to)) = (node_at(seen.from), node_at(seen.to)) else { continue };
-            if from == to || !seen.bytes.starts_with(b"INVITE ") {
-                continue;
-            }
-            let message = Message::parse(&seen.bytes, &Limits::default()).expect("nodes send valid messages");
-            assert!(message.has(HeaderName::Route), "a request over a link names its flow");
-            let call = (message.call_id().to_vec(), message.cseq().number);
-            let before = came.entry(call).or_default();
-            assert!(!before.contains(&from), "a call crosses two links");
-            before.push(to);
-        }
+    /// Notes a fault for the report of a story that fails.
+    pub fn note(&mut self, fault: &str) {
+        let at = self.sim.now().since(BEGIN).as_secs_f64();
+        self.faults.push(format!("{at:>9.3} s  {fault}"));
     }
 
     fn report(&self) -> String {
-        let mut text = self.sim.trace().to_string();
+        let mut text = format!("{}\n{}\n", self.sim.trace(), self.faults.join("\n"));
         for &host in &self.phones {
             let phone = self.node_of(host);
             text.push_str(&format!("{}: events {:?}\n", phone.user(), phone.events()));
@@ -388,10 +352,25 @@ impl Cluster {
     }
 }
 
+/// Secrets of a node after a number of steps of their change.
+fn secrets(steps: usize) -> Secrets {
+    let [old, new] = [1, 2].map(|byte| ClusterSecret::new(&[byte; 32]));
+    match steps {
+        0 => (old, None),
+        1 => (old, Some(new)),
+        2 => (new, Some(old)),
+        _ => (new, None),
+    }
+}
+
 /// Identity of a contact in the store.
 fn id_of(contact: &[u8]) -> [u8; 16] {
     EntryId::of_contact(contact).0
 }
 
+/// Time between two exchanges of heartbeats.
+const HEARTBEATS_INTERVAL: Duration = Duration::from_millis(500);
 /// Time between two exchanges of the nodes with the store.
-const STEP_MS: u64 = 10;
+const STEP: Duration = Duration::from_millis(10);
+/// The same while nothing is on its way.
+const QUIET_STEP: Duration = Duration::from_millis(50);

@@ -1,57 +1,65 @@
 //! Node with its writer and reader of the store.
 
 use super::id_of;
+use super::link::{Identity, NodeLayers, Secrets};
+use super::reader::{Delivery, Reader, latency};
 use super::shell::{RealServer, Shell};
-use super::store::{Store, StoreState, Stored};
-use crate::world::{LIMITS, REALM, default_config};
+use super::store::{Heartbeat, Store, StoreState, Stored};
+use crate::world::{LIMITS, REALM, default_config, password};
 use ringway_location::{NodeName, Update};
-use ringway_sansio::{Event, Instant, LocatedServers, Rng, Seed, Transport};
-use ringway_server::{Action, Aor, Cluster, Config, Hold, NodeState, Server, shard_of_user};
-use ringway_sim::{Effects, HostId, Hosted, Sim, SimNode, shard_key};
+use ringway_sansio::{Event, Instant, ListenerId, LocatedServers, Rng, Seed, Transport};
+use ringway_server::{
+    Action, Aor, Cluster, Config, Hold, LinkedNode, Links, Listener, Neighbour, NeighbourConnection,
+    NodeState, Server, Services, shard_of_user,
+};
+use ringway_sim::{Effects, HostId, Hosted, Reading, Sim, SimNode, shard_key};
 use ringway_test_support::services::TestServices;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Node, which may be killed at present.
 pub(super) struct ClusterNode {
     pub(super) name: NodeName,
     pub(super) host: Option<HostId>,
+    /// Services of its process.
     pub(super) services: Arc<TestServices>,
     pub(super) reaches_store: bool,
+    pub(super) is_draining: bool,
+    /// Version of the records that it writes; it reads those of earlier versions too.
+    pub(super) version: u8,
     index: usize,
+    seed: u64,
     pub(super) hold: Hold,
+    users: Vec<String>,
+    identity: Rc<RefCell<Identity>>,
+    /// States of the others by their heartbeats.
+    states: BTreeMap<NodeName, NodeState>,
     /// Lookups that were not sent.
     locates: Rc<RefCell<Vec<(u64, Aor)>>>,
     incarnation: u64,
     shards: u16,
     /// Newest update of each user that was not sent, and the time at which it was made.
     waiting: BTreeMap<Vec<u8>, (Vec<u8>, Instant)>,
-    /// Updates on their way, with the time of their arrival.
-    sent: VecDeque<(Instant, Vec<u8>, Vec<u8>)>,
-    /// Position in the stream; `None`: all must be read.
-    position: Option<usize>,
-    generation: u32,
-    /// Records and marks on their way from the store, with the time of their arrival.
-    news: VecDeque<(Instant, News)>,
+    /// Updates on their way.
+    sent: VecDeque<Sent>,
+    reader: Reader,
     /// Reads of all that have begun, and the time at which what the last one did not confirm ends.
     walks: u32,
     sweeps_at: Option<Instant>,
-    /// Begin of its silence.
-    silent_since: Option<Instant>,
 }
 
-/// Record or mark of the store.
-enum News {
-    /// User and record, and the lookup that it answers.
-    Record(Vec<u8>, Vec<u8>, Option<u64>),
-    /// A read of all begins.
-    Walk,
-    /// It is complete; true: the store lost data before it, or not all is held.
-    Walked(bool),
+/// Update on its way.
+struct Sent {
+    /// Time of its arrival.
+    at: Instant,
+    aor: Vec<u8>,
+    update: Vec<u8>,
+    made: Instant,
 }
 
 /// Address of a node.
@@ -59,45 +67,61 @@ pub(super) fn ip(index: usize) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1 + index as u8))
 }
 
+/// Address of a node's listener of links.
+pub(super) fn link_address(index: usize) -> SocketAddr {
+    SocketAddr::new(ip(index), 5070)
+}
+
+/// Name of a node.
+pub(super) fn name_of(index: usize) -> NodeName {
+    NodeName::read(format!("node{index}").as_bytes()).expect("a valid name")
+}
+
 impl ClusterNode {
-    pub(super) fn new(sim: &mut Sim, seed: u64, index: usize, hold: Hold) -> Self {
-        let services = TestServices::new(LIMITS, &Seed::from_number(seed).part(index as u64), sim.now());
+    pub(super) fn new(sim: &mut Sim, seed: u64, index: usize, (hold, secrets): (Hold, Secrets)) -> Self {
+        let name = name_of(index);
         let mut node = Self {
-            name: NodeName::read(format!("node{index}").as_bytes()).expect("a valid name"),
+            name,
             host: None,
-            services: Arc::new(services),
+            services: Arc::new(services(seed, index, sim.now())),
             reaches_store: true,
+            is_draining: false,
+            version: 1,
             index,
+            seed,
             hold,
+            users: Vec::new(),
+            identity: Rc::new(RefCell::new(Identity { name, secrets, nodes: Vec::new() })),
+            states: BTreeMap::new(),
             locates: Rc::default(),
             incarnation: 0,
             shards: 1 + ((seed + index as u64) % 3) as u16,
             waiting: BTreeMap::new(),
             sent: VecDeque::new(),
-            position: None,
-            generation: 0,
-            news: VecDeque::new(),
+            reader: Reader::new(hold),
             walks: 0,
             sweeps_at: None,
-            silent_since: None,
         };
-        node.start(sim, seed);
+        node.start(sim, Duration::from_secs(15 * index as u64));
         node
     }
 
-    pub(super) fn start(&mut self, sim: &mut Sim, seed: u64) {
+    /// Starts the process, whose clock is `ahead` of that of the simulation.
+    pub(super) fn start(&mut self, sim: &mut Sim, ahead: Duration) {
         self.incarnation += 1;
-        self.services.forget_reservations();
-        self.services.stop_calls(sim.now());
-        self.services.forget_lamps();
-        self.services.shared.lock().expect("nothing panicked").clear();
-        (self.position, self.silent_since) = (None, None);
+        self.services = Arc::new(services(self.seed + self.incarnation, self.index, sim.now()));
+        self.services.is_cold.store(true, Ordering::Relaxed);
+        for user in &self.users {
+            self.services.subscribe(user, REALM, REALM, &password(user));
+        }
+        self.reader = Reader::new(self.hold);
         (self.walks, self.sweeps_at) = (0, None);
-        // Clocks of nodes differ by up to 30 s.
-        let ahead = Duration::from_secs(15 * self.index as u64);
+        self.is_draining = false;
+        self.identity.borrow_mut().nodes.clear();
+        self.states.clear();
         let config = Arc::new(self.config());
         let shards = (0..self.shards).map(|shard| {
-            let seed = Seed::from_number(seed).part(1000 * self.incarnation + self.index as u64);
+            let seed = Seed::from_number(self.seed).part(1000 * self.incarnation + self.index as u64);
             let (config, services) = (Arc::clone(&config), Arc::clone(&self.services));
             Server::new(config, services, shard, seed, sim.now() + ahead)
         });
@@ -107,10 +131,12 @@ impl ClusterNode {
             Action::Locate { query, aor } => locates.borrow_mut().push((query, aor)),
             action => execute(action, effects),
         });
-        let address = SocketAddr::new(ip(self.index), 5060);
-        let listeners = [(Transport::Udp, address), (Transport::Tcp, address)];
+        let listeners: Vec<_> =
+            config.listeners.iter().map(|listener| (listener.transport, listener.bound)).collect();
         let shell = Box::new(Shell::new(hosted, ahead));
-        self.host = Some(sim.add(self.name.as_str(), &listeners, shell).expect("the address is free"));
+        let host = sim.add(self.name.as_str(), &listeners, shell).expect("the address is free");
+        sim.set_layers(host, NodeLayers(Rc::clone(&self.identity)));
+        self.host = Some(host);
     }
 
     pub(super) fn kill(&mut self, sim: &mut Sim) {
@@ -118,11 +144,13 @@ impl ClusterNode {
             sim.remove(host);
         }
         self.waiting.clear();
-        self.news.clear();
     }
 
     pub(super) fn pause(&mut self, sim: &mut Sim) {
         self.call(sim, 0, |shell, _, _| shell.pause());
+        if let Some(host) = self.host {
+            sim.set_reading(host, Reading::Paused);
+        }
     }
 
     pub(super) fn resume(&mut self, sim: &mut Sim) {
@@ -133,20 +161,99 @@ impl ClusterNode {
                 }
             });
         }
+        if let Some(host) = self.host {
+            sim.set_reading(host, Reading::AtOnce);
+        }
     }
 
     pub(super) fn runs(&self, sim: &Sim) -> bool {
         self.shell(sim).is_some_and(|shell| !shell.is_paused())
     }
 
-    /// State as the others see it: a node is gone after some seconds without a heartbeat.
-    pub(super) fn state(&mut self, sim: &Sim) -> NodeState {
-        if self.runs(sim) {
-            self.silent_since = None;
-            return NodeState::Up;
+    pub(super) fn is_cold(&self) -> bool {
+        self.services.is_cold.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn subscribe(&mut self, user: &str) {
+        self.services.subscribe(user, REALM, REALM, &password(user));
+        self.users.push(user.to_owned());
+    }
+
+    pub(super) fn drain(&mut self, sim: &mut Sim, over: Option<Duration>) {
+        self.is_draining = over.is_some();
+        self.each_shard(sim, |server, now| match over {
+            Some(over) => server.drain(now, over),
+            None => server.end_drain(),
+        });
+    }
+
+    /// Uses other secrets as a reload does: its links are opened again.
+    pub(super) fn set_secrets(&mut self, sim: &mut Sim, secrets: Secrets) {
+        self.identity.borrow_mut().secrets = secrets;
+        self.reconfigure(sim);
+        self.close_links(sim);
+    }
+
+    /// Closes the connections of links.
+    pub(super) fn close_links(&self, sim: &mut Sim) {
+        for connection in self.host.map(|host| sim.connections(host)).unwrap_or_default() {
+            if sim.flow(connection).is_some_and(|flow| flow.listener == LINKS) {
+                sim.close(connection);
+            }
         }
-        let since = *self.silent_since.get_or_insert(sim.now());
-        if since + HEARTBEATS_MISSED <= sim.now() { NodeState::Gone } else { NodeState::Up }
+    }
+
+    /// True if the link to a node answers.
+    pub(super) fn is_linked(&self, node: &NodeName) -> bool {
+        let nodes = &self.identity.borrow().nodes;
+        let at = nodes.iter().position(|linked| linked.name == *node);
+        at.is_some_and(|at| self.services.is_neighbour_up(at))
+    }
+
+    /// Sends its heartbeat, and takes those of the others.
+    pub(super) fn exchange_heartbeats(&mut self, sim: &mut Sim, store: &mut Store) {
+        let now = sim.now();
+        if !self.runs(sim) {
+            return;
+        }
+        let others = (0..super::Cluster::NODES).filter(|index| *index != self.index);
+        if self.reaches_store && store.is_up() {
+            store.heartbeats.insert(self.name, Heartbeat { at: now, is_draining: self.is_draining });
+            let earlier = std::mem::take(&mut self.states);
+            for index in others {
+                let (name, address) = (name_of(index), link_address(index));
+                let Some(heartbeat) = store.heartbeats.get(&name) else { continue };
+                self.states.insert(
+                    name,
+                    match heartbeat {
+                        heartbeat if heartbeat.at + HEARTBEATS_MISSED <= now => NodeState::Gone,
+                        heartbeat if heartbeat.is_draining => NodeState::Draining,
+                        _ => NodeState::Up,
+                    },
+                );
+                let is_listed = self.identity.borrow().nodes.iter().any(|node| node.name == name);
+                if !is_listed {
+                    self.identity.borrow_mut().nodes.push(LinkedNode { name, address });
+                    self.reconfigure(sim);
+                }
+            }
+            if self.states != earlier {
+                self.each_shard(sim, |server, _| server.retry_links());
+            }
+        }
+    }
+
+    /// States of the others as its server has them: a node without a heartbeat whose link answers is not gone.
+    pub(super) fn note_states(&self) {
+        let mut states = self.services.nodes.lock().expect("nothing panicked");
+        for name in (0..super::Cluster::NODES).map(name_of) {
+            let state = match self.states.get(&name) {
+                None => NodeState::Gone,
+                Some(NodeState::Gone) if self.is_linked(&name) => NodeState::Up,
+                Some(state) => *state,
+            };
+            states.insert(name, state);
+        }
     }
 
     /// Its bindings; `None` if it does not run.
@@ -170,6 +277,22 @@ impl ClusterNode {
         })
     }
 
+    /// True if it has nothing to write.
+    pub(super) fn has_written(&self) -> bool {
+        self.waiting.is_empty() && self.sent.is_empty()
+    }
+
+    /// True if nothing is on its way to the store or back, or may have to be within milliseconds.
+    pub(super) fn is_quiet(&self, store: &Store) -> bool {
+        let can_write = self.reaches_store && store.is_up();
+        let has_written = self.has_written() || !can_write;
+        has_written
+            && self.reader.is_quiet()
+            && self.sweeps_at.is_none()
+            && !self.is_cold()
+            && self.hold == Hold::All
+    }
+
     /// Writes and reads what is due.
     pub(super) fn exchange(&mut self, sim: &mut Sim, store: &mut Store, rng: &mut Rng) {
         let now = sim.now();
@@ -182,43 +305,62 @@ impl ClusterNode {
         }
         if self.reaches_store && store.state == StoreState::Up {
             self.read(sim, store, rng);
+        } else if self.reaches_store && store.state == StoreState::Paused {
+            // What was asked is answered later, as far as anybody waits for it.
+        } else {
+            self.reader.disconnected();
+            // The server waits for 50 ms.
+            self.locates.take();
         }
-        while self.news.front().is_some_and(|(at, _)| *at <= now) {
-            let Some((_, news)) = self.news.pop_front() else { break };
-            match news {
-                News::Record(aor, record, query) => self.take_record(sim, store, &aor, &record, query),
-                News::Walk => {
-                    self.walks += 1;
-                    let walk = self.walks;
-                    self.at_shards(sim, |server, _| server.begin_walk(walk));
+        while let Some(delivery) = self.reader.take(now) {
+            self.on_delivery(sim, delivery, store.now_ms(now));
+        }
+        self.sweep(sim);
+    }
+
+    fn on_delivery(&mut self, sim: &mut Sim, delivery: Delivery, store_now_ms: u64) {
+        match delivery {
+            Delivery::Record { aor, mut record } => {
+                let is_readable = record[0] <= self.version;
+                if is_readable {
+                    record[0] = 1;
                 }
-                News::Walked(is_loss) => {
-                    let at = if is_loss { now + WRITTEN_AGAIN_TIME } else { now };
-                    self.sweeps_at = Some(self.sweeps_at.map_or(at, |before| before.max(at)));
-                }
+                let shard = self.shard_of(&aor);
+                self.at_shard(sim, shard, |server, now| {
+                    let result = server.on_record(now, &aor, &record, store_now_ms);
+                    assert_eq!(result.is_ok(), is_readable, "the record cannot be read");
+                });
+            }
+            Delivery::Located { aor, query } => {
+                let shard = self.shard_of(&aor);
+                self.call(sim, shard, |shell, now, effects| {
+                    shell.on_event(shard, now, Event::Located { query }, effects);
+                });
+            }
+            Delivery::Walk => {
+                self.services.is_cold.store(true, Ordering::Relaxed);
+                self.walks += 1;
+                let walk = self.walks;
+                self.each_shard(sim, |server, _| server.begin_walk(walk));
+            }
+            Delivery::Walked { is_loss } => {
+                self.services.is_cold.store(self.hold != Hold::All, Ordering::Relaxed);
+                let at = if is_loss { sim.now() + WRITTEN_AGAIN_TIME } else { sim.now() };
+                self.sweeps_at = Some(self.sweeps_at.map_or(at, |before| before.max(at)));
             }
         }
-        if self.sweeps_at.is_some_and(|at| at <= now) {
+    }
+
+    /// Ends the bindings of other nodes that the last read of all did not confirm, if their time has come.
+    fn sweep(&mut self, sim: &mut Sim) {
+        if self.sweeps_at.is_some_and(|at| at <= sim.now()) {
             self.sweeps_at = None;
             let walk = self.walks;
-            self.at_shards(sim, |server, now| {
+            self.each_shard(sim, |server, now| {
                 let mut next = Some(0);
                 while let Some(from) = next {
                     next = server.sweep(now, from, 2, |_, last| last >= walk);
                 }
-            });
-        }
-    }
-
-    fn take_record(&self, sim: &mut Sim, store: &Store, aor: &[u8], record: &[u8], query: Option<u64>) {
-        let store_now_ms = store.now_ms(sim.now());
-        self.at_user(sim, aor, |server, now| {
-            server.on_record(now, aor, record, store_now_ms).expect("the store has valid records");
-        });
-        if let Some(query) = query {
-            let shard = self.shard_of(aor);
-            self.call(sim, shard, |shell, now, effects| {
-                shell.on_event(shard, now, Event::Located { query }, effects);
             });
         }
     }
@@ -238,76 +380,50 @@ impl ClusterNode {
     fn write(&mut self, now: Instant, store: &mut Store, rng: &mut Rng, runs: bool) {
         let is_away = !self.reaches_store || store.state == StoreState::Away;
         if is_away {
-            // The store may have got them or not: they are sent again.
-            for (_, aor, mut update) in std::mem::take(&mut self.sent) {
-                if store.state != StoreState::Away && rng.chance(500) {
-                    store.apply(now, &aor, &update);
+            // The store may have got the first ones: all are sent again.
+            let got = if store.state == StoreState::Away { 0 } else { rng.below(self.sent.len() as u64 + 1) };
+            for sent in self.sent.iter().take(got as usize) {
+                store.apply(now, &sent.aor, &sent.update, self.version);
+            }
+            let sent = std::mem::take(&mut self.sent);
+            // The newest first: the others add their removals only.
+            for Sent { aor, update, made, .. } in sent.into_iter().rev().filter(|_| self.host.is_some()) {
+                match self.waiting.get_mut(&aor) {
+                    Some((newer, newer_made)) => {
+                        let by_ms = newer_made.since(made).as_millis() as u32;
+                        Update::merge_removals(newer, &update, by_ms).expect("both are valid");
+                    }
+                    None => _ = self.waiting.insert(aor, (update, made)),
                 }
-                if !runs {
-                    continue;
-                }
-                if let Some((newer, made)) = self.waiting.get_mut(&aor) {
-                    Update::merge_removals(newer, &update, now.since(*made).as_millis() as u32)
-                        .expect("both are valid");
-                    continue;
-                }
-                let waited_ms = Update::read(&update).expect("it is valid").waited_ms;
-                Update::set_waited(&mut update, 0);
-                let made = Instant::from_nanos(now.as_nanos() - u64::from(waited_ms) * 1_000_000);
-                self.waiting.insert(aor, (update, made));
             }
             return;
         }
         if runs {
             for (aor, (mut update, made)) in std::mem::take(&mut self.waiting) {
                 Update::set_waited(&mut update, now.since(made).as_millis() as u32);
-                self.sent.push_back((now + latency(rng), aor, update));
+                self.sent.push_back(Sent { at: now + latency(rng), aor, update, made });
             }
         }
-        while store.state == StoreState::Up && self.sent.front().is_some_and(|(at, ..)| *at <= now) {
-            if let Some((_, aor, update)) = self.sent.pop_front() {
-                store.apply(now, &aor, &update);
+        while store.is_up() && self.sent.front().is_some_and(|sent| sent.at <= now) {
+            if let Some(sent) = self.sent.pop_front() {
+                store.apply(now, &sent.aor, &sent.update, self.version);
             }
         }
     }
 
     fn read(&mut self, sim: &mut Sim, store: &Store, rng: &mut Rng) {
-        let now = sim.now();
-        let position = match self.position {
-            Some(position) if self.generation == store.generation && store.has_from(position) => position,
-            before => {
-                // The records of own updates before the position are not read: these updates are written once more.
-                self.share_again(sim, now);
-                let is_loss = before.is_some() && self.generation != store.generation;
-                self.generation = store.generation;
-                self.news.push_back((now, News::Walk));
-                if self.hold == Hold::All {
-                    for aor in store.aors() {
-                        let record = store.look_up(now, aor, (&self.name, self.incarnation));
-                        self.push(now + latency(rng), aor.clone(), record, None);
-                    }
-                }
-                self.news.push_back((now, News::Walked(is_loss || self.hold == Hold::Served)));
-                store.stream_len()
-            }
-        };
-        for (aor, record) in store.stream_from(position) {
-            self.push(now + latency(rng), aor.clone(), record.clone(), None);
+        let (now, node) = (sim.now(), (self.name, self.incarnation));
+        if self.reader.read(store, (now, rng), node) {
+            self.share_again(sim, now);
         }
         for (query, aor) in self.locates.take() {
-            let record = store.look_up(now, aor.as_bytes(), (&self.name, self.incarnation));
-            self.push(now + latency(rng), aor.as_bytes().to_vec(), record, Some(query));
+            self.reader.look_up(store, (now, rng), node, (query, &aor));
         }
-        self.position = Some(store.stream_len());
-    }
-
-    fn push(&mut self, at: Instant, aor: Vec<u8>, record: Vec<u8>, query: Option<u64>) {
-        self.news.push_back((at, News::Record(aor, record, query)));
     }
 
     /// Writes all own bindings again: the store may have lost some, or have answered unread.
     fn share_again(&mut self, sim: &mut Sim, now: Instant) {
-        self.at_shards(sim, |server, now| {
+        self.each_shard(sim, |server, now| {
             let mut next = Some(0);
             while let Some(from) = next {
                 next = server.share_from(now, from, 100);
@@ -316,17 +432,17 @@ impl ClusterNode {
         self.take_shared(now);
     }
 
-    fn at_shards(&self, sim: &mut Sim, mut run: impl FnMut(&mut RealServer, Instant)) {
-        for shard in 0..self.shards {
-            self.call(sim, shard, |shell, now, effects| {
-                let now = now + shell.ahead;
-                shell.hosted.call(shard, now, effects, |server: &mut RealServer, _| run(server, now));
-            });
-        }
+    fn reconfigure(&self, sim: &mut Sim) {
+        let config = Arc::new(self.config());
+        self.each_shard(sim, |server, _| server.reconfigure(Arc::clone(&config)));
     }
 
-    fn at_user(&self, sim: &mut Sim, aor: &[u8], run: impl FnOnce(&mut RealServer, Instant)) {
-        let shard = self.shard_of(aor);
+    fn each_shard(&self, sim: &mut Sim, mut run: impl FnMut(&mut RealServer, Instant)) {
+        (0..self.shards).for_each(|shard| self.at_shard(sim, shard, &mut run));
+    }
+
+    /// Calls a shard with the time of the node's clock.
+    fn at_shard(&self, sim: &mut Sim, shard: u16, run: impl FnOnce(&mut RealServer, Instant)) {
         self.call(sim, shard, |shell, now, effects| {
             let now = now + shell.ahead;
             shell.hosted.call(shard, now, effects, |server: &mut RealServer, _| run(server, now));
@@ -350,21 +466,39 @@ impl ClusterNode {
 
     fn config(&self) -> Config {
         let mut config = default_config();
-        let link = SocketAddr::new(ip(self.index), 5060);
+        let (address, link) = (SocketAddr::new(ip(self.index), 5060), link_address(self.index));
         for listener in &mut config.listeners {
-            (listener.bound, listener.advertised) = (link, link);
+            (listener.bound, listener.advertised) = (address, address);
         }
+        config.listeners.push(Listener { transport: Transport::Tls, bound: link, advertised: link });
         config.secret = [self.index as u8; 32];
         config.auth.fronts = vec![super::front::network_of(super::Cluster::FRONT)];
-        let (node, incarnation) = (self.name, self.incarnation);
-        config.cluster =
-            Some(Cluster { node, incarnation, transport: Transport::Udp, link, hold: self.hold });
+        let (node, incarnation, hold) = (self.name, self.incarnation, self.hold);
+        config.cluster = Some(Cluster { node, incarnation, transport: Transport::Tls, link, hold });
+        let Identity { secrets: (secret, accepted_secret), ref nodes, .. } = *self.identity.borrow();
+        config.neighbours = nodes.iter().map(neighbour).collect();
+        config.links = Some(Links { node, listener: LINKS, secret, accepted_secret, nodes: nodes.clone() });
         assert_eq!(config.domains, [REALM]);
         config
     }
 }
 
-/// No host name is known, and every node counts as warm.
+fn services(seed: u64, index: usize, now: Instant) -> TestServices {
+    TestServices::new(LIMITS, &Seed::from_number(seed).part(index as u64), now)
+}
+
+fn neighbour(node: &LinkedNode) -> Neighbour {
+    Neighbour {
+        name: node.name.to_string(),
+        uri: node.uri(),
+        interval: Duration::from_secs(10),
+        connection: NeighbourConnection::Kept,
+        certificate: None,
+        offers_alias: false,
+    }
+}
+
+/// No host name is known.
 fn execute(action: Action, effects: &mut Effects) {
     if let Action::Resolve { query, .. } = action {
         let servers = LocatedServers::NONE;
@@ -372,11 +506,9 @@ fn execute(action: Action, effects: &mut Effects) {
     }
 }
 
-fn latency(rng: &mut Rng) -> Duration {
-    Duration::from_millis(1 + rng.below(20))
-}
-
 /// Time for the other nodes to write their bindings again.
 const WRITTEN_AGAIN_TIME: Duration = Duration::from_secs(2);
+/// Listener of links.
+const LINKS: ListenerId = ListenerId(2);
 /// Silence after which a node is gone.
 const HEARTBEATS_MISSED: Duration = Duration::from_secs(5);

@@ -70,6 +70,7 @@ impl SimNode for Shell {
 
     fn on_message(&mut self, shard: u16, now: Instant, received: Received<'_>, effects: &mut Effects) {
         if let Some(paused) = &mut self.paused {
+            // Streams are not read in a pause.
             return paused.push((shard, Input::Message(received.flow, received.bytes.to_vec())));
         }
         self.hosted.on_message(shard, now + self.ahead, received, effects);

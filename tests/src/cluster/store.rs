@@ -27,24 +27,53 @@ pub struct Store {
     data: Data,
     /// Data of the last seconds, the oldest first.
     earlier: VecDeque<(Instant, Data)>,
+    /// Heartbeats of the nodes.
+    pub(super) heartbeats: BTreeMap<NodeName, Heartbeat>,
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct Heartbeat {
+    pub(super) at: Instant,
+    pub(super) is_draining: bool,
 }
 
 #[derive(Clone, Default)]
 struct Data {
-    registrations: BTreeMap<Vec<u8>, Registrations>,
-    /// Addresses-of-record and records.
-    stream: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Number of entries of the stream that are gone.
+    users: BTreeMap<Vec<u8>, User>,
+    /// Number of entries that were trimmed.
     trimmed: usize,
+    stream: VecDeque<StreamEntry>,
 }
+
+#[derive(Clone)]
+struct User {
+    registrations: Registrations,
+    /// Node, incarnation and number of the last update.
+    by: (NodeName, u64, u64),
+    /// Version of the node that wrote it.
+    version: u8,
+}
+
+/// Time, address-of-record and record.
+type StreamEntry = (Instant, Vec<u8>, Vec<u8>);
 
 /// Binding, by address-of-record, identity and node, and the time that it has left.
 pub(super) type Stored = ((Vec<u8>, [u8; 16], NodeName), Duration);
 
 impl Store {
     pub(super) fn new() -> Self {
-        let (data, earlier) = (Data::default(), VecDeque::new());
-        Self { state: StoreState::Up, ahead: CLOCK_AHEAD, generation: 0, data, earlier }
+        Self {
+            state: StoreState::Up,
+            ahead: CLOCK_AHEAD,
+            generation: 0,
+            data: Data::default(),
+            earlier: VecDeque::new(),
+            heartbeats: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn is_up(&self) -> bool {
+        self.state == StoreState::Up
     }
 
     /// Time of its clock in milliseconds since the epoch.
@@ -76,17 +105,18 @@ impl Store {
 
     /// The entries of the stream are trimmed.
     pub fn trim(&mut self) {
-        self.data.trimmed = self.data.stream.len();
-    }
-
-    /// True if the entries from a position on are there.
-    pub(super) fn has_from(&self, position: usize) -> bool {
-        position >= self.data.trimmed
+        self.data.trimmed += self.data.stream.len();
+        self.data.stream.clear();
     }
 
     /// Notes its data, for a failover.
     pub(super) fn note(&mut self, now: Instant) {
-        if self.earlier.back().is_none_or(|(at, _)| *at + LOST / 10 <= now) {
+        while self.data.stream.front().is_some_and(|(at, ..)| *at + STREAM_AGE_MAX <= now) {
+            self.data.stream.pop_front();
+            self.data.trimmed += 1;
+        }
+        let end = self.stream_end();
+        if self.earlier.back().is_none_or(|(_, data)| data.trimmed + data.stream.len() != end) {
             self.earlier.push_back((now, self.data.clone()));
         }
         while self.earlier.get(1).is_some_and(|(at, _)| *at + LOST <= now) {
@@ -94,56 +124,73 @@ impl Store {
         }
     }
 
-    pub(super) fn apply(&mut self, now: Instant, aor: &[u8], update: &[u8]) {
+    /// Joins an update of a node of this version. An earlier version does not change the record of a later one.
+    pub(super) fn apply(&mut self, now: Instant, aor: &[u8], update: &[u8], version: u8) {
         let now_ms = self.now_ms(now);
         let update = Update::read(update).expect("a node writes valid updates");
-        let registrations = self.data.registrations.entry(aor.to_vec()).or_default();
-        registrations.apply(&update, now_ms);
+        let by = (update.node, update.incarnation, update.number);
+        let new = || User { registrations: Registrations::default(), by, version };
+        let user = self.data.users.entry(aor.to_vec()).or_insert_with(new);
+        if user.version > version && user.registrations.entries(now_ms).next().is_some() {
+            return;
+        }
+        user.registrations.apply(&update, now_ms);
+        (user.by, user.version) = (by, version);
         let mut record = Vec::new();
-        registrations.write_record((&update.node, update.incarnation, update.number), now_ms, &mut record);
-        self.data.stream.push((aor.to_vec(), record));
+        user.registrations.write_record((&by.0, by.1, by.2), now_ms, &mut record);
+        record[0] = version;
+        self.data.stream.push_back((now, aor.to_vec(), record));
     }
 
-    pub(super) fn stream_len(&self) -> usize {
-        self.data.stream.len()
+    /// Position after the last entry of the stream.
+    pub(super) fn stream_end(&self) -> usize {
+        self.data.trimmed + self.data.stream.len()
     }
 
-    pub(super) fn stream_from(&self, position: usize) -> &[(Vec<u8>, Vec<u8>)] {
-        self.data.stream.get(position..).unwrap_or_default()
+    /// Entries of the stream from a position; `None`: some of them were trimmed.
+    pub(super) fn stream_from(&self, position: usize) -> Option<impl Iterator<Item = (&Vec<u8>, &Vec<u8>)>> {
+        let skipped = position.checked_sub(self.data.trimmed)?;
+        Some(self.data.stream.iter().skip(skipped).map(|(_, aor, record)| (aor, record)))
     }
 
     /// Users with bindings.
     pub(super) fn aors(&self) -> impl Iterator<Item = &Vec<u8>> {
-        self.data
-            .registrations
-            .iter()
-            .filter(|(_, registrations)| !registrations.is_empty())
-            .map(|(aor, _)| aor)
+        let has_bindings = |(_, user): &(&Vec<u8>, &User)| !user.registrations.is_empty();
+        self.data.users.iter().filter(has_bindings).map(|(aor, _)| aor)
     }
 
-    /// Record of a user as it is looked up by `reader`.
-    pub(super) fn look_up(&self, now: Instant, aor: &[u8], reader: (&NodeName, u64)) -> Vec<u8> {
+    /// Record of a user as it is looked up by `reader`: it answers the reader's last update if that led to it.
+    pub(super) fn look_up(&self, now: Instant, aor: &[u8], reader: (NodeName, u64)) -> Vec<u8> {
         let mut record = Vec::new();
-        let registrations = self.data.registrations.get(aor).cloned().unwrap_or_default();
-        registrations.write_record((reader.0, reader.1, 0), self.now_ms(now), &mut record);
+        let now_ms = self.now_ms(now);
+        match self.data.users.get(aor) {
+            None => Registrations::default().write_record((&reader.0, reader.1, 0), now_ms, &mut record),
+            Some(User { registrations, by, version }) => {
+                let number = if (by.0, by.1) == reader { by.2 } else { 0 };
+                registrations.write_record((&by.0, by.1, number), now_ms, &mut record);
+                record[0] = *version;
+            }
+        }
         record
     }
 
     /// All bindings.
     pub(super) fn all(&self, now: Instant) -> Vec<Stored> {
         let now_ms = self.now_ms(now);
-        let of_user = |(aor, registrations): (&Vec<u8>, &Registrations)| {
-            let stored = registrations.entries(now_ms).map(|entry| {
+        let of_user = |(aor, user): (&Vec<u8>, &User)| {
+            let stored = user.registrations.entries(now_ms).map(|entry| {
                 let left = Duration::from_millis(entry.expires_at_ms.saturating_sub(now_ms));
                 ((aor.clone(), entry.id.0, entry.node), left)
             });
             stored.collect::<Vec<_>>()
         };
-        self.data.registrations.iter().flat_map(of_user).collect()
+        self.data.users.iter().flat_map(of_user).collect()
     }
 }
 
-/// Difference of the store's clock from those of the nodes.
+/// Difference of the store's clock from that of the simulation.
 const CLOCK_AHEAD: Duration = Duration::from_secs(30);
 /// Changes that a failover loses.
 const LOST: Duration = Duration::from_secs(1);
+/// Age of the oldest entry of the stream.
+const STREAM_AGE_MAX: Duration = Duration::from_secs(900);

@@ -293,6 +293,11 @@ impl Server {
         serde_json::from_str(&shown).context("`ringway check --json` printed no JSON")
     }
 
+    /// Applies its changed configuration.
+    pub(crate) fn reload(&self) -> Result<()> {
+        self.command(&["reload"], None).map(drop)
+    }
+
     /// Makes phones leave it within this time in seconds.
     pub(crate) fn drain(&self, over_s: u32) -> Result<()> {
         self.command(&["drain", "--over", &over_s.to_string()], None).map(drop)

@@ -3,7 +3,7 @@
 use super::sharing::{Again, SharedLocation, Sweep};
 use super::{Running, cluster, settings};
 use ringway_redis::Walks;
-use ringway_server::LinkedNode;
+use ringway_server::{LinkedNode, Server};
 use std::sync::Arc;
 
 impl Running {
@@ -32,10 +32,13 @@ impl Running {
         self.settings.cluster.map_or(0, |cluster| cluster.incarnation)
     }
 
-    /// Opens links to the nodes that the store has now, and ends those to others.
+    /// Opens links to the nodes that the store has now, and ends those to others. One that came back is dialled at once.
     pub(super) fn apply_nodes(&mut self) {
         let nodes = self.services.location().map(SharedLocation::linked_nodes);
         self.set_nodes(nodes.unwrap_or_default());
+        for shard in 0..self.runtime.shards().len() as u16 {
+            self.runtime.shards().with_shard(shard, Server::retry_links);
+        }
     }
 
     /// Goes on with writing the registrations of this node once more.

@@ -492,7 +492,11 @@ impl Services for SharedServices {
     }
 
     fn node_state(&self, node: &NodeName) -> NodeState {
-        self.location.get().map_or(NodeState::Gone, |location| location.state_of(node))
+        let Some(location) = self.location.get() else { return NodeState::Gone };
+        match location.state_of(node) {
+            (NodeState::Gone, Some(link)) if self.is_linked(&link) => NodeState::Up,
+            (state, _) => state,
+        }
     }
 
     fn store(&self, aor: &[u8], record: &[u8]) {

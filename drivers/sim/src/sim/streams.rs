@@ -5,7 +5,7 @@ use crate::connection::{SimConnection, Socket};
 use crate::host::HostId;
 use crate::stream::End;
 use crate::trace::Fate;
-use ringway_sansio::{ConnectionId, Event, Flow, Instant, Packet, Token};
+use ringway_sansio::{ConnectionId, Event, Flow, Instant, Packet, Received, Token};
 use ringway_stream::{CloseReason, Origin, StreamLimits};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -223,12 +223,15 @@ impl Sim {
             let Some(end) = self.connections.end_mut(id) else { return };
             let (host, flow) = (end.host, end.flow);
             let (message, keep_alives) = end.connection.next_message(self.now);
+            let peer = end.connection.peer_names();
             end.note_pongs(keep_alives);
             self.step_connection(id, |now, limits, connection, socket| {
                 connection.respond(limits, now, socket);
             });
             match message {
-                Some(message) => self.deliver(host, flow, &message),
+                Some(message) => {
+                    self.deliver(host, Received { flow, bytes: &message, peer: peer.as_deref() });
+                }
                 None => break,
             }
         }

@@ -144,15 +144,15 @@ impl LocationTable {
     }
 
     /// Decides if the bindings of a record are held here.
-    pub(crate) fn holding(&self, hold: Hold, aor: &[u8], record: &Record<'_>) -> Holding {
+    pub(crate) fn holding(&self, hold: Hold, aor: &[u8], is_looked_up: bool) -> Holding {
         if hold == Hold::All {
             return Holding::Whole;
         }
         let Some(user) = self.find(aor).and_then(|key| self.users.get(key)) else {
-            return match record.number {
-                0 if self.users.len() < HELD_MAX => Holding::Whole,
-                0 => Holding::Briefly,
-                _ => Holding::No,
+            return match is_looked_up {
+                true if self.users.len() < HELD_MAX => Holding::Whole,
+                true => Holding::Briefly,
+                false => Holding::No,
             };
         };
         let is_own = |binding: &Binding| !binding.owner.is_other();

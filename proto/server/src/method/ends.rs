@@ -121,7 +121,7 @@ impl Registrar {
         &mut self,
         config: &Config,
         storage: &Storage<'_, impl Services>,
-        aor: &[u8],
+        (aor, is_looked_up): (&[u8], bool),
         record: &Record<'_>,
         time: RecordTime,
     ) -> Taken {
@@ -130,7 +130,7 @@ impl Registrar {
         if !config.domains.iter().any(|own| Some(own.as_bytes()) == domain) {
             return Taken { passed_over: record.entries().count() as u64, ..Taken::default() };
         }
-        let holding = self.table.holding(cluster.hold, aor, record);
+        let holding = self.table.holding(cluster.hold, aor, is_looked_up);
         if holding == Holding::No {
             return Taken::default();
         }

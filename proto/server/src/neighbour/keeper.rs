@@ -88,6 +88,15 @@ impl Neighbours {
         ended.extend(list.drain(config.neighbours.len().min(list.len())..).filter_map(|gone| gone.probe));
     }
 
+    /// Dials the nodes without a link at once.
+    pub(crate) fn retry_links(&mut self, config: &Config) {
+        for (index, neighbour) in self.list.iter_mut().enumerate() {
+            if kind_of(config, index) == NeighbourKind::Node {
+                neighbour.link.retry();
+            }
+        }
+    }
+
     /// Publishes the neighbours of a new configuration, and ends the probes of the earlier ones.
     fn publish(&mut self, env: &Env<'_, impl Services>, transactions: &mut Transactions) {
         let Some(changed) = self.changed.take() else { return };

@@ -85,6 +85,14 @@ impl Link {
         }
     }
 
+    /// Makes the next attempt due at once, if one is waited for: the neighbour may have come back.
+    pub(super) const fn retry(&mut self) {
+        if let State::Waiting { at } = &mut self.state {
+            *at = Instant::from_secs(0);
+            self.failures = 0;
+        }
+    }
+
     /// Performs what is due.
     pub(super) fn on_time(&mut self, now: Instant) -> Step {
         if self.due().is_none_or(|at| at > now) {
@@ -222,6 +230,21 @@ mod tests {
         assert!(!link.on_closed(now, ConnectionId(8), &mut rng), "another connection");
         assert!(link.on_closed(now, CONNECTION, &mut rng) && !link.is_up());
         assert!(!link.on_failure(now, link.attempt(), &mut rng), "it is down already");
+    }
+
+    #[test]
+    fn a_retry_ends_the_wait_and_nothing_else() {
+        let (mut link, mut rng, now) = start();
+        for _ in 0..5 {
+            link.on_time(now + BACK_OFF_MAX);
+            link.on_failure(now + BACK_OFF_MAX, link.attempt(), &mut rng);
+        }
+        link.retry();
+        assert_eq!(link.on_time(now), Step::Begin);
+        link.retry();
+        assert_eq!(link.on_time(now), Step::None, "an attempt is under way");
+        link.on_failure(now, link.attempt(), &mut rng);
+        assert!(link.due().unwrap() <= now + BACK_OFF_MIN, "the back-off begins anew");
     }
 
     #[test]

@@ -76,6 +76,13 @@ impl Locating {
         if self.lookups.is_empty() { None } else { self.deadlines.next_due() }
     }
 
+    /// True while the bindings of `user@domain` are looked up.
+    pub(super) fn looks_up(&self, aor: &[u8]) -> bool {
+        let at = aor.iter().rposition(|&byte| byte == b'@').filter(|_| !self.is_empty());
+        let parts = at.and_then(|at| Some((aor.get(..at)?, aor.get(at + 1..)?)));
+        parts.is_some_and(|(user, domain)| self.by_user.contains_key(&Aor::new(user, domain)))
+    }
+
     /// Notes that a user may have bindings now.
     pub(super) fn forget_miss(&mut self, aor: &[u8]) {
         self.misses.forget(aor);

@@ -1,5 +1,6 @@
 //! Several servers that share their registrations in Redis: registered at one, called at another; failures of the store and of nodes.
 
+mod faults;
 mod front;
 mod nodes;
 mod redis;
@@ -38,6 +39,8 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
     all.push(Scenario::new("cluster/node-killed", node_killed));
     all.push(Scenario::new("cluster/drain", drain));
     all.push(Scenario::new("cluster/databases", databases));
+    all.push(Scenario::new("cluster/partition", faults::partition));
+    all.push(Scenario::new("cluster/rotated", faults::rotated));
     all.push(Scenario::new("cluster/kamailio", behind_kamailio));
     all.extend(front::scenarios());
     all.into_iter().map(|scenario| Scenario { reference: false, ..scenario }).collect()

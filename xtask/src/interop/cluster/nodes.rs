@@ -1,5 +1,6 @@
 //! Servers that share their registrations.
 
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -13,6 +14,9 @@ use crate::interop::sipp::User;
 /// Running nodes `a`, `b`, … with the same users, of the same store.
 pub(super) struct Nodes {
     pub(super) servers: Vec<Server>,
+    /// File of the secret and port of links, of each node.
+    secrets: Vec<PathBuf>,
+    link_ports: Vec<u16>,
 }
 
 impl Nodes {
@@ -34,23 +38,21 @@ impl Nodes {
         (wanted, stores): (Wanted, &[String]),
         users: &[User],
     ) -> Result<Self> {
-        let secret = stage.path("cluster-secret");
-        std::fs::write(&secret, format!("{}\n", "5e71c9a8".repeat(8)))?;
-        let mut permissions = std::fs::metadata(&secret)?.permissions();
-        std::os::unix::fs::PermissionsExt::set_mode(&mut permissions, 0o600);
-        std::fs::set_permissions(&secret, permissions)?;
         let accounts: Vec<_> = users.iter().map(|user| (user.name.clone(), user.password.clone())).collect();
-        let mut servers = Vec::new();
-        for (name, store) in NAMES.iter().zip(stores) {
+        let mut nodes = Self { servers: Vec::new(), secrets: Vec::new(), link_ports: Vec::new() };
+        for (index, (name, store)) in NAMES.iter().zip(stores).enumerate() {
+            let (stage, port) = (stage.within(name)?, free_port()?);
+            let secret = stage.path("cluster-secret");
+            write_secret(&secret, &format!("{}\n", "5e71c9a8".repeat(8)))?;
             let sections = format!(
-                "{store}[location]\nurl = \"{}\"\n\n[cluster]\nnode = \"{name}\"\nlisten = \"127.0.0.1:{}\"\nsecret = \"{}\"\n",
-                redis.url(),
-                free_port()?,
+                "{store}[location]\nurl = \"{}\"\n\n[cluster]\nnode = \"{name}\"\nlisten = \"127.0.0.1:{port}\"\nsecret = \"{}\"\n",
+                redis.url(index),
                 secret.display()
             );
-            servers.push(Server::start_among(&stage.within(name)?, (wanted, &sections), &accounts)?);
+            nodes.servers.push(Server::start_among(&stage, (wanted, &sections), &accounts)?);
+            nodes.secrets.push(secret);
+            nodes.link_ports.push(port);
         }
-        let nodes = Self { servers };
         nodes.await_links()?;
         Ok(nodes)
     }
@@ -63,6 +65,26 @@ impl Nodes {
     /// The same, to stop it or to start it again.
     pub(super) fn node_mut(&mut self, index: usize) -> Result<&mut Server> {
         self.servers.get_mut(index).context("there is no such node")
+    }
+
+    /// Port of a node's links.
+    pub(super) fn link_port(&self, index: usize) -> Result<u16> {
+        self.link_ports.get(index).copied().context("there is no such node")
+    }
+
+    /// Changes the secret of a node, and waits until the links that this closes are open again.
+    pub(super) fn change_secret(&mut self, index: usize, secret: &str) -> Result<()> {
+        write_secret(self.secrets.get(index).context("there is no such node")?, secret)?;
+        let mut before = Vec::new();
+        for server in &mut self.servers {
+            before.push(server.log_lines(LINK_UP, 0)?.len());
+        }
+        self.node(index)?.reload()?;
+        let others = self.servers.len() - 1;
+        for (at, (server, before)) in self.servers.iter_mut().zip(before).enumerate() {
+            server.log_lines(LINK_UP, before + if at == index { others } else { 1 })?;
+        }
+        self.await_links()
     }
 
     /// Waits until each node has read all registrations and has a link to each other node.
@@ -91,9 +113,21 @@ impl Nodes {
     }
 }
 
+fn write_secret(file: &Path, secret: &str) -> Result<()> {
+    std::fs::write(file, secret)?;
+    let mut permissions = std::fs::metadata(file)?.permissions();
+    std::os::unix::fs::PermissionsExt::set_mode(&mut permissions, 0o600);
+    Ok(std::fs::set_permissions(file, permissions)?)
+}
+
 /// Repeats until it succeeds, for 20 s at most.
-pub(super) fn eventually(what: &str, mut attempt: impl FnMut() -> Result<()>) -> Result<()> {
-    let end = Instant::now() + Duration::from_secs(20);
+pub(super) fn eventually(what: &str, attempt: impl FnMut() -> Result<()>) -> Result<()> {
+    within(Duration::from_secs(20), what, attempt)
+}
+
+/// Repeats until it succeeds, for this time at most.
+pub(super) fn within(time: Duration, what: &str, mut attempt: impl FnMut() -> Result<()>) -> Result<()> {
+    let end = Instant::now() + time;
     loop {
         match attempt() {
             Ok(()) => return Ok(()),
@@ -103,4 +137,6 @@ pub(super) fn eventually(what: &str, mut attempt: impl FnMut() -> Result<()>) ->
     }
 }
 
+/// Line of the log.
+const LINK_UP: &str = "link to node is up";
 const NAMES: [&str; 3] = ["a", "b", "c"];

@@ -1,6 +1,6 @@
 //! Debian's Redis: one server, a master with a replica and sentinels, or a cluster of three masters.
 
-use std::path::PathBuf;
+use std::net::Ipv4Addr;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ pub(super) struct Redis {
 /// One program.
 struct RedisServer {
     name: String,
-    folder: PathBuf,
+    stage: Stage,
     port: u16,
     arguments: Vec<String>,
     running: Option<Running>,
@@ -72,11 +72,17 @@ impl Redis {
         Ok(Self { servers, sentinels: Vec::new() })
     }
 
-    /// Its URL.
-    pub(super) fn url(&self) -> String {
+    /// Its URL for a node. One server has an address for each node, so that one of them can be cut off.
+    pub(super) fn url(&self, node: usize) -> String {
         let named = if self.sentinels.is_empty() { &self.servers } else { &self.sentinels };
-        let hosts: Vec<String> = named.iter().map(|server| format!("127.0.0.1:{}", server.port)).collect();
+        let host = if named.len() == 1 { Self::host_for(node) } else { Ipv4Addr::LOCALHOST };
+        let hosts: Vec<String> = named.iter().map(|server| format!("{host}:{}", server.port)).collect();
         format!("redis://{}", hosts.join(","))
+    }
+
+    /// Address of one server for a node.
+    pub(super) const fn host_for(node: usize) -> Ipv4Addr {
+        Ipv4Addr::new(127, 0, 0, 2 + node as u8)
     }
 
     /// Ends the first server as a crash does.
@@ -99,34 +105,36 @@ impl Redis {
 
 impl RedisServer {
     fn start(stage: &Stage, name: &str, arguments: &[&str]) -> Result<Self> {
-        let (folder, port) = (stage.within(name)?.folder, free_port()?);
-        let mut all: Vec<String> =
-            ["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""].map(str::to_owned).into();
+        let (stage, port) = (stage.within(name)?, free_port()?);
+        let mut all: Vec<String> = ["--port", &port.to_string(), "--save", ""].map(str::to_owned).into();
+        // The first one is that of its own connections.
+        all.push("--bind".to_owned());
+        all.extend((1..=4).map(|host| format!("127.0.0.{host}")));
         // `--replicaof` has two values in one argument here.
         all.extend(arguments.iter().flat_map(|argument| argument.split(' ').map(str::to_owned)));
-        let mut server = Self { name: name.to_owned(), folder, port, arguments: all, running: None };
+        let mut server = Self { name: name.to_owned(), stage, port, arguments: all, running: None };
         server.run()?;
         Ok(server)
     }
 
     fn start_sentinel(stage: &Stage, name: &str, master: u16) -> Result<Self> {
-        let (folder, port) = (stage.within(name)?.folder, free_port()?);
+        let (stage, port) = (stage.within(name)?, free_port()?);
         let settings = format!(
             "port {port}\nbind 127.0.0.1\nsentinel monitor {MASTER} 127.0.0.1 {master} 2\n\
              sentinel down-after-milliseconds {MASTER} 1000\nsentinel failover-timeout {MASTER} 5000\n"
         );
-        let file = folder.join("sentinel.conf");
+        let file = stage.path("sentinel.conf");
         std::fs::write(&file, settings)?;
         let arguments = vec![file.display().to_string(), "--sentinel".to_owned()];
-        let mut server = Self { name: name.to_owned(), folder, port, arguments, running: None };
+        let mut server = Self { name: name.to_owned(), stage, port, arguments, running: None };
         server.run()?;
         Ok(server)
     }
 
     fn run(&mut self) -> Result<()> {
-        let mut command = Command::new("redis-server");
+        let mut command = self.stage.command("redis-server");
         command.args(&self.arguments);
-        self.running = Some(Running::start(&self.name, &mut command, &self.folder)?);
+        self.running = Some(Running::start(&self.name, &mut command, &self.stage.folder)?);
         self.await_reply(&["ping"], "PONG")
     }
 
@@ -135,7 +143,9 @@ impl RedisServer {
     }
 
     fn ask(&self, command: &[&str]) -> Result<String> {
-        let output = Command::new("redis-cli")
+        let output = self
+            .stage
+            .command("redis-cli")
             .args(["-p", &self.port.to_string()])
             .args(command)
             .output()

@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::serve::lock::lock;
 use ringway_location::NodeName;
 use ringway_redis::{LocationStore, LocationUrl, NodeInfo, Settings, Sink, Status};
-use ringway_server::{LinkedNode, NodeState, StoreFailed};
+use ringway_server::{LinkedNode, NEIGHBOURS_MAX, NodeState, StoreFailed};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -100,8 +100,8 @@ impl SharedLocation {
         self.peers.is_warm()
     }
 
-    /// State of another node.
-    pub(in crate::serve) fn state_of(&self, node: &NodeName) -> NodeState {
+    /// State of another node by its heartbeats, and the address of its link.
+    pub(in crate::serve) fn state_of(&self, node: &NodeName) -> (NodeState, Option<SocketAddr>) {
         self.peers.state_of(node)
     }
 
@@ -110,11 +110,13 @@ impl SharedLocation {
         self.peers.read().clone()
     }
 
-    /// The other nodes that run, for links to them.
+    /// The other nodes, for links to them. Those without heartbeats may be cut off from the store only, and come last: they have a link
+    /// while there is room.
     pub(in crate::serve) fn linked_nodes(&self) -> Vec<LinkedNode> {
-        let runs = |node: &&NodeInfo| node.state != ringway_redis::NodeState::Gone;
+        let mut nodes = self.nodes();
+        nodes.sort_by_key(|node| node.state == ringway_redis::NodeState::Gone);
         let linked = |node: &NodeInfo| LinkedNode { name: node.name, address: node.link };
-        self.peers.read().iter().filter(runs).map(linked).collect()
+        nodes.iter().take(NEIGHBOURS_MAX).map(linked).collect()
     }
 
     /// Uses another URL from the next connection on.

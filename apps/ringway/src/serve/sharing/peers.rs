@@ -5,6 +5,7 @@ use ringway_location::NodeName;
 use ringway_redis::NodeInfo;
 use ringway_server::NodeState;
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -74,15 +75,18 @@ impl Peers {
         is_changed
     }
 
-    /// State of a node; one that the store does not have is gone.
-    pub(super) fn state_of(&self, node: &NodeName) -> NodeState {
+    /// State of a node by its heartbeats, and the address of its link; one that the store does not have is gone.
+    pub(super) fn state_of(&self, node: &NodeName) -> (NodeState, Option<SocketAddr>) {
         let nodes = self.read();
-        let found = nodes.iter().find(|known| known.name == *node);
-        found.map_or(NodeState::Gone, |known| match known.state {
+        let Some(known) = nodes.iter().find(|known| known.name == *node) else {
+            return (NodeState::Gone, None);
+        };
+        let state = match known.state {
             ringway_redis::NodeState::Up => NodeState::Up,
             ringway_redis::NodeState::Draining => NodeState::Draining,
             ringway_redis::NodeState::Gone => NodeState::Gone,
-        })
+        };
+        (state, Some(known.link))
     }
 
     pub(in crate::serve) fn note_store_clock(&self, store_now_ms: u64, own_now_ms: u64) {
