@@ -10,6 +10,9 @@ use crate::bytes::{take, take_slice, take_u16, take_u32, take_u64};
 use crate::{BadEntry, EntryId, NodeName};
 use alloc::vec::Vec;
 
+/// Node, its incarnation and the number of its update, and the bytes behind.
+type Head<'a> = ((NodeName, u64, u64), &'a [u8]);
+
 /// View of an encoded record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
@@ -66,7 +69,7 @@ impl<'a> Record<'a> {
     ///
     /// # Errors
     /// It is cut short, or a version of a later server.
-    pub fn read_head(mut bytes: &'a [u8]) -> Result<((NodeName, u64, u64), &'a [u8]), BadEntry> {
+    pub fn read_head(mut bytes: &'a [u8]) -> Result<Head<'a>, BadEntry> {
         let rest = &mut bytes;
         let [VERSION] = take(rest)? else { return Err(BadEntry) };
         let update = (read_name(rest)?, take_u64(rest)?, take_u64(rest)?);
