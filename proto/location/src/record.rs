@@ -10,6 +10,9 @@ use crate::bytes::{take, take_slice, take_u16, take_u32, take_u64};
 use crate::{BadEntry, EntryId, NodeName};
 use alloc::vec::Vec;
 
+/// Node, its incarnation and the number of its update, and the bytes behind.
+type Head<'a> = ((NodeName, u64, u64), &'a [u8]);
+
 /// View of an encoded record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
@@ -48,11 +51,10 @@ impl<'a> Record<'a> {
     ///
     /// # Errors
     /// It is cut short, has more bytes than it says, or a version of a later server.
-    pub fn read(mut bytes: &'a [u8]) -> Result<Self, BadEntry> {
-        let rest = &mut bytes;
-        let [VERSION] = take(rest)? else { return Err(BadEntry) };
-        let by = read_name(rest)?;
-        let (incarnation, number, count) = (take_u64(rest)?, take_u64(rest)?, take_u16(rest)?);
+    pub fn read(bytes: &'a [u8]) -> Result<Self, BadEntry> {
+        let ((by, incarnation, number), mut rest) = Self::read_head(bytes)?;
+        let rest = &mut rest;
+        let count = take_u16(rest)?;
         let all = *rest;
         for _ in 0..count {
             read_entry(rest)?;
@@ -61,6 +63,17 @@ impl<'a> Record<'a> {
             return Err(BadEntry);
         }
         Ok(Self { by, incarnation, number, entries: (count, all) })
+    }
+
+    /// Node, its incarnation and the number of its update, from the head of an encoded record, and the rest.
+    ///
+    /// # Errors
+    /// It is cut short, or a version of a later server.
+    pub fn read_head(mut bytes: &'a [u8]) -> Result<Head<'a>, BadEntry> {
+        let rest = &mut bytes;
+        let [VERSION] = take(rest)? else { return Err(BadEntry) };
+        let update = (read_name(rest)?, take_u64(rest)?, take_u64(rest)?);
+        Ok((update, rest))
     }
 
     /// The bindings.

@@ -160,6 +160,11 @@ impl<S: Services> Server<S> {
         Ok(())
     }
 
+    /// Notes that the store that nodes share took the update with this number of `user@domain` as it is: no record answers it.
+    pub fn on_taken(&mut self, aor: &[u8], number: u64) {
+        self.registrar.on_taken(aor, number);
+    }
+
     /// Passes the bindings of this node to [`Services::share`] again, for up to `count` users from slot `from`; returns the next slot,
     /// `None` at the end. What changed elsewhere meanwhile stays.
     ///

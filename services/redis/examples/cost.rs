@@ -26,6 +26,10 @@ impl Sink for Counter {
         self.records.fetch_add(1, Ordering::Relaxed);
     }
 
+    fn on_taken(&self, _: &[u8], _: u64) {
+        self.records.fetch_add(1, Ordering::Relaxed);
+    }
+
     fn on_walk(&self, _: u32) {}
 
     fn on_located(&self, _: u64) {}

@@ -7,7 +7,7 @@ use crate::reply::Value;
 use crate::scripts::Scripts;
 use crate::shared::{Part, Shared, lock};
 use crate::socket::OnWait;
-use crate::stream::{Id, is_valid, number_of};
+use crate::stream::{Id, News, is_valid, number_of};
 use crate::topology::Topology;
 use crate::value::{bytes, items, number, text};
 use crate::{Event, Kind, StoreError, nodes};
@@ -208,10 +208,20 @@ impl<'r> ReadSession<'r> {
                 Err(error) if error.is_wrong_type() && self.remove_other_types(index) > 0 => Value::Nil,
                 reply => reply?,
             };
-            let deliver = &mut |aor: &[u8], record: &[u8]| sink.on_record(aor, record, now_ms);
+            let (holds_all, mut taken) = (self.state.shared.settings.holds_all, Vec::new());
+            let deliver = &mut |aor: &[u8], news: News<'_>| match news {
+                News::Record(record) => sink.on_record(aor, record, now_ms),
+                News::Taken(number) if holds_all => sink.on_taken(aor, number),
+                // The bindings of other nodes come with the record.
+                News::Taken(number) => taken.push((aor.to_vec(), number)),
+            };
             let own = self.state.own();
             let result = self.state.streams.deliver(reply, count, own, deliver);
-            result.unanswered.into_iter().for_each(|(aor, number)| self.state.fetches.add(aor, number));
+            result
+                .to_read
+                .into_iter()
+                .chain(taken)
+                .for_each(|(aor, number)| self.state.fetches.add(aor, number));
             self.state.shared.counters.followed.fetch_add(result.records, Ordering::Relaxed);
             self.state.note_damaged(result.damaged, "an entry of a stream");
             is_full |= result.is_full;
@@ -383,6 +393,7 @@ impl<'r> ReadSession<'r> {
             let own = self.state.own();
             let ((node, incarnation), mut record) = (own, Vec::new());
             match page.records.as_slice() {
+                [_, Value::Bytes(read)] if is_valid(&aor, read) && number == 0 => record.clone_from(read),
                 // The update of this node was in the store before: it is in the record, which another one may have written.
                 [_, Value::Bytes(read)] if is_valid(&aor, read) => {
                     let number = number.max(number_of(read, own).unwrap_or_default());

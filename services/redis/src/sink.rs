@@ -12,6 +12,9 @@ pub trait Sink: Send + Sync {
     /// number is 0 if it was read, not followed, and another node's.
     fn on_record(&self, aor: &[u8], record: &[u8], store_now_ms: u64);
 
+    /// The update of this node with this number is in the store as it is: no record follows for it.
+    fn on_taken(&self, aor: &[u8], number: u64);
+
     /// A read of all records of some tags begins, with a number that is higher than the one before. Also where not all are held and
     /// nothing is read: what is held may be old from then on.
     fn on_walk(&self, walk: u32);

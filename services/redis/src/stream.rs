@@ -81,9 +81,24 @@ pub(crate) struct Delivered {
     pub(crate) damaged: u64,
     /// True if a stream may have more.
     pub(crate) is_full: bool,
-    /// Updates of this node, by address-of-record and number, whose entries were passed over for a newer record: that one did not
-    /// say that they are in it.
-    pub(crate) unanswered: Vec<(Vec<u8>, u64)>,
+    /// Users whose records must be read by their keys, with the number of the update of this node that they answer, or 0: its entry was
+    /// passed over for a newer record, which did not say that the update is in it, or an entry has the head of its record only.
+    pub(crate) to_read: Vec<(Vec<u8>, u64)>,
+}
+
+/// News of a user.
+pub(crate) enum News<'a> {
+    /// Its record.
+    Record(&'a [u8]),
+    /// The update of this node with this number was taken as it is.
+    Taken(u64),
+}
+
+/// Record of an entry.
+enum Content<'a> {
+    Whole(&'a [u8]),
+    /// Head of a long one; true: the update was taken as it is.
+    Head(&'a [u8], bool),
 }
 
 impl Streams {
@@ -112,7 +127,7 @@ impl Streams {
         reply: Value,
         count: usize,
         own: (NodeName, u64),
-        deliver: &mut dyn FnMut(&[u8], &[u8]),
+        deliver: &mut dyn FnMut(&[u8], News<'_>),
     ) -> Delivered {
         let mut result = Delivered::default();
         for stream in items(reply) {
@@ -125,17 +140,22 @@ impl Streams {
             for entry in entries {
                 let Value::Array(entry) = entry else { continue };
                 let Some(id) = entry.first().and_then(text).and_then(Id::read) else { continue };
-                match entry.get(1).and_then(read_fields) {
-                    Some((aor, record)) if position.has_newer(aor, id) => {
-                        if let Some(number) = number_of(record, own) {
-                            result.unanswered.push((aor.to_vec(), number));
-                        }
+                let Some((aor, content)) = entry.get(1).and_then(read_fields) else {
+                    result.damaged += 1;
+                    position.advance(id);
+                    continue;
+                };
+                let number = content.number_of(own);
+                match (content, number) {
+                    _ if position.has_newer(aor, id) => {
+                        result.to_read.extend(number.map(|number| (aor.to_vec(), number)));
                     }
-                    Some((aor, record)) => {
+                    (Content::Head(_, true), Some(number)) => deliver(aor, News::Taken(number)),
+                    (Content::Head(..), _) => result.to_read.push((aor.to_vec(), number.unwrap_or_default())),
+                    (Content::Whole(record), _) => {
                         result.records += 1;
-                        deliver(aor, record);
+                        deliver(aor, News::Record(record));
                     }
-                    None => result.damaged += 1,
                 }
                 position.advance(id);
             }
@@ -145,29 +165,50 @@ impl Streams {
 }
 
 /// Address-of-record and record of an entry.
-fn read_fields(fields: &Value) -> Option<(&[u8], &[u8])> {
+fn read_fields(fields: &Value) -> Option<(&[u8], Content<'_>)> {
     let Value::Array(fields) = fields else { return None };
     let mut found = (None, None);
     for pair in fields.chunks_exact(2) {
+        let value = pair.get(1).and_then(bytes);
         match pair.first().and_then(bytes)? {
-            b"a" => found.0 = pair.get(1).and_then(bytes),
-            b"r" => found.1 = pair.get(1).and_then(bytes),
+            b"a" => found.0 = value,
+            b"r" => found.1 = value.map(Content::Whole),
+            b"h" => found.1 = value.map(|head| Content::Head(head, false)),
+            b"e" => found.1 = value.map(|head| Content::Head(head, true)),
             _ => {}
         }
     }
-    let (aor, record) = found.0.zip(found.1)?;
-    is_valid(aor, record).then_some((aor, record))
+    let (aor, content) = found.0.zip(found.1)?;
+    let is_sound = match content {
+        Content::Whole(record) => is_valid(aor, record),
+        Content::Head(head, _) => {
+            is_user(aor) && Record::read_head(head).is_ok_and(|(_, rest)| rest.is_empty())
+        }
+    };
+    is_sound.then_some((aor, content))
+}
+
+impl Content<'_> {
+    /// Number of the update, if it is one of the node `own`.
+    fn number_of(&self, own: (NodeName, u64)) -> Option<u64> {
+        let (Self::Whole(bytes) | Self::Head(bytes, _)) = self;
+        number_of(bytes, own)
+    }
 }
 
 /// Number of the update that led to a record, if it is one of the node `own`.
 pub(crate) fn number_of(record: &[u8], own: (NodeName, u64)) -> Option<u64> {
-    let record = Record::read(record).ok()?;
-    ((record.by, record.incarnation) == own).then_some(record.number)
+    let ((by, incarnation, number), _) = Record::read_head(record).ok()?;
+    ((by, incarnation) == own).then_some(number)
 }
 
 /// True for a record that a sink may get.
 pub(crate) fn is_valid(aor: &[u8], record: &[u8]) -> bool {
-    !aor.is_empty() && aor.len() <= AOR_BYTES_MAX && record.len() <= BYTES_MAX && Record::read(record).is_ok()
+    is_user(aor) && record.len() <= BYTES_MAX && Record::read(record).is_ok()
+}
+
+fn is_user(aor: &[u8]) -> bool {
+    !aor.is_empty() && aor.len() <= AOR_BYTES_MAX
 }
 
 /// Maximum number of records read ahead of a stream.
@@ -201,9 +242,17 @@ mod tests {
         (NodeName::read(b"own").unwrap(), 1)
     }
 
+    /// Number of the record; that of a taken update, plus 100.
+    fn number(news: &News<'_>) -> u64 {
+        match news {
+            News::Record(record) => Record::read(record).unwrap().number,
+            News::Taken(number) => number + 100,
+        }
+    }
+
     fn delivered(streams: &mut Streams, reply: Value) -> Vec<u64> {
         let mut numbers = Vec::new();
-        streams.deliver(reply, 9, own(), &mut |_, record| numbers.push(Record::read(record).unwrap().number));
+        streams.deliver(reply, 9, own(), &mut |_, news| numbers.push(number(&news)));
         numbers
     }
 
@@ -240,9 +289,38 @@ mod tests {
             ("13-0", b"x", as_own(7, 1)),
         ];
         let mut numbers = Vec::new();
-        let deliver = &mut |_: &[u8], record: &[u8]| numbers.push(Record::read(record).unwrap().number);
+        let deliver = &mut |_: &[u8], news: News<'_>| numbers.push(number(&news));
         let result = streams.deliver(reply(&entries), 9, own(), deliver);
-        assert_eq!((result.unanswered, numbers), (vec![(b"x".to_vec(), 5)], vec![7]));
+        assert_eq!((result.to_read, numbers), (vec![(b"x".to_vec(), 5)], vec![7]));
+    }
+
+    #[test]
+    fn a_record_whose_head_is_in_the_stream_is_read_by_its_key() {
+        let mut streams = Streams::new();
+        let of = |name: &[u8], number| {
+            let mut out = Vec::new();
+            Record::write_as(&record(0), (&NodeName::read(name).unwrap(), 1, number), &mut out);
+            out.truncate(out.len() - 2);
+            out
+        };
+        let entry = |id: &str, aor: &str, field: &str, value: Vec<u8>| {
+            let fields = [text(b"a"), text(aor.as_bytes()), text(field.as_bytes()), text(&value)];
+            Value::Array(vec![text(id.as_bytes()), Value::Array(fields.to_vec())])
+        };
+        let entries = vec![
+            entry("1-0", "other", "e", of(b"a", 1)),
+            entry("1-1", "refused", "h", of(b"own", 2)),
+            entry("1-2", "taken", "e", of(b"own", 3)),
+            entry("1-3", "other", "r", record(4)),
+            entry("1-4", "long", "h", record(5)),
+            entry("1-5", "short", "e", of(b"own", 6)[..9].to_vec()),
+        ];
+        let stream = Value::Array(vec![text(b"rw:{03}:log"), Value::Array(entries)]);
+        let mut numbers = Vec::new();
+        let deliver = &mut |_: &[u8], news: News<'_>| numbers.push(number(&news));
+        let result = streams.deliver(Value::Array(vec![stream]), 9, own(), deliver);
+        assert_eq!(result.to_read, [(b"other".to_vec(), 0), (b"refused".to_vec(), 2)]);
+        assert_eq!((numbers, result.damaged), (vec![103, 4], 2));
     }
 
     #[test]

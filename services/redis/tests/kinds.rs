@@ -139,7 +139,9 @@ fn tls_is_verified() {
     let (a, seen) = start(Settings { url: good, ..settings("a", "redis://h") });
     wait_for(|| seen.has(|event| matches!(event, Event::Warm { .. })));
     a.append(b"sip:alice@x", &binding("a", 1, 1, &"x".repeat(50_000)));
-    wait_for(|| seen.bodies("sip:alice@x").is_some());
+    wait_for(|| !seen.0.lock().unwrap().taken.is_empty());
+    let mut queries = 1..;
+    wait_for(|| a.look_up(queries.next().unwrap(), b"sip:alice@x") && seen.bodies("sip:alice@x").is_some());
     assert!(!seen.has(|event| matches!(event, Event::Down { .. })));
     // A handshake takes longer than a step of a wait.
     std::thread::scope(|scope| {

@@ -196,6 +196,41 @@ fn an_update_is_answered_though_a_lookup_read_a_newer_one_of_another_node() {
 }
 
 #[test]
+fn the_stream_has_the_heads_of_long_records() {
+    let server = RedisServer::start(&[]);
+    let (a, seen) = start_warm("a", &url(&server));
+    let (b, seen_b) = start_warm("b", &url(&server));
+    let long = "x".repeat(15_000);
+    for cseq in 1..=20 {
+        a.append(b"sip:alice@x", &binding("a", 1, cseq, &long));
+        wait_for(|| a.durable() == u64::from(cseq));
+    }
+    wait_for(|| seen_b.bodies("sip:alice@x").is_some_and(|bodies| bodies == [long.as_str()]));
+    wait_for(|| seen.0.lock().unwrap().taken.contains(&(b"sip:alice@x".to_vec(), 20)));
+    assert!(seen.bodies("sip:alice@x").is_none(), "a node does not read what it wrote");
+    // One that holds whom it serves gets the bindings of the others so.
+    let (c, seen_c) = start(Settings { holds_all: false, ..settings("c", &url(&server)) });
+    wait_for(|| c.status().is_warm && c.status().connected_for.is_some());
+    c.append(b"sip:alice@x", &binding("c", 2, 1, "at c"));
+    wait_for(|| seen_c.bodies("sip:alice@x").is_some_and(|bodies| bodies == ["at c", long.as_str()]));
+    c.append(b"sip:alice@x", &nothing("c", None));
+    wait_for(|| seen_c.bodies("sip:alice@x").is_some_and(|bodies| bodies == [long.as_str()]));
+    // One that was not taken as it is.
+    b.append(b"sip:alice@x", &binding("b", 1, 5, "older"));
+    wait_for(|| seen_b.0.lock().unwrap().answers.contains(&(b"sip:alice@x".to_vec(), node("b"), 1)));
+    assert_eq!(seen_b.bodies("sip:alice@x").unwrap(), [long.as_str()]);
+    // And one that made the record short.
+    a.append(b"sip:alice@x", &nothing("a", None));
+    wait_for(|| seen_b.bodies("sip:alice@x").unwrap().is_empty());
+    let bytes: u64 = (0..64)
+        .filter_map(|tag| {
+            server.run(&["MEMORY", "USAGE", &format!("rw:{{{tag:02}}}:log")]).parse::<u64>().ok()
+        })
+        .sum();
+    assert!(bytes < 20_000, "{bytes} bytes of the streams");
+}
+
+#[test]
 fn updates_before_the_stream_is_followed_are_appended_again() {
     let mut server = RedisServer::start(&[]);
     server.kill();

@@ -101,6 +101,11 @@ impl Sink for Reader {
         }
     }
 
+    fn on_taken(&self, aor: &[u8], number: u64) {
+        let shards = self.events.shards.wait();
+        shards.with_shard(self.shard_of(aor, shards), |node| node.on_taken(aor, number));
+    }
+
     fn on_walk(&self, walk: u32) {
         let shards = self.events.shards.wait();
         for shard in 0..shards.len() as u16 {

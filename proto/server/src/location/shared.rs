@@ -143,6 +143,15 @@ impl LocationTable {
         key.and_then(|key| self.users.get(key)).map_or(0, |user| user.pending)
     }
 
+    /// Notes that the store took an update of this node as it is.
+    pub(crate) fn on_taken(&mut self, aor: &[u8], number: u64) {
+        if let Some(user) = self.find(aor).and_then(|key| self.users.get_mut(key))
+            && number >= user.pending
+        {
+            user.pending = 0;
+        }
+    }
+
     /// Decides if the bindings of a record are held here.
     pub(crate) fn holding(&self, hold: Hold, aor: &[u8], is_looked_up: bool) -> Holding {
         if hold == Hold::All {

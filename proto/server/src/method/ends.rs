@@ -93,6 +93,11 @@ impl Registrar {
         next
     }
 
+    /// Notes that the store that nodes share took an update of this node as it is.
+    pub(crate) fn on_taken(&mut self, aor: &[u8], number: u64) {
+        self.table.on_taken(aor, number);
+    }
+
     /// Notes that a read of all records of the store that nodes share begins.
     pub(crate) const fn begin_walk(&mut self, walk: u32) {
         self.table.begin_walk(walk);

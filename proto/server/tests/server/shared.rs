@@ -330,6 +330,25 @@ fn a_node_whose_name_is_taken_registers_nobody() {
 }
 
 #[test]
+fn an_update_that_was_taken_as_it_is_needs_no_record() {
+    let mut nodes = Nodes::new(2);
+    nodes.registers(1, BOB, &bobs("<sip:bob@192.0.2.20>", "a", 1));
+    nodes.registers(1, BOB, &bobs("<sip:bob@192.0.2.20>", "a", 2));
+    nodes.write(1);
+    // The phone moves; until the newest update is answered, its binding here stays.
+    nodes.pass(Duration::from_secs(1));
+    nodes.registers(2, BOB, &bobs("<sip:bob@192.0.2.20>", "a", 3));
+    let moved = nodes.write(2);
+    let is_here = |nodes: &Nodes| nodes.worlds[0].server.location().iter().next().unwrap().node().is_none();
+    nodes.node(1).server.on_taken(BOBS, 1);
+    nodes.read(1, &moved);
+    assert!(is_here(&nodes));
+    nodes.node(1).server.on_taken(BOBS, 2);
+    nodes.read(1, &moved);
+    assert!(!is_here(&nodes));
+}
+
+#[test]
 fn an_answer_names_the_change_that_it_confirms() {
     let mut nodes = Nodes::new(1);
     let register = bobs("<sip:bob@192.0.2.20>", "a", 1);

@@ -113,6 +113,8 @@ for old = 1, #list do
     if list[old] and list[old].owner == owner and not kept[list[old].id] then remove(old) end
 end
 
+-- False if the record has less of this update, or more of other nodes, than the update says.
+local is_exact = flags % 2 == 0
 local function is_newer(entry, call, cseq, age)
     if entry.owner == owner then return false end
     if entry.call == call then return entry.cseq >= cseq end
@@ -132,6 +134,8 @@ for _ = 1, removals do
     if not (old and is_newer(list[old], call, cseq, age)) then
         if old then remove(old) end
         leave(id, time_of(age), sub(update, at + 20, at + 31), function(trace) return is_later(trace, call, cseq, age) end)
+    else
+        is_exact = false
     end
     at = at + 32
 end
@@ -144,7 +148,7 @@ local function is_kept_out(entry)
 end
 for number = 1, #new do
     local entry = new[number]
-    local old = index[entry.id]
+    local old, is_taken = index[entry.id], false
     if not (old and is_newer(list[old], entry.call, entry.cseq, entry.age)) and not is_kept_out(entry) then
         local registered = time_of(entry.age)
         local stored = {
@@ -152,7 +156,7 @@ for number = 1, #new do
             call = entry.call, cseq = entry.cseq,
             bytes = entry.id .. owner .. pack('<I8I8', now + entry.expires, registered) .. entry.rest,
         }
-        local is_taken = true
+        is_taken = true
         if old then
             if entry.expires == 0 then remove(old) else list[old] = stored end
         elseif entry.expires > 0 and count < 64 then
@@ -164,6 +168,7 @@ for number = 1, #new do
             if is_taken and traces[at].id == entry.id then table.remove(traces, at) end
         end
     end
+    is_exact = is_exact and is_taken
 end
 while #traces > 16 do table.remove(traces, 1) end
 
@@ -187,8 +192,8 @@ for number = 1, #traces do
     parts[#parts + 1] = traces[number].bytes
     ends = math.max(ends, traces[number].expires)
 end
-local joined = '\1' .. sub(update, 31, 31 + name) .. sub(update, 15, 22) .. sub(update, 7, 14)
-    .. pack('<I2', #parts) .. table.concat(parts)
+local head = '\1' .. sub(update, 31, 31 + name) .. sub(update, 15, 22) .. sub(update, 7, 14)
+local joined = head .. pack('<I2', #parts) .. table.concat(parts)
 if #parts == 0 then
     redis.call('DEL', KEYS[1])
 else
@@ -200,7 +205,12 @@ if count == 0 then
 else
     change(KEYS[2], 'ZADD', KEYS[2], latest, ARGV[1])
 end
-change(KEYS[3], 'XADD', KEYS[3], 'MAXLEN', '~', 100000, '*', 'a', ARGV[1], 'r', joined)
+-- The stream has the head of a long record only, and whether the update was taken as it is: nodes read the record by its key.
+if #joined <= 2048 then
+    change(KEYS[3], 'XADD', KEYS[3], 'MAXLEN', '~', 100000, '*', 'a', ARGV[1], 'r', joined)
+else
+    change(KEYS[3], 'XADD', KEYS[3], 'MAXLEN', '~', 100000, '*', 'a', ARGV[1], is_exact and 'e' or 'h', head)
+end
 
 -- Steps of a bounded length: records that ended, and news older than 15 minutes. A node that was away longer reads all records.
 local ended = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now, 'LIMIT', 0, 4)

@@ -18,6 +18,7 @@ pub struct Seen {
     pub durable: u64,
     pub events: Vec<Event>,
     pub walk: u32,
+    pub taken: Vec<(Vec<u8>, u64)>,
     /// Users, nodes and numbers of all records.
     pub answers: Vec<(Vec<u8>, NodeName, u64)>,
 }
@@ -35,6 +36,10 @@ impl Sink for Memory {
         let read = Record::read(record).unwrap();
         seen.answers.push((aor.to_vec(), read.by, read.number));
         seen.now_ms = store_now_ms;
+    }
+
+    fn on_taken(&self, aor: &[u8], number: u64) {
+        self.0.lock().unwrap().taken.push((aor.to_vec(), number));
     }
 
     fn on_walk(&self, walk: u32) {
