@@ -265,9 +265,12 @@ impl<'r> ReadSession<'r> {
                 again.push(tag);
             }
         }
-        self.state.has_positions = true;
+        let has_begun = !std::mem::replace(&mut self.state.has_positions, true);
         if !again.is_empty() {
             self.state.walk_again(&again);
+        }
+        if has_begun {
+            self.state.shared.sink.on_event(Event::Begun);
         }
         Ok(())
     }

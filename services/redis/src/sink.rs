@@ -79,6 +79,9 @@ pub enum Event {
         /// Number of tags, of 64.
         tags: usize,
     },
+    /// Changes are read from now on: the first time, or anew because the positions were given up. The record that answers an update of this
+    /// node may have been written before: its bindings must be appended again.
+    Begun,
     /// The store lost updates that it had confirmed, or it may have. All bindings of this node must be appended again.
     Rewrite,
     /// A node appeared or came back.

@@ -47,6 +47,8 @@ fn a_node_that_does_not_hold_all_reads_what_is_looked_up() {
     wait_for(|| a.durable() == 1);
     let (b, seen) = start(Settings { holds_all: false, ..settings("b", &url(&server)) });
     wait_for(|| b.status().is_warm && b.status().connected_for.is_some());
+    // It registered phones before its reader had a position.
+    assert_eq!(seen.count(|event| *event == Event::Begun), 1);
     wait_for(|| b.look_up(1, b"sip:early@x"));
     wait_for(|| seen.is_located(1) && seen.bodies("sip:early@x").is_some());
     // The stream is followed all the same, and nothing is read after a loss.

@@ -56,7 +56,9 @@ impl Cluster {
             let is_there = others.iter().any(|(other, _)| other == of_one);
             assert!(
                 is_there || is_lost || *left <= self.clock_moved,
-                "node {index}: {stored:?} {known:?}"
+                "node {index} has {}; the store {}",
+                self.shown(&known),
+                self.shown(&stored)
             );
         }
     }

@@ -128,7 +128,7 @@ impl Sink for Reader {
                 // The records that answer updates of this node can be among those that were missed.
                 self.input(Input::ShareAgain);
             }
-            Event::Rewrite => self.input(Input::ShareAgain),
+            Event::Begun | Event::Rewrite => self.input(Input::ShareAgain),
             _ => {}
         }
         write_to_log(&event, self.holds_all);
@@ -155,6 +155,7 @@ fn write_to_log(event: &Event, holds_all: bool) {
         Event::Behind { tags } => tracing::warn!(
             "changes of the store of registrations were lost before they were read: {tags} of 64 parts are read again"
         ),
+        Event::Begun => {}
         Event::Rewrite => {
             tracing::warn!(
                 "the store of registrations may have lost data: this node writes its registrations again"
