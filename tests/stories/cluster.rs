@@ -151,6 +151,28 @@ fn a_user_is_looked_up_at_the_node_that_changed_it_last() {
 }
 
 #[test]
+fn a_phone_leaves_a_node_that_started_while_the_store_was_away() {
+    for hold in [Hold::All, Hold::Served] {
+        Cluster::run_holding("cluster: started without the store", hold, |cluster| {
+            let caller = cluster.phone("alice", Transport::Udp, false);
+            let phone = cluster.phone("bob", Transport::Tcp, true);
+            cluster.kill(1);
+            cluster.store.state = StoreState::Paused;
+            cluster.restart(1);
+            cluster.wait_ms(200);
+            // Its update is written before its reader has a position.
+            cluster.registers(phone, 1, 3600);
+            cluster.store.state = StoreState::Up;
+            cluster.wait(12);
+            cluster.registers(phone, 2, 3600);
+            cluster.wait_ms(200);
+            cluster.agrees();
+            cluster.is_reached(caller, phone);
+        });
+    }
+}
+
+#[test]
 fn nodes_that_hold_whom_they_serve_lose_one_and_the_store() {
     Cluster::run_holding("cluster: served, faults", Hold::Served, |cluster| {
         let (caller, phones) = registered(cluster);

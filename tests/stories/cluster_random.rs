@@ -118,8 +118,8 @@ fn wait(cluster: &mut Cluster, known: &mut [Known], milliseconds: u64) {
             // A node that drains closes the connections of new phones too.
             let is_drained = |node| known.has_connection && cluster.is_draining(node);
             known.last = known.last.filter(|(_, node, _)| !is_drained(*node));
-            let Some((before, node, _)) = known.last else { continue };
-            known.is_kept |= is_acknowledged(before) && cluster.is_stored(known.phone, node);
+            let Some((before, node, ends)) = known.last else { continue };
+            known.is_kept |= is_acknowledged(before) && cluster.is_stored(known.phone, node, ends);
             for node in 0..Cluster::NODES {
                 let has_read = settled && connected(&node) && cluster.has(node, known.phone);
                 known.seen[node] |= known.is_kept && has_read;

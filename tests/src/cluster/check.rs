@@ -58,7 +58,12 @@ impl Cluster {
             let is_lost =
                 is_lost || self.store.generation > 0 && others == &stored && self.is_silent(&of_one.2);
             let is_there = others.iter().any(|(other, _)| other == of_one);
-            assert!(is_there || is_lost || *left <= self.clock_moved, "node {index}: {stored:?} {known:?}");
+            assert!(
+                is_there || is_lost || *left <= self.clock_moved,
+                "node {index} has {}; the store {}",
+                self.shown(&known),
+                self.shown(&stored)
+            );
         }
     }
 

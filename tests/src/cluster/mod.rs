@@ -160,7 +160,8 @@ impl Cluster {
 
     /// Node that has the registration of a phone in the store.
     pub fn stored_at(&self, phone: HostId) -> Option<usize> {
-        (0..Self::NODES).find(|node| self.is_stored(phone, *node))
+        let stored = self.store.all(self.sim.now());
+        (0..Self::NODES).find(|node| self.is_in(&stored, phone, Some(*node)))
     }
 
     /// Adds a phone of a subscriber with a password. One behind NAT has a Contact that nobody reaches.
@@ -241,9 +242,12 @@ impl Cluster {
         called(self) == before + 1
     }
 
-    /// True if the store has a binding of a phone at a node.
-    pub fn is_stored(&self, phone: HostId, node: usize) -> bool {
-        self.is_in(&self.store.all(self.sim.now()), phone, Some(node))
+    /// True if the store has a binding of a phone at a node that lasts until `ends`, nearly.
+    pub fn is_stored(&self, phone: HostId, node: usize, ends: Instant) -> bool {
+        let now = self.sim.now();
+        let mut stored = self.store.all(now);
+        stored.retain(|(_, left)| now + *left + Duration::from_secs(1) >= ends);
+        self.is_in(&stored, phone, Some(node))
     }
 
     /// True if neither the store nor a node that runs has a binding of a phone.
@@ -342,8 +346,25 @@ impl Cluster {
         self.faults.push(format!("{at:>9.3} s  {fault}"));
     }
 
+    fn shown(&self, bindings: &[Stored]) -> String {
+        let shown = bindings.iter().map(|((aor, id, node), left)| {
+            let phone = self
+                .phones
+                .iter()
+                .position(|phone| id_of(self.node_of(*phone).contact_uri().as_bytes()) == *id);
+            let user = String::from_utf8_lossy(aor);
+            format!("{user} phone {phone:?} at {node} for {:.1} s", left.as_secs_f64())
+        });
+        shown.collect::<Vec<_>>().join("; ")
+    }
+
     fn report(&self) -> String {
         let mut text = format!("{}\n{}\n", self.sim.trace(), self.faults.join("\n"));
+        text.push_str(&format!("store: {}\n", self.shown(&self.store.all(self.sim.now()))));
+        for node in &self.nodes {
+            let bindings = node.bindings(&self.sim).unwrap_or_default();
+            text.push_str(&format!("{}: {}\n", node.name, self.shown(&bindings)));
+        }
         for &host in &self.phones {
             let phone = self.node_of(host);
             text.push_str(&format!("{}: events {:?}\n", phone.user(), phone.events()));

@@ -90,7 +90,8 @@ impl Reader {
             self.deliver((now, rng), record);
         }
         if has_missed {
-            shares_again |= self.position.is_some() && self.walk.is_none();
+            // The first time too: the answer to an update may be in front of the position.
+            shares_again |= self.position.is_none() || self.walk.is_none();
             self.notices_at = None;
             self.generation = store.generation;
             self.is_loss = is_lost || self.hold == Hold::Served;

@@ -126,6 +126,7 @@ pub(super) fn rotated(stage: &Stage) -> Result<()> {
     let all = [two_users(), callees.clone()].concat();
     let mut nodes = Nodes::start(stage, &redis, (Wanted::default(), 3), &all)?;
     let mut phones = Phones::start(stage, &nodes)?;
+    let port = free_port()?;
     let (old, new) = ("5e71c9a8".repeat(8), "0b6d42f7".repeat(8));
     for (step, secret) in
         [format!("{old}\n{new}\n"), format!("{new}\n{old}\n"), format!("{new}\n")].iter().enumerate()
@@ -136,7 +137,7 @@ pub(super) fn rotated(stage: &Stage) -> Result<()> {
             phones.end().with_context(|| format!("step {step} at node {index}"))?;
             phones.call().with_context(|| format!("after step {step} at node {index}"))?;
             let stage = stage.within(&format!("step-{step}-{index}"))?;
-            register(&stage, &callees, free_port()?, nodes.node(index)?)?;
+            register(&stage, &callees, port, nodes.node(index)?)?;
         }
     }
     for index in 0..nodes.servers.len() {
