@@ -203,9 +203,12 @@ fn lookup_row(environment: &Environment, engine: Engine, name: &str) -> Row {
                 database.execute(&add(engine, 0, FIRST_USERS))?;
             }
             subject.wait_for(environment, FIRST_USERS)?;
-            let window = Window { size: 32, length: SATURATED, attempts: u64::MAX };
+            let window = Window { size: OPEN_MAX, length: SATURATED, attempts: u64::MAX };
             let scenario = Operation::RefreshChallenged.scenario()?;
             let statistics = subject.session()?.start_window(Side::Callers, &scenario, window)?.finish()?;
+            if let Some(loss) = statistics.target_loss() {
+                bail!("{kind}: {loss}");
+            }
             let (ended, done) = (statistics.ended(), statistics.successes());
             ensure!(done * 100 >= ended * 99, "{done} of {ended} REGISTERs succeeded, {kind}");
             *rate = done as f64 / SATURATED.as_secs_f64();
@@ -338,6 +341,8 @@ const TIMES_MAX: f64 = 2.0;
 /// Key of a server that reads each password from the database, and the time for which it is saturated.
 const LOOKUP: &str = "danger_lookup = \"per-request\"\n";
 const SATURATED: Duration = Duration::from_secs(5);
+/// Its open REGISTERs: enough for one worker, and few enough that none waits until it is sent again.
+const OPEN_MAX: u32 = 8;
 /// Interval at which the number of users is read.
 const LOOK: Duration = Duration::from_millis(200);
 /// REGISTERs a second while instructions are counted, and the seconds of the shorter run.

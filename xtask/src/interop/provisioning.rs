@@ -135,6 +135,13 @@ fn write_back(stage: &Stage, engine: Engine) -> Result<()> {
     expect_rows(&database, "name = 'first00'", 0)?;
     expect_rows(&database, complete, 19)?;
     ensure!(server.check()?["warnings"].is_null(), "{}", server.check()?);
+    if engine == Engine::PostgreSql {
+        // The owner can take the right from itself.
+        database.execute("REVOKE INSERT ON ringway_location FROM current_user;")?;
+        let checked = server.check()?.to_string();
+        ensure!(checked.contains("[store] write_back") && checked.contains("permission denied"), "{checked}");
+        database.execute("GRANT INSERT ON ringway_location TO current_user;")?;
+    }
     // A row of another node, and one that this node no longer has.
     let columns = "domain, name, node, number, contact, transport, received, path, call_id, cseq, expires";
     for node in ["'other'", "(SELECT max(node) FROM ringway_location l)"] {
