@@ -423,6 +423,7 @@ pub(crate) fn default_config() -> Config {
             in_dialog: false,
             strangers: Default::default(),
             trusted: Vec::new(),
+            fronts: Vec::new(),
             certificates: Default::default(),
         },
         registrar: RegistrarConfig {

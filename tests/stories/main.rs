@@ -1,7 +1,7 @@
 //! Stories: the real server and scripted phones in the simulator, each for many seeds.
 //!
 //! Tested: registration, calls, their records, failed calls, races, bad networks, ICMP errors, forks, forwards, media relays, TCP, TLS, neighbours,
-//! trunks, WebSocket, reloads, restarts, softphones, and random actions.
+//! trunks, a front before nodes, WebSocket, reloads, restarts, softphones, and random actions.
 //! `RINGWAY_SEED` and `RINGWAY_SEEDS` choose the seeds; a story that fails prints its own.
 #![cfg(test)]
 
@@ -11,6 +11,7 @@ mod cancel;
 mod cluster;
 mod fork;
 mod forward;
+mod front;
 mod icmp;
 mod life;
 mod load;

@@ -40,6 +40,7 @@ fn trunks(config: &mut Config) {
             callers: Vec::new(),
             privacy: CallerPrivacy::None,
             domain: None,
+            is_node: false,
         });
     }
     let trunks = [0, 1].map(|trunk| WeightedTrunk { trunk, weight: 0 }).to_vec();

@@ -101,6 +101,7 @@ impl Bench {
                 in_dialog: false,
                 strangers: Default::default(),
                 trusted: Vec::new(),
+                fronts: Vec::new(),
                 certificates: Default::default(),
             },
             registrar: RegistrarConfig {

@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use ringway_sansio::{NumberTarget, Transport};
+use ringway_sip::Uri;
 use ringway_transaction::DEFAULT_PORT;
 
 /// Maximum number of listeners: their numbers are 8 bits wide.
@@ -156,6 +157,28 @@ pub(crate) fn read_edge_domains(reader: &mut Reader<'_>, section: &mut Section<'
         reader.error(at, section.path(key), message);
     }
     read_domain_list(reader, &section.path(key), entries)
+}
+
+/// Reads `edge_nodes` of a section: URIs of servers, each with an address.
+pub(crate) fn read_edge_nodes(reader: &mut Reader<'_>, section: &mut Section<'_, '_>) -> Vec<String> {
+    let key = "edge_nodes";
+    let entries = section.texts(reader, key).unwrap_or_default();
+    let mut nodes: Vec<String> = Vec::new();
+    for (entry, at) in entries {
+        let is_node = Uri::parse(entry.as_bytes()).is_ok_and(|uri| {
+            uri.is_sip() && uri.user().is_none() && uri.headers().is_empty() && uri.host().ip().is_some()
+        });
+        if !is_node {
+            let message = format!(
+                "{entry:?} is not a node; write as \"sip:192.0.2.1:5060\" or \"sip:192.0.2.1:5060;transport=tcp\", with an address and without a user"
+            );
+            reader.error(at, section.path(key), message);
+        } else if nodes.iter().any(|node| node == entry) {
+            reader.error(at, section.path(key), format!("{entry:?} is there twice; take one out"));
+        }
+        nodes.push(entry.to_owned());
+    }
+    nodes
 }
 
 /// Reads `enum` of a section: domains under which telephone numbers are, in lower case.

@@ -1,7 +1,7 @@
 //! The sections of a server, each key with its default and its limits.
 
 use crate::digest::{DigestPolicy, Realms, read_policy, read_realms};
-use crate::listeners::{EntryFault, read_edge_domains, read_enum_zones};
+use crate::listeners::{EntryFault, read_edge_domains, read_edge_nodes, read_enum_zones};
 use crate::{Reader, Section};
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -40,6 +40,8 @@ pub struct Auth {
     pub strangers: Strangers,
     /// Networks of proxies whose statements about contacts and callers are trusted; at most 1,000.
     pub trusted: Vec<Network>,
+    /// Networks of proxies in front that check no passwords; at most 1,000.
+    pub fronts: Vec<Network>,
 }
 
 /// `[registrar]`; `min_expires_s` ≤ `default_expires_s` ≤ `max_expires_s`.
@@ -79,6 +81,8 @@ pub struct Routing {
     pub recurse: bool,
     /// Domains of other registrars whose phones register through this server (RFC 5626 §5); at most 100.
     pub edge_domains: Vec<String>,
+    /// URIs of the nodes behind this server that serve these domains; none: their servers are found by DNS.
+    pub edge_nodes: Vec<String>,
     /// Lifetime of a Record-Route mark in seconds: 60 to 31,536,000.
     pub dialog_lifetime_s: u32,
     /// Domains under which numbers are looked up (RFC 6116), in the order of trial; at most 4.
@@ -87,12 +91,12 @@ pub struct Routing {
     pub enum_networks: Vec<Network>,
 }
 
-/// Lookups of telephone numbers by a machine.
+/// Lookups of telephone numbers by a machine, and its trunks and nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NumberLookups {
-    /// It has them, and so the key `enum`.
+    /// It has them, and so the keys `enum` and `edge_nodes`.
     Supported,
-    /// It has neither.
+    /// It has none of them.
     Absent,
 }
 
@@ -135,6 +139,7 @@ impl Auth {
             in_dialog: false,
             strangers: Strangers::default(),
             trusted: Vec::new(),
+            fronts: Vec::new(),
         }
     }
 
@@ -164,6 +169,7 @@ impl Auth {
             in_dialog: section.switch(reader, "in_dialog", default.in_dialog),
             strangers: section.word(reader, "strangers", default.strangers, &STRANGERS),
             trusted: read_networks(reader, &mut section, "trusted").unwrap_or(default.trusted),
+            fronts: read_networks(reader, &mut section, "fronts").unwrap_or(default.fronts),
         };
         section.finish(reader);
         auth
@@ -336,6 +342,7 @@ impl Default for Routing {
             serial_fork_s: 20,
             recurse: false,
             edge_domains: Vec::new(),
+            edge_nodes: Vec::new(),
             dialog_lifetime_s: 86_400,
             enum_zones: Vec::new(),
             enum_networks: Vec::new(),
@@ -355,6 +362,10 @@ impl Routing {
             serial_fork_s: section.number(reader, "serial_fork_s", default.serial_fork_s, SERIAL_FORKS_S),
             recurse: section.switch(reader, "recurse", default.recurse),
             edge_domains: read_edge_domains(reader, &mut section),
+            edge_nodes: match lookups {
+                NumberLookups::Supported => read_edge_nodes(reader, &mut section),
+                NumberLookups::Absent => Vec::new(),
+            },
             dialog_lifetime_s: section.number(
                 reader,
                 "dialog_lifetime_s",
@@ -375,6 +386,12 @@ impl Routing {
         if !routing.enum_zones.is_empty() && (routing.mode == Mode::Redirect || !routing.stateful) {
             let message = "needs mode = \"proxy\" and stateful = true; set them, or take the zones out";
             reader.error(section.place("enum").unwrap_or_default(), section.path("enum"), message);
+        }
+        let is_front = routing.mode == Mode::Proxy && routing.stateful && routing.record_route;
+        if !routing.edge_nodes.is_empty() && (routing.edge_domains.is_empty() || !is_front) {
+            let message = "needs edge_domains, mode = \"proxy\", stateful = true and record_route = true; set them, or take the nodes out";
+            let at = section.place("edge_nodes").unwrap_or_default();
+            reader.error(at, section.path("edge_nodes"), message);
         }
         if routing.recurse && !routing.stateful {
             let message = "recursion needs state; set stateful = true, or recurse = false";
@@ -476,6 +493,7 @@ impl ServerSections<'_> {
                 in_dialog: self.auth.in_dialog,
                 strangers: self.auth.strangers,
                 trusted: self.auth.trusted.clone(),
+                fronts: self.auth.fronts.clone(),
                 certificates: self.certificates.clone(),
             },
             registrar: RegistrarConfig {

@@ -6,7 +6,8 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use ringway_sansio::{Flow, ListenerId, Transport};
-use ringway_transaction::{DEFAULT_PORT, Timers};
+use ringway_sip::{HeaderName, Message, Via};
+use ringway_transaction::{DEFAULT_PORT, Timers, reply_address};
 
 /// Settings of a server, equal in every shard.
 #[derive(Clone, Debug)]
@@ -129,6 +130,8 @@ pub struct AuthConfig {
     pub strangers: Strangers,
     /// Networks of trusted proxies: their contacts and identities are believed.
     pub trusted: Vec<Network>,
+    /// Networks of proxies that check no passwords: their Path counts, and limits are those of the address that they put into Via.
+    pub fronts: Vec<Network>,
     /// Client certificates that count.
     pub certificates: CertificateRules,
 }
@@ -158,6 +161,20 @@ impl Config {
     /// True for an address in `[auth] trusted`.
     pub(crate) fn is_trusted(&self, ip: IpAddr) -> bool {
         self.auth.trusted.iter().any(|network| network.contains(ip))
+    }
+
+    /// True for an address in `[auth] fronts`.
+    pub(crate) fn is_front(&self, ip: IpAddr) -> bool {
+        self.auth.fronts.iter().any(|network| network.contains(ip))
+    }
+
+    /// Address of the client that sent a request: that in the second Via, if a front passed it on.
+    pub(crate) fn client_of(&self, message: &Message<'_>, source: IpAddr) -> IpAddr {
+        if !self.is_front(source) {
+            return source;
+        }
+        let via = message.values(HeaderName::Via).nth(1).and_then(|value| Via::parse(value).ok());
+        via.and_then(|via| reply_address(&via)).map_or(source, |client| client.ip())
     }
 
     /// True for a connection to or from another node.

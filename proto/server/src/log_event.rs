@@ -198,6 +198,8 @@ pub enum NeighbourKind {
     Trunk,
     /// Another node of this cluster.
     Node,
+    /// Node behind this server.
+    NodeBehind,
 }
 
 /// Reason why a neighbour is down.

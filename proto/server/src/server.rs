@@ -487,8 +487,13 @@ fn is_admitted(env: &mut Env<'_, impl Services>, flow: Flow, bytes: &[u8]) -> bo
         }
         return false;
     }
-    // Requests of this server to itself, and those of other nodes, were admitted before.
-    let is_of_us = || env.config.is_own_address(flow.remote) || env.config.is_link(&flow);
+    // Requests of this server to itself, those of other nodes, and those through a front were admitted before.
+    let is_of_us = || {
+        env.config.is_own_address(flow.remote)
+            || env.config.is_link(&flow)
+            || env.config.is_front(flow.remote.ip())
+            || env.config.trunking.has_node_at(flow.remote.ip())
+    };
     if env.services.admit(env.cx.now, flow.remote.ip()) || is_of_us() {
         return true;
     }

@@ -1,5 +1,6 @@
 //! Three nodes that share their registrations, their store, and phones.
 
+mod front;
 mod node;
 mod shell;
 mod store;
@@ -9,6 +10,7 @@ pub use store::{Store, StoreState};
 use crate::story::number;
 use crate::world::{BEGIN, password};
 use crate::{Account, Behaviour, Phone, PhoneEvent, REALM, Story};
+use front::Front;
 use node::ClusterNode;
 use ringway_location::EntryId;
 use ringway_sansio::{HostNameId, Instant, Rng, Seed, Transport};
@@ -29,6 +31,7 @@ pub struct Cluster {
     /// Randomness of the story.
     pub rng: Rng,
     nodes: Vec<ClusterNode>,
+    front: Option<Front>,
     phones: Vec<HostId>,
     seed: u64,
     /// Maximum difference of the ends of a binding by the clocks.
@@ -38,6 +41,8 @@ pub struct Cluster {
 impl Cluster {
     /// Number of nodes.
     pub const NODES: usize = 3;
+    /// Number of the front, where a method takes that of a node.
+    pub const FRONT: usize = 8;
 
     /// Runs a story once for each seed, as [`Story::run`] does. Afterwards the cluster settles and is checked.
     pub fn run(name: &'static str, tell: impl Fn(&mut Self)) {
@@ -68,7 +73,38 @@ impl Cluster {
         let nodes = (0..Self::NODES).map(|index| ClusterNode::new(&mut sim, seed, index, hold)).collect();
         let (rng, phones) = (Rng::new(&root.part(60)), Vec::new());
         let clock_moved = Duration::from_secs(1);
-        Self { sim, store: Store::new(), rng, nodes, phones, seed, clock_moved }
+        Self { sim, store: Store::new(), rng, nodes, front: None, phones, seed, clock_moved }
+    }
+
+    /// Starts a front before all nodes, and waits until it has found them.
+    pub fn add_front(&mut self) {
+        self.front = Some(Front::start(&mut self.sim, self.seed, Self::NODES));
+        self.wait(5);
+    }
+
+    /// A counter of the front.
+    pub fn front_counts(&self, of: fn(&ringway_server::Counters) -> u64) -> u64 {
+        self.front.as_ref().map_or(0, |front| front.counted(&self.sim, of))
+    }
+
+    /// Number of INVITEs that went from a node to a node.
+    pub fn calls_between_nodes(&self) -> usize {
+        let is_node = |address: SocketAddr| (0..Self::NODES).any(|node| node::ip(node) == address.ip());
+        let packets = self.sim.trace().packets();
+        packets
+            .filter(|seen| is_node(seen.from) && is_node(seen.to) && seen.from != seen.to)
+            .filter(|seen| seen.bytes.starts_with(b"INVITE "))
+            .count()
+    }
+
+    /// Number of calls of a phone.
+    pub fn calls_len(&self, phone: HostId) -> usize {
+        self.node_of(phone).calls_len()
+    }
+
+    /// Node that has the registration of a phone in the store.
+    pub fn stored_at(&self, phone: HostId) -> Option<usize> {
+        (0..Self::NODES).find(|node| self.is_stored(phone, *node))
     }
 
     /// Adds a phone of a subscriber with a password. One behind NAT has a Contact that nobody reaches.
@@ -317,6 +353,9 @@ impl Cluster {
             assert!(!phone.events().contains(&PhoneEvent::Unreadable), "{}", phone.user());
         }
         self.check_links();
+        if let Some(front) = &self.front {
+            front.keeps_nothing(&self.sim);
+        }
     }
 
     /// No request crosses two links.

@@ -311,6 +311,7 @@ impl ClusterNode {
             (listener.bound, listener.advertised) = (link, link);
         }
         config.secret = [self.index as u8; 32];
+        config.auth.fronts = vec![super::front::network_of(super::Cluster::FRONT)];
         let (node, incarnation) = (self.name, self.incarnation);
         config.cluster =
             Some(Cluster { node, incarnation, transport: Transport::Udp, link, hold: self.hold });

@@ -74,25 +74,35 @@ impl Phone {
 
     /// The same with `more` parameters of its account, each with a semicolon before it.
     pub(crate) fn start_with(stage: &Stage, line: Line<'_>, more: &str) -> Result<Self> {
-        Self::start_in(stage, line, more, Watching::Nothing)
+        Self::start_in(stage, line, (more, None), Watching::Nothing)
+    }
+
+    /// Starts one that finds the servers of its domain at the DNS server with this port on loopback.
+    pub(crate) fn start_by_name(stage: &Stage, line: Line<'_>, dns_port: u16) -> Result<Self> {
+        Self::start_in(stage, line, ("", Some(dns_port)), Watching::Nothing)
     }
 
     /// Starts one that publishes its presence, and subscribes to that of `watched`.
     pub(crate) fn start_watching(stage: &Stage, line: Line<'_>, watched: &str) -> Result<Self> {
-        Self::start_in(stage, line, ";pubint=300", Watching::User(watched))
+        Self::start_in(stage, line, (";pubint=300", None), Watching::User(watched))
     }
 
     /// Starts one that can send texts to `peer`.
     pub(crate) fn start_writing(stage: &Stage, line: Line<'_>, peer: &str) -> Result<Self> {
-        Self::start_in(stage, line, "", Watching::Texts(peer))
+        Self::start_in(stage, line, ("", None), Watching::Texts(peer))
     }
 
     /// Starts one that subscribes to the summary of its messages.
     pub(crate) fn start_with_messages(stage: &Stage, line: Line<'_>) -> Result<Self> {
-        Self::start_in(stage, line, ";mwi=yes", Watching::Messages)
+        Self::start_in(stage, line, (";mwi=yes", None), Watching::Messages)
     }
 
-    fn start_in(stage: &Stage, line: Line<'_>, more: &str, watching: Watching<'_>) -> Result<Self> {
+    fn start_in(
+        stage: &Stage,
+        line: Line<'_>,
+        (more, dns_port): (&str, Option<u16>),
+        watching: Watching<'_>,
+    ) -> Result<Self> {
         let Line { user, host, transport, .. } = line;
         let home = home_of(stage, user);
         std::fs::create_dir_all(&home)?;
@@ -102,7 +112,9 @@ impl Phone {
         let (port, control, rtp) = (free_port()?, free_port()?, free_port()?);
         let registration = line.server.map_or("regint=0".to_owned(), |server| {
             let outbound = format!("sip:{}:{server};transport={}", line.server_host, transport.name());
-            format!("auth_user={user};auth_pass=secret-{user};outbound=\"{outbound}\";regint=120")
+            let outbound =
+                if dns_port.is_some() { String::new() } else { format!("outbound=\"{outbound}\";") };
+            format!("auth_user={user};auth_pass=secret-{user};{outbound}regint=120")
         });
         // Without TLS it needs no such file, and refuses to start if there is none.
         let ca = match transport {
@@ -123,6 +135,7 @@ impl Phone {
             ("@REGISTRATION@", registration),
             ("@TRANSPORT@", transport.name().to_owned()),
             ("@CA@", ca),
+            ("@DNS@", dns_port.map_or(String::new(), |port| format!("dns_server 127.0.0.1:{port}"))),
             // Its ICE with RTCP as a second component is not used by Ringway.
             ("@RTCP_MUX@", if more == WITH_ICE { "rtcp_mux yes".to_owned() } else { String::new() }),
             ("@ANSWER@", if more == WITHOUT_ANSWER { "manual" } else { "auto" }.to_owned()),

@@ -28,6 +28,8 @@ pub(crate) struct Wanted {
     pub(crate) strict: bool,
     /// Listening address.
     pub(crate) host: Ipv4Addr,
+    /// Listening port; `None`: a free one.
+    pub(crate) port: Option<u16>,
     /// Realm of its challenges.
     pub(crate) realm: &'static str,
     /// Domain of its users.
@@ -62,6 +64,7 @@ impl Default for Wanted {
             mode: Mode::Stateful,
             strict: false,
             host: Ipv4Addr::LOCALHOST,
+            port: None,
             realm: DOMAIN,
             domain: DOMAIN,
             tls: None,
@@ -152,7 +155,7 @@ impl Server {
         users: &[(String, String)],
     ) -> Result<Self> {
         let mut server = Self {
-            port: free_port()?,
+            port: wanted.port.map_or_else(free_port, Ok)?,
             websocket_port: free_port()?,
             config: stage.path("ringway.toml"),
             ringway,

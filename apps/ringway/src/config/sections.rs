@@ -26,7 +26,7 @@ pub(super) fn read(text: &str, file: Option<&Path>) -> Result<Config, Vec<Config
         let (tls, client_users) = super::tls::read(reader, top, &listen);
         let routing = Routing::read(reader, top, NumberLookups::Supported);
         let neighbours = super::neighbours::read(reader, top, &tls, &routing);
-        let trunks = super::trunks::read(reader, top, (&neighbours, &domains));
+        let trunks = super::trunks::read(reader, top, (&neighbours, &domains), &routing.edge_nodes);
         let store = super::store::read(reader, top);
         let location = super::location::read(reader, top);
         let rest = Surroundings { file, listen: &listen, routing: &routing, is_shared: location.is_some() };

@@ -24,6 +24,7 @@ auth_int = true
 danger_rfc2069 = true
 strangers = "none"
 trusted = ["192.0.2.0/24", "2001:db8::1"]
+fronts = ["192.0.2.9"]
 [[auth.domain]]
 name = "EXAMPLE.org"
 realm = "its own"
@@ -125,6 +126,7 @@ fn an_empty_configuration_has_the_documented_defaults() {
             serial_fork_s: 20,
             recurse: false,
             edge_domains: Vec::new(),
+            edge_nodes: Vec::new(),
             dialog_lifetime_s: 86_400,
             enum_zones: Vec::new(),
             enum_networks: Vec::new(),
@@ -172,6 +174,7 @@ fn every_key_is_read() {
         in_dialog: true,
         strangers: Strangers::None,
         trusted: vec!["192.0.2.0/24".parse().unwrap(), "2001:db8::1".parse().unwrap()],
+        fronts: vec!["192.0.2.9".parse().unwrap()],
     };
     assert_eq!(config.auth, auth);
     let registrar = Registrar {
@@ -194,6 +197,7 @@ fn every_key_is_read() {
             serial_fork_s: 15,
             recurse: false,
             edge_domains: vec!["example.net".into()],
+            edge_nodes: Vec::new(),
             dialog_lifetime_s: 3600,
             enum_zones: Vec::new(),
             enum_networks: Vec::new(),
@@ -396,6 +400,10 @@ fn each_invalid_value_has_an_error_with_line_key_and_remedy() {
         ("[routing]\nmode = \"redirect\"\nenum = [\"a\"]", 3, "[routing] enum", "proxy"),
         ("[routing]\nedge_domains = [\"a b\"]", 2, "[routing] edge_domains", "no domain"),
         ("[routing]\nedge_domains = [\"a\", \"A\"]", 2, "[routing] edge_domains", "twice"),
+        ("[routing]\nedge_nodes = [\"sip:192.0.2.1\"]", 2, "[routing] edge_nodes", "needs edge_domains"),
+        ("[routing]\nedge_nodes = [\"sip:a.org\"]", 2, "[routing] edge_nodes", "with an address"),
+        ("[routing]\nedge_nodes = [\"sip:a@192.0.2.1\"]", 2, "[routing] edge_nodes", "without a user"),
+        ("[routing]\nedge_nodes = [\"sip:192.0.2.1\", \"sip:192.0.2.1\"]", 2, "[routing] edge_nodes", "twice"),
         ("[routing]\nstateful = \"yes\"", 2, "[routing] stateful", "true or false"),
         ("[limits]\nmax_message_bytes = 65536", 2, "[limits] max_message_bytes", "1300 to 65535"),
         ("[limits]\nmax_message_bytes = 10", 2, "[limits] max_message_bytes", "1300 to 65535"),

@@ -28,11 +28,12 @@ impl ReadTrunk {
     }
 }
 
-/// Reads the sections. `neighbours` are those of the file: names are unique among both.
+/// Reads the sections. `neighbours` are those of the file: names are unique among both. The nodes behind this server follow.
 pub(super) fn read(
     reader: &mut Reader<'_>,
     top: &mut Section<'_, '_>,
     (neighbours, domains): (&[Neighbour], &[String]),
+    edge_nodes: &[String],
 ) -> Vec<ReadTrunk> {
     let mut list: Vec<ReadTrunk> = Vec::new();
     for (mut section, at) in top.sections(reader, "trunk") {
@@ -71,11 +72,36 @@ pub(super) fn read(
                 false => CallerPrivacy::None,
             },
             domain: domain(reader, &mut section),
+            is_node: false,
         };
         section.finish(reader);
         list.push(ReadTrunk { trunk, health_check_s });
     }
+    let left = NEIGHBOURS_MAX.saturating_sub(list.len() + neighbours.len());
+    if edge_nodes.len() > left {
+        let message = format!("give at most {NEIGHBOURS_MAX} nodes, trunks and neighbours together");
+        reader.error(0, "[routing] edge_nodes", message);
+    }
+    list.extend(edge_nodes.iter().map(|uri| node(uri)));
     list
+}
+
+/// Node behind this server, with its URI as its name.
+fn node(uri: &str) -> ReadTrunk {
+    let trunk = Trunk {
+        name: uri.to_owned(),
+        uri: uri.to_owned(),
+        neighbour: None,
+        login: None,
+        networks: Vec::new(),
+        silence: Duration::from_secs(u64::from(TIMEOUT_S)),
+        caller: CallerNumber::User,
+        callers: Vec::new(),
+        privacy: CallerPrivacy::None,
+        domain: None,
+        is_node: true,
+    };
+    ReadTrunk { trunk, health_check_s: Some(NODE_CHECK_S) }
 }
 
 /// The URI; one that is not usable is an error.
@@ -193,5 +219,7 @@ fn is_name(name: &str) -> bool {
 }
 
 const HEALTH_CHECK_S: u32 = 30;
+/// Until a node that is lost without a word is found out, a user of it waits for [`TIMEOUT_S`] once a minute.
+const NODE_CHECK_S: u32 = 5;
 /// A trunk that works answers with 100 at once.
 const TIMEOUT_S: u32 = 4;

@@ -79,6 +79,7 @@ impl EventLog {
                 NeighbourKind::Neighbour => tracing::info!(%name, %address, "neighbour is up"),
                 NeighbourKind::Trunk => tracing::info!(%name, %address, "trunk is up"),
                 NeighbourKind::Node => tracing::info!(%name, %address, "link to node is up"),
+                NeighbourKind::NodeBehind => tracing::info!(%name, %address, "node is up"),
             },
             LogEvent::NeighbourDown { kind, name, reason } => {
                 let reason = reason.text();
@@ -86,6 +87,7 @@ impl EventLog {
                     NeighbourKind::Neighbour => tracing::warn!(%name, reason, "neighbour is down"),
                     NeighbourKind::Trunk => tracing::warn!(%name, reason, "trunk is down"),
                     NeighbourKind::Node => tracing::warn!(%name, reason, "link to node is down"),
+                    NeighbourKind::NodeBehind => tracing::warn!(%name, reason, "node is down"),
                 }
             }
             LogEvent::Registered { .. } | LogEvent::BindingEnded { .. } | LogEvent::Call { .. } => {

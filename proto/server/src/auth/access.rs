@@ -107,7 +107,7 @@ pub(crate) enum LiveMark {
 pub(crate) enum EdgePart {
     /// None.
     Absent,
-    /// The sender and the next hop are in domains of `edge_domains`.
+    /// The sender and the next hop are in domains of `edge_domains`; if these have nodes behind this server, also any sender.
     ToRegistrar,
     /// The request goes over this flow.
     ToFlow(Side),

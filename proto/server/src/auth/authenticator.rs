@@ -108,7 +108,7 @@ impl Authenticator {
             logins: ServerLogins { config: env.config, services: env.services },
             nonces: &mut self.nonces,
             domain,
-            source: request.flow.remote.ip(),
+            source: env.config.client_of(request.message, request.flow.remote.ip()),
             info: env.answer_info,
             response_body: match header {
                 HeaderName::ProxyAuthorization => ResponseBody::Unknown,
@@ -172,7 +172,8 @@ impl Authenticator {
             false => LoginRefusal::UnknownUser,
         };
         observe_login(env, request, user, reason);
-        let login = Login { user, domain, source: request.flow.remote.ip() };
+        let source = env.config.client_of(request.message, request.flow.remote.ip());
+        let login = Login { user, domain, source };
         let phrase = match why {
             Unusable::Algorithm => "Digest Algorithm Is Not Offered",
             Unusable::NoQop => "Digest Has No qop",
@@ -208,7 +209,8 @@ impl Authenticator {
             _ => (401, "Unauthorized", HeaderName::WwwAuthenticate),
         };
         self.nonce.clear();
-        self.nonces.write(env.cx.now, request.flow.remote.ip(), &mut self.nonce);
+        let client = env.config.client_of(request.message, request.flow.remote.ip());
+        self.nonces.write(env.cx.now, client, &mut self.nonce);
         let (auth, nonce) = (&env.config.auth, &self.nonce);
         let opaque = opaque(auth, &self.opaque_key, realm);
         let mut challenge = Challenge {

@@ -262,9 +262,10 @@ impl Binding {
         }
     }
 
-    /// True if other nodes reach it over this one: over its flow, or over its connection while that is open.
+    /// True if other nodes reach it over this one: over its flow, or over its connection while that is open. A connection of a proxy
+    /// with a Path is not the phone's, and any node can open another one.
     pub(super) fn needs_link(&self) -> bool {
-        self.kind == Kind::FlowOnly || self.flow.connection.is_some()
+        self.kind == Kind::FlowOnly || (self.flow.connection.is_some() && self.path_len == 0)
     }
 
     /// Maximum length in bytes of URI, parameters, Path and Call-ID of a REGISTER together.

@@ -58,11 +58,11 @@ fn is_believed(config: &Config, source: IpAddr) -> bool {
     config.is_trusted(source) || config.is_same_host(source, IpAddr::from([127, 0, 0, 1]))
 }
 
-/// Address that a request came from, before this server sent it to itself.
+/// Address that a request came from, before this server sent it to itself, or a front passed it on.
 fn origin_of(config: &Config, request: &Request<'_, '_>) -> IpAddr {
     let source = request.flow.remote;
     if !config.is_own_address(source) {
-        return source.ip();
+        return config.client_of(request.message, source.ip());
     }
     let vias = request.message.values(HeaderName::Via).take(VIAS_MAX);
     let mut hops = vias.filter_map(|value| Via::parse(value).ok()).filter_map(|via| {

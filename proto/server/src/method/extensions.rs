@@ -37,7 +37,9 @@ impl Path {
             return Ok(Self::default());
         }
         let source = request.flow.remote.ip();
-        let is_trusted = config.is_trusted(source) || config.auth.certificates.is_trusted(request.peer, now);
+        let is_trusted = config.is_trusted(source)
+            || config.is_front(source)
+            || config.auth.certificates.is_trusted(request.peer, now);
         if !is_trusted && !supports(message, b"path") {
             return Err(PathError::NotSupported);
         }

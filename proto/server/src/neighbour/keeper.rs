@@ -386,8 +386,8 @@ fn name_of(config: &Config, index: usize) -> &str {
 fn kind_of(config: &Config, index: usize) -> NeighbourKind {
     let uri = config.neighbours.get(index).map(|neighbour| &neighbour.uri);
     let is_node = |links: &Links| links.nodes.iter().any(|node| Some(&node.uri()) == uri);
-    if config.trunking.trunks.iter().any(|trunk| trunk.neighbour == Some(index)) {
-        NeighbourKind::Trunk
+    if let Some(trunk) = config.trunking.trunks.iter().find(|trunk| trunk.neighbour == Some(index)) {
+        if trunk.is_node { NeighbourKind::NodeBehind } else { NeighbourKind::Trunk }
     } else if config.links.as_ref().is_some_and(is_node) {
         NeighbourKind::Node
     } else {

@@ -25,6 +25,7 @@ mod rewrite;
 mod serial;
 mod stateless;
 mod targets;
+mod to_node;
 mod to_trunk;
 mod trunk_branch;
 mod unreached;
@@ -208,7 +209,8 @@ impl Proxy {
             return Ok(());
         }
         if routed.next_route.is_some() || !routed.is_of_domains {
-            if env.config.trunking.is_on() {
+            to_node::add(env, request, routed, targets).map_err(NoTarget::Route)?;
+            if targets.list().is_empty() && env.config.trunking.is_on() {
                 to_trunk::add_domain(env, request, routed, targets).map_err(NoTarget::Route)?;
             }
             if targets.list().is_empty() {
@@ -443,7 +445,7 @@ fn refuse_untargeted(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>
             let (status, phrase) = why.response();
             env.refuse_decided(request, status, phrase);
         }
-        NoTarget::Route(why @ RouteRefusal::AllDown) => {
+        NoTarget::Route(why @ (RouteRefusal::AllDown | RouteRefusal::NodesDown)) => {
             let (status, phrase) = why.response();
             env.decided(request, Reason::TrunksDown, Detail::None);
             if request.method == Method::Invite {

@@ -50,6 +50,8 @@ pub(super) enum RouteRefusal {
     TooManyCalls,
     /// All trunks of the route are down.
     AllDown,
+    /// All nodes behind this server are down.
+    NodesDown,
 }
 
 impl RouteRefusal {
@@ -59,6 +61,7 @@ impl RouteRefusal {
             Self::Forbidden => (403, "Destination Not Allowed"),
             Self::TooManyCalls => (403, "Too Many Calls To This Destination"),
             Self::AllDown => (503, "All Trunks Are Down"),
+            Self::NodesDown => (503, "All Nodes Are Down"),
         }
     }
 }
@@ -301,7 +304,7 @@ pub(super) fn admit_number(
     env.services.observe(env.cx.now, &event);
     let reason = match refusal {
         RouteRefusal::TooManyCalls => Reason::DestinationRate,
-        RouteRefusal::Forbidden | RouteRefusal::AllDown => Reason::DestinationDenied,
+        RouteRefusal::Forbidden | RouteRefusal::AllDown | RouteRefusal::NodesDown => Reason::DestinationDenied,
     };
     env.decided(request, reason, Detail::Both(number, destination.prefix.as_bytes()));
     Err(refusal)
@@ -418,6 +421,11 @@ pub(super) fn challenge_step(
 ) -> ChallengeStep {
     let trunking = &env.config.trunking;
     let (401 | 407, Some(flow)) = (response.status, response.sent_to) else { return ChallengeStep::None };
+    let branch = contexts.branch_mut(id);
+    // The phone has the password that a node asks for.
+    if branch.is_some_and(|branch| branch.trunk.is_some_and(|of| trunking.is_node(of.trunk))) {
+        return ChallengeStep::None;
+    }
     let Some(context) = contexts.get_mut(id.context()) else { return ChallengeStep::None };
     let is_in_dialog = matches!(context.grant.reach, Reach::Side(_));
     let is_wanted = !context.is_cancelled;

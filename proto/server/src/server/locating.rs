@@ -104,7 +104,8 @@ impl Locating {
         }
         let known = self.by_user.get(&aor).copied();
         let (source, sender) = (request.flow.remote.ip(), request.grant.sender);
-        if known.is_none() && !may_begin(env, source, sender.is_proven()) {
+        let client = env.config.client_of(request.message, source);
+        if known.is_none() && !may_begin(env, client, sender.is_proven()) {
             return false;
         }
         let bytes = request.message.as_bytes();

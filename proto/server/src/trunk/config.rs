@@ -14,7 +14,7 @@ use ringway_sip::Uri;
 /// Trunks with their routes and destination rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trunking {
-    /// Trunks; at most [`Trunk::TRUNKS_MAX`].
+    /// Trunks; at most [`NEIGHBOURS_MAX`](crate::NEIGHBOURS_MAX).
     pub trunks: Vec<Trunk>,
     /// Routes; they name trunks by their index.
     pub routes: RouteTable,
@@ -49,6 +49,9 @@ pub struct Trunk {
     pub privacy: CallerPrivacy,
     /// Domain of the caller's number; `None`: the host of the URI.
     pub domain: Option<String>,
+    /// True: no gateway, but a node behind this server, for requests to [`Config::edge_domains`](crate::Config::edge_domains). No route
+    /// leads to it, and its challenges are for the phone.
+    pub is_node: bool,
 }
 
 /// Credentials for a trunk.
@@ -82,8 +85,12 @@ pub enum CallerPrivacy {
 }
 
 impl Trunk {
-    /// Maximum number of trunks.
+    /// Maximum number of trunks that are gateways or carriers.
     pub const TRUNKS_MAX: usize = 32;
+
+    fn parsed(&self) -> Option<Uri<'_>> {
+        Uri::parse(self.uri.as_bytes()).ok()
+    }
 
     /// True for an address that its requests come from.
     pub(crate) fn has_network(&self, ip: IpAddr) -> bool {
@@ -100,11 +107,25 @@ impl Trunking {
     /// Names of the trunks whose addresses are not in the configuration, if there are destination rules.
     pub fn named_without_networks(&self) -> impl Iterator<Item = &str> {
         let has_name = |trunk: &&Trunk| {
-            trunk.networks.is_empty()
-                && Uri::parse(trunk.uri.as_bytes()).is_ok_and(|uri| uri.host().ip().is_none())
+            trunk.networks.is_empty() && trunk.parsed().is_some_and(|uri| uri.host().ip().is_none())
         };
         let trunks = if self.destinations.is_empty() { &[][..] } else { self.trunks.as_slice() };
         trunks.iter().filter(has_name).map(|trunk| trunk.name.as_str())
+    }
+
+    /// Nodes behind this server, with their indices.
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = (usize, &Trunk)> {
+        self.trunks.iter().enumerate().filter(|(_, trunk)| trunk.is_node)
+    }
+
+    /// True if the trunk with this index is a node behind this server.
+    pub(crate) fn is_node(&self, trunk: usize) -> bool {
+        self.trunks.get(trunk).is_some_and(|trunk| trunk.is_node)
+    }
+
+    /// True for the address of a node behind this server.
+    pub(crate) fn has_node_at(&self, ip: IpAddr) -> bool {
+        self.nodes().any(|(_, node)| node.parsed().is_some_and(|uri| uri.host().ip() == Some(ip)))
     }
 
     /// True for an address in the networks of a trunk.
@@ -130,7 +151,7 @@ impl Trunking {
     }
 
     fn uris(&self) -> impl Iterator<Item = Uri<'_>> {
-        self.trunks.iter().filter_map(|trunk| Uri::parse(trunk.uri.as_bytes()).ok())
+        self.trunks.iter().filter(|trunk| !trunk.is_node).filter_map(Trunk::parsed)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Trunks that did not answer a short time ago.
 
-use super::Trunk;
+use crate::NEIGHBOURS_MAX;
 use core::time::Duration;
 use ringway_sansio::Instant;
 
@@ -17,10 +17,16 @@ pub enum TrunkEvent {
 
 /// Trunks that sent no response to a request in time. Shared by all shards behind [`Services`](crate::Services), so that a silent
 /// trunk costs one call its time and not each.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct SilentTrunks {
     /// Ends of the times for which they are tried last.
-    until: [Instant; Trunk::TRUNKS_MAX],
+    until: [Instant; NEIGHBOURS_MAX],
+}
+
+impl Default for SilentTrunks {
+    fn default() -> Self {
+        Self { until: [Instant::default(); NEIGHBOURS_MAX] }
+    }
 }
 
 impl SilentTrunks {

@@ -36,6 +36,7 @@ pub(crate) fn config() -> Config {
             in_dialog: false,
             strangers: Default::default(),
             trusted: vec!["192.0.2.99".parse().unwrap()],
+            fronts: Vec::new(),
             certificates: Default::default(),
         },
         registrar: RegistrarConfig {

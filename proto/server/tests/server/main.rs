@@ -26,6 +26,7 @@ mod failover;
 mod fork;
 mod forwards;
 mod growth;
+mod front;
 mod gruu;
 mod guessing;
 mod harness;

@@ -1,5 +1,6 @@
 //! Several servers that share their registrations in Redis: registered at one, called at another; failures of the store and of nodes.
 
+mod front;
 mod nodes;
 mod redis;
 
@@ -36,6 +37,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
     all.push(Scenario::new("cluster/node-killed", node_killed));
     all.push(Scenario::new("cluster/drain", drain));
     all.push(Scenario::new("cluster/kamailio", behind_kamailio));
+    all.extend(front::scenarios());
     all.into_iter().map(|scenario| Scenario { reference: false, ..scenario }).collect()
 }
 
@@ -284,9 +286,8 @@ fn behind_kamailio(stage: &Stage) -> Result<()> {
     let redis = Redis::single(stage)?;
     let (callers, callees) = (users("caller", "callee"), users("callee", "caller"));
     let all = [callers.clone(), callees.clone()].concat();
-    let trusted = Some(std::net::Ipv4Addr::LOCALHOST);
-    let nodes =
-        Nodes::start(stage, &redis, (Wanted { trusted, digest: false, ..Wanted::default() }, 2), &all)?;
+    let wanted = Wanted { auth: "fronts = [\"127.0.0.1\"]", digest: false, ..Wanted::default() };
+    let nodes = Nodes::start(stage, &redis, (wanted, 2), &all)?;
     let port = free_port()?;
     let words = [
         ("@PORT@", port.to_string()),
