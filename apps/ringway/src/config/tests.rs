@@ -403,7 +403,12 @@ fn each_invalid_value_has_an_error_with_line_key_and_remedy() {
         ("[routing]\nedge_nodes = [\"sip:192.0.2.1\"]", 2, "[routing] edge_nodes", "needs edge_domains"),
         ("[routing]\nedge_nodes = [\"sip:a.org\"]", 2, "[routing] edge_nodes", "with an address"),
         ("[routing]\nedge_nodes = [\"sip:a@192.0.2.1\"]", 2, "[routing] edge_nodes", "without a user"),
-        ("[routing]\nedge_nodes = [\"sip:192.0.2.1\", \"sip:192.0.2.1\"]", 2, "[routing] edge_nodes", "twice"),
+        (
+            "[routing]\nedge_nodes = [\"sip:192.0.2.1\", \"sip:192.0.2.1\"]",
+            2,
+            "[routing] edge_nodes",
+            "twice",
+        ),
         ("[routing]\nstateful = \"yes\"", 2, "[routing] stateful", "true or false"),
         ("[limits]\nmax_message_bytes = 65536", 2, "[limits] max_message_bytes", "1300 to 65535"),
         ("[limits]\nmax_message_bytes = 10", 2, "[limits] max_message_bytes", "1300 to 65535"),

@@ -103,7 +103,10 @@ mod tests {
             assert_eq!(shares.len(), count);
             let even = NAMES / count;
             for (node, share) in shares {
-                assert!(share.abs_diff(even) * 100 <= even * 10, "{node} has {share} of {NAMES}, {count} nodes");
+                assert!(
+                    share.abs_diff(even) * 100 <= even * 10,
+                    "{node} has {share} of {NAMES}, {count} nodes"
+                );
             }
         }
     }
@@ -128,7 +131,9 @@ mod tests {
     #[test]
     fn a_user_has_one_node_however_its_uri_is_written() {
         let nodes = nodes(16);
-        for spelled in ["sip:al%69ce@example.net", "sip:alice@EXAMPLE.net;transport=tcp", "sips:alice@example.net"] {
+        for spelled in
+            ["sip:al%69ce@example.net", "sip:alice@EXAMPLE.net;transport=tcp", "sips:alice@example.net"]
+        {
             assert_eq!(first_of(&nodes, spelled), first_of(&nodes, "sip:alice@example.net"), "{spelled}");
         }
     }

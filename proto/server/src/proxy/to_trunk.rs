@@ -304,7 +304,9 @@ pub(super) fn admit_number(
     env.services.observe(env.cx.now, &event);
     let reason = match refusal {
         RouteRefusal::TooManyCalls => Reason::DestinationRate,
-        RouteRefusal::Forbidden | RouteRefusal::AllDown | RouteRefusal::NodesDown => Reason::DestinationDenied,
+        RouteRefusal::Forbidden | RouteRefusal::AllDown | RouteRefusal::NodesDown => {
+            Reason::DestinationDenied
+        }
     };
     env.decided(request, reason, Detail::Both(number, destination.prefix.as_bytes()));
     Err(refusal)

@@ -54,7 +54,8 @@ fn front(stage: &Stage, transport: Transport) -> Result<()> {
     front.log_lines("node is up", 2)?;
     let mut bob = Phone::start(stage, Line::at_server("bob", 1000.0, front.port, transport))?;
     bob.registered()?;
-    let mut alice = linphone::Phone::start(stage, Line::at_server("alice", 440.0, front.port, Transport::Tcp))?;
+    let mut alice =
+        linphone::Phone::start(stage, Line::at_server("alice", 440.0, front.port, Transport::Tcp))?;
     alice.registered()?;
     eventually("both users at both nodes", || {
         nodes.servers.iter().try_for_each(|node| node.expect_registered(["alice", "bob"].into_iter(), true))
