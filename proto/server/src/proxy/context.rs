@@ -171,7 +171,13 @@ pub(super) enum BranchState {
 impl Branch {
     /// True if its target is at a trunk, also after a reload without it.
     pub(super) fn is_at_trunk(&self) -> bool {
-        self.target.as_ref().is_some_and(|target| target.trunk().is_some())
+        let is_node = self.trunk.is_some_and(|trunk| trunk.is_node);
+        !is_node && self.target.as_ref().is_some_and(|target| target.trunk().is_some())
+    }
+
+    /// True if the caller's response does not wait for it: a silent node that was followed by another one may never respond.
+    fn is_passed_over(&self) -> bool {
+        matches!(self.state, BranchState::Superseded { .. }) && self.trunk.is_some_and(|trunk| trunk.is_node)
     }
 }
 
@@ -390,9 +396,9 @@ impl ResponseContext {
         matches!(self.grant.reach, Reach::Flow(_))
     }
 
-    /// True if no branch can receive a final response any more.
+    /// True if no final response is awaited any more.
     pub(super) fn is_done(&self) -> bool {
-        self.branches.iter().all(|branch| branch.state == BranchState::Done)
+        self.branches.iter().all(|branch| branch.state == BranchState::Done || branch.is_passed_over())
     }
 
     /// Ends a branch that failed without a response from its target.

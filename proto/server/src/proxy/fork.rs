@@ -125,7 +125,7 @@ impl Proxy {
             is_of_binding: !target.keeps_uri && target.trunk().is_none(),
             flows: target.flows.clone(),
             servers: None,
-            trunk: target.trunk().map(TrunkBranch::new),
+            trunk: target.trunk().map(|trunk| TrunkBranch::of(&env.config.trunking, trunk)),
             conversion: Conversion::None,
             media: None,
         };

@@ -8,7 +8,7 @@ use super::lookups::StoredResponse;
 use super::recurse::{self, Recursed};
 use super::remote_target::{self, Response};
 use super::to_trunk::{self, ChallengeStep, challenge_step};
-use super::trunk_branch::{GroupTimer, TrunkBranch};
+use super::trunk_branch::GroupTimer;
 use super::{bye, convert, decided, divert, groups, lit, relays, unreached};
 use crate::env::Env;
 use crate::lamp;
@@ -173,17 +173,11 @@ impl Proxy {
             ChallengeStep::Fail => return self.on_branch_failure(env, transactions, id, 500),
         }
         let trunk = self.contexts.branch_mut(id).and_then(|branch| branch.trunk);
-        let is_at_node = trunk.is_some_and(|branch| env.config.trunking.is_node(branch.trunk));
-        // Any other response of a node is the one to the request.
-        let fails_over = |branch: TrunkBranch| match is_at_node {
-            true => status == 503,
-            false => branch.fails_over(status),
-        };
-        if trunk.is_some_and(|branch| !is_superseded && !fails_over(branch)) {
+        if trunk.is_some_and(|branch| !is_superseded && !branch.fails_over(status)) {
             self.end_groups(key);
         }
         let branch = self.contexts.branch_mut(id);
-        let is_at_trunk = branch.as_ref().is_some_and(|branch| branch.is_at_trunk()) && !is_at_node;
+        let is_at_trunk = branch.as_ref().is_some_and(|branch| branch.is_at_trunk());
         let is_of_binding = branch.is_some_and(|branch| branch.is_of_binding);
         self.end_branch(env, id, CallResult::of(false, status));
         relays::end(env, &mut self.contexts, id, status);

@@ -423,15 +423,14 @@ pub(super) fn challenge_step(
 ) -> ChallengeStep {
     let trunking = &env.config.trunking;
     let (401 | 407, Some(flow)) = (response.status, response.sent_to) else { return ChallengeStep::None };
-    let branch = contexts.branch_mut(id);
-    // The phone has the password that a node asks for.
-    if branch.is_some_and(|branch| branch.trunk.is_some_and(|of| trunking.is_node(of.trunk))) {
-        return ChallengeStep::None;
-    }
     let Some(context) = contexts.get_mut(id.context()) else { return ChallengeStep::None };
     let is_in_dialog = matches!(context.grant.reach, Reach::Side(_));
     let is_wanted = !context.is_cancelled;
     let Some(branch) = context.branches.get_mut(id.parts().1) else { return ChallengeStep::None };
+    if branch.trunk.is_some_and(|trunk| trunk.is_node) {
+        // The phone has the password that it asks for.
+        return ChallengeStep::None;
+    }
     let of_dialog = || trunking.login_at(flow).filter(|_| is_in_dialog).map(TrunkBranch::new);
     let Some(mut trunk) = branch.trunk.or_else(of_dialog) else { return ChallengeStep::None };
     let learnt = logins.learn(trunking, trunk.trunk, (response.message, response.status));

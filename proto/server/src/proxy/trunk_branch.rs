@@ -1,5 +1,7 @@
 //! Trunk of a branch: what it answered so far.
 
+use crate::Trunking;
+
 /// Trunk of a branch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TrunkBranch {
@@ -9,6 +11,8 @@ pub(super) struct TrunkBranch {
     pub(super) logins: u8,
     /// It sent a provisional response other than 100.
     rings: bool,
+    /// It is a node behind this server.
+    pub(super) is_node: bool,
 }
 
 /// Effect of a provisional response on the groups of targets that wait.
@@ -24,7 +28,12 @@ pub(super) enum GroupTimer {
 
 impl TrunkBranch {
     pub(super) const fn new(trunk: usize) -> Self {
-        Self { trunk, logins: 0, rings: false }
+        Self { trunk, logins: 0, rings: false, is_node: false }
+    }
+
+    /// The same for a trunk of these.
+    pub(super) fn of(trunking: &Trunking, trunk: usize) -> Self {
+        Self { is_node: trunking.is_node(trunk), ..Self::new(trunk) }
     }
 
     /// Notes a provisional response: one other than 100 ends the route with this trunk.
@@ -36,8 +45,12 @@ impl TrunkBranch {
         GroupTimer::Ends
     }
 
-    /// True if a final response with this status leads to the next trunk.
+    /// True if a final response with this status leads to the next trunk. A node passes on no 503; any other response of it is the one
+    /// to the request.
     pub(super) const fn fails_over(self, status: u16) -> bool {
-        !self.rings && matches!(status, 408 | 500 | 502 | 503 | 504)
+        match self.is_node {
+            true => status == 503,
+            false => !self.rings && matches!(status, 408 | 500 | 502 | 503 | 504),
+        }
     }
 }

@@ -125,6 +125,25 @@ fn a_silent_node_is_followed_after_its_time_and_tried_last() {
 }
 
 #[test]
+fn the_response_after_a_silent_node_is_the_phones_at_once() {
+    for (is_invite, status) in [(false, 401), (true, 407), (true, 486)] {
+        let mut world = front(2);
+        let request = if is_invite { call("dave", "sip:frank@example.net") } else { daves(1) };
+        let first = to_node(world.udp(PHONE, &request));
+        let sent = world.pass(Duration::from_secs(4));
+        let second = to_node(sent.into_iter().filter(|sent| sent.to() != first.to()).collect());
+        let answers = world.udp(&second.to(), &second.answer(status, &[]));
+        assert_eq!(statuses(&answers), [status]);
+        // The first one was only slow.
+        let late = world.udp(&first.to(), &first.answer(if is_invite { 180 } else { 401 }, &[]));
+        assert!(statuses(&late).is_empty());
+        let cancels = requests(late).iter().filter(|sent| sent.method() == "CANCEL").count();
+        assert_eq!(cancels, usize::from(is_invite));
+        nothing_is_left(&mut world, &format!("after {status}"));
+    }
+}
+
+#[test]
 fn a_front_relays_to_its_nodes_only() {
     let mut world = front(2);
     for (number, (uri, from, route)) in [
