@@ -73,8 +73,6 @@ fn config(address: SocketAddr, nodes: usize, transport: Transport) -> Config {
         (listener.bound, listener.advertised) = (address, address);
     }
     config.domains = vec!["localhost".into()];
-    // Credentials for its own realm end at a server.
-    config.auth.realms = "localhost".into();
     config.edge_domains = vec![REALM.into()];
     config.auth.trusted = (0..nodes).map(network_of).collect();
     config.secret = [99; 32];

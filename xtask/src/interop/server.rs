@@ -371,6 +371,7 @@ impl Server {
             mode,
             strict,
             host,
+            port: _,
             realm,
             domain,
             tls,

@@ -211,8 +211,11 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
     }
 
     /// RFC 3261 §22.3: removes credentials for our realm. Malformed ones, and those without a realm that are the password
-    /// itself (Basic), may be for us too.
+    /// itself (Basic), may be for us too. Those for a node behind this server are its own, whatever realm it has.
     fn remove_own_credentials(&self, edit: &mut Edit<'_, '_>) {
+        if self.target.trunk().is_some_and(|trunk| self.config.trunking.is_node(trunk)) {
+            return;
+        }
         for name in [HeaderName::ProxyAuthorization, HeaderName::Authorization] {
             edit.remove_lines(name, |value| match Credentials::parse(value) {
                 Ok(Some(given)) => self.config.auth.realms.contain(&unescape(given.realm)),
