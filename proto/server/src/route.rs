@@ -2,7 +2,7 @@
 
 use crate::Config;
 use crate::sources::SourceHash;
-use crate::token::{Mark, TOKEN, Token};
+use crate::token::{Mark, Side, TOKEN, Token};
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
 use core::hash::Hasher;
@@ -35,13 +35,15 @@ pub(crate) struct Routed<'a> {
     pub(crate) flow_token: Option<&'a [u8]>,
     /// Addresses that the side of the request's sender sends from, if they are recorded.
     pub(crate) senders: [SourceHash; 2],
+    /// That side, and the time of its mark in seconds since the epoch.
+    pub(crate) sender: Option<(Side, u64)>,
 }
 
 impl Routed<'_> {
     fn add_mark(&mut self, read: Option<Mark>) {
         // Of several marks the first is that of the sender's side, the last that of the recipient's.
-        if let (None, Some(Mark::Dialog { senders, .. })) = (self.mark, read) {
-            self.senders = senders;
+        if let (None, Some(Mark::Dialog { senders, from, made_s, .. })) = (self.mark, read) {
+            (self.senders, self.sender) = (senders, Some((from, made_s)));
         }
         self.mark = read.or(self.mark);
     }
@@ -99,6 +101,7 @@ pub(crate) fn preprocess<'a>(
         mark: None,
         flow_token: None,
         senders: [SourceHash::NONE; 2],
+        sender: None,
     };
     if !message.has(HeaderName::Route) {
         return Ok(routed);

@@ -25,7 +25,7 @@ pub(crate) fn live_mark(
         Mark::Accepted { .. } if is_of_node => None,
         Mark::Dialog { from, .. } if is_of_node && !is_node(env, from) => None,
         Mark::Accepted { .. } => mark.is_younger_than(now, ACCEPTED_LIFETIME).then_some(LiveMark::Accepted),
-        Mark::Dialog { to, from, id, made_s, .. } => {
+        Mark::Dialog { to, id, made_s, .. } => {
             let is_in_dialog = request.message.to().tag().is_some();
             let is_live = mark.is_younger_than(now, lifetime) || env.services.is_dialog_extended(now, id);
             if !is_in_dialog || !is_live {
@@ -46,8 +46,8 @@ pub(crate) fn live_mark(
             }
             // A request over the flow of a token was sent to a connection whose address is not in the token.
             let is_its_connection = matches!(
-                from,
-                Side::Connection(connection, ..)
+                routed.sender,
+                Some((Side::Connection(connection, ..), made_s))
                     if made_s >= env.started_s && request.flow.connection == Some(connection)
             );
             let origin = match is_of_node || is_its_connection {

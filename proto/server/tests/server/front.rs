@@ -7,6 +7,7 @@ use crate::harness::{
     statuses,
 };
 use crate::routes::trunk;
+use ringway_sansio::ConnectionId;
 use ringway_server::{Config, Trunk};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -184,6 +185,53 @@ fn sixty_four_nodes_cost_a_request_no_more_than_three() {
     };
     // The addresses of nodes differ in length.
     assert!(reserved(64).abs_diff(reserved(3)) < 16, "{} {}", reserved(64), reserved(3));
+}
+
+#[test]
+fn both_sides_of_a_call_that_passed_twice_end_it() {
+    for is_ended_by_callee in [true, false] {
+        let mut world = front(1);
+        // Its connection is all that leads to dave.
+        let registered = to_node(world.tcp(5, PHONE, &daves(1).tcp()));
+        world.udp(&registered.to(), &registered.answer(200, &[]));
+        let call = call("dave", "sip:frank@example.net").line("Contact: <sip:frank@192.0.2.10:5060>");
+        let first = to_node(world.udp(ALICE, &call));
+        let mut back = call.clone().via(&format!("SIP/2.0/UDP {};rport;branch=z9hG4bK", node(1)));
+        back.uri = "sip:dave@10.0.0.5".into();
+        let back = back
+            .line(&format!("Via: {}", first.headers("Via")[0]))
+            .line(&format!("Route: {}", registered.header("Path")))
+            .line(&format!("Record-Route: {}", first.header("Record-Route")));
+        let second = only(requests(world.udp(&node(1), &back)));
+        assert_eq!(second.flow.connection, Some(ConnectionId(5)));
+        let mut routes = second.headers("Record-Route");
+        assert!(routes.len() > 1, "{routes:?}");
+        let callee = format!("{};tag=dave", call.to);
+        let bye = match is_ended_by_callee {
+            true => {
+                Request { from: callee, to: call.from.clone(), ..request("BYE", "sip:frank@192.0.2.10:5060") }
+            }
+            false => {
+                routes.reverse();
+                Request { from: call.from.clone(), to: callee, ..request("BYE", "sip:dave@10.0.0.5") }
+            }
+        };
+        let bye = routes
+            .iter()
+            .fold(bye.call_id("dave").cseq(9), |bye, route| bye.line(&format!("Route: {route}")));
+        let other = bye.clone().cseq(10);
+        let sent = match is_ended_by_callee {
+            true => world.tcp(5, PHONE, &bye.tcp()),
+            false => world.udp(ALICE, &bye),
+        };
+        let sent = only(requests(sent));
+        match is_ended_by_callee {
+            true => assert_eq!(sent.to(), ALICE),
+            false => assert_eq!(sent.flow.connection, Some(ConnectionId(5))),
+        }
+        // Nobody else ends it.
+        assert!(requests(world.udp(STRANGER, &other)).is_empty());
+    }
 }
 
 /// Node behind [`FRONT`].

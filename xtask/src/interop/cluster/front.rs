@@ -72,18 +72,18 @@ fn front(stage: &Stage, transport: Transport) -> Result<()> {
     alice.ended()?;
     let begun = Instant::now();
     alice.dial("sip:bob@example.org")?;
-    alice.established().context("after the loss of a node")?;
-    bob.established()?;
+    bob.established_calls(2).context("after the loss of a node")?;
     println!("    the next call was answered after {} ms", begun.elapsed().as_millis());
     alice.hang_up()?;
-    bob.ended()?;
+    bob.ended_calls(2)?;
+    front.log_lines("node is down", 1)?;
     // A node that comes back is used again.
     nodes.node_mut(index)?.start_again()?;
     front.log_lines("node is up", 3)?;
     nodes.await_links()?;
     bob.dial("sip:alice@example.org")?;
     alice.answer()?;
-    bob.established()?;
+    bob.established_calls(3)?;
     bob.hang_up()?;
     alice.ended()?;
     audio::Recording::read(&bob.recording()?)?.expect_tone(440.0, 2.0).context("bob")
