@@ -69,7 +69,7 @@ reasons! {
     ToDialogSide "to-dialog-side" "goes to the other side of its call",
     ToFlow "to-flow" "goes over the flow of a phone of another registrar",
     ToOther "to-other-domain" "goes to another host",
-    RoutedToTrunk "routed-to-trunk" "has a route to a trunk",
+    RoutedToTrunk "routed-to-trunk" "has a route to a trunk, or goes to a node",
     RoutedToUser "routed-to-user" "has a route to a user",
     ForwardAlways "forward-always" "forwarded: the user forwards all calls",
     ForwardBusy "forward-busy" "forwarded: the user is busy",

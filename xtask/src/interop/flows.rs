@@ -93,7 +93,7 @@ fn two_flows(stage: &Stage) -> Result<()> {
 /// A phone behind Kamailio, which sends Path, is called, and calls.
 fn edge(stage: &Stage, transport: Transport) -> Result<()> {
     let (ringway, kamailio_host) = (Ipv4Addr::new(127, 0, 0, 3), Ipv4Addr::LOCALHOST);
-    let wanted = Wanted { host: ringway, trusted: Some(kamailio_host), ..Wanted::default() };
+    let wanted = Wanted { host: ringway, auth: "fronts = [\"127.0.0.1\"]", ..Wanted::default() };
     let server = Server::start(stage, wanted, &[])?;
     server.add_user("alice")?;
     server.add_user("bob")?;

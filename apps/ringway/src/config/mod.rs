@@ -218,6 +218,13 @@ impl Config {
                  the addresses of your proxies"
             )
         }));
+        let open = self.auth.fronts.iter().filter(|network| network.holds_every_address());
+        warnings.extend(open.map(|network| {
+            format!(
+                "[auth] fronts: {network} contains every address: no sender has a limit, and each chooses the address that its wrong \
+                 passwords count for; list the addresses of your fronts"
+            )
+        }));
         if self.admin.is_public() && self.tls.certificate.is_none() {
             let listen = self.admin.listen;
             warnings.push(format!(

@@ -149,7 +149,7 @@ fn weighted(
             None => (text, Some(0)),
             Some((name, weight)) => (name, weight.parse().ok().filter(|weight| (1..=1000).contains(weight))),
         };
-        let trunk = trunks.iter().position(|read| read.trunk.name == name && !read.trunk.is_node);
+        let trunk = trunks.iter().position(|read| read.trunk.name == name);
         match (trunk, weight) {
             (Some(trunk), Some(weight)) if list.iter().all(|other| other.trunk != trunk) => {
                 list.push(WeightedTrunk { trunk, weight });

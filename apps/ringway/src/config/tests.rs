@@ -401,11 +401,21 @@ fn each_invalid_value_has_an_error_with_line_key_and_remedy() {
         ("[routing]\nedge_domains = [\"a b\"]", 2, "[routing] edge_domains", "no domain"),
         ("[routing]\nedge_domains = [\"a\", \"A\"]", 2, "[routing] edge_domains", "twice"),
         ("[routing]\nedge_nodes = [\"sip:192.0.2.1\"]", 2, "[routing] edge_nodes", "needs edge_domains"),
-        ("[routing]\nedge_nodes = [\"sip:a.org\"]", 2, "[routing] edge_nodes", "with an address"),
-        ("[routing]\nedge_nodes = [\"sip:a@192.0.2.1\"]", 2, "[routing] edge_nodes", "without a user"),
         (
-            "[routing]\nedge_nodes = [\"sip:192.0.2.1\", \"sip:192.0.2.1\"]",
-            2,
+            "[routing]\nedge_domains = [\"a\"]\nedge_nodes = [\"sip:a.org\"]",
+            3,
+            "[routing] edge_nodes",
+            "with an address",
+        ),
+        (
+            "[routing]\nedge_domains = [\"a\"]\nedge_nodes = [\"sip:a@192.0.2.1\"]",
+            3,
+            "[routing] edge_nodes",
+            "without a user",
+        ),
+        (
+            "[routing]\nedge_domains = [\"a\"]\nedge_nodes = [\"sip:192.0.2.1\", \"sip:192.0.2.1\"]",
+            3,
             "[routing] edge_nodes",
             "twice",
         ),
@@ -678,6 +688,25 @@ fn the_difference_has_the_changed_keys_with_both_values_and_no_secrets() {
     let long =
         format!("domains = [{}]", (0..500).map(|n| format!("\"d{n}.org\"")).collect::<Vec<_>>().join(", "));
     assert!(lines("", &long).iter().all(|line| line.chars().count() < 300));
+}
+
+#[test]
+fn nodes_are_trunks_with_health_checks_that_no_route_leads_to() {
+    let with_nodes = |count: u8, rest: &str| {
+        let nodes: Vec<_> = (0..count).map(|number| format!("\"sip:192.0.2.{number}:5060\"")).collect();
+        let nodes = nodes.join(", ");
+        format!(
+            "[routing]\nedge_domains = [\"a.org\"]\nedge_nodes = [{nodes}]\n[[trunk]]\nname = \"t\"\nuri = \"sip:b.org\"\n{rest}"
+        )
+    };
+    let config = Config::parse(&with_nodes(2, ""), None).unwrap();
+    let are_nodes: Vec<_> = config.trunking.trunks.iter().map(|trunk| trunk.is_node).collect();
+    assert_eq!(are_nodes, [false, true, true]);
+    assert_eq!(config.trunks.iter().filter_map(ReadTrunk::neighbour).count(), 3);
+    let route = "[[route]]\nprefix = \"+\"\nto = [\"sip\"]";
+    assert!(errors(&with_nodes(2, route)).concat().contains("no [[trunk]]"));
+    assert!(errors(&with_nodes(63, "")).is_empty());
+    assert!(errors(&with_nodes(64, "")).concat().contains("at most 64"));
 }
 
 #[test]
