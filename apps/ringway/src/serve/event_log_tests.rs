@@ -57,6 +57,8 @@ fn events(address: SocketAddr, flow: Flow) -> Vec<LogEvent<'static>> {
         LogEvent::NeighbourUp { kind: NeighbourKind::Neighbour, name: "gate", address },
         LogEvent::NeighbourUp { kind: NeighbourKind::Trunk, name: "carrier", address },
         LogEvent::NeighbourUp { kind: NeighbourKind::Node, name: "b", address },
+        LogEvent::NeighbourUp { kind: NeighbourKind::NodeBehind, name: "b", address },
+        LogEvent::NeighbourDown { kind: NeighbourKind::NodeBehind, name: "b", reason: NeighbourDown::Closed },
         LogEvent::NeighbourDown { kind: NeighbourKind::Node, name: "b", reason: NeighbourDown::Closed },
         LogEvent::NeighbourDown {
             kind: NeighbourKind::Neighbour,
