@@ -28,7 +28,7 @@ fn calls(cluster: &mut Cluster, caller: HostId, user: &str, callee: HostId, wait
     (cluster.calls_len(caller), cluster.calls_len(callee)) == (before.0 + 1, before.1 + 1)
 }
 
-/// Ends the last call of one phone; the other one hears of it.
+/// Ends the last call of one phone, and with it that of the other one.
 fn ends(cluster: &mut Cluster, phone: HostId, other: HostId) {
     cluster.phone_do(phone, |phone, now, effects| phone.hang_up(now, effects));
     cluster.wait(1);

@@ -219,7 +219,7 @@ fn is_name(name: &str) -> bool {
 }
 
 const HEALTH_CHECK_S: u32 = 30;
-/// Until a node that is lost without a word is found out, a user of it waits for [`TIMEOUT_S`] once a minute.
+/// Short, because the users of a silent node wait for [`TIMEOUT_S`] until a check has failed.
 const NODE_CHECK_S: u32 = 5;
 /// A trunk that works answers with 100 at once.
 const TIMEOUT_S: u32 = 4;

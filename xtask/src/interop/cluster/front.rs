@@ -1,4 +1,5 @@
-//! What is in front of several nodes: Ringway itself, DNS, a floating address. Phones know one address or name, and a node is killed.
+//! Ways to spread phones over several nodes: Ringway as a front, DNS, a floating address. Phones have one address or name, and a node is
+//! killed.
 
 use std::net::Ipv4Addr;
 use std::process::Command;
