@@ -50,7 +50,7 @@ pub(super) fn add(
         let mut rewrite = Rewrite::to_trunk(index);
         rewrite.push_route(&[b"<", node.uri.as_bytes(), b";lr>"].concat());
         targets.push_ranked(routed.uri.as_bytes(), true, rewrite, rank);
-        env.decided(request, Reason::RoutedToTrunk, Detail::Text(node.name.as_bytes()));
+        env.decided(request, Reason::ToNode, Detail::Text(node.name.as_bytes()));
     }
     Ok(())
 }
