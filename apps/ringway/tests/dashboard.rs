@@ -223,12 +223,13 @@ fn the_dashboard_has_the_limits_of_the_guide() {
 }
 
 /// Figures that exist only with a certificate, a collector of captured messages, a database of users, or shared registrations.
-const OPTIONAL: [&str; 5] = [
+const OPTIONAL: [&str; 6] = [
     "tls_certificate_expires_s",
     "hep_lost",
     "provisioning_connected",
     "provisioning_reached_seconds",
     "location_connected",
+    "location_refusals",
 ];
 
 /// Figures in the table that are no counters of a limit.

@@ -23,21 +23,9 @@ impl Nodes {
         (wanted, count): (Wanted, usize),
         users: &[User],
     ) -> Result<Self> {
-        let secret = stage.path("cluster-secret");
-        std::fs::write(&secret, format!("{}\n", "5e71c9a8".repeat(8)))?;
-        let mut permissions = std::fs::metadata(&secret)?.permissions();
-        std::os::unix::fs::PermissionsExt::set_mode(&mut permissions, 0o600);
-        std::fs::set_permissions(&secret, permissions)?;
-        let accounts: Vec<_> = users.iter().map(|user| (user.name.clone(), user.password.clone())).collect();
         let mut servers = Vec::new();
         for name in NAMES.iter().take(count) {
-            let sections = format!(
-                "[location]\nurl = \"{}\"\n\n[cluster]\nnode = \"{name}\"\nlisten = \"127.0.0.1:{}\"\nsecret = \"{}\"\n",
-                redis.url(),
-                free_port()?,
-                secret.display()
-            );
-            servers.push(Server::start_among(&stage.within(name)?, (wanted, &sections), &accounts)?);
+            servers.push(start_one(&stage.within(name)?, redis, (wanted, name), users)?);
         }
         let nodes = Self { servers };
         nodes.await_links()?;
@@ -78,6 +66,28 @@ impl Nodes {
             server.expect_registered(users.iter().map(|user| user.name.as_str()), true)
         })
     }
+}
+
+/// Starts a node.
+pub(super) fn start_one(
+    stage: &Stage,
+    redis: &Redis,
+    (wanted, name): (Wanted, &str),
+    users: &[User],
+) -> Result<Server> {
+    let secret = stage.path("cluster-secret");
+    std::fs::write(&secret, format!("{}\n", "5e71c9a8".repeat(8)))?;
+    let mut permissions = std::fs::metadata(&secret)?.permissions();
+    std::os::unix::fs::PermissionsExt::set_mode(&mut permissions, 0o600);
+    std::fs::set_permissions(&secret, permissions)?;
+    let accounts: Vec<_> = users.iter().map(|user| (user.name.clone(), user.password.clone())).collect();
+    let sections = format!(
+        "[location]\nurl = \"{}\"\n\n[cluster]\nnode = \"{name}\"\nlisten = \"127.0.0.1:{}\"\nsecret = \"{}\"\n",
+        redis.url(),
+        free_port()?,
+        secret.display()
+    );
+    Server::start_among(stage, (wanted, &sections), &accounts)
 }
 
 /// Repeats until it succeeds, for 20 s at most.
