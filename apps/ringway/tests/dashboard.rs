@@ -223,7 +223,7 @@ fn the_dashboard_has_the_limits_of_the_guide() {
 }
 
 /// Figures that exist only with a certificate, a collector of captured messages, a database of users, or shared registrations.
-const OPTIONAL: [&str; 7] = [
+const OPTIONAL: [&str; 8] = [
     "tls_certificate_expires_s",
     "hep_lost",
     "provisioning_connected",
@@ -231,6 +231,7 @@ const OPTIONAL: [&str; 7] = [
     "location_connected",
     "write_back_connected",
     "write_back_dropped",
+    "location_refusals",
 ];
 
 /// Figures in the table that are no counters of a limit.

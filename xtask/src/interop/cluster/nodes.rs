@@ -38,19 +38,12 @@ impl Nodes {
         (wanted, stores): (Wanted, &[String]),
         users: &[User],
     ) -> Result<Self> {
-        let accounts: Vec<_> = users.iter().map(|user| (user.name.clone(), user.password.clone())).collect();
         let mut nodes = Self { servers: Vec::new(), secrets: Vec::new(), link_ports: Vec::new() };
         for (index, (name, store)) in NAMES.iter().zip(stores).enumerate() {
             let (stage, port) = (stage.within(name)?, free_port()?);
-            let secret = stage.path("cluster-secret");
-            write_secret(&secret, &format!("{}\n", "5e71c9a8".repeat(8)))?;
-            let sections = format!(
-                "{store}[location]\nurl = \"{}\"\n\n[cluster]\nnode = \"{name}\"\nlisten = \"127.0.0.1:{port}\"\nsecret = \"{}\"\n",
-                redis.url(index),
-                secret.display()
-            );
-            nodes.servers.push(Server::start_among(&stage, (wanted, &sections), &accounts)?);
-            nodes.secrets.push(secret);
+            let shared = Shared { store, url: redis.url(index), name, port };
+            nodes.servers.push(start_one(&stage, &shared, wanted, users)?);
+            nodes.secrets.push(secret_of(&stage));
             nodes.link_ports.push(port);
         }
         nodes.await_links()?;
@@ -118,6 +111,38 @@ fn write_secret(file: &Path, secret: &str) -> Result<()> {
     let mut permissions = std::fs::metadata(file)?.permissions();
     std::os::unix::fs::PermissionsExt::set_mode(&mut permissions, 0o600);
     Ok(std::fs::set_permissions(file, permissions)?)
+}
+
+/// What a node shares with others, and its own part of it.
+pub(super) struct Shared<'s> {
+    /// Section `[store]`, or nothing.
+    pub(super) store: &'s str,
+    pub(super) url: String,
+    pub(super) name: &'s str,
+    /// Port of links.
+    pub(super) port: u16,
+}
+
+/// Starts a node.
+pub(super) fn start_one(
+    stage: &Stage,
+    shared: &Shared<'_>,
+    wanted: Wanted,
+    users: &[User],
+) -> Result<Server> {
+    let Shared { store, url, name, port } = shared;
+    let secret = secret_of(stage);
+    write_secret(&secret, &format!("{}\n", "5e71c9a8".repeat(8)))?;
+    let accounts: Vec<_> = users.iter().map(|user| (user.name.clone(), user.password.clone())).collect();
+    let sections = format!(
+        "{store}[location]\nurl = \"{url}\"\n\n[cluster]\nnode = \"{name}\"\nlisten = \"127.0.0.1:{port}\"\nsecret = \"{}\"\n",
+        secret.display()
+    );
+    Server::start_among(stage, (wanted, &sections), &accounts)
+}
+
+fn secret_of(stage: &Stage) -> PathBuf {
+    stage.path("cluster-secret")
 }
 
 /// Repeats until it succeeds, for 20 s at most.

@@ -97,6 +97,15 @@ impl Redis {
         self.servers.first_mut().map_or(Ok(()), RedisServer::run)
     }
 
+    /// Gives a user a record of a later server, which no node changes.
+    pub(super) fn set_later_record(&self, aor: &str) -> Result<()> {
+        let master = self.servers.first().context("no server")?;
+        (0..64).try_for_each(|tag| {
+            let key = format!("rw:{{{tag:02}}}:b:{aor}");
+            master.ask(&["set", &key, "\u{2}", "ex", "600"]).map(drop)
+        })
+    }
+
     /// Removes all data.
     pub(super) fn flush(&self) -> Result<()> {
         self.servers.iter().try_for_each(|server| server.ask(&["flushall"]).map(drop))
