@@ -173,6 +173,27 @@ fn a_phone_leaves_a_node_that_started_while_the_store_was_away() {
 }
 
 #[test]
+fn nodes_that_hold_whom_they_serve_miss_the_end_of_the_stream() {
+    Cluster::run_holding("cluster: served, stream trimmed", Hold::Served, |cluster| {
+        let (caller, phones) = registered(cluster);
+        for phone in phones {
+            cluster.is_reached(caller, phone);
+        }
+        cluster.set_reaches_store(0, false);
+        // Node 0 had looked both users up.
+        cluster.registers(phones[1], 2, 3600);
+        cluster.registers(phones[2], 1, 3600);
+        cluster.wait(1000);
+        cluster.set_reaches_store(0, true);
+        cluster.wait(2);
+        cluster.agrees();
+        for phone in phones {
+            cluster.is_reached(caller, phone);
+        }
+    });
+}
+
+#[test]
 fn nodes_that_hold_whom_they_serve_lose_one_and_the_store() {
     Cluster::run_holding("cluster: served, faults", Hold::Served, |cluster| {
         let (caller, phones) = registered(cluster);

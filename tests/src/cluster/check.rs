@@ -50,9 +50,6 @@ impl Cluster {
                 || node.hold == Hold::Served
                     && others == &known
                     && !known.iter().any(|(other, _)| other.0 == of_one.0);
-            // A node reads no user again that it looked up, although the store lost it.
-            let is_stale = node.hold == Hold::Served && self.store.generation > 0 && others == &stored;
-            let is_lost = is_lost || is_stale && of_one.2 != node.name;
             let is_there = others.iter().any(|(other, _)| other == of_one);
             assert!(
                 is_there || is_lost || *left <= self.clock_moved,

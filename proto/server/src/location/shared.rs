@@ -129,6 +129,19 @@ impl LocationTable {
         (names, Some(end))
     }
 
+    /// Forgets the bindings of other nodes of users that are not registered at this one, in up to `count` slots from slot `from`: such a
+    /// user is looked up again.
+    pub(crate) fn forget_looked_up(&mut self, from: u32, count: u32) {
+        for slot in from..from.saturating_add(count) {
+            let Some(user) = self.users.at(slot) else { return };
+            let is_not_own = |binding: &Binding| binding.is_permanent() || binding.owner.is_other();
+            let looked_up = user.filter(|user| user.bindings.iter().all(is_not_own));
+            if let Some(key) = looked_up.map(|user| user.name.clone()).and_then(|name| self.find(&name)) {
+                self.change_bindings(key, |bindings| bindings.retain(|binding| binding.is_permanent()));
+            }
+        }
+    }
+
     /// Notes the newest update of a user that did not come back.
     pub(crate) fn set_pending(&mut self, key: Option<SlabKey>, number: u64) {
         if let Some(user) = key.and_then(|key| self.users.get_mut(key)) {

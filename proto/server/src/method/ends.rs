@@ -6,7 +6,7 @@ use super::sharing;
 use crate::env::Storage;
 use crate::event::ContactEnd;
 use crate::location::{Binding, Holding, RecordTime, Removed};
-use crate::{BindingChange, BindingEnd, Config, LogEvent, Services};
+use crate::{BindingChange, BindingEnd, Config, Hold, LogEvent, Services};
 use ringway_location::Record;
 use ringway_sansio::{ConnectionId, Instant};
 
@@ -77,7 +77,8 @@ impl Registrar {
         });
     }
 
-    /// Writes the bindings of this node again, for up to `count` users from slot `from`; returns the next slot, `None` at the end.
+    /// Writes the bindings of this node again, for up to `count` users from slot `from`; returns the next slot, `None` at the end. Users that
+    /// are held only because they were looked up are forgotten: what changed of them was not read.
     pub(crate) fn share_from(
         &mut self,
         now: Instant,
@@ -85,6 +86,9 @@ impl Registrar {
         (from, count): (u32, u32),
     ) -> Option<u32> {
         let Self { table, record, .. } = self;
+        if storage.cluster.is_some_and(|cluster| cluster.hold == Hold::Served) {
+            table.forget_looked_up(from, count);
+        }
         let (users, next) = table.own_users_from(from, count);
         for aor in users {
             let key = table.key_of(&aor);
