@@ -111,9 +111,8 @@ fn wait(cluster: &mut Cluster, known: &mut [Known], milliseconds: u64) {
         let is_read = |node: usize| connected(&node) && !cluster.is_cold(node);
         let is_quiet = settled && cluster.has_written() && (0..Cluster::NODES).all(is_read);
         for known in &mut *known {
-            let is_acknowledged = |before| {
-                cluster.registrations(known.phone) > before && !cluster.is_registering(known.phone)
-            };
+            let is_acknowledged =
+                |before| cluster.registrations(known.phone) > before && !cluster.is_registering(known.phone);
             let is_removed = known.removing.is_some_and(is_acknowledged) && is_quiet;
             known.is_removed |= is_removed && cluster.is_nowhere(known.phone);
             // A node that drains closes the connections of new phones too.
@@ -192,9 +191,13 @@ fn register(cluster: &mut Cluster, known: &mut [Known], (node, other): (usize, u
     }
     let ends = cluster.sim.now() + Duration::from_secs(seconds.into());
     let before = cluster.registrations(known.phone);
-    (known.last, known.removing) = if seconds > 0 { (Some((before, node, ends)), None) } else { (None, Some(before)) };
+    (known.last, known.removing) =
+        if seconds > 0 { (Some((before, node, ends)), None) } else { (None, Some(before)) };
     (known.is_kept, known.is_removed, known.seen) = (false, false, [false; Cluster::NODES]);
-    cluster.note(&format!("phone {index} registers at {node} for {seconds}, {}", if is_across { "across" } else { "" }));
+    cluster.note(&format!(
+        "phone {index} registers at {node} for {seconds}, {}",
+        if is_across { "across" } else { "" }
+    ));
     match is_across {
         true => cluster.register_across(known.phone, (other, node), seconds),
         false => cluster.register(known.phone, node, seconds),
@@ -203,8 +206,25 @@ fn register(cluster: &mut Cluster, known: &mut [Known], (node, other): (usize, u
 
 /// Names of the actions.
 const NAMES: [&str; 20] = [
-    "away", "paused", "up", "up", "up", "failover", "kill", "restart or pause", "restart or resume",
-    "no store", "store", "cut", "cut both", "uncut", "uncut", "break links", "drain", "no drain", "secret",
+    "away",
+    "paused",
+    "up",
+    "up",
+    "up",
+    "failover",
+    "kill",
+    "restart or pause",
+    "restart or resume",
+    "no store",
+    "store",
+    "cut",
+    "cut both",
+    "uncut",
+    "uncut",
+    "break links",
+    "drain",
+    "no drain",
+    "secret",
     "heal",
 ];
 /// Time after which a change is everywhere.

@@ -83,7 +83,8 @@ impl StreamLayers for NodeLayers {
         if flow.transport == Transport::Tcp {
             return Some(Box::new(PassThrough));
         }
-        let node = self.0.borrow().nodes.iter().find(|node| node.address == flow.remote).map(|node| node.name);
+        let node =
+            self.0.borrow().nodes.iter().find(|node| node.address == flow.remote).map(|node| node.name);
         // No other address is dialled.
         node.and_then(|node| self.layer(flow, (Some(node), true)))
     }

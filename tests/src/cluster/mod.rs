@@ -310,9 +310,10 @@ impl Cluster {
 
     fn shown(&self, bindings: &[Stored]) -> String {
         let shown = bindings.iter().map(|((aor, id, node), left)| {
-            let phone = self.phones.iter().position(|phone| {
-                id_of(self.node_of(*phone).contact_uri().as_bytes()) == *id
-            });
+            let phone = self
+                .phones
+                .iter()
+                .position(|phone| id_of(self.node_of(*phone).contact_uri().as_bytes()) == *id);
             let user = String::from_utf8_lossy(aor);
             format!("{user} phone {phone:?} at {node} for {:.1} s", left.as_secs_f64())
         });

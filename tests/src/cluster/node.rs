@@ -217,11 +217,14 @@ impl ClusterNode {
             for index in others {
                 let (name, address) = (name_of(index), link_address(index));
                 let Some(heartbeat) = store.heartbeats.get(&name) else { continue };
-                self.states.insert(name, match heartbeat {
-                    heartbeat if heartbeat.at + HEARTBEATS_MISSED <= now => NodeState::Gone,
-                    heartbeat if heartbeat.is_draining => NodeState::Draining,
-                    _ => NodeState::Up,
-                });
+                self.states.insert(
+                    name,
+                    match heartbeat {
+                        heartbeat if heartbeat.at + HEARTBEATS_MISSED <= now => NodeState::Gone,
+                        heartbeat if heartbeat.is_draining => NodeState::Draining,
+                        _ => NodeState::Up,
+                    },
+                );
                 let is_listed = self.identity.borrow().nodes.iter().any(|node| node.name == name);
                 if !is_listed {
                     self.identity.borrow_mut().nodes.push(LinkedNode { name, address });

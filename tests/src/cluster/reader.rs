@@ -23,9 +23,15 @@ pub(super) struct Reader {
 }
 
 pub(super) enum Delivery {
-    Record { aor: Vec<u8>, record: Vec<u8> },
+    Record {
+        aor: Vec<u8>,
+        record: Vec<u8>,
+    },
     /// A lookup is over.
-    Located { aor: Vec<u8>, query: u64 },
+    Located {
+        aor: Vec<u8>,
+        query: u64,
+    },
     /// All records were delivered.
     Warm,
     /// Records were missed: the walk begins.

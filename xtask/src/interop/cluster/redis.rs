@@ -106,8 +106,7 @@ impl Redis {
 impl RedisServer {
     fn start(stage: &Stage, name: &str, arguments: &[&str]) -> Result<Self> {
         let (stage, port) = (stage.within(name)?, free_port()?);
-        let mut all: Vec<String> =
-            ["--port", &port.to_string(), "--save", ""].map(str::to_owned).into();
+        let mut all: Vec<String> = ["--port", &port.to_string(), "--save", ""].map(str::to_owned).into();
         // The first one is that of its own connections.
         all.push("--bind".to_owned());
         all.extend((1..=4).map(|host| format!("127.0.0.{host}")));
