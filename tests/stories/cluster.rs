@@ -135,6 +135,24 @@ fn nodes_that_hold_whom_they_serve_look_up_the_others() {
 }
 
 #[test]
+fn an_update_that_waited_loses_against_a_later_register() {
+    Cluster::run("cluster: late update", |cluster| {
+        let (caller, phones) = registered(cluster);
+        cluster.set_reaches_store(1, false);
+        cluster.registers(phones[1], 1, 3600);
+        cluster.wait(1);
+        cluster.registers(phones[1], 0, 3600);
+        let ends = cluster.sim.now() + Duration::from_secs(3600);
+        cluster.wait(5);
+        cluster.set_reaches_store(1, true);
+        cluster.wait(2);
+        assert!(cluster.is_stored(phones[1], 0, ends));
+        cluster.agrees();
+        cluster.is_reached(caller, phones[1]);
+    });
+}
+
+#[test]
 fn a_user_is_looked_up_at_the_node_that_changed_it_last() {
     Cluster::run_holding("cluster: served, changed last", Hold::Served, |cluster| {
         let caller = cluster.phone("alice", Transport::Udp, false);
