@@ -135,6 +135,24 @@ fn nodes_that_hold_whom_they_serve_look_up_the_others() {
 }
 
 #[test]
+fn an_update_that_waited_loses_against_a_later_register() {
+    Cluster::run("cluster: late update", |cluster| {
+        let (caller, phones) = registered(cluster);
+        cluster.set_reaches_store(1, false);
+        cluster.registers(phones[1], 1, 3600);
+        cluster.wait(1);
+        cluster.registers(phones[1], 0, 3600);
+        let ends = cluster.sim.now() + Duration::from_secs(3600);
+        cluster.wait(5);
+        cluster.set_reaches_store(1, true);
+        cluster.wait(2);
+        assert!(cluster.is_stored(phones[1], 0, ends));
+        cluster.agrees();
+        cluster.is_reached(caller, phones[1]);
+    });
+}
+
+#[test]
 fn a_user_is_looked_up_at_the_node_that_changed_it_last() {
     Cluster::run_holding("cluster: served, changed last", Hold::Served, |cluster| {
         let caller = cluster.phone("alice", Transport::Udp, false);
@@ -170,6 +188,27 @@ fn a_phone_leaves_a_node_that_started_while_the_store_was_away() {
             cluster.is_reached(caller, phone);
         });
     }
+}
+
+#[test]
+fn nodes_that_hold_whom_they_serve_miss_the_end_of_the_stream() {
+    Cluster::run_holding("cluster: served, stream trimmed", Hold::Served, |cluster| {
+        let (caller, phones) = registered(cluster);
+        for phone in phones {
+            cluster.is_reached(caller, phone);
+        }
+        cluster.set_reaches_store(0, false);
+        // Node 0 had looked both users up.
+        cluster.registers(phones[1], 2, 3600);
+        cluster.registers(phones[2], 1, 3600);
+        cluster.wait(1000);
+        cluster.set_reaches_store(0, true);
+        cluster.wait(4);
+        cluster.agrees();
+        for phone in phones {
+            cluster.is_reached(caller, phone);
+        }
+    });
 }
 
 #[test]

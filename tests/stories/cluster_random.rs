@@ -141,7 +141,10 @@ fn act(cluster: &mut Cluster, known: &mut [Known]) {
         2..=4 => cluster.store.state = StoreState::Up,
         5 => {
             cluster.fail_over(Duration::from_secs(ahead));
-            known.iter_mut().for_each(|known| (known.is_kept, known.is_removed) = (false, false));
+            for known in known {
+                // Nodes that hold whom they serve forget whom they looked up.
+                (known.is_kept, known.is_removed, known.seen) = (false, false, [false; Cluster::NODES]);
+            }
         }
         6 => {
             cluster.kill(node);

@@ -89,7 +89,7 @@ impl Cluster {
     /// The same with nodes that hold these users.
     pub fn run_holding(name: &'static str, hold: Hold, tell: impl Fn(&mut Self)) {
         let first = number("RINGWAY_SEED").unwrap_or(1);
-        let count = number("RINGWAY_SEEDS").unwrap_or(Story::SEEDS / 4);
+        let count = number("RINGWAY_SEEDS").unwrap_or(Story::SEEDS / 8);
         for seed in first..first.saturating_add(count) {
             let mut cluster = Self::new(seed, hold);
             let result = catch_unwind(AssertUnwindSafe(|| {
