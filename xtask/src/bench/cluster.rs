@@ -14,6 +14,7 @@ use ringway_lab::load::{ConnectionUse, Flow, Plan, Run, Session, Statistics, Tra
 use ringway_lab::machine;
 use ringway_lab::process::Process;
 use ringway_lab::server::{Under, free_port};
+use ringway_lab::statistics::median;
 use ringway_lab::subject::Environment;
 use ringway_lab::template::DOMAIN;
 
@@ -315,7 +316,7 @@ fn outage(environment: &Environment, outage: Duration) -> Result<Vec<Row>> {
     thread::sleep(Duration::from_secs(5));
     store.kill()?;
     thread::sleep(outage);
-    store.start_again(environment)?;
+    store.start_again()?;
     let (calls, registers) = (calls.finish()?, registers.finish()?);
     let failed = |statistics: &Statistics| statistics.ended() - statistics.successes();
     let figure = format!(
@@ -379,7 +380,7 @@ fn start(environment: &Environment, bindings: u32) -> Result<Vec<Row>> {
         drop(first.session(Flow::Update, start, FILLED.min(bindings - start))?);
         first.wait_for("location_waiting", 0.0)?;
     }
-    eprintln!("{bindings} users registered and written in {:.0} s", begun.elapsed().as_secs_f64());
+    let written = f64::from(bindings) / begun.elapsed().as_secs_f64();
     let begun = Instant::now();
     let second = Node::start(environment, "b", Some(&store))?;
     let serves = begun.elapsed().as_secs_f64();
@@ -388,6 +389,10 @@ fn start(environment: &Environment, bindings: u32) -> Result<Vec<Row>> {
     let found = second.stat("bindings")?;
     ensure!(found >= f64::from(bindings), "{found} of {bindings} registrations were read");
     Ok(vec![
+        Row::compared(
+            "new registrations a second that one node and one redis-server take",
+            format!("{written:.0}"),
+        ),
         Row::single(
             &format!("{bindings} registrations in the store: node start until it serves"),
             "≤ 2 s",
@@ -438,7 +443,7 @@ impl Store {
         kill(&self.process)
     }
 
-    fn start_again(&mut self, _environment: &Environment) -> Result<()> {
+    fn start_again(&mut self) -> Result<()> {
         self.process = Self::run(&self.folder, self.port)?;
         Ok(())
     }
@@ -547,12 +552,6 @@ fn kill(process: &Process) -> Result<()> {
         rustix::process::kill_process(pid, rustix::process::Signal::KILL)?;
     }
     Ok(())
-}
-
-fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or_default()
 }
 
 fn render(rows: &[Row], load: [&str; 2]) -> String {

@@ -117,25 +117,19 @@ fn rows(environment: &Environment, readings: &[Vec<f64>; 4], floor_us: f64) -> V
             by_message <= MESSAGE_US_MAX,
         ));
     }
-    rows.push(compared(
+    rows.push(Row::compared(
         "floor: a datagram of that size by sendmmsg to loopback",
         format!("{floor_us:.2} µs"),
     ));
     let counted = [Side::Plain, Side::Records, Side::HepTcp].map(|side| instructions(environment, side));
     rows.push(match counted {
-        [Ok(plain), Ok(records), Ok(captured)] => compared(
+        [Ok(plain), Ok(records), Ok(captured)] => Row::compared(
             "instructions for a call: without, records, capture over TCP",
             format!("{plain:.0}, {:+.0}, {:+.0}", records - plain, captured - plain),
         ),
         [Err(error), ..] | [_, Err(error), _] | [.., Err(error)] => Row::failed("instructions", "", &error),
     });
     rows
-}
-
-fn compared(what: &str, figure: String) -> Row {
-    let target = String::new();
-    let verdict = Verdict::Compared;
-    Row { target, verdict, ..Row::single(what, "", figure, true) }
 }
 
 /// CPU time of this thread for one datagram of the length of a usual packet, sent in batches over loopback, in µs.

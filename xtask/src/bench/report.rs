@@ -70,6 +70,11 @@ impl Row {
         }
     }
 
+    /// A figure without a target.
+    pub(super) fn compared(what: &str, figure: String) -> Self {
+        Self { verdict: Verdict::Compared, ..Self::single(what, "", figure, true) }
+    }
+
     /// A row of CPU times per operation.
     pub(super) fn times(what: &str, target: TimeTarget, times: &Times<'_>) -> Self {
         let cell = |side: Option<&Result<Readings>>| match side {
