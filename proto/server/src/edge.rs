@@ -39,9 +39,11 @@ pub(crate) fn part_of(
     }
     let next = routed.next_route.as_ref().unwrap_or(&routed.uri);
     // Callers of other domains reach the users of nodes, which have the rules for them.
-    let may_send = serves(config, &request.message.from().uri)
-        || (serves(config, &routed.uri) && config.trunking.nodes().next().is_some());
-    let to_registrar = match serves(config, next) && may_send {
+    let may_send = || {
+        serves(config, &request.message.from().uri)
+            || (serves(config, &routed.uri) && config.trunking.nodes().next().is_some())
+    };
+    let to_registrar = match serves(config, next) && may_send() {
         true => EdgePart::ToRegistrar,
         false => EdgePart::Absent,
     };

@@ -11,9 +11,10 @@
 //! acknowledged binding which the store had is reached over each node that can know it, and a removed one over none.
 //!
 //! Not tested: TLS itself (a model of its rule: certificates by two secrets), the threads and scripts of `services/redis` (its tests
-//! have real servers), strict durability (`apps/ringway`: tickets), subscriptions and kept messages of several nodes, which are not shared,
-//! clocks that jump while a node runs, half-open connections of a lost machine, limits of the writer (`services/redis`), more than
-//! three nodes.
+//! have real servers), strict durability (`apps/ringway`: tickets; here a binding counts as confirmed once the store has it), lost packets
+//! between phones and nodes, subscriptions and kept messages of several nodes, which are not shared, clocks that jump while a node runs,
+//! half-open connections of a lost machine, dials that nothing answers, limits of the writer (`services/redis`), another version of the
+//! links, more than three nodes. That a removed binding stays away is checked only if all nodes had read everything meanwhile.
 
 mod check;
 mod faults;
