@@ -158,9 +158,9 @@ pub struct RegistrarConfig {
 }
 
 impl Config {
-    /// True for an address in `[auth] trusted`.
+    /// True for an address in `[auth] trusted`. A front in a trusted network is none: strangers send through it.
     pub(crate) fn is_trusted(&self, ip: IpAddr) -> bool {
-        self.auth.trusted.iter().any(|network| network.contains(ip))
+        self.auth.trusted.iter().any(|network| network.contains(ip)) && !self.is_front(ip)
     }
 
     /// True for an address in `[auth] fronts`.

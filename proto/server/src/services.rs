@@ -103,6 +103,11 @@ pub trait Services {
         0
     }
 
+    /// False while another process may run that has the name of this node. Its bindings are not those of an earlier process then.
+    fn has_name(&self) -> bool {
+        !self.is_name_taken()
+    }
+
     /// True while another process that runs has the name of this node: what registers here is not reached from other nodes.
     fn is_name_taken(&self) -> bool {
         false
@@ -279,6 +284,10 @@ impl<S: Services> Services for Arc<S> {
 
     fn share(&self, aor: &[u8], update: &[u8]) -> u64 {
         (**self).share(aor, update)
+    }
+
+    fn has_name(&self) -> bool {
+        (**self).has_name()
     }
 
     fn is_name_taken(&self) -> bool {

@@ -88,10 +88,12 @@ impl Heart {
             if self.shared.is_name_taken.swap(false, Ordering::AcqRel) {
                 self.shared.sink.on_event(Event::NameFree);
             }
+            self.take_name();
             return true;
         };
         let unchanged = match self.rival.as_ref().filter(|known| known.incarnation == incarnation) {
             Some(known) if seen_ms > known.seen_ms => {
+                self.shared.has_name.store(false, Ordering::Release);
                 if !self.shared.is_name_taken.swap(true, Ordering::AcqRel) {
                     self.shared.sink.on_event(Event::NameTaken { incarnation });
                 }
@@ -101,7 +103,18 @@ impl Heart {
             None => 0,
         };
         self.rival = Some(Rival { incarnation, seen_ms, unchanged });
-        unchanged >= LEFT_BEATS && !self.shared.is_name_taken.load(Ordering::Acquire)
+        let has_name = unchanged >= LEFT_BEATS && !self.shared.is_name_taken.load(Ordering::Acquire);
+        if has_name {
+            self.take_name();
+        }
+        has_name
+    }
+
+    /// Lets the reader read all records: it removes what earlier processes of this node left.
+    fn take_name(&self) {
+        if !self.shared.has_name.swap(true, Ordering::AcqRel) {
+            self.shared.wake_reader();
+        }
     }
 
     /// Compares the marks of all tags, and makes those that are missing. True: one is another one.

@@ -110,7 +110,7 @@ impl<'r> ReadSession<'r> {
         if !self.state.fetches.is_empty() {
             self.fetch()?;
         }
-        if self.state.walk.next_at().is_some_and(|at| at <= Instant::now()) {
+        if self.page_at().is_some_and(|at| at <= Instant::now()) {
             self.read_page()?;
         }
         self.wait_for_news()
@@ -156,6 +156,11 @@ impl<'r> ReadSession<'r> {
         Ok(())
     }
 
+    /// Time of the next page of a read of all. It waits until this node has its name: it would end bindings of another process.
+    fn page_at(&self) -> Option<Instant> {
+        self.state.walk.next_at().filter(|_| self.state.shared.has_name.load(Ordering::Acquire))
+    }
+
     /// Waits until there is something to do, and delivers news.
     fn wait_for_news(&mut self) -> Result<(), StoreError> {
         let now = Instant::now();
@@ -165,7 +170,7 @@ impl<'r> ReadSession<'r> {
         let due = [
             Some(self.nodes_at),
             is_unasked.then_some(self.follow_at),
-            self.state.walk.next_at(),
+            self.page_at(),
             has_lookups.then_some(now + LOOKUP_STEP),
             (!self.state.fetches.is_empty()).then_some(now),
         ];

@@ -30,6 +30,8 @@ pub(crate) struct Shared {
     pub(crate) is_draining: AtomicBool,
     /// True while an earlier process that runs has the name of this node.
     pub(crate) is_name_taken: AtomicBool,
+    /// True once no other process can have the name of this node.
+    pub(crate) has_name: AtomicBool,
     pub(crate) is_stopped: AtomicBool,
     /// Times that the store lost data; the reader reads all records again.
     pub(crate) losses: AtomicU64,
@@ -95,6 +97,7 @@ impl Shared {
             has_failed: AtomicBool::new(true),
             is_draining: AtomicBool::new(false),
             is_name_taken: AtomicBool::new(false),
+            has_name: AtomicBool::new(false),
             is_stopped: AtomicBool::new(false),
             losses: AtomicU64::new(0),
             checks: AtomicU64::new(0),

@@ -81,6 +81,11 @@ impl LocationStore {
         self.shared.is_name_taken.load(Ordering::Acquire)
     }
 
+    /// True once no other process can have the name of this node: what earlier ones left may be removed.
+    pub fn has_name(&self) -> bool {
+        self.shared.has_name.load(Ordering::Acquire)
+    }
+
     /// State and counters.
     pub fn status(&self) -> Status {
         self.shared.status()

@@ -218,20 +218,7 @@ impl Config {
                     .to_owned(),
             );
         }
-        let open = self.auth.trusted.iter().filter(|network| network.holds_every_address());
-        warnings.extend(open.map(|network| {
-            format!(
-                "[auth] trusted: {network} contains every address: anyone who reaches this server may call as any user; list \
-                 the addresses of your proxies"
-            )
-        }));
-        let open = self.auth.fronts.iter().filter(|network| network.holds_every_address());
-        warnings.extend(open.map(|network| {
-            format!(
-                "[auth] fronts: {network} contains every address: no sender has a limit, and each chooses the address that its wrong \
-                 passwords count for; list the addresses of your fronts"
-            )
-        }));
+        warnings.extend(self.open_networks());
         if self.admin.is_public() && self.tls.certificate.is_none() {
             let listen = self.admin.listen;
             warnings.push(format!(
@@ -241,6 +228,27 @@ impl Config {
         }
         warnings.extend(tls::warnings(&self.tls));
         warnings
+    }
+
+    /// Warnings about networks with every address.
+    fn open_networks(&self) -> impl Iterator<Item = String> {
+        let open = |networks: &[ringway_server::auth::Network], key: &'static str, effect: &'static str| {
+            let open = networks.iter().filter(|network| network.holds_every_address());
+            let warnings =
+                open.map(move |network| format!("[auth] {key}: {network} contains every address: {effect}"));
+            warnings.collect::<Vec<_>>()
+        };
+        let trusted = open(
+            &self.auth.trusted,
+            "trusted",
+            "anyone who reaches this server may call as any user; list the addresses of your proxies",
+        );
+        let fronts = open(
+            &self.auth.fronts,
+            "fronts",
+            "no sender has a limit, and each chooses the address that its wrong passwords count for; list the addresses of your fronts",
+        );
+        trusted.into_iter().chain(fronts)
     }
 
     /// Source of the configuration, for messages.

@@ -39,7 +39,6 @@ mod trace;
 mod trunks;
 mod users;
 mod view;
-
 mod write_back;
 
 use crate::config::Config;
@@ -49,6 +48,7 @@ use changes::Follower;
 use control::{Input, ServerControl};
 use limit_log::LimitLog;
 use listeners::ListenerTable;
+use nodes::SharedWork;
 use outside::{Outside, Retired, Sink, Surroundings, open_relays, start_resolver};
 use provisioning::{FollowedDatabase, Following};
 use record_sink::ClusterEvents;
@@ -62,7 +62,6 @@ use ringway_server::{Server, shard_of_user};
 use ringway_store::{Bindings, Durability, OtherRealm, SnapshotSource, Store, Writer};
 use routes::RoutesEditor;
 use services::SharedServices;
-use sharing::{Again, Sweep};
 use shown::ShownConfig;
 use std::collections::HashMap;
 use std::io::Write;
@@ -237,12 +236,11 @@ impl Running {
     fn serve(mut self, inputs: Receiver<Input>) -> Result<(), Failure> {
         let mut high_water = 0;
         let mut has_more = false;
-        let mut shared_again: Option<Again> = None;
-        let mut sweep: Option<Sweep> = None;
+        let mut shared_work = SharedWork::default();
         let end = loop {
-            let interval = match (shared_again.is_some() || sweep.is_some(), has_more) {
+            let interval = match (shared_work.is_under_way(), has_more) {
                 (_, true) => Duration::ZERO,
-                (true, false) => Again::INTERVAL,
+                (true, false) => SharedWork::INTERVAL,
                 (false, false) => FOLLOW_INTERVAL,
             };
             match inputs.recv_timeout(interval) {
@@ -256,16 +254,15 @@ impl Running {
                     let _ = report.send(self.reload(request));
                 }
                 Ok(Input::NodesChanged) => self.apply_nodes(),
-                Ok(Input::ShareAgain) => shared_again = Some(Again::default()),
-                Ok(Input::Walked(walks, is_loss)) => sweep = Some(self.sweep_after(walks, is_loss, sweep)),
+                Ok(Input::ShareAgain) => shared_work.begin_again(),
+                Ok(Input::Walked(walks, is_loss)) => self.begin_sweep(&mut shared_work, walks, is_loss),
                 Ok(Input::Changed) | Err(RecvTimeoutError::Timeout) => {}
             }
             if self.runtime.has_failed() {
                 break Err(Failure::failed("a worker thread failed; restart the server"));
             }
             has_more = self.follower.follow();
-            shared_again = shared_again.and_then(|again| self.share_again(again));
-            sweep = sweep.and_then(|sweep| sweep.step(&self.runtime.shards(), self.clock.now()));
+            self.step(&mut shared_work);
             self.end_removed();
             self.view.drain.log_end(self.clock.now());
             self.tls.follow_files();

@@ -5,6 +5,16 @@ use super::{Running, cluster, settings};
 use ringway_redis::Walks;
 use ringway_server::{LinkedNode, Server};
 use std::sync::Arc;
+use std::time::Duration;
+
+/// Work on the shared registrations that the main thread does in steps, so that signals and reloads do not wait.
+#[derive(Default)]
+pub(super) struct SharedWork {
+    /// Writing the registrations of this node once more.
+    again: Option<Again>,
+    /// Ending what a read of all did not confirm.
+    sweep: Option<Sweep>,
+}
 
 impl Running {
     /// Opens links to these nodes, and ends those to others. Call it when the list changes: nothing else is disturbed.
@@ -41,13 +51,31 @@ impl Running {
         }
     }
 
-    /// Goes on with writing the registrations of this node once more.
-    pub(super) fn share_again(&self, again: Again) -> Option<Again> {
-        again.step(self.services.location()?, &self.runtime.shards(), self.clock.now())
+    /// Begins a sweep after reads of the store, instead of one that is not done.
+    pub(super) fn begin_sweep(&self, work: &mut SharedWork, walks: Box<Walks>, is_loss: bool) {
+        let before = work.sweep.take();
+        work.sweep = Some(Sweep::new(walks, is_loss, before, (&self.runtime.shards(), self.clock.now())));
     }
 
-    /// Sweep after reads of the store, instead of one that is not done.
-    pub(super) fn sweep_after(&self, walks: Box<Walks>, is_loss: bool, before: Option<Sweep>) -> Sweep {
-        Sweep::new(walks, is_loss, before, (&self.runtime.shards(), self.clock.now()))
+    /// Does the next step of the work on shared registrations.
+    pub(super) fn step(&self, work: &mut SharedWork) {
+        let (shards, now) = (self.runtime.shards(), self.clock.now());
+        let location = self.services.location();
+        work.again = work.again.and_then(|again| again.step(location?, &shards, now));
+        work.sweep = work.sweep.take().and_then(|sweep| sweep.step(&shards, now));
+    }
+}
+
+impl SharedWork {
+    /// Time between two steps.
+    pub(super) const INTERVAL: Duration = Again::INTERVAL;
+
+    pub(super) const fn is_under_way(&self) -> bool {
+        self.again.is_some() || self.sweep.is_some()
+    }
+
+    /// Begins to write the registrations of this node once more.
+    pub(super) fn begin_again(&mut self) {
+        self.again = Some(Again::default());
     }
 }

@@ -469,6 +469,10 @@ impl Services for SharedServices {
         number
     }
 
+    fn has_name(&self) -> bool {
+        self.location.get().is_none_or(SharedLocation::has_name)
+    }
+
     fn is_name_taken(&self) -> bool {
         self.location.get().is_some_and(SharedLocation::is_name_taken)
     }

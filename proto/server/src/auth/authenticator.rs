@@ -287,7 +287,9 @@ fn is_address_of(
 }
 
 fn observe_login(env: &Env<'_, impl Services>, request: &Request<'_, '_>, user: &[u8], reason: LoginRefusal) {
-    let address = request.flow.remote;
+    let mut address = request.flow.remote;
+    // A program that blocks addresses must not block the front.
+    address.set_ip(env.config.client_of(request.message, address.ip()));
     env.services.observe(env.cx.now, &LogEvent::LoginRefused { user, address, reason });
     let reason = match reason {
         LoginRefusal::WrongPassword => Reason::WrongPassword,

@@ -189,7 +189,8 @@ impl LocationTable {
             .filter_map(|entry| {
                 let incoming = self.read_entry(&entry, time, (cluster, config));
                 joined.passed_over += u64::from(incoming.is_none());
-                if incoming.as_ref().is_some_and(Incoming::is_dead) {
+                // With the largest number none is later: it ends by its time.
+                if incoming.as_ref().is_some_and(Incoming::is_dead) && entry.cseq < u32::MAX {
                     // Later than the binding: with an equal CSeq it would stay. And not later than that in time: the phone may have
                     // registered elsewhere since, and the trace of this removal would keep that out.
                     let age_ms = time.store_now_ms.saturating_sub(entry.registered_at_ms);

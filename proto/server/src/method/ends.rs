@@ -149,7 +149,7 @@ impl Registrar {
             self.changes.note_register(aor, ContactEnd::Unregistered, &joined.call_id);
         }
         // The other nodes would offer and count them until they expire.
-        for dead in &joined.dead {
+        for dead in joined.dead.iter().filter(|_| services.has_name()) {
             let Registered { age_ms, call, cseq } = dead.registered;
             let removed = Removed { all: false, ids: [dead.id].into_iter().collect(), age_ms, call, cseq };
             let key = self.table.key_of(aor);

@@ -5,6 +5,7 @@ use crate::location::{Binding, FlowKey, Kind, PATH_END};
 use crate::request::Request;
 use alloc::vec::Vec;
 use core::iter;
+use core::net::IpAddr;
 use ringway_sansio::Instant;
 use ringway_sip::{HeaderName, Message, NameAddr, Params, Uri};
 
@@ -37,10 +38,8 @@ impl Path {
             return Ok(Self::default());
         }
         let source = request.flow.remote.ip();
-        let is_trusted = config.is_trusted(source)
-            || config.is_front(source)
-            || config.auth.certificates.is_trusted(request.peer, now);
-        if !is_trusted && !supports(message, b"path") {
+        let is_trusted = config.is_trusted(source) || config.auth.certificates.is_trusted(request.peer, now);
+        if !is_trusted && !config.is_front(source) && !supports(message, b"path") {
             return Err(PathError::NotSupported);
         }
         let mut path = Self::default();
@@ -49,7 +48,8 @@ impl Path {
             if number >= PATH_VALUES_MAX || !uri.is_sip() || !uri.is_loose_router() {
                 return Err(PathError::Malformed);
             }
-            path.kind = path.kind.or_else(|| Some(kind_of(config, request, &uri, is_trusted)));
+            let is_dialled = is_trusted || config.is_front(source) && is_of_front(config, source, &uri);
+            path.kind = path.kind.or_else(|| Some(kind_of(config, request, &uri, is_dialled)));
             crate::reply::write_unfolded(value, &mut path.text);
             path.text.push(PATH_END);
         }
@@ -112,6 +112,11 @@ fn supports(message: &Message<'_>, tag: &[u8]) -> bool {
         .into_iter()
         .flat_map(|name| message.values(name))
         .any(|value| value.eq_ignore_ascii_case(tag))
+}
+
+/// True for a hop that is the front itself, or another one: it names no other host.
+fn is_of_front(config: &Config, source: IpAddr, hop: &Uri<'_>) -> bool {
+    hop.host().ip().is_some_and(|ip| ip == source || config.is_front(ip))
 }
 
 /// Decides if the first hop of a Path is dialled: by the rule for contacts. It is never this server: a request to it would

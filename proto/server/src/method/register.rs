@@ -154,6 +154,10 @@ impl Registrar {
         if !are_extensions_supported(env, request) {
             return;
         }
+        // RFC 3261 §8.1.1.5. A removal has the next number.
+        if message.cseq().number > CSEQ_MAX {
+            return env.refuse_plainly(request, 400, "CSeq Is Too Large");
+        }
         // Step 5: the address-of-record, which the next steps need.
         if !message.to().uri.is_sip() {
             return env.refuse_plainly(request, 400, "To Is No SIP URI");
@@ -555,6 +559,8 @@ fn write_binding(binding: &Binding, gruu: Option<(&[u8; 16], &Aor)>, now: Instan
 
 /// Contact parameters of a response that are the registrar's.
 const OWN_PARAMS: [&[u8]; 4] = [b"expires", b"q", b"pub-gruu", b"temp-gruu"];
+/// Largest number of a CSeq (RFC 3261 §8.1.1.5).
+const CSEQ_MAX: u32 = (1 << 31) - 1;
 /// Expiry of a permanent contact in the response to a REGISTER.
 const PERMANENT_EXPIRES_S: u64 = 4_294_967_295;
 

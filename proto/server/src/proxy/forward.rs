@@ -211,14 +211,24 @@ impl<'p, 'm, 'a> Plan<'p, 'm, 'a> {
     }
 
     /// RFC 3261 §22.3: removes credentials for our realm. Malformed ones, and those without a realm that are the password
-    /// itself (Basic), may be for us too. Those for a node behind this server are its own, whatever realm it has.
+    /// itself (Basic), may be for us too. Those for a node behind this server are its own, whatever realm it has: they go to nodes only, as a
+    /// phone repeats those of its INVITE in the ACK, which does not pass the node (RFC 3261 §22.1).
     fn remove_own_credentials(&self, edit: &mut Edit<'_, '_>) {
         if self.target.trunk().is_some_and(|trunk| self.config.trunking.is_node(trunk)) {
             return;
         }
+        let is_before_nodes = self.config.trunking.nodes().next().is_some();
+        let is_of_node = |name, realm: &[u8]| {
+            is_before_nodes
+                && (name == HeaderName::ProxyAuthorization
+                    || self.config.edge_domains.iter().any(|domain| domain.as_bytes() == realm))
+        };
         for name in [HeaderName::ProxyAuthorization, HeaderName::Authorization] {
             edit.remove_lines(name, |value| match Credentials::parse(value) {
-                Ok(Some(given)) => self.config.auth.realms.contain(&unescape(given.realm)),
+                Ok(Some(given)) => {
+                    let realm = unescape(given.realm);
+                    self.config.auth.realms.contain(&realm) || is_of_node(name, &realm)
+                }
                 Ok(None) => {
                     let scheme = value.split(|&byte| is_lws(byte)).next().unwrap_or_default();
                     !is_token_str(scheme) || scheme.eq_ignore_ascii_case(b"Basic")

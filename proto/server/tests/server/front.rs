@@ -256,7 +256,11 @@ fn passed_on(request: Request, client: &str) -> Request {
 
 #[test]
 fn a_node_believes_nobody_because_of_the_front() {
-    let mut world = behind(crate::routes::carriers);
+    let mut world = behind(|config| {
+        crate::routes::carriers(config);
+        // A mistake of an operator.
+        config.auth.trusted.push("192.0.2.0/24".parse().unwrap());
+    });
     for (number, uri) in
         ["sip:+441234@example.org", "sip:bob@example.org", "sip:x@other.example"].iter().enumerate()
     {
@@ -280,6 +284,39 @@ fn a_phone_behind_the_front_registers_without_support_for_path_and_is_reached_by
     let sent = world.udp(BOB, &request.clone().call_id("direct"));
     assert!(statuses(&sent) == [401] || statuses(&sent) == [420]);
     assert_eq!(only(proven_or_refused(&mut world, &request.call_id("other"))).status(), 420);
+}
+
+#[test]
+fn the_path_of_a_front_names_no_other_host() {
+    let mut world = behind(|_| {});
+    let request = passed_on(register("bob", "<sip:bob@10.0.0.5>"), "198.51.100.7")
+        .line("Path: <sip:token@198.51.100.99:5060;lr>");
+    assert_eq!(only(proven(&mut world, FRONT, &request, "bob")).status(), 200);
+    let call = only(requests(proven(&mut world, ALICE, &invite("sip:bob@example.org"), "alice")));
+    assert_eq!(call.to(), FRONT);
+}
+
+#[test]
+fn the_called_phone_gets_no_credentials_for_the_nodes() {
+    let mut world = front(1);
+    let registered = to_node(world.udp(PHONE, &daves(1)));
+    world.udp(&registered.to(), &registered.answer(200, &[]));
+    let credentials = |realm: &str| {
+        format!(
+            "Digest username=\"frank\",realm=\"{realm}\",nonce=\"1\",uri=\"sip:dave@example.net\",response=\"{:032}\"",
+            1
+        )
+    };
+    let call = invite("sip:dave@10.0.0.5")
+        .from("sip:frank@example.net")
+        .line(&format!("Route: {}", registered.header("Path")))
+        .line(&format!("Proxy-Authorization: {}", credentials("the nodes")))
+        .line(&format!("Authorization: {}", credentials("example.net")))
+        .line(&format!("Authorization: {}", credentials("dave's phone")));
+    let sent = only(requests(world.udp(&node(1), &call)));
+    assert_eq!(sent.to(), PHONE);
+    assert!(sent.headers("Proxy-Authorization").is_empty());
+    assert_eq!(sent.headers("Authorization"), [credentials("dave's phone")]);
 }
 
 /// Last response to a REGISTER of bob from his own address.

@@ -2,6 +2,7 @@
 
 use crate::harness::{
     ALICE, BOB, CAROL, EDGE, STRANGER, Sent, World, forwarded, invite, only, query, register, request,
+    statuses,
 };
 use ringway_sansio::{ConnectionId, Event, Transport};
 use std::time::Duration;
@@ -383,4 +384,14 @@ fn requests_are_counted_by_method_and_responses_by_class() {
     let counters = world.server.counters();
     assert_eq!((counters.requests_register, counters.requests_invite, counters.requests_other), (1, 2, 0));
     assert_eq!((counters.sent_1xx, counters.sent_2xx, counters.sent_4xx, counters.sent_6xx), (1, 1, 1, 0));
+}
+
+#[test]
+fn a_cseq_that_has_no_next_one_is_refused() {
+    let mut world = World::open();
+    let request = register("bob", "<sip:bob@192.0.2.20>");
+    for (cseq, status) in [((1 << 31) - 1, 200), (1 << 31, 400), (u32::MAX, 400)] {
+        let request = request.clone().call_id(&format!("{cseq}")).cseq(cseq);
+        assert_eq!(statuses(&world.udp(BOB, &request)), [status], "{cseq}");
+    }
 }

@@ -113,7 +113,7 @@ fn write_secret(file: &Path, secret: &str) -> Result<()> {
     Ok(std::fs::set_permissions(file, permissions)?)
 }
 
-/// What a node shares with others, and its own part of it.
+/// Part of a node in what it shares with others.
 pub(super) struct Shared<'s> {
     /// Section `[store]`, or nothing.
     pub(super) store: &'s str,

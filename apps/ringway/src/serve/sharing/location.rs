@@ -64,6 +64,11 @@ impl SharedLocation {
         self.refusals.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// True once no other process can have the name of this node.
+    pub(in crate::serve) fn has_name(&self) -> bool {
+        self.store.has_name()
+    }
+
     /// True while another process has the name of this node.
     pub(in crate::serve) fn is_name_taken(&self) -> bool {
         self.store.is_name_taken()
