@@ -17,11 +17,11 @@ pub(crate) struct Heart {
     run_ids: Vec<String>,
     /// Number of marks made, so that no two are equal.
     made: u64,
-    /// An earlier process with the same name whose heartbeat is fresh.
+    /// Another process with the same name whose heartbeat is fresh.
     rival: Option<Rival>,
 }
 
-/// Heartbeat of an earlier process with the same name.
+/// Heartbeat of another process with the same name.
 struct Rival {
     incarnation: u64,
     seen_ms: u64,
@@ -67,7 +67,11 @@ impl Heart {
             _ => Value::Nil,
         };
         let rival = bytes(&known).and_then(|text| nodes::read(name, text)).filter(|rival| {
-            rival.incarnation < settings.incarnation
+            // A process that has the name keeps it, whatever the machines' clocks say; of two that began at once the earlier one has it.
+            let is_earlier = rival.incarnation < settings.incarnation;
+            let has_name = self.shared.has_name.load(Ordering::Acquire);
+            rival.incarnation != settings.incarnation
+                && (is_earlier || !has_name)
                 && now_ms.saturating_sub(rival.last_seen_ms) < RIVAL_TIME_MAX_MS
         });
         if self.may_beat(rival.map(|rival| (rival.incarnation, rival.last_seen_ms))) {
