@@ -154,14 +154,10 @@ impl Registrar {
         if !are_extensions_supported(env, request) {
             return;
         }
-        // RFC 3261 §8.1.1.5. A removal has the next number.
-        if message.cseq().number > CSEQ_MAX {
-            return env.refuse_plainly(request, 400, "CSeq Is Too Large");
+        if let Some(phrase) = malformed(message) {
+            return env.refuse_plainly(request, 400, phrase);
         }
         // Step 5: the address-of-record, which the next steps need.
-        if !message.to().uri.is_sip() {
-            return env.refuse_plainly(request, 400, "To Is No SIP URI");
-        }
         if !env.config.read_aor(&message.to().uri, aor) {
             return env.refuse_plainly(request, 404, "Not Found");
         }
@@ -497,6 +493,14 @@ fn are_extensions_supported(env: &mut Env<'_, impl Services>, request: &Request<
     are
 }
 
+/// Phrase for a REGISTER that a registrar cannot use.
+fn malformed(message: &Message<'_>) -> Option<&'static str> {
+    if message.cseq().number > CSEQ_MAX {
+        return Some("CSeq Is Too Large");
+    }
+    (!message.to().uri.is_sip()).then_some("To Is No SIP URI")
+}
+
 /// Refuses a REGISTER whose Path does not count.
 fn refuse_path(env: &mut Env<'_, impl Services>, request: &Request<'_, '_>, error: PathError) {
     env.counters.path_refused += 1;
@@ -559,7 +563,7 @@ fn write_binding(binding: &Binding, gruu: Option<(&[u8; 16], &Aor)>, now: Instan
 
 /// Contact parameters of a response that are the registrar's.
 const OWN_PARAMS: [&[u8]; 4] = [b"expires", b"q", b"pub-gruu", b"temp-gruu"];
-/// Largest number of a CSeq (RFC 3261 §8.1.1.5).
+/// Largest number of a CSeq (RFC 3261 §8.1.1.5). A removal of a binding has the next one.
 const CSEQ_MAX: u32 = (1 << 31) - 1;
 /// Expiry of a permanent contact in the response to a REGISTER.
 const PERMANENT_EXPIRES_S: u64 = 4_294_967_295;

@@ -84,6 +84,8 @@ pub(super) struct ResponseContext {
     pub(super) call: Option<Box<CallName>>,
     pub(super) since: Instant,
     pub(super) is_invite: bool,
+    /// True for a request that only the called phone answers: the silence of a proxy says nothing of it.
+    pub(super) is_answered_by_phone: bool,
     /// True for an INVITE without a final response, counted by [`Contexts::unanswered_len`].
     is_unanswered: bool,
     pub(super) branches: Vec<Branch>,
@@ -345,6 +347,7 @@ impl ResponseContext {
             call: request.call.copied().map(Box::new),
             since,
             is_invite,
+            is_answered_by_phone: !is_invite && request.method != Method::Register,
             is_unanswered: is_invite,
             branches: Vec::with_capacity(branches),
             later: None,

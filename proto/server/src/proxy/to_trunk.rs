@@ -366,6 +366,12 @@ pub(super) fn group_max(config: &Config, context: &ResponseContext) -> Duration 
     trunk.map_or(config.serial_fork, |trunk| trunk.silence)
 }
 
+/// True if the running group is at nodes behind this server.
+pub(super) fn is_at_node(config: &Config, context: &ResponseContext) -> bool {
+    let trunk = context.branches.last().and_then(|branch| branch.trunk);
+    trunk.is_some_and(|branch| config.trunking.is_node(branch.trunk))
+}
+
 /// Notes that the trunk of a branch has sent no response in time.
 pub(super) fn note_silent(env: &Env<'_, impl Services>, branch: &Branch) {
     if let Some(trunk) = branch.trunk.filter(|_| branch.state.awaits_first_response()) {

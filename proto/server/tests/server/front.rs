@@ -126,6 +126,23 @@ fn a_silent_node_is_followed_after_its_time_and_tried_last() {
 }
 
 #[test]
+fn a_phone_that_does_not_answer_makes_no_node_silent() {
+    for method in ["MESSAGE", "OPTIONS"] {
+        let mut world = front(3);
+        let asked =
+            Request { to: "<sip:dave@example.net>".into(), ..request(method, "sip:dave@example.net") };
+        let first = to_node(world.udp(PHONE, &asked.from("sip:frank@example.net")));
+        for _ in 0..31 {
+            let sent = world.pass(Duration::from_secs(1));
+            assert!(sent.iter().all(|sent| sent.to() == first.to()), "{method}");
+        }
+        world.pass(Duration::from_secs(40));
+        let call = call("dave", "sip:frank@example.net");
+        assert_eq!(to_node(world.udp(PHONE, &call)).to(), first.to(), "{method}: it is the first one still");
+    }
+}
+
+#[test]
 fn the_response_after_a_silent_node_is_the_phones_at_once() {
     for (is_invite, status) in [(false, 401), (true, 407), (true, 486)] {
         let mut world = front(2);
