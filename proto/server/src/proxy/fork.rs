@@ -334,22 +334,6 @@ impl Proxy {
         true
     }
 
-    /// Notes that the server of a branch did not answer, so that other requests try it last.
-    pub(super) fn note_failed(&mut self, env: &Env<'_, impl Services>, id: BranchId) {
-        let waits_for_phone = self
-            .contexts
-            .get(id.context())
-            .is_some_and(|context| context.is_answered_by_phone && to_trunk::is_at_node(env.config, context));
-        let branch = self.contexts.branch_mut(id);
-        let Some(branch) = branch.filter(|branch| branch.state.awaits_first_response()) else { return };
-        if let Some(servers) = &branch.servers {
-            env.services.note_failed(env.cx.now, &servers.current);
-        }
-        if !waits_for_phone {
-            to_trunk::note_silent(env, branch);
-        }
-    }
-
     /// Sends a branch that failed without any provisional response to the next server of its host. False: the branch has
     /// failed.
     ///

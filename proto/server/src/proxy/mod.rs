@@ -415,7 +415,7 @@ impl Proxy {
             if !self.contexts.branch_mut(id).is_some_and(|branch| branch.state.is_of(client)) {
                 continue;
             }
-            self.note_failed(env, id);
+            to_trunk::note_failed(env, &mut self.contexts, id);
             let reason = if status == 408 { Reason::HopTimeout } else { Reason::HopUnreachable };
             decided::about(env, &self.contexts, id.context(), reason, Detail::None);
             let flow_is_gone = status == 480
