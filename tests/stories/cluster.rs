@@ -223,7 +223,7 @@ fn nodes_that_hold_whom_they_serve_lose_one_and_the_store() {
         cluster.restart(0);
         cluster.wait(1);
         cluster.store.lose_all();
-        // What node 0 forgot when it was killed ends at the others.
+        // Bindings that node 0 forgot when it was killed end at the others.
         cluster.wait(4);
         cluster.agrees();
         for phone in &phones[1..] {

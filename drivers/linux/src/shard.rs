@@ -71,6 +71,13 @@ impl<N: Node> Shards<N> {
         self.run(None, shard, f)
     }
 
+    /// Runs `f` on each node, one after another, as [`Shards::with_shard`] does.
+    pub fn with_each(&self, mut f: impl FnMut(&mut N)) {
+        for shard in 0..self.len() as u16 {
+            self.with_shard(shard, &mut f);
+        }
+    }
+
     /// Makes the worker of `shard` run `f` on its node, and returns the result. Unlike in [`Shards::with_shard`] the
     /// node can send packets and request actions. `None`: there is no such shard, too many calls are pending, or the
     /// runtime ends before. Must not be called from an [`ActionSink`](crate::ActionSink).

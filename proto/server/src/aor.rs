@@ -51,6 +51,12 @@ impl Aor {
     }
 }
 
+/// User part and domain of `user@domain`.
+pub(crate) fn split(aor: &[u8]) -> Option<(&[u8], &[u8])> {
+    let at = aor.iter().rposition(|&byte| byte == b'@')?;
+    Some((aor.get(..at)?, aor.get(at + 1..)?))
+}
+
 /// Length of a usual user part, with the `@`: longer ones take a second allocation.
 const USER_BYTES: usize = 32;
 

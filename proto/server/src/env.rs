@@ -11,7 +11,7 @@ use crate::{
 use crate::{Reason, Services};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use ringway_sansio::{Context, Instant, Seed};
+use ringway_sansio::{Context, Flow, Instant, Seed};
 use ringway_sip::Message;
 
 /// Owner of everything that the components of one shard share.
@@ -261,6 +261,12 @@ impl<S: Services> Env<'_, S> {
     /// Name of the call that a BYE is to end, if calls are recorded.
     pub(crate) fn name_of_bye(&self, request: &Request<'_, '_>) -> Option<CallName> {
         self.services.call_names()?.of(&event_of(request, CallStep::Bye))
+    }
+
+    /// Counts a request that is forwarded over a flow.
+    pub(crate) fn count_forwarded(&mut self, flow: &Flow) {
+        self.counters.forwarded += 1;
+        self.counters.forwarded_to_nodes += u64::from(self.config.is_link(flow));
     }
 
     /// Reports a decision about a request, if it is wanted.

@@ -92,5 +92,5 @@ pub use ringway_transaction::SipFramer;
 pub use ringway_users::{Condition, ForwardUri, Forwards, NoAnswer};
 pub use server::Server;
 pub use services::{Services, StoreFailed};
-pub use shard::shard_of_user;
+pub use shard::{shard_of_aor, shard_of_user};
 pub use trunk::{CallerNumber, CallerPrivacy, SilentTrunks, Trunk, TrunkEvent, TrunkLogin, Trunking};

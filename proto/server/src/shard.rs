@@ -4,7 +4,7 @@
 //! our branch, a STUN message to any shard. Users are assigned by a keyed hash, so that a peer cannot choose a shard to overload. CANCEL and the ACK
 //! of a failed INVITE have the Request-URI of the INVITE, so they belong to the same shard.
 
-use crate::Number;
+use crate::{Number, aor};
 use core::hash::Hasher;
 use ringway_sansio::ShardKey;
 use ringway_sip::grammar::unescaped_octet;
@@ -16,6 +16,11 @@ pub fn shard_of_user(key: &ShardKey, user: &[u8], shards: u16) -> u16 {
     let mut hash = SipHasher13::new_with_key(key.bytes());
     hash.write(user);
     reduce(hash, shards)
+}
+
+/// Shard of the user of `user@domain`, as [`shard_of_user`] has it.
+pub fn shard_of_aor(key: &ShardKey, aor: &[u8], shards: u16) -> u16 {
+    shard_of_user(key, aor::split(aor).map_or(aor, |(user, _)| user), shards)
 }
 
 pub(crate) fn shard_of_message(key: &ShardKey, bytes: &[u8], shards: u16) -> u16 {

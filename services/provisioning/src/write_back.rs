@@ -132,7 +132,7 @@ impl<L: LiveRegistrations> Writer<L> {
         while !self.shared.is_ended() {
             let Err(error) = self.write_until_it_fails(&mut pause) else { return };
             self.shared.is_noting.store(false, Ordering::SeqCst);
-            // What changed is written with the rest after the next connection.
+            // Users that changed are written with the rest after the next connection.
             let _ = self.shared.waiting().take();
             if self.shared.status.failed(error.to_string()) {
                 let url = self.access.url().shown();

@@ -84,7 +84,7 @@ impl Heart {
         self.check_marks(store)
     }
 
-    /// Takes a fresh heartbeat of an earlier process with the same name: its incarnation and time. True: this process has the name. That
+    /// Takes a fresh heartbeat of another process with the same name: its incarnation and time. True: this process has the name. That
     /// one runs if its time rises; what a killed one left does not.
     fn may_beat(&mut self, rival: Option<(u64, u64)>) -> bool {
         let Some((incarnation, seen_ms)) = rival else {

@@ -384,15 +384,14 @@ impl<'r> ReadSession<'r> {
     /// Reads records of which entries of a stream do not say enough, some at a time.
     fn fetch(&mut self) -> Result<(), StoreError> {
         let users = self.state.fetches.next();
-        let tag_of = |aor: &[u8]| keys::tag_of(keys::hash(aor));
         for (aor, _) in &users {
-            self.push_read(tag_of(aor), &[b"get", aor])?;
+            self.push_read(keys::tag_of_user(aor), &[b"get", aor])?;
         }
         for master in &mut self.ask.masters {
             master.connection.send()?;
         }
         for (aor, number) in users {
-            let tag = tag_of(&aor);
+            let tag = keys::tag_of_user(&aor);
             let page = self.receive_page(tag)?;
             self.state.fetches.remove(&aor);
             let own = self.state.own();
@@ -419,15 +418,14 @@ impl<'r> ReadSession<'r> {
 
     fn answer_lookups(&mut self) -> Result<(), StoreError> {
         let lookups = lock(&self.state.shared.lookups).ask();
-        let tag_of = |aor: &[u8]| keys::tag_of(keys::hash(aor));
         for lookup in &lookups {
-            self.push_read(tag_of(&lookup.aor), &[b"get", &lookup.aor])?;
+            self.push_read(keys::tag_of_user(&lookup.aor), &[b"get", &lookup.aor])?;
         }
         for master in &mut self.ask.masters {
             master.connection.send()?;
         }
         for lookup in lookups {
-            let tag = tag_of(&lookup.aor);
+            let tag = keys::tag_of_user(&lookup.aor);
             let page = self.receive_page(tag)?;
             self.deliver(tag, page);
             if lock(&self.state.shared.lookups).end(lookup.query) {

@@ -366,7 +366,7 @@ fn all_is_read_after(commands: &[&str]) {
     wait_for(|| seen.has(|event| matches!(event, Event::Behind { tags: 1 })));
     wait_for(|| seen.bodies("sip:alice@x").is_some_and(|bodies| bodies == ["two"]));
     wait_for(|| seen.count(|event| matches!(event, Event::Warm { .. })) == 2);
-    // What this tag's records did not confirm is dropped then, and no more than that.
+    // Bindings of this tag that its records did not confirm are dropped then, and no others.
     let walk = seen.0.lock().unwrap().walk;
     let is_walked = |event: &Event| match event {
         Event::Walked { walks, .. } => (0..64).all(|other| (walks[other] == walk) == (other == tag)),

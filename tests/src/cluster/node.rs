@@ -10,7 +10,7 @@ use ringway_location::{NodeName, Update};
 use ringway_sansio::{Event, Instant, ListenerId, LocatedServers, Rng, Seed, Transport};
 use ringway_server::{
     Action, Aor, Cluster, Config, Hold, LinkedNode, Links, Listener, Neighbour, NeighbourConnection,
-    NodeState, Server, Services, shard_of_user,
+    NodeState, Server, Services, shard_of_aor,
 };
 use ringway_sim::{Effects, HostId, Hosted, Reading, Sim, SimNode, shard_key};
 use ringway_test_support::services::TestServices;
@@ -306,7 +306,7 @@ impl ClusterNode {
         if self.reaches_store && store.state == StoreState::Up {
             self.read(sim, store, rng);
         } else if self.reaches_store && store.state == StoreState::Paused {
-            // What was asked is answered later, as far as anybody waits for it.
+            // Its questions are answered later, as far as anybody waits for the answers.
         } else {
             self.reader.disconnected();
             // The server waits for 50 ms.
@@ -450,8 +450,7 @@ impl ClusterNode {
     }
 
     fn shard_of(&self, aor: &[u8]) -> u16 {
-        let user = aor.split(|&byte| byte == b'@').next().unwrap_or_default();
-        shard_of_user(&shard_key(), user, self.shards)
+        shard_of_aor(&shard_key(), aor, self.shards)
     }
 
     fn call(&self, sim: &mut Sim, shard: u16, run: impl FnOnce(&mut Shell, Instant, &mut Effects)) {

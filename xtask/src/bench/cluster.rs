@@ -8,6 +8,8 @@
 
 use super::report::{Row, Verdict};
 use super::{environment, publish};
+use crate::interop::Stage;
+use crate::interop::cluster::{Redis, Shared};
 use anyhow::{Context, Result, bail, ensure};
 use ringway_lab::digest::PASSWORD;
 use ringway_lab::load::{ConnectionUse, Flow, Plan, Run, Session, Statistics, Transport, Users};
@@ -22,7 +24,6 @@ use std::fmt::Write as _;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -43,13 +44,6 @@ pub(super) struct Args {
     /// Write the table into BENCHMARKS.md
     #[arg(long, conflicts_with = "only")]
     write: bool,
-}
-
-/// A redis-server.
-struct Store {
-    process: Process,
-    port: u16,
-    folder: PathBuf,
 }
 
 /// A running server.
@@ -105,11 +99,20 @@ pub(super) fn run(args: &Args, workspace: &Path) -> Result<()> {
     }
 }
 
+/// A redis-server with an append-only file.
+fn redis(environment: &Environment, name: &str) -> Result<Redis> {
+    Redis::single(&stage(environment, name)?)
+}
+
+fn stage(environment: &Environment, name: &str) -> Result<Stage> {
+    Stage::outside(environment.folder.clone()).within(name)
+}
+
 /// CPU time of a REGISTER: alone, as one node, as one of three nodes that all have the same load.
 fn costs(environment: &Environment, rate: f64) -> Result<Vec<Row>> {
     let mut rounds = [const { Vec::new() }; 3];
     for round in 0..ROUNDS {
-        let store = Store::start(environment, &format!("cost-{rate}-{round}"))?;
+        let store = redis(environment, &format!("cost-{rate}-{round}"))?;
         let alone = Node::start(environment, "alone", None)?;
         rounds[0].push(cost(&[&alone], rate)?);
         drop(alone);
@@ -189,7 +192,7 @@ fn spent(nodes: &[&Node], load: impl FnOnce() -> Result<Vec<Run>>) -> Result<Cos
 
 /// Time from the 200 to a REGISTER at one node until a request through another node reaches the phone.
 fn visible(environment: &Environment) -> Result<Vec<Row>> {
-    let store = Store::start(environment, "visible")?;
+    let store = redis(environment, "visible")?;
     let (first, second) =
         (Node::start(environment, "a", Some(&store))?, Node::start(environment, "b", Some(&store))?);
     second.wait_for("location_warm", 1.0)?;
@@ -208,7 +211,7 @@ fn visible(environment: &Environment) -> Result<Vec<Row>> {
         phone.send_to(register.as_bytes(), first.address)?;
         let response = loop {
             let message = receive(&phone).context("no response to REGISTER")?;
-            // What is left of the user before.
+            // OPTIONS of the user before can still come.
             if !message.starts_with("OPTIONS ") {
                 break message;
             }
@@ -265,7 +268,7 @@ fn receive(phone: &UdpSocket) -> Result<String> {
 
 /// CPU time of a call to a phone with a connection to another node beside one at the same node, of both nodes.
 fn call_over_link(environment: &Environment) -> Result<Vec<Row>> {
-    let store = Store::start(environment, "link")?;
+    let store = redis(environment, "link")?;
     let (first, second) =
         (Node::start(environment, "a", Some(&store))?, Node::start(environment, "b", Some(&store))?);
     for node in [&first, &second] {
@@ -306,7 +309,7 @@ fn call_over_link(environment: &Environment) -> Result<Vec<Row>> {
 
 /// The store is killed for `outage` while users call one another and register.
 fn outage(environment: &Environment, outage: Duration) -> Result<Vec<Row>> {
-    let mut store = Store::start(environment, "outage")?;
+    let mut store = redis(environment, "outage")?;
     let node = Node::start(environment, "a", Some(&store))?;
     let other = Node::start(environment, "b", Some(&store))?;
     other.wait_for("location_warm", 1.0)?;
@@ -314,9 +317,9 @@ fn outage(environment: &Environment, outage: Duration) -> Result<Vec<Row>> {
     let calls = node.session(Flow::Call, 0, USERS)?.start(CALLS, length)?;
     let registers = other.session(Flow::Update, 2 * USERS, USERS)?.start(CALLS, length)?;
     thread::sleep(Duration::from_secs(5));
-    store.kill()?;
+    store.kill_first();
     thread::sleep(outage);
-    store.start_again()?;
+    store.start_first_again()?;
     let (calls, registers) = (calls.finish()?, registers.finish()?);
     let failed = |statistics: &Statistics| statistics.ended() - statistics.successes();
     let figure = format!(
@@ -338,7 +341,7 @@ fn outage(environment: &Environment, outage: Duration) -> Result<Vec<Row>> {
 /// One of three nodes is killed under load: calls through the others go on, and its users are reachable again once they register
 /// elsewhere.
 fn node_lost(environment: &Environment) -> Result<Vec<Row>> {
-    let store = Store::start(environment, "lost")?;
+    let store = redis(environment, "lost")?;
     let names = ["a", "b", "c"];
     let nodes = names.map(|name| Node::start(environment, name, Some(&store)));
     let [first, second, third] = nodes;
@@ -372,7 +375,7 @@ fn node_lost(environment: &Environment) -> Result<Vec<Row>> {
 
 /// A node starts beside a store with many registrations.
 fn start(environment: &Environment, bindings: u32) -> Result<Vec<Row>> {
-    let store = Store::start(environment, "start")?;
+    let store = redis(environment, "start")?;
     let first = Node::start(environment, "a", Some(&store))?;
     let begun = Instant::now();
     // More than this may wait at no time.
@@ -408,64 +411,15 @@ fn start(environment: &Environment, bindings: u32) -> Result<Vec<Row>> {
     ])
 }
 
-impl Store {
-    fn start(environment: &Environment, name: &str) -> Result<Self> {
-        let folder = environment.folder.join(format!("redis-{name}"));
-        fs::create_dir_all(&folder)?;
-        let port = free_port()?;
-        let process = Self::run(&folder, port)?;
-        Ok(Self { process, port, folder })
-    }
-
-    fn run(folder: &Path, port: u16) -> Result<Process> {
-        let mut command = Command::new("redis-server");
-        command.args([
-            "--port",
-            &port.to_string(),
-            "--bind",
-            "127.0.0.1",
-            "--save",
-            "",
-            "--appendonly",
-            "yes",
-        ]);
-        command.current_dir(folder);
-        let process = Process::start("redis-server", &mut command, &folder.join("log"))?;
-        let until = Instant::now() + Duration::from_secs(30);
-        while std::net::TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
-            ensure!(Instant::now() < until, "redis-server does not listen");
-            thread::sleep(Duration::from_millis(50));
-        }
-        Ok(process)
-    }
-
-    fn kill(&self) -> Result<()> {
-        kill(&self.process)
-    }
-
-    fn start_again(&mut self) -> Result<()> {
-        self.process = Self::run(&self.folder, self.port)?;
-        Ok(())
-    }
-}
-
 impl Node {
-    fn start(environment: &Environment, name: &str, store: Option<&Store>) -> Result<Self> {
+    fn start(environment: &Environment, name: &str, store: Option<&Redis>) -> Result<Self> {
         let port = free_port()?;
         let configuration = environment.folder.join(format!("node-{name}-{port}.toml"));
         let shared = match store {
             None => String::new(),
             Some(store) => {
-                let secret = environment.folder.join("cluster-secret");
-                fs::write(&secret, format!("{}\n", "5e71c9a8".repeat(8)))?;
-                std::fs::set_permissions(&secret, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
-                format!(
-                    "[location]\nurl = \"redis://127.0.0.1:{}\"\n[cluster]\nnode = \"{name}\"\nlisten = \"127.0.0.1:{}\"\n\
-                     secret = \"{}\"\n",
-                    store.port,
-                    free_port()?,
-                    secret.display()
-                )
+                let stage = stage(environment, "secret")?;
+                Shared { store: "", url: store.url(0), name, port: free_port()? }.sections(&stage)?
             }
         };
         let database = environment.folder.join(format!("node-{name}-{port}.db"));

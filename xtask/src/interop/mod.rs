@@ -9,7 +9,7 @@ mod baresip;
 mod browser;
 pub(crate) mod calls;
 pub(crate) mod certificates;
-mod cluster;
+pub(crate) mod cluster;
 mod counting_nat;
 pub(crate) mod database;
 mod digest_forms;
@@ -208,7 +208,7 @@ impl Stage {
     }
 
     /// A stage for a part of the scenario, in a subfolder.
-    fn within(&self, name: &str) -> Result<Self> {
+    pub(crate) fn within(&self, name: &str) -> Result<Self> {
         let folder = self.path(name);
         std::fs::create_dir_all(&folder)?;
         Ok(Self { folder, ..self.clone() })

@@ -88,12 +88,13 @@ pub(super) fn read(
 
 /// Node behind this server, with its URI as its name.
 fn node(uri: &str) -> ReadTrunk {
+    let ip = Uri::parse(uri.as_bytes()).ok().and_then(|uri| uri.host().ip());
     let trunk = Trunk {
         name: uri.to_owned(),
         uri: uri.to_owned(),
         neighbour: None,
         login: None,
-        networks: Vec::new(),
+        networks: ip.and_then(|ip| ip.to_string().parse().ok()).into_iter().collect(),
         silence: Duration::from_secs(u64::from(TIMEOUT_S)),
         caller: CallerNumber::User,
         callers: Vec::new(),

@@ -121,7 +121,7 @@ impl ServerControl {
         // Other nodes hear of it before the first phone leaves.
         self.show_drain(true);
         self.view.drain.begin(now + over);
-        self.each_node(|node| node.drain(now, over));
+        self.view.shards.with_each(|node| node.drain(now, over));
         tracing::info!("drain begun: phones leave within {over_s} s, new requests get 503, calls go on");
         Answer::done(json!({ "ok": true, "over_s": over_s }))
     }
@@ -130,16 +130,10 @@ impl ServerControl {
         if !self.view.drain.cancel() {
             return Answer::refused(404, "the server does not drain");
         }
-        self.each_node(Node::end_drain);
+        self.view.shards.with_each(Node::end_drain);
         self.show_drain(false);
         tracing::info!("drain cancelled: phones may register again");
         Answer::done(json!({ "ok": true }))
-    }
-
-    fn each_node(&self, f: impl Fn(&mut Node)) {
-        for shard in 0..self.view.shards.len() as u16 {
-            self.view.shards.with_shard(shard, &f);
-        }
     }
 
     /// Sets the state that other nodes see.

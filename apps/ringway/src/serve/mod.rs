@@ -58,7 +58,7 @@ use ringway_linux::{
     Bound, Clock, Hosts, Inboxes, Listen, MarkedPackets, MessageTrace, Runtime, Shards, StreamLimits,
 };
 use ringway_sansio::{Instant, Seed, ShardKey};
-use ringway_server::{Server, shard_of_user};
+use ringway_server::{Server, shard_of_aor, shard_of_user};
 use ringway_store::{Bindings, Durability, OtherRealm, SnapshotSource, Store, Writer};
 use routes::RoutesEditor;
 use services::SharedServices;
@@ -206,10 +206,7 @@ impl Running {
     pub(super) fn use_settings(&mut self, settings: Arc<ringway_server::Config>) {
         // Nodes are dialled by the settings: their names come first.
         self.tls.set_links(settings.links.as_ref());
-        for shard in 0..self.runtime.shards().len() as u16 {
-            let settings = Arc::clone(&settings);
-            self.runtime.shards().with_shard(shard, |node| node.reconfigure(settings));
-        }
+        self.runtime.shards().with_each(|node| node.reconfigure(Arc::clone(&settings)));
         self.settings = settings;
     }
 
@@ -219,9 +216,7 @@ impl Running {
         drop(self.provisioning.take());
         tracing::info!("stopping: no new work, at most {} s for pending requests", GRACE.as_secs());
         let until = self.clock.now() + GRACE - ERROR_RESPONSES_BEFORE;
-        for shard in 0..self.runtime.shards().len() as u16 {
-            self.runtime.shards().with_shard(shard, |node| node.stop_new_work(until));
-        }
+        self.runtime.shards().with_each(|node| node.stop_new_work(until));
         let all_done = self.runtime.stop(GRACE, Server::is_idle);
         if !all_done {
             tracing::warn!("stopped with requests unanswered");
@@ -448,8 +443,7 @@ fn load(
     )?;
     let count = nodes.len() as u16;
     for (aor, contacts) in &contacts {
-        let (name, _) = aor.rsplit_once('@').unwrap_or((aor, ""));
-        let shard = shard_of_user(&services.shard_key(), name.as_bytes(), count);
+        let shard = shard_of_aor(&services.shard_key(), aor.as_bytes(), count);
         let list: Vec<&[u8]> = contacts.iter().map(String::as_bytes).collect();
         if let Some(node) = nodes.get_mut(usize::from(shard)) {
             node.set_permanent_contacts(aor.as_bytes(), &list);
@@ -492,8 +486,7 @@ fn recover(config: &Config, key: ShardKey, nodes: &mut [Node], now: Instant) -> 
     let count = nodes.len() as u16;
     let mut unreadable = 0_u64;
     let bindings = Bindings::recover(&config.store.url, |aor, record| {
-        let user = aor.iter().rposition(|&byte| byte == b'@').and_then(|at| aor.get(..at)).unwrap_or(aor);
-        let shard = shard_of_user(&key, user, count);
+        let shard = shard_of_aor(&key, aor, count);
         if let Some(node) = nodes.get_mut(usize::from(shard))
             && node.restore(aor, record, now).is_err()
         {

@@ -46,9 +46,7 @@ impl Running {
     pub(super) fn apply_nodes(&mut self) {
         let nodes = self.services.location().map(SharedLocation::linked_nodes);
         self.set_nodes(nodes.unwrap_or_default());
-        for shard in 0..self.runtime.shards().len() as u16 {
-            self.runtime.shards().with_shard(shard, Server::retry_links);
-        }
+        self.runtime.shards().with_each(Server::retry_links);
     }
 
     /// Begins a sweep after reads of the store, instead of one that is not done.

@@ -10,7 +10,7 @@ use ringway_linux::{Clock, Inboxes, Shards};
 use ringway_location::Record;
 use ringway_redis::{Event, NodeInfo, Settings, Sink};
 use ringway_sansio::ShardKey;
-use ringway_server::{Hold, shard_of_user};
+use ringway_server::{Hold, shard_of_aor};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, OnceLock};
 
@@ -63,8 +63,7 @@ pub(super) fn start(
 
 impl Reader {
     fn shard_of(&self, aor: &[u8], shards: &Shards<Node>) -> u16 {
-        let user = aor.iter().rposition(|&byte| byte == b'@').and_then(|at| aor.get(..at)).unwrap_or(aor);
-        shard_of_user(&self.shard_key, user, shards.len() as u16)
+        shard_of_aor(&self.shard_key, aor, shards.len() as u16)
     }
 
     fn note_lag(&self, record: &[u8], store_now_ms: u64) {
@@ -107,10 +106,7 @@ impl Sink for Reader {
     }
 
     fn on_walk(&self, walk: u32) {
-        let shards = self.events.shards.wait();
-        for shard in 0..shards.len() as u16 {
-            shards.with_shard(shard, |node| node.begin_walk(walk));
-        }
+        self.events.shards.wait().with_each(|node| node.begin_walk(walk));
     }
 
     fn on_located(&self, number: u64) {

@@ -8,7 +8,7 @@ use ringway_database::DatabaseAccess;
 use ringway_linux::{Clock, Shards};
 use ringway_provisioning::{DangerLookup, LiveRegistration, LiveRegistrations, Position, WriteBack};
 use ringway_sansio::{Instant, ShardKey};
-use ringway_server::{RegistrationRef, shard_of_user};
+use ringway_server::{RegistrationRef, shard_of_aor};
 use std::fs;
 
 /// Registrations of the shards. Each is copied under the lock of its shard and written after unlocking.
@@ -51,8 +51,7 @@ fn node_name(config: &Config) -> String {
 
 impl LiveRegistrations for OfShards {
     fn of(&self, aor: &[u8]) -> Vec<LiveRegistration> {
-        let user = aor.iter().rposition(|&byte| byte == b'@').and_then(|at| aor.get(..at)).unwrap_or(aor);
-        let shard = shard_of_user(&self.shard_key, user, self.shards.len() as u16);
+        let shard = shard_of_aor(&self.shard_key, aor, self.shards.len() as u16);
         let now = self.clock.now();
         let mut registrations = Vec::new();
         self.shards.with_shard(shard, |node| {

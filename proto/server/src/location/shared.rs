@@ -190,13 +190,14 @@ impl LocationTable {
                 let incoming = self.read_entry(&entry, time, (cluster, config));
                 joined.passed_over += u64::from(incoming.is_none());
                 // With the largest number none is later: it ends by its time.
-                if incoming.as_ref().is_some_and(Incoming::is_dead) && entry.cseq < u32::MAX {
+                if incoming.as_ref().is_some_and(Incoming::is_dead)
+                    && let Some(cseq) = entry.cseq.checked_add(1)
+                {
                     // Later than the binding: with an equal CSeq it would stay. And not later than that in time: the phone may have
                     // registered elsewhere since, and the trace of this removal would keep that out.
                     let age_ms = time.store_now_ms.saturating_sub(entry.registered_at_ms);
                     let age_ms = u32::try_from(age_ms).unwrap_or(u32::MAX);
-                    let registered =
-                        Registered { age_ms, call: entry.call, cseq: entry.cseq.saturating_add(1) };
+                    let registered = Registered { age_ms, call: entry.call, cseq };
                     joined.dead.push(Removal { id: entry.id, registered });
                 }
                 incoming

@@ -6,7 +6,7 @@ use super::sharing;
 use crate::env::Storage;
 use crate::event::ContactEnd;
 use crate::location::{Binding, Holding, RecordTime, Removed};
-use crate::{BindingChange, BindingEnd, Config, LogEvent, Services};
+use crate::{BindingChange, BindingEnd, Config, LogEvent, Services, aor};
 use ringway_location::{Record, Registered};
 use ringway_sansio::{ConnectionId, Instant};
 
@@ -131,7 +131,7 @@ impl Registrar {
         time: RecordTime,
     ) -> Taken {
         let Some(cluster) = &config.cluster else { return Taken::default() };
-        let domain = aor.iter().rposition(|&byte| byte == b'@').and_then(|at| aor.get(at + 1..));
+        let domain = aor::split(aor).map(|(_, domain)| domain);
         if !config.domains.iter().any(|own| Some(own.as_bytes()) == domain) {
             return Taken { passed_over: record.entries().count() as u64, ..Taken::default() };
         }

@@ -39,7 +39,8 @@ impl Path {
         }
         let source = request.flow.remote.ip();
         let is_trusted = config.is_trusted(source) || config.auth.certificates.is_trusted(request.peer, now);
-        if !is_trusted && !config.is_front(source) && !supports(message, b"path") {
+        let is_front = config.is_front(source);
+        if !is_trusted && !is_front && !supports(message, b"path") {
             return Err(PathError::NotSupported);
         }
         let mut path = Self::default();
@@ -48,7 +49,7 @@ impl Path {
             if number >= PATH_VALUES_MAX || !uri.is_sip() || !uri.is_loose_router() {
                 return Err(PathError::Malformed);
             }
-            let is_dialled = is_trusted || config.is_front(source) && is_of_front(config, source, &uri);
+            let is_dialled = is_trusted || is_front && is_of_front(config, source, &uri);
             path.kind = path.kind.or_else(|| Some(kind_of(config, request, &uri, is_dialled)));
             crate::reply::write_unfolded(value, &mut path.text);
             path.text.push(PATH_END);

@@ -212,8 +212,7 @@ impl Proxy {
             env.end_call_request(flow.dialled, CallResult::Other);
             return context.fail_branch(number, 503);
         };
-        env.counters.forwarded += 1;
-        env.counters.forwarded_to_nodes += u64::from(env.config.is_link(&flow));
+        env.count_forwarded(&flow);
         env.decided(request, Reason::Forwarded, Detail::Flow(flow));
         if let Some(original) = &context.request {
             transactions.share(client, original);

@@ -79,7 +79,7 @@ pub(super) fn start_new(
 pub(super) fn arm(proxy: &mut Proxy, env: &Env<'_, impl Services>, key: SlabKey) {
     let Some(context) = proxy.contexts.get_mut(key) else { return };
     let until = (!context.is_invite).then(|| context.since + env.config.timers.t1 * 64);
-    if to_trunk::waits_for_phone(env.config, context) {
+    if to_trunk::waits_for_phone(context) {
         // Another node would keep a message once more.
         return;
     }

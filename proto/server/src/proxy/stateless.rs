@@ -115,8 +115,7 @@ impl Proxy {
         else {
             return env.refuse_plainly(request, 480, "Temporarily Unavailable");
         };
-        env.counters.forwarded += 1;
-        env.counters.forwarded_to_nodes += u64::from(env.config.is_link(&over));
+        env.count_forwarded(&over);
         let message = request.message;
         let reply = stamped_address(message.via(), request.flow.remote);
         let connection = request.flow.connection.map_or(0, |connection| connection.0);

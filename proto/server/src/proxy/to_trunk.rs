@@ -367,14 +367,14 @@ pub(super) fn group_max(config: &Config, context: &ResponseContext) -> Duration 
 }
 
 /// True for a request at a node behind this server that only the called phone answers: its silence says nothing of the node.
-pub(super) fn waits_for_phone(config: &Config, context: &ResponseContext) -> bool {
+pub(super) fn waits_for_phone(context: &ResponseContext) -> bool {
     let trunk = context.branches.last().and_then(|branch| branch.trunk);
-    context.is_answered_by_phone && trunk.is_some_and(|branch| config.trunking.is_node(branch.trunk))
+    context.is_answered_by_phone && trunk.is_some_and(|trunk| trunk.is_node)
 }
 
 /// Notes that the server of a branch did not answer, so that other requests try it last.
 pub(super) fn note_failed(env: &Env<'_, impl Services>, contexts: &mut Contexts, id: BranchId) {
-    let is_slow = contexts.get(id.context()).is_some_and(|context| waits_for_phone(env.config, context));
+    let is_slow = contexts.get(id.context()).is_some_and(waits_for_phone);
     let branch = contexts.branch_mut(id);
     let Some(branch) = branch.filter(|branch| branch.state.awaits_first_response()) else { return };
     if let Some(servers) = &branch.servers {

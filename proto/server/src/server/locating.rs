@@ -8,7 +8,7 @@ use crate::env::Env;
 use crate::location::LocationTable;
 use crate::request::Request;
 use crate::route::{Routed, preprocess};
-use crate::{Action, Aor, CallName, CallStep, Detail, LocateRefusal, Reason, Services};
+use crate::{Action, Aor, CallName, CallStep, Detail, LocateRefusal, Reason, Services, aor};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -78,9 +78,9 @@ impl Locating {
 
     /// True while the bindings of `user@domain` are looked up.
     pub(super) fn looks_up(&self, aor: &[u8]) -> bool {
-        let at = aor.iter().rposition(|&byte| byte == b'@').filter(|_| !self.is_empty());
-        let parts = at.and_then(|at| Some((aor.get(..at)?, aor.get(at + 1..)?)));
-        parts.is_some_and(|(user, domain)| self.by_user.contains_key(&Aor::new(user, domain)))
+        !self.is_empty()
+            && aor::split(aor)
+                .is_some_and(|(user, domain)| self.by_user.contains_key(&Aor::new(user, domain)))
     }
 
     /// Notes that a user may have bindings now.

@@ -125,12 +125,12 @@ impl Trunking {
 
     /// True for the address of a node behind this server.
     pub(crate) fn has_node_at(&self, ip: IpAddr) -> bool {
-        self.nodes().any(|(_, node)| node.parsed().is_some_and(|uri| uri.host().ip() == Some(ip)))
+        self.nodes().any(|(_, node)| node.has_network(ip))
     }
 
-    /// True for an address in the networks of a trunk.
+    /// True for an address in the networks of a trunk that is no node.
     pub(crate) fn is_trunk(&self, source: IpAddr) -> bool {
-        self.trunks.iter().any(|trunk| trunk.has_network(source))
+        self.trunks.iter().any(|trunk| !trunk.is_node && trunk.has_network(source))
     }
 
     /// True if a next hop with this URI and address is a trunk: its URI has the host, or the address, or its networks do. A

@@ -33,7 +33,8 @@ fn set_nodes(config: &mut Config, nodes: u8) {
 
 fn node_of(number: u8) -> Trunk {
     let address = node(number);
-    Trunk { is_node: true, networks: Vec::new(), ..trunk(&address, &address) }
+    let networks = vec![format!("203.0.113.{number}").parse().unwrap()];
+    Trunk { is_node: true, networks, ..trunk(&address, &address) }
 }
 
 fn daves(number: u32) -> Request {

@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
+pub(crate) use self::nodes::Shared;
 use self::nodes::{Nodes, eventually};
-use self::redis::Redis;
+pub(crate) use self::redis::Redis;
 use super::calls::{Play, users};
 use super::database::{Database, Engine};
 use super::process::{Running, free_port};

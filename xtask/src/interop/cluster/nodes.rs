@@ -114,13 +114,26 @@ fn write_secret(file: &Path, secret: &str) -> Result<()> {
 }
 
 /// Part of a node in what it shares with others.
-pub(super) struct Shared<'s> {
+pub(crate) struct Shared<'s> {
     /// Section `[store]`, or nothing.
-    pub(super) store: &'s str,
-    pub(super) url: String,
-    pub(super) name: &'s str,
+    pub(crate) store: &'s str,
+    pub(crate) url: String,
+    pub(crate) name: &'s str,
     /// Port of links.
-    pub(super) port: u16,
+    pub(crate) port: u16,
+}
+
+impl Shared<'_> {
+    /// Sections of the configuration; the secret is in the folder of `stage`.
+    pub(crate) fn sections(&self, stage: &Stage) -> Result<String> {
+        let Self { store, url, name, port } = self;
+        let secret = secret_of(stage);
+        write_secret(&secret, &format!("{}\n", "5e71c9a8".repeat(8)))?;
+        Ok(format!(
+            "{store}[location]\nurl = \"{url}\"\n\n[cluster]\nnode = \"{name}\"\nlisten = \"127.0.0.1:{port}\"\nsecret = \"{}\"\n",
+            secret.display()
+        ))
+    }
 }
 
 /// Starts a node.
@@ -130,14 +143,8 @@ pub(super) fn start_one(
     wanted: Wanted,
     users: &[User],
 ) -> Result<Server> {
-    let Shared { store, url, name, port } = shared;
-    let secret = secret_of(stage);
-    write_secret(&secret, &format!("{}\n", "5e71c9a8".repeat(8)))?;
     let accounts: Vec<_> = users.iter().map(|user| (user.name.clone(), user.password.clone())).collect();
-    let sections = format!(
-        "{store}[location]\nurl = \"{url}\"\n\n[cluster]\nnode = \"{name}\"\nlisten = \"127.0.0.1:{port}\"\nsecret = \"{}\"\n",
-        secret.display()
-    );
+    let sections = shared.sections(stage)?;
     Server::start_among(stage, (wanted, &sections), &accounts)
 }
 

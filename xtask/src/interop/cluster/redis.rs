@@ -10,7 +10,7 @@ use crate::interop::Stage;
 use crate::interop::process::{PATIENCE, Running, free_port};
 
 /// A running Redis, as one program or several.
-pub(super) struct Redis {
+pub(crate) struct Redis {
     servers: Vec<RedisServer>,
     sentinels: Vec<RedisServer>,
 }
@@ -26,7 +26,7 @@ struct RedisServer {
 
 impl Redis {
     /// One server that keeps its data over a restart.
-    pub(super) fn single(stage: &Stage) -> Result<Self> {
+    pub(crate) fn single(stage: &Stage) -> Result<Self> {
         let server = RedisServer::start(stage, "redis", &["--appendonly", "yes"])?;
         Ok(Self { servers: vec![server], sentinels: Vec::new() })
     }
@@ -73,7 +73,7 @@ impl Redis {
     }
 
     /// Its URL for a node. One server has an address for each node, so that one of them can be cut off.
-    pub(super) fn url(&self, node: usize) -> String {
+    pub(crate) fn url(&self, node: usize) -> String {
         let named = if self.sentinels.is_empty() { &self.servers } else { &self.sentinels };
         let host = if named.len() == 1 { Self::host_for(node) } else { Ipv4Addr::LOCALHOST };
         let hosts: Vec<String> = named.iter().map(|server| format!("{host}:{}", server.port)).collect();
@@ -86,14 +86,14 @@ impl Redis {
     }
 
     /// Ends the first server as a crash does.
-    pub(super) fn kill_first(&mut self) {
+    pub(crate) fn kill_first(&mut self) {
         if let Some(mut running) = self.servers.first_mut().and_then(|server| server.running.take()) {
             running.kill();
         }
     }
 
     /// Starts the first server again, with the data that it had.
-    pub(super) fn start_first_again(&mut self) -> Result<()> {
+    pub(crate) fn start_first_again(&mut self) -> Result<()> {
         self.servers.first_mut().map_or(Ok(()), RedisServer::run)
     }
 
