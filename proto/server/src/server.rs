@@ -166,12 +166,13 @@ impl<S: Services> Server<S> {
     }
 
     /// Passes the bindings of this node to [`Services::share`] again, for up to `count` users from slot `from`; returns the next slot,
-    /// `None` at the end. What changed elsewhere meanwhile stays.
+    /// `None` at the end. What changed elsewhere meanwhile stays. Users that registered here after `since` are passed over: that
+    /// update had all their bindings.
     ///
     /// Needed for all users whenever records are not read on from where reading ended, the first time included, before all users are
     /// looked up: the store may have lost updates, and a record that answers an update may be among those that are not read.
-    pub fn share_from(&mut self, now: Instant, from: u32, count: u32) -> Option<u32> {
-        self.registrar.share_from(now, &self.environment.storage(), (from, count))
+    pub fn share_from(&mut self, now: Instant, since: Instant, from: u32, count: u32) -> Option<u32> {
+        self.registrar.share_from(now, since, &self.environment.storage(), (from, count))
     }
 
     /// Notes that a read of all records of the store that nodes share begins; the numbers of such reads rise from 1.

@@ -426,7 +426,7 @@ impl ClusterNode {
         self.each_shard(sim, |server, now| {
             let mut next = Some(0);
             while let Some(from) = next {
-                next = server.share_from(now, from, 100);
+                next = server.share_from(now, now, from, 100);
             }
         });
         self.take_shared(now);

@@ -279,7 +279,7 @@ fn call_over_link(environment: &Environment) -> Result<Vec<Row>> {
     let (mut same, mut other) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS as u32 {
         for (figures, called_at, part) in [(&mut same, &first, 0), (&mut other, &second, 1)] {
-            let users = |first| Users::by_rule("u", 7, first, first + LINK_USERS, PASSWORD);
+            let users = |first| Users::by_rule("u", 7, first, LINK_USERS, PASSWORD);
             let number = (2 * round + part) * 2 * LINK_USERS;
             let plan = Plan {
                 domain: DOMAIN.to_owned(),
@@ -437,7 +437,7 @@ impl Node {
 
     /// Load of `count` users from number `first` on.
     fn session(&self, flow: Flow, first: u32, count: u32) -> Result<Session> {
-        let users = |first| Users::by_rule("u", 7, first, first + count, PASSWORD);
+        let users = |first| Users::by_rule("u", 7, first, count, PASSWORD);
         let plan = Plan {
             domain: DOMAIN.to_owned(),
             register_window: Some(64),

@@ -73,7 +73,7 @@ impl SharedWork {
     }
 
     /// Begins to write the registrations of this node once more.
-    pub(super) fn begin_again(&mut self) {
-        self.again = Some(Again::default());
+    pub(super) const fn begin_again(&mut self, now: ringway_sansio::Instant) {
+        self.again = Some(Again::new(now));
     }
 }

@@ -119,14 +119,26 @@ impl LocationTable {
         writer.finish();
     }
 
-    /// Users with bindings of this node in up to `count` slots from slot `from`, and the next slot, `None` at the end.
-    pub(crate) fn own_users_from(&self, from: u32, count: u32) -> (Vec<Box<[u8]>>, Option<u32>) {
+    /// Users with bindings of this node in up to `count` slots from slot `from`, and the next slot, `None` at the end. One that
+    /// registered here less than `age_ms` ago is none of them.
+    pub(crate) fn own_users_from(
+        &self,
+        now: Instant,
+        age_ms: u32,
+        (from, count): (u32, u32),
+    ) -> (Vec<Box<[u8]>>, Option<u32>) {
         let mut names = Vec::new();
         let end = from.saturating_add(count);
+        let is_own = |binding: &Binding| !binding.is_permanent() && !binding.owner.is_other();
+        let is_later =
+            |binding: &Binding| binding.owner == Owner::HERE && binding.registered.age_ms(now) < age_ms;
         for slot in from..end {
             let Some(user) = self.users.at(slot) else { return (names, None) };
-            let is_own = |binding: &Binding| !binding.is_permanent() && !binding.owner.is_other();
-            names.extend(user.filter(|user| user.bindings.iter().any(is_own)).map(|user| user.name.clone()));
+            let user = user.filter(|user| {
+                user.bindings.iter().any(is_own)
+                    && !user.bindings.iter().any(|binding| is_own(binding) && is_later(binding))
+            });
+            names.extend(user.map(|user| user.name.clone()));
         }
         (names, Some(end))
     }

@@ -77,15 +77,18 @@ impl Registrar {
         });
     }
 
-    /// Writes the bindings of this node again, for up to `count` users from slot `from`; returns the next slot, `None` at the end.
+    /// Writes the bindings of this node again, for up to `count` users from slot `from`; returns the next slot, `None` at the end. Users
+    /// that registered here after `since` are passed over.
     pub(crate) fn share_from(
         &mut self,
         now: Instant,
+        since: Instant,
         storage: &Storage<'_, impl Services>,
-        (from, count): (u32, u32),
+        slots: (u32, u32),
     ) -> Option<u32> {
         let Self { table, record, .. } = self;
-        let (users, next) = table.own_users_from(from, count);
+        let age_ms = u32::try_from(now.since(since).as_millis()).unwrap_or(u32::MAX);
+        let (users, next) = table.own_users_from(now, age_ms, slots);
         for aor in users {
             let key = table.key_of(&aor);
             sharing::store(storage, table, (&aor, key), &Removed::default(), now, record);

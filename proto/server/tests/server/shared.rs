@@ -349,6 +349,29 @@ fn an_update_that_was_taken_as_it_is_needs_no_record() {
 }
 
 #[test]
+fn a_node_that_shares_all_again_passes_over_who_registered_after_the_begin() {
+    let mut nodes = Nodes::new(1);
+    nodes.registers(1, BOB, &bobs("<sip:bob@192.0.2.20>", "a", 1));
+    nodes.registers(1, CAROL, &register("carol", "<sip:carol@192.0.2.30>").call_id("c").cseq(1));
+    nodes.pass(Duration::from_secs(1));
+    let begin = nodes.node(1).now;
+    nodes.pass(Duration::from_secs(1));
+    nodes.registers(1, CAROL, &register("carol", "<sip:carol@192.0.2.30>").call_id("c").cseq(2));
+    nodes.write(1);
+    let mut shared = |since| {
+        let node = nodes.node(1);
+        assert_eq!(node.server.share_from(node.now, since, 0, 100), None);
+        let shared = std::mem::take(&mut *node.memory.shared.lock().unwrap());
+        let mut users: Vec<_> = shared.into_iter().map(|(aor, _)| String::from_utf8(aor).unwrap()).collect();
+        users.sort();
+        users
+    };
+    assert_eq!(shared(begin), ["bob@example.org"]);
+    let end = begin + Duration::from_secs(1);
+    assert_eq!(shared(end), ["bob@example.org", "carol@example.org"]);
+}
+
+#[test]
 fn an_answer_names_the_change_that_it_confirms() {
     let mut nodes = Nodes::new(1);
     let register = bobs("<sip:bob@192.0.2.20>", "a", 1);
