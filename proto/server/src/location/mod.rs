@@ -2,6 +2,7 @@
 
 mod binding;
 mod change;
+mod name_index;
 mod owner;
 mod record;
 mod shared;

@@ -2,28 +2,25 @@
 
 use super::binding::{Binding, BindingKey, Bindings, Kind, Terms, Text, path_values};
 use super::change::{Change, Room, SaveError, apply, check};
+use super::name_index::NameIndex;
 use super::owner::{Nodes, Owner, RegisteredAt};
 use super::record::{self, BadRecord};
 use crate::{Aor, Authenticated, StoreFailed};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::hash::Hasher;
-use hashbrown::{HashMap, HashSet, HashTable};
+use hashbrown::{HashMap, HashSet};
 use ringway_auth::SeededHash;
 use ringway_location::NodeName;
 use ringway_sansio::{ConnectionId, Flow, Instant, ListenerId, Seed, TimerKey, Transport, Wheel};
 use ringway_sip::Uri;
 use ringway_transaction::{Slab, SlabKey};
-use siphasher::sip128::{Hasher128, SipHasher13};
 use smallvec::SmallVec;
 
 /// Bindings of the users of one shard.
 #[derive(Debug)]
 pub struct LocationTable {
     pub(super) users: Slab<User>,
-    /// Index of users by name. Peers choose the names: a keyed hash, wide enough that nothing else is compared.
-    by_name: HashTable<Named>,
-    hash_key: [u8; 16],
+    by_name: NameIndex,
     /// Users with a binding on a stream connection; as many entries as there are such bindings.
     by_connection: HashMap<ConnectionId, HashSet<SlabKey, SeededHash>, SeededHash>,
     seeded: SeededHash,
@@ -33,13 +30,6 @@ pub struct LocationTable {
     pub(super) nodes: Nodes,
     /// Number of the newest read of all records of the store that nodes share.
     pub(super) walk: u32,
-}
-
-/// Half of a name's hash, and the key of its user; the other half is the position in the table.
-#[derive(Clone, Copy, Debug)]
-struct Named {
-    rest: u64,
-    key: SlabKey,
 }
 
 #[derive(Debug)]
@@ -170,12 +160,9 @@ impl RegistrationRef<'_> {
 impl LocationTable {
     /// Creates an empty table whose hashes have keys from `seed`.
     pub fn new(seed: &Seed, now: Instant) -> Self {
-        let mut hash_key = [0; 16];
-        hash_key.copy_from_slice(seed.bytes().get(16..).unwrap_or(&[0; 16]));
         Self {
             users: Slab::default(),
-            by_name: HashTable::new(),
-            hash_key,
+            by_name: NameIndex::new(seed),
             by_connection: HashMap::with_hasher(SeededHash::new(seed)),
             seeded: SeededHash::new(seed),
             wheel: Wheel::new(now),
@@ -489,8 +476,7 @@ impl LocationTable {
     }
 
     pub(super) fn find(&self, aor: &[u8]) -> Option<SlabKey> {
-        let (hash, rest) = self.hash(aor);
-        self.by_name.find(hash, |named| named.rest == rest).map(|named| named.key)
+        self.by_name.find(aor)
     }
 
     pub(super) fn add_user(&mut self, aor: &[u8]) -> SlabKey {
@@ -503,11 +489,8 @@ impl LocationTable {
             timer: TimerKey::NONE,
         };
         let key = self.users.insert(user);
-        let (hash, rest) = self.hash(aor);
-        let (users, hash_key) = (&self.users, &self.hash_key);
-        self.by_name.insert_unique(hash, Named { rest, key }, |named| {
-            users.get(named.key).map_or(0, |user| hash_with(hash_key, &user.name).0)
-        });
+        let users = &self.users;
+        self.by_name.insert(aor, key, |key| users.get(key).map(|user| &*user.name));
         key
     }
 
@@ -516,10 +499,7 @@ impl LocationTable {
         let Some(user) = self.users.get_mut(key) else { return };
         if user.bindings.is_empty() {
             self.wheel.cancel(user.timer);
-            let (hash, _) = hash_with(&self.hash_key, &user.name);
-            if let Ok(entry) = self.by_name.find_entry(hash, |named| named.key == key) {
-                entry.remove();
-            }
+            self.by_name.remove(&user.name);
             self.users.remove(key);
             return;
         }
@@ -533,15 +513,8 @@ impl LocationTable {
 
     /// Keyed hash of an address-of-record.
     pub(crate) fn hash(&self, name: &[u8]) -> (u64, u64) {
-        hash_with(&self.hash_key, name)
+        self.by_name.hash(name)
     }
-}
-
-fn hash_with(key: &[u8; 16], name: &[u8]) -> (u64, u64) {
-    let mut hash = SipHasher13::new_with_key(key);
-    hash.write(name);
-    let wide = hash.finish128();
-    (wide.h1, wide.h2)
 }
 
 pub(super) fn retain(bindings: &mut Bindings, is_kept: impl Fn(&Binding) -> bool, ended: impl Fn(&Binding)) {
