@@ -335,13 +335,13 @@ impl<'r> ReadSession<'r> {
     /// Delivers the records of a page, and returns their number.
     fn deliver(&mut self, tag: usize, page: Page) -> u64 {
         let (mut delivered, mut damaged) = (0, page.damaged);
-        for pair in page.records.chunks_exact(2) {
-            let [aor, Value::BulkString(record)] = pair else { continue };
-            let Some(aor) = bytes(aor).filter(|aor| is_valid(aor, record)) else {
+        let mut records = page.records.into_iter();
+        while let (Some(aor), Some(record)) = (records.next(), records.next()) {
+            let Value::BulkString(mut record) = record else { continue };
+            let Some(aor) = bytes(&aor).filter(|aor| is_valid(aor, &record)) else {
                 damaged += 1;
                 continue;
             };
-            let mut record = record.clone();
             // One of this node answers its update, whose entry of the stream may be passed over.
             if number_of(&record, self.state.own()).is_none() {
                 Record::set_number(&mut record, 0);
