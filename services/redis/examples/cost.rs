@@ -139,5 +139,10 @@ fn main() {
         each(thread_time("location-reader") - before.1),
     );
     drop(store);
-    drop(start("b", &url));
+    let (_store, sink) = start("b", &url);
+    let records = sink.records.load(Ordering::Relaxed).max(1);
+    println!(
+        "for each of {records} records of a read of all: reader {:.2} us",
+        thread_time("location-reader") as f64 / records as f64
+    );
 }

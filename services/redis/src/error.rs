@@ -39,7 +39,7 @@ pub struct StoreError(String);
 
 impl StoreError {
     pub(crate) fn new(reason: impl fmt::Display) -> Self {
-        Self(reason.to_string())
+        Self(reason.to_string().chars().take(REASON_CHARS_MAX).collect())
     }
 }
 
@@ -50,3 +50,6 @@ impl fmt::Display for StoreError {
 }
 
 impl std::error::Error for StoreError {}
+
+/// Maximum length of the reason of an error, which has text of the server.
+const REASON_CHARS_MAX: usize = 1_024;

@@ -2,11 +2,11 @@
 
 use crate::connection::REPLY_TIME_MAX;
 use crate::keys::{self, TAGS};
-use crate::reply::Value;
 use crate::shared::Shared;
 use crate::topology::Topology;
-use crate::value::{bytes, items, number};
+use crate::value::bytes;
 use crate::{Event, StoreError, nodes};
+use redis::{Cmd, Value, cmd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -54,19 +54,18 @@ impl Heart {
         let settings = &self.shared.settings;
         let name = settings.node.as_bytes();
         let connection = store.of_tag(keys::NODES_TAG)?;
-        let time = items(connection.run(&[b"TIME"])?);
-        let (seconds, micros) = (time.first().and_then(number), time.get(1).and_then(number));
-        let now_ms = seconds.unwrap_or_default() * 1_000 + micros.unwrap_or_default() / 1_000;
+        let (seconds, micros): (u64, u64) = connection.run(&cmd("TIME"))?;
+        let now_ms = seconds.saturating_mul(1_000).saturating_add(micros / 1_000);
         // Only its length and numbers are of interest: a long value is another program's.
-        let long = match connection.run(&[b"HSTRLEN", keys::NODES.as_bytes(), name]) {
-            Err(error) if error.is_wrong_type() => connection.run(&[b"DEL", keys::NODES.as_bytes()])?,
+        let long: u64 = match connection.run(cmd("HSTRLEN").arg(keys::NODES).arg(name)) {
+            Err(error) if error.is_wrong_type() => connection.run(&Cmd::del(keys::NODES))?,
             long => long?,
         };
-        let known = match number(&long) {
-            Some(1..=256) => connection.run(&[b"HGET", keys::NODES.as_bytes(), name])?,
-            _ => Value::Nil,
+        let known: Option<Vec<u8>> = match long {
+            1..=256 => connection.run(&Cmd::hget(keys::NODES, name))?,
+            _ => None,
         };
-        let rival = bytes(&known).and_then(|text| nodes::read(name, text)).filter(|rival| {
+        let rival = known.and_then(|text| nodes::read(name, &text)).filter(|rival| {
             // A process that has the name keeps it, whatever the machines' clocks say; of two that began at once the earlier one has it.
             let is_earlier = rival.incarnation < settings.incarnation;
             let has_name = self.shared.has_name.load(Ordering::Acquire);
@@ -79,7 +78,7 @@ impl Heart {
             let text = nodes::heartbeat(&self.shared.settings, is_draining, now_ms);
             let connection = store.of_tag(keys::NODES_TAG)?;
             let name = self.shared.settings.node.as_bytes();
-            connection.run(&[b"HSET", keys::NODES.as_bytes(), name, text.as_bytes()])?;
+            connection.run::<()>(&Cmd::hset(keys::NODES, name, text))?;
         }
         self.check_marks(store)
     }
@@ -123,14 +122,14 @@ impl Heart {
 
     /// Compares the marks of all tags, and makes those that are missing. True: one is another one.
     fn check_marks(&mut self, store: &mut Topology) -> Result<bool, StoreError> {
-        let found = self.pipeline(store, 0..TAGS, |key| vec![b"GET".to_vec(), key])?;
+        let found = self.pipeline(store, 0..TAGS, Cmd::get)?;
         let of_other_type: Vec<usize> = found
             .iter()
             .enumerate()
-            .filter(|(_, mark)| matches!(mark, Value::Error(error) if error.code() == "WRONGTYPE"))
+            .filter(|(_, mark)| matches!(mark, Value::ServerError(error) if error.code() == "WRONGTYPE"))
             .map(|(tag, _)| tag)
             .collect();
-        self.pipeline(store, of_other_type.into_iter(), |key| vec![b"DEL".to_vec(), key])?;
+        self.pipeline(store, of_other_type.into_iter(), Cmd::del)?;
         let is_valid = |mark: &Value| bytes(mark).is_some_and(|mark| mark.len() <= MARK_BYTES_MAX);
         let missing: Vec<usize> =
             found.iter().enumerate().filter(|(_, mark)| !is_valid(mark)).map(|(tag, _)| tag).collect();
@@ -140,9 +139,9 @@ impl Heart {
             self.made += 1;
             let mark = format!("{}-{}-{}", settings.node, settings.incarnation, self.made).into_bytes();
             self.pipeline(store, missing.iter().copied(), |key| {
-                vec![b"SET".to_vec(), key, mark.clone(), b"NX".to_vec()]
+                cmd("SET").arg(key).arg(&mark).arg("NX").take()
             })?;
-            let made = self.pipeline(store, missing.iter().copied(), |key| vec![b"GET".to_vec(), key])?;
+            let made = self.pipeline(store, missing.iter().copied(), Cmd::get)?;
             for (tag, mark) in missing.into_iter().zip(made) {
                 if let Some(found) = found.get_mut(tag) {
                     *found = bytes(&mark).map(<[u8]>::to_vec);
@@ -165,9 +164,9 @@ impl Heart {
         for tag in first_tags {
             let Some(Some(mark)) = self.marks.get(tag) else { continue };
             let connection = store.of_tag(tag)?;
-            connection.run(&[b"SET", keys::epoch(tag).as_bytes(), mark, b"XX"])?;
-            let replicas = connection.run(&[b"WAIT", b"1", b"100"])?;
-            is_confirmed &= number(&replicas).is_some_and(|replicas| replicas > 0);
+            connection.run::<()>(cmd("SET").arg(keys::epoch(tag)).arg(mark).arg("XX"))?;
+            let replicas: i64 = connection.run(cmd("WAIT").arg(1).arg(CONFIRM_TIME_MS))?;
+            is_confirmed &= replicas > 0;
         }
         Ok(is_confirmed)
     }
@@ -176,7 +175,7 @@ impl Heart {
     pub(crate) fn leave(&mut self, store: &mut Topology) -> Result<(), StoreError> {
         if self.rival.is_none() {
             let name = self.shared.settings.node.as_bytes();
-            store.of_tag(keys::NODES_TAG)?.run(&[b"HDEL", keys::NODES.as_bytes(), name])?;
+            store.of_tag(keys::NODES_TAG)?.run::<()>(&Cmd::hdel(keys::NODES, name))?;
         }
         Ok(())
     }
@@ -186,12 +185,10 @@ impl Heart {
         &self,
         store: &mut Topology,
         tags: impl Iterator<Item = usize> + Clone,
-        command: impl Fn(Vec<u8>) -> Vec<Vec<u8>>,
+        command: impl Fn(String) -> Cmd,
     ) -> Result<Vec<Value>, StoreError> {
         for tag in tags.clone() {
-            let command = command(keys::epoch(tag).into_bytes());
-            let command: Vec<&[u8]> = command.iter().map(Vec::as_slice).collect();
-            store.of_tag(tag)?.push(&command);
+            store.of_tag(tag)?.push(&command(keys::epoch(tag)));
         }
         for master in &mut store.masters {
             master.connection.send()?;
@@ -199,7 +196,7 @@ impl Heart {
         let replies = tags.map(|tag| {
             let connection = store.of_tag(tag)?;
             match connection.receive(REPLY_TIME_MAX)? {
-                Value::Error(error) if error.code() != "WRONGTYPE" => Err(connection.refused(&error)),
+                Value::ServerError(error) if error.code() != "WRONGTYPE" => Err(connection.refused(&error)),
                 reply => Ok(reply),
             }
         });
@@ -208,6 +205,8 @@ impl Heart {
 }
 
 const MARK_BYTES_MAX: usize = 256;
+/// Time for a replica to confirm, in milliseconds.
+const CONFIRM_TIME_MS: u32 = 100;
 /// Age of a heartbeat of a process that runs.
 const RIVAL_TIME_MAX_MS: u64 = 3_000;
 /// Heartbeats of this process after which one that did not change was left by a process that ended.

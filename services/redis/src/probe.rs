@@ -1,12 +1,12 @@
 //! Check of a store before it is used.
 
-use crate::connection::Connection;
-use crate::scripts::Scripts;
+use crate::connection::{Connection, REPLY_TIME_MAX};
+use crate::scripts::{Script, Scripts};
 use crate::socket::OnWait;
 use crate::topology::Topology;
 use crate::url::shown_host;
-use crate::value::{field, text};
 use crate::{Kind, LocationUrl, StoreError};
+use redis::{Cmd, InfoDict, cmd};
 use ringway_location::{BYTES_MAX, EntryId, NodeName, Registered, UpdateWriter};
 use std::sync::Arc;
 
@@ -92,10 +92,10 @@ impl Report {
 fn probe_master(connection: &mut Connection, server: String, tag: usize) -> Result<MasterReport, StoreError> {
     let mut info = String::new();
     for section in ["server", "memory", "replication", "persistence"] {
-        let reply = connection.run(&[b"INFO", section.as_bytes()])?;
-        info.push_str(text(&reply).unwrap_or_default());
+        info.push_str(&connection.run::<String>(cmd("INFO").arg(section))?);
     }
-    let value = |name: &str| field(&info, name).unwrap_or_default();
+    let info = InfoDict::new(&info);
+    let value = |name: &str| info.get::<String>(name).unwrap_or_default();
     let is_valkey = value("server_name") == "valkey";
     let version = value(if is_valkey { "valkey_version" } else { "redis_version" });
     let mut numbers = version.split('.').map(|number| number.parse::<u32>().unwrap_or(0));
@@ -103,9 +103,9 @@ fn probe_master(connection: &mut Connection, server: String, tag: usize) -> Resu
     Ok(MasterReport {
         server,
         version: format!("{} {version}", if is_valkey { "Valkey" } else { "Redis" }),
-        memory_max: value("maxmemory").parse().unwrap_or_default(),
-        memory_policy: value("maxmemory_policy").to_owned(),
-        replicas: value("connected_slaves").parse().unwrap_or_default(),
+        memory_max: info.get("maxmemory").unwrap_or_default(),
+        memory_policy: value("maxmemory_policy"),
+        replicas: info.get("connected_slaves").unwrap_or_default(),
         has_append_only_file: value("aof_enabled") == "1",
         refused: run_commands(connection, tag)?,
         is_old,
@@ -114,45 +114,38 @@ fn probe_master(connection: &mut Connection, server: String, tag: usize) -> Resu
 
 /// Runs the commands of writer and reader on keys of the probe, and returns the errors of those that are refused.
 fn run_commands(connection: &mut Connection, tag: usize) -> Result<Vec<String>, StoreError> {
-    let key = |name: &str| format!("rw:{{{tag:02}}}:probe:{name}").into_bytes();
-    let (record, all, log, nodes, epoch) = (key("b"), key("all"), key("log"), key("nodes"), key("epoch"));
-    let (scripts, update) = (Scripts::new(), update());
-    let max = BYTES_MAX.to_string().into_bytes();
-    let [put, read, list] = scripts.all().map(|script| script.name.as_bytes());
-    let mut commands: Vec<Vec<&[u8]>> = Vec::new();
-    for script in scripts.all() {
-        commands.push(command(&[b"SCRIPT", b"LOAD", script.text.as_bytes()]));
-    }
+    let key = |name: &str| format!("rw:{{{tag:02}}}:probe:{name}");
+    let (record, all, log, nodes, epoch) =
+        (&key("b"), &key("all"), &key("log"), &key("nodes"), &key("epoch"));
+    let scripts = Scripts::new();
+    let [put, read, list] = scripts.all();
+    let mut commands: Vec<Cmd> = scripts.all().map(Script::load).into();
     commands.extend([
-        command(&[b"TIME"]),
-        command(&[b"EVALSHA", put, b"3", &record, &all, &log, b"probe", &update]),
-        command(&[b"EVALSHA", read, b"2", &log, &all, &record, &max, b"scan", b"0", b"1"]),
-        command(&[b"EVALSHA", list, b"1", &nodes]),
-        command(&[b"XREAD", b"COUNT", b"1", b"STREAMS", &log, b"0-0"]),
-        command(&[b"HSET", &nodes, b"probe", b"1"]),
-        command(&[b"HSTRLEN", &nodes, b"probe"]),
-        command(&[b"HGET", &nodes, b"probe"]),
-        command(&[b"HDEL", &nodes, b"probe"]),
-        command(&[b"SET", &epoch, b"1", b"NX"]),
-        command(&[b"GET", &epoch]),
-        command(&[b"TYPE", &log]),
-        command(&[b"WAIT", b"0", b"1"]),
-        command(&[b"DEL", &record, &all, &log, &nodes, &epoch]),
+        cmd("TIME"),
+        put.run(3).arg(&[record, all, log]).arg("probe").arg(update()).take(),
+        read.run(2).arg(&[log, all, record]).arg(BYTES_MAX).arg(&["scan", "0", "1"]).take(),
+        list.run(1).arg(nodes).take(),
+        cmd("XREAD").arg(&["COUNT", "1", "STREAMS", log, "0-0"]).take(),
+        Cmd::hset(nodes, "probe", 1),
+        cmd("HSTRLEN").arg(nodes).arg("probe").take(),
+        Cmd::hget(nodes, "probe"),
+        Cmd::hdel(nodes, "probe"),
+        cmd("SET").arg(epoch).arg(&["1", "NX"]).take(),
+        Cmd::get(epoch),
+        cmd("TYPE").arg(log).take(),
+        cmd("WAIT").arg(&[0, 1]).take(),
+        Cmd::del(&[record, all, log, nodes, epoch]),
     ]);
     let mut refused = Vec::new();
     for command in &commands {
         connection.push(command);
         connection.send()?;
-        let reply = connection.receive(crate::connection::REPLY_TIME_MAX)?;
+        let reply = connection.receive(REPLY_TIME_MAX)?;
         if let Err(error) = connection.checked(reply) {
             refused.push(error.to_string());
         }
     }
     Ok(refused)
-}
-
-fn command<'w>(words: &[&'w [u8]]) -> Vec<&'w [u8]> {
-    words.to_vec()
 }
 
 /// An update whose record ends within a second.

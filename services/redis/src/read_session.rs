@@ -3,7 +3,6 @@
 use crate::connection::REPLY_TIME_MAX;
 use crate::keys::{self, TAGS};
 use crate::reader_state::{COUNT_MAX, ReaderState, wait};
-use crate::reply::Value;
 use crate::scripts::Scripts;
 use crate::shared::{Part, Shared, lock};
 use crate::socket::OnWait;
@@ -11,6 +10,7 @@ use crate::stream::{Id, News, is_valid, number_of};
 use crate::topology::Topology;
 use crate::value::{bytes, items, number, text};
 use crate::{Event, Kind, StoreError, nodes};
+use redis::{Cmd, Value, cmd};
 use ringway_location::{BYTES_MAX, Record};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -121,9 +121,9 @@ impl<'r> ReadSession<'r> {
         if now < self.follow_at || !self.state.fetches.has_room() {
             return Ok(());
         }
-        let count = self.state.count.to_string();
+        let count = self.state.count;
         // The first one is answered at once.
-        let block = if self.has_followed { BLOCK_MS } else { b"1" };
+        let block = if self.has_followed { BLOCK_MS } else { 1 };
         let is_cluster = self.follow.kind == Kind::Cluster;
         for index in 0..self.follow.masters.len() {
             if self.asked.get(index).is_none_or(Option::is_some) {
@@ -137,16 +137,20 @@ impl<'r> ReadSession<'r> {
             if is_cluster {
                 // A command of a cluster has keys of one slot, so that none can wait for all.
                 for tag in tags {
-                    let id = streams.id(tag).to_vec();
-                    let key = streams.key(tag);
-                    master.connection.push(&[b"XREAD", b"COUNT", count.as_bytes(), b"STREAMS", key, &id]);
+                    let mut command = cmd("XREAD");
+                    command.arg("COUNT").arg(count).arg("STREAMS").arg(streams.key(tag)).arg(streams.id(tag));
+                    master.connection.push(&command);
                 }
             } else {
-                let words: [&[u8]; 6] = [b"XREAD", b"COUNT", count.as_bytes(), b"BLOCK", block, b"STREAMS"];
-                master.connection.begin(words.len() + 2 * tags.len());
-                words.iter().for_each(|word| master.connection.argument(word));
-                tags.iter().for_each(|tag| master.connection.argument(streams.key(*tag)));
-                tags.iter().for_each(|tag| master.connection.argument(streams.id(*tag)));
+                let mut command = cmd("XREAD");
+                command.arg("COUNT").arg(count).arg("BLOCK").arg(block).arg("STREAMS");
+                for tag in &tags {
+                    command.arg(streams.key(*tag));
+                }
+                for tag in &tags {
+                    command.arg(streams.id(*tag));
+                }
+                master.connection.push(&command);
             }
             master.connection.send()?;
             *asked = Some(now);
@@ -263,10 +267,9 @@ impl<'r> ReadSession<'r> {
         for tag in tags {
             let key = keys::log(tag);
             let Ok(connection) = self.ask.of_tag(tag) else { continue };
-            let kind = connection.run(&[b"TYPE", key.as_bytes()]);
-            let is_stream =
-                kind.as_ref().ok().and_then(text).is_none_or(|kind| ["stream", "none"].contains(&kind));
-            if !is_stream && connection.run(&[b"DEL", key.as_bytes()]).is_ok() {
+            let kind = connection.run::<String>(cmd("TYPE").arg(&key));
+            let is_other = kind.is_ok_and(|kind| !["stream", "none"].contains(&kind.as_str()));
+            if is_other && connection.run::<()>(&Cmd::del(&key)).is_ok() {
                 removed += 1;
             }
         }
@@ -308,12 +311,8 @@ impl<'r> ReadSession<'r> {
     }
 
     fn push_read(&mut self, tag: usize, arguments: &[&[u8]]) -> Result<(), StoreError> {
-        let (log, all, records) = (keys::log(tag), keys::all(tag), keys::records(tag));
-        let max = BYTES_MAX.to_string();
-        let name = self.scripts.read.name.as_bytes();
-        let mut command =
-            vec![b"EVALSHA", name, b"2", log.as_bytes(), all.as_bytes(), records.as_bytes(), max.as_bytes()];
-        command.extend_from_slice(arguments);
+        let mut command = self.scripts.read.run(2);
+        command.arg(keys::log(tag)).arg(keys::all(tag)).arg(keys::records(tag)).arg(BYTES_MAX).arg(arguments);
         self.ask.of_tag(tag)?.push(&command);
         Ok(())
     }
@@ -336,13 +335,13 @@ impl<'r> ReadSession<'r> {
     /// Delivers the records of a page, and returns their number.
     fn deliver(&mut self, tag: usize, page: Page) -> u64 {
         let (mut delivered, mut damaged) = (0, page.damaged);
-        for pair in page.records.chunks_exact(2) {
-            let [aor, Value::Bytes(record)] = pair else { continue };
-            let Some(aor) = bytes(aor).filter(|aor| is_valid(aor, record)) else {
+        let mut records = page.records.into_iter();
+        while let (Some(aor), Some(record)) = (records.next(), records.next()) {
+            let Value::BulkString(mut record) = record else { continue };
+            let Some(aor) = bytes(&aor).filter(|aor| is_valid(aor, &record)) else {
                 damaged += 1;
                 continue;
             };
-            let mut record = record.clone();
             // One of this node answers its update, whose entry of the stream may be passed over.
             if number_of(&record, self.state.own()).is_none() {
                 Record::set_number(&mut record, 0);
@@ -397,9 +396,11 @@ impl<'r> ReadSession<'r> {
             let own = self.state.own();
             let ((node, incarnation), mut record) = (own, Vec::new());
             match page.records.as_slice() {
-                [_, Value::Bytes(read)] if is_valid(&aor, read) && number == 0 => record.clone_from(read),
+                [_, Value::BulkString(read)] if is_valid(&aor, read) && number == 0 => {
+                    record.clone_from(read)
+                }
                 // The update of this node was in the store before: it is in the record, which another one may have written.
-                [_, Value::Bytes(read)] if is_valid(&aor, read) => {
+                [_, Value::BulkString(read)] if is_valid(&aor, read) => {
                     let number = number.max(number_of(read, own).unwrap_or_default());
                     Record::write_as(read, (&node, incarnation, number), &mut record);
                 }
@@ -439,10 +440,12 @@ impl<'r> ReadSession<'r> {
     fn read_nodes(&mut self) -> Result<(), StoreError> {
         let own = self.state.shared.settings.node;
         let connection = self.ask.of_tag(keys::NODES_TAG)?;
-        let name = self.scripts.nodes.name.as_bytes();
-        let mut command: Vec<&[u8]> = vec![b"EVALSHA", name, b"1", keys::NODES.as_bytes(), own.as_bytes()];
-        command.extend(self.state.nodes.list().iter().map(|node| node.name.as_bytes()));
-        let reply = items(connection.run(&command)?);
+        let mut command = self.scripts.nodes.run(1);
+        command.arg(keys::NODES).arg(own.as_bytes());
+        for node in self.state.nodes.list() {
+            command.arg(node.name.as_bytes());
+        }
+        let reply: Vec<Value> = connection.run(&command)?;
         let now_ms = reply.first().and_then(number).unwrap_or_default();
         let mut damaged = reply.get(1).and_then(number).unwrap_or_default();
         self.state.set_clock(now_ms);
@@ -493,7 +496,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(25);
 const LOOKUP_STEP: Duration = Duration::from_millis(10);
 /// Time without a reply after which a stream may have been trimmed.
 const BEHIND_TIME_MAX: Duration = Duration::from_secs(5);
-const BLOCK_MS: &[u8] = b"1000";
+const BLOCK_MS: u32 = 1_000;
 const BLOCK_TIME: Duration = Duration::from_secs(1);
 /// Number of records of a page.
 const PAGE: &[u8] = b"256";

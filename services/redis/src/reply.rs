@@ -1,137 +1,127 @@
-//! Replies of the protocol of Redis, version 2 (RESP2).
+//! Replies of a store: the parser of the crate `redis`, within limits that it does not have.
 
-use std::io::{self, BufRead, ErrorKind, Read};
+use crate::StoreError;
+use redis::{ErrorKind, Parser, ServerError, Value};
+use std::io::{self, BufReader, Read};
 
-/// A reply, or a part of one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Value {
-    Nil,
-    Int(i64),
-    /// A string of either form.
-    Bytes(Vec<u8>),
-    Array(Vec<Self>),
-    Error(ServerError),
+/// Reader of replies. After an error, or one that is too long, the rest of the connection cannot be read.
+pub(crate) struct ReplyReader<R> {
+    from: BufReader<Limited<R>>,
+    parser: Parser,
 }
 
-/// Error of the server for a command.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ServerError(String);
+/// Reader of a limited number of bytes and lines. Each value has a line at least, so that their number and memory are limited too:
+/// the parser reserves 4,096 values at most before they come, for each array that an incomplete one is in, and accepts 100 of these.
+struct Limited<R> {
+    from: R,
+    bytes_left: usize,
+    lines_left: usize,
+}
 
-impl ServerError {
-    /// First word of the error.
-    pub(crate) fn code(&self) -> &str {
-        self.0.split(' ').next().unwrap_or_default()
+impl<R: Read> ReplyReader<R> {
+    pub(crate) fn new(from: R) -> Self {
+        let limited = Limited { from, bytes_left: 0, lines_left: 0 };
+        Self { from: BufReader::with_capacity(READ_BYTES, limited), parser: Parser::new() }
     }
 
-    pub(crate) fn text(&self) -> &str {
-        &self.0
+    /// Reads the next reply, an error of the server too.
+    pub(crate) fn read(&mut self) -> Result<Value, StoreError> {
+        let limited = self.from.get_mut();
+        (limited.bytes_left, limited.lines_left) = (BYTES_MAX, LINES_MAX);
+        self.parser.parse_value(&mut self.from).map_err(|error| match error.kind() {
+            ErrorKind::Parse => StoreError::new("the reply is not one of Redis"),
+            _ => StoreError::new(error),
+        })
+    }
+
+    pub(crate) fn get_ref(&self) -> &R {
+        &self.from.get_ref().from
+    }
+
+    pub(crate) fn get_mut(&mut self) -> &mut R {
+        &mut self.from.get_mut().from
     }
 }
 
-/// Reader of replies. It reads no byte behind a reply.
-#[derive(Default)]
-pub(crate) struct ReplyReader {
-    line: Vec<u8>,
-    /// Values that the reply may still have.
-    left: usize,
-}
-
-impl ReplyReader {
-    pub(crate) fn read(&mut self, from: &mut impl BufRead) -> io::Result<Value> {
-        self.left = VALUES_MAX;
-        self.value(from, DEPTH_MAX)
-    }
-
-    fn value(&mut self, from: &mut impl BufRead, depth: usize) -> io::Result<Value> {
-        self.left = self.left.checked_sub(1).ok_or_else(|| invalid("a reply has too many values"))?;
-        self.read_line(from)?;
-        let Some((kind, text)) = self.line.split_first() else { return Err(invalid(NOT_REDIS)) };
-        let number = || std::str::from_utf8(text).ok().and_then(|text| text.parse::<i64>().ok());
-        let number = || number().ok_or_else(|| invalid(NOT_REDIS));
-        match kind {
-            b'+' => Ok(Value::Bytes(text.to_vec())),
-            b'-' => Ok(Value::Error(ServerError(String::from_utf8_lossy(text).into_owned()))),
-            b':' => Ok(Value::Int(number()?)),
-            b'$' => match usize::try_from(number()?) {
-                Ok(len) => read_bytes(from, len),
-                Err(_) => Ok(Value::Nil),
-            },
-            b'*' => {
-                let Ok(len) = usize::try_from(number()?) else { return Ok(Value::Nil) };
-                let depth = depth.checked_sub(1).ok_or_else(|| invalid("a reply is nested too deeply"))?;
-                // The number is the server's word: memory follows what it sends.
-                let mut values = Vec::with_capacity(len.min(VALUES_AT_ONCE));
-                for _ in 0..len {
-                    values.push(self.value(from, depth)?);
-                }
-                Ok(Value::Array(values))
-            }
-            _ => Err(invalid(NOT_REDIS)),
+impl<R: Read> Read for Limited<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let too_long = || io::Error::new(io::ErrorKind::FileTooLarge, TOO_LONG);
+        let len = buffer.len().min(self.bytes_left);
+        let buffer = buffer.get_mut(..len).filter(|buffer| !buffer.is_empty()).ok_or_else(too_long)?;
+        let len = self.from.read(buffer)?;
+        if len == 0 {
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the server closed the connection"));
         }
-    }
-
-    /// Reads a line, without its end.
-    fn read_line(&mut self, from: &mut impl BufRead) -> io::Result<()> {
-        self.line.clear();
-        from.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut self.line)?;
-        if self.line.is_empty() {
-            return Err(io::Error::new(ErrorKind::UnexpectedEof, "the server closed the connection"));
-        }
-        match self.line.strip_suffix(b"\r\n").map(<[u8]>::len) {
-            Some(len) => self.line.truncate(len),
-            None => return Err(invalid(NOT_REDIS)),
-        }
-        Ok(())
+        let lines = memchr::memchr_iter(b'\n', buffer.get(..len).unwrap_or_default()).count();
+        self.bytes_left -= len;
+        self.lines_left = self.lines_left.checked_sub(lines).ok_or_else(too_long)?;
+        Ok(len)
     }
 }
 
-fn read_bytes(from: &mut impl BufRead, len: usize) -> io::Result<Value> {
-    let mut bytes = Vec::with_capacity(len.min(BYTES_AT_ONCE));
-    from.by_ref().take(len as u64).read_to_end(&mut bytes)?;
-    let mut end = [0; 2];
-    from.read_exact(&mut end)?;
-    if bytes.len() < len || end != *b"\r\n" {
-        return Err(invalid(NOT_REDIS));
+/// Error of the server as it was sent.
+pub(crate) fn text(error: &ServerError) -> String {
+    match error.details() {
+        Some(details) => format!("{} {details}", error.code()),
+        None => error.code().to_owned(),
     }
-    Ok(Value::Bytes(bytes))
 }
 
-fn invalid(reason: &'static str) -> io::Error {
-    io::Error::new(ErrorKind::InvalidData, reason)
+impl StoreError {
+    /// True if a reply was longer than the limit.
+    pub(crate) fn is_too_long(&self) -> bool {
+        self.to_string().contains(TOO_LONG)
+    }
 }
 
-const NOT_REDIS: &str = "the reply is not one of Redis";
-/// Maximum number of values of a reply, and of arrays in each other.
-const VALUES_MAX: usize = 1_000_000;
-const DEPTH_MAX: usize = 8;
-/// Maximum length of a line, of an error for example.
-const LINE_BYTES_MAX: u64 = 64 << 10;
-/// Values and bytes that are reserved before they come.
-const VALUES_AT_ONCE: usize = 1_024;
-const BYTES_AT_ONCE: usize = 64 << 10;
+/// Message of a reply that is longer than the limits.
+const TOO_LONG: &str = "a reply is longer than 64 MiB or 1,000,000 lines";
+/// Maximum length of a reply.
+const BYTES_MAX: usize = 64 << 20;
+/// Maximum number of lines of a reply, line breaks in strings included.
+const LINES_MAX: usize = 1_000_000;
+/// Bytes that are read at once.
+const READ_BYTES: usize = 64 << 10;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn read(mut bytes: &[u8]) -> io::Result<Value> {
-        ReplyReader::default().read(&mut bytes)
+    fn read(bytes: &[u8]) -> Result<Value, StoreError> {
+        ReplyReader::new(bytes).read()
     }
 
     #[test]
     fn replies_are_read_one_after_another() {
-        let mut bytes: &[u8] =
-            b"+OK\r\n:-7\r\n$3\r\na\r\n\r\n$-1\r\n*-1\r\n*2\r\n*1\r\n$0\r\n\r\n-ERR no\r\n+next";
-        let mut reader = ReplyReader::default();
-        let bytes_of = |text: &[u8]| Value::Bytes(text.to_vec());
-        let nested =
-            Value::Array(vec![Value::Array(vec![bytes_of(b"")]), Value::Error(ServerError("ERR no".into()))]);
-        let expected = [bytes_of(b"OK"), Value::Int(-7), bytes_of(b"a\r\n"), Value::Nil, Value::Nil, nested];
+        let bytes: &[u8] =
+            b"+OK\r\n:-7\r\n$3\r\na\r\n\r\n$-1\r\n*-1\r\n*2\r\n*1\r\n$0\r\n\r\n-ERR no\r\n-MOVED 1 h:2\r\n-X\r\n+next";
+        let mut reader = ReplyReader::new(bytes);
+        let string = |text: &[u8]| Value::BulkString(text.to_vec());
+        let expected = [Value::Okay, Value::Int(-7), string(b"a\r\n"), Value::Nil, Value::Nil];
         for expected in expected {
-            assert_eq!(reader.read(&mut bytes).unwrap(), expected);
+            assert_eq!(reader.read().unwrap(), expected);
         }
-        assert_eq!(bytes, b"+next");
-        assert_eq!(ServerError("MOVED 1 h:2".into()).code(), "MOVED");
+        let Value::Array(nested) = reader.read().unwrap() else { panic!() };
+        let [Value::Array(inner), Value::ServerError(error)] = nested.as_slice() else {
+            panic!("{nested:?}")
+        };
+        assert_eq!((inner.as_slice(), error.code()), (&[string(b"")][..], "ERR"));
+        assert_eq!(text(error), "ERR no");
+        for (code, expected) in [("MOVED", "MOVED 1 h:2"), ("X", "X")] {
+            let Value::ServerError(error) = reader.read().unwrap() else { panic!() };
+            assert_eq!((error.code(), text(&error).as_str()), (code, expected));
+        }
+        assert!(reader.read().unwrap_err().to_string().contains("closed"));
+    }
+
+    #[test]
+    fn a_reply_is_read_from_any_parts() {
+        let whole = b"*3\r\n$5\r\nhe\nlo\r\n*1\r\n:12\r\n+status\r\n";
+        let expected = read(whole).unwrap();
+        for len in 1..whole.len() {
+            let parts = whole[..len].chain(&whole[len..]);
+            assert_eq!(ReplyReader::new(parts).read().unwrap(), expected, "{len} bytes first");
+        }
     }
 
     #[test]
@@ -140,21 +130,38 @@ mod tests {
         for len in 0..whole.len() {
             assert!(read(&whole[..len]).is_err(), "{len} bytes");
         }
-        let deep = "*1\r\n".repeat(100);
+        let deep = "*1\r\n".repeat(100) + ":1\r\n";
+        let deeper = "*1\r\n".repeat(1_000_000);
+        let wide = "*9223372036854775807\r\n".repeat(99) + ":1\r\n";
         let long = "+".repeat(100_000);
         let bad = [
             "$9223372036854775807\r\nx",
             "*9223372036854775807\r\n:1\r\n",
+            "%9223372036854775807\r\n:1\r\n",
+            "%4611686018427387903\r\n:1\r\n",
+            "|9223372036854775807\r\n:1\r\n",
+            "=-1\r\n:1\r\n",
             "%1\r\n",
             "\r\n",
             ":x\r\n",
             "$1\r\nxyz",
             ":1\n",
         ];
-        for bad in bad.into_iter().chain([deep.as_str(), long.as_str()]) {
+        for bad in bad.into_iter().chain([&deep, &deeper, &wide, &long].map(String::as_str)) {
             assert!(read(bad.as_bytes()).is_err(), "{}", &bad[..bad.len().min(20)]);
         }
+    }
+
+    #[test]
+    fn a_reply_that_is_too_long_is_an_error_of_its_own() {
         let many = "*1000000\r\n".to_owned() + &":1\r\n".repeat(1_000_000);
-        assert!(read(many.as_bytes()).is_err());
+        assert!(read(many.as_bytes()).unwrap_err().is_too_long());
+        let lines = |count| format!("${count}\r\n{}\r\n", "\n".repeat(count));
+        assert!(read(lines(LINES_MAX - 2).as_bytes()).is_ok());
+        assert!(read(lines(LINES_MAX - 1).as_bytes()).unwrap_err().is_too_long());
+        let long = format!("${BYTES_MAX}\r\n");
+        let long = long.as_bytes().chain(io::repeat(b'x'));
+        assert!(ReplyReader::new(long).read().unwrap_err().is_too_long());
+        assert!(!read(b"+x").unwrap_err().is_too_long());
     }
 }

@@ -1,10 +1,11 @@
 //! Scripts that run in the store.
 
+use redis::{Cmd, cmd};
 use sha1::{Digest, Sha1};
 
 /// A script and its name in the store.
 pub(crate) struct Script {
-    pub(crate) text: &'static str,
+    text: &'static str,
     /// SHA-1 of the text in hexadecimal.
     pub(crate) name: String,
 }
@@ -34,6 +35,16 @@ impl Script {
     fn new(text: &'static str) -> Self {
         let name = Sha1::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
         Self { text, name }
+    }
+
+    /// The command that loads the script.
+    pub(crate) fn load(&self) -> Cmd {
+        cmd("SCRIPT").arg("LOAD").arg(self.text).take()
+    }
+
+    /// The begin of a command that runs the script with a number of keys.
+    pub(crate) fn run(&self, keys: usize) -> Cmd {
+        cmd("EVALSHA").arg(&self.name).arg(keys).take()
     }
 }
 

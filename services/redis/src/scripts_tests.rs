@@ -3,7 +3,7 @@
 use super::Scripts;
 use crate::LocationUrl;
 use crate::connection::Connection;
-use crate::reply::Value;
+use redis::{Cmd, Value, cmd};
 use ringway_location::{
     EntryId, NodeName, Record, Registered, Registrations, Removal, TRACES_MAX, Update, UpdateWriter,
 };
@@ -74,18 +74,8 @@ fn the_script_joins_updates_exactly_as_the_reference_does() {
         let ids = if sequence % 8 == 0 { 120 } else { 1 + random.below(6) };
         for number in 0..20 {
             let update = update(&mut random, ids, number);
-            let command: [&[u8]; 8] = [
-                b"EVALSHA",
-                scripts.put.name.as_bytes(),
-                b"3",
-                key.as_bytes(),
-                b"rw:{00}:all",
-                b"rw:{00}:log",
-                key.as_bytes(),
-                &update,
-            ];
-            let Value::Int(now) = client.run(&command).unwrap() else { panic!() };
-            let now = now as u64;
+            let keys = [key.as_str(), "rw:{00}:all", "rw:{00}:log"];
+            let now: u64 = client.run(scripts.put.run(3).arg(&keys).arg(&key).arg(&update)).unwrap();
             let read = Update::read(&update).unwrap();
             model.apply(&read, now);
             let mut expected = Vec::new();
@@ -94,41 +84,45 @@ fn the_script_joins_updates_exactly_as_the_reference_does() {
             (full, empty) = (full + usize::from(count == 64), empty + usize::from(count == 0));
 
             // The stream has the record, and so has the key if there is a binding.
-            let last = client.run(&[b"XREVRANGE", b"rw:{00}:log", b"+", b"-", b"COUNT", b"1"]).unwrap();
+            let last = client.run(cmd("XREVRANGE").arg(&["rw:{00}:log", "+", "-", "COUNT", "1"])).unwrap();
             let Value::Array(entries) = last else { panic!() };
             let Value::Array(entry) = &entries[0] else { panic!() };
             let Value::Array(fields) = &entry[1] else { panic!() };
-            assert_eq!(fields[1], Value::Bytes(key.clone().into_bytes()));
+            assert_eq!(fields[1], Value::BulkString(key.clone().into_bytes()));
             if expected.len() <= 2_048 {
-                assert_eq!(fields[3], Value::Bytes(expected.clone()), "sequence {sequence}, update {number}");
+                assert_eq!(
+                    fields[3],
+                    Value::BulkString(expected.clone()),
+                    "sequence {sequence}, update {number}"
+                );
             } else {
                 let (_, rest) = Record::read_head(&expected).unwrap();
                 let head = expected[..expected.len() - rest.len()].to_vec();
-                assert_eq!(fields[3], Value::Bytes(head), "sequence {sequence}, update {number}");
+                assert_eq!(fields[3], Value::BulkString(head), "sequence {sequence}, update {number}");
                 // Taken as it is: all bindings of the node are those of the update, and what it removed is not there.
                 let mut of_node = read.entries().filter(|entry| !entry.body.is_empty());
                 let has = |id| model.entries(now).any(|entry| entry.id == id && entry.node == read.node);
                 let is_there = of_node.all(|entry| has(entry.id) || entry.expires_in_ms <= read.waited_ms);
-                let is_taken = fields[2] == Value::Bytes(b"e".to_vec());
+                let is_taken = fields[2] == Value::BulkString(b"e".to_vec());
                 (heads, taken) = (heads + 1, taken + usize::from(is_taken));
                 assert!(is_there || !is_taken, "sequence {sequence}, update {number}");
             }
             let traces_len = Record::read(&expected).unwrap().traces_len();
             (traced, most) = (traced + usize::from(traces_len > 0), most.max(traces_len));
-            let ends = client.run(&[b"PEXPIRETIME", key.as_bytes()]).unwrap();
+            let ends: Value = client.run(cmd("PEXPIRETIME").arg(&key)).unwrap();
             match model.ends_at_ms() {
                 // The shortest ones may have ended.
                 Some(end) if end > now + 1_000 => {
-                    assert_eq!(client.run(&[b"GET", key.as_bytes()]).unwrap(), Value::Bytes(expected));
+                    assert_eq!(client.run::<Vec<u8>>(&Cmd::get(&key)).unwrap(), expected);
                     assert_eq!(ends, Value::Int(end as i64));
                 }
                 Some(_) => {}
                 None => assert_eq!(ends, Value::Int(-2)),
             }
-            let score = client.run(&[b"ZSCORE", b"rw:{00}:all", key.as_bytes()]).unwrap();
+            let score: Value = client.run(cmd("ZSCORE").arg("rw:{00}:all").arg(&key)).unwrap();
             match model.expires_at_ms() {
                 Some(end) if end > now + 1_000 => {
-                    assert_eq!(score, Value::Bytes(end.to_string().into_bytes()));
+                    assert_eq!(score, Value::BulkString(end.to_string().into_bytes()));
                 }
                 Some(_) => {}
                 None => assert_eq!(score, Value::Nil, "a user with traces only"),
@@ -183,27 +177,21 @@ fn a_damaged_record_blocks_no_update() {
         ("a later version", later, Some(lasts), None),
     ];
     for (case, value, ends, expected) in cases {
-        client.run(&[b"SET", b"rw:{00}:b:u", &value]).unwrap();
+        client.run::<()>(cmd("SET").arg("rw:{00}:b:u").arg(&value)).unwrap();
         if let Some(ends) = ends {
-            client.run(&[b"PEXPIRE", b"rw:{00}:b:u", ends.as_bytes()]).unwrap();
+            client.run::<()>(cmd("PEXPIRE").arg("rw:{00}:b:u").arg(ends)).unwrap();
         }
-        let keys: [&[u8]; 3] = [b"rw:{00}:b:u", b"rw:{00}:all", b"rw:{00}:log"];
-        let put = client.run(&[
-            b"EVALSHA",
-            scripts.put.name.as_bytes(),
-            b"3",
-            keys[0],
-            keys[1],
-            keys[2],
-            b"u",
-            &update,
-        ]);
+        let keys = ["rw:{00}:b:u", "rw:{00}:all", "rw:{00}:log"];
+        let put: Result<Value, _> = client.run(scripts.put.run(3).arg(&keys).arg("u").arg(&update));
         assert_eq!(put.is_ok(), expected.is_some(), "{case}: {put:?}");
         if let Some(expected) = expected {
-            let Value::Bytes(joined) = client.run(&[b"GET", keys[0]]).unwrap() else { panic!("{case}") };
+            let joined: Vec<u8> = client.run(&Cmd::get(keys[0])).unwrap();
             let joined = Record::read(&joined).unwrap();
             assert_eq!(joined.entries().count(), expected, "{case}");
-            assert!(matches!(client.run(&[b"PTTL", keys[0]]).unwrap(), Value::Int(1..=600_000)), "{case}");
+            assert!(
+                matches!(client.run(cmd("PTTL").arg(keys[0])).unwrap(), Value::Int(1..=600_000)),
+                "{case}"
+            );
         }
     }
 }

@@ -15,9 +15,8 @@ pub(crate) type OnWait = Arc<dyn Fn() + Send + Sync>;
 pub(crate) struct Socket {
     layer: Layer,
     on_wait: OnWait,
-    /// End of the reply that is read, and bytes that it may still have.
+    /// End of the reply that is read.
     deadline: Instant,
-    left: usize,
 }
 
 enum Layer {
@@ -39,13 +38,12 @@ impl Socket {
         } else {
             Layer::Plain(stream)
         };
-        Ok(Self { layer, on_wait, deadline: Instant::now(), left: 0 })
+        Ok(Self { layer, on_wait, deadline: Instant::now() })
     }
 
-    /// Sets the limits of the next reply.
+    /// Sets the time limit of the next reply.
     pub(crate) fn expect_reply(&mut self, time: Duration) {
         self.deadline = Instant::now() + time;
-        self.left = REPLY_BYTES_MAX;
     }
 
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
@@ -58,17 +56,11 @@ impl Socket {
 
 impl Read for Socket {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let len = buffer.len().min(self.left);
-        let Some(buffer) = buffer.get_mut(..len).filter(|buffer| !buffer.is_empty()) else {
-            return Err(io::Error::new(ErrorKind::FileTooLarge, TOO_LONG));
-        };
         let layer = &mut self.layer;
-        let read = in_time(self.deadline, &self.on_wait, || match layer {
+        in_time(self.deadline, &self.on_wait, || match layer {
             Layer::Plain(stream) => stream.read(buffer),
             Layer::Tls(stream) => stream.read(buffer),
-        })?;
-        self.left -= read;
-        Ok(read)
+        })
     }
 }
 
@@ -140,11 +132,6 @@ fn tls(url: &LocationUrl) -> Result<Arc<ClientConfig>, StoreError> {
     Ok(Arc::new(config.with_root_certificates(roots).with_no_client_auth()))
 }
 
-/// Message of a reply that is longer than the limit.
-pub(crate) const TOO_LONG: &str = "a reply is longer than 64 MiB";
-
-/// Maximum length of a reply.
-const REPLY_BYTES_MAX: usize = 64 << 20;
 /// Maximum number of addresses of a host that are tried.
 const ADDRESSES_MAX: usize = 4;
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(2);

@@ -1,8 +1,8 @@
 //! Positions in streams, and what is newer than they are.
 
 use crate::keys::{self, AOR_BYTES_MAX, TAGS};
-use crate::reply::Value;
 use crate::value::{bytes, items, text};
+use redis::Value;
 use ringway_location::{BYTES_MAX, NodeName, Record};
 use std::collections::HashMap;
 
@@ -112,13 +112,13 @@ impl Streams {
     }
 
     /// Key of a tag, for a command.
-    pub(crate) fn key(&self, tag: usize) -> &[u8] {
-        self.keys.get(tag).map(String::as_bytes).unwrap_or_default()
+    pub(crate) fn key(&self, tag: usize) -> &str {
+        self.keys.get(tag).map(String::as_str).unwrap_or_default()
     }
 
     /// Position of a tag, for a command.
-    pub(crate) fn id(&mut self, tag: usize) -> &[u8] {
-        self.positions.get_mut(tag).map(|position| position.text().as_bytes()).unwrap_or_default()
+    pub(crate) fn id(&mut self, tag: usize) -> &str {
+        self.positions.get_mut(tag).map(Position::text).unwrap_or_default()
     }
 
     /// Passes the records of a reply to XREAD, with `count` entries of each stream at most. `own` is this node and its incarnation.
@@ -226,7 +226,7 @@ mod tests {
     }
 
     fn text(text: &[u8]) -> Value {
-        Value::Bytes(text.to_vec())
+        Value::BulkString(text.to_vec())
     }
 
     fn reply(entries: &[(&str, &[u8], Vec<u8>)]) -> Value {
@@ -269,7 +269,7 @@ mod tests {
         assert_eq!(delivered(&mut streams, reply(&entries)), [2]);
         assert!(streams.position(3).unwrap().ahead.is_empty());
         assert_eq!(delivered(&mut streams, reply(&[("12-2", b"x", record(4))])), [4]);
-        assert_eq!(streams.id(3), b"12-2");
+        assert_eq!(streams.id(3), "12-2");
     }
 
     #[test]
@@ -337,6 +337,6 @@ mod tests {
             [("1-0", b"" as &[u8], record(1)), ("1-1", &long, record(1)), ("1-2", b"x", b"\x02".to_vec())];
         let result = streams.deliver(reply(&entries), 3, own(), &mut |_, _| panic!());
         assert_eq!((result.damaged, result.is_full), (3, true));
-        assert_eq!(streams.id(3), b"1-2");
+        assert_eq!(streams.id(3), "1-2");
     }
 }

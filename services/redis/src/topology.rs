@@ -2,10 +2,10 @@
 
 use crate::connection::{Connection, Host};
 use crate::keys::{self, TAGS};
-use crate::reply::Value;
 use crate::socket::OnWait;
-use crate::value::{bytes, field, items, number, text};
+use crate::value::{bytes, number};
 use crate::{Kind, LocationUrl, StoreError};
+use redis::{InfoDict, Value, cmd};
 
 /// Masters of a store.
 pub(crate) struct Topology {
@@ -45,13 +45,13 @@ impl Topology {
 
     fn ask(host: &Host, url: &LocationUrl, on_wait: &OnWait) -> Result<Self, StoreError> {
         let (mut connection, refused) = Connection::connect(host, url, on_wait)?;
-        let info = match (info(&mut connection), refused) {
+        let info = match (info(&mut connection, "server"), refused) {
             (Ok(info), None) => info,
             // Sentinels of a store with a password often have none.
-            (Ok(info), Some(_)) if field(&info, "redis_mode") == Some("sentinel") => info,
+            (Ok(info), Some(_)) if mode(&info).as_deref() == Some("sentinel") => info,
             (_, Some(error)) | (Err(error), None) => return Err(error),
         };
-        match field(&info, "redis_mode") {
+        match mode(&info).as_deref() {
             Some("sentinel") => {
                 let master = named_master(&mut connection, url)?;
                 Ok(Self::of_one(Kind::Sentinel, Master::connect(master, url, on_wait)?))
@@ -71,11 +71,11 @@ impl Topology {
         url: &LocationUrl,
         on_wait: &OnWait,
     ) -> Result<Self, StoreError> {
-        let ranges = items(connection.run(&[b"CLUSTER", b"SLOTS"])?);
+        let ranges: Vec<Value> = connection.run(cmd("CLUSTER").arg("SLOTS"))?;
         let ranges: Vec<(u64, u64, Host)> =
-            ranges.into_iter().filter_map(|range| read_range(&items(range), host)).collect();
+            ranges.iter().filter_map(|range| read_range(range.as_sequence()?, host)).collect();
         for tag in 0..TAGS {
-            connection.push(&[b"CLUSTER", b"KEYSLOT", keys::log(tag).as_bytes()]);
+            connection.push(cmd("CLUSTER").arg("KEYSLOT").arg(keys::log(tag)));
         }
         connection.send()?;
         let mut masters: Vec<Master> = Vec::new();
@@ -122,33 +122,34 @@ impl Master {
         if let Some(error) = refused {
             return Err(error);
         }
-        let info = info(&mut connection)?;
+        let info = info(&mut connection, "server")?;
         Self::of(host, connection, &info)
     }
 
-    fn of(host: Host, mut connection: Connection, info: &str) -> Result<Self, StoreError> {
-        let replication = connection.run(&[b"INFO", b"replication"])?;
-        if text(&replication).and_then(|info| field(info, "role")) != Some("master") {
+    fn of(host: Host, mut connection: Connection, server: &InfoDict) -> Result<Self, StoreError> {
+        let role: Option<String> = info(&mut connection, "replication")?.get("role");
+        if role.as_deref() != Some("master") {
             let server = connection.server();
             return Err(StoreError::new(format_args!(
                 "{server} is a replica; name the master, or its Sentinels"
             )));
         }
-        Ok(Self { host, connection, run_id: field(info, "run_id").unwrap_or_default().to_owned() })
+        Ok(Self { host, connection, run_id: server.get("run_id").unwrap_or_default() })
     }
 }
 
-fn info(connection: &mut Connection) -> Result<String, StoreError> {
-    let info = connection.run(&[b"INFO", b"server"])?;
-    Ok(text(&info).unwrap_or_default().to_owned())
+fn info(connection: &mut Connection, section: &str) -> Result<InfoDict, StoreError> {
+    connection.run(cmd("INFO").arg(section))
+}
+
+fn mode(server: &InfoDict) -> Option<String> {
+    server.get("redis_mode")
 }
 
 fn named_master(sentinel: &mut Connection, url: &LocationUrl) -> Result<Host, StoreError> {
     let name = url.master();
-    let reply = items(sentinel.run(&[b"SENTINEL", b"GET-MASTER-ADDR-BY-NAME", name.as_bytes()])?);
-    let host = reply.first().and_then(text);
-    let port = reply.get(1).and_then(number).and_then(|port| u16::try_from(port).ok());
-    host.map(str::to_owned).zip(port).ok_or_else(|| {
+    let host: Option<Host> = sentinel.run(cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(name))?;
+    host.ok_or_else(|| {
         let server = sentinel.server();
         StoreError::new(format_args!(
             "Sentinel {server} has no master `{name}`; name it as redis://{server}/NAME"

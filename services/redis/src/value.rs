@@ -1,19 +1,16 @@
 //! Parts of replies.
 
-use crate::reply::Value;
+use redis::Value;
 
 /// Items of an array, or of nothing.
 pub(crate) fn items(value: Value) -> Vec<Value> {
-    match value {
-        Value::Array(items) => items,
-        _ => Vec::new(),
-    }
+    value.into_sequence().unwrap_or_default()
 }
 
 /// Bytes of a string.
 pub(crate) fn bytes(value: &Value) -> Option<&[u8]> {
     match value {
-        Value::Bytes(bytes) => Some(bytes),
+        Value::BulkString(bytes) => Some(bytes),
         _ => None,
     }
 }
@@ -29,9 +26,4 @@ pub(crate) fn number(value: &Value) -> Option<u64> {
         Value::Int(number) => u64::try_from(*number).ok(),
         other => text(other)?.parse().ok(),
     }
-}
-
-/// Value of a field in the answer to INFO.
-pub(crate) fn field<'i>(info: &'i str, name: &str) -> Option<&'i str> {
-    info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
 }

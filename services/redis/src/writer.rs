@@ -12,13 +12,13 @@ use crate::heart::Heart;
 use crate::keys::{self, TAGS};
 use crate::pace::Pace;
 use crate::pending::{Slot, waited_ms};
-use crate::reply::{ServerError, Value};
 use crate::scripts::Scripts;
 use crate::shared::{Part, Seldom, Shared};
 use crate::socket::OnWait;
 use crate::topology::Topology;
 use crate::value::number;
 use crate::{Event, StoreError};
+use redis::{Cmd, ServerError, Value, cmd};
 use ringway_location::Update;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -34,7 +34,9 @@ pub(crate) struct Writer {
     /// Updates that are being written, and slots whose buffers are used again.
     batch: Vec<Slot>,
     pool: Vec<Slot>,
+    /// Key and command of an update, used again.
     key: Vec<u8>,
+    command: Cmd,
     is_unconfirmed: bool,
     /// True if dropped updates were reported.
     is_full_reported: bool,
@@ -68,6 +70,7 @@ impl Writer {
             batch: Vec::new(),
             pool: Vec::new(),
             key: Vec::new(),
+            command: Cmd::new(),
             is_unconfirmed: false,
             is_full_reported: false,
             refused: Seldom::default(),
@@ -215,23 +218,18 @@ impl Writer {
             self.key.clear();
             self.key.extend_from_slice(keys.records.as_bytes());
             self.key.extend_from_slice(&slot.aor);
-            store.of_tag(tag)?.push(&[
-                b"EVALSHA",
-                self.scripts.put.name.as_bytes(),
-                b"3",
-                &self.key,
-                keys.all.as_bytes(),
-                keys.log.as_bytes(),
-                &slot.aor,
-                &slot.update,
-            ]);
+            let command = &mut self.command;
+            command.clear();
+            command.arg("EVALSHA").arg(&self.scripts.put.name).arg(3);
+            command.arg(&self.key).arg(&keys.all).arg(&keys.log).arg(&*slot.aor).arg(&*slot.update);
+            store.of_tag(tag)?.push(command);
             if let Some(used) = store.master_of.get(tag).and_then(|master| used.get_mut(*master)) {
                 *used = true;
             }
         }
         for (master, _) in store.masters.iter_mut().zip(&used).filter(|(_, used)| **used) {
             if self.shared.settings.is_strict {
-                master.connection.push(&[b"WAIT", b"1", CONFIRM_TIME_MS]);
+                master.connection.push(cmd("WAIT").arg(1).arg(CONFIRM_TIME_MS));
             }
             master.connection.send()?;
         }
@@ -244,7 +242,7 @@ impl Writer {
         for slot in &mut self.batch {
             let connection = store.of_tag(keys::tag_of(slot.hash))?;
             let reply = connection.receive(REPLY_TIME_MAX)?;
-            let Value::Error(error) = reply else {
+            let Value::ServerError(error) = reply else {
                 slot.is_done = true;
                 self.shared.counters.written.fetch_add(1, Ordering::Relaxed);
                 continue;
@@ -329,14 +327,15 @@ impl Writer {
 /// True for an error of one update, and not of the store. Redis 6 reports errors of the store within those of a script.
 fn is_of_update(error: &ServerError) -> bool {
     let of_store = ["-OOM", "-READONLY", "-MISCONF", "-NOREPLICAS", "-MASTERDOWN", "NOPERM"];
-    matches!(error.code(), "ERR" | "WRONGTYPE") && !of_store.iter().any(|code| error.text().contains(code))
+    matches!(error.code(), "ERR" | "WRONGTYPE")
+        && !of_store.iter().any(|code| error.details().unwrap_or_default().contains(code))
 }
 
 /// Maximum number of updates in a batch.
 const BATCH_MAX: usize = 256;
 const BEAT_INTERVAL: Duration = Duration::from_secs(1);
 /// Time for a replica to confirm, in milliseconds.
-const CONFIRM_TIME_MS: &[u8] = b"500";
+const CONFIRM_TIME_MS: u32 = 500;
 /// Time limit of a stop while the store fails.
 const STOP_TIME_MAX: Duration = Duration::from_millis(2_500);
 const STOP_RETRY_INTERVAL: Duration = Duration::from_millis(100);
