@@ -404,10 +404,17 @@ mod tests {
         let criteria = Criteria::new(vec!["success<100%".parse().unwrap(), "p50>50ms".parse().unwrap()]);
         let (server_ns, server_memory) = (Some(1_000_000), Some(4096));
         let noise = Noise { others: 0.01, steal: 0.0 };
-        let outcome = Outcome { statistics, server_ns, server_memory, noise, retransmissions: vec![3] };
+        let outcome = Outcome {
+            statistics,
+            server_ns,
+            server_memory,
+            lookups: Some(4),
+            noise,
+            retransmissions: vec![3],
+        };
         let measured = measurement(&outcome, 100.0, 1.0, &criteria);
         assert_eq!((measured.successes, measured.failures.get("503")), (99, Some(&1)));
-        assert_eq!(measured.server_cpu_us, Some(10.0));
+        assert_eq!((measured.server_cpu_us, measured.database_lookups), (Some(10.0), Some(4)));
         let [first, _, _, fourth, ..] = measured.buckets30;
         assert!((first - 0.9).abs() < 1e-9 && (fourth - 0.1).abs() < 1e-9, "{:?}", measured.buckets30);
         assert!((measured.buckets30.iter().sum::<f64>() - 1.0).abs() < 1e-9);
